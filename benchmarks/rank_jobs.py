@@ -23,8 +23,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import msgspec
-
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.job_cases import CASES, Case, Truth, case_of, make
@@ -32,7 +30,7 @@ from benchmarks.pages import put
 
 from fusetui.analysis.ranks.answer import explained
 from fusetui.analysis.ranks.executors import summarize
-from fusetui.report.ranks import ranks_text
+from fusetui.report.ranks import ranks_json, ranks_text
 
 PAGE = Path(__file__).parents[1] / "docs" / "ranks.md"
 RIGHT, CANNOT, WRONG = "told right", "cannot tell", "wrong"
@@ -66,7 +64,7 @@ def asked(folder: Path) -> tuple[dict[str, Any], str]:
     files = sorted(map(str, folder.glob("rank*.json")), key=lambda name: (len(name), name))
     with ThreadPoolExecutor(1) as one:
         answer = explained(summarize(files, one, cached=False)).answer
-    return msgspec.to_builtins(answer), ranks_text(answer, 10_000, len(files))
+    return ranks_json(answer), ranks_text(answer, 10_000, len(files))
 
 
 def judged(truth: Truth, found: dict[str, Any], text: str) -> Judged:

@@ -10,8 +10,8 @@ from textual.message import Message
 from fusetui.trace.model.callbacks import Stop
 
 if TYPE_CHECKING:
+    from fusetui.analysis.ranks.answer import Strip
     from fusetui.analysis.ranks.records import JobAnswer
-    from fusetui.analysis.ranks.strip import Strip
 
 
 class Ranking(Message):
@@ -44,9 +44,8 @@ class _Cancelled(Exception):  # noqa: N818
 
 def rank(paths: tuple[str, ...], post: Callable[[Message], object], cancelled: Stop) -> None:
     """Posts Ranking for each rank, and Ranked, or NotRanked with a sentence."""
-    from fusetui.analysis.ranks.answer import explained
+    from fusetui.analysis.ranks.answer import explained, strip_of
     from fusetui.analysis.ranks.executors import summarize
-    from fusetui.analysis.ranks.strip import strip_of
     from fusetui.trace.model.errors import TraceError
 
     def told(done: int, total: int) -> None:

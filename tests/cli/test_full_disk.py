@@ -10,7 +10,7 @@ import pytest
 from tests.room import room_for
 
 from fusetui.registry import COMMANDS
-from fusetui.trace.scrub.save import ENDINGS
+from fusetui.trace.scrub.file import ENDINGS
 
 Run = Callable[..., Any]
 File = Callable[..., Path]

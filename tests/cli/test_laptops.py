@@ -20,7 +20,7 @@ from tests.tui.driving import screen, settled
 from fusetui import sample_traces
 from fusetui.sample_traces import lessons
 from fusetui.trace import Trace, open_trace
-from fusetui.trace.cache import own
+from fusetui.trace.cache.folder import opened, own_files
 from fusetui.trace.read import workers
 from fusetui.tui import ending
 from fusetui.tui.app import FusetuiApp, Options
@@ -80,9 +80,9 @@ def test_the_cache_works(laptop: str, tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setenv("FUSETUI_CACHE_MB", "0.000001")
     take_away(monkeypatch)
     open_trace(second)
-    with own.opened(tmp_path) as folder:
+    with opened(tmp_path) as folder:
         assert isinstance(folder, Path)
-        assert not list(own.own_files(folder))
+        assert not list(own_files(folder))
 
 
 @pytest.mark.parametrize("command", ["summary", "kernels", "ops", "modules", "why", "launches"])
@@ -93,7 +93,7 @@ def test_commands(fusetui: Run, laptop: str, command: str) -> None:
 
 def test_a_pipe(fusetui: Run, laptop: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with SHIPPED[0].open("rb") as file:
-        monkeypatch.setattr("fusetui.trace.read.pipe._is_regular", lambda file: False)
+        monkeypatch.setattr("fusetui.trace.read.source._is_regular", lambda file: False)
         monkeypatch.setattr("fusetui.trace.read.source._opened", lambda path: (file, None))
         assert len(open_trace(str(SHIPPED[0]), cached=False))
 

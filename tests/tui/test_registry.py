@@ -17,7 +17,7 @@ from tests.tui.prepared import SIZE, after, at, do, explained, opened
 from textual.pilot import Pilot
 
 from fusetui.analysis.ranks.answer import explained as answered
-from fusetui.analysis.ranks.strip import strip_of
+from fusetui.analysis.ranks.answer import strip_of
 from fusetui.trace import Trace, open_trace
 from fusetui.tui.app import FusetuiApp, Options
 from fusetui.tui.layout.ranks import Job

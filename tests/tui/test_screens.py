@@ -14,8 +14,8 @@ from tests.tui.prepared import after, at, do, drawn, explained, opened
 
 from fusetui.analysis.questions.search import find
 from fusetui.analysis.ranks.answer import explained as ranked
+from fusetui.analysis.ranks.answer import strip_of
 from fusetui.analysis.ranks.executors import summarize
-from fusetui.analysis.ranks.strip import strip_of
 from fusetui.report.why_answer import account_lines
 from fusetui.sample_traces import lessons
 from fusetui.trace import open_trace

@@ -1,16 +1,25 @@
-"""The folder of the cache: where it is, how large it may grow, and how files are written to it."""
+"""The folder of the cache: where it is, how large it may grow, and which files in it are ours. No
+others are read, replaced or removed.
+
+A file is ours if it is a regular file of this user, has a name that only fusetui uses, and begins
+with our signature. The name alone is not enough, since the folder may hold other files of the user.
+"""
 
 from __future__ import annotations
 
 import os
+import re
+import stat
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
-from fusetui.trace.cache.own import SUFFIX, is_users, may_replace, opened, own_files, remove
+import msgspec
+
 from fusetui.trace.model.variables import amount
+from fusetui.trace.read.document import read_at
 
 PLACE = "FUSETUI_CACHE"
 """The environment variable that holds the folder, or `off`."""
@@ -19,13 +28,61 @@ BOUND = "FUSETUI_CACHE_MB"
 LARGEST = 4000  # MB: some thirty traces of 1 GB
 STALE = 3600  # seconds after which an unfinished file is considered abandoned
 
+MAGIC = b"fusetui\x1a"
+"""The first bytes of every entry of any version, also while it is being written."""
+SUFFIX = ".part"
+BESIDE = (
+    *("autograd", "captured", "graphs", "inputs", "memory", "nodes", "ranks", "sizes"),
+    "transfers",
+)
+"""What may be kept beside an entry: the last part of the names of such files."""
+_ENTRY = re.compile(rf"[0-9a-f]{{32}}\.v\d{{1,4}}(?:\.(?:{'|'.join(BESIDE)}))?")
+_UNFINISHED = re.compile(rf"{_ENTRY.pattern}\.[a-z0-9_]{{8}}{re.escape(SUFFIX)}")
+_UNFINISHED_EARLIER = re.compile(rf"tmp[a-z0-9_]{{8}}{re.escape(SUFFIX)}")
+"""Names of unfinished files in earlier versions; other programs may use such names too."""
+
+_READ = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+_CAREFULLY = _READ | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+
+Folder = int | Path
+"""A folder as a descriptor, or by its path where the system has none for folders (Windows)."""
+
+
+class OwnFile(msgspec.Struct, frozen=True):
+    """A file of ours as it was found."""
+
+    name: str
+    state: os.stat_result
+    finished: bool
+
 
 def cache_folder() -> Path | None:
     """Where entries are kept; None if the cache is off, or no folder is known."""
     named = os.environ.get(PLACE)
-    if named is None:
-        return _users_folder()
-    return None if named in ("", "0", "off") else Path(named)
+    if named is not None:
+        return None if named in ("", "0", "off") else Path(named)
+    from platformdirs import user_cache_path
+
+    try:
+        folder = user_cache_path("fusetui", appauthor=False) / "traces"
+    except RuntimeError:  # a user without a home folder, as in many containers
+        return None
+    return folder if folder.is_absolute() else None
+
+
+def open_own(place: Path) -> IO[bytes]:
+    """Opens the file at an entry's place, if it is a regular file of this user. Raises OSError.
+
+    Follows no link, and opens nothing that could block.
+    """
+    _regular(os.lstat(place))
+    file = os.fdopen(os.open(place, _CAREFULLY), "rb")
+    try:
+        _regular(os.fstat(file.fileno()))
+    except OSError:
+        file.close()
+        raise
+    return file
 
 
 def replace_file(place: Path, write: Callable[[IO[bytes]], None]) -> None:
@@ -34,15 +91,14 @@ def replace_file(place: Path, write: Callable[[IO[bytes]], None]) -> None:
     A file of this name that is not an entry is kept. Raises OSError, leaving nothing unfinished.
     """
     place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if not may_replace(place):
+    if not _may_replace(place):
         return
     import tempfile  # not needed when a trace comes from the cache
 
     handle, name = tempfile.mkstemp(SUFFIX, f"{place.name}.", place.parent)
     try:
         with os.fdopen(handle, "wb") as out:
-            if not is_users(os.fstat(handle)):
-                raise PermissionError("the files of this folder do not become ours")
+            _regular(os.fstat(handle))  # some file systems give every file to one user
             write(out)
         os.replace(name, place)
     except BaseException:
@@ -54,28 +110,99 @@ def replace_file(place: Path, write: Callable[[IO[bytes]], None]) -> None:
 def make_room(folder: Path) -> None:
     """Removes the least recently used entries until our files are within the limit. Raises
     OSError."""
+    megabytes = amount(os.environ.get(BOUND, ""))
+    bound = round(1e6 * (LARGEST if megabytes is None else megabytes))
     with opened(folder) as at:
         files = list(own_files(at))
         left = sum(own.state.st_size for own in files)
         for own in sorted(files, key=lambda own: own.state.st_mtime_ns):
             if not own.finished and time.time() - own.state.st_mtime < STALE:
                 continue
-            if (left > _bound() or not own.finished) and remove(at, own):
+            if (left > bound or not own.finished) and remove(at, own):
                 left -= own.state.st_size
 
 
-def _users_folder() -> Path | None:
-    """The system's folder for the caches of this user."""
-    from platformdirs import user_cache_path
-
+@contextmanager
+def opened(folder: Path) -> Iterator[Folder]:
+    """A descriptor of a folder, so that all further calls are about this very folder."""
+    if not hasattr(os, "O_DIRECTORY"):
+        yield folder
+        return
+    number = os.open(folder, _READ | os.O_DIRECTORY)
     try:
-        folder = user_cache_path("fusetui", appauthor=False) / "traces"
-    except RuntimeError:  # a user without a home folder, as in many containers
-        return None
-    return folder if folder.is_absolute() else None
+        yield number
+    finally:
+        os.close(number)
 
 
-def _bound() -> int:
-    """The limit in bytes."""
-    megabytes = amount(os.environ.get(BOUND, ""))
-    return round(1e6 * (LARGEST if megabytes is None else megabytes))
+def own_files(folder: Folder) -> Iterator[OwnFile]:
+    """All files of ours in an open folder. Raises OSError if it cannot be listed."""
+    with os.scandir(folder) as found:
+        for item in found:
+            finished = _ENTRY.fullmatch(item.name) is not None
+            if finished or item.name.endswith(SUFFIX):
+                with suppress(OSError):  # it is gone, or we may not read it
+                    state = _stat(folder, item.name)
+                    if _is_own(folder, item.name, state):
+                        yield OwnFile(item.name, state, finished)
+
+
+def remove(folder: Folder, own: OwnFile) -> bool:
+    """Removes a file, unless another file has its name by now. Returns whether it is gone."""
+    try:
+        if not os.path.samestat(_stat(folder, own.name), own.state):
+            return False
+        path, number = _place(folder, own.name)
+        os.unlink(path, dir_fd=number)
+    except FileNotFoundError:  # another process removed it
+        return True
+    except OSError:
+        return False
+    return True
+
+
+def _may_replace(place: Path) -> bool:
+    """Whether an entry may be written here: there is no file, an entry, or an empty file, as after
+    a power failure."""
+    try:
+        with open_own(place) as file:
+            return file.read(len(MAGIC)) in (MAGIC, b"")
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+
+
+def _is_own(folder: Folder, name: str, state: os.stat_result) -> bool:
+    """Whether a file is ours. Raises OSError."""
+    _regular(state)
+    path, number = _place(folder, name)
+    file = os.open(path, _CAREFULLY, dir_fd=number)
+    try:
+        if not os.path.samestat(os.fstat(file), state):
+            return False
+        head = read_at(file, 0, len(MAGIC))
+    finally:
+        os.close(file)
+    if _UNFINISHED.fullmatch(name):  # a process may end before it has written anything
+        return MAGIC.startswith(head)
+    return head == MAGIC and bool(_ENTRY.fullmatch(name) or _UNFINISHED_EARLIER.fullmatch(name))
+
+
+def _stat(folder: Folder, name: str) -> os.stat_result:
+    """The state of a file itself, not of what it may link to. Raises OSError."""
+    path, number = _place(folder, name)
+    return os.stat(path, dir_fd=number, follow_symlinks=False)
+
+
+def _place(folder: Folder, name: str) -> tuple[str, int | None]:
+    """The path and dir_fd of a file, as the calls of the system take them."""
+    return (name, folder) if isinstance(folder, int) else (str(folder / name), None)
+
+
+def _regular(state: os.stat_result) -> None:
+    """Raises OSError if it is not a regular file of this user, as far as the system says whose it
+    is."""
+    is_users = not hasattr(os, "geteuid") or state.st_uid == os.geteuid()
+    if not stat.S_ISREG(state.st_mode) or not is_users:
+        raise PermissionError("no file of ours")

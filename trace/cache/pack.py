@@ -1,4 +1,5 @@
-"""A Trace <-> one file: a header, then the columns, each aligned for memory mapping.
+"""A Trace, or a record that was worked out from one <-> one file: its arrays as columns, each
+aligned for memory mapping, and the rest in a header.
 
 bytes 0-7 magic, 8-11 CRC-32 of all that follows, 12-15 length of the header, header, columns
 """
@@ -6,9 +7,9 @@ bytes 0-7 magic, 8-11 CRC-32 of all that follows, 12-15 length of the header, he
 from __future__ import annotations
 
 import mmap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import IO, Any, get_origin, get_type_hints
+from typing import IO, Any, TypeVar, get_origin, get_type_hints
 
 import msgspec
 import numpy as np
@@ -16,8 +17,7 @@ from isal import isal_zlib
 from msgspec.structs import asdict, replace
 from numpy.typing import NDArray
 
-from fusetui.trace.cache.origin import Origin
-from fusetui.trace.cache.own import MAGIC
+from fusetui.trace.cache.folder import MAGIC
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.events import Stretch, Text
 from fusetui.trace.read.elements import Elements
@@ -27,20 +27,34 @@ VERSION = 7
 format."""
 
 ALIGNED = 64  # bytes
+APART = "elements"
+"""The field of a Trace in whose place its stretches are written."""
+T = TypeVar("T")
 
 
-class Column(msgspec.Struct, frozen=True):
+class Origin(msgspec.Struct, frozen=True):
+    """A state of the file that something was made from: enough to notice that it has changed."""
+
+    path: str  # absolute, links resolved
+    size: int  # bytes
+    mtime_ns: int
+    ends: bytes  # a hash of head and tail
+    ctime_ns: int = 0  # no program can set it
+    inode: int = 0
+
+
+class ColumnForm(msgspec.Struct, frozen=True):
     dtype: str
     shape: tuple[int, ...]
 
 
 class Header(msgspec.Struct, frozen=True):
-    """Everything in an entry except the columns."""
+    """Everything in a file except the columns."""
 
     version: int
     origin: Origin
     rest: msgspec.Raw  # the fields that are not columns
-    columns: dict[str, Column]  # in file order
+    columns: dict[str, ColumnForm]  # in file order
 
 
 @lru_cache
@@ -51,34 +65,23 @@ def columns_of(record: type) -> tuple[str, ...]:
 
 
 @lru_cache
-def rest_of(record: type, apart: str = "") -> type[msgspec.Struct]:
-    """A record of the fields that are neither arrays nor the one that is stored separately."""
-    left_out = {*columns_of(record), apart}
+def rest_of(record: type) -> type[msgspec.Struct]:
+    """A record of the fields that the header holds."""
+    left_out = {*columns_of(record), APART}
     rest = [(n, hint) for n, hint in get_type_hints(record).items() if n not in left_out]
     return msgspec.defstruct("Rest", rest, frozen=True)
 
 
-COLUMNS = columns_of(Trace)
-Rest = rest_of(Trace, apart="elements")
-
-
-class Unusable(Exception):  # noqa: N818
-    """These bytes are not a complete file of this version."""
-
-
-def write(trace: Trace, origin: Origin, out: IO[bytes]) -> None:
-    """Writes an entry. Raises OSError, or ValueError for a Trace that cannot be stored."""
-    columns = {name: np.ascontiguousarray(getattr(trace, name)) for name in COLUMNS}
-    columns |= _places(trace.elements.stretches)
-    rest = {name: getattr(trace, name) for name in Rest.__struct_fields__}
-    put(rest, columns, origin, out)
-
-
-def put(
-    rest: dict[str, Any], columns: dict[str, NDArray[Any]], origin: Origin, out: IO[bytes]
-) -> None:
-    """Writes a file of ours: contiguous columns, and what msgpack can hold of the rest."""
-    header = _header(rest, origin, columns)
+def write(found: msgspec.Struct, origin: Origin, out: IO[bytes]) -> None:
+    """Raises OSError, or ValueError for what cannot be stored."""
+    kind = type(found)
+    columns = {name: np.ascontiguousarray(getattr(found, name)) for name in columns_of(kind)}
+    if isinstance(found, Trace):
+        columns |= _columns_of_stretches(found.elements.stretches)
+    forms = {name: ColumnForm(column.dtype.str, column.shape) for name, column in columns.items()}
+    rest = {name: getattr(found, name) for name in rest_of(kind).__struct_fields__}
+    packed = msgspec.Raw(msgspec.msgpack.encode(rest))
+    header = msgspec.msgpack.encode(Header(VERSION, origin, packed, forms))
     body: list[bytes | memoryview] = [len(header).to_bytes(4, "little"), header]
     position = len(MAGIC) + 4 + 4 + len(header)
     for column in columns.values():
@@ -90,70 +93,50 @@ def put(
     out.writelines([MAGIC, crc.to_bytes(4, "little"), *body])
 
 
-def read(file: IO[bytes], origin: Origin, path: str, text: Text) -> Trace:
-    """The Trace of the file at `path`, whose bytes are `text`; its columns are mapped.
-
-    Raises Unusable, also if the entry is for another state of the file, and OSError.
-    """
-    rest, columns = get(file, origin)
-    try:
-        return _trace(rest, columns, path, text)
-    except (ValueError, KeyError, TypeError, msgspec.MsgspecError) as error:
-        raise Unusable(str(error)) from None
+def read(file: IO[bytes], origin: Origin, kind: type[T]) -> T:
+    """The record; its columns are mapped. Raises an Exception if the file is damaged, or of
+    another version, record or state of the origin."""
+    return kind(**_fields(file, origin, kind))
 
 
-def get(file: IO[bytes], origin: Origin) -> tuple[msgspec.Raw, dict[str, NDArray[Any]]]:
-    """What `put` wrote: the rest, and the mapped columns. Raises Unusable and OSError."""
-    try:
-        data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        header, at = _checked(memoryview(data))
-        columns = dict(_columns(data, header.columns, at))
-    except (ValueError, KeyError, TypeError, msgspec.MsgspecError) as error:
-        raise Unusable(str(error)) from None
+def read_trace(file: IO[bytes], origin: Origin, path: str, text: Text) -> Trace:
+    """As `read`, the Trace of the file at `path`, whose bytes are `text`."""
+    fields = _fields(file, origin, Trace)
+    stretches = _stretches(fields.pop("stretches"), fields.pop("places"))
+    fields["report"] = replace(fields["report"], path=path)
+    return Trace(elements=Elements(text, stretches), **fields)
+
+
+def _fields(file: IO[bytes], origin: Origin, kind: type) -> dict[str, Any]:
+    data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    header, at = _checked(memoryview(data))
     if header.version != VERSION or header.origin != origin:
-        raise Unusable("of another version, or of another state of the file")
-    return header.rest, columns
-
-
-def _header(rest: dict[str, Any], origin: Origin, columns: dict[str, NDArray[Any]]) -> bytes:
-    return msgspec.msgpack.encode(
-        Header(
-            version=VERSION,
-            origin=origin,
-            rest=msgspec.Raw(msgspec.msgpack.encode(rest)),
-            columns={n: Column(c.dtype.str, c.shape) for n, c in columns.items()},
-        )
-    )
+        raise ValueError("of another version, or of another state of the file")
+    rest = msgspec.msgpack.decode(header.rest, type=rest_of(kind), dec_hook=_decoded)
+    return asdict(rest) | dict(_columns(data, header.columns, at))
 
 
 def _checked(data: memoryview) -> tuple[Header, int]:
     """The header, and where it ends."""
-    if data[: len(MAGIC)] != MAGIC:
-        raise Unusable("no entry")
     at = len(MAGIC)
+    if data[:at] != MAGIC:
+        raise ValueError("no file of ours")
     if int.from_bytes(data[at : at + 4], "little") != isal_zlib.crc32(data[at + 4 :]):
-        raise Unusable("damaged")
+        raise ValueError("damaged")
     end = at + 8 + int.from_bytes(data[at + 4 : at + 8], "little")
     return msgspec.msgpack.decode(data[at + 8 : end], type=Header), end
 
 
 def _columns(
-    data: mmap.mmap, columns: dict[str, Column], at: int
+    data: mmap.mmap, forms: Mapping[str, ColumnForm], at: int
 ) -> Iterator[tuple[str, NDArray[Any]]]:
-    for name, column in columns.items():
+    for name, form in forms.items():
         at += -at % ALIGNED
-        dtype = np.dtype(column.dtype)
-        count = int(np.prod(column.shape))
+        dtype = np.dtype(form.dtype)
+        count = int(np.prod(form.shape))
         flat = np.frombuffer(data, dtype, count, at) if count else np.empty(0, dtype)
-        yield name, flat.reshape(column.shape)
+        yield name, flat.reshape(form.shape)
         at += count * dtype.itemsize
-
-
-def _trace(raw: msgspec.Raw, columns: dict[str, NDArray[Any]], path: str, text: Text) -> Trace:
-    rest: dict[str, Any] = asdict(msgspec.msgpack.decode(raw, type=Rest, dec_hook=_decoded))
-    rest["report"] = replace(rest["report"], path=path)
-    stretches = _stretches(columns.pop("stretches"), columns.pop("places"))
-    return Trace(elements=Elements(text, stretches), **(rest | columns))
 
 
 def _decoded(kind: Any, value: Any) -> Any:
@@ -161,18 +144,17 @@ def _decoded(kind: Any, value: Any) -> Any:
     return kind(value)
 
 
-def _places(stretches: Sequence[Stretch]) -> dict[str, NDArray[np.int64]]:
+def _columns_of_stretches(stretches: Sequence[Stretch]) -> dict[str, NDArray[Any]]:
     """Stretches as [start, end, events, samples, number of places or -1], and all their places."""
-    rows = [(s.start, s.end, s.events, s.samples, _count(s.places)) for s in stretches]
     places = [s.places for s in stretches if s.places is not None]
+    rows = [
+        (s.start, s.end, s.events, s.samples, -1 if s.places is None else len(s.places))
+        for s in stretches
+    ]
     return {
         "stretches": np.array(rows, dtype=np.int64).reshape(-1, 5),
         "places": np.concatenate([np.empty((0, 3), dtype=np.int64), *places]),
     }
-
-
-def _count(places: NDArray[np.int64] | None) -> int:
-    return -1 if places is None else len(places)
 
 
 def _stretches(rows: NDArray[np.int64], places: NDArray[np.int64]) -> Sequence[Stretch]:

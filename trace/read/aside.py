@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import IO, Generic, Self, TypeVar
 
-from fusetui.trace.read.spool_file import file_in_memory
+from fusetui.trace.read.memory import file_in_memory
 from fusetui.trace.read.workers import NUMBER, has_second_core, may_fork, taken
 
 T = TypeVar("T")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import accumulate, chain
 from typing import Any
@@ -17,16 +17,71 @@ from fusetui.trace.model.events import Stretch
 from fusetui.trace.model.pool import each
 from fusetui.trace.model.report import Prefix, Skipped
 from fusetui.trace.read.batch import MOST_LISTED
-from fusetui.trace.read.body import Body
+from fusetui.trace.read.body import Body, Tail, tail_of
 from fusetui.trace.read.chunks import Chunk
 from fusetui.trace.read.document_text import text_of
 from fusetui.trace.read.elements import Elements
 from fusetui.trace.read.events import PHASES_OF_SAMPLES
-from fusetui.trace.read.gather import ChunkColumns, Interner, Label, Lane, Mark
+from fusetui.trace.read.gather import ChunkColumns, Interner, Label, Lane, Mark, Thread
 from fusetui.trace.read.memory import memory_left
-from fusetui.trace.read.pairs import Pairs, pair
 from fusetui.trace.read.source import Source
-from fusetui.trace.read.tail import Tail, tail_of
+
+ENDS = {"E": "B", "e": "b", "F": "S"}
+
+
+class Pair(msgspec.Struct, frozen=True):
+    """A slice; its args are those of its begin event."""
+
+    name: str
+    category: str
+    thread: Thread
+    start: int  # ns
+    dur: int  # ns
+    order: int  # index of its begin event
+
+
+class Pairs(msgspec.Struct, frozen=True):
+    slices: tuple[Pair, ...]  # in file order
+    unfinished: int  # how many of them have no end: shown up to the last mark
+    ends: int  # ends without a begin
+
+
+def pair(marks: Sequence[Mark]) -> Pairs:
+    """Turns every begin into a slice."""
+    stacks: dict[tuple[object, ...], list[Mark]] = {}
+    found: list[Pair] = []
+    unmatched = 0
+    for mark in sorted(marks, key=lambda m: (m.time, m.order)):
+        stack = stacks.setdefault(_key(mark), [])
+        if mark.phase not in ENDS:
+            stack.append(mark)
+        elif stack:
+            found.append(_slice(stack.pop(), mark.time))
+        else:
+            unmatched += 1
+    last = max((mark.time for mark in marks), default=0)
+    still_open = list(chain.from_iterable(stacks.values()))
+    found += [_slice(mark, last) for mark in still_open]
+    return Pairs(tuple(_in_order(found)), len(still_open), unmatched)
+
+
+def _in_order(found: Iterable[Pair]) -> list[Pair]:
+    return sorted(found, key=lambda slice_: slice_.order)
+
+
+def _key(mark: Mark) -> tuple[object, ...]:
+    kind = ENDS.get(mark.phase, mark.phase)
+    if kind == "B":
+        return kind, mark.thread
+    return kind, mark.category, mark.key, mark.thread[0], mark.name if kind == "S" else ""
+
+
+def _slice(begin: Mark, end: int) -> Pair:
+    """Slices with an id may cross those of their thread, so they get a lane of their own."""
+    pid, tid = begin.thread
+    thread = (pid, tid) if begin.phase == "B" else (pid, f"{begin.category or begin.name} (async)")
+    return Pair(begin.name, begin.category, thread, begin.time, end - begin.time, begin.order)
+
 
 BYTES_A_SLICE = 200  # bytes of memory, in addition to the chunks
 MANY = 1_000_000  # slices; fewer always fit

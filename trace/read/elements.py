@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from decimal import Decimal
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, TypeVar
 
 import msgspec
@@ -14,11 +14,49 @@ import orjson
 
 from fusetui.trace.model.errors import TraceError
 from fusetui.trace.model.events import BETWEEN, Keeper, Sample, Stretch, Text
-from fusetui.trace.read.arguments import texts_of_args
+from fusetui.trace.read.chunks import UNDECODABLE
 from fusetui.trace.read.document_text import list_text
 from fusetui.trace.read.events import decode_raw
 from fusetui.trace.read.repair import loads
 from fusetui.trace.read.samples import samples
+
+Decode = Callable[[bytearray], list[Any]]
+
+
+def texts_of_args(
+    text: Text, stretch: Stretch, places: Sequence[int], names: tuple[str, ...]
+) -> list[bytes] | None:
+    """See `Events.args`; None if the stretch does not decode as a list of ordinary events."""
+    if stretch.places is not None:
+        return None
+    try:
+        listed = list_text(text, stretch)
+        if not any(name.encode() in listed for name in names):
+            return [BETWEEN * (len(names) - 1)] * len(places)
+        events = _decoder(names)(listed)
+    except (OSError, TraceError, *UNDECODABLE):
+        return None
+    nothing = _args_type(names)()
+    found = (events[place].args or nothing for place in places)
+    return [BETWEEN.join(msgspec.structs.astuple(args)) for args in found]
+
+
+@cache
+def _decoder(names: tuple[str, ...]) -> Decode:
+    """A decoder for a list of events that extracts only these args, as their texts."""
+    args = ("args", _args_type(names) | None, None)
+    event = msgspec.defstruct("SomeEvent", [args], gc=False)
+    return msgspec.json.Decoder(list[event]).decode  # type: ignore[valid-type]
+
+
+@cache
+def _args_type(names: tuple[str, ...]) -> type[msgspec.Struct]:
+    fields = [
+        (f"arg{n}", msgspec.Raw, msgspec.field(default=msgspec.Raw(b""), name=name))
+        for n, name in enumerate(names)
+    ]
+    return msgspec.defstruct("SomeArgs", fields, gc=False)
+
 
 SEEN, SHORT = 256, 1 << 16  # how many elements are kept, and bytes of the longest of them
 DEEPEST = 64  # levels of args

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
+from fusetui.trace.read.body import is_end
 from fusetui.trace.read.chunks import Chunk
 from fusetui.trace.read.document import Document
 from fusetui.trace.read.mend import Mender
-from fusetui.trace.read.tail import is_end
 
 SHORT = 8 << 20  # bytes; a longer gap is not read the slow way while the user waits
 HURRY = 1.0  # seconds after which no further gap is read the slow way

@@ -1,4 +1,8 @@
-"""How much memory is left for a document that is being unpacked.
+"""How much memory is left for a document that is being unpacked, and the unnamed files, in memory
+or on disk, that hold it.
+
+The files are buffered: a write without a buffer may take a part and not say so. Whoever writes to
+them flushes before anybody reads by their number.
 
 Sources: proc(5) for MemAvailable; the kernel's admin guide for memory.max and memory.current of a
 control group (version 2), memory.limit_in_bytes and memory.usage_in_bytes (version 1).
@@ -6,8 +10,27 @@ control group (version 2), memory.limit_in_bytes and memory.usage_in_bytes (vers
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
+from typing import IO
+
+SHARE = 4  # documents that would take more than this fraction of the memory are unpacked to disk
+
+
+def file_in_memory() -> IO[bytes]:
+    """An unnamed file, in memory if the system supports that."""
+    if hasattr(os, "memfd_create"):
+        return os.fdopen(os.memfd_create("fusetui"), "w+b")
+    return file_on_disk()
+
+
+def file_on_disk() -> IO[bytes]:
+    """An unnamed file on disk."""
+    import tempfile  # rarely needed, and slow to import
+
+    return tempfile.TemporaryFile()
+
 
 UNKNOWN = 6 << 30  # bytes, if the system does not say
 AVAILABLE = re.compile(r"^MemAvailable:\s+(\d+) kB", re.MULTILINE)

@@ -7,8 +7,7 @@ from contextlib import closing, suppress
 
 from fusetui.trace.model.errors import TraceError
 from fusetui.trace.read.document import Document
-from fusetui.trace.read.pipe import EVENT
-from fusetui.trace.read.source import open_stored
+from fusetui.trace.read.source import EVENT, open_stored
 from fusetui.trace.read.unpack import Damaged, TooLarge, unpack
 
 ENOUGH = 1 << 18  # bytes of the document

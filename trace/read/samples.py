@@ -1,4 +1,5 @@
-"""The events of one stretch that hold values (counters and torch's [memory]), with their times."""
+"""The events of one stretch that hold values: counters and torch's [memory], with their times and
+totals."""
 
 from __future__ import annotations
 
@@ -7,6 +8,8 @@ from contextlib import suppress
 from typing import Any
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from fusetui.trace.model.errors import TraceError
 from fusetui.trace.model.events import Sample, Stretch, Text
@@ -117,3 +120,46 @@ def _timed_exactly(samples: Iterable[Sample]) -> Iterator[tuple[Sample, int]]:
     for sample in samples:
         with suppress(ValueError):
             yield sample, exact_nanoseconds(sample.ts)
+
+
+Rows = NDArray[np.float64]
+
+PLACE = ("Device Type", "Device Id")
+
+
+class Args(msgspec.Struct, gc=False):
+    kind: int | None = msgspec.field(default=None, name=PLACE[0])
+    device: int | None = msgspec.field(default=None, name=PLACE[1])
+    allocated: int | None = msgspec.field(default=None, name="Total Allocated")
+    reserved: int | None = msgspec.field(default=None, name="Total Reserved")
+
+
+class Event(msgspec.Struct, gc=False):
+    """Any event."""
+
+    ph: str = ""
+    name: str = ""
+    ts: int | float = 0
+    args: Args | None = None
+
+
+NOTHING = Args()
+decode = msgspec.json.Decoder(list[Event]).decode
+
+
+def totals_in(text: Text, stretch: Stretch) -> Rows | None:
+    """A row per memory event: device type, device, and the bytes allocated and reserved in total;
+    nan for what is missing. None if the stretch cannot be read so."""
+    if stretch.places is not None:
+        return None
+    try:
+        events = decode(list_text(text, stretch))
+    except (OSError, TraceError, *UNDECODABLE):
+        return None
+    known = [event.args or NOTHING for event in events if _is_memory(event)]
+    rows = [msgspec.structs.astuple(args) for args in known]
+    return np.array(rows, dtype=np.float64).reshape(-1, 4)
+
+
+def _is_memory(event: Event) -> bool:
+    return event.name == MEMORY and event.ph in ("i", "I")

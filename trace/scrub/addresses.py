@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from ipaddress import AddressValueError, IPv6Address
 
-from fusetui.trace.scrub.listed import listed
 from fusetui.trace.scrub.names import Names
 from fusetui.trace.scrub.paths import FILE
 from fusetui.trace.scrub.placeholders import FOLDER, FORM, Placeholders, is_placeholder
+from fusetui.trace.scrub.secrets import listed
 
 URL = re.compile(
     r"(?<![A-Za-z0-9+.-])([A-Za-z][A-Za-z0-9+.-]{1,80})://"

@@ -15,8 +15,7 @@ from typing import Any
 from fusetui.trace.model.callbacks import Progress, silent
 from fusetui.trace.read.body import BLANKS, find_body, read_keys
 from fusetui.trace.read.source import Source
-from fusetui.trace.scrub.events import UNWRITABLE, Events
-from fusetui.trace.scrub.pieces import Cut, Piece
+from fusetui.trace.scrub.events import UNWRITABLE, Cut, Events, Piece
 from fusetui.trace.scrub.texts import Machine, Texts
 from fusetui.trace.scrub.values import TRACE_NAME, Pairs, Values, parse_damaged, write
 

@@ -2,16 +2,195 @@
 
 from __future__ import annotations
 
+import re
+from array import array
 from collections.abc import Callable, Iterator
+from json import dumps, loads
 from typing import Any
 
-from fusetui.trace.read.chunks import UNDECODABLE
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from fusetui.trace.read.chunks import UNDECODABLE, Chunk
 from fusetui.trace.read.document import Document
 from fusetui.trace.read.events import decode_raw
-from fusetui.trace.scrub.pieces import Piece, is_utf8, texts_of
-from fusetui.trace.scrub.strings import Strings, Used, changed, parts, swapped
+from fusetui.trace.read.join import whole
+from fusetui.trace.read.mend import SEPARATORS
+from fusetui.trace.read.structure import first_bytes, split
+from fusetui.trace.scrub.keys import TELLING, kind_of
 from fusetui.trace.scrub.texts import Texts
 from fusetui.trace.scrub.values import Values, parse, parse_damaged, write
+
+
+class Piece(msgspec.Struct, frozen=True, eq=False):
+    """The bytes [start, end) of a document: a list without its brackets, or separate elements."""
+
+    start: int
+    end: int
+    events: int
+    places: NDArray[np.int64] | None = None  # shape [n, 2]: start and end of each element
+
+
+class Cut:
+    """Goes through traceEvents once."""
+
+    def __init__(self, document: Document, start: int) -> None:
+        self._document = document
+        self.at = start
+        self.after = -1  # the byte after the closing bracket, if it was found
+        self.lost: list[tuple[int, str]] = []  # byte and reason of what could not be read
+        self.lost_in_all = 0  # their number; not all are listed
+
+    def pieces(self) -> Iterator[Piece]:
+        """The pieces up to the bracket that closes the list, or to where the document is too
+        damaged."""
+        for chunk in whole(self._document, self.at, others=True):
+            self.at, self.after = chunk.end, chunk.after
+            self._count_lost(chunk)
+            piece = self._plain(chunk) if chunk.places is None else _apart(chunk)
+            if piece.events:
+                yield piece
+
+    def _plain(self, chunk: Chunk) -> Piece:
+        """Consecutive events: as one text, if that is valid UTF-8."""
+        text = self._document[chunk.start : chunk.end]
+        count = chunk.events - chunk.unreadable
+        if not is_utf8(text):
+            return Piece(chunk.start, chunk.end, count, _places(text, chunk.start))
+        start = chunk.start + len(text) - len(text.lstrip(SEPARATORS))
+        end = chunk.start + len(text.rstrip(SEPARATORS))
+        return Piece(start, end, count)
+
+    def _count_lost(self, chunk: Chunk) -> None:
+        kept = set() if chunk.places is None else set(chunk.places[:, 1].tolist())
+        lost = [(skip.byte, skip.reason) for skip in chunk.skipped if skip.byte not in kept]
+        self.lost += lost
+        self.lost_in_all += chunk.unreadable - (len(chunk.skipped) - len(lost))
+        if chunk.too_damaged:
+            self.lost.append((chunk.end, "too damaged to continue from here"))
+            self.lost_in_all += 1
+
+
+def texts_of(document: Document, piece: Piece) -> Iterator[bytes]:
+    """The elements of a piece with separate elements."""
+    text = document[piece.start : piece.end]
+    for start, end in () if piece.places is None else (piece.places - piece.start).tolist():
+        yield text[start:end].strip(SEPARATORS)
+
+
+def is_utf8(text: bytes) -> bool:
+    try:
+        return text.isascii() or bool(text.decode())
+    except UnicodeDecodeError:
+        return False
+
+
+def _places(text: bytes, offset: int) -> NDArray[np.int64]:
+    """The places of the elements of a text, as in Piece."""
+    found = split(text + b"]")
+    places = np.stack((found.begins, found.ends), axis=1)
+    return offset + places[first_bytes(text, found.begins, found.ends) < found.ends]
+
+
+def _apart(chunk: Chunk) -> Piece:
+    places = np.empty((0, 3), dtype=np.int64) if chunk.places is None else chunk.places
+    return Piece(chunk.start, chunk.end, len(places), places[:, 1:])
+
+
+STRING = re.compile(rb'"([^"\\]*+(?:\\.[^"\\]*+)*+)"', re.DOTALL)
+MOST = 256 << 20  # bytes of distinct strings that are cached
+EACH = 200  # bytes of memory for each, in addition to its text
+LONGEST_KEY = 80  # characters
+FEW = 24  # strings of a piece that are replaced one by one
+MOST_NUMBERS = 20_000_000  # strings of all pieces whose use is recorded: 80 MB
+PLAIN = re.compile(rb"[^\s,:{}\[\]0-9.eE+truefalsn-]")
+
+
+class Strings(dict[bytes, bytes]):
+    """The content of a JSON string -> its content afterwards.
+
+    `before` maps strings to what they were already changed to.
+    """
+
+    def __init__(self, change: Callable[[str], str], before: Strings | None = None) -> None:
+        super().__init__()
+        self._change = change
+        self._before = before
+        self._size = 0
+        self.telling: set[bytes] = set()  # keys whose value may be private
+
+    def __missing__(self, raw: bytes) -> bytes:
+        known = raw if self._before is None else self._before[raw]
+        text = loads(b'"%b"' % known) if b"\\" in known else known.decode()
+        if self._before is None and _tells(text):
+            self.telling.add(raw)
+        new = self._change(text)
+        self._size += EACH + 2 * len(raw)
+        if self._size > MOST:
+            self.clear()
+            self._size = 0
+        found = self[raw] = known if new == text else dumps(new)[1:-1].encode()
+        return found
+
+
+class Used:
+    """Which strings each piece uses, by number: in most pieces few of them change."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[bytes, int] = {}
+        self._of_piece: dict[int, array[int]] = {}
+        self._left = MOST_NUMBERS
+        self._differing: dict[int, tuple[bytes, bytes]] | None = None
+
+    def add(self, piece: int, strings: set[bytes]) -> None:
+        """Records the strings of the piece that begins at this byte, unless there are too many."""
+        self._left -= len(strings)
+        if self._left > 0:
+            number = self._numbers
+            found = array("I", (number.setdefault(raw, len(number)) for raw in strings))
+            self._of_piece[piece] = found
+
+    def differing(self, piece: int, final: Strings) -> list[tuple[bytes, bytes]] | None:
+        """The strings of a piece that change, and to what; None if that is not known."""
+        if self._differing is None:
+            pairs = ((number, raw, final[raw]) for raw, number in self._numbers.items())
+            self._differing = {number: (raw, new) for number, raw, new in pairs if new != raw}
+        used = self._of_piece.get(piece)
+        if used is None:
+            return None
+        return [self._differing[number] for number in used if number in self._differing]
+
+
+def swapped(text: bytes, differing: list[tuple[bytes, bytes]]) -> bytes | None:
+    """JSON with these strings replaced; None if `changed` is faster or safer."""
+    if len(differing) > FEW or (differing and b"\\" in text):
+        return None
+    for raw, new in differing:
+        if not PLAIN.search(raw):  # might also be the text between two strings
+            return None
+        text = text.replace(b'"%b"' % raw, b'"%b"' % new)
+    return text
+
+
+def parts(text: bytes) -> list[bytes]:
+    """JSON split at its quotes: the contents of strings have odd indices."""
+    return STRING.split(text) if b"\\" in text else text.split(b'"')
+
+
+def changed(text: bytes, strings: Strings) -> bytes:
+    """JSON with all its strings changed."""
+    found = parts(text)
+    found[1::2] = map(strings.__getitem__, found[1::2])
+    return b'"'.join(found)
+
+
+def _tells(text: str) -> bool:
+    """Whether the value of this key may be private; also for an item such as `HOME=/root`."""
+    if len(text) > LONGEST_KEY:
+        return text.partition("=")[0] in TELLING
+    return kind_of(text) is not None or text in TELLING or text.partition("=")[0] in TELLING
+
 
 UNWRITABLE = (ValueError, ArithmeticError, RecursionError)
 

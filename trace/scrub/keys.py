@@ -7,8 +7,7 @@ import re
 from enum import Enum, auto
 from functools import lru_cache
 
-from fusetui.trace.scrub.listed import listed
-from fusetui.trace.scrub.secrets import Secrecy, secrecy
+from fusetui.trace.scrub.secrets import Secrecy, listed, secrecy
 
 
 class Kind(Enum):

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from fusetui.trace.scrub.compiled import compiled
 from fusetui.trace.scrub.placeholders import KINDS, is_placeholder
-from fusetui.trace.scrub.secrets import Secrecy, hides, is_random, is_trivial, secrecy
+from fusetui.trace.scrub.secrets import Secrecy, compiled, hides, is_random, is_trivial, secrecy
 
 Place = tuple[int, int, str]
 """Begin and end of a secret in a text, and what it is called."""

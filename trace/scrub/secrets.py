@@ -7,7 +7,13 @@ from enum import IntEnum
 from functools import lru_cache
 from itertools import pairwise
 
-from fusetui.trace.scrub.listed import listed
+compiled = lru_cache(maxsize=None)(re.compile)
+
+
+def listed(words: str) -> frozenset[str]:
+    """Words separated by whitespace."""
+    return frozenset(words.split())
+
 
 WORD = re.compile(r"[A-Z]+(?![a-zñ])|[A-Z]?[a-zñ]+|\d+")
 

@@ -5,15 +5,108 @@ its context does not matter.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
 from fusetui.trace.scrub.addresses import scrub_hosts, scrub_mails, scrub_urls
+from fusetui.trace.scrub.keys import KNOWN_VARIABLE, TELLING, Kind, kind_of
+from fusetui.trace.scrub.named import SETTING, Place, end_of, may_hold_setting, name_of, named_in
 from fusetui.trace.scrub.names import Names
 from fusetui.trace.scrub.paths import scrub_path, scrub_paths
-from fusetui.trace.scrub.placeholders import Placeholders
-from fusetui.trace.scrub.settings import scrub_commands, scrub_secrets, scrub_settings
+from fusetui.trace.scrub.placeholders import Placeholders, is_placeholder
+from fusetui.trace.scrub.secrets import compiled
+from fusetui.trace.scrub.tokens import tokens_in
+
+VALUE = r"[^\s\"'\\,;&|<>()\[\]{}]++"
+DUMP = re.compile(r"(?<=[\r\n])(?:export )?[A-Za-z_]\w{0,80}=([^\r\n]++)")
+LEAST = 3  # minimum number of lines NAME=value of a text that is an environment
+
+PROGRAM = re.compile(
+    r"(?<![\w-])(?P<program>python[\d.]{0,6}|ipython|pypy\d?|torchrun|accelerate|deepspeed|srun|sbatch"
+    r"|salloc|mpirun|mpiexec|bash|zsh|sudo|ssh|scp|rsync|docker|podman|kubectl|jupyter(?:-\w{1,20})?"
+    r"|nsys|ncu|curl|wget|[\w.-]{1,100}\.(?:py|sh))(?P<blank>[ \t]{1,4}+)(?P<rest>[^\n]++)"
+)
+ARGUMENTS = re.compile(r"(?:^|\s)--?[A-Za-z]|\.(?:py|sh|ipynb)\b|\w=|://|[~/]\w")
+
+
+def scrub_commands(text: str, given: Placeholders) -> str:
+    """A text without the arguments of command lines."""
+
+    def cut(found: re.Match[str]) -> str:
+        rest = found["rest"]
+        script = found["program"].endswith((".py", ".sh"))
+        if is_placeholder(rest) or not (rest[0] == "-" if script else ARGUMENTS.search(rest)):
+            return found[0]
+        return f"{found['program']}{found['blank']}{given.give('command', rest)}"
+
+    return PROGRAM.sub(cut, text) if " " in text or "\t" in text else text
+
+
+def scrub_secrets(text: str, names: Names) -> str:
+    """A text without tokens of known forms, and without the values that a name says are secret."""
+    for places in (tokens_in, named_in):
+        text = _replaced(text, places(text), names.secret)
+    return text
+
+
+def _replaced(text: str, places: Iterable[Place], hide: Callable[[str], str]) -> str:
+    kept: list[str] = []
+    done = 0
+    for begin, end, _ in places:
+        kept += [text[done:begin], hide(text[begin:end])]
+        done = end
+    return "".join([*kept, text[done:]]) if kept else text
+
+
+def scrub_settings(text: str, names: Names) -> str:
+    """A text without the values of variables, users and hosts."""
+    if not may_hold_setting(text):
+        return text
+    kept: list[str] = []
+    done = at = 0
+    everything = _is_environment(text)
+    while found := compiled(SETTING).search(text, at):
+        at = found.end()
+        hide = _hiding(found, everything, names)
+        end = end_of(text, found, VALUE) if hide else at
+        if hide and end > at and not is_placeholder(text[at:end]):
+            kept += [text[done:at], hide(text[at:end])]
+            done = at = end
+    text = "".join([*kept, text[done:]]) if kept else text
+    return _without_lines(text, names)
+
+
+def _without_lines(text: str, names: Names) -> str:
+    """A text without the values of an environment, one variable per line."""
+    if "\n" not in text or len(DUMP.findall(f"\n{text}")) < LEAST:
+        return text
+    found = DUMP.sub(lambda m: m[0][: -len(m[1])] + _line(m[1], names), f"\n{text}")
+    return found[1:]
+
+
+def _line(value: str, names: Names) -> str:
+    return value if is_placeholder(value) else names.secret(value)
+
+
+def _is_environment(text: str) -> bool:
+    """Whether a text contains at least two of the variables that every environment has."""
+    if "PATH" not in text and "HOME" not in text and "USER" not in text:
+        return False
+    return len(TELLING.intersection(map(name_of, compiled(SETTING).finditer(text)))) > 1
+
+
+def _hiding(found: re.Match[str], everything: bool, names: Names) -> Callable[[str], str] | None:
+    """What the value of a setting is replaced by; None if it is kept."""
+    name, sign = name_of(found), found["sign"]
+    kind = kind_of(name)
+    variable = everything and name.isupper()
+    if kind in (Kind.USER, Kind.HOST) and sign in (None, "=", ":"):
+        learn = names.user if kind is Kind.USER else names.host
+        return learn if sign != ":" or found["quote"] or variable else None
+    known = sign == "=" and KNOWN_VARIABLE.fullmatch(name) is not None
+    return names.secret if variable or known else None
+
 
 OF_NCCL = re.compile(r"(?m)^([\w.-]{1,255}+):\d++:\d++ \[\d++\] NCCL")
 OF_ID = re.compile(r"\buid=\d++\(([^()\s]{1,64}+)\)")

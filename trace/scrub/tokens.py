@@ -11,8 +11,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import NamedTuple
 
-from fusetui.trace.scrub.compiled import compiled
-from fusetui.trace.scrub.secrets import is_trivial
+from fusetui.trace.scrub.secrets import compiled, is_trivial
 
 ALPHABETS = {"A": "A-Za-z0-9", "B": "A-Za-z0-9+/=_-", "D": r"\w.=-", "H": "0-9a-fA-F",
              "L": "a-z0-9", "U": "A-Z0-9", "W": r"\w-"}  # fmt: skip

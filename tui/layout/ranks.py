@@ -10,8 +10,8 @@ import msgspec
 from fusetui.analysis.ranks.naming import looks_like_a_rank
 
 if TYPE_CHECKING:
+    from fusetui.analysis.ranks.answer import Strip
     from fusetui.analysis.ranks.records import JobAnswer, RankRow
-    from fusetui.analysis.ranks.strip import Strip
 
 Key = Callable[["RankRow"], tuple[float, ...]]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain
 from typing import TYPE_CHECKING
 
 from fusetui.text.figures import Unit, count, plural, unit_of
@@ -207,9 +206,9 @@ def _strip(job: Job, row: RankRow, width: int, levels: str) -> str:
 
 def _head(answer: JobAnswer) -> Make:
     def lines(width: int, height: int) -> list[Said]:
-        from fusetui.analysis.ranks import telling  # rarely needed, with many modules
+        from fusetui.report import ranks_words as say  # rarely needed, with many modules
 
-        text = [*telling.headline(answer), telling.clocks_text(answer), *answer.verdict]
+        text = [*say.headline(answer), say.clocks_text(answer), *say.verdict_lines(answer)]
         return _wrapped(text, width, height)
 
     return lines
@@ -217,10 +216,10 @@ def _head(answer: JobAnswer) -> Make:
 
 def _about(answer: JobAnswer, row: RankRow) -> list[str]:
     """Why others wait for it, else for whom it waits."""
-    from fusetui.analysis.ranks import telling
+    from fusetui.report import ranks_words as say
 
-    late = (one.text for one in answer.stragglers if one.rank == row.rank)
-    return [*late, *telling.wait_text(row), *chain(row.damage)]
+    late = [say.straggler_text(answer, one) for one in answer.stragglers if one.rank == row.rank]
+    return [*late, *say.wait_text(row), *row.damage]
 
 
 def _wrapped(sentences: Sequence[str], width: int, height: int) -> list[Said]:

@@ -19,8 +19,8 @@ from fusetui.tui.state.reading import read
 from fusetui.tui.state.state import TIMELINE, Outcome, State, told
 
 if TYPE_CHECKING:
+    from fusetui.analysis.ranks.answer import Strip
     from fusetui.analysis.ranks.records import JobAnswer, RankRow, WorstWait
-    from fusetui.analysis.ranks.strip import Strip
 
 AROUND = 2  # a wait takes about this fraction of the window
 

@@ -35,7 +35,9 @@ def run(args: Namespace) -> int:
     if not answer.ranks and not args.json:
         raise CommandError(_none(answer))
     if args.json:
-        emit_json(answer)
+        from fusetui.report.ranks import ranks_json
+
+        emit_json(ranks_json(answer))
     elif args.csv:
         from fusetui.report.ranks import ranks_csv
 

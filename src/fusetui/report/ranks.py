@@ -1,4 +1,4 @@
-"""The answer about a job as text and as CSV."""
+"""The answer about a job as text, as a JSON document and as CSV."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import csv
 import io
 from collections.abc import Iterator, Sequence
 from textwrap import wrap
+from typing import Any
+
+import msgspec
 
 from fusetui.analysis.ranks.records import JobAnswer, RankRow
-from fusetui.analysis.ranks.telling import clocks_text, headline
+from fusetui.report.ranks_words import clocks_text, headline, straggler_text, verdict_lines
 from fusetui.text.figures import count, duration, several, size
 from fusetui.text.printable import printable
 from fusetui.text.tables import TOP_ALL, Column, left_out, table
@@ -59,11 +62,22 @@ def ranks_text(answer: JobAnswer, most: int, top: int) -> str:
     sections = (
         _wrapped(_head(answer), most),
         _ranks(answer, most, top),
-        _wrapped([*(one.text for one in answer.stragglers), *answer.verdict], most),
+        _wrapped(_verdict(answer), most),
         _kinds(answer, most),
         _wrapped(_remarks(answer), most),
     )
     return "\n\n".join("\n".join(lines) for lines in sections if lines)
+
+
+def ranks_json(answer: JobAnswer) -> dict[str, Any]:
+    """The keys of docs/json.md: sentences in place of what they are made of."""
+    document: dict[str, Any] = msgspec.to_builtins(answer)
+    for fields, one in zip(document["stragglers"], answer.stragglers, strict=True):
+        del fields["slower"], fields["slow"]
+        last = {key: fields.pop(key) for key in ("reason", "what_if")}
+        fields |= {"text": straggler_text(answer, one), **last}
+    document["verdict"] = list(verdict_lines(answer))
+    return document
 
 
 def ranks_csv(answer: JobAnswer) -> str:
@@ -92,6 +106,11 @@ def _head(answer: JobAnswer) -> Iterator[str]:
     if len(lines) > MOST_HEAD:
         yield f"... and {count(len(lines) - MOST_HEAD)} more remarks like these (--json has all)"
     yield clocks_text(answer)
+
+
+def _verdict(answer: JobAnswer) -> Iterator[str]:
+    yield from (straggler_text(answer, one) for one in answer.stragglers)
+    yield from verdict_lines(answer)
 
 
 def _ranks(answer: JobAnswer, most: int, top: int) -> list[str]:

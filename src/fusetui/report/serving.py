@@ -11,8 +11,7 @@ import msgspec
 
 from fusetui.analysis.serving.answer import PhaseLimit, Serving, Step
 from fusetui.analysis.serving.between import Between
-from fusetui.analysis.serving.experts import Experts
-from fusetui.analysis.serving.layers import Layers
+from fusetui.analysis.serving.layers import Experts, Layers
 from fusetui.analysis.serving.limit import Limit, Loss
 from fusetui.gpu.kernel_names import short_name
 from fusetui.text.figures import count, duration, percent, plural, quantity, several

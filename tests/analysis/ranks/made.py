@@ -2,25 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from msgspec.structs import replace
 
 from fusetui.analysis.questions.process_groups import Group
+from fusetui.analysis.ranks.answer import explained
 from fusetui.analysis.ranks.model import (
     CLASSES,
     VERSION,
     Collectives,
     KernelTotal,
+    NoSummary,
     Place,
     RankSummary,
     packed,
 )
+from fusetui.analysis.ranks.records import JobAnswer
+from fusetui.report.ranks_words import straggler_text, verdict_lines
 
 US = 1_000  # ns
 Times = Sequence[tuple[float, float]]
+
+
+def answer_of(ranks: Iterable[RankSummary | NoSummary]) -> JobAnswer:
+    return explained(ranks).answer
+
+
+def texts_of(answer: JobAnswer) -> list[str]:
+    """What is said of each straggler."""
+    return [straggler_text(answer, one) for one in answer.stragglers]
+
+
+def verdict_of(answer: JobAnswer) -> tuple[str, ...]:
+    return tuple(verdict_lines(answer))
 
 
 def rank(

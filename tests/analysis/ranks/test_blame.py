@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 from msgspec.structs import replace
-from tests.analysis.ranks.made import US, Meet, played, rank
+from tests.analysis.ranks.made import US, Meet, answer_of, played, rank, texts_of, verdict_of
 
 from fusetui.analysis.questions.process_groups import Group
-from fusetui.analysis.ranks.answer import answer_of
 from fusetui.analysis.ranks.model import RankSummary
-from fusetui.analysis.ranks.telling import headline
+from fusetui.report.ranks_words import headline
 
 TP = [Group("tp", pair, 2) for pair in ((0, 1), (2, 3), (4, 5), (6, 7))]
 DP = [Group("dp", (0, 2, 4, 6), 4), Group("dp", (1, 3, 5, 7), 4)]
@@ -36,14 +35,14 @@ def test_blame_goes_back_through_nested_groups() -> None:
     assert answer.ranks[0].rank == 5
     assert [row.caused_ns for row in answer.ranks[1:]] == [0] * 7
     assert found.reason.late_ns == 4 * 120 * US
-    assert "the others wait 120 us a step for it" in found.text
+    assert "the others wait 120 us a step for it" in texts_of(answer)[0]
 
 
 def test_below_two_percent_of_the_step_nobody_is_a_straggler() -> None:
     """A step takes 3,170 us: 6 times 10 are less than 63.4, 6 times 11 are more."""
     answer = answer_of(tensor_in_data(10))
     assert answer.stragglers == ()
-    assert answer.verdict == ("No rank holds up the others by 2.0 % of a step.",)
+    assert verdict_of(answer) == ("No rank holds up the others by 2.0 % of a step.",)
     assert [one.rank for one in answer_of(tensor_in_data(11)).stragglers] == [5]
 
 
@@ -58,7 +57,7 @@ def test_a_flip_over_ranks_is_told_with_its_total() -> None:
     steps = [(1000 * step, 1000 * step + 1000) for step in range(8)]
     answer = answer_of([rank(n, own, size=4, steps=steps, host="h") for n, own in enumerate(times)])
     assert answer.stragglers == ()
-    assert answer.verdict == (
+    assert verdict_of(answer) == (
         "No rank stands out: the others wait 235 us a step (200 us to 270 us), but not always for "
         "the same one: 4 ranks are late in turn.",
     )
@@ -105,7 +104,7 @@ def test_a_chain_that_leaves_the_given_ranks_names_nobody() -> None:
     given = [one for one in tensor_in_data(100) if one.rank != 5]
     answer = answer_of(given)
     assert answer.stragglers == ()
-    assert "cannot be told: it goes back to ranks that are not given." in answer.verdict[-1]
+    assert "cannot be told: it goes back to ranks that are not given." in verdict_of(answer)[-1]
     said = list(headline(answer))
     assert answer.one_given == 24  # six layers of four steps, on rank 4
     assert "24 collectives could not be matched: of their groups one rank alone is given." in said
@@ -122,4 +121,4 @@ def test_a_delay_that_clocks_do_not_tell_is_not_charged(late: float) -> None:
     answer = answer_of(apart)
     assert answer.stragglers == ()
     assert answer.untold == 3
-    assert ("cannot be told" in answer.verdict[-1]) is (late > 0)
+    assert ("cannot be told" in verdict_of(answer)[-1]) is (late > 0)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import pytest
 from msgspec.structs import replace
-from tests.analysis.ranks.made import US, rank
+from tests.analysis.ranks.made import US, answer_of, rank, verdict_of
 
 from fusetui.analysis.questions.process_groups import Group
-from fusetui.analysis.ranks.answer import answer_of
 from fusetui.analysis.ranks.clocks import clocks_of
 from fusetui.analysis.ranks.matching import match
 from fusetui.analysis.ranks.model import RankSummary
-from fusetui.analysis.ranks.telling import clocks_text
+from fusetui.report.ranks_words import clocks_text
 
 
 def test_an_offset_is_the_middle_of_what_is_feasible() -> None:
@@ -87,7 +86,7 @@ def test_times_of_one_host_that_contradict_each_other_are_refused() -> None:
     answer = answer_of([a, b])
     assert not answer.clocks.feasible
     assert "ranks 0 and 1 ran on one host (node1), and yet" in answer.clocks.refused
-    assert (answer.stragglers, answer.verdict) == ((), ())
+    assert (answer.stragglers, verdict_of(answer)) == ((), ())
     assert [row.waited_ns for row in answer.ranks] == [0, 0]  # nothing that compares two ranks
     assert clocks_text(answer).startswith("Who waits for whom cannot be told: ranks 0 and 1")
 

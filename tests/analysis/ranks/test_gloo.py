@@ -11,6 +11,7 @@ from tests.places import ROOT
 
 from fusetui.analysis.ranks.answer import explained
 from fusetui.analysis.ranks.executors import summarize
+from fusetui.report.ranks_words import straggler_text
 
 JOB = ROOT / "benchmarks" / "gloo_job.py"
 
@@ -25,6 +26,6 @@ def test_the_delay_and_its_place_are_found(tmp_path: Path) -> None:
     answer = explained(summarize(sorted(map(str, tmp_path.iterdir())), cached=False)).answer
     first = answer.stragglers[0]
     assert (answer.given, answer.unmatched, first.rank, first.cause) == (2, 0, 1, "inside")
-    assert "load_batch" in first.text
+    assert "load_batch" in straggler_text(answer, first)
     place = next(one for one in first.reason.excess if one.name == "load_batch")
     assert place.ns >= 2 * 90_000_000

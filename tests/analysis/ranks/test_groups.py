@@ -5,13 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from msgspec.structs import replace
-from tests.analysis.ranks.made import US, Meet, played
+from tests.analysis.ranks.made import US, Meet, answer_of, played
 
 from fusetui.analysis.questions.process_groups import UNKNOWN_GROUP, Group
-from fusetui.analysis.ranks.answer import answer_of
 from fusetui.analysis.ranks.groups import with_groups
 from fusetui.analysis.ranks.model import RankSummary
-from fusetui.analysis.ranks.telling import clocks_text, headline
+from fusetui.report.ranks_words import clocks_text, headline
 
 PAIRS = [Group("1", (0, 1), 2, "tp"), Group("2", (2, 3), 2, "tp")]
 ACROSS = [Group("3", (0, 2), 2, "dp"), Group("4", (1, 3), 2, "dp")]

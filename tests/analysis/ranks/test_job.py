@@ -11,15 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.analysis.ranks.made import rank
+from tests.analysis.ranks.made import answer_of, rank
 
 from fusetui.analysis.ranks import executors
-from fusetui.analysis.ranks.answer import answer_of
 from fusetui.analysis.ranks.executors import processes_for, summarize
 from fusetui.analysis.ranks.job import job_of
 from fusetui.analysis.ranks.model import NoSummary, RankSummary, decoded, encoded
 from fusetui.analysis.ranks.summary import summary_of
-from fusetui.analysis.ranks.telling import clocks_text, headline, numbers
+from fusetui.report.ranks_words import clocks_text, headline, numbers
 
 Make = Callable[..., Any]
 DAY = 86_400e6  # us

@@ -7,13 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 from msgspec.structs import replace
-from tests.analysis.ranks.made import Meet, played, rank
+from tests.analysis.ranks.made import Meet, answer_of, played, rank, texts_of, verdict_of
 
 from fusetui.analysis.questions.process_groups import Group
-from fusetui.analysis.ranks.answer import answer_of
+from fusetui.analysis.ranks.groups import with_peers
 from fusetui.analysis.ranks.matching import match
 from fusetui.analysis.ranks.model import RankSummary
-from fusetui.analysis.ranks.peers import with_peers
 from fusetui.analysis.ranks.records import RankRow
 
 BATCHES = 6
@@ -51,8 +50,8 @@ def test_a_balanced_pipeline_names_nobody() -> None:
     assert [row.last_count for row in sorted(answer.ranks, key=by_rank)] == [0, 0, 0, 4]
     assert answer.stragglers == ()
     assert [row.caused_ns for row in answer.ranks] == [0] * 4
-    assert answer.verdict[0].endswith("The stages compute alike: none stands out.")
-    assert "In a pipeline of 4 stages" in answer.verdict[0]
+    assert verdict_of(answer)[0].endswith("The stages compute alike: none stands out.")
+    assert "In a pipeline of 4 stages" in verdict_of(answer)[0]
     assert any(row.bubble_ns for row in answer.ranks)
 
 
@@ -60,7 +59,7 @@ def test_the_slow_stage_is_named_by_what_it_computes() -> None:
     answer = answer_of(pipeline([100, 100, 130, 100]))
     (found,) = answer.stragglers
     assert (found.rank, found.stage) == (2, 2)
-    assert found.text == (
+    assert texts_of(answer)[0] == (
         "Rank 2, stage 2 (of 0 to 3), computes 180 us a step more than the median of the other "
         "stages (30 %)."
     )
@@ -68,17 +67,19 @@ def test_the_slow_stage_is_named_by_what_it_computes() -> None:
 
 
 def test_all_ranks_of_a_slow_stage_are_named() -> None:
-    (found,) = answer_of(pipeline([100, 130, 100, 100, 130, 100], lines=2)).stragglers
-    assert (found.rank, found.stage) == (1, 1)
-    assert found.text.startswith("Ranks 1 and 4, stage 1 (of 0 to 2), compute 180 us a step more")
+    answer = answer_of(pipeline([100, 130, 100, 100, 130, 100], lines=2))
+    assert [(one.rank, one.stage) for one in answer.stragglers] == [(1, 1)]
+    (text,) = texts_of(answer)
+    assert text.startswith("Ranks 1 and 4, stage 1 (of 0 to 2), compute 180 us a step more")
 
 
 def test_a_slow_rank_is_compared_with_others_of_its_stage() -> None:
     """Stage 1 of the second line; the first stage computes twice as long on both: by design."""
     answer = answer_of(pipeline([200, 100, 100, 200, 130, 100], lines=2))
     assert [(one.rank, one.stage) for one in answer.stragglers] == [(4, 1)]
-    assert "the median of the other ranks of its stage, 1 (of 0 to 2) (30 %): kernels ran" in (
-        answer.stragglers[0].text
+    assert (
+        "the median of the other ranks of its stage, 1 (of 0 to 2) (30 %): kernels ran"
+        in (texts_of(answer)[0])
     )
 
 
@@ -90,7 +91,7 @@ def test_no_wait_is_longer_than_the_step() -> None:
 
 def test_without_a_gpu_stages_cannot_be_compared() -> None:
     ranks = [replace(one, accounts=one.accounts[:0]) for one in pipeline([100, 100, 130, 100])]
-    assert "cannot be told" in answer_of(ranks).verdict[0]
+    assert "cannot be told" in verdict_of(answer_of(ranks))[0]
 
 
 @pytest.mark.parametrize("in_group", [True, False])

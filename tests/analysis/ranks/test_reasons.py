@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 from msgspec.structs import replace
-from tests.analysis.ranks.made import US, rank
+from tests.analysis.ranks.made import US, answer_of, rank, texts_of
 from tests.places import TRACES
 
 from fusetui.analysis.questions.process_groups import Group
-from fusetui.analysis.ranks.answer import answer_of
 from fusetui.analysis.ranks.executors import summarize
 from fusetui.analysis.ranks.model import KernelTotal, RankSummary
 from fusetui.analysis.ranks.records import Straggler
@@ -21,9 +20,11 @@ DLRM = TRACES / "dlrm_ranks"
 PAIRS = ((0, 1), (2, 3), (1, 2))
 
 
-def only(ranks: Sequence[RankSummary]) -> Straggler:
-    (straggler,) = answer_of(ranks).stragglers
-    return straggler
+def only(ranks: Sequence[RankSummary]) -> tuple[Straggler, str]:
+    """The only straggler, and what is said of it."""
+    answer = answer_of(ranks)
+    ((straggler, text),) = zip(answer.stragglers, texts_of(answer), strict=True)
+    return straggler, text
 
 
 def late_by_100(late: dict[str, Any], others: dict[str, Any]) -> list[RankSummary]:
@@ -37,7 +38,7 @@ def late_by_100(late: dict[str, Any], others: dict[str, Any]) -> list[RankSummar
 
 
 def test_a_class_of_its_account_explains_it() -> None:
-    found = only(
+    found, text = only(
         late_by_100(
             {"before": [{}, {"compute": 190, "host_op": 10}]},
             {"before": [{}, {"compute": 90, "host_op": 10}]},
@@ -46,7 +47,7 @@ def test_a_class_of_its_account_explains_it() -> None:
     assert (found.rank, found.last_count, found.cause) == (2, 1, "inside")
     assert (found.reason.late_ns, found.reason.inside_ns) == (100 * US, 100 * US)
     assert [(e.name, e.ns) for e in found.reason.excess] == [("compute", 100 * US)]
-    assert "kernels ran 100 us longer" in found.text
+    assert "kernels ran 100 us longer" in text
 
 
 def test_the_same_kernels_slower() -> None:
@@ -54,25 +55,27 @@ def test_the_same_kernels_slower() -> None:
         before = [{}, {"compute": us}]
         return {"before": before, "kernels": (KernelTotal("gemm", 8, us * US, False),)}
 
-    assert "take 50 % longer" in only(late_by_100(kernels(300), kernels(200))).text
+    assert "take 50 % longer" in only(late_by_100(kernels(300), kernels(200)))[1]
 
 
 def test_a_place_of_the_program_explains_it() -> None:
     """Without a GPU there is no account; the annotation tells."""
-    found = only(
+    found, text = only(
         late_by_100(
             {"places": [(1, "annotation", "load_batch", 110), (1, "op", "aten::mm", 30)]},
             {"places": [(1, "annotation", "load_batch", 10), (1, "op", "aten::mm", 30)]},
         )
     )
     assert [(e.name, e.ns) for e in found.reason.excess] == [("load_batch", 100 * US)]
-    assert "It spends 100 us more than the median rank in load_batch." in found.text
+    assert "It spends 100 us more than the median rank in load_batch." in text
 
 
 def test_what_does_not_explain_half_of_it_is_not_told() -> None:
-    found = only(late_by_100({"before": [{}, {"compute": 130}]}, {"before": [{}, {"compute": 90}]}))
+    found, text = only(
+        late_by_100({"before": [{}, {"compute": 130}]}, {"before": [{}, {"compute": 90}]})
+    )
     assert found.cause == "untold"
-    assert "cannot tell" in found.text
+    assert "cannot tell" in text
 
 
 def in_turn(one: RankSummary, *groups: Group) -> RankSummary:
@@ -91,17 +94,17 @@ def test_a_delay_that_reaches_the_next_group() -> None:
         in_turn(rank(2, [(100, 320), (330, 350)], size=4, host="h"), second, both),
         rank(3, [(300, 320)], size=4, group=second, host="h"),
     ]
-    found = only(ranks)
+    found, text = only(ranks)
     assert (found.rank, found.caused_ns, found.waiters) == (3, 200 * US, 2)
-    assert found.text.startswith("Rank 3 arrives last in 1 of 1 collective; 2 others wait 200 us")
+    assert text.startswith("Rank 3 arrives last in 1 of 1 collective; 2 others wait 200 us")
 
 
 def test_a_rank_that_was_late_where_its_window_begins() -> None:
     """Rank 1 begins 90 us after rank 0, and starts its first collective 100 us later."""
-    found = only([rank(0, [(100, 250)], host="h"), rank(1, [(200, 250)], begin=90, host="h")])
+    found, text = only([rank(0, [(100, 250)], host="h"), rank(1, [(200, 250)], begin=90, host="h")])
     assert (found.cause, found.reason.outside_ns) == ("outside", 100 * US)
     assert (found.reason.begins_after_ns, found.reason.begins_after_rank) == (90 * US, 0)
-    assert "the cause lies before the window that was recorded" in found.text
+    assert "the cause lies before the window that was recorded" in text
 
 
 def test_what_if_the_rank_were_as_fast_as_the_others() -> None:
@@ -110,7 +113,7 @@ def test_what_if_the_rank_were_as_fast_as_the_others() -> None:
     steps = [(0, 150)]
     times = [[(40, 120)], [(40, 120)], [(100, 120)]]
     ranks = [rank(n, t, size=3, steps=steps, host="h") for n, t in enumerate(times)]
-    found = only(ranks).what_if
+    found = only(ranks)[0].what_if
     assert found is not None
     assert (found.rank, found.step_ns, found.replayed_ns, found.would_be_ns) == (
         *(2, 150 * US, 150 * US),

@@ -5,17 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from msgspec.structs import replace
-from tests.analysis.ranks.made import US, rank
+from tests.analysis.ranks.made import US, answer_of, rank
 
 from fusetui.analysis.questions.collective_kinds import bus_factor
-from fusetui.analysis.ranks.answer import answer_of, explained
+from fusetui.analysis.ranks.answer import explained, strip_of
 from fusetui.analysis.ranks.clocks import Clocks, clocks_of
 from fusetui.analysis.ranks.matching import Matched
 from fusetui.analysis.ranks.model import RankSummary
 from fusetui.analysis.ranks.outliers import balance, outliers
 from fusetui.analysis.ranks.records import JobAnswer, RankRow
-from fusetui.analysis.ranks.strip import strip_of
-from fusetui.analysis.ranks.telling import wait_text
+from fusetui.report.ranks_words import wait_text
 
 
 def row(answer: JobAnswer, number: int) -> RankRow:

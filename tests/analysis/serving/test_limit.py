@@ -15,7 +15,7 @@ from fusetui.analysis.serving.join import join
 from fusetui.analysis.serving.kv import cache_of
 from fusetui.analysis.serving.limit import Limit, limit_of
 from fusetui.analysis.serving.replays import replays
-from fusetui.analysis.serving.requests import Asked, Phase
+from fusetui.analysis.serving.steps import Asked, Phase
 from fusetui.trace import Trace, open_trace
 
 CONFIG = {

@@ -12,8 +12,7 @@ import pytest
 from tests.analysis.serving.servers import Server, cpu, opened, save
 
 from fusetui.analysis.serving import find
-from fusetui.analysis.serving.capture_index import File
-from fusetui.analysis.serving.find import candidates, same_process
+from fusetui.analysis.serving.find import File, candidates, same_process
 from fusetui.analysis.serving.opening import said, with_captures
 from fusetui.trace import Trace, open_trace
 from fusetui.trace.read.peek import beginning, glimpse

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fusetui.analysis.serving.requests import Asked, Phase, asked_by, merged
+from fusetui.analysis.serving.steps import Asked, Phase, asked_by, merged
 
 
 @pytest.mark.parametrize(

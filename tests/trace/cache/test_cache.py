@@ -105,7 +105,7 @@ def test_a_file_that_changed_in_its_middle_alone(
     write: Callable[..., Path], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nor in its size, nor in its time: what no program can set tells it."""
-    monkeypatch.setattr("fusetui.trace.cache.origin.ENDS", 4)
+    monkeypatch.setattr("fusetui.trace.cache.entry.ENDS", 4)
     path = write(TEXT)
     state = path.stat()
     open_trace(str(path))

@@ -16,9 +16,16 @@ from pathlib import Path
 import pytest
 
 from fusetui.trace import open_trace
-from fusetui.trace.cache import Entry, entry_for, own
-from fusetui.trace.cache.folder import cache_folder, make_room
-from fusetui.trace.cache.own import MAGIC, open_own
+from fusetui.trace.cache import Entry, entry_for
+from fusetui.trace.cache.folder import (
+    MAGIC,
+    cache_folder,
+    make_room,
+    open_own,
+    opened,
+    own_files,
+    remove,
+)
 
 TEXT = json.dumps({"traceEvents": [{"ph": "X", "name": "a", "ts": 1, "dur": 9}]})
 HASH = "0123456789abcdef" * 2
@@ -246,12 +253,12 @@ def test_one_file_that_cannot_be_removed_keeps_no_other(
 
 def test_a_file_that_another_process_replaced_or_removed(folder: Path) -> None:
     replaced, removed = (plant(folder, f"{sign * 32}.v2", MAGIC) for sign in "ab")
-    with own.opened(folder) as at:
-        found = {item.name: item for item in own.own_files(at)}
+    with opened(folder) as at:
+        found = {item.name: item for item in own_files(at)}
         plant(folder, "new", b"precious").rename(replaced)
         removed.unlink()
-        assert not own.remove(at, found[replaced.name])
-        assert own.remove(at, found[removed.name])
+        assert not remove(at, found[replaced.name])
+        assert remove(at, found[removed.name])
     assert replaced.read_bytes() == b"precious"
 
 

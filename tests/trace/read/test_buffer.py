@@ -8,9 +8,9 @@ from contextlib import closing
 
 import pytest
 
-from fusetui.trace.read.buffer import Buffer, put
 from fusetui.trace.read.chunks import Chunk, decode_list
 from fusetui.trace.read.document import read_at
+from fusetui.trace.read.workers import Buffer, put
 
 EVENT = b'{"ph":"X","name":"op","ts":1,"dur":2}'
 

@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 
 from fusetui.trace import CannotRead, open_trace
-from fusetui.trace.read import assemble, pipe
+from fusetui.trace.read import assemble, source
 
 EVENT = b'{"ph":"X","name":"a","ts":1}'
 
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pipe, "PATIENCE", 4 << 20)
+    monkeypatch.setattr(source, "PATIENCE", 4 << 20)
 
 
 def piped(tmp_path: Path, text: bytes) -> Path:
@@ -62,7 +62,7 @@ def test_a_long_pipe_with_events(tmp_path: Path, packed: bool) -> None:
 
 
 def test_a_long_pipe_goes_to_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pipe, "memory_left", lambda: 1 << 20)
+    monkeypatch.setattr(source, "memory_left", lambda: 1 << 20)
     path = piped(tmp_path, b"[" + b" " * (3 << 20) + EVENT + b"]")
     trace = open_trace(str(path))
     assert len(trace) == 1

@@ -13,7 +13,7 @@ import pytest
 from tests.trace.large import TEXT, same_start
 
 from fusetui.trace import Trace, open_trace
-from fusetui.trace.cache.pack import COLUMNS
+from fusetui.trace.cache.pack import columns_of
 from fusetui.trace.read import workers
 
 pytestmark = pytest.mark.usefixtures("small_extents")
@@ -34,7 +34,7 @@ def check(path: Path) -> list[Trace]:
     lengths = [len(part) for part in parts]
     assert lengths == sorted(set(lengths))
     alone = open_trace(str(path))
-    for column in COLUMNS:
+    for column in columns_of(Trace):
         assert (getattr(trace, column) == getattr(alone, column)).all(), column
     assert (trace.report, trace.tracks) == (alone.report, alone.tracks)
     return parts

@@ -14,7 +14,7 @@ from tests.fuzz.oracle_of_secrets import detected, plugins
 from fusetui.trace.scrub.found import secrets_in
 from fusetui.trace.scrub.names import Names
 from fusetui.trace.scrub.placeholders import Placeholders
-from fusetui.trace.scrub.settings import scrub_secrets
+from fusetui.trace.scrub.texts import scrub_secrets
 
 DRAWS = 20  # of each form
 FORMS = {

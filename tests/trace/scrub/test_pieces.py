@@ -11,7 +11,7 @@ import pytest
 
 from fusetui.trace.read import mend
 from fusetui.trace.read.document import Document
-from fusetui.trace.scrub.pieces import Cut, texts_of
+from fusetui.trace.scrub.events import Cut, texts_of
 
 INNER = {"a": [{"b": 1}, {"c": [{}, {}]}], "text": '"}, {"ph": \\'}
 EVENTS = [{"ph": "X", "name": f"f{n}", "args": {"n": n, **INNER}} for n in range(200)]

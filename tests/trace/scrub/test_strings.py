@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from fusetui.trace.scrub.strings import Strings, Used, changed, parts, swapped
+from fusetui.trace.scrub.events import Strings, Used, changed, parts, swapped
 
 
 def upper(text: str) -> str:

@@ -13,10 +13,9 @@ from tests.cli.test_ranks import job
 from tests.tui.prepared import after, do, drawn, opened
 
 from fusetui import sample_traces
-from fusetui.analysis.ranks.answer import explained
+from fusetui.analysis.ranks.answer import explained, strip_of
 from fusetui.analysis.ranks.executors import summarize
-from fusetui.analysis.ranks.strip import strip_of
-from fusetui.analysis.ranks.telling import clocks_text, headline
+from fusetui.report.ranks_words import clocks_text, headline
 from fusetui.sample_traces import lessons
 from fusetui.trace import Trace, open_trace
 from fusetui.trace.model.categories import Layer

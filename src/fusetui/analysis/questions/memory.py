@@ -12,7 +12,7 @@ from fusetui.trace.layout.counters import DEVICES, TOTALS, finite
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.events import Events
 from fusetui.trace.model.ids import LARGEST
-from fusetui.trace.read.totals import PLACE, Rows, totals_in
+from fusetui.trace.read.samples import PLACE, Rows, totals_in
 
 KEPT_AS = "memory"
 GPUS = [kind for kind, name in DEVICES.items() if name == "GPU"]

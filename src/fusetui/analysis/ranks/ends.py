@@ -15,10 +15,7 @@ from numpy.typing import NDArray
 
 from fusetui.analysis.ranks.matching import Matched
 from fusetui.analysis.ranks.outliers import SCALE
-
-Int64s = NDArray[np.int64]
-Floats = NDArray[np.float64]
-Rows = NDArray[np.intp]
+from fusetui.trace.model.columns import Floats, Rows
 
 NAMES = frozenset({"all_reduce", "reduce_scatter", "barrier"})
 FEWEST = 4  # collectives, for an offset

@@ -1,29 +1,31 @@
-"""Of which process group a collective is, where its own args do not say it.
+"""Of which process group a collective is, and with which rank a send or a receive, where its own
+args do not say it.
 
 Collectives of gloo, and those of NCCL in old files, name no group; the file lists those that its
 rank belongs to. Every rank runs the same program, so the n-th collective of a step is of the same
 kind of group on all of them. A collective ends on all its ranks at nearly the same time, and on
 none before it has started on all: of the kinds that fit in all steps, the one with the largest
 groups is taken. Where several are as large, or clocks cannot be compared, it cannot be told.
+
+The peer that is recorded is a number in the process group, by some writers in the job: the reading
+in which sends and receives pair up is taken.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 import msgspec
 import numpy as np
 from msgspec.structs import replace
-from numpy.typing import NDArray
 
 from fusetui.analysis.questions.collective_kinds import POINT_TO_POINT
 from fusetui.analysis.questions.process_groups import UNKNOWN_GROUP, Group
-from fusetui.analysis.ranks.hosts import SLACK_NS
+from fusetui.analysis.ranks.clocks import SLACK_NS
 from fusetui.analysis.ranks.matching import step_keys
 from fusetui.analysis.ranks.model import RankSummary
-
-Int64s = NDArray[np.int64]
-Rows = NDArray[np.intp]
+from fusetui.trace.model.columns import Int64s, Rows
 
 BY_ENDS = "process groups of collectives, from when they end on the ranks that the files list"
 ALIKE = 2.0  # ends lie as close together as in the best kind, up to this factor
@@ -161,4 +163,47 @@ def _named(one: RankSummary, kinds: Sequence[_Kind], rank: int, chosen: Rows) ->
         groups=tuple(groups),
         collectives=replace(one.collectives, group=group),
         inferred=(*one.inferred, BY_ENDS),
+    )
+
+
+def with_peers(ranks: Sequence[RankSummary]) -> tuple[RankSummary, ...]:
+    """The ranks, whose peers are numbers in the job."""
+    in_group = [_translated(one) for one in ranks]
+    as_recorded = [one.collectives.peer for one in ranks]
+    if all(np.array_equal(a, b) for a, b in zip(in_group, as_recorded, strict=True)):
+        return tuple(ranks)
+    chosen = min((in_group, as_recorded), key=lambda peers: _unpaired(ranks, peers))
+    return tuple(
+        replace(one, collectives=replace(one.collectives, peer=peer))
+        for one, peer in zip(ranks, chosen, strict=True)
+    )
+
+
+def _translated(one: RankSummary) -> Int64s:
+    """Numbers in groups as numbers in the job; -1 where there is none."""
+    found = one.collectives.peer.copy()
+    for number, group in enumerate(one.groups):
+        own = np.flatnonzero((one.collectives.group == number) & (found >= 0))
+        if len(own) and group.ranks:
+            listed = np.array([*group.ranks, -1])
+            peer = one.collectives.peer[own]
+            found[own] = listed[np.where(peer < len(group.ranks), peer, -1)]
+    return found
+
+
+def _unpaired(ranks: Sequence[RankSummary], peers: Sequence[Int64s]) -> int:
+    """How many sends have no receive, and the other way round."""
+    balance: Counter[tuple[str, int, int]] = Counter()
+    given = {one.rank for one in ranks}
+    for one, peer in zip(ranks, peers, strict=True):
+        for number in np.flatnonzero(peer >= 0).tolist():
+            name, other = one.name_of(number), int(peer[number])
+            if name in POINT_TO_POINT and other in given:
+                pair = (one.rank, other) if name == "send" else (other, one.rank)
+                sign = 1 if name == "send" or (name == "send_recv" and one.rank < other) else -1
+                both = (min(pair), max(pair)) if name == "send_recv" else pair
+                balance["both" if name == "send_recv" else "one", *both] += sign
+    return sum(map(abs, balance.values())) + sum(
+        int(((peer == one.rank) | ((peer < 0) & (one.collectives.peer >= 0))).sum())
+        for one, peer in zip(ranks, peers, strict=True)
     )

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from fusetui.analysis.ranks.model import NoSummary, RankSummary
 from fusetui.analysis.ranks.naming import ORDERED
+from fusetui.analysis.ranks.records import LeftOut
 from fusetui.text.figures import duration
 
 APART_NS = 60 * 10**9
@@ -17,19 +18,11 @@ APART_NS = 60 * 10**9
 clocks of machines differ by much less."""
 
 
-class Left(msgspec.Struct, frozen=True):
-    """A file that takes no part in the answers."""
-
-    path: str
-    rank: int  # -1 if it is not known
-    reason: str  # one plain sentence
-
-
 class Job(msgspec.Struct, frozen=True, eq=False):
     """The ranks of a job that are given, in their order."""
 
     ranks: tuple[RankSummary, ...]
-    left: tuple[Left, ...]
+    left: tuple[LeftOut, ...]
     world_size: int  # 0 if it is not known
     missing: tuple[int, ...]  # ranks that are not given; () if the size is not known
     notes: tuple[str, ...]
@@ -50,7 +43,7 @@ def job_of(found: Iterable[RankSummary | NoSummary]) -> Job:
         if not reason and one.rank in ranks:
             reason = f"{one.path} is rank {one.rank}, as {ranks[one.rank].path} is: it is left out."
         if reason:
-            left.append(Left(one.path, one.rank, reason))
+            left.append(LeftOut(one.path, one.rank, reason))
         else:
             ranks[one.rank] = one
     notes += dict.fromkeys(one.note for one in ranks.values() if one.note)
@@ -60,15 +53,15 @@ def job_of(found: Iterable[RankSummary | NoSummary]) -> Job:
 
 def _given(
     found: Iterable[RankSummary | NoSummary],
-) -> tuple[list[RankSummary], list[Left], list[str]]:
+) -> tuple[list[RankSummary], list[LeftOut], list[str]]:
     """The summaries, each with a number; those that nothing numbers are numbered in order."""
     given: list[RankSummary] = []
-    left: list[Left] = []
+    left: list[LeftOut] = []
     for one in found:
         if isinstance(one, RankSummary):
             given.append(one)
         else:
-            left.append(Left(one.path, -1, one.reason))
+            left.append(LeftOut(one.path, None, one.reason))
     taken = {one.rank for one in given}
     free = (number for number in range(len(given) + len(taken)) if number not in taken)
     numbered = [replace(one, rank=next(free)) if one.rank < 0 else one for one in given]

@@ -10,12 +10,10 @@ from typing import Any
 import msgspec
 import numpy as np
 from isal import isal_zlib
-from numpy.typing import NDArray
 
 from fusetui.analysis.questions.process_groups import Group
 from fusetui.analysis.why.idle_reasons import IDLE
-
-Int64s = NDArray[np.int64]
+from fusetui.trace.model.columns import Int64s
 
 VERSION = 3
 """Incremented with every change of what a summary holds or means."""

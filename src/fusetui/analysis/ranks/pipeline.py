@@ -12,32 +12,16 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from fusetui.analysis.questions.collective_kinds import POINT_TO_POINT
-from fusetui.analysis.ranks.causing import LEAST
+from fusetui.analysis.ranks.blame import LEAST
 from fusetui.analysis.ranks.matching import Matched
 from fusetui.analysis.ranks.model import CLASSES, RankSummary
 from fusetui.analysis.ranks.outliers import FEWEST, LIMIT, SCALE
-
-Floats = NDArray[np.float64]
-Rows = NDArray[np.intp]
+from fusetui.analysis.ranks.records import Slow
+from fusetui.trace.model.columns import Floats, Rows
 
 SPAN, COMPUTE, EXPOSED = (CLASSES.index(name) for name in ("span", "compute", "exposed_comm"))
-
-
-class Slow(msgspec.Struct, frozen=True):
-    """A rank that computes longer than its like: than the other ranks of its stage, or all of its
-    stage longer than the other stages."""
-
-    rank: int  # index
-    stage: int | None  # from 0; None where stages are not known
-    stages: int
-    whole: bool  # the whole stage is slow
-    like: tuple[int, ...]  # all given ranks of that stage, by their numbers; () unless `whole`
-    what: str  # the class of the account that is longer
-    excess_ns: int  # a step, over the median of the others
-    others_ns: int  # that median
 
 
 class Pipeline(msgspec.Struct, frozen=True):
@@ -45,9 +29,8 @@ class Pipeline(msgspec.Struct, frozen=True):
 
     stage_of: tuple[int | None, ...]  # [ranks]
     stages: int  # 0 where they are not known
-    bubble: float | None  # the share of a step in which a rank is in sends and receives alone
+    bubble: float | None  # the share of a step in sends and receives alone; None without accounts
     slow: tuple[Slow, ...]
-    known: bool  # whether compute is known, so that ranks can be compared
 
 
 def pipeline_of(matched: Matched, step_ns: float) -> Pipeline | None:
@@ -57,22 +40,16 @@ def pipeline_of(matched: Matched, step_ns: float) -> Pipeline | None:
         return None
     stage_of = _stages(matched)
     stages = max((stage + 1 for stage in stage_of if stage is not None), default=0)
-    known = bool(matched.ranks) and all(len(one.accounts) for one in matched.ranks)
-    if not known:
-        return Pipeline(stage_of, stages, None, (), known=False)
+    if not all(len(one.accounts) for one in matched.ranks):
+        return Pipeline(stage_of, stages, None, ())
     accounts = np.array([np.median(one.accounts, axis=0) for one in matched.ranks])
     shares = [
         min(span / max(len(one.steps), 1), float(np.mean(one.accounts[:, EXPOSED]))) / step_ns
         for span, one in zip(spans, matched.ranks, strict=True)
     ]
     numbers = [one.rank for one in matched.ranks]
-    return Pipeline(
-        stage_of=stage_of,
-        stages=stages,
-        bubble=float(np.mean(shares)),
-        slow=tuple(_slow(accounts, numbers, stage_of, stages, LEAST * step_ns)),
-        known=True,
-    )
+    slow = tuple(_slow(accounts, numbers, stage_of, stages, LEAST * step_ns))
+    return Pipeline(stage_of, stages, float(np.mean(shares)), slow)
 
 
 def _in_sends(one: RankSummary) -> int:
@@ -128,7 +105,7 @@ def _slow(
     by_own = list(_in_stages(own, places, stages, least))
     for rank, excess, others in by_compute or (by_own if len(by_own) == 1 else []):
         what = "compute" if by_compute else _longer(accounts, places, rank)
-        yield Slow(rank, stage_of[rank], stages, False, (), what, round(excess), round(others))
+        yield Slow(rank, stage_of[rank], stages, (), what, round(excess), round(others))
     if by_compute or by_own or stages < 2:
         return
     middle = np.array([np.median(compute[places == stage]) for stage in range(stages)])
@@ -136,7 +113,7 @@ def _slow(
         ranks = np.flatnonzero(places == stage)
         like = tuple(numbers[n] for n in ranks.tolist())
         first = int(ranks[0])
-        yield Slow(first, stage, stages, True, like, "compute", round(excess), round(others))
+        yield Slow(first, stage, stages, like, "compute", round(excess), round(others))
 
 
 def _in_stages(

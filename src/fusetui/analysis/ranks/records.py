@@ -1,12 +1,53 @@
-"""The answers about a job, as records: text, JSON, CSV and the app's page are made from these."""
+"""The answers about a job: text, JSON, CSV and the app's page are made from these."""
 
 from __future__ import annotations
 
 import msgspec
 
-from fusetui.analysis.ranks.bandwidth import KindOfCollective
-from fusetui.analysis.ranks.reasons import Reason
-from fusetui.analysis.ranks.replay import WhatIf
+
+class KindOfCollective(msgspec.Struct, frozen=True):
+    """All collectives of one name, group and size."""
+
+    name: str
+    group: str
+    ranks: int  # of the group, 0 if that is not known
+    given: int  # the ranks that are given, at most
+    bytes: int | None
+    count: int
+    wait_ns: int  # of all ranks, the mean per collective and rank, times the count
+    transfer_ns: int | None  # the median
+    algorithm_bytes_per_s: float | None
+    bus_bytes_per_s: float | None
+
+
+class Excess(msgspec.Struct, frozen=True):
+    """What took longer than on the median of the other ranks, over all collectives it was late
+    for."""
+
+    kind: str  # class, annotation, op or frame
+    name: str
+    ns: int
+
+
+class Reason(msgspec.Struct, frozen=True):
+    """Why a rank is late. late_ns = outside_ns + inside_ns."""
+
+    late_ns: int  # by its own work, beside a rank that was in time, over all collectives
+    outside_ns: int  # of those for which it was late already where its window begins
+    inside_ns: int
+    begins_after_ns: int | None  # where outside: its begin after the earliest other's
+    begins_after_rank: int | None
+    has_step: bool  # whether that begin is a step's
+    excess: tuple[Excess, ...]  # the largest first
+
+
+class WhatIf(msgspec.Struct, frozen=True):
+    """The mean step of all ranks, in ns."""
+
+    rank: int
+    step_ns: int  # as recorded
+    replayed_ns: int  # with all stretches as recorded
+    would_be_ns: int  # with the stretches of this rank as long as the median of the others'
 
 
 class WorstWait(msgspec.Struct, frozen=True):
@@ -80,6 +121,19 @@ class ClockAnswer(msgspec.Struct, frozen=True):
     hosts: tuple[HostClock, ...]
 
 
+class Slow(msgspec.Struct, frozen=True):
+    """A rank of a pipeline that computes longer than the other ranks of its stage; or a stage that
+    computes longer than the other stages."""
+
+    index: int  # of the rank, or of the first one of the stage
+    stage: int | None  # from 0; None where stages are not known
+    stages: int
+    like: tuple[int, ...]  # of a slow stage all given ranks, by their numbers
+    what: str  # the class of the account that is longer
+    excess_ns: int  # a step, over the median of the others
+    others_ns: int  # that median
+
+
 class Straggler(msgspec.Struct, frozen=True):
     """A rank that others wait for. `cause`: inside (it was recorded), outside (it was not), untold
     (what was recorded does not explain the delay)."""
@@ -91,9 +145,21 @@ class Straggler(msgspec.Struct, frozen=True):
     waiters: int  # how many ranks waited
     cause: str
     stage: int | None  # of a pipeline, from 0: it computes longer than its like
-    text: str  # sentences
     reason: Reason
-    what_if: WhatIf | None
+    what_if: WhatIf | None = None
+    slower: float | None = None  # by how much its kernels take longer than the same of others
+    slow: Slow | None = None
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """What else is to say of who is late. `kind`: in turn (another rank in each step), untold,
+    nobody, or "" where somebody is named or nothing is known."""
+
+    stages: int | None  # of a pipeline, 0 if not known; None where ranks do not send to each other
+    kind: str = ""
+    waits_ns: tuple[float, ...] = ()  # of each step in turn, or of the mean step untold
+    in_turn: int = 0  # ranks
+    why: str = ""  # it is untold
 
 
 class JobAnswer(msgspec.Struct, frozen=True):
@@ -112,10 +178,15 @@ class JobAnswer(msgspec.Struct, frozen=True):
     ranks: tuple[RankRow, ...]  # the one that causes most waiting first
     left_out: tuple[LeftOut, ...]
     stragglers: tuple[Straggler, ...]
-    verdict: tuple[str, ...]  # what else is to say of who is late; why nobody is named
+    verdict: Verdict
     bubble: float | None  # of a pipeline: the share of a step in sends and receives alone
     kinds: tuple[KindOfCollective, ...]
     balance: float | None  # of compute; None without a GPU
     no_what_if: str  # why there is none; "" if there is
     inferred: tuple[str, ...]
     notes: tuple[str, ...]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all ranks of the job are given."""
+        return self.world_size is not None and not self.missing

@@ -11,27 +11,18 @@ from collections.abc import Sequence
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from fusetui.analysis.ranks.job import Job
 from fusetui.analysis.ranks.matching import Matched, step_keys
+from fusetui.analysis.ranks.records import WhatIf
 from fusetui.analysis.ranks.waits import Waits
+from fusetui.trace.model.columns import Int64s
 
-Int64s = NDArray[np.int64]
 CLOSE = 0.01  # of a step
 OVERLAP = "collectives overlap other work or the borders of steps"
 
 
-class WhatIf(msgspec.Struct, frozen=True):
-    """The mean step of all ranks, in ns."""
-
-    rank: int
-    step_ns: int  # as recorded
-    replayed_ns: int  # with all stretches as recorded
-    would_be_ns: int  # with the stretches of this rank as long as the median of the others'
-
-
-class Steps(msgspec.Struct, frozen=True, eq=False):
+class ReplayableSteps(msgspec.Struct, frozen=True, eq=False):
     """Steps that can be replayed: `own` [stretches, ranks] for each of them, the last of which
     follows the last collective; `transfer` [stretches - 1, ranks], from the last start to each
     rank's end; and the recorded mean lengths."""
@@ -41,7 +32,7 @@ class Steps(msgspec.Struct, frozen=True, eq=False):
     recorded: tuple[float, ...]
 
 
-def replayable(job: Job, matched: Matched, waits: Waits) -> Steps | str:
+def replayable(job: Job, matched: Matched, waits: Waits) -> ReplayableSteps | str:
     """The steps, or why they cannot be replayed: the rest of a sentence."""
     ranks = len(matched.ranks)
     if not job.is_whole or ranks < 2:
@@ -62,7 +53,7 @@ def replayable(job: Job, matched: Matched, waits: Waits) -> Steps | str:
     return found
 
 
-def what_if(matched: Matched, steps: Steps, rank: int) -> WhatIf | None:
+def what_if(matched: Matched, steps: ReplayableSteps, rank: int) -> WhatIf | None:
     """`rank` is an index. None if replaying what was recorded does not give what was recorded."""
     recorded = float(np.mean(steps.recorded))
     replayed = _mean(steps.own, steps)
@@ -78,7 +69,7 @@ def what_if(matched: Matched, steps: Steps, rank: int) -> WhatIf | None:
     return WhatIf(matched.ranks[rank].rank, round(recorded), round(replayed), round(would_be))
 
 
-def _mean(stretches: Sequence[Int64s], steps: Steps) -> float:
+def _mean(stretches: Sequence[Int64s], steps: ReplayableSteps) -> float:
     pairs = zip(stretches, steps.transfer, strict=True)
     return float(np.mean([_replay(own, transfer) for own, transfer in pairs]))
 
@@ -91,7 +82,7 @@ def _replay(own: Int64s, transfer: Int64s) -> float:
     return float(now.mean())
 
 
-def _steps(matched: Matched, waits: Waits) -> Steps | None:
+def _steps(matched: Matched, waits: Waits) -> ReplayableSteps | None:
     ranks = len(matched.ranks)
     order = np.lexsort((matched.rank, matched.of_row))
     start, end = (times[order].reshape(-1, ranks) for times in (waits.start, waits.end))
@@ -114,4 +105,4 @@ def _steps(matched: Matched, waits: Waits) -> Steps | None:
         found[0].append(own)
         found[1].append(np.maximum(last - first.max(axis=1, keepdims=True), 0))
         found[2].append(float((until - begin.min()).mean()))
-    return Steps(tuple(found[0]), tuple(found[1]), tuple(found[2]))
+    return ReplayableSteps(tuple(found[0]), tuple(found[1]), tuple(found[2]))

@@ -1,16 +1,17 @@
-"""Who waits for whom: on each rank, a collective waits from its own start to the last rank's."""
+"""Who waits for whom: on each rank, a collective waits from its own start to the last rank's. Its
+bandwidth counts once all ranks have arrived (see collective_kinds.py)."""
 
 from __future__ import annotations
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
+from fusetui.analysis.questions.collective_kinds import bus_factor
 from fusetui.analysis.ranks.clocks import Clocks
 from fusetui.analysis.ranks.matching import Matched
+from fusetui.analysis.ranks.records import KindOfCollective
+from fusetui.trace.model.columns import Int64s, Rows
 
-Int64s = NDArray[np.int64]
-Rows = NDArray[np.intp]
 UNTOLD = -1
 
 
@@ -125,4 +126,38 @@ def sums_of_ranks(matched: Matched, waits: Waits) -> OfRanks:
         waited=sums[0],
         bubble=sums[1],
         worst=worst,
+    )
+
+
+def kinds_of(matched: Matched, waits: Waits) -> tuple[KindOfCollective, ...]:
+    """The kinds with the longest waits first."""
+    places: dict[tuple[object, ...], list[int]] = {}
+    for n, (name, group) in enumerate(zip(matched.names, matched.groups, strict=True)):
+        places.setdefault((name, group, int(matched.bytes[n])), []).append(n)
+    found = [_kind(matched, waits, np.array(some)) for some in places.values()]
+    return tuple(sorted(found, key=lambda kind: -kind.wait_ns))
+
+
+def _kind(
+    matched: Matched, waits: Waits, some: np.ndarray[tuple[int], np.dtype[np.intp]]
+) -> KindOfCollective:
+    name, group, size = matched.names[some[0]], matched.groups[some[0]], int(matched.bytes[some[0]])
+    counts = matched.counts
+    total = np.add.reduceat(waits.wait, matched.first[:-1])
+    transfer = waits.transfer[some]
+    known = transfer[transfer > 0]
+    ns = int(np.median(known)) if len(known) else None
+    rate = size / ns * 1e9 if ns and size > 0 else None
+    factor = bus_factor(name, group.size) if group.size else None
+    return KindOfCollective(
+        name=name,
+        group=group.description or group.name,
+        ranks=group.size,
+        given=int(counts[some].max()),
+        bytes=size if size >= 0 else None,
+        count=len(some),
+        wait_ns=int((total[some] // counts[some]).sum()),
+        transfer_ns=ns,
+        algorithm_bytes_per_s=rate,
+        bus_bytes_per_s=rate * factor if rate is not None and factor is not None else None,
     )

@@ -13,15 +13,12 @@ from collections.abc import Sequence
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from fusetui.analysis.serving.passes import Pass, interval_of
 from fusetui.analysis.why.account import Device
 from fusetui.analysis.why.idle_time import gaps_of
 from fusetui.analysis.why.model import Gap
-from fusetui.trace.model.columns import Trace
-
-Int64s = NDArray[np.int64]
+from fusetui.trace.model.columns import Int64s, Trace
 
 HOST = "host_"
 KINDS = (

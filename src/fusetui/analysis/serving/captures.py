@@ -7,20 +7,20 @@ GPU event belongs to another stream.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections import Counter
+from itertools import islice
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from fusetui.analysis.questions.computing import within
 from fusetui.analysis.questions.launches import GRAPH, LAUNCHES, LONGEST_NAME
+from fusetui.analysis.serving.weights import inputs_by_op
+from fusetui.gpu.roofline.matmul import matmul
 from fusetui.trace.model.arguments import arguments, parsed
 from fusetui.trace.model.categories import Role
-from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.columns import Rows, Trace
 from fusetui.trace.model.memo import memo
-
-Rows = NDArray[np.intp]
 
 BEGIN = re.compile(r"StreamBeginCapture")
 END = re.compile(r"StreamEndCapture")
@@ -29,8 +29,10 @@ FORKS = re.compile(r"StreamWaitEvent")
 SIZE = re.compile(r"(?:[a-z]{1,40}_)?capture_(\d{1,9})(?:_([A-Za-z_]{1,40}))?\Z")
 """The annotation of a server around a capture: capture_32_DECODE (SGLang), capture_32_FULL and
 capture_32_PIECEWISE (vLLM), capture_32_decode (ATOM)."""
-
 KERNEL = ("kernel",)  # HIP's calls record the name of the kernel that they launch
+PRODUCTS = ("aten::mm", "aten::addmm", "aten::_scaled_mm")
+TOKENS = ("FULL", "PIECEWISE")  # modes of vLLM
+REQUESTS = ("DECODE", "")
 
 
 class Capture(msgspec.Struct, frozen=True, eq=False):
@@ -54,6 +56,13 @@ class Captures(msgspec.Struct, frozen=True, eq=False):
     cut: int
 
 
+class Size(msgspec.Struct, frozen=True):
+    """How much a graph was captured for; None for what is not known."""
+
+    requests: int | None = None
+    tokens: int | None = None
+
+
 def has_captures(trace: Trace) -> bool:
     """Whether a capture begins in this trace; looks at names only."""
     return any(BEGIN.search(name, 0, LONGEST_NAME) for name in trace.names)
@@ -62,37 +71,36 @@ def has_captures(trace: Trace) -> bool:
 @memo()
 def captures(trace: Trace) -> Captures:
     """The captures of all threads. Reads the args of their calls."""
-    begins, ends = (_calls(trace, pattern) for pattern in (BEGIN, END))
+    begins, ends, waits = (_calls(trace, words) for words in (BEGIN, END, FORKS))
     spans = _spans(trace, begins, ends)
     calls = _nodes(trace)
     own = [_between(trace, calls, begin, end) for begin, end in spans]
-    waits = trace.start[_calls(trace, FORKS)]
-    every = np.concatenate([np.empty(0, np.intp), *own])
-    names = _kernels(trace, every)
-    found, at = [], 0
+    names = iter(_kernels(trace, np.concatenate([np.empty(0, np.intp), *own])))
+    found = []
     for (begin, end), rows in zip(spans, own, strict=True):
-        size, mode = _size(trace, begin)
-        first, last = np.searchsorted(waits, (trace.start[begin], trace.start[end]))
-        found.append(
-            Capture(begin, rows, tuple(names[at : at + len(rows)]), size, mode, bool(last > first))
-        )
-        at += len(rows)
+        size, mode = _annotated(trace, begin)
+        first, last = np.searchsorted(trace.start[waits], trace.start[[begin, end]])
+        kernels = tuple(islice(names, len(rows)))
+        found.append(Capture(begin, rows, kernels, size, mode, bool(last > first)))
     return Captures(tuple(found), len(begins) - len(spans))
 
 
-def _calls(trace: Trace, pattern: re.Pattern[str]) -> Rows:
-    """Calls of a matching name in order of time; of nested ones (CUDA's runtime calls the driver)
-    the outer one."""
-    return _outer(trace, lambda name: pattern.search(name, 0, LONGEST_NAME) is not None)
-
-
-def _outer(trace: Trace, tells: Callable[[str], bool]) -> Rows:
-    """Calls of such a name in order of time, without those within one. Of a capture with Python
-    most names are those of frames: only the names of calls are looked at."""
+def _calls(trace: Trace, *wanted: re.Pattern[str], but: re.Pattern[str] | None = None) -> Rows:
+    """Calls of such a name in order of time; of nested ones (CUDA's runtime calls the driver) the
+    outer one. Of a capture with Python most names are those of frames: only the names of calls are
+    looked at."""
     rows = np.flatnonzero(trace.role == Role.CALL)
     used, which = np.unique(trace.name[rows], return_inverse=True)
-    told = np.array([tells(trace.names[name]) for name in used.tolist()] or [False])
-    rows = rows[told[which.reshape(-1)]] if len(rows) else rows
+    names = [trace.names[name] for name in used.tolist()]
+    told = np.array(
+        [
+            any(one.search(name, 0, LONGEST_NAME) for one in wanted)
+            and not (but and but.search(name, 0, LONGEST_NAME))
+            for name in names
+        ],
+        dtype=np.bool_,
+    )
+    rows = rows[told[which.reshape(-1)]]
     rows = rows[~within(trace, rows)[rows]]
     return rows[np.argsort(trace.start[rows], kind="stable")]
 
@@ -114,17 +122,11 @@ def _spans(trace: Trace, begins: Rows, ends: Rows) -> list[tuple[int, int]]:
 
 
 def _nodes(trace: Trace) -> Rows:
-    """Calls that launch, copy or set, and launched no GPU event; of nested ones the outer one."""
-    rows = _outer(trace, _makes_a_node)
+    """Calls that launch, copy or set, and launched no GPU event."""
+    rows = _calls(trace, LAUNCHES, MOVES, but=GRAPH)
     launch = trace.launch[trace.gpu_rows]
     ran = np.bincount(launch[launch >= 0], minlength=len(trace)) > 0
     return rows[~ran[rows]]
-
-
-def _makes_a_node(name: str) -> bool:
-    if GRAPH.search(name, 0, LONGEST_NAME):
-        return False
-    return any(one.search(name, 0, LONGEST_NAME) for one in (LAUNCHES, MOVES))
 
 
 def _between(trace: Trace, calls: Rows, begin: int, end: int) -> Rows:
@@ -142,11 +144,11 @@ def _kernels(trace: Trace, calls: Rows) -> list[str]:
         return [""] * len(calls)  # CUDA's calls have no such arg
     found = arguments(trace.elements, trace.order[calls], KERNEL, keep_as="captured")
     distinct = [parsed(texts[0]) for texts in found.distinct]
-    names = [name if isinstance(name, str) else "" for name in distinct]
-    return [names[number] if number >= 0 else "" for number in found.number.tolist()]
+    names = [*(name if isinstance(name, str) else "" for name in distinct), ""]
+    return [names[number] for number in found.number.tolist()]
 
 
-def _size(trace: Trace, begin: int) -> tuple[int | None, str]:
+def _annotated(trace: Trace, begin: int) -> tuple[int | None, str]:
     """The number and the mode in the innermost annotation around a row that says what it
     captures."""
     rows = trace.rows_of(Role.ANNOTATION)
@@ -156,3 +158,31 @@ def _size(trace: Trace, begin: int) -> tuple[int | None, str]:
         if found := SIZE.match(trace.name_of(row)[:LONGEST_NAME]):
             return int(found[1]), (found[2] or "").upper()
     return None, ""
+
+
+def size_of(there: Trace, capture: Capture) -> Size:
+    """For how much a graph was captured.
+
+    An annotation around the capture counts tokens in vLLM, and in a decode of SGLang requests; in
+    other modes of SGLang, some versions count requests and some tokens. The rows of most of the
+    matrix products count tokens.
+    """
+    size = capture.size
+    if size is not None and capture.mode.startswith(TOKENS):
+        return Size(tokens=size)
+    if size is not None and capture.mode in REQUESTS:
+        return Size(requests=size)
+    tokens = _rows_of_products(there, capture)
+    if size is None or not tokens or tokens % max(size, 1):
+        return Size(tokens=tokens)
+    return Size(requests=None if tokens == size else size, tokens=tokens)
+
+
+def _rows_of_products(there: Trace, capture: Capture) -> int | None:
+    """The number of rows that more than half of the products of the graph have."""
+    ops = np.unique(there.op[capture.calls])
+    ops = ops[[op >= 0 and there.name_of(op) in PRODUCTS for op in ops.tolist()]]
+    products = map(matmul, inputs_by_op(there, ops).values())
+    rows = Counter(product.m for product in products if product)
+    size, count = rows.most_common(1)[0] if rows else (None, 0)
+    return size if 2 * count > len(ops) else None

@@ -13,14 +13,11 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from fusetui.analysis.serving.config import DTYPES, whole
 from fusetui.analysis.serving.weights import inputs_by_op
 from fusetui.gpu.roofline.inputs import SIZES, Inputs, Tensor
-from fusetui.trace.model.columns import Trace
-
-Rows = NDArray[np.intp]
+from fusetui.trace.model.columns import Rows, Trace
 
 MOST_RANKS = 64
 

@@ -11,22 +11,20 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
-from fusetui.analysis.serving.dense import by_configuration
+from fusetui.analysis.serving.config import by_configuration
 from fusetui.analysis.serving.kv import cache_of
 from fusetui.analysis.serving.layers import Layers
-from fusetui.analysis.serving.requests import Asked, Phase
+from fusetui.analysis.serving.steps import Asked, Phase
 from fusetui.analysis.serving.weights import Product, Products, products_of
 from fusetui.gpu.roofline.many import peaks_of_devices
 from fusetui.gpu.roofline.model import NS
 from fusetui.gpu.roofline.peaks import Peak
 from fusetui.text.figures import plural
 from fusetui.trace.model.categories import Role
-from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.columns import Rows, Trace
 from fusetui.trace.model.intervals import union_length
 
-Rows = NDArray[np.intp]
 BETWEEN = "between kernels"
 ATTENTION = "attention"
 NEEDED = (

@@ -7,9 +7,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from fusetui.analysis.serving.capture_index import files_named, remembered
 from fusetui.analysis.serving.captures import has_captures
-from fusetui.analysis.serving.find import candidates, same_process
+from fusetui.analysis.serving.find import candidates, files_named, remembered, same_process
 from fusetui.analysis.serving.graphs import graph_calls, wants_capture
 from fusetui.analysis.serving.join import join
 from fusetui.analysis.serving.replays import replays

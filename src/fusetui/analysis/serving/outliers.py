@@ -10,7 +10,7 @@ import numpy as np
 
 from fusetui.analysis.questions.busy import communicates
 from fusetui.analysis.serving.passes import Mode, Pass, interval_of
-from fusetui.analysis.serving.requests import Phase
+from fusetui.analysis.serving.steps import Phase
 from fusetui.analysis.why.account import Device
 from fusetui.analysis.why.facts import COMPILER
 from fusetui.analysis.why.idle_reasons import IDLE

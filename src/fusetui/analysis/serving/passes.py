@@ -10,17 +10,15 @@ from numpy.typing import NDArray
 
 from fusetui.analysis.serving.graphs import graph_calls
 from fusetui.analysis.serving.replays import replays
-from fusetui.analysis.serving.requests import Asked, Phase
-from fusetui.analysis.serving.steps import server_steps
+from fusetui.analysis.serving.steps import Asked, Phase, server_steps
 from fusetui.analysis.serving.weights import PRODUCTS
 from fusetui.gpu.kernel_names import decode
 from fusetui.trace.layout.step_spans import OPTIMIZER
 from fusetui.trace.layout.steps import by_launch_time
 from fusetui.trace.model.categories import Role
-from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.columns import Rows, Trace
 from fusetui.trace.model.intervals import union_length
 
-Rows = NDArray[np.intp]
 FROM_HOST, COMPUTES = 1, 2
 NEVER = np.iinfo(np.int64).max
 

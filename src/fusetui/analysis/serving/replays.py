@@ -14,10 +14,9 @@ from numpy.typing import NDArray
 from fusetui.analysis.questions.spread import grouped
 from fusetui.analysis.serving.graphs import graph_calls
 from fusetui.trace.model.arguments import arguments, parsed
-from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.columns import Rows, Trace
 from fusetui.trace.model.ids import Id
 
-Rows = NDArray[np.intp]
 NODE = ("graph node id",)
 AMD = {"roctracer_version", "hip_runtime_version"}
 """Keys of files whose nodes have no ids, as HIP's have not."""

@@ -14,9 +14,7 @@ from fusetui.gpu.roofline.many import INPUTS
 from fusetui.gpu.roofline.matmul import matmul
 from fusetui.trace.model.arguments import arguments, parsed
 from fusetui.trace.model.categories import Role
-from fusetui.trace.model.columns import Trace
-
-Rows = NDArray[np.intp]
+from fusetui.trace.model.columns import Rows, Trace
 
 WEIGHTS = {
     "aten::mm": 1,

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from fusetui.analysis.ranks.job import Job
-from fusetui.analysis.ranks.model import RankSummary
-from fusetui.analysis.ranks.pipeline import Pipeline, Slow
-from fusetui.analysis.ranks.reasons import ENOUGH, Excess, Reason
-from fusetui.analysis.ranks.records import ClockAnswer, JobAnswer, RankRow
-from fusetui.analysis.ranks.replay import WhatIf
+from fusetui.analysis.ranks.blame import LEAST
+from fusetui.analysis.ranks.records import (
+    ClockAnswer,
+    JobAnswer,
+    RankRow,
+    Slow,
+    Straggler,
+    Verdict,
+)
 from fusetui.analysis.why.idle_reasons import IDLE
 from fusetui.text.figures import count, duration, percent, plural, several
 from fusetui.text.printable import printable
@@ -22,34 +25,26 @@ CLASSES_SAID = {
 }
 PLACES = ("frame", "annotation", "op")
 MOST_RANGES = 6
+ENOUGH = 0.5  # of a delay: a place that explains so much of it is named
+SLOWER = 0.01  # a smaller difference between kernels is none
 
 
-def straggler_text(
-    job: Job,
-    one: RankSummary,
-    counts: tuple[int, int],
-    caused: tuple[int, int],
-    cause: str,
-    reason: Reason,
-    slower: float | None,
-    replayed: WhatIf | None,
-) -> str:
-    """Who is last, what that costs, and why as far as that was recorded. `caused`: how long others
-    wait, and how many do."""
-    of_given = "" if job.is_whole else f" of the {count(len(job.ranks))} ranks given"
-    others = "the others" if caused[1] == len(job.ranks) - 1 else f"{plural(caused[1], 'other')}"
-    waits = "waits" if caused[1] == 1 < len(job.ranks) - 1 else "wait"
+def straggler_text(answer: JobAnswer, one: Straggler) -> str:
+    """Who is last, what that costs, and why as far as that was recorded; or which stage of a
+    pipeline takes longer than its like."""
+    if one.slow:
+        return _slow_text(one.rank, one.slow)
+    steps = next(row.steps for row in answer.ranks if row.rank == one.rank)
+    others = answer.given - 1
+    of_given = "" if answer.is_whole else f" of the {count(answer.given)} ranks given"
+    whom = "the others" if one.waiters == others else plural(one.waiters, "other")
+    waits = "waits" if one.waiters == 1 < others else "wait"
     sentences = [
-        f"Rank {one.rank} arrives last{of_given} in {count(counts[0])} of "
-        f"{plural(counts[1], 'collective')}; {others} {waits} {_each(caused[0], len(one.steps))} "
-        "for it."
+        f"Rank {one.rank} arrives last{of_given} in {count(one.last_count)} of "
+        f"{plural(one.of, 'collective')}; {whom} {waits} {_each(one.caused_ns, steps)} for it.",
+        *(_outside(one) if one.cause == "outside" else _inside(one, steps)),
     ]
-    if cause == "outside":
-        sentences += _outside(reason)
-    elif cause == "untold":
-        sentences.append("What it did meanwhile does not explain it: cannot tell.")
-    else:
-        sentences += _inside(reason, slower, len(one.steps))
+    replayed = one.what_if
     if replayed is not None and replayed.would_be_ns < replayed.step_ns:
         saved = replayed.step_ns - replayed.would_be_ns
         sentences.append(
@@ -59,105 +54,93 @@ def straggler_text(
     return " ".join(sentences)
 
 
-def slow_text(one: RankSummary, slow: Slow) -> str:
-    """A rank or a stage of a pipeline that takes longer than its like."""
+def _slow_text(rank: int, slow: Slow) -> str:
     more, share = duration(slow.excess_ns), percent(slow.excess_ns, slow.others_ns)
-    if slow.whole:
-        whom = numbers(slow.like).capitalize()
+    place = f"{slow.stage} (of 0 to {slow.stages - 1})"
+    if slow.like:
         compute = "computes" if len(slow.like) == 1 else "compute"
         return (
-            f"{whom}, stage {slow.stage} (of 0 to {slow.stages - 1}), {compute} {more} a step more "
+            f"{numbers(slow.like).capitalize()}, stage {place}, {compute} {more} a step more "
             f"than the median of the other stages ({share})."
         )
-    like = (
-        f"the other ranks of its stage, {slow.stage} (of 0 to {slow.stages - 1})"
-        if slow.stages
-        else "the other ranks"
-    )
+    like = f"the other ranks of its stage, {place}" if slow.stages else "the other ranks"
     return (
-        f"Rank {one.rank} takes {more} a step more than the median of {like} ({share}): "
+        f"Rank {rank} takes {more} a step more than the median of {like} ({share}): "
         f"{CLASSES_SAID[slow.what]} longer."
     )
 
 
-def pipeline_text(pipeline: Pipeline, step_ns: float, anyone: bool) -> Iterator[str]:
-    """The bubble, and that no stage stands out."""
-    if not pipeline.known or pipeline.bubble is None:
+def verdict_lines(answer: JobAnswer) -> Iterator[str]:
+    """What else is to say of who is late: the bubble of a pipeline, and why nobody is named."""
+    found = answer.verdict
+    if found.stages is not None and answer.bubble is None:
         yield (
             "Ranks send to one another, as the stages of a pipeline do; what they compute is not "
             "recorded, so whether one is slow cannot be told."
         )
-        return
-    stages = f"of {pipeline.stages} stages" if pipeline.stages else "whose stages are not known"
-    alike = "" if anyone else " The stages compute alike: none stands out."
-    yield (
-        f"In a pipeline {stages}, sends and receives that nothing else covers take "
-        f"{percent(pipeline.bubble, 1)} of a step: its bubble.{alike}"
-    )
+    elif found.stages is not None and answer.bubble is not None:
+        stages = f"of {found.stages} stages" if found.stages else "whose stages are not known"
+        alike = "" if answer.stragglers else " The stages compute alike: none stands out."
+        yield (
+            f"In a pipeline {stages}, sends and receives that nothing else covers take "
+            f"{percent(answer.bubble, 1)} of a step: its bubble.{alike}"
+        )
+    if found.kind == "in turn":
+        yield _in_turn(found)
+    elif found.kind == "untold":
+        waits = duration(round(found.waits_ns[0]))
+        yield f"For whom the ranks wait, {waits} a step, cannot be told: {found.why}."
+    elif found.kind == "nobody":
+        yield f"No rank holds up the others by {percent(LEAST, 1)} of a step."
 
 
-def flips_text(every: Sequence[float], ranks: int) -> str:
+def _in_turn(found: Verdict) -> str:
     """Another rank is late in each step."""
-    mean, late = duration(round(sum(every) / len(every))), plural(ranks, "rank")
+    every, late = found.waits_ns, plural(found.in_turn, "rank")
+    mean, least, most = (
+        duration(round(ns)) for ns in (sum(every) / len(every), min(every), max(every))
+    )
     if len(every) == 1:
         return f"No rank stands out: the others wait {mean}, for {late} in turn."
-    least, most = duration(round(min(every))), duration(round(max(every)))
     return (
         f"No rank stands out: the others wait {mean} a step ({least} to {most}), but not always "
         f"for the same one: {late} are late in turn."
     )
 
 
-def of_no_group(many: int) -> str:
-    return (
-        f"of {plural(many, 'collective')} it is not recorded of which of several process groups "
-        "they are"
-    )
+def _each(ns: int, steps: int) -> str:
+    return f"{duration(ns // steps)} a step" if steps > 1 else duration(ns)
 
 
-def none_text(waits_ns: float, why: str) -> str:
-    """Ranks wait long enough to matter, and for whom is not known."""
-    return f"For whom the ranks wait, {duration(round(waits_ns))} a step, cannot be told: {why}."
-
-
-def _each(caused: int, steps: int) -> str:
-    if steps > 1:
-        return f"{duration(caused // steps)} a step"
-    return duration(caused)
-
-
-def _outside(reason: Reason) -> Iterator[str]:
-    what = "Its step begins" if reason.has_step else "Its trace begins"
-    if reason.begins_after_ns is not None:
+def _outside(one: Straggler) -> Iterator[str]:
+    if one.reason.begins_after_ns is not None:
+        what = "Its step begins" if one.reason.has_step else "Its trace begins"
         yield (
-            f"{what} {duration(reason.begins_after_ns)} after that of rank "
-            f"{reason.begins_after_rank}: the cause lies before the window that was recorded."
+            f"{what} {duration(one.reason.begins_after_ns)} after that of rank "
+            f"{one.reason.begins_after_rank}: the cause lies before the window that was recorded."
         )
 
 
-def _inside(reason: Reason, slower: float | None, steps: int) -> Iterator[str]:
-    largest = reason.excess[0]
-    where = _place(reason)
-    said = CLASSES_SAID.get(largest.name) if largest.kind == "class" else None
-    if said:
+def _inside(one: Straggler, steps: int) -> Iterator[str]:
+    if one.cause == "untold":
+        yield "What it did meanwhile does not explain it: cannot tell."
+        return
+    excess, slower = one.reason.excess, one.slower or 0
+    largest = excess[0]
+    if largest.kind == "class" and (said := CLASSES_SAID.get(largest.name)):
         yield f"Meanwhile {said} {_each(largest.ns, steps)} longer than on the median rank."
-        if largest.name == "compute" and slower is not None and slower >= 0.01:
+        if largest.name == "compute" and slower >= SLOWER:
             yield (
                 f"The same kernels, as many of them, take {percent(slower, 1)} longer: a lower "
                 "clock, or larger work."
             )
-    if where is not None and (largest.kind != "class" or largest.name.startswith("host")):
-        more = _each(where.ns, steps)
-        yield f"It spends {more} more than the median rank in {printable(where.name)}."
-
-
-def _place(reason: Reason) -> Excess | None:
-    """The innermost kind of place that explains most of the delay."""
-    for kind in PLACES:
-        for one in reason.excess:
-            if one.kind == kind and one.ns >= ENOUGH * reason.inside_ns:
-                return one
-    return None
+    if largest.kind == "class" and not largest.name.startswith("host"):
+        return
+    enough = [place for place in excess if place.ns >= ENOUGH * one.reason.inside_ns]
+    by_kind = [place for kind in PLACES for place in enough if place.kind == kind]
+    for place in by_kind[:1]:  # the innermost that explains most of the delay
+        more = _each(place.ns, steps)
+        yield f"It spends {more} more than the median rank in {printable(place.name)}."
 
 
 def headline(answer: JobAnswer) -> Iterator[str]:
