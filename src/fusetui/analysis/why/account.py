@@ -12,16 +12,14 @@ from numpy.typing import NDArray
 
 from fusetui.analysis.questions.collectives import ON_CPU
 from fusetui.analysis.why.devices import Devices, Named
-from fusetui.analysis.why.gaps import Gaps, Int32s, Reasons
+from fusetui.analysis.why.gaps import Gaps, Reasons
 from fusetui.analysis.why.host import Host, Threads, host_kinds, in_lines, line_of, named
 from fusetui.analysis.why.model import DeviceAccount, ThreadAccount
 from fusetui.trace.layout.devices import device_properties
 from fusetui.trace.model.categories import CPU_LAYERS
-from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.columns import Int32s, Int64s, Rows, Trace
 from fusetui.trace.model.ids import Id, exact_id
 from fusetui.trace.model.intervals import NOTHING, Cover, common, innermost, union
-
-Int64s = NDArray[np.int64]
 
 
 class Accounts:
@@ -159,8 +157,6 @@ def accounts(trace: Trace) -> Accounts:
     """What the devices of a trace did. Each part is computed when it is first needed."""
     return Accounts(trace)
 
-
-Rows = NDArray[np.intp]
 
 WAITS = re.compile(
     r"<built-in (?:method|function) (?:acquire|sleep|select|poll|wait\w*|recv\w*|accept)\b"

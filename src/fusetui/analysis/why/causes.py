@@ -12,11 +12,11 @@ import numpy as np
 from fusetui.analysis.why.account import accounts
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.host import LAYERS, Host, Threads, together
-from fusetui.analysis.why.idle import Flags, Idle, Int64s, Rows
+from fusetui.analysis.why.idle import Idle
 from fusetui.analysis.why.idle_reasons import COMPILER, LOADER
 from fusetui.analysis.why.rule import frame_text, module_text
 from fusetui.text.figures import count, duration
-from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.columns import Flags, Int64s, Rows, Trace
 from fusetui.trace.model.intervals import (
     NOTHING,
     Counted,

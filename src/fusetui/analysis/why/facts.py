@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fusetui.analysis.why.account import Accounts, devices_on
 from fusetui.analysis.why.devices import Devices
@@ -26,7 +25,7 @@ from fusetui.analysis.why.transfers import Kind, transfers_of
 from fusetui.analysis.why.warming import GRAPH_LAUNCH, Once, slow_first_step, warm_up
 from fusetui.trace.layout.step_spans import Spans, step_spans
 from fusetui.trace.model.categories import Role
-from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.columns import Flags, Int64s, Rows, Trace
 from fusetui.trace.model.intervals import (
     NOTHING,
     Cover,
@@ -38,9 +37,6 @@ from fusetui.trace.model.intervals import (
     without,
 )
 
-Int64s = NDArray[np.int64]
-Rows = NDArray[np.intp]
-Flags = NDArray[np.bool_]
 NO_ROWS: Rows = np.empty(0, dtype=np.intp)
 
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from fusetui.gpu.kinds import LONGEST_NAME
 from fusetui.trace.model.categories import Role
-from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.columns import Flags, Int64s, Rows, Trace
 from fusetui.trace.model.intervals import (
     Counted,
     Cover,
@@ -29,8 +29,6 @@ from fusetui.trace.model.intervals import (
     union,
     without,
 )
-
-Int64s = NDArray[np.int64]
 
 FARTHEST = 1 << 62  # ns on one line of time
 
@@ -67,9 +65,6 @@ class Line(msgspec.Struct, frozen=True):
 def line_of(trace: Trace) -> Line:
     """For times of this trace."""
     return Line(trace.begin_ns, trace.end_ns)
-
-
-Rows = NDArray[np.intp]
 
 
 class Host(IntEnum):
@@ -162,7 +157,7 @@ class Slices(msgspec.Struct, frozen=True, eq=False):
     def bounds(self) -> tuple[Int64s, Int64s]:
         return self.start, self.end
 
-    def only(self, which: NDArray[np.bool_]) -> Slices:
+    def only(self, which: Flags) -> Slices:
         return Slices(self.rows[which], self.start[which], self.end[which])
 
     def touching(self, begin: Int64s, end: Int64s) -> Slices:
@@ -182,7 +177,7 @@ def together(slices: Sequence[Slices]) -> Slices:
 class Threads:
     """Some threads of a trace, on one line of time."""
 
-    def __init__(self, trace: Trace, kinds: NDArray[np.int8], tracks: NDArray[np.bool_]) -> None:
+    def __init__(self, trace: Trace, kinds: NDArray[np.int8], tracks: Flags) -> None:
         """`kinds`: see host_kinds; `tracks`: which tracks belong to the threads, shape [tracks]."""
         self._trace = trace
         self._kinds = kinds
@@ -270,9 +265,7 @@ class Threads:
         return tuple(union(start[found == kind], end[found == kind]) for kind in kinds)
 
 
-def in_lines(
-    trace: Trace, kinds: NDArray[np.int8], tracks: NDArray[np.bool_]
-) -> tuple[Threads, ...]:
+def in_lines(trace: Trace, kinds: NDArray[np.int8], tracks: Flags) -> tuple[Threads, ...]:
     """The threads of these tracks (shape [tracks]) on as many lines of time as they need."""
     fitting = line_of(trace).most
     thread = trace.thread_of_track
@@ -281,7 +274,7 @@ def in_lines(
     return tuple(Threads(trace, kinds, np.isin(thread, part)) for part in parts)
 
 
-def _longer_later(start: Int64s, end: Int64s) -> NDArray[np.bool_]:
+def _longer_later(start: Int64s, end: Int64s) -> Flags:
     """Whether any interval ends later than the one before it that has the same start."""
-    later: NDArray[np.bool_] = (start[1:] == start[:-1]) & (end[1:] > end[:-1])
+    later: Flags = (start[1:] == start[:-1]) & (end[1:] > end[:-1])
     return later

@@ -29,12 +29,10 @@ from fusetui.analysis.why.gaps import (
 from fusetui.analysis.why.host import Host, Threads
 from fusetui.analysis.why.idle_reasons import IDLE
 from fusetui.analysis.why.model import Gap
-from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.columns import Int64s, Rows, Trace
 from fusetui.trace.model.ids import Id, exact_id
 from fusetui.trace.model.intervals import Cover, joined, outside, pieces
 from fusetui.trace.program.regions import MODULE_PREFIX
-
-Rows = NDArray[np.intp]
 
 LONGEST = 100
 """The number of gaps that are reported, unless all are asked for."""
@@ -162,7 +160,6 @@ def _names_of(trace: Trace, rows: NDArray[np.integer]) -> list[str | None]:
     return [trace.name_of(row) if row >= 0 else None for row in rows.tolist()]
 
 
-Int64s = NDArray[np.int64]
 Pieces = tuple[NDArray[np.integer], Int64s, Int64s]
 """Numbers of devices or gaps, starts and ends in ns of the file."""
 

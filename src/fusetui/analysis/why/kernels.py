@@ -28,7 +28,7 @@ from fusetui.gpu.roofline.row import Job
 from fusetui.trace.layout.devices import device_properties
 from fusetui.trace.model.arguments import Arguments
 from fusetui.trace.model.categories import Role
-from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.columns import Flags, Int32s, Int64s, Rows, Trace
 from fusetui.trace.model.intervals import Cover, union
 from fusetui.trace.program.origin import Credit, Origins, origins
 
@@ -36,15 +36,13 @@ MOST_ROWS = 5
 """Rows of evidence for one finding."""
 
 
-def the_most(rows: NDArray[np.integer], ns: NDArray[np.int64]) -> tuple[int, ...]:
+def the_most(rows: NDArray[np.integer], ns: Int64s) -> tuple[int, ...]:
     """The rows with the most time, each once; -1 means none."""
     found = rows[np.argsort(-ns, kind="stable")]
     found = found[found >= 0]
     first = np.sort(np.unique(found, return_index=True)[1])
     return tuple(found[first[:MOST_ROWS]].tolist())
 
-
-Int64s = NDArray[np.int64]
 
 SHORTEST = 2_000
 """No kernel is expected to take fewer nanoseconds than this."""
@@ -53,14 +51,14 @@ SHORTEST = 2_000
 class Bounds(msgspec.Struct, frozen=True, eq=False):
     """Columns of shape [kernels], in the order of `rows`."""
 
-    rows: NDArray[np.intp]
+    rows: Rows
     effective_ns: Int64s
     bound_ns: Int64s  # -1: not known
     at_stake_ns: Int64s  # 0 where the bound is not known
     least_ns: Int64s  # by the data sheet; -1: not known
-    assumed: NDArray[np.bool_]
+    assumed: Flags
 
-    def only(self, which: NDArray[np.bool_]) -> Bounds:
+    def only(self, which: Flags) -> Bounds:
         return Bounds(
             self.rows[which],
             self.effective_ns[which],
@@ -108,9 +106,6 @@ def _bound_ns(job: Job) -> float | None:
     times = (job.attainable.compute_ns, job.attainable.memory_ns)
     return max((ns for ns in times if ns is not None), default=None)
 
-
-Rows = NDArray[np.intp]
-Flags = NDArray[np.bool_]
 
 MANY_SMS = 1 << 20  # more is no number of multiprocessors
 
@@ -171,15 +166,15 @@ class Kernels:
         return found
 
     @cached_property
-    def stream(self) -> NDArray[np.int32]:
+    def stream(self) -> Int32s:
         """A number per stream of a device."""
-        found: NDArray[np.int32] = self.trace.thread_of_track[self.trace.track[self.rows]]
+        found: Int32s = self.trace.thread_of_track[self.trace.track[self.rows]]
         return found
 
     @cached_property
-    def device(self) -> NDArray[np.int32]:
+    def device(self) -> Int32s:
         """A number per device."""
-        found: NDArray[np.int32] = self.trace.process_of_track[self.trace.track[self.rows]]
+        found: Int32s = self.trace.process_of_track[self.trace.track[self.rows]]
         return found
 
     @cached_property

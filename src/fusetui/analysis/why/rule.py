@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from fusetui.analysis.why.facts import Facts
 from fusetui.text.cutting import clip
@@ -16,6 +15,7 @@ from fusetui.text.figures import count, percent
 from fusetui.text.printable import printable
 from fusetui.trace.layout.devices import gpu_activity
 from fusetui.trace.model.categories import Role
+from fusetui.trace.model.columns import Int64s, Rows
 from fusetui.trace.program.regions import MODULE_PREFIX, NUMBER, is_module
 
 
@@ -154,7 +154,7 @@ def module_text(name: str, most: int = LONGEST) -> str:
     return frame_text(NUMBER.sub("", name.removeprefix(MODULE_PREFIX)), most)
 
 
-def most_module(facts: Facts, rows: NDArray[np.intp], ns: NDArray[np.int64]) -> str:
+def most_module(facts: Facts, rows: Rows, ns: Int64s) -> str:
     """The kind of module with the most time; blank where none is known. `rows`: of modules or
     annotations, -1 for none."""
     kinds: dict[str, int] = {}

@@ -1,5 +1,19 @@
-"""The rules: each file has those about one subject. A rule is a value of type Rule in any of them, so
-adding one is adding it there, or a file."""
+"""The rules: each file has those about one subject. Every value of type Rule in any of them is a
+rule, so adding one is adding it there, or a file.
+
+A remedy is one line that says of a trace only what its devices and its program have. A part in
+braces is for some traces only: `{nvidia:A|amd:B|:C}` is the first of its texts whose tag holds, C
+where none does, and nothing if there is no C.
+
+| tag | holds |
+|---|---|
+| nvidia, amd, intel | for devices of this vendor; none of them where nothing tells |
+| compile | if torch.compile has a code generator for the device |
+| graphs | if besides there are graphs: torch.cuda.graph |
+| pdl | on Hopper and later: programmatic dependent launch |
+| training | if there is backward work or an optimizer, or no op was recorded |
+| serving | in steps of vLLM and SGLang |
+"""
 
 from __future__ import annotations
 
@@ -31,26 +45,27 @@ DEFAULT = frozenset({"nvidia", "compile", "graphs", "pdl", "training"})
 
 def said(remedy: str, tags: frozenset[str]) -> str:
     """The remedy for a trace with these tags."""
-    return PART.sub(lambda part: _chosen(part[1], tags), remedy)
 
+    def chosen(part: re.Match[str]) -> str:
+        texts = (text.partition(":") for text in part[1].split("|"))
+        return next((text for tag, _, text in texts if tag in tags or not tag), "")
 
-def _chosen(part: str, tags: frozenset[str]) -> str:
-    texts = (text.partition(":") for text in part.split("|"))
-    return next((text for tag, _, text in texts if tag in tags or not tag), "")
+    return PART.sub(chosen, remedy)
 
 
 def tags_of(facts: Facts) -> frozenset[str]:
-    """The tags of the table above that hold."""
+    """The tags that hold."""
     vendor = _vendor(facts)
     majors = [one.get("computeMajor") for one in device_properties(facts.trace).values()]
     major = min((one for one in majors if isinstance(one, int)), default=HOPPER)
     compiles = vendor != "nvidia" or major >= TRITON
+    trains = facts.named(BACKWARD.search, Role.OP, Role.ANNOTATION, Role.KERNEL)
     found = {
         vendor: True,
         "compile": compiles,
         "graphs": compiles and vendor != "intel",
         "pdl": vendor == "nvidia" and major >= HOPPER,
-        "training": _trains(facts),
+        "training": len(trains) > 0 or not (facts.trace.role == Role.OP).any(),
         "serving": any(map(SERVING.match, facts.spans.names)),
     }
     return frozenset(tag for tag, holds in found.items() if holds and tag)
@@ -70,20 +85,14 @@ def _calls(facts: Facts, pattern: re.Pattern[str]) -> bool:
     return bool(len(facts.named(pattern.match, Role.CALL)))
 
 
-def _trains(facts: Facts) -> bool:
-    shown = len(facts.named(BACKWARD.search, Role.OP, Role.ANNOTATION, Role.KERNEL))
-    return bool(shown) or not _has_ops(facts.trace)
-
-
-def _has_ops(trace: Trace) -> bool:
-    return bool((trace.role == Role.OP).any())
-
-
 @cache
 def all_rules() -> tuple[Rule, ...]:
     """Every rule, by its id."""
-    names = sorted(module.name for module in pkgutil.iter_modules(__path__))
-    return tuple(import_module(f"{__name__}.{name}").RULE for name in names)
+    modules = (import_module(f"{__name__}.{one.name}") for one in pkgutil.iter_modules(__path__))
+    found = {
+        one.id: one for module in modules for one in vars(module).values() if type(one) is Rule
+    }
+    return tuple(found[name] for name in sorted(found))
 
 
 class Answers(NamedTuple):

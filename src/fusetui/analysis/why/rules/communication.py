@@ -9,14 +9,15 @@ import msgspec
 import numpy as np
 
 from fusetui.analysis.questions.collectives import ON_CPU
-from fusetui.analysis.why.facts import Facts, Int64s, Rows
-from fusetui.analysis.why.idle import LATE, Int64s
+from fusetui.analysis.why.facts import Facts
+from fusetui.analysis.why.idle import LATE
 from fusetui.analysis.why.kernels import Kernels, the_most
 from fusetui.analysis.why.rule import Claim, Rule, share_of_span, share_of_work
 from fusetui.analysis.why.transfers import FEWEST, Kind, kind_text, moved, told_apart
 from fusetui.text.figures import count, duration, percent, size
 from fusetui.text.printable import printable
 from fusetui.trace.model.categories import Role
+from fusetui.trace.model.columns import Int64s, Rows
 from fusetui.trace.model.intervals import Cover, union
 
 TOLD = 3  # kinds that are named

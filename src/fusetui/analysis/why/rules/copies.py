@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from fusetui.analysis.why.facts import Facts, Flags
+from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.kernels import Kernels
 from fusetui.analysis.why.rule import Claim, Rule, most_module, share_of_work
 from fusetui.analysis.why.rules.fusion import claimed_by_runs
@@ -16,6 +16,7 @@ from fusetui.gpu.kernel_names import KernelName
 from fusetui.text.figures import count, duration, plural
 from fusetui.text.printable import printable
 from fusetui.trace.model.categories import Role
+from fusetui.trace.model.columns import Flags
 
 DEVICE_TO_DEVICE = re.compile(r"DtoD|DeviceToDevice|Device -> Device")
 PAGEABLE = re.compile(r"Pageable")

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from fusetui.analysis.why.facts import Facts
-from fusetui.analysis.why.idle import Flags
 from fusetui.analysis.why.kernels import Kernels
 from fusetui.analysis.why.rule import Claim, Rule, share_of_work
 from fusetui.analysis.why.rules import alignment, few_blocks, no_tensor_cores, unfused_attention
@@ -19,6 +18,7 @@ from fusetui.gpu.roofline.row import Job
 from fusetui.text.figures import count, duration, percent, plural, significant
 from fusetui.text.printable import printable
 from fusetui.trace.layout.devices import device_properties
+from fusetui.trace.model.columns import Flags
 
 NEAR = 0.75  # of what is attainable
 SHORTEST_NS = 10_000

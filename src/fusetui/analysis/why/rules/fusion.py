@@ -10,8 +10,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.analysis.why.facts import Facts, Flags, Rows
-from fusetui.analysis.why.idle import Flags, Int64s, Rows
+from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.kernels import Kernels, the_most
 from fusetui.analysis.why.rule import (
     CannotTell,
@@ -29,6 +28,7 @@ from fusetui.gpu.roofline.pointwise import broadcast
 from fusetui.text.figures import count, duration, plural
 from fusetui.trace.layout.step_spans import OPTIMIZER
 from fusetui.trace.model.arguments import parsed
+from fusetui.trace.model.columns import Flags, Int64s, Rows
 
 OPS = ("elementwise", "copy", "reduction", "fill", "index")
 SHORTEST_NS = 2_000

@@ -9,13 +9,14 @@ import numpy as np
 from fusetui.analysis.why.causes import Holder, Holding, holding
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.host import Host
-from fusetui.analysis.why.idle import CPU_BOUND, LONG_WORK_NS, SLICE_NS, WORK_NS, Flags, Int64s
+from fusetui.analysis.why.idle import CPU_BOUND, LONG_WORK_NS, SLICE_NS, WORK_NS
 from fusetui.analysis.why.kernels import the_most
 from fusetui.analysis.why.rule import NO_LAUNCHES, Claim, Rule, share_of_span, why_likely
 from fusetui.analysis.why.warming import GRAPH_LAUNCH, LONG_NS
 from fusetui.text.figures import count, duration, plural
 from fusetui.text.printable import printable
 from fusetui.trace.model.categories import Role
+from fusetui.trace.model.columns import Flags, Int64s
 
 WORDS = {
     Host.CALL: "in runtime calls",

@@ -8,14 +8,14 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from fusetui.analysis.why.facts import Facts
-from fusetui.analysis.why.idle import Flags
-from fusetui.analysis.why.kernels import Flags, Int64s, Kernels
+from fusetui.analysis.why.kernels import Kernels
 from fusetui.analysis.why.rule import CannotTell, Claim, Rule, is_worth, share_of_work
 from fusetui.gpu.kernel_names import KernelName, short_name
 from fusetui.gpu.roofline.bounds import on_plain_cores
 from fusetui.gpu.roofline.peaks import Peak
 from fusetui.text.figures import count, duration, plural
 from fusetui.text.printable import printable
+from fusetui.trace.model.columns import Flags, Int64s
 
 UNALIGNED = 2  # elements per load or fewer: below 16 bytes for every type
 WIDE = ("fp64", "c64", "c128")

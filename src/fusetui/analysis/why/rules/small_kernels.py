@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from fusetui.analysis.why.facts import Facts, Flags
-from fusetui.analysis.why.idle import Flags, Idle
+from fusetui.analysis.why.facts import Facts
+from fusetui.analysis.why.idle import Idle
 from fusetui.analysis.why.kernels import the_most
 from fusetui.analysis.why.rule import Claim, Rule, share_of_span
 from fusetui.analysis.why.rules.launches import SLOW_NS
@@ -15,6 +15,7 @@ from fusetui.gpu.kernel_names import KernelName
 from fusetui.text.figures import count, duration, percent, plural
 from fusetui.trace.layout.step_spans import OPTIMIZER
 from fusetui.trace.model.categories import Role
+from fusetui.trace.model.columns import Flags
 
 SHORTER_NS = 5_000
 LEAST_COUNT = 0.5  # of all kernels

@@ -6,10 +6,9 @@ from collections.abc import Iterator
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from fusetui.analysis.questions.spread import percentile
-from fusetui.analysis.why.facts import Facts, Int64s, Rows
+from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.kernels import Kernels, the_most
 from fusetui.analysis.why.rule import Claim, Rule, frame_text, share_of_span, share_of_work
 from fusetui.analysis.why.warming import LONG_NS, LONG_OP_NS, OFTEN, SLOW_FIRST, TIMES
@@ -17,6 +16,7 @@ from fusetui.gpu.roofline.many import distinct_rows
 from fusetui.gpu.roofline.row import Job
 from fusetui.text.figures import count, duration, plural
 from fusetui.trace.layout.step_spans import step_spans
+from fusetui.trace.model.columns import Int64s, Rows
 from fusetui.trace.model.intervals import counted
 
 VARIES = 1.3  # p90 / p10
@@ -94,7 +94,7 @@ def _step_of(kernels: Kernels, start: Int64s, end: Int64s) -> Rows:
     return np.where(inside, at, -1)
 
 
-def _count_within(job: Int64s, step: Rows, start: Int64s) -> NDArray[np.int64]:
+def _count_within(job: Int64s, step: Rows, start: Int64s) -> Int64s:
     """Of each launch, how many of the same job the same step launched before it."""
     order = np.lexsort((start, step, job))
     new = np.ones(len(order), dtype=np.bool_)

@@ -10,9 +10,8 @@ import msgspec
 import numpy as np
 
 from fusetui.analysis.why.facts import Facts
-from fusetui.analysis.why.gaps import Int32s
 from fusetui.analysis.why.host import Host
-from fusetui.analysis.why.idle import Flags, Idle, Int64s, Rows
+from fusetui.analysis.why.idle import Idle
 from fusetui.analysis.why.kernels import the_most
 from fusetui.analysis.why.rule import NO_LAUNCHES, Claim, Rule, share_of_span
 from fusetui.analysis.why.rules.launches import SLOW_NS
@@ -20,6 +19,7 @@ from fusetui.analysis.why.warming import captures
 from fusetui.text.figures import count, duration, plural
 from fusetui.text.printable import printable
 from fusetui.trace.model.categories import Role
+from fusetui.trace.model.columns import Flags, Int32s, Int64s, Rows
 from fusetui.trace.model.intervals import union
 
 LONG_NS = 1_000_000

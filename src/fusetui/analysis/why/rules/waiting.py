@@ -9,9 +9,9 @@ import msgspec
 import numpy as np
 
 from fusetui.analysis.why.devices import Devices
-from fusetui.analysis.why.facts import COMPILER, LOADER, Facts, Rows
+from fusetui.analysis.why.facts import COMPILER, LOADER, Facts
 from fusetui.analysis.why.host import Host
-from fusetui.analysis.why.idle import Flags, Idle, Int64s, Rows, bounds_on, on_line, sums
+from fusetui.analysis.why.idle import Idle, bounds_on, on_line, sums
 from fusetui.analysis.why.kernels import the_most
 from fusetui.analysis.why.rule import (
     NO_LAUNCHES,
@@ -26,6 +26,7 @@ from fusetui.text.figures import count, duration, plural
 from fusetui.text.printable import printable
 from fusetui.trace.layout.steps import steps
 from fusetui.trace.model.categories import Role
+from fusetui.trace.model.columns import Flags, Int64s, Rows
 from fusetui.trace.model.intervals import distinct
 
 ITSELF = re.compile(rf"{LOADER.pattern}|torch/utils/data/(?:dataloader|_utils/fetch)\.py")
