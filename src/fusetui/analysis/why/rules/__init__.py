@@ -1,5 +1,5 @@
-"""The rules: each file has those about one subject. Every value of type Rule in any of them is a
-rule, so adding one is adding it there, or a file.
+"""The rules: each file has those about one subject, as its RULES. Adding one is adding it there, or
+adding a file.
 
 A remedy is one line that says of a trace only what its devices and its program have. A part in
 braces is for some traces only: `{nvidia:A|amd:B|:C}` is the first of its texts whose tag holds, C
@@ -31,7 +31,6 @@ from fusetui.analysis.why.rule import CannotTell, Claim, Rule, is_worth
 from fusetui.trace.layout.devices import device_names, device_properties, gpu_activity, is_rocm
 from fusetui.trace.layout.step_spans import SERVING
 from fusetui.trace.model.categories import Role
-from fusetui.trace.model.columns import Trace
 
 PART = re.compile(r"\{([^{}]*)\}")
 BACKWARD = re.compile(
@@ -89,10 +88,8 @@ def _calls(facts: Facts, pattern: re.Pattern[str]) -> bool:
 def all_rules() -> tuple[Rule, ...]:
     """Every rule, by its id."""
     modules = (import_module(f"{__name__}.{one.name}") for one in pkgutil.iter_modules(__path__))
-    found = {
-        one.id: one for module in modules for one in vars(module).values() if type(one) is Rule
-    }
-    return tuple(found[name] for name in sorted(found))
+    rules = [rule for module in modules for rule in module.RULES]
+    return tuple(sorted(rules, key=lambda rule: rule.id))
 
 
 class Answers(NamedTuple):

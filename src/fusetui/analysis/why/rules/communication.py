@@ -304,3 +304,6 @@ CPU_COLLECTIVES = Rule(
     thresholds={"least": LEAST},
     find=_cpu_collectives,
 )
+
+
+RULES = (EXPOSED_COMMUNICATION, SMALL_COLLECTIVES, OVERLAP_TAX, CPU_COLLECTIVES)

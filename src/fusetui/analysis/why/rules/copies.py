@@ -192,3 +192,6 @@ LAYOUT_CHANGES = Rule(
     find=_layout_changes,
     of_kernels=True,
 )
+
+
+RULES = (CASTS_AND_COPIES, LAYOUT_CHANGES)

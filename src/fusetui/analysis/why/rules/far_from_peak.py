@@ -11,8 +11,13 @@ import numpy as np
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.kernels import Kernels
 from fusetui.analysis.why.rule import Claim, Rule, share_of_work
-from fusetui.analysis.why.rules import alignment, few_blocks, no_tensor_cores, unfused_attention
-from fusetui.analysis.why.rules.products import is_unaligned
+from fusetui.analysis.why.rules.fusion import claimed_by_attention
+from fusetui.analysis.why.rules.products import (
+    claimed_by_alignment,
+    claimed_by_blocks,
+    claimed_by_tensor_cores,
+    is_unaligned,
+)
 from fusetui.gpu.kernel_names import KernelName, decode, short_name
 from fusetui.gpu.roofline.row import Job
 from fusetui.text.figures import count, duration, percent, plural, significant
@@ -29,8 +34,8 @@ LIBRARIES = (
     "a newer {nvidia:cuBLAS or cuDNN|amd:hipBLASLt or MIOpen|intel:oneDNN|:library}"
     '{compile:, or torch.compile(mode="max-autotune"), which measures several kernels}'
 )
-CLAIMED = (alignment, few_blocks, no_tensor_cores, unfused_attention)
-"""Rules that name the cause: what they claim is theirs."""
+CLAIMED = (claimed_by_alignment, claimed_by_blocks, claimed_by_tensor_cores, claimed_by_attention)
+"""What rules that name the cause claim is theirs."""
 
 
 def _far_from_peak(facts: Facts) -> Iterator[Claim]:
@@ -61,9 +66,9 @@ def far_of(facts: Facts) -> Flags:
     bound, taken = kernels.bounded.bound_ns, kernels.effective_ns
     slow = (bound >= 0) & (NEAR * taken > bound) & (taken >= SHORTEST_NS)
     found: Flags = slow & (kernels.of_jobs(_counts) == 1) & kernels.alone
-    for rule in CLAIMED:
+    for claimed in CLAIMED:
         if found.any():
-            found &= ~rule.claimed(facts)
+            found &= ~claimed(facts)
     return found
 
 
@@ -265,3 +270,6 @@ TAIL_WAVE = Rule(
     silent="Tiles are counted only where the launch grid confirms them: not in persistent, split-K "
     "and stream-K kernels.",
 )
+
+
+RULES = (FAR_FROM_PEAK, OLD_ARCHITECTURE, TAIL_WAVE)

@@ -395,3 +395,6 @@ UNFUSED_ATTENTION = Rule(
     find=_unfused_attention,
     of_kernels=True,
 )
+
+
+RULES = (FUSABLE_RUN, UNFUSED_ATTENTION)

@@ -224,3 +224,6 @@ SLOW_LAUNCHES = Rule(
     find=_slow_launches,
     silent="cudaGraphLaunch is never counted: recording the nodes of a graph makes it slow.",
 )
+
+
+RULES = (HOST_BOUND, CPU_WORK, SLOW_LAUNCHES)

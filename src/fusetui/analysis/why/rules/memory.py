@@ -118,3 +118,6 @@ MEMORY_HEADROOM = Rule(
     find=_memory_headroom,
     silent="While the device has memory to spare, what the allocator keeps does no harm.",
 )
+
+
+RULES = (RECOMPUTE, MEMORY_HEADROOM)

@@ -307,3 +307,6 @@ FEW_BLOCKS = Rule(
     of_kernels=True,
     silent="Shorter kernels have little to do, however many blocks they have: see small-kernels.",
 )
+
+
+RULES = (ALIGNMENT, NO_TENSOR_CORES, FEW_BLOCKS)

@@ -158,3 +158,6 @@ RECORDING = Rule(
     },
     find=find,
 )
+
+
+RULES = (RECORDING,)

@@ -162,3 +162,6 @@ OPTIMIZER_LAUNCHES = Rule(
     find=_optimizer_launches,
     of_kernels=True,
 )
+
+
+RULES = (SMALL_KERNELS, KERNEL_SWITCHES, OPTIMIZER_LAUNCHES)

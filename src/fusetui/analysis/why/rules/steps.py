@@ -191,3 +191,6 @@ WARM_UP = Rule(
     once=True,
     silent="A program whose recording begins in the steady state has none.",
 )
+
+
+RULES = (UNSTEADY, WARM_UP)

@@ -230,3 +230,6 @@ WAITS_OUTSIDE = Rule(
     thresholds={"least_ns": LEAST_NS},
     find=_waits_outside,
 )
+
+
+RULES = (HOLES, WAITS_OUTSIDE)

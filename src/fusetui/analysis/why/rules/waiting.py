@@ -370,3 +370,6 @@ ALLOCATION = Rule(
     find=_allocation,
     silent="What happens in one step only is no reason to change all of them.",
 )
+
+
+RULES = (DATA_LOADING, RECOMPILATION, DRAINED_BY_SYNC, ALLOCATION)
