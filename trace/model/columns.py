@@ -17,6 +17,8 @@ from fusetui.trace.model.report import Report
 
 Rows = NDArray[np.intp]
 Int64s = NDArray[np.int64]
+Int32s = NDArray[np.int32]
+Flags = NDArray[np.bool_]
 Floats = NDArray[np.float64]
 
 LARGEST_EPOCH = 1 << 62  # ns; later is no time
