@@ -13,6 +13,7 @@ from docs.lessons.__main__ import HERE, packed, readme
 from fusetui.analysis.diff.compare import diff
 from fusetui.analysis.diff.model import Answer
 from fusetui.commands.loading import notices
+from fusetui.report.diff import document
 from fusetui.sample_traces import lessons
 from fusetui.trace import Trace, open_trace
 from fusetui.trace.layout.steps import steps
@@ -134,18 +135,20 @@ def test_the_memory_of_a_step_is_freed() -> None:
 
 
 def test_the_diff_says_that_gelu_and_mul_became_one() -> None:
-    found = diff(lesson("mlp-eager"), lesson("mlp-compiled")).to_json()
+    found = document(diff(lesson("mlp-eager"), lesson("mlp-compiled")))
     (fused,) = (row for row in found["rows"] if row["kind"] == "fused")
     assert fused["op"] == "aten::gelu + aten::mul"
-    assert fused["b"] == [FUSED]
+    assert fused["b"] == (FUSED,)
     assert (fused["a_ns"], fused["b_ns"]) == (149_000, 89_400)
 
 
 def test_the_diff_says_that_the_gemms_are_the_same() -> None:
-    found = diff(lesson("mlp-eager"), lesson("mlp-compiled")).to_json()
+    found = document(diff(lesson("mlp-eager"), lesson("mlp-compiled")))
     same = [row for row in found["rows"] if row["kind"] == "same" and row["op"] == "aten::mm"]
     assert (
-        [row["a"] for row in same] == [row["b"] for row in same] == [[GATE_UP], [GATE_UP], [DOWN]]
+        [row["a"] for row in same]
+        == [row["b"] for row in same]
+        == [(GATE_UP,), (GATE_UP,), (DOWN,)]
     )
     assert [row["a_ns"] for row in same] == [row["b_ns"] for row in same]
 

@@ -11,18 +11,18 @@ from fusetui.analysis.serving.steps import server_steps
 from fusetui.text.figures import plural
 from fusetui.trace.layout.step_spans import MOST, recurring_annotations, step_spans
 from fusetui.trace.layout.steps import steps
+from fusetui.trace.model.arrays import Int64s, Rows
 from fusetui.trace.model.categories import GPU_ROLES, STEP_PREFIX, Role
 from fusetui.trace.model.columns import Trace
 
-COLD = 1.5
-"""A first step longer than this times the median of the others is a warm-up."""
+COLD = 1.5  # a first step longer than this times the median of the others is a warm-up
 
 
 class Windows(msgspec.Struct, frozen=True, eq=False):
     """Disjoint stretches [start, end) in order of time (ns), and how they were found."""
 
-    start: NDArray[np.int64]
-    end: NDArray[np.int64]
+    start: Int64s
+    end: Int64s
     whole: bool = False  # the trace has no steps: one window holds all of its work
     of_gpu: bool = False  # stretches of a GPU's time: work belongs to that in which it ran
     notes: tuple[str, ...] = ()
@@ -34,7 +34,7 @@ class Windows(msgspec.Struct, frozen=True, eq=False):
         return len(self.start)
 
     @property
-    def dur(self) -> NDArray[np.int64]:
+    def dur(self) -> Int64s:
         return self.end - self.start
 
     def only(self, keep: NDArray[np.integer], note: str) -> Windows:
@@ -63,7 +63,7 @@ class Windows(msgspec.Struct, frozen=True, eq=False):
     def number_of(self, index: int) -> int:
         return self.numbers[index] if self.numbers else index
 
-    def index_of(self, times: NDArray[np.int64]) -> NDArray[np.intp]:
+    def index_of(self, times: Int64s) -> Rows:
         """The window that each time lies in, -1 for none."""
         if not len(self):
             return np.full(len(times), -1, dtype=np.intp)
@@ -134,7 +134,7 @@ def _numbers(names: list[str]) -> tuple[int, ...]:
     return tuple(map(int, found)) if plain else ()
 
 
-def without_odd(found: Windows, items: NDArray[np.int64], label: str) -> Windows:
+def without_odd(found: Windows, items: Int64s, label: str) -> Windows:
     """Leaves out steps that the profiler cut off, and cold first steps; `items` counts the work.
 
     Cut off: less than half as many items as the median step. Cold: the first of at least three
