@@ -15,10 +15,10 @@ from fusetui.capture.folder import new_folder
 WAITS = """
 import ctypes, os, resource, signal, sys, threading, time
 from pathlib import Path
-from fusetui.capture import ending
+from fusetui.capture import guard
 from fusetui.capture.folder import new_folder
 
-ending.GRACE = 0.1
+guard.GRACE = 0.1
 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 BEFORE
 with new_folder(Path(sys.argv[1])):

@@ -1,9 +1,14 @@
-"""ATen elementwise kernels: `void at::native::vectorized_elementwise_kernel<4, Functor, ...>(...)`.
+"""ATen's loops: elementwise kernels and reductions.
 
-Documented by pytorch/pytorch aten/src/ATen/native/cuda/CUDALoops.cuh and Loops.cuh: vectorized is
-contiguous with a vector width, unrolled contiguous but often with a type cast, the plain
-elementwise_kernel strided. The functor is a named struct or a lambda whose enclosing function is
-the operator; the numbers of nested lambdas mean nothing outside the source file.
+Documented by pytorch/pytorch aten/src/ATen/native/cuda (CUDALoops.cuh, Loops.cuh, Reduce.cuh):
+
+    void at::native::vectorized_elementwise_kernel<4, Functor, ...>(...)
+    void at::native::reduce_kernel<max_threads, output_vec,
+        ReduceOp<scalar, ops, index, out, vt0[, input_vec]> >(...)
+
+vectorized is contiguous with a vector width, unrolled contiguous but often with a type cast, the
+plain elementwise_kernel strided. The functor is a named struct or a lambda whose enclosing function
+is the operator; the numbers of nested lambdas mean nothing outside the source file.
 """
 
 from __future__ import annotations
@@ -12,24 +17,21 @@ import re
 from functools import lru_cache
 from typing import Any, Final
 
-from fusetui.gpu.kernel_names.cxx import SCOPE, base_of
-from fusetui.gpu.kernel_names.dtypes import CXX, cxx_type
-from fusetui.gpu.kernel_names.model import KernelName, Part
-from fusetui.gpu.kernel_names.parts import build
-from fusetui.gpu.kernel_names.text import dtype_words
+from fusetui.gpu.kernel_names.cxx import SCOPE, Span, base_of, split_args
+from fusetui.gpu.kernel_names.record import KernelName, Part, build, dtype_words, spaced
+from fusetui.gpu.kernel_names.vocabulary import CXX_TYPE, cxx_type
 
 _NUMBER = r"(?:\(\w+\))?"
-_KERNEL = re.compile(
+_ELEMENTWISE = re.compile(
     rf"(?:void )?at::native::{SCOPE}(?P<kernel>\w*elementwise_\w*kernel\w*)<"
     rf"(?:{_NUMBER}(?P<first>\d{{1,6}}), |(?:float|double), )?(?:{_NUMBER}(?P<second>\d{{1,6}}), )?"
     rf"(?:at::native::{SCOPE}(?:gpu_kernel_impl\w*|type_specialized_\w+<\d{{1,6}}>::apply)<)?"
     rf"(?P<functor>{SCOPE}(?P<word>\w+))"
 )
-_TYPE = "|".join(re.escape(name) for name in sorted(CXX, key=len, reverse=True))
-_OPERANDS = re.compile(rf"<(?P<a>{_TYPE}), (?P<b>{_TYPE}), (?P<out>{_TYPE}), ")
-_ONE_TYPE = re.compile(rf"<({_TYPE}) ?>")
-_FIRST_TYPE = re.compile(rf"<(?:(?:true|false), )?({_TYPE})[,>]")
-_LAMBDA_TYPES = re.compile(rf"\{{lambda\((?:bool, )?({_TYPE})[,)]")
+_OPERANDS = re.compile(rf"<(?P<a>{CXX_TYPE}), (?P<b>{CXX_TYPE}), (?P<out>{CXX_TYPE}), ")
+_ONE_TYPE = re.compile(rf"<({CXX_TYPE}) ?>")
+_FIRST_TYPE = re.compile(rf"<(?:(?:true|false), )?({CXX_TYPE})[,>]")
+_LAMBDA_TYPES = re.compile(rf"\{{lambda\((?:bool, )?({CXX_TYPE})[,)]")
 _ACCESSED = re.compile(r"(\w+)<(?:(?:true|false), )?(?:at::native::)?OpaqueType<(\d{1,6})>")
 _POINTER = re.compile(rf"&\(?(?:void )?(?P<function>{SCOPE}(?P<word>\w+))")
 _LAUNCHERS = ("gpu_kernel", "opmath_", "launch_", "legacy_")
@@ -52,20 +54,27 @@ _AFFIXES = re.compile(
     r"|KernelImplInternal|kernel|[fF]unctor|impl|cuda)$"
 )
 _HUMPS = re.compile(r"(?<=[a-z])(?=[A-Z])")
+_REDUCTION = re.compile(
+    r"(?:void )?at::native::(?P<kernel>reduce_kernel)<(?:\(\w+\))?(?P<threads>\d{1,6}), "
+    rf"(?:\(\w+\))?(?P<vec>\d{{1,6}}), {SCOPE}(?P<reduce>ReduceOp)<"
+)
+_WRAPPED = re.compile(rf"{SCOPE}func_wrapper_t<[\w:]+(?: char| int| long)?(?:<\w+>)?, ")
+_ADDRESS = re.compile(r"&(?=[\w(])")
 
 
-def decode(name: str) -> KernelName | None:
+def decode_elementwise(name: str) -> KernelName | None:
     """The record of an elementwise kernel of ATen."""
     if "elementwise_" not in name[:100]:
         return None
-    match = _KERNEL.match(name)
+    match = _ELEMENTWISE.match(name)
     if match is None:
         return None
-    fields = _fields(name, match)
-    return build(name, "aten-elementwise", _short(name, match, fields), _parts(match), **fields)
+    fields = _elementwise_fields(name, match)
+    short = _elementwise_short(name, match, fields)
+    return build(name, "aten-elementwise", short, _elementwise_parts(match), **fields)
 
 
-def _fields(name: str, match: re.Match[str]) -> dict[str, Any]:
+def _elementwise_fields(name: str, match: re.Match[str]) -> dict[str, Any]:
     kernel, end = match["kernel"], match.end()
     word: str = match["word"]
     functor: str | None = word
@@ -147,7 +156,7 @@ def operation_word(functor: str) -> str:
     return _HUMPS.sub("_", word).lower()
 
 
-def _short(name: str, match: re.Match[str], fields: dict[str, Any]) -> str:
+def _elementwise_short(name: str, match: re.Match[str], fields: dict[str, Any]) -> str:
     if fields.get("op") in ("index", "rng"):
         return _opaque_short(name, match, fields["op"])
     word = operation_word(fields.get("functor") or match["word"])
@@ -161,7 +170,7 @@ def _short(name: str, match: re.Match[str], fields: dict[str, Any]) -> str:
         word = f"scalar {word}"
     elif match["word"] == "BUnaryFunctor" or "FunctorOnSelf" in match["word"]:
         word = f"{word} scalar"
-    return " ".join(text for text in (word, dtype, _access(name, match, fields)) if text)
+    return spaced(word, dtype, _access(name, match, fields))
 
 
 def _opaque_short(name: str, match: re.Match[str], op: str) -> str:
@@ -185,7 +194,7 @@ def _access(name: str, match: re.Match[str], fields: dict[str, Any]) -> str | No
     return f"strided {match['first']}x{match['second']}{more}"
 
 
-def _parts(match: re.Match[str]) -> list[Part]:
+def _elementwise_parts(match: re.Match[str]) -> list[Part]:
     kernel = match["kernel"]
     parts = [(*match.span("kernel"), _KINDS.get(kernel, "an elementwise loop of ATen"))]
     if match["first"]:
@@ -195,3 +204,51 @@ def _parts(match: re.Match[str]) -> list[Part]:
         parts.append((*match.span("second"), f"{match['second']} elements for each thread"))
     text = _WITH_SCALAR.get(match["word"], "what is computed for each element")
     return [*parts, (*match.span("word"), text)]
+
+
+def decode_reduction(name: str) -> KernelName | None:
+    """The record of a reduction kernel of ATen."""
+    match = _REDUCTION.match(name)
+    if match is None:
+        return None
+    args, _ = split_args(name, match.end(), limit=8)
+    fields: dict[str, Any] = {"op": "reduction", **_reduction_types(name, args)}
+    word = operation_word((fields.get("functor") or "reduce").removesuffix("Ops"))
+    dtype = dtype_words(fields.get("dtype_a"), None, fields.get("dtype_out"))
+    vt = name[slice(*args[4])] if len(args) > 4 else ""
+    launch = f"{match['threads']}x{match['vec']}{'.' + vt if vt.isdigit() else ''}"
+    short = spaced("reduce", word, dtype, launch)
+    return build(name, "aten-reduce", short, _reduction_parts(match, args), **fields)
+
+
+def _reduction_types(name: str, args: list[Span]) -> dict[str, str | None]:
+    if len(args) < 4:
+        return {}
+    text = [name[start:end] for start, end in args[:4]]
+    return {
+        "dtype_a": cxx_type(text[0]),
+        "dtype_out": cxx_type(text[3]),
+        "functor": _reduction_functor(text[1]),
+    }
+
+
+def _reduction_functor(text: str) -> str | None:
+    """The operator: a struct, or what func_wrapper_t wraps (a struct, a lambda, an address)."""
+    wrapped = _WRAPPED.match(text)
+    start = wrapped.end() if wrapped else 0
+    if text.startswith("__nv_hdl_wrapper", start):
+        pointer = _ADDRESS.search(text, start)
+        if pointer is None:
+            return None
+        start = pointer.end()
+    return base_of(text, start)
+
+
+def _reduction_parts(match: re.Match[str], args: list[Span]) -> list[Part]:
+    parts = [
+        (*match.span("kernel"), "a reduction of ATen"),
+        (*match.span("threads"), f"at most {match['threads']} threads in a block"),
+        (*match.span("vec"), f"{match['vec']} outputs for each thread"),
+    ]
+    meanings = ("type of the input", "how values are combined", "type of an index", "type stored")
+    return parts + [(*span, text) for span, text in zip(args, meanings, strict=False)]

@@ -1,6 +1,8 @@
-"""NCCL and RCCL kernels."""
+"""NCCL, RCCL, and the copy engine."""
 
 from tests.gpu.kernel_names.conftest import Says
+
+from fusetui.gpu.kernel_names import decode
 
 
 def test_reduction(says: Says) -> None:
@@ -57,3 +59,18 @@ def test_one_kernel_for_all_collectives_of_rccl(says: Says) -> None:
         "mscclKernel_Sum_half_Simple(ncclDevComm*, mscclAlgo*, mscclWork*)",
     ):
         says(name, family="nccl", op="comm", collective=None, short="rccl any")
+
+
+def test_copy(says: Says) -> None:
+    found = says("Memcpy HtoD (Pageable -> Device)", family="memcpy", op="memcpy", direction="HtoD")
+    assert "host wait" in found.parts[1][2]
+    says("Memcpy DtoD (Device -> Device)", direction="DtoD")
+
+
+def test_set(says: Says) -> None:
+    says("Memset (Device)", family="memset", op="memset", direction=None)
+    says("Memset (Unknown)", family="memset")
+
+
+def test_other_text() -> None:
+    assert decode("Memcpy of nothing") is None
