@@ -13,7 +13,7 @@ from fusetui.analysis.why.rule import Claim, Rule, share_of_span
 from fusetui.analysis.why.rules.launches import SLOW_NS
 from fusetui.gpu.kernel_names import KernelName
 from fusetui.text.figures import count, duration, percent, plural
-from fusetui.trace.layout.step_spans import OPTIMIZER
+from fusetui.trace.layout.steps import OPTIMIZER
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Flags
 
