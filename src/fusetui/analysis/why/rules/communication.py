@@ -16,8 +16,8 @@ from fusetui.analysis.why.rule import Claim, Rule, share_of_span, share_of_work
 from fusetui.analysis.why.transfers import FEWEST, Kind, kind_text, moved, told_apart
 from fusetui.text.figures import count, duration, percent, size
 from fusetui.text.printable import printable
+from fusetui.trace.model.arrays import Int64s, Rows
 from fusetui.trace.model.categories import Role
-from fusetui.trace.model.columns import Int64s, Rows
 from fusetui.trace.model.intervals import Cover, union
 
 TOLD = 3  # kinds that are named

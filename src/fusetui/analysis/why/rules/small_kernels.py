@@ -14,8 +14,8 @@ from fusetui.analysis.why.rules.launches import SLOW_NS
 from fusetui.gpu.kernel_names import KernelName
 from fusetui.text.figures import count, duration, percent, plural
 from fusetui.trace.layout.steps import OPTIMIZER
+from fusetui.trace.model.arrays import Flags
 from fusetui.trace.model.categories import Role
-from fusetui.trace.model.columns import Flags
 
 SHORTER_NS = 5_000
 LEAST_COUNT = 0.5  # of all kernels
