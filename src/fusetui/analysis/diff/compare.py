@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import msgspec
 
-from fusetui.analysis.diff import dispatch, explain, outlier_steps
+from fusetui.analysis.diff import dispatch, explain, outlier_steps, outlier_work
 from fusetui.analysis.diff.account import accounting, side
 from fusetui.analysis.diff.align import align
 from fusetui.analysis.diff.items import Vocabulary, items, settled
@@ -70,7 +70,7 @@ def compared(work_a: Work, work_b: Work) -> Diff:
     of_a, of_b = settled(of_a, of_b, [one.step for one in once if one.paired])
     rows = (
         *explain.rows(of_a, of_b, groups, programs),
-        *outlier_steps.rows(of_a, of_b),
+        *outlier_work.rows(of_a, of_b),
         *(one.row for one in once),
         *dispatch.rows(of_a, of_b, around(of_a, of_b, groups)),
     )

@@ -3,7 +3,6 @@ for them."""
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 
 import numpy as np
@@ -15,15 +14,14 @@ from fusetui.analysis.diff.items import Items
 from fusetui.analysis.diff.names import work_class
 from fusetui.text.figures import count, plural
 from fusetui.trace.model.arrays import Flags
+from fusetui.trace.model.grouping import by_key
 
 
 def surplus(a: Items, b: Items, aligned: Sequence[Lanes]) -> list[Group]:
     """One group for all blocks that occur as often: a layer has work in the forward and in the
     backward pass, and on several lanes."""
-    alike: defaultdict[tuple[int, int], list[Block]] = defaultdict(list)
-    for lanes in aligned:
-        for block in lanes.blocks:
-            alike[block.a, block.b].append(block)
+    blocks = (block for lanes in aligned for block in lanes.blocks)
+    alike = by_key(blocks, lambda block: (block.a, block.b))
     return [_group((a, b)[found[0].side], found) for found in alike.values()]
 
 
