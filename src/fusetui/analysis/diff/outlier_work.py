@@ -116,7 +116,7 @@ def _unpaired(
 def _loose(keys: Int64s, left: list[int]) -> list[int]:
     """Of what has no partner: the stretches that would say the same one place earlier or later."""
     found: list[int] = []
-    for first, last in runs(np.array(left, dtype=np.intp)) if left else ():
+    for first, last in runs(np.array(left, dtype=np.intp)):
         earlier = first > 0 and keys[first - 1] == keys[last]
         later = last + 1 < len(keys) and keys[last + 1] == keys[first]
         found += range(first, last + 1) if earlier or later else ()
