@@ -185,7 +185,7 @@ def _populations(work: Work) -> Iterator[tuple[Rows, Label, Int64s, bool]]:
     calls = trace.rows_of(Role.CALL)
     launching = np.zeros(len(trace), dtype=np.bool_)
     launching[trace.launch[trace.launch >= 0]] = True
-    yield calls[launching[calls]], _launches, own[calls[launching[calls]]], True
+    yield calls[launching[calls]], lambda name: LAUNCHES, own[calls[launching[calls]]], True
     yield calls[~launching[calls]], _call_name, own[calls[~launching[calls]]], True
     notes = trace.rows_of(Role.ANNOTATION)
     named = np.array([is_compiler(name) for name in trace.names] or [False])
@@ -221,10 +221,6 @@ def _own_of_notes(trace: Trace, notes: Rows) -> Int64s:
             inner = inner[trace.end[inner] <= ends]
             own[n] -= union_length(trace.start[inner], trace.end[inner])
     return own
-
-
-def _launches(name: str) -> str:
-    return LAUNCHES
 
 
 def _call_name(name: str) -> str:

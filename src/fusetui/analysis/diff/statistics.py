@@ -1,4 +1,4 @@
-"""Medians, and the intervals of ratios from a few steps on each side."""
+"""Medians, means, intervals of ratios, and the steps that represent all, from durations alone."""
 
 from __future__ import annotations
 

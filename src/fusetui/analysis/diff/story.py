@@ -25,15 +25,9 @@ MOSTLY = 0.6  # one op that makes up this share of a term is named with it
 _TIMES = re.compile(r" x\d+\Z")
 _NUMBER = re.compile(r"\d+")
 _PLURAL = {
-    "GEMM": "GEMMs",
+    **{of: f"{of}s" for of in ("GEMM", "fill", "convolution", "norm", "reduction", "embedding")},
+    **{of: f"{of} kernels" for of in ("pointwise", "other")},
     "copy": "copies",
-    "fill": "fills",
-    "convolution": "convolutions",
-    "norm": "norms",
-    "reduction": "reductions",
-    "pointwise": "pointwise kernels",
-    "other": "other kernels",
-    "embedding": "embeddings",
 }
 CPU_WORK = "dispatch on the CPU"
 
