@@ -287,7 +287,7 @@ def _row(items: Items, pieces: Sequence[Piece], side: str, many: bool) -> Row:
 
 
 def _only(items: Items, piece: Piece, side: str) -> str:
-    return f"only in step {items.work.windows.number_of(piece.step)} of {side}"
+    return f"only in step {items.work.windows.labels[piece.step]} of {side}"
 
 
 def _share(items: Items, pieces: Sequence[Piece], shown: Sequence[Piece] = ()) -> Share:
