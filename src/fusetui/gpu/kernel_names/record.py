@@ -95,7 +95,10 @@ class KernelName(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def to_json(self) -> dict[str, Any]:
         """The `decode` contract: the keys that the name determines; `pass_` is written `pass`."""
         fields = msgspec.structs.asdict(self).items()
-        return {key.rstrip("_"): value for key, value in fields if value is not None}
+        found = {key: value for key, value in fields if value is not None}
+        if "pass_" in found:
+            found["pass"] = found.pop("pass_")
+        return found
 
 
 def build(
