@@ -6,7 +6,7 @@ same key, the first that applies runs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 from msgspec.structs import replace
@@ -218,3 +218,12 @@ def arrived(state: State, sides: tuple[Side, ...]) -> Outcome:
     for page in PAGES:
         now = page.follow(state, now)
     return search.again(state, now)
+
+
+def previewed(state: State, paths: Sequence[str], sides: tuple[Side, ...]) -> Outcome:
+    """A part of the only trace is shown; the rest is still being read."""
+    if paths is not state.wanted or state.reading is None:
+        return state
+    now = arrived(state, sides)
+    assert isinstance(now, State)  # one side is compared with nothing
+    return reading.previewed(now)

@@ -16,7 +16,7 @@ from fusetui.commands.loading import notices
 from fusetui.report.diff import document
 from fusetui.sample_traces import lessons
 from fusetui.trace import Trace, open_trace
-from fusetui.trace.layout.steps import steps
+from fusetui.trace.layout.steps import launched_in_steps, steps_of
 from fusetui.trace.model.categories import Role
 
 GATE_UP = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn"
@@ -36,8 +36,8 @@ def of_steps(name: str) -> list[list[tuple[str, int]]]:
     """The kernels of each step in their order: name and ns."""
     trace = lesson(name)
     return [
-        [(trace.name_of(row), int(trace.dur[row])) for row in np.sort(step.gpu_rows).tolist()]
-        for step in steps(trace)
+        [(trace.name_of(row), int(trace.dur[row])) for row in np.sort(launched).tolist()]
+        for launched in launched_in_steps(trace)
     ]
 
 
@@ -93,9 +93,9 @@ def test_a_linear_layer_with_a_bias_is_one_kernel(name: str) -> None:
 
 @pytest.mark.parametrize("name", LESSONS)
 def test_every_step_takes_the_same_time(name: str) -> None:
-    found = steps(lesson(name))
-    assert [step.name for step in found] == ["ProfilerStep#2", "ProfilerStep#3", "ProfilerStep#4"]
-    assert len({step.dur_ns for step in found}) == 1
+    steps = steps_of(lesson(name))
+    assert steps.names == ("ProfilerStep#2", "ProfilerStep#3", "ProfilerStep#4")
+    assert len(set(steps.dur.tolist())) == 1
 
 
 @pytest.mark.parametrize("name", LESSONS)

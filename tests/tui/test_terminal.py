@@ -48,7 +48,7 @@ LOOKING: list[Visit] = [
     (":", "goto 12.5ms"),
     ("open PWN\r", "PWN does not exist"),
     (":", "goto 12.5ms"),
-    ("step 1\r", "step 1 of 1: ProfilerStep#"),
+    ("step 1\r", "step #1 of 1: ProfilerStep#"),
     ("2", "count op"),
     ("jjj", ">"),
     ("3", "the longest of them"),

@@ -137,17 +137,7 @@ class Comparison(msgspec.Struct, frozen=True, eq=False, dict=True):
 
 def comparing(sides: Sequence[Side], views: Sequence[View]) -> Comparison:
     """Both sides with the lanes that matter; the diff is not known yet."""
-    own = tuple(
-        Side(
-            side.trace,
-            key_lanes(side.lanes),
-            side.origin,
-            side.label,
-            insight=side.insight,
-            made=side.made,
-        )
-        for side in sides
-    )
+    own = tuple(replace(side, lanes=key_lanes(side.lanes), counters=()) for side in sides)
     shown = tuple(first_view(s, v.begin, v.end) for s, v in zip(own, views, strict=True))
     return Comparison(own, shown, tuple(frozenset[int]() for _ in own))
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fusetui.analysis.why.model import Gap
 from fusetui.text.figures import count
-from fusetui.trace.layout.steps import steps
+from fusetui.trace.layout.steps import steps_of
 from fusetui.trace.model.ids import exact_id
 from fusetui.trace.program.origin import Origins, hosts_of, ops_of
 from fusetui.tui.layout.answer import working
@@ -18,7 +18,7 @@ from fusetui.tui.layout.moves import to_gap
 from fusetui.tui.layout.view import GapAt, Side
 from fusetui.tui.state import search
 from fusetui.tui.state.action import Run, action, on_timeline
-from fusetui.tui.state.commands import to_step
+from fusetui.tui.state.commands import NO_STEPS, shown_step
 from fusetui.tui.state.moving import SECTION, brought
 from fusetui.tui.state.session import Hits
 from fusetui.tui.state.state import OVERLAY, HitList, ListState, State, told
@@ -52,32 +52,28 @@ def step_by(by: int) -> Run:
     """The next or previous step in the window, as an action runs it."""
 
     def run(state: State) -> State:
-        found = state.side.once(steps)
-        if not found:
-            return to_step(state, 1)
-        origin, view = state.side.origin, state.view
-        starts = [step.start_ns - origin for step in found]
-        middles = [step.start_ns + step.dur_ns // 2 - origin for step in found]
-        middle = (view.begin + view.end) // 2
-        here = int(np.searchsorted(starts, middle, side="right")) - 1
-        if sum(view.begin <= time < view.end for time in middles) > 1:
-            number = 1 if by > 0 else len(found)
-        else:
-            number = max(1, min(here + 1 + by, len(found)))
-        return to_step(state, number)
+        steps, view = steps_of(state.side.trace), state.view
+        if not len(steps):
+            return told(state, NO_STEPS)
+        starts = steps.start - state.side.origin
+        middles = starts + steps.dur // 2
+        here = int(np.searchsorted(starts, (view.begin + view.end) // 2, side="right")) - 1
+        last = len(steps) - 1
+        if np.count_nonzero((view.begin <= middles) & (middles < view.end)) > 1:
+            return shown_step(state, 0 if by > 0 else last)
+        return shown_step(state, max(0, min(here + by, last)))
 
     return run
 
 
 def list_steps(state: State) -> State:
     """All steps, over the page."""
-    found = state.side.once(steps)
-    if not found:
-        return to_step(state, 1)
-    rows = np.array([step.row for step in found], dtype=np.intp)
+    steps = steps_of(state.side.trace)
+    if not len(steps):
+        return told(state, NO_STEPS)
     middle = (state.view.begin + state.view.end) // 2 + state.side.origin
-    hits = Hits("steps", state.active, rows).nearest(state.side.trace, middle)
-    over = replace(state, overlay=HitList(state.side, hits))
+    hits = Hits("steps", state.active, steps.rows).nearest(state.side.trace, middle)
+    over = replace(state, overlay=HitList(state.side, hits, steps))
     return over.with_list(OVERLAY, ListState(cursor=max(0, hits.at)))
 
 

@@ -14,6 +14,7 @@ from fusetui.analysis.diff.model import Diff
 from fusetui.text.printable import printable
 from fusetui.trace.cells.counters import Curve
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.memo import kept_on
 from fusetui.tui.layout.answer import Insight
 from fusetui.tui.layout.call_tree import TreeView
 from fusetui.tui.layout.flame import FlameView
@@ -139,9 +140,7 @@ def explained(state: State, trace: Trace, insight: Insight) -> State:
 
 def prepared(state: State, trace: Trace, made: Mapping[Hashable, Any]) -> State:
     """What pages need of a trace is there: they do not make it themselves."""
-    for side in state.sides:
-        if side.trace is trace:
-            side.made.update(made)
+    kept_on(trace).update(made)
     return replace(state)
 
 
@@ -150,8 +149,10 @@ def unpacked(state: State) -> State:
     return replace(state, unpacked=state.unpacked + 1)
 
 
-def failed(state: State, sentence: str) -> Outcome:
+def failed(state: State, paths: Sequence[str], sentence: str) -> Outcome:
     """A trace could not be read; what is open stays open."""
+    if paths is not state.wanted:
+        return state
     if not state.sides:
         return state, Refuse(sentence)
     return told(replace(state, reading=None), printable(sentence))

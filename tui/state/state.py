@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from fusetui.text.printable import without_credentials
+from fusetui.trace.layout.steps import Steps
 from fusetui.tui.layout.answer import AnswerAt
 from fusetui.tui.layout.call_tree import TreeView
 from fusetui.tui.layout.flame import FlameView
@@ -91,10 +92,11 @@ class Chooser(msgspec.Struct, frozen=True):
 
 
 class HitList(msgspec.Struct, frozen=True, eq=False):
-    """All hits of a search, or of the row of a table."""
+    """All hits of a search, or of the row of a table; the steps, where these are the hits."""
 
     side: Side
     hits: Hits
+    steps: Steps | None = None
 
 
 Overlay = HitList | Help | SliceDetails | GapDetails | RangeFigures | Chooser

@@ -90,7 +90,7 @@ def _once(a: Items, b: Items, pair: Pair) -> list[Row]:
         return []
     step = int(odd[0])
     before, after = (found.share_in(step) if found else Share() for found in pair)
-    why = f"{ONLY} {b.work.windows.number_of(step)}"
+    why = f"{ONLY} {b.work.windows.labels[step]}"
     return [_row(pair, before, after, why, counts=False)]
 
 

@@ -171,7 +171,7 @@ def _outliers(
 
 def _slow(a: Items, b: Items, pair: tuple[int, int], step: int, a_row: int, b_row: int) -> Row:
     i, j = pair
-    number = b.work.windows.number_of(step)
+    number = b.work.windows.labels[step]
     a_ns, b_ns = int(a.trace.dur[a_row]), int(b.trace.dur[b_row])
     before, after = (
         Share((items.names[n],), ns, 1, items.medians[n], (row,))
@@ -200,7 +200,7 @@ def _idle_once(a: Items, b: Items) -> list[Once]:
     a_ns, b_ns, gap = (int(of[place[0]]) for of in (before, after, filled))
     if apart[0] <= least or abs(b_ns - gap - a_ns) <= least:
         return []
-    why = f"{ONLY} {b.work.windows.number_of(number)}"
+    why = f"{ONLY} {b.work.windows.labels[number]}"
     kind = Kind.ADDED if b_ns > a_ns else Kind.REMOVED
     shares = Share(("idle",), a_ns), Share(("idle",), b_ns)
     row = row_of(kind, "idle", *shares, why, counts=False)

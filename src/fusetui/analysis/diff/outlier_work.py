@@ -197,7 +197,7 @@ def piece_rows(items: Items, pieces: Sequence[Piece], side: str) -> list[Row]:
         kinds: defaultdict[int, list[Piece]] = defaultdict(list)
         for piece in members:
             kinds[piece.word].append(piece)
-        name = f"step {items.work.windows.number_of(step)} of {side}"
+        name = f"step {items.work.windows.labels[step]} of {side}"
         groups = list(kinds.values()) if len(kinds) <= KINDS else [members]
         found += [_row(items, group, name, side, len(kinds) > KINDS) for group in groups]
     return found
@@ -212,7 +212,7 @@ def _replaced(
         more, lacking = ([p for p in members if p.missing is gone] for gone in (False, True))
         other = {p.word for p in more}.isdisjoint(p.word for p in lacking)
         if op and more and lacking and other and len(members) <= KINDS:
-            name = f"step {items.work.windows.number_of(step)} of {side}"
+            name = f"step {items.work.windows.labels[step]} of {side}"
             found.append(_other_kernels(items, more, lacking, name, side))
         else:
             left += [*more, *lacking]
@@ -242,7 +242,7 @@ def _fused(items: Items, pieces: Sequence[Piece], side: str) -> tuple[list[Row],
         steps[piece.step].append(piece)
     found, taken = [], set()
     for step, members in steps.items():
-        name = f"step {items.work.windows.number_of(step)} of {side}"
+        name = f"step {items.work.windows.labels[step]} of {side}"
         for one, many in fused(items.trace, members):
             more, lacking = (many, [one]) if one.missing else ([one], many)
             found.append(_other_kernels(items, more, lacking, name, side))

@@ -19,7 +19,6 @@ import re
 
 from fusetui.analysis.why.facts import Facts
 from fusetui.trace.layout.devices import device_names, device_properties, gpu_activity, is_rocm
-from fusetui.trace.layout.step_spans import SERVING
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 
@@ -55,7 +54,7 @@ def tags_of(facts: Facts) -> frozenset[str]:
         "graphs": compiles and vendor != "intel",
         "pdl": vendor == "nvidia" and major >= HOPPER,
         "training": _trains(facts),
-        "serving": any(map(SERVING.match, facts.spans.names)),
+        "serving": facts.spans.are_of_server,
     }
     return frozenset(tag for tag, holds in found.items() if holds and tag)
 

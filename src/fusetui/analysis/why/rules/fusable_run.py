@@ -21,7 +21,7 @@ from fusetui.gpu.roofline.inputs import inputs_of
 from fusetui.gpu.roofline.many import INPUTS
 from fusetui.gpu.roofline.pointwise import broadcast
 from fusetui.text.figures import count, duration, plural
-from fusetui.trace.layout.step_spans import OPTIMIZER
+from fusetui.trace.layout.steps import OPTIMIZER
 from fusetui.trace.model.arguments import parsed
 
 OPS = ("elementwise", "copy", "reduction", "fill", "index")

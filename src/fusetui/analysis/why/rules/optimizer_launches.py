@@ -11,7 +11,7 @@ from fusetui.analysis.why.rule import Claim, Rule
 from fusetui.analysis.why.wording import share_of_span
 from fusetui.gpu.kernel_names import KernelName
 from fusetui.text.figures import count, duration, percent
-from fusetui.trace.layout.step_spans import OPTIMIZER
+from fusetui.trace.layout.steps import OPTIMIZER
 from fusetui.trace.model.categories import Role
 
 FEWEST = 50  # kernels in one step of an optimizer

@@ -11,13 +11,11 @@ from numpy.typing import NDArray
 from fusetui.analysis.questions.spread import percentile
 from fusetui.analysis.why.evidence import the_most
 from fusetui.analysis.why.facts import Facts, Int64s, Rows
-from fusetui.analysis.why.kernels import Kernels
 from fusetui.analysis.why.rule import Claim, Rule
 from fusetui.analysis.why.wording import share_of_work
 from fusetui.gpu.roofline.many import distinct_rows
 from fusetui.gpu.roofline.row import Job
 from fusetui.text.figures import duration, plural
-from fusetui.trace.layout.step_spans import step_spans
 
 VARIES = 1.3  # p90 / p10
 FEWEST = 5  # steps
@@ -64,10 +62,11 @@ def find(facts: Facts) -> Iterator[Claim]:
 
 def _alike(facts: Facts) -> Alike | None:
     """None where there are too few steps, or no such work."""
-    kernels, spans = facts.kernels, step_spans(facts.trace)
+    kernels, spans = facts.kernels, facts.spans
     if len(spans) < FEWEST:
         return None
-    step = _steps(kernels, spans.start, spans.end)
+    launch = kernels.trace.launch[kernels.rows]
+    step = np.where(launch >= 0, spans.at(kernels.trace.start[launch]), -1)
     plain = kernels.of_jobs(_is_plain) == 1
     places = np.flatnonzero((step >= 0) & plain & kernels.alone & ~kernels.communicates)
     if not len(places):
@@ -83,15 +82,6 @@ def _alike(facts: Facts) -> Alike | None:
     counts = count[enough].astype(np.int64)
     first = np.cumsum(counts) - counts
     return Alike(places[kept], ns[kept], first, counts) if len(kept) else None
-
-
-def _steps(kernels: Kernels, start: Int64s, end: Int64s) -> Rows:
-    """The step that launched each, -1 for none."""
-    launch = kernels.trace.launch[kernels.rows]
-    time = kernels.trace.start[launch]
-    at = np.searchsorted(start, time, side="right") - 1
-    inside = (launch >= 0) & (at >= 0) & (time < end[at])
-    return np.where(inside, at, -1)
 
 
 def _count_within(job: Int64s, step: Rows, start: Int64s) -> NDArray[np.int64]:
