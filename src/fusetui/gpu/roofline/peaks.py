@@ -170,13 +170,7 @@ PEAKS: Final = (
     Peak(r"\bMI250\b", 104, 1638.4, 8, _MI250),
     Peak(r"\bMI210\b", 104, 1638.4, 8, _MI250),
     # AMD Instinct MI100 data sheet
-    Peak(
-        r"\bMI100\b",
-        120,
-        1228.8,
-        8,
-        _rates("fp16=184.6 bf16=92.3 fp32=23.1 fp32_matrix=46.1 fp64=11.5"),
-    ),
+    Peak(r"\bMI100\b", 120, 1228.8, 8, _MI100),
 )
 
 
