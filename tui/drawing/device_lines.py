@@ -11,7 +11,7 @@ from itertools import groupby
 import numpy as np
 
 from fusetui.analysis.why.idle_reasons import IDLE
-from fusetui.analysis.why.stretches import IdleTime
+from fusetui.analysis.why.idle_time import IdleTime
 from fusetui.text.figures import percent, quantity
 from fusetui.trace.cells.counters import Curve, values
 from fusetui.trace.cells.raster import amounts, edges
