@@ -22,7 +22,7 @@ from fusetui.registry import COMMANDS
 from fusetui.tui.registry import by_section
 from fusetui.tui.state.action import Action, key_text, with_keys
 from fusetui.tui.state.state import State
-from fusetui.tui.state.tour import STEPS, Step
+from fusetui.tui.state.tour import STEPS, TourStep
 
 HERE = Path(__file__).parent
 TARGET, CAPTURE, WHY = HERE / "reference.md", HERE / "capture.md", HERE / "why.md"
@@ -149,7 +149,7 @@ def tour() -> str:
     return "\n".join([TOUR_HEAD, *(_step(number, step) for number, step in enumerate(STEPS, 1))])
 
 
-def _step(number: int, step: Step) -> str:
+def _step(number: int, step: TourStep) -> str:
     keys = " ".join(f"`{key_text(key)}`" for key in step.keys)
     picture = f"\n![{step.title}](pictures/tour-{number}.svg)\n" if step.picture else ""
     text = fill(with_keys(step.text, State()), WIDTH, break_on_hyphens=False)

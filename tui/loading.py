@@ -200,13 +200,13 @@ def rank(paths: tuple[str, ...], post: Post, cancelled: Stop) -> None:
     def told(done: int, total: int) -> None:
         if cancelled():
             raise Cancelled
-        post(partial(ranks.progressed, paths=paths, done=done))
+        post(partial(ranks.known, paths=paths, done=done))
 
     try:
         found = explained(summarize_ranks(paths, progress=told))
-        post(partial(ranks.found, paths=paths, answer=found.answer, strip=strip_of(found)))
+        post(partial(ranks.known, paths=paths, answer=found.answer, strip=strip_of(found)))
     except TraceError as error:
-        post(partial(ranks.failed, paths=paths, sentence=str(error)))
+        post(partial(ranks.known, paths=paths, problem=printable(str(error))))
     except Cancelled:
         return
 

@@ -215,4 +215,4 @@ def previewed(state: State, paths: Sequence[str], sides: tuple[Side, ...]) -> Ou
         return state
     now = arrived(state, sides)
     assert isinstance(now, State)  # one side is compared with nothing
-    return reading.previewed(now)
+    return reading.progressed(now, shown=True)

@@ -82,7 +82,7 @@ def ranked(state: State) -> State:
     """Two ranks that were read."""
     read = [rank(n, [(10 + 40 * n, 60)], host="h") for n in range(2)]
     found = answered(read)
-    return ranks.found(state, state.job.paths, found.answer, strip_of(found))
+    return ranks.known(state, state.job.paths, answer=found.answer, strip=strip_of(found))
 
 
 LINEAR = at("aten::linear")

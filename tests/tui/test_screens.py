@@ -65,7 +65,7 @@ def ranked_job(tmp_path_factory: pytest.TempPathFactory) -> State:
     paths = tuple(sorted(map(str, job(Path(tmp_path_factory.mktemp("job"))).iterdir())))
     found = ranked(summarize(paths, cached=False))
     first = replace(opened(open_trace(paths[0]), paths=paths), job=job_of_paths(paths))
-    there = partial(ranks.found, paths=paths, answer=found.answer, strip=strip_of(found))
+    there = partial(ranks.known, paths=paths, answer=found.answer, strip=strip_of(found))
     return after(first, *do("ranks"), there)
 
 

@@ -13,7 +13,7 @@ from fusetui.tui.app import FusetuiApp, Options
 from fusetui.tui.layout.text_layout import wrapped
 from fusetui.tui.state.action import with_keys
 from fusetui.tui.state.state import State
-from fusetui.tui.state.tour import LESSONS, STEPS, Step
+from fusetui.tui.state.tour import LESSONS, STEPS, TourStep
 
 PATHS = tuple(str(lessons.path(name)) for name in LESSONS)
 NUMBERS = {step.title: number for number, step in enumerate(STEPS)}
@@ -89,7 +89,7 @@ def test_without_the_tour_its_keys_are_free(lesson: Trace) -> None:
 
 
 @pytest.mark.parametrize("step", STEPS, ids=lambda step: step.title)
-def test_keys_are_not_broken_over_two_lines(step: Step) -> None:
+def test_keys_are_not_broken_over_two_lines(step: TourStep) -> None:
     for width in (40, 78, 118):
         assert all(
             line.count("`") % 2 == 0 for line in wrapped(with_keys(step.text, State()), width)

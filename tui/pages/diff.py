@@ -25,7 +25,7 @@ from fusetui.tui.layout.view import View
 from fusetui.tui.pages.page import NO_MORE, ListPage, Pane
 from fusetui.tui.pages.timeline import clicked
 from fusetui.tui.state.action import Run, action, hint_text, on
-from fusetui.tui.state.comparison import Comparison, Found, names_of, pair_of
+from fusetui.tui.state.comparison import Comparison, DiffLines, names_of, pair_of
 from fusetui.tui.state.copying import names_text
 from fusetui.tui.state.moving import Move, P, brought
 from fusetui.tui.state.reading import compared_anew
@@ -36,7 +36,7 @@ LEAST = 8  # cells of a column of numbers
 
 
 @lru_cache(maxsize=4)
-def columns_of(found: Found | None) -> tuple[Column, ...]:
+def columns_of(found: DiffLines | None) -> tuple[Column, ...]:
     """As wide as the widest number: none is cut."""
     inner = [line for lines in found.inner.values() for line in lines] if found else []
     listed = (*found.lines, *inner, *found.pinned, *found.closing) if found else ()
@@ -276,7 +276,7 @@ def _window(step: Move[P], *numbers: P.args, **named: P.kwargs) -> Run:
     return run
 
 
-def _pinned(found: Found | None, pinned: Sequence[Line]) -> TextPicture:
+def _pinned(found: DiffLines | None, pinned: Sequence[Line]) -> TextPicture:
     columns = columns_of(found)
     return TextPicture(
         (found, len(pinned)),
@@ -299,14 +299,14 @@ def verdict(diff: Diff, width: int) -> list[Said]:
     return [*first, *story, *sides, *notes]
 
 
-def _verdict(found: Found | None) -> TextPicture:
+def _verdict(found: DiffLines | None) -> TextPicture:
     if found is None:
         return text([Said(WORKING)])
     return TextPicture(found, lambda width, height: cut(verdict(found.diff, width), height))
 
 
 @lru_cache(maxsize=4)
-def _verdict_height(found: Found | None, width: int, most: int) -> int:
+def _verdict_height(found: DiffLines | None, width: int, most: int) -> int:
     return most if found is None else min(most, len(verdict(found.diff, width)))
 
 

@@ -12,10 +12,10 @@ from fusetui.text.figures import plural
 from fusetui.text.printable import printable
 from fusetui.tui.layout.lanes import ALL, Arrangement, matching
 from fusetui.tui.layout.lanes import groups as groups_of
-from fusetui.tui.layout.view import Side, View
+from fusetui.tui.layout.view import Side
 from fusetui.tui.state.action import action, on_timeline
 from fusetui.tui.state.effects import MatchLanes
-from fusetui.tui.state.moving import SECTION, changed
+from fusetui.tui.state.moving import SECTION, viewed
 from fusetui.tui.state.state import Outcome, State, told
 
 NOTHING = "nothing is selected", "down/up select a slice, and with it a lane"
@@ -36,7 +36,7 @@ def hide(state: State) -> State:
     view = replace(hidden.view, selected=-1)
     title = state.side.lanes[lane].title
     keys = ("unfold-all show all lanes", "undo undo")
-    return told(_viewed(hidden, view), f"hidden: {title}", *keys)
+    return told(viewed(hidden, view), f"hidden: {title}", *keys)
 
 
 def isolate(state: State) -> State:
@@ -100,9 +100,9 @@ def unfold(state: State) -> State:
     every = (ALL,) * len(side.lanes)
     if view.folds != every:
         nothing = replace(view.arranged, hidden=frozenset())
-        return _viewed(state, replace(view, folds=every, arranged=nothing))
+        return viewed(state, replace(view, folds=every, arranged=nothing))
     fits = state.fits[state.active]
-    return _viewed(state, replace(view, folds=fits, arranged=Arrangement(side.quiet)))
+    return viewed(state, replace(view, folds=fits, arranged=Arrangement(side.quiet)))
 
 
 def _lane(state: State) -> int:
@@ -116,11 +116,7 @@ def _now(state: State) -> Arrangement:
 
 
 def _arranged(state: State, arrangement: Arrangement) -> State:
-    return _viewed(state, replace(state.view, arranged=arrangement))
-
-
-def _viewed(state: State, view: View) -> State:
-    return changed(state, state.session.moved(state.active, view))
+    return viewed(state, replace(state.view, arranged=arrangement))
 
 
 _here = partial(action, section=SECTION, where=on_timeline)

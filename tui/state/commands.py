@@ -16,7 +16,7 @@ from fusetui.tui.layout.moves import at_time, over
 from fusetui.tui.state import arranging, marks
 from fusetui.tui.state.action import action
 from fusetui.tui.state.effects import Quit
-from fusetui.tui.state.moving import brought
+from fusetui.tui.state.moving import shown
 from fusetui.tui.state.reading import read
 from fusetui.tui.state.state import Outcome, Prompt, State, told
 
@@ -52,8 +52,7 @@ def _goto(state: State, rest: str) -> State:
     if ns is None:
         return told(state, "goto takes a time with its unit: goto 12.5ms")
     if side.begin <= ns <= side.end:
-        session = state.session.moved(state.active, at_time(side, state.view, ns))
-        return brought(state, session, state.active)
+        return shown(state, at_time(side, state.view, ns))
     unit = max(1, (side.end - side.begin) // 100)
     begin, end = (tick(time, unit) for time in (side.begin, side.end))
     return told(state, f"the trace goes from {begin} to {end}")
@@ -79,7 +78,7 @@ def shown_step(state: State, at: int) -> State:
     side, steps = state.side, steps_of(state.side.trace)
     begin = int(steps.start[at]) - side.origin
     window = over(side, state.view, begin, begin + int(steps.dur[at]))
-    there = brought(state, state.session.moved(state.active, window), state.active)
+    there = shown(state, window)
     if steps.printed:
         return told(
             there, f"{printable(steps.names[at])}, {at + 1} of {plural(len(steps), 'step')}"

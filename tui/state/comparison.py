@@ -23,7 +23,7 @@ Pair = tuple[Sequence[int], Sequence[int]]
 """Rows of A and of B."""
 
 
-class Found(msgspec.Struct, frozen=True, eq=False):
+class DiffLines(msgspec.Struct, frozen=True, eq=False):
     """What the comparison of two traces found, and the lines that say it; those `pinned` close the
     sum and are always in sight: each, or where there is little room, the few `closing`."""
 
@@ -34,7 +34,7 @@ class Found(msgspec.Struct, frozen=True, eq=False):
     inner: Mapping[int, tuple[Line, ...]]  # of lines that can be opened, by their place in `lines`
 
 
-def told(diff: Diff) -> Found:
+def lines_of(diff: Diff) -> DiffLines:
     """The rows, the largest change first; what else the sum has is pinned.
 
     A compiled part of the program with many rows is one line, which can be opened.
@@ -43,7 +43,7 @@ def told(diff: Diff) -> Found:
     last = closing(diff)
     listed = tuple(by_effect([*rest, *(region.line for region in compiled)]))
     inner = {listed.index(r.line): tuple(map(_indented, by_effect(r.inner))) for r in compiled}
-    return Found(diff, listed, tuple(last), tuple(_joined(last)), inner)
+    return DiffLines(diff, listed, tuple(last), tuple(_joined(last)), inner)
 
 
 def _joined(last: Sequence[Line]) -> Iterator[Line]:
@@ -68,7 +68,7 @@ class Comparison(msgspec.Struct, frozen=True, eq=False, dict=True):
     sides: tuple[Side, ...]
     views: tuple[View, ...]
     marked: tuple[frozenset[int], ...]
-    found: Found | None = None  # None: still being computed
+    found: DiffLines | None = None  # None: still being computed
     opened: frozenset[int] = frozenset()  # lines of `found` whose inner lines are shown
 
     @cached_property
@@ -112,7 +112,7 @@ class Comparison(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     def filled(self, diff: Diff) -> Comparison:
         """The diff is there."""
-        return replace(self, found=told(diff)).at(0)
+        return replace(self, found=lines_of(diff)).at(0)
 
     def at(self, index: int) -> Comparison:
         """Marks the work of one line; both windows move together to keep the first row in sight."""

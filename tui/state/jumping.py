@@ -19,7 +19,7 @@ from fusetui.tui.layout.view import GapAt, Side
 from fusetui.tui.state import search
 from fusetui.tui.state.action import Run, action, on_timeline
 from fusetui.tui.state.commands import NO_STEPS, shown_step
-from fusetui.tui.state.moving import SECTION, brought
+from fusetui.tui.state.moving import SECTION, brought, shown
 from fusetui.tui.state.session import Hits
 from fusetui.tui.state.state import OVERLAY, HitList, ListState, State, told
 
@@ -109,8 +109,7 @@ def _other_pass(origins: Origins, row: int) -> int:
 
 def at_gap(state: State, at: GapAt) -> State:
     """A gap of the active side, selected in the timeline."""
-    view = to_gap(state.side, state.view, at)
-    return brought(state, state.session.moved(state.active, view), state.active)
+    return shown(state, to_gap(state.side, state.view, at))
 
 
 def place_of_gap(side: Side, gap: Gap) -> GapAt | None:

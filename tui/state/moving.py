@@ -24,12 +24,21 @@ def changed(state: State, session: Session) -> State:
     return state if session is state.session else replace(state, session=session)
 
 
+def viewed(state: State, view: View) -> State:
+    """Another view of the active side; a movement that can be undone."""
+    return changed(state, state.session.moved(state.active, view))
+
+
+def shown(state: State, view: View) -> State:
+    """Another view of the active side, with the timeline in front."""
+    return brought(state, state.session.moved(state.active, view), state.active)
+
+
 def move(step: Move[P], *numbers: P.args, **named: P.kwargs) -> Run:
     """An action that moves the active side."""
 
     def run(state: State) -> State:
-        view = step(state.side, state.view, *numbers, **named)
-        return changed(state, state.session.moved(state.active, view))
+        return viewed(state, step(state.side, state.view, *numbers, **named))
 
     return run
 

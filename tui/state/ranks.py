@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from fusetui.text.figures import duration
-from fusetui.text.printable import printable
 from fusetui.tui.layout.lanes import but_streams
 from fusetui.tui.layout.moves import over
 from fusetui.tui.layout.ranks import SORTS
@@ -19,7 +18,6 @@ from fusetui.tui.state.reading import read
 from fusetui.tui.state.state import TIMELINE, Outcome, State, told
 
 if TYPE_CHECKING:
-    from fusetui.analysis.ranks.answer import Strip
     from fusetui.analysis.ranks.records import JobAnswer, RankRow, WorstWait
 
 AROUND = 2  # a wait takes about this fraction of the window
@@ -32,23 +30,11 @@ def asked(state: State) -> Outcome:
     return replace(state, job=replace(state.job, done=0)), ReadRanks(state.job.paths)
 
 
-def progressed(state: State, paths: tuple[str, ...], done: int) -> State:
+def known(state: State, paths: tuple[str, ...], **fields: Any) -> State:
+    """More is known of the job with these traces: fields of Job."""
     if state.job.paths != paths:
         return state
-    return replace(state, job=replace(state.job, done=done))
-
-
-def found(state: State, paths: tuple[str, ...], answer: JobAnswer, strip: Strip) -> State:
-    """The ranks were read."""
-    if state.job.paths != paths:
-        return state
-    return replace(state, job=replace(state.job, answer=answer, strip=strip))
-
-
-def failed(state: State, paths: tuple[str, ...], sentence: str) -> State:
-    if state.job.paths != paths:
-        return state
-    return replace(state, job=replace(state.job, problem=printable(sentence)))
+    return replace(state, job=replace(state.job, **fields))
 
 
 def sorted_by(by: int) -> Run:

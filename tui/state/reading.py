@@ -48,25 +48,15 @@ def is_reading(state: State) -> bool:
     return state.reading is not None and state.overlay is None
 
 
+def progressed(state: State, **known: Any) -> State:
+    """How far reading is: fields of Reading."""
+    reading = state.reading
+    return replace(state, reading=replace(reading, **known)) if reading else state
+
+
 def stop(state: State) -> Outcome:
     """Stops reading, and keeps what was read."""
-    if state.reading is None:
-        return state
-    return replace(state, reading=replace(state.reading, stopping=True)), StopReading()
-
-
-def progressed(state: State, path: str, done: int, total: int) -> State:
-    """Reading has progressed."""
-    if state.reading is None:
-        return state
-    return replace(state, reading=replace(state.reading, path=path, done=done, total=total))
-
-
-def previewed(state: State) -> State:
-    """Shows what was read so far."""
-    if state.reading is None:
-        return state
-    return replace(state, reading=replace(state.reading, shown=True))
+    return progressed(state, stopping=True), StopReading()
 
 
 def replaced(state: State, sides: tuple[Side, ...]) -> State:

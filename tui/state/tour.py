@@ -1,4 +1,5 @@
-"""The guided tour: where a person is in it, when it goes on. `tour_steps.py` lists its steps."""
+"""The guided tour: its steps, as data, from which docs/tour.md is generated; where a person is in
+it, and when it goes on."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ Done = Callable[[State, State], bool]
 """(before a change, after it) -> whether a person has done what a step asks."""
 
 
-class Step(msgspec.Struct, frozen=True):
+class TourStep(msgspec.Struct, frozen=True):
     """One instruction; keys stand between backticks in its text, by the names of their actions: see
     action.with_keys."""
 
@@ -61,46 +62,26 @@ def _at_another_kernel(before: State, after: State) -> bool:
     return moved and _role(before) == _role(after) == Role.KERNEL
 
 
-def _has_closed_details(before: State, after: State) -> bool:
-    return isinstance(before.overlay, SliceDetails) and after.overlay is None
-
-
 def _on_page(name: str) -> Done:
     return lambda before, after: after.page == name
 
 
-def _at_a_gap(before: State, after: State) -> bool:
-    return bool(after.sides) and after.view.gap is not None
+def _at_hits(searched: bool) -> Done:
+    """Hits are gone through that are new: of a search, or of the row of a table."""
 
+    def is_at_hits(before: State, after: State) -> bool:
+        hits = after.session.hits
+        return hits is not None and hits is not before.session.hits and hits.searched is searched
 
-def _chosen_in_a_table(before: State, after: State) -> bool:
-    hits = after.session.hits
-    return hits is not None and hits is not before.session.hits and not hits.searched
-
-
-def _side_by_side(before: State, after: State) -> bool:
-    return after.has_diff
-
-
-def _shown_from_the_diff(before: State, after: State) -> bool:
-    return (before.page, after.page) == (DIFF, TIMELINE)
-
-
-def _has_searched(before: State, after: State) -> bool:
-    hits = after.session.hits
-    return hits is not None and hits is not before.session.hits and hits.searched
+    return is_at_hits
 
 
 def _has_copied(before: State, after: State) -> bool:
     return after.hint != before.hint and after.hint.startswith(COPIED)
 
 
-def _never(before: State, after: State) -> bool:
-    return False
-
-
 STEPS = (
-    Step(
+    TourStep(
         "Zoom",
         "Time runs from left to right: above the threads of the CPU, below the GPU. Three steps "
         "of a model were profiled. Press `{zoom-in}` until only one of them is in sight; "
@@ -108,7 +89,7 @@ STEPS = (
         ("w", "w"),
         _has_zoomed,
     ),
-    Step(
+    TourStep(
         "Walk through the lanes",
         "`{whole}` shows the whole trace again. `{lane-down}` selects a slice, and then one in "
         "the next lane; `{lane-up}` goes up. Press `{lane-down}` until a kernel on stream 7 is "
@@ -116,7 +97,7 @@ STEPS = (
         ("0", "J", "J", "J", "J", "J"),
         _selected(Role.KERNEL),
     ),
-    Step(
+    TourStep(
         "From kernel to kernel",
         "`{next}` selects the next slice on the same line, `{previous}` the one before; `{down}` "
         "and `{up}` change the line. The lines below describe what is selected. Press `{next}` to "
@@ -124,16 +105,16 @@ STEPS = (
         ("full_stop",),
         _at_another_kernel,
     ),
-    Step(
+    TourStep(
         "Read a kernel name",
         "Below the lanes, the parts of the name are numbered and explained: what it computes, its "
         "tile, its data type. Press `{details}` for everything about this kernel, then `{close}` "
         "to close it.",
         ("i", "escape"),
-        _has_closed_details,
+        lambda before, after: isinstance(before.overlay, SliceDetails) and not after.overlay,
         picture=True,
     ),
-    Step(
+    TourStep(
         "Where a kernel comes from",
         "A kernel was launched by a call on the CPU, and that call was made by an op. Press "
         "`{to-launch}` to go to the launch call, and `{to-launch}` again to the op. `{to-kernel}` "
@@ -141,63 +122,63 @@ STEPS = (
         ("left_square_bracket", "left_square_bracket"),
         _selected(Role.OP),
     ),
-    Step(
+    TourStep(
         "The module",
         "Which part of the model was that? Press `{modules}` for the tree of modules, with the "
         "GPU time of each. `{row-down}` and `{row-up}` move, `{turn}` opens a row.",
         ("6",),
         _on_page("modules"),
     ),
-    Step(
+    TourStep(
         "The longest gap",
         "The GPU is not always busy. Press `{next-gap}` to go to its longest gap. The lines below "
         "say why it waited, and what the CPU did meanwhile; `{next-gap}` again goes to the next "
         "gap.",
         ("e",),
-        _at_a_gap,
+        lambda before, after: bool(after.sides) and after.view.gap is not None,
         picture=True,
     ),
-    Step(
+    TourStep(
         "The tree",
         "Press `{tree}` for the tree of all that was called, each with the time of the CPU and of "
         "the GPU below it. `{turn}` opens a row, `{show}` shows it in the timeline.",
         ("2",),
         _on_page("tree"),
     ),
-    Step(
+    TourStep(
         "The kernels",
         "Press `{kernels}` for a table of the kernels, those that took longest first. Choose one "
         "with `{row-down}` and `{row-up}`; `{show}` shows it in the timeline, and `{next-hit}` "
         "the next time that it ran.",
         ("3", "j", "enter"),
-        _chosen_in_a_table,
+        _at_hits(searched=False),
     ),
-    Step(
+    TourStep(
         "Side by side",
         "The same model was compiled with torch.compile. Press `{choose}` for the list of traces, "
         "`{row-down}` to get to mlp-compiled, and `{beside}` to open it beside this one.",
         ("o", "j", "b"),
-        _side_by_side,
+        lambda before, after: after.has_diff,
         picture=True,
     ),
-    Step(
+    TourStep(
         "Read the diff",
         "What changed, the largest change first: gelu and mul became one Triton kernel. Press "
         "`{row-down}` and `{row-up}` to read the rows; `{show}` shows what belongs to a row in "
         "both timelines.",
         ("j", "enter"),
-        _shown_from_the_diff,
+        lambda before, after: (before.page, after.page) == (DIFF, TIMELINE),
         of_two=True,
     ),
-    Step(
+    TourStep(
         "Search",
         "`{other-side}` changes the side that the keys act on. Press `{search}`, type a part of a "
         "name, such as `triton` or `gemm`, and press `Enter`; `{next-hit}` and `{previous-hit}` "
         "go through what was found.",
         ("slash", "g", "e", "m", "m", "enter"),
-        _has_searched,
+        _at_hits(searched=True),
     ),
-    Step(
+    TourStep(
         "Copy",
         "Press `{copy}` to copy the full name, start and duration of the selected slice to the "
         "clipboard, over SSH too. On the page Why, `{why}`, it copies the whole answer as "
@@ -205,12 +186,12 @@ STEPS = (
         ("y",),
         _has_copied,
     ),
-    Step(
+    TourStep(
         "That is all",
         "`{help}` lists all keys, `{command}` takes commands, and `{why}` says where the time "
         "went. Press `{quit}` to quit. Your own trace is next: fusetui open trace.json.gz",
         ("q",),
-        _never,
+        lambda before, after: False,
     ),
 )
 
@@ -244,7 +225,7 @@ def skip(state: State) -> State:
     return _at(state, next(later, state.tour))
 
 
-def _can_be_done(state: State, step: Step) -> bool:
+def _can_be_done(state: State, step: TourStep) -> bool:
     return len(state.sides) == 2 or not step.of_two
 
 

@@ -13,7 +13,7 @@ from fusetui.analysis.diff.compare import diff
 from fusetui.analysis.diff.model import Answer, Verdict
 from fusetui.trace import Trace
 from fusetui.tui.pages.diff import columns_of, formatted, verdict
-from fusetui.tui.state.comparison import Comparison, told
+from fusetui.tui.state.comparison import Comparison, lines_of
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_what_closes_the_sum_is_pinned(
     trace_of: Callable[..., Trace], launched: Callable[..., list[dict[str, Any]]]
 ) -> None:
     trace = trace_of(launched(1, 0, 10))
-    found = told(diff(trace, trace))
+    found = lines_of(diff(trace, trace))
     assert [line.kind for line in found.pinned] == ["idle", "", "step"]
     assert not {line.kind for line in found.lines} & {"idle", "step"}
 
@@ -77,7 +77,7 @@ def test_work_across_the_borders_of_a_step_is_in_sight_too(
     found = diff(trace, trace)
     side = replace(found.side_b, earlier_ns=2000, later_ns=500, overlap_ns=1000)
     sums = replace(found.accounting, earlier_ns=2000, later_ns=-500, overlap_ns=-1000)
-    shown = told(replace(found, side_b=side, accounting=sums))
+    shown = lines_of(replace(found, side_b=side, accounting=sums))
     kinds = [line.kind for line in shown.pinned]
     assert kinds == ["idle", "earlier", "later", "overlap", "", "step"]
     assert [line.kind for line in shown.closing] == ["idle", "borders", "", "step"]
@@ -90,7 +90,7 @@ def test_no_number_is_cut(
     trace_of: Callable[..., Trace], launched: Callable[..., list[dict[str, Any]]]
 ) -> None:
     slow = trace_of(launched(1, 0, 10, 454_700_123.4))
-    found = told(diff(trace_of(launched(1, 0, 10, 1)), slow))
+    found = lines_of(diff(trace_of(launched(1, 0, 10, 1)), slow))
     columns = columns_of(found)
     assert [column.title for column in columns[:4]] == ["", "change us", "A us", "B us"]
     texts = [text.strip() for text, _ in formatted(columns, found.lines, 0, 80)]
@@ -102,7 +102,7 @@ def test_at_80_columns_a_row_tells_its_kernel_and_not_its_place(
     trace_of: Callable[..., Trace], launched: Callable[..., list[dict[str, Any]]]
 ) -> None:
     trace = trace_of(launched(1, 0, 10))
-    found = told(diff(trace, trace))
+    found = lines_of(diff(trace, trace))
     place, kernel = "execute_32_context_8(512)_generation_24(24)", "gemm bf16 128x128x64"
     what = f"{place}  aten::mm  {kernel}"
     row = replace(found.lines[0], what=what, parts=(place, "aten::mm", kernel))
@@ -115,7 +115,7 @@ def test_a_region_opens_and_closes_where_the_cursor_is(
     trace_of: Callable[..., Trace], launched: Callable[..., list[dict[str, Any]]]
 ) -> None:
     trace = trace_of(launched(1, 0, 10))
-    found = told(diff(trace, trace))
+    found = lines_of(diff(trace, trace))
     inner = (replace(found.lines[0], what="  one"), replace(found.lines[0], what="  two"))
     closed = Comparison((), (), (), replace(found, inner={0: inner}))
     opened, cursor = closed.turned(0)

@@ -42,7 +42,7 @@ def state(paths: tuple[str, ...]) -> State:
     """One rank is open, and the job was read."""
     found = explained(summarize(paths, cached=False))
     first = replace(opened(open_trace(paths[0]), paths=paths), job=job_of_paths(paths))
-    there = partial(ranks.found, paths=paths, answer=found.answer, strip=strip_of(found))
+    there = partial(ranks.known, paths=paths, answer=found.answer, strip=strip_of(found))
     return after(first, *do("ranks"), there)
 
 
@@ -217,7 +217,10 @@ def test_files_that_are_no_ranks_are_not_offered() -> None:
 def test_the_thread_tells_of_each_rank(paths: tuple[str, ...]) -> None:
     posted: list[Any] = []
     rank(paths, posted.append, lambda: False)
-    assert [one.func for one in posted[-2:]] == [ranks.progressed, ranks.found]
+    assert [sorted(one.keywords) for one in posted[-2:]] == [
+        ["done", "paths"],
+        ["answer", "paths", "strip"],
+    ]
     assert posted[-1].keywords["answer"].given == 4
 
 
