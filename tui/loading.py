@@ -4,6 +4,7 @@ state."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 
 import msgspec
@@ -15,6 +16,7 @@ from fusetui.trace.load import Preview, open_trace
 from fusetui.trace.model.callbacks import Stop, never
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import NothingRead, TraceError
+from fusetui.trace.model.memo import once
 from fusetui.tui import registry
 from fusetui.tui.background_results import Made, Piece, pieces
 from fusetui.tui.drawing.chrome import parts, summary_line
@@ -62,50 +64,104 @@ def load(
 
     Once `stopped`, posts Loaded with what was read by then; once `cancelled`, nothing more.
     """
+    post = _while_wanted(post, cancelled)
+    with suppress(Cancelled):
+        try:
+            traces, notices = _read(paths, post, stopped, captured_by)
+        except TraceError as error:
+            post(partial(reading.failed, paths=paths, sentence=str(error)))
+            return
+        is_only = len(traces) == len(paths) == 1
+        kept, kept_as = (read_kept(paths[0]), name_of(paths[0])) if is_only else (Kept(), "")
+        post(Loaded(paths, _sides(traces, paths), notices, kept, kept_as))
+        for trace in traces:
+            if not trace.elements.at_hand:
+                trace.elements.warm()
+                post(reading.unpacked)
+        for path, trace in zip(paths, traces, strict=False):
+            try:
+                _post_all(trace, beside.pieces(path, trace, cancelled), post)
+            except NotBeside:
+                _post_all(trace, pieces(trace, cancelled), post)
+        cutting.warm()
+
+
+class Cancelled(Exception):  # noqa: N818
+    """Nobody waits for it any more."""
+
+
+def _while_wanted(post: Post, cancelled: Stop) -> Post:
+    """Posts; raises Cancelled instead once that is so."""
+
+    def posted(answer: Run | Loaded) -> None:
+        if cancelled():
+            raise Cancelled
+        post(answer)
+
+    return posted
+
+
+def _read(
+    paths: Sequence[str], post: Post, stopped: Stop, captured_by: Sequence[str]
+) -> tuple[list[Trace], list[str]]:
+    """What was read until it was stopped, and what is said of it. Raises TraceError."""
+
+    def preview(trace: Trace) -> None:
+        post(partial(registry.previewed, paths=paths, sides=_sides([trace], paths)))
+
+    def report(path: str, done: int, total: int) -> None:
+        post(partial(reading.progressed, path=path, done=done, total=total))
+
     traces: list[Trace] = []
     notices: list[str] = []
-    preview = _previewer(paths, post, cancelled) if len(paths) == 1 else None
-    try:
+    shown = preview if len(paths) == 1 else None
+    with suppress(NothingRead):
         for path in paths:
-            report = _reporter(path, post, cancelled)
-            trace = open_trace(path, report, stop=stopped, preview=preview)
-            trace, sentences = _joined(trace, captured_by, preview)
+            trace = open_trace(path, partial(report, path), stop=stopped, preview=shown)
+            trace, sentences = _joined(trace, captured_by, shown)
             traces.append(trace)
             notices += [*trace.notes, *sentences]
             if stopped():
                 break
-    except NothingRead:
-        pass
-    except TraceError as error:
-        post(partial(reading.failed, paths=paths, sentence=str(error)))
-        return
-    except Cancelled:
-        return
-    is_only = len(traces) == len(paths) == 1
-    kept, kept_as = (read_kept(paths[0]), name_of(paths[0])) if is_only else (Kept(), "")
-    post(Loaded(paths, _sides(traces, paths), notices, kept, kept_as))
-    for trace in traces:
-        if not trace.elements.at_hand:
-            trace.elements.warm()
-            post(reading.unpacked)
-    for path, trace in zip(paths, traces, strict=False):
-        _go_on(path, trace, post, cancelled, beside)
-    cutting.warm()
+    return traces, notices
 
 
-def _go_on(path: str, trace: Trace, post: Post, cancelled: Stop, beside: Beside) -> None:
-    """What takes longer, and is not needed for the lanes."""
+def _joined(
+    trace: Trace, captured_by: Sequence[str], preview: Preview | None
+) -> tuple[Trace, Sequence[str]]:
+    """The trace with the names that captures give to the nodes of its graphs, and what is said. It
+    is shown before the first of them is read."""
+    if not captured_by and not wants_capture(trace):
+        return trace, ()
+    from fusetui.analysis.serving.opening import said, with_captures  # many modules
 
-    def post_all(found: Iterable[Piece]) -> None:
-        for piece in found:
-            if cancelled():
-                return
-            post(_told(trace, piece))
+    shown: list[str] = []
 
-    try:
-        post_all(beside.pieces(path, trace, cancelled))
-    except NotBeside:
-        post_all(pieces(trace, cancelled))
+    def opened(path: str) -> Trace:
+        if preview is not None and not shown:
+            preview(trace)
+        shown.append(path)
+        return open_trace(path)
+
+    joined, joins = with_captures(trace, captured_by, opened)
+    return joined, list(said(joins))
+
+
+def _sides(traces: Sequence[Trace], paths: Sequence[str]) -> tuple[Side, ...]:
+    """Everything that drawing needs is computed here, not in the thread that draws."""
+    sides = make_sides(traces, [short_label(path) for path in paths[: len(traces)]])
+    for side in sides:
+        for lane in side.lanes:
+            lane.prepare()
+        for make in (busy_of, shares, parts):
+            once(side.trace, make)
+        _ = side.quiet, side.trace.launch_index
+    return sides
+
+
+def _post_all(trace: Trace, found: Iterable[Piece], post: Post) -> None:
+    for piece in found:
+        post(_told(trace, piece))
 
 
 def _told(trace: Trace, piece: Piece) -> Run:
@@ -131,84 +187,23 @@ def compare(
         post(partial(reading.compared, a=a.trace, b=b.trace, diff=found))
 
 
-class Cancelled(Exception):  # noqa: N818
-    """The file is no longer wanted."""
-
-
-def _sides(traces: Sequence[Trace], paths: Sequence[str]) -> tuple[Side, ...]:
-    """Everything that drawing needs is computed here, not in the thread that draws."""
-    sides = make_sides(traces, [short_label(path) for path in paths[: len(traces)]])
-    for side in sides:
-        for lane in side.lanes:
-            lane.prepare()
-        side.once(busy_of)
-        side.once(shares)
-        side.once(parts)
-        _ = side.quiet, side.trace.launch_index
-    return sides
-
-
-def _reporter(path: str, post: Post, cancelled: Stop) -> Callable[[int, int], None]:
-    def report(done: int, total: int) -> None:
-        if cancelled():
-            raise Cancelled
-        post(partial(reading.progressed, path=path, done=done, total=total))
-
-    return report
-
-
-def _joined(
-    trace: Trace, captured_by: Sequence[str], preview: Preview | None
-) -> tuple[Trace, Sequence[str]]:
-    """The trace with the names that captures give to the nodes of its graphs, and what is said."""
-    if not captured_by and not wants_capture(trace):
-        return trace, ()
-    from fusetui.analysis.serving.opening import said, with_captures  # many modules
-
-    trace, joins = with_captures(trace, captured_by, _showing(trace, preview))
-    return trace, list(said(joins))
-
-
-def _showing(trace: Trace, preview: Preview | None) -> Callable[[str], Trace]:
-    """Opens captures. The trace is shown before the first of them is read."""
-    shown: list[str] = []
-
-    def opened(path: str) -> Trace:
-        if preview is not None and not shown:
-            preview(trace)
-        shown.append(path)
-        return open_trace(path)
-
-    return opened
-
-
-def _previewer(paths: Sequence[str], post: Post, cancelled: Stop) -> Preview:
-    def show(trace: Trace) -> None:
-        if cancelled():
-            raise Cancelled
-        post(partial(registry.previewed, paths=paths, sides=_sides([trace], paths)))
-
-    return show
-
-
 def rank(paths: tuple[str, ...], post: Post, cancelled: Stop) -> None:
     """Reads the ranks of a job, each in a process; posts each, and then who waits for whom, or why
     it is not known."""
     from fusetui.analysis.ranks.answer import explained, strip_of
     from fusetui.analysis.ranks.executors import summarize as summarize_ranks
 
-    def told(done: int, total: int) -> None:
-        if cancelled():
-            raise Cancelled
-        post(partial(ranks.known, paths=paths, done=done))
+    tell = _while_wanted(post, cancelled)
 
-    try:
-        found = explained(summarize_ranks(paths, progress=told))
-        post(partial(ranks.known, paths=paths, answer=found.answer, strip=strip_of(found)))
-    except TraceError as error:
-        post(partial(ranks.known, paths=paths, problem=printable(str(error))))
-    except Cancelled:
-        return
+    def told(done: int, total: int) -> None:
+        tell(partial(ranks.known, paths=paths, done=done))
+
+    with suppress(Cancelled):
+        try:
+            found = explained(summarize_ranks(paths, progress=told))
+            post(partial(ranks.known, paths=paths, answer=found.answer, strip=strip_of(found)))
+        except TraceError as error:
+            post(partial(ranks.known, paths=paths, problem=printable(str(error))))
 
 
 def summarize(wanted: Sequence[tuple[int, str]], post: Post, cancelled: Stop) -> None:

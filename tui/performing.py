@@ -95,11 +95,6 @@ def be_patient() -> None:
     gc.set_threshold(YOUNG)
 
 
-def settle() -> None:
-    """What is there now is not looked at again until `thaw`."""
-    gc.freeze()
-
-
 def thaw() -> None:
     """Collects what is no longer used of all that stayed. Takes a tenth of a second or more."""
     if gc.get_freeze_count():
@@ -212,5 +207,5 @@ class Performing:
     def _settle(self, answer: Run | Loaded) -> None:
         """Posts what stays for as long as the trace is open, or how far it is."""
         if not self._alone and getattr(answer, "func", None) is not reading.progressed:
-            settle()
+            gc.freeze()  # not looked at again until `thaw`
         self._post(answer)

@@ -27,9 +27,12 @@ def head_height(state: State) -> int:
     return 1 if state.reading else max(1, len(state.sides))
 
 
-def tour_lines(state: State) -> int:
-    """The lines of the guided tour, if there is one."""
-    return _tour_lines(state, state.size.width)
+def tour_lines(state: State, width: int | None = None) -> int:
+    """The lines of the guided tour, if there is one, in so many cells; None: those of the screen."""
+    if state.tour is None:
+        return 0
+    texts = tuple(with_keys(step.text, state) for step in STEPS)
+    return tour_height(texts, state.size.width if width is None else width)
 
 
 def tabs_height(size: Size) -> int:
@@ -51,13 +54,7 @@ def overlay_size(state: State) -> Size:
 
 def overlay_tour_lines(state: State) -> int:
     """The lines of the guided tour in the box, below the overlay, which covers the page."""
-    return _tour_lines(state, overlay_size(state).width - BESIDE)
-
-
-def _tour_lines(state: State, width: int) -> int:
-    if state.tour is None:
-        return 0
-    return tour_height(tuple(with_keys(step.text, state) for step in STEPS), width)
+    return tour_lines(state, overlay_size(state).width - BESIDE)
 
 
 def overlay_body(state: State) -> Size:
