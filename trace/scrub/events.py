@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from fusetui.trace.read.chunks import UNDECODABLE, Chunk
 from fusetui.trace.read.document import Document
 from fusetui.trace.read.events import decode_raw
-from fusetui.trace.read.join import whole
-from fusetui.trace.read.mend import SEPARATORS
+from fusetui.trace.read.mend import SEPARATORS, whole
 from fusetui.trace.read.structure import first_bytes, split
 from fusetui.trace.scrub.keys import TELLING, kind_of
 from fusetui.trace.scrub.texts import Texts

@@ -19,7 +19,7 @@ from fusetui.trace.layout.devices import device_names
 from fusetui.trace.layout.steps import steps
 from fusetui.trace.model.categories import Layer
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.scrub.found import secrets_of
+from fusetui.trace.scrub.detect import secrets_of
 from fusetui.tui.drawing import palette
 from fusetui.tui.drawing.glyphs import Glyphs
 from fusetui.tui.drawing.segments import blank, line, segment
