@@ -13,8 +13,8 @@ from tests.places import TRACES
 
 from fusetui.analysis.why.answer import why
 from fusetui.analysis.why.model import Ceiling, Finding
-from fusetui.analysis.why.telling import answer
 from fusetui.report.why import why_text
+from fusetui.report.why_answer import answer
 
 Run = Callable[..., Any]
 File = Callable[..., Path]
@@ -124,7 +124,8 @@ def test_what_is_no_gap_for_a_reader_is_not_listed(trace_of: Callable[..., Any])
 def test_the_first_finding_is_always_told(trace_of: Callable[..., Any], event: Run) -> None:
     """In few lines its remedy makes room for it, then the ceiling does."""
     kernels = [event("gemm", ts, 10, cat="kernel", pid=0, tid=7) for ts in range(0, 1000, 20)]
-    long = Finding("x", " ".join(["long"] * 40), "certain", try_=" ".join(["remedy"] * 30))
+    text, remedy = " ".join(["long"] * 40), " ".join(["remedy"] * 30)
+    long = Finding(rule="x", text=text, certainty="certain", try_=remedy)
     found = replace(
         why(trace_of(kernels)), findings=(long, long), ceiling=Ceiling(9, 9, 9, 9), cannot_tell=()
     )
@@ -333,7 +334,8 @@ def test_all_prints_all(fusetui: Run, write: Callable[[str], Path]) -> None:
 
 
 def test_all_findings_are_printed_with_what_to_try(trace_of: Callable[..., Any]) -> None:
-    one = Finding("rule", "It is slow. " * 20, "certain", at_stake_ns=1, try_="This.")
+    text = "It is slow. " * 20
+    one = Finding(rule="rule", text=text, certainty="certain", at_stake_ns=1, try_="This.")
     found = replace(why(trace_of(BUSY)), findings=(one,) * 30)
     assert why_text(found, 80).count("Try: This.") == 1
     assert "more findings (--all prints all)" in why_text(found, 80)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.tui.driving import screen
 from tests.tui.explainable import training
-from tests.tui.prepared import after, do, drawn, explained, opened
+from tests.tui.prepared import after, do, drawn, explained, line, opened
 
 from fusetui.trace import Trace
 from fusetui.tui import screen_layout
@@ -23,11 +23,9 @@ from fusetui.tui.keymap import LISTS, MODAL, OF_MANY, KeymapError, parsed, user_
 from fusetui.tui.pages.page import Page
 from fusetui.tui.registry import ACTIONS, PAGES, action_for, help_sections
 from fusetui.tui.state import search
-from fusetui.tui.state.action import hint_text, with_keys
-from fusetui.tui.state.keys import key_name, key_text
-from fusetui.tui.state.overlays import Help
-from fusetui.tui.state.state import Size, State
-from fusetui.tui.state.tour_steps import STEPS
+from fusetui.tui.state.action import hint_text, key_name, key_text, with_keys
+from fusetui.tui.state.state import Help, Size, State
+from fusetui.tui.state.tour import STEPS
 
 Make = Callable[..., Trace]
 
@@ -151,7 +149,7 @@ KEY = re.compile(
 def everything(state: State) -> str:
     """The page, and what lies over it."""
     over = screen_layout.stack(screen_layout.overlay_panes(state))
-    return drawn(state) + "".join(over.line(y, 98, 30).text for y in range(30))
+    return drawn(state) + "".join(line(over, y, Size(98, 30)) for y in range(30))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -16,9 +16,9 @@ from tests.starting import end
 from tests.terminal import ESCAPE, Terminal, plain
 from textual.drivers.linux_driver import LinuxDriver
 
+from fusetui.tui.ending import RESTORE
 from fusetui.tui.registry import ACTIONS
-from fusetui.tui.signals import RESTORE
-from fusetui.tui.state.keys import key_text
+from fusetui.tui.state.action import key_text
 from fusetui.tui.state.moving import SECTION
 
 IGNORES = """
@@ -48,7 +48,7 @@ LOOKING: list[Visit] = [
     (":", "goto 12.5ms"),
     ("open PWN\r", "PWN does not exist"),
     (":", "goto 12.5ms"),
-    ("step 1\r", "step 1 of 1: ProfilerStep#"),
+    ("step 1\r", "step #1 of 1: ProfilerStep#"),
     ("2", "count op"),
     ("jjj", ">"),
     ("3", "the longest of them"),
@@ -94,13 +94,15 @@ performing.load = fail
 """
 WORKS_FOR_EVER = """
 import time
-from fusetui.tui import performing, signals
+from fusetui import signals
+from fusetui.tui import performing
 signals.GRACE = 0.2
 performing.load = lambda *_, **__: time.sleep(600)
 """
 HANGS = """
 import time
-from fusetui.tui import app, signals
+from fusetui import signals
+from fusetui.tui import app
 signals.GRACE = 0.2
 app.perform = lambda *_: time.sleep(600)
 """

@@ -1,15 +1,15 @@
-"""Unions of integer time intervals: busy times in which nothing counts twice."""
+"""Sets of intervals of time: unions, in which nothing counts twice, how much of one lies in
+another, and which of many intervals contains a time."""
 
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fusetui.trace.model.arrays import Int64s, Rows
 from fusetui.trace.model.small_tracks import MANY, as_one
-
-Int64s = NDArray[np.int64]
 
 
 def distinct(values: Int64s) -> Int64s:
@@ -21,25 +21,53 @@ def distinct(values: Int64s) -> Int64s:
     return found[new]
 
 
-def union(start: Int64s, end: Int64s) -> tuple[Int64s, Int64s]:
-    """The union of intervals in any order, shape [n]: sorted, disjoint starts and ends."""
+class Cover(NamedTuple):
+    """Sorted, disjoint intervals [start, end) in ns; arrays of shape [n]."""
+
+    start: Int64s
+    end: Int64s
+
+    @property
+    def ns(self) -> int:
+        """Its length."""
+        return int((self.end - self.start).sum())
+
+    def within(self, begin: Int64s, end: Int64s) -> Int64s:
+        """How much of it lies in each [begin, end) (ns); shape of `begin`."""
+        both = covered_until(self.start, self.end, np.concatenate((begin, end)))
+        covered: Int64s = both[len(begin) :] - both[: len(begin)]
+        return covered
+
+    def place_of(self, times: Int64s) -> Rows:
+        """Which interval each time lies in, -1 for none."""
+        if not len(self.start):
+            return np.full(len(times), -1, dtype=np.intp)
+        place = np.searchsorted(self.start, times, side="right") - 1
+        return np.where((place >= 0) & (times < self.end[place]), place, -1)
+
+
+FOREVER = np.iinfo(np.int64).max
+NOTHING = Cover(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
+
+
+def union(start: Int64s, end: Int64s) -> Cover:
+    """The time that intervals cover, which may be in any order; shape [n]."""
     if not len(start):
-        return start, end
+        return Cover(start, end)
     order = np.argsort(start, kind="stable")
     start, end = start[order], end[order]
     latest = np.maximum.accumulate(end)
     first = np.concatenate(([True], start[1:] > latest[:-1]))
     last = np.concatenate((first[1:], [True]))
-    return start[first], latest[last]
+    return Cover(start[first], latest[last])
 
 
 def union_length(start: Int64s, end: Int64s) -> int:
     """The length of the union, in the unit of the input."""
-    starts, ends = union(start, end)
-    return int((ends - starts).sum())
+    return union(start, end).ns
 
 
-def union_length_of_each(begins: NDArray[np.intp], start: Int64s, end: Int64s) -> int:
+def union_length_of_each(begins: Rows, start: Int64s, end: Int64s) -> int:
     """The total length of the unions of several lists of intervals.
 
     List n is [begins[n], begins[n + 1]) of the intervals.
@@ -48,8 +76,8 @@ def union_length_of_each(begins: NDArray[np.intp], start: Int64s, end: Int64s) -
         first, last = as_one(begins, start, end)
         times = np.zeros(int(last.max()) + 1, dtype=np.int64)
         times[first], times[last] = start, end
-        starts, ends = union(first, last)
-        return int((times[ends] - times[starts]).sum())
+        found = union(first, last)
+        return Cover(times[found.start], times[found.end]).ns
     return sum(union_length(start[a:b], end[a:b]) for a, b in pairwise(begins.tolist()))
 
 
@@ -64,3 +92,124 @@ def covered_until(starts: Int64s, ends: Int64s, times: Int64s, number: Int64s | 
     partial = np.clip(times - starts[inside], 0, ends[inside] - starts[inside])
     partial *= number if isinstance(number, int) else number[inside]
     return np.where(index < 0, 0, before[inside] + partial)
+
+
+def joined(*covers: Cover) -> Cover:
+    """The time that any of them covers."""
+    covers = tuple(cover for cover in covers if len(cover.start)) or (NOTHING,)
+    if len(covers) == 1:
+        return covers[0]
+    return union(
+        np.concatenate([cover.start for cover in covers]),
+        np.concatenate([cover.end for cover in covers]),
+    )
+
+
+def outside(a: Cover) -> Cover:
+    """All other time."""
+    end, begin = np.append(a.start, FOREVER), np.concatenate(([-FOREVER], a.end))
+    return Cover(begin, end)
+
+
+class Counted(NamedTuple):
+    """Sorted, disjoint intervals [start, end) in ns, of which each counts several times; arrays of
+    shape [n]."""
+
+    start: Int64s
+    end: Int64s
+    number: Int64s
+
+    def within(self, begin: Int64s, end: Int64s) -> Int64s:
+        """How much of it lies in each [begin, end) (ns); shape of `begin`."""
+        both = covered_until(self.start, self.end, np.concatenate((begin, end)), self.number)
+        covered: Int64s = both[len(begin) :] - both[: len(begin)]
+        return covered
+
+    def only(self, cover: Cover) -> Counted:
+        """The parts of it that lie in a cover."""
+        (start, end), place = pieces(self, cover)
+        return Counted(start, end, self.number[place])
+
+
+def counted(start: Int64s, end: Int64s) -> Counted:
+    """Where any of these intervals lie, and how many of them; they may be in any order."""
+    times = np.concatenate((start, end))
+    order = np.argsort(times, kind="stable")
+    times, number = times[order], np.cumsum(np.where(order < len(start), 1, -1))[:-1]
+    kept = (number > 0) & (times[1:] > times[:-1])
+    return Counted(times[:-1][kept], times[1:][kept], number[kept])
+
+
+def pieces(stretches: Cover | Counted, cover: Cover) -> tuple[Cover, Rows]:
+    """The pieces of some stretches inside a cover, and the stretch of each piece. The stretches may
+    be in any order, and overlap."""
+    first = np.searchsorted(cover.end, stretches.start, side="right")
+    last = np.searchsorted(cover.start, stretches.end, side="left")
+    sizes = np.where(stretches.end > stretches.start, last - first, 0)
+    stretch = np.repeat(np.arange(len(sizes)), sizes)
+    part = np.arange(len(stretch)) - np.repeat(np.cumsum(sizes) - sizes - first, sizes)
+    start = np.maximum(stretches.start[stretch], cover.start[part])
+    return Cover(start, np.minimum(stretches.end[stretch], cover.end[part])), stretch
+
+
+def common(a: Cover, b: Cover) -> Cover:
+    """The intersection of two covers."""
+    start, end = pieces(a, b)[0]
+    return Cover(start[start < end], end[start < end])
+
+
+def without(a: Cover, b: Cover) -> Cover:
+    """The difference of two covers."""
+    return common(a, outside(b))
+
+
+def innermost(start: Int64s, end: Int64s) -> tuple[Int64s, Rows]:
+    """Which interval is the innermost from each of the returned times to the next, -1 for none.
+
+    The intervals are sorted by (start, -duration). Innermost is the one that started last, the
+    shortest of several that started together.
+    """
+    times = distinct(np.concatenate((start, end)))
+    last = np.searchsorted(start, times, side="right") - 1
+    return times, Reach(end).last(last, times)
+
+
+class Reach:
+    """Finds the last of some intervals that contains a time; `end` is sorted by the starts.
+
+    A tree of maxima: level n holds the latest end of each 2**n neighbors. So each answer takes
+    O(log n), even if the intervals do not nest.
+    """
+
+    def __init__(self, end: Int64s) -> None:
+        self._levels = [end]
+        while len(self._levels[-1]) > 1:
+            below = self._levels[-1]
+            even = len(below) // 2 * 2
+            pairs = below[:even].reshape(-1, 2).max(axis=1)
+            self._levels.append(np.concatenate((pairs, below[even:])))
+
+    def last(self, until: Rows, times: Int64s) -> Rows:
+        """The last index that is not after `until` and whose interval ends after the time; -1 for
+        none. All three have the same shape; `until` may be -1."""
+        node, level = self._climbed(until, times)
+        for number in range(int(level.max(initial=0)), 0, -1):
+            here = np.flatnonzero(level >= number)
+            ends, right = self._levels[number - 1], 2 * node[here] + 1
+            node[here] = np.where(ends[right] > times[here], right, right - 1)
+        return node
+
+    def _climbed(self, until: Rows, times: Int64s) -> tuple[Rows, Rows]:
+        """The last node that contains no interval after `until` but one that ends after the time:
+        its index in its level, -1 for none, and that level."""
+        node, level = np.full(len(until), -1, dtype=np.intp), np.zeros(len(until), dtype=np.intp)
+        before = until.astype(np.intp) + 1  # nodes of the level that contain none after `until`
+        active = np.flatnonzero(before > 0)
+        for number, ends in enumerate(self._levels):
+            last = before[active] - 1
+            found = (last % 2 == 0) & (ends[last] > times[active])
+            node[active[found]], level[active[found]] = last[found], number
+            active = active[~found]
+            before[active] //= 2
+            active = active[before[active] > 0]
+        return node, level

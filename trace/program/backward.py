@@ -16,12 +16,11 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.trace.layout.reach import Reach
 from fusetui.trace.model.callbacks import Stop, never
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.combined import own_events
-from fusetui.trace.model.intervals import distinct
+from fusetui.trace.model.intervals import Reach, distinct
 from fusetui.trace.program.spans import numbers_of_threads, threads_of
 from fusetui.trace.read.autograd import Autograd, FlowEnd, read_autograd
 

@@ -12,11 +12,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.trace.layout.reach import Reach
 from fusetui.trace.model.categories import CPU_LAYERS, Layer
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import Id
-from fusetui.trace.model.intervals import distinct
+from fusetui.trace.model.intervals import Reach, distinct
 
 Int64s = NDArray[np.int64]
 Rows = NDArray[np.int32]

@@ -5,13 +5,11 @@ from __future__ import annotations
 import re
 from enum import StrEnum
 from functools import lru_cache
-from typing import Final
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.analysis.why.words import SHORT
 from fusetui.gpu.kernel_names import decode, short_name
 from fusetui.gpu.kinds import kind_of_kernel
 from fusetui.text.printable import is_printable
@@ -29,7 +27,7 @@ ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
 class Kind(StrEnum):
-    """What a slice does, as shown by its color."""
+    """What a slice does, as shown by its color: of GPU work first."""
 
     GEMM = "gemm"
     ATTENTION = "attention"
@@ -46,7 +44,18 @@ class Kind(StrEnum):
     COMPILED = "compiled"
     OTHER = "other"
 
+    @property
+    def token(self) -> str:
+        """That of its color."""
+        return TOKENS[self]
 
+
+KINDS = tuple(Kind)
+"""By their numbers."""
+TOKENS = {
+    kind: ("kernel." if n <= KINDS.index(Kind.GPU_OTHER) else "slice.") + kind.removeprefix("gpu-")
+    for n, kind in enumerate(KINDS)
+}
 LETTERS = {
     Kind.GEMM: "g",
     Kind.ATTENTION: "a",
@@ -64,9 +73,6 @@ LETTERS = {
     Kind.OTHER: "x",
 }
 """What stands for a kind where there is no color."""
-
-KINDS = tuple(Kind)
-"""By their numbers."""
 
 BY_ROLE = {
     Role.MEMCPY: Kind.COPY,
@@ -184,26 +190,3 @@ def shares(trace: Trace) -> tuple[Share, ...]:
     whole = sum(found.values())
     order = sorted(found.items(), key=lambda item: -item[1])
     return tuple(Share(kind, ns, whole, of) for kind, ns in order)
-
-
-IDLE_LETTERS: Final = {
-    "unlinked": "?",
-    "graph": "g",
-    "host_sync": "s",
-    "host_alloc": "m",
-    "host_call": "r",
-    "host_op": "o",
-    "host_python": "p",
-    "host_annotation": "a",
-    "host_nothing": "n",
-    "launch_call": "c",
-    "launch_latency": "l",
-    "queued": "q",
-    "after": "e",
-}
-"""By the names of gaps.IDLE."""
-
-
-def legend(names: list[str]) -> list[str]:
-    """`s sync` for each reason."""
-    return [f"{IDLE_LETTERS[name]} {SHORT[name]}" for name in names]

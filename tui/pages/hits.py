@@ -6,21 +6,20 @@ from collections.abc import Hashable, Sequence
 from functools import lru_cache
 
 import msgspec
-from textual.strip import Strip
 
 from fusetui.analysis.questions.query import FIELDS
 from fusetui.text.cutting import clip, joined
 from fusetui.text.figures import Unit, count, duration, percent, plural, unit_of
-from fusetui.trace.layout.steps import steps
+from fusetui.trace.layout.steps import steps_of
+from fusetui.trace.model.arrays import Int64s
 from fusetui.trace.model.columns import Trace
-from fusetui.tui.drawing import palette
 from fusetui.tui.drawing.glyphs import Glyphs, glyphs_for, share_bar
-from fusetui.tui.drawing.picture import Rows, Styled
-from fusetui.tui.drawing.segments import blank, line, segment
+from fusetui.tui.drawing.picture import Rows
+from fusetui.tui.drawing.schemes import TEXT, Styled
 from fusetui.tui.layout.kinds import kind_of, label_of, narrow
 from fusetui.tui.layout.search_hits import Found, trend
 from fusetui.tui.layout.text_layout import Column, fit, shown, start_unit, titles
-from fusetui.tui.state.overlays import HitList
+from fusetui.tui.state.state import HitList
 
 IN_ARGS = "in args of "
 BAR = 10  # cells
@@ -43,36 +42,35 @@ class FoundPicture(msgspec.Struct, frozen=True, eq=False):
     def key(self, y: int, width: int, height: int) -> Hashable:
         return self.found, y, width, height
 
-    def line(self, y: int, width: int, height: int) -> Strip:
-        parts = self._rule(width) if y == 0 else self._row(y - 1, width)
-        return line([segment(*part) for part in parts], width) if parts else blank(width)
+    def line(self, y: int, width: int, height: int) -> list[Styled]:
+        return self._rule(width) if y == 0 else self._row(y - 1, width)
 
     def _rule(self, width: int) -> list[Styled]:
         rule = self.glyphs.rule
         text = f"{rule * 3} {said(self.found)} "
-        return [(text.ljust(width, rule), palette.TITLE)]
+        return [(text.ljust(width, rule), "title")]
 
     def _row(self, index: int, width: int) -> list[Styled]:
         found = self.found
         if found is None:
-            return [(f" {HELP[index]}", palette.DIM)] if index < len(HELP) else []
+            return [(f" {HELP[index]}", "faint")] if index < len(HELP) else []
         if not found.names or index > len(found.names):
             return []
         unit = unit_of(one.ns for one in found.names)
         if index == 0:
-            return [(f"{unit.name:>9} {'share':>7} {'':{BAR}} {'count':>7} name", palette.TITLE)]
+            return [(f"{unit.name:>9} {'share':>7} {'':{BAR}} {'count':>7} name", "title")]
         one = found.names[index - 1]
         bar = share_bar(one.ns, found.ns, BAR, self.glyphs)
         where = IN_ARGS if one.in_args else ""
         left = width - BEFORE - len(where)
         name = clip(label_of(one.role, one.name), max(1, left), self.glyphs.ellipsis)
         return [
-            (f"{unit.text(one.ns):>9} ", palette.PLAIN),
-            (f"{'' if one.in_args else percent(one.ns, found.ns):>7} ", palette.DIM),
-            (f"{'' if one.in_args else bar:{BAR}} ", palette.BUSY),
-            (f"{count(one.count):>7} ", palette.PLAIN),
-            (where, palette.DIM),
-            (name, palette.swatch(kind_of(one.role, one.name))),
+            (f"{unit.text(one.ns):>9} ", "plain"),
+            (f"{'' if one.in_args else percent(one.ns, found.ns):>7} ", "faint"),
+            (f"{'' if one.in_args else bar:{BAR}} ", "busy"),
+            (f"{count(one.count):>7} ", "plain"),
+            (where, "faint"),
+            (name, kind_of(one.role, one.name).token + TEXT),
         ]
 
 
@@ -112,26 +110,28 @@ def hit_rows(overlay: HitList, ascii_only: bool, keys: Sequence[str]) -> Rows:
     """The hits in order of time."""
     side, rows, trace = overlay.side, overlay.hits.rows, overlay.side.trace
     start, unit = side.once(_units)
-    longest, glyphs = int(trace.dur[rows].max(initial=0)), glyphs_for(ascii_only)
+    begins, dur = _times(overlay)
+    longest, glyphs = int(dur.max(initial=0)), glyphs_for(ascii_only)
 
     def row(index: int, width: int) -> list[Styled]:
         at = int(rows[index])
         where = IN_ARGS if overlay.hits.is_by_args(at) else ""
-        name = where + label_of(int(trace.role[at]), trace.name_of(at))
+        name = overlay.steps.names[index] if overlay.steps else trace.name_of(at)
+        name = where + label_of(int(trace.role[at]), name)
         texts = (
-            start.text(int(trace.start[at]) - side.origin),
-            unit.text(int(trace.dur[at])),
-            share_bar(int(trace.dur[at]), longest, BAR, glyphs),
+            start.text(int(begins[index]) - side.origin),
+            unit.text(int(dur[index])),
+            share_bar(int(dur[index]), longest, BAR, glyphs),
             narrow(trace.track_of(at).label),
             name,
         )
         kind = kind_of(int(trace.role[at]), trace.name_of(at))
         *others, last = fit(HIT_COLUMNS, texts, width)
         styled = [
-            (text, palette.PLAIN if HIT_COLUMNS[n].title else palette.BUSY)
+            (text, "plain" if HIT_COLUMNS[n].title else "busy")
             for n, text in zip(shown(HIT_COLUMNS, width), others, strict=False)
         ]
-        return [*styled, (last, palette.swatch(kind))]
+        return [*styled, (last, kind.token + TEXT)]
 
     columns = [Column(f"at {start.name}", 12), Column(unit.name, 10), *HIT_COLUMNS[2:-1]]
 
@@ -148,7 +148,8 @@ def durations(overlay: HitList, width: int, ascii_only: bool) -> str:
     """`120 of gemm ...   median 24.1 us, 24.0 us to 39.2 us   over 5 steps ▂▂▃▂█`; made again only
     when an argument changes."""
     side, rows = overlay.side, overlay.hits.rows
-    found = trend(side.trace, rows, side.once(steps), min(MOST_CELLS, width // 3))
+    cells, (_, dur) = min(MOST_CELLS, width // 3), _times(overlay)
+    found = trend(side.trace, rows, dur, steps_of(side.trace), cells)
     if found is None:
         return f" {plural(len(rows), 'hit')}"
     bars = spark(found.medians, glyphs_for(ascii_only).levels)
@@ -156,6 +157,15 @@ def durations(overlay: HitList, width: int, ascii_only: bool) -> str:
     extent = f"{duration(found.least_ns)} to {duration(found.most_ns)}"
     figures = f"median {duration(found.median_ns)}, {extent}"
     return f" {count(len(rows))} hits   {figures}   {span} {bars}"
+
+
+def _times(overlay: HitList) -> tuple[Int64s, Int64s]:
+    """The starts and durations (ns) of the hits: of steps theirs, which their annotations may only
+    end."""
+    if overlay.steps is not None:
+        return overlay.steps.start, overlay.steps.dur
+    trace, rows = overlay.side.trace, overlay.hits.rows
+    return trace.start[rows], trace.dur[rows]
 
 
 def spark(values: Sequence[int], levels: str) -> str:

@@ -9,31 +9,34 @@ from textwrap import wrap
 from msgspec.structs import replace
 
 from fusetui.text.cutting import clip
-from fusetui.tui.drawing import palette
 from fusetui.tui.drawing.details import all_details, raw_lines
 from fusetui.tui.drawing.glyphs import glyphs_for
-from fusetui.tui.drawing.picture import LOOKS, Rows, Said, Styled, text
+from fusetui.tui.drawing.picture import Rows, Said, text
 from fusetui.tui.drawing.range_lines import all_range_lines, gap_lines
+from fusetui.tui.drawing.schemes import Styled
 from fusetui.tui.layout.kinds import narrow
 from fusetui.tui.pages.hits import durations, hit_rows
 from fusetui.tui.pages.page import ListPage, Pane
 from fusetui.tui.state import search
 from fusetui.tui.state.action import a_trace, action, hint_text, hints_text, nothing
 from fusetui.tui.state.effects import Quit
-from fusetui.tui.state.offers import TOGETHER
-from fusetui.tui.state.overlays import (
+from fusetui.tui.state.reading import read
+from fusetui.tui.state.screen import overlay_size
+from fusetui.tui.state.state import (
     OVERLAY,
+    TOGETHER,
     Chooser,
     GapDetails,
     Help,
     HitList,
+    ListState,
+    Outcome,
     Overlay,
     RangeFigures,
+    Size,
     SliceDetails,
+    State,
 )
-from fusetui.tui.state.reading import read
-from fusetui.tui.state.screen import overlay_size
-from fusetui.tui.state.state import ListState, Outcome, Size, State
 
 SECTION = "Over the page"
 CHOOSING = "show opens", "leave leaves"
@@ -154,7 +157,7 @@ def _texts(
             lines = all_range_lines(side, found, width)
 
     def row(index: int, width: int) -> list[Styled]:
-        return [(lines[index].text, LOOKS[lines[index].look])]
+        return [lines[index]]
 
     heading = f" {title}   {keys}"
     return Rows((overlay, width, unpacked, keys), len(lines), lambda width: heading, row)
@@ -171,8 +174,8 @@ def _sections(
         for keys, what, about in actions:
             texts = wrap(about, max(LEAST_HELP, width - place))
             beside = texts.pop(0) if texts and place > KEYS and len(what) < WHAT else ""
-            lines.append(Said(f"{'  ' + keys:<{KEYS}}{what:<{WHAT}}{beside}", "name"))
-            lines += [Said(" " * place + text, "name") for text in texts]
+            lines.append(Said(f"{'  ' + keys:<{KEYS}}{what:<{WHAT}}{beside}", "plain"))
+            lines += [Said(" " * place + text, "plain") for text in texts]
     return lines[1:]
 
 
@@ -183,7 +186,7 @@ def _choices(state: State, summaries: Sequence[str]) -> Rows:
 
     def row(index: int, width: int) -> list[Styled]:
         shown = clip(summaries[index], width - widest, glyphs_for(state.ascii_only).ellipsis)
-        return [(names[index].ljust(widest), palette.BOLD), (shown, palette.PLAIN)]
+        return [(names[index].ljust(widest), "strong"), (shown, "plain")]
 
     return Rows((state.offers, summaries), len(names), lambda width: heading, row)
 

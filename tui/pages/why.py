@@ -6,39 +6,37 @@ from collections.abc import Sequence
 
 import msgspec
 import numpy as np
-from rich.style import Style
 
-from fusetui.analysis.why.breakdown_text import breakdown_text
-from fusetui.analysis.why.markdown import why_markdown
+from fusetui.analysis.why.idle_reasons import IDLE
 from fusetui.analysis.why.model import Finding, Gap, Unknown, Why
-from fusetui.analysis.why.telling import (
+from fusetui.report.why import why_markdown
+from fusetui.report.why_answer import (
     REASON_ROWS,
     account_line,
     account_lines,
     account_parts,
     answer,
+    breakdown_text,
     ceiling_text,
 )
-from fusetui.analysis.why.words import SHORT
 from fusetui.text.cutting import clip
 from fusetui.text.figures import Unit, duration, percent, unit_of
 from fusetui.text.printable import printable
 from fusetui.trace.model.ids import Id
-from fusetui.tui.drawing import palette
 from fusetui.tui.drawing.details import flow
 from fusetui.tui.drawing.glyphs import glyphs_for, share_bar
-from fusetui.tui.drawing.picture import Rows, Said, Styled, TextPicture, cut, ruled
+from fusetui.tui.drawing.picture import Rows, Said, TextPicture, cut, ruled
 from fusetui.tui.drawing.range_lines import gap_lines
+from fusetui.tui.drawing.schemes import Styled
 from fusetui.tui.layout.answer import inside, working
 from fusetui.tui.layout.kinds import narrow
 from fusetui.tui.layout.text_layout import Column, fit, sentence_lines, shown, titles
 from fusetui.tui.layout.view import Side
 from fusetui.tui.pages.page import NO_MORE, ListPage, Pane
-from fusetui.tui.state import gaps, search
+from fusetui.tui.state import jumping, search
 from fusetui.tui.state.copying import MOST
-from fusetui.tui.state.overlays import GapDetails, Overlay, SliceDetails
 from fusetui.tui.state.session import Hits
-from fusetui.tui.state.state import Size, State, told
+from fusetui.tui.state.state import GapDetails, Overlay, Size, SliceDetails, State, told
 
 WIDEST = 110  # cells of a wrapped text
 BAR = 10  # cells
@@ -89,7 +87,7 @@ class WhyPage(ListPage):
             (stake, share, said), look = _texts(found, entries[index], unit)
             texts = (stake, share, share_bar(*_part(found, entries[index]), BAR, glyphs), said)
             return [
-                (text, look if columns[n].title else palette.BUSY)
+                (text, look if columns[n].title else "busy")
                 for n, text in zip(shown(columns, width), fit(columns, texts, width), strict=True)
             ]
 
@@ -103,8 +101,8 @@ class WhyPage(ListPage):
             case Finding() as finding:
                 return _to_evidence(state, finding)
             case Gap() as gap:
-                at = gaps.place_of_gap(state.side, gap)
-                return gaps.at_gap(state, at) if at else state
+                at = jumping.place_of_gap(state.side, gap)
+                return jumping.at_gap(state, at) if at else state
             case Unknown(_, missing, record_with):
                 return told(state, printable(f"not recorded: {missing}; {record_with} does"))
 
@@ -116,7 +114,7 @@ class WhyPage(ListPage):
             case Finding(evidence=(_, *_)) as finding:
                 return SliceDetails(state.side, _evidence(state, finding).row)
             case Gap() as gap:
-                at = gaps.place_of_gap(state.side, gap)
+                at = jumping.place_of_gap(state.side, gap)
                 return GapDetails(state.side, at) if at else NO_MORE
         return NO_MORE
 
@@ -157,11 +155,11 @@ class WhyPage(ListPage):
                 case Finding() as finding:
                     return _about_finding(finding, width)
                 case Gap() as gap:
-                    at = gaps.place_of_gap(side, gap)
+                    at = jumping.place_of_gap(side, gap)
                     return gap_lines(side, at, width, height, glyphs) if at else []
                 case Unknown(_, missing, record_with):
                     text = printable(f"Not recorded: {missing}. To record: {record_with}")
-                    return _folded(text, width, "name")
+                    return _folded(text, width, "plain")
             return []
 
         return ruled((found, side, index), "", glyphs.rule, lines)
@@ -184,7 +182,7 @@ def _answer(found: Why, width: int, height: int) -> Sequence[Said]:
     left = height - len(first)
     if left <= 0:
         return first[:height]
-    rest = [Said(f" {text}", "name") for text in _account(found, width - 2, left)]
+    rest = [Said(f" {text}", "plain") for text in _account(found, width - 2, left)]
     for text in (breakdown_text(found), ceiling_text(found)):
         more = [Said(f" {line}") for line in _wrapped(text, width)]
         rest += more if len(rest) + len(more) <= left else []
@@ -208,12 +206,12 @@ def _wrapped(text: str, width: int) -> list[str]:
     return sentence_lines(printable(text), max(20, min(width - 2, WIDEST)))
 
 
-def _folded(text: str, width: int, look: str = "plain") -> list[Said]:
+def _folded(text: str, width: int, look: str = "faint") -> list[Said]:
     return [Said(line, look) for line in _wrapped(text, width)]
 
 
 def _about_finding(finding: Finding, width: int) -> list[Said]:
-    lines = _folded(finding.text, width, "name")
+    lines = _folded(finding.text, width, "plain")
     if finding.why_likely:
         lines += _folded(f"Likely, not certain: {finding.why_likely}", width)
     return lines + (_folded(f"Try: {finding.try_}", width, "good") if finding.try_ else [])
@@ -225,18 +223,18 @@ def _at_stake(entry: Entry) -> int | None:
     return entry.dur_ns if isinstance(entry, Gap) else None
 
 
-def _texts(found: Why, entry: Entry, unit: Unit) -> tuple[tuple[str, str, str], Style]:
+def _texts(found: Why, entry: Entry, unit: Unit) -> tuple[tuple[str, str, str], str]:
     ns = _at_stake(entry)
     stake = unit.text(ns) if ns is not None else ""
     match entry:
         case Finding():
             share = percent(*_part(found, entry)) if entry.share is not None else ""
-            return (stake or "note", share, narrow(entry.text)), palette.PLAIN
+            return (stake or "note", share, narrow(entry.text)), "plain"
         case Gap():
-            return (stake, *_gap_texts(found, entry)), palette.DIM
+            return (stake, *_gap_texts(found, entry)), "faint"
         case Unknown():
             said = f"not recorded: {entry.missing}; to record: {entry.record_with}"
-            return ("", "", narrow(said)), palette.DIM
+            return ("", "", narrow(said)), "faint"
 
 
 def _part(found: Why, entry: Entry) -> tuple[int, int]:
@@ -257,7 +255,7 @@ def _spans(found: Why) -> dict[Id, int]:
 def _gap_texts(found: Why, gap: Gap) -> tuple[str, str]:
     reason = max(gap.idle, key=lambda name: gap.idle[name], default="queued")
     start = duration(gap.start_ns - found.base_ns)
-    text = f"idle from {start}: {SHORT[reason]}, {inside(gap)}"
+    text = f"idle from {start}: {IDLE[reason].short}, {inside(gap)}"
     return percent(*_part(found, gap)), narrow(text)
 
 

@@ -18,11 +18,11 @@ def run(args: Namespace) -> int:
     loaded = load(args.trace, args.captured_by)
     found = found_in(loaded.trace, args, accounted)
     if args.json:
-        from fusetui.report.why_json import gaps_document
+        from fusetui.report.why import gaps_document
 
         emit_json_of(loaded.trace, {"base_ns": str(found.base_ns), **gaps_document(found)})
     else:
-        from fusetui.report.gaps import gaps_text
+        from fusetui.report.why import gaps_text
 
         emit_of(loaded.trace, gaps_text(found, None if args.all else MOST, width()))
     return loaded.code

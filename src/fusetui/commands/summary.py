@@ -47,6 +47,6 @@ def _cut_off(trace: Trace, figures: Summary) -> bool:
     if not np.isin(after, first).any():
         return False
     from fusetui.analysis.why.answer import why
-    from fusetui.analysis.why.telling import cut_off
+    from fusetui.report.why_answer import cut_off
 
     return bool(cut_off(why(trace)))

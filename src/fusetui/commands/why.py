@@ -30,11 +30,11 @@ def run(args: Namespace) -> int:
 
 def _show(trace: Trace, found: Why, args: Namespace) -> None:
     if args.json:
-        from fusetui.report.why_json import why_document
+        from fusetui.report.why import why_document
 
         emit_json_of(trace, why_document(found, trace))
     elif args.markdown:
-        from fusetui.analysis.why.markdown import why_markdown
+        from fusetui.report.why import why_markdown
 
         emit_of(trace, why_markdown(found))
     else:
@@ -52,7 +52,7 @@ def _show_both(traces: tuple[Trace, Trace], found: tuple[Why, Why], args: Namesp
 
         emit_json_of(traces[0], versus_document(both, traces), traces[1])
     elif args.markdown:
-        from fusetui.analysis.why.versus_text import versus_markdown
+        from fusetui.report.versus import versus_markdown
 
         emit_of(traces[0], versus_markdown(both), traces[1])
     else:

@@ -5,14 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from fusetui.analysis.ranks.blame import LEAST
-from fusetui.analysis.ranks.records import (
-    ClockAnswer,
-    JobAnswer,
-    RankRow,
-    Slow,
-    Straggler,
-    Verdict,
-)
+from fusetui.analysis.ranks.records import ClockAnswer, JobAnswer, RankRow, Slow, Straggler, Verdict
+from fusetui.analysis.why.idle_reasons import IDLE
 from fusetui.text.figures import count, duration, percent, plural, several
 from fusetui.text.printable import printable
 
@@ -20,15 +14,7 @@ CLASSES_SAID = {
     "compute": "kernels ran",
     "exposed_comm": "other communication ran",
     "exposed_copy": "copies ran",
-    "host_sync": "the GPU was idle while the launching thread waited in a synchronization",
-    "host_alloc": "the GPU was idle while memory was allocated",
-    "host_call": "the GPU was idle during runtime calls",
-    "host_op": "the GPU was idle while ops ran on the CPU",
-    "host_python": "the GPU was idle while Python ran",
-    "host_annotation": "the GPU was idle in annotated code",
-    "host_nothing": "the GPU was idle and nothing was recorded on the launching thread",
-    "launch_call": "the GPU was idle during launch calls",
-    "queued": "the GPU was idle though work had been launched",
+    **{key: reason.meanwhile for key, reason in IDLE.items() if reason.meanwhile},
 }
 PLACES = ("frame", "annotation", "op")
 MOST_RANGES = 6

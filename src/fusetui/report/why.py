@@ -1,24 +1,49 @@
-"""The text of `why`: the answer first, then the evidence, on one screen."""
+"""What `why` and `gaps` print of one trace: text, Markdown and JSON."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from textwrap import wrap
+from typing import Any
 
-from fusetui.analysis.why.breakdown_text import LONGEST_TOLD, breakdown_parts, breakdown_text
-from fusetui.analysis.why.model import Why
-from fusetui.analysis.why.telling import account_lines, answer, ceiling_text, listed, not_recorded
-from fusetui.report.gaps import gap_rows, gaps_table
-from fusetui.text.figures import count, duration, percent
-from fusetui.text.printable import printable
+from msgspec.structs import asdict, replace
+
+from fusetui.analysis.why.idle_reasons import IDLE
+from fusetui.analysis.why.model import CLASSES as PARTS
+from fusetui.analysis.why.model import Finding, Gap, Share, Why
+from fusetui.report.why_answer import (
+    CLASSES,
+    HIDDEN,
+    LONGEST_TOLD,
+    account_columns,
+    account_lines,
+    answer,
+    breakdown_parts,
+    breakdown_text,
+    ceiling_text,
+    covered_by,
+    device_text,
+    is_limit,
+    listed,
+    main_reason,
+    not_recorded,
+)
+from fusetui.text.figures import count, duration, percent, plural
+from fusetui.text.printable import markdown, markdown_table, printable
 from fusetui.text.tables import JSON_ALL, Column, Unseen, cut, left_out, table
+from fusetui.trace.model.columns import Trace
+
+Document = dict[str, Any]
+Row = tuple[str, ...]
 
 MOST_LINES = 25
 MOST_UNKNOWN = 3  # lines
 WIDEST = 96
 THREADS = 10
-GAPS = 4
+GAPS = 4  # in the text
 FEWEST_GAPS = 2
+MOST_GAPS = 5
+SHARES = 5  # kernels, and modules
 ALL_GAPS = 20
 UNBOUNDED = 1 << 30  # lines
 TEXT_ALL = "--all prints all"
@@ -119,3 +144,170 @@ def _fitting(
 
 def _unknown(found: Why, width: int) -> list[str]:
     return wrap(printable(not_recorded(found)), min(width, WIDEST))[:MOST_UNKNOWN]
+
+
+COLUMNS = (
+    Column("idle for"),
+    Column("from", spare=2),
+    Column("GPU", spare=3),
+    Column("mostly", left=True),
+    Column("of it", spare=4),
+    Column("drained by", left=True, spare=1),
+    Column("while", left=True),
+)
+GPU = 2
+
+
+def gaps_text(found: Why, most: int | None, width: int) -> str:
+    """The first `most` gaps (None: all that are listed), and how many more there are."""
+    if not found.gaps:
+        return "No GPU was idle." if found.devices else "no GPU events in this trace"
+    shown = found.gaps[:most]
+    lines = [gaps_table(gap_rows(shown, found.base_ns), width)]
+    rest = found.gaps_count - len(shown)
+    if rest:
+        gaps = sum(gap.dur_ns for gap in shown)
+        share = percent(gaps, sum(one.idle_ns for one in found.devices))
+        lines.append(f"... and {plural(rest, 'more gap')}; these are {share} (--all shows all)")
+    return "\n".join(lines)
+
+
+def gaps_table(rows: Sequence[Row], width: int) -> str:
+    """A table without the column of the GPU if there is only one."""
+    several = len({row[GPU] for row in rows}) > 1
+    kept = [n for n in range(len(COLUMNS)) if n != GPU or several]
+    return table([COLUMNS[n] for n in kept], [[row[n] for n in kept] for row in rows], width)
+
+
+def gap_rows(gaps: Sequence[Gap], base_ns: int) -> list[Row]:
+    """The table cells of each gap, one for each of COLUMNS."""
+    return [_row(gap, base_ns) for gap in gaps]
+
+
+def _row(gap: Gap, base_ns: int) -> Row:
+    reason = main_reason(gap)
+    return (
+        duration(gap.dur_ns),
+        duration(gap.start_ns - base_ns),
+        printable(str(gap.device)),
+        IDLE[reason].short,
+        percent(gap.idle.get(reason, 0), gap.dur_ns),
+        printable(gap.drained_by or ""),
+        printable(covered_by(gap)),
+    )
+
+
+def why_markdown(found: Why) -> str:
+    """The answer, the account, the ceiling, the findings and the longest gaps."""
+    lines = [f"**{markdown(found.file)}**: {markdown(answer(found))}", ""]
+    if found.devices:
+        lines += [*_account(found), ""]
+    else:
+        lines += [*_threads_md(found), ""]
+    for what, some, whole in breakdown_parts(found) if is_limit(found) else ():
+        lines += [*_shares(what, some[:SHARES], whole), ""]
+    lines += [markdown(ceiling_text(found)), ""] if ceiling_text(found) else []
+    lines += [
+        *_findings_md(found.findings),
+        *_gaps_md(listed(found)[:MOST_GAPS], found.base_ns),
+    ]
+    lines.append(markdown(not_recorded(found)))
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _shares(what: str, some: Sequence[Share], whole_ns: int) -> list[str]:
+    rows = [
+        (markdown(one.name), duration(one.ns), percent(one.ns, whole_ns), count(one.count))
+        for one in some
+    ]
+    return markdown_table([what, "GPU time", "share", "count"], rows, [0])
+
+
+def _account(found: Why) -> list[str]:
+    columns = account_columns(found)
+    main = columns[0][1]
+    names = [(name, CLASSES[name]) for name in PARTS]
+    reasons = sorted(IDLE, key=lambda name: -main[name])
+    names += [(name, f"idle, {IDLE[name].sentence}") for name in reasons]
+    rows = [
+        (
+            markdown(text),
+            *(cell for _, sums in columns for cell in _share(sums[name], sums["span"])),
+        )
+        for name, text in [*names, *HIDDEN.items()]
+        if any(sums[name] for _, sums in columns)
+    ]
+    titles = [cell for title, _ in columns for cell in (title, "share")]
+    return markdown_table([markdown(device_text(found)), *titles], rows, [0])
+
+
+def _share(ns: int, span: int) -> tuple[str, str]:
+    return (duration(ns), percent(ns, span)) if ns else ("", "")
+
+
+def _threads_md(found: Why) -> list[str]:
+    rows = [
+        (
+            markdown(one.label),
+            *map(duration, (one.op_ns, one.python_ns, one.wait_ns, one.nothing_ns)),
+        )
+        for one in found.cpu
+    ]
+    return markdown_table(["thread", "ops", "Python", "waiting", "nothing"], rows, [0])
+
+
+def _findings_md(findings: Sequence[Finding]) -> list[str]:
+    lines = [
+        f"{n}. {markdown(f'{one.text} Try: {one.try_}' if one.try_ else one.text)}"
+        for n, one in enumerate(findings, 1)
+    ]
+    return [*lines, ""] if lines else []
+
+
+def _gaps_md(gaps: Sequence[Gap], base_ns: int) -> list[str]:
+    rows = [
+        (
+            duration(gap.dur_ns),
+            duration(gap.start_ns - base_ns),
+            IDLE[main_reason(gap)].short,
+            markdown(covered_by(gap)),
+        )
+        for gap in gaps
+    ]
+    lines = markdown_table(["idle for", "from", "mostly", "while"], rows, [2, 3])
+    return [*lines, ""] if rows else []
+
+
+def why_document(found: Why, trace: Trace) -> Document:
+    """Evidence is given as indices in traceEvents, and start times are relative to `base_ns`."""
+    return {
+        "file": found.file,
+        "base_ns": str(found.base_ns),
+        "about": found.about or None,
+        "devices": found.devices,
+        "steps_by": found.steps_by or None,
+        "steps": [replace(step, start_ns=step.start_ns - found.base_ns) for step in found.steps],
+        **gaps_document(found),
+        "ceiling": found.ceiling,
+        "modules": found.modules.modules if found.modules else None,
+        "findings": [_finding(one, trace) for one in found.findings],
+        "cannot_tell": found.cannot_tell,
+        "cpu": found.cpu,
+    }
+
+
+def gaps_document(found: Why) -> Document:
+    """The longest gaps, or all; `gaps_count` is the total number."""
+    return {
+        "gaps_count": found.gaps_count,
+        "gaps": [_gap(one, found.base_ns) for one in found.gaps],
+    }
+
+
+def _gap(gap: Gap, base_ns: int) -> Document:
+    known = {name: value for name, value in asdict(gap).items() if not name.endswith("_row")}
+    return {**known, "start_ns": gap.start_ns - base_ns}
+
+
+def _finding(finding: Finding, trace: Trace) -> Finding:
+    return replace(finding, evidence=tuple(int(trace.order[row]) for row in finding.evidence))

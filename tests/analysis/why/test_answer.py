@@ -10,7 +10,7 @@ from tests.analysis.why.rules.work import ADD, ALL_REDUCE, work
 
 from fusetui.analysis.why.answer import why
 from fusetui.analysis.why.selection import Selection
-from fusetui.analysis.why.telling import account_line, account_lines, answer, brief_answer
+from fusetui.report.why_answer import account_line, account_lines, answer, brief_answer
 from fusetui.trace import Trace
 
 US = 1_000

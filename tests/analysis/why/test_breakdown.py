@@ -10,9 +10,8 @@ from tests.analysis.why.rules.work import ADD, SGEMM, module, work
 from tests.tui.prepared import after, do, drawn, explained, opened
 
 from fusetui.analysis.why.answer import why
-from fusetui.analysis.why.breakdown_text import breakdown_text
-from fusetui.analysis.why.markdown import why_markdown
-from fusetui.report.why import why_text
+from fusetui.report.why import why_markdown, why_text
+from fusetui.report.why_answer import breakdown_text
 from fusetui.text.tables import Unseen
 from fusetui.trace import Trace
 from fusetui.tui.state.state import Size

@@ -10,12 +10,12 @@ from msgspec.structs import replace
 from tests.places import TRACES
 
 from fusetui.analysis.why.answer import why
-from fusetui.analysis.why.compared import Compared, below_rows, finding_rows
 from fusetui.analysis.why.model import DeviceAccount, Finding, StepAccount, Unknown, Why
-from fusetui.analysis.why.recorded import needed_by
+from fusetui.analysis.why.rule import needed_by
 from fusetui.analysis.why.rules import all_rules
 from fusetui.analysis.why.selection import Selection
-from fusetui.analysis.why.versus import Versus, versus
+from fusetui.analysis.why.versus import Compared, Versus, versus
+from fusetui.report.versus import below_rows, finding_rows
 from fusetui.trace import open_trace
 
 LENGTH = 1_000_000  # ns of a step
@@ -50,7 +50,10 @@ def side(
         ends_early=False,
         cpu=(),
         cannot_tell=cannot_tell,
-        findings=tuple(Finding(rule, "", "certain", ns) for rule, ns in findings),
+        findings=tuple(
+            Finding(rule=rule, text="", certainty="certain", at_stake_ns=ns)
+            for rule, ns in findings
+        ),
         below=below or {},
         lacks=lacks or {},
     )

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fusetui.analysis.why.answer import why
-from fusetui.analysis.why.telling import answer, brief_answer, not_recorded
+from fusetui.report.why_answer import answer, brief_answer, not_recorded
 
 Make = Callable[..., Any]
 GPU = {"deviceProperties": [{"id": 0, "name": "NVIDIA A100"}]}

@@ -10,7 +10,7 @@ from tests.tui.explainable import GEMM, slice_, training
 from tests.tui.prepared import after, at, do, drawn, explained, opened
 
 from fusetui.analysis.why.answer import why
-from fusetui.analysis.why.telling import answer, brief_answer
+from fusetui.report.why_answer import answer, brief_answer
 from fusetui.trace import Trace
 from fusetui.tui import screen_layout
 from fusetui.tui.drawing.answer_lines import widths_of

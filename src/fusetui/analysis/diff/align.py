@@ -9,27 +9,18 @@ from itertools import pairwise
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from fusetui.analysis.diff.blocks import Block, Lane, blocks
 from fusetui.analysis.diff.items import Items
 from fusetui.analysis.diff.sequences import Pair, Stretch, exact, gaps, match
-
-Int64s = NDArray[np.int64]
+from fusetui.trace.model.arrays import Int64s
 
 Places = Sequence[object]
 
-SPREAD = 0x1E3779B97F4A7C15
-"""An odd number: its multiples, modulo 2 ** 64, lie far apart."""
-
-NONE = 0
-"""The key of items that cannot be paired by this key."""
-
-SMALL = 10_000
-"""Gaps with fewer possible pairs than this are aligned without numpy."""
-
-COMPARED = 64
-"""Lanes of each side, the largest, whose work is compared to find partners."""
+SPREAD = 0x1E3779B97F4A7C15  # an odd number: its multiples, modulo 2 ** 64, lie far apart
+NONE = 0  # the key of items that cannot be paired by this key
+SMALL = 10_000  # gaps with fewer possible pairs than this are aligned without numpy
+COMPARED = 64  # lanes of each side, the largest, whose work is compared to find partners
 
 
 class Lanes(msgspec.Struct, frozen=True, eq=False):
@@ -71,28 +62,27 @@ def _aligned(
 ) -> Lanes:
     """Repeated blocks that only one side has are left out first, so that no piece of one block is
     paired with that of another."""
-    found = blocks(_sequence(a, of_a), _sequence(b, of_b))
-    kept = _without(of_a, found, 0), _without(of_b, found, 1)
-    return Lanes(*kept, _pairs(a, b, *kept, at), found)
-
-
-def _sequence(items: Items, lane: range) -> Lane:
-    return Lane(items.by_op[_slice(lane)], items.ns[_slice(lane)], np.arange(lane.start, lane.stop))
-
-
-def _without(lane: range, found: list[Block], side: int) -> Sequence[int]:
-    gone = {item for block in found if block.side == side for item in block.items}
-    return [item for item in lane if item not in gone] if gone else lane
+    lanes = [
+        Lane(items.by_op[_slice(lane)], items.ns[_slice(lane)], np.arange(lane.start, lane.stop))
+        for items, lane in ((a, of_a), (b, of_b))
+    ]
+    found = blocks(*lanes)
+    gone: tuple[set[int], set[int]] = (set(), set())
+    for block in found:
+        gone[block.side].update(block.items)
+    kept_a = [item for item in of_a if item not in gone[0]] if gone[0] else of_a
+    kept_b = [item for item in of_b if item not in gone[1]] if gone[1] else of_b
+    return Lanes(kept_a, kept_b, _pairs(a, b, kept_a, kept_b, at), found)
 
 
 def _numbers(a: Places, b: Places) -> tuple[Int64s, Int64s]:
     """Large numbers, the same for one place on both sides, far apart for two."""
     known: dict[object, int] = {}
-    found = [
-        np.array([known.setdefault(place, len(known)) for place in side], dtype=np.int64)
+    of_a, of_b = (
+        np.array([known.setdefault(place, len(known)) for place in side], dtype=np.int64) * SPREAD
         for side in (a, b)
-    ]
-    return found[0] * SPREAD, found[1] * SPREAD
+    )
+    return of_a, of_b
 
 
 def _pairs(
@@ -107,12 +97,7 @@ def _pairs(
     """
     stretch = (0, len(of_a), 0, len(of_b))
     rows_a, rows_b = np.array(of_a, dtype=np.intp), np.array(of_b, dtype=np.intp)
-    named = [
-        (a.exact, b.exact),
-        (a.by_op, b.by_op),
-        (a.alone, b.alone),
-        (a.by_class, b.by_class),
-    ]
+    named = [(a.exact, b.exact), (a.by_op, b.by_op), (a.alone, b.alone), (a.by_class, b.by_class)]
     keys = [(x[rows_a], y[rows_b]) for x, y in named]
     by_exact, by_op = (_in_common(x, y) for x, y in keys[:2])
     if 2 * by_exact < by_op:

@@ -6,12 +6,9 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from fusetui.analysis.diff.sequences import in_order
-
-Int64s = NDArray[np.int64]
-Rows = NDArray[np.intp]
+from fusetui.trace.model.arrays import Int64s, Rows
 
 KINDS = 8
 """At most so many different blocks are looked for: of the forward pass, the backward pass, ..."""
@@ -89,11 +86,9 @@ def _windows(of: Lane, starts: Rows, within: Rows) -> tuple[Int64s, Int64s]:
 
 
 def runs(numbers: Rows) -> list[tuple[int, int]]:
-    """The first and last of numbers that follow each other; there is at least one."""
-    cuts = np.flatnonzero(np.diff(numbers) > 1)
-    firsts = numbers[np.concatenate([[0], cuts + 1])].tolist()
-    lasts = numbers[np.concatenate([cuts, [len(numbers) - 1]])].tolist()
-    return list(zip(firsts, lasts, strict=True))
+    """The first and last of numbers that follow each other."""
+    parts = np.split(numbers, np.flatnonzero(np.diff(numbers) > 1) + 1) if len(numbers) else []
+    return [(int(part[0]), int(part[-1])) for part in parts]
 
 
 def _slid(
@@ -131,17 +126,13 @@ def _gain(many: Lane, few: Lane, begin: int, end: int, place: int, size: int, wa
     return found
 
 
-DISTINCT = 4
-"""A block has at least so many different pieces of work."""
-
-TIMES = 3
-"""A block repeats so often on the side that has it more often."""
+DISTINCT = 4  # a block has at least so many different pieces of work
+TIMES = 3  # a block repeats so often on the side that has it more often
 
 PERIODS = 16
 """So many distances between equal pieces, the most frequent ones, are tried as sizes of a block."""
 
-MOST = 0.75
-"""So much of a block occurs as many times more often as the block itself."""
+MOST = 0.75  # so much of a block occurs as many times more often as the block itself
 
 
 class Repeat(msgspec.Struct, frozen=True, eq=False):

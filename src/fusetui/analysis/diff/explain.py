@@ -11,11 +11,10 @@ from typing import NamedTuple
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
-from fusetui.analysis.diff.groups import Group
+from fusetui.analysis.diff.groups import Group, pairs_of
 from fusetui.analysis.diff.items import KERNEL_MASK, Items
-from fusetui.analysis.diff.model import ELSEWHERE, REPEATED, Kind, Row
+from fusetui.analysis.diff.model import ELSEWHERE, REPEATED, Kind, Row, Share, row_of
 from fusetui.analysis.diff.names import adds_up_parts, differences, identity, part
 from fusetui.analysis.diff.noise import Noise, beyond_noise, noise_of
 from fusetui.analysis.diff.ops import saved
@@ -24,6 +23,7 @@ from fusetui.analysis.diff.statistics import resolution
 from fusetui.analysis.diff.work_kind import OTHER, of_all
 from fusetui.text.figures import change, duration, plural
 from fusetui.text.printable import printable
+from fusetui.trace.model.arrays import Rows
 from fusetui.trace.model.op_names import stem
 
 
@@ -39,8 +39,7 @@ class Context(NamedTuple):
 _CHOSEN = re.compile(r"cudnn|miopen|convolution")
 """Ops whose kernels a library chooses among several algorithms."""
 
-LOOKED_UP = 500
-"""Shapes are looked up for at most this many fusions, because each has to be parsed."""
+LOOKED_UP = 500  # shapes are looked up for at most this many fusions, because each has to be parsed
 
 
 def rows(
@@ -50,9 +49,7 @@ def rows(
     groups = _with_savings(a, groups)
     kinds = _kinds(a, b, groups)
     found = [
-        (_pair if len(group.a) == len(group.b) == 1 else _row)(
-            a, b, group, kind, _context(group, *programs)
-        )
+        _row(a, b, group, kind, _context(group, *programs))
         for group, kind in zip(groups, kinds, strict=True)
     ]
     for n, group in enumerate(groups):
@@ -63,54 +60,53 @@ def rows(
 
 def _context(group: Group, a: Program, b: Program) -> Context:
     """Where the program does the work, according to A, or to B for work that only B has."""
-    if group.named:
-        return _of_block(group, a if group.a else b, "a" if group.a else "b")
-    program, first = (a, group.a[0]) if group.a else (b, group.b[0])
-    if len(group.a) + len(group.b) <= 2:
-        work = next((s for s in _sorts(group, a, b) if s != OTHER), OTHER)
-    else:
-        work = of_all(set(_sorts(group, a, b)))
+    program, members = (a, group.a) if group.a else (b, group.b)
     sides = "a" if any(map(a.compiled, group.a)) else ""
     sides += "b" if any(map(b.compiled, group.b)) else ""
-    return Context(program.places[first], program.phases[first], work, sides)
-
-
-def _of_block(group: Group, program: Program, side: str) -> Context:
-    """A block has many places, and may be of the forward and of the backward pass."""
-    members = group.a or group.b
-    phases = {program.phases[item] for item in members}
-    compiled = side if any(map(program.compiled, members)) else ""
-    return Context("", phases.pop() if len(phases) == 1 else "", REPEATED, compiled)
-
-
-def _sorts(group: Group, a: Program, b: Program) -> list[str]:
-    return [*(a.sorts[i] for i in group.a), *(b.sorts[j] for j in group.b)]
+    if group.named:  # a block has many places, and may be of the forward and of the backward pass
+        phases = {program.phases[item] for item in members}
+        return Context("", phases.pop() if len(phases) == 1 else "", REPEATED, sides)
+    sorts = [*(a.sorts[i] for i in group.a), *(b.sorts[j] for j in group.b)]
+    pair = len(sorts) <= 2
+    work = next((s for s in sorts if s != OTHER), OTHER) if pair else of_all(set(sorts))
+    return Context(program.places[members[0]], program.phases[members[0]], work, sides)
 
 
 def _with_savings(a: Items, groups: Sequence[Group]) -> Sequence[Group]:
-    """Adds to each fusion the tensors that it avoids, unless there are too many to look up."""
-    fused = [n for n, group in enumerate(groups) if _is_chain(a, group)]
-    if len(fused) > LOOKED_UP:
-        return groups
+    """Adds to each fusion the tensors that it avoids, unless there are too many to look up: where
+    different ops became one kernel, each used the result of the one before it."""
+    fused = [
+        n
+        for n, group in enumerate(groups)
+        if len(group.b) == 1 and len({a.op_names[i] for i in group.a}) > 1
+    ]
     found = list(groups)
-    for n in fused:
-        spared = saved(a, groups[n].a)
-        if spared:
+    for n in fused if len(fused) <= LOOKED_UP else ():
+        if spared := saved(a, groups[n].a):
             found[n] = msgspec.structs.replace(groups[n], why=f"{groups[n].why}; {spared}")
     return found
 
 
-def _is_chain(a: Items, group: Group) -> bool:
-    """Whether different ops became one kernel: then each used the result of the one before it."""
-    return len(group.b) == 1 and len({a.op_names[i] for i in group.a}) > 1
+def _row(a: Items, b: Items, group: Group, kind: Kind, context: Context) -> Row:
+    if len(group.a) == len(group.b) == 1:
+        op, why, together = a.op_names[group.a[0]], _why_of_pair(a, b, group, kind), False
+    else:
+        op, why, together = group.named or _op(a, b, group), _why(a, b, group, kind), group.together
+    shares = _share(a, group.a), _share(b, group.b)
+    return row_of(kind, op, *shares, why, together=together, **context._asdict())
 
 
-def _pair(a: Items, b: Items, group: Group, kind: Kind, context: Context) -> Row:
-    """The same as `_row` for a pair, but fast: most rows are pairs, and there may be very many."""
+def _share(items: Items, members: Sequence[int]) -> Share:
+    lists = items.times, items.medians, items.hidden
+    ns, median_ns, hidden_ns = (sum(values[i] for i in members) for values in lists)
+    names, rows = [items.names[i] for i in members], [items.rows[i] for i in members]
+    return Share(names, ns, len(members), median_ns, rows, hidden_ns)
+
+
+def _why_of_pair(a: Items, b: Items, group: Group, kind: Kind) -> str:
     i, j = group.a[0], group.b[0]
-    a_ns, b_ns, op = a.times[i], b.times[j], a.op_names[i]
-    names = a.names[i], b.names[j]
-    said = [_change_of_op(op, b.op_names[j], names)]
+    a_ns, b_ns, names = a.times[i], b.times[j], (a.names[i], b.names[j])
+    said = [_change_of_op(a.op_names[i], b.op_names[j], names)]
     if kind is Kind.REPLACED:
         said.append(differences(*names) if any(names) else "")
     else:
@@ -119,14 +115,7 @@ def _pair(a: Items, b: Items, group: Group, kind: Kind, context: Context) -> Row
         if kind is Kind.SAME and 4 * abs(b_ns - a_ns) >= a_ns > 0:
             timed = f", may be noise: {_range(a, i)} -> {_range(b, j)}"
         said.append(f"the same {thing}{timed}")
-    why = "; ".join([text for text in (*said, group.why) if text])
-    rows = (a.rows[i],), (b.rows[j],)
-    medians = a.medians[i], b.medians[j]
-    where, phase, work, compiled = context
-    times = a_ns, b_ns, 1, 1
-    hidden = a.hidden[i], b.hidden[j]
-    head = kind, op, names[:1], names[1:]
-    return Row(*head, *times, why, *rows, where, True, *medians, phase, work, compiled, *hidden)
+    return "; ".join(text for text in (*said, group.why) if text)
 
 
 def _range(items: Items, item: int) -> str:
@@ -135,43 +124,17 @@ def _range(items: Items, item: int) -> str:
     return f"{duration(int(times.min()))} to {duration(int(times.max()))}"
 
 
-def _row(a: Items, b: Items, group: Group, kind: Kind, context: Context) -> Row:
-    one, other = group.a, group.b
-    chosen = kind is Kind.REPLACED and not group.together and _other_algorithm(a, b, group)
-    main = any(part(name) == "main" for name in [a.names[i] for i in one])
-    what = (
-        f"another algorithm: {plural(len(one), 'kernel')}" if main else plural(len(one), "helper")
-    )
-    why = f"{what} -> {len(other)}; {group.why}" if chosen else group.why
-    a_ns, b_ns = sum(a.times[i] for i in one), sum(b.times[j] for j in other)
-    return Row(
-        kind=kind,
-        op=group.named or _op(a, b, group),
-        a=tuple(a.names[i] for i in one),
-        b=tuple(b.names[j] for j in other),
-        a_ns=a_ns,
-        b_ns=b_ns,
-        a_count=len(one),
-        b_count=len(other),
-        why=why,
-        a_rows=tuple(a.rows[i] for i in one),
-        b_rows=tuple(b.rows[j] for j in other),
-        where=context.where,
-        a_median_ns=sum(a.medians[i] for i in one),
-        b_median_ns=sum(b.medians[j] for j in other),
-        phase=context.phase,
-        work=context.work,
-        compiled=context.compiled,
-        a_hidden_ns=sum(a.hidden[i] for i in one),
-        b_hidden_ns=sum(b.hidden[j] for j in other),
-        together=group.together,
-    )
+def _why(a: Items, b: Items, group: Group, kind: Kind) -> str:
+    if kind is not Kind.REPLACED or group.together or not _other_algorithm(a, b, group):
+        return group.why
+    main = any(part(a.names[i]) == "main" for i in group.a)
+    what = plural(len(group.a), "kernel" if main else "helper")
+    return f"{'another algorithm: ' * main}{what} -> {len(group.b)}; {group.why}"
 
 
 def _kinds(a: Items, b: Items, groups: Sequence[Group]) -> list[Kind]:
     pairs = [n for n, group in enumerate(groups) if len(group.a) == len(group.b) == 1]
-    one = np.array([groups[n].a[0] for n in pairs], dtype=np.intp)
-    other = np.array([groups[n].b[0] for n in pairs], dtype=np.intp)
+    one, other = pairs_of(groups)
     same = (a.exact[one] & KERNEL_MASK) == (b.exact[other] & KERNEL_MASK)
     noise = noise_of(
         a.samples[:, one[same]],
@@ -189,7 +152,9 @@ def _kinds(a: Items, b: Items, groups: Sequence[Group]) -> list[Kind]:
 def _shape(a: Items, b: Items, group: Group, noise: Noise) -> Kind:
     """The kind of a group that is no pair."""
     if group.together:
-        return _as_a_whole(a, b, group, noise) if _one_kernel(a, b, group) else Kind.REPLACED
+        kernels = {*a.exact[[*group.a]].tolist(), *b.exact[[*group.b]].tolist()}
+        one_kernel = len({kernel & KERNEL_MASK for kernel in kernels}) == 1
+        return _as_a_whole(a, b, group, noise) if one_kernel else Kind.REPLACED
     if not group.b:
         return Kind.REMOVED
     if not group.a:
@@ -202,17 +167,12 @@ def _shape(a: Items, b: Items, group: Group, noise: Noise) -> Kind:
 def _other_algorithm(a: Items, b: Items, group: Group) -> bool:
     """Whether cuDNN or MIOpen chose other kernels, more or fewer of them, for one op: nothing of
     the program was fused. One kernel whose parts another adds up is split."""
-    sides = [{*map(a.op_word, group.a)}, {*map(b.op_word, group.b)}]
+    ops = {*map(a.op_word, group.a)}, {*map(b.op_word, group.b)}
     stems = a.stems[group.a[0]], b.stems[group.b[0]]
     names = [a.names[i] for i in group.a], [b.names[j] for j in group.b]
     main = [sum(not adds_up_parts(name) for name in side) for side in names]
-    chosen = [len(ops) for ops in sides] == [1, 1] and all(map(_CHOSEN.search, stems))
-    return chosen and main != [1, 1]
-
-
-def _one_kernel(a: Items, b: Items, group: Group) -> bool:
-    found = {*(a.exact[[*group.a]] & KERNEL_MASK).tolist()}
-    return len(found | {*(b.exact[[*group.b]] & KERNEL_MASK).tolist()}) == 1
+    one_op = len(ops[0]) == len(ops[1]) == 1
+    return one_op and main != [1, 1] and all(map(_CHOSEN.search, stems))
 
 
 def _as_a_whole(a: Items, b: Items, group: Group, noise: Noise) -> Kind:
@@ -227,9 +187,7 @@ def _as_a_whole(a: Items, b: Items, group: Group, noise: Noise) -> Kind:
     return Kind.FASTER if np.median(after) < np.median(before) else Kind.SLOWER
 
 
-def _timed(
-    a: Items, b: Items, one: NDArray[np.intp], other: NDArray[np.intp], noise: Noise
-) -> list[Kind]:
+def _timed(a: Items, b: Items, one: Rows, other: Rows, noise: Noise) -> list[Kind]:
     """The kind of pairs of the same kernel: its time within noise or not."""
     tick = max(resolution(a.samples), resolution(b.samples))
     changed = beyond_noise(a.samples[:, one], b.samples[:, other], tick, noise)

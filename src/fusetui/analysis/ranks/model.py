@@ -12,8 +12,8 @@ import numpy as np
 from isal import isal_zlib
 
 from fusetui.analysis.questions.process_groups import Group
-from fusetui.analysis.why.gaps import IDLE
-from fusetui.trace.model.columns import Int64s
+from fusetui.analysis.why.idle_reasons import IDLE
+from fusetui.trace.model.arrays import Int64s
 
 VERSION = 3
 """Incremented with every change of what a summary holds or means."""

@@ -15,8 +15,9 @@ from fusetui.analysis.serving.choose import BY_KIND, Chosen, choose, counted, ke
 from fusetui.analysis.serving.replays import Nodes, bare_launches, replays
 from fusetui.analysis.serving.steps import server_steps
 from fusetui.text.figures import plural
+from fusetui.trace.model.arrays import Rows
 from fusetui.trace.model.categories import CPU_LAYERS, Layer, Role
-from fusetui.trace.model.columns import Rows, Trace, Track
+from fusetui.trace.model.columns import Trace, Track
 from fusetui.trace.model.combined import Combined
 from fusetui.trace.model.joined import CERTAIN, LIKELY, Join, Joined
 
@@ -111,7 +112,7 @@ def _chosen(
     if not own:
         return []
     steps = server_steps(trace)
-    at = steps.at(np.array([int(trace.start[nodes.call]) for nodes in own], dtype=np.int64))
+    at = steps.steps.at(np.array([int(trace.start[nodes.call]) for nodes in own], dtype=np.int64))
     asked = [steps.asked[step] if step >= 0 else None for step in at.tolist()]
     of_steps = [Size() if one is None else Size(one.batch, one.new_tokens) for one in asked]
     each = list(zip(at.tolist(), of_steps, strict=True))

@@ -13,8 +13,8 @@ from fusetui.analysis.serving.passes import Mode, Pass, interval_of
 from fusetui.analysis.serving.steps import Phase
 from fusetui.analysis.why.account import Device
 from fusetui.analysis.why.facts import COMPILER
+from fusetui.analysis.why.idle_reasons import IDLE
 from fusetui.analysis.why.model import DeviceAccount
-from fusetui.analysis.why.words import WHILE
 from fusetui.gpu.kernel_names import short_name
 from fusetui.text.figures import count, duration
 from fusetui.trace.model.categories import Role
@@ -89,7 +89,7 @@ def _parts(
     more["communication is exposed @ longer"] = own.exposed_comm_ns - other.exposed_comm_ns
     more["copies are exposed @ longer"] = own.exposed_copy_ns - other.exposed_copy_ns
     for reason in own.idle:
-        told = f"the GPU is idle @ longer {WHILE[reason]}"
+        told = f"the GPU is idle @ longer {IDLE[reason].while_}"
         more[told] = own.idle[reason] - other.idle.get(reason, 0)
     for told, ns in sorted(more.items(), key=lambda item: -item[1]):
         if ns > WORTH * excess:

@@ -10,26 +10,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.analysis.questions.busy import communicates
-from fusetui.analysis.why.cover import Cover, cover_of, joined
 from fusetui.analysis.why.gaps import (
     AFTER,
-    IDLE,
     Gaps,
-    Int32s,
     Reasons,
     events_in_order,
     one_after_another,
     reasons,
 )
-from fusetui.analysis.why.host import Threads
-from fusetui.analysis.why.line import line_of
+from fusetui.analysis.why.host import Threads, line_of
+from fusetui.analysis.why.idle_reasons import IDLE
 from fusetui.analysis.why.model import DeviceAccount
+from fusetui.trace.model.arrays import Int32s, Int64s, Rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import Id, exact_id
-
-Int64s = NDArray[np.int64]
-Rows = NDArray[np.intp]
+from fusetui.trace.model.intervals import Cover, joined, union
 
 FEWEST = 20
 """The fewest gaps from which the usual launch latency is derived."""
@@ -260,7 +256,7 @@ class Devices:
         kernel = self.trace.role[events] == Role.KERNEL
         moves = communicates(self.trace, events) & (not self._as_one)
         parts = (events[own] for own in (kernel & ~moves, moves, ~kernel & ~moves))
-        compute, comm, copy = (cover_of(*self.bounds_on(rows)) for rows in parts)
+        compute, comm, copy = (union(*self.bounds_on(rows)) for rows in parts)
         both = joined(compute, comm)
         return compute, comm, copy, both, joined(both, copy)
 

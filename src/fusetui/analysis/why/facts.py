@@ -7,22 +7,10 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fusetui.analysis.why.account import Accounts, devices_on
-from fusetui.analysis.why.cover import (
-    NOTHING,
-    Cover,
-    common,
-    counted,
-    cover_of,
-    innermost,
-    joined,
-    without,
-)
 from fusetui.analysis.why.devices import Devices
 from fusetui.analysis.why.dominant_slice import inside_of
-from fusetui.analysis.why.evidence import the_most
 from fusetui.analysis.why.host import Host, Threads
 from fusetui.analysis.why.idle import (
     CPU_BOUND,
@@ -32,16 +20,24 @@ from fusetui.analysis.why.idle import (
     on_line,
     other_work,
 )
-from fusetui.analysis.why.kernels import Kernels
+from fusetui.analysis.why.kernels import Kernels, the_most
 from fusetui.analysis.why.transfers import Kind, transfers_of
 from fusetui.analysis.why.warming import GRAPH_LAUNCH, Once, slow_first_step, warm_up
-from fusetui.trace.layout.step_spans import Spans, step_spans
+from fusetui.trace.layout.steps import Steps, steps_of
+from fusetui.trace.model.arrays import Flags, Int64s, Rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.intervals import (
+    NOTHING,
+    Cover,
+    common,
+    counted,
+    innermost,
+    joined,
+    union,
+    without,
+)
 
-Int64s = NDArray[np.int64]
-Rows = NDArray[np.intp]
-Flags = NDArray[np.bool_]
 NO_ROWS: Rows = np.empty(0, dtype=np.intp)
 
 
@@ -167,7 +163,7 @@ class Facts:
     def while_launching(self, rows: Rows) -> Cover:
         """The time that these rows cover on any of the threads that launch."""
         rows = rows[self.launching[self.trace.track[rows]]]
-        return cover_of(self.trace.start[rows], self.trace.end[rows])
+        return union(self.trace.start[rows], self.trace.end[rows])
 
     def host_under(self, cover: Cover) -> tuple[Int64s, ...]:
         """For each of `idle`, what the launching threads did in the host parts of the gaps during a
@@ -190,9 +186,9 @@ class Facts:
         return found
 
     @cached_property
-    def spans(self) -> Spans:
+    def spans(self) -> Steps:
         """The steps of the whole trace."""
-        return step_spans(self.trace)
+        return steps_of(self.trace)
 
     @cached_property
     def warm_up(self) -> tuple[tuple[Once, Cover], ...]:
@@ -305,7 +301,7 @@ class Facts:
     def on_line(self, line: Threads, rows: Rows) -> Cover:
         """The time that these rows cover on the threads of a line."""
         own = rows[line.tracks[self.trace.track[rows]]]
-        return cover_of(*bounds_on(self.trace, line, own))
+        return union(*bounds_on(self.trace, line, own))
 
     def innermost_under(self, rows: Rows, kind: Host) -> dict[int, int]:
         """What the launching threads did under these rows while a device was idle: name id of the
@@ -326,6 +322,6 @@ class Facts:
     def _idle_cover(self, line: Threads) -> Cover:
         """The gaps that end with a launch from a thread of this line, as time of that thread."""
         parts = [on_line(self.trace, line, idle)[1:] for idle in self.idle]
-        return cover_of(
+        return union(
             np.concatenate([begin for begin, _ in parts]), np.concatenate([end for _, end in parts])
         )

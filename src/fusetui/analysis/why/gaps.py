@@ -5,36 +5,17 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 from msgspec.structs import astuple
-from numpy.typing import NDArray
 
 from fusetui.analysis.why.host import Host, Threads
+from fusetui.analysis.why.idle_reasons import IDLE
+from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows
 from fusetui.trace.model.columns import Trace
 
-Int64s = NDArray[np.int64]
-Rows = NDArray[np.intp]
-Int32s = NDArray[np.int32]
 Reasons = tuple[Int64s, ...]
 """How long each gap lasted for each reason of IDLE (ns); a reason that does not occur takes no
 memory."""
 
-IDLE = (
-    "unlinked",  # what launched the event that ends the gap is unknown
-    "graph",  # its call launched earlier events too: between the nodes of a CUDA graph
-    "host_sync",  # not launched yet: what the launching thread was doing, in the order of Host
-    "host_alloc",
-    "host_call",
-    "host_op",
-    "host_python",
-    "host_annotation",
-    "host_nothing",
-    "launch_call",  # the launch call was running
-    "launch_latency",  # launched, for no longer than that usually takes
-    "queued",  # launched, but not started
-    "after",  # after the last event of the device; only in steps and windows
-)
-"""Why a device is idle; every ns has one of these reasons."""
-
-UNLINKED, GRAPH, HOST = 0, 1, 2
+UNLINKED, GRAPH, HOST = 0, 1, 2  # places in IDLE; at HOST the kinds of Host begin
 LAUNCH_CALL, LAUNCH_LATENCY, QUEUED, AFTER = 9, 10, 11, 12
 
 FEWEST = 20
@@ -49,12 +30,12 @@ class Gaps(msgspec.Struct, frozen=True, eq=False):
     event: Int32s  # the row of the GPU event that ends it
     before: Int32s  # the row of the event that ended last before it, -1 for none
     launch: Int32s  # the row of the call that launched the event, -1 where it is not known
-    in_graph: NDArray[np.bool_]  # the call launched earlier events of the device too
+    in_graph: Flags  # the call launched earlier events of the device too
 
     def __len__(self) -> int:
         return len(self.begin)
 
-    def only(self, which: Rows | slice | NDArray[np.bool_]) -> Gaps:
+    def only(self, which: Rows | slice | Flags) -> Gaps:
         """Some of them, by their places."""
         return Gaps(*(column[which] for column in astuple(self)))
 
@@ -65,9 +46,9 @@ class Gaps(msgspec.Struct, frozen=True, eq=False):
         return msgspec.structs.replace(some, begin=begin, end=end)
 
     @property
-    def plain(self) -> NDArray[np.bool_]:
+    def plain(self) -> Flags:
         """Which gaps are neither unlinked nor within a graph."""
-        waiting: NDArray[np.bool_] = (self.launch >= 0) & ~self.in_graph
+        waiting: Flags = (self.launch >= 0) & ~self.in_graph
         return waiting
 
 

@@ -6,16 +6,15 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from fusetui.analysis.why.cover import cover_of
-from fusetui.analysis.why.evidence import the_most
 from fusetui.analysis.why.facts import NO_ROWS, Facts
-from fusetui.analysis.why.rule import Claim, Rule
+from fusetui.analysis.why.kernels import the_most
+from fusetui.analysis.why.rule import Claim, Rule, share_of_span
 from fusetui.analysis.why.warming import FEWEST, GRAPH_LAUNCH, captures, first_step
-from fusetui.analysis.why.wording import share_of_span
 from fusetui.text.figures import duration, percent, plural, quantity
 from fusetui.text.printable import printable
-from fusetui.trace.layout.step_spans import PROFILED, UP_TO, Spans
+from fusetui.trace.layout.steps import PROFILED, Steps
 from fusetui.trace.model.categories import Role
+from fusetui.trace.model.intervals import union
 
 SLOW_FIRST = 1.5  # times the median of the other steps
 UNLINKED = 0.05  # of the GPU time
@@ -88,7 +87,7 @@ def _unlinked(facts: Facts) -> Iterator[Claim]:
         )
 
 
-def _first_step(facts: Facts, found: Spans) -> Iterator[Claim]:
+def _first_step(facts: Facts, found: Steps) -> Iterator[Claim]:
     lengths = first_step(found)
     if lengths is None:
         return
@@ -98,16 +97,16 @@ def _first_step(facts: Facts, found: Spans) -> Iterator[Claim]:
             text=f"The first step takes {duration(first)}, {quantity(first / others, digits=2)} "
             f"times as long as the median of the others ({duration(round(others))}).",
             at_stake_ns=None,
-            rows=_rows(facts, found.only(np.array([0]))),
+            rows=tuple(found.rows[:1].tolist()),
             remedy="Look at the later steps (--step), or warm up for longer before recording.",
         )
 
 
-def _captures(facts: Facts, found: Spans) -> Iterator[Claim]:
+def _captures(facts: Facts, found: Steps) -> Iterator[Claim]:
     """Of steps that do little but capture graphs."""
     once = captures(facts.trace)
     length = int((found.end - found.start).sum())
-    captured = int(cover_of(once.start, once.end).within(found.start, found.end).sum())
+    captured = int(union(once.start, once.end).within(found.start, found.end).sum())
     if captured >= CAPTURED * length > 0:
         yield Claim(
             text=f"For {duration(captured)} of {plural(len(found), 'step')} "
@@ -119,31 +118,23 @@ def _captures(facts: Facts, found: Spans) -> Iterator[Claim]:
         )
 
 
-def _few_steps(facts: Facts, found: Spans) -> Iterator[Claim]:
+def _few_steps(facts: Facts, found: Steps) -> Iterator[Claim]:
     """Of a whole trace: one step that was asked for is no recording of its own. Servers have no
     schedule of the profiler."""
     profiled = found.by == PROFILED
-    if facts.is_whole and 0 < len(found) < FEWEST and (profiled or found.by.startswith(UP_TO)):
+    if facts.is_whole and 0 < len(found) < FEWEST and (profiled or found.are_iterations):
         yield Claim(
             text=f"Only {plural(len(found), 'step')} {'was' if len(found) == 1 else 'were'} "
             "recorded: whether others take as long is not known.",
             at_stake_ns=None,
-            rows=_rows(facts, found),
+            rows=tuple(found.rows.tolist()),
             remedy=f"Give the profiler a schedule with active={FEWEST} or more."
             if profiled
             else f"Record {FEWEST} steps or more.",
         )
 
 
-def _rows(facts: Facts, found: Spans) -> tuple[int, ...]:
-    """The annotations that the steps are, or that end them."""
-    trace = facts.trace
-    rows = facts.named(set(found.names).__contains__, Role.ANNOTATION)
-    own = np.isin(trace.start[rows], found.start) | np.isin(trace.end[rows], found.end)
-    return tuple(rows[own][:FEWEST].tolist())
-
-
-RULE = Rule(
+RECORDING = Rule(
     id="recording",
     title="How the recording affects the figures",
     question="Can the figures of this trace be trusted?",
@@ -159,3 +150,6 @@ RULE = Rule(
     },
     find=find,
 )
+
+
+RULES = (RECORDING,)

@@ -1,0 +1,308 @@
+"""The longest gaps and what is known of each; and all idle time of a device as stretches of one
+reason each, so that how much of each any window holds takes a few binary searches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from fusetui.analysis.why.account import Device
+from fusetui.analysis.why.devices import Devices
+from fusetui.analysis.why.dominant_slice import Covering, covering, inside_of
+from fusetui.analysis.why.gaps import (
+    AFTER,
+    GRAPH,
+    HOST,
+    LAUNCH_CALL,
+    LAUNCH_LATENCY,
+    QUEUED,
+    UNLINKED,
+    Cuts,
+    Gaps,
+    Reasons,
+    cuts_of,
+)
+from fusetui.analysis.why.host import Host, Threads
+from fusetui.analysis.why.idle_reasons import IDLE
+from fusetui.analysis.why.model import Gap
+from fusetui.trace.model.arrays import Int64s, Rows
+from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.ids import Id, exact_id
+from fusetui.trace.model.intervals import Cover, joined, outside, pieces
+from fusetui.trace.program.regions import MODULE_PREFIX
+
+LONGEST = 100
+"""The number of gaps that are reported, unless all are asked for."""
+
+
+class Listed(msgspec.Struct, frozen=True):
+    """Gaps, the longest first, and how many there are in all."""
+
+    gaps: tuple[Gap, ...]
+    count: int
+
+
+def longest_gaps(
+    lines: Sequence[Devices], most: int | None = LONGEST, window: tuple[int, int] | None = None
+) -> Listed:
+    """The gaps of all devices together; None for all. `window`: what lies in [begin, end), in ns of
+    the file; a gap across its border counts with the part inside, as in the account."""
+    found: list[Gap] = []
+    number = 0
+    for line in lines:
+        gaps, why = line.idle_in(window)
+        number += len(gaps)
+        found += told_of(line, gaps, why, longest(gaps, most))
+    found.sort(key=lambda gap: (-gap.dur_ns, gap.start_ns))
+    return Listed(tuple(found[:most]), number)
+
+
+def gaps_of(device: Device, which: Rows) -> list[Gap]:
+    """Some gaps of a device, by their indices in `device.gaps`."""
+    return told_of(device.line, device.gaps, device.reasons, which)
+
+
+def longest(gaps: Gaps, most: int | None) -> Rows:
+    """The places of the longest gaps, of equal ones the earliest."""
+    lasted = gaps.end - gaps.begin
+    among = np.arange(len(gaps))
+    if most is not None and most < len(gaps):
+        least = np.partition(lasted, -most)[-most]
+        more = np.flatnonzero(lasted > least)
+        equal = np.flatnonzero(lasted == least)
+        rest = most - len(more)
+        if rest < len(equal):
+            equal = equal[np.argsort(gaps.begin[equal], kind="stable")[:rest]]
+        among = np.concatenate((more, equal))
+        among.sort()
+    return among[np.lexsort((gaps.begin[among], -lasted[among]))]
+
+
+def told_of(line: Devices, every: Gaps, why: Reasons, which: Rows) -> list[Gap]:
+    """What is known about some of these gaps, by their places and with their reasons."""
+    trace, gaps = line.trace, every.only(which)
+    rows = _explained(line, gaps)
+    names = (rows.op, rows.annotation, rows.module, rows.frame, _drained_by(line, gaps))
+    columns = (
+        line.number(gaps.event).tolist(),
+        gaps.begin.tolist(),
+        (gaps.end - gaps.begin).tolist(),
+        np.stack([column[which] for column in why]).T.tolist(),
+        _names_of(trace, gaps.before),
+        gaps.event.tolist(),
+        gaps.launch.tolist(),
+        zip(*(_names_of(trace, row) for row in names), strict=True),
+    )
+    return [
+        Gap(
+            device=exact_id(line.named[number].pid),
+            start_ns=start,
+            dur_ns=dur,
+            idle={name: ns for name, ns in zip(IDLE, reasons, strict=True) if ns},
+            previous=before,
+            next=trace.name_of(event),
+            op=op,
+            annotation=annotation,
+            module=module.removeprefix(MODULE_PREFIX) if module else None,
+            frame=frame,
+            drained_by=drained,
+            event_row=event,
+            launch_row=launch,
+        )
+        for number, start, dur, reasons, before, event, launch, (
+            op,
+            annotation,
+            module,
+            frame,
+            drained,
+        ) in zip(*columns, strict=True)
+    ]
+
+
+def _explained(line: Devices, gaps: Gaps) -> Covering:
+    """The rows that covered most of the host part of gaps; for a gap without one, of the launch
+    call that was running."""
+    trace, cuts = line.trace, cuts_of(line.trace, gaps, line.latency_of(gaps))
+    waits = cuts.called > gaps.begin
+    first = np.where(waits, gaps.begin, cuts.called)
+    last = np.where(waits, cuts.called, cuts.returned)
+    known = gaps.plain & (last > first)
+    found = np.full((4, len(gaps)), -1, dtype=np.intp)
+    track = trace.track[np.maximum(gaps.launch, 0)]
+    for threads in line.threads:
+        own = np.flatnonzero(known & threads.tracks[track])
+        if len(own):
+            begin, end = (threads.on_line(track[own], times[own]) for times in (first, last))
+            most = covering(trace, threads, begin, end)
+            found[:, own] = most.op, most.annotation, most.module, most.frame
+    return Covering(*found)
+
+
+def _drained_by(line: Devices, gaps: Gaps) -> Rows:
+    """The call that waits for the device inside which the launching thread was when a gap began,
+    -1 for none, or if the next event had been launched by then; shape [gaps]."""
+    trace = line.trace
+    found = np.full(len(gaps), -1, dtype=np.intp)
+    called = np.maximum(gaps.launch, 0)
+    track, late = trace.track[called], trace.start[called] > gaps.begin
+    for threads in line.threads:
+        own = np.flatnonzero((gaps.launch >= 0) & late & threads.tracks[track])
+        if len(own):
+            times = threads.on_line(track[own], gaps.begin[own])
+            found[own] = inside_of(trace, threads, Host.SYNC, times)
+    return found
+
+
+def _names_of(trace: Trace, rows: NDArray[np.integer]) -> list[str | None]:
+    return [trace.name_of(row) if row >= 0 else None for row in rows.tolist()]
+
+
+Pieces = tuple[NDArray[np.integer], Int64s, Int64s]
+"""Numbers of devices or gaps, starts and ends in ns of the file."""
+
+
+class Reason(msgspec.Struct, frozen=True, eq=False):
+    """When a device was idle for one reason; sorted, disjoint, ns of the file, shape [n]. `before`:
+    how much lies before each, then the total; shape [n + 1]."""
+
+    name: str  # a key of IDLE
+    start: Int64s
+    end: Int64s
+    before: Int64s
+
+    def until(self, times: Int64s) -> Int64s:
+        """How much lies before each time (ns)."""
+        place = np.searchsorted(self.start, times, side="right") - 1
+        inside = np.maximum(place, 0)
+        part = np.minimum(times, self.end[inside]) - self.start[inside]
+        return np.where(place < 0, 0, self.before[inside] + part)
+
+
+class IdleTime(msgspec.Struct, frozen=True, eq=False):
+    """The idle time of one device, from the beginning of the trace to its end.
+
+    `begin` and `end` are its gaps in order of time; `longest` are indices among them, the longest
+    first, and `told` is what is known about each of these.
+    """
+
+    device: Id
+    reasons: tuple[Reason, ...]
+    begin: Int64s
+    end: Int64s
+    longest: Rows
+    told: tuple[Gap, ...]
+
+    def within(self, edges: Int64s) -> Int64s:
+        """How long it was idle for each of `reasons` between successive edges (ns of the file);
+        shape [reasons, edges - 1]."""
+        found = [np.diff(reason.until(edges)) for reason in self.reasons]
+        return np.array(found, dtype=np.int64).reshape(len(found), len(edges) - 1)
+
+    def over(self, begin: int, end: int) -> dict[str, int]:
+        """The same for one window, by name."""
+        amounts = self.within(np.array([begin, end]))[:, 0].tolist()
+        return {reason.name: ns for reason, ns in zip(self.reasons, amounts, strict=True) if ns}
+
+    def gap_at(self, time: int) -> int:
+        """The index of the gap at a time (ns of the file), -1 for none."""
+        place = int(np.searchsorted(self.begin, time, side="right")) - 1
+        return place if place >= 0 and time < int(self.end[place]) else -1
+
+
+def idle_times(line: Devices, most: int = LONGEST) -> tuple[IdleTime, ...]:
+    """Of each device. `most`: how many of its longest gaps are described."""
+    gaps = line.gaps
+    number = line.number(gaps.event)
+    order = np.lexsort((gaps.begin, gaps.begin - gaps.end, number))
+    gap = _places(number, len(line))
+    order = order[np.arange(len(order)) - gap[number] < most]
+    told, own = tuple(told_of(line, gaps, line.reasons, order)), _places(number[order], len(line))
+    reasons = _reasons(line)
+    return tuple(
+        IdleTime(
+            device=named.pid,
+            reasons=reasons[n],
+            begin=gaps.begin[gap[n] : gap[n + 1]],
+            end=gaps.end[gap[n] : gap[n + 1]],
+            longest=order[own[n] : own[n + 1]] - gap[n],
+            told=told[own[n] : own[n + 1]],
+        )
+        for n, named in enumerate(line.named)
+    )
+
+
+def _places(number: NDArray[np.integer], length: int) -> Rows:
+    """Where each number begins among those, which are in order."""
+    found: Rows = number.searchsorted(np.arange(length + 1))
+    return found
+
+
+def _reasons(line: Devices) -> list[tuple[Reason, ...]]:
+    """For each device the reasons that occur, in the order of IDLE."""
+    trace = line.trace
+    found: list[list[Pieces]] = [[] for _ in IDLE]
+    for gaps in (line.lead(trace.begin_ns), line.gaps):
+        _collect(found, line, gaps)
+    every = np.arange(len(line))
+    found[AFTER].append((every, line.end_ns, np.full(len(line), trace.end_ns)))
+    reasons: list[list[Reason]] = [[] for _ in line.named]
+    for name, those in zip(IDLE, found, strict=True):
+        for n, reason in _of_each(name, those):
+            reasons[n].append(reason)
+    return [tuple(own) for own in reasons]
+
+
+def _collect(found: list[list[Pieces]], line: Devices, gaps: Gaps) -> None:
+    number, unlinked, plain = line.number(gaps.event), gaps.launch < 0, gaps.plain
+    cuts = cuts_of(line.trace, gaps, line.latency_of(gaps))
+    for reason, which, start, end in (
+        (UNLINKED, unlinked, gaps.begin, gaps.end),
+        (GRAPH, gaps.in_graph, gaps.begin, gaps.end),
+        (LAUNCH_CALL, plain, cuts.called, cuts.returned),
+        (LAUNCH_LATENCY, plain, cuts.returned, cuts.due),
+        (QUEUED, plain, cuts.due, gaps.end),
+    ):
+        found[reason].append((number[which], start[which], end[which]))
+    waits = np.flatnonzero(plain & (cuts.called > gaps.begin))
+    track = line.trace.track[gaps.launch[waits]]
+    for threads in line.threads:
+        own = waits[threads.tracks[track]]
+        for kind, (gap, start, end) in enumerate(_of_host(line.trace, threads, gaps, cuts, own)):
+            found[HOST + kind].append((number[gap], start, end))
+
+
+def _of_host(
+    trace: Trace, threads: Threads, gaps: Gaps, cuts: Cuts, which: Rows
+) -> Iterator[Pieces]:
+    """The host part of some gaps, divided by what the launching thread did; with the gap of each
+    piece."""
+    track = trace.track[gaps.launch[which]]
+    begin = threads.on_line(track, gaps.begin[which])
+    waiting = Cover(begin, threads.on_line(track, cuts.called[which]))
+    back = gaps.begin[which] - begin
+    for cover in (*threads.covers, outside(joined(*threads.covers))):
+        (start, end), place = pieces(waiting, cover)
+        yield which[place], start + back[place], end + back[place]
+
+
+def _of_each(name: str, found: Sequence[Pieces]) -> Iterator[tuple[int, Reason]]:
+    """Stretches from pieces in any order, for each device that has any; adjacent pieces become
+    one."""
+    if not found:
+        return
+    number, start, end = (np.concatenate(column) for column in zip(*found, strict=True))
+    order = np.lexsort((start, number))
+    order = order[(start < end)[order]]
+    number, start, end = number[order], start[order], end[order]
+    new = (start[1:] != end[:-1]) | (number[1:] != number[:-1])
+    first, last = np.append(True, new)[: len(start)], np.append(new, True)[: len(start)]
+    number, start, end = number[first], start[first], end[last]
+    lasted = end - start
+    cuts = np.flatnonzero(np.diff(number, prepend=-1, append=-1))
+    for a, b in pairwise(cuts.tolist()):
+        before = np.concatenate(([0], np.cumsum(lasted[a:b])))
+        yield int(number[a]), Reason(name, start[a:b], end[a:b], before)

@@ -1,0 +1,400 @@
+"""Kernels whose work one kernel could do."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from enum import IntEnum
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from fusetui.analysis.why.facts import Facts
+from fusetui.analysis.why.kernels import Kernels, the_most
+from fusetui.analysis.why.rule import (
+    CannotTell,
+    Claim,
+    Rule,
+    is_worth,
+    module_text,
+    most_module,
+    share_of_work,
+)
+from fusetui.gpu.kernel_names import KernelName
+from fusetui.gpu.roofline.inputs import inputs_of
+from fusetui.gpu.roofline.many import INPUTS
+from fusetui.gpu.roofline.pointwise import broadcast
+from fusetui.text.figures import count, duration, plural
+from fusetui.trace.layout.steps import OPTIMIZER
+from fusetui.trace.model.arguments import parsed
+from fusetui.trace.model.arrays import Flags, Int64s, Rows
+
+OPS = ("elementwise", "copy", "reduction", "fill", "index")
+SHORTEST_NS = 2_000
+NS = 1_000_000_000
+INTO = "aten::copy_"  # writes its first input
+OWN = "aten::"  # inputs of other ops are not those of each kernel that they launch
+UNKNOWN = -1
+
+
+class Size(IntEnum):
+    """What is known of the op of a kernel by its inputs; UNKNOWN without shapes."""
+
+    ALL = 0  # bytes of all tensors
+    LARGEST = 1  # bytes of the largest
+    FIRST = 2  # bytes of the first
+    SECOND = 3  # bytes of the second, 0 for none
+    RESULT = 4  # elements of the broadcast shape
+    GIVEN = 5  # elements of the first, the second and the third
+
+
+WIDTH = Size.GIVEN + 3
+
+
+class Runs(msgspec.Struct, frozen=True, eq=False):
+    """Runs of at least two kernels, as indices into Kernels.in_order; arrays of shape [runs]."""
+
+    begin: Rows
+    end: Rows
+    ns: Int64s  # effective
+    module: Rows
+    are_chains: bool  # by their shapes each kernel can work on the result of the one before
+
+    @property
+    def kernels(self) -> int:
+        return int((self.end - self.begin).sum())
+
+
+def _fusable_run(facts: Facts) -> Iterator[Claim]:
+    kernels = facts.kernels
+    pointwise = kernels.flags(is_pointwise)
+    if not pointwise.any():
+        return
+    if not (kernels.module >= 0).any():
+        raise CannotTell(
+            "modules or annotations",
+            "record_function" if facts.has_stacks else "with_stack=True, or record_function",
+        )
+    runs = runs_of(kernels, pointwise)
+    if not len(runs.ns):
+        return
+    least = _least_ns(kernels, runs)
+    saved = np.where(least >= 0, np.maximum(runs.ns - least, 0), 0)
+    at_stake, taken = int(saved.sum()), int(runs.ns.sum())
+    text = (
+        f"{plural(len(runs.ns), 'run')} of pointwise kernels, {count(runs.kernels)} in all, "
+        f"{'takes' if len(runs.ns) == 1 else 'take'} {duration(taken)} "
+        f"({share_of_work(facts, taken)}), most of it in {_most(facts, runs)}"
+    )
+    if (least >= 0).any():
+        yield Claim(
+            text=f"{text}. One kernel for each run has to read its first inputs and to write its "
+            f"last output: at most, that saves {duration(at_stake)} "
+            f"({share_of_work(facts, at_stake)}).",
+            at_stake_ns=at_stake,
+            rows=_evidence(kernels, runs, saved),
+            why_likely="Other inputs of a run, and results that are used again later, must be "
+            "read and written too.",
+        )
+    elif is_worth(facts, taken, of_kernels=True):
+        yield Claim(
+            text=f"{text}. {_without(kernels, runs)}",
+            at_stake_ns=None,
+            rows=_evidence(kernels, runs, runs.ns),
+        )
+
+
+def claimed_by_runs(facts: Facts) -> Flags:
+    """The kernels of the claim with a figure, if that is worth a look."""
+    kernels = facts.kernels
+    found = np.zeros(len(kernels.rows), dtype=np.bool_)
+    runs = runs_of(kernels, kernels.flags(is_pointwise))
+    least = _least_ns(kernels, runs)
+    saved = int(np.maximum(runs.ns - least, 0)[least >= 0].sum())
+    if (least >= 0).any() and is_worth(facts, saved, of_kernels=True):
+        inside = np.zeros(len(kernels.rows) + 1, dtype=np.int64)
+        inside[runs.begin] += 1
+        inside[runs.end] -= 1  # which may be where the next one begins
+        found[kernels.in_order] = np.cumsum(inside[:-1]) > 0
+    return found
+
+
+def is_pointwise(kernel: KernelName) -> bool:
+    """PyTorch's own kernels that make one pass over their tensors, without those fused already."""
+    return kernel.op in OPS and kernel.family.startswith("aten")
+
+
+def runs_of(kernels: Kernels, wanted: Flags) -> Runs:
+    """Neighbors on a stream under one module or annotation, at least two of which read something.
+
+    Where shapes are known, the size of an input of each is that of the result of the one before,
+    and none repeats what the one before does to a single tensor.
+    Those of an optimizer work on many tensors that have nothing to do with each other.
+    """
+    order = kernels.in_order
+    ns, module = kernels.effective_ns[order], kernels.module[order]
+    wanted = wanted[order] & (module >= 0) & ~_is_optimizer(kernels)[module]
+    stream = kernels.stream[order]
+    sizes = _sizes(kernels)
+    are_chains = bool((wanted & (sizes[Size.RESULT] >= 0)).any())
+    joined = wanted[1:] & wanted[:-1] & (module[1:] == module[:-1]) & (stream[1:] == stream[:-1])
+    if are_chains:
+        joined &= _follows(sizes, _reduces(kernels)) & ~_repeats(kernels, sizes)
+    begin = np.flatnonzero(np.concatenate((wanted[:1], wanted[1:] & ~joined)))
+    end = np.flatnonzero(np.concatenate((wanted[:-1] & ~joined, wanted[-1:]))) + 1
+    reads = _before(kernels.flags(lambda kernel: kernel.op != "fill")[order])
+    several = reads[end] - reads[begin] >= 2
+    begin, end = begin[several], end[several]
+    total = _before(ns)
+    return Runs(begin, end, total[end] - total[begin], module[begin], are_chains)
+
+
+def _follows(sizes: Int64s, reduces: Flags) -> Flags:
+    """Whether each kernel but the first can take what the one before it wrote: by the number of
+    elements, of which a reduction leaves a part."""
+    before, given = sizes[Size.RESULT, :-1], sizes[Size.GIVEN :, 1:]
+    part = (given > 1) & (given < before) & (before % np.maximum(given, 1) == 0)
+    same = (given >= 0) & (given == before)
+    found: Flags = np.where(reduces[:-1], part, same).any(axis=0)
+    return found
+
+
+def _repeats(kernels: Kernels, sizes: Int64s) -> Flags:
+    """Whether each kernel but the first does to one tensor what the one before it did, as to
+    several tensors one after another."""
+    op = kernels.trace.op[kernels.rows[kernels.in_order]]
+    number, name = kernels.inputs.number[kernels.in_order], kernels.trace.name[op]
+    one = (sizes[Size.GIVEN + 1] < 0) | _copies(kernels)
+    found: Flags = one[1:] & (number[1:] == number[:-1]) & (name[1:] == name[:-1])
+    return found
+
+
+def _before(amounts: NDArray[np.generic]) -> Int64s:
+    """The sum before each index, and the total; shape [n + 1]."""
+    found: Int64s = np.concatenate(([0], np.cumsum(amounts, dtype=np.int64)))
+    return found
+
+
+def _is_optimizer(kernels: Kernels) -> Flags:
+    """Per row of the trace."""
+    names = kernels.trace.names
+    return np.array([OPTIMIZER.match(name) is not None for name in names])[kernels.trace.name]
+
+
+def _least_ns(kernels: Kernels, runs: Runs) -> Int64s:
+    """How long one kernel for each run would take at least (ns), or UNKNOWN.
+
+    It reads the inputs of the first kernel, or the largest tensor of a later one if that is more;
+    and it writes the output of the last one, whose size is taken for that of its largest input.
+    """
+    rate = kernels.peak.bytes_per_s if kernels.peak else None
+    if not rate or not len(runs.ns):
+        return np.full(len(runs.ns), UNKNOWN, dtype=np.int64)
+    sizes = _sizes(kernels)
+    every, largest = sizes[Size.ALL], sizes[Size.LARGEST]
+    read = np.maximum(every[runs.begin], _largest(largest, runs))
+    written = np.where(_copies(kernels), sizes[Size.FIRST], largest)[runs.end - 1]
+    written = np.where(_reduces(kernels)[runs.end - 1], 0, written)
+    known = (every[runs.begin] >= 0) & (written >= 0)
+    least = np.maximum((read + written) / rate * NS, SHORTEST_NS)
+    return np.where(known, np.rint(least), UNKNOWN).astype(np.int64)
+
+
+def _largest(bytes_: Int64s, runs: Runs) -> Int64s:
+    edges = np.stack((runs.begin, runs.end), axis=1).reshape(-1)
+    found: Int64s = np.maximum.reduceat(np.append(bytes_, UNKNOWN), edges)[::2]
+    return found
+
+
+def _sizes(kernels: Kernels) -> Int64s:
+    """For each kernel in order, what its op reads and writes; shape [WIDTH, kernels]."""
+    trace, inputs = kernels.trace, kernels.inputs
+    unknown = (UNKNOWN,) * WIDTH
+    table = np.array([*(_of_inputs(texts) for texts in inputs.distinct), unknown], dtype=np.int64)
+    found: Int64s = table[inputs.number[kernels.in_order]].T.copy()
+    op = trace.op[kernels.rows[kernels.in_order]]
+    own = np.array([name.startswith(OWN) for name in trace.names] or [False])
+    found[:, (op < 0) | ~own[trace.name[op]]] = UNKNOWN
+    copies = _copies(kernels)
+    found[: Size.FIRST, copies] = found[Size.SECOND, copies]
+    found[Size.RESULT, copies] = found[Size.GIVEN, copies]
+    found[Size.GIVEN, copies] = UNKNOWN
+    return found
+
+
+def _of_inputs(texts: tuple[bytes, ...]) -> tuple[int, ...]:
+    """What an op reads and writes, see Size."""
+    args = {name: parsed(text) for name, text in zip(INPUTS, texts, strict=True)}
+    parts = inputs_of("", {"Input Dims": _first(args.get("Input Dims"))})
+    if parts and None not in parts.dims:  # of a list of tensors, whose types are not recorded
+        elements = [math.prod(shape) for shape in parts.dims if shape is not None]
+        return (*(UNKNOWN,) * Size.RESULT, sum(elements), *[*elements, *(UNKNOWN,) * 3][:3])
+    given = inputs_of("", args)
+    tensors = [given.tensor(place) for place in range(len(given.dims))] if given else []
+    shapes = [tensor.shape for tensor in tensors if tensor is not None]
+    sizes = [tensor.bytes for tensor in tensors if tensor is not None]
+    known = [size for size in sizes if size is not None]
+    if not known or len(known) < len(sizes):
+        return (UNKNOWN,) * WIDTH
+    common = broadcast(shapes)
+    result = UNKNOWN if common is None else math.prod(common)
+    elements = [*map(math.prod, shapes), *(UNKNOWN,) * 3][:3]
+    return (sum(known), max(known), known[0], (*known, 0)[1], result, *elements)
+
+
+def _first(dims: object) -> object:
+    return dims[0] if isinstance(dims, list) and dims else None
+
+
+def _copies(kernels: Kernels) -> Flags:
+    """Which write their first input, in order."""
+    found: Flags = kernels.under(frozenset({INTO}))[kernels.in_order]
+    return found
+
+
+def _reduces(kernels: Kernels) -> Flags:
+    return kernels.flags(lambda kernel: kernel.op == "reduction")[kernels.in_order]
+
+
+def _without(kernels: Kernels, runs: Runs) -> str:
+    """What is not known of runs without a figure."""
+    if runs.are_chains:
+        lacking = "shapes" if kernels.peak else "a device whose bandwidth is known"
+        return f"One kernel could do each run; without {lacking}, what that would save is unknown."
+    return (
+        "Without shapes it is not known which of them work on the same data, nor what one kernel "
+        "for each run would save."
+    )
+
+
+def _most(facts: Facts, runs: Runs) -> str:
+    """The kind of module or annotation with the most time."""
+    names = facts.trace.name[runs.module]
+    by_kind: dict[str, int] = {}
+    for name in np.unique(names).tolist():
+        kind = module_text(facts.trace.names[name])
+        by_kind[kind] = by_kind.get(kind, 0) + int(runs.ns[names == name].sum())
+    return max(by_kind, key=lambda kind: by_kind[kind])
+
+
+def _evidence(kernels: Kernels, runs: Runs, ns: Int64s) -> tuple[int, ...]:
+    return the_most(kernels.rows[kernels.in_order[runs.begin]], ns)
+
+
+FUSABLE_RUN = Rule(
+    id="fusable-run",
+    title="Pointwise kernels that could be one",
+    question="Do kernels pass tensors through memory that one kernel could keep in registers?",
+    needs="Ops, modules or annotations; shapes for the figure.",
+    formula="The effective time of runs of at least two pointwise, cast, copy or reduction kernels "
+    "next to each other on a stream under one module, each of which has an input of as many "
+    "elements as the one before writes and does not merely repeat its op on another tensor, minus "
+    "the time to read the inputs of the first one (or the largest tensor that a later one reads, "
+    "if that is more) and to write the output of the last one once, at the bandwidth of the "
+    "data sheet, which is at least 2 us per run.",
+    remedy="{compile:torch.compile fuses such runs; a|:A} fused norm, activation or rotary "
+    "embedding does it by hand.",
+    thresholds={"shortest_ns": SHORTEST_NS},
+    find=_fusable_run,
+    of_kernels=True,
+    silent="The kernels of an optimizer work on unrelated tensors: see optimizer-launches. Kernels "
+    "of ops other than aten's are left out where others have shapes: what each reads is unknown.",
+)
+
+
+PRODUCTS = frozenset(
+    {"aten::bmm", "aten::baddbmm", "aten::baddbmm_", "aten::matmul", "aten::einsum"}
+)
+SIMPLE = ("elementwise", "copy", "fill", "softmax")
+FARTHEST = 6  # kernels between a product and the softmax
+
+
+def _unfused_attention(facts: Facts) -> Iterator[Claim]:
+    kernels = facts.kernels
+    softmax = kernels.flags(is_softmax)
+    if not softmax.any():
+        return
+    between, heads = attention(kernels, softmax)
+    if not len(heads):
+        return
+    at_stake = int(kernels.effective_ns[between].sum())
+    module = most_module(facts, kernels.module[heads], kernels.effective_ns[heads])
+    yield Claim(
+        text=f"Attention runs as separate kernels {plural(len(heads), 'time')}"
+        f"{f' in {module}' if module else ''}: between "
+        f"the two products, softmax and the kernels around it take {duration(at_stake)} "
+        f"({share_of_work(facts, at_stake)}), to write and read scores that a fused kernel keeps "
+        "on the chip.",
+        at_stake_ns=at_stake,
+        rows=tuple(kernels.rows[heads[np.argsort(-kernels.effective_ns[heads])[:5]]].tolist()),
+    )
+
+
+def claimed_by_attention(facts: Facts) -> Flags:
+    """The kernels of the claim, if it is worth a look."""
+    kernels = facts.kernels
+    found = np.zeros(len(kernels.rows), dtype=np.bool_)
+    softmax = kernels.flags(is_softmax)
+    if softmax.any():
+        found[attention(kernels, softmax)[0]] = True
+    return found & is_worth(facts, int(kernels.effective_ns[found].sum()), of_kernels=True)
+
+
+def is_no_product(kernel: KernelName) -> bool:
+    """Whether it is a kernel of another kind; one with an unknown name counts as what its op
+    does."""
+    return kernel.op not in ("gemm", "gemv")
+
+
+def is_softmax(kernel: KernelName) -> bool:
+    return kernel.op == "softmax" and kernel.pass_ != "bwd" and "ackward" not in kernel.name
+
+
+def attention(kernels: Kernels, softmax: Flags) -> tuple[Rows, Rows]:
+    """The indices of the kernels between the products, and those of the softmaxes."""
+    order = kernels.in_order
+    product = (kernels.under(PRODUCTS) & ~kernels.flags(is_no_product))[order]
+    simple = kernels.flags(lambda kernel: kernel.op in SIMPLE)[order]
+    stream, module = kernels.stream[order], kernels.module[order]
+    between: list[int] = []
+    heads: list[int] = []
+    for place in np.flatnonzero(softmax[order]).tolist():
+        ends = [_product(place, step, product, simple) for step in (-1, 1)]
+        first, last = ends
+        if first < 0 or last < 0 or stream[first] != stream[last]:
+            continue
+        if module[first] == module[last] == module[place]:
+            between += range(first + 1, last)
+            heads.append(place)
+    return order[np.unique(np.array(between, dtype=np.intp))], order[np.array(heads, dtype=np.intp)]
+
+
+def _product(place: int, step: int, product: Flags, simple: Flags) -> int:
+    """The product before or after a softmax, with only simple kernels in between; -1 for none."""
+    for at in range(place + step, place + step * (FARTHEST + 2), step):
+        if not 0 <= at < len(product):
+            return -1
+        if product[at]:
+            return at
+        if not simple[at]:
+            return -1
+    return -1
+
+
+UNFUSED_ATTENTION = Rule(
+    id="unfused-attention",
+    title="Attention as separate kernels",
+    question="Does attention write its scores to memory?",
+    needs="Ops and kernel names.",
+    formula="The effective time of the kernels between the two products of an attention under one "
+    "module: scale, mask, softmax, casts.",
+    remedy='torch.nn.functional.scaled_dot_product_attention (attn_implementation="sdpa" in '
+    "transformers); its sums are rounded in another order.",
+    thresholds={"farthest": FARTHEST},
+    find=_unfused_attention,
+    of_kernels=True,
+)
+
+
+RULES = (FUSABLE_RUN, UNFUSED_ATTENTION)

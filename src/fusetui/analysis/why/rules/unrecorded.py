@@ -1,0 +1,235 @@
+"""GPU work that is not in the trace, and what the GPU waited for that is not."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+
+import msgspec
+import numpy as np
+
+from fusetui.analysis.why.facts import Facts
+from fusetui.analysis.why.host import Host
+from fusetui.analysis.why.idle import Idle
+from fusetui.analysis.why.kernels import the_most
+from fusetui.analysis.why.rule import NO_LAUNCHES, Claim, Rule, share_of_span
+from fusetui.analysis.why.rules.launches import SLOW_NS
+from fusetui.analysis.why.warming import captures
+from fusetui.text.figures import count, duration, plural
+from fusetui.text.printable import printable
+from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows
+from fusetui.trace.model.categories import Role
+from fusetui.trace.model.intervals import union
+
+LONG_NS = 1_000_000
+LAUNCHES = re.compile(r"LaunchKernel|KernelLaunch|LaunchCooperativeKernel|GraphLaunch")
+"""cudaLaunchKernelExC, cuLaunchKernelEx, hipExtModuleLaunchKernel, urEnqueueKernelLaunch,
+hipGraphLaunch; not cudaLaunchHostFunc, nor sets, which do nothing where their length is 0."""
+
+
+def _holes(facts: Facts) -> Iterator[Claim]:
+    if not facts.has_launches:
+        raise NO_LAUNCHES
+    yield from _in_graphs(facts)
+    if facts.trace.report.complete:  # else the events may be in what is missing of the file
+        yield from _without_events(facts)
+
+
+def _in_graphs(facts: Facts) -> Iterator[Claim]:
+    ns = np.concatenate([idle.ns("graph") for idle in facts.idle])
+    events = np.concatenate([idle.event for idle in facts.idle])
+    long = ns > LONG_NS
+    at_stake = int(ns[long].sum())
+    if at_stake:
+        yield Claim(
+            text=f"Nothing is recorded for {duration(at_stake)} ({share_of_span(facts, at_stake)}) "
+            f"between nodes of CUDA graphs, in {plural(int(long.sum()), 'gap')} of more than "
+            f"{duration(LONG_NS)}: other nodes probably ran meanwhile, and were not recorded.",
+            at_stake_ns=at_stake,
+            rows=the_most(events[long], ns[long]),
+            why_likely="A graph may also wait for a function on the host or for another device.",
+        )
+
+
+class Missing(msgspec.Struct, frozen=True, eq=False):
+    """Launch calls without a GPU event; arrays of shape [calls]."""
+
+    calls: Rows
+    following: Rows  # the next call of the thread that has one
+    all_calls: int  # that launch kernels or graphs
+
+
+def _without_events(facts: Facts) -> Iterator[Claim]:
+    trace, missing = facts.trace, _missing(facts)
+    unlinked = int(np.count_nonzero(trace.launch[trace.gpu_rows] < 0))
+    if len(missing.calls) <= unlinked:  # the events that belong to no call may be theirs
+        return
+    since = np.full(len(trace) + 1, np.iinfo(np.int64).max)  # by the call that launches next
+    np.minimum.at(since, missing.following, trace.start[missing.calls])
+    at_stake = sum(int(_idle_ns(idle, since).sum()) for idle in facts.idle)
+    if not at_stake:
+        return
+    names = Counter(trace.name_of(int(row)) for row in missing.calls)
+    lasted = trace.dur[missing.calls]
+    low, high = duration(int(lasted.min())), duration(int(lasted.max()))
+    lasts = f"of {low}" if low == high else f"of {low} to {high}"
+    yield Claim(
+        text=f"{count(len(missing.calls))} of {plural(missing.all_calls, 'launch call')} "
+        f"({printable(names.most_common(1)[0][0])}, {lasts}) have no GPU event, although calls "
+        "before and after them have one: their work was not recorded, and may have run in "
+        f"{duration(at_stake)} ({share_of_span(facts, at_stake)}) of the idle time.",
+        at_stake_ns=at_stake,
+        rows=the_most(missing.calls, lasted),
+    )
+
+
+def _idle_ns(idle: Idle, since: Int64s) -> Int64s:
+    """How much of each gap lies between a call without an event and the next event."""
+    begin = np.maximum(idle.begin, since[idle.launch])  # the last of `since` is that of -1
+    begin[idle.ns("graph") > 0] = np.iinfo(np.int64).max
+    return np.maximum(idle.end, begin) - begin
+
+
+def _missing(facts: Facts) -> Missing:
+    """In the window, between two calls of the same thread that have events, outside of captures."""
+    trace = facts.trace
+    with_event = trace.rows_of(Role.CALL)
+    with_event = with_event[
+        np.isin(trace.correlation[with_event], trace.correlation[trace.gpu_rows])
+    ]
+    calls = _launches(facts)
+    before = np.zeros(len(trace) + 1, dtype=np.int64)
+    before[with_event + 1] = 1
+    before = np.cumsum(before)
+    without = calls[before[trace.end_row[calls]] == before[calls]]  # nor a call inside of it
+    rows = np.concatenate((with_event, without))
+    thread = trace.thread_of_track[trace.track[rows]]
+    order = np.lexsort((trace.start[rows], thread))
+    rows, thread, known = rows[order], thread[order], order < len(with_event)
+    place = np.arange(len(rows))
+    last = np.maximum.accumulate(np.where(known, place, -1))
+    next_ = np.minimum.accumulate(np.where(known, place, len(rows))[::-1])[::-1]
+    bounded = (last >= 0) & (next_ < len(rows)) & ~known
+    bounded[bounded] = (thread[last[bounded]] == thread[bounded]) & (
+        thread[next_[bounded]] == thread[bounded]
+    )
+    return Missing(rows[bounded], rows[next_[bounded]], len(calls))
+
+
+def _launches(facts: Facts) -> Rows:
+    """The calls that launch kernels or graphs; of a call inside of a call, the outer one."""
+    trace = facts.trace
+    calls = facts.named(LAUNCHES.search, Role.CALL)
+    outer = trace.parent[calls]
+    calls = calls[(outer < 0) | (trace.role[outer] != Role.CALL)]
+    inside = (trace.start[calls] >= facts.begin_ns) & (trace.start[calls] < facts.end_ns)
+    calls = calls[inside & (trace.correlation[calls] > 0)]
+    captured = captures(trace)  # what is launched meanwhile, by whichever thread, runs later
+    found: Rows = calls[union(captured.start, captured.end).place_of(trace.start[calls]) < 0]
+    return found
+
+
+HOLES = Rule(
+    id="holes",
+    title="GPU work that was not recorded",
+    question="Did GPU work run that is not in the trace?",
+    needs="Launch calls.",
+    formula="Gaps of more than 1 ms between nodes of one CUDA graph. And for launch calls without "
+    "a GPU event, between two calls of the same thread that have one: the gap before the event "
+    "that the thread launched next, from the first such call on.",
+    remedy="Record a shorter window with fewer activities, as full buffers drop events; newer "
+    "drivers{nvidia: and CUPTI|amd: and roctracer} record more; check that no other profiler"
+    "{nvidia: (Nsight, DCGM)} runs.",
+    thresholds={"long_ns": LONG_NS},
+    find=_holes,
+    silent="Nothing runs while a graph is captured; calls at the begin and the end of the "
+    "recording may be cut off from their events; and events without a call may be the missing "
+    "ones.",
+)
+
+
+LEAST_NS = 20_000
+
+
+def _waits_outside(facts: Facts) -> Iterator[Claim]:
+    if not facts.has_launches:
+        raise NO_LAUNCHES
+    before, elsewhere = _apart(facts)
+    for events, waited, early in ((*before, True), (*elsewhere, False)):
+        at_stake = int(waited.sum())
+        if at_stake:
+            yield _claim(facts, events, waited, at_stake, early)
+
+
+def _claim(facts: Facts, events: Int32s, waited: Int64s, at_stake: int, early: bool) -> Claim:
+    lasted = f"{duration(at_stake)} ({share_of_span(facts, at_stake)})"
+    text = f"The GPU is idle for {lasted} in {plural(len(events), 'gap')}"
+    if early:
+        return Claim(
+            text=f"{text} before the first work of a stream, which was already launched, while "
+            "a thread waits for the GPU: it probably finishes work from before the recording, so "
+            "the share of busy time means nothing here.",
+            at_stake_ns=at_stake,
+            rows=the_most(events, waited),
+            remedy="Call torch.{intel:xpu|:cuda}.synchronize() before the recording starts.",
+            why_likely="Work that ran before the recording is not in the trace.",
+        )
+    return Claim(
+        text=f"{text} although the next work was already launched. What it waited for is not "
+        "recorded: another device, a function on the host, or unrecorded work.",
+        at_stake_ns=at_stake,
+        rows=the_most(events, waited),
+    )
+
+
+def _apart(facts: Facts) -> tuple[tuple[Int32s, Int64s], tuple[Int32s, Int64s]]:
+    """Events and waits (ns) of long queued gaps: those due to work before the recording, and
+    others."""
+    events, waited, early = [], [], []
+    for idle in facts.idle:
+        ns = idle.ns("queued")
+        slow = (idle.launch >= 0) & (facts.trace.dur[idle.launch] > SLOW_NS)
+        long = np.flatnonzero((ns > LEAST_NS) & ~slow)
+        events.append(idle.event[long])
+        waited.append(ns[long])
+        early.append(_is_first(facts, idle.event[long]) & _is_waited_for(facts, idle, long))
+    rows, times = np.concatenate(events), np.concatenate(waited)
+    first = np.concatenate(early)
+    return (rows[first], times[first]), (rows[~first], times[~first])
+
+
+def _is_first(facts: Facts, events: Int32s) -> Flags:
+    """Whether nothing of its stream is recorded before the event."""
+    trace, rows = facts.trace, facts.trace.gpu_rows
+    first = np.full(len(trace.tracks), np.iinfo(np.int64).max)
+    np.minimum.at(first, trace.track[rows], trace.start[rows])
+    found: Flags = trace.start[events] <= first[trace.track[events]]
+    return found
+
+
+def _is_waited_for(facts: Facts, idle: Idle, places: Rows) -> Flags:
+    """Whether any thread is in a call that waits for the device during the gap."""
+    rows = np.flatnonzero(facts.accounts.kinds == Host.SYNC)
+    cover = facts.while_launching(rows)
+    found: Flags = cover.within(idle.begin[places], idle.end[places]) > 0
+    return found
+
+
+WAITS_OUTSIDE = Rule(
+    id="waits-outside",
+    title="Waiting for something that is not in the trace",
+    question="Does launched work wait although the device is idle?",
+    needs="Launch calls.",
+    formula="Gaps, or parts of them, of more than 20 us in which the next event had been launched "
+    "for longer than a launch usually takes. Those that end with a launch call of more than 100 us "
+    "are left out: what made the call slow may continue.",
+    remedy="Look at the other devices of the job, and at "
+    "{nvidia:cudaStreamWaitEvent|amd:hipStreamWaitEvent|:waits for events} and host functions on "
+    "the stream.",
+    thresholds={"least_ns": LEAST_NS},
+    find=_waits_outside,
+)
+
+
+RULES = (HOLES, WAITS_OUTSIDE)

@@ -1,0 +1,191 @@
+"""The commands after `:`: what a line means, and what it does."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from functools import partial
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+from tests.tui.driving import opened as app_opened
+from tests.tui.driving import screen, settled
+from tests.tui.prepared import after, opened
+
+from fusetui.sample_traces import lessons
+from fusetui.text.figures import NS, parse_time
+from fusetui.trace import Trace, open_trace
+from fusetui.tui.layout.moves import at_time, over, zoom
+from fusetui.tui.layout.view import Side, View
+from fusetui.tui.screens import PromptInput
+from fusetui.tui.state.commands import obeyed
+from fusetui.tui.state.effects import Quit, Read
+from fusetui.tui.state.state import TIMELINE
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (":goto  -3 us ", "the trace goes from"),
+        ("step 4", "ProfilerStep#4, 2 of 2 steps"),
+        ("mark a", "mark a is set"),
+        ("mark a slow  step ", "mark a is set: slow  step"),
+    ],
+)
+def test_commands(mlp: Trace, line: str, said: str) -> None:
+    assert after(opened(mlp), partial(obeyed, line=line)).hint.startswith(said)
+
+
+def test_commands_for_what_is_not_the_state(mlp: Trace, path: str) -> None:
+    state = replace(opened(mlp), paths=("first.json",))
+    for line, effect in {
+        f"open {path}": Read((path,)),
+        f"diff {path}": Read(("first.json", path)),
+        "q": Quit(),
+    }.items():
+        outcome = obeyed(state, line)
+        assert isinstance(outcome, tuple)
+        assert outcome[1] == effect
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ":",
+        "go 3ms",
+        "goto 3",
+        "goto ms",
+        "goto 1e3ms",
+        "step",
+        "step two",
+        "mark ab",
+        "open",
+        "q x",
+    ],
+)
+def test_what_is_wrong_is_answered_with_what_is_right(mlp: Trace, line: str) -> None:
+    state = opened(mlp)
+    found = after(state, partial(obeyed, line=line))
+    assert found.hint
+    assert (found.session, found.reading) == (state.session, None)
+
+
+def test_a_wrong_word_is_shown_escaped_and_cut(mlp: Trace) -> None:
+    found = after(opened(mlp), partial(obeyed, line="\x1b[31m" + "x" * 99))
+    assert found.hint.startswith(r"\x1b[31mxxx")
+    assert len(found.hint) < 120
+
+
+LESSON = opened(open_trace(str(lessons.path("mlp-eager"))))
+
+
+@given(st.text())
+def test_any_line_is_a_command_or_a_printable_sentence(line: str) -> None:
+    outcome = obeyed(LESSON, line)
+    assert isinstance(outcome, tuple) or outcome.hint.isprintable()
+
+
+@given(st.integers(-(10**17), 10**17), st.sampled_from(sorted(NS)), st.booleans())
+def test_a_time_is_read_to_the_last_digit(ns: int, unit: str, blank: bool) -> None:
+    text = f"{Decimal(ns) / NS[unit]:f}{' ' * blank}{unit}"
+    assert parse_time(text) == ns
+
+
+def test_goto_keeps_the_zoom_and_from_the_whole_trace_shows_a_tenth(side: Side, view: View) -> None:
+    close = zoom(side, view, 1, 4)
+    assert at_time(side, close, 700_000).span == close.span
+    tenth = at_time(side, view, 700_000)
+    assert tenth.span == view.span // 10
+    assert (tenth.begin + tenth.end) // 2 == 700_000
+
+
+def test_a_stretch_of_time_gets_a_little_around_it(side: Side, view: View) -> None:
+    window = over(side, view, 200_000, 400_000)
+    assert (window.begin, window.end) == (190_000, 410_000)
+
+
+async def test_a_step_fills_the_window(path: str) -> None:
+    async with app_opened([path]) as (app, pilot):
+        await pilot.press("2", "colon", *"step 4", "enter")
+        view = app.state.view
+        assert view.begin < 700_000 < view.end
+        assert app.state.page == TIMELINE
+        assert "ProfilerStep#4, 2 of 2 steps" in screen(app)
+        await pilot.press("u")
+        assert app.state.view.begin == 0
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ("goto 3s", "the trace goes from 0 ns to 1.39 ms"),
+        ("step 2", "this trace has the steps 3 to 4"),
+        ("nonsense", "nonsense is not a command"),
+        ("open /nowhere", "/nowhere does not exist"),
+        ("diff /", "/ is a folder, not a trace"),
+    ],
+)
+async def test_a_command_that_cannot_be_done_changes_nothing(
+    path: str, line: str, sentence: str
+) -> None:
+    async with app_opened([path]) as (app, pilot):
+        before = app.state.view
+        app.do(partial(obeyed, line=line))
+        await settled(app, pilot)
+        assert sentence in screen(app)
+        assert app.state.view == before
+
+
+async def test_the_empty_line_shows_what_can_be_typed(path: str) -> None:
+    async with app_opened([path], (80, 24)) as (app, pilot):
+        await pilot.press("colon")
+        last = screen(app).splitlines()[-1].strip()
+        assert last == "goto 12.5ms  step 2  mark a  only gpu  open PATH  diff PATH  q  Esc closes"
+
+
+async def test_tab_completes_the_word(path: str) -> None:
+    async with app_opened([path]) as (app, pilot):
+        await pilot.press("colon", "g")
+        await settled(app, pilot)
+        await pilot.press("tab", *"700us", "enter")
+        view = app.state.view
+        assert (view.begin + view.end) // 2 == 700_000
+
+
+async def test_escape_closes_the_line_and_the_keys_work_again(path: str) -> None:
+    async with app_opened([path]) as (app, pilot):
+        await pilot.press("colon", "q", "escape", "w")
+        assert app.is_running
+        assert app.state.view.begin > 0
+
+
+async def test_another_trace_is_opened_beside(path: str) -> None:
+    async with app_opened([path]) as (app, pilot):
+        await pilot.press("colon", *"diff ")
+        app.query_one(PromptInput).value = f"diff {path}"
+        await pilot.press("enter")
+        for _ in range(2):
+            await settled(app, pilot)
+        assert len(app.state.sides) == 2
+
+
+async def test_a_file_that_is_no_trace_leaves_what_is_open(path: str, tmp_path: Path) -> None:
+    broken = tmp_path / "notes.txt"
+    broken.write_text("no JSON at all")
+    async with app_opened([path]) as (app, pilot):
+        app.do(partial(obeyed, line=f"open {broken}"))
+        for _ in range(2):
+            await settled(app, pilot)
+        assert app.is_running
+        assert screen(app).splitlines()[1].startswith(" mlp   NVIDIA")
+        assert "notes.txt" in screen(app).splitlines()[-1]
+
+
+async def test_ctrl_z_suspends(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with app_opened([path]) as (app, pilot):
+        pressed: list[str] = []
+        monkeypatch.setattr(app, "action_suspend_process", lambda: pressed.append("ctrl+z"))
+        await pilot.press("ctrl+z")
+        assert pressed == ["ctrl+z"]
