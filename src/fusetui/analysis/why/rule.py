@@ -58,47 +58,24 @@ class Claim(msgspec.Struct, frozen=True):
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """One rule; docs/why.md has a page of each, made from these texts."""
+    """One rule. docs/why.md has a section of each, with its question, the formula of the time at
+    stake, and when it is silent although one might expect a finding."""
 
     id: str
-    title: str
-    question: str  # that it answers
-    needs: str  # what must have been recorded, at least GPU events; empty for nothing. What
-    # follows a semicolon adds to the answer, and without it the rule speaks all the same
-    formula: str  # of the time at stake
-    remedy: str  # what to try: one line with the torch call or option; see advice
+    needs: tuple[str, ...]  # what it may be silent without although it holds: keys of lacks_of
+    remedy: str  # what to try: one line with the torch call or option; see rules.said
     thresholds: dict[str, float]
     find: Callable[[Facts], Iterable[Claim]]
     """Raises CannotTell."""
     of_kernels: bool = False  # about the work of the device, not about its idle time
     once: bool = False  # about what happens once, however many steps are recorded
-    silent: str = ""  # when it says nothing although one might expect it to
 
-
-NEEDED = {
-    "GPU events": "",
-    "launch calls": "[Ll]aunch calls",
-    "CPU ops": r"\b[Oo]ps\b",
-    "annotations": "[Aa]nnotations",
-    "Python frames and modules": r"[Ss]tacks|Python frames|\bmodules",
-    "input shapes": "[Ss]hapes",
-    "launch configurations": "[Ll]aunch configurations",
-    "the number of multiprocessors": "how many multiprocessors",
-    "a device of the table of peaks": "table of peaks",
-}
-"""What can be missing, and how the `needs` of a rule speak of it; "" in any."""
 
 PROPERTIES = "deviceProperties, as torch 1.12 and later"
 
 
-def needed_by(rule: Rule) -> tuple[str, ...]:
-    """What the rule may be silent without, although it holds: see Rule.needs."""
-    text = rule.needs.partition(";")[0]
-    return tuple(what for what, words in NEEDED.items() if text and re.search(words, text))
-
-
 def lacks_of(facts: Facts) -> dict[str, str]:
-    """What of NEEDED was not recorded, and what records it."""
+    """What of all that rules need was not recorded, and what records it."""
     trace, kernels, activity = facts.trace, facts.kernels, gpu_activity(facts.trace)
     if not len(facts.gpu_rows):
         return {"GPU events": activity}

@@ -103,11 +103,7 @@ def _exposed(kernels: Kernels) -> tuple[Exposed, int, int]:
 
 EXPOSED_COMMUNICATION = Rule(
     id="exposed-communication",
-    title="Communication that nothing hides",
-    question="Does the GPU communicate without computing at the same time?",
-    needs="Communication kernels; sizes (torch 2.1 and later record them, before that shapes of "
-    "inputs tell them) for bytes and bandwidth, and to tell waiting apart.",
-    formula="The time in which communication runs without compute, on each device.",
+    needs=("GPU events",),
     remedy="Overlap it: {training:DDP's bucket_cap_mb and gradient_as_bucket_view, FSDP's "
     "prefetching, or a stream of its own|:one half of the batch computes while the other "
     "communicates; in tensor parallelism an all-reduce fused with the norm that follows, or fewer "
@@ -115,8 +111,6 @@ EXPOSED_COMMUNICATION = Rule(
     thresholds={"fewest": FEWEST},
     find=_exposed_communication,
     of_kernels=True,
-    silent="A kernel that communicates and computes at once (a fused all-reduce and norm) "
-    "counts as what its name says.",
 )
 
 
@@ -173,12 +167,7 @@ def _told(facts: Facts, kind: Kind, several: bool) -> str:
 
 SMALL_COLLECTIVES = Rule(
     id="small-collectives",
-    title="Many small collectives",
-    question="Is communication divided into so many pieces that its latency is what it costs?",
-    needs="Communication kernels.",
-    formula="The time without compute of the collectives of a kind (name, process group and data "
-    "type) of which there are at least 50, with a median of at most 50 us and, where sizes are "
-    "known, at most 1 MiB each on average.",
+    needs=("GPU events",),
     remedy="Send less often: {training:larger buckets (DDP's bucket_cap_mb), larger FSDP units, }"
     "torch.distributed._coalescing_manager, several values in one tensor; in tensor-parallel "
     "decoding an all-reduce fused with the norm, or fewer ranks.",
@@ -232,11 +221,7 @@ def _usual(job: Int64s, alone: Int64s, beside: Int64s, ns: Int64s) -> Int64s:
 
 OVERLAP_TAX = Rule(
     id="overlap-tax",
-    title="The cost of overlap",
-    question="Are kernels slower while communication runs beside them?",
-    needs="Communication kernels, and shapes to know which kernels do the same work.",
-    formula="For kernels with the same name and shapes, at least five alone and five beside "
-    "communication: the effective durations of the latter, minus the median alone for each.",
+    needs=("GPU events", "input shapes"),
     remedy="Fewer SMs for communication{nvidia: (NCCL_MAX_CTAS, NCCL_MIN_CTAS)|amd: "
     "(NCCL_MAX_NCHANNELS)}, copy engines instead of kernels, or communication beside work that is "
     "bound by arithmetic, not memory. The overlap may still pay: compare this with the time that "
@@ -293,11 +278,7 @@ def _named(facts: Facts, rows: Rows) -> str:
 
 CPU_COLLECTIVES = Rule(
     id="cpu-collectives",
-    title="Collectives on the CPU",
-    question="Does the program wait for other ranks in collectives of gloo, MPI or UCC?",
-    needs="",
-    formula="The host part of gaps (except synchronization and allocation) during which such a "
-    "collective runs on any thread. None without GPU events: then it is a note.",
+    needs=(),
     remedy="Collectives of tensors on the GPU (backend {intel:xccl|:nccl}) overlap with compute; "
     "keep barriers, object collectives and tensors on the CPU out of the step. Waiting for "
     "another rank cannot be solved here: compare the ranks.",

@@ -139,12 +139,7 @@ def _pageable(facts: Facts) -> Iterator[Claim]:
 
 CASTS_AND_COPIES = Rule(
     id="casts-and-copies",
-    title="Casts and copies",
-    question="How much GPU time is spent on copying and converting tensors?",
-    needs="Kernel names; ops, to name what asks for them.",
-    formula="The effective time of PyTorch's copy, cast and concatenation kernels, and of copies "
-    "within the device; for pageable copies, the time in which no kernel runs beside them; without "
-    "steps, not if all of them come before the first kernel, as those of weights do.",
+    needs=("GPU events",),
     remedy=f"{CASTS}; {COPIES}; {JOINS}.",
     thresholds={"least_part": LEAST_PART},
     find=_casts_and_copies,
@@ -180,11 +175,7 @@ def _of(family: str) -> Callable[[KernelName], bool]:
 
 LAYOUT_CHANGES = Rule(
     id="layout-changes",
-    title="Changes of layout for convolutions",
-    question="Do cuDNN or MIOpen transpose tensors for their convolutions?",
-    needs="Kernel names.",
-    formula="The effective time of the kernels with which cuDNN or MIOpen change the layout of "
-    "images.",
+    needs=("GPU events",),
     remedy="model.to(memory_format=torch.channels_last), and the same for its inputs, if the "
     "convolutions want NHWC, as the fast ones of 16-bit types and TF32 do"
     "{amd:; on ROCm also PYTORCH_MIOPEN_SUGGEST_NHWC=1}.",

@@ -111,19 +111,12 @@ def _remedy(facts: Facts, far: Flags) -> str:
 
 FAR_FROM_PEAK = Rule(
     id="far-from-peak",
-    title="Kernels far from the peak",
-    question="Do products, convolutions, attention, softmax or normalization take longer than the "
-    "device needs for their work?",
-    needs="Shapes, kernel names and a device of the table of peaks.",
-    formula="The effective duration of such kernels of 10 us or more that reach less than three "
-    "quarters of their bound (see the ceiling) while nothing else runs, minus that bound.",
+    needs=("GPU events", "input shapes", "a device of the table of peaks"),
     remedy="Other sizes or layouts (multiples of 64, contiguous inputs, channels_last), another "
     f"backend of attention (torch.nn.attention.sdpa_kernel), {LIBRARIES}.",
     thresholds={"near": NEAR, "shortest_ns": SHORTEST_NS},
     find=_far_from_peak,
     of_kernels=True,
-    silent="What alignment, few-blocks, no-tensor-cores or unfused-attention claims is left to "
-    "them: they name the cause. Data that fits into the cache has no bound.",
 )
 
 
@@ -199,21 +192,12 @@ def _dtypes(kernels: Kernels) -> np.ndarray[Any, np.dtype[np.int64]]:
 
 OLD_ARCHITECTURE = Rule(
     id="old-architecture",
-    title="Slow kernels of an earlier generation",
-    question="Are products slow in kernels that were built for an earlier generation of GPUs?",
-    needs="Shapes, kernel names, and a device of the table of peaks that tells its compute "
-    "capability.",
-    formula="The effective duration of kernels that are bound by arithmetic, take more than twice "
-    "their bound (see the ceiling) alone on the device, and were built for an earlier compute "
-    "capability, less that bound; only where another kernel of the trace multiplies the same type "
-    "with the instructions of this device.",
+    needs=("GPU events", "input shapes", "a device of the table of peaks"),
     remedy="A newer {nvidia:cuBLAS or cuDNN|:library}, aligned sizes and contiguous inputs"
     '{compile:; or torch.compile(mode="max-autotune"), which measures several kernels}.',
     thresholds={"far": FAR},
     find=_old_architecture,
     of_kernels=True,
-    silent="Devices of compute capability 8.6, 8.9 and 12.0 have the matrix instructions of 8.0. "
-    "Unaligned products are in alignment.",
 )
 
 
@@ -256,19 +240,12 @@ def _waves(job: Job) -> float | None:
 
 TAIL_WAVE = Rule(
     id="tail-wave",
-    title="A last wave that is mostly empty",
-    question="Do products wait for a few last tiles while most of the device is idle?",
-    needs="Shapes, launch configurations, kernel names and a device of the table of peaks.",
-    formula="Of GEMMs that are bound by arithmetic, alone on the device, of one to four waves, the "
-    "last one more than half empty: the effective duration times the empty share of all waves, and "
-    "no more than what exceeds the bound (see the ceiling).",
+    needs=("GPU events", "input shapes", "launch configurations", "a device of the table of peaks"),
     remedy="Other sizes of the batch or of a layer, or a kernel with other tiles"
     '{compile: (torch.compile(mode="max-autotune") measures several)}, split-K or stream-K.',
     thresholds={"mostly": MOSTLY, "most_waves": MOST_WAVES},
     find=_tail_wave,
     of_kernels=True,
-    silent="Tiles are counted only where the launch grid confirms them: not in persistent, split-K "
-    "and stream-K kernels.",
 )
 
 

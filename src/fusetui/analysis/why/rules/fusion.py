@@ -284,22 +284,12 @@ def _evidence(kernels: Kernels, runs: Runs, ns: Int64s) -> tuple[int, ...]:
 
 FUSABLE_RUN = Rule(
     id="fusable-run",
-    title="Pointwise kernels that could be one",
-    question="Do kernels pass tensors through memory that one kernel could keep in registers?",
-    needs="Ops, modules or annotations; shapes for the figure.",
-    formula="The effective time of runs of at least two pointwise, cast, copy or reduction kernels "
-    "next to each other on a stream under one module, each of which has an input of as many "
-    "elements as the one before writes and does not merely repeat its op on another tensor, minus "
-    "the time to read the inputs of the first one (or the largest tensor that a later one reads, "
-    "if that is more) and to write the output of the last one once, at the bandwidth of the "
-    "data sheet, which is at least 2 us per run.",
+    needs=("GPU events", "CPU ops", "annotations", "Python frames and modules"),
     remedy="{compile:torch.compile fuses such runs; a|:A} fused norm, activation or rotary "
     "embedding does it by hand.",
     thresholds={"shortest_ns": SHORTEST_NS},
     find=_fusable_run,
     of_kernels=True,
-    silent="The kernels of an optimizer work on unrelated tensors: see optimizer-launches. Kernels "
-    "of ops other than aten's are left out where others have shapes: what each reads is unknown.",
 )
 
 
@@ -384,11 +374,7 @@ def _product(place: int, step: int, product: Flags, simple: Flags) -> int:
 
 UNFUSED_ATTENTION = Rule(
     id="unfused-attention",
-    title="Attention as separate kernels",
-    question="Does attention write its scores to memory?",
-    needs="Ops and kernel names.",
-    formula="The effective time of the kernels between the two products of an attention under one "
-    "module: scale, mask, softmax, casts.",
+    needs=("GPU events", "CPU ops"),
     remedy='torch.nn.functional.scaled_dot_product_attention (attn_implementation="sdpa" in '
     "transformers); its sums are rounded in another order.",
     thresholds={"farthest": FARTHEST},

@@ -125,19 +125,13 @@ def heaviest(facts: Facts, which: Sequence[Flags]) -> tuple[int, ...]:
 
 HOST_BOUND = Rule(
     id="host-bound",
-    title="Waiting for launches",
-    question="Does the GPU wait because the CPU launches too late?",
-    needs="Launch calls; stacks or annotations to say what the CPU did between ops.",
-    formula="The host part of all gaps except synchronization and allocation, minus what "
-    "data-loading, recompilation, warm-up and cpu-work claim, if the host part without the warm-up "
-    "is at least a tenth of the span without it.",
+    needs=("GPU events", "launch calls"),
     remedy="{serving:vLLM without --enforce-eager and SGLang without --disable-cuda-graph replay "
     'the launches as graphs|graphs:torch.compile(mode="reduce-overhead") or torch.cuda.graph() '
     "replays the launches|nvidia:torch.cuda.graph() replays the launches|:torch.compile fuses "
     "kernels}; larger batches{training: and fused optimizers} need fewer launches.",
     thresholds={"least_share": CPU_BOUND},
     find=_host_bound,
-    silent="Where the thread does something else than launching, see cpu-work.",
 )
 
 
@@ -163,12 +157,7 @@ def _cpu_work(facts: Facts) -> Iterator[Claim]:
 
 CPU_WORK = Rule(
     id="cpu-work",
-    title="Waiting for work of the CPU",
-    question="Does the GPU wait while the CPU does something else than launching?",
-    needs="Launch calls; ops, stacks or annotations to say what the CPU did.",
-    formula="The host part of gaps except synchronization and allocation, minus what data-loading, "
-    "recompilation and warm-up claim, where it is more than 5 ms and the ops, calls and frames in "
-    "it take more than 0.2 ms each on average, or where it is more than 50 ms.",
+    needs=("GPU events", "launch calls"),
     remedy="Do this work ahead, in workers of the data loader or in a thread while the GPU runs, "
     "or do it on the GPU. Graphs do not help: nothing is launched meanwhile.",
     thresholds={"work_ns": WORK_NS, "slice_ns": SLICE_NS, "long_work_ns": LONG_WORK_NS},
@@ -213,16 +202,11 @@ def _slow_launches(facts: Facts) -> Iterator[Claim]:
 
 SLOW_LAUNCHES = Rule(
     id="slow-launches",
-    title="Slow launch calls",
-    question="Do the launch calls themselves take long?",
-    needs="Launch calls.",
-    formula="The part of gaps in which the launch call that ends them was running, for calls of "
-    "more than 100 us, without first launches (see warm-up).",
+    needs=("GPU events", "launch calls"),
     remedy="See whether they recur at the same place: allocation inside the call, a full queue of "
     "another stream, and a CPU that is taken away from the thread look the same.",
     thresholds={"slow_ns": SLOW_NS},
     find=_slow_launches,
-    silent="cudaGraphLaunch is never counted: recording the nodes of a graph makes it slow.",
 )
 
 

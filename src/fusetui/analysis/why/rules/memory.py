@@ -42,10 +42,7 @@ def _recompute(facts: Facts) -> Iterator[Claim]:
 
 RECOMPUTE = Rule(
     id="recompute",
-    title="Forward work done twice",
-    question="What does activation checkpointing cost?",
-    needs="Stacks: the calls of modules that begin inside a backward op.",
-    formula="The effective time of the kernels that such calls launch.",
+    needs=("GPU events", "Python frames and modules"),
     remedy="As far as memory allows, checkpoint fewer modules, or keep the results of their "
     "products: torch.utils.checkpoint.create_selective_checkpoint_contexts.",
     thresholds={},
@@ -108,15 +105,11 @@ def _size(properties: dict[str, Any]) -> int:
 
 MEMORY_HEADROOM = Rule(
     id="memory-headroom",
-    title="Memory that is reserved and never used",
-    question="Is the device nearly full although much of the reserved memory is never allocated?",
-    needs="Memory events, and a device that says how much memory it has.",
-    formula="None: it costs no time, but a larger batch may not fit.",
+    needs=("GPU events",),
     remedy="{nvidia:PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True against fragments, and }"
     "torch.{intel:xpu|:cuda}.empty_cache() once between phases of different sizes.",
     thresholds={"nearly_full": NEARLY_FULL, "unused": UNUSED},
     find=_memory_headroom,
-    silent="While the device has memory to spare, what the allocator keeps does no harm.",
 )
 
 

@@ -76,18 +76,12 @@ def _shape(kernels: Kernels, which: Flags) -> str:
 
 ALIGNMENT = Rule(
     id="alignment",
-    title="Products of unaligned tensors",
-    question="Do matrix products fall back to kernels that load one or two elements at a time?",
-    needs="Kernel names; shapes and a known device for the figure.",
-    formula="The effective duration of GEMMs whose name says align1 or align2, less their bound "
-    "(see the ceiling), where that is known.",
+    needs=("GPU events",),
     remedy="Pad sizes to multiples of 8 (16-bit types) or 4 (float32): the vocabulary, the length "
     "of the sequence, the width of a layer.",
     thresholds={"unaligned": UNALIGNED},
     find=_alignment,
     of_kernels=True,
-    silent="Kernels whose names do not tell the alignment are not counted, nor are products on "
-    "plain cores and of float64, which always load one element at a time.",
 )
 
 
@@ -172,18 +166,11 @@ def _faster(peak: Peak) -> Faster | None:
 
 NO_TENSOR_CORES = Rule(
     id="no-tensor-cores",
-    title="float32 without tensor cores",
-    question="Do matrix products run on the plain cores although the device has tensor cores for "
-    "them?",
-    needs="Kernel names, and a device of the table of peaks.",
-    formula="The time of float32 GEMMs and convolutions on plain cores, minus that of the same "
-    "work at the device's TF32 (else bfloat16, else float16) rate by the data sheet, or at its "
-    "bandwidth if, by the shapes, that takes longer.",
+    needs=("GPU events", "a device of the table of peaks"),
     remedy='torch.set_float32_matmul_precision("high") uses TF32'
     "{nvidia: (torch.backends.cudnn.allow_tf32 for convolutions)}: inputs are rounded to 10 bits "
     "of mantissa. autocast to bfloat16 rounds to 7.",
     thresholds={},
-    silent="Convolutions on plain cores beside others in TF32 are cuDNN's choice.",
     find=_no_tensor_cores,
     of_kernels=True,
 )
@@ -287,14 +274,7 @@ def _by_memory(kernels: Kernels) -> Flags:
 
 FEW_BLOCKS = Rule(
     id="few-blocks",
-    title="Kernels that leave multiprocessors idle",
-    question="Do long kernels run with fewer blocks than the device has multiprocessors?",
-    needs="Launch configurations of kernels, and a device that says how many multiprocessors it "
-    "has.",
-    formula="Of kernels of at least 20 us that leave a quarter of the multiprocessors or more "
-    "without a block, alone on the device, neither communication nor known to move their bytes at "
-    "half of the bandwidth of the data sheet, and together at least 5 % of the kernels' time: the "
-    "effective duration times the share of multiprocessors without a block.",
+    needs=("GPU events", "launch configurations", "the number of multiprocessors"),
     remedy="Larger batches; split-K or stream-K for products with a small output; for a batch norm "
     "with few channels channels_last; else another implementation.",
     thresholds={
@@ -305,7 +285,6 @@ FEW_BLOCKS = Rule(
     },
     find=_few_blocks,
     of_kernels=True,
-    silent="Shorter kernels have little to do, however many blocks they have: see small-kernels.",
 )
 
 

@@ -144,10 +144,7 @@ def _rows(facts: Facts, found: Spans) -> tuple[int, ...]:
 
 RECORDING = Rule(
     id="recording",
-    title="How the recording affects the figures",
-    question="Can the figures of this trace be trusted?",
-    needs="",
-    formula="None: these are notes.",
+    needs=(),
     remedy="Record again.",
     thresholds={
         "slow_first": SLOW_FIRST,

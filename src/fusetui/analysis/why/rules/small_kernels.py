@@ -58,17 +58,12 @@ def _between_ns(facts: Facts, idle: Idle, is_short: Flags) -> int:
 
 SMALL_KERNELS = Rule(
     id="small-kernels",
-    title="Many small kernels",
-    question="Are the kernels so short that starting them costs as much as running them?",
-    needs="GPU events.",
-    formula="None: how much fusing would save depends on what can be fused.",
+    needs=("GPU events",),
     remedy="{compile:torch.compile fuses|:Fused layers replace} pointwise work{training:; foreach "
     "and fused optimizers replace many launches}.",
     thresholds={"short_ns": SHORTER_NS, "least_count": LEAST_COUNT, "least_time": LEAST_TIME},
     find=_small_kernels,
     of_kernels=True,
-    silent="Gaps that end with a launch call of more than 100 us are not counted: see "
-    "slow-launches.",
 )
 
 
@@ -102,11 +97,7 @@ def _switches(idle: Idle) -> Flags:
 
 KERNEL_SWITCHES = Rule(
     id="kernel-switches",
-    title="Switching from kernel to kernel",
-    question="How much time is lost between kernels that are already in the queue?",
-    needs="Launch calls, or graph launches.",
-    formula="The time for which the next event was queued, or was the next node of a graph, in "
-    "gaps of at most 10 us that begin after its launch.",
+    needs=("GPU events", "launch calls"),
     remedy="Fewer, larger kernels (fusion{compile:, torch.compile}){pdl:; on Hopper and later "
     "programmatic dependent launch hides the switch}.",
     thresholds={"longest_ns": LONGEST_NS},
@@ -153,10 +144,7 @@ def is_of_many(kernel: KernelName) -> bool:
 
 OPTIMIZER_LAUNCHES = Rule(
     id="optimizer-launches",
-    title="An optimizer with many small kernels",
-    question="Does the optimizer launch separate kernels for each parameter?",
-    needs="Annotations (Optimizer.step) and launch calls or ops.",
-    formula="None: a fused optimizer must still read and write all parameters.",
+    needs=("GPU events", "launch calls", "CPU ops", "annotations"),
     remedy="optimizer(..., fused=True), or foreach=True if there is no fused one.",
     thresholds={"fewest": FEWEST, "short_ns": SHORT_NS, "least_share": LEAST_SHARE},
     find=_optimizer_launches,

@@ -111,20 +111,13 @@ def _is_regular(job: Job) -> float:
 
 UNSTEADY = Rule(
     id="unsteady",
-    title="Kernels that vary from step to step",
-    question="Does the same work take longer in some steps than in others?",
-    needs="Steps, shapes and launch calls.",
-    formula="Of products, convolutions and pointwise kernels with the same name and shapes at the "
-    "same place of at least five steps, alone on the device and of 10 us or more, whose p90 is 1.3 "
-    "times their p10 or more: what each takes longer than the median of its place.",
+    needs=("GPU events", "launch calls", "input shapes"),
     remedy="Look at clocks and temperature {nvidia:(nvidia-smi -q -d PERFORMANCE,CLOCK) "
     "|amd:(amd-smi metric) }and at other work on the device; lock the clocks to compare "
     "measurements.",
     thresholds={"varies": VARIES, "fewest": FEWEST, "shortest_ns": SHORTEST_NS},
     find=_unsteady,
     of_kernels=True,
-    silent="Attention, communication and grouped products are not compared: how much they do "
-    "depends on data.",
 )
 
 
@@ -167,15 +160,7 @@ def _part(facts: Facts, number: int, alone: bool) -> str:
 
 WARM_UP = Rule(
     id="warm-up",
-    title="Warm-up",
-    question="How much of the idle time is due to what happens only once?",
-    needs="Launch calls.",
-    formula="The time that the GPU waits for a launch, or inside one, while a thread that launches "
-    "captures a graph, compiles, allocates or sets something up before the second step; while it "
-    "launches a kernel, or runs an op that launches, for the first time, if that takes more than "
-    "0.1 ms or 1 ms and ten times as long as ever after; and all of a first step that takes twice "
-    "the median of the others. What recurs in later steps is left out; without steps, what still "
-    "goes on in the second half of the GPU events.",
+    needs=("GPU events", "launch calls"),
     remedy="Nothing, if this is about the steady state: record later steps, "
     "torch.profiler.schedule(wait=..., warmup=..., active=...). If the start itself matters: "
     "{nvidia:CUDA_MODULE_LOADING=EAGER, |amd:HIP_ENABLE_DEFERRED_LOADING=0, }cached compilation, "
@@ -189,7 +174,6 @@ WARM_UP = Rule(
     },
     find=_warm_up,
     once=True,
-    silent="A program whose recording begins in the steady state has none.",
 )
 
 

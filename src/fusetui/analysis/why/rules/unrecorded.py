@@ -132,20 +132,12 @@ def _launches(facts: Facts) -> Rows:
 
 HOLES = Rule(
     id="holes",
-    title="GPU work that was not recorded",
-    question="Did GPU work run that is not in the trace?",
-    needs="Launch calls.",
-    formula="Gaps of more than 1 ms between nodes of one CUDA graph. And for launch calls without "
-    "a GPU event, between two calls of the same thread that have one: the gap before the event "
-    "that the thread launched next, from the first such call on.",
+    needs=("GPU events", "launch calls"),
     remedy="Record a shorter window with fewer activities, as full buffers drop events; newer "
     "drivers{nvidia: and CUPTI|amd: and roctracer} record more; check that no other profiler"
     "{nvidia: (Nsight, DCGM)} runs.",
     thresholds={"long_ns": LONG_NS},
     find=_holes,
-    silent="Nothing runs while a graph is captured; calls at the begin and the end of the "
-    "recording may be cut off from their events; and events without a call may be the missing "
-    "ones.",
 )
 
 
@@ -218,12 +210,7 @@ def _is_waited_for(facts: Facts, idle: Idle, places: Rows) -> Flags:
 
 WAITS_OUTSIDE = Rule(
     id="waits-outside",
-    title="Waiting for something that is not in the trace",
-    question="Does launched work wait although the device is idle?",
-    needs="Launch calls.",
-    formula="Gaps, or parts of them, of more than 20 us in which the next event had been launched "
-    "for longer than a launch usually takes. Those that end with a launch call of more than 100 us "
-    "are left out: what made the call slow may continue.",
+    needs=("GPU events", "launch calls"),
     remedy="Look at the other devices of the job, and at "
     "{nvidia:cudaStreamWaitEvent|amd:hipStreamWaitEvent|:waits for events} and host functions on "
     "the stream.",

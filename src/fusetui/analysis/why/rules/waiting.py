@@ -79,17 +79,11 @@ def _mostly(facts: Facts, rows: Rows, waited: int) -> str:
 
 DATA_LOADING = Rule(
     id="data-loading",
-    title="Waiting for the data loader",
-    question="Is the GPU idle because the next batch is not there yet?",
-    needs="Annotations, ops or Python frames of the data loader, and launch calls.",
-    formula="The idle time of the device during which a launching thread is in "
-    "DataLoader.__next__.",
+    needs=("GPU events", "launch calls", "CPU ops", "annotations", "Python frames and modules"),
     remedy="DataLoader(num_workers=..., persistent_workers=True, prefetch_factor=...) prepares "
     "batches ahead; move heavy transforms to the GPU.",
     thresholds={},
     find=_data_loading,
-    silent="Workers of the loader are other processes: a trace shows only the time spent waiting "
-    "for them.",
 )
 
 
@@ -153,18 +147,12 @@ def _of_a_step(facts: Facts, rows: Rows) -> tuple[Rows, int]:
 
 RECOMPILATION = Rule(
     id="recompilation",
-    title="Compilation during the recording, and graph breaks",
-    question="Is anything compiled during the recorded steps, and is the compiled code in pieces?",
-    needs="Annotations of torch.compile (dynamo_timed, Torch-Compiled Region) or Python frames.",
-    formula="The idle time of the device during which a launching thread is compiling. None for "
-    "graph breaks: they cost launches, and fusion across them.",
+    needs=("GPU events", "annotations", "Python frames and modules"),
     remedy="Warm up before recording; if it recurs, TORCH_LOGS=recompiles names the guard that "
     "failed, and torch.compile(dynamic=True) or mark_dynamic avoids recompilation for new sizes.",
     thresholds={"several": SEVERAL},
     find=_recompilation,
     once=True,
-    silent="Two regions per step do not count as a graph break, unless there is a frame "
-    "torch_dynamo_resume_in_...: a model and its loss may have been compiled separately.",
 )
 
 
@@ -282,21 +270,12 @@ def _queued(facts: Facts, devices: Devices) -> tuple[Int64s, Int64s]:
 
 DRAINED_BY_SYNC = Rule(
     id="drained-by-sync",
-    title="The queue runs dry after a synchronization",
-    question="Does the program wait for the GPU, and so lose its lead?",
-    needs="Launch calls.",
-    formula="For each gap that begins while the launching thread is inside a call that waits for "
-    "the device, the lesser of two times: how long the thread waited since its last launch; and "
-    "the host part (except synchronization and allocation) of this gap and of those after it, "
-    "until three launches are queued or the next wait, minus what data-loading and recompilation "
-    "claim.",
+    needs=("GPU events", "launch calls"),
     remedy="Keep .item(), .tolist(), nonzero(), torch.{intel:xpu|:cuda}.synchronize() and copies "
     "from pageable memory out of the loop; read results a step later, from pinned memory with "
     "non_blocking=True and an event.",
     thresholds={"lead": LEAD},
     find=_drained_by_sync,
-    silent="A program that launches too slowly anyway gains no more than the time for which it "
-    "waited: the rest is host-bound.",
 )
 
 
@@ -356,19 +335,12 @@ def _frees(facts: Facts, rows: Rows) -> int:
 
 ALLOCATION = Rule(
     id="allocation",
-    title="Allocation during the work",
-    question="Does the GPU wait for cudaMalloc, cudaFree and the like after the warm-up?",
-    needs="Runtime calls and launch calls.",
-    formula="The host part of gaps that lies in calls that allocate or free and recur: after the "
-    "first step, or in it if each later step has at least half as many; of three steps or more, in "
-    "two of the later ones and in half of them; without steps, if they go on in the second half of "
-    "the GPU events.",
+    needs=("GPU events", "launch calls"),
     remedy="Let the caching allocator keep its memory: no torch.{intel:xpu|:cuda}.empty_cache() "
     "in the loop, {nvidia:PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True against fragmentation, "
     "}and room to spare.",
     thresholds={"often": OFTEN, "often_steps": OFTEN_STEPS},
     find=_allocation,
-    silent="What happens in one step only is no reason to change all of them.",
 )
 
 
