@@ -12,7 +12,10 @@ from fusetui.analysis.why.host import Host
 from fusetui.analysis.why.idle_reasons import IDLE
 from fusetui.analysis.why.model import Ceiling, DeviceAccount, Finding, Gap, ThreadAccount
 from fusetui.analysis.why.rule import Rule
-from fusetui.analysis.why.rules import DEFAULT, all_rules, said
+from fusetui.analysis.why.rules import all_rules, said
+
+DEFAULT = frozenset({"nvidia", "compile", "graphs", "pdl", "training"})
+"""Of the section about a rule: training on a recent NVIDIA GPU."""
 
 PAGE = (ROOT / "docs" / "why.md").read_text(encoding="utf-8")
 FIGURES = [

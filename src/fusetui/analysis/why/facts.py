@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fusetui.analysis.why.account import Accounts, devices_on
 from fusetui.analysis.why.devices import Devices
@@ -130,6 +132,11 @@ class Facts:
         """The idle time of the devices of each line."""
         window = None if self.is_whole else (self.begin_ns, self.end_ns)
         return tuple(Idle(line, *line.idle_in(window)) for line in self.lines)
+
+    def of_gaps(self, what: Callable[[Idle], NDArray[Any]]) -> NDArray[Any]:
+        """A figure of each gap of all devices."""
+        parts = [what(idle) for idle in self.idle]
+        return np.concatenate(parts) if parts else NO_ROWS
 
     def idle_ns(self, *names: str) -> int:
         """How long the devices were idle for these reasons, in total."""

@@ -26,6 +26,7 @@ from fusetui.gpu.roofline.model import Amount
 from fusetui.gpu.roofline.peaks import NO_PEAKS, Peak
 from fusetui.gpu.roofline.row import Job
 from fusetui.trace.layout.devices import device_properties
+from fusetui.trace.layout.step_spans import OPTIMIZER
 from fusetui.trace.model.arguments import Arguments
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Flags, Int32s, Int64s, Rows, Trace
@@ -146,6 +147,10 @@ class Kernels:
         found: Int64s = np.maximum(self.end - begin, 0)
         return found
 
+    def ns(self, which: Flags | Rows) -> int:
+        """The effective time of some of them."""
+        return int(self.effective_ns[which].sum())
+
     @cached_property
     def busy_ns(self) -> int:
         """How long any of these events runs, added up over devices."""
@@ -198,6 +203,14 @@ class Kernels:
         return self.origins.regions.rows_at(self.credit.place).astype(np.intp)
 
     @cached_property
+    def in_optimizer(self) -> Flags:
+        """Which belong to the step of an optimizer, as its annotation tells."""
+        trace = self.trace
+        named = np.array([OPTIMIZER.match(name) is not None for name in trace.names] or [False])
+        found: Flags = (self.module >= 0) & named[trace.name[self.module]]
+        return found
+
+    @cached_property
     def is_kernel(self) -> Flags:
         """Neither a copy nor a set."""
         found: Flags = self.trace.role[self.rows] == Role.KERNEL
@@ -206,6 +219,20 @@ class Kernels:
     @cached_property
     def communicates(self) -> Flags:
         return communicates(self.trace, self.rows)
+
+    @cached_property
+    def computes(self) -> Flags:
+        """Kernels that do not communicate."""
+        return self.is_kernel & ~self.communicates
+
+    @cached_property
+    def exposed_ns(self) -> Int64s:
+        """For how long each runs without compute beside it on its device."""
+        found = self.end - self.start
+        for device in np.unique(self.device).tolist():
+            own, work = self.device == device, self.cover(self.computes, device)
+            found[own] -= work.within(self.start[own], self.end[own])
+        return found
 
     @cached_property
     def bounded(self) -> Bounds:

@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-import msgspec
 import numpy as np
 
 from fusetui.analysis.questions.collectives import ON_CPU
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.idle import LATE
 from fusetui.analysis.why.kernels import Kernels, the_most
-from fusetui.analysis.why.rule import Claim, Rule, share_of_span, share_of_work
+from fusetui.analysis.why.rule import Claim, Rule, of_span, of_work
 from fusetui.analysis.why.transfers import FEWEST, Kind, kind_text, moved, told_apart
 from fusetui.text.figures import count, duration, percent, size
 from fusetui.text.printable import printable
 from fusetui.trace.model.categories import Role
-from fusetui.trace.model.columns import Int64s, Rows
+from fusetui.trace.model.columns import Flags, Int64s, Rows
 from fusetui.trace.model.intervals import Cover, union
 
 TOLD = 3  # kinds that are named
@@ -25,22 +24,16 @@ NO_COMPUTE = "Nothing was recorded that could run beside it; compare the ranks."
 """The remedy where no kernel computes."""
 
 
-class Exposed(msgspec.Struct, frozen=True, eq=False):
-    """Communication of all devices; arrays of shape [rows]."""
-
-    rows: Rows
-    ns: Int64s  # time without compute at the same time
-
-
 def _exposed_communication(facts: Facts) -> Iterator[Claim]:
     kernels = facts.kernels
     if not kernels.communicates.any():
         return
-    exposed, total, hidden = _exposed(kernels)
+    total, hidden = _apart(kernels, kernels.communicates)
     if total <= 0:
         return
+    rows = kernels.rows[kernels.communicates]
     exposed_ns = np.zeros(len(facts.trace), dtype=np.int64)
-    exposed_ns[exposed.rows] = exposed.ns
+    exposed_ns[rows] = kernels.exposed_ns[kernels.communicates]
     kinds = [kind for kind in facts.transfers if exposed_ns[kind.rows].any()]
     kinds.sort(key=lambda kind: (-int(exposed_ns[kind.rows].sum()), kind.name, kind.group))
     several = told_apart(kinds)
@@ -49,7 +42,7 @@ def _exposed_communication(facts: Facts) -> Iterator[Claim]:
         for kind in kinds[:TOLD]
     ]
     text = (
-        f"Communication runs {duration(total)} ({share_of_span(facts, total)}) without compute "
+        f"Communication runs {of_span(facts, total)} without compute "
         f"beside it ({percent(hidden, hidden + total)} of it is hidden): {', '.join(named)}"
     )
     if any(kind.is_range for kind in kinds[:TOLD]):
@@ -66,8 +59,8 @@ def _exposed_communication(facts: Facts) -> Iterator[Claim]:
     yield Claim(
         text=f"{text}{more if waits else ''}.",
         at_stake_ns=total,
-        rows=the_most(exposed.rows, exposed.ns),
-        remedy=None if (kernels.is_kernel & ~kernels.communicates).any() else NO_COMPUTE,
+        rows=the_most(rows, exposed_ns[rows]),
+        remedy=None if kernels.computes.any() else NO_COMPUTE,
     )
 
 
@@ -81,24 +74,15 @@ def _guessed(kinds: list[Kind]) -> str:
     )
 
 
-def _exposed(kernels: Kernels) -> tuple[Exposed, int, int]:
-    """Each transfer's exposed time; the union of exposed time on each device; and that of hidden
-    time."""
-    trace = kernels.trace
-    compute = (trace.role[kernels.rows] == Role.KERNEL) & ~kernels.communicates
-    rows, each = [], []
-    total = hidden = 0
-    for device in np.unique(kernels.device[kernels.communicates]).tolist():
-        own = kernels.communicates & (kernels.device == device)
-        work = kernels.cover(compute, device)
-        cover = kernels.cover(kernels.communicates, device)
+def _apart(kernels: Kernels, which: Flags) -> tuple[int, int]:
+    """How long any of these runs on each device without compute beside it, and with it."""
+    exposed = hidden = 0
+    for device in np.unique(kernels.device[which]).tolist():
+        cover, work = kernels.cover(which, device), kernels.cover(kernels.computes, device)
         behind = int(work.within(*cover).sum())
-        total += cover.ns - behind
+        exposed += cover.ns - behind
         hidden += behind
-        start, end = kernels.start[own], kernels.end[own]
-        rows.append(kernels.rows[own])
-        each.append(end - start - work.within(start, end))
-    return Exposed(np.concatenate(rows), np.concatenate(each)), total, hidden
+    return exposed, hidden
 
 
 EXPOSED_COMMUNICATION = Rule(
@@ -126,19 +110,12 @@ def _small_collectives(facts: Facts) -> Iterator[Claim]:
         return
     kernels = facts.kernels
     is_small = np.isin(kernels.rows, np.concatenate([kind.rows for kind in small]))
-    compute = (facts.trace.role[kernels.rows] == Role.KERNEL) & ~kernels.communicates
-    at_stake = 0
-    for device in np.unique(kernels.device[is_small]).tolist():
-        cover = kernels.cover(is_small, device)
-        work = kernels.cover(compute, device)
-        at_stake += int((cover.end - cover.start - work.within(*cover)).sum())
-    rows = kernels.rows[is_small]
+    at_stake, rows = _apart(kernels, is_small)[0], kernels.rows[is_small]
     several = told_apart(facts.transfers)
     each = ", ".join(_told(facts, kind, several) for kind in small)
     yield Claim(
-        text=f"Many small collectives run {duration(at_stake)} "
-        f"({share_of_span(facts, at_stake)}) without compute beside them: {each}. Their time is "
-        "latency and waiting for other ranks, not bandwidth.",
+        text=f"Many small collectives run {of_span(facts, at_stake)} without compute beside "
+        f"them: {each}. Their time is latency and waiting for other ranks, not bandwidth.",
         at_stake_ns=at_stake,
         rows=the_most(rows, facts.trace.dur[rows]),
         why_likely=NO_SIZES if any(kind.bytes is None for kind in small) else None,
@@ -184,9 +161,8 @@ def _overlap_tax(facts: Facts) -> Iterator[Claim]:
     kernels = facts.kernels
     if not kernels.communicates.any():
         return
-    work = (facts.trace.role[kernels.rows] == Role.KERNEL) & ~kernels.communicates
-    beside = work & kernels.beside(kernels.communicates)
-    alone = work & kernels.alone
+    beside = kernels.computes & kernels.beside(kernels.communicates)
+    alone = kernels.computes & kernels.alone
     job = np.where(beside | alone, kernels.job_numbers, -1)
     usual = _usual(job, alone, beside, kernels.effective_ns)
     measured = beside & (job >= 0) & (usual[job] > 0)
@@ -197,15 +173,15 @@ def _overlap_tax(facts: Facts) -> Iterator[Claim]:
     at_stake = int(slower.sum())
     if at_stake > 0:
         yield Claim(
-            text=f"{count(len(rows))} kernels beside communication take {duration(at_stake)} "
-            f"({share_of_work(facts, at_stake)}) longer than the same ones alone, which is "
+            text=f"{count(len(rows))} kernels beside communication take "
+            f"{of_work(facts, at_stake)} longer than the same ones alone, which is "
             f"{percent(at_stake, int(usual_ns.sum()))} more.",
             at_stake_ns=at_stake,
             rows=the_most(rows, slower),
         )
 
 
-def _usual(job: Int64s, alone: Int64s, beside: Int64s, ns: Int64s) -> Int64s:
+def _usual(job: Int64s, alone: Flags, beside: Flags, ns: Int64s) -> Int64s:
     """The median time alone of each job with enough kernels of both sorts, else 0; a last one for
     no job."""
     jobs = int(job.max(initial=-1)) + 1
@@ -262,7 +238,7 @@ def _while_idle(facts: Facts, rows: Rows, cover: Cover) -> Iterator[Claim]:
     at_stake = sum(int(ns[LATE].sum()) for ns in facts.host_under(cover))
     if at_stake:
         yield Claim(
-            text=f"The GPU waits {duration(at_stake)} ({share_of_span(facts, at_stake)}) for its "
+            text=f"The GPU waits {of_span(facts, at_stake)} for its "
             f"next launch while a collective runs on the CPU: {_named(facts, rows)}.",
             at_stake_ns=at_stake,
             rows=the_most(rows, facts.trace.dur[rows]),

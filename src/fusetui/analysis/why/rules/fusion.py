@@ -19,14 +19,13 @@ from fusetui.analysis.why.rule import (
     is_worth,
     module_text,
     most_module,
-    share_of_work,
+    of_work,
 )
 from fusetui.gpu.kernel_names import KernelName
 from fusetui.gpu.roofline.inputs import inputs_of
 from fusetui.gpu.roofline.many import INPUTS
 from fusetui.gpu.roofline.pointwise import broadcast
-from fusetui.text.figures import count, duration, plural
-from fusetui.trace.layout.step_spans import OPTIMIZER
+from fusetui.text.figures import count, plural
 from fusetui.trace.model.arguments import parsed
 from fusetui.trace.model.columns import Flags, Int64s, Rows
 
@@ -84,14 +83,13 @@ def _fusable_run(facts: Facts) -> Iterator[Claim]:
     at_stake, taken = int(saved.sum()), int(runs.ns.sum())
     text = (
         f"{plural(len(runs.ns), 'run')} of pointwise kernels, {count(runs.kernels)} in all, "
-        f"{'takes' if len(runs.ns) == 1 else 'take'} {duration(taken)} "
-        f"({share_of_work(facts, taken)}), most of it in {_most(facts, runs)}"
+        f"{'takes' if len(runs.ns) == 1 else 'take'} {of_work(facts, taken)}, most of it in "
+        f"{_most(facts, runs)}"
     )
     if (least >= 0).any():
         yield Claim(
             text=f"{text}. One kernel for each run has to read its first inputs and to write its "
-            f"last output: at most, that saves {duration(at_stake)} "
-            f"({share_of_work(facts, at_stake)}).",
+            f"last output: at most, that saves {of_work(facts, at_stake)}.",
             at_stake_ns=at_stake,
             rows=_evidence(kernels, runs, saved),
             why_likely="Other inputs of a run, and results that are used again later, must be "
@@ -134,7 +132,7 @@ def runs_of(kernels: Kernels, wanted: Flags) -> Runs:
     """
     order = kernels.in_order
     ns, module = kernels.effective_ns[order], kernels.module[order]
-    wanted = wanted[order] & (module >= 0) & ~_is_optimizer(kernels)[module]
+    wanted = (wanted & ~kernels.in_optimizer)[order] & (module >= 0)
     stream = kernels.stream[order]
     sizes = _sizes(kernels)
     are_chains = bool((wanted & (sizes[Size.RESULT] >= 0)).any())
@@ -174,12 +172,6 @@ def _before(amounts: NDArray[np.generic]) -> Int64s:
     """The sum before each index, and the total; shape [n + 1]."""
     found: Int64s = np.concatenate(([0], np.cumsum(amounts, dtype=np.int64)))
     return found
-
-
-def _is_optimizer(kernels: Kernels) -> Flags:
-    """Per row of the trace."""
-    names = kernels.trace.names
-    return np.array([OPTIMIZER.match(name) is not None for name in names])[kernels.trace.name]
 
 
 def _least_ns(kernels: Kernels, runs: Runs) -> Int64s:
@@ -308,14 +300,12 @@ def _unfused_attention(facts: Facts) -> Iterator[Claim]:
     between, heads = attention(kernels, softmax)
     if not len(heads):
         return
-    at_stake = int(kernels.effective_ns[between].sum())
-    module = most_module(facts, kernels.module[heads], kernels.effective_ns[heads])
+    at_stake = kernels.ns(between)
     yield Claim(
         text=f"Attention runs as separate kernels {plural(len(heads), 'time')}"
-        f"{f' in {module}' if module else ''}: between "
-        f"the two products, softmax and the kernels around it take {duration(at_stake)} "
-        f"({share_of_work(facts, at_stake)}), to write and read scores that a fused kernel keeps "
-        "on the chip.",
+        f"{most_module(kernels, heads, ' in ')}: between the two products, softmax and the kernels "
+        f"around it take {of_work(facts, at_stake)}, to write and read scores that a fused kernel "
+        "keeps on the chip.",
         at_stake_ns=at_stake,
         rows=tuple(kernels.rows[heads[np.argsort(-kernels.effective_ns[heads])[:5]]].tolist()),
     )
@@ -328,7 +318,7 @@ def claimed_by_attention(facts: Facts) -> Flags:
     softmax = kernels.flags(is_softmax)
     if softmax.any():
         found[attention(kernels, softmax)[0]] = True
-    return found & is_worth(facts, int(kernels.effective_ns[found].sum()), of_kernels=True)
+    return found & is_worth(facts, kernels.ns(found), of_kernels=True)
 
 
 def is_no_product(kernel: KernelName) -> bool:

@@ -11,7 +11,7 @@ from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.host import Host
 from fusetui.analysis.why.idle import CPU_BOUND, LONG_WORK_NS, SLICE_NS, WORK_NS
 from fusetui.analysis.why.kernels import the_most
-from fusetui.analysis.why.rule import NO_LAUNCHES, Claim, Rule, share_of_span, why_likely
+from fusetui.analysis.why.rule import NO_LAUNCHES, Claim, Rule, of_span, why_likely
 from fusetui.analysis.why.warming import GRAPH_LAUNCH, LONG_NS
 from fusetui.text.figures import count, duration, plural
 from fusetui.text.printable import printable
@@ -54,7 +54,7 @@ def _host_bound(facts: Facts) -> Iterator[Claim]:
         yield Claim(text="", at_stake_ns=at_stake, is_little=True)
         return
     found = holding(facts, which)
-    text = f"The GPU waits {duration(at_stake)} ({share_of_span(facts, at_stake)}) for the CPU"
+    text = f"The GPU waits {of_span(facts, at_stake)} for the CPU"
     yield Claim(
         text=f"{text} to launch the next kernel{without(facts)}: {doing(facts, by_kind, found)}.",
         at_stake_ns=at_stake,
@@ -145,7 +145,7 @@ def _cpu_work(facts: Facts) -> Iterator[Claim]:
     gaps = plural(sum(int(busy.sum()) for busy in facts.busy_cpu), "gap")
     found = holding(facts, facts.busy_cpu)
     yield Claim(
-        text=f"The GPU waits {duration(at_stake)} ({share_of_span(facts, at_stake)}) in {gaps} of "
+        text=f"The GPU waits {of_span(facts, at_stake)} in {gaps} of "
         f"more than {duration(WORK_NS)} while the CPU does other work than launching"
         f"{without(facts)}: {doing(facts, by_kind, found)}.",
         at_stake_ns=at_stake,
@@ -193,8 +193,7 @@ def _slow_launches(facts: Facts) -> Iterator[Claim]:
             f"mostly {name}"
         )
         yield Claim(
-            text=f"The GPU waits {duration(at_stake)} ({share_of_span(facts, at_stake)}) inside "
-            f"{which}.",
+            text=f"The GPU waits {of_span(facts, at_stake)} inside {which}.",
             at_stake_ns=at_stake,
             rows=rows,
         )

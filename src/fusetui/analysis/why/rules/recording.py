@@ -8,7 +8,7 @@ import numpy as np
 
 from fusetui.analysis.why.facts import NO_ROWS, Facts
 from fusetui.analysis.why.kernels import the_most
-from fusetui.analysis.why.rule import Claim, Rule, share_of_span
+from fusetui.analysis.why.rule import Claim, Rule, of_span
 from fusetui.analysis.why.warming import FEWEST, GRAPH_LAUNCH, captures, first_step
 from fusetui.text.figures import duration, percent, plural, quantity
 from fusetui.text.printable import printable
@@ -62,7 +62,7 @@ def _graphs(facts: Facts) -> Iterator[Claim]:
     if at_stake and at_stake >= REPLAYS * facts.span_ns:
         name = printable(facts.trace.name_of(int(launches[replays][0])))
         yield Claim(
-            text=f"The GPU waits {duration(at_stake)} ({share_of_span(facts, at_stake)}) inside "
+            text=f"The GPU waits {of_span(facts, at_stake)} inside "
             f"{name}, which recording the nodes of a graph makes slower.",
             at_stake_ns=None,
             rows=the_most(launches[replays], waited[replays]),

@@ -9,12 +9,10 @@ import numpy as np
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.idle import Idle
 from fusetui.analysis.why.kernels import the_most
-from fusetui.analysis.why.rule import Claim, Rule, share_of_span
+from fusetui.analysis.why.rule import Claim, Rule, of_span
 from fusetui.analysis.why.rules.launches import SLOW_NS
 from fusetui.gpu.kernel_names import KernelName
 from fusetui.text.figures import count, duration, percent, plural
-from fusetui.trace.layout.step_spans import OPTIMIZER
-from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Flags
 
 SHORTER_NS = 5_000
@@ -42,7 +40,7 @@ def _small_kernels(facts: Facts) -> Iterator[Claim]:
         yield Claim(
             text=f"{percent(len(short), len(kernels))} of the {plural(len(kernels), 'kernel')} are "
             f"shorter than {duration(SHORTER_NS)}: with the gaps between them, they take "
-            f"{duration(together)} ({share_of_span(facts, together)}).",
+            f"{of_span(facts, together)}.",
             at_stake_ns=None,
             rows=the_most(short, trace.dur[short]),
             remedy=REPLAYED_ALREADY if facts.is_replayed else None,
@@ -71,28 +69,21 @@ LONGEST_NS = 10_000
 
 
 def _kernel_switches(facts: Facts) -> Iterator[Claim]:
-    if not facts.idle:
-        return
-    waited = np.concatenate([idle.ns("queued", "graph") for idle in facts.idle])
-    events = np.concatenate([idle.event for idle in facts.idle])
-    short = (waited > 0) & np.concatenate([_switches(idle) for idle in facts.idle])
-    at_stake = int(waited[short].sum())
+    """Gaps that are short, and end with an event that was launched before they began."""
+    waited = facts.of_gaps(lambda idle: idle.ns("queued", "graph"))
+    short = (waited > 0) & facts.of_gaps(
+        lambda idle: (idle.end - idle.begin <= LONGEST_NS) & (idle.called <= idle.begin)
+    )
+    at_stake, gaps = int(waited[short].sum()), int(np.count_nonzero(short))
     if at_stake:
-        gaps = int(np.count_nonzero(short))
         yield Claim(
-            text=f"The GPU switches from kernel to kernel for {duration(at_stake)} "
-            f"({share_of_span(facts, at_stake)}): {plural(gaps, 'gap')} of at most "
-            f"{duration(LONGEST_NS)}, {duration(round(at_stake / gaps))} each on average, before "
-            "work that was already queued.",
+            text=f"The GPU switches from kernel to kernel for {of_span(facts, at_stake)}: "
+            f"{plural(gaps, 'gap')} of at most {duration(LONGEST_NS)}, "
+            f"{duration(round(at_stake / gaps))} each on average, before work that was already "
+            "queued.",
             at_stake_ns=at_stake,
-            rows=the_most(events[short], waited[short]),
+            rows=the_most(facts.of_gaps(lambda idle: idle.event)[short], waited[short]),
         )
-
-
-def _switches(idle: Idle) -> Flags:
-    """Which gaps are short, and end with an event that was launched before they began."""
-    found: Flags = (idle.end - idle.begin <= LONGEST_NS) & (idle.called <= idle.begin)
-    return found
 
 
 KERNEL_SWITCHES = Rule(
@@ -113,12 +104,10 @@ LEAST_SHARE = 0.02  # of the span: the kernels, and the gaps before them
 
 def _optimizer_launches(facts: Facts) -> Iterator[Claim]:
     kernels, trace = facts.kernels, facts.trace
-    module = kernels.module
-    names = np.array([OPTIMIZER.match(name) is not None for name in trace.names] or [False])
-    inside = (module >= 0) & names[trace.name[module]] & (trace.role[kernels.rows] == Role.KERNEL)
+    inside = kernels.is_kernel & kernels.in_optimizer
     single = inside & ~kernels.flags(is_of_many)
-    calls = len(np.unique(module[single]))
-    number, taken = int(np.count_nonzero(single)), int(kernels.effective_ns[single].sum())
+    calls = len(np.unique(kernels.module[single]))
+    number, taken = int(single.sum()), kernels.ns(single)
     if number < FEWEST * max(1, calls) or 2 * number < np.count_nonzero(inside):
         return
     before = np.zeros(len(trace), dtype=np.int64)
@@ -129,9 +118,8 @@ def _optimizer_launches(facts: Facts) -> Iterator[Claim]:
         yield Claim(
             text=f"Each call of an optimizer launches {count(round(number / calls))} kernels of "
             f"{duration(round(taken / number))} on average, one parameter after another: with "
-            f"the gaps before them, they take {duration(together)} "
-            f"({share_of_span(facts, together)}), {percent(together - taken, together)} of it "
-            "idle.",
+            f"the gaps before them, they take {of_span(facts, together)}, "
+            f"{percent(together - taken, together)} of it idle.",
             at_stake_ns=None,
             rows=kernels.heaviest(single),
         )

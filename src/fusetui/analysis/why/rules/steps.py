@@ -10,7 +10,7 @@ import numpy as np
 from fusetui.analysis.questions.spread import percentile
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.kernels import Kernels, the_most
-from fusetui.analysis.why.rule import Claim, Rule, frame_text, share_of_span, share_of_work
+from fusetui.analysis.why.rule import Claim, Rule, frame_text, of_span, of_work
 from fusetui.analysis.why.warming import LONG_NS, LONG_OP_NS, OFTEN, SLOW_FIRST, TIMES
 from fusetui.gpu.roofline.many import distinct_rows
 from fusetui.gpu.roofline.row import Job
@@ -55,7 +55,7 @@ def _unsteady(facts: Facts) -> Iterator[Claim]:
             text=f"{plural(number, 'kernel')} of a step, alone on the device, "
             f"{'varies' if number == 1 else 'vary'} from step to step by more than a factor of "
             f"{VARIES} (p90 / p10): what took longer than the median adds up to "
-            f"{duration(at_stake)} ({share_of_work(facts, at_stake)}).",
+            f"{of_work(facts, at_stake)}.",
             at_stake_ns=at_stake,
             rows=the_most(rows[slower > 0], slower[slower > 0]),
             why_likely="Data may decide how long a kernel takes.",
@@ -136,7 +136,7 @@ def _warm_up(facts: Facts) -> Iterator[Claim]:
     shown = [n for n in longest if waited[n] >= FEWEST_SHARE * whole]
     named = ", ".join(f"{duration(waited[n])} in {_part(facts, n, len(shown) == 1)}" for n in shown)
     yield Claim(
-        text=f"Warm-up: the GPU waits {duration(whole)} ({share_of_span(facts, whole)}) for what "
+        text=f"Warm-up: the GPU waits {of_span(facts, whole)} for what "
         f"happens once: {named}. What is said of launches, loading and compilation leaves it "
         "out.",
         at_stake_ns=whole,

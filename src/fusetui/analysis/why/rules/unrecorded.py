@@ -13,7 +13,7 @@ from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.host import Host
 from fusetui.analysis.why.idle import Idle
 from fusetui.analysis.why.kernels import the_most
-from fusetui.analysis.why.rule import NO_LAUNCHES, Claim, Rule, share_of_span
+from fusetui.analysis.why.rule import NO_LAUNCHES, Claim, Rule, of_span
 from fusetui.analysis.why.rules.launches import SLOW_NS
 from fusetui.analysis.why.warming import captures
 from fusetui.text.figures import count, duration, plural
@@ -43,7 +43,7 @@ def _in_graphs(facts: Facts) -> Iterator[Claim]:
     at_stake = int(ns[long].sum())
     if at_stake:
         yield Claim(
-            text=f"Nothing is recorded for {duration(at_stake)} ({share_of_span(facts, at_stake)}) "
+            text=f"Nothing is recorded for {of_span(facts, at_stake)} "
             f"between nodes of CUDA graphs, in {plural(int(long.sum()), 'gap')} of more than "
             f"{duration(LONG_NS)}: other nodes probably ran meanwhile, and were not recorded.",
             at_stake_ns=at_stake,
@@ -78,7 +78,7 @@ def _without_events(facts: Facts) -> Iterator[Claim]:
         text=f"{count(len(missing.calls))} of {plural(missing.all_calls, 'launch call')} "
         f"({printable(names.most_common(1)[0][0])}, {lasts}) have no GPU event, although calls "
         "before and after them have one: their work was not recorded, and may have run in "
-        f"{duration(at_stake)} ({share_of_span(facts, at_stake)}) of the idle time.",
+        f"{of_span(facts, at_stake)} of the idle time.",
         at_stake_ns=at_stake,
         rows=the_most(missing.calls, lasted),
     )
@@ -155,7 +155,7 @@ def _waits_outside(facts: Facts) -> Iterator[Claim]:
 
 
 def _claim(facts: Facts, events: Int32s, waited: Int64s, at_stake: int, early: bool) -> Claim:
-    lasted = f"{duration(at_stake)} ({share_of_span(facts, at_stake)})"
+    lasted = f"{of_span(facts, at_stake)}"
     text = f"The GPU is idle for {lasted} in {plural(len(events), 'gap')}"
     if early:
         return Claim(

@@ -18,7 +18,7 @@ from fusetui.analysis.why.rule import (
     Claim,
     Rule,
     frame_text,
-    share_of_span,
+    of_span,
     why_likely,
 )
 from fusetui.analysis.why.warming import OFTEN, recurring
@@ -52,7 +52,7 @@ def _data_loading(facts: Facts) -> Iterator[Claim]:
     rows = loader_rows(facts)
     waited = facts.idle_during(rows)
     if waited:
-        text = f"The GPU waits {duration(waited)} ({share_of_span(facts, waited)}) for the data"
+        text = f"The GPU waits {of_span(facts, waited)} for the data"
         yield Claim(
             text=f"{text} loader{_mostly(facts, rows, waited)}.",
             at_stake_ns=waited,
@@ -99,7 +99,7 @@ def _recompilation(facts: Facts) -> Iterator[Claim]:
     waited = facts.idle_during(rows)
     if waited:
         yield Claim(
-            text=f"The GPU waits {duration(waited)} ({share_of_span(facts, waited)}) while "
+            text=f"The GPU waits {of_span(facts, waited)} while "
             "torch.compile or Triton compiles during the recording.",
             at_stake_ns=waited,
             rows=facts.heaviest(rows),
@@ -188,7 +188,7 @@ def _drained_by_sync(facts: Facts) -> Iterator[Claim]:
         text=f"The queue runs dry {plural(int(np.count_nonzero(each)), 'time')} while the CPU "
         f"waits for the GPU in {_called(facts, call, each)}, and the GPU then waits "
         f"{duration(lost)} for launches. Launching instead of waiting would save "
-        f"{duration(at_stake)} ({share_of_span(facts, at_stake)}) at most.",
+        f"{of_span(facts, at_stake)} at most.",
         at_stake_ns=at_stake,
         rows=the_most(call, each),
         part_of="cpu-work" if 2 * long > lost else "host-bound",
@@ -306,7 +306,7 @@ def _allocation(facts: Facts) -> Iterator[Claim]:
     name = facts.trace.name_of(heaviest[0])
     alike = int(np.count_nonzero(facts.trace.name[rows] == facts.trace.name[heaviest[0]]))
     yield Claim(
-        text=f"The GPU waits {duration(at_stake)} ({share_of_span(facts, at_stake)}) while memory "
+        text=f"The GPU waits {of_span(facts, at_stake)} while memory "
         f"is allocated or freed, mostly in {count(alike)} x {printable(name)}.",
         at_stake_ns=at_stake,
         rows=heaviest,
