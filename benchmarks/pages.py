@@ -49,7 +49,16 @@ def digest(source: str) -> str:
     """Eight characters that change with what a script does, and not with comments, docstrings,
     the form of the code, or what its imports are called."""
     tree = ast.parse(source)
+    imported = {
+        alias.asname or alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for alias in node.names
+    }
     for node in ast.walk(tree):
+        base = node.value if isinstance(node, ast.Attribute) else None
+        if isinstance(base, ast.Name) and base.id in imported:
+            base.id = "_"  # a module, which may be called otherwise
         body = getattr(node, "body", None)
         if isinstance(body, list):
             node.body = [  # type: ignore[attr-defined]

@@ -32,7 +32,7 @@ from tests.kernels.machine_code import SHARED, Code, compiled
 
 from fusetui import kernels
 from fusetui.analysis.questions.totals import kernel_totals
-from fusetui.capture.points import parse_sweep
+from fusetui.capture.shapes import parse_sweep
 from fusetui.gpu.roofline.attainable import attainable
 from fusetui.gpu.roofline.peaks import Peak, peak_of
 from fusetui.text.figures import duration, quantity, size

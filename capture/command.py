@@ -9,11 +9,10 @@ from fusetui.text.printable import printable
 
 from .measure import measure
 from .options import Options
-from .outcome import Outcome
-from .progress import Progress
+from .record import Outcome
 from .sweep import run_sweep
 from .table import closing_table, guesses
-from .telling import show
+from .telling import Progress, show
 
 
 def capture(workload: str, options: Options, out: Path | None = None) -> Outcome:

@@ -1,7 +1,7 @@
 """Guesses such as `kernels=5 gemm=3 pointwise=2`, compared with what a step really ran.
 
 Parsing and comparing are pure functions and do not need torch. The kinds are defined in
-`gpu.kernel_names.kinds`, the counting in `analysis.questions.tally`.
+`gpu.kinds`, the counting in `analysis.questions.tally`.
 """
 
 from __future__ import annotations

@@ -11,8 +11,8 @@ from pathlib import Path
 import orjson
 
 from .claim import Claim, claim_free, release_all
-from .ending import tidied
 from .errors import CaptureError
+from .guard import tidied
 from .record import RunRecord
 from .saved import RECORD_NAME
 

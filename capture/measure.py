@@ -21,9 +21,9 @@ from .folder import (
 )
 from .guard import same_folder
 from .options import Options, validate
-from .progress import Progress
 from .record import Failed, RunRecord
 from .shapes import describe_shapes
+from .telling import Progress
 
 if TYPE_CHECKING:
     from .job import Job

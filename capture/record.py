@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from .expect import Guess
@@ -106,3 +107,15 @@ class RunRecord:
     def guessed_right(self) -> bool:
         """Whether every guess was right; True if there were none."""
         return all(guess.right for variant in self.measured for guess in variant.guesses)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The folder that was written, whether every guess was right, and what failed.
+
+    `failed` names variants, and in a sweep the point before each.
+    """
+
+    folder: Path
+    right: bool
+    failed: tuple[str, ...] = ()

@@ -21,11 +21,11 @@ from .errors import CaptureError
 from .guard import parent_only
 from .job import Job, Trial
 from .options import Options, public
-from .progress import Progress
 from .provenance import provenance
 from .record import FORMAT, Failed, Measured, RunRecord
 from .scrub import texts
 from .step import Answer, Step
+from .telling import Progress
 from .workload_job import SEED
 
 NO_KERNELS = "the profiler recorded no kernels: KINETO_LOG_LEVEL=0 makes it say why."

@@ -29,15 +29,12 @@ from .folder import default_folder, file_name
 from .guard import same_folder
 from .measure import measure
 from .options import Options, declared, validate
-from .outcome import Outcome
-from .points import Point, as_arguments, describe_point, parse_sweep
-from .progress import Progress
+from .record import Outcome
 from .saved import SavedRun, SavedVariant, read_json, read_run
 from .scrub import texts
-from .shapes import describe_shapes
-from .sweep_table import Row, sweep_chart, sweep_csv, sweep_table
-from .table import heading
-from .telling import show, tell
+from .shapes import Point, as_arguments, describe_point, describe_shapes, parse_sweep
+from .table import Row, heading, sweep_chart, sweep_csv, sweep_table
+from .telling import Progress, show, tell
 
 SWEEP_NAME, CSV_NAME = "sweep.json", "sweep.csv"
 

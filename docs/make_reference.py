@@ -18,10 +18,9 @@ from unittest.mock import patch
 from fusetui.parser import EXIT_CODES, command_parsers
 from fusetui.registry import COMMANDS
 from fusetui.tui.registry import by_section
-from fusetui.tui.state.action import Action, with_keys
-from fusetui.tui.state.keys import key_text
+from fusetui.tui.state.action import Action, key_text, with_keys
 from fusetui.tui.state.state import State
-from fusetui.tui.state.tour_steps import STEPS, Step
+from fusetui.tui.state.tour import STEPS, Step
 
 HERE = Path(__file__).parent
 TARGET, CAPTURE, WHY = HERE / "reference.md", HERE / "capture.md", HERE / "why.md"

@@ -12,10 +12,10 @@ from tempfile import TemporaryDirectory
 
 from fusetui.capture.measure import measure
 from fusetui.capture.options import STEPS, Options
-from fusetui.capture.progress import Progress
 from fusetui.capture.record import Measured, RunRecord
 from fusetui.capture.scrub import scrubbed
 from fusetui.capture.shapes import describe_shapes
+from fusetui.capture.telling import Progress
 
 HERE = Path(__file__).resolve().parents[1] / "sample_traces"
 WORKLOADS = ("mlp", "linear")

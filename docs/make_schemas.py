@@ -1,9 +1,11 @@
-"""Writes the JSON Schema of each document that fusetui prints, from documents of many traces.
+"""Writes the JSON Schema of each document that fusetui prints.
 
     FUSETUI_TRACES=FOLDER python -P docs/make_schemas.py [COMMAND ...]
 
-A key is required if every document has it, and may be null if it ever is; its description is that
-of docs/json.md. tests/docs/test_schemas.py validates documents of other traces against the result.
+Schemas of DOCUMENTS are made from the types of the documents. The others are made from documents of
+many traces: there a key is required if every document has it, and may be null if it ever is. The
+description of a key is that of docs/json.md. tests/docs/test_schemas.py validates documents of
+other traces against the result.
 """
 
 from __future__ import annotations
@@ -23,11 +25,15 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+import msgspec
 from benchmarks.job_cases import case_of, make
 
+from fusetui.analysis.questions.summary import Summary
 from fusetui.arguments import JSON
 from fusetui.cli import main as fusetui
 from fusetui.registry import COMMANDS
+from fusetui.report import documents
+from fusetui.trace.program.functions import Functions
 
 ROOT = Path(__file__).parents[1]
 TRACES = Path(os.environ.get("FUSETUI_TRACES", ROOT.parent / "shared" / "traces"))
@@ -42,6 +48,18 @@ NAMED = {"peaks", "given", "thresholds", "idle"}
 PARTS = {"decoded", "names"}
 """Objects that have the parts of a kernel's name: each has others."""
 
+DOCUMENTS: dict[str, type] = {
+    "summary": Summary,
+    "kernels": documents.KernelsDocument,
+    "ops": documents.OpsDocument,
+    "modules": documents.ModulesDocument,
+    "lines": Functions,
+    "launches": documents.LaunchesDocument,
+    "check": documents.CheckDocument,
+    "samples": documents.SamplesDocument,
+}
+WITHOUT_NOTE = {"samples"}
+
 Words = tuple[str, ...]
 Schema = dict[str, Any]
 
@@ -53,11 +71,34 @@ def main() -> None:
         answers = {command: pool.map(document, each) for command, each in calls.items()}
         for command, each in answers.items():
             found = [one for one in each if one is not None]
-            head = {"$schema": DIALECT, "title": f"fusetui {command} --json"}
-            schema = head | schema_of(found, descriptions(page, command))
-            text = json.dumps(schema, indent=1, ensure_ascii=False)
-            (TARGET / f"{command}.json").write_text(text + "\n", encoding="utf-8")
-            print(f"{command}: {len(calls[command])} calls, {len(text):,} bytes")
+            _write(command, schema_of(found, descriptions(page, command)))
+    for command in DOCUMENTS:
+        if not sys.argv[1:] or command in sys.argv[1:]:
+            _write(command, typed_schema(command, descriptions(page, command)))
+
+
+def _write(command: str, schema: Schema) -> None:
+    head = {"$schema": DIALECT, "title": f"fusetui {command} --json"}
+    text = json.dumps(head | schema, indent=1, ensure_ascii=False)
+    (TARGET / f"{command}.json").write_text(text + "\n", encoding="utf-8")
+    print(f"{command}: {len(text):,} bytes")
+
+
+def typed_schema(command: str, described: Mapping[str, str]) -> Schema:
+    """The schema of a document's type, and of the types in it as `$defs`."""
+    document = DOCUMENTS[command]
+    _, parts = msgspec.json.schema_components([document])
+    for part in parts.values():
+        part.pop("title", None)
+        for key, schema in part.get("properties", {}).items():
+            schema.pop("default", None)
+            if key in described:
+                schema["description"] = described[key]
+    top = parts.pop(document.__name__)
+    del top["description"]
+    if command not in WITHOUT_NOTE:
+        top["properties"]["note"] = {"type": "string", "description": described["note"]}
+    return {**top, "$defs": parts} if parts else top
 
 
 def _calls(wanted: Sequence[str]) -> dict[str, list[Words]]:
@@ -67,7 +108,7 @@ def _calls(wanted: Sequence[str]) -> dict[str, list[Words]]:
     pairs = list(pairwise(traces))
     calls: dict[str, list[Words]] = {}
     for command in COMMANDS:
-        asked = not wanted or command.name in wanted
+        asked = command.name not in DOCUMENTS and (not wanted or command.name in wanted)
         if asked and not callable(command.arguments) and JSON in command.arguments:
             calls[command.name] = list(_of(command.name, traces, pairs))
     return calls

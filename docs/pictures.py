@@ -16,7 +16,7 @@ from textual.pilot import Pilot
 
 from fusetui.commands.sources import LESSON, one_trace
 from fusetui.tui.app import FusetuiApp, Options
-from fusetui.tui.state.tour_steps import LESSONS, STEPS
+from fusetui.tui.state.tour import LESSONS, STEPS
 
 FOLDER = Path(__file__).parent / "pictures"
 SIZE = (118, 32)

@@ -14,7 +14,7 @@ from textwrap import fill
 from typing import NamedTuple
 
 from fusetui.tui.app import FusetuiApp, Options
-from fusetui.tui.state.keys import key_text
+from fusetui.tui.state.action import key_text
 
 TARGET = Path(__file__).with_name("questions.md")
 SIZE = (120, 35)

@@ -15,7 +15,7 @@ from textual.screen import Screen
 from textual.widgets import Input, OptionList
 
 from fusetui.text.printable import printable
-from fusetui.tui import heap, loading, ranking, registry, screen_layout, searching, summaries
+from fusetui.tui import performing, registry, screen_layout
 from fusetui.tui.drawing.canvas import Dragged, Pointed, Wheeled
 from fusetui.tui.drawing.schemes import scheme_for
 from fusetui.tui.drawing.segments import ASCII_DOOR, DOOR
@@ -23,17 +23,24 @@ from fusetui.tui.early import Early, as_pressed, is_starting
 from fusetui.tui.ending import Ending
 from fusetui.tui.keymap import Keymap, user_keymap
 from fusetui.tui.layout.ranks import job_of_paths
+from fusetui.tui.loading import Loaded
 from fusetui.tui.pages.page import Drag, Turn
-from fusetui.tui.performing import Performing
+from fusetui.tui.performing import Answered, Performing
 from fusetui.tui.screens import OverlayScreen, PageScreen
 from fusetui.tui.signals import ended_by_signals
-from fusetui.tui.state import arranging, commands, marks, ranks, reading, search
-from fusetui.tui.state.action import Action, Run, applies, keys_of, perform
-from fusetui.tui.state.keys import key_text
-from fusetui.tui.state.offers import Offer, offers_of, offers_of_job
-from fusetui.tui.state.prompts import Prompt
+from fusetui.tui.state import commands, marks, reading, search
+from fusetui.tui.state.action import Action, Run, applies, key_text, keys_of, perform
 from fusetui.tui.state.screen import overlay_size
-from fusetui.tui.state.state import Outcome, Size, State, told
+from fusetui.tui.state.state import (
+    Offer,
+    Outcome,
+    Prompt,
+    Size,
+    State,
+    offers_of,
+    offers_of_job,
+    told,
+)
 from fusetui.tui.view_store import keep, restored
 
 __all__ = ["FusetuiApp", "Options", "run"]
@@ -245,70 +252,26 @@ class FusetuiApp(Ending):
 
     # Threads
 
-    def on_loading(self, message: loading.Loading) -> None:
-        progress = partial(reading.progressed, path=message.path, done=message.done)
-        self.do(partial(progress, total=message.total))
+    def on_answered(self, message: Answered) -> None:
+        if isinstance(message.answer, Loaded):
+            self._loaded(message.answer)
+        else:
+            self.do(message.answer)
 
-    def on_previewed(self, message: loading.Previewed) -> None:
-        if message.paths is self.state.wanted and self.state.reading is not None:
-            self.do(partial(registry.arrived, sides=message.sides))
-            self.do(reading.previewed)
-
-    def on_loaded(self, message: loading.Loaded) -> None:
+    def _loaded(self, found: Loaded) -> None:
         state = self.state
-        if message.paths is not state.wanted or state.reading is None:
+        if found.paths is not state.wanted or state.reading is None:
             return  # another trace is being read by now
         said = ""
-        if message.is_whole or (message.sides and not state.sides):
+        if found.is_whole or (found.sides and not state.sides):
             # What is kept is that of the trace that makes room for this one.
-            said = keep(state) if message.paths != state.paths else ""
-            self.do(partial(registry.arrived, sides=message.sides))
-            self.do(partial(restored, kept=message.kept))
-            self.do(partial(replace, kept_as=message.kept_as))
-        missing = message.paths[len(message.sides) :]
-        self.do(partial(reading.finished, missing=missing))
-        if notices := [*message.notices, *filter(None, [said])]:
+            said = keep(state) if found.paths != state.paths else ""
+            self.do(partial(registry.arrived, sides=found.sides))
+            self.do(partial(restored, kept=found.kept))
+            self.do(partial(replace, kept_as=found.kept_as))
+        self.do(partial(reading.finished, missing=found.paths[len(found.sides) :]))
+        if notices := [*found.notices, *filter(None, [said])]:
             self.do(partial(told, sentence="   ".join(map(printable, notices))))
-
-    def on_failed(self, message: loading.Failed) -> None:
-        if message.paths is self.state.wanted:
-            self.do(partial(reading.failed, sentence=message.sentence))
-
-    def on_unpacked(self) -> None:
-        self.do(reading.unpacked)
-
-    def on_counted(self, message: loading.Counted) -> None:
-        self.do(partial(reading.counted, trace=message.trace, curves=message.curves))
-
-    def on_prepared(self, message: loading.Prepared) -> None:
-        self.do(partial(reading.prepared, trace=message.trace, made=message.made.by))
-
-    def on_explained(self, message: loading.Explained) -> None:
-        self.do(partial(reading.explained, trace=message.trace, insight=message.insight))
-
-    def on_ranking(self, message: ranking.Ranking) -> None:
-        self.do(partial(ranks.progressed, paths=message.paths, done=message.done))
-
-    def on_ranked(self, message: ranking.Ranked) -> None:
-        arrived = partial(ranks.found, paths=message.paths, answer=message.answer)
-        self.do(partial(arrived, strip=message.strip))
-
-    def on_not_ranked(self, message: ranking.NotRanked) -> None:
-        self.do(partial(ranks.failed, paths=message.paths, sentence=message.sentence))
-
-    def on_searched(self, message: searching.Searched) -> None:
-        self.do(partial(search.arrived, side=message.side, found=message.found))
-
-    def on_lanes_matched(self, message: searching.LanesMatched) -> None:
-        matched = partial(arranging.matched, side=message.side, text=message.text)
-        self.do(partial(matched, lanes=message.lanes, wrong=message.wrong))
-
-    def on_compared(self, message: loading.Compared) -> None:
-        a, b = message.a.trace, message.b.trace
-        self.do(partial(reading.compared, a=a, b=b, diff=message.result))
-
-    def on_summarized(self, message: summaries.Summarized) -> None:
-        self.do(partial(reading.summarized, index=message.index, text=message.text))
 
     def _repaint(self, _: object) -> None:
         """After Ctrl+z nothing that was drawn before is left on the terminal."""
@@ -354,7 +317,7 @@ def run(
         captured_by=tuple(captured_by),
         typed=typed,
     )
-    heap.be_patient()
+    performing.be_patient()
     app = FusetuiApp(options)
     with ended_by_signals(app):
         app.run(mouse=mouse)

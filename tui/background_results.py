@@ -1,14 +1,20 @@
 """What is known about a trace some time after its lanes: its counters, why its devices were idle,
-and the answer. Nothing here needs a terminal, so that another process can work it out."""
+the answer, and what args say to a search. Nothing here needs a terminal, so that another process
+can work it out."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Hashable, Iterator
 from typing import Any
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
+from fusetui.analysis.questions.query import Query
 from fusetui.analysis.questions.queue import queues
+from fusetui.analysis.questions.search import Texts, by_args, by_words
 from fusetui.trace.cells.counters import Curve, curve_of
 from fusetui.trace.layout.counters import counters
 from fusetui.trace.model.callbacks import Stop
@@ -17,13 +23,18 @@ from fusetui.tui.layout.answer import Answer, Insight
 from fusetui.tui.layout.call_tree import FRAMES, call_tree, callers_tree, frame_tree
 from fusetui.tui.layout.op_tree import op_tree
 
+OFTEN = 0.2  # seconds between two counts while args are read
+NOTHING = np.empty(0, dtype=np.intp)
+
 
 class Made(msgspec.Struct, frozen=True, eq=False):
-    """What pages need and would otherwise make when they are opened: see Side.once."""
+    """What pages need and would otherwise make when they are opened: see memo.kept_on."""
 
     by: dict[Hashable, Any]
 
 
+ArgsRead = tuple[NDArray[np.intp], NDArray[np.intp], float]
+"""Hits, those by args alone, and the share of the args that was read."""
 Piece = tuple[Curve, ...] | Insight | Made
 """All counters known by now, or all that is known about where the time went, or what pages need."""
 
@@ -73,3 +84,23 @@ def _insights(trace: Trace, cancelled: Stop) -> Iterator[Insight | Made]:
         yield Insight(idle, Answer(why, tree, lists, keys, origins))
     if not cancelled():
         yield Made({FRAMES: frame_tree(trace, origins)})
+
+
+def as_read(trace: Trace, texts: Texts, query: Query, rows: NDArray[np.intp]) -> Iterator[ArgsRead]:
+    """What args say, after each stretch of the file; `rows`: what names say."""
+    if query.reads_args:
+        for held, share in by_args(trace, query, rows):
+            yield held, NOTHING, share
+    else:
+        for extra, share in by_words(trace, texts, query, rows):
+            yield rows, extra, share
+
+
+def often(found: Iterator[ArgsRead]) -> Iterator[ArgsRead]:
+    """One of them in a while, and the last."""
+    last = time.monotonic()
+    for one in found:
+        now = time.monotonic()
+        if one[-1] == 1.0 or now - last > OFTEN:
+            last = now
+            yield one

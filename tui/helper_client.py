@@ -19,18 +19,15 @@ from typing import Any, Self
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from fusetui.analysis.diff.model import Diff
 from fusetui.trace.model.callbacks import Stop
 from fusetui.trace.model.columns import Trace
-from fusetui.tui.background_results import Piece
+from fusetui.tui.background_results import ArgsRead, Piece
 from fusetui.tui.wire import unship
 
 Named = tuple[str, Trace]
 """A path, and the trace that was read from it."""
-ArgsRead = tuple[NDArray[np.intp], NDArray[np.intp], float]
-"""Hits, those by args alone, and the share of the args that was read."""
 START = "import os; os.nice(5); from fusetui.tui.helper_main import main; main()"
 """The app comes first where there are few cores, from the first import on."""
 OFTEN = 0.1  # seconds between two looks whether the work is still wanted
@@ -88,7 +85,7 @@ class Beside:
             self._process.communicate()
 
     def pieces(self, path: str, trace: Trace, cancelled: Stop) -> Iterator[Piece]:
-        """See later.pieces. Raises NotBeside, possibly after some of them."""
+        """See background_results.pieces. Raises NotBeside, possibly after some of them."""
         yield from self._answers(self._request(path, trace), trace, cancelled)
 
     def diff(self, a: Named, b: Named, cancelled: Stop) -> Diff | None:
@@ -99,7 +96,7 @@ class Beside:
         return answers[0] if answers else None
 
     def search(self, path: str, trace: Trace, text: str, cancelled: Stop) -> Iterator[ArgsRead]:
-        """See searching.as_read. Raises NotBeside, possibly after some of them."""
+        """See background_results.as_read. Raises NotBeside, possibly after some of them."""
         request = msgspec.structs.replace(self._request(path, trace), search=text)
         yield from self._answers(request, trace, cancelled)
 

@@ -26,9 +26,8 @@ from fusetui.trace.load import open_trace
 from fusetui.trace.model.callbacks import never
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import TraceError
-from fusetui.tui.background_results import pieces
+from fusetui.tui.background_results import as_read, often, pieces
 from fusetui.tui.helper_client import Request, request_for
-from fusetui.tui.searching import as_read, often
 from fusetui.tui.wire import ship
 
 

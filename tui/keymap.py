@@ -17,8 +17,7 @@ from pathlib import Path
 
 from fusetui.text.printable import printable
 from fusetui.text.toml import WrongFile, table_in, text_of
-from fusetui.tui.state.action import Action
-from fusetui.tui.state.keys import key_name, key_text
+from fusetui.tui.state.action import Action, key_name, key_text
 
 PLACE = "FUSETUI_KEYS"
 """Names another file, or is `off`."""

@@ -1,62 +1,43 @@
-"""Reads traces and compares them in threads; the results arrive as messages."""
+"""Reads traces, compares and summarizes them in threads; what is found arrives as a change of the
+state."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
-from textual.message import Message
+import msgspec
 
-from fusetui.analysis.diff.model import Diff
 from fusetui.analysis.serving.graphs import wants_capture
 from fusetui.text import cutting
-from fusetui.trace.cells.counters import Curve
+from fusetui.text.printable import printable
 from fusetui.trace.load import Preview, open_trace
 from fusetui.trace.model.callbacks import Stop, never
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import NothingRead, TraceError
+from fusetui.tui import registry
 from fusetui.tui.background_results import Made, Piece, pieces
-from fusetui.tui.drawing.chrome import parts
+from fusetui.tui.drawing.chrome import parts, summary_line
 from fusetui.tui.helper_client import Beside, NotBeside
 from fusetui.tui.layout.answer import Insight
 from fusetui.tui.layout.frame import busy_of
 from fusetui.tui.layout.kinds import shares
 from fusetui.tui.layout.view import Side, make_sides, short_label
+from fusetui.tui.state import ranks, reading
+from fusetui.tui.state.action import Run
 from fusetui.tui.view_store import Kept, name_of, read_kept
 
-Post = Callable[[Message], object]
 Pair = tuple[Side, Side]
 
 
-class Loading(Message):
-    """The number of bytes of a file read so far."""
-
-    def __init__(self, path: str, done: int, total: int) -> None:
-        super().__init__()
-        self.path, self.done, self.total = path, done, total
-
-
-class Previewed(Message):
-    """What was read so far of the only trace; the rest is still being read."""
-
-    def __init__(self, paths: Sequence[str], sides: tuple[Side, ...]) -> None:
-        super().__init__()
-        self.paths, self.sides = paths, sides
-
-
-class Loaded(Message):
+class Loaded(msgspec.Struct, frozen=True, eq=False):
     """All traces, read; if reading was stopped, what was read of them, or none."""
 
-    def __init__(
-        self,
-        paths: Sequence[str],
-        sides: tuple[Side, ...],
-        kept: Kept | None = None,
-        notices: Sequence[str] = (),
-        kept_as: str = "",
-    ) -> None:
-        super().__init__()
-        self.paths, self.sides, self.notices, self.kept_as = paths, sides, notices, kept_as
-        self.kept = kept or Kept()  # of the only trace
+    paths: Sequence[str]
+    sides: tuple[Side, ...]
+    notices: Sequence[str]
+    kept: Kept  # of the only trace
+    kept_as: str
 
     @property
     def is_whole(self) -> bool:
@@ -64,48 +45,7 @@ class Loaded(Message):
         return len(self.sides) == len(self.paths)
 
 
-class Unpacked(Message):
-    """The args of slices can now be shown."""
-
-
-class Counted(Message):
-    """The counters of a trace are known."""
-
-    def __init__(self, trace: Trace, curves: tuple[Curve, ...]) -> None:
-        super().__init__()
-        self.trace, self.curves = trace, curves
-
-
-class Explained(Message):
-    """What is known about a trace so far."""
-
-    def __init__(self, trace: Trace, insight: Insight) -> None:
-        super().__init__()
-        self.trace, self.insight = trace, insight
-
-
-class Prepared(Message):
-    """Pages need not make this of a trace themselves."""
-
-    def __init__(self, trace: Trace, made: Made) -> None:
-        super().__init__()
-        self.trace, self.made = trace, made
-
-
-class Failed(Message):
-    """A trace could not be read; the sentence says why."""
-
-    def __init__(self, paths: Sequence[str], sentence: str) -> None:
-        super().__init__()
-        self.paths, self.sentence = paths, sentence
-
-
-class Compared(Message):
-    """The diff of these sides."""
-
-    def __init__(self, a: Side, b: Side, result: Diff) -> None:
-        super().__init__()
-        self.a, self.b, self.result = a, b, result
+Post = Callable[[Run | Loaded], object]
 
 
 def load(
@@ -117,12 +57,10 @@ def load(
     *,
     captured_by: Sequence[str] = (),
 ) -> None:
-    """Read every path; posts Loading and Previewed while reading and before captures are read, then
-    Loaded or Failed, then what takes longer: Unpacked, Counted, Explained, which `beside` may work
-    out.
+    """Read every path; posts how far it is, and previews, while reading and before captures are
+    read, then Loaded or why it failed, then what takes longer, which `beside` may work out.
 
-    Once `stopped`, posts Loaded with what was read by then. Once `cancelled`, ends without a
-    message.
+    Once `stopped`, posts Loaded with what was read by then; once `cancelled`, nothing more.
     """
     traces: list[Trace] = []
     notices: list[str] = []
@@ -139,17 +77,17 @@ def load(
     except NothingRead:
         pass
     except TraceError as error:
-        post(Failed(paths, str(error)))
+        post(partial(reading.failed, paths=paths, sentence=str(error)))
         return
     except Cancelled:
         return
     is_only = len(traces) == len(paths) == 1
-    kept, kept_as = (read_kept(paths[0]), name_of(paths[0])) if is_only else (None, "")
-    post(Loaded(paths, _sides(traces, paths), kept, notices, kept_as))
+    kept, kept_as = (read_kept(paths[0]), name_of(paths[0])) if is_only else (Kept(), "")
+    post(Loaded(paths, _sides(traces, paths), notices, kept, kept_as))
     for trace in traces:
         if not trace.elements.at_hand:
             trace.elements.warm()
-            post(Unpacked())
+            post(reading.unpacked)
     for path, trace in zip(paths, traces, strict=False):
         _go_on(path, trace, post, cancelled, beside)
     cutting.warm()
@@ -157,31 +95,33 @@ def load(
 
 def _go_on(path: str, trace: Trace, post: Post, cancelled: Stop, beside: Beside | None) -> None:
     """What takes longer, and is not needed for the lanes."""
+
+    def post_all(found: Iterable[Piece]) -> None:
+        for piece in found:
+            if cancelled():
+                return
+            post(_told(trace, piece))
+
     try:
         if beside is None:
             raise NotBeside
-        _post_all(trace, beside.pieces(path, trace, cancelled), post, cancelled)
+        post_all(beside.pieces(path, trace, cancelled))
     except NotBeside:
-        _post_all(trace, pieces(trace, cancelled), post, cancelled)
+        post_all(pieces(trace, cancelled))
 
 
-def _post_all(trace: Trace, found: Iterable[Piece], post: Post, cancelled: Stop) -> None:
-    for piece in found:
-        if cancelled():
-            return
-        post(_message(trace, piece))
-
-
-def _message(trace: Trace, piece: Piece) -> Message:
+def _told(trace: Trace, piece: Piece) -> Run:
     if isinstance(piece, Insight):
-        return Explained(trace, piece)
-    return Prepared(trace, piece) if isinstance(piece, Made) else Counted(trace, piece)
+        return partial(reading.explained, trace=trace, insight=piece)
+    if isinstance(piece, Made):
+        return partial(reading.prepared, trace=trace, made=piece.by)
+    return partial(reading.counted, trace=trace, curves=piece)
 
 
 def compare(
     sides: Pair, paths: Sequence[str], post: Post, cancelled: Stop, beside: Beside | None = None
 ) -> None:
-    """Posts Compared, unless nobody wants it any more; `beside` may work it out."""
+    """Posts the diff, unless nobody wants it any more; `beside` may work it out."""
     a, b = sides
     try:
         if beside is None:
@@ -192,7 +132,7 @@ def compare(
 
         found = diff(a.trace, b.trace)
     if found is not None and not cancelled():
-        post(Compared(a, b, found))
+        post(partial(reading.compared, a=a.trace, b=b.trace, diff=found))
 
 
 class Cancelled(Exception):  # noqa: N818
@@ -216,7 +156,7 @@ def _reporter(path: str, post: Post, cancelled: Stop) -> Callable[[int, int], No
     def report(done: int, total: int) -> None:
         if cancelled():
             raise Cancelled
-        post(Loading(path, done, total))
+        post(partial(reading.progressed, path=path, done=done, total=total))
 
     return report
 
@@ -250,6 +190,38 @@ def _previewer(paths: Sequence[str], post: Post, cancelled: Stop) -> Preview:
     def show(trace: Trace) -> None:
         if cancelled():
             raise Cancelled
-        post(Previewed(paths, _sides([trace], paths)))
+        post(partial(registry.previewed, paths=paths, sides=_sides([trace], paths)))
 
     return show
+
+
+def rank(paths: tuple[str, ...], post: Post, cancelled: Stop) -> None:
+    """Reads the ranks of a job, each in a process; posts each, and then who waits for whom, or why
+    it is not known."""
+    from fusetui.analysis.ranks.answer import explained, strip_of
+    from fusetui.analysis.ranks.executors import summarize as summarize_ranks
+
+    def told(done: int, total: int) -> None:
+        if cancelled():
+            raise Cancelled
+        post(partial(ranks.progressed, paths=paths, done=done))
+
+    try:
+        found = explained(summarize_ranks(paths, progress=told))
+        post(partial(ranks.found, paths=paths, answer=found.answer, strip=strip_of(found)))
+    except TraceError as error:
+        post(partial(ranks.failed, paths=paths, sentence=str(error)))
+    except Cancelled:
+        return
+
+
+def summarize(wanted: Sequence[tuple[int, str]], post: Post, cancelled: Stop) -> None:
+    """Posts a line about each of the traces to choose from: its place in the list, and its path."""
+    for index, path in wanted:
+        if cancelled():
+            return
+        try:
+            text = summary_line(open_trace(path))
+        except TraceError as error:
+            text = printable(str(error))
+        post(partial(reading.summarized, index=index, text=text))

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from threading import Event
+import gc
+from collections.abc import Callable, Iterator
+from queue import Empty, SimpleQueue
+from threading import Event, Thread
 
 from textual.message import Message
 from textual.worker import get_current_worker
 
-from fusetui.analysis.questions.query import Pattern
-from fusetui.tui import heap
-from fusetui.tui.args_prefetch import Ahead
+from fusetui.trace.model.callbacks import Stop
+from fusetui.trace.model.columns import Trace
 from fusetui.tui.ending import Ending
 from fusetui.tui.helper_client import Beside
-from fusetui.tui.layout.view import Side
-from fusetui.tui.loading import Loading, Pair, compare, load
-from fusetui.tui.ranking import rank
+from fusetui.tui.layout.moves import next_line, next_slice
+from fusetui.tui.layout.view import Side, View
+from fusetui.tui.loading import Loaded, Pair, compare, load, rank, summarize
 from fusetui.tui.searching import Helped, look, match_lanes
+from fusetui.tui.state import reading
+from fusetui.tui.state.action import Run
 from fusetui.tui.state.effects import (
     Compare,
     CopyText,
@@ -32,10 +36,87 @@ from fusetui.tui.state.effects import (
     Suspend,
 )
 from fusetui.tui.state.state import State
-from fusetui.tui.summaries import summarize
+
+PAUSE = 0.03  # seconds without a key
+
+
+def likely(side: Side, view: View) -> Iterator[int]:
+    """Rows that one key selects from here, the nearest first; none twice."""
+    known = {-1, view.selected}
+    for step in (next_slice, next_line):
+        for by in (1, -1):
+            row = step(side, view, by).selected
+            if row not in known:
+                known.add(row)
+                yield row
+
+
+class Ahead:
+    """A thread that begins with the first look and ends with the app."""
+
+    def __init__(self, read: Callable[[Trace, int], object] = Trace.args_of) -> None:
+        self._read = read
+        self._asked: SimpleQueue[tuple[Side, View]] = SimpleQueue()
+        self._is_started = False
+
+    def look(self, side: Side, view: View) -> None:
+        """From a selected slice; what was asked for before is given up."""
+        if not self._is_started:
+            self._is_started = True
+            Thread(target=self._run, daemon=True).start()
+        self._asked.put((side, view))
+
+    def _run(self) -> None:
+        while True:
+            self._look(*self._last())
+
+    def _last(self) -> tuple[Side, View]:
+        """What is asked for last, after a pause."""
+        found = self._asked.get()
+        while True:
+            try:
+                found = self._asked.get(timeout=PAUSE)
+            except Empty:
+                return found
+
+    def _look(self, side: Side, view: View) -> None:
+        for row in likely(side, view):
+            if not self._asked.empty() or not side.trace.elements.at_hand:
+                return
+            self._read(side.trace, row)
+
+
+YOUNG = 20_000
+"""New objects between two looks at them; a frame makes some thousands, most without cycles."""
+
+
+def be_patient() -> None:
+    """Has the collector look less often at what is new: several times in a frame by default."""
+    gc.set_threshold(YOUNG)
+
+
+def settle() -> None:
+    """What is there now is not looked at again until `thaw`."""
+    gc.freeze()
+
+
+def thaw() -> None:
+    """Collects what is no longer used of all that stayed. Takes a tenth of a second or more."""
+    if gc.get_freeze_count():
+        gc.unfreeze()
+        gc.collect()
+
 
 LARGE = 100_000
 """Slices of a trace: what is asked about fewer is known before another process has read them."""
+
+
+class Answered(Message):
+    """A thread has found something: how the state changes."""
+
+    def __init__(self, answer: Run | Loaded) -> None:
+        super().__init__()
+        self.answer = answer
 
 
 class Performing:
@@ -57,13 +138,13 @@ class Performing:
             case Compare(a, b, paths):
                 self._compare((a, b), paths)
             case Summarize(wanted):
-                self._summarize(wanted)
+                self._in_thread("choose", lambda stop: summarize(wanted, self._post, stop))
             case ReadRanks(paths):
-                self._rank(paths)
+                self._in_thread("ranks", lambda stop: rank(paths, self._post, stop))
             case Search(side, text, path):
                 self._search(side, text, path)
             case MatchLanes(side, pattern):
-                self._match_lanes(side, pattern)
+                self._in_thread("lanes", lambda _: match_lanes(side, pattern, self._post))
             case _:
                 self._ask_terminal(effect)
 
@@ -88,70 +169,51 @@ class Performing:
                 app.action_suspend_process()
 
     def _read(self, paths: tuple[str, ...]) -> None:
-        stop = self._stop = Event()
+        stop, captures = Event(), self._captured_by
+        self._stop = stop
 
-        def work() -> None:
-            worker = get_current_worker()
-            post, cancelled, captures = (
-                self._settle,
-                lambda: worker.is_cancelled,
-                self._captured_by,
-            )
+        def work(cancelled: Stop) -> None:
             if self._alone:
-                load(paths, post, cancelled, stop.is_set, captured_by=captures)
+                load(paths, self._post, cancelled, stop.is_set, captured_by=captures)
                 return
             with Beside(captures) as beside:
-                heap.thaw()
-                load(paths, post, cancelled, stop.is_set, beside, captured_by=captures)
+                thaw()
+                load(paths, self._settle, cancelled, stop.is_set, beside, captured_by=captures)
 
-        self._app.run_worker(work, group="load", thread=True, exclusive=True)
-
-    def _settle(self, message: Message) -> None:
-        """Posts what stays for as long as the trace is open, or how far it is."""
-        if not self._alone and not isinstance(message, Loading):
-            heap.settle()
-        self._app.post_message(message)
+        self._in_thread("load", work)
 
     def _compare(self, sides: Pair, paths: tuple[str, ...]) -> None:
         is_small = sum(len(side.trace) for side in sides) < 2 * LARGE
 
-        def work() -> None:
-            worker = get_current_worker()
-            post, cancelled = self._settle, lambda: worker.is_cancelled
+        def work(cancelled: Stop) -> None:
+            post = self._post if self._alone else self._settle
             if self._alone or is_small:
                 compare(sides, paths, post, cancelled)
                 return
             with Beside(self._captured_by) as beside:
                 compare(sides, paths, post, cancelled, beside)
 
-        self._app.run_worker(work, group="diff", thread=True, exclusive=True)
-
-    def _rank(self, paths: tuple[str, ...]) -> None:
-        def work() -> None:
-            worker = get_current_worker()
-            rank(paths, self._app.post_message, lambda: worker.is_cancelled)
-
-        self._app.run_worker(work, group="ranks", thread=True, exclusive=True)
+        self._in_thread("diff", work)
 
     def _search(self, side: Side, text: str, path: str) -> None:
         alone = self._alone or len(side.trace) < LARGE
         helped = None if alone else Helped(path, lambda: Beside(self._captured_by))
+        self._in_thread("search", lambda cancelled: look(side, text, self._post, cancelled, helped))
 
-        def work() -> None:
+    def _in_thread(self, group: str, work: Callable[[Stop], None]) -> None:
+        """`work` is told by its argument when other work of its group begins."""
+
+        def run() -> None:
             worker = get_current_worker()
-            look(side, text, self._app.post_message, lambda: worker.is_cancelled, helped)
+            work(lambda: worker.is_cancelled)
 
-        self._app.run_worker(work, group="search", thread=True, exclusive=True)
+        self._app.run_worker(run, group=group, thread=True, exclusive=True)
 
-    def _match_lanes(self, side: Side, pattern: Pattern) -> None:
-        def work() -> None:
-            match_lanes(side, pattern, self._app.post_message)
+    def _post(self, answer: Run | Loaded) -> None:
+        self._app.post_message(Answered(answer))
 
-        self._app.run_worker(work, group="lanes", thread=True, exclusive=True)
-
-    def _summarize(self, wanted: tuple[tuple[int, str], ...]) -> None:
-        def work() -> None:
-            worker = get_current_worker()
-            summarize(wanted, self._app.post_message, lambda: worker.is_cancelled)
-
-        self._app.run_worker(work, group="choose", thread=True, exclusive=True)
+    def _settle(self, answer: Run | Loaded) -> None:
+        """Posts what stays for as long as the trace is open, or how far it is."""
+        if getattr(answer, "func", None) is not reading.progressed:
+            settle()
+        self._post(answer)

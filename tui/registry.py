@@ -6,7 +6,7 @@ same key, the first that applies runs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 from msgspec.structs import replace
@@ -27,7 +27,6 @@ from fusetui.tui.pages.why import WhyPage
 from fusetui.tui.state import (
     arranging,
     commands,
-    gaps,
     jumping,
     marks,
     moving,
@@ -36,13 +35,11 @@ from fusetui.tui.state import (
     search,
     tour,
 )
-from fusetui.tui.state.action import Action, action, chosen, keys_of, nothing
+from fusetui.tui.state.action import Action, action, chosen, key_text, keys_of, nothing
 from fusetui.tui.state.copying import what_was_copied
 from fusetui.tui.state.effects import CopyText, Interrupt, Quit, Suspend
-from fusetui.tui.state.keys import key_text
-from fusetui.tui.state.overlays import Help
 from fusetui.tui.state.screen import body, overlay_body, tabs_height, tour_lines
-from fusetui.tui.state.state import Outcome, Size, State, told
+from fusetui.tui.state.state import Help, Outcome, Size, State, told
 
 PAGES: tuple[Page, ...] = (
     TimelinePage(),
@@ -133,7 +130,6 @@ ACTIONS: tuple[Action, ...] = (
     *timeline.SCROLLING,
     *marks.ACTIONS,
     *(action for page in PAGES for action in page.actions),
-    *gaps.ACTIONS,
     *jumping.ACTIONS,
     *folding.tree_actions(tree_of),
     *list_actions(list_of),
@@ -146,7 +142,7 @@ ACTIONS: tuple[Action, ...] = (
     moving.LINK,
     reading.SWAP,
     *tour.ACTIONS,
-    action("help", "Keys", "question_mark", "this page", show_help, needs=nothing),
+    action("help", "Keys", "?", "this page", show_help, needs=nothing),
     action("suspend", "Suspend", "ctrl+z", "back to the shell; fg returns", suspend, needs=nothing),
     action("quit", "Quit", "q", "an open overlay is closed first", quit_app, needs=nothing),
     action(
@@ -222,3 +218,12 @@ def arrived(state: State, sides: tuple[Side, ...]) -> Outcome:
     for page in PAGES:
         now = page.follow(state, now)
     return search.again(state, now)
+
+
+def previewed(state: State, paths: Sequence[str], sides: tuple[Side, ...]) -> Outcome:
+    """A part of the only trace is shown; the rest is still being read."""
+    if paths is not state.wanted or state.reading is None:
+        return state
+    now = arrived(state, sides)
+    assert isinstance(now, State)  # one side is compared with nothing
+    return reading.previewed(now)

@@ -18,7 +18,6 @@ from fusetui.tui.pages.page import Drag, Pane, Turn
 from fusetui.tui.registry import BY_ACTION, BY_NAME, PAGES, page_of, turned_to
 from fusetui.tui.state.action import applies, hint_text, hints_text, keys_text, perform, with_keys
 from fusetui.tui.state.marks import marks_text
-from fusetui.tui.state.prompts import Prompt
 from fusetui.tui.state.screen import (
     BESIDE,
     body,
@@ -30,8 +29,8 @@ from fusetui.tui.state.screen import (
     too_small,
     tour_lines,
 )
-from fusetui.tui.state.state import Outcome, Size, State
-from fusetui.tui.state.tour_steps import STEPS
+from fusetui.tui.state.state import Outcome, Prompt, Size, State
+from fusetui.tui.state.tour import STEPS
 
 BETWEEN = "  "  # two hints
 BETWEEN_KEYS = "   "  # a sentence and its keys

@@ -19,7 +19,7 @@ from fusetui.text.printable import printable
 from fusetui.trace.model.columns import Trace
 from fusetui.tui.layout.lanes import ALL, FOLDED, Arrangement, Lane
 from fusetui.tui.layout.view import Side, first_view
-from fusetui.tui.state.bookmarks import Bookmark
+from fusetui.tui.state.session import Bookmark
 from fusetui.tui.state.state import State, told
 
 PLACE = "FUSETUI_KEPT"

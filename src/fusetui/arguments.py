@@ -116,7 +116,12 @@ STEP_BY = argument(
     "--step-by", metavar="PATTERN", help="Take annotations that match this as steps."
 )
 PART = (
-    argument("--step", metavar="N", type=whole, help="Only ProfilerStep#N, or else the Nth step."),
+    argument(
+        "--step",
+        metavar="N",
+        type=whole,
+        help="Only ProfilerStep#N, or the Nth step where none is numbered.",
+    ),
     argument("--from", metavar="T", dest="begin", help="Only from this time on: 12.5ms, or in ns."),
     argument("--to", metavar="T", dest="end", help="Only up to this time."),
     argument("--device", metavar="D", help="Only the GPU with this number."),

@@ -16,7 +16,7 @@ from fusetui.capture.command import capture
 from fusetui.capture.errors import CaptureError
 from fusetui.capture.measure import measure
 from fusetui.capture.options import STEPS, Options
-from fusetui.capture.progress import Progress
+from fusetui.capture.telling import Progress
 
 torch = pytest.importorskip("torch", reason="capture runs torch")
 pytestmark = pytest.mark.torch

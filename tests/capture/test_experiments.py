@@ -20,7 +20,7 @@ def script() -> Any:
 def test_the_page_has_a_place_for_every_experiment(script: Any, kind: str) -> None:
     page = script.PAGE.read_text(encoding="utf-8")
     for experiment in script.EXPERIMENTS:
-        assert "\nnew\n" in insert(page, f"{experiment.name} {kind}", "new")
+        assert "\nnew\n" in insert(page, f"{experiment.name} {kind}", "new", "x.py 1 at 2")
 
 
 def test_a_command_can_be_typed(script: Any) -> None:

@@ -7,8 +7,8 @@ import time
 import pytest
 from tests.hostile import WORST, obeyed
 
-from fusetui.capture import progress
-from fusetui.capture.progress import Progress
+from fusetui.capture import telling as progress
+from fusetui.capture.telling import Progress
 
 
 class Terminal(io.StringIO):

@@ -24,7 +24,7 @@ from fusetui.capture.saved import (
     read_run,
     trace_files,
 )
-from fusetui.capture.sweep_table import sweep_csv
+from fusetui.capture.table import sweep_csv
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),

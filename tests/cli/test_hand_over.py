@@ -13,7 +13,7 @@ import pytest
 from fusetui.capture import command
 from fusetui.capture.errors import CaptureError
 from fusetui.capture.options import Options
-from fusetui.capture.outcome import Outcome
+from fusetui.capture.record import Outcome
 
 Run = Callable[..., Any]
 File = Callable[..., Path]

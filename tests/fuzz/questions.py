@@ -32,7 +32,7 @@ from fusetui.gpu.kernel_names import decode, short_name
 from fusetui.gpu.kernel_names.annotate import annotate
 from fusetui.gpu.kinds import KINDS
 from fusetui.gpu.roofline.describe import describe, remarks
-from fusetui.report.diff import to_markdown, to_text
+from fusetui.report.diff import document, to_markdown, to_text
 from fusetui.report.output import _json
 from fusetui.report.summary import summary_text
 from fusetui.report.totals import kernels_text, ops_text
@@ -194,7 +194,7 @@ def ask_diff(a: Trace, b: Trace) -> Diff:
         "the sum of the diff",
         sums,
     )
-    _encoded(found.to_json())
+    _encoded(document(found))
     _shown(to_text(found, width=WIDTH))
     _shown(to_markdown(found))
     for one, rows in ((a, "a_rows"), (b, "b_rows")):

@@ -13,9 +13,10 @@ from docs.lessons.__main__ import HERE, packed, readme
 from fusetui.analysis.diff.compare import diff
 from fusetui.analysis.diff.model import Answer
 from fusetui.commands.loading import notices
+from fusetui.report.diff import document
 from fusetui.sample_traces import lessons
 from fusetui.trace import Trace, open_trace
-from fusetui.trace.layout.steps import steps
+from fusetui.trace.layout.steps import launched_in_steps, steps_of
 from fusetui.trace.model.categories import Role
 
 GATE_UP = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn"
@@ -35,8 +36,8 @@ def of_steps(name: str) -> list[list[tuple[str, int]]]:
     """The kernels of each step in their order: name and ns."""
     trace = lesson(name)
     return [
-        [(trace.name_of(row), int(trace.dur[row])) for row in np.sort(step.gpu_rows).tolist()]
-        for step in steps(trace)
+        [(trace.name_of(row), int(trace.dur[row])) for row in np.sort(launched).tolist()]
+        for launched in launched_in_steps(trace)
     ]
 
 
@@ -92,9 +93,9 @@ def test_a_linear_layer_with_a_bias_is_one_kernel(name: str) -> None:
 
 @pytest.mark.parametrize("name", LESSONS)
 def test_every_step_takes_the_same_time(name: str) -> None:
-    found = steps(lesson(name))
-    assert [step.name for step in found] == ["ProfilerStep#2", "ProfilerStep#3", "ProfilerStep#4"]
-    assert len({step.dur_ns for step in found}) == 1
+    steps = steps_of(lesson(name))
+    assert steps.names == ("ProfilerStep#2", "ProfilerStep#3", "ProfilerStep#4")
+    assert len(set(steps.dur.tolist())) == 1
 
 
 @pytest.mark.parametrize("name", LESSONS)
@@ -134,18 +135,20 @@ def test_the_memory_of_a_step_is_freed() -> None:
 
 
 def test_the_diff_says_that_gelu_and_mul_became_one() -> None:
-    found = diff(lesson("mlp-eager"), lesson("mlp-compiled")).to_json()
+    found = document(diff(lesson("mlp-eager"), lesson("mlp-compiled")))
     (fused,) = (row for row in found["rows"] if row["kind"] == "fused")
     assert fused["op"] == "aten::gelu + aten::mul"
-    assert fused["b"] == [FUSED]
+    assert fused["b"] == (FUSED,)
     assert (fused["a_ns"], fused["b_ns"]) == (149_000, 89_400)
 
 
 def test_the_diff_says_that_the_gemms_are_the_same() -> None:
-    found = diff(lesson("mlp-eager"), lesson("mlp-compiled")).to_json()
+    found = document(diff(lesson("mlp-eager"), lesson("mlp-compiled")))
     same = [row for row in found["rows"] if row["kind"] == "same" and row["op"] == "aten::mm"]
     assert (
-        [row["a"] for row in same] == [row["b"] for row in same] == [[GATE_UP], [GATE_UP], [DOWN]]
+        [row["a"] for row in same]
+        == [row["b"] for row in same]
+        == [(GATE_UP,), (GATE_UP,), (DOWN,)]
     )
     assert [row["a_ns"] for row in same] == [row["b_ns"] for row in same]
 

@@ -18,10 +18,9 @@ from fusetui.tui.layout.view import make_sides
 from fusetui.tui.registry import ACTIONS, arrived, settled
 from fusetui.tui.state import reading
 from fusetui.tui.state.action import Run, perform
-from fusetui.tui.state.offers import offers_of
 from fusetui.tui.state.reading import compared
 from fusetui.tui.state.screen import overlay_size
-from fusetui.tui.state.state import Outcome, Size, State
+from fusetui.tui.state.state import Outcome, Size, State, offers_of
 
 SIZE = Size(100, 30)
 BY_NAME = {action.name: action for action in ACTIONS}

@@ -5,24 +5,22 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from tests.tui.conftest import mlp_events
 from tests.tui.driving import LARGE, SMALL, opened, screen, selected, settled
 from textual.css.query import NoMatches
 from textual.events import Key
-from textual.message import Message
 from textual.widgets import OptionList
 
 from fusetui.trace import CannotRead
 from fusetui.trace.model.callbacks import never
 from fusetui.tui.app import FusetuiApp, Options
-from fusetui.tui.loading import Compared, compare
+from fusetui.tui.loading import compare
 from fusetui.tui.state.effects import Compare
-from fusetui.tui.state.offers import Offer
 from fusetui.tui.state.reading import compared_anew
-from fusetui.tui.state.state import DIFF, TIMELINE, State
+from fusetui.tui.state.state import DIFF, TIMELINE, Offer, State
 
 Write = Callable[[str], Path]
 
@@ -295,12 +293,12 @@ async def test_a_diff_of_other_sides_is_dropped(path: str, tmp_path: Path) -> No
     other.write_text(json.dumps(mlp_events(40)))
     async with opened([path, str(other)]) as (app, pilot):
         a, b = app.state.sides
-        posted: list[Message] = []
+        posted: list[Any] = []
         compare((a, b), app.state.paths, posted.append, never)
         await pilot.press("x")
         await settled(app, pilot)
         before = app.state
-        app.on_compared(cast(Compared, posted[0]))
+        app.do(posted[0])
         assert app.state is before
 
 

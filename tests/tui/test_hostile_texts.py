@@ -14,7 +14,7 @@ from fusetui.trace import Trace
 from fusetui.tui import registry
 from fusetui.tui.keymap import KeymapError, parsed
 from fusetui.tui.state import commands, reading
-from fusetui.tui.state.offers import Offer
+from fusetui.tui.state.state import Offer
 from fusetui.tui.view_store import Kept, KeptMark, restored
 
 

@@ -23,11 +23,9 @@ from fusetui.tui.keymap import LISTS, MODAL, OF_MANY, KeymapError, parsed, user_
 from fusetui.tui.pages.page import Page
 from fusetui.tui.registry import ACTIONS, PAGES, action_for, help_sections
 from fusetui.tui.state import search
-from fusetui.tui.state.action import hint_text, with_keys
-from fusetui.tui.state.keys import key_name, key_text
-from fusetui.tui.state.overlays import Help
-from fusetui.tui.state.state import Size, State
-from fusetui.tui.state.tour_steps import STEPS
+from fusetui.tui.state.action import hint_text, key_name, key_text, with_keys
+from fusetui.tui.state.state import Help, Size, State
+from fusetui.tui.state.tour import STEPS
 
 Make = Callable[..., Trace]
 

@@ -3,25 +3,27 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.tui.conftest import mlp_events
-from textual.message import Message
 
+from fusetui.trace.model.memo import kept_on
 from fusetui.tui.drawing.chrome import parts
 from fusetui.tui.layout.call_tree import FRAMES, call_tree, callers_tree
 from fusetui.tui.layout.frame import busy_of
 from fusetui.tui.layout.kinds import shares
 from fusetui.tui.layout.op_tree import op_tree
-from fusetui.tui.loading import Counted, Explained, Failed, Loaded, Loading, Prepared, load
+from fusetui.tui.loading import Loaded, load
+from fusetui.tui.state import reading
 
 
 def test_loading_reports_and_ends_with_the_sides(tmp_path: Path) -> None:
     path = tmp_path / "mlp.json"
     path.write_text(json.dumps({"traceEvents": mlp_events()}))
-    posted: list[Message] = []
+    posted: list[Any] = []
     load([str(path)], posted.append, lambda: False)
-    assert isinstance(posted[0], Loading)
+    assert posted[0].func is reading.progressed
     (loaded,) = [message for message in posted if isinstance(message, Loaded)]
     assert loaded.sides[0].label == "mlp"
 
@@ -29,43 +31,43 @@ def test_loading_reports_and_ends_with_the_sides(tmp_path: Path) -> None:
 def test_what_the_first_frame_needs_is_there_before_it(tmp_path: Path) -> None:
     path = tmp_path / "mlp.json"
     path.write_text(json.dumps({"traceEvents": mlp_events()}))
-    posted: list[Message] = []
+    posted: list[Any] = []
     load([str(path)], posted.append, lambda: False)
     (loaded,) = [message for message in posted if isinstance(message, Loaded)]
-    assert {busy_of, shares, parts} <= loaded.sides[0].made.keys()
+    assert {busy_of, shares, parts} <= kept_on(loaded.sides[0].trace).keys()
 
 
 def test_what_takes_longer_comes_after_the_lanes(tmp_path: Path) -> None:
     """First the launch queue, then why the GPU was idle, then everything, then the trees."""
     path = tmp_path / "mlp.json"
     path.write_text(json.dumps({"traceEvents": mlp_events()}))
-    posted: list[Message] = []
+    posted: list[Any] = []
     load([str(path)], posted.append, lambda: False)
     loaded, counted, first, last, *trees = posted[-8:]
     assert isinstance(loaded, Loaded)
-    assert isinstance(counted, Counted)
-    assert isinstance(first, Explained)
-    assert first.insight.answer is None
-    assert isinstance(last, Explained)
-    assert last.insight.idle is first.insight.idle
-    assert last.insight.answer is not None
-    made = [make for tree in trees if isinstance(tree, Prepared) for make in tree.made.by]
+    assert counted.func is reading.counted
+    assert first.func is last.func is reading.explained
+    begun, whole = first.keywords["insight"], last.keywords["insight"]
+    assert begun.answer is None
+    assert whole.idle is begun.idle
+    assert whole.answer is not None
+    made = [make for tree in trees for make in tree.keywords["made"]]
     assert made == [FRAMES, call_tree, callers_tree, op_tree]
 
 
 def test_a_cancelled_load_says_nothing_more(tmp_path: Path) -> None:
     path = tmp_path / "mlp.json"
     path.write_text(json.dumps({"traceEvents": mlp_events()}))
-    posted: list[Message] = []
+    posted: list[Any] = []
     load([str(path)], posted.append, lambda: True)
     assert posted == []
 
 
 def test_a_file_that_cannot_be_read_is_told_in_a_sentence(tmp_path: Path) -> None:
-    posted: list[Message] = []
+    posted: list[Any] = []
     load([str(tmp_path / "nowhere.json")], posted.append, lambda: False)
-    assert isinstance(posted[0], Failed)
-    assert "no such file" in posted[0].sentence
+    assert posted[0].func is reading.failed
+    assert "no such file" in posted[0].keywords["sentence"]
 
 
 def test_no_key_waits_for_the_tables_of_widths(

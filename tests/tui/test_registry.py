@@ -24,10 +24,9 @@ from fusetui.tui.layout.ranks import Job
 from fusetui.tui.pages.page import Page
 from fusetui.tui.registry import ACTIONS, PAGES
 from fusetui.tui.state import marks, ranks, search
-from fusetui.tui.state.action import Action, Run
+from fusetui.tui.state.action import Action, Run, action
 from fusetui.tui.state.effects import Effect, Interrupt, Quit, Suspend
-from fusetui.tui.state.overlays import Chooser
-from fusetui.tui.state.state import Reading, Size, State
+from fusetui.tui.state.state import Chooser, Reading, Size, State
 
 Patch = pytest.MonkeyPatch
 LOW = Size(100, 14)  # too low for all lanes
@@ -263,3 +262,9 @@ def test_a_page_can_be_shown_without_a_trace_that_fits(page: Page, mlp: Trace) -
     state = opened(mlp)
     there = after(state, *do(page.name))
     assert there.page == page.name or there.hint
+
+
+@pytest.mark.parametrize(("name", "keys"), [("zoom-in", "w"), ("of-no-key", "Hyper+w")])
+def test_an_action_has_a_name_of_its_own_and_keys(name: str, keys: str) -> None:
+    with pytest.raises(ValueError, match=name):
+        action(name, "Anything", keys, "", lambda state: state)

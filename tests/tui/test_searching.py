@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from msgspec.structs import replace
@@ -21,27 +21,29 @@ from fusetui.trace import Trace
 from fusetui.trace.model.callbacks import never
 from fusetui.tui import registry
 from fusetui.tui.helper_client import Beside
+from fusetui.tui.layout.search_hits import Found
 from fusetui.tui.layout.view import make_sides
 from fusetui.tui.pages.hits import said
-from fusetui.tui.searching import Helped, Searched, look
+from fusetui.tui.searching import Helped, look
 from fusetui.tui.state import search
+from fusetui.tui.state.action import Run
 from fusetui.tui.state.effects import Search
-from fusetui.tui.state.overlays import OVERLAY, HitList
-from fusetui.tui.state.state import Reading, State
+from fusetui.tui.state.state import OVERLAY, HitList, Reading, State
 
 
-def found(state: State, text: str) -> list[Searched]:
-    """What a thread posts about a text."""
-    posted: list[Searched] = []
-    look(state.side, text, lambda message: posted.append(cast(Searched, message)), never)
+def posted_about(state: State, text: str) -> list[Any]:
+    """How what a thread finds for a text changes the state."""
+    posted: list[Run] = []
+    look(state.side, text, posted.append, never)
     return posted
 
 
+def found(state: State, text: str) -> list[Found]:
+    return [run.keywords["found"] for run in posted_about(state, text)]
+
+
 def typed(state: State, text: str) -> State:
-    state = after(state, *do("search"), partial(search.typed, text=text))
-    for message in found(state, text):
-        state = after(state, partial(search.arrived, side=message.side, found=message.found))
-    return state
+    return after(state, *do("search"), partial(search.typed, text=text), *posted_about(state, text))
 
 
 @pytest.mark.parametrize(
@@ -130,8 +132,8 @@ def test_the_hits_are_a_list(mlp: Trace) -> None:
 
 def test_a_late_answer_is_dropped(mlp: Trace) -> None:
     state = opened(mlp)
-    *_, message = found(state, "gelu")
-    assert search.arrived(state, message.side, message.found) is state
+    *_, arrived = posted_about(state, "gelu")
+    assert arrived(state) is state
 
 
 def test_names_and_texts_stay_printable(mlp: Trace) -> None:
@@ -153,11 +155,11 @@ def test_args_are_counted_beside_the_names(shaped: Trace) -> None:
     """Names at once, then what args say as they are read."""
     state = opened(shaped)
     first, *_, last = found(state, "gelu")
-    assert (len(first.found.rows), first.found.share) == (4, 0.0)
-    assert (len(last.found.rows), len(last.found.extra), last.found.share) == (4, 0, 1.0)
+    assert (len(first.rows), first.share) == (4, 0.0)
+    assert (len(last.rows), len(last.extra), last.share) == (4, 0, 1.0)
     *_, last = found(state, "blue")
     ops = sum(event["cat"] == "cpu_op" for event in mlp_events())
-    assert (len(last.found.rows), len(last.found.extra)) == (0, ops + 2 * 8)
+    assert (len(last.rows), len(last.extra)) == (0, ops + 2 * 8)
     assert f"{ops + 16} slices by args" in drawn(typed(state, "blue"))
     assert "in args of aten::linear" in drawn(typed(state, "blue"))
 
@@ -184,13 +186,14 @@ async def test_a_word_of_args_is_gone_to_when_they_were_read(tmp_path: Path) -> 
 
 def test_args_of_a_large_trace_are_read_beside(shaped: Trace) -> None:
     """And by this process where no other one can help."""
-    side, posted = opened(shaped).side, cast(list[Searched], [])
+    posted: list[Any] = []
+    side = opened(shaped).side
     helped = Helped(shaped.report.path, Beside)
-    own = found(opened(shaped), "blue")[-1].found
+    own = found(opened(shaped), "blue")[-1]
     for help_ in (helped, Helped("", Beside)):
-        look(side, "blue", lambda message: posted.append(cast(Searched, message)), never, help_)
-        assert posted[-1].found.is_done
-    assert posted[-1].found.extra.tolist() == own.extra.tolist()
+        look(side, "blue", posted.append, never, help_)
+        assert posted[-1].keywords["found"].is_done
+    assert posted[-1].keywords["found"].extra.tolist() == own.extra.tolist()
 
 
 def test_a_person_who_goes_on_typing_starts_no_process(shaped: Trace) -> None:
@@ -217,11 +220,11 @@ PARTS = (
 @pytest.mark.parametrize("text", [*map(" ".join, product(*PARTS))])
 def test_every_search_gives_one_plain_sentence(mlp: Trace, text: str) -> None:
     *_, last = found(opened(mlp), text)
-    sentence = said(last.found)
+    sentence = said(last)
     assert len(sentence.splitlines()) == 1
-    assert last.found.wrong or last.found.is_done
-    none = not len(last.found.together)
-    assert ("nothing found" in sentence) == (none and not last.found.wrong)
+    assert last.wrong or last.is_done
+    none = not len(last.together)
+    assert ("nothing found" in sentence) == (none and not last.wrong)
 
 
 @pytest.mark.parametrize(
@@ -231,7 +234,7 @@ def test_every_search_gives_one_plain_sentence(mlp: Trace, text: str) -> None:
         ("kind:foo", "kind: is followed by one of kernel, memcpy"),
         ("step:x", "step: is followed by the number of a step"),
         ("dur<-5us", "dur< takes a time with its unit"),
-        ("step:9", "nothing found: this trace has the steps 1 to 2"),
+        ("step:9", "nothing found: this trace has the steps 3 to 4"),
         ("stream:99", "nothing found: the streams of this trace are 7"),
         ("famly:gemm", "nothing found: famly is no field, so famly:gemm was looked for as a word"),
         ("family>gemm", "only dur and at are compared: family:gemm looks for family"),
@@ -249,7 +252,7 @@ def test_a_search_that_finds_nothing_says_why(mlp: Trace, text: str, sentence: s
 def test_a_pattern_of_doubtful_form_warns_nobody(mlp: Trace) -> None:
     """Python warns of `[[` on the screen."""
     *_, last = found(opened(mlp), "/[[:a]/")
-    assert last.found.is_done
+    assert last.is_done
 
 
 def met_by_keys(state: State) -> list[int]:
@@ -276,11 +279,11 @@ def test_hits_by_args_are_gone_through_and_listed(trace_of: Callable[..., Trace]
     before = state.session.views[0].selected
     listed = after(state, *do("hits"))
     for message in (first, last):
-        arrived = partial(search.arrived, side=message.side, found=message.found)
+        arrived = partial(search.arrived, side=state.side, found=message)
         state, listed = after(state, arrived), after(listed, arrived)
     assert state.session.views[0].selected == before
-    counted = {*last.found.rows.tolist(), *last.found.extra.tolist()}
-    assert len(counted) > len(last.found.rows)
+    counted = {*last.rows.tolist(), *last.extra.tolist()}
+    assert len(counted) > len(last.rows)
     assert set(met_by_keys(state)) == counted
     assert f"of {len(counted)}: linear" in drawn(state)
     assert f" {len(counted)} hits" in laid_over(listed)
@@ -323,10 +326,10 @@ def test_other_hits_are_not_searched_for_again(shaped: Trace) -> None:
 def test_an_answer_holds_when_more_is_known_of_the_trace(shaped: Trace) -> None:
     """The reasons of idle time, say, came while the search went on."""
     state = opened(shaped)
-    *_, message = found(state, "blue")
+    *_, arrived = posted_about(state, "blue")
     waiting = explained(replace(state, wanted_hit="blue"))
-    assert waiting.side is not message.side
-    there = after(waiting, partial(search.arrived, side=message.side, found=message.found))
+    assert waiting.side is not state.side
+    there = after(waiting, arrived)
     assert there.session.hits is not None
     assert there.wanted_hit == ""
 
@@ -343,8 +346,8 @@ def test_what_is_typed_is_searched_for_in_what_was_read_since(shaped: Trace) -> 
 
 def test_an_answer_about_another_trace_is_dropped(shaped: Trace, mlp: Trace) -> None:
     state = after(opened(shaped), *do("search"))
-    *_, message = found(opened(mlp), "gelu")
-    assert search.arrived(state, message.side, message.found) is state
+    *_, arrived = posted_about(opened(mlp), "gelu")
+    assert arrived(state) is state
 
 
 def test_the_place_among_the_hits_is_that_of_today(

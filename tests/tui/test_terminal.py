@@ -18,7 +18,7 @@ from textual.drivers.linux_driver import LinuxDriver
 
 from fusetui.tui.registry import ACTIONS
 from fusetui.tui.signals import RESTORE
-from fusetui.tui.state.keys import key_text
+from fusetui.tui.state.action import key_text
 from fusetui.tui.state.moving import SECTION
 
 IGNORES = """
@@ -48,7 +48,7 @@ LOOKING: list[Visit] = [
     (":", "goto 12.5ms"),
     ("open PWN\r", "PWN does not exist"),
     (":", "goto 12.5ms"),
-    ("step 1\r", "step 1 of 1: ProfilerStep#"),
+    ("step 1\r", "step #1 of 1: ProfilerStep#"),
     ("2", "count op"),
     ("jjj", ">"),
     ("3", "the longest of them"),

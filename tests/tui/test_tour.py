@@ -13,7 +13,7 @@ from fusetui.tui.app import FusetuiApp, Options
 from fusetui.tui.layout.text_layout import wrapped
 from fusetui.tui.state.action import with_keys
 from fusetui.tui.state.state import State
-from fusetui.tui.state.tour_steps import LESSONS, STEPS, Step
+from fusetui.tui.state.tour import LESSONS, STEPS, Step
 
 PATHS = tuple(str(lessons.path(name)) for name in LESSONS)
 NUMBERS = {step.title: number for number, step in enumerate(STEPS)}

@@ -1,6 +1,10 @@
-"""The steps of a profile (ProfilerStep#N), and which GPU events each launched."""
+"""The steps of a trace: annotations where there are any, else iterations, which optimizers end."""
 
 from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import pairwise
 
 import msgspec
 import numpy as np
@@ -8,39 +12,139 @@ from numpy.typing import NDArray
 
 from fusetui.trace.model.categories import STEP_PREFIX, Role
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.memo import memo
+from fusetui.trace.model.op_names import is_compiler
+
+Rows = NDArray[np.intp]
+Int64s = NDArray[np.int64]
+
+MOST = 0.8
+"""Annotations are steps if they contain at least this share of the work."""
+
+SERVER = re.compile(r"^(?:execute_(?:new_|context_|\d+_context_)|step\[|(?:prefill|decode)\[bs=)")
+"""How the annotations of a server (vLLM, SGLang, ATOM) begin: even a single one is a step."""
+
+OF_PROFILER = re.compile(f"^{STEP_PREFIX}")
+OPTIMIZER = re.compile(r"^Optimizer\.step#")
+"""The annotation of torch around an optimizer step, which ends a training step."""
+
+PROFILED = "ProfilerStep"  # what the steps of the profiler are called
+UP_TO = "up to the end of "  # an optimizer step
+
+PARTS = ("Optimizer.", "DataLoader", "enumerate(DataLoader)")
+"""How annotations of torch begin that are parts of a step, however much work they contain."""
+
+MANY = 50  # kinds of annotations that are considered, those with the most time
+LONGEST_STEM = 1000  # characters
+LAST_NUMBER = re.compile(r"(?<![\d.])[0-9]{1,18}\Z")
 
 
-class Step(msgspec.Struct, frozen=True, eq=False):
-    """One step. GPU events belong to the step during which they were launched."""
+class Steps(msgspec.Struct, frozen=True, eq=False):
+    """Steps in order of time, which do not overlap; arrays of shape [steps], in ns of the file."""
 
-    name: str
-    row: int
-    start_ns: int
-    dur_ns: int
-    gpu_rows: NDArray[np.intp]
+    rows: Rows  # of the annotations that they are, or that end them
+    names: tuple[str, ...]  # of the annotations; `#k` for iterations, which have none
+    start: Int64s
+    end: Int64s
+    numbers: tuple[int, ...]  # those that the trace prints, else the positions, from 1
+    by: str  # what they are, for users; "" if there are none
+    printed: bool  # whether the numbers are in the names
 
+    def __len__(self) -> int:
+        return len(self.start)
 
-def steps(trace: Trace) -> tuple[Step, ...]:
-    """Steps in time order, from the thread that has most of them; () if there are none."""
-    named = np.array([name.startswith(STEP_PREFIX) for name in trace.names] or [False])
-    rows = trace.rows_of(Role.ANNOTATION)
-    rows = rows[named[trace.name[rows]]]
-    if not len(rows):
-        return ()
-    rows = main_thread(trace, rows)
-    rows = rows[np.argsort(trace.start[rows], kind="stable")]
-    launched, called = by_launch_time(trace)
-    first = np.searchsorted(called, trace.start[rows], side="left")
-    last = np.searchsorted(called, trace.end[rows], side="left")
-    return tuple(
-        Step(
-            trace.name_of(row), int(row), int(trace.start[row]), int(trace.dur[row]), launched[a:b]
+    @property
+    def dur(self) -> Int64s:
+        return self.end - self.start
+
+    @property
+    def are_iterations(self) -> bool:
+        """Whether no annotation is around them: they end where an optimizer's does."""
+        return self.by.startswith(UP_TO)
+
+    @property
+    def are_of_server(self) -> bool:
+        """Whether they are what a server was asked to do, which differs from step to step."""
+        return any(map(SERVER.match, self.names))
+
+    @property
+    def known(self) -> str:
+        """The numbers that there are, in words: `the steps 6 to 8`; "no steps"."""
+        if len(self) < 2:
+            return f"only step {self.numbers[0]}" if len(self) else "no steps"
+        return f"the steps {min(self.numbers)} to {max(self.numbers)}"
+
+    def place(self, number: int) -> int:
+        """The index of the step with this number, -1 for none."""
+        return self.numbers.index(number) if number in self.numbers else -1
+
+    def only(self, places: Rows) -> Steps:
+        """Some of the steps, by index."""
+        names, numbers = ([every[n] for n in places] for every in (self.names, self.numbers))
+        start, end = self.start[places], self.end[places]
+        return msgspec.structs.replace(
+            self,
+            rows=self.rows[places],
+            names=tuple(names),
+            start=start,
+            end=end,
+            numbers=tuple(numbers),
         )
-        for row, a, b in zip(rows, first, last, strict=True)
-    )
+
+    def at(self, times: Int64s) -> Rows:
+        """The index of the step during which each time lies, -1 for none."""
+        return place_in(self.start, self.end, times)
+
+    def slices_of(self, times: Int64s) -> tuple[slice, ...]:
+        """The places of the sorted times that lie in each step."""
+        first, last = np.searchsorted(times, (self.start, self.end))
+        return tuple(map(slice, first.tolist(), last.tolist()))
 
 
-def by_launch_time(trace: Trace) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
+@memo(most=4)
+def steps_of(trace: Trace, by: str | re.Pattern[str] | None = None) -> Steps:
+    """The steps of a trace: those of the profiler, else of a server, else annotations that recur
+    around most of the work, else iterations, each up to the end of an optimizer's step.
+
+    `by` asks for the annotations whose names match: a regular expression, or plain text.
+    """
+    if by is not None:
+        pattern = _expression(by) if isinstance(by, str) else by
+        return _annotated(trace, _matching(trace, pattern), f"annotations like {pattern.pattern}")
+    profiled = _matching(trace, OF_PROFILER)
+    if len(profiled):
+        return _annotated(trace, profiled, PROFILED)
+    around = _around_the_work(trace)
+    if len(around):
+        return _annotated(trace, around, trace.name_of(int(around[0])))
+    return _iterations(trace)
+
+
+@memo()
+def launched_in_steps(trace: Trace) -> tuple[Rows, ...]:
+    """The GPU rows that each step launched, in order of their launch calls."""
+    rows, called = by_launch_time(trace)
+    return tuple(rows[own] for own in steps_of(trace).slices_of(called))
+
+
+def numbers_in(names: Sequence[str]) -> tuple[int, ...]:
+    """The numbers at the ends of the names; () unless all have one: those of the profiler, or names
+    that differ only in a number that grows."""
+    found = [LAST_NUMBER.search(name) for name in names]
+    numbers = tuple(int(one[0]) for one in found if one)
+    if len(numbers) < len(names) or any(map(SERVER.match, names)):
+        return ()
+    stems = {name[: one.start()] for name, one in zip(names, found, strict=True) if one}
+    grows = len(names) > 1 and all(a < b for a, b in pairwise(numbers))
+    return numbers if stems == {STEP_PREFIX} or (grows and len(stems) == 1) else ()
+
+
+def labels_of(names: Sequence[str]) -> Sequence[str]:
+    """The names of all steps of a trace, after `#k` where they do not number them."""
+    return names if numbers_in(names) else [f"#{k} {name}" for k, name in enumerate(names, 1)]
+
+
+def by_launch_time(trace: Trace) -> tuple[Rows, Int64s]:
     """The linked GPU rows in order of their launch calls, and the starts of those calls (ns)."""
     rows = trace.gpu_rows
     rows = rows[trace.launch[rows] >= 0]
@@ -49,10 +153,142 @@ def by_launch_time(trace: Trace) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
     return rows[order], called[order]
 
 
-def main_thread(trace: Trace, rows: NDArray[np.intp]) -> NDArray[np.intp]:
+def main_thread(trace: Trace, rows: Rows) -> Rows:
     """The rows that lie on the thread with most of them (there is at least one row); sub-rows of a
     thread count as that thread."""
     thread = trace.thread_of_track[trace.track[rows]]
     counts = np.bincount(thread)[thread]
-    same: NDArray[np.intp] = rows[thread == thread[int(np.argmax(counts))]]
+    same: Rows = rows[thread == thread[int(np.argmax(counts))]]
     return same
+
+
+def annotations_like(trace: Trace, pattern: re.Pattern[str]) -> Rows:
+    """Annotations with a matching name on the thread that has most of them, in order of time, outer
+    ones first."""
+    rows = trace.rows_of(Role.ANNOTATION)
+    matches = np.zeros(len(trace.names), dtype=np.bool_)
+    for number in np.unique(trace.name[rows]).tolist():
+        matches[number] = pattern.search(trace.names[number]) is not None
+    rows = rows[matches[trace.name[rows]]]
+    if not len(rows):
+        return rows
+    rows = main_thread(trace, rows)
+    return rows[np.lexsort((-trace.dur[rows], trace.start[rows]))]
+
+
+def _matching(trace: Trace, pattern: re.Pattern[str]) -> Rows:
+    """Such annotations, except those that begin inside another one."""
+    rows = annotations_like(trace, pattern)
+    if not len(rows):
+        return rows
+    latest = np.maximum.accumulate(trace.end[rows])
+    outer: Rows = rows[np.concatenate(([True], trace.start[rows[1:]] >= latest[:-1]))]
+    return outer
+
+
+def _expression(pattern: str) -> re.Pattern[str]:
+    """An invalid regular expression is taken literally: `step[`."""
+    try:
+        return re.compile(pattern)
+    except re.error:
+        return re.compile(re.escape(pattern))
+
+
+def _around_the_work(trace: Trace) -> Rows:
+    """Annotations that contain at least MOST of the work: those of a server, else of the groups
+    that recur the one with most; in order of time."""
+    work = _work(trace)
+    server = _matching(trace, SERVER)
+    if _share_inside(trace, server, *work) >= MOST:
+        return server
+    groups = _recurring(trace)[:MANY]
+    shares = [_share_inside(trace, group, *work) for group in groups]
+    if not shares or max(shares) < MOST:
+        return server[:0]
+    return groups[shares.index(max(shares))]
+
+
+def _recurring(trace: Trace) -> list[Rows]:
+    """Outermost annotations with equal names except for numbers, those with the most time first."""
+    rows = trace.rows_of(Role.ANNOTATION)
+    rows = rows[trace.parent[rows] < 0]
+    numbers: dict[str, int] = {}
+    of_name = np.full(len(trace.names), -1)
+    for number in np.unique(trace.name[rows]).tolist():
+        name = trace.names[number]
+        if not is_compiler(name) and not name.startswith(PARTS):
+            stem = re.sub(r"\d+", "#", name[:LONGEST_STEM])
+            of_name[number] = numbers.setdefault(stem, len(numbers))
+    rows = rows[of_name[trace.name[rows]] >= 0]
+    key = of_name[trace.name[rows]]
+    order = np.lexsort((trace.start[rows], key))
+    groups = np.split(rows[order], np.flatnonzero(np.diff(key[order])) + 1)
+    several = [group for group in groups if len(group) > 1]
+    return sorted(several, key=lambda group: -int(trace.dur[group].sum()))
+
+
+def _work(trace: Trace) -> tuple[Int64s, Int64s]:
+    """When each piece of work was requested, and how much time it took (ns)."""
+    gpu = trace.gpu_rows
+    if len(gpu):
+        gpu = gpu[trace.launch[gpu] >= 0]
+        return trace.start[trace.launch[gpu]], trace.dur[gpu]
+    ops = trace.rows_of(Role.OP)
+    ops = ops[trace.parent[ops] < 0]
+    return trace.start[ops], trace.dur[ops]
+
+
+def _share_inside(trace: Trace, group: Rows, times: Int64s, amount: Int64s) -> float:
+    """The share of the amounts whose times lie in these slices; 0 if the slices overlap."""
+    start, end = trace.start[group], trace.end[group]
+    total = int(amount.sum())
+    if not total or (start[1:] < end[:-1]).any():
+        return 0.0
+    return float(amount[place_in(start, end, times) >= 0].sum()) / total
+
+
+def place_in(start: Int64s, end: Int64s, times: Int64s) -> Rows:
+    """The index of the stretch [start, end) in which each time lies, -1 for none; the stretches are
+    in order of time and do not overlap."""
+    if not len(start):
+        return np.full(len(times), -1, dtype=np.intp)
+    found = np.searchsorted(start, times, side="right") - 1
+    return np.where((found >= 0) & (times < end[found]), found, -1)
+
+
+def _iterations(trace: Trace) -> Steps:
+    """From the end of one step of an optimizer to the end of the next; the first one from where the
+    recording of that thread begins. Of several optimizers the one that steps most often, and last,
+    ends an iteration."""
+    rows = _matching(trace, OPTIMIZER)
+    counts = np.bincount(trace.name[rows], minlength=1)
+    rows = rows[trace.name[rows] == trace.name[rows[counts[trace.name[rows]] == counts.max()][-1:]]]
+    if len(rows) < 2:
+        return _annotated(trace, rows[:0], "")
+    thread = trace.thread_of_track
+    own = np.flatnonzero(thread == thread[trace.track[rows[0]]]).tolist()
+    begin = min(int(trace.start[trace.tracks[n].first_row]) for n in own)
+    end = trace.end[rows]
+    return Steps(
+        rows=rows,
+        names=tuple(f"#{k}" for k in range(1, len(rows) + 1)),
+        start=np.concatenate(([begin], end[:-1])),
+        end=end,
+        numbers=tuple(range(1, len(rows) + 1)),
+        by=f"{UP_TO}{trace.name_of(int(rows[0]))}",
+        printed=False,
+    )
+
+
+def _annotated(trace: Trace, rows: Rows, by: str) -> Steps:
+    names = tuple(map(trace.name_of, rows.tolist()))
+    numbers = numbers_in(names)
+    return Steps(
+        rows=rows,
+        names=names,
+        start=trace.start[rows],
+        end=trace.end[rows],
+        numbers=numbers or tuple(range(1, len(rows) + 1)),
+        by=by if len(rows) else "",
+        printed=bool(numbers),
+    )

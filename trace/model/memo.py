@@ -9,7 +9,9 @@ from typing import Any, TypeVar, cast
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-RESULTS = "_results"  # where an owner keeps them
+T = TypeVar("T")
+
+RESULTS, MADE = "_results", "_made"  # where an owner keeps them
 
 
 def memo(most: int = 1) -> Callable[[Function], Function]:
@@ -31,3 +33,18 @@ def memo(most: int = 1) -> Callable[[Function], Function]:
         return cast("Function", found)
 
     return kept
+
+
+def once(owner: object, make: Callable[[Any], T]) -> T:
+    """What a function makes of an owner, when it is first asked for."""
+    made = kept_on(owner)
+    if make not in made:
+        made[make] = make(owner)
+    found: T = made[make]
+    return found
+
+
+def kept_on(owner: object) -> dict[Hashable, Any]:
+    """What was made of an owner by `once`, or elsewhere and is kept here."""
+    made: dict[Hashable, Any] = vars(owner).setdefault(MADE, {})
+    return made

@@ -19,14 +19,13 @@ from isal import igzip_lib
 from fusetui.trace.model.errors import CannotRead, NotATrace
 from fusetui.trace.read.document import Document
 from fusetui.trace.read.unpack import (
-    GIB,
-    LIMIT,
     Damaged,
     Packing,
     Stream,
     TooLarge,
     limit_for,
     member,
+    too_large,
     zstd_stream,
 )
 
@@ -79,10 +78,7 @@ class Archive:
         except Damaged as damage:
             wrong = wrong or f"the zip file is damaged ({damage})"
         except TooLarge:
-            raise CannotRead(
-                f"{self._path} unpacks to more than {limit / GIB:.3g} GiB, too much for a trace of "
-                f"its size; if it is one, set {LIMIT} to the GiB that it may take."
-            ) from None
+            raise too_large(self._path, limit) from None
         room.flush()
         if wrong and not room.tell():
             raise CannotRead(f"{self._path} is a zip file that cannot be unpacked: {wrong}.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from itertools import accumulate, chain
 from typing import Any
@@ -26,67 +26,14 @@ from fusetui.trace.read.gather import ChunkColumns, Interner, Label, Lane, Mark,
 from fusetui.trace.read.memory import memory_left
 from fusetui.trace.read.source import Source
 
-ENDS = {"E": "B", "e": "b", "F": "S"}
-
-
-class Pair(msgspec.Struct, frozen=True):
-    """A slice; its args are those of its begin event."""
-
-    name: str
-    category: str
-    thread: Thread
-    start: int  # ns
-    dur: int  # ns
-    order: int  # index of its begin event
-
-
-class Pairs(msgspec.Struct, frozen=True):
-    slices: tuple[Pair, ...]  # in file order
-    unfinished: int  # how many of them have no end: shown up to the last mark
-    ends: int  # ends without a begin
-
-
-def pair(marks: Sequence[Mark]) -> Pairs:
-    """Turns every begin into a slice."""
-    stacks: dict[tuple[object, ...], list[Mark]] = {}
-    found: list[Pair] = []
-    unmatched = 0
-    for mark in sorted(marks, key=lambda m: (m.time, m.order)):
-        stack = stacks.setdefault(_key(mark), [])
-        if mark.phase not in ENDS:
-            stack.append(mark)
-        elif stack:
-            found.append(_slice(stack.pop(), mark.time))
-        else:
-            unmatched += 1
-    last = max((mark.time for mark in marks), default=0)
-    still_open = list(chain.from_iterable(stacks.values()))
-    found += [_slice(mark, last) for mark in still_open]
-    return Pairs(tuple(_in_order(found)), len(still_open), unmatched)
-
-
-def _in_order(found: Iterable[Pair]) -> list[Pair]:
-    return sorted(found, key=lambda slice_: slice_.order)
-
-
-def _key(mark: Mark) -> tuple[object, ...]:
-    kind = ENDS.get(mark.phase, mark.phase)
-    if kind == "B":
-        return kind, mark.thread
-    return kind, mark.category, mark.key, mark.thread[0], mark.name if kind == "S" else ""
-
-
-def _slice(begin: Mark, end: int) -> Pair:
-    """Slices with an id may cross those of their thread, so they get a lane of their own."""
-    pid, tid = begin.thread
-    thread = (pid, tid) if begin.phase == "B" else (pid, f"{begin.category or begin.name} (async)")
-    return Pair(begin.name, begin.category, thread, begin.time, end - begin.time, begin.order)
-
-
 BYTES_A_SLICE = 200  # bytes of memory, in addition to the chunks
 MANY = 1_000_000  # slices; fewer always fit
 LONGEST_SUM_NS = 2.0**62
 """In ns (146 years). A larger sum of durations does not fit the figures, and no trace has it."""
+
+
+ENDS = {"E": "B", "e": "b", "F": "S"}
+"""Phases that end a slice, with those that begin one."""
 
 
 class Raw(msgspec.Struct, frozen=True, eq=False):
@@ -129,7 +76,9 @@ def assemble(
     """
     columns = [chunk.columns for chunk in chunks]
     _check_memory(source.path, columns)
-    tail = _tail(source, body, chunks)
+    last = chunks[-1] if chunks else None
+    closed = last is not None and last.after != -1
+    tail = tail_of(source.document, last.after, body.bare) if last and closed else None
     unread = (Skipped(tail.unread, tail.what),) if tail and tail.unread >= 0 else ()
     events = sum(chunk.events for chunk in chunks) + len(unread)
     phases = sum((c.phases for c in columns), Counter[str]())
@@ -141,7 +90,9 @@ def assemble(
     categories, category = _merge([(c.categories, c.category) for c in columns])
     threads, thread = _merge([(c.threads, c.thread) for c in columns])
     joined = _joined_columns(columns)
-    dur = joined["dur"]
+    dur, order = joined["dur"], joined["order"]
+    firsts = list(accumulate((chunk.events for chunk in chunks), initial=0))  # in traceEvents
+    order += np.repeat(firsts[:-1], [len(c.order) for c in columns])
     negative = int((dur < 0).sum())
     raw = Raw(
         source=source,
@@ -158,20 +109,24 @@ def assemble(
         thread=thread,
         correlation=joined["correlation"],
         external_id=joined["external_id"],
-        order=_global_order(chunks),
+        order=order,
         keys={**body.head, **(tail.keys if tail else {})},
         events=events,
         unreadable=sum(chunk.unreadable for chunk in chunks) + len(unread),
         skipped=skipped[:MOST_LISTED],
-        complete=_is_complete(tail, body, chunks) and source.cut is None and prefix is None,
-        too_damaged=chunks[-1].end if chunks and chunks[-1].too_damaged else -1,
+        complete=_is_complete(tail, body, last) and source.cut is None and prefix is None,
+        too_damaged=last.end if last and last.too_damaged else -1,
         prefix=prefix,
         negative=negative,
         unfinished=0,
         unmatched=0,
     )
-    marks = list(_global_marks(chunks))
-    raw = with_pairs(raw, pair(marks)) if marks else raw
+    marks = [
+        msgspec.structs.replace(mark, order=mark.order + first)
+        for chunk, first in zip(columns, firsts, strict=False)
+        for mark in chunk.marks
+    ]
+    raw = with_pairs(raw, marks) if marks else raw
     if float(raw.dur.sum(dtype=np.float64)) > LONGEST_SUM_NS:
         raise NotATrace(f"{source.path} is not a trace of one run: its durations exceed 146 years.")
     return raw
@@ -188,33 +143,64 @@ def _check_memory(path: str, columns: Sequence[ChunkColumns]) -> None:
         )
 
 
-def with_pairs(raw: Raw, pairs: Pairs) -> Raw:
-    """The slices that are written as two events, after the others."""
-    more = pairs.slices
-    tables = [Interner({key: n for n, key in enumerate(t)}) for t in (raw.names, raw.categories)]
-    threads = Interner({key: n for n, key in enumerate(raw.threads)})
-    none = np.full(len(more), -1, dtype=np.int64)
-    dur = np.array([p.dur for p in more], np.int64)
+def with_pairs(raw: Raw, marks: Sequence[Mark]) -> Raw:
+    """The slices that are written as two events, after the others, in the order of their begins.
 
-    def grown(column: NDArray[Any], new: NDArray[Any]) -> NDArray[Any]:
-        return np.concatenate([column, new])
-
+    B and E are paired per thread like brackets; the others by category and id. They are taken in
+    time order, so the order in the file does not matter. One without an end is shown up to the last
+    mark; its args are those of its begin.
+    """
+    stacks: dict[tuple[object, ...], list[Mark]] = {}
+    pairs: list[tuple[Mark, int]] = []
+    unmatched = 0
+    for mark in sorted(marks, key=lambda m: (m.time, m.order)):
+        stack = stacks.setdefault(_key(mark), [])
+        if mark.phase not in ENDS:
+            stack.append(mark)
+        elif stack:
+            pairs.append((stack.pop(), mark.time))
+        else:
+            unmatched += 1
+    last = max(mark.time for mark in marks)
+    still_open = [(mark, last) for mark in chain.from_iterable(stacks.values())]
+    pairs = sorted([*pairs, *still_open], key=lambda pair: pair[0].order)
+    begins = [begin for begin, _ in pairs]
+    names, categories, threads = (
+        Interner({key: n for n, key in enumerate(table)})
+        for table in (raw.names, raw.categories, raw.threads)
+    )
+    more: dict[str, NDArray[Any]] = {
+        "start": np.array([begin.time for begin in begins], np.int64),
+        "dur": np.array([end - begin.time for begin, end in pairs], np.int64),
+        "name": names.ids(begin.name for begin in begins),
+        "category": categories.ids(begin.category for begin in begins),
+        "thread": threads.ids((*_thread(begin), None) for begin in begins),
+        "correlation": np.full(len(pairs), -1, np.int64),
+        "external_id": np.full(len(pairs), -1, np.int64),
+        "order": np.array([begin.order for begin in begins], np.int64),
+    }
     return msgspec.structs.replace(
         raw,
-        start=grown(raw.start, np.array([p.start for p in more], np.int64)),
-        dur=grown(raw.dur, dur),
-        name=grown(raw.name, tables[0].ids(p.name for p in more)),
-        category=grown(raw.category, tables[1].ids(p.category for p in more)),
-        thread=grown(raw.thread, threads.ids((*p.thread, None) for p in more)),
-        correlation=grown(raw.correlation, none),
-        external_id=grown(raw.external_id, none),
-        order=grown(raw.order, np.array([p.order for p in more], np.int64)),
-        names=tuple(tables[0]),
-        categories=tuple(tables[1]),
+        **{name: np.concatenate([getattr(raw, name), new]) for name, new in more.items()},
+        names=tuple(names),
+        categories=tuple(categories),
         threads=tuple(threads),
-        unfinished=pairs.unfinished,
-        unmatched=pairs.ends,
+        unfinished=len(still_open),
+        unmatched=unmatched,
     )
+
+
+def _key(mark: Mark) -> tuple[object, ...]:
+    kind = ENDS.get(mark.phase, mark.phase)
+    if kind == "B":
+        return kind, mark.thread
+    return kind, mark.category, mark.key, mark.thread[0], mark.name if kind == "S" else ""
+
+
+def _thread(begin: Mark) -> Thread:
+    """Slices with an id may cross those of their thread, so they get a lane of their own."""
+    pid, tid = begin.thread
+    return (pid, tid) if begin.phase == "B" else (pid, f"{begin.category or begin.name} (async)")
 
 
 def _stretch(chunk: Chunk) -> Stretch:
@@ -222,16 +208,9 @@ def _stretch(chunk: Chunk) -> Stretch:
     return Stretch(chunk.start, chunk.end, chunk.events, samples, chunk.places)
 
 
-def _tail(source: Source, body: Body, chunks: Sequence[Chunk]) -> Tail | None:
-    """None when the closing bracket was not met."""
-    after = chunks[-1].after if chunks else -1
-    return tail_of(source.document, after, body.bare) if after != -1 else None
-
-
-def _is_complete(tail: Tail | None, body: Body, chunks: Sequence[Chunk]) -> bool:
+def _is_complete(tail: Tail | None, body: Body, last: Chunk | None) -> bool:
     """A bare array may lack its bracket, an object may not."""
     if tail is None:
-        last = chunks[-1] if chunks else None
         return body.bare and not (last and (last.unreadable or last.too_damaged))
     return tail.closed
 
@@ -243,11 +222,6 @@ def _merge(tables: Sequence[tuple[list[Any], NDArray[np.int32]]]) -> tuple[Any, 
     return tuple(merged), _joined(parts, np.int32)
 
 
-def _firsts(chunks: Sequence[Chunk]) -> list[int]:
-    """The index in traceEvents of the first element of each chunk."""
-    return list(accumulate((chunk.events for chunk in chunks), initial=0))[:-1]
-
-
 def _joined_columns(columns: Sequence[ChunkColumns]) -> dict[str, NDArray[Any]]:
     """The int64 columns of all chunks that need no translation."""
 
@@ -255,23 +229,8 @@ def _joined_columns(columns: Sequence[ChunkColumns]) -> dict[str, NDArray[Any]]:
         return _joined([getattr(part, name) for part in columns], np.int64)
 
     rows = sum(len(part.start) for part in columns)
-    names = ("start", "dur", "correlation", "external_id")
+    names = ("start", "dur", "correlation", "external_id", "order")
     return each({name: partial(joined, name) for name in names}, rows)
-
-
-def _global_order(chunks: Sequence[Chunk]) -> NDArray[np.int64]:
-    order = _joined([chunk.columns.order for chunk in chunks], np.int64)
-    end = 0
-    for chunk, first in zip(chunks, _firsts(chunks), strict=True):
-        begin, end = end, end + len(chunk.columns.order)
-        order[begin:end] += first
-    return order
-
-
-def _global_marks(chunks: Sequence[Chunk]) -> Iterator[Mark]:
-    for chunk, first in zip(chunks, _firsts(chunks), strict=True):
-        for mark in chunk.columns.marks:
-            yield msgspec.structs.replace(mark, order=mark.order + first)
 
 
 def _joined(parts: Sequence[NDArray[Any]], dtype: type) -> NDArray[Any]:

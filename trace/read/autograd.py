@@ -10,22 +10,20 @@ fwdbwd, since 2022-10.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from decimal import Decimal
-from typing import Any, NamedTuple, TypeVar
+from itertools import accumulate
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.trace.model.callbacks import Stop, never
-from fusetui.trace.model.errors import TraceError
 from fusetui.trace.model.events import Events, Stretch
 from fusetui.trace.model.ids import Id
-from fusetui.trace.read.chunks import UNDECODABLE
-from fusetui.trace.read.document_text import list_text
-from fusetui.trace.read.events import decode_raw
+from fusetui.trace.read.document_text import decoded
 from fusetui.trace.read.repair import loads
 from fusetui.trace.read.times import exact_nanoseconds
 
@@ -35,7 +33,6 @@ NUMBER, THREAD, FLOW = "Sequence number", "Fwd thread id", "fwdbwd"
 LARGEST = 2**63
 NO_NUMBERS: Int64s = np.empty((0, 3), dtype=np.int64)
 LONGEST = 20  # digits of a number worth looking at
-T = TypeVar("T")
 
 
 class Numbers(msgspec.Struct, gc=False):
@@ -91,12 +88,12 @@ def read_autograd(events: Events, stop: Stop = never) -> Autograd:
 
     Ends early with what was found once `stop` returns True.
     """
-    parts = _events(events, NUMBER.encode(), decode_numbered, _numbered, stop)
-    return autograd_of(events, [numbers_of(part) for part in parts], stop)
+    parts = [numbers_in(events, *place) for place in _places(events, stop)]
+    return autograd_of(events, parts, stop)
 
 
-def numbers_of(part: Iterable[tuple[int, Numbered]]) -> Int64s:
-    """The order, sequence number and thread of those that have a number, shape [numbered, 3]."""
+def numbers_of(part: Iterable[tuple[int, Any]]) -> Int64s:
+    """The order, sequence number and thread of the Numbered that have one, shape [numbered, 3]."""
     numbers = [
         (order, _integer(args.number), _integer(args.thread))
         for order, event in part
@@ -106,13 +103,10 @@ def numbers_of(part: Iterable[tuple[int, Numbered]]) -> Int64s:
     return columns[(columns >= 0).all(axis=1)]
 
 
-def numbers_in(events: Events, stretch: int, first: int) -> Int64s:
+def numbers_in(events: Events, stretch: Stretch, first: int) -> Int64s:
     """`numbers_of` one stretch, whose first element has the index `first`."""
-    try:
-        own = events.stretches[stretch]
-        return numbers_of(_decoded(events, own, first, decode_numbered, _numbered))
-    except (OSError, TraceError):
-        return NO_NUMBERS
+    found = decoded(events.text, stretch, decode_numbered, _numbered, NUMBER.encode())
+    return numbers_of((first + number, event) for number, event in found)
 
 
 def autograd_of(events: Events, parts: Sequence[Int64s], stop: Stop = never) -> Autograd:
@@ -125,82 +119,36 @@ def autograd_of(events: Events, parts: Sequence[Int64s], stop: Stop = never) -> 
 def read_flows(events: Events, stop: Stop = never) -> tuple[FlowEnd, ...]:
     """The ends of the flows from forward to backward, read as in `read_autograd`."""
     found: list[FlowEnd] = []
-    for part in _events(events, FLOW.encode(), decode_flows, _flow, stop):
-        for order, event in part:
+    for stretch, first in _places(events, stop):
+        for number, event in decoded(events.text, stretch, decode_flows, _flow, FLOW.encode()):
             if event.cat == FLOW and event.ph in ("s", "f"):
                 with suppress(ValueError):
                     time = exact_nanoseconds(bytes(event.ts))
                     key, thread = (str(event.pid), str(event.id)), (event.pid, event.tid)
-                    found.append(FlowEnd(event.ph == "s", key, thread, time, order))
+                    found.append(FlowEnd(event.ph == "s", key, thread, time, first + number))
     return tuple(found)
 
 
-def _events(
-    events: Events,
-    word: bytes,
-    decode: Callable[[bytearray], list[T]],
-    one: Callable[[dict[str, Any]], T],
-    stop: Stop,
-) -> Iterator[Iterable[tuple[int, T]]]:
-    """The events of each stretch that contains a word, with their indices in traceEvents.
-
-    `decode` decodes a list of them; where it fails, `one` decodes those that can be read.
-    """
-    first = 0
-    for stretch in events.stretches:
+def _places(events: Events, stop: Stop) -> Iterator[tuple[Stretch, int]]:
+    """Each stretch, with the index of its first element in traceEvents."""
+    counts = (stretch.events for stretch in events.stretches)
+    for stretch, first in zip(events.stretches, accumulate(counts, initial=0), strict=False):
         if stop():
             return
-        with suppress(OSError, TraceError):
-            text = events.text.part(stretch.start, stretch.end)
-            if word in text:
-                yield _decoded(events, stretch, first, decode, one)
-        first += stretch.events
+        yield stretch, first
 
 
-def _decoded(
-    events: Events,
-    stretch: Stretch,
-    first: int,
-    decode: Callable[[bytearray], list[T]],
-    one: Callable[[dict[str, Any]], T],
-) -> Iterable[tuple[int, T]]:
-    """All events of a stretch. Raises TraceError or OSError."""
-    if stretch.places is not None:
-        part = events.text.part
-        places = stretch.places.tolist()
-        return list(_one_by_one(((first + n, bytes(part(a, b))) for n, a, b in places), one))
-    listed = list_text(events.text, stretch)
-    try:
-        return enumerate(decode(listed), first)
-    except UNDECODABLE:
-        return _one_by_one(enumerate(map(bytes, _divided(listed)), first), one)
+def _numbered(text: bytes) -> Numbered | None:
+    """One event, repaired where that is safe."""
+    event = loads(text)
+    args = event.get("args") if isinstance(event, dict) else None
+    return Numbered(Numbers(args.get(NUMBER), args.get(THREAD))) if isinstance(args, dict) else None
 
 
-def _divided(text: bytearray) -> list[msgspec.Raw]:
-    """The elements of a list; none if it cannot be split."""
-    try:
-        return decode_raw(text)
-    except UNDECODABLE:
-        return []
-
-
-def _one_by_one(
-    texts: Iterable[tuple[int, bytes]], one: Callable[[dict[str, Any]], T]
-) -> Iterator[tuple[int, T]]:
-    """Decodes each event separately, repaired where that is safe."""
-    for order, text in texts:
-        with suppress(*UNDECODABLE):
-            event = loads(text)
-            if isinstance(event, dict):
-                yield order, one(event)
-
-
-def _numbered(event: dict[str, Any]) -> Numbered:
-    args = event.get("args")
-    return Numbered(Numbers(args.get(NUMBER), args.get(THREAD)) if isinstance(args, dict) else None)
-
-
-def _flow(event: dict[str, Any]) -> Flow:
+def _flow(text: bytes) -> Flow | None:
+    event = loads(text)
+    if not isinstance(event, dict):
+        return None
     fields = {name: event.get(name) for name in ("ph", "cat", "id", "pid", "tid")}
     return Flow(**fields, ts=msgspec.Raw(str(event.get("ts", 0)).encode()))
 

@@ -7,18 +7,23 @@ mapped file is truncated, reading it ends the process.
 from __future__ import annotations
 
 import os
-from contextlib import closing
+from collections.abc import Callable, Iterable
+from contextlib import closing, suppress
 from functools import cached_property
 from threading import Lock
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
-from fusetui.trace.model.errors import CannotRead
+from fusetui.trace.model.errors import CannotRead, TraceError
 from fusetui.trace.model.events import Stretch, Text
+from fusetui.trace.read.chunks import UNDECODABLE
 from fusetui.trace.read.document import Document, OpenFile, read_at
+from fusetui.trace.read.events import decode_raw
 from fusetui.trace.read.source import Source, State, room_for, state_of, stored_in, unpacked
 from fusetui.trace.read.unpack import packing_of
+
+T = TypeVar("T")
 
 
 class Held(msgspec.Struct, frozen=True, eq=False):
@@ -101,3 +106,42 @@ def list_text(text: Text, stretch: Stretch) -> bytearray:
         found.pop()
     found += b"]"
     return found
+
+
+def decoded(
+    text: Text,
+    stretch: Stretch,
+    decode: Callable[[bytearray], Iterable[T]],
+    one: Callable[[bytes], T | None],
+    word: bytes = b"",
+) -> list[tuple[int, T]]:
+    """What `decode` makes of a list of all elements of a stretch, numbered. Where it fails, what
+    `one` makes of each that can be read. Nothing unless the stretch holds the `word`."""
+    try:
+        listed = list_text(text, stretch)
+        if word not in listed:
+            return []
+        if stretch.places is None:
+            return list(enumerate(decode(listed)))
+    except (OSError, TraceError):
+        return []
+    except UNDECODABLE:
+        texts: Iterable[tuple[int, Any]] = enumerate(_divided(listed))
+    else:
+        shift = 1 - stretch.start
+        places = stretch.places.tolist()
+        texts = ((n, listed[begin + shift : end + shift]) for n, begin, end in places)
+    found = []
+    for number, element in texts:
+        with suppress(*UNDECODABLE):
+            if (made := one(bytes(element))) is not None:
+                found.append((number, made))
+    return found
+
+
+def _divided(listed: bytearray) -> Iterable[Any]:
+    """The elements of a list; none if it cannot be split."""
+    try:
+        return decode_raw(listed)
+    except UNDECODABLE:
+        return ()

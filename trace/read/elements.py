@@ -1,4 +1,4 @@
-"""One element of traceEvents by its index, parsed on demand."""
+"""Elements of traceEvents, parsed on demand: one by its index, or some args of many."""
 
 from __future__ import annotations
 
@@ -19,44 +19,6 @@ from fusetui.trace.read.document_text import list_text
 from fusetui.trace.read.events import decode_raw
 from fusetui.trace.read.repair import loads
 from fusetui.trace.read.samples import samples
-
-Decode = Callable[[bytearray], list[Any]]
-
-
-def texts_of_args(
-    text: Text, stretch: Stretch, places: Sequence[int], names: tuple[str, ...]
-) -> list[bytes] | None:
-    """See `Events.args`; None if the stretch does not decode as a list of ordinary events."""
-    if stretch.places is not None:
-        return None
-    try:
-        listed = list_text(text, stretch)
-        if not any(name.encode() in listed for name in names):
-            return [BETWEEN * (len(names) - 1)] * len(places)
-        events = _decoder(names)(listed)
-    except (OSError, TraceError, *UNDECODABLE):
-        return None
-    nothing = _args_type(names)()
-    found = (events[place].args or nothing for place in places)
-    return [BETWEEN.join(msgspec.structs.astuple(args)) for args in found]
-
-
-@cache
-def _decoder(names: tuple[str, ...]) -> Decode:
-    """A decoder for a list of events that extracts only these args, as their texts."""
-    args = ("args", _args_type(names) | None, None)
-    event = msgspec.defstruct("SomeEvent", [args], gc=False)
-    return msgspec.json.Decoder(list[event]).decode  # type: ignore[valid-type]
-
-
-@cache
-def _args_type(names: tuple[str, ...]) -> type[msgspec.Struct]:
-    fields = [
-        (f"arg{n}", msgspec.Raw, msgspec.field(default=msgspec.Raw(b""), name=name))
-        for n, name in enumerate(names)
-    ]
-    return msgspec.defstruct("SomeArgs", fields, gc=False)
-
 
 SEEN, SHORT = 256, 1 << 16  # how many elements are kept, and bytes of the longest of them
 DEEPEST = 64  # levels of args
@@ -121,9 +83,9 @@ class Elements:
         return samples(self.text, self.stretches[number])
 
     def args(self, number: int, places: Sequence[int], names: tuple[str, ...]) -> list[bytes]:
-        found = texts_of_args(self.text, self.stretches[number], places, names)
+        found = args_in(self.text, self.stretches[number], places, names)
         if found is not None:
-            return found
+            return found[0]
         first = int(self._firsts[number])
         each = (self.element(first + place).get("args") for place in places)
         known = (args if isinstance(args, dict) else {} for args in each)
@@ -138,16 +100,17 @@ class Elements:
         """The text of an element; those asked for last are kept. Raises what _text_of raises."""
         found = self._seen.get(order)
         if found is None:
-            number = int(np.searchsorted(self._firsts, order, side="right")) - 1
-            found = self._text_of(number, order - int(self._firsts[number]))
+            found = self._text_of(order)
             if len(self._seen) >= SEEN:
                 self._seen.clear()
             if len(found) <= SHORT:
                 self._seen[order] = found
         return found
 
-    def _text_of(self, number: int, element: int) -> bytes:
-        """The text of an element of a stretch. Raises IndexError, and what _decode raises."""
+    def _text_of(self, order: int) -> bytes:
+        """The text of an element. Raises IndexError, and what _decode raises."""
+        number = int(np.searchsorted(self._firsts, order, side="right")) - 1
+        element = order - int(self._firsts[number])
         places = self.stretches[number].places
         if places is None:
             return bytes(self._texts(number)[element])
@@ -159,6 +122,54 @@ class Elements:
     def _decode(self, number: int) -> Sequence[msgspec.Raw]:
         """The text of every element of a stretch, as views of one copy."""
         return decode_raw(list_text(self.text, self.stretches[number]))
+
+
+def args_in(
+    text: Text,
+    stretch: Stretch,
+    places: Sequence[int],
+    names: tuple[str, ...],
+    others: tuple[tuple[str, str], ...] = (),
+) -> tuple[list[bytes], list[Any]] | None:
+    """The texts of the args of some elements, see `Events.args`; and all events with the values of
+    `others` (field and name of an arg), if the first of these occurs in the stretch.
+
+    None if the stretch does not decode as a list of ordinary events.
+    """
+    if stretch.places is not None:
+        return None
+    try:
+        listed = list_text(text, stretch)
+        with_others = bool(others) and others[0][1].encode() in listed
+        wanted = bool(places) and any(name.encode() in listed for name in names)
+        if not (with_others or wanted):
+            return [BETWEEN * (len(names) - 1)] * len(places), []
+        decode, nothing = _decoder(names, others)
+        events = decode(listed)
+    except (OSError, TraceError, *UNDECODABLE):
+        return None
+    found = (msgspec.structs.astuple(events[place].args or nothing) for place in places)
+    return [BETWEEN.join(args[: len(names)]) for args in found], events if with_others else []
+
+
+@cache
+def _decoder(
+    names: tuple[str, ...], others: tuple[tuple[str, str], ...]
+) -> tuple[Callable[[bytearray], list[Any]], msgspec.Struct]:
+    """A decoder for a list of events that extracts only these args, as their texts, and the values
+    of others; and what an event without args has."""
+    blank = msgspec.Raw(b"")
+    fields = [
+        *((f"arg{n}", msgspec.Raw, (blank, name)) for n, name in enumerate(names)),
+        *((field, Any, (None, name)) for field, name in others),
+    ]
+    args = msgspec.defstruct(
+        "SomeArgs",
+        [(f, kind, msgspec.field(default=d, name=name)) for f, kind, (d, name) in fields],
+        gc=False,
+    )
+    event = msgspec.defstruct("SomeEvent", [("args", args | None, None)], gc=False)
+    return msgspec.json.Decoder(list[event]).decode, args()  # type: ignore[valid-type]
 
 
 def _json(value: object) -> bytes:

@@ -11,8 +11,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-import msgspec
-
 HEAD = 1 << 16  # bytes of a document that are looked at
 RECORD = "record with torch.profiler and prof.export_chrome_trace"
 CONVERT = "convert it with Perfetto's traceconv (traceconv json IN OUT.json)"
@@ -28,12 +26,8 @@ ARCHIVE = (b"PK\x03\x04", b"PK\x05\x06")  # of a zip; the second is one without 
 NSIGHT_SYSTEMS = (".nsys-rep", ".qdrep", ".qdstrm")
 
 
-class Kind(msgspec.Struct, frozen=True):
-    """Files that are no traces: what they are, what to do, and how they are recognized."""
-
-    what: str
-    instead: str
-    is_one: Callable[[bytes], bool]
+ForeignFormat = tuple[str, str, Callable[[bytes], bool]]
+"""Files that are no traces: what they are, what to do, and how they are recognized."""
 
 
 def foreign(path: str, head: bytes) -> str | None:
@@ -43,9 +37,9 @@ def foreign(path: str, head: bytes) -> str | None:
     """
     start = head.lstrip(b" \t\r\n\xef\xbb\xbf")[:1]
     if path.endswith(NSIGHT_SYSTEMS) and start not in (b"{", b"["):
-        return f"{path} is {SYSTEMS.what}: {SYSTEMS.instead}."
-    kind = next((kind for kind in KINDS if kind.is_one(head)), None)
-    return f"{path} is {kind.what}: {kind.instead}." if kind else None
+        return f"{path} is {SYSTEMS[0]}: {SYSTEMS[1]}."
+    known = (f"{path} is {what}: {instead}." for what, instead, is_one in FORMATS if is_one(head))
+    return next(known, None)
 
 
 def is_archive(head: bytes) -> bool:
@@ -70,15 +64,6 @@ def _is_snapshot(head: bytes) -> bool:
     return _is_pickle(head) and (b"segments" in head or b"device_traces" in head)
 
 
-def _is_event_file(head: bytes) -> bool:
-    """Its first record holds the version of the format."""
-    return b"brain.Event:" in head[:64]
-
-
-def _is_rocprof_json(head: bytes) -> bool:
-    return head.lstrip()[:1] == b"{" and b'"rocprofiler-sdk-tool"' in head[:256]
-
-
 def _is_perfetto(head: bytes) -> bool:
     """A sequence of packets: each is the tag of field 1, a length, and so many bytes."""
     at = packets = 0
@@ -100,65 +85,65 @@ def _varint(head: bytes, at: int) -> tuple[int, int]:
     return 0, at
 
 
-SYSTEMS = Kind(
+SYSTEMS: ForeignFormat = (
     "a report of Nsight Systems",
     "export it (nsys export --type sqlite) and convert that with nsys2json "
     f"(github.com/chenyu-jiang/nsys2json), or {RECORD}",
     _starts(b"QDSTRM"),
 )
-KINDS = (
+FORMATS: tuple[ForeignFormat, ...] = (
     SYSTEMS,
-    Kind(
+    (
         "a report of Nsight Compute",
         f"it holds metrics of single kernels and no timeline; {RECORD}",
         _starts(b"NVR\0"),
     ),
-    Kind(
+    (
         "a database that Nsight Systems exported",
         f"convert it with nsys2json (github.com/chenyu-jiang/nsys2json), or {RECORD}",
         _database_with(b"CUPTI_ACTIVITY", b"TARGET_INFO_", b"META_DATA_EXPORT"),
     ),
-    Kind(
+    (
         "a database of rocprofv3",
         f"run rocpd convert -i IN.db --output-format pftrace, then {CONVERT}",
         _database_with(b"rocpd_"),
     ),
-    Kind("a SQLite database", RECORD, _starts(SQLITE)),
-    Kind(
+    ("a SQLite database", RECORD, _starts(SQLITE)),
+    (
         "a memory snapshot of PyTorch",
         "look at it with python -m torch.cuda._memory_viz trace_plot IN -o OUT.html; for memory "
         "in a trace, record with profile_memory=True",
         _is_snapshot,
     ),
-    Kind("a pickle file", RECORD, _is_pickle),
-    Kind(
+    ("a pickle file", RECORD, _is_pickle),
+    (
         "a TensorBoard event file",
         "the traces of torch.profiler are named .pt.trace.json; open one of those",
-        _is_event_file,
+        lambda head: b"brain.Event:" in head[:64],  # a record with the version of the format
     ),
-    Kind(
+    (
         "an XPlane file of JAX or TensorFlow",
         "open the .trace.json.gz next to it, or record with "
         "jax.profiler.trace(DIR, create_perfetto_trace=True)",
         lambda head: PLANE.match(head) is not None,
     ),
-    Kind("a Perfetto trace (protobuf)", CONVERT, _is_perfetto),
-    Kind(
+    ("a Perfetto trace (protobuf)", CONVERT, _is_perfetto),
+    (
         "the JSON of rocprofv3",
         f"run rocprofv3 with --output-format pftrace, then {CONVERT}",
-        _is_rocprof_json,
+        lambda head: head.lstrip()[:1] == b"{" and b'"rocprofiler-sdk-tool"' in head[:256],
     ),
-    Kind(
+    (
         "a table of rocprof",
         f"run rocprofv3 with --output-format pftrace, then {CONVERT}",
         lambda head: TABLE.match(head) is not None,
     ),
-    Kind(
+    (
         "a pointer of Git LFS",
         "fetch the file itself with git lfs pull",
         _starts(b"version https://git-lfs"),
     ),
-    Kind(
+    (
         "a web page",
         "the download gave a page, perhaps one to log in, not the file",
         lambda head: head.lstrip()[:14].lower().startswith((b"<!doctype html", b"<html")),

@@ -1,4 +1,5 @@
-"""Some args of some events, and the sequence numbers of all, in one pass over the document.
+"""Some args of some events, and the sequence numbers of all, in one pass over the document, which a
+second process may share.
 
 Decoding a list takes about as long for ten args as for one, so what several answers need is decoded
 together.
@@ -6,16 +7,17 @@ together.
 
 from __future__ import annotations
 
+import os
+import pickle
+import signal
 from collections.abc import Callable, Sequence
-from functools import cache
-from typing import Any, NamedTuple
+from contextlib import suppress
+from typing import IO, Generic, NamedTuple, Self, TypeVar
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.trace.model.arguments import KeptArguments, digest
-from fusetui.trace.model.errors import TraceError
 from fusetui.trace.model.events import BETWEEN, Events
 from fusetui.trace.read.autograd import (
     NO_NUMBERS,
@@ -26,10 +28,13 @@ from fusetui.trace.read.autograd import (
     numbers_in,
     numbers_of,
 )
-from fusetui.trace.read.chunks import UNDECODABLE
-from fusetui.trace.read.document_text import list_text
+from fusetui.trace.read.elements import args_in
+from fusetui.trace.read.memory import file_in_memory
+from fusetui.trace.read.workers import NUMBER_SIZE, forked, has_second_core, may_fork, taken
 
 Int64s = NDArray[np.int64]
+NUMBERED = (("number", NUMBER), ("thread", THREAD))
+T = TypeVar("T")
 
 
 class StretchArgs(NamedTuple):
@@ -60,15 +65,19 @@ class Reread:
 
     def part(self, stretch: int) -> StretchArgs:
         """Reads one stretch; blank for what cannot be read any more."""
-        first = int(self._firsts[stretch])
-        own = self._ordered[self._cuts[stretch] : self._cuts[stretch + 1]]
-        places = (own - first).tolist()
-        found = self._at_once(stretch, first, places)
+        own, first = self._events.stretches[stretch], int(self._firsts[stretch])
+        rows = slice(self._cuts[stretch], self._cuts[stretch + 1])
+        places = (self._ordered[rows] - first).tolist()
+        others = NUMBERED if self._numbered else ()
+        found = args_in(self._events.text, own, places, self._names, others)
         if found is not None:
-            return found
-        texts = self._events.args(stretch, places, self._names) if places else []
-        numbers = numbers_in(self._events, stretch, first) if self._numbered else NO_NUMBERS
-        return _args_of(texts, self._names, numbers)
+            texts, numbered = found[0], numbers_of(enumerate(found[1], first))
+        else:
+            texts = self._events.args(stretch, places, self._names) if places else []
+            numbered = numbers_in(self._events, own, first) if self._numbered else NO_NUMBERS
+        numbers: dict[bytes, int] = {BETWEEN * (len(self._names) - 1): -1}
+        number = [numbers.setdefault(text, len(numbers) - 1) for text in texts]
+        return StretchArgs(np.array(number, dtype=np.int32), tuple(numbers)[1:], numbered)
 
     def args(self, parts: Sequence[StretchArgs]) -> KeptArguments:
         """From the parts of all stretches, in order."""
@@ -84,48 +93,68 @@ class Reread:
         """From the parts of all stretches, in order; the flows, if needed, are read now."""
         return autograd_of(self._events, [part.numbered for part in parts])
 
-    def _at_once(self, stretch: int, first: int, places: Sequence[int]) -> StretchArgs | None:
-        """None if the stretch does not decode as a list of ordinary events."""
-        own = self._events.stretches[stretch]
-        if own.places is not None:
-            return None
-        try:
-            listed = list_text(self._events.text, own)
-            numbered = self._numbered and NUMBER.encode() in listed
-            if not (numbered or places):
-                return _args_of([], self._names, NO_NUMBERS)
-            events = _decoder(self._names)(listed)
-        except (OSError, TraceError, *UNDECODABLE):
-            return None
-        nothing = _args_type(self._names)()
-        wanted = (events[place].args or nothing for place in places)
-        texts = [BETWEEN.join(msgspec.structs.astuple(args)[2:]) for args in wanted]
-        numbers = numbers_of(enumerate(events, first)) if numbered else NO_NUMBERS
-        return _args_of(texts, self._names, numbers)
 
+class Aside(Generic[T]):
+    """The results of the tasks 0 to `count` - 1; a second process works through them while the
+    caller does something else first.
 
-def _args_of(texts: Sequence[bytes], names: tuple[str, ...], numbered: Int64s) -> StretchArgs:
-    numbers: dict[bytes, int] = {BETWEEN * (len(names) - 1): -1}
-    found = [numbers.setdefault(text, len(numbers) - 1) for text in texts]
-    return StretchArgs(np.array(found, dtype=np.int32), tuple(numbers)[1:], numbered)
+    The process is forked if this is the only thread and there is a second core; else, and where it
+    fails, the caller does all tasks in `results`. `task` must be pure, and its results small: they
+    are pickled. Use as a context manager: at its end the process is stopped.
+    """
 
+    def __init__(self, count: int, task: Callable[[int], T], is_worth_it: bool = True) -> None:
+        self._count = count
+        self._task = task
+        self._given = -1
+        self._child = 0
+        self._file: IO[bytes] | None = None
+        if is_worth_it and may_fork() and has_second_core():
+            with suppress(OSError):  # no more processes or files
+                self._start()
 
-@cache
-def _decoder(names: tuple[str, ...]) -> Callable[[bytearray], list[Any]]:
-    """A decoder for a list of events that extracts the sequence numbers, and these args as their
-    texts."""
-    event = msgspec.defstruct("Event", [("args", _args_type(names) | None, None)], gc=False)
-    return msgspec.json.Decoder(list[event]).decode  # type: ignore[valid-type]
+    def __enter__(self) -> Self:
+        return self
 
+    def __exit__(self, *_: object) -> None:
+        if self._child:
+            os.kill(self._child, signal.SIGKILL)
+            self._wait()
+        if self._given != -1:
+            os.close(self._given)
+        if self._file is not None:
+            self._file.close()
 
-@cache
-def _args_type(names: tuple[str, ...]) -> type[msgspec.Struct]:
-    numbered = [
-        ("number", Any, msgspec.field(default=None, name=NUMBER)),
-        ("thread", Any, msgspec.field(default=None, name=THREAD)),
-    ]
-    wanted = [
-        (f"arg{n}", msgspec.Raw, msgspec.field(default=msgspec.Raw(b""), name=name))
-        for n, name in enumerate(names)
-    ]
-    return msgspec.defstruct("Args", [*numbered, *wanted], gc=False)
+    def results(self) -> dict[int, T]:
+        """Takes part in the rest, and waits for the other process."""
+        found: dict[int, T] = {}
+        if self._child and self._file:
+            found = {number: self._task(number) for number in taken(self._given, seconds=0)}
+            self._wait()
+            self._file.seek(0)
+            with suppress(OSError, EOFError, pickle.UnpicklingError):  # it ended early
+                found |= pickle.load(self._file)  # no other process can write to it
+        return found | {n: self._task(n) for n in range(self._count) if n not in found}
+
+    def _start(self) -> None:
+        """Raises OSError."""
+        self._file = file_in_memory()
+        self._given, give = os.pipe()
+        for end in (self._given, give):
+            os.set_blocking(end, False)
+        with suppress(BlockingIOError):  # what does not fit into the pipe is done at the end
+            for number in range(self._count):
+                os.write(give, number.to_bytes(NUMBER_SIZE, "little"))
+        os.close(give)
+        self._child = forked(self._work)
+
+    def _work(self) -> None:
+        assert self._file
+        done = {number: self._task(number) for number in taken(self._given)}
+        pickle.dump(done, self._file, protocol=pickle.HIGHEST_PROTOCOL)
+        self._file.flush()
+
+    def _wait(self) -> None:
+        with suppress(ChildProcessError):
+            os.waitpid(self._child, 0)
+        self._child = 0

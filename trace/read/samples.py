@@ -16,12 +16,14 @@ from fusetui.trace.model.events import Sample, Stretch, Text
 from fusetui.trace.model.ids import Id
 from fusetui.trace.read.batch import event_in
 from fusetui.trace.read.chunks import UNDECODABLE
-from fusetui.trace.read.document_text import list_text
-from fusetui.trace.read.events import ExactEvent, decode_raw
+from fusetui.trace.read.document_text import decoded, list_text
+from fusetui.trace.read.events import ExactEvent
 from fusetui.trace.read.repair import loads
 from fusetui.trace.read.times import InexactTimes, exact_nanoseconds, nanoseconds
 
 MEMORY = "[memory]"
+PLACE = ("Device Type", "Device Id")
+Rows = NDArray[np.float64]
 
 
 class Coded(msgspec.Struct, gc=False):
@@ -35,8 +37,27 @@ class Coded(msgspec.Struct, gc=False):
     args: msgspec.Raw = msgspec.Raw(b"{}")
 
 
+class Totals(msgspec.Struct, gc=False):
+    """The args of a memory event."""
+
+    kind: int | None = msgspec.field(default=None, name=PLACE[0])
+    device: int | None = msgspec.field(default=None, name=PLACE[1])
+    allocated: int | None = msgspec.field(default=None, name="Total Allocated")
+    reserved: int | None = msgspec.field(default=None, name="Total Reserved")
+
+
+class Totaled(msgspec.Struct, gc=False):
+    """Any event."""
+
+    ph: str = ""
+    name: str = ""
+    ts: int | float = 0
+    args: Totals | None = None
+
+
 decode_events = msgspec.json.Decoder(list[Coded]).decode
 decode_event = msgspec.json.Decoder(Coded).decode
+decode_totals = msgspec.json.Decoder(list[Totaled]).decode
 decode_numbers = msgspec.json.Decoder(list[int | float]).decode
 
 
@@ -45,7 +66,7 @@ def samples(text: Text, stretch: Stretch) -> Iterable[tuple[Sample, int]]:
 
     Samples that cannot be read any more, or have no time, are left out.
     """
-    found = _read(text, stretch)
+    found = [sample for _, sample in decoded(text, stretch, _all, _one)]
     try:
         numbers = decode_numbers(b"[" + b",".join(sample.ts for sample in found) + b"]")
         return zip(found, nanoseconds(numbers).tolist(), strict=True)
@@ -53,32 +74,22 @@ def samples(text: Text, stretch: Stretch) -> Iterable[tuple[Sample, int]]:
         return _timed_exactly(found)
 
 
-def _read(text: Text, stretch: Stretch) -> list[Sample]:
-    """The samples of one stretch, decoded one by one if they do not decode as a list."""
+def totals_in(text: Text, stretch: Stretch) -> Rows | None:
+    """A row per memory event: device type, device, and the bytes allocated and reserved in total;
+    nan for what is missing. None if the stretch does not decode in one call."""
+    if stretch.places is not None:
+        return None
     try:
-        if stretch.places is not None:
-            whole = bytes(text.part(stretch.start, stretch.end))
-            places = (stretch.places[:, 1:] - stretch.start).tolist()
-            return _one_by_one(whole[begin:end] for begin, end in places)
-        listed = list_text(text, stretch)
-    except (OSError, TraceError):
-        return []
-    try:
-        return [_decoded(event) for event in decode_events(listed) if _is_sample(event)]
-    except UNDECODABLE:
-        return _one_by_one(map(bytes, _divided(listed)))
+        events = decode_totals(list_text(text, stretch))
+    except (OSError, TraceError, *UNDECODABLE):
+        return None
+    nothing = Totals()
+    known = (event.args or nothing for event in events if _is_memory(event))
+    return np.array([*map(msgspec.structs.astuple, known)], dtype=np.float64).reshape(-1, 4)
 
 
-def _divided(text: bytearray) -> list[msgspec.Raw]:
-    """The elements of a list; none if it cannot be split."""
-    try:
-        return decode_raw(text)
-    except UNDECODABLE:
-        return []
-
-
-def _one_by_one(texts: Iterable[bytes]) -> list[Sample]:
-    return [sample for sample in map(_one, texts) if sample]
+def _all(listed: bytearray) -> list[Sample]:
+    return [_decoded(event) for event in decode_events(listed) if _is_sample(event)]
 
 
 def _one(text: bytes) -> Sample | None:
@@ -87,11 +98,10 @@ def _one(text: bytes) -> Sample | None:
         event = decode_event(text)
         return _decoded(event) if _is_sample(event) else None
     except UNDECODABLE:
-        pass
-    mended = event_in(text)
-    if mended is None or not _is_sample(mended):
-        return None
-    return _sample(mended, loads(text).get("args"))
+        mended = event_in(text)
+        if mended is None or not _is_sample(mended):
+            return None
+        return _sample(mended, loads(text).get("args"))
 
 
 def _decoded(event: Coded) -> Sample:
@@ -113,53 +123,14 @@ def _sample(event: Coded | ExactEvent, args: object) -> Sample:
 
 
 def _is_sample(event: Coded | ExactEvent) -> bool:
-    return event.ph == "C" or (event.name == MEMORY and event.ph in ("i", "I"))
+    return event.ph == "C" or _is_memory(event)
+
+
+def _is_memory(event: Coded | ExactEvent | Totaled) -> bool:
+    return event.name == MEMORY and event.ph in ("i", "I")
 
 
 def _timed_exactly(samples: Iterable[Sample]) -> Iterator[tuple[Sample, int]]:
     for sample in samples:
         with suppress(ValueError):
             yield sample, exact_nanoseconds(sample.ts)
-
-
-Rows = NDArray[np.float64]
-
-PLACE = ("Device Type", "Device Id")
-
-
-class Args(msgspec.Struct, gc=False):
-    kind: int | None = msgspec.field(default=None, name=PLACE[0])
-    device: int | None = msgspec.field(default=None, name=PLACE[1])
-    allocated: int | None = msgspec.field(default=None, name="Total Allocated")
-    reserved: int | None = msgspec.field(default=None, name="Total Reserved")
-
-
-class Event(msgspec.Struct, gc=False):
-    """Any event."""
-
-    ph: str = ""
-    name: str = ""
-    ts: int | float = 0
-    args: Args | None = None
-
-
-NOTHING = Args()
-decode = msgspec.json.Decoder(list[Event]).decode
-
-
-def totals_in(text: Text, stretch: Stretch) -> Rows | None:
-    """A row per memory event: device type, device, and the bytes allocated and reserved in total;
-    nan for what is missing. None if the stretch cannot be read so."""
-    if stretch.places is not None:
-        return None
-    try:
-        events = decode(list_text(text, stretch))
-    except (OSError, TraceError, *UNDECODABLE):
-        return None
-    known = [event.args or NOTHING for event in events if _is_memory(event)]
-    rows = [msgspec.structs.astuple(args) for args in known]
-    return np.array(rows, dtype=np.float64).reshape(-1, 4)
-
-
-def _is_memory(event: Event) -> bool:
-    return event.name == MEMORY and event.ph in ("i", "I")

@@ -10,8 +10,8 @@ import re
 import shutil
 import stat
 import sys
-from collections.abc import Callable
-from contextlib import ExitStack, closing, suppress
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from io import UnsupportedOperation
 from pathlib import Path
 from typing import IO
@@ -25,13 +25,13 @@ from fusetui.trace.read.foreign import HEAD, foreign, is_archive
 from fusetui.trace.read.memory import SHARE, file_in_memory, file_on_disk, memory_left
 from fusetui.trace.read.remote import Arriving, copied_to, is_remote, size_of_url
 from fusetui.trace.read.unpack import (
-    GIB,
-    LIMIT,
     Damaged,
     Packing,
     TooLarge,
+    beginning,
     limit_for,
     packing_of,
+    too_large,
     unpack,
 )
 
@@ -39,69 +39,6 @@ PIECE = 1 << 20  # bytes that are copied at once
 PATIENCE = 64 << 20  # bytes of a pipe within which there must be an event
 EVENT = re.compile(rb'"ph"\s{0,64}:')
 AROUND = 128  # the most bytes that an EVENT may have
-
-
-def seekable(file: IO[bytes], path: str) -> IO[bytes]:
-    """The file itself, or a copy of a pipe, which can be read only once and in order."""
-    if _is_regular(file):
-        return file
-    try:
-        return _copied(file, path)
-    finally:
-        if file is not sys.stdin.buffer:
-            file.close()
-
-
-def _copied(file: IO[bytes], path: str) -> IO[bytes]:
-    """The whole content of a pipe, in memory or, if it is too large, on disk.
-
-    Raises CannotRead if it begins with more than any trace has before its first event.
-    """
-    room, size, in_memory = file_in_memory(), 0, memory_left() // SHARE
-    while piece := file.read(PIECE):
-        room.write(piece)
-        room.flush()
-        before, size = size, size + len(piece)
-        if before < PATIENCE <= size and not _has_event(Document(room.fileno(), size)):
-            room.close()
-            raise CannotRead(f"{path} contains no trace event in its first {PATIENCE >> 20} MB.")
-        if before < in_memory <= size:
-            room = _moved(room)
-    return room
-
-
-def _has_event(begin: Document) -> bool:
-    """Whether the beginning of a document, unpacked if necessary, contains something like an
-    event."""
-    packing = packing_of(begin[:4])
-    if packing is None:
-        return begin.find(EVENT, 0) is not None
-    last = b""
-    with suppress(Damaged, TooLarge):
-        for piece, _ in unpack(begin, packing, PATIENCE):
-            if EVENT.search(last + piece):
-                return True
-            last = piece[-AROUND:]
-    return False
-
-
-def _moved(room: IO[bytes]) -> IO[bytes]:
-    """Moves the bytes to disk."""
-    place = file_on_disk()
-    room.seek(0)
-    shutil.copyfileobj(room, place, PIECE)
-    place.flush()
-    room.close()
-    return place
-
-
-def _is_regular(file: IO[bytes]) -> bool:
-    try:
-        return stat.S_ISREG(os.fstat(file.fileno()).st_mode)
-    except UnsupportedOperation:  # a stream that is not a file of the system
-        return False
-
-
 LARGE = 64 << 20  # bytes of an unpacked document above which it is unpacked again on demand
 PACKED = 15  # the usual compression ratio of traces
 
@@ -155,7 +92,7 @@ def open_stored(path: str) -> Stored:
     shown = "standard input" if path == "-" else path
     try:
         opened, cut = (sys.stdin.buffer, None) if path == "-" else _opened(path)
-        file = seekable(opened, shown)
+        file = _seekable(opened, shown)
         is_zip = is_archive(read_at(file.fileno(), 0, 4))
         stored = _extracted(file, shown) if is_zip else stored_in(shown, file)
         stored = msgspec.structs.replace(stored, cut=cut or stored.cut)
@@ -173,16 +110,14 @@ def open_arriving(path: str) -> Stored:
     size = size_of_url(path) if is_remote(path) else None
     if not size:
         return open_stored(path)
-    with ExitStack() as undo:
-        room = undo.enter_context(file_in_memory())
+    room = file_in_memory()
+    with _closed_on_error(room):
         arriving = Arriving(path, room, size)
         begin = arriving[:4]
-        if is_archive(begin):
-            arriving.fetch(size)
-            undo.pop_all()
-            return _extracted(room, path)
-        undo.pop_all()
-        return Stored(path, size, room, packing_of(begin), (size, 0), arriving=arriving)
+        if not is_archive(begin):
+            return Stored(path, size, room, packing_of(begin), (size, 0), arriving=arriving)
+        arriving.fetch(size)
+    return _extracted(room, path)
 
 
 def stored_in(path: str, file: IO[bytes]) -> Stored:
@@ -200,8 +135,12 @@ def room_for(stored: Stored) -> IO[bytes]:
     """The file that holds the document, or an unnamed one that it will be unpacked into."""
     if stored.packing is None:
         return stored.file
-    small = likely_size(stored) < memory_left() // SHARE or is_remote(stored.path)
-    return file_in_memory() if small else file_on_disk()
+    return file_in_memory() if is_remote(stored.path) else _room(likely_size(stored))
+
+
+def _room(size: int) -> IO[bytes]:
+    """An unnamed file for so many bytes."""
+    return file_in_memory() if size < memory_left() // SHARE else file_on_disk()
 
 
 def likely_size(stored: Stored) -> int:
@@ -242,11 +181,9 @@ def _extracted(file: IO[bytes], path: str) -> Stored:
 
     with closing(file):
         archive = Archive(file, path)
-        small = archive.size < memory_left() // SHARE
-        with ExitStack() as undo:
-            room = undo.enter_context(file_in_memory() if small else file_on_disk())
+        room = _room(archive.size)
+        with _closed_on_error(room):
             cut = archive.extract(room)
-            undo.pop_all()
     return msgspec.structs.replace(stored_in(path, room), cut=cut)
 
 
@@ -266,10 +203,7 @@ def _fill(
             if stop():
                 return None, taken
     except TooLarge:
-        raise CannotRead(
-            f"{stored.path} unpacks to more than {limit / GIB:.3g} GiB, too much for a trace of "
-            f"its size; if it is one, set {LIMIT} to the GiB that it may take."
-        ) from None
+        raise too_large(stored.path, limit) from None
     except Damaged as damage:
         return str(damage), None
     except OSError as error:
@@ -294,11 +228,68 @@ def _opened(path: str) -> tuple[IO[bytes], str | None]:
     """A file, or what a URL gives, in memory, and how that was cut. Raises OSError, CannotRead."""
     if not is_remote(path):
         return Path(path).open("rb"), None
-    with ExitStack() as undo:
-        room = undo.enter_context(file_in_memory())
-        cut = copied_to(path, room)
-        undo.pop_all()
-    return room, cut
+    room = file_in_memory()
+    with _closed_on_error(room):
+        return room, copied_to(path, room)
+
+
+@contextmanager
+def _closed_on_error(file: IO[bytes]) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        file.close()
+        raise
+
+
+def _seekable(file: IO[bytes], path: str) -> IO[bytes]:
+    """The file itself, or a copy of a pipe, which can be read only once and in order."""
+    if _is_regular(file):
+        return file
+    try:
+        return _copied(file, path)
+    finally:
+        if file is not sys.stdin.buffer:
+            file.close()
+
+
+def _is_regular(file: IO[bytes]) -> bool:
+    try:
+        return stat.S_ISREG(os.fstat(file.fileno()).st_mode)
+    except UnsupportedOperation:  # a stream that is not a file of the system
+        return False
+
+
+def _copied(file: IO[bytes], path: str) -> IO[bytes]:
+    """The whole content of a pipe, in memory or, if it is too large, on disk.
+
+    Raises CannotRead if it begins with more than any trace has before its first event.
+    """
+    room, size, in_memory = file_in_memory(), 0, memory_left() // SHARE
+    while piece := file.read(PIECE):
+        room.write(piece)
+        room.flush()
+        before, size = size, size + len(piece)
+        if before < PATIENCE <= size and not _has_event(Document(room.fileno(), size)):
+            room.close()
+            raise CannotRead(f"{path} contains no trace event in its first {PATIENCE >> 20} MB.")
+        if before < in_memory <= size:
+            with room:
+                room.seek(0)
+                shutil.copyfileobj(room, place := file_on_disk(), PIECE)
+            room = place
+            room.flush()
+    return room
+
+
+def _has_event(begin: Document) -> bool:
+    """Whether the beginning of a document contains something like an event."""
+    last = b""
+    for piece in beginning(begin, packing_of(begin[:4]), PATIENCE):
+        if EVENT.search(last + piece):
+            return True
+        last = piece[-AROUND:]
+    return False
 
 
 def reason(error: OSError) -> str:

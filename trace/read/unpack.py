@@ -9,12 +9,14 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Generator, Iterator
+from contextlib import suppress
 from itertools import chain, pairwise
 from typing import Any, Protocol, cast
 
 import msgspec
 from isal import igzip_lib
 
+from fusetui.trace.model.errors import CannotRead
 from fusetui.trace.model.variables import amount
 
 if sys.version_info >= (3, 14):
@@ -70,6 +72,13 @@ class TooLarge(Exception):  # noqa: N818
 
 class Damaged(Exception):  # noqa: N818
     """The stream ends early or contains wrong bytes; the message says which and where."""
+
+
+def too_large(path: str, limit: int) -> CannotRead:
+    return CannotRead(
+        f"{path} unpacks to more than {limit / GIB:.3g} GiB, too much for a trace of its size; if "
+        f"it is one, set {LIMIT} to the GiB that it may take."
+    )
 
 
 def gzip_header(stored: Any, at: int) -> int:
@@ -135,6 +144,21 @@ def unpack(stored: Any, packing: Packing, limit: int) -> Iterator[tuple[bytes, i
         at = _behind_zeros(stored, at) if packing.padded else at
     if stored[at : at + 1]:
         raise Damaged(f"other data follows the {packing.name} data, at byte {at}")
+
+
+def beginning(document: Any, packing: Packing | None, most: int) -> Iterator[bytes]:
+    """The first bytes of a document, `most` or a few more, in pieces: as far as they can be
+    unpacked."""
+    if packing is None:
+        yield from (document[at : min(at + MOST, most)] for at in range(0, most, MOST))
+        return
+    size = 0
+    with suppress(Damaged, TooLarge):
+        for piece, _ in unpack(document, packing, most):
+            yield piece
+            size += len(piece)
+            if size >= most:
+                return
 
 
 def member(

@@ -21,7 +21,7 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, suppress
 from itertools import accumulate
 from typing import IO, Self
@@ -109,7 +109,7 @@ def _write(buffer: int, part: bytes | memoryview) -> None:
 FEWEST_FORKED = 16 << 20  # bytes of a document that are worth a second process
 FEWEST_STARTED = 64 << 20  # the same if that process has to import everything
 MOST = 4  # processes; more of them would wait for memory, not for a core
-NUMBER = 4  # bytes of an extent's number in a pipe
+NUMBER_SIZE = 4  # bytes of an extent's number in a pipe
 SOON = 0.05  # seconds that a turn waits for reports at most
 STUCK = 10.0  # seconds without reports after which workers are given up
 PROCESS = (
@@ -220,7 +220,7 @@ class Workers:
 
     def _told(self, extent: int) -> bool:
         try:
-            os.write(self._give, extent.to_bytes(NUMBER, "little"))
+            os.write(self._give, extent.to_bytes(NUMBER_SIZE, "little"))
         except BlockingIOError:
             return False
         return True
@@ -241,7 +241,7 @@ class Workers:
     def _hear(self, seconds: float) -> bool:
         """Marks finished extents, waiting at most this long; False if no worker is left."""
         while _is_ready(self._finished, seconds):
-            number = os.read(self._finished, NUMBER)
+            number = os.read(self._finished, NUMBER_SIZE)
             if not number:
                 return False
             self._mark(int.from_bytes(number, "little"))
@@ -270,16 +270,13 @@ class Workers:
             self._buffers.append(buffer)
 
     def _fork(self, buffer: Buffer) -> int:
-        with warnings.catch_warnings():  # idle threads of numpy
-            warnings.simplefilter("ignore", DeprecationWarning)
-            parent, child = os.getpid(), os.fork()
-        if child:
-            return child
-        try:
+        parent = os.getpid()
+
+        def run() -> None:
             os.close(self._give)
             work(self._file, self._given, self._finish, buffer.fileno(), self._extent, parent)
-        finally:
-            os._exit(0)
+
+        return forked(run)
 
     def _spawn(self, buffer: Buffer) -> int:
         import subprocess  # rarely needed
@@ -298,6 +295,19 @@ class Workers:
         return process.pid
 
 
+def forked(run: Callable[[], None]) -> int:
+    """The number of a process that does this and ends. Raises OSError."""
+    with warnings.catch_warnings():  # idle threads of numpy
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if not child:
+        try:
+            run()
+        finally:
+            os._exit(0)
+    return child
+
+
 def work(file: int, given: int, finished: int, buffer: int, size: int, parent: int) -> None:
     """The main loop of a worker, until there are no extents left, or its parent is gone."""
     for extent in taken(given):
@@ -314,7 +324,7 @@ def taken(pipe: int, seconds: float | None = None) -> Iterator[int]:
     """
     while _is_ready(pipe, seconds):
         try:
-            number = os.read(pipe, NUMBER)
+            number = os.read(pipe, NUMBER_SIZE)
         except BlockingIOError:  # another process was faster
             continue
         if not number:
@@ -331,7 +341,7 @@ def _is_ready(pipe: int, seconds: float | None) -> bool:
 
 def _tell(finished: int, extent: int) -> None:
     with suppress(BlockingIOError, BrokenPipeError):  # nobody reads it
-        os.write(finished, extent.to_bytes(NUMBER, "little"))
+        os.write(finished, extent.to_bytes(NUMBER_SIZE, "little"))
 
 
 def _close(end: int) -> int:

@@ -120,16 +120,8 @@ FORMS = (
         r"(?i:authorization)[\\\"'\]]{0,4}+\s{0,2}+[:=]\s{0,2}+[\\\"']{0,4}+"
         r"(?:[A-Za-z-]{3,12}\s{1,4}+)?(?=[^\s\"']{0,99}[\dA-Z=])([\w.~+/=:-]{8,}+)",
     ),
-    Form(
-        "a bearer token",
-        "earer ",
-        r"(?i:bearer)\s{1,4}+(?=[\w.~+/=-]{0,99}\d)([\w.~+/=-]{8,}+)",
-    ),
-    Form(
-        "a bearer token",
-        "asic ",
-        r"(?i:basic)\s{1,4}+(?=[\w.~+/=-]{0,99}\d)([\w.~+/=-]{12,}+)",
-    ),
+    Form("a bearer token", "earer ", r"(?i:bearer)\s{1,4}+(?=[\w.~+/=-]{0,99}\d)([\w.~+/=-]{8,}+)"),
+    Form("a bearer token", "asic ", r"(?i:basic)\s{1,4}+(?=[\w.~+/=-]{0,99}\d)([\w.~+/=-]{12,}+)"),
     Form(
         "a password of curl",
         "curl ",
@@ -159,11 +151,7 @@ FORMS = (
         r"(?<!\d)\d{5,16}:(?:A[\w-]{32,}+|(?=[\w-]{0,33}\d)(?=[\w-]{0,33}[A-Z])(?=[\w-]{0,33}[a-z])"
         r"[\w-]{35}(?![\w-]))",
     ),
-    Form(
-        "a Discord token",
-        ".",
-        r"[MNO][\w-]{23,25}\.[\w-]{6}\.(?=[\w-]{0,26}\d)[\w-]{27,}+",
-    ),
+    Form("a Discord token", ".", r"[MNO][\w-]{23,25}\.[\w-]{6}\.(?=[\w-]{0,26}\d)[\w-]{27,}+"),
     Form("a Vault token", "s.", r"s\.(?=[a-zA-Z]{0,23}\d)[A-Za-z0-9]{24}(?![\w.])"),
     Form("a Mailchimp key", "-us", r"[0-9a-z]{32}-us[0-9]{1,2}"),
     Form("a Mailgun key", "mailgun", r"(?i)mailgun[^\n]{0,30}?([0-9a-h]{32}(?:-[0-9a-h]{8}){2})"),

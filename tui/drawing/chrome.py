@@ -16,7 +16,7 @@ from fusetui.text.cutting import clip, joined
 from fusetui.text.figures import count, duration, percent, plural, several, size
 from fusetui.text.printable import printable, without_credentials
 from fusetui.trace.layout.devices import device_names
-from fusetui.trace.layout.steps import steps
+from fusetui.trace.layout.steps import steps_of
 from fusetui.trace.model.categories import Layer
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.scrub.found import secrets_of
@@ -25,7 +25,7 @@ from fusetui.tui.drawing.glyphs import Glyphs
 from fusetui.tui.drawing.segments import blank, line, segment
 from fusetui.tui.layout.text_layout import wrapped
 from fusetui.tui.layout.view import Side
-from fusetui.tui.state.tour_steps import MARGIN
+from fusetui.tui.state.tour import MARGIN
 
 BAR = 30  # cells of the progress bar
 DEVICES = 60  # cells of the names of devices, which a file may make as long as it likes
@@ -50,13 +50,13 @@ def parts(trace: Trace) -> list[str]:
     """
     whole = trace.report.prefix is None
     times = gpu_times(trace)
-    found = steps(trace)
+    found = steps_of(trace)
     names = ", ".join(dict.fromkeys(printable(name) for name in device_names(trace)))
     secrets = secrets_of(trace)
     told = [
         *_doubts(trace),
         clip(names, DEVICES, "..."),
-        plural(len(found), "step") if found else "",
+        plural(len(found), "step") if len(found) else "",
         duration(trace.end_ns - trace.begin_ns),
         _busy(trace, times.busy_ns) if len(trace.gpu_rows) and whole else "",
         f"looks like a secret: {printable(several(secrets, 2))}" if secrets else "",

@@ -22,7 +22,7 @@ from fusetui.tui.drawing.picture import Said
 from fusetui.tui.layout.kinds import label_of, narrow
 from fusetui.tui.layout.text_layout import Column, fit, titles
 from fusetui.tui.layout.view import GapAt, Side, idle_of
-from fusetui.tui.state.ranges import Range
+from fusetui.tui.state.session import Range
 
 
 def gap_lines(side: Side, at: GapAt, width: int, height: int, glyphs: Glyphs) -> list[Said]:

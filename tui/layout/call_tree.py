@@ -27,7 +27,7 @@ Int64s = NDArray[np.int64]
 MODES: Final = ("path", "callers", "each")
 SORTS: Final = (*MEASURES, "name")
 FRAMES: Final = "frames"
-"""The tree of Python frames among what is made of a trace, see Side.made."""
+"""The tree of Python frames among what is made of a trace, see memo.kept_on."""
 DEEPEST_FRAMES = 1000
 DEEPEST = 64  # levels; what lies deeper is part of the level above
 

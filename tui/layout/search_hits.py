@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.analysis.questions.chain import is_gpu
-from fusetui.trace.layout.steps import Step
-from fusetui.trace.model.columns import Trace
+from fusetui.trace.layout.steps import Steps
+from fusetui.trace.model.columns import Int64s, Trace
 
 MOST = 50  # names that are listed
 NOTHING = np.empty(0, dtype=np.intp)
@@ -122,11 +122,11 @@ class Trend(msgspec.Struct, frozen=True):
     most_ns: int
 
 
-def trend(trace: Trace, rows: Rows, steps: tuple[Step, ...], cells: int) -> Trend | None:
-    """`rows` in order of time; at most `cells` stretches. GPU work counts where it was launched."""
+def trend(trace: Trace, rows: Rows, dur: Int64s, steps: Steps, cells: int) -> Trend | None:
+    """`rows` in order of time, which take `dur` ns each; at most `cells` stretches. GPU work counts
+    where it was launched."""
     if len(rows) < FEW or cells < FEW:
         return None
-    dur = trace.dur[rows]
     number, total = _of_steps(trace, rows, steps) if len(steps) > 1 else (np.arange(len(rows)), 0)
     count = total or len(rows)
     stretch = number * min(cells, count) // count
@@ -138,11 +138,10 @@ def trend(trace: Trace, rows: Rows, steps: tuple[Step, ...], cells: int) -> Tren
     return Trend(tuple(medians), total, least, int(np.median(dur)), most)
 
 
-def _of_steps(trace: Trace, rows: Rows, steps: tuple[Step, ...]) -> tuple[Rows, int]:
+def _of_steps(trace: Trace, rows: Rows, steps: Steps) -> tuple[Rows, int]:
     """The step of each row: that in which it, or its launch, began, else the one before."""
     first = int(rows[0])
     launched = is_gpu(trace, first) and int(trace.launch[first]) >= 0
     hosts = np.where(trace.launch[rows] >= 0, trace.launch[rows], rows) if launched else rows
-    starts = np.array([step.start_ns for step in steps])
-    number = np.searchsorted(starts, trace.start[hosts], side="right") - 1
+    number = np.searchsorted(steps.start, trace.start[hosts], side="right") - 1
     return np.maximum(number, 0), len(steps)

@@ -6,7 +6,7 @@ are aligned.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from itertools import groupby
 from pathlib import Path
@@ -20,8 +20,9 @@ from fusetui.analysis.why.idle_time import IdleTime
 from fusetui.text.printable import without_credentials
 from fusetui.trace.cells.counters import Curve
 from fusetui.trace.cells.raster import Line
-from fusetui.trace.layout.steps import steps
+from fusetui.trace.layout.steps import steps_of
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.memo import once
 from fusetui.tui.layout.answer import NOTHING_YET, Insight
 from fusetui.tui.layout.kinds import narrow
 from fusetui.tui.layout.lanes import Arrangement, Lane, lanes_of, quiet
@@ -45,14 +46,10 @@ class Side(msgspec.Struct, frozen=True, eq=False, dict=True):
     label: str
     counters: tuple[Curve, ...] = ()
     insight: Insight = NOTHING_YET
-    made: dict[Hashable, Any] = msgspec.field(default_factory=dict)
 
     def once(self, make: Callable[[Trace], T]) -> T:
-        """A value computed from the trace when it is first asked for."""
-        if make not in self.made:
-            self.made[make] = make(self.trace)
-        found: T = self.made[make]
-        return found
+        """A value computed from the trace when it is first asked for, and kept on it."""
+        return once(self.trace, make)
 
     @cached_property
     def places(self) -> dict[View, tuple[Place, ...]]:
@@ -243,18 +240,19 @@ def _aligned(side: Side, rows: Sequence[int]) -> Side:
     first = min(rows, key=lambda row: int(side.trace.start[row]))
     launch = int(side.trace.launch[first])
     time = int(side.trace.start[launch if launch >= 0 else first])
-    begins = [s.start_ns for s in steps(side.trace) if s.start_ns <= time <= s.start_ns + s.dur_ns]
+    steps = steps_of(side.trace)
+    begins = steps.start[(steps.start <= time) & (time <= steps.end)].tolist()
     return replace(side, origin=begins[0] if begins else time)
 
 
 def _step_start(trace: Trace) -> int:
-    found = steps(trace)
-    return found[0].start_ns if found else trace.begin_ns
+    steps = steps_of(trace)
+    return int(steps.start[0]) if len(steps) else trace.begin_ns
 
 
 def _step_length(side: Side) -> int:
-    found = steps(side.trace)
-    return found[0].dur_ns if found else side.end - side.begin
+    steps = steps_of(side.trace)
+    return int(steps.dur[0]) if len(steps) else side.end - side.begin
 
 
 def short_label(path: str) -> str:

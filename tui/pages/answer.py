@@ -24,8 +24,7 @@ from fusetui.tui.pages.modules import ModulesPage
 from fusetui.tui.pages.page import Pane, Turn
 from fusetui.tui.pages.why import WhyPage
 from fusetui.tui.state.action import action, hints_text
-from fusetui.tui.state.gaps import at_gap, place_of_gap
-from fusetui.tui.state.jumping import alike
+from fusetui.tui.state.jumping import alike, at_gap, place_of_gap
 from fusetui.tui.state.moving import other_side
 from fusetui.tui.state.search import shown
 from fusetui.tui.state.state import TIMELINE, State, told

@@ -29,9 +29,8 @@ from fusetui.tui.state.action import Run, action, hint_text, on
 from fusetui.tui.state.comparison import Comparison, Found, names_of, pair_of
 from fusetui.tui.state.copying import names_text
 from fusetui.tui.state.moving import Move, P, brought
-from fusetui.tui.state.overlays import Overlay, SliceDetails
 from fusetui.tui.state.reading import compared_anew
-from fusetui.tui.state.state import DIFF, Outcome, Size, State
+from fusetui.tui.state.state import DIFF, Outcome, Overlay, Size, SliceDetails, State
 
 STYLES: dict[str, Style] = {"+": palette.BAD, "-": palette.GOOD, "~": palette.PLAIN}
 LEAST = 8  # cells of a column of numbers

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from textual.strip import Strip
 
 from fusetui.text.figures import duration, percent, plural
+from fusetui.trace.model.memo import kept_on
 from fusetui.tui.drawing.glyphs import Glyphs, glyphs_for
 from fusetui.tui.drawing.lane_lines import Look, bar_text
 from fusetui.tui.drawing.lane_lines import Run as Cells
@@ -175,7 +176,7 @@ def _made(state: State, side: Side, view: FlameView) -> Flame | str:
             return working(side.trace, "the modules")
         return flame_of_modules(answer.modules, time_of(state))
     if view.tree == "frames":
-        frames: CallTree | None = side.made.get(FRAMES)
+        frames: CallTree | None = kept_on(side.trace).get(FRAMES)
         if frames is None:
             return working(side.trace, "the Python frames")
         return flame_of_calls(frames, time_of(state))

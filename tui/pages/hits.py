@@ -11,8 +11,8 @@ from textual.strip import Strip
 from fusetui.analysis.questions.query import FIELDS
 from fusetui.text.cutting import clip, joined
 from fusetui.text.figures import Unit, count, duration, percent, plural, unit_of
-from fusetui.trace.layout.steps import steps
-from fusetui.trace.model.columns import Trace
+from fusetui.trace.layout.steps import steps_of
+from fusetui.trace.model.columns import Int64s, Trace
 from fusetui.tui.drawing import palette
 from fusetui.tui.drawing.glyphs import Glyphs, glyphs_for, share_bar
 from fusetui.tui.drawing.picture import Rows, Styled
@@ -20,7 +20,7 @@ from fusetui.tui.drawing.segments import blank, line, segment
 from fusetui.tui.layout.kinds import kind_of, label_of, narrow
 from fusetui.tui.layout.search_hits import Found, trend
 from fusetui.tui.layout.text_layout import Column, fit, shown, start_unit, titles
-from fusetui.tui.state.overlays import HitList
+from fusetui.tui.state.state import HitList
 
 IN_ARGS = "in args of "
 BAR = 10  # cells
@@ -112,16 +112,18 @@ def hit_rows(overlay: HitList, ascii_only: bool, keys: Sequence[str]) -> Rows:
     """The hits in order of time."""
     side, rows, trace = overlay.side, overlay.hits.rows, overlay.side.trace
     start, unit = side.once(_units)
-    longest, glyphs = int(trace.dur[rows].max(initial=0)), glyphs_for(ascii_only)
+    begins, dur = _times(overlay)
+    longest, glyphs = int(dur.max(initial=0)), glyphs_for(ascii_only)
 
     def row(index: int, width: int) -> list[Styled]:
         at = int(rows[index])
         where = IN_ARGS if overlay.hits.is_by_args(at) else ""
-        name = where + label_of(int(trace.role[at]), trace.name_of(at))
+        name = overlay.steps.names[index] if overlay.steps else trace.name_of(at)
+        name = where + label_of(int(trace.role[at]), name)
         texts = (
-            start.text(int(trace.start[at]) - side.origin),
-            unit.text(int(trace.dur[at])),
-            share_bar(int(trace.dur[at]), longest, BAR, glyphs),
+            start.text(int(begins[index]) - side.origin),
+            unit.text(int(dur[index])),
+            share_bar(int(dur[index]), longest, BAR, glyphs),
             narrow(trace.track_of(at).label),
             name,
         )
@@ -148,7 +150,8 @@ def durations(overlay: HitList, width: int, ascii_only: bool) -> str:
     """`120 of gemm ...   median 24.1 us, 24.0 us to 39.2 us   over 5 steps ▂▂▃▂█`; made again only
     when an argument changes."""
     side, rows = overlay.side, overlay.hits.rows
-    found = trend(side.trace, rows, side.once(steps), min(MOST_CELLS, width // 3))
+    cells, (_, dur) = min(MOST_CELLS, width // 3), _times(overlay)
+    found = trend(side.trace, rows, dur, steps_of(side.trace), cells)
     if found is None:
         return f" {plural(len(rows), 'hit')}"
     bars = spark(found.medians, glyphs_for(ascii_only).levels)
@@ -156,6 +159,15 @@ def durations(overlay: HitList, width: int, ascii_only: bool) -> str:
     extent = f"{duration(found.least_ns)} to {duration(found.most_ns)}"
     figures = f"median {duration(found.median_ns)}, {extent}"
     return f" {count(len(rows))} hits   {figures}   {span} {bars}"
+
+
+def _times(overlay: HitList) -> tuple[Int64s, Int64s]:
+    """The starts and durations (ns) of the hits: of steps theirs, which their annotations may only
+    end."""
+    if overlay.steps is not None:
+        return overlay.steps.start, overlay.steps.dur
+    trace, rows = overlay.side.trace, overlay.hits.rows
+    return trace.start[rows], trace.dur[rows]
 
 
 def spark(values: Sequence[int], levels: str) -> str:

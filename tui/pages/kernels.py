@@ -32,9 +32,8 @@ from fusetui.tui.pages.page import ListPage, Pane
 from fusetui.tui.state import search
 from fusetui.tui.state.action import Run, action, on
 from fusetui.tui.state.copying import names_text
-from fusetui.tui.state.overlays import OVERLAY, HitList
 from fusetui.tui.state.session import Hits
-from fusetui.tui.state.state import ListState, Size, State, told
+from fusetui.tui.state.state import OVERLAY, HitList, ListState, Size, State, told
 
 NAME = "kernels"
 SECTION = "In the kernels"

@@ -20,20 +20,23 @@ from fusetui.tui.pages.page import ListPage, Pane
 from fusetui.tui.state import search
 from fusetui.tui.state.action import a_trace, action, hint_text, hints_text, nothing
 from fusetui.tui.state.effects import Quit
-from fusetui.tui.state.offers import TOGETHER
-from fusetui.tui.state.overlays import (
+from fusetui.tui.state.reading import read
+from fusetui.tui.state.screen import overlay_size
+from fusetui.tui.state.state import (
     OVERLAY,
+    TOGETHER,
     Chooser,
     GapDetails,
     Help,
     HitList,
+    ListState,
+    Outcome,
     Overlay,
     RangeFigures,
+    Size,
     SliceDetails,
+    State,
 )
-from fusetui.tui.state.reading import read
-from fusetui.tui.state.screen import overlay_size
-from fusetui.tui.state.state import ListState, Outcome, Size, State
 
 SECTION = "Over the page"
 CHOOSING = "show opens", "leave leaves"

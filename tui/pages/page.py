@@ -12,9 +12,8 @@ from msgspec.structs import replace
 
 from fusetui.tui.drawing.picture import ListPicture, Picture, Rows, scrolled
 from fusetui.tui.state.action import Action, Run, action, nothing
-from fusetui.tui.state.overlays import Overlay, SliceDetails
 from fusetui.tui.state.screen import size_of
-from fusetui.tui.state.state import Outcome, Size, State
+from fusetui.tui.state.state import Outcome, Overlay, Size, SliceDetails, State
 
 NO_MORE = "this row stands for no slice, so there is no more to show"
 

@@ -31,10 +31,18 @@ from fusetui.tui.state.action import Run, action, hints_text, on_timeline
 from fusetui.tui.state.copying import slice_text
 from fusetui.tui.state.marks import ENDED
 from fusetui.tui.state.moving import SECTION, looked_at
-from fusetui.tui.state.overlays import GapDetails, Overlay, RangeFigures, SliceDetails
-from fusetui.tui.state.ranges import Range
 from fusetui.tui.state.screen import body
-from fusetui.tui.state.state import TIMELINE, Size, State, told
+from fusetui.tui.state.session import Range
+from fusetui.tui.state.state import (
+    TIMELINE,
+    GapDetails,
+    Overlay,
+    RangeFigures,
+    Size,
+    SliceDetails,
+    State,
+    told,
+)
 
 
 def clicked(picture: TimelinePicture, width: int, height: int, x: int, y: int) -> View | None:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from fusetui.text.figures import Unit, count, duration, percent
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.memo import kept_on
 from fusetui.tui.drawing import palette
 from fusetui.tui.drawing.glyphs import Glyphs, glyphs_for, share_bar
 from fusetui.tui.drawing.picture import Rows, Said, Styled, text
@@ -265,7 +266,7 @@ def awaited(state: State, mode: str) -> str:
     """A sentence while the tree of a large trace is made beside the app; no key makes that."""
     side, make = state.side, MAKERS[mode]
     is_large = len(side.trace) > LARGE and side.trace.report.prefix is None
-    return WORKING if is_large and make not in side.made else ""
+    return WORKING if is_large and make not in kept_on(side.trace) else ""
 
 
 def _path_of(tree: CallTree, node: int) -> tuple[str, ...]:

@@ -34,11 +34,10 @@ from fusetui.tui.layout.kinds import narrow
 from fusetui.tui.layout.text_layout import Column, fit, sentence_lines, shown, titles
 from fusetui.tui.layout.view import Side
 from fusetui.tui.pages.page import NO_MORE, ListPage, Pane
-from fusetui.tui.state import gaps, search
+from fusetui.tui.state import jumping, search
 from fusetui.tui.state.copying import MOST
-from fusetui.tui.state.overlays import GapDetails, Overlay, SliceDetails
 from fusetui.tui.state.session import Hits
-from fusetui.tui.state.state import Size, State, told
+from fusetui.tui.state.state import GapDetails, Overlay, Size, SliceDetails, State, told
 
 WIDEST = 110  # cells of a wrapped text
 BAR = 10  # cells
@@ -103,8 +102,8 @@ class WhyPage(ListPage):
             case Finding() as finding:
                 return _to_evidence(state, finding)
             case Gap() as gap:
-                at = gaps.place_of_gap(state.side, gap)
-                return gaps.at_gap(state, at) if at else state
+                at = jumping.place_of_gap(state.side, gap)
+                return jumping.at_gap(state, at) if at else state
             case Unknown(_, missing, record_with):
                 return told(state, printable(f"not recorded: {missing}; {record_with} does"))
 
@@ -116,7 +115,7 @@ class WhyPage(ListPage):
             case Finding(evidence=(_, *_)) as finding:
                 return SliceDetails(state.side, _evidence(state, finding).row)
             case Gap() as gap:
-                at = gaps.place_of_gap(state.side, gap)
+                at = jumping.place_of_gap(state.side, gap)
                 return GapDetails(state.side, at) if at else NO_MORE
         return NO_MORE
 
@@ -157,7 +156,7 @@ class WhyPage(ListPage):
                 case Finding() as finding:
                     return _about_finding(finding, width)
                 case Gap() as gap:
-                    at = gaps.place_of_gap(side, gap)
+                    at = jumping.place_of_gap(side, gap)
                     return gap_lines(side, at, width, height, glyphs) if at else []
                 case Unknown(_, missing, record_with):
                     text = printable(f"Not recorded: {missing}. To record: {record_with}")

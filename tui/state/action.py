@@ -3,12 +3,87 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Callable, Iterable
 
 import msgspec
 
-from fusetui.tui.state.keys import key_text
 from fusetui.tui.state.state import TIMELINE, Outcome, State, told
+
+SYMBOLS = {
+    "plus": "+",
+    "equals_sign": "=",
+    "minus": "-",
+    "full_stop": ".",
+    "comma": ",",
+    "colon": ":",
+    "apostrophe": "'",
+    "right_square_bracket": "]",
+    "left_square_bracket": "[",
+    "question_mark": "?",
+    "slash": "/",
+    "asterisk": "*",
+    "number_sign": "#",
+    "left_curly_bracket": "{",
+    "right_curly_bracket": "}",
+    "less_than_sign": "<",
+    "greater_than_sign": ">",
+    "escape": "Esc",
+    "enter": "Enter",
+    "space": "Space",
+    "tab": "Tab",
+    "pagedown": "PgDn",
+    "pageup": "PgUp",
+    "left": "←",
+    "right": "→",
+    "up": "↑",
+    "down": "↓",
+    "home": "Home",
+    "end": "End",
+}
+
+WORDS = {name: name.capitalize() for name in ("left", "right", "up", "down")}
+"""Instead of arrows, where there is only ASCII."""
+
+
+FUNCTION = re.compile(r"f([1-9]|1[0-9]|2[0-4])")
+
+
+def key_text(key: str, ascii_only: bool = False) -> str:
+    """A key as it is written for people: `]`, `Shift+←` or `Shift+Left`, `Ctrl+r`."""
+    *modifiers, last = key.split("+")
+    last = last.upper() if FUNCTION.fullmatch(last) else last
+    text = (WORDS if ascii_only else {}).get(last) or SYMBOLS.get(last, last)
+    return "+".join([*(m.capitalize() for m in modifiers), text])
+
+
+BY_TEXT = {text.lower(): name for name, text in SYMBOLS.items()} | {name: name for name in SYMBOLS}
+MODIFIERS = ("ctrl", "alt", "shift")
+
+
+def key_name(text: str) -> str | None:
+    """Textual's name of a key that a person wrote as `key_text` does; None for what is no key."""
+    before, plus, last = text.rpartition("+") if len(text) > 1 else ("", "", text)
+    if plus and not last:  # the key + itself
+        before, last = before.removesuffix("+"), "+"
+    modifiers = [word.lower() for word in before.split("+") if word]
+    if not set(modifiers) <= set(MODIFIERS):
+        return None
+    name = _name(last)
+    return None if name is None else "+".join([*modifiers, name])
+
+
+def _name(text: str) -> str | None:
+    if text.lower() in BY_TEXT:
+        return BY_TEXT[text.lower()]
+    if FUNCTION.fullmatch(text.lower()):
+        return text.lower()
+    if len(text) != 1 or not text.isprintable():
+        return None
+    if text.isalnum():
+        return text
+    return unicodedata.name(text, "").lower().replace(" ", "_").replace("-", "_") or None
+
 
 Run = Callable[[State], Outcome]
 Where = Callable[[State], bool]
@@ -81,9 +156,13 @@ def action(
     needs: Needs = a_trace,
     always: bool = False,
 ) -> Action:
-    """An action; keys are separated by spaces: `"w plus equals_sign"`."""
-    made = Action(name, title, tuple(keys.split()), help, run, section, where, needs, always)
-    return MADE.setdefault(name, made)
+    """An action; keys are separated by spaces: `"w + ctrl+r"`. Raises ValueError for what is no
+    key, and for a name that another action has."""
+    names = tuple(filter(None, map(key_name, keys.split())))
+    if name in MADE or len(names) < len(keys.split()):
+        raise ValueError(f"{name}: an action has this name already, or {keys} are no keys")
+    made = MADE[name] = Action(name, title, names, help, run, section, where, needs, always)
+    return made
 
 
 def perform(action: Action, state: State) -> Outcome:

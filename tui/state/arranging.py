@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from msgspec.structs import replace
 
 from fusetui.analysis.questions.matching import WrongQuery
@@ -121,29 +123,19 @@ def _viewed(state: State, view: View) -> State:
     return changed(state, state.session.moved(state.active, view))
 
 
+_here = partial(action, section=SECTION, where=on_timeline)
+
 ACTIONS = (
-    action("pin", "Pin the lane", "p", "above all others, or back", pin, SECTION, on_timeline),
-    action("hide", "Hide the lane", "X", "into the last line", hide, SECTION, on_timeline),
-    action(
-        "isolate", "Only this thread", "O", "or device; again: all", isolate, SECTION, on_timeline
-    ),
-    action("sort", "Sort the lanes", "S", "by busy time, or not", sort, SECTION, on_timeline),
-    action(
+    _here("pin", "Pin the lane", "p", "above all others, or back", pin),
+    _here("hide", "Hide the lane", "X", "into the last line", hide),
+    _here("isolate", "Only this thread", "O", "or device; again: all", isolate),
+    _here("sort", "Sort the lanes", "S", "by busy time, or not", sort),
+    _here(
         "families",
         "Streams by family",
         "F",
         "how much of the time each kind of kernels takes",
         families,
-        SECTION,
-        on_timeline,
     ),
-    action(
-        "unfold-all",
-        "Unfold all lanes",
-        "U",
-        "and show what is hidden; again: back",
-        unfold,
-        SECTION,
-        on_timeline,
-    ),
+    _here("unfold-all", "Unfold all lanes", "U", "and show what is hidden; again: back", unfold),
 )

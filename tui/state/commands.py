@@ -6,18 +6,19 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from fusetui.text.figures import tick
+from fusetui.text.figures import plural, tick
 from fusetui.text.printable import printable
-from fusetui.trace.layout.steps import steps
+from fusetui.trace.layout.steps import steps_of
 from fusetui.tui.layout.moves import at_time, over
 from fusetui.tui.state import arranging, marks
 from fusetui.tui.state.action import action
 from fusetui.tui.state.command_line import Goto, Mark, Only, Open, Quit, Step, Wrong, parse
 from fusetui.tui.state.effects import Quit as QuitApp
 from fusetui.tui.state.moving import brought
-from fusetui.tui.state.prompts import Prompt
 from fusetui.tui.state.reading import read
-from fusetui.tui.state.state import Outcome, State, told
+from fusetui.tui.state.state import Outcome, Prompt, State, told
+
+NO_STEPS = "this trace has no steps: no annotation and no optimizer tells them"
 
 
 def ask(state: State) -> State:
@@ -57,17 +58,26 @@ def _go_to_time(state: State, ns: int) -> State:
 
 
 def to_step(state: State, number: int) -> State:
-    """A step of the active side fills the window; the first step is 1."""
-    side, found = state.side, steps(state.side.trace)
-    if not found:
-        return told(state, "this trace has no steps (annotations named ProfilerStep#N)")
-    if not 1 <= number <= len(found):
-        return told(state, f"this trace has the steps 1 to {len(found)}")
-    step = found[number - 1]
-    begin = step.start_ns - side.origin
-    window = over(side, state.view, begin, begin + step.dur_ns)
+    """The step of the active side with this number fills the window."""
+    steps = steps_of(state.side.trace)
+    if not len(steps):
+        return told(state, NO_STEPS)
+    at = steps.place(number)
+    return shown_step(state, at) if at >= 0 else told(state, f"this trace has {steps.known}")
+
+
+def shown_step(state: State, at: int) -> State:
+    """A step, by index, fills the window."""
+    side, steps = state.side, steps_of(state.side.trace)
+    begin = int(steps.start[at]) - side.origin
+    window = over(side, state.view, begin, begin + int(steps.dur[at]))
     there = brought(state, state.session.moved(state.active, window), state.active)
-    return told(there, f"step {number} of {len(found)}: {printable(step.name)}")
+    if steps.printed:
+        return told(
+            there, f"{printable(steps.names[at])}, {at + 1} of {plural(len(steps), 'step')}"
+        )
+    name = steps.by if steps.are_iterations else steps.names[at]
+    return told(there, f"step #{at + 1} of {len(steps)}: {printable(name)}")
 
 
 def _open(state: State, text: str, beside: bool) -> Outcome:
@@ -78,4 +88,4 @@ def _open(state: State, text: str, beside: bool) -> Outcome:
     return told(state, f"{printable(str(path))} {what}")
 
 
-ACTIONS = (action("command", "Command", "colon", "goto, step, mark, only, open, diff, q", ask),)
+ACTIONS = (action("command", "Command", ":", "goto, step, mark, only, open, diff, q", ask),)

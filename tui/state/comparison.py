@@ -17,6 +17,7 @@ from fusetui.tui.layout.answer import Insight
 from fusetui.tui.layout.lanes import key_lanes
 from fusetui.tui.layout.moves import select
 from fusetui.tui.layout.view import Side, View, first_view
+from fusetui.tui.state.session import now_known
 
 Pair = tuple[Sequence[int], Sequence[int]]
 """Rows of A and of B."""
@@ -107,8 +108,7 @@ class Comparison(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     def explained(self, trace: Trace, insight: Insight) -> Comparison:
         """More is known about a trace."""
-        sides = (replace(s, insight=insight) if s.trace is trace else s for s in self.sides)
-        return replace(self, sides=tuple(sides))
+        return replace(self, sides=now_known(self.sides, trace, insight=insight))
 
     def filled(self, diff: Diff) -> Comparison:
         """The diff is there."""
@@ -137,17 +137,7 @@ class Comparison(msgspec.Struct, frozen=True, eq=False, dict=True):
 
 def comparing(sides: Sequence[Side], views: Sequence[View]) -> Comparison:
     """Both sides with the lanes that matter; the diff is not known yet."""
-    own = tuple(
-        Side(
-            side.trace,
-            key_lanes(side.lanes),
-            side.origin,
-            side.label,
-            insight=side.insight,
-            made=side.made,
-        )
-        for side in sides
-    )
+    own = tuple(replace(side, lanes=key_lanes(side.lanes), counters=()) for side in sides)
     shown = tuple(first_view(s, v.begin, v.end) for s, v in zip(own, views, strict=True))
     return Comparison(own, shown, tuple(frozenset[int]() for _ in own))
 

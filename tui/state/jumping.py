@@ -1,20 +1,27 @@
-"""From one slice to others that have to do with it: of the same name, of the other pass, steps."""
+"""From one slice to others of its name or of the other pass, to steps, and to idle time."""
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 from msgspec.structs import replace
+from numpy.typing import NDArray
 
-from fusetui.trace.layout.steps import steps
+from fusetui.analysis.why.model import Gap
+from fusetui.text.figures import count
+from fusetui.trace.layout.steps import steps_of
+from fusetui.trace.model.ids import exact_id
 from fusetui.trace.program.origin import Origins, hosts_of, ops_of
 from fusetui.tui.layout.answer import working
+from fusetui.tui.layout.moves import to_gap
+from fusetui.tui.layout.view import GapAt, Side
 from fusetui.tui.state import search
 from fusetui.tui.state.action import Run, action, on_timeline
-from fusetui.tui.state.commands import to_step
+from fusetui.tui.state.commands import NO_STEPS, shown_step
 from fusetui.tui.state.moving import SECTION, brought
-from fusetui.tui.state.overlays import OVERLAY, HitList
 from fusetui.tui.state.session import Hits
-from fusetui.tui.state.state import ListState, State, told
+from fusetui.tui.state.state import OVERLAY, HitList, ListState, State, told
 
 NOTHING = "nothing is selected", "down/up select a slice"
 
@@ -45,32 +52,28 @@ def step_by(by: int) -> Run:
     """The next or previous step in the window, as an action runs it."""
 
     def run(state: State) -> State:
-        found = state.side.once(steps)
-        if not found:
-            return to_step(state, 1)
-        origin, view = state.side.origin, state.view
-        starts = [step.start_ns - origin for step in found]
-        middles = [step.start_ns + step.dur_ns // 2 - origin for step in found]
-        middle = (view.begin + view.end) // 2
-        here = int(np.searchsorted(starts, middle, side="right")) - 1
-        if sum(view.begin <= time < view.end for time in middles) > 1:
-            number = 1 if by > 0 else len(found)
-        else:
-            number = max(1, min(here + 1 + by, len(found)))
-        return to_step(state, number)
+        steps, view = steps_of(state.side.trace), state.view
+        if not len(steps):
+            return told(state, NO_STEPS)
+        starts = steps.start - state.side.origin
+        middles = starts + steps.dur // 2
+        here = int(np.searchsorted(starts, (view.begin + view.end) // 2, side="right")) - 1
+        last = len(steps) - 1
+        if np.count_nonzero((view.begin <= middles) & (middles < view.end)) > 1:
+            return shown_step(state, 0 if by > 0 else last)
+        return shown_step(state, max(0, min(here + by, last)))
 
     return run
 
 
 def list_steps(state: State) -> State:
     """All steps, over the page."""
-    found = state.side.once(steps)
-    if not found:
-        return to_step(state, 1)
-    rows = np.array([step.row for step in found], dtype=np.intp)
+    steps = steps_of(state.side.trace)
+    if not len(steps):
+        return told(state, NO_STEPS)
     middle = (state.view.begin + state.view.end) // 2 + state.side.origin
-    hits = Hits("steps", state.active, rows).nearest(state.side.trace, middle)
-    over = replace(state, overlay=HitList(state.side, hits))
+    hits = Hits("steps", state.active, steps.rows).nearest(state.side.trace, middle)
+    over = replace(state, overlay=HitList(state.side, hits, steps))
     return over.with_list(OVERLAY, ListState(cursor=max(0, hits.at)))
 
 
@@ -104,51 +107,73 @@ def _other_pass(origins: Origins, row: int) -> int:
     return int(found[np.argmin(trace.start[found])]) if len(found) else -1
 
 
+def at_gap(state: State, at: GapAt) -> State:
+    """A gap of the active side, selected in the timeline."""
+    view = to_gap(state.side, state.view, at)
+    return brought(state, state.session.moved(state.active, view), state.active)
+
+
+def place_of_gap(side: Side, gap: Gap) -> GapAt | None:
+    """The gap of the session that a gap of the answer is."""
+    for device, idle in enumerate(side.insight.idle or ()):
+        if exact_id(idle.device) == gap.device:
+            place = idle.gap_at(gap.start_ns)
+            return GapAt(device, place) if place >= 0 else None
+    return None
+
+
+def step(by: int) -> Run:
+    """An action to the next gap by length, or to the one before."""
+
+    def run(state: State) -> State:
+        idle = state.side.insight.idle
+        if idle is None:
+            return told(state, working(state.side.trace, "the idle time of the GPU"))
+        device = _device(state)
+        if device < 0:
+            return told(state, "this trace has no idle time of a GPU")
+        longest = idle[device].longest
+        gap = state.view.gap
+        rank = _rank(longest, gap.gap if gap and gap.device == device else -1, by)
+        there = at_gap(state, GapAt(device, int(longest[rank])))
+        place = f"gap {count(rank + 1)} of the {count(len(longest))} longest"
+        return told(there, place, "next-gap the next longest", "previous-gap back", "undo undo")
+
+    return run
+
+
+def _rank(longest: NDArray[np.intp], gap: int, by: int) -> int:
+    """The rank after or before that of a gap; for a gap without a rank, the first or the last."""
+    here = np.flatnonzero(longest == gap).tolist()
+    if here:
+        return int(here[0] + by) % len(longest)
+    return 0 if by > 0 else len(longest) - 1
+
+
+def _device(state: State) -> int:
+    """The device of the selected gap or GPU event, else the one with the longest gap; -1 for
+    none."""
+    insight, view, trace = state.side.insight, state.view, state.side.trace
+    idle = insight.idle or ()
+    if view.gap:
+        return view.gap.device
+    if view.selected >= 0:
+        own = insight.device(trace.track_of(view.selected).pid)
+        if own >= 0 and len(idle[own].longest):
+            return own
+    lengths = [max((gap.dur_ns for gap in one.told[:1]), default=0) for one in idle]
+    return lengths.index(max(lengths)) if any(lengths) else -1
+
+
+_here = partial(action, section=SECTION, where=on_timeline)
+
 ACTIONS = (
-    action(
-        "next-alike",
-        "Next of this name",
-        "asterisk",
-        "in order of time, on any line",
-        same_name(1),
-        SECTION,
-        on_timeline,
-    ),
-    action(
-        "previous-alike",
-        "Previous of this name",
-        "number_sign",
-        "on any line",
-        same_name(-1),
-        SECTION,
-        on_timeline,
-    ),
-    action(
-        "next-step",
-        "Next step",
-        "right_curly_bracket",
-        "of the profile fills the window",
-        step_by(1),
-        SECTION,
-        on_timeline,
-    ),
-    action(
-        "previous-step",
-        "Previous step",
-        "left_curly_bracket",
-        "of the profile",
-        step_by(-1),
-        SECTION,
-        on_timeline,
-    ),
+    action("next-gap", "Next gap", "e", "of the GPU: the longest, then the next", step(1), SECTION),
+    action("previous-gap", "Previous gap", "E", "back to the longer one", step(-1), SECTION),
+    _here("next-alike", "Next of this name", "*", "in order of time, on any line", same_name(1)),
+    _here("previous-alike", "Previous of this name", "#", "on any line", same_name(-1)),
+    _here("next-step", "Next step", "}", "of the profile fills the window", step_by(1)),
+    _here("previous-step", "Previous step", "{", "of the profile", step_by(-1)),
     action("steps", "Steps", "C", "of the profile as a list, with their durations", list_steps),
-    action(
-        "other-pass",
-        "Forward or backward",
-        "B",
-        "to the work of the other pass",
-        other_pass,
-        SECTION,
-        on_timeline,
-    ),
+    _here("other-pass", "Forward or backward", "B", "to the work of the other pass", other_pass),
 )

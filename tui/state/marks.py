@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from msgspec.structs import replace
 
 from fusetui.tui.state.action import action, on_timeline
-from fusetui.tui.state.bookmarks import Bookmarks
 from fusetui.tui.state.moving import SECTION, brought
-from fusetui.tui.state.prompts import Prompt
-from fusetui.tui.state.state import TIMELINE, State, told
+from fusetui.tui.state.session import Bookmarks
+from fusetui.tui.state.state import TIMELINE, Prompt, State, told
 
 STARTED = "the range starts here: move, then", "range end it", "deselect drop it"
 ENDED = "a range", "details all figures of the range", "range another range", "deselect clear it"
@@ -61,24 +62,16 @@ def marks_text(marks: Bookmarks) -> str:
     return "   ".join(f"{letter} {mark.note}".strip() for letter, mark in sorted(marks.items()))
 
 
+_here = partial(action, section=SECTION, where=on_timeline)
+
 ACTIONS = (
     action("range", "Range of time", "v", "from here; v again: to there", choose_range, SECTION),
-    action(
+    _here(
         "mark",
         "Set a mark",
         "m",
         "then a letter: this window and selection; :mark a NOTE",
         ask_mark,
-        SECTION,
-        on_timeline,
     ),
-    action(
-        "to-mark",
-        "Go to a mark",
-        "apostrophe",
-        "then its letter",
-        ask_to_mark,
-        SECTION,
-        on_timeline,
-    ),
+    _here("to-mark", "Go to a mark", "'", "then its letter", ask_to_mark),
 )

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from fusetui.tui.layout import moves
 from fusetui.tui.layout.view import Side, View
-from fusetui.tui.state.action import Run, action, everywhere, on_timeline, two_traces
+from fusetui.tui.state.action import Run, action, on_timeline, two_traces
 from fusetui.tui.state.session import Session
 from fusetui.tui.state.state import TIMELINE, State, told
 
@@ -70,67 +70,45 @@ def link(state: State) -> State:
     return told(linked, f"the traces move {how}")
 
 
-_timeline = partial(action, section=SECTION, where=on_timeline)
+_here = partial(action, section=SECTION, where=on_timeline)
 
 ACTIONS = (
-    _timeline(
-        "zoom-in", "Zoom in", "w plus equals_sign", "about the selection", move(moves.zoom, 1, 2)
-    ),
-    _timeline("zoom-out", "Zoom out", "s minus", "about the selection", move(moves.zoom, 2, 1)),
-    _timeline("pan-left", "Pan left", "a h left", "a tenth of the window", move(moves.pan, -10)),
-    _timeline("pan-right", "Pan right", "d l right", "a tenth of the window", move(moves.pan, 10)),
-    _timeline(
-        "screen-left", "Screen left", "A H shift+left", "most of a window", move(moves.pan, -90)
-    ),
-    _timeline(
+    _here("zoom-in", "Zoom in", "w + =", "about the selection", move(moves.zoom, 1, 2)),
+    _here("zoom-out", "Zoom out", "s -", "about the selection", move(moves.zoom, 2, 1)),
+    _here("pan-left", "Pan left", "a h left", "a tenth of the window", move(moves.pan, -10)),
+    _here("pan-right", "Pan right", "d l right", "a tenth of the window", move(moves.pan, 10)),
+    _here("screen-left", "Screen left", "A H shift+left", "most of a window", move(moves.pan, -90)),
+    _here(
         "screen-right", "Screen right", "D L shift+right", "most of a window", move(moves.pan, 90)
     ),
-    _timeline(
+    _here(
         "down", "Line down", "j down", "the slice below, at the same time", move(moves.next_line, 1)
     ),
-    _timeline(
-        "up", "Line up", "k up", "the slice above, at the same time", move(moves.next_line, -1)
-    ),
-    _timeline(
+    _here("up", "Line up", "k up", "the slice above, at the same time", move(moves.next_line, -1)),
+    _here(
         "lane-down", "Next lane", "J", "the first line of the next lane", move(moves.next_lane, 1)
     ),
-    _timeline(
+    _here(
         "lane-up",
         "Previous lane",
         "K",
         "the first line of the one before",
         move(moves.next_lane, -1),
     ),
-    _timeline("next", "Next slice", "full_stop", "on the same line", move(moves.next_slice, 1)),
-    _timeline(
-        "previous", "Previous slice", "comma", "on the same line", move(moves.next_slice, -1)
-    ),
-    _timeline(
-        "to-kernel",
-        "To the kernel",
-        "right_square_bracket",
-        "from a launch or op",
-        move(moves.to_kernel),
-    ),
-    _timeline(
-        "to-launch",
-        "To the launch",
-        "left_square_bracket",
-        "then the ops around",
-        move(moves.to_launch),
-    ),
-    _timeline("zoom-to", "Zoom to the slice", "enter z", "half of the width", move(moves.zoom_to)),
-    _timeline("center", "Center the slice", "f", "without changing the zoom", move(moves.center)),
-    _timeline("whole", "Whole trace", "0", "show everything", move(moves.fit)),
-    _timeline("start", "Start of the trace", "g home", "keep the zoom", move(moves.edge, -1)),
-    _timeline("end", "End of the trace", "G end", "keep the zoom", move(moves.edge, 1)),
-    _timeline(
-        "fold", "Fold the lane", "space", "one line, some lines, all lines", move(moves.fold)
-    ),
-    _timeline("undo", "Undo the movement", "u", "back to the view before", undo),
-    _timeline("redo", "Redo the movement", "ctrl+r", "forward again", redo),
-    _timeline("deselect", "Clear the selection", "escape", "the range first", clear),
-    _timeline(
+    _here("next", "Next slice", ".", "on the same line", move(moves.next_slice, 1)),
+    _here("previous", "Previous slice", ",", "on the same line", move(moves.next_slice, -1)),
+    _here("to-kernel", "To the kernel", "]", "from a launch or op", move(moves.to_kernel)),
+    _here("to-launch", "To the launch", "[", "then the ops around", move(moves.to_launch)),
+    _here("zoom-to", "Zoom to the slice", "enter z", "half of the width", move(moves.zoom_to)),
+    _here("center", "Center the slice", "f", "without changing the zoom", move(moves.center)),
+    _here("whole", "Whole trace", "0", "show everything", move(moves.fit)),
+    _here("start", "Start of the trace", "g home", "keep the zoom", move(moves.edge, -1)),
+    _here("end", "End of the trace", "G end", "keep the zoom", move(moves.edge, 1)),
+    _here("fold", "Fold the lane", "space", "one line, some lines, all lines", move(moves.fold)),
+    _here("undo", "Undo the movement", "u", "back to the view before", undo),
+    _here("redo", "Redo the movement", "ctrl+r", "forward again", redo),
+    _here("deselect", "Clear the selection", "escape", "the range first", clear),
+    _here(
         "other-side",
         "Other side",
         "tab shift+tab",
@@ -140,11 +118,5 @@ ACTIONS = (
     ),
 )
 LINK = action(
-    "link",
-    "Together or apart",
-    "b",
-    "whether both traces move at once",
-    link,
-    where=everywhere,
-    needs=two_traces,
+    "link", "Together or apart", "b", "whether both traces move at once", link, needs=two_traces
 )

@@ -14,6 +14,7 @@ from fusetui.analysis.diff.model import Diff
 from fusetui.text.printable import printable
 from fusetui.trace.cells.counters import Curve
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.memo import kept_on
 from fusetui.tui.layout.answer import Insight
 from fusetui.tui.layout.call_tree import TreeView
 from fusetui.tui.layout.flame import FlameView
@@ -23,9 +24,18 @@ from fusetui.tui.state.action import action, nothing, two_traces
 from fusetui.tui.state.carry import carried
 from fusetui.tui.state.comparison import comparing
 from fusetui.tui.state.effects import Compare, Quit, Read, Refuse, StopReading, Summarize
-from fusetui.tui.state.overlays import OVERLAY, Chooser
 from fusetui.tui.state.session import start
-from fusetui.tui.state.state import DIFF, TIMELINE, ListState, Outcome, Reading, State, told
+from fusetui.tui.state.state import (
+    DIFF,
+    OVERLAY,
+    TIMELINE,
+    Chooser,
+    ListState,
+    Outcome,
+    Reading,
+    State,
+    told,
+)
 
 
 def read(state: State, paths: Sequence[str]) -> Outcome:
@@ -115,13 +125,13 @@ def compared(state: State, a: Trace, b: Trace, diff: Diff) -> State:
 
 def counted(state: State, trace: Trace, curves: tuple[Curve, ...]) -> State:
     """The counters of a trace have arrived."""
-    session = state.session.counted(trace, curves)
+    session = state.session.known(trace, counters=curves)
     return state if session is state.session else replace(state, session=session)
 
 
 def explained(state: State, trace: Trace, insight: Insight) -> State:
     """More is known about a trace."""
-    session, shown = state.session.explained(trace, insight), state.comparison
+    session, shown = state.session.known(trace, insight=insight), state.comparison
     if session is state.session:
         return state
     comparison = shown.explained(trace, insight) if shown else None
@@ -130,9 +140,7 @@ def explained(state: State, trace: Trace, insight: Insight) -> State:
 
 def prepared(state: State, trace: Trace, made: Mapping[Hashable, Any]) -> State:
     """What pages need of a trace is there: they do not make it themselves."""
-    for side in state.sides:
-        if side.trace is trace:
-            side.made.update(made)
+    kept_on(trace).update(made)
     return replace(state)
 
 
@@ -141,8 +149,10 @@ def unpacked(state: State) -> State:
     return replace(state, unpacked=state.unpacked + 1)
 
 
-def failed(state: State, sentence: str) -> Outcome:
+def failed(state: State, paths: Sequence[str], sentence: str) -> Outcome:
     """A trace could not be read; what is open stays open."""
+    if paths is not state.wanted:
+        return state
     if not state.sides:
         return state, Refuse(sentence)
     return told(replace(state, reading=None), printable(sentence))

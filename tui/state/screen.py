@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fusetui.tui.state.action import with_keys
 from fusetui.tui.state.state import Size, State
-from fusetui.tui.state.tour_steps import STEPS, tour_height
+from fusetui.tui.state.tour import STEPS, tour_height
 
 LOW = 20  # lines of a screen; with fewer the bar of pages is left out
 SHARE = 9, 10  # of the screen: what an overlay takes

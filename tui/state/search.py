@@ -19,10 +19,8 @@ from fusetui.tui.state.action import Run, action
 from fusetui.tui.state.carry import still_there
 from fusetui.tui.state.effects import Search
 from fusetui.tui.state.moving import brought
-from fusetui.tui.state.overlays import OVERLAY, HitList
-from fusetui.tui.state.prompts import Prompt
 from fusetui.tui.state.session import NOTHING, Hits
-from fusetui.tui.state.state import ListState, Outcome, State, told
+from fusetui.tui.state.state import OVERLAY, HitList, ListState, Outcome, Prompt, State, told
 
 LARGE = 200_000  # slices: more are searched in a thread, so that no key waits
 
@@ -204,7 +202,7 @@ def list_hits(state: State) -> State:
 
 
 ACTIONS = (
-    action("search", "Search", "slash", "names, families, shapes: family:gemm dur>50us", ask),
+    action("search", "Search", "/", "names, families, shapes: family:gemm dur>50us", ask),
     action("next-hit", "Next hit", "n", "of the search, in order of time", step(1)),
     action("previous-hit", "Previous hit", "N", "of the search", step(-1)),
     action("hits", "List of hits", "T", "of the search, or of the row of a table", list_hits),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -11,21 +12,55 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from fusetui.analysis.diff.model import Diff
-from fusetui.trace.cells.counters import Curve
 from fusetui.trace.model.columns import Trace
-from fusetui.tui.layout.answer import Insight
 from fusetui.tui.layout.moves import deselect, select
 from fusetui.tui.layout.places import fitted
-from fusetui.tui.layout.view import Interval, Side, View, Views, aligned, first_view, first_views
-from fusetui.tui.state import bookmarks, ranges
-from fusetui.tui.state.bookmarks import Bookmarks
-from fusetui.tui.state.ranges import Range
+from fusetui.tui.layout.view import (
+    Interval,
+    Side,
+    View,
+    Views,
+    aligned,
+    first_view,
+    first_views,
+    held,
+)
 
 DEEPEST = 200  # views that undo keeps
+NOTHING = np.empty(0, dtype=np.intp)
 Marks = tuple[frozenset[int], ...]
 
 
-NOTHING = np.empty(0, dtype=np.intp)
+class Bookmark(msgspec.Struct, frozen=True):
+    """A window of one side and what was selected in it. Times are ns of the file, so that a mark
+    stays valid when the sides are realigned."""
+
+    side: int
+    begin: int
+    end: int
+    row: int  # -1: nothing was selected
+    note: str = ""  # printable; what a person wrote about it
+
+
+Bookmarks = Mapping[str, Bookmark]
+
+
+class Range(msgspec.Struct, frozen=True):
+    """[begin, end) on one side, in ns of the file; `ended` after the second press."""
+
+    side: int
+    begin: int
+    end: int
+    ended: bool = False
+
+
+def pressed(before: Range | None, index: int, side: Side, view: View) -> Range:
+    """The first press starts a range, the second ends it; a third, or one on another side, starts a
+    new one. A press refers to the selected slice or gap, or else to the window."""
+    begin, end = (time + side.origin for time in held(side, view) or (view.begin, view.end))
+    if before is None or before.ended or before.side != index:
+        return Range(index, begin, end)
+    return Range(index, min(before.begin, begin), max(before.end, end), ended=True)
 
 
 class Hits(msgspec.Struct, frozen=True, eq=False):
@@ -135,37 +170,37 @@ class Session(msgspec.Struct, frozen=True, eq=False):
 
     def with_bookmark(self, letter: str, index: int, note: str = "") -> Session:
         """A mark, by its letter, of what one side shows now."""
-        mark = bookmarks.bookmark(index, self.sides[index], self.views[index], note)
+        origin, view = self.sides[index].origin, self.views[index]
+        mark = Bookmark(index, view.begin + origin, view.end + origin, view.selected, note)
         return replace(self, bookmarks={**self.bookmarks, letter: mark})
 
     def at_bookmark(self, letter: str) -> Session:
-        """The side of a mark as it was when the mark was set."""
+        """The window and the selection of a mark; folds are kept."""
         mark = self.bookmarks[letter]
-        view = bookmarks.recalled(mark, self.sides[mark.side], self.views[mark.side])
+        origin = self.sides[mark.side].origin
+        begin, end = mark.begin - origin, mark.end - origin
+        view = replace(self.views[mark.side], begin=begin, end=end, selected=mark.row)
         return self.moved(mark.side, view)
 
     def ranged(self, index: int) -> Session:
         """A range of time started or ended on one side."""
-        found = ranges.pressed(self.time_range, index, self.sides[index], self.views[index])
+        found = pressed(self.time_range, index, self.sides[index], self.views[index])
         return replace(self, time_range=found)
 
     def interval(self, index: int) -> Interval | None:
-        """The range of time as one side shows it."""
-        return ranges.interval_of(self.time_range, index, self.sides[index], self.views[index])
+        """The range as one side shows it; until it ends, it extends to the current position."""
+        found, side, view = self.time_range, self.sides[index], self.views[index]
+        if found is None or found.side != index:
+            return None
+        if not found.ended and held(side, view):
+            found = pressed(found, index, side, view)
+        return found.begin - side.origin, found.end - side.origin
 
-    def counted(self, trace: Trace, curves: tuple[Curve, ...]) -> Session:
-        """Adds the counters of a trace; the session itself if it does not show the trace."""
-        if not any(side.trace is trace for side in self.sides):
-            return self
-        sides = (replace(s, counters=curves) if s.trace is trace else s for s in self.sides)
-        return replace(self, sides=tuple(sides))
-
-    def explained(self, trace: Trace, insight: Insight) -> Session:
-        """Adds what is known about a trace; the session itself if it does not show the trace."""
-        if not any(side.trace is trace for side in self.sides):
-            return self
-        sides = (replace(s, insight=insight) if s.trace is trace else s for s in self.sides)
-        return replace(self, sides=tuple(sides))
+    def known(self, trace: Trace, **fields: Any) -> Session:
+        """More is known about a trace: fields of its side; the session itself if it does not show
+        the trace."""
+        sides = now_known(self.sides, trace, **fields)
+        return self if sides is self.sides else replace(self, sides=sides)
 
     def refitted(self, index: int, lines: int) -> Session:
         """The lanes of one side unfolded as far as there is room now; no movement to undo."""
@@ -176,13 +211,16 @@ class Session(msgspec.Struct, frozen=True, eq=False):
 
     def swapped(self) -> Session:
         """Swaps A and B."""
+        found = self.time_range
         return Session(
             self.sides[::-1],
             self.views[::-1],
             self.marked[::-1],
             together=self.together,
-            bookmarks=bookmarks.swapped(self.bookmarks),
-            time_range=ranges.swapped(self.time_range),
+            bookmarks={
+                letter: replace(mark, side=1 - mark.side) for letter, mark in self.bookmarks.items()
+            },
+            time_range=found and replace(found, side=1 - found.side),
         )
 
     def realigned(self, diff: Diff) -> Session:
@@ -200,6 +238,13 @@ class Session(msgspec.Struct, frozen=True, eq=False):
             future=(),
             hits=None,
         )
+
+
+def now_known(sides: tuple[Side, ...], trace: Trace, **fields: Any) -> tuple[Side, ...]:
+    """The sides with other fields where they show a trace; they themselves where none does."""
+    if not any(side.trace is trace for side in sides):
+        return sides
+    return tuple(replace(s, **fields) if s.trace is trace else s for s in sides)
 
 
 def start(sides: tuple[Side, ...], lines: int | None = None) -> Session:

@@ -2,26 +2,118 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from pathlib import Path
 
 import msgspec
 import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
+from fusetui.text.printable import without_credentials
+from fusetui.trace.layout.steps import Steps
 from fusetui.tui.layout.answer import AnswerAt
 from fusetui.tui.layout.call_tree import TreeView
 from fusetui.tui.layout.flame import FlameView
 from fusetui.tui.layout.kernel_table import KernelView
 from fusetui.tui.layout.ranks import Job
 from fusetui.tui.layout.search_hits import Found
-from fusetui.tui.layout.view import Side, View
+from fusetui.tui.layout.view import GapAt, Side, View
 from fusetui.tui.state.comparison import Comparison
 from fusetui.tui.state.effects import Effect
-from fusetui.tui.state.offers import Offer
-from fusetui.tui.state.overlays import Overlay
-from fusetui.tui.state.prompts import Prompt
-from fusetui.tui.state.session import Session
+from fusetui.tui.state.session import Hits, Range, Session
+
+JOB = "all ranks"
+TOGETHER = 2  # traces of one offer that are opened at once, side by side
+
+
+class Offer(msgspec.Struct, frozen=True):
+    """One line of the list."""
+
+    label: str
+    paths: tuple[str, ...]
+    about: str = ""  # "": a summary of the trace, which is read for it
+    is_tour: bool = False
+    is_job: bool = False  # all traces, as the ranks of one job
+
+
+def offers_of_job(paths: Sequence[str]) -> tuple[Offer, ...]:
+    """All of them at once, and each alone."""
+    job = Offer(JOB, tuple(paths[:1]), f"{len(paths)} traces: who waits for whom", is_job=True)
+    return (job, *offers_of(paths))
+
+
+def offers_of(paths: Sequence[str]) -> tuple[Offer, ...]:
+    """Traces by the names of their files, or by their paths where several have one name."""
+    shown = {path: without_credentials(path) for path in paths}
+    count = Counter(Path(path).name for path in shown.values())
+    names = ((path, Path(shown[path]).name) for path in paths)
+    return tuple(Offer(name if count[name] == 1 else shown[path], (path,)) for path, name in names)
+
+
+OVERLAY = "overlay"
+"""The name of the overlay's list in `State.lists`."""
+
+
+class Help(msgspec.Struct, frozen=True):
+    """All keys: the title of each section, and of each action its keys, title and help."""
+
+    sections: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...]
+
+
+class SliceDetails(msgspec.Struct, frozen=True, eq=False):
+    """Everything about one slice; `raw`: the event as the file has it."""
+
+    side: Side
+    row: int
+    raw: bool = False
+
+
+class GapDetails(msgspec.Struct, frozen=True, eq=False):
+    """Everything about one stretch of idle time."""
+
+    side: Side
+    gap: GapAt
+
+
+class RangeFigures(msgspec.Struct, frozen=True, eq=False):
+    """Every figure of a range of time."""
+
+    side: Side
+    range: Range
+
+
+class Chooser(msgspec.Struct, frozen=True):
+    """The traces to choose from, with a line of summary for each that is known."""
+
+    summaries: tuple[str, ...]
+
+
+class HitList(msgspec.Struct, frozen=True, eq=False):
+    """All hits of a search, or of the row of a table; the steps, where these are the hits."""
+
+    side: Side
+    hits: Hits
+    steps: Steps | None = None
+
+
+Overlay = HitList | Help | SliceDetails | GapDetails | RangeFigures | Chooser
+
+
+class Prompt(Enum):
+    """A question to the user. Where a letter is asked for, any key answers it."""
+
+    SEARCH = "search names"
+    COMMAND = "command"
+    SET_MARK = "mark this place: a letter (Esc cancels)"
+    GO_TO_MARK = "go to the mark (Esc cancels)"
+
+    @property
+    def is_letter(self) -> bool:
+        return self in (Prompt.SET_MARK, Prompt.GO_TO_MARK)
+
 
 TIMELINE, DIFF = "timeline", "diff"
 """The pages that the state itself opens; only the registry knows the others."""

@@ -2,11 +2,225 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import lru_cache
+
+import msgspec
 from msgspec.structs import replace
 
+from fusetui.trace.model.categories import Role
+from fusetui.tui.layout.text_layout import wrapped
 from fusetui.tui.state.action import action, nothing
-from fusetui.tui.state.state import State
-from fusetui.tui.state.tour_steps import STEPS, Step
+from fusetui.tui.state.copying import COPIED
+from fusetui.tui.state.state import DIFF, TIMELINE, SliceDetails, State
+
+LESSONS = ("mlp-eager", "mlp-compiled")
+"""The lesson that the tour opens, and the one that is opened beside it."""
+MARGIN = 2  # cells of a line beside the text
+CLOSE = 3  # a window of at most this part of the trace is zoomed in
+
+Done = Callable[[State, State], bool]
+"""(before a change, after it) -> whether a person has done what a step asks."""
+
+
+class Step(msgspec.Struct, frozen=True):
+    """One instruction; keys stand between backticks in its text, by the names of their actions: see
+    action.with_keys."""
+
+    title: str
+    text: str
+    keys: tuple[str, ...]  # one way to do it, as Textual names keys
+    is_done: Done
+    picture: bool = False  # docs/tour.md shows the screen once it is done
+    of_two: bool = False  # it can be done only beside a second trace
+
+
+def _has_zoomed(before: State, after: State) -> bool:
+    if not after.sides or after.page != TIMELINE:
+        return False
+    return after.view.span * CLOSE <= after.side.end - after.side.begin
+
+
+def _selected(*roles: Role) -> Done:
+    """A slice of one of these roles is selected in the timeline."""
+
+    def is_selected(before: State, after: State) -> bool:
+        return after.page == TIMELINE and _role(after) in roles
+
+    return is_selected
+
+
+def _role(state: State) -> int:
+    """That of the selected slice; -1: there is none."""
+    row = state.view.selected if state.sides else -1
+    return int(state.side.trace.role[row]) if row >= 0 else -1
+
+
+def _at_another_kernel(before: State, after: State) -> bool:
+    moved = bool(before.sides and after.sides) and before.view.selected != after.view.selected
+    return moved and _role(before) == _role(after) == Role.KERNEL
+
+
+def _has_closed_details(before: State, after: State) -> bool:
+    return isinstance(before.overlay, SliceDetails) and after.overlay is None
+
+
+def _on_page(name: str) -> Done:
+    return lambda before, after: after.page == name
+
+
+def _at_a_gap(before: State, after: State) -> bool:
+    return bool(after.sides) and after.view.gap is not None
+
+
+def _chosen_in_a_table(before: State, after: State) -> bool:
+    hits = after.session.hits
+    return hits is not None and hits is not before.session.hits and not hits.searched
+
+
+def _side_by_side(before: State, after: State) -> bool:
+    return after.has_diff
+
+
+def _shown_from_the_diff(before: State, after: State) -> bool:
+    return (before.page, after.page) == (DIFF, TIMELINE)
+
+
+def _has_searched(before: State, after: State) -> bool:
+    hits = after.session.hits
+    return hits is not None and hits is not before.session.hits and hits.searched
+
+
+def _has_copied(before: State, after: State) -> bool:
+    return after.hint != before.hint and after.hint.startswith(COPIED)
+
+
+def _never(before: State, after: State) -> bool:
+    return False
+
+
+STEPS = (
+    Step(
+        "Zoom",
+        "Time runs from left to right: above the threads of the CPU, below the GPU. Three steps "
+        "of a model were profiled. Press `{zoom-in}` until only one of them is in sight; "
+        "`{zoom-out}` zooms out, `{pan-left}` and `{pan-right}` move.",
+        ("w", "w"),
+        _has_zoomed,
+    ),
+    Step(
+        "Walk through the lanes",
+        "`{whole}` shows the whole trace again. `{lane-down}` selects a slice, and then one in "
+        "the next lane; `{lane-up}` goes up. Press `{lane-down}` until a kernel on stream 7 is "
+        "selected: work of the GPU.",
+        ("0", "J", "J", "J", "J", "J"),
+        _selected(Role.KERNEL),
+    ),
+    Step(
+        "From kernel to kernel",
+        "`{next}` selects the next slice on the same line, `{previous}` the one before; `{down}` "
+        "and `{up}` change the line. The lines below describe what is selected. Press `{next}` to "
+        "get to another kernel.",
+        ("full_stop",),
+        _at_another_kernel,
+    ),
+    Step(
+        "Read a kernel name",
+        "Below the lanes, the parts of the name are numbered and explained: what it computes, its "
+        "tile, its data type. Press `{details}` for everything about this kernel, then `{close}` "
+        "to close it.",
+        ("i", "escape"),
+        _has_closed_details,
+        picture=True,
+    ),
+    Step(
+        "Where a kernel comes from",
+        "A kernel was launched by a call on the CPU, and that call was made by an op. Press "
+        "`{to-launch}` to go to the launch call, and `{to-launch}` again to the op. `{to-kernel}` "
+        "leads back to the kernel.",
+        ("left_square_bracket", "left_square_bracket"),
+        _selected(Role.OP),
+    ),
+    Step(
+        "The module",
+        "Which part of the model was that? Press `{modules}` for the tree of modules, with the "
+        "GPU time of each. `{row-down}` and `{row-up}` move, `{turn}` opens a row.",
+        ("6",),
+        _on_page("modules"),
+    ),
+    Step(
+        "The longest gap",
+        "The GPU is not always busy. Press `{next-gap}` to go to its longest gap. The lines below "
+        "say why it waited, and what the CPU did meanwhile; `{next-gap}` again goes to the next "
+        "gap.",
+        ("e",),
+        _at_a_gap,
+        picture=True,
+    ),
+    Step(
+        "The tree",
+        "Press `{tree}` for the tree of all that was called, each with the time of the CPU and of "
+        "the GPU below it. `{turn}` opens a row, `{show}` shows it in the timeline.",
+        ("2",),
+        _on_page("tree"),
+    ),
+    Step(
+        "The kernels",
+        "Press `{kernels}` for a table of the kernels, those that took longest first. Choose one "
+        "with `{row-down}` and `{row-up}`; `{show}` shows it in the timeline, and `{next-hit}` "
+        "the next time that it ran.",
+        ("3", "j", "enter"),
+        _chosen_in_a_table,
+    ),
+    Step(
+        "Side by side",
+        "The same model was compiled with torch.compile. Press `{choose}` for the list of traces, "
+        "`{row-down}` to get to mlp-compiled, and `{beside}` to open it beside this one.",
+        ("o", "j", "b"),
+        _side_by_side,
+        picture=True,
+    ),
+    Step(
+        "Read the diff",
+        "What changed, the largest change first: gelu and mul became one Triton kernel. Press "
+        "`{row-down}` and `{row-up}` to read the rows; `{show}` shows what belongs to a row in "
+        "both timelines.",
+        ("j", "enter"),
+        _shown_from_the_diff,
+        of_two=True,
+    ),
+    Step(
+        "Search",
+        "`{other-side}` changes the side that the keys act on. Press `{search}`, type a part of a "
+        "name, such as `triton` or `gemm`, and press `Enter`; `{next-hit}` and `{previous-hit}` "
+        "go through what was found.",
+        ("slash", "g", "e", "m", "m", "enter"),
+        _has_searched,
+    ),
+    Step(
+        "Copy",
+        "Press `{copy}` to copy the full name, start and duration of the selected slice to the "
+        "clipboard, over SSH too. On the page Why, `{why}`, it copies the whole answer as "
+        "Markdown.",
+        ("y",),
+        _has_copied,
+    ),
+    Step(
+        "That is all",
+        "`{help}` lists all keys, `{command}` takes commands, and `{why}` says where the time "
+        "went. Press `{quit}` to quit. Your own trace is next: fusetui open trace.json.gz",
+        ("q",),
+        _never,
+    ),
+)
+
+
+@lru_cache(maxsize=4)
+def tour_height(texts: tuple[str, ...], width: int) -> int:
+    """The lines that the longest of these texts takes with its title, so that nothing jumps between
+    steps."""
+    return 1 + max(len(wrapped(text, width - MARGIN)) for text in texts)
+
 
 SECTION = "In the tour"
 
@@ -43,6 +257,6 @@ def _at(state: State, step: int) -> State:
 
 
 ACTIONS = (
-    action("skip", "Skip", "greater_than_sign", "this step", skip, SECTION, is_on, nothing),
-    action("back", "Back", "less_than_sign", "to the step before", back, SECTION, is_on, nothing),
+    action("skip", "Skip", ">", "this step", skip, SECTION, is_on, nothing),
+    action("back", "Back", "<", "to the step before", back, SECTION, is_on, nothing),
 )

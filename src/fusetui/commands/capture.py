@@ -6,7 +6,7 @@ from argparse import Namespace
 
 from fusetui.capture import command
 from fusetui.capture.options import Options, declared
-from fusetui.capture.outcome import Outcome
+from fusetui.capture.record import Outcome
 from fusetui.commands.errors import DONE, NO, CommandError, say
 
 MOST_NAMED = 5  # variants listed in a message

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from fusetui.analysis.questions.tally import Tallies, tallies
 from fusetui.capture.expect import Guess, compare, parse
 from fusetui.commands.errors import DONE, NO
 from fusetui.commands.loading import load
+from fusetui.report.documents import CheckDocument, GuessDocument
 from fusetui.report.note import emit_json_of, emit_of
 from fusetui.text.figures import plural
 
@@ -20,7 +21,7 @@ def run(args: Namespace) -> int:
     counted = tallies(loaded.trace)
     guesses = compare(expected, counted)
     if args.json:
-        emit_json_of(loaded.trace, _record(counted, guesses))
+        emit_json_of(loaded.trace, _document(counted, guesses))
     else:
         emit_of(loaded.trace, "\n".join(_lines(counted, guesses)))
     return max(loaded.code, DONE if all(guess.right for guess in guesses) else NO)
@@ -40,14 +41,11 @@ def _line(guess: Guess, wide: int) -> str:
     return f"  {sign} {guess.kind:{wide}}  guess {guess.expected:>4}   found {guess.said}"
 
 
-def _record(counted: Tallies, guesses: Sequence[Guess]) -> Mapping[str, object]:
-    return {
-        "per": "step" if counted.steps else "trace",
-        "steps": list(counted.steps),
-        "counted": "kernels" if counted.on_gpu else "cpu_ops",
-        "right": all(guess.right for guess in guesses),
-        "guesses": [
-            {"kind": g.kind, "expected": g.expected, "found": list(g.found), "right": g.right}
-            for g in guesses
-        ],
-    }
+def _document(counted: Tallies, guesses: Sequence[Guess]) -> CheckDocument:
+    return CheckDocument(
+        per="step" if counted.steps else "trace",
+        steps=list(counted.steps),
+        counted="kernels" if counted.on_gpu else "cpu_ops",
+        right=all(guess.right for guess in guesses),
+        guesses=[GuessDocument(g.kind, g.expected, g.found, g.right) for g in guesses],
+    )

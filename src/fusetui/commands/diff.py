@@ -14,7 +14,7 @@ from fusetui.commands.errors import CANNOT_TELL, DONE, NO, UNUSABLE, CommandErro
 from fusetui.commands.folders import folders_below
 from fusetui.commands.loading import Loaded, load
 from fusetui.commands.sources import is_run, only_below, traces
-from fusetui.report.diff import to_markdown, to_text
+from fusetui.report.diff import document, to_markdown, to_text
 from fusetui.report.output import emit, emit_json, width
 from fusetui.trace import Trace
 
@@ -48,7 +48,7 @@ def _compared(a: Trace, b: Trace, step_by: str | None) -> Diff:
 def _show(found: list[Diff], as_json: bool, markdown: bool) -> None:
     """Prints one document for a single pair, or in JSON a list for several."""
     if as_json:
-        documents = [one.to_json() for one in found]
+        documents = [document(one) for one in found]
         emit_json(documents[0] if len(documents) == 1 else {"diffs": documents})
         return
     texts = [to_markdown(one) if markdown else to_text(one, width=width()) for one in found]

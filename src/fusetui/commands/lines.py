@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from argparse import Namespace
 
-import msgspec
-
 from fusetui.commands.errors import say
 from fusetui.commands.loading import load
 from fusetui.report.note import emit_json_of, emit_of
@@ -25,7 +23,7 @@ def run(args: Namespace) -> int:
     if args.file is not None and not times.functions:
         say(f"No Python frame of this trace is in {printable(args.file)}.")
     if args.json:
-        emit_json_of(loaded.trace, msgspec.to_builtins(times))
+        emit_json_of(loaded.trace, times)
     else:
         emit_of(loaded.trace, functions_text(times, args.top, width()))
     return loaded.code

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 
-import msgspec
+from msgspec.structs import asdict
 
 from fusetui.commands.loading import load
 from fusetui.report.note import emit_json_of, emit_of
@@ -12,6 +12,7 @@ from fusetui.report.output import width
 
 
 def run(args: Namespace) -> int:
+    from fusetui.report.documents import ModulesDocument
     from fusetui.report.program import modules_text
     from fusetui.trace.model.categories import Role
     from fusetui.trace.program.modules import module_times
@@ -22,9 +23,7 @@ def run(args: Namespace) -> int:
     found = origins(loaded.trace)
     times, by_phase = module_times(found, args.expand), phases(found)
     if args.json:
-        emit_json_of(
-            loaded.trace, {**msgspec.to_builtins(times), "phases": msgspec.to_builtins(by_phase)}
-        )
+        emit_json_of(loaded.trace, ModulesDocument(**asdict(times), phases=by_phase))
     else:
         stacks = len(loaded.trace.rows_of(Role.PYTHON)) > 0
         shown = modules_text(times, by_phase, args.top, width(), stacks=stacks)

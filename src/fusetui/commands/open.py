@@ -16,7 +16,7 @@ from fusetui.commands.terminal import has_terminal
 from fusetui.trace.read.remote import is_remote
 
 if TYPE_CHECKING:
-    from fusetui.tui.state.offers import Offer
+    from fusetui.tui.state.state import Offer
 
 SIDES = 2  # traces that are shown side by side
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Sequence
 from textwrap import wrap
 
 from fusetui.commands.errors import DONE
 from fusetui.commands.sources import LESSON, SAMPLE
+from fusetui.report.documents import SampleDocument, SamplesDocument
 from fusetui.report.output import emit, emit_json, width
 
 
@@ -18,16 +18,17 @@ def run(args: Namespace) -> int:
     samples = [(name, sample_traces.describe(name)) for name in sample_traces.names()]
     taught = [(name, lessons.describe(name)) for name in lessons.names()]
     if args.json:
-        emit_json({"samples": _named(samples), "lessons": _named(taught)})
+        emit_json(
+            SamplesDocument(
+                samples=[SampleDocument(*one) for one in samples],
+                lessons=[SampleDocument(*one) for one in taught],
+            )
+        )
     else:
         lines = [line for name, shows in samples for line in lines_about(SAMPLE + name, shows)]
         lines += [line for name, shows in taught for line in lines_about(LESSON + name, shows)]
         emit("\n".join(lines))
     return DONE
-
-
-def _named(found: Sequence[tuple[str, str]]) -> list[dict[str, str]]:
-    return [{"name": name, "shows": shows} for name, shows in found]
 
 
 def lines_about(name: str, shows: str) -> list[str]:

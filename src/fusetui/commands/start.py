@@ -18,7 +18,7 @@ from fusetui.commands.sources import LESSON, SAMPLE, is_run, traces
 from fusetui.commands.terminal import has_terminal
 
 if TYPE_CHECKING:
-    from fusetui.tui.state.offers import Offer
+    from fusetui.tui.state.state import Offer
 
 NEWEST = 9  # traces, and as many runs
 MOST = 200  # of what is in a folder of folders
@@ -81,14 +81,14 @@ def _runs(folder: Path) -> Iterator[Offer]:
 
 def _trace(path: Path) -> Offer:
     from fusetui.text.figures import size
-    from fusetui.tui.state.offers import Offer
+    from fusetui.tui.state.state import Offer
 
     return Offer(str(path), (str(path),), f"{_when(path)}   {size(path.stat().st_size)}")
 
 
 def _run(path: Path) -> Iterator[Offer]:
     """The variants of a run; nothing if there is none, as after a capture that failed."""
-    from fusetui.tui.state.offers import Offer
+    from fusetui.tui.state.state import Offer
 
     with suppress(CommandError):
         paths = tuple(traces(str(path)))
@@ -99,8 +99,8 @@ def _run(path: Path) -> Iterator[Offer]:
 def _shipped() -> Iterator[Offer]:
     from fusetui import sample_traces
     from fusetui.sample_traces import lessons
-    from fusetui.tui.state.offers import Offer
-    from fusetui.tui.state.tour_steps import LESSONS
+    from fusetui.tui.state.state import Offer
+    from fusetui.tui.state.tour import LESSONS
 
     paths = tuple(str(lessons.path(name)) for name in LESSONS[:1])
     yield Offer("tutor", paths, "a guided tour of the app, in five minutes", is_tour=True)

@@ -19,7 +19,7 @@ def run(args: Namespace) -> int:
 def tour(ascii_only: bool, mouse: bool | None, theme: str = "auto") -> int:
     """Runs the app with the tour, and returns its exit code."""
     from fusetui.sample_traces import lessons
-    from fusetui.tui.state.tour_steps import LESSONS
+    from fusetui.tui.state.tour import LESSONS
 
     paths = [str(lessons.path(name)) for name in LESSONS]
     return show(paths, opened=1, ascii_only=ascii_only, theme=theme, mouse=mouse, tour=True)

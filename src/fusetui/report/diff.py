@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import msgspec
 
@@ -30,6 +31,32 @@ PARTS = 5  # of each kind of sum
 PLACE = 40  # cells of a module's name
 _NUMBER = 10
 _KIND = 12
+
+
+def document(found: Diff) -> dict[str, Any]:
+    """The `diff --json` contract; durations are integers in ns."""
+    said, step = msgspec.to_builtins(found), found.step
+    return {
+        "a": found.a,
+        "b": found.b,
+        "step_ns": {
+            "a": step.a_ns,
+            "b": step.b_ns,
+            "ratio": step.ratio,
+            "low": step.low,
+            "high": step.high,
+        },
+        "drift": {"a": step.drift_a, "b": step.drift_b},
+        "turns": step.turns,
+        "interrupted": {"a": step.interrupted_a, "b": step.interrupted_b},
+        "verdict": said["verdict"]["answer"],
+        "reason": found.verdict.reason,
+        "steps": {"a": found.side_a.steps, "b": found.side_b.steps},
+        "rows": said["rows"],
+        "accounting": said["accounting"],
+        "sides": {"a": said["side_a"], "b": said["side_b"]},
+        **{key: said[key] for key in ("notes", "story", "by_work", "by_place")},
+    }
 
 
 def to_text(diff: Diff, width: int = 118, limit: int | None = TEXT_LINES) -> str:

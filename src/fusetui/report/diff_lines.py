@@ -18,19 +18,12 @@ from fusetui.text.printable import printable
 
 MAX_NAME = 48
 MAX_PLAIN = 64
-MANY_LINES = 12
-"""A compiled part of the program with so many lines is one line that can be opened."""
+MANY_LINES = 12  # a compiled part of the program with so many lines is one line that can be opened
 MOST_WAITS = 3
 ARROW = " -> "
 APART = "  "  # between the parts of a line
 
-MARKS = {
-    Kind.SAME: "~",
-    Kind.FASTER: "-",
-    Kind.SLOWER: "+",
-    Kind.REMOVED: "-",
-    Kind.ADDED: "+",
-}
+MARKS = {Kind.SAME: "~", Kind.FASTER: "-", Kind.SLOWER: "+", Kind.REMOVED: "-", Kind.ADDED: "+"}
 
 SAME = "the same kernel"
 REGION = "region"

@@ -6,13 +6,21 @@ from collections.abc import Iterable, Sequence
 from textwrap import fill
 from typing import Any
 
+from msgspec.structs import asdict
+
 from fusetui.analysis.questions.kernel_groups import KernelGroup
 from fusetui.analysis.questions.op_groups import OpGroup
-from fusetui.analysis.questions.spread import Spread
 from fusetui.gpu.kernel_names import decode, short_name
 from fusetui.gpu.roofline.many import DevicePeak
 from fusetui.gpu.roofline.model import NS
 from fusetui.gpu.roofline.peaks import BANDWIDTH, TERA
+from fusetui.report.documents import (
+    DeviceDocument,
+    KernelDocument,
+    KernelsDocument,
+    OpDocument,
+    OpsDocument,
+)
 from fusetui.text.figures import count, duration, percent, quantity, significant
 from fusetui.text.printable import printable
 from fusetui.text.tables import LEAST, TOP_ALL, Column, left_out, table
@@ -89,18 +97,27 @@ def ops_text(groups: Sequence[OpGroup], by: str, top: int, width: int) -> str:
 
 def kernels_json(
     groups: Sequence[KernelGroup], by: str, devices: Sequence[DevicePeak]
-) -> dict[str, Any]:
-    """The document of `kernels --json`; docs/guide.md describes the keys."""
-    return {
-        "by": by,
-        "devices": [_device(device) for device in devices],
-        "kernels": [_kernel_json(group) for group in groups],
-    }
+) -> KernelsDocument:
+    """The document of `kernels --json`."""
+    return KernelsDocument(
+        by=by,  # type: ignore[arg-type]  # one of arguments.KERNELS_BY
+        devices=[_device(device) for device in devices],
+        kernels=[_kernel_json(group) for group in groups],
+    )
 
 
-def ops_json(groups: Sequence[OpGroup], by: str) -> dict[str, Any]:
-    """The document of `ops --json`; docs/guide.md describes the keys."""
-    return {"by": by, "ops": [_op_json(group) for group in groups]}
+def ops_json(groups: Sequence[OpGroup], by: str) -> OpsDocument:
+    """The document of `ops --json`."""
+    ops = [
+        OpDocument(
+            **group.fields,
+            **asdict(group.spread)
+            | {"total_ns": group.total_ns, "self_ns": group.self_ns, "gpu_ns": group.gpu_ns},
+            kernels=group.kernels,
+        )
+        for group in groups
+    ]
+    return OpsDocument(by=by, ops=ops)  # type: ignore[arg-type]  # one of arguments.OPS_BY
 
 
 def _table(columns: Sequence[Column], rows: Sequence[Row], width: int, by: str) -> str:
@@ -178,36 +195,20 @@ def _op(group: OpGroup) -> Row:
     )
 
 
-def _kernel_json(group: KernelGroup) -> dict[str, Any]:
+def _kernel_json(group: KernelGroup) -> KernelDocument:
     work = group.work
-    name = group.fields.get("name")
-    decoded = decode(name) if name is not None else None
-    return {
+    amounts = {"flop": _amount(work.flop), "bytes": _amount(work.bytes)}
+    decoded: dict[str, Any] = {}
+    if (name := group.fields.get("name")) is not None:
+        known = decode(name)
+        decoded = {"decoded": known.to_json() if known else None}
+    return KernelDocument(
         **group.fields,
-        **_spread_json(group.spread),
-        "effective_ns": group.effective_ns,
-        "flop": _amount(work.flop),
-        "flop_ns": work.flop_ns,
-        "bytes": _amount(work.bytes),
-        "bytes_ns": work.bytes_ns,
-        "share_of_peak": work.share_of_peak,
-        "share_of_peak_effective": work.share_of_peak_effective,
-        "share_ns": work.share_ns,
-        "bound": work.bound,
-        "waves": work.waves,
-        **({"decoded": decoded.to_json() if decoded else None} if name is not None else {}),
-    }
-
-
-def _op_json(group: OpGroup) -> dict[str, Any]:
-    return {
-        **group.fields,
-        **_spread_json(group.spread),
-        "total_ns": group.total_ns,
-        "self_ns": group.self_ns,
-        "gpu_ns": group.gpu_ns,
-        "kernels": group.kernels,
-    }
+        **asdict(group.spread),
+        effective_ns=group.effective_ns,
+        **asdict(work) | amounts,
+        **decoded,
+    )
 
 
 def _amount(number: int | None) -> float | None:
@@ -215,29 +216,10 @@ def _amount(number: int | None) -> float | None:
     return number if number is None or number <= LARGEST else float(number)
 
 
-def _spread_json(spread: Spread) -> dict[str, int]:
-    return {
-        "count": spread.count,
-        "total_ns": spread.total_ns,
-        "mean_ns": spread.mean_ns,
-        "min_ns": spread.min_ns,
-        "p10_ns": spread.p10_ns,
-        "median_ns": spread.median_ns,
-        "p90_ns": spread.p90_ns,
-        "max_ns": spread.max_ns,
-    }
-
-
-def _device(device: DevicePeak) -> dict[str, Any]:
+def _device(device: DevicePeak) -> DeviceDocument:
     peak = device.peak
-    return {
-        "device": exact_id(device.device),
-        "name": device.name,
-        "peaks": None
-        if peak is None
-        else {
-            **{kind: round(rate * TERA) for kind, rate in peak.teraflops.items()},
-            **({BANDWIDTH: round(peak.bytes_per_s)} if peak.bytes_per_s else {}),
-        },
-        "given": [] if peak is None else sorted(peak.given),
-    }
+    peaks = None if peak is None else {k: round(r * TERA) for k, r in peak.teraflops.items()}
+    if peaks is not None and peak is not None and peak.bytes_per_s:
+        peaks[BANDWIDTH] = round(peak.bytes_per_s)
+    given = [] if peak is None else sorted(peak.given)
+    return DeviceDocument(exact_id(device.device), device.name, peaks, given)

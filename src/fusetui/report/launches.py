@@ -5,8 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from msgspec.structs import asdict, astuple
+
 from fusetui.analysis.questions.launches import Calls, Replay, ThreadLaunches
 from fusetui.analysis.questions.queue import QueueLength
+from fusetui.report.documents import (
+    CallsDocument,
+    LaunchesDocument,
+    QueueDocument,
+    ReplayDocument,
+    ThreadDocument,
+)
 from fusetui.text.figures import count, duration, percent, significant
 from fusetui.text.printable import printable
 from fusetui.text.tables import JSON_ALL, Column, left_out, table
@@ -65,23 +74,14 @@ def launches_json(
     threads: Sequence[ThreadLaunches],
     graphs: Sequence[Replay],
     queues: Sequence[QueueLength],
-) -> dict[str, Any]:
-    """The document of `launches --json`; starts are relative to `base_ns`."""
-    return {
-        "base_ns": str(trace.begin_ns),
-        "threads": [_thread_json(thread) for thread in threads],
-        "graphs": [_replay_json(trace, replay) for replay in graphs],
-        "queues": [
-            {
-                "name": queue.label,
-                "most": queue.most,
-                "mean": queue.mean,
-                "empty_ns": queue.empty_ns,
-                "span_ns": queue.span_ns,
-            }
-            for queue in queues
-        ],
-    }
+) -> LaunchesDocument:
+    """The document of `launches --json`."""
+    return LaunchesDocument(
+        base_ns=str(trace.begin_ns),
+        threads=[_thread_json(thread) for thread in threads],
+        graphs=[_replay_json(trace, replay) for replay in graphs],
+        queues=[QueueDocument(*astuple(queue)) for queue in queues],
+    )
 
 
 def _thread(thread: ThreadLaunches) -> Iterator[tuple[str, ...]]:
@@ -141,42 +141,35 @@ def _queue(queue: QueueLength) -> tuple[str, ...]:
     )
 
 
-def _thread_json(thread: ThreadLaunches) -> dict[str, Any]:
-    return {
-        "process": exact_id(thread.process),
-        "thread": exact_id(thread.thread),
-        "span_ns": thread.span_ns,
-        **_calls_json(thread.all, thread.span_ns),
-        "calls": [
-            {"name": calls.name, **_calls_json(calls, thread.span_ns)} for calls in thread.names
-        ],
-    }
+def _thread_json(thread: ThreadLaunches) -> ThreadDocument:
+    span_ns = thread.span_ns
+    return ThreadDocument(
+        process=exact_id(thread.process),
+        thread=exact_id(thread.thread),
+        span_ns=span_ns,
+        **_calls_json(thread.all, span_ns),
+        calls=[CallsDocument(calls.name, **_calls_json(calls, span_ns)) for calls in thread.names],
+    )
 
 
 def _calls_json(calls: Calls, span_ns: int) -> dict[str, Any]:
-    return {
-        "count": calls.count,
-        "total_ns": calls.total_ns,
-        "mean_ns": calls.mean_ns,
-        "p99_ns": calls.p99_ns,
-        "max_ns": calls.max_ns,
-        "share": calls.total_ns / span_ns if span_ns else None,
-        "events": calls.events,
-    }
+    figures = asdict(calls)
+    del figures["name"]
+    return figures | {"share": calls.total_ns / span_ns if span_ns else None}
 
 
-def _replay_json(trace: Trace, replay: Replay) -> dict[str, Any]:
-    return {
-        "call": trace.name_of(replay.row),
-        "call_start_ns": int(trace.start[replay.row]) - trace.begin_ns,
-        "call_ns": replay.call_ns,
-        "device": exact_id(replay.device),
-        "events": replay.events,
-        "kernels": replay.kernels,
-        "start_ns": replay.start_ns - trace.begin_ns,
-        "span_ns": replay.span_ns,
-        "busy_ns": replay.busy_ns,
-    }
+def _replay_json(trace: Trace, replay: Replay) -> ReplayDocument:
+    return ReplayDocument(
+        call=trace.name_of(replay.row),
+        call_start_ns=int(trace.start[replay.row]) - trace.begin_ns,
+        call_ns=replay.call_ns,
+        device=exact_id(replay.device),
+        events=replay.events,
+        kernels=replay.kernels,
+        start_ns=replay.start_ns - trace.begin_ns,
+        span_ns=replay.span_ns,
+        busy_ns=replay.busy_ns,
+    )
 
 
 def _more(number: int, noun: str) -> str:

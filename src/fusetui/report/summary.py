@@ -10,6 +10,7 @@ from fusetui.report.totals import kernels_text, ops_text
 from fusetui.text.figures import count, duration, percent, plural, size
 from fusetui.text.printable import printable
 from fusetui.text.tables import Column, cut, table
+from fusetui.trace.layout.steps import UP_TO, labels_of
 
 MOST = 12  # steps or lanes; --json has all
 HEAVIEST = 5
@@ -87,12 +88,16 @@ def _steps(figures: Summary, width: int) -> Iterator[str]:
     steps = figures.steps
     columns = STEP_COLUMNS if figures.gpu_events else STEP_COLUMNS[:2]
     if steps:
-        yield table(columns, [_step(step) for step in steps[:MOST]], width) + _more(steps)
+        labels = labels_of([step.name for step in steps])
+        rows = [_step(step, label) for step, label in zip(steps[:MOST], labels, strict=False)]
+        by = printable(figures.steps_by or "")
+        what = f"\nNo step is annotated: each goes {by}." if by.startswith(UP_TO) else ""
+        yield table(columns, rows, width) + _more(steps) + cut(what, width)
 
 
-def _step(step: StepFigures) -> tuple[str, ...]:
+def _step(step: StepFigures, label: str) -> tuple[str, ...]:
     return (
-        printable(step.name),
+        printable(label),
         duration(step.dur_ns),
         count(step.kernels),
         duration(step.gpu_busy_ns),

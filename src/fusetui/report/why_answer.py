@@ -15,6 +15,7 @@ from fusetui.text.cutting import width as cells
 from fusetui.text.figures import count, duration, percent, plural, unit_of
 from fusetui.text.printable import printable
 from fusetui.text.tables import GAP, Column, cut, table
+from fusetui.trace.layout.steps import UP_TO
 from fusetui.trace.model.ids import device_label
 
 CLASSES: Final = {
@@ -127,7 +128,7 @@ def headline(found: Why) -> tuple[str, Sums]:
     if steps_tell(found):
         step = median_step(found.steps)
         return (
-            f"{duration(step.dur_ns)} a step{_of(len(working(found.steps)), len(found.steps))}.",
+            f"{duration(step.dur_ns)} a step{_of(found)}.",
             totals(step.devices),
         )
     sums = totals(found.devices)
@@ -137,16 +138,19 @@ def headline(found: Why) -> tuple[str, Sums]:
     return f"The {spans} {duration(sums['span'])}.", sums
 
 
-def _of(working: int, steps: int) -> str:
-    """Which of the steps the median step is; of an even number, no mean of two is a step."""
+def _of(found: Why) -> str:
+    """Which of the steps the median step is, and what they are if no annotation is around them; of
+    an even number, no mean of two is a step."""
+    ran, steps = len(working(found.steps)), len(found.steps)
+    each = f", each {printable(found.steps_by)}" if found.steps_by.startswith(UP_TO) else ""
     if steps == 1:
         return ""
-    if working == 1:
-        return f" (the only one of {count(steps)} in which a GPU ran)"
-    which = "median" if working % 2 else "lower median" if working > 2 else "shorter"
-    if working == steps:
-        return f" (the {which} of {count(steps)})"
-    return f" (the {which} of the {count(working)} of {count(steps)} in which a GPU ran)"
+    if ran == 1:
+        return f" (the only one of {count(steps)} in which a GPU ran{each})"
+    which = "median" if ran % 2 else "lower median" if ran > 2 else "shorter"
+    if ran == steps:
+        return f" (the {which} of {count(steps)}{each})"
+    return f" (the {which} of the {count(ran)} of {count(steps)} in which a GPU ran{each})"
 
 
 def cut_off(found: Why) -> list[str]:

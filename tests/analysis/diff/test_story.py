@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 
 import pytest
 
 from fusetui.analysis.diff.compare import diff
 from fusetui.analysis.diff.model import Diff
-from fusetui.report.diff import to_markdown, to_text
+from fusetui.report.diff import document, to_markdown, to_text
 from fusetui.trace import Trace
 
 Build = Callable[..., Trace]
@@ -71,7 +70,7 @@ def test_the_sums_by_work_and_by_place_are_those_of_the_rows(build: Build) -> No
 
 
 def test_the_json_tells_it_too(build: Build) -> None:
-    found = json.loads(json.dumps(diff(build([MM, ADD]), build(slow())).to_json()))
+    found = document(diff(build([MM, ADD]), build(slow())))
     assert found["story"].startswith("a step takes 250 us more")
     assert found["by_work"][0]["name"] == "GEMM"
     assert {"overlap_ns", "later_ns", "earlier_ns", "odd_ns"} <= found["accounting"].keys()

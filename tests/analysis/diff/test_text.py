@@ -7,9 +7,9 @@ import re
 from collections.abc import Callable
 
 from fusetui.analysis.diff.compare import diff
-from fusetui.analysis.diff.model import Diff, by_effect
-from fusetui.report.diff import to_markdown, to_text
-from fusetui.report.diff_lines import OVERLAP
+from fusetui.analysis.diff.model import Diff
+from fusetui.report.diff import document, to_markdown, to_text
+from fusetui.report.diff_lines import OVERLAP, by_effect, lines
 from fusetui.trace import Trace
 
 Build = Callable[..., Trace]
@@ -29,7 +29,7 @@ def line(text: str, word: str) -> str:
 
 
 def test_json_has_the_keys_of_the_contract(build: Build) -> None:
-    found = json.loads(json.dumps(changed(build).to_json()))
+    found = json.loads(json.dumps(document(changed(build))))
     assert {"a", "b", "step_ns", "rows"} <= found.keys()
     assert set(found["step_ns"]) == {"a", "b", "ratio", "low", "high"}
     row = next(row for row in found["rows"] if row["kind"] == "fused")
@@ -38,7 +38,7 @@ def test_json_has_the_keys_of_the_contract(build: Build) -> None:
 
 
 def test_by_effect_puts_the_largest_change_first(build: Build) -> None:
-    changes = [abs(row.change_ns) for row in by_effect(changed(build).rows) if row.counts]
+    changes = [abs(row.change_ns) for row in by_effect(lines(changed(build))) if row.counts]
     assert changes == sorted(changes, reverse=True)
 
 

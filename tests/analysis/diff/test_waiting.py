@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +9,7 @@ import pytest
 
 from fusetui.analysis.diff.compare import diff
 from fusetui.analysis.diff.model import Diff
-from fusetui.report.diff import to_text
+from fusetui.report.diff import document, to_text
 from fusetui.trace import Trace
 
 Trained = Callable[..., Trace]
@@ -63,7 +62,7 @@ def trained(
 
 def causes(found: Diff) -> dict[str, int]:
     """Of each cause the change, from the JSON."""
-    sides = json.loads(json.dumps(found.to_json()))["sides"]
+    sides = document(found)["sides"]
     names = {**sides["a"]["idle"], **sides["b"]["idle"]}
     changes = {
         name: sides["b"]["idle"].get(name, 0) - sides["a"]["idle"].get(name, 0) for name in names

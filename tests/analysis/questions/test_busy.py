@@ -12,7 +12,7 @@ from fusetui.analysis.diff.compare import diff
 from fusetui.analysis.questions.busy import any_busy_ns, gpu_times, window_busy_ns, work_busy_ns
 from fusetui.analysis.questions.windows import window_figures
 from fusetui.trace import Trace
-from fusetui.trace.layout.steps import steps
+from fusetui.trace.layout.steps import launched_in_steps
 
 Event = dict[str, Any]
 
@@ -49,8 +49,8 @@ def test_in_a_window(late: Trace) -> None:
 def test_with_the_work_of_a_step(late: Trace) -> None:
     """All of the step's work, including what runs after it; the other GPU's was not launched by
     it."""
-    (step,) = steps(late)
-    assert work_busy_ns(late, step.gpu_rows) == 50_000
+    (launched,) = launched_in_steps(late)
+    assert work_busy_ns(late, launched) == 50_000
 
 
 def test_any_device_in_a_step(late: Trace) -> None:

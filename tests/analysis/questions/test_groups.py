@@ -19,7 +19,7 @@ from fusetui.gpu.roofline.inputs import type_of
 from fusetui.gpu.roofline.many import jobs
 from fusetui.gpu.roofline.row import work_of
 from fusetui.trace import Trace, open_trace
-from fusetui.trace.layout.steps import steps
+from fusetui.trace.layout.steps import launched_in_steps, steps_of
 from fusetui.trace.model.categories import Role
 
 Make = Callable[..., Any]
@@ -37,7 +37,8 @@ def inputs(trace: Trace, op: int) -> tuple[Any, Any]:
 
 
 def step_name(trace: Trace, row: int) -> str | None:
-    return next((step.name for step in steps(trace) if row in step.gpu_rows), None)
+    each = zip(steps_of(trace).names, launched_in_steps(trace), strict=True)
+    return next((name for name, launched in each if row in launched), None)
 
 
 SLOW: dict[str, Slow] = {

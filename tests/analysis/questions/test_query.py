@@ -121,7 +121,7 @@ def names(trace: Trace, text: str) -> Sequence[str]:
         ("kind:kernel op:softmax", [SOFTMAX]),
         ("softmax -kind:op", [SOFTMAX]),
         ("SoftMax", [SOFTMAX]),
-        ("step:1 kind:kernel", [CUTLASS, SOFTMAX]),
+        ("step:0 kind:kernel", [CUTLASS, SOFTMAX]),
         ("at>250us", [TENSILE, "Memcpy DtoH (Device -> Pageable)"]),
         ("/^Cijk.*_BH_/", [TENSILE]),
         ("-/./", []),

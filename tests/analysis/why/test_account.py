@@ -21,7 +21,7 @@ from tests.trace.test_corpus import ROWS
 from fusetui.analysis.why.account import Device, accounts
 from fusetui.analysis.why.model import DeviceAccount
 from fusetui.trace import Trace, open_trace
-from fusetui.trace.layout.step_spans import step_spans
+from fusetui.trace.layout.steps import steps_of
 
 Make = Callable[..., Any]
 
@@ -368,7 +368,7 @@ def test_any_small_trace(folder: Path, events: list[dict[str, Any]], edges: list
 def test_real_traces(row: dict[str, str]) -> None:
     """Every trace of the folder: the span of each device, each step, and windows anywhere."""
     trace = open_trace(str(TRACES / row["file"]))
-    steps = step_spans(trace)
+    steps = steps_of(trace)
     windows = list(zip(steps.start.tolist(), steps.end.tolist(), strict=True))
     dice = random.Random(row["file"])
     for _ in range(3):
@@ -441,7 +441,7 @@ def test_measured_before(name: str) -> None:
 def test_measured_before_in_a_step() -> None:
     """The GPU is idle for longer in the step than in its span, which begins later."""
     trace = open_trace(str(TRACES / "h100_owlv2.json.gz"))
-    (device,), steps = accounts(trace).devices, step_spans(trace)
+    (device,), steps = accounts(trace).devices, steps_of(trace)
     (account,) = device.over(steps.start, steps.end)
     assert [round(ns / 1e6) for ns in (account.span_ns, account.idle_ns)] == [1_211, 644]
 
@@ -451,6 +451,6 @@ def test_the_step_of_owlv2() -> None:
     trace = open_trace(str(TRACES / "h100_owlv2.json.gz"))
     (device,) = accounts(trace).devices
     assert round(device.span.span_ns / 1e6, 1) == 1078.3
-    steps = step_spans(trace)
+    steps = steps_of(trace)
     (step,) = device.over(steps.start, steps.end)
     assert (round(step.span_ns / 1e6), round(step.idle_ns / 1e6)) == (1211, 644)

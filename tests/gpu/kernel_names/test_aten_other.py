@@ -1,4 +1,4 @@
-"""The other kernels of ATen."""
+"""Other kernels of ATen, and those of Intel GPUs."""
 
 import pytest
 from tests.gpu.kernel_names.conftest import Says
@@ -57,3 +57,12 @@ def test_mangled(says: Says) -> None:
         family="aten-other",
         op="index",
     )
+
+
+def test_elementwise_and_onednn(says: Says) -> None:
+    says(
+        "at::native::xpu::VectorizedElementwiseKernel<4, at::native::xpu::GeluErfFunctor<float>>",
+        family="xpu",
+        op="elementwise",
+    )
+    says("gemm_kernel", family="xpu", op=None)

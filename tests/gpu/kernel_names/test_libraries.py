@@ -1,8 +1,9 @@
-"""Families that a namespace or a prefix determines."""
+"""Families that a namespace, a prefix or words determine."""
 
 import pytest
 from tests.gpu.kernel_names.conftest import Says
 
+from fusetui.gpu.kernel_names import decode
 from fusetui.gpu.kinds import is_collective, kinds
 
 
@@ -153,3 +154,62 @@ def test_layer_norms_of_apex_and_of_flash_attention(says: Says) -> None:
     for types, family in ((four, "apex"), (five, "flash-attn-ln")):
         traits = f"layer_norm::Kernel_traits<{types}, unsigned int, 4096u, 1u, 1u, 4u, 16u>"
         says(f"void layer_norm::ln_fwd_kernel<{traits} >(layer_norm::FwdParams)", family=family)
+
+
+@pytest.mark.parametrize(
+    ("name", "op"),
+    [
+        (
+            "void cub::DeviceRadixSortOnesweepKernel<cub::Policy<long>::Policy800, false>(int)",
+            "sort",
+        ),
+        ("void at_cuda_detail::cub::DeviceScanKernel<cub::AgentScanPolicy<128> >(int)", "scan"),
+        ("void cub::DeviceReduceByKeyKernel<int>(int)", "reduction"),
+        ("void cub::DeviceCompactInitKernel<int>(int)", None),
+        (
+            "void rocprim::ROCPRIM_400400_NS::detail::trampoline_kernel<r"
+            "ocprim::ROCPRIM_400400_NS::"
+            "default_config, rocprim::ROCPRIM_400400_NS::detail::reduce_c"
+            "onfig_selector<bool> >(int)",
+            "reduction",
+        ),
+        (
+            "void rocprim::N::detail::trampoline_kernel<rocprim::N::detai"
+            "l::wrapped_scan_config<int> >"
+            "(int)",
+            "scan",
+        ),
+        (
+            "void rocprim::N::detail::trampoline_kernel<rocprim::N::default_config, "
+            "rocprim::N::detail::partition_config_selector<long> >(int)",
+            None,
+        ),
+    ],
+)
+def test_operation(says: Says, name: str, op: str) -> None:
+    says(name, family="cub", op=op)
+
+
+def test_words(says: Says) -> None:
+    says("__amd_rocclr_fillBufferAligned.kd", family="other", op="fill")
+    says("void (anonymous namespace)::fused_rope_kernel<true, 128l>(int)", op="rope")
+    says("void (anonymous namespace)::fused_qknorm_warp<128l>(int)", op="norm")
+    says("void rotary_embedding_kernel<c10::BFloat16, true>(long const*)", op="rope")
+
+
+def test_no_word_no_guess() -> None:
+    assert decode("void (anonymous namespace)::store_kvcache<2048l, 4>(int)") is None
+    assert decode("rotary_fwd_kv_kernel.kd") is None
+
+
+@pytest.mark.parametrize(
+    ("name", "op"),
+    [
+        ("void moe_sorting_kernel<int>(int)", "moe"),
+        ("void moe_align_block_size_kernel<int>(int)", "moe"),
+        ("void static_scaled_fp8_quant<float>(int)", "quant"),
+        ("void quantize_fp8_kernel(float*)", "quant"),
+    ],
+)
+def test_experts_and_quantization(says: Says, name: str, op: str) -> None:
+    says(name, family="other", op=op)

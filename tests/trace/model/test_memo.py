@@ -17,10 +17,11 @@ from fusetui.analysis.why.answer import why
 from fusetui.gpu.roofline.describe import describe
 from fusetui.sample_traces import lessons
 from fusetui.trace import Trace, open_trace
-from fusetui.trace.model.memo import memo
+from fusetui.trace.model.memo import memo, once
 from fusetui.trace.program.origin import origins
 from fusetui.tui.drawing.details import details
 from fusetui.tui.drawing.glyphs import UNICODE
+from fusetui.tui.layout.op_tree import op_tree
 
 
 class Owner(msgspec.Struct, frozen=True, eq=False, dict=True):
@@ -56,6 +57,7 @@ def shown(trace: Trace) -> object:
         captures,
         wants_capture,
         shown,
+        lambda trace: once(trace, op_tree),
     ],
 )
 def test_a_closed_trace_is_freed(ask: Callable[[Trace], object]) -> None:

@@ -11,8 +11,8 @@ import pytest
 from tests.laptops import needs_fork
 from tests.starting import children
 
-from fusetui.trace.read import aside, workers
-from fusetui.trace.read.aside import Aside
+from fusetui.trace.read import reread, workers
+from fusetui.trace.read.reread import Aside
 
 TASKS = 40
 
@@ -20,7 +20,7 @@ TASKS = 40
 @pytest.fixture
 def two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workers, "_cores", lambda: 2)
-    monkeypatch.setattr(aside, "may_fork", lambda: True)  # other tests may have left threads
+    monkeypatch.setattr(reread, "may_fork", lambda: True)  # other tests may have left threads
 
 
 def slow_square(number: int) -> tuple[int, int]:

@@ -73,10 +73,10 @@ def test_only_the_side_with_the_trace_gets_its_counters(
     side: Side, mlp: Trace, queue: Counter
 ) -> None:
     curves = (curve_of(queue),)
-    session = Session(sides=(side,)).counted(mlp, curves)
+    session = Session(sides=(side,)).known(mlp, counters=curves)
     assert session.sides[0].counters == curves
     other = Session(sides=(replace(side, trace=replace_of(mlp)),))
-    assert other.counted(mlp, curves) is other
+    assert other.known(mlp, counters=curves) is other
 
 
 def replace_of(trace: Trace) -> Trace:

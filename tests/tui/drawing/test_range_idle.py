@@ -10,7 +10,7 @@ from tests.tui.prepared import after, do, drawn, explained, opened
 from fusetui.analysis.questions.windows import window_figures
 from fusetui.trace import Trace
 from fusetui.tui.drawing.range_lines import all_range_lines
-from fusetui.tui.state.ranges import Range
+from fusetui.tui.state.session import Range
 
 Make = Callable[..., Trace]
 

@@ -18,7 +18,7 @@ from fusetui.trace import open_trace
 from fusetui.tui.drawing import palette
 from fusetui.tui.drawing.segments import DOOR, blank, line, segment, sequences
 from fusetui.tui.layout.lanes import lanes_of
-from fusetui.tui.prompts import PromptInput
+from fusetui.tui.screens import PromptInput
 
 BLACK = Color(0, 0, 0)
 

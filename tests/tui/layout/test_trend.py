@@ -10,7 +10,7 @@ from tests.tui.prepared import after, do, opened
 
 from fusetui.analysis.questions.search import find
 from fusetui.trace import Trace
-from fusetui.trace.layout.steps import steps
+from fusetui.trace.layout.steps import steps_of
 from fusetui.tui import screen_layout
 from fusetui.tui.drawing.glyphs import UNICODE
 from fusetui.tui.layout.search_hits import Trend, trend
@@ -26,19 +26,20 @@ def test_a_kernel_counts_in_the_step_that_launched_it(trace_of: Callable[..., Tr
     for event in slow:
         event["dur"], event["ts"] = 400, event["ts"] + 600
     trace = trace_of(events)
-    found = trend(trace, find(trace, GEMM), steps(trace), cells=10)
+    rows = find(trace, GEMM)
+    found = trend(trace, rows, trace.dur[rows], steps_of(trace), cells=10)
     assert found == Trend((181 * US, 400 * US, 181 * US), 3, 180 * US, 182 * US, 400 * US)
 
 
 def test_without_steps_it_is_in_order_of_time(mlp: Trace) -> None:
     rows = find(mlp, GEMM)
-    found = trend(mlp, rows, (), cells=2)
+    found = trend(mlp, rows, mlp.dur[rows], steps_of(mlp, "none"), cells=2)
     assert found is not None
     assert (found.steps, found.medians) == (0, (181 * US, 181 * US))
 
 
 def test_nothing_is_said_about_one(mlp: Trace) -> None:
-    assert trend(mlp, np.array([3]), steps(mlp), cells=10) is None
+    assert trend(mlp, np.array([3]), mlp.dur[[3]], steps_of(mlp), cells=10) is None
 
 
 def test_instances_show_it_above_their_list(mlp: Trace) -> None:

@@ -10,8 +10,7 @@ from tests.tui.prepared import after, at, do, explained, opened
 
 from fusetui.trace import Trace
 from fusetui.tui.layout.view import GapAt
-from fusetui.tui.state.overlays import GapDetails, SliceDetails
-from fusetui.tui.state.state import TIMELINE, State
+from fusetui.tui.state.state import TIMELINE, GapDetails, SliceDetails, State
 
 Make = Callable[..., Trace]
 PAGES = ("tree", "kernels", "why", "modules", "flame")

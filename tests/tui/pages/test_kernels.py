@@ -14,8 +14,7 @@ from fusetui.gpu.roofline.many import jobs
 from fusetui.trace import Trace
 from fusetui.tui.layout.kernel_table import BYS, SORTS
 from fusetui.tui.pages.kernels import KernelsPage, shown_table
-from fusetui.tui.state.overlays import HitList, SliceDetails
-from fusetui.tui.state.state import Size, State
+from fusetui.tui.state.state import HitList, Size, SliceDetails, State
 
 Make = Callable[..., Trace]
 PAGE = KernelsPage()

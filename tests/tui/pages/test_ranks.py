@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import cast
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -22,14 +22,12 @@ from fusetui.trace.model.categories import Layer
 from fusetui.tui.layout.lanes import but_streams
 from fusetui.tui.layout.ranks import SORTS, job_of_paths
 from fusetui.tui.layout.view import make_sides
+from fusetui.tui.loading import rank
 from fusetui.tui.pages.ranks import NAME, NO_JOB
-from fusetui.tui.ranking import NotRanked, Ranked, Ranking, rank
 from fusetui.tui.registry import arrived
 from fusetui.tui.state import ranks, reading
 from fusetui.tui.state.effects import Read, ReadRanks
-from fusetui.tui.state.offers import offers_of_job
-from fusetui.tui.state.overlays import OVERLAY, Chooser
-from fusetui.tui.state.state import Size, State
+from fusetui.tui.state.state import OVERLAY, Chooser, Size, State, offers_of_job
 
 Screen = Callable[[str, str], None]
 
@@ -217,16 +215,16 @@ def test_files_that_are_no_ranks_are_not_offered() -> None:
 
 
 def test_the_thread_tells_of_each_rank(paths: tuple[str, ...]) -> None:
-    messages: list[object] = []
-    rank(paths, messages.append, lambda: False)
-    assert [type(one) for one in messages[-2:]] == [Ranking, Ranked]
-    assert cast(Ranked, messages[-1]).answer.given == 4
+    posted: list[Any] = []
+    rank(paths, posted.append, lambda: False)
+    assert [one.func for one in posted[-2:]] == [ranks.progressed, ranks.found]
+    assert posted[-1].keywords["answer"].given == 4
 
 
 def test_a_thread_that_is_cancelled_says_nothing(paths: tuple[str, ...]) -> None:
-    messages: list[object] = []
-    rank(paths, messages.append, lambda: True)
-    assert not [one for one in messages if isinstance(one, Ranked | NotRanked)]
+    posted: list[Any] = []
+    rank(paths, posted.append, lambda: True)
+    assert posted == []
 
 
 def test_what_to_do_without_ranks_fits_a_small_terminal(mlp: Trace) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import cast
 
 import pytest
 from tests.tui.mixed import mixed
@@ -15,8 +14,8 @@ from fusetui.trace import Trace
 from fusetui.tui import screen_layout, searching
 from fusetui.tui.layout.places import places
 from fusetui.tui.layout.view import HIDDEN
-from fusetui.tui.searching import LanesMatched, match_lanes
-from fusetui.tui.state import arranging, commands
+from fusetui.tui.searching import match_lanes
+from fusetui.tui.state import commands
 from fusetui.tui.state.action import Run
 from fusetui.tui.state.effects import MatchLanes
 from fusetui.tui.state.state import Size, State
@@ -121,13 +120,9 @@ def expressed(state: State, pattern: str) -> list[Run]:
     outcome = commands.obeyed(state, f"only {pattern}")
     assert isinstance(outcome, tuple)
     assert isinstance(outcome[1], MatchLanes)
-    posted: list[LanesMatched] = []
-    match_lanes(
-        outcome[1].side, outcome[1].pattern, lambda one: posted.append(cast(LanesMatched, one))
-    )
-    (one,) = posted
-    arrived = partial(arranging.matched, side=one.side, text=one.text)
-    return [partial(arrived, lanes=one.lanes, wrong=one.wrong)]
+    posted: list[Run] = []
+    match_lanes(outcome[1].side, outcome[1].pattern, posted.append)
+    return posted
 
 
 def test_a_pattern_that_no_lane_has_changes_nothing(state: State) -> None:

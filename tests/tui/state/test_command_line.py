@@ -14,7 +14,7 @@ from tests.tui.driving import opened, screen, settled
 from fusetui.text.figures import NS, parse_time
 from fusetui.tui.layout.moves import at_time, over, zoom
 from fusetui.tui.layout.view import Side, View
-from fusetui.tui.prompts import PromptInput
+from fusetui.tui.screens import PromptInput
 from fusetui.tui.state.command_line import Command, Goto, Mark, Open, Quit, Step, Wrong, parse
 from fusetui.tui.state.commands import obeyed
 from fusetui.tui.state.state import TIMELINE
@@ -77,11 +77,11 @@ def test_a_stretch_of_time_gets_a_little_around_it(side: Side, view: View) -> No
 
 async def test_a_step_fills_the_window(path: str) -> None:
     async with opened([path]) as (app, pilot):
-        await pilot.press("2", "colon", *"step 2", "enter")
+        await pilot.press("2", "colon", *"step 4", "enter")
         view = app.state.view
         assert view.begin < 700_000 < view.end
         assert app.state.page == TIMELINE
-        assert "step 2 of 2: ProfilerStep#4" in screen(app)
+        assert "ProfilerStep#4, 2 of 2 steps" in screen(app)
         await pilot.press("u")
         assert app.state.view.begin == 0
 
@@ -90,7 +90,7 @@ async def test_a_step_fills_the_window(path: str) -> None:
     ("line", "sentence"),
     [
         ("goto 3s", "the trace goes from 0 ns to 1.39 ms"),
-        ("step 3", "this trace has the steps 1 to 2"),
+        ("step 2", "this trace has the steps 3 to 4"),
         ("nonsense", "nonsense is not a command"),
         ("open /nowhere", "/nowhere does not exist"),
         ("diff /", "/ is a folder, not a trace"),

@@ -37,11 +37,11 @@ def test_names_that_only_contain_it_are_others(trace_of: Make, event: Callable[.
 def test_from_step_to_step(trace_of: Make) -> None:
     state = opened(trace_of(mlp_events(3)))
     first = after(state, *do("next-step"))
-    assert first.hint.startswith("step 1 of 3")
+    assert first.hint.endswith(", 1 of 3 steps")
     second = after(first, *do("next-step"))
-    assert second.hint.startswith("step 2 of 3")
-    assert after(second, *do("previous-step")).hint.startswith("step 1 of 3")
-    assert after(state, *do("previous-step")).hint.startswith("step 3 of 3")
+    assert second.hint.endswith(", 2 of 3 steps")
+    assert after(second, *do("previous-step")).hint.endswith(", 1 of 3 steps")
+    assert after(state, *do("previous-step")).hint.endswith(", 3 of 3 steps")
 
 
 def test_the_last_step_has_no_next(trace_of: Make) -> None:

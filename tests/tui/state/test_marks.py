@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
 from tests.tui.driving import opened, screen, selected, settled
 
 from fusetui.analysis.questions.search import find
 from fusetui.trace import Trace
-from fusetui.tui.layout.moves import select, zoom_to
+from fusetui.tui.layout.moves import zoom_to
 from fusetui.tui.layout.view import Side, View, make_sides
-from fusetui.tui.state.bookmarks import bookmark, recalled
 from fusetui.tui.state.session import start
 
 
-def test_a_mark_holds_when_the_trace_counts_from_elsewhere(
-    mlp: Trace, side: Side, view: View
-) -> None:
-    shown = zoom_to(side, select(side, view, int(find(mlp, "gelu")[0])))
-    later = Side(mlp, side.lanes, side.origin + 500, "")
-    found = recalled(bookmark(0, side, shown), later, view)
+def test_a_mark_holds_when_the_trace_counts_from_elsewhere(mlp: Trace, side: Side) -> None:
+    session = start((side,)).selected(0, int(find(mlp, "gelu")[0])).with_bookmark("a", 0)
+    shown = session.views[0]
+    later = start((Side(mlp, side.lanes, side.origin + 500, ""),))
+    found = replace(later, bookmarks=session.bookmarks).at_bookmark("a").views[0]
     assert found.begin == shown.begin - 500
     assert (found.span, found.selected) == (shown.span, shown.selected)
 

@@ -13,8 +13,7 @@ from fusetui.tui.drawing.lane_lines import ruler
 from fusetui.tui.drawing.range_lines import all_range_lines, range_lines
 from fusetui.tui.layout.moves import select
 from fusetui.tui.layout.view import Side, View, make_sides
-from fusetui.tui.state.ranges import Range, interval_of, pressed
-from fusetui.tui.state.session import start
+from fusetui.tui.state.session import Range, pressed, start
 
 US = 1000
 
@@ -41,11 +40,11 @@ def test_a_third_press_starts_anew(side: Side) -> None:
     assert pressed(whole, 0, side, View(100, 200)) == Range(0, 100, 200)
 
 
-def test_until_it_is_ended_it_reaches_to_the_selection(side: Side, view: View) -> None:
-    begun = pressed(None, 0, side, at(side, view, "gemm"))
-    assert interval_of(begun, 0, side, at(side, view, "Gelu")) == (60 * US, 542 * US)
-    assert interval_of(begun, 0, side, view) == (60 * US, 240 * US)
-    assert interval_of(begun, 1, side, view) is None
+def test_until_it_is_ended_it_reaches_to_the_selection(side: Side) -> None:
+    begun = start((side,)).selected(0, int(find(side.trace, "gemm")[0])).ranged(0)
+    assert begun.interval(0) == (60 * US, 240 * US)
+    there = begun.selected(0, int(find(side.trace, "Gelu")[0]))
+    assert there.interval(0) == (60 * US, 542 * US)
 
 
 def test_clearing_takes_the_range_first_and_the_selection_then(side: Side, view: View) -> None:

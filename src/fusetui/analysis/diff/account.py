@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fusetui.analysis.diff.dispatch import dispatched
 from fusetui.analysis.diff.items import Items
@@ -15,10 +14,9 @@ from fusetui.analysis.diff.representative_steps import mean, middle
 from fusetui.analysis.questions.busy import any_busy_ns
 from fusetui.analysis.why.causes import idle_by_cause
 from fusetui.trace.layout.devices import device_names
+from fusetui.trace.model.arrays import Rows
 from fusetui.trace.model.categories import Layer
 from fusetui.trace.model.columns import Trace
-
-Int64s = NDArray[np.int64]
 
 
 def side(items: Items, on_cpu: bool) -> Side:
@@ -71,7 +69,7 @@ def _odd(items: Items) -> int:
     return int(np.median(durations) - middle(durations, items.plain)) if len(durations) else 0
 
 
-def _beyond(work: Work, rows: NDArray[np.intp], usual: NDArray[np.intp]) -> tuple[int, int]:
+def _beyond(work: Work, rows: Rows, usual: Rows) -> tuple[int, int]:
     """Means over the usual steps: how long a step's own work ran after it, and other work in it.
 
     On a GPU, a step's own work is what its calls launched, unless steps are stretches of the GPU's
@@ -94,13 +92,13 @@ def _beyond(work: Work, rows: NDArray[np.intp], usual: NDArray[np.intp]) -> tupl
     return int(mean(np.array(later))), int(mean(np.array(inside)))
 
 
-def _inside(work: Work, rows: NDArray[np.intp], begin: np.int64, end: np.int64) -> np.int64:
+def _inside(work: Work, rows: Rows, begin: np.int64, end: np.int64) -> np.int64:
     """The time of these rows inside a stretch; overlaps count once per row."""
     start, until = work.trace.start[rows], work.trace.end[rows]
     found: np.int64 = (np.clip(until, begin, end) - np.clip(start, begin, end)).sum()
     return found
 
 
-def _top_rows(trace: Trace) -> NDArray[np.intp]:
+def _top_rows(trace: Trace) -> Rows:
     ops = np.array([t.layer is Layer.OPS for t in trace.tracks] or [False])
     return np.flatnonzero(ops[trace.track] & (trace.parent < 0))

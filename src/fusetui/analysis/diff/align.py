@@ -9,27 +9,18 @@ from itertools import pairwise
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from fusetui.analysis.diff.blocks import Block, Lane, blocks
 from fusetui.analysis.diff.items import Items
 from fusetui.analysis.diff.sequences import Pair, Stretch, exact, gaps, match
-
-Int64s = NDArray[np.int64]
+from fusetui.trace.model.arrays import Int64s
 
 Places = Sequence[object]
 
-SPREAD = 0x1E3779B97F4A7C15
-"""An odd number: its multiples, modulo 2 ** 64, lie far apart."""
-
-NONE = 0
-"""The key of items that cannot be paired by this key."""
-
-SMALL = 10_000
-"""Gaps with fewer possible pairs than this are aligned without numpy."""
-
-COMPARED = 64
-"""Lanes of each side, the largest, whose work is compared to find partners."""
+SPREAD = 0x1E3779B97F4A7C15  # an odd number: its multiples, modulo 2 ** 64, lie far apart
+NONE = 0  # the key of items that cannot be paired by this key
+SMALL = 10_000  # gaps with fewer possible pairs than this are aligned without numpy
+COMPARED = 64  # lanes of each side, the largest, whose work is compared to find partners
 
 
 class Lanes(msgspec.Struct, frozen=True, eq=False):
@@ -107,12 +98,7 @@ def _pairs(
     """
     stretch = (0, len(of_a), 0, len(of_b))
     rows_a, rows_b = np.array(of_a, dtype=np.intp), np.array(of_b, dtype=np.intp)
-    named = [
-        (a.exact, b.exact),
-        (a.by_op, b.by_op),
-        (a.alone, b.alone),
-        (a.by_class, b.by_class),
-    ]
+    named = [(a.exact, b.exact), (a.by_op, b.by_op), (a.alone, b.alone), (a.by_class, b.by_class)]
     keys = [(x[rows_a], y[rows_b]) for x, y in named]
     by_exact, by_op = (_in_common(x, y) for x, y in keys[:2])
     if 2 * by_exact < by_op:

@@ -6,12 +6,9 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from fusetui.analysis.diff.sequences import in_order
-
-Int64s = NDArray[np.int64]
-Rows = NDArray[np.intp]
+from fusetui.trace.model.arrays import Int64s, Rows
 
 KINDS = 8
 """At most so many different blocks are looked for: of the forward pass, the backward pass, ..."""
@@ -131,17 +128,13 @@ def _gain(many: Lane, few: Lane, begin: int, end: int, place: int, size: int, wa
     return found
 
 
-DISTINCT = 4
-"""A block has at least so many different pieces of work."""
-
-TIMES = 3
-"""A block repeats so often on the side that has it more often."""
+DISTINCT = 4  # a block has at least so many different pieces of work
+TIMES = 3  # a block repeats so often on the side that has it more often
 
 PERIODS = 16
 """So many distances between equal pieces, the most frequent ones, are tried as sizes of a block."""
 
-MOST = 0.75
-"""So much of a block occurs as many times more often as the block itself."""
+MOST = 0.75  # so much of a block occurs as many times more often as the block itself
 
 
 class Repeat(msgspec.Struct, frozen=True, eq=False):

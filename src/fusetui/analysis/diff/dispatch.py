@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from fusetui.analysis.diff.items import Items
-from fusetui.analysis.diff.model import CPU, ONLY, Kind, Row
+from fusetui.analysis.diff.model import CPU, ONLY, Kind, Row, Share, row_of
 from fusetui.analysis.diff.names import dispatch_name
 from fusetui.analysis.diff.noise import beyond_noise
 from fusetui.analysis.diff.pieces import Work
@@ -18,14 +17,12 @@ from fusetui.analysis.diff.statistics import median
 from fusetui.analysis.questions.computing import computing_ops, within
 from fusetui.analysis.questions.totals import self_ns
 from fusetui.text.figures import count
+from fusetui.trace.model.arrays import Flags, Int64s, Rows
 from fusetui.trace.model.categories import Layer, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import union_length
 from fusetui.trace.model.op_names import is_compiler
 
-Int64s = NDArray[np.int64]
-Rows = NDArray[np.intp]
-Flags = NDArray[np.bool_]
 Label = Callable[[str], str]
 
 LAUNCHES = "launch calls"
@@ -49,12 +46,18 @@ class Dispatch(msgspec.Struct, frozen=True, eq=False):
         return int(median(self.count))
 
     @property
-    def mean_ns(self) -> int:
-        return int(mean(self.ns[self.usual]))
+    def share(self) -> Share:
+        """In a usual step."""
+        count, times = self.per_step, (int(mean(self.ns[self.usual])), int(median(self.ns)))
+        names, rows = (self.names, self.rows) if count else ((), ())
+        return Share(names, times[0], count, times[1], rows)
 
-    @property
-    def median_ns(self) -> int:
-        return int(median(self.ns))
+    def share_in(self, step: int) -> Share:
+        count, rows = int(self.count[step]), self.every[self.step == step].tolist()
+        return Share(self.names if count else (), int(self.ns[step]), count, rows=rows)
+
+
+Pair = tuple[Dispatch | None, Dispatch | None]
 
 
 def rows(a: Items, b: Items, without: tuple[Flags, Flags] | None = None) -> list[Row]:
@@ -63,48 +66,38 @@ def rows(a: Items, b: Items, without: tuple[Flags, Flags] | None = None) -> list
     counts = not (a.work.gpu or b.work.gpu)
     left_out = without if without is not None and not counts else (None, None)
     of_a, of_b = _by_label(a, left_out[0]), _by_label(b, left_out[1])
-    changed, equal = [], []
+    equal: list[Pair] = []
+    changed: list[Row] = []
     for label in dict.fromkeys([*of_a, *of_b]):
-        one, other = of_a.get(label), of_b.get(label)
-        if (one.per_step if one else 0) == (other.per_step if other else 0):
-            equal.append((one, other))
+        pair = of_a.get(label), of_b.get(label)
+        if len({found.per_step if found else 0 for found in pair}) == 1:
+            equal.append(pair)
         else:
-            changed.append(_changed(label, one, other, counts))
+            changed.append(_changed(pair, counts))
     changed.sort(key=lambda row: (-abs(row.change_ns), row.op))
-    changed += [row for pair in equal for row in _once(a, b, *pair)]
+    changed += [row for pair in equal for row in _once(a, b, pair)]
     return changed + (_rest(equal) if counts else [])
 
 
-def _once(a: Items, b: Items, one: Dispatch | None, other: Dispatch | None) -> list[Row]:
+def _once(a: Items, b: Items, pair: Pair) -> list[Row]:
     """What occurs more or less often in one step only, and equally often in all others."""
     steps = len(b.work.windows)
     if steps < 3 or len(a.work.windows) != steps:
         return []
-    nothing = np.zeros((2, steps), dtype=np.int64)
-    counts = [d.count if d else nothing[0] for d in (one, other)]
-    times = [d.ns if d else nothing[0] for d in (one, other)]
+    counts = [found.count if found else np.zeros(steps, dtype=np.int64) for found in pair]
     (odd,) = np.nonzero(counts[0] != counts[1])
     if len(odd) != 1 or any(len(set(np.delete(count, odd).tolist())) > 1 for count in counts):
         return []
-    step, label = int(odd[0]), next(d.label for d in (one, other) if d is not None)
-    before, after = (int(count[step]) for count in counts)
-    here = [tuple(d.every[d.step == step].tolist()) if d is not None else () for d in (one, other)]
-    return [
-        Row(
-            kind=Kind.REMOVED if after < before else Kind.ADDED,
-            op=CPU + label,
-            a=one.names if one and before else (),
-            b=other.names if other and after else (),
-            a_ns=int(times[0][step]),
-            b_ns=int(times[1][step]),
-            a_count=before,
-            b_count=after,
-            why=f"{ONLY} {b.work.windows.number_of(step)}",
-            a_rows=here[0],
-            b_rows=here[1],
-            counts=False,
-        )
-    ]
+    step = int(odd[0])
+    before, after = (found.share_in(step) if found else Share() for found in pair)
+    why = f"{ONLY} {b.work.windows.labels[step]}"
+    return [_row(pair, before, after, why, counts=False)]
+
+
+def _row(pair: Pair, before: Share, after: Share, why: str, counts: bool) -> Row:
+    kind = Kind.REMOVED if after.count < before.count else Kind.ADDED
+    label = next(found.label for found in pair if found)
+    return row_of(kind, CPU + label, before, after, why, counts=counts)
 
 
 def dispatched(items: Items) -> Int64s:
@@ -116,51 +109,35 @@ def dispatched(items: Items) -> Int64s:
     return found
 
 
-def _changed(label: str, one: Dispatch | None, other: Dispatch | None, counts: bool) -> Row:
-    before, after = one.per_step if one else 0, other.per_step if other else 0
-    both = before and after
-    return Row(
-        kind=Kind.REMOVED if after < before else Kind.ADDED,
-        op=CPU + label,
-        a=one.names if one and before else (),
-        b=other.names if other and after else (),
-        a_ns=one.mean_ns if one else 0,
-        b_ns=other.mean_ns if other else 0,
-        a_count=before,
-        b_count=after,
-        why=f"{count(before)} -> {count(after)} a step" if both else "",
-        a_rows=one.rows if one and before else (),
-        b_rows=other.rows if other and after else (),
-        counts=counts and all(d.adds_up for d in (one, other) if d),
-        a_median_ns=one.median_ns if one else 0,
-        b_median_ns=other.median_ns if other else 0,
-    )
+def _changed(pair: Pair, counts: bool) -> Row:
+    before, after = (found.share if found else Share() for found in pair)
+    both = before.count and after.count
+    why = f"{count(before.count)} -> {count(after.count)} a step" if both else ""
+    adds_up = all(found.adds_up for found in pair if found)
+    return _row(pair, before, after, why, counts and adds_up)
 
 
-def _rest(equal: list[tuple[Dispatch | None, Dispatch | None]]) -> list[Row]:
+def _rest(equal: list[Pair]) -> list[Row]:
     """What both sides do equally often, as one row, so that all of it is accounted for."""
-    of_a = [x for x, _ in equal if x and x.adds_up]
-    of_b = [y for _, y in equal if y and y.adds_up]
-    if not (of_a and of_b):
-        return []
-    before, after = np.sum([x.ns for x in of_a], axis=0), np.sum([y.ns for y in of_b], axis=0)
-    a_ns, b_ns = int(mean(before[of_a[0].usual])), int(mean(after[of_b[0].usual]))
-    far = bool(beyond_noise(before[:, None], after[:, None], 0)[0])
-    return [
-        Row(
-            kind=Kind.SAME if not far else Kind.FASTER if b_ns < a_ns else Kind.SLOWER,
-            op=f"{CPU}other ops that compute nothing",
-            a=tuple(name for x in of_a for name in x.names),
-            b=tuple(name for y in of_b for name in y.names),
-            a_ns=a_ns,
-            b_ns=b_ns,
-            a_count=sum(x.per_step for x in of_a),
-            b_count=sum(y.per_step for y in of_b),
-            why="as many on both sides",
-            a_median_ns=int(median(before)),
-            b_median_ns=int(median(after)),
-        )
+    sides = [
+        [found for found in side if found and found.adds_up] for side in zip(*equal, strict=True)
     ]
+    if not (sides and all(sides)):
+        return []
+    times = [np.sum([found.ns for found in side], axis=0) for side in sides]
+    before, after = (
+        Share(
+            names=[name for found in side for name in found.names],
+            ns=int(mean(ns[side[0].usual])),
+            count=sum(found.per_step for found in side),
+            median_ns=int(median(ns)),
+        )
+        for side, ns in zip(sides, times, strict=True)
+    )
+    far = bool(beyond_noise(times[0][:, None], times[1][:, None], 0)[0])
+    kind = Kind.SAME if not far else Kind.FASTER if after.ns < before.ns else Kind.SLOWER
+    op = f"{CPU}other ops that compute nothing"
+    return [row_of(kind, op, before, after, "as many on both sides")]
 
 
 def _by_label(items: Items, without: Flags | None = None) -> dict[str, Dispatch]:
@@ -217,7 +194,7 @@ def _populations(work: Work) -> Iterator[tuple[Rows, Label, Int64s, bool]]:
     yield notes, dispatch_name, _own_of_notes(trace, notes), False
 
 
-def _does_work(work: Work) -> NDArray[np.bool_]:
+def _does_work(work: Work) -> Flags:
     """Per row: whether this op launches GPU work itself or, without a GPU, computes something or is
     part of an op that does."""
     trace = work.trace

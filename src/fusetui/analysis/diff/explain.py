@@ -11,11 +11,10 @@ from typing import NamedTuple
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
-from fusetui.analysis.diff.groups import Group
+from fusetui.analysis.diff.groups import Group, pairs_of
 from fusetui.analysis.diff.items import KERNEL_MASK, Items
-from fusetui.analysis.diff.model import ELSEWHERE, REPEATED, Kind, Row
+from fusetui.analysis.diff.model import ELSEWHERE, REPEATED, Kind, Row, Share, row_of
 from fusetui.analysis.diff.names import adds_up_parts, differences, identity, part
 from fusetui.analysis.diff.noise import Noise, beyond_noise, noise_of
 from fusetui.analysis.diff.ops import saved
@@ -24,6 +23,7 @@ from fusetui.analysis.diff.statistics import resolution
 from fusetui.analysis.diff.work_kind import OTHER, of_all
 from fusetui.text.figures import change, duration, plural
 from fusetui.text.printable import printable
+from fusetui.trace.model.arrays import Rows
 from fusetui.trace.model.op_names import stem
 
 
@@ -39,8 +39,7 @@ class Context(NamedTuple):
 _CHOSEN = re.compile(r"cudnn|miopen|convolution")
 """Ops whose kernels a library chooses among several algorithms."""
 
-LOOKED_UP = 500
-"""Shapes are looked up for at most this many fusions, because each has to be parsed."""
+LOOKED_UP = 500  # shapes are looked up for at most this many fusions, because each has to be parsed
 
 
 def rows(
@@ -50,9 +49,7 @@ def rows(
     groups = _with_savings(a, groups)
     kinds = _kinds(a, b, groups)
     found = [
-        (_pair if len(group.a) == len(group.b) == 1 else _row)(
-            a, b, group, kind, _context(group, *programs)
-        )
+        _row(a, b, group, kind, _context(group, *programs))
         for group, kind in zip(groups, kinds, strict=True)
     ]
     for n, group in enumerate(groups):
@@ -105,12 +102,26 @@ def _is_chain(a: Items, group: Group) -> bool:
     return len(group.b) == 1 and len({a.op_names[i] for i in group.a}) > 1
 
 
-def _pair(a: Items, b: Items, group: Group, kind: Kind, context: Context) -> Row:
-    """The same as `_row` for a pair, but fast: most rows are pairs, and there may be very many."""
+def _row(a: Items, b: Items, group: Group, kind: Kind, context: Context) -> Row:
+    if len(group.a) == len(group.b) == 1:
+        op, why, together = a.op_names[group.a[0]], _why_of_pair(a, b, group, kind), False
+    else:
+        op, why, together = group.named or _op(a, b, group), _why(a, b, group, kind), group.together
+    shares = _share(a, group.a), _share(b, group.b)
+    return row_of(kind, op, *shares, why, together=together, **context._asdict())
+
+
+def _share(items: Items, members: Sequence[int]) -> Share:
+    lists = items.times, items.medians, items.hidden
+    ns, median_ns, hidden_ns = (sum(values[i] for i in members) for values in lists)
+    names, rows = [items.names[i] for i in members], [items.rows[i] for i in members]
+    return Share(names, ns, len(members), median_ns, rows, hidden_ns)
+
+
+def _why_of_pair(a: Items, b: Items, group: Group, kind: Kind) -> str:
     i, j = group.a[0], group.b[0]
-    a_ns, b_ns, op = a.times[i], b.times[j], a.op_names[i]
-    names = a.names[i], b.names[j]
-    said = [_change_of_op(op, b.op_names[j], names)]
+    a_ns, b_ns, names = a.times[i], b.times[j], (a.names[i], b.names[j])
+    said = [_change_of_op(a.op_names[i], b.op_names[j], names)]
     if kind is Kind.REPLACED:
         said.append(differences(*names) if any(names) else "")
     else:
@@ -119,14 +130,7 @@ def _pair(a: Items, b: Items, group: Group, kind: Kind, context: Context) -> Row
         if kind is Kind.SAME and 4 * abs(b_ns - a_ns) >= a_ns > 0:
             timed = f", may be noise: {_range(a, i)} -> {_range(b, j)}"
         said.append(f"the same {thing}{timed}")
-    why = "; ".join([text for text in (*said, group.why) if text])
-    rows = (a.rows[i],), (b.rows[j],)
-    medians = a.medians[i], b.medians[j]
-    where, phase, work, compiled = context
-    times = a_ns, b_ns, 1, 1
-    hidden = a.hidden[i], b.hidden[j]
-    head = kind, op, names[:1], names[1:]
-    return Row(*head, *times, why, *rows, where, True, *medians, phase, work, compiled, *hidden)
+    return "; ".join(text for text in (*said, group.why) if text)
 
 
 def _range(items: Items, item: int) -> str:
@@ -135,43 +139,17 @@ def _range(items: Items, item: int) -> str:
     return f"{duration(int(times.min()))} to {duration(int(times.max()))}"
 
 
-def _row(a: Items, b: Items, group: Group, kind: Kind, context: Context) -> Row:
-    one, other = group.a, group.b
-    chosen = kind is Kind.REPLACED and not group.together and _other_algorithm(a, b, group)
-    main = any(part(name) == "main" for name in [a.names[i] for i in one])
-    what = (
-        f"another algorithm: {plural(len(one), 'kernel')}" if main else plural(len(one), "helper")
-    )
-    why = f"{what} -> {len(other)}; {group.why}" if chosen else group.why
-    a_ns, b_ns = sum(a.times[i] for i in one), sum(b.times[j] for j in other)
-    return Row(
-        kind=kind,
-        op=group.named or _op(a, b, group),
-        a=tuple(a.names[i] for i in one),
-        b=tuple(b.names[j] for j in other),
-        a_ns=a_ns,
-        b_ns=b_ns,
-        a_count=len(one),
-        b_count=len(other),
-        why=why,
-        a_rows=tuple(a.rows[i] for i in one),
-        b_rows=tuple(b.rows[j] for j in other),
-        where=context.where,
-        a_median_ns=sum(a.medians[i] for i in one),
-        b_median_ns=sum(b.medians[j] for j in other),
-        phase=context.phase,
-        work=context.work,
-        compiled=context.compiled,
-        a_hidden_ns=sum(a.hidden[i] for i in one),
-        b_hidden_ns=sum(b.hidden[j] for j in other),
-        together=group.together,
-    )
+def _why(a: Items, b: Items, group: Group, kind: Kind) -> str:
+    if kind is not Kind.REPLACED or group.together or not _other_algorithm(a, b, group):
+        return group.why
+    main = any(part(a.names[i]) == "main" for i in group.a)
+    what = plural(len(group.a), "kernel" if main else "helper")
+    return f"{'another algorithm: ' * main}{what} -> {len(group.b)}; {group.why}"
 
 
 def _kinds(a: Items, b: Items, groups: Sequence[Group]) -> list[Kind]:
     pairs = [n for n, group in enumerate(groups) if len(group.a) == len(group.b) == 1]
-    one = np.array([groups[n].a[0] for n in pairs], dtype=np.intp)
-    other = np.array([groups[n].b[0] for n in pairs], dtype=np.intp)
+    one, other = pairs_of(groups)
     same = (a.exact[one] & KERNEL_MASK) == (b.exact[other] & KERNEL_MASK)
     noise = noise_of(
         a.samples[:, one[same]],
@@ -227,9 +205,7 @@ def _as_a_whole(a: Items, b: Items, group: Group, noise: Noise) -> Kind:
     return Kind.FASTER if np.median(after) < np.median(before) else Kind.SLOWER
 
 
-def _timed(
-    a: Items, b: Items, one: NDArray[np.intp], other: NDArray[np.intp], noise: Noise
-) -> list[Kind]:
+def _timed(a: Items, b: Items, one: Rows, other: Rows, noise: Noise) -> list[Kind]:
     """The kind of pairs of the same kernel: its time within noise or not."""
     tick = max(resolution(a.samples), resolution(b.samples))
     changed = beyond_noise(a.samples[:, one], b.samples[:, other], tick, noise)

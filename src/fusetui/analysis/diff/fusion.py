@@ -18,8 +18,7 @@ Claims = dict[int, list[int]]  # the fused item -> the items whose work it does
 APART = ("gemm", "conv", "conv backward", "attention", "comm")
 """Work that a pointwise or reduction kernel never does, whatever its name lists."""
 
-_WIDE = 64
-"""Gaps with more open items than this are divided among fused kernels greedily."""
+_WIDE = 64  # gaps with more open items than this are divided among fused kernels greedily
 
 
 def by_name(board: Board, side: int) -> None:

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
 
 import msgspec
+import numpy as np
 
 from fusetui.analysis.diff.align import Lanes
 from fusetui.analysis.diff.items import Items
 from fusetui.analysis.diff.names import helps, part
 from fusetui.analysis.diff.ops import known_as
 from fusetui.analysis.diff.sequences import Pair
+from fusetui.trace.model.arrays import Rows
+
+T = TypeVar("T")
+Gap = tuple[list[int], list[int]]  # the open items of A and of B between two pairs
+REACH = 4  # a fused kernel looks for the ops in its name in so many gaps before and after its own
 
 
 class Group(msgspec.Struct, frozen=True):
@@ -37,9 +44,7 @@ class Board:
         self.items = (a, b)
         self.ranges = (lanes.a, lanes.b)
         self.pairs: list[Pair | None] = list(lanes.pairs)
-        self.gaps: list[tuple[list[int], list[int]]] = [
-            (list(of_a), list(of_b)) for of_a, of_b in lanes.gaps()
-        ]
+        self.gaps: list[Gap] = [(list(of_a), list(of_b)) for of_a, of_b in lanes.gaps()]
         self.groups: list[Group] = []
         self._known_as: dict[tuple[int, int], frozenset[str]] = {}
 
@@ -47,15 +52,10 @@ class Board:
         """Groups open items of `side` (in gaps near `gap`) with one open item of the other, unless
         one side has main work and the other only what helps such work."""
         many = tuple(sorted(many))
-        if not self._fit((many, (one,)) if side == 0 else ((one,), many)):
-            return
-        self.add(side, many, one, why)
-        self.gaps[gap][1 - side].remove(one)
-        wanted = set(many)
-        for near in range(max(0, gap - REACH), min(len(self.gaps), gap + REACH + 1)):
-            open_items = self.gaps[near][side]
-            if not wanted.isdisjoint(open_items):
-                open_items[:] = [item for item in open_items if item not in wanted]
+        if self._fit(oriented(side, many, (one,))):
+            self.add(side, many, one, why)
+            self.gaps[gap][1 - side].remove(one)
+            self.close(side, set(many), self.gaps[max(0, gap - REACH) : gap + REACH + 1])
 
     def claim_both(
         self, of_a: Iterable[int], of_b: Iterable[int], why: str, together: bool = False
@@ -64,19 +64,23 @@ class Board:
         side has main work and the other only what helps such work, the helpers are one group, and
         each main kernel stays alone."""
         sides = tuple(sorted(of_a)), tuple(sorted(of_b))
-        for side, wanted in enumerate(map(set, sides)):
-            for gap in self.gaps:
-                if not wanted.isdisjoint(gap[side]):
-                    gap[side][:] = [item for item in gap[side] if item not in wanted]
+        for side in (0, 1):
+            self.close(side, set(sides[side]), self.gaps)
         if not self._fit(sides):
-            alone = [
-                [i for i in members if not self._helps(n, i)] for n, members in enumerate(sides)
-            ]
-            self.groups += [Group((i,), ()) for i in alone[0]]
-            self.groups += [Group((), (j,)) for j in alone[1]]
-            sides = self._helpers(0, sides[0]), self._helpers(1, sides[1])
+            helpers: list[tuple[int, ...]] = []
+            for side, members in enumerate(sides):
+                names = self.items[side].names
+                helpers.append(tuple(item for item in members if helps(names[item])))
+                self.groups += _alone(side, [item for item in members if not helps(names[item])])
+            sides = helpers[0], helpers[1]
         if any(sides):
             self.groups.append(Group(*sides, why if all(sides) else "", together))
+
+    def close(self, side: int, items: set[int], gaps: Iterable[Gap]) -> None:
+        """They are open no more."""
+        for gap in gaps:
+            if not items.isdisjoint(gap[side]):
+                gap[side][:] = [item for item in gap[side] if item not in items]
 
     def _fit(self, sides: tuple[tuple[int, ...], tuple[int, ...]]) -> bool:
         names = [{self.items[n].names[i] for i in members} for n, members in enumerate(sides)]
@@ -84,14 +88,8 @@ class Board:
         only = [all(helps(name) or part(name) == "elementwise" for name in side) for side in names]
         return not ((main[0] and only[1]) or (main[1] and only[0]))
 
-    def _helpers(self, side: int, members: tuple[int, ...]) -> tuple[int, ...]:
-        return tuple(item for item in members if self._helps(side, item))
-
-    def _helps(self, side: int, item: int) -> bool:
-        return helps(self.items[side].names[item])
-
     def add(self, side: int, many: tuple[int, ...], one: int, why: str) -> None:
-        self.groups.append(Group(many, (one,), why) if side == 0 else Group((one,), many, why))
+        self.groups.append(Group(*oriented(side, many, (one,)), why))
 
     def is_compute(self, side: int, item: int) -> bool:
         """Neither a copy nor a set."""
@@ -106,10 +104,29 @@ class Board:
     def finish(self) -> list[Group]:
         """All groups: those found, the pairs left, and each open item by itself."""
         self.groups += [Group((pair[0],), (pair[1],)) for pair in self.pairs if pair is not None]
-        self.groups += [Group((i,), ()) for of_a, _ in self.gaps for i in of_a]
-        self.groups += [Group((), (j,)) for _, of_b in self.gaps for j in of_b]
+        for side in (0, 1):
+            self.groups += _alone(side, [item for gap in self.gaps for item in gap[side]])
         return self.groups
 
 
-REACH = 4
-"""A fused kernel looks for the ops that its name lists this many gaps before and after its own."""
+def oriented(side: int, own: T, other: T) -> tuple[T, T]:
+    """What a side has and what the other one has as A's and B's."""
+    return (own, other) if side == 0 else (other, own)
+
+
+def _alone(side: int, items: Iterable[int]) -> list[Group]:
+    return [Group(*oriented(side, (item,), ())) for item in items]
+
+
+def pairs_of(groups: Iterable[Group]) -> Rows:
+    """The items of A and of B that are matched one to one; shape [2, pairs]."""
+    pairs = [(g.a[0], g.b[0]) for g in groups if len(g.a) == len(g.b) == 1]
+    return np.array(pairs, dtype=np.intp).reshape(-1, 2).T
+
+
+def joined(groups: Iterable[Group], more: Sequence[Group]) -> list[Group]:
+    """With `more`, whose items had no partner before."""
+    of_a = {item for group in more for item in group.a}
+    of_b = {item for group in more for item in group.b}
+    left = [g for g in groups if (g.a and g.b) or (of_a.isdisjoint(g.a) and of_b.isdisjoint(g.b))]
+    return [*left, *more]

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
 
-from fusetui.analysis.diff.groups import Board
+from fusetui.analysis.diff.groups import Board, oriented
 from fusetui.analysis.diff.items import KERNEL_MASK, Items
 from fusetui.analysis.diff.names import adds_up_parts, work_class
 from fusetui.analysis.diff.sequences import Pair, closest, exact, is_feasible
@@ -128,7 +128,7 @@ def _choose(
     many = sorted([pair[side] for pair in pairs] + more)
     if not is_feasible(len(few), len(many)):
         board.pairs[first:last] = [None] * (last - first)
-        board.claim_both(*((few, many) if side else (many, few)), WHOLE_RUN, together=True)
+        board.claim_both(*oriented(side, many, few), WHOLE_RUN, together=True)
         return
     times = board.items[side].times, board.items[1 - side].times
     chosen = closest([times[1][i] for i in few], [times[0][j] for j in many])
@@ -136,10 +136,8 @@ def _choose(
     if partners == [pair[side] for pair in pairs]:
         return
     for number, one, other in zip(range(first, last), few, partners, strict=True):
-        board.pairs[number] = (other, one) if side == 0 else (one, other)
-    wanted = set(more)
-    for gap in board.gaps[first : last + 1]:
-        gap[side][:] = [item for item in gap[side] if item not in wanted]
+        board.pairs[number] = oriented(side, other, one)
+    board.close(side, set(more), board.gaps[first : last + 1])
     for item in sorted(set(many) - set(partners)):
         here = board.gaps[first + bisect_left(partners, item)][side]
         here.append(item)

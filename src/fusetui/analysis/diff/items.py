@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 
 import msgspec
@@ -14,12 +14,11 @@ from fusetui.analysis.diff.names import helps, identity, part, work_class
 from fusetui.analysis.diff.pieces import Work, behind_compute
 from fusetui.analysis.diff.representative_steps import mean, usual_steps
 from fusetui.analysis.diff.statistics import median
+from fusetui.trace.model.arrays import Int64s, Rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.op_names import is_compiler, stem
 
-Int64s = NDArray[np.int64]
-Rows = NDArray[np.intp]
 Word = Callable[[str], str]
 
 CROWD = 8
@@ -107,8 +106,7 @@ class Items(msgspec.Struct, frozen=True, eq=False, dict=True):
     def words(self) -> list[int]:
         """What a piece of work counts as: its op, else its kernel."""
         op, kernel = self.exact >> OP_SHIFT, self.exact & KERNEL_MASK
-        found: list[int] = np.where(op > 0, op, -kernel).tolist()
-        return found
+        return listed(np.where(op > 0, op, -kernel))
 
     @cached_property
     def stems(self) -> list[str]:
@@ -118,14 +116,7 @@ class Items(msgspec.Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def outer(self) -> list[int]:
         """The row of the outermost op of the program around each item, -1 when unknown."""
-        rows: list[int] = outermost(self.trace, self.op).tolist()
-        return rows
-
-    @cached_property
-    def times(self) -> list[int]:
-        """`ns` as plain integers."""
-        found: list[int] = self.ns.tolist()
-        return found
+        return listed(outermost(self.trace, self.op))
 
     @cached_property
     def hidden(self) -> list[int]:
@@ -135,18 +126,19 @@ class Items(msgspec.Struct, frozen=True, eq=False, dict=True):
         if not work.gpu or not len(self.usual):
             return [0] * len(self)
         steps = [work.row[work.of_window(step)] for step in self.usual.tolist()]
-        found: list[int] = mean(behind_compute(self.trace, np.stack(steps))).tolist()
-        return found
+        return listed(mean(behind_compute(self.trace, np.stack(steps))))
+
+    @cached_property
+    def times(self) -> list[int]:
+        return listed(self.ns)
 
     @cached_property
     def medians(self) -> list[int]:
-        found: list[int] = self.median_ns.tolist()
-        return found
+        return listed(self.median_ns)
 
     @cached_property
     def rows(self) -> list[int]:
-        found: list[int] = self.row.tolist()
-        return found
+        return listed(self.row)
 
     def keys_of(self, span: slice) -> Int64s:
         """Per piece of a step: one number for the same kernel under the same op on the same
@@ -154,10 +146,6 @@ class Items(msgspec.Struct, frozen=True, eq=False, dict=True):
         lanes = self.work.lane[span] - (self.work.lane.min() if len(self.work.lane) else 0)
         found: Int64s = self.every[span] ^ (lanes.astype(np.int64) << LANE_SHIFT)
         return found
-
-    def row_in(self, item: int, step: int) -> int:
-        """The row of an item in another step of the same work."""
-        return int(self.work.row[self.work.of_window(step)][item])
 
     def op_word(self, item: int) -> int:
         """The number of its op; 0 when there is none."""
@@ -172,26 +160,34 @@ class Items(msgspec.Struct, frozen=True, eq=False, dict=True):
         return dict(zip(self.op.tolist(), (self.exact >> OP_SHIFT).tolist(), strict=True))
 
     def _named(self, rows: Rows) -> list[str]:
-        numbers = np.where(rows >= 0, self.trace.name[rows], -1).tolist()
         texts = self.trace.names
+        numbers = listed(np.where(rows >= 0, self.trace.name[rows], -1))
         return [texts[number] if number >= 0 else "" for number in numbers]
 
 
+def listed(numbers: NDArray[np.integer]) -> list[int]:
+    """As plain integers, which are faster one by one."""
+    found: list[int] = numbers.tolist()
+    return found
+
+
 def items(work: Work, words: Vocabulary) -> tuple[Items, tuple[str, ...]]:
-    """The representative step: the median one of those with the most common sequence of work."""
+    """The representative step: the median one of those with the most common sequence of work; the
+    lower one of two."""
     kernel, op = _word_numbers(work, words)
     exact = kernel + (op << OP_SHIFT)
     alike = _alike(work, exact)
-    window = _representative(work, alike)
+    by_duration = sorted(alike, key=lambda w: int(work.windows.dur[w]))
+    window = by_duration[(len(by_duration) - 1) // 2] if by_duration else 0
     chosen = work.of_window(window)
     samples = np.array([work.ns[work.of_window(w)] for w in alike], dtype=np.int64)
-    samples = samples.reshape(max(1, len(alike)), chosen.stop - chosen.start)
+    steps = np.array(alike, dtype=np.intp)
     found = Items(
         work=work,
         window=window,
-        alike=np.array(alike, dtype=np.intp),
-        usual=np.array(alike, dtype=np.intp),
-        plain=np.array(alike, dtype=np.intp),
+        alike=steps,
+        usual=steps,
+        plain=steps,
         row=work.row[chosen],
         op=work.op[chosen],
         lane=work.lane[chosen],
@@ -199,10 +195,16 @@ def items(work: Work, words: Vocabulary) -> tuple[Items, tuple[str, ...]]:
         by_op=_by_op(work, chosen, kernel[chosen], op[chosen], words),
         alone=_alone(work, chosen, op[chosen]),
         by_class=_classes(work, chosen, words),
-        samples=samples,
+        samples=samples.reshape(max(1, len(alike)), chosen.stop - chosen.start),
         every=exact,
     )
-    return found, _notes(work, alike)
+    if len(alike) == len(work.windows):
+        return found, ()
+    note = (
+        f"{work.label}: steps differ in their work; times of rows are from the {len(alike)} of"
+        f" {len(work.windows)} steps that are alike"
+    )
+    return found, (note,)
 
 
 def settled(a: Items, b: Items, without: Sequence[int] = ()) -> tuple[Items, Items]:
@@ -223,16 +225,16 @@ def settled(a: Items, b: Items, without: Sequence[int] = ()) -> tuple[Items, Ite
 def _word_numbers(work: Work, words: Vocabulary) -> tuple[Int64s, Int64s]:
     """Per piece: the numbers of its kernel's identity and of its op's stem; a wrapper does not
     count as an op."""
+
+    def op_word(name: str) -> str:
+        return "" if is_compiler(name) else identity(stem(name))
+
     trace = work.trace
     names = trace.name[work.row]
     ops = np.where(work.op >= 0, trace.name[work.op], -1)
     kernel = _table(trace, np.unique(names), words, identity)[names]
-    op = _table(trace, np.unique(ops[ops >= 0]), words, _op_word)[ops]
+    op = _table(trace, np.unique(ops[ops >= 0]), words, op_word)[ops]
     return kernel, np.where(ops >= 0, op, 0)
-
-
-def _op_word(name: str) -> str:
-    return "" if is_compiler(name) else identity(stem(name))
 
 
 def _table(trace: Trace, used: Rows, words: Vocabulary, word: Word) -> Int64s:
@@ -253,12 +255,6 @@ def _alike(work: Work, exact: Int64s) -> list[int]:
     return [w for w, text in enumerate(texts) if text == common]
 
 
-def _representative(work: Work, alike: list[int]) -> int:
-    """The window of the median duration, the lower one of two."""
-    by_duration = sorted(alike, key=lambda w: int(work.windows.dur[w]))
-    return by_duration[(len(by_duration) - 1) // 2] if by_duration else 0
-
-
 def _by_op(work: Work, chosen: slice, kernel: Int64s, op: Int64s, words: Vocabulary) -> Int64s:
     """The op, the part of its work, and the index among such parts under this op.
 
@@ -266,7 +262,9 @@ def _by_op(work: Work, chosen: slice, kernel: Int64s, op: Int64s, words: Vocabul
     """
     rows, owners = work.row[chosen], work.op[chosen]
     names, roles = work.trace.name[rows], work.trace.role[rows].astype(np.int64)
-    role = _table(work.trace, np.unique(names), words, _part)[names] + (roles << 24)
+    role = _table(work.trace, np.unique(names), words, lambda name: f"part {part(name)}")[names] + (
+        roles << 24
+    )
     group = np.unique(np.stack([owners, role]), axis=1, return_inverse=True)[1].reshape(-1)
     order = np.argsort(group, kind="stable")
     first = np.searchsorted(group[order], np.arange(len(rows) and int(group.max()) + 1))
@@ -291,18 +289,20 @@ def _alone(work: Work, chosen: slice, op: Int64s) -> Int64s:
     return np.where((op > 0) & single, (op << OP_SHIFT) + role, 0)
 
 
-def _part(name: str) -> str:
-    return f"part {part(name)}"
+def ancestors(trace: Trace, rows: NDArray[np.integer]) -> Iterator[NDArray[np.integer]]:
+    """These rows, then those around them, and so on; -1 where there is no more."""
+    while (rows >= 0).any():
+        yield rows
+        rows = np.where(rows >= 0, trace.parent[rows], -1)
 
 
 def outermost(trace: Trace, ops: Rows) -> Rows:
     """The outermost op of the program around each of these rows, -1 for none."""
     ours = np.array([not is_compiler(name) for name in trace.names] or [False])
-    found, row = np.full(len(ops), -1, dtype=np.intp), ops
-    while (row >= 0).any():
+    found = np.full(len(ops), -1, dtype=np.intp)
+    for row in ancestors(trace, ops):
         is_op = (row >= 0) & (trace.source_role[row] == Role.OP) & ours[trace.name[row]]
         found = np.where(is_op, row, found)
-        row = np.where(row >= 0, trace.parent[row], -1)
     return found
 
 
@@ -326,12 +326,3 @@ def _class(trace: Trace, op: int, kernel: int, outer: int) -> str:
     found = work_class(trace.names[op] if op >= 0 else "", trace.names[kernel])
     attention = outer >= 0 and work_class(trace.names[outer], "") == "attention"
     return f"{found} of attention" if attention and found else found
-
-
-def _notes(work: Work, alike: list[int]) -> tuple[str, ...]:
-    if len(alike) == len(work.windows):
-        return ()
-    return (
-        f"{work.label}: steps differ in their work; times of rows are from the {len(alike)} of"
-        f" {len(work.windows)} steps that are alike",
-    )

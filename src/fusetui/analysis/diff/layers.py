@@ -7,7 +7,6 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fusetui.analysis.diff.align import Lanes
 from fusetui.analysis.diff.blocks import Block
@@ -15,9 +14,7 @@ from fusetui.analysis.diff.groups import Group
 from fusetui.analysis.diff.items import Items
 from fusetui.analysis.diff.names import work_class
 from fusetui.text.figures import count, plural
-
-Flags = NDArray[np.bool_]
-Rows = NDArray[np.intp]
+from fusetui.trace.model.arrays import Flags
 
 
 def surplus(a: Items, b: Items, aligned: Sequence[Lanes]) -> list[Group]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any
 
@@ -87,8 +87,6 @@ class Row(msgspec.Struct, frozen=True):
     a_count: int
     b_count: int
     why: str
-    a_rows: tuple[int, ...] = ()
-    b_rows: tuple[int, ...] = ()
     where: str = ""  # the module or annotation around it
     counts: bool = True
     a_median_ns: int = 0  # of all steps; `a_ns` is the mean of the usual ones, which adds up
@@ -99,6 +97,8 @@ class Row(msgspec.Struct, frozen=True):
     a_hidden_ns: int = 0  # of communication and copies: the time during which kernels computed
     b_hidden_ns: int = 0
     together: bool = False  # matched as a whole: which kernel does the work of which is unknown
+    a_rows: tuple[int, ...] = ()
+    b_rows: tuple[int, ...] = ()
 
     @property
     def change_ns(self) -> int:
@@ -114,6 +114,37 @@ class Row(msgspec.Struct, frozen=True):
         return self.op.startswith(CPU)
 
 
+class Share(msgspec.Struct, frozen=True):
+    """What one side has of a row."""
+
+    names: Sequence[str] = ()
+    ns: int = 0
+    count: int = 0
+    median_ns: int = 0
+    rows: Sequence[int] = ()
+    hidden_ns: int = 0
+
+
+def row_of(kind: Kind, op: str, a: Share, b: Share, why: str, **more: Any) -> Row:
+    """`more`: other fields of the row, by name."""
+    times = a.ns, b.ns, a.count, b.count
+    return Row(
+        kind,
+        op,
+        tuple(a.names),
+        tuple(b.names),
+        *times,
+        why,
+        **more,
+        a_median_ns=a.median_ns,
+        b_median_ns=b.median_ns,
+        a_hidden_ns=a.hidden_ns,
+        b_hidden_ns=b.hidden_ns,
+        a_rows=tuple(a.rows),
+        b_rows=tuple(b.rows),
+    )
+
+
 ELSEWHERE = "at another place or on another stream"
 """`why` of a row whose sides are not aligned with each other."""
 
@@ -121,8 +152,7 @@ REPEATED = "repeated blocks"
 """The sort of work of layers, or iterations, that only one side has: `op` says how many."""
 
 CPU = "CPU: "
-ONLY = "only in step"
-"""`why` begins with it where a row is about one step alone."""
+ONLY = "only in step"  # `why` begins with it where a row is about one step alone
 
 
 class Side(msgspec.Struct, frozen=True):
@@ -198,66 +228,3 @@ class Diff(msgspec.Struct, frozen=True):
     story: str = ""  # one sentence: the largest terms of the change
     by_work: tuple[Subtotal, ...] = ()  # the rows of the sum by sort of work, and by place
     by_place: tuple[Subtotal, ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        """The `diff --json` contract; durations are integers in ns."""
-        step = self.step
-        return {
-            "a": self.a,
-            "b": self.b,
-            "step_ns": {
-                "a": step.a_ns,
-                "b": step.b_ns,
-                "ratio": step.ratio,
-                "low": step.low,
-                "high": step.high,
-            },
-            "drift": {"a": step.drift_a, "b": step.drift_b},
-            "turns": step.turns,
-            "interrupted": {"a": step.interrupted_a, "b": step.interrupted_b},
-            "verdict": str(self.verdict.answer),
-            "reason": self.verdict.reason,
-            "steps": {"a": self.side_a.steps, "b": self.side_b.steps},
-            "rows": [_row(row) for row in self.rows],
-            "accounting": _fields(self.accounting),
-            "sides": {"a": _fields(self.side_a), "b": _fields(self.side_b)},
-            "notes": list(self.notes),
-            "story": self.story,
-            "by_work": [_fields(part) for part in self.by_work],
-            "by_place": [_fields(part) for part in self.by_place],
-        }
-
-
-def by_effect(rows: Iterable[Row]) -> tuple[Row, ...]:
-    """The largest change first, whatever its direction; rows of the sum before the others."""
-    return tuple(sorted(rows, key=lambda row: (not row.counts, -abs(row.change_ns))))
-
-
-def _row(row: Row) -> dict[str, Any]:
-    return {
-        "kind": str(row.kind),
-        "op": row.op,
-        "a": list(row.a),
-        "b": list(row.b),
-        "a_ns": row.a_ns,
-        "b_ns": row.b_ns,
-        "a_count": row.a_count,
-        "b_count": row.b_count,
-        "why": row.why,
-        "where": row.where,
-        "counts": row.counts,
-        "a_median_ns": row.a_median_ns,
-        "b_median_ns": row.b_median_ns,
-        "phase": row.phase,
-        "work": row.work,
-        "compiled": row.compiled,
-        "a_hidden_ns": row.a_hidden_ns,
-        "b_hidden_ns": row.b_hidden_ns,
-        "together": row.together,
-        "a_rows": list(row.a_rows),
-        "b_rows": list(row.b_rows),
-    }
-
-
-def _fields(value: Side | Accounting | Subtotal) -> dict[str, Any]:
-    return msgspec.structs.asdict(value)

@@ -8,7 +8,7 @@ from functools import cache
 from typing import Final
 
 from fusetui.gpu.kernel_names import decode
-from fusetui.gpu.kernel_names.model import KernelName
+from fusetui.gpu.kernel_names.record import KernelName
 from fusetui.gpu.kinds import kind_of_kernel, kind_of_op
 from fusetui.text.cutting import clip
 from fusetui.text.printable import printable

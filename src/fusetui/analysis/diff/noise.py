@@ -8,7 +8,6 @@ from typing import Final
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from fusetui.analysis.diff.statistics import (
     ENOUGH,
@@ -18,13 +17,9 @@ from fusetui.analysis.diff.statistics import (
     middle_half,
     wider,
 )
+from fusetui.trace.model.arrays import Flags, Floats, Int64s
 
-Int64s = NDArray[np.int64]
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
-
-LEVEL = 0.05
-"""How likely it is that any row of a diff is told where nothing changed."""
+LEVEL = 0.05  # how likely it is that any row of a diff is told where nothing changed
 
 PRIOR = 2
 """What other pieces vary by counts as much as so many steps of the row itself: by chance, a few
@@ -34,11 +29,8 @@ MOST_CLASSES, LEAST_PIECES = 8, 32
 """Other pieces are those of about the same length, in so many classes of as many pieces each: what
 takes 5 us may vary by a third where what takes 1 ms varies by 1 %."""
 
-MOST_PIECES = 0.75
-"""So many pieces vary by no more than is taken for the usual variance."""
-
-TOGETHER = 4
-"""Both sides vary together where their differences, step by step, vary by so much less."""
+MOST_PIECES = 0.75  # so many pieces vary by no more than is taken for the usual variance
+TOGETHER = 4  # both sides vary together where their differences, step by step, vary by so much less
 
 ALONE, NEARLY_ALL, FEWEST = 6, 0.9, 5
 """With one step on each side, a row has to lie so many times as far from the median row as nearly
@@ -91,7 +83,7 @@ def _by_length(x: Floats, variance: Floats) -> tuple[Floats, Floats]:
     return longest, np.array([_share(variance[part], MOST_PIECES) for part in parts])
 
 
-def beyond_noise(a: Int64s, b: Int64s, resolution_ns: int, noise: Noise | None = None) -> Bools:
+def beyond_noise(a: Int64s, b: Int64s, resolution_ns: int, noise: Noise | None = None) -> Flags:
     """Per column of two sample arrays, [steps, items] in ns: whether the change is more than noise:
     the two are far apart, and the interval of B / A excludes 1.
 
@@ -107,23 +99,23 @@ def beyond_noise(a: Int64s, b: Int64s, resolution_ns: int, noise: Noise | None =
     return found
 
 
-def far_apart(a: Int64s, b: Int64s, resolution_ns: int) -> Bools:
+def far_apart(a: Int64s, b: Int64s, resolution_ns: int) -> Flags:
     """The medians differ by more than 5 %, 100 ns and the tick of the clock, and the middle halves
     of the samples do not overlap."""
     of_a, of_b = median(a), median(b)
     floor = np.maximum(np.maximum(of_a, of_b) * FLOOR_PERCENT // 100, FLOOR_NS)
     far = np.abs(of_b - of_a) > np.maximum(floor, resolution_ns)
     (low_a, high_a), (low_b, high_b) = middle_half(a), middle_half(b)
-    found: Bools = far & ((low_a > high_b) | (low_b > high_a))
+    found: Flags = far & ((low_a > high_b) | (low_b > high_a))
     return found
 
 
-def _excludes_one(a: Int64s, b: Int64s, tick: int, noise: Noise) -> Bools:
+def _excludes_one(a: Int64s, b: Int64s, tick: int, noise: Noise) -> Flags:
     x, y = _logs(a), _logs(b)
     change = np.median(y - x, axis=0) if noise.paired else np.median(y, axis=0) - np.median(x, 0)
     squares, free, per_step = _within(x, y, paired=noise.paired)
     if not free:
-        found: Bools = np.abs(change) > noise.alone
+        found: Flags = np.abs(change) > noise.alone
         return found
     usual = noise.variance[np.searchsorted(noise.longest, np.median(x, axis=0))]
     rounded = [tick**2 / 12 / np.maximum(median(side), 1) ** 2 for side in (a, b)]

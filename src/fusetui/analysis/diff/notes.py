@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fusetui.analysis.diff.groups import Group
+from fusetui.analysis.diff.groups import Group, pairs_of
 from fusetui.analysis.diff.items import Items
 from fusetui.analysis.diff.model import Accounting, StepChange
 from fusetui.analysis.diff.statistics import FEW_STEPS
@@ -21,17 +21,11 @@ LOOKED_AT = 6
 """Shapes and dtypes are compared for this many of the longest pairs: each has to be parsed."""
 
 
-VARIES = 0.02
-"""An unexplained part gets a note when it is more than this share of a step."""
+VARIES = 0.02  # an unexplained part gets a note when it is more than this share of a step
 
 
 def notes(
-    a: Items,
-    b: Items,
-    groups: Sequence[Group],
-    devices: str,
-    step: StepChange,
-    sums: Accounting,
+    a: Items, b: Items, groups: Sequence[Group], devices: str, step: StepChange, sums: Accounting
 ) -> list[str]:
     """Sentences for a person, the most important first; `devices` are those of `other_devices`."""
     found = [_ranks(a.trace, b.trace)]
@@ -112,14 +106,11 @@ def _inputs(a: Items, b: Items, groups: Sequence[Group]) -> list[str]:
 
 def _heaviest(a: Items, b: Items, groups: Sequence[Group]) -> Iterator[tuple[int, int]]:
     """Pairs under one op, those that take the most time."""
-    pairs = [(g.a[0], g.b[0]) for g in groups if len(g.a) == len(g.b) == 1]
-    of_a, of_b = np.array(pairs, dtype=np.intp).reshape(-1, 2).T
-    order = np.argsort(-(a.ns[of_a] + b.ns[of_b]), kind="stable").tolist()
-    return islice((pairs[n] for n in order if _one_op(a, b, *pairs[n])), LOOKED_AT)
-
-
-def _one_op(a: Items, b: Items, i: int, j: int) -> bool:
-    return bool(a.op_names[i]) and a.stems[i] == b.stems[j]
+    of_a, of_b = pairs_of(groups)
+    order = np.argsort(-(a.ns[of_a] + b.ns[of_b]), kind="stable")
+    pairs = zip(of_a[order].tolist(), of_b[order].tolist(), strict=True)
+    found = ((i, j) for i, j in pairs if a.op_names[i] and a.stems[i] == b.stems[j])
+    return islice(found, LOOKED_AT)
 
 
 def _input_of(items: Items, item: int) -> tuple[str, str]:

@@ -7,18 +7,15 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
-from fusetui.analysis.diff.groups import Group
+from fusetui.analysis.diff.groups import Group, pairs_of
 from fusetui.analysis.diff.items import Items
-from fusetui.analysis.diff.model import ONLY, Kind, Row
+from fusetui.analysis.diff.model import ONLY, Kind, Row, Share, row_of
 from fusetui.analysis.diff.outlier_work import Piece, odd_steps, piece_rows, rows_of
 from fusetui.analysis.diff.statistics import FLOOR_NS, FLOOR_PERCENT, resolution
 from fusetui.analysis.questions.busy import any_busy_ns
 from fusetui.text.figures import change
-
-Int64s = NDArray[np.int64]
-Flags = NDArray[np.bool_]
+from fusetui.trace.model.arrays import Flags, Int64s, Rows
 
 SHARP = 4
 """A step is odd when it is this many times as far from the others as they are from each other."""
@@ -38,9 +35,7 @@ MOST, TOGETHER = 0.75, 4
 """Both sides vary alike where the differences of so many kernels, step by step, vary by so much
 less than their times."""
 
-SHOWN = 5
-"""At most this many such kernels are reported."""
-
+SHOWN = 5  # at most this many such kernels are reported
 Key = tuple[int, bool, int]  # the step, whether it is missing, the number of the op and the kernel
 
 
@@ -104,10 +99,9 @@ def _by_key(found: Iterator[Piece], same_steps: bool) -> dict[Key, list[Piece]]:
 
 def _kernels_once(a: Items, b: Items, groups: Sequence[Group]) -> list[Once]:
     """Kernels that took more or less time in one step of one side than in all others."""
-    pairs = [(g.a[0], g.b[0]) for g in groups if len(g.a) == len(g.b) == 1]
-    if not pairs or _few(a, b):
+    one, other = pairs_of(groups)
+    if not len(one) or _few(a, b):
         return []
-    one, other = np.array(pairs, dtype=np.intp).T
     rows_a, rows_b = (rows_of(*sides)[:, of] for sides, of in (((a, b), one), ((b, a), other)))
     lacking = (rows_a < 0) | (rows_b < 0)
     before = np.where(lacking, a.median_ns[one], a.trace.dur[rows_a])
@@ -122,15 +116,21 @@ def _kernels_once(a: Items, b: Items, groups: Sequence[Group]) -> list[Once]:
     found = []
     for n in far.tolist():
         number = int(step[n])
-        row = _slow(a, b, pairs[n], number, int(rows_a[number, n]), int(rows_b[number, n]))
+        row = _slow(
+            a,
+            b,
+            (int(one[n]), int(other[n])),
+            number,
+            int(rows_a[number, n]),
+            int(rows_b[number, n]),
+        )
         found.append(Once(number, row, bool(paired[n])))
     return found
 
 
 def _vary_alike(a: Items, b: Items, groups: Sequence[Group]) -> bool:
     """In the steps that do the usual work on both sides."""
-    pairs = [(g.a[0], g.b[0]) for g in groups if len(g.a) == len(g.b) == 1]
-    one, other = np.array(pairs, dtype=np.intp).reshape(-1, 2).T
+    one, other = pairs_of(groups)
     before, after = (
         side.samples[np.isin(side.alike, np.intersect1d(a.alike, b.alike))][:, of]
         for side, of in ((a, one), (b, other))
@@ -149,7 +149,7 @@ def _few(a: Items, b: Items) -> bool:
 
 def _outliers(
     before: Int64s, after: Int64s, unknown: Flags | None = None
-) -> tuple[Int64s, NDArray[np.intp], Flags]:
+) -> tuple[Int64s, Rows, Flags]:
     """Per column, of samples [steps, columns]: how far the two sides are apart in the step in which
     they are farthest apart; 0 where other steps are nearly as far apart, or vary as much on one
     side. Also that step, and whether the two sides vary alike in the other steps. No step stands
@@ -171,24 +171,15 @@ def _outliers(
 
 def _slow(a: Items, b: Items, pair: tuple[int, int], step: int, a_row: int, b_row: int) -> Row:
     i, j = pair
-    number = b.work.windows.number_of(step)
+    number = b.work.windows.labels[step]
     a_ns, b_ns = int(a.trace.dur[a_row]), int(b.trace.dur[b_row])
-    return Row(
-        kind=Kind.FASTER if b_ns < a_ns else Kind.SLOWER,
-        op=a.op_names[i],
-        a=(a.names[i],),
-        b=(b.names[j],),
-        a_ns=a_ns,
-        b_ns=b_ns,
-        a_count=1,
-        b_count=1,
-        why=f"{ONLY} {number}: {change(a_ns, b_ns)} time",
-        a_rows=(a_row,),
-        b_rows=(b_row,),
-        counts=False,
-        a_median_ns=a.medians[i],
-        b_median_ns=b.medians[j],
+    before, after = (
+        Share((items.names[n],), ns, 1, items.medians[n], (row,))
+        for items, n, ns, row in ((a, i, a_ns, a_row), (b, j, b_ns, b_row))
     )
+    why = f"{ONLY} {number}: {change(a_ns, b_ns)} time"
+    kind = Kind.FASTER if b_ns < a_ns else Kind.SLOWER
+    return row_of(kind, a.op_names[i], before, after, why, counts=False)
 
 
 def _idle_once(a: Items, b: Items) -> list[Once]:
@@ -209,9 +200,10 @@ def _idle_once(a: Items, b: Items) -> list[Once]:
     a_ns, b_ns, gap = (int(of[place[0]]) for of in (before, after, filled))
     if apart[0] <= least or abs(b_ns - gap - a_ns) <= least:
         return []
-    why = f"{ONLY} {b.work.windows.number_of(number)}"
+    why = f"{ONLY} {b.work.windows.labels[number]}"
     kind = Kind.ADDED if b_ns > a_ns else Kind.REMOVED
-    row = Row(kind, "idle", ("idle",), ("idle",), a_ns, b_ns, 0, 0, why, counts=False)
+    shares = Share(("idle",), a_ns), Share(("idle",), b_ns)
+    row = row_of(kind, "idle", *shares, why, counts=False)
     return [Once(number, row, bool(paired[0]))]
 
 

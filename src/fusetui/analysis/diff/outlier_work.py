@@ -7,20 +7,17 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from fusetui.analysis.diff.blocks import runs
 from fusetui.analysis.diff.fusion import Collector, collector
 from fusetui.analysis.diff.instances import MANY
 from fusetui.analysis.diff.items import OP_SHIFT, Items
-from fusetui.analysis.diff.model import Kind, Row
+from fusetui.analysis.diff.model import Kind, Row, Share, row_of
 from fusetui.analysis.diff.ops import known_names
 from fusetui.analysis.diff.sequences import closest, is_feasible, is_like, match
 from fusetui.text.figures import plural
+from fusetui.trace.model.arrays import Int64s, Rows
 from fusetui.trace.model.columns import Trace
-
-Int64s = NDArray[np.int64]
-Rows = NDArray[np.intp]
 
 
 class OddStep(msgspec.Struct, frozen=True, eq=False):
@@ -144,8 +141,7 @@ class Piece(msgspec.Struct, frozen=True):
     gap: int  # how many pieces of usual work come before it in the step
 
 
-MOST = 16
-"""A step that differs in more pieces is not searched."""
+MOST = 16  # a step that differs in more pieces is not searched
 
 
 def fused(trace: Trace, pieces: Sequence[Piece]) -> list[tuple[Piece, list[Piece]]]:
@@ -182,8 +178,7 @@ def _run(trace: Trace, others: Sequence[Piece], kind: Collector) -> list[Piece]:
     return many if enough else []
 
 
-KINDS = 8
-"""A step that differs in more kinds of work than this is one row."""
+KINDS = 8  # a step that differs in more kinds of work than this is one row
 
 
 def piece_rows(items: Items, pieces: Sequence[Piece], side: str) -> list[Row]:
@@ -202,7 +197,7 @@ def piece_rows(items: Items, pieces: Sequence[Piece], side: str) -> list[Row]:
         kinds: defaultdict[int, list[Piece]] = defaultdict(list)
         for piece in members:
             kinds[piece.word].append(piece)
-        name = f"step {items.work.windows.number_of(step)} of {side}"
+        name = f"step {items.work.windows.labels[step]} of {side}"
         groups = list(kinds.values()) if len(kinds) <= KINDS else [members]
         found += [_row(items, group, name, side, len(kinds) > KINDS) for group in groups]
     return found
@@ -217,7 +212,7 @@ def _replaced(
         more, lacking = ([p for p in members if p.missing is gone] for gone in (False, True))
         other = {p.word for p in more}.isdisjoint(p.word for p in lacking)
         if op and more and lacking and other and len(members) <= KINDS:
-            name = f"step {items.work.windows.number_of(step)} of {side}"
+            name = f"step {items.work.windows.labels[step]} of {side}"
             found.append(_other_kernels(items, more, lacking, name, side))
         else:
             left += [*more, *lacking]
@@ -247,7 +242,7 @@ def _fused(items: Items, pieces: Sequence[Piece], side: str) -> tuple[list[Row],
         steps[piece.step].append(piece)
     found, taken = [], set()
     for step, members in steps.items():
-        name = f"step {items.work.windows.number_of(step)} of {side}"
+        name = f"step {items.work.windows.labels[step]} of {side}"
         for one, many in fused(items.trace, members):
             more, lacking = (many, [one]) if one.missing else ([one], many)
             found.append(_other_kernels(items, more, lacking, name, side))
@@ -258,49 +253,27 @@ def _fused(items: Items, pieces: Sequence[Piece], side: str) -> tuple[list[Row],
 def _other_kernels(
     items: Items, more: Sequence[Piece], lacking: Sequence[Piece], step: str, side: str
 ) -> Row:
-    trace, rows = items.trace, tuple(piece.row for piece in more)
-    a, b = (more, lacking) if side == "A" else (lacking, more)
-    kinds = {True: Kind.FUSED, False: Kind.SPLIT}
-    before, after = (sum(piece.ns for piece in found) for found in (a, b))
-    return Row(
-        kind=Kind.REPLACED if len(a) == len(b) else kinds[len(a) > len(b)],
-        op=trace.name_of(int(trace.op[more[0].row])),
-        a=tuple(trace.name_of(piece.row) for piece in a),
-        b=tuple(trace.name_of(piece.row) for piece in b),
-        a_ns=before,
-        b_ns=after,
-        a_count=len(a),
-        b_count=len(b),
-        why=f"only in {step}",
-        a_rows=rows if side == "A" else (),
-        b_rows=rows if side == "B" else (),
-        counts=False,
-        a_median_ns=before,
-        b_median_ns=after,
-    )
+    own, other = _share(items, more, more), _share(items, lacking)
+    a, b = (own, other) if side == "A" else (other, own)
+    kind = Kind.FUSED if a.count > b.count else Kind.SPLIT
+    op = items.trace.name_of(int(items.trace.op[more[0].row]))
+    kind = Kind.REPLACED if a.count == b.count else kind
+    return row_of(kind, op, a, b, f"only in {step}", counts=False)
 
 
 def _row(items: Items, pieces: Sequence[Piece], step: str, side: str, many: bool) -> Row:
     trace, missing = items.trace, pieces[0].missing
     op = int(trace.op[pieces[0].row])
+    named = trace.name_of(op) if op >= 0 else ""
     more = missing == (side == "A")
-    names = tuple(trace.name_of(piece.row) for piece in pieces)
-    ns, count, members = sum(p.ns for p in pieces), len(pieces), tuple(p.row for p in pieces)
-    here, nothing = (names, ns, count), ((), 0, 0)
-    a, b = (nothing, here) if more else (here, nothing)
-    return Row(
-        kind=Kind.ADDED if more else Kind.REMOVED,
-        op=plural(count, "piece") + " of work" if many else trace.name_of(op) if op >= 0 else "",
-        a=a[0],
-        b=b[0],
-        a_ns=a[1],
-        b_ns=b[1],
-        a_count=a[2],
-        b_count=b[2],
-        why=f"missing only in {step}" if missing else f"only in {step}",
-        a_rows=members if side == "A" else (),  # of what is missing: in the representative step
-        b_rows=members if side == "B" else (),
-        counts=False,
-        a_median_ns=a[1],
-        b_median_ns=b[1],
-    )
+    here = [pieces if more == (n == 1) else () for n in (0, 1)]
+    # its rows are of this side even if missing in it: those in the representative step
+    a, b = (_share(items, here[n], pieces if side == "AB"[n] else ()) for n in (0, 1))
+    what = plural(len(pieces), "piece") + " of work" if many else named
+    why = f"missing only in {step}" if missing else f"only in {step}"
+    return row_of(Kind.ADDED if more else Kind.REMOVED, what, a, b, why, counts=False)
+
+
+def _share(items: Items, pieces: Sequence[Piece], shown: Sequence[Piece] = ()) -> Share:
+    names, ns = [items.trace.name_of(piece.row) for piece in pieces], sum(p.ns for p in pieces)
+    return Share(names, ns, len(pieces), ns, [piece.row for piece in shown])

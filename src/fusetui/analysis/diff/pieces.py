@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from fusetui.analysis.diff.windows import Windows, windows, without_odd
 from fusetui.analysis.questions.computing import computing_ops
 from fusetui.gpu.kinds import is_collective
 from fusetui.text.figures import count, plural
+from fusetui.trace.model.arrays import Flags, Int64s, Rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import covered_until, union
-
-Int64s = NDArray[np.int64]
-Rows = NDArray[np.intp]
 
 
 class Work(msgspec.Struct, frozen=True, eq=False):
@@ -145,7 +142,7 @@ def behind_compute(trace: Trace, rows: Rows) -> Int64s:
     return np.where(computes[flat], 0, behind).reshape(rows.shape)
 
 
-def _compute(trace: Trace) -> tuple[NDArray[np.bool_], Int64s, Int64s]:
+def _compute(trace: Trace) -> tuple[Flags, Int64s, Int64s]:
     """Which rows are kernels that do not communicate, and the union of their times."""
     kernels = trace.rows_of(Role.KERNEL)
     named = np.zeros(len(trace.names), dtype=np.bool_)

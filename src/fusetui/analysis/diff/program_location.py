@@ -9,8 +9,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.analysis.diff.items import Items
+from fusetui.analysis.diff.items import Items, ancestors
 from fusetui.analysis.diff.work_kind import sorts
+from fusetui.trace.model.arrays import Flags
 from fusetui.trace.model.categories import LAYERS, STEP_PREFIX, Layer, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.op_names import is_compiler
@@ -18,11 +19,10 @@ from fusetui.trace.program.origin import hosts_of
 from fusetui.trace.program.regions import MODULE_PREFIX, is_module
 from fusetui.trace.program.spans import Line, Spans
 
-Rows = NDArray[np.int32]
+Hosts = NDArray[np.int32]
 
 _NODE = re.compile(r"(?:\w+Backward\d*|torch::autograd::CppNode<.*)\Z", re.DOTALL)
 """Frames of the backward pass; CompiledFunctionBackward is one too."""
-
 
 _NUMBER = re.compile(r"\d+")
 
@@ -33,16 +33,14 @@ class Program:
     def __init__(self, items: Items) -> None:
         self.items = items
         self.sorts = sorts(items)
-        self.phases = phases(items)
+        self.phases = _phases(items)
         self.places = places(items)
 
     @cached_property
     def at(self) -> list[tuple[str, str]]:
         """Per item its phase and its place, whose numbers are starred: indices of modules shift."""
-        return [
-            (phase, _NUMBER.sub("*", place))
-            for phase, place in zip(self.phases, self.places, strict=True)
-        ]
+        places = (_NUMBER.sub("*", place) for place in self.places)
+        return list(zip(self.phases, places, strict=True))
 
     def compiled(self, item: int) -> bool:
         """Whether a region that torch.compile made launched it."""
@@ -52,13 +50,7 @@ class Program:
     @cached_property
     def _inside(self) -> list[bool]:
         """Per item: is its op, or any op around it, one that torch.compile puts around regions."""
-        trace, row = self.items.trace, self.items.op
-        wrapper = np.array([is_compiler(name) for name in trace.names] or [False])
-        found = np.zeros(len(row), dtype=np.bool_)
-        while (row >= 0).any():
-            found |= (row >= 0) & wrapper[trace.name[row]]
-            row = np.where(row >= 0, trace.parent[row], -1)
-        inside: list[bool] = found.tolist()
+        inside: list[bool] = _below(self.items, self.items.op, is_compiler).tolist()
         return inside
 
     def known(self, item: int) -> bool:
@@ -71,30 +63,29 @@ def places(items: Items) -> list[str]:
     trace, hosts = items.trace, hosts_of(items.trace, items.row)
     module = _around(trace, hosts, Layer.PYTHON, is_module)
     note = _around(trace, hosts, Layer.ANNOTATIONS, _is_note)
-    rows = np.where(module >= 0, module, note)
-    return [_label(trace, row) for row in rows.tolist()]
+    rows = np.where(module >= 0, module, note).tolist()
+    return [trace.name_of(n).removeprefix(MODULE_PREFIX) if n >= 0 else "" for n in rows]
 
 
-BACKWARD = "backward"
-FORWARD = "forward"
-OPTIMIZER = "optimizer"
-
-
-def phases(items: Items) -> list[str]:
+def _phases(items: Items) -> list[str]:
     """Per item the part of a training step that it belongs to; "" in a trace without a backward
     pass: by the frames of autograd around it, and by the annotations of optimizers."""
     trace, hosts = items.trace, hosts_of(items.trace, items.row)
-    note = _around(trace, hosts, Layer.ANNOTATIONS, _is_optimizer) >= 0
-    frames = _named(trace, _is_autograd)
-    back, row = np.zeros(len(items), dtype=np.bool_), hosts
-    while (row >= 0).any():
-        back |= (row >= 0) & frames[trace.name[row]]
-        row = np.where(row >= 0, trace.parent[row], np.int32(-1))
+    back = _below(items, hosts, _is_autograd)
     if not back.any():
         return [""] * len(items)
-    found = np.where(note, OPTIMIZER, np.where(back, BACKWARD, np.where(hosts >= 0, FORWARD, "")))
-    phases: list[str] = found.tolist()
+    note = _around(trace, hosts, Layer.ANNOTATIONS, _is_optimizer) >= 0
+    found = np.where(back, "backward", np.where(hosts >= 0, "forward", ""))
+    phases: list[str] = np.where(note, "optimizer", found).tolist()
     return phases
+
+
+def _below(items: Items, rows: NDArray[np.integer], test: Callable[[str], bool]) -> Flags:
+    """Whether the name of each row, or of any around it, passes."""
+    named, found = _named(items.trace, test), np.zeros(len(items), dtype=np.bool_)
+    for row in ancestors(items.trace, rows):
+        found |= (row >= 0) & named[items.trace.name[row]]
+    return found
 
 
 def _is_autograd(name: str) -> bool:
@@ -105,7 +96,11 @@ def _is_optimizer(name: str) -> bool:
     return name.startswith("Optimizer.")
 
 
-def _around(trace: Trace, hosts: Rows, layer: Layer, test: Callable[[str], bool]) -> Rows:
+def _is_note(name: str) -> bool:
+    return not (name.startswith((STEP_PREFIX, MODULE_PREFIX)) or is_compiler(name))
+
+
+def _around(trace: Trace, hosts: Hosts, layer: Layer, test: Callable[[str], bool]) -> Hosts:
     """The innermost slice on a layer of each host's thread whose name passes, -1 for none."""
     on_layer = np.array([t.layer is layer and t.subrow == 0 for t in trace.tracks] or [False])
     own = np.array([LAYERS[role] is layer for role in Role])
@@ -115,13 +110,5 @@ def _around(trace: Trace, hosts: Rows, layer: Layer, test: Callable[[str], bool]
     return spans.rows_at(spans.around(hosts))
 
 
-def _named(trace: Trace, test: Callable[[str], bool]) -> NDArray[np.bool_]:
+def _named(trace: Trace, test: Callable[[str], bool]) -> Flags:
     return np.array([test(name) for name in trace.names] or [False])
-
-
-def _is_note(name: str) -> bool:
-    return not (name.startswith((STEP_PREFIX, MODULE_PREFIX)) or is_compiler(name))
-
-
-def _label(trace: Trace, row: int) -> str:
-    return trace.name_of(row).removeprefix(MODULE_PREFIX) if row >= 0 else ""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from fusetui.analysis.diff.groups import Group
+from fusetui.analysis.diff.groups import Group, joined
 from fusetui.analysis.diff.items import KERNEL_MASK
 from fusetui.analysis.diff.names import decoded
 from fusetui.analysis.diff.program_location import Program
@@ -20,8 +20,7 @@ Key = tuple[str, ...]
 MAIN = ("GEMM", "convolution", "attention", "communication")
 """Work that a compiler leaves as it is, kernel by kernel."""
 
-MOVES = ("copy", "fill")
-"""Kernels that stand for nothing else: a copy more is a copy more."""
+MOVES = ("copy", "fill")  # kernels that stand for nothing else: a copy more is a copy more
 
 LIKE = 0.9
 """There is nearly as much on both sides where the one with less has this share of the other."""
@@ -39,40 +38,29 @@ def by_region(a: Program, b: Program, groups: Sequence[Group]) -> list[Group]:
     fills. Those, and ops that both sides know, were added or removed if they have no partner.
     """
     found = list(groups)
-    for level in (_place, _phase, _anywhere):
+    for level in LEVELS:
         found = _joined(a, b, found, level)
     return found
 
 
 Level = Callable[[Program, int], Key]
 Sides = tuple[list[int], list[int]]
-
-
-def _place(program: Program, item: int) -> Key:
-    return program.phases[item], program.places[item]
-
-
-def _phase(program: Program, item: int) -> Key:
-    return (program.phases[item],)
-
-
-def _anywhere(program: Program, item: int) -> Key:
-    return ()
+LEVELS: Sequence[Level] = (
+    lambda program, item: (program.phases[item], program.places[item]),
+    lambda program, item: (program.phases[item],),
+    lambda program, item: (),
+)
+"""What pieces in the same place, in the same phase, and anywhere have in common."""
 
 
 def _joined(a: Program, b: Program, groups: list[Group], level: Level) -> list[Group]:
-    joined = []
-    taken: tuple[set[int], set[int]] = (set(), set())
+    found = []
     for key, sides in _open(a, b, groups, level).items():
         of_a, of_b = sides
         if of_a and of_b and not (all(map(a.known, of_a)) and all(map(b.known, of_b))):
             where = next((word for word in key[-2::-1] if word), "")
-            found = _of_one_sort(a, b, sides, key[-1], f"left in {where}" if where else "left")
-            joined += found
-            for group in found:
-                taken[0].update(group.a)
-                taken[1].update(group.b)
-    return [g for g in groups if not _is_taken(g, taken)] + joined
+            found += _of_one_sort(a, b, sides, key[-1], f"left in {where}" if where else "left")
+    return joined(groups, found)
 
 
 def _open(a: Program, b: Program, groups: Sequence[Group], level: Level) -> dict[Key, Sides]:
@@ -164,9 +152,3 @@ def _without(sides: Sides, found: Sequence[Group]) -> Sides:
     of_a = {item for group in found for item in group.a}
     of_b = {item for group in found for item in group.b}
     return [i for i in sides[0] if i not in of_a], [j for j in sides[1] if j not in of_b]
-
-
-def _is_taken(group: Group, taken: tuple[set[int], set[int]]) -> bool:
-    if group.a and group.b:
-        return False
-    return group.a[0] in taken[0] if group.a else group.b[0] in taken[1]

@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-Int64s = NDArray[np.int64]
-Rows = NDArray[np.intp]
+from fusetui.trace.model.arrays import Floats, Int64s, Rows
 
-WITHIN = 0.005
-"""The mean time of the chosen steps is within this share of the median."""
+WITHIN = 0.005  # the mean time of the chosen steps is within this share of the median
 
 
 def usual_steps(a: Int64s, b: Int64s, alike_a: Rows, alike_b: Rows) -> tuple[Rows, Rows]:
@@ -47,14 +44,14 @@ def middle(durations: Int64s, alike: Rows) -> float:
     return float(np.median(of)) if len(of) else 0.0
 
 
-def _distance(durations: Int64s, alike: Rows) -> NDArray[np.float64]:
+def _distance(durations: Int64s, alike: Rows) -> Floats:
     median = middle(durations, alike)
-    found: NDArray[np.float64] = np.abs(durations - median) / max(median, 1.0)
+    found: Floats = np.abs(durations - median) / max(median, 1.0)
     return found
 
 
 def _around_median(
-    durations: Int64s, medians: Sequence[float], alike: Rows, distance: NDArray[np.float64]
+    durations: Int64s, medians: Sequence[float], alike: Rows, distance: Floats
 ) -> Rows:
     """The most of the alike steps, nearest to the median first, whose mean is the median on each
     side; `durations`: [sides, steps]. Empty when there are none."""

@@ -10,7 +10,7 @@ from typing import Final
 
 from fusetui.analysis.diff.align import Lanes
 from fusetui.analysis.diff.fusion import by_name
-from fusetui.analysis.diff.groups import Board, Group
+from fusetui.analysis.diff.groups import Board, Group, joined, pairs_of
 from fusetui.analysis.diff.instances import MANY, repeated, rest_of_ops, with_reduction
 from fusetui.analysis.diff.items import Items
 from fusetui.analysis.diff.model import ELSEWHERE
@@ -21,8 +21,7 @@ from fusetui.trace.model.op_names import stem
 
 Rule = Callable[[Board, int], None]
 
-SURE = 3
-"""From this many pieces of one op against one, no shapes are required."""
+SURE = 3  # from this many pieces of one op against one, no shapes are required
 
 LIKE = 0.75
 """One piece does the work of several when its tensor has this share of all their elements."""
@@ -30,8 +29,7 @@ LIKE = 0.75
 CROWDED = 4
 """Pieces of one op are counted only where they are at least 1 / CROWDED of all pieces there."""
 
-FEW = 16
-"""Position alone does not match one kernel with more open pieces than this."""
+FEW = 16  # position alone does not match one kernel with more open pieces than this
 
 
 def group(a: Items, b: Items, lanes: Lanes) -> list[Group]:
@@ -123,25 +121,18 @@ def moved(a: Items, b: Items, groups: list[Group]) -> list[Group]:
             if is_like(b.times[nearest], time):
                 found[group_.a[0]] = nearest
                 waiting.remove(nearest)
-    gone = set(found.values())
-    kept = [g for g in groups if not _is_moved(g, found, gone)]
-    return kept + [Group((i,), (j,), ELSEWHERE) for i, j in found.items()]
+    return joined(groups, [Group((i,), (j,), ELSEWHERE) for i, j in found.items()])
 
 
 def _factor(a: Items, b: Items, groups: list[Group]) -> float:
     """The median of B / A over the pairs of one kernel; 1 where there is none."""
+    of_a, of_b = pairs_of(groups)
     ratios = [
-        b.times[g.b[0]] / a.times[g.a[0]]
-        for g in groups
-        if len(g.a) == len(g.b) == 1 and a.exact[g.a[0]] == b.exact[g.b[0]] and a.times[g.a[0]]
+        b.times[j] / a.times[i]
+        for i, j in zip(of_a.tolist(), of_b.tolist(), strict=True)
+        if a.exact[i] == b.exact[j] and a.times[i]
     ]
     return median(ratios) if ratios else 1.0
-
-
-def _is_moved(group_: Group, found: dict[int, int], gone: set[int]) -> bool:
-    if group_.a:
-        return not group_.b and group_.a[0] in found
-    return group_.b[0] in gone
 
 
 @cache
@@ -207,10 +198,8 @@ def _take(board: Board, side: int, many: list[int], one: int, gaps: tuple[int, i
             for n in (0, 1):
                 if (n, pair[n]) not in wanted:
                     board.gaps[number][n].append(pair[n])
-    for number in range(*gaps):
-        for n in (0, 1):
-            open_items = board.gaps[number][n]
-            open_items[:] = [item for item in open_items if (n, item) not in wanted]
+    for n in (0, 1):
+        board.close(n, {item for owner, item in wanted if owner == n}, board.gaps[slice(*gaps)])
     op = board.items[side].op_names[many[0]] or "the same kernel"
     board.add(side, tuple(many), one, f"{op} {len(many)} times and once")
 

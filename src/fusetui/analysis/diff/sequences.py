@@ -14,23 +14,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 
 import numpy as np
-from numpy.typing import NDArray
 
-Int64s = NDArray[np.int64]
+from fusetui.trace.model.arrays import Flags, Int64s
+
 Pair = tuple[int, int]
 Stretch = tuple[int, int, int, int]  # a's [first, last), b's [first, last)
-
-MAX_CELLS = 1 << 28
-"""The largest table that is solved exactly: 32 MB of bits."""
-
-SMALL = 64
-"""Tables up to this size are solved without trimming."""
-
-WINDOW = 2048
-"""Windows of this size are solved exactly, and their first halves are kept."""
-
-MAX_CUTS = 40
-"""Stretches that are still too long after this many successive cuts stay unmatched."""
+MAX_CELLS = 1 << 28  # the largest table that is solved exactly: 32 MB of bits
+SMALL = 64  # tables up to this size are solved without trimming
+WINDOW = 2048  # windows of this size are solved exactly, and their first halves are kept
+MAX_CUTS = 40  # stretches that are still too long after this many successive cuts stay unmatched
 
 
 def match(a: Int64s, b: Int64s) -> list[Pair]:
@@ -119,7 +111,7 @@ def _trim(a: Int64s, b: Int64s, stretch: Stretch) -> tuple[Stretch, list[Pair]]:
     return (first_a + head, last_a - tail, first_b + head, last_b - tail), pairs
 
 
-def _equal_run(equal: NDArray[np.bool_]) -> int:
+def _equal_run(equal: Flags) -> int:
     different = np.flatnonzero(~equal)
     return int(different[0]) if len(different) else len(equal)
 
@@ -217,8 +209,7 @@ CELLS = 1 << 22
 """Sequences whose comparison would take more steps than this are not paired one by one."""
 
 
-LIKE = 4
-"""Two times are alike if they differ by at most one LIKE-th of the longer one."""
+LIKE = 4  # two times are alike if they differ by at most one LIKE-th of the longer one
 
 
 def is_like(a: float, b: float) -> bool:

@@ -7,16 +7,14 @@ from functools import cache
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
-Int64s = NDArray[np.int64]
+from fusetui.trace.model.arrays import Floats, Int64s
 
 FEW_STEPS = 5
 """A verdict needs this many steps on each side. n samples enclose the true median with a
 probability of 1 - 2**(1 - n): 94 % for five, 88 % for four (too few for 95 %)."""
 
-CONFIDENCE = 95
-"""The confidence level of an interval, in percent; see interval.py."""
+CONFIDENCE = 95  # the confidence level of an interval, in percent; see interval.py
 
 FLOOR_PERCENT = 5
 FLOOR_NS = 100
@@ -42,18 +40,14 @@ def resolution(samples: Int64s) -> int:
     return 1000 if samples.size and not (samples % 1000).any() else 0
 
 
-TAIL = 0.025
-"""The share of the distribution that the interval leaves out on each side."""
-
-ENOUGH = 10
-"""With fewer steps, how one depends on the one before is not estimated."""
+TAIL = 0.025  # the share of the distribution that the interval leaves out on each side
+ENOUGH = 10  # with fewer steps, how one depends on the one before is not estimated
 
 EXACT = 60
 """Up to this many steps per side the distribution is exact; beyond, it is approximated as
 normal."""
 
-Z = 1.959964
-"""The two-sided 5 % point of the normal distribution."""
+Z = 1.959964  # the two-sided 5 % point of the normal distribution
 
 
 class Interval(msgspec.Struct, frozen=True):
@@ -99,7 +93,7 @@ def drift(durations: Int64s) -> float:
     return float(np.median(slopes)) * (size - 1) / float(np.median(durations))
 
 
-def wider(samples: NDArray[np.int64] | NDArray[np.float64]) -> float:
+def wider(samples: Int64s | Floats) -> float:
     """The factor by which an interval is too narrow where slow steps follow slow ones: n steps are
     worth n (1 - r) / (1 + r) independent ones, where r is the correlation of successive ranks. 1 if
     r is not significant."""
@@ -125,7 +119,7 @@ def _rejected(a: int, b: int) -> int:
     return int(np.count_nonzero(below <= TAIL))
 
 
-def _ways(a: int, b: int) -> NDArray[np.float64]:
+def _ways(a: int, b: int) -> Floats:
     """The number of orders of a and b steps with each number of inversions: the coefficients of the
     Gaussian binomial."""
     found = np.zeros(a * b + 1)

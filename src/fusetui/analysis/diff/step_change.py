@@ -8,14 +8,14 @@ from functools import cache
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
-from fusetui.analysis.diff.groups import Group
+from fusetui.analysis.diff.groups import Group, pairs_of
 from fusetui.analysis.diff.items import Items
 from fusetui.analysis.diff.model import Answer, Side, StepChange, Verdict
 from fusetui.analysis.diff.pieces import Work
 from fusetui.analysis.diff.statistics import FEW_STEPS, drift, median, ratio_interval, wider
 from fusetui.analysis.diff.windows import Windows
+from fusetui.trace.model.arrays import Floats, Int64s, Rows
 
 
 def step_change(a: Items, b: Items, groups: Sequence[Group]) -> StepChange:
@@ -57,9 +57,6 @@ def _of_turns(a: Times, b: Times) -> tuple[float, float | None, float | None, fl
     low, high = center + (low - center) * by, center + (high - center) * by
     return math.exp(center), math.exp(low), math.exp(high), *drifts, True
 
-
-Int64s = NDArray[np.int64]
-Rows = NDArray[np.intp]
 
 LEAST = 8
 """A piece was interrupted that lies farther above the median of that piece in all steps than the
@@ -114,8 +111,7 @@ def _columns(
 ) -> tuple[Rows, Rows]:
     """Of what comes before all work, and of the pairs that are the same kernel under the same
     op."""
-    pairs = [(g.a[0], g.b[0]) for g in groups if len(g.a) == len(g.b) == 1]
-    one, other = np.array(pairs, dtype=np.intp).reshape(-1, 2).T
+    one, other = pairs_of(groups)
     same = a.exact[one] == b.exact[other]
     first = np.zeros(1, dtype=np.intp)
     of_a, of_b = cuts[0].column[one[same]], cuts[1].column[other[same]]
@@ -150,20 +146,16 @@ def _cut(items: Items) -> Cut:
     return nothing if (ns < 0).any() else Cut(ns, column)
 
 
-Floats = NDArray[np.float64]
-
 FEW_ROUNDS = 6
 """With fewer the signed-rank test can reject nothing at 5 %: of five signs all are alike in 2 of 32
 cases."""
 
-EXACT = 100
-"""Up to so many rounds the distribution is counted out; beyond, it is normal."""
+EXACT = 100  # up to so many rounds the distribution is counted out; beyond, it is normal
 
 TAIL = 0.025
 Z = 1.959964
 
-BASE = "baseTimeNanoseconds"
-"""The key of a file that says when its clock began."""
+BASE = "baseTimeNanoseconds"  # the key of a file that says when its clock began
 
 
 def take_turns(a: Work, b: Work) -> bool:

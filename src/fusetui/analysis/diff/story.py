@@ -12,18 +12,14 @@ from fusetui.analysis.why.idle_reasons import COMPILER, IDLE, LOADER
 from fusetui.text.figures import duration, plural, signed_duration
 from fusetui.text.printable import printable
 
-TERMS = 5
-"""How many terms the sentence names."""
-
-WORTH = 0.02
-"""A term after the first is named when it is this share of the change, or of the step."""
+TERMS = 5  # how many terms the sentence names
+WORTH = 0.02  # a term after the first is named when it is this share of the change, or of the step
 
 HIDDEN = 0.1
 """What takes less is told apart from what takes longer when it is this share of it, or the other
 way round."""
 
-MOSTLY = 0.6
-"""One op that makes up this share of a term is named with it."""
+MOSTLY = 0.6  # one op that makes up this share of a term is named with it
 
 _TIMES = re.compile(r" x\d+\Z")
 _NUMBER = re.compile(r"\d+")
@@ -65,10 +61,9 @@ def story(diff: Diff) -> str:
     if abs(rest) > least and said:
         said.append(f"{signed_duration(rest)} all else")
     more = "more" if change > 0 else "less"
-    time = f"{duration(abs(change))} {more}" if change else "the same time"
-    head = f"a step takes {time}"
+    head = f"a step takes {f'{duration(abs(change))} {more}' if change else 'the same time'}"
     told = f"{head}: {', '.join(said)}" if said else head
-    return f"{told}; {_moved(diff)}" if _moved(diff) else told
+    return "; ".join(text for text in (told, _moved(diff)) if text)
 
 
 def _moved(diff: Diff) -> str:
@@ -78,9 +73,8 @@ def _moved(diff: Diff) -> str:
         return ""
     ((op, times),) = ops.most_common(1)
     mostly = "mostly " if len(ops) > 1 else ""
-    named = op and times >= MOSTLY * ops.total()
-    moved = f"{plural(ops.total(), 'kernel')} moved"
-    return f"{moved} ({mostly}{printable(op)})" if named else moved
+    named = f" ({mostly}{printable(op)})" if op and times >= MOSTLY * ops.total() else ""
+    return f"{plural(ops.total(), 'kernel')} moved{named}"
 
 
 def _terms(diff: Diff) -> list[tuple[int, str]]:
@@ -96,13 +90,13 @@ def _terms(diff: Diff) -> list[tuple[int, str]]:
     ]
     sums = diff.accounting
     overlap = sums.overlap_ns + sum(row.hidden_change_ns for row in diff.rows if row.counts)
-    found += _idle_terms(diff)
-    found += [
+    return [
+        *found,
+        *_idle_terms(diff),
         (overlap, f"by {'more' if overlap < 0 else 'less'} overlap"),
         (sums.odd_ns, "by steps with other work"),
         (sums.earlier_ns + sums.later_ns, "by work that crosses the borders of the step"),
     ]
-    return found
 
 
 def _by_direction(work: str, rows: Sequence[Row]) -> list[Sequence[Row]]:
@@ -135,11 +129,10 @@ def _term(work: str, phase: str, compiled: bool, rows: Sequence[Row]) -> str:
     """`copies in the compiled backward (mostly aten::copy_)`, or `12 layers -> 11`."""
     if work == REPEATED:
         return ", ".join(row.op for row in rows)
-    where = (
-        f" in the compiled {phase or 'regions'}" if compiled else f" in {phase}" if phase else ""
-    )
+    place = f"the compiled {phase or 'regions'}" if compiled else phase
     detail = _detail(work, rows)
-    return f"{_PLURAL.get(work, work)}{where}{f' ({detail})' if detail else ''}"
+    where = f"{' in ' if place else ''}{place}{f' ({detail})' if detail else ''}"
+    return f"{_PLURAL.get(work, work)}{where}"
 
 
 def _detail(work: str, rows: Sequence[Row]) -> str:
@@ -151,10 +144,8 @@ def _detail(work: str, rows: Sequence[Row]) -> str:
     if largest.kind in (Kind.FUSED, Kind.SPLIT) and _change([largest]) / (whole or 1) >= MOSTLY:
         kernels = "one kernel" if largest.b_count == 1 else f"{largest.b_count} kernels"
         return f"{largest.op} in {kernels}" if largest.op else ""
-    if work == "GEMM":
-        said = _math(largest)
-        if said:
-            return said
+    if work == "GEMM" and (said := _math(largest)):
+        return said
     by_op: Counter[str] = Counter()
     for row in rows:
         by_op[_label(row)] += _change([row])
@@ -181,15 +172,11 @@ def _math(row: Row) -> str:
     one, other = (decoded(Counter(names).most_common(1)[0][0]) for names in (row.a, row.b))
     if one is None or other is None or one.name == other.name:
         return ""
-    tf32 = [_is_tf32(known.short) for known in (one, other)]
+    tf32 = ["tf32" in known.short for known in (one, other)]
     if tf32[0] != tf32[1]:
         return "without TF32" if tf32[0] else "in TF32"
     types = [known.dtype_a or known.dtype for known in (one, other)]
     return f"{types[0]} -> {types[1]}" if all(types) and types[0] != types[1] else ""
-
-
-def _is_tf32(short: str) -> bool:
-    return "tf32" in short
 
 
 def _work(row: Row) -> str:
@@ -206,36 +193,22 @@ def _parts(diff: Diff, key: Callable[[Row], tuple[str, str]]) -> tuple[Subtotal,
     for row in diff.rows:
         if row.counts:
             groups[key(row)].append(row)
-    found = [
-        Subtotal(
-            name,
-            phase,
-            sum(row.a_ns for row in rows),
-            sum(row.b_ns for row in rows),
-            sum(row.a_count for row in rows),
-            sum(row.b_count for row in rows),
-            "".join(side for side in "ab" if any(side in row.compiled for row in rows)),
-        )
-        for (name, phase), rows in groups.items()
-    ]
+    found = []
+    for (name, phase), rows in groups.items():
+        times = sum(row.a_ns for row in rows), sum(row.b_ns for row in rows)
+        counts = sum(row.a_count for row in rows), sum(row.b_count for row in rows)
+        compiled = "".join(side for side in "ab" if any(side in row.compiled for row in rows))
+        found.append(Subtotal(name, phase, *times, *counts, compiled))
     return tuple(sorted(found, key=lambda part: (-abs(part.change_ns), part.name)))
 
 
-_LAUNCHES = "waiting for launches"
-_SAID = {
+_WAITING = {
     LOADER: "waiting for the data loader",
     COMPILER: "while code is compiled",
-    **{
-        reason: IDLE[reason].where
-        for reason in ("unlinked", "graph", "launch_latency", "queued", "after")
-    },
-    **{reason: IDLE[reason].while_ for reason in ("host_sync", "host_alloc")},
+    **{of: IDLE[of].where for of in ("unlinked", "graph", "launch_latency", "queued", "after")},
+    **{of: IDLE[of].while_ for of in ("host_sync", "host_alloc")},
 }
-
-
-def said(cause: str) -> str:
-    """`waiting for the data loader`: causes that are said alike are told together."""
-    return _SAID.get(cause, _LAUNCHES)
+"""Causes of idle time that are no waiting for launches."""
 
 
 def changes(a: dict[str, int], b: dict[str, int]) -> dict[str, int]:
@@ -243,5 +216,5 @@ def changes(a: dict[str, int], b: dict[str, int]) -> dict[str, int]:
     found: Counter[str] = Counter()
     for side, sign in ((b, 1), (a, -1)):
         for cause, ns in side.items():
-            found[said(cause)] += sign * ns
+            found[_WAITING.get(cause, "waiting for launches")] += sign * ns
     return {text: ns for text, ns in sorted(found.items(), key=lambda item: -abs(item[1])) if ns}

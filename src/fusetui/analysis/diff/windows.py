@@ -9,24 +9,23 @@ from numpy.typing import NDArray
 from fusetui.analysis.serving.passes import interval_of, passes
 from fusetui.analysis.serving.steps import server_steps
 from fusetui.text.figures import plural
-from fusetui.trace.layout.step_spans import MOST, recurring_annotations, step_spans
-from fusetui.trace.layout.steps import steps
-from fusetui.trace.model.categories import GPU_ROLES, STEP_PREFIX, Role
+from fusetui.trace.layout.steps import MOST, PROFILED, Steps, place_in, steps_of
+from fusetui.trace.model.arrays import Int64s, Rows
+from fusetui.trace.model.categories import GPU_ROLES, Role
 from fusetui.trace.model.columns import Trace
 
-COLD = 1.5
-"""A first step longer than this times the median of the others is a warm-up."""
+COLD = 1.5  # a first step longer than this times the median of the others is a warm-up
 
 
 class Windows(msgspec.Struct, frozen=True, eq=False):
     """Disjoint stretches [start, end) in order of time (ns), and how they were found."""
 
-    start: NDArray[np.int64]
-    end: NDArray[np.int64]
+    start: Int64s
+    end: Int64s
     whole: bool = False  # the trace has no steps: one window holds all of its work
     of_gpu: bool = False  # stretches of a GPU's time: work belongs to that in which it ran
     notes: tuple[str, ...] = ()
-    numbers: tuple[int, ...] = ()  # the number of each; counted from 0 where the trace has none
+    labels: tuple[str, ...] = ()  # the number of each, `#k` where the trace prints none
     places: tuple[int, ...] = ()  # of each among all that were found, from 0; () where all are used
     found: int = 0  # how many these are; 0 where all are used
 
@@ -34,12 +33,11 @@ class Windows(msgspec.Struct, frozen=True, eq=False):
         return len(self.start)
 
     @property
-    def dur(self) -> NDArray[np.int64]:
+    def dur(self) -> Int64s:
         return self.end - self.start
 
     def only(self, keep: NDArray[np.integer], note: str) -> Windows:
         """Those kept, and why the others were not."""
-        numbers = tuple(self.number_of(n) for n in range(len(self)))
         left = np.arange(len(self))[keep].tolist()
         return Windows(
             self.start[keep],
@@ -47,7 +45,7 @@ class Windows(msgspec.Struct, frozen=True, eq=False):
             self.whole,
             self.of_gpu,
             (*self.notes, note) if note else self.notes,
-            tuple(numbers[n] for n in left),
+            tuple(self.labels[n] for n in left),
             tuple(self.all_places[n] for n in left),
             self.all_found,
         )
@@ -60,15 +58,9 @@ class Windows(msgspec.Struct, frozen=True, eq=False):
     def all_found(self) -> int:
         return self.found or len(self)
 
-    def number_of(self, index: int) -> int:
-        return self.numbers[index] if self.numbers else index
-
-    def index_of(self, times: NDArray[np.int64]) -> NDArray[np.intp]:
+    def index_of(self, times: Int64s) -> Rows:
         """The window that each time lies in, -1 for none."""
-        if not len(self):
-            return np.full(len(times), -1, dtype=np.intp)
-        found = np.searchsorted(self.start, times, side="right") - 1
-        return np.where((found >= 0) & (times < self.end[found]), found, -1)
+        return place_in(self.start, self.end, times)
 
 
 class NoStepsError(ValueError):
@@ -76,34 +68,27 @@ class NoStepsError(ValueError):
 
 
 def windows(trace: Trace, label: str, step_by: str | None = None) -> Windows:
-    """ProfilerSteps, else the passes of a server, else an annotation that repeats around most of
-    the work, else everything.
+    """The steps of the trace, of a server each pass of its model; without any, everything.
 
-    `step_by`: the annotations that match it instead (see `step_spans`); NoStepsError if none does.
+    `step_by`: the annotations that match it instead (see `steps_of`); NoStepsError if none does.
     """
-    if step_by is not None:
-        return _matching(trace, label, step_by)
-    profiled = steps(trace)
-    if profiled:
-        start = np.array([step.start_ns for step in profiled], dtype=np.int64)
-        end = start + np.array([step.dur_ns for step in profiled], dtype=np.int64)
-        return Windows(start, end, numbers=_numbers([step.name for step in profiled]))
-    served = _served(trace, label)
-    if served is not None:
-        return served
-    repeated = recurring_annotations(trace)
-    if len(repeated):
-        name = trace.name_of(int(repeated[0]))
-        note = f"{label}: no ProfilerStep; each `{name}` is taken as a step"
-        return Windows(trace.start[repeated], trace.end[repeated], notes=(note,))
-    return _whole(trace, label)
-
-
-def _matching(trace: Trace, label: str, step_by: str) -> Windows:
-    found = step_spans(trace, step_by)
-    if not len(found):
+    steps = steps_of(trace, step_by)
+    if step_by is not None and not len(steps):
         raise NoStepsError(f"{label} has no annotation like {step_by}.")
-    return Windows(found.start, found.end, numbers=_numbers(list(found.names)))
+    named = step_by is not None or steps.by == PROFILED
+    passes_ = None if named else _served(trace, label)
+    if passes_ is not None:
+        return passes_
+    if not len(steps):
+        return _whole(trace, label)
+    what = f"the time {steps.by}" if steps.are_iterations else f"each `{steps.by}`"
+    note = f"{label}: no ProfilerStep; {what} is taken as a step"
+    notes = () if named else (note,)
+    return Windows(steps.start, steps.end, notes=notes, labels=_labels(steps))
+
+
+def _labels(steps: Steps) -> tuple[str, ...]:
+    return tuple(f"{n}" if steps.printed else f"#{n}" for n in steps.numbers)
 
 
 def _served(trace: Trace, label: str) -> Windows | None:
@@ -120,21 +105,15 @@ def _served(trace: Trace, label: str) -> Windows | None:
     start, until = (begin, end) if len(ran) == 1 else (begin[:-1], begin[1:])
     what = "the pass of the model" if len(ran) == 1 else "each pass of the model, up to the next,"
     note = f"{label}: no ProfilerStep; {what} is taken as a step"
-    found = Windows(start, until, of_gpu=True, notes=(note,))
+    labels = tuple(f"#{n}" for n in range(1, len(start) + 1))
+    found = Windows(start, until, of_gpu=True, notes=(note,), labels=labels)
     rows = trace.gpu_rows[trace.start[trace.gpu_rows] < end[-1]]
     inside = found.index_of(trace.start[rows]) >= 0
     most = MOST * trace.dur[trace.gpu_rows].sum()
     return found if trace.dur[rows[inside]].sum() >= most else None
 
 
-def _numbers(names: list[str]) -> tuple[int, ...]:
-    """The N of each ProfilerStep#N; none when one has no number."""
-    found = [name.removeprefix(STEP_PREFIX) for name in names]
-    plain = all(text.isascii() and text.isdigit() and len(text) < 10 for text in found)
-    return tuple(map(int, found)) if plain else ()
-
-
-def without_odd(found: Windows, items: NDArray[np.int64], label: str) -> Windows:
+def without_odd(found: Windows, items: Int64s, label: str) -> Windows:
     """Leaves out steps that the profiler cut off, and cold first steps; `items` counts the work.
 
     Cut off: less than half as many items as the median step. Cold: the first of at least three
@@ -177,4 +156,10 @@ def _whole(trace: Trace, label: str) -> Windows:
         "annotations as steps)"
     )
     start, end = trace.start[rows].min(), trace.end[rows].max()
-    return Windows(np.array([start]), np.array([max(end, start + 1)]), whole=True, notes=(note,))
+    return Windows(
+        np.array([start]),
+        np.array([max(end, start + 1)]),
+        whole=True,
+        notes=(note,),
+        labels=("#1",),
+    )

@@ -19,7 +19,7 @@ from fusetui.analysis.questions.spread import Spread, grouped, spreads
 from fusetui.analysis.questions.work import GroupWork, work_of_groups
 from fusetui.gpu.kernel_names import decode
 from fusetui.gpu.roofline.many import Jobs, distinct_rows
-from fusetui.trace.layout.steps import steps
+from fusetui.trace.layout.steps import labels_of, launched_in_steps, steps_of
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import Id, exact_id
 from fusetui.trace.program.origin import Origins, module_of, origins
@@ -151,11 +151,10 @@ def _by_stream(trace: Trace, known: Jobs) -> Keys:
 
 def _by_step(trace: Trace, known: Jobs) -> Keys:
     """By the step that launched the kernel; None if no step did."""
-    found = steps(trace)
-    of_row = np.full(len(trace), len(found), dtype=np.int64)
-    for number, step in enumerate(found):
-        of_row[step.gpu_rows] = number
-    names = [*(step.name for step in found), None]
+    names = [*labels_of(steps_of(trace).names), None]
+    of_row = np.full(len(trace), len(names) - 1, dtype=np.int64)
+    for number, launched in enumerate(launched_in_steps(trace)):
+        of_row[launched] = number
     return Keys(of_row[known.rows], lambda n: {"step": names[n]})
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fusetui.analysis.questions.query import Query, Word, misread
 from fusetui.analysis.questions.search import number_of
 from fusetui.text.figures import count
-from fusetui.trace.layout.steps import steps
+from fusetui.trace.layout.steps import steps_of
 from fusetui.trace.model.categories import GPU_LAYERS, Role
 from fusetui.trace.model.columns import Trace
 
@@ -17,9 +17,9 @@ def why_nothing(trace: Trace, query: Query) -> str:
     for term in query.terms:
         if not isinstance(term, Word) or term.excluded:
             continue
-        if term.field == "step" and not 1 <= number_of(term.text) <= len(steps(trace)):
-            last = len(steps(trace))
-            return f"this trace has the steps 1 to {last}" if last else "this trace has no steps"
+        steps = steps_of(trace)
+        if term.field == "step" and steps.place(number_of(term.text)) < 0:
+            return f"this trace has {steps.known}"
         if term.field == "stream" and (said := _other_streams(trace, term.text)):
             return said
     return misread(query)

@@ -30,7 +30,7 @@ OF_ROWS: Final = {
     "stream": "its number",
     "thread": "its number or name",
     "kind": ", ".join(KINDS),
-    "step": "the number of the step, from 1",
+    "step": "the number of the step, as the trace prints it",
 }
 OF_ARGS: Final = {
     "shape": "of an input of its op: 8192x768",
@@ -147,7 +147,7 @@ def _value(field: str, text: str) -> str:
     if field == "kind" and text.lower() not in KINDS:
         raise WrongQuery(f"kind: is followed by one of {OF_ROWS['kind']}")
     if field == "step" and not text.isdecimal():
-        raise WrongQuery("step: is followed by the number of a step, from 1: step:2")
+        raise WrongQuery("step: is followed by the number of a step: step:2")
     return text
 
 

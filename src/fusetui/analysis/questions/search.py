@@ -20,7 +20,7 @@ from fusetui.analysis.questions.query import (
     Word,
 )
 from fusetui.gpu.kernel_names import KernelName, decode
-from fusetui.trace.layout.steps import steps
+from fusetui.trace.layout.steps import launched_in_steps, steps_of
 from fusetui.trace.model.arguments import arguments
 from fusetui.trace.model.categories import GPU_LAYERS, Role
 from fusetui.trace.model.columns import Trace
@@ -232,20 +232,19 @@ def _of_kind(trace: Trace, rows: Rows, text: str) -> Flags:
 
 def _in_step(trace: Trace, rows: Rows, text: str) -> Flags:
     """Those that start in the step, and the GPU events that it launched."""
-    found = steps(trace)
-    number = number_of(text)
-    if not 1 <= number <= len(found):
+    steps = steps_of(trace)
+    at = steps.place(number_of(text))
+    if at < 0:
         return np.zeros(len(rows), dtype=np.bool_)
-    step, start = found[number - 1], trace.start[rows]
-    inside = (start >= step.start_ns) & (start < step.start_ns + step.dur_ns)
     gpu = np.isin(rows, trace.gpu_rows)
-    flags: Flags = np.where(gpu, np.isin(rows, step.gpu_rows), inside)
+    launched = np.isin(rows, launched_in_steps(trace)[at])
+    flags: Flags = np.where(gpu, launched, steps.at(trace.start[rows]) == at)
     return flags
 
 
 def number_of(text: str) -> int:
-    """The number of a step; 0 for none."""
-    return int(text) if text.isdecimal() and len(text) < 10 else 0
+    """The number of a step; -1 for none."""
+    return int(text) if text.isdecimal() and len(text) < 19 else -1
 
 
 OF_ROW: dict[str, Callable[[Trace, Rows, str], Flags]] = {

@@ -7,7 +7,7 @@ import numpy as np
 
 from fusetui.analysis.questions.busy import gpu_times, work_busy_ns
 from fusetui.trace.layout.devices import device_names
-from fusetui.trace.layout.steps import Step, steps
+from fusetui.trace.layout.steps import Steps, launched_in_steps, steps_of
 from fusetui.trace.model.categories import Layer, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import Id, exact_id
@@ -72,6 +72,7 @@ class Summary(msgspec.Struct, frozen=True):
     devices: list[str]
     tracks: list[TrackFigures]
     steps: list[StepFigures]
+    steps_by: str | None  # what they are, for people
 
 
 def summary(trace: Trace) -> Summary:
@@ -108,7 +109,8 @@ def summary(trace: Trace) -> Summary:
         gpu_copy_ns=times.copy_ns,
         devices=device_names(trace),
         tracks=_tracks(trace),
-        steps=[_step(trace, step) for step in steps(trace)],
+        steps=_steps(trace, steps_of(trace)),
+        steps_by=steps_of(trace).by or None,
     )
 
 
@@ -132,11 +134,14 @@ def _tracks(trace: Trace) -> list[TrackFigures]:
     ]
 
 
-def _step(trace: Trace, step: Step) -> StepFigures:
-    return StepFigures(
-        name=step.name,
-        start_ns=step.start_ns - trace.begin_ns,
-        dur_ns=step.dur_ns,
-        kernels=int((trace.role[step.gpu_rows] == Role.KERNEL).sum()),
-        gpu_busy_ns=work_busy_ns(trace, step.gpu_rows),
-    )
+def _steps(trace: Trace, steps: Steps) -> list[StepFigures]:
+    starts = (steps.start - trace.begin_ns).tolist()
+    each = zip(steps.names, starts, steps.dur.tolist(), strict=True)
+    return [
+        StepFigures(
+            *step,
+            kernels=int((trace.role[launched] == Role.KERNEL).sum()),
+            gpu_busy_ns=work_busy_ns(trace, launched),
+        )
+        for step, launched in zip(each, launched_in_steps(trace), strict=True)
+    ]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fusetui.analysis.questions.computing import computing_ops
 from fusetui.gpu.kinds import kinds_of
-from fusetui.trace.layout.steps import Step, steps
+from fusetui.trace.layout.steps import Steps, labels_of, launched_in_steps, steps_of
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 
@@ -46,23 +46,20 @@ def tallies(trace: Trace) -> Tallies:
     Kernels, memcpys and memsets belong to the step that launched them, CPU ops (those of
     `computing_ops`) to the one in which they start.
     """
-    found = steps(trace)
+    steps = steps_of(trace)
     on_gpu = len(trace.gpu_rows) > 0
     if on_gpu:
-        groups = [step.gpu_rows for step in found] or [trace.gpu_rows]
+        groups: Sequence[Rows] = launched_in_steps(trace) or [trace.gpu_rows]
     else:
-        groups = _by_step(trace, computing_ops(trace), found)
+        groups = _by_step(trace, computing_ops(trace), steps)
     counted = tuple(_tally(trace, rows) for rows in groups)
-    return Tallies(tuple(step.name for step in found), on_gpu, counted)
+    return Tallies(tuple(labels_of(steps.names)), on_gpu, counted)
 
 
-def _by_step(trace: Trace, rows: Rows, found: Sequence[Step]) -> list[Rows]:
-    """The rows that start in each step."""
-    if not found:
-        return [rows]
+def _by_step(trace: Trace, rows: Rows, steps: Steps) -> Sequence[Rows]:
+    """The rows that start in each step; all without steps."""
     rows = rows[np.argsort(trace.start[rows], kind="stable")]
-    edges = [np.searchsorted(trace.start[rows], (s.start_ns, s.start_ns + s.dur_ns)) for s in found]
-    return [rows[first:last] for first, last in edges]
+    return [rows[own] for own in steps.slices_of(trace.start[rows])] or [rows]
 
 
 def _tally(trace: Trace, rows: Rows) -> Counter[str]:

@@ -38,8 +38,7 @@ from fusetui.analysis.ranks.model import (
 from fusetui.analysis.why.account import Device, accounts
 from fusetui.analysis.why.model import DeviceAccount
 from fusetui.trace.cache import Record, record_for
-from fusetui.trace.layout.step_spans import Spans, step_spans
-from fusetui.trace.layout.steps import main_thread
+from fusetui.trace.layout.steps import Steps, main_thread, steps_of
 from fusetui.trace.load import open_trace
 from fusetui.trace.model.categories import STEP_PREFIX, Layer, Role
 from fusetui.trace.model.columns import Int64s, Rows, Trace, Track
@@ -86,7 +85,7 @@ def _kept(record: Record | None, path: str) -> RankSummary | None:
 def summarized(trace: Trace, path: str) -> RankSummary:
     """The summary of an open trace; `path` is where it lies."""
     found = _bounded(collectives_of(trace))
-    device, spans = _device(trace), step_spans(trace)
+    device, spans = _device(trace), steps_of(trace)
     base = trace.epoch_ns
     groups = list(dict.fromkeys(one.group for one in found.told))
     if UNKNOWN_GROUP in groups:
@@ -112,7 +111,7 @@ def summarized(trace: Trace, path: str) -> RankSummary:
         begin_ns=trace.begin_ns + base,
         end_ns=trace.end_ns + base,
         steps_by=spans.by,
-        steps=spans.names,
+        steps=tuple(map(trace.name_of, spans.rows.tolist())),
         step_start=spans.start + base,
         step_end=spans.end + base,
         accounts=_table(_steps(device, spans)),
@@ -154,7 +153,7 @@ def _before(trace: Trace, found: Found) -> Int64s:
     return begin
 
 
-def _steps(device: Device | None, spans: Spans) -> Sequence[DeviceAccount]:
+def _steps(device: Device | None, spans: Steps) -> Sequence[DeviceAccount]:
     return device.over(spans.start, spans.end) if device and len(spans) else []
 
 

@@ -111,7 +111,7 @@ def _chosen(
     if not own:
         return []
     steps = server_steps(trace)
-    at = steps.at(np.array([int(trace.start[nodes.call]) for nodes in own], dtype=np.int64))
+    at = steps.steps.at(np.array([int(trace.start[nodes.call]) for nodes in own], dtype=np.int64))
     asked = [steps.asked[step] if step >= 0 else None for step in at.tolist()]
     of_steps = [Size() if one is None else Size(one.batch, one.new_tokens) for one in asked]
     each = list(zip(at.tolist(), of_steps, strict=True))

@@ -13,8 +13,7 @@ from fusetui.analysis.serving.replays import replays
 from fusetui.analysis.serving.steps import Asked, Phase, server_steps
 from fusetui.analysis.serving.weights import PRODUCTS
 from fusetui.gpu.kernel_names import decode
-from fusetui.trace.layout.step_spans import OPTIMIZER
-from fusetui.trace.layout.steps import by_launch_time
+from fusetui.trace.layout.steps import OPTIMIZER, by_launch_time
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Rows, Trace
 from fusetui.trace.model.intervals import union_length
@@ -96,19 +95,18 @@ def passes(trace: Trace) -> tuple[Pass, ...]:
             for one in replays(trace)
         )
     launched, called = by_launch_time(trace)
-    first = np.searchsorted(called, steps.start, side="left")
-    last = np.searchsorted(called, steps.end, side="left")
     graph, kinds = graph_calls(trace), _kinds(trace)
     found = []
-    for number, row in enumerate(steps.rows.tolist()):
-        rows = launched[first[number] : last[number]]
+    each = zip(steps.steps.names, steps.steps.slices_of(called), steps.asked, strict=True)
+    for number, (name, own, asked) in enumerate(each):
+        rows = launched[own]
         model, mode, count = _model(trace, rows, graph, kinds)
         found.append(
             Pass(
-                name=trace.name_of(row),
-                start_ns=int(steps.start[number]),
-                dur_ns=int(trace.dur[row]),
-                asked=steps.asked[number] or Asked(Phase.UNKNOWN),
+                name=name,
+                start_ns=int(steps.steps.start[number]),
+                dur_ns=int(steps.steps.dur[number]),
+                asked=asked or Asked(Phase.UNKNOWN),
                 mode=mode,
                 rows=rows,
                 model=model,

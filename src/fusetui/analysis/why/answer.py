@@ -24,8 +24,7 @@ from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.program import backward
 from fusetui.trace.program.modules import Modules, module_times
-from fusetui.trace.read.aside import Aside
-from fusetui.trace.read.reread import Reread, StretchArgs
+from fusetui.trace.read.reread import Aside, Reread, StretchArgs
 
 
 def why(trace: Trace, selection: Selection | None = None) -> Why:

@@ -25,7 +25,7 @@ from fusetui.analysis.why.idle import (
 from fusetui.analysis.why.kernels import Kernels, the_most
 from fusetui.analysis.why.transfers import Kind, transfers_of
 from fusetui.analysis.why.warming import GRAPH_LAUNCH, Once, slow_first_step, warm_up
-from fusetui.trace.layout.step_spans import Spans, step_spans
+from fusetui.trace.layout.steps import Steps, steps_of
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Flags, Int64s, Rows, Trace
 from fusetui.trace.model.intervals import (
@@ -192,9 +192,9 @@ class Facts:
         return found
 
     @cached_property
-    def spans(self) -> Spans:
+    def spans(self) -> Steps:
         """The steps of the whole trace."""
-        return step_spans(self.trace)
+        return steps_of(self.trace)
 
     @cached_property
     def warm_up(self) -> tuple[tuple[Once, Cover], ...]:

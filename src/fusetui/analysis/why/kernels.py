@@ -26,7 +26,7 @@ from fusetui.gpu.roofline.model import Amount
 from fusetui.gpu.roofline.peaks import NO_PEAKS, Peak
 from fusetui.gpu.roofline.row import Job
 from fusetui.trace.layout.devices import device_properties
-from fusetui.trace.layout.step_spans import OPTIMIZER
+from fusetui.trace.layout.steps import OPTIMIZER
 from fusetui.trace.model.arguments import Arguments
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Flags, Int32s, Int64s, Rows, Trace

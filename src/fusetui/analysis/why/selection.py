@@ -3,7 +3,6 @@ kernel."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 import msgspec
@@ -13,24 +12,23 @@ from fusetui.analysis.why.account import Accounts, Device, accounts, cpu_account
 from fusetui.analysis.why.devices import Devices
 from fusetui.analysis.why.idle_time import LONGEST, longest_gaps
 from fusetui.analysis.why.model import DeviceAccount, StepAccount, Unknown, Why
-from fusetui.text.figures import duration, plural
+from fusetui.text.figures import duration
 from fusetui.trace.layout.devices import gpu_activity, other_accelerator
-from fusetui.trace.layout.step_spans import Spans, step_spans
+from fusetui.trace.layout.steps import Steps, steps_of
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 
 ON_GPU = "ProfilerActivity.CUDA"
-NUMBER = re.compile(r"ProfilerStep#(\d{1,18})\Z")
 
 
 class Selection(msgspec.Struct, frozen=True):
     """What part of a trace is asked about; times in ns after its first slice."""
 
-    step: int | None = None  # the number of a ProfilerStep, else the position, from 1
+    step: int | None = None  # its number; see trace/layout/steps.py
     from_ns: int | None = None
     to_ns: int | None = None
     device: str | None = None
-    step_by: str | None = None  # see step_spans
+    step_by: str | None = None  # see steps_of
     all_gaps: bool = False
 
 
@@ -43,7 +41,7 @@ class Asked(msgspec.Struct, frozen=True, eq=False):
 
     accounts: Accounts
     lines: tuple[Devices, ...]  # of the devices
-    spans: Spans  # the steps in the window
+    spans: Steps  # the steps in the window
     window: tuple[int, int] | None  # begin and end in ns of the file; None for all of it
     about: str
     is_whole: bool  # all of the time, on all devices
@@ -91,21 +89,21 @@ def account_of(question: Asked) -> Why:
     )
 
 
-def _spans(trace: Trace, chosen: Selection) -> Spans:
-    spans = step_spans(trace, chosen.step_by)
+def _spans(trace: Trace, chosen: Selection) -> Steps:
+    spans = steps_of(trace, chosen.step_by)
     if chosen.step_by is not None and not len(spans):
         raise NotThere(f"{trace.report.file} has no annotation like {chosen.step_by}.")
     return spans
 
 
 def _window(
-    trace: Trace, spans: Spans, chosen: Selection
-) -> tuple[str, tuple[int, int] | None, Spans]:
+    trace: Trace, spans: Steps, chosen: Selection
+) -> tuple[str, tuple[int, int] | None, Steps]:
     """What it is called, its begin and end in ns of the file, and the steps that lie in it."""
     if chosen.step is not None:
         at = _place(trace, spans, chosen.step)
-        keep = np.array([at])
-        return spans.names[at], (int(spans.start[at]), int(spans.end[at])), spans.only(keep)
+        name = f"step {spans.names[at]}" if spans.are_iterations else spans.names[at]
+        return name, (int(spans.start[at]), int(spans.end[at])), spans.only(np.array([at]))
     if chosen.from_ns is None and chosen.to_ns is None:
         return "", None, spans
     begin = max(trace.begin_ns, trace.begin_ns + (chosen.from_ns or 0))
@@ -119,18 +117,14 @@ def _window(
     return about, (begin, end), spans.only(inside)
 
 
-def _place(trace: Trace, spans: Spans, step: int) -> int:
-    """ProfilerStep#N, else the Nth step, as in the app."""
-    named = [found and int(found[1]) for found in map(NUMBER.match, spans.names)]
-    if step in named:
-        return named.index(step)
+def _place(trace: Trace, spans: Steps, step: int) -> int:
+    """The index of the step with this number."""
     if not len(spans):
         raise NotThere(f"{trace.report.file} has no steps: name them with --step-by.")
-    if not 1 <= step <= len(spans):
-        last = spans.names[-1]
-        known = f"the last of its {plural(len(spans), 'step')} is {last}"
-        raise NotThere(f"{trace.report.file} has no step {step}: {known}.")
-    return step - 1
+    at = spans.place(step)
+    if at < 0:
+        raise NotThere(f"{trace.report.file} has no step {step}: it has {spans.known}.")
+    return at
 
 
 def _devices(found: Accounts, chosen: Selection) -> tuple[Device, ...]:
@@ -153,12 +147,12 @@ def _over(lines: Sequence[Devices], window: tuple[int, int] | None) -> tuple[Dev
     return tuple(one for line in lines for (one,) in line.over(begin, end))
 
 
-def _steps(lines: Sequence[Devices], spans: Spans) -> tuple[StepAccount, ...]:
+def _steps(lines: Sequence[Devices], spans: Steps) -> tuple[StepAccount, ...]:
     columns = [column for line in lines for column in line.over(spans.start, spans.end)]
-    times = zip(spans.names, spans.start.tolist(), spans.end.tolist(), strict=True)
+    each = zip(spans.names, spans.start.tolist(), spans.dur.tolist(), strict=True)
     return tuple(
-        StepAccount(name, start, end - start, tuple(column[n] for column in columns))
-        for n, (name, start, end) in enumerate(times)
+        StepAccount(name, start, dur, tuple(column[n] for column in columns))
+        for n, (name, start, dur) in enumerate(each)
     )
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fusetui.analysis.why.gaps import events_in_order
 from fusetui.analysis.why.host import Host, named
-from fusetui.trace.layout.step_spans import SERVING, Spans
+from fusetui.trace.layout.steps import Steps
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Flags, Int64s, Rows, Trace
 from fusetui.trace.model.intervals import NOTHING, Cover, joined, union, without
@@ -49,22 +49,22 @@ class Once(msgspec.Struct, frozen=True, eq=False):
     end: Int64s
 
 
-def first_step(spans: Spans) -> tuple[int, float] | None:
+def first_step(spans: Steps) -> tuple[int, float] | None:
     """The length of the first step and the median of the others (ns); None if there are too few, or
     if their work differs by design, as in a server."""
-    if len(spans) < FEWEST or any(map(SERVING.match, spans.names)):
+    if len(spans) < FEWEST or spans.are_of_server:
         return None
     length = spans.end - spans.start
     return int(length[0]), float(np.median(length[1:]))
 
 
-def slow_first_step(spans: Spans) -> bool:
+def slow_first_step(spans: Steps) -> bool:
     """Whether the first step takes more than twice as long as the others."""
     found = first_step(spans)
     return found is not None and found[0] > SLOW_FIRST * found[1] > 0
 
 
-def recurring(trace: Trace, spans: Spans, calls: Rows) -> Flags:
+def recurring(trace: Trace, spans: Steps, calls: Rows) -> Flags:
     """Which calls belong to the steady state: those after the first step, and those in it if calls
     of their name are at least half as many in each later step. Where there are fewer than two
     steps, all if in the second half of the GPU events there is still one for each ten events, and
@@ -91,7 +91,7 @@ def _goes_on(trace: Trace, calls: Rows) -> bool:
 
 
 def warm_up(
-    trace: Trace, kinds: NDArray[np.int8], launching: Flags, spans: Spans, compiling: Rows
+    trace: Trace, kinds: NDArray[np.int8], launching: Flags, spans: Steps, compiling: Rows
 ) -> tuple[tuple[Once, Cover], ...]:
     """What happens once, and when on the threads that launch (`launching`: their tracks); disjoint.
     The last part is the first step, with all before it, if it is much longer than the others.
@@ -118,7 +118,7 @@ def _bounds(trace: Trace, rows: Rows, launching: Flags) -> tuple[Int64s, Int64s]
     return trace.start[rows], trace.end[rows]
 
 
-def _parts(trace: Trace, kinds: NDArray[np.int8], spans: Spans, compiling: Rows) -> Iterator[Once]:
+def _parts(trace: Trace, kinds: NDArray[np.int8], spans: Steps, compiling: Rows) -> Iterator[Once]:
     """What happens once, sort by sort."""
     yield captures(trace)
     if len(spans) > 1:

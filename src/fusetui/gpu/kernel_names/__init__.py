@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from fusetui.gpu.kernel_names.model import KernelName, Part
+from fusetui.gpu.kernel_names.record import KernelName, Part
 
 __all__ = ["KernelName", "Part", "decode", "short_name"]
 
@@ -48,7 +48,7 @@ def short_name(name: str) -> str:
     >>> short_name("void my::kernel<int, 4>(int*)")
     'my::kernel'
     """
-    from fusetui.gpu.kernel_names.unknown import base_text
+    from fusetui.gpu.kernel_names.cxx import base_text
 
     found = decode(name)
     return found.short if found is not None and found.short else base_text(name)

@@ -2,7 +2,9 @@
 
 Documented by pytorch/pytorch aten/src/ATen/native/cuda, whose kernels carry their C++ names, for
 instance softmax_warp_forward<in, out, acc, log2_elements, ...> (PersistentSoftmax.cuh) and
-multi_tensor_apply_kernel<TensorListMetadata<depth>, Functor, ...> (MultiTensorApply.cuh).
+multi_tensor_apply_kernel<TensorListMetadata<depth>, Functor, ...> (MultiTensorApply.cuh). Kernels
+of Intel GPUs, ATen's in at::native::xpu and oneDNN's, follow pytorch's torch-xpu-ops; no public
+trace of a real device was found to check them.
 """
 
 from __future__ import annotations
@@ -11,41 +13,35 @@ import re
 from functools import lru_cache
 from typing import Any, Final
 
-from fusetui.gpu.kernel_names.callee import callee_text
-from fusetui.gpu.kernel_names.cxx import Signature, base_of, signature, split_args
-from fusetui.gpu.kernel_names.dtypes import cxx_type
-from fusetui.gpu.kernel_names.model import KernelName, Part
-from fusetui.gpu.kernel_names.parts import build
+from fusetui.gpu.kernel_names.cxx import Signature, base_of, callee_text, signature, split_args
+from fusetui.gpu.kernel_names.record import KernelName, Part, build, op_by, rules
+from fusetui.gpu.kernel_names.vocabulary import cxx_type
 
 _FREE_BASES = re.compile(
     r"cunn_\w+|softmax_warp_(?:forward|backward)|elementwise_kernel_with_index"
     r"|indexing_backward_kernel\w*"
 )
 
-# The first pattern that the base name matches says the operator.
-_OPERATIONS: Final = tuple(
-    (re.compile(pattern), op)
-    for pattern, op in (
-        (r"softmax|SoftMax", "softmax"),
-        (r"NLLCriterion|nll_loss|_loss_", "loss"),
-        (r"CatArrayBatchedCopy", "copy"),
-        (
-            r"batch_norm|layer_norm|group_norm|LayerNorm|GroupNorm|GammaBetaBackward|RowwiseMoments",
-            "norm",
-        ),
-        (r"Compute(?:Backward)?FusedParams|ComputeInternalGradients", "norm"),
-        (r"dropout|distribution_", "rng"),
-        (r"upsample_", "upsample"),
-        (r"_pool_|_pool\dd_|max_pool|avg_pool|AdaptiveAvgPool|AdaptiveMaxPool", "pool"),
-        (r"conv_depthwise", "conv"),
-        (r"EmbeddingBag|embedding_", "embedding"),
-        (
-            r"SortKVInPlace|gatherTopK|computeBlockwiseWithinKCounts|sort_postprocess|segmented_sort",
-            "sort",
-        ),
-        (r"_scan_|scan_(?:inner|outer)most", "scan"),
-        (r"index(?:Select|Func|ing|_)|vectorized_gather|scatter_gather", "index"),
-    )
+_OPERATIONS: Final = rules(
+    (r"softmax|SoftMax", "softmax"),
+    (r"NLLCriterion|nll_loss|_loss_", "loss"),
+    (r"CatArrayBatchedCopy", "copy"),
+    (
+        r"batch_norm|layer_norm|group_norm|LayerNorm|GroupNorm|GammaBetaBackward|RowwiseMoments",
+        "norm",
+    ),
+    (r"Compute(?:Backward)?FusedParams|ComputeInternalGradients", "norm"),
+    (r"dropout|distribution_", "rng"),
+    (r"upsample_", "upsample"),
+    (r"_pool_|_pool\dd_|max_pool|avg_pool|AdaptiveAvgPool|AdaptiveMaxPool", "pool"),
+    (r"conv_depthwise", "conv"),
+    (r"EmbeddingBag|embedding_", "embedding"),
+    (
+        r"SortKVInPlace|gatherTopK|computeBlockwiseWithinKCounts|sort_postprocess|segmented_sort",
+        "sort",
+    ),
+    (r"_scan_|scan_(?:inner|outer)most", "scan"),
+    (r"index(?:Select|Func|ing|_)|vectorized_gather|scatter_gather", "index"),
 )
 _NO_DIRECTION: Final = ("rng", "copy", "sort", "scan", "index", None)
 _FORWARD = re.compile(
@@ -53,6 +49,7 @@ _FORWARD = re.compile(
 )
 _BACKWARD = re.compile(r"[Bb]ackward|updateGradInput|grad_input|InternalGradients|gradinput")
 _WEIGHT = re.compile(r"grad_weight")
+_XPU_FUNCTOR = re.compile(r"at::native::xpu::(\w+Functor\w*)")
 _OPTIMIZERS = re.compile(r"Adam|Sgd|SGD|Adagrad|Lamb|LAMB")
 # Functors whose struct name says nothing without the operator beside it stay out of the field.
 _NAMED_FUNCTORS = re.compile(r"(?:Unary|Binary|Pointwise|Ternary)Op\w*Functor|Fused\w+Functor")
@@ -82,7 +79,7 @@ def _is_aten(name: str, sign: Signature) -> bool:
 
 @lru_cache(maxsize=512)
 def _meaning(base: str) -> tuple[str | None, str | None]:
-    op = next((op for pattern, op in _OPERATIONS if pattern.search(base)), None)
+    op = op_by(_OPERATIONS, base)
     if op in _NO_DIRECTION:
         return op, None
     if op == "conv":
@@ -139,3 +136,16 @@ def _type_words(text: str) -> str:
 
 
 _SHORTER = re.compile(r"_?(?:CUDA)?[kK]ernel$|_out_frame$")
+
+
+def decode_xpu(name: str) -> KernelName | None:
+    """The record of a kernel of an Intel GPU."""
+    if name == "gemm_kernel" or name.startswith("gen_conv"):
+        return build(name, "xpu", f"onednn {name[:40]}", [(0, len(name), "a kernel of oneDNN")])
+    sign = signature(name)
+    if sign is None or not sign.scope.startswith("at::native::xpu::"):
+        return None
+    functor = _XPU_FUNCTOR.search(name, sign.end, sign.end + 200)
+    op = "elementwise" if "ElementwiseKernel" in sign.base else None
+    parts = [(sign.start, sign.end, "a kernel of ATen for Intel GPUs")]
+    return build(name, "xpu", functor[1] if functor else sign.base, parts, op=op)

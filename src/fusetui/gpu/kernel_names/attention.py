@@ -11,58 +11,54 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from fusetui.gpu.kernel_names import arch
 from fusetui.gpu.kernel_names.cxx import cute_tuple
-from fusetui.gpu.kernel_names.dtypes import CUTLASS, cxx_type
-from fusetui.gpu.kernel_names.model import KernelName
-from fusetui.gpu.kernel_names.parts import build, explain
-from fusetui.gpu.kernel_names.text import tile_words
+from fusetui.gpu.kernel_names.fp8_gemm import TRTLLM_TYPES
+from fusetui.gpu.kernel_names.record import (
+    KernelName,
+    build,
+    explain,
+    fields_of,
+    spaced,
+    tile_words,
+)
+from fusetui.gpu.kernel_names.vocabulary import CUTLASS, cxx_type
 
 _INT = r"(?:\(int\))?(?P<{}>\d{{1,5}})"
 _BOOL = r"(?:\(bool\))?(?:true|false|0|1)"
 _FLASH2 = re.compile(
     r"(?:void )?(?:(?:pytorch_)?flash::)?(?P<kernel>flash_(?P<pass>fwd|bwd)_\w+)<"
     rf"(?:{_BOOL}, )?(?:\w+::)?Flash_\w+_kernel_traits<"
-    + ", ".join(_INT.format(group) for group in ("head", "m", "n"))
+    + ", ".join(_INT.format(group) for group in ("head_dim", "tile_m", "tile_n"))
     + r", [\w(), ]+?, (?P<a>cutlass::\w+), (?:\w+::)?Flash_kernel_traits<[^>]*> ?>"
     + rf"(?P<flags>(?:, {_BOOL}){{0,12}})"
 )
 _FLASH3 = re.compile(
     r"FlashAttn(?P<pass>Fwd|Bwd)Sm\d{1,6}<(?:\w+::)?CollectiveMainloop\w*?Sm(?P<cc>\d{1,6})<"
-    rf"(?P<stages>\d{{1,3}}), {cute_tuple('x', 'y', 'z')}, {cute_tuple('m', 'n', 'head')}, "
+    rf"(?P<stages>\d{{1,3}}), {cute_tuple('x', 'y', 'z')}, "
+    rf"{cute_tuple('tile_m', 'tile_n', 'head_dim')}, "
     r"(?:\d{1,6}, )?(?P<a>[\w:]+), (?P<acc>[\w:]+), cutlass::arch::Sm\d{1,6}, "
     r"(?P<causal>true|false)(?:, (?P<local>true|false))?"
 )
 _MEM_EFF = re.compile(
     r"fmha_cutlass(?P<pass>[FB])_(?P<a>f16|bf16|f32)_(?P<aligned>aligned|notaligned)"
-    r"_(?P<m>\d{1,4})x(?P<n>\d{1,4})(?P<rest>(?:_[a-z0-9]+)*?)_sm(?P<cc>\d{2,3})(?=\(|$)"
+    r"_(?P<tile_m>\d{1,4})x(?P<tile_n>\d{1,4})(?P<rest>(?:_[a-z0-9]+)*?)_sm(?P<cc>\d{2,3})(?=\(|$)"
 )
-_TRTLLM_TYPES: Final = {
-    "Bfloat16": "bf16",
-    "Fp16": "fp16",
-    "Fp32": "fp32",
-    "E4m3": "fp8_e4m3",
-    "E5m2": "fp8_e5m2",
-    "E2m1": "fp4_e2m1",
-}
-_TRTLLM_TYPE = "|".join(_TRTLLM_TYPES)
+_TRTLLM_TYPE = "|".join(word for word in TRTLLM_TYPES if not word.startswith("Mx"))
 _TRTLLM = re.compile(
     r"(?:void )?(?:\w{1,40}::){0,8}fmhaSm(?P<cc>\d{2,3})[af]?Kernel_"
     rf"Q(?:kv)?(?P<a>{_TRTLLM_TYPE})"
     rf"(?:Kv(?:{_TRTLLM_TYPE}))?O(?P<out>{_TRTLLM_TYPE})"
-    r"H(?:Qk(?P<qk>\d{1,6})HV\d{1,6}(?:HVPerCta\d{1,6})?|(?P<head>\d{1,6}))"
+    r"H(?:Qk(?P<qk>\d{1,6})HV\d{1,6}(?:HVPerCta\d{1,6})?|(?P<head_dim>\d{1,6}))"
     r"(?=[A-Za-z0-9]*?(?P<window>SlidingOrChunked)|)(?P<rest>[A-Za-z0-9]*?)"
-    r"Q(?P<m>\d{1,6})Kv(?P<n>\d{1,6})(?P<tail>[A-Za-z0-9]*)"
+    r"Q(?P<tile_m>\d{1,6})Kv(?P<tile_n>\d{1,6})(?P<tail>[A-Za-z0-9]*)"
 )
 _MEANINGS: Final = {
     "pass": "{}: forward or backward pass",
-    "head": "head dimension {}",
+    "head_dim": "head dimension {}",
     "qk": "head dimension of Q and K: {}",
-    "m": "tile of {} queries",
-    "n": "tile of {} keys",
+    "tile_m": "tile of {} queries",
+    "tile_n": "tile of {} keys",
     "a": "type of Q, K and V",
-    "cc": "built for compute capability {}",
-    "stages": "pipeline stages in flight: {}",
     "aligned": "{}: whether the rows are aligned for vector loads",
     "causal": "full causal mask: {}",
     "local": "limited to a window (causal or not): {}",
@@ -82,21 +78,19 @@ def decode(name: str) -> KernelName | None:
     return _decode_flash2(name) or _decode_flash3(name)
 
 
-def _record(
-    name: str, match: re.Match[str], words: tuple[str | None, ...], **fields: Any
-) -> KernelName:
+def _record(name: str, match: re.Match[str], *words: str | None, **more: Any) -> KernelName:
+    fields = {**fields_of(match), **more}
     head = fields.get("head_dim")
-    shown = (
-        f"attn {fields.get('pass_') or ''}".strip(),
+    short = spaced(
+        "attn",
+        fields.get("pass_"),
         fields.get("dtype_a"),
-        tile_words(fields.get("tile_m"), fields.get("tile_n"), None),
+        tile_words(fields["tile_m"], fields["tile_n"]),
         f"d{head}" if head else None,
         "causal" if fields.get("causal") else None,
         *words,
     )
-    short = " ".join(word for word in shown if word)
-    present = {group: text for group, text in _MEANINGS.items() if group in match.groupdict()}
-    return build(name, "flash-attn", short, explain(match, present), op="attention", **fields)
+    return build(name, "flash-attn", short, explain(match, _MEANINGS), op="attention", **fields)
 
 
 def _decode_flash2(name: str) -> KernelName | None:
@@ -108,15 +102,9 @@ def _decode_flash2(name: str) -> KernelName | None:
     return _record(
         name,
         match,
-        (
-            what[:20] or None,
-            "local" if flags.get("local") else None,
-            "dropout" if flags.get("dropout") else None,
-        ),
+        what[:20],
+        *(word for word in ("local", "dropout") if flags.get(word)),
         pass_=match["pass"],
-        head_dim=int(match["head"]),
-        tile_m=int(match["m"]),
-        tile_n=int(match["n"]),
         dtype_a=cxx_type(match["a"]),
         causal=flags.get("causal"),
         local=flags.get("local") or None,
@@ -149,14 +137,11 @@ def _decode_flash3(name: str) -> KernelName | None:
     return _record(
         name,
         match,
-        ("fa3", f"s{match['stages']}", "local" if flags["local"] else None),
-        **arch.from_capability(match["cc"]),
+        "fa3",
+        f"s{match['stages']}",
+        "local" if flags["local"] else None,
         pass_="fwd",
-        stages=int(match["stages"]),
         cluster=f"{match['x']}x{match['y']}x{match['z']}",
-        tile_m=int(match["m"]),
-        tile_n=int(match["n"]),
-        head_dim=int(match["head"]),
         dtype_a=cxx_type(match["a"]),
         dtype_acc=cxx_type(match["acc"]),
         causal=flags.get("causal"),
@@ -171,23 +156,21 @@ def _decode_flash_other(name: str) -> KernelName | None:
     match = _FLASH_CLASS.search(name, 0, 300)
     if match is None:
         return None
-    return build(name, "flash-attn", f"attn {match['word']}", [], op="attention")
+    return build(name, "flash-attn", f"attn {match['word']}", op="attention")
 
 
 def _decode_mem_eff(name: str) -> KernelName | None:
     match = _MEM_EFF.match(name)
     if match is None:
         return None
-    words = tuple(match["rest"].split("_"))
     return _record(
         name,
         match,
-        (*words, None if match["aligned"] == "aligned" else "notaligned", f"sm{match['cc']}"),
-        **arch.from_capability(match["cc"]),
+        *match["rest"].split("_"),
+        None if match["aligned"] == "aligned" else "notaligned",
+        f"sm{match['cc']}",
         pass_="fwd" if match["pass"] == "F" else "bwd",
         dtype_a=CUTLASS[match["a"]],
-        tile_m=int(match["m"]),
-        tile_n=int(match["n"]),
     )
 
 
@@ -195,17 +178,15 @@ def _decode_trtllm(name: str) -> KernelName | None:
     match = _TRTLLM.match(name)
     if match is None:
         return None
-    tail = "gen" if match["tail"].endswith("ForGen") else None
     return _record(
         name,
         match,
-        ("local" if match["window"] else None, tail, f"sm{match['cc']}"),
-        **arch.from_capability(match["cc"]),
-        dtype_a=_TRTLLM_TYPES.get(match["a"]),
-        dtype_out=_TRTLLM_TYPES.get(match["out"]),
-        head_dim=int(match["qk"] or match["head"]),
-        tile_m=int(match["m"]),
-        tile_n=int(match["n"]),
+        "local" if match["window"] else None,
+        "gen" if match["tail"].endswith("ForGen") else None,
+        f"sm{match['cc']}",
+        dtype_a=TRTLLM_TYPES.get(match["a"]),
+        dtype_out=TRTLLM_TYPES.get(match["out"]),
+        head_dim=int(match["qk"] or match["head_dim"]),
         causal=True if "Causal" in match["rest"] else None,
         local=True if match["window"] else None,
     )

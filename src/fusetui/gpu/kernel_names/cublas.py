@@ -1,11 +1,16 @@
-"""cuBLAS hand-tuned kernels: `ampere_bf16_s16816gemm_bf16_128x256_ldg8_f2f_stages_64x3_tn`.
+"""Kernels of cuBLAS: hand-tuned ones, nvjet (Hopper and later), and small ones.
 
-NVIDIA does not document the scheme (NVIDIA/TensorRT-LLM issue 1541). Tile, stages, instruction and
-operand types agree with the machine code and the shared memory of real kernels; `stages_64x3` is
-explained in an NVIDIA developer forum thread (297449). What rests on patterns alone says probably.
+NVIDIA does not document the schemes (NVIDIA/TensorRT-LLM issue 1541). Of the hand-tuned, tile,
+stages, instruction and operand types agree with the machine code and the shared memory of real
+kernels; `stages_64x3` is explained in an NVIDIA developer forum thread (297449). Of nvjet, tile,
+stages, cluster and layout were checked against the grids of real launches of a few kernels. What
+rests on patterns alone says probably. The small ones have plain C++ names; what each does was
+checked against the ops that launched it.
 
     {arch}_[{out}_]{acc}{mma}gemm[_{in}]_{M}x{N}[_sliced{a}x{b}][_ldg{n}][_relu][_f2f]
         [_stages_{K}x{S}][_lower|_upper]_{AB}[_v1]
+    nvjet_[sm{cc}_]{types}_{M}x{N}_{K}x{stages}_{cx}x{cy}_[2cta_]{v|h}_{bz|badd}[_coopA|_coopB]
+        [_bias][_splitK][...]_{ABC}
 """
 
 from __future__ import annotations
@@ -14,36 +19,47 @@ import re
 from functools import lru_cache
 from typing import Any, Final
 
-from fusetui.gpu.kernel_names import arch
-from fusetui.gpu.kernel_names.dtypes import (
+from fusetui.gpu.kernel_names.cxx import Signature, callee_text, signature
+from fusetui.gpu.kernel_names.record import (
+    KernelName,
+    Meanings,
+    build,
+    epilogue_of,
+    explain,
+    fields_of,
+    gemm_label,
+)
+from fusetui.gpu.kernel_names.vocabulary import (
     ACCUMULATORS,
     CUBLAS_WORDS,
+    GENERATION,
     MMA_SHAPES,
     accumulator_meaning,
+    from_capability,
+    from_word,
     layout_meaning,
     mma_meaning,
 )
-from fusetui.gpu.kernel_names.model import KernelName
-from fusetui.gpu.kernel_names.parts import build, explain, explain_tokens
-from fusetui.gpu.kernel_names.text import gemm_label
 
 _TYPE = "|".join(CUBLAS_WORDS)
-_NAME = re.compile(
-    rf"(?:trt_)?(?P<arch>{arch.WORD_PATTERN})_(?:(?P<out>{_TYPE})_)?"
-    rf"(?P<acc>g[cz]|[shdicz])(?P<mma>\d{{1,6}})?gemm(?:_(?P<a>{_TYPE}))?"
-    r"_(?P<m>\d{1,4})x(?P<n>\d{1,4})(?P<rest>(?:_[a-z0-9]+)*)_(?P<layout>[ntch]{2})(?:_v\d{1,6})?"
+_TUNED = re.compile(
+    rf"(?:trt_)?(?P<arch>{GENERATION})_(?:(?P<out>{_TYPE})_)?"
+    rf"(?P<acc>g[cz]|[shdicz])(?P<mma>\d{{1,6}})?gemm(?:_(?P<a>{_TYPE}))?_(?P<tile_m>\d{{1,4}})"
+    r"x(?P<tile_n>\d{1,4})(?P<rest>(?:_[a-z0-9]+)*)_(?P<layout>[ntch]{2})(?:_v\d{1,6})?"
 )
-_STAGES = re.compile(r"_stages_(?P<k>\d{1,4})x(?P<stages>\d{1,3})(?:_|$)")
-
-_MEANINGS: Final = {
+_STAGES = re.compile(r"_stages_(?P<tile_k>\d{1,4})x(?P<stages>\d{1,3})(?:_|$)")
+_TUNED_MEANINGS: Meanings = {
     "arch": "built for the {} generation",
     "out": "the result is stored as {}",
     "a": "A and B are {}",
-    "m": "output tile of one block: {} rows of C (cuBLAS counts by columns)",
-    "n": "output tile of one block: {} columns of C",
+    "tile_m": "output tile of one block: {} rows of C (cuBLAS counts by columns)",
+    "tile_n": "output tile of one block: {} columns of C",
+    "acc": accumulator_meaning,
+    "mma": mma_meaning,
+    "layout": layout_meaning,
 }
 _VARIANTS: Final = ("lower", "upper", "sliced")
-_WORDS: Final = {
+_TUNED_WORDS: Final = {
     "relu": "can apply a ReLU when it stores; plain matrix products run it too",
     "f2f": "probably converts the sums to the output type when it stores",
     "stages": "a software pipeline: the slice of K of one stage x the number of stages",
@@ -51,41 +67,64 @@ _WORDS: Final = {
     "upper": "probably writes the upper triangle only",
 }
 
+_NVJET = re.compile(
+    r"nvjet_(?:sm(?P<cc>\d{2,3})_)?(?P<types>[a-z]{3}|[a-z]{5})_(?P<tile_m>\d{1,4})"
+    r"x(?P<tile_n>\d{1,4})_(?P<tile_k>\d{1,4})x(?P<stages>\d{1,3})_(?P<cluster>\d{1,6}x\d{1,6})"
+    r"(?P<rest>(?:_[A-Za-z0-9]+)*)_(?P<layout>[NT]{3})"
+)
+# o (fp4) and d (fp64) rest on patterns alone and settle nothing.
+_NVJET_TYPES: Final = {"h": "fp16", "t": "bf16", "s": "fp32", "q": "fp8"}
+_NVJET_MEANINGS: Final = {
+    "types": "{}: types of A/B, sums, D or of A, B, C, sums, D (h fp16, t bf16, s fp32, q fp8)",
+    "tile_m": "output tile of one block: {} rows (cuBLAS counts by columns)",
+    "tile_k": "each pipeline stage holds {} of K",
+    "layout": "{}: the transposes of A, B and C",
+}
+_NVJET_WORDS: Final = {
+    "2cta": "two blocks share one instruction",
+    "v": "probably walks the tiles down the columns",
+    "h": "probably walks the tiles along the rows",
+    "bz": "probably beta is 0: C is not read",
+    "badd": "probably C is added",
+    "coopA": "probably two warp groups share a tile along A",
+    "coopB": "probably two warp groups share a tile along B",
+    "bias": "can add a bias when it stores",
+    "splitK": "K is split over blocks; a splitKreduce_kernel follows",
+}
 
-def decode(name: str) -> KernelName | None:
-    """The record of a hand-tuned cuBLAS kernel name."""
-    match = _NAME.fullmatch(name)
+_GEMV = re.compile(r"gemv(?:\d[TN]|NSP|[TN])\w*_kernel\w*")
+_SMALL_N = re.compile(r"gemmSN_(?P<layout>[NT]{2})_kernel\w*")
+_SMALL = re.compile(r"(?:magma_[sdchz]gemm|[sdchz]gemm_largek_|gemmk1_kernel|gemmSN_)\w*")
+_SMALL_MEANINGS: Final = {
+    "gemv": "a matrix times a vector",
+    "gemm": "a matrix product of a special shape",
+    "reduction": "a dot product or a sum",
+    None: "a helper of cuBLAS",
+}
+
+
+def decode_tuned(name: str) -> KernelName | None:
+    """The record of a hand-tuned kernel: `ampere_bf16_s16816gemm_bf16_128x256_ldg8_f2f_..._tn`."""
+    match = _TUNED.fullmatch(name)
     if match is None:
         return None
-    fields = _fields(match)
-    parts = explain(match, _MEANINGS) + explain_tokens(name, *match.span("rest"), _rest_meaning)
-    parts += [
-        (*match.span("acc"), accumulator_meaning(match["acc"])),
-        (*match.span("mma"), mma_meaning(match["mma"] or "")),
-        (*match.span("layout"), layout_meaning(match["layout"])),
-    ]
+    stages = _STAGES.search(match["rest"])
+    fields = {
+        "op": "gemm",
+        **from_word(match["arch"]),
+        **_tuned_types(match),
+        "mma": MMA_SHAPES.get(match["mma"] or ""),
+        **fields_of(match),
+        **(fields_of(stages) if stages else {}),
+        "epilogue": "relu" if "_relu" in match["rest"] else None,
+    }
+    parts = explain(match, _TUNED_MEANINGS, _tuned_word)
     extra = [word for word in match["rest"].split("_") if word.startswith(_VARIANTS)]
     word = "gemm3m" if match["acc"][0] == "g" else "gemm"
     return build(name, "cublas-legacy", gemm_label(word, fields, *extra), parts, **fields)
 
 
-def _fields(match: re.Match[str]) -> dict[str, Any]:
-    stages = _STAGES.search(match["rest"])
-    return {
-        "op": "gemm",
-        **arch.from_word(match["arch"]),
-        **_types(match),
-        "mma": MMA_SHAPES.get(match["mma"] or ""),
-        "tile_m": int(match["m"]),
-        "tile_n": int(match["n"]),
-        "tile_k": int(stages["k"]) if stages else None,
-        "stages": int(stages["stages"]) if stages else None,
-        "layout": match["layout"],
-        "epilogue": "relu" if "_relu" in match["rest"] else None,
-    }
-
-
-def _types(match: re.Match[str]) -> dict[str, str | None]:
+def _tuned_types(match: re.Match[str]) -> dict[str, str | None]:
     """The name gives the input type, or the accumulator implies it; s with an MMA does not."""
     acc = ACCUMULATORS[match["acc"]]
     given = CUBLAS_WORDS.get(match["a"] or "")
@@ -98,7 +137,7 @@ def _types(match: re.Match[str]) -> dict[str, str | None]:
 
 
 @lru_cache(maxsize=1024)
-def _rest_meaning(word: str) -> str | None:
+def _tuned_word(word: str) -> str | None:
     if word.startswith("ldg"):
         return f"probably loads {word[3:]} elements at a time from memory"
     if word.startswith("sliced"):
@@ -106,4 +145,65 @@ def _rest_meaning(word: str) -> str | None:
     if "x" in word[1:-1]:
         depth, _, stages = word.partition("x")
         return f"each stage holds {depth} of K; {stages} stages in flight"
-    return _WORDS.get(word)
+    return _TUNED_WORDS.get(word)
+
+
+def decode_nvjet(name: str) -> KernelName | None:
+    """The record of an nvjet matrix product: `nvjet_sm90_tst_128x256_64x4_2x1_v_bz_coopA_NTN`.
+
+    Of later forms (`nvjet_sm121_tst_mma_128x128x64_3_...`) only the target is read.
+    """
+    match = _NVJET.fullmatch(name)
+    if match is None:
+        target = from_capability(name.removeprefix("nvjet_sm").partition("_")[0])
+        parts = [(0, 5, "a matrix product of cuBLAS")]
+        return build(name, "nvjet", name.removeprefix("nvjet_"), parts, op="gemm", **target)
+    words, types = match["rest"].split("_"), match["types"]
+    letters = (types[0], types[0 if len(types) == 3 else 1], types[-2], types[-1])
+    keys = ("dtype_a", "dtype_b", "dtype_acc", "dtype_out")
+    fields: dict[str, Any] = {
+        "op": "gemm",
+        **fields_of(match),
+        **{key: _NVJET_TYPES.get(letter) for key, letter in zip(keys, letters, strict=True)},
+        "layout": match["layout"][:2].lower(),
+        "split_k": True if "splitK" in words else None,
+        "epilogue": epilogue_of(match["rest"]),
+    }
+    parts = explain(match, _NVJET_MEANINGS, _NVJET_WORDS.get)
+    words = [word for word in words if word in ("2cta", "splitK", "badd")]
+    short = gemm_label("gemm", fields, fields["cluster"], *words)
+    return build(name, "nvjet", short, parts, **fields)
+
+
+def decode_small(name: str) -> KernelName | None:
+    """The record of a matrix-vector product, a dot product, the second pass of split-K, ..."""
+    sign = signature(name)
+    fields = _small_fields(name, sign) if sign else None
+    if sign is None or fields is None:
+        return None
+    role = fields.get("role")
+    text = "adds up the partial sums of a split K" if role else _SMALL_MEANINGS[fields.get("op")]
+    parts = [(sign.start, sign.end, text)]
+    if "layout" in fields:
+        start = sign.start + len("gemmSN_")
+        parts = [(start, start + 2, layout_meaning(fields["layout"]))]
+    word = "splitk-reduce" if role else sign.base.replace("_kernel", "")
+    short = callee_text(name, sign, "gemvx" if word == "kernel" else word)
+    return build(name, "cublas-aux", short, parts, **fields)
+
+
+def _small_fields(name: str, sign: Signature) -> dict[str, Any] | None:
+    base = sign.base
+    if base == "splitKreduce_kernel":
+        return {"op": "reduction", "role": "splitk_reduce"}
+    if _GEMV.fullmatch(base) or (base == "kernel" and sign.scope.endswith("gemvx::")):
+        return {"op": "gemv"}
+    if match := _SMALL_N.fullmatch(base):
+        return {"op": "gemm", "layout": match["layout"].lower()}
+    if _SMALL.fullmatch(base):
+        return {"op": "gemm"}
+    if base in ("dot_kernel", "reduce_1Block_kernel") and sign.args > 0:
+        return {"op": "reduction"}
+    # cuBLAS passes structures named after it to its kernels; wrappers of other libraries do not.
+    own = sign.scope in ("", "cublasLt::", "epilogue::impl::") and not sign.mangled
+    return {} if own and re.search(r"[( <]cublas", name) else None

@@ -2,7 +2,7 @@
 
 Names of hand-tuned convolutions are the twins of cuBLAS's (cublas.py):
 `cudnn_infer_volta_scudnn_128x64_relu_small_nn_v1`. NVIDIA does not document them. cuDNN also
-bundles CUTLASS 2.x convolutions in namespaces of its own (cutlass2.py).
+bundles CUTLASS 2.x convolutions in namespaces of its own (cutlass.py).
 """
 
 from __future__ import annotations
@@ -10,16 +10,19 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from fusetui.gpu.kernel_names import arch, cutlass2
-from fusetui.gpu.kernel_names.callee import callee_text
-from fusetui.gpu.kernel_names.cxx import SCOPE, Signature, signature, split_args
-from fusetui.gpu.kernel_names.dtypes import MMA_SHAPES, cxx_type
-from fusetui.gpu.kernel_names.model import KernelName
-from fusetui.gpu.kernel_names.parts import build, explain, explain_tokens
-from fusetui.gpu.kernel_names.text import gemm_label
+from fusetui.gpu.kernel_names import cutlass
+from fusetui.gpu.kernel_names.cxx import SCOPE, Signature, callee_text, signature, split_args
+from fusetui.gpu.kernel_names.record import KernelName, build, explain, explain_tokens, gemm_label
+from fusetui.gpu.kernel_names.vocabulary import (
+    GENERATION,
+    MMA_SHAPES,
+    cxx_type,
+    from_capability,
+    from_word,
+)
 
 _TUNED = re.compile(
-    rf"(?:_5x_cudnn_|cudnn_(?:infer_|train_)?)?(?P<arch>{arch.WORD_PATTERN})_"
+    rf"(?:_5x_cudnn_|cudnn_(?:infer_|train_)?)?(?P<arch>{GENERATION})_"
     r"(?:(?P<out>fp16|bf16|int8|fp32)_)?(?P<acc>[shid])(?P<mma>\d{1,6})?cudnn"
     r"(?:_(?P<a>fp16|bf16|int8))?(?P<mid>(?:_[A-Za-z]\w*?)?)_(?P<m>\d{1,4})x(?P<n>\d{1,4})"
     r"(?P<rest>(?:_[A-Za-z0-9]+)*)"
@@ -105,7 +108,7 @@ def _decode_tuned(name: str) -> KernelName | None:
     fields = _tuned_fields(match)
     parts = explain(match, _MEANINGS)
     for group in ("mid", "rest"):
-        parts += explain_tokens(name, *match.span(group), _WORDS.get)
+        parts += explain_tokens(name, match.span(group), _WORDS.get)
     words = [word for word in match["rest"].split("_") if word in _VARIANTS]
     return build(name, "cudnn", gemm_label("conv", fields, fields["algo"], *words), parts, **fields)
 
@@ -120,7 +123,7 @@ def _tuned_fields(match: re.Match[str]) -> dict[str, Any]:
     plain = match["acc"] == "s" and not (match["out"] or match["a"] or match["mma"])
     return {
         "op": "conv",
-        **arch.from_word(match["arch"]),
+        **from_word(match["arch"]),
         "mma": MMA_SHAPES.get(match["mma"] or ""),
         "tile_m": int(match["m"]),
         "tile_n": int(match["n"]),
@@ -142,7 +145,7 @@ def _decode_attention(name: str) -> KernelName | None:
     fields = {"pass_": direction, "cluster": cluster["cluster"] if cluster else None}
     short = f"attention {direction} cudnn sm{match['cc']} {match['rest'].rpartition('knob_')[2]}"
     return build(
-        name, "cudnn", short, parts, op="attention", **arch.from_capability(match["cc"]), **fields
+        name, "cudnn", short, parts, op="attention", **from_capability(match["cc"]), **fields
     )
 
 
@@ -150,7 +153,7 @@ def _decode_cutlass(name: str) -> KernelName | None:
     match = _CUTLASS.match(name)
     if match is None:
         return None
-    found = cutlass2.decode_at(name, match.end(), "cudnn")
+    found = cutlass.decode2_at(name, match.end(), "cudnn")
     if found is not None:
         return found
     if "ReduceSplitK<" in name[match.end() : match.end() + 80]:

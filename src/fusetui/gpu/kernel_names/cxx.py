@@ -9,8 +9,12 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from typing import Final
 
 import msgspec
+
+from fusetui.gpu.kernel_names.record import cut, escaped, spaced
+from fusetui.gpu.kernel_names.vocabulary import cxx_type
 
 Span = tuple[int, int]
 
@@ -24,6 +28,10 @@ _RETURN = re.compile(r"(?:void|int|float|bool|auto) +")
 _PAIRS = re.compile(r"[<>(),{}]|operator(?:\(\)|[<>=-]+)")
 _IDENTIFIER = re.compile(r"(\d{1,4})")
 _PREFIX_LIMIT = 20_000
+_LONGEST = 400
+_COMPLEX: Final = {"float2": "c64", "double2": "c128", "__half2": "2xfp16"}
+_FLAGS: Final = {"true": "y", "false": "n", "(bool)1": "y", "(bool)0": "n"}
+_MAX_ARGUMENTS: Final = 16
 
 
 class Signature(msgspec.Struct, frozen=True):
@@ -128,3 +136,79 @@ def _trimmed(text: str, start: int, end: int) -> Span:
     while end > start and text[end - 1] == " ":
         end -= 1
     return start, end
+
+
+def callee_text(name: str, sign: Signature, base: str | None = None) -> str:
+    """Base name, element types, then numbers and flags (y, n) of the template argument list.
+
+    >>> name = "void gemv2T_kernel_val<int, float, float, 128, 16, false>(int)"
+    >>> callee_text(name, signature(name), "gemv2T")
+    'gemv2T fp32 128.16.n'
+    """
+    word = sign.base if base is None else base
+    if sign.args < 0 or sign.mangled:
+        return word
+    spans, _ = split_args(name, sign.args, limit=_MAX_ARGUMENTS)
+    types: list[str] = []
+    numbers: list[str] = []
+    for start, end in spans:
+        _sort_argument(name[start:end], types, numbers)
+    return spaced(word, _merged(types), ".".join(numbers))
+
+
+def _sort_argument(text: str, types: list[str], numbers: list[str]) -> None:
+    bare = text.rstrip("ul").removeprefix("(int)")
+    if text in _FLAGS:
+        if numbers and numbers[-1][-1] in "yn":
+            numbers[-1] += _FLAGS[text]
+        else:
+            numbers.append(_FLAGS[text])
+    elif bare.lstrip("-").isdigit() and len(bare) < 8:
+        numbers.append(bare)
+    elif "OpaqueType<" in text:
+        types.append(text.partition("OpaqueType<")[2].rstrip("> u")[:4] + "B")
+    else:
+        dtype = _COMPLEX.get(text) or cxx_type(text)
+        if dtype and dtype not in ("int32", "uint32", "uint64"):
+            types.append(dtype)
+
+
+def _merged(types: list[str]) -> str:
+    """`fp16` if all types are equal, else all of them: `fp16*fp16*fp32`."""
+    return types[0] if len(set(types)) == 1 else "*".join(types[:4])
+
+
+def base_text(name: str) -> str:
+    """Scope and base name without template arguments and parameters, safe and short.
+
+    >>> base_text("std::enable_if<true>::type run(int)"), base_text("")
+    ('run', '(no name)')
+    >>> base_text("gemm_<float, float>_nt_v1")
+    'gemm_..._nt_v1'
+    """
+    sign = signature(name)
+    if sign is not None:
+        scope = sign.scope.replace("(anonymous namespace)::", "").replace("<unnamed>::", "")
+        text = scope + sign.base + _after(name, sign)
+    else:
+        text = re.split("[<(]", name[:_LONGEST], maxsplit=1)[0].strip() or name[:_LONGEST].strip()
+    return cut(_shown(text[:_LONGEST]), "…") or "(no name)"
+
+
+def _after(name: str, sign: Signature) -> str:
+    """What some write after template arguments: `..._nt` of `gemm<float>_nt`."""
+    if sign.args < 0 or sign.mangled:
+        return ""
+    found = re.compile(r"\w{1,40}").match(name, split_args(name, sign.args)[1])
+    return f"...{found[0]}" if found else ""
+
+
+def _shown(text: str) -> str:
+    """Letters of any script stay; controls, direction marks and brackets do not.
+
+    >>> _shown("a\\tb")
+    'a\\\\tb'
+    """
+    return "".join(
+        char if char.isprintable() and char not in "[]" else escaped(char) for char in text
+    )

@@ -6,7 +6,10 @@ vllm-project/vllm csrc/, sgl-project/sglang, pytorch/FBGEMM fbgemm_gpu/, flashin
 NVIDIA/TransformerEngine, NVIDIA/apex csrc/, Dao-AILab/flash-attention csrc/layer_norm, ROCm/aiter,
 deepseek-ai/DeepEP, bitsandbytes-foundation/bitsandbytes csrc/kernels.cu, pytorch/ao torchao/csrc/,
 NVSHMEM, uxlfoundation/oneCCL, HazyResearch/ThunderKittens, modular/modular max/kernels/src/linalg,
-tile-ai/tilelang, and the kernels of NVIDIA/cutlass python/CuTeDSL, which FlashAttention 4 uses.
+tile-ai/tilelang, and the kernels of NVIDIA/cutlass python/CuTeDSL, which FlashAttention 4 uses. Of
+CUB (NVIDIA/cccl cub/cub/device/), hipCUB and ROCm/rocPRIM, whose trampoline_kernel<...> names a
+config selector, the base name says the algorithm. Of kernels of no known library only whole words
+of a C++ function's name count: rope_kernel, qknorm, all_reduce.
 """
 
 from __future__ import annotations
@@ -14,167 +17,176 @@ from __future__ import annotations
 import re
 from typing import Any, Final, NamedTuple
 
-from fusetui.gpu.kernel_names.callee import callee_text
-from fusetui.gpu.kernel_names.cxx import Signature, signature
-from fusetui.gpu.kernel_names.model import KernelName
-from fusetui.gpu.kernel_names.parts import build
-
-Rule = tuple[str, str]
-"""A pattern for scope and base name together, and the op that it determines."""
+from fusetui.gpu.kernel_names.cxx import SCOPE, Signature, callee_text, signature
+from fusetui.gpu.kernel_names.record import KernelName, Rules, build, op_by, rules, spaced
+from fusetui.gpu.kernel_names.vocabulary import CXX_TYPE, cxx_type
 
 
 class Library(NamedTuple):
-    """One library: how its names begin, what the rest says, whether fwd and bwd are
-    distinguished, and whether the first template argument counts as part of the name."""
+    """One library: how its names begin, which words of scope and base name say what op, and which
+    say that it is of a forward or backward pass; whether the first template argument counts as
+    part of the name."""
 
     family: str
-    begins: re.Pattern[str]
-    rules: tuple[tuple[re.Pattern[str], str], ...]
-    forward: re.Pattern[str] | None = None
-    backward: re.Pattern[str] | None = None
+    begins: str
+    rules: Rules = ()
+    forward: str = ""
+    backward: str = ""
     argument: bool = False
 
 
-def _library(
-    family: str,
-    begins: str,
-    *rules: Rule,
-    forward: str = "",
-    backward: str = "",
-    argument: bool = False,
-) -> Library:
-    return Library(
-        family,
-        re.compile(begins),
-        tuple((re.compile(pattern), op) for pattern, op in rules),
-        re.compile(forward) if forward else None,
-        re.compile(backward) if backward else None,
-        argument,
-    )
-
-
 _LIBRARIES: Final = (
-    _library(
+    Library(
         "vllm-sglang",
         r"(?:vllm|sglang|sgl_hip|sgl_kernel|(?:gptq_)?marlin|marlin_moe_wna16|marlin_24|machete)::"
         r"|Marlin(?:_24)?$|(?:gptq|awq)_marlin_repack|paged_attention_(?:ll4mi_|v\d)",
-        (r"^vllm::moe::", "moe"),
-        (r"Marlin(?:_24)?$|^vllm::(?:gptq|awq)::gemm_", "gemm"),
-        (r"^vllm::(?:gptq|awq)::(?:dequantize|reconstruct)_", "quant"),
-        (r"_marlin_repack_kernel$", "copy"),
-        (r"paged_attention_", "attention"),
-        (r"cross_device_reduce_", "comm"),
-        (r"rms_norm", "norm"),
-        (r"^vllm::(?:masked_)?act_and_mul_kernel", "elementwise"),
-        (r"rotary_embedding", "rope"),
-        (r"scaled_(?:fp8|int8)_quant|per_token_group_quant", "quant"),
+        rules(
+            (r"^vllm::moe::", "moe"),
+            (r"Marlin(?:_24)?$|^vllm::(?:gptq|awq)::gemm_", "gemm"),
+            (r"^vllm::(?:gptq|awq)::(?:dequantize|reconstruct)_", "quant"),
+            (r"_marlin_repack_kernel$", "copy"),
+            (r"paged_attention_", "attention"),
+            (r"cross_device_reduce_", "comm"),
+            (r"rms_norm", "norm"),
+            (r"^vllm::(?:masked_)?act_and_mul_kernel", "elementwise"),
+            (r"rotary_embedding", "rope"),
+            (r"scaled_(?:fp8|int8)_quant|per_token_group_quant", "quant"),
+        ),
     ),
-    _library(
+    Library(
         "fbgemm",
         r"(?:split|dense)_embedding_|fbgemm_gpu::|bounds_check_indices_kernel|permute_pooled_embs_"
         r"|linearize_(?:cache_)?index_|recat_\w*copy_async_kernel",
-        (r"embedding_(?:\w+_)?(?:backward_codegen_|codegen_forward_)", "embedding"),
+        rules(
+            (r"embedding_(?:\w+_)?(?:backward_codegen_|codegen_forward_)", "embedding"),
+        ),
         forward=r"codegen_forward_",
         backward=r"backward_codegen_",
     ),
-    _library(
+    Library(
         "flashinfer-trtllm",
         r"flashinfer::|tensorrt_llm::|trtllm_\w*::|moe::dev::|create_flashinfer_"
         r"|kernel_cutlass_kernel_(?:flashinfer|trtllm|tensorrt_llm)",
-        (r"^moe::dev::", "moe"),
-        (r"allreduce_fusion_kernel|allreduce", "comm"),
-        (r"::\w*(?:RMSNorm|LayerNorm)\w*$", "norm"),
-        (r"router_gemm", "gemm"),
-        (r"::(?:Batch|Single)(?:Decode|Prefill)With", "attention"),
+        rules(
+            (r"^moe::dev::", "moe"),
+            (r"allreduce_fusion_kernel|allreduce", "comm"),
+            (r"::\w*(?:RMSNorm|LayerNorm)\w*$", "norm"),
+            (r"router_gemm", "gemm"),
+            (r"::(?:Batch|Single)(?:Decode|Prefill)With", "attention"),
+        ),
     ),
-    _library(
+    Library(
         "deepseek",
         r"cuda::(?!std|__)|dpsk::|deep_ep::",
-        (r"::(?:dispatch|combine)$", "comm"),
+        rules(
+            (r"::(?:dispatch|combine)$", "comm"),
+        ),
     ),
-    _library(
+    Library(
         "aiter",
         r"aiter::",
-        (r"fmha_(?:fwd|bwd)_", "attention"),
-        (r"rmsnorm|layernorm", "norm"),
-        (r"topksoftmax|moe_|fmoe_", "moe"),
-        (r"cross_device_reduce|allreduce|reduce_scatter|allgather", "comm"),
-        (r"_quant_kernel", "quant"),
+        rules(
+            (r"fmha_(?:fwd|bwd)_", "attention"),
+            (r"rmsnorm|layernorm", "norm"),
+            (r"topksoftmax|moe_|fmoe_", "moe"),
+            (r"cross_device_reduce|allreduce|reduce_scatter|allgather", "comm"),
+            (r"_quant_kernel", "quant"),
+        ),
         forward=r"fmha_fwd_",
         backward=r"fmha_bwd_",
     ),
-    _library(
+    Library(
         "transformer-engine",
         r"transformer_engine::",
-        (r"rmsnorm|layernorm|normalization::", "norm"),
-        (r"rope", "rope"),
-        (r"quantize|mxfp8|nvfp4", "quant"),
+        rules(
+            (r"rmsnorm|layernorm|normalization::", "norm"),
+            (r"rope", "rope"),
+            (r"quantize|mxfp8|nvfp4", "quant"),
+        ),
         forward=r"_fwd_|_forward_",
         backward=r"_bwd_|_backward_",
     ),
-    _library(
+    Library(
         "flash-attn-ln",
         r"layer_norm::ln_",
-        (r"ln_", "norm"),
+        rules(
+            (r"ln_", "norm"),
+        ),
         forward=r"ln_fwd_",
         backward=r"ln_bwd_",
     ),
-    _library("gluon", r"gluon_"),
-    _library(
+    Library("gluon", r"gluon_"),
+    Library(
         "bitsandbytes",
         r"k(?:Quantize|Dequantize)(?:Blockwise)?$|kgemm_4bit_inference|kdequant_mm_int32"
         r"|kOptimizer(?:32bit|Static8bit)|kPreconditionOptimizer|kInt8VectorQuant",
-        (r"^kgemm_", "gemm"),
-        (r"Optimizer", "optimizer"),
-        (r"^k(?:Quantize|Dequantize|dequant|Int8VectorQuant)", "quant"),
+        rules(
+            (r"^kgemm_", "gemm"),
+            (r"Optimizer", "optimizer"),
+            (r"^k(?:Quantize|Dequantize|dequant|Int8VectorQuant)", "quant"),
+        ),
     ),
-    _library("torchao", r"torchao::", (r"gemm|_mm_|linear", "gemm"), (r"quant", "quant")),
-    _library("nvshmem", r"nvshmem[xi]?_", (r"^", "comm")),
-    _library("oneccl", r"oneccl_|(?:one)?ccl::", (r"^", "comm")),
-    _library(
+    Library("torchao", r"torchao::", rules((r"gemm|_mm_|linear", "gemm"), (r"quant", "quant"))),
+    Library("nvshmem", r"nvshmem[xi]?_", rules((r"^", "comm"))),
+    Library("oneccl", r"oneccl_|(?:one)?ccl::", rules((r"^", "comm"))),
+    Library(
         "thunderkittens",
         r"kittens::|(?:bwd_)?attend_(?:prep_)?ker$",
-        (r"attend|attn|attention", "attention"),
-        (r"matmul|gemm", "gemm"),
-        (r"layer_?norm|rms_?norm", "norm"),
-        (r"rotary|rope", "rope"),
+        rules(
+            (r"attend|attn|attention", "attention"),
+            (r"matmul|gemm", "gemm"),
+            (r"layer_?norm|rms_?norm", "norm"),
+            (r"rotary|rope", "rope"),
+        ),
         argument=True,
     ),
-    _library(
-        "mojo", r"(?:linalg|layout|nn)_\w{1,200}_gpu|multistage_gemm_", (r"gemm|matmul", "gemm")
+    Library(
+        "mojo",
+        r"(?:linalg|layout|nn)_\w{1,200}_gpu|multistage_gemm_",
+        rules((r"gemm|matmul", "gemm")),
     ),
-    _library(
+    Library(
         "tilelang",
         r"main_kernel$|\w{1,100}_tilelang(?:_kernel)?$",
-        (r"(?:^|_)(?:mha|gqa|mla|attn|attention)_", "attention"),
-        (r"(?:^|_)(?:gemm|matmul)_", "gemm"),
+        rules(
+            (r"(?:^|_)(?:mha|gqa|mla|attn|attention)_", "attention"),
+            (r"(?:^|_)(?:gemm|matmul)_", "gemm"),
+        ),
     ),
-    _library(
+    Library(
         "flash-attn",
         r"kernel_cutlass_kernel_flash_attn|flash_(?:fwd|bwd)_sm\d{2,3}_",
-        (r"^", "attention"),
+        rules(
+            (r"^", "attention"),
+        ),
         forward=r"flash_fwd_|AttentionForward",
         backward=r"flash_bwd_|AttentionBackward",
     ),
-    _library(
+    Library(
         "cute-dsl",
         r"kernel_cutlass_",
-        (r"Attention|[Ff][Mm][Hh][Aa]|Mla[A-Z]", "attention"),
-        (r"Gemm|gemm", "gemm"),
-        (r"RMSNorm|RmsNorm|LayerNorm|rmsnorm|layernorm", "norm"),
-        (r"CrossEntropy", "loss"),
-        (r"Softmax", "softmax"),
+        rules(
+            (r"Attention|[Ff][Mm][Hh][Aa]|Mla[A-Z]", "attention"),
+            (r"Gemm|gemm", "gemm"),
+            (r"RMSNorm|RmsNorm|LayerNorm|rmsnorm|layernorm", "norm"),
+            (r"CrossEntropy", "loss"),
+            (r"Softmax", "softmax"),
+        ),
     ),
-    _library(
+    Library(
         "apex",
         r"cu(?:ApplyLayerNorm|ApplyRMSNorm|ComputeGradInput|ComputePartGradGammaBeta"
         r"|ComputeGradGammaBeta)$|scaled_\w{0,60}softmax_warp_",
-        (r"softmax", "softmax"),
-        (r"^cu", "norm"),
+        rules(
+            (r"softmax", "softmax"),
+            (r"^cu", "norm"),
+        ),
         forward=r"Apply|_forward$",
         backward=r"Grad|_backward$",
     ),
 )
+_BEGINS: Final = tuple((library, re.compile(library.begins)) for library in _LIBRARIES)
+
 # The traits of Apex have four types (weight, input, output, compute), those of FlashAttention a
 # fifth, for the residual.
 _LAYER_NORM_OF_APEX = re.compile(
@@ -193,7 +205,7 @@ def decode(name: str) -> KernelName | None:
     if sign is None:
         return None
     qualified = sign.scope + sign.base
-    library = next((entry for entry in _LIBRARIES if entry.begins.match(qualified)), None)
+    library = next((one for one, begins in _BEGINS if begins.match(qualified)), None)
     if library is None:
         return _decode_apex(name, sign)
     family = library.family
@@ -208,11 +220,11 @@ def decode(name: str) -> KernelName | None:
 def _fields(library: Library, qualified: str, sign: Signature) -> dict[str, Any]:
     if sign.mangled and library.family != "aiter":
         return {}
-    op = next((op for pattern, op in library.rules if pattern.search(qualified)), None)
+    op = op_by(library.rules, qualified)
     fields: dict[str, Any] = {"op": op}
-    if op is not None and library.forward and library.forward.search(qualified):
+    if op is not None and library.forward and re.search(library.forward, qualified):
         fields["pass_"] = "fwd"
-    elif op is not None and library.backward and library.backward.search(qualified):
+    elif op is not None and library.backward and re.search(library.backward, qualified):
         fields["pass_"] = "bwd"
     match = _AITER_ATTENTION.match(sign.base) if library.family == "aiter" else None
     if match is not None:
@@ -251,3 +263,58 @@ def _short(name: str, sign: Signature) -> str:
         return f"cute {tensors['name']} {tensors['rest']}"
     shown = space if space.lower() not in base.lower() and space != "(anonymous namespace)" else ""
     return callee_text(name, sign, f"{shown} {base}".strip())
+
+
+_CUB_RULES: Final = rules(
+    (r"(?:Radix|Merge|Segmented)Sort|(?:radix|merge|segmented|block)_sort", "sort"),
+    (r"[Ss]can", "scan"),
+    (r"[Rr]educe", "reduction"),
+)
+_SELECTOR = re.compile(rf"{SCOPE}(?:wrapped_)?(?P<what>\w+?)_config(?:_selector)?<")
+_CUB_TYPE = re.compile(rf"\b(?:{CXX_TYPE})(?=[,>*])")
+
+
+def decode_cub(name: str) -> KernelName | None:
+    """The record of a kernel of CUB, hipCUB or rocPRIM: sorts, scans and reductions."""
+    sign = signature(name)
+    if sign is None or not ("cub::" in sign.scope or sign.scope.startswith("rocprim::")):
+        return None
+    word, span = sign.base, (sign.start, sign.end)
+    if word == "trampoline_kernel":
+        match = _SELECTOR.search(name, sign.end, sign.end + 400)
+        if match is not None:
+            word, span = match["what"], match.span("what")
+    op = op_by(_CUB_RULES, word)
+    types = map(cxx_type, _CUB_TYPE.findall(name[span[1] : span[1] + 160]))
+    shown = "*".join(dict.fromkeys(dtype for dtype in types if dtype and dtype != "bool"))
+    short = spaced("cub", word.removeprefix("Device").removesuffix("Kernel"), shown)
+    text = f"the algorithm: {op}" if op else "the algorithm"
+    return build(name, "cub", short, [(*span, text)], op=op)
+
+
+_RUNTIME = re.compile(r"__amd_rocclr_(fill|copy)Buffer\w*")
+_OTHER_RULES: Final = rules(
+    (r"(?:^|_)all_?reduce(?:_|$)", "comm"),
+    (r"rope_kernel|rotary_embedding_kernel", "rope"),
+    (r"(?:^|_)(?:rms_?norm|layer_?norm|group_?norm|qk_?norm)(?:_|$)", "norm"),
+    (r"_group_quant_|(?:^|_)(?:fp8|int8|8bit)_quant", "quant"),
+    (r"(?:^|_)quant(?:ize)?_(?:fp8|int8|8bit)", "quant"),
+    (r"^moe_sum_kernel$|(?:^|_)moe_(?:sorting|align_block_size)", "moe"),
+)
+
+
+def decode_other(name: str) -> KernelName | None:
+    """The record of a kernel whose words determine the operation, or of a copy or fill of ROCm."""
+    match = _RUNTIME.fullmatch(name)
+    if match is not None:
+        op = match[1]
+        parts = [(*match.span(1), f"{op}: a job of the runtime, done by a kernel")]
+        return build(name, "other", f"{op} buffer (rocclr)", parts, op=op)
+    sign = signature(name)
+    if sign is None or sign.mangled or sign.scope not in ("", "(anonymous namespace)::"):
+        return None
+    found = op_by(_OTHER_RULES, sign.base)
+    if found is None or not ("(" in name or found == "moe"):
+        return None
+    parts = [(sign.start, sign.end, f"its name says {found}")]
+    return build(name, "other", sign.base, parts, op=found)

@@ -12,9 +12,14 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from fusetui.gpu.kernel_names.model import KernelName
-from fusetui.gpu.kernel_names.parts import build, explain
-from fusetui.gpu.kernel_names.text import gemm_label
+from fusetui.gpu.kernel_names.record import (
+    KernelName,
+    build,
+    explain,
+    gemm_label,
+    op_by,
+    rules,
+)
 
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 _OGS_TYPE = r"(?:mx)?[a-wyz]+\d{1,6}(?:e\d[a-wyz0-9]*)?"
@@ -51,15 +56,15 @@ _HABITS = re.compile(
         )
     )
 )
-_OPERATIONS: Final = (
-    (re.compile(r"matmul|gemm|_mm_"), "gemm"),
-    (re.compile(r"attn_(?:fwd|bwd)|attention|^_fwd_\w*kernel_stage[12]$"), "attention"),
-    (re.compile(r"^fused_moe_kernel"), "moe"),
-    (re.compile(r"^_triton_rope$"), "rope"),
-    (re.compile(r"cross_entropy|_jsd_|_kldiv_"), "loss"),
-    (re.compile(r"swiglu|geglu|silu_and_mul|gelu_and_mul"), "elementwise"),
-    (re.compile(r"layer_?norm|rms_?norm|group_norm"), "norm"),
-    (re.compile(r"^_?(?:per_token_(?:group_)?|act_|weight_|sage_|awq_)(?:de)?quant"), "quant"),
+_OPERATIONS: Final = rules(
+    (r"matmul|gemm|_mm_", "gemm"),
+    (r"attn_(?:fwd|bwd)|attention|^_fwd_\w*kernel_stage[12]$", "attention"),
+    (r"^fused_moe_kernel", "moe"),
+    (r"^_triton_rope$", "rope"),
+    (r"cross_entropy|_jsd_|_kldiv_", "loss"),
+    (r"swiglu|geglu|silu_and_mul|gelu_and_mul", "elementwise"),
+    (r"layer_?norm|rms_?norm|group_norm", "norm"),
+    (r"^_?(?:per_token_(?:group_)?|act_|weight_|sage_|awq_)(?:de)?quant", "quant"),
 )
 _WITH_PASS: Final = ("attention", "elementwise", "norm")
 _MEANINGS: Final = {
@@ -105,7 +110,7 @@ def _decode_ogs(name: str, match: re.Match[str]) -> KernelName:
 
 def _decode_plain(name: str) -> KernelName:
     stem = name.partition("_BLOCK_SIZE")[0].partition("_GROUP_")[0]
-    op = next((op for pattern, op in _OPERATIONS if pattern.search(stem)), None)
+    op = op_by(_OPERATIONS, stem)
     fields: dict[str, Any] = {"op": op}
     sizes = [pattern.search(name) for pattern in _BLOCKS]
     if op == "gemm" and all(sizes):

@@ -13,11 +13,15 @@ import re
 from functools import lru_cache
 from typing import Any, Final
 
-from fusetui.gpu.kernel_names import arch
-from fusetui.gpu.kernel_names.dtypes import CUTLASS, layout_meaning
-from fusetui.gpu.kernel_names.model import KernelName
-from fusetui.gpu.kernel_names.parts import build, explain, explain_tokens
-from fusetui.gpu.kernel_names.text import gemm_label
+from fusetui.gpu.kernel_names.record import (
+    KernelName,
+    build,
+    epilogue_of,
+    explain,
+    fields_of,
+    gemm_label,
+)
+from fusetui.gpu.kernel_names.vocabulary import CUTLASS, layout_meaning
 
 _TYPES: Final = {**CUTLASS, "i8": "int8", "i32": "int32"}
 _COMPLEX: Final = ("cbf16", "ctf32", "cf16", "cf32", "cf64")
@@ -28,24 +32,21 @@ _HEAD = re.compile(
 _NAME = re.compile(
     _HEAD.pattern + r"(?P<variant>(?:_(?:indexed|wo_smem|gaussian))*)"
     rf"_(?P<ad>(?:{_TYPE})+)_(?P<mma>(?:{_TYPE})+)_(?P<epilogue>{_TYPE})"
-    r"_(?P<ab>[a-z]+)_(?P<c>[a-z]+)_tilesize(?P<m>\d{1,4})x(?P<n>\d{1,4})x(?P<k>\d{1,4})"
+    r"_(?P<ab>[a-z]+)_(?P<c>[a-z]+)_tilesize(?P<tile_m>\d{1,4})x(?P<tile_n>\d{1,4})x(?P<tile_k>\d{1,4})"
     r"(?P<rest>(?:_[A-Za-z0-9]+)*)"
 )
 _SPLIT_TYPES = re.compile(_TYPE)
-_STAGES = re.compile(r"_stage(\d{1,3})(?=_|$)")
-_SHAPE = re.compile(r"_tensor(\d{1,6}x\d{1,6}x\d{1,6})(?=_|$)")
-_CLUSTER = re.compile(r"_cgasize(\d{1,6}x\d{1,6}x\d{1,6})(?=_|$)")
-_EPILOGUES: Final = frozenset({"bias", "relu", "gelu", "drelu", "dgelu", "aux", "bgrada", "bgradb"})
+_SEARCHED: Final = {
+    "stages": re.compile(r"_stage(\d{1,3})(?=_|$)"),
+    "mma": re.compile(r"_tensor(\d{1,6}x\d{1,6}x\d{1,6})(?=_|$)"),
+    "cluster": re.compile(r"_cgasize(\d{1,6}x\d{1,6}x\d{1,6})(?=_|$)"),
+}
 
 _MEANINGS: Final = {
-    "cc": "built for compute capability {}",
     "pass": "{}: fprop is forward, dgrad gives the gradient of the data, wgrad of the weight",
     "ad": "{}: the types of A (and B when it differs) and of the result",
     "mma": "{}: the types that are multiplied, then the type of the sums",
     "epilogue": "{}: probably the type of alpha and beta",
-    "m": "output tile of one block: {} rows",
-    "n": "output tile of one block: {} columns",
-    "k": "each step takes {} of K",
 }
 
 
@@ -57,45 +58,37 @@ def decode(name: str) -> KernelName | None:
     if match is None:
         return _decode_head(name)
     fields = _fields(match)
-    parts = explain(match, _MEANINGS) + explain_tokens(name, *match.span("rest"), _rest_meaning)
+    parts = explain(match, _MEANINGS, _rest_meaning)
     parts.append((*match.span("ab"), _layout_text(match)))
     segment = "_segment_k_on" in name
     words = ("segment-k" if segment else None, *match["variant"].replace("wo_smem", "").split("_"))
-    return build(name, "xmma", gemm_label(_word(fields), fields, *words), parts, **fields)
+    word = ("reduce " if fields.get("role") else "") + (match["pass"] or "gemm")
+    return build(name, "xmma", gemm_label(word, fields, *words), parts, **fields)
 
 
 def _decode_head(name: str) -> KernelName | None:
     match = _HEAD.match(name)
     if match is None:
         return None
-    fields = {**arch.from_capability(match["cc"]), "pass_": match["pass"]}
-    fields["op"] = "conv" if match["pass"] else "gemm"
-    return build(name, "xmma", f"{fields['op']} sm{match['cc']} xmma", [], **fields)
-
-
-def _word(fields: dict[str, Any]) -> str:
-    word = fields["pass_"] or "gemm"
-    return f"reduce {word}" if fields.get("role") else word
+    op = "conv" if match["pass"] else "gemm"
+    fields = {**fields_of(match), "pass_": match["pass"]}
+    return build(name, "xmma", f"{op} sm{match['cc']} xmma", op=op, **fields)
 
 
 def _fields(match: re.Match[str]) -> dict[str, Any]:
     rest = match["rest"]
-    stages, shape, cluster = _STAGES.search(rest), _SHAPE.search(rest), _CLUSTER.search(rest)
-    words = [word for word in rest.split("_") if word in _EPILOGUES]
+    found = {key: pattern.search(rest) for key, pattern in _SEARCHED.items()}
+    texts: dict[str, Any] = {key: hit[1] for key, hit in found.items() if hit}
     second_pass = "_execute_split_k_kernel" in rest
     return {
         "op": "reduction" if second_pass else "conv" if match["pass"] else "gemm",
         "pass_": match["pass"],
-        **arch.from_capability(match["cc"]),
+        **fields_of(match),
         **_types(match),
-        "tile_m": int(match["m"]),
-        "tile_n": int(match["n"]),
-        "tile_k": int(match["k"]),
-        "stages": int(stages[1]) if stages else None,
-        "mma": shape[1] if shape else None,
-        "cluster": cluster[1] if cluster else None,
+        **texts,
+        **({"stages": int(texts["stages"])} if "stages" in texts else {}),
         "layout": None if match["pass"] else match["ab"],
-        "epilogue": "_".join(words) or None,
+        "epilogue": epilogue_of(rest),
         **({"split_k": True, "role": "splitk_reduce"} if second_pass else {}),
     }
 

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from fusetui.gpu.kernel_names.model import KernelName
+from fusetui.gpu.kernel_names.record import KernelName
 from fusetui.gpu.roofline.model import NS, Amount
 from fusetui.gpu.roofline.peaks import Peak
 

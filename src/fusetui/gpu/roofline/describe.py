@@ -6,8 +6,8 @@ import math
 from typing import Any, Final
 
 from fusetui.gpu.kernel_names import decode
-from fusetui.gpu.kernel_names.arch import from_capability
-from fusetui.gpu.kernel_names.model import KernelName
+from fusetui.gpu.kernel_names.record import KernelName
+from fusetui.gpu.kernel_names.vocabulary import from_capability
 from fusetui.gpu.roofline.model import Shape, Work
 from fusetui.gpu.roofline.row import properties_of, work_of
 from fusetui.text.figures import count, percent, plural, quantity, significant

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.gpu.kernel_names import decode
-from fusetui.gpu.kernel_names.model import KernelName
+from fusetui.gpu.kernel_names.record import KernelName
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.joined import is_joined

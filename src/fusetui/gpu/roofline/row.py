@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from fusetui.gpu.kernel_names import decode
-from fusetui.gpu.kernel_names.model import KernelName
+from fusetui.gpu.kernel_names.record import KernelName
 from fusetui.gpu.roofline.attainable import attainable, is_assumed
 from fusetui.gpu.roofline.attention import attention
 from fusetui.gpu.roofline.bounds import Limits, limits

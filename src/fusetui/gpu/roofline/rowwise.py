@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from fusetui.gpu.kernel_names.model import KernelName
+from fusetui.gpu.kernel_names.record import KernelName
 from fusetui.gpu.roofline.inputs import Inputs, Tensor, total_bytes
 from fusetui.gpu.roofline.model import Amount
 

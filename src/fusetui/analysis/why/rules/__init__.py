@@ -29,7 +29,6 @@ from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.model import Finding, Unknown
 from fusetui.analysis.why.rule import CannotTell, Claim, Rule, is_worth
 from fusetui.trace.layout.devices import device_names, device_properties, gpu_activity, is_rocm
-from fusetui.trace.layout.step_spans import SERVING
 from fusetui.trace.model.categories import Role
 
 PART = re.compile(r"\{([^{}]*)\}")
@@ -63,7 +62,7 @@ def tags_of(facts: Facts) -> frozenset[str]:
         "graphs": compiles and vendor != "intel",
         "pdl": vendor == "nvidia" and major >= HOPPER,
         "training": len(trains) > 0 or not (facts.trace.role == Role.OP).any(),
-        "serving": any(map(SERVING.match, facts.spans.names)),
+        "serving": facts.spans.are_of_server,
     }
     return frozenset(tag for tag, holds in found.items() if holds and tag)
 

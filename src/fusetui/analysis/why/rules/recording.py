@@ -12,7 +12,7 @@ from fusetui.analysis.why.rule import Claim, Rule, of_span
 from fusetui.analysis.why.warming import FEWEST, GRAPH_LAUNCH, captures, first_step
 from fusetui.text.figures import duration, percent, plural, quantity
 from fusetui.text.printable import printable
-from fusetui.trace.layout.step_spans import PROFILED, UP_TO, Spans
+from fusetui.trace.layout.steps import PROFILED, Steps
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.intervals import union
 
@@ -87,7 +87,7 @@ def _unlinked(facts: Facts) -> Iterator[Claim]:
         )
 
 
-def _first_step(facts: Facts, found: Spans) -> Iterator[Claim]:
+def _first_step(facts: Facts, found: Steps) -> Iterator[Claim]:
     lengths = first_step(found)
     if lengths is None:
         return
@@ -97,12 +97,12 @@ def _first_step(facts: Facts, found: Spans) -> Iterator[Claim]:
             text=f"The first step takes {duration(first)}, {quantity(first / others, digits=2)} "
             f"times as long as the median of the others ({duration(round(others))}).",
             at_stake_ns=None,
-            rows=_rows(facts, found.only(np.array([0]))),
+            rows=tuple(found.rows[:1].tolist()),
             remedy="Look at the later steps (--step), or warm up for longer before recording.",
         )
 
 
-def _captures(facts: Facts, found: Spans) -> Iterator[Claim]:
+def _captures(facts: Facts, found: Steps) -> Iterator[Claim]:
     """Of steps that do little but capture graphs."""
     once = captures(facts.trace)
     length = int((found.end - found.start).sum())
@@ -118,28 +118,20 @@ def _captures(facts: Facts, found: Spans) -> Iterator[Claim]:
         )
 
 
-def _few_steps(facts: Facts, found: Spans) -> Iterator[Claim]:
+def _few_steps(facts: Facts, found: Steps) -> Iterator[Claim]:
     """Of a whole trace: one step that was asked for is no recording of its own. Servers have no
     schedule of the profiler."""
     profiled = found.by == PROFILED
-    if facts.is_whole and 0 < len(found) < FEWEST and (profiled or found.by.startswith(UP_TO)):
+    if facts.is_whole and 0 < len(found) < FEWEST and (profiled or found.are_iterations):
         yield Claim(
             text=f"Only {plural(len(found), 'step')} {'was' if len(found) == 1 else 'were'} "
             "recorded: whether others take as long is not known.",
             at_stake_ns=None,
-            rows=_rows(facts, found),
+            rows=tuple(found.rows.tolist()),
             remedy=f"Give the profiler a schedule with active={FEWEST} or more."
             if profiled
             else f"Record {FEWEST} steps or more.",
         )
-
-
-def _rows(facts: Facts, found: Spans) -> tuple[int, ...]:
-    """The annotations that the steps are, or that end them."""
-    trace = facts.trace
-    rows = facts.named(set(found.names).__contains__, Role.ANNOTATION)
-    own = np.isin(trace.start[rows], found.start) | np.isin(trace.end[rows], found.end)
-    return tuple(rows[own][:FEWEST].tolist())
 
 
 RECORDING = Rule(

@@ -9,13 +9,12 @@ import numpy as np
 
 from fusetui.analysis.questions.spread import percentile
 from fusetui.analysis.why.facts import Facts
-from fusetui.analysis.why.kernels import Kernels, the_most
+from fusetui.analysis.why.kernels import the_most
 from fusetui.analysis.why.rule import Claim, Rule, frame_text, of_span, of_work
 from fusetui.analysis.why.warming import LONG_NS, LONG_OP_NS, OFTEN, SLOW_FIRST, TIMES
 from fusetui.gpu.roofline.many import distinct_rows
 from fusetui.gpu.roofline.row import Job
 from fusetui.text.figures import count, duration, plural
-from fusetui.trace.layout.step_spans import step_spans
 from fusetui.trace.model.columns import Int64s, Rows
 from fusetui.trace.model.intervals import counted
 
@@ -64,10 +63,11 @@ def _unsteady(facts: Facts) -> Iterator[Claim]:
 
 def _alike(facts: Facts) -> Alike | None:
     """None where there are too few steps, or no such work."""
-    kernels, spans = facts.kernels, step_spans(facts.trace)
+    kernels, spans = facts.kernels, facts.spans
     if len(spans) < FEWEST:
         return None
-    step = _step_of(kernels, spans.start, spans.end)
+    launch = kernels.trace.launch[kernels.rows]
+    step = np.where(launch >= 0, spans.at(kernels.trace.start[launch]), -1)
     plain = kernels.of_jobs(_is_regular) == 1
     places = np.flatnonzero((step >= 0) & plain & kernels.alone & ~kernels.communicates)
     if not len(places):
@@ -83,15 +83,6 @@ def _alike(facts: Facts) -> Alike | None:
     counts = count[enough].astype(np.int64)
     first = np.cumsum(counts) - counts
     return Alike(places[kept], ns[kept], first, counts) if len(kept) else None
-
-
-def _step_of(kernels: Kernels, start: Int64s, end: Int64s) -> Rows:
-    """The step that launched each, -1 for none."""
-    launch = kernels.trace.launch[kernels.rows]
-    time = kernels.trace.start[launch]
-    at = np.searchsorted(start, time, side="right") - 1
-    inside = (launch >= 0) & (at >= 0) & (time < end[at])
-    return np.where(inside, at, -1)
 
 
 def _count_within(job: Int64s, step: Rows, start: Int64s) -> Int64s:

@@ -24,7 +24,6 @@ from fusetui.analysis.why.rule import (
 from fusetui.analysis.why.warming import OFTEN, recurring
 from fusetui.text.figures import count, duration, plural
 from fusetui.text.printable import printable
-from fusetui.trace.layout.steps import steps
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Flags, Int64s, Rows
 from fusetui.trace.model.intervals import distinct
@@ -133,9 +132,7 @@ def _graph_breaks(facts: Facts) -> Iterator[Claim]:
 def _of_a_step(facts: Facts, rows: Rows) -> tuple[Rows, int]:
     """One row of each region in the first step with the usual number of regions, and that number:
     the median over the steps that run any. Without steps, the whole trace counts as one."""
-    found = steps(facts.trace)
-    starts = np.array([step.start_ns for step in found], dtype=np.int64)
-    step = np.searchsorted(starts, facts.trace.start[rows], side="right")
+    step = np.searchsorted(facts.spans.start, facts.trace.start[rows], side="right")
     each = [rows[step == number] for number in np.unique(step).tolist()]
     regions = [own[np.unique(facts.trace.name[own], return_index=True)[1]] for own in each]
     if not regions:

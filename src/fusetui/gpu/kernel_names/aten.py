@@ -1,0 +1,254 @@
+"""ATen's loops: elementwise kernels and reductions.
+
+Documented by pytorch/pytorch aten/src/ATen/native/cuda (CUDALoops.cuh, Loops.cuh, Reduce.cuh):
+
+    void at::native::vectorized_elementwise_kernel<4, Functor, ...>(...)
+    void at::native::reduce_kernel<max_threads, output_vec,
+        ReduceOp<scalar, ops, index, out, vt0[, input_vec]> >(...)
+
+vectorized is contiguous with a vector width, unrolled contiguous but often with a type cast, the
+plain elementwise_kernel strided. The functor is a named struct or a lambda whose enclosing function
+is the operator; the numbers of nested lambdas mean nothing outside the source file.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Any, Final
+
+from fusetui.gpu.kernel_names.cxx import SCOPE, Span, base_of, split_args
+from fusetui.gpu.kernel_names.record import KernelName, Part, build, dtype_words, spaced
+from fusetui.gpu.kernel_names.vocabulary import CXX_TYPE, cxx_type
+
+_NUMBER = r"(?:\(\w+\))?"
+_ELEMENTWISE = re.compile(
+    rf"(?:void )?at::native::{SCOPE}(?P<kernel>\w*elementwise_\w*kernel\w*)<"
+    rf"(?:{_NUMBER}(?P<first>\d{{1,6}}), |(?:float|double), )?(?:{_NUMBER}(?P<second>\d{{1,6}}), )?"
+    rf"(?:at::native::{SCOPE}(?:gpu_kernel_impl\w*|type_specialized_\w+<\d{{1,6}}>::apply)<)?"
+    rf"(?P<functor>{SCOPE}(?P<word>\w+))"
+)
+_OPERANDS = re.compile(rf"<(?P<a>{CXX_TYPE}), (?P<b>{CXX_TYPE}), (?P<out>{CXX_TYPE}), ")
+_ONE_TYPE = re.compile(rf"<({CXX_TYPE}) ?>")
+_FIRST_TYPE = re.compile(rf"<(?:(?:true|false), )?({CXX_TYPE})[,>]")
+_LAMBDA_TYPES = re.compile(rf"\{{lambda\((?:bool, )?({CXX_TYPE})[,)]")
+_ACCESSED = re.compile(r"(\w+)<(?:(?:true|false), )?(?:at::native::)?OpaqueType<(\d{1,6})>")
+_POINTER = re.compile(rf"&\(?(?:void )?(?P<function>{SCOPE}(?P<word>\w+))")
+_LAUNCHERS = ("gpu_kernel", "opmath_", "launch_", "legacy_")
+"""Functions of ATen that apply the functor, which is their first template argument."""
+
+_WITH_SCALAR: Final = {
+    "AUnaryFunctor": "the first operand is one number",
+    "BUnaryFunctor": "the second operand is one number",
+    "BinaryFunctor": "two tensors",
+}
+_KINDS: Final = {
+    "vectorized_elementwise_kernel": "contiguous tensors, read in vectors",
+    "vectorized_templated_elementwise_kernel": "contiguous tensors of mixed types, in vectors",
+    "unrolled_elementwise_kernel": "contiguous tensors, often with a cast of the type",
+    "elementwise_kernel": "strided tensors",
+    "elementwise_kernel_manual_unroll": "strided tensors",
+}
+_AFFIXES = re.compile(
+    r"^CUDAFunctor(?:OnSelf|OnOther)?_|_?(?:cuda_kernel|kernel_cuda|kernel_impl|CUDAKernelImpl"
+    r"|KernelImplInternal|kernel|[fF]unctor|impl|cuda)$"
+)
+_HUMPS = re.compile(r"(?<=[a-z])(?=[A-Z])")
+_REDUCTION = re.compile(
+    r"(?:void )?at::native::(?P<kernel>reduce_kernel)<(?:\(\w+\))?(?P<threads>\d{1,6}), "
+    rf"(?:\(\w+\))?(?P<vec>\d{{1,6}}), {SCOPE}(?P<reduce>ReduceOp)<"
+)
+_WRAPPED = re.compile(rf"{SCOPE}func_wrapper_t<[\w:]+(?: char| int| long)?(?:<\w+>)?, ")
+_ADDRESS = re.compile(r"&(?=[\w(])")
+
+
+def decode_elementwise(name: str) -> KernelName | None:
+    """The record of an elementwise kernel of ATen."""
+    if "elementwise_" not in name[:100]:
+        return None
+    match = _ELEMENTWISE.match(name)
+    if match is None:
+        return None
+    fields = _elementwise_fields(name, match)
+    short = _elementwise_short(name, match, fields)
+    return build(name, "aten-elementwise", short, _elementwise_parts(match), **fields)
+
+
+def _elementwise_fields(name: str, match: re.Match[str]) -> dict[str, Any]:
+    kernel, end = match["kernel"], match.end()
+    word: str = match["word"]
+    functor: str | None = word
+    fields: dict[str, Any] = {}
+    if word.startswith("__nv_"):
+        functor, end = _applied(name, match.start("functor"))
+    if functor in _WITH_SCALAR:
+        operands = _OPERANDS.match(name, end)
+        # PyTorch 1.x wrote only the wrapped functor: BUnaryFunctor<AddFunctor<long> >.
+        functor, end = _applied(name, operands.end() if operands else end + 1)
+        fields = _operand_types(operands) if operands else {}
+    one_type = _ONE_TYPE.match(name, end)
+    if one_type and not fields:
+        fields["dtype"] = cxx_type(one_type[1])
+    op = _operation(kernel, functor)
+    if op in ("index", "rng"):
+        return {"op": op}
+    return {"op": op, "functor": functor, **fields, **_vector(match)}
+
+
+def _operand_types(match: re.Match[str]) -> dict[str, str | None]:
+    return {
+        "dtype_a": cxx_type(match["a"]),
+        "dtype_b": cxx_type(match["b"]),
+        "dtype_out": cxx_type(match["out"]),
+    }
+
+
+def _applied(name: str, start: int) -> tuple[str | None, int]:
+    """The functor at `start` and where its name ends; a wrapped lambda is named after the function
+    that it is in, and if that only launches a kernel, after the functor that it was given."""
+    if name.startswith("__nv_", start):
+        pointer = _POINTER.search(name, start, start + 1500)
+        if pointer is None:
+            return None, start
+        start = pointer.start("function")
+        if (
+            pointer["word"].startswith(_LAUNCHERS)
+            and name[pointer.end() : pointer.end() + 1] == "<"
+        ):
+            start = pointer.end() + 1
+    word = base_of(name, start)
+    return word, name.find(word, start) + len(word) if word else start
+
+
+def _vector(match: re.Match[str]) -> dict[str, int]:
+    if match["kernel"].startswith("vectorized") and match["first"]:
+        return {"vec": int(match["first"])}
+    return {}
+
+
+@lru_cache(maxsize=1024)
+def _operation(kernel: str, functor: str | None) -> str | None:
+    """What the loop does. Pieces of a normalization are left open: the name does not say which."""
+    if "index" in kernel or "scatter" in kernel:
+        return "index"
+    if kernel.startswith("distribution"):
+        return "rng"
+    if functor is None:
+        return "elementwise"
+    if functor.lower().startswith(
+        ("batch_norm", "groupnorm", "layernorm", "group_norm", "layer_norm")
+    ):
+        return None
+    if functor == "FillFunctor":
+        return "fill"
+    copies = functor.endswith("copy_kernel_cuda") or functor == "copy_device_to_device"
+    return "copy" if copies else "elementwise"
+
+
+@lru_cache(maxsize=1024)
+def operation_word(functor: str) -> str:
+    """The name of a functor without the affixes that every functor has.
+
+    >>> operation_word("direct_copy_kernel_cuda"), operation_word("CUDAFunctor_add")
+    ('direct_copy', 'add')
+    """
+    word = _AFFIXES.sub("", _AFFIXES.sub("", functor)) or functor
+    return _HUMPS.sub("_", word).lower()
+
+
+def _elementwise_short(name: str, match: re.Match[str], fields: dict[str, Any]) -> str:
+    if fields.get("op") in ("index", "rng"):
+        return _opaque_short(name, match, fields["op"])
+    word = operation_word(fields.get("functor") or match["word"])
+    dtype = fields.get("dtype") or dtype_words(
+        fields.get("dtype_a"), fields.get("dtype_b"), fields.get("dtype_out")
+    )
+    if dtype is None and not match["word"].startswith("__nv_"):
+        found = _LAMBDA_TYPES.search(name, match.end(), match.end() + 300)
+        dtype = cxx_type(found[1]) if found else None
+    if match["word"] == "AUnaryFunctor" or "FunctorOnOther" in match["word"]:
+        word = f"scalar {word}"
+    elif match["word"] == "BUnaryFunctor" or "FunctorOnSelf" in match["word"]:
+        word = f"{word} scalar"
+    return spaced(word, dtype, _access(name, match, fields))
+
+
+def _opaque_short(name: str, match: re.Match[str], op: str) -> str:
+    """Copies of opaque bytes name only the size of the type: `index_put 4B`."""
+    accessed = _ACCESSED.search(name, match.start("functor"), match.end() + 300)
+    if accessed is not None:
+        return f"{operation_word(accessed[1]).lstrip('_')} {accessed[2]}B"
+    one_type = _FIRST_TYPE.match(name, match.end())
+    dtype = cxx_type(one_type[1]) if one_type else None
+    return f"{op} {operation_word(match['word']).lstrip('_')} {dtype or ''}".rstrip()
+
+
+def _access(name: str, match: re.Match[str], fields: dict[str, Any]) -> str | None:
+    if "vec" in fields:
+        return f"x{fields['vec']}"
+    if match["kernel"].startswith("unrolled"):
+        return "cast" if "LoadWithCast" in name[match.end() : match.end() + 600] else "unrolled"
+    if not match["kernel"].startswith("elementwise_kernel") or not match["second"]:
+        return None
+    more = " nocast" if "nocast" in match[0] else ""
+    return f"strided {match['first']}x{match['second']}{more}"
+
+
+def _elementwise_parts(match: re.Match[str]) -> list[Part]:
+    kernel = match["kernel"]
+    parts = [(*match.span("kernel"), _KINDS.get(kernel, "an elementwise loop of ATen"))]
+    if match["first"]:
+        text = "elements in one vector load" if kernel.startswith("vectorized") else "threads"
+        parts.append((*match.span("first"), f"{match['first']} {text}"))
+    if match["second"]:
+        parts.append((*match.span("second"), f"{match['second']} elements for each thread"))
+    text = _WITH_SCALAR.get(match["word"], "what is computed for each element")
+    return [*parts, (*match.span("word"), text)]
+
+
+def decode_reduction(name: str) -> KernelName | None:
+    """The record of a reduction kernel of ATen."""
+    match = _REDUCTION.match(name)
+    if match is None:
+        return None
+    args, _ = split_args(name, match.end(), limit=8)
+    fields: dict[str, Any] = {"op": "reduction", **_reduction_types(name, args)}
+    word = operation_word((fields.get("functor") or "reduce").removesuffix("Ops"))
+    dtype = dtype_words(fields.get("dtype_a"), None, fields.get("dtype_out"))
+    vt = name[slice(*args[4])] if len(args) > 4 else ""
+    launch = f"{match['threads']}x{match['vec']}{'.' + vt if vt.isdigit() else ''}"
+    short = spaced("reduce", word, dtype, launch)
+    return build(name, "aten-reduce", short, _reduction_parts(match, args), **fields)
+
+
+def _reduction_types(name: str, args: list[Span]) -> dict[str, str | None]:
+    if len(args) < 4:
+        return {}
+    text = [name[start:end] for start, end in args[:4]]
+    return {
+        "dtype_a": cxx_type(text[0]),
+        "dtype_out": cxx_type(text[3]),
+        "functor": _reduction_functor(text[1]),
+    }
+
+
+def _reduction_functor(text: str) -> str | None:
+    """The operator: a struct, or what func_wrapper_t wraps (a struct, a lambda, an address)."""
+    wrapped = _WRAPPED.match(text)
+    start = wrapped.end() if wrapped else 0
+    if text.startswith("__nv_hdl_wrapper", start):
+        pointer = _ADDRESS.search(text, start)
+        if pointer is None:
+            return None
+        start = pointer.end()
+    return base_of(text, start)
+
+
+def _reduction_parts(match: re.Match[str], args: list[Span]) -> list[Part]:
+    parts = [
+        (*match.span("kernel"), "a reduction of ATen"),
+        (*match.span("threads"), f"at most {match['threads']} threads in a block"),
+        (*match.span("vec"), f"{match['vec']} outputs for each thread"),
+    ]
+    meanings = ("type of the input", "how values are combined", "type of an index", "type stored")
+    return parts + [(*span, text) for span, text in zip(args, meanings, strict=False)]

@@ -1,0 +1,253 @@
+"""What the name of a GPU kernel says: the record that every decoder returns, and how it is built.
+
+Parts say which characters mean what. Names are untrusted: only plain characters leave this module.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache
+from typing import Any, Final
+
+import msgspec
+
+from fusetui.gpu.kernel_names.vocabulary import from_capability
+
+Part = tuple[int, int, str]
+"""(start, end, meaning): the characters name[start:end] and what they mean, in plain words."""
+
+Rules = tuple[tuple[re.Pattern[str], str], ...]
+"""Patterns, and the op that each determines; the first that is found counts."""
+
+Meaning = Callable[[str], str | None]
+Meanings = Mapping[str, str | Callable[[str], str]]
+
+MAX_SHORT: Final = 48
+
+_UNSAFE = re.compile(r"[^ -Z\\^-~]")
+_BRACKETS: Final = {"[": "(", "]": ")"}  # which terminal markup uses
+
+_NUMBERS: Final = frozenset({"tile_m", "tile_n", "tile_k", "stages", "align", "head_dim"})
+_TEXTS: Final = frozenset({"cluster", "layout"})
+_EPILOGUES: Final = frozenset(
+    {"bias", "relu", "gelu", "drelu", "dgelu", "aux", "scalemax", "bgrada", "bgradb"}
+)
+_MEANINGS: Final = {
+    "cc": "built for compute capability {}",
+    "tile_m": "output tile of one block: {} rows",
+    "tile_n": "output tile of one block: {} columns",
+    "tile_k": "each step takes {} of K",
+    "stages": "pipeline stages in flight: {}",
+    "cluster": "cluster of {} blocks",
+    "align": "operands are aligned to {} elements",
+}
+
+
+class KernelName(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """The fields of one kernel name. A field is None if the name does not determine it.
+
+    Tiles are in elements, `align` in elements, `layout` holds the BLAS letters of A and B (t: read
+    transposed) or the tensor layout of a convolution. The vocabulary of each field is in
+    docs/kernel-names.md.
+    """
+
+    name: str
+    short: str
+    family: str
+    op: str | None = None
+    arch: str | None = None
+    arch_name: str | None = None
+    dtype_a: str | None = None
+    dtype_b: str | None = None
+    dtype_acc: str | None = None
+    dtype_out: str | None = None
+    dtype: str | None = None
+    math: str | None = None
+    tile_m: int | None = None
+    tile_n: int | None = None
+    tile_k: int | None = None
+    stages: int | str | None = None
+    layout: str | None = None
+    mma: str | None = None
+    mma_mn: str | None = None
+    align: int | None = None
+    cluster: str | None = None
+    split_k: bool | int | None = None
+    stream_k: bool | None = None
+    role: str | None = None
+    epilogue: str | None = None
+    pass_: str | None = None
+    head_dim: int | None = None
+    causal: bool | None = None  # the flag of a full causal mask
+    local: bool | None = None  # limited to a window, causal or not
+    functor: str | None = None
+    vec: int | None = None
+    fused_ops: tuple[str, ...] | None = None
+    kernel_category: str | None = None
+    collective: str | None = None
+    redop: str | None = None
+    algo: str | None = None
+    proto: str | None = None
+    direction: str | None = None
+    parts: tuple[Part, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The `decode` contract: the keys that the name determines; `pass_` is written `pass`."""
+        fields = msgspec.structs.asdict(self).items()
+        return {key.rstrip("_"): value for key, value in fields if value is not None}
+
+
+def build(
+    name: str, family: str, short: str, parts: Iterable[Part] = (), **fields: Any
+) -> KernelName:
+    """A record whose parts are sorted and do not overlap, and whose short text is safe.
+
+    Of two parts that overlap, the one that starts first is kept.
+    """
+    kept: list[Part] = []
+    last = 0
+    for part in sorted(parts):
+        start, end, _ = part
+        if last <= start < end:
+            kept.append(part)
+            last = end
+    return KernelName(name=name, short=safe(short), family=family, parts=tuple(kept), **fields)
+
+
+def fields_of(match: re.Match[str]) -> dict[str, Any]:
+    """The fields of the groups that are named after one, and those of the compute capability `cc`;
+    numbers as such."""
+    groups = match.groupdict()
+    found: dict[str, Any] = from_capability(groups.get("cc"))
+    found |= {key: int(text) for key, text in groups.items() if text and key in _NUMBERS}
+    return found | {key: text for key, text in groups.items() if key in _TEXTS}
+
+
+def epilogue_of(rest: str) -> str | None:
+    """What can be fused into the store, of the words between underscores: `bias_relu`."""
+    return "_".join(word for word in rest.split("_") if word in _EPILOGUES) or None
+
+
+def explain(match: re.Match[str], meanings: Meanings, words: Meaning | None = None) -> list[Part]:
+    """A part for each group that took part in the match and has a meaning, its own or that of all
+    families: a function of the group's text, or a text with `{}` for it. `words` explains those of
+    the group `rest`.
+
+    >>> explain(re.compile("(?P<tile_m>[0-9]+)x").match("64x"), {"tile_m": "tile of {} rows"})
+    [(0, 2, 'tile of 64 rows')]
+    """
+    parts: list[Part] = []
+    places, name = match.regs, match.string
+    for group, index in match.re.groupindex.items():
+        start, end = places[index]
+        meaning = meanings.get(group, _MEANINGS.get(group))
+        if meaning and end > start:
+            text = name[start:end]
+            found = _filled(meaning, text) if isinstance(meaning, str) else meaning(text)
+            parts.append((start, end, found))
+    return parts + explain_tokens(name, match.span("rest"), words) if words else parts
+
+
+def rules(*pairs: tuple[str, str]) -> Rules:
+    return tuple((re.compile(pattern), op) for pattern, op in pairs)
+
+
+def op_by(given: Rules, text: str) -> str | None:
+    return next((op for pattern, op in given if pattern.search(text)), None)
+
+
+@lru_cache(maxsize=4096)
+def _filled(meaning: str, text: str) -> str:
+    return meaning.format(text)
+
+
+def tokens(name: str, start: int, end: int) -> Iterator[tuple[int, int, str]]:
+    """The words between underscores in name[start:end], with their positions."""
+    for word in name[start:end].split("_"):
+        if word:
+            yield start, start + len(word), word
+        start += len(word) + 1
+
+
+def explain_tokens(name: str, span: tuple[int, int], meaning: Meaning) -> list[Part]:
+    """A part for each word of name[start:end] for which `meaning` returns a text."""
+    found = ((start, end, meaning(word)) for start, end, word in tokens(name, *span))
+    return [(start, end, text) for start, end, text in found if text is not None]
+
+
+def plain(text: str) -> str:
+    """Printable ASCII without square brackets.
+
+    >>> plain("a\\x1b[31mb")
+    'a\\\\x1b(31mb'
+    """
+    return _UNSAFE.sub(lambda match: escaped(match[0]), text)
+
+
+def escaped(char: str) -> str:
+    return _BRACKETS.get(char) or char.encode("unicode_escape", "surrogatepass").decode("ascii")
+
+
+def cut(text: str, mark: str) -> str:
+    """At most MAX_SHORT characters; `mark` ends a text that was cut."""
+    if len(text) <= MAX_SHORT:
+        return text
+    return text[: MAX_SHORT - len(mark)].rstrip() + mark
+
+
+def safe(text: str) -> str:
+    """A text of any origin as a short one: plain characters, at most MAX_SHORT."""
+    head = text[: 2 * MAX_SHORT]
+    if not (head.isascii() and head.isprintable()) or "[" in head or "]" in head:
+        head = plain(head)
+    return cut(head, "...")
+
+
+def spaced(*words: str | int | None) -> str:
+    """Those of the words that there are, with a blank between them."""
+    return " ".join([str(word) for word in words if word])
+
+
+def gemm_label(op: str, fields: Mapping[str, Any], *more: str | None) -> str:
+    """One line for a matrix multiplication or a convolution: type, tile, layout, target.
+
+    >>> gemm_label("gemm", {"dtype_a": "bf16", "tile_m": 128, "tile_n": 64, "layout": "tn"})
+    'gemm bf16 128x64 tn'
+    """
+    get = fields.get
+    return spaced(
+        op,
+        _types(get("dtype_a"), get("dtype_b"), get("dtype_acc"), get("dtype_out")),
+        f"({get('math')})" if get("math") else None,
+        tile_words(get("tile_m"), get("tile_n"), get("tile_k")),
+        get("layout"),
+        get("arch") or (get("arch_name") or "").lower(),
+        get("epilogue"),
+        f"s{get('stages')}" if get("stages") else None,
+        *more,
+    )
+
+
+def _types(a: str | None, b: str | None, acc: str | None, out: str | None) -> str | None:
+    """As dtype_words; of unknown operands only what is known, the sums or the result.
+
+    >>> _types(None, None, "fp32", "bf16"), _types(None, None, "fp32", None)
+    ('->bf16', 'fp32')
+    """
+    if a is None and out is not None and out != acc:
+        return f"->{out}"
+    return dtype_words(a or acc, b, out)
+
+
+def dtype_words(a: str | None, b: str | None, out: str | None) -> str | None:
+    """`bf16`, `bf16*fp8` for different operands, `bf16->fp32` if the result has another type."""
+    if a is None:
+        return out
+    operands = a if b is None or b == a else f"{a}*{b}"
+    return operands if out is None or out == a else f"{operands}->{out}"
+
+
+def tile_words(*sizes: int | None) -> str | None:
+    """`128x64x32` or `128x64`."""
+    return "x".join([str(size) for size in sizes if size]) or None

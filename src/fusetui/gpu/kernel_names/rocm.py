@@ -1,0 +1,268 @@
+"""AMD's libraries: Tensile and hipBLASLt, MIOpen, Composable Kernel.
+
+Documented by ROCm/Tensile Tensile/SolutionStructs.py and docs/src/reference/nomenclature.rst,
+ROCm/hipBLASLt tensilelite/Tensile/SolutionStructs.py, ROCm/MIOpen
+PerformanceConfigAsmImplicitGemmGTC::ToKernelName and the struct pages of ROCm/composable_kernel.
+
+    Cijk_A{ilk|lik}_B{ljk|jlk}_{types}_{flags}..._MT{M}x{N}x{K}_MI{...}_..._ISA{target}_...
+    igemm_{fwd|bwd|wrw}_{gtcx|gtcx2|gtcx3}_{layout}_{type}_bx{}_ex{}_bt{M}x{N}x{K}_wt{wave tile}_...
+
+Names of Composable Kernel are often left mangled: `_ZN2ck16tensor_operation6device...`. The place
+of the tile among the template arguments differs by struct and release, so it is found by its
+arithmetic: ten integers BlockSize, M, N, K, AK1, BK1, MPerXdl, NPerXdl, MXdlPerWave, NXdlPerWave in
+a row, with BlockSize = 64 * M / (MPerXdl * MXdlPerWave) * N / (NPerXdl * NXdlPerWave).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from fusetui.gpu.kernel_names.cxx import Signature, signature
+from fusetui.gpu.kernel_names.record import (
+    KernelName,
+    Part,
+    build,
+    explain,
+    fields_of,
+    gemm_label,
+)
+from fusetui.gpu.kernel_names.vocabulary import from_gfx, layout_meaning, named
+
+_TENSILE = re.compile(
+    r"(?:Custom_)?Cijk_A(?P<a>ilk|lik)C?_B(?P<b>ljk|jlk)C?_(?P<types>[A-Z0-9]+)"
+    r"(?:_(?P<more>[A-Z0-9]+))?"
+)
+_SEARCHED: Final = {
+    "tile": re.compile(r"_MT(?P<tile_m>\d{1,4})x(?P<tile_n>\d{1,4})x(?P<tile_k>\d{1,4})(?=_|$)"),
+    "mma": re.compile(r"_MI(\d{1,6})x(\d{1,6})x(\d{1,6})(?:x(\d{1,6}))?(?=_|$)"),
+    "target": re.compile(r"_(?:ISA|gfx)([0-9a-f]+)(?=_|$)"),
+    "split": re.compile(r"_GSU(\d{1,4})(?=_|$)"),
+    "stream": re.compile(r"_SK(\d{1,6})(?=_|$)"),
+    "bias": re.compile(r"_(Bias)(?=_)"),
+    "waves": re.compile(r"_(?:MIWT|WG)(\d{1,6}_\d{1,6})"),
+}
+_SEARCHED_MEANINGS: Final = {
+    "tile": (
+        "output tile of one workgroup: {} rows",
+        "output tile of one workgroup: {} columns",
+        "each step takes {} of K",
+    ),
+    "mma": ("matrix instruction: M is {}", "matrix instruction: N is {}"),
+    "target": ("built for gfx{}; 000 is any device",),
+    "split": ("K is split {} ways (1: not split)",),
+    "stream": ("stream-K mode {} (0: off)",),
+    "bias": ("can add a bias when it stores; plain matrix products run it too",),
+}
+_LETTERS: Final = named(
+    """S=fp32 D=fp64 C=c64 Z=c128 H=fp16 B=bf16 I=int32 I8=int8 F8=fp8_e4m3 B8=fp8_e5m2
+    F8N=fp8_e4m3fnuz B8N=fp8_e5m2fnuz"""
+)
+_LETTER = re.compile("F8N|B8N|F8|B8|I8|[SDCZHBI]")
+
+_IGEMM = re.compile(
+    r"igemm_(?P<pass>fwd|bwd|wrw)_(?P<target>gtcx?[23]?)_(?P<layout>n[a-z0-9]+)_(?P<a>[a-z0-9]+)"
+    r"_bx\d{1,6}_ex\d{1,6}_bt(?P<tile_m>\d{1,4})x(?P<tile_n>\d{1,4})x(?P<tile_k>\d{1,4})"
+    r"_wt(?P<wave>\d{1,6}x\d{1,6}x\d{1,6})(?P<rest>\w*)"
+)
+_IGEMM_PASSES: Final = {"fwd": "fprop", "bwd": "dgrad", "wrw": "wgrad"}
+_IGEMM_TARGETS: Final = {"gtcx": "908", "gtcx2": "90a"}
+_IGEMM_MEANINGS: Final = {
+    "pass": "{}: fwd forward, bwd gradient of the data, wrw gradient of the weight",
+    "target": "{}: gtcx gfx908, gtcx2 gfx90a, gtcx3 any later one",
+    "layout": "the tensors are stored as {}",
+    "a": "type of the operands: {}",
+    "tile_m": "output tile of one workgroup: {} rows",
+    "tile_n": "output tile of one workgroup: {} columns",
+    "wave": "tile of one wave: {}",
+}
+
+# Other kernels of MIOpen by how their names begin: (prefix, op, pass, algo).
+_MIOPEN: Final[tuple[tuple[str, str | None, str | None, str | None], ...]] = (
+    ("MIOpenBatchNormFwd", "norm", "fwd", None),
+    ("MIOpenBatchNormBwd", "norm", "bwd", None),
+    ("miopenSp3AsmConv", "conv", None, "winograd"),
+    ("naive_conv_", "conv", None, None),
+    ("batched_transpose_", "copy", None, None),
+    ("transpose_NCHW", "copy", None, None),
+    ("transpose_CNHW", "copy", None, None),
+    ("mloPoolingG", "pool", "fwd", None),
+    ("mloPooling", "pool", None, None),
+    ("MIOpenConv", "conv", None, None),
+)
+_HELPERS = ("MIOpen", "miopen", "Im2d2Col", "Im3d2Col", "Col2Im", "SubTensorOp", "OpTensor")
+
+_MANGLED_RUN = re.compile(r"(?:L[ij]\d{1,6}E){10,40}")
+_PLAIN_RUN = re.compile(r"(?:\b\d{1,6}u?, ){9,39}\d{1,6}\b")
+_CLASS = re.compile(r"NS_(\d{1,3})")
+_CK_PASSES: Final = (("conv_fwd", "fprop"), ("bwd_data", "dgrad"), ("bwd_weight", "wgrad"))
+_CK_MEANINGS: Final = (
+    "threads of a workgroup: {}",
+    "output tile: {} rows",
+    "output tile: {} columns",
+    "each step takes {} of K",
+)
+
+Place = tuple[int, int, int]
+
+
+def decode_tensile(name: str) -> KernelName | None:
+    """The record of a kernel of Tensile or hipBLASLt."""
+    match = _TENSILE.match(name)
+    if match is None:
+        return _decode_helper(name)
+    found = {key: pattern.search(name, match.end("types")) for key, pattern in _SEARCHED.items()}
+    layout = ("n" if match["a"] == "ilk" else "t") + ("n" if match["b"] == "ljk" else "t")
+    fields = {"op": "gemm", "layout": layout, **_tensile_fields(match, found)}
+    types = f"{match['types']}: types of A and B, of the result and of the sums"
+    parts = [(match.start("a") - 1, match.end("b"), layout_meaning(layout))]
+    parts.append((*match.span("types"), types))
+    for key, texts in _SEARCHED_MEANINGS.items():
+        if hit := found[key]:
+            parts += [(*hit.span(n), text.format(hit[n])) for n, text in enumerate(texts, 1)]
+    waves = found["waves"]
+    short = gemm_label("gemm", fields, waves and f"w{waves[1]}", fields["stream_k"] and "stream-k")
+    return build(name, "tensile", short, parts, **fields)
+
+
+def _decode_helper(name: str) -> KernelName | None:
+    """Small kernels around a product: PostGSU adds up the partial sums of split-K."""
+    if not name.startswith("Cijk_"):
+        return None
+    if "_PostGSU" in name:
+        short = f"splitk-reduce {name[5:]}"
+        return build(name, "tensile", short, op="reduction", role="splitk_reduce")
+    return build(name, "tensile", name[:48])
+
+
+def _tensile_fields(match: re.Match[str], found: dict[str, re.Match[str] | None]) -> dict[str, Any]:
+    tile, mma, split, stream = (found[key] for key in ("tile", "mma", "split", "stream"))
+    target = found["target"]
+    whole = mma is not None and mma[4] is not None  # with K and the number of blocks
+    return {
+        **_tensile_types(match["types"], match["more"] or ""),
+        **(fields_of(tile) if tile else {}),
+        "mma": "x".join(mma.groups()[:3]) if mma and whole else None,
+        "mma_mn": "x".join(mma.groups()[:2]) if mma and not whole else None,
+        **from_gfx(target[1] if target else None),
+        "epilogue": "bias" if found["bias"] else None,
+        "split_k": int(split[1]) if split and int(split[1]) > 1 else None,
+        "stream_k": True if stream and int(stream[1]) > 0 else None,
+    }
+
+
+def _tensile_types(first: str, second: str) -> dict[str, str]:
+    """`BBS` is A/B, result, compute; `SB` one type and the flag for beta. The newer form: A/B (two
+    letters if they differ), then result and compute (`B_BS`) or flags."""
+    letters, rest = _LETTER.findall(first), _LETTER.findall(second)
+    if "".join(letters) != first:
+        return {}
+    one = [letters[0]] * 4
+    if len(letters) == 2 and letters[1] == "B":
+        found = one
+    elif len(letters) == 3:
+        found = [letters[0], *letters]
+    elif len(letters) > 2 or "".join(rest) != second:
+        return {}
+    elif len(letters) == 1 and second == "B":
+        found = one
+    else:
+        found = [letters[0], letters[-1], *rest] if len(rest) == 2 else []
+    keys = ("dtype_a", "dtype_b", "dtype_out", "dtype_acc")
+    return {key: _LETTERS[letter] for key, letter in zip(keys, found, strict=False)}
+
+
+def decode_miopen(name: str) -> KernelName | None:
+    """The record of a MIOpen kernel: `igemm_fwd_gtcx3_nhwc_bf16_bx0_ex1_bt128x128x32_wt...`."""
+    if name.startswith("igemm_"):
+        return _decode_igemm(name)
+    helpers = ((prefix, None, None, None) for prefix in _HELPERS)
+    row = next((row for row in (*_MIOPEN, *helpers) if name.startswith(row[0])), None)
+    if row is None:
+        return None
+    prefix, op, direction, algo = row
+    parts = [(0, len(prefix), f"MIOpen: {op or 'a helper'}")]
+    word = name.partition("(")[0].removeprefix("MIOpen")
+    return build(name, "miopen", word, parts, op=op, pass_=direction, algo=algo)
+
+
+def _decode_igemm(name: str) -> KernelName | None:
+    match = _IGEMM.fullmatch(name)
+    if match is None:
+        return None
+    fields = {
+        "op": "conv",
+        "pass_": _IGEMM_PASSES[match["pass"]],
+        **from_gfx(_IGEMM_TARGETS.get(match["target"])),
+        "dtype_a": match["a"] if match["a"] in ("fp32", "fp16", "bf16", "int8") else None,
+        **fields_of(match),
+    }
+    more = (f"w{match['wave']}", "gkgs" if match["rest"].endswith("_gkgs") else None)
+    short = gemm_label(fields["pass_"], fields, *more)
+    return build(name, "miopen", short, explain(match, _IGEMM_MEANINGS), **fields)
+
+
+def decode_ck(name: str) -> KernelName | None:
+    """The record of a kernel of Composable Kernel or of its successor ck_tile."""
+    sign = signature(name)
+    if sign is None or not sign.scope.startswith(("ck::", "ck_tile::")):
+        return None
+    fields = _ck_operation(name, sign)
+    parts: list[Part] = [(sign.start, sign.end, "a kernel of Composable Kernel")]
+    if fields["op"] in ("gemm", "conv") and fields.get("pass_") != "wgrad":
+        sizes = _find_tile(name)
+        parts += [
+            (start, end, text.format(value))
+            for (start, end, value), text in zip(sizes, _CK_MEANINGS, strict=False)
+        ]
+        values = [value for _, _, value in sizes]
+        fields |= dict(zip(("tile_m", "tile_n", "tile_k"), values[1:], strict=False))
+        fields |= {"mma_mn": f"{values[6]}x{values[7]}"} if values else {}
+    word = fields.get("pass_") or fields["op"] or "ck"
+    mma = f"mi{fields['mma_mn']}" if "mma_mn" in fields else None
+    return build(name, "ck", gemm_label(word, fields, mma, _tail(name, sign)), parts, **fields)
+
+
+def _tail(name: str, sign: Signature) -> str:
+    """The name of the kernel; ck_tile runs every class through one function, kentry."""
+    found = _CLASS.search(name, sign.end, sign.end + 30) if sign.base == "kentry" else None
+    if found is not None:
+        return name[found.end() : found.end() + min(int(found[1]), 40)]
+    return sign.base.removeprefix("kernel_").replace("grouped_conv_", "")
+
+
+def _ck_operation(name: str, sign: Signature) -> dict[str, Any]:
+    base, head = sign.base, name[sign.end : sign.end + 120]
+    if sign.scope.startswith("ck_tile::"):
+        if "MoeSorting" in head or "MoeSorting" in base:
+            return {"op": "moe"}
+        norm = "norm" if re.search("norm2d(?:Fwd|Bwd)", head) else None
+        return {"op": "attention" if "Fmha" in head else norm}
+    direction = next((way for piece, way in _CK_PASSES if piece in base), None)
+    if "conv" in base or direction:
+        return {"op": "conv", "pass_": direction}
+    return {"op": "gemm" if "gemm" in base else None}
+
+
+def _find_tile(name: str) -> list[Place]:
+    """The only ten consecutive integers that satisfy the arithmetic, or nothing."""
+    pattern = _MANGLED_RUN if name.startswith("_Z") else _PLAIN_RUN
+    hits: dict[tuple[int, ...], list[Place]] = {}
+    for run in pattern.finditer(name):
+        digits = re.compile(r"\d{1,6}").finditer(name, *run.span())
+        numbers = [(*found.span(), int(found[0])) for found in digits]
+        for at in range(len(numbers) - 9):
+            window = numbers[at : at + 10]
+            values = tuple(value for _, _, value in window)
+            if _is_tile(values):
+                hits.setdefault(values, window)
+    # A demangled name repeats its types in the parameters, so the same values may come twice.
+    return next(iter(hits.values())) if len(hits) == 1 else []
+
+
+def _is_tile(values: tuple[int, ...]) -> bool:
+    block, m, n, _, _, _, m_xdl, n_xdl, m_wave, n_wave = values
+    rows, columns = m_xdl * m_wave, n_xdl * n_wave
+    if 0 in values or m_xdl not in (4, 16, 32, 64) or n_xdl not in (4, 16, 32, 64):
+        return False
+    return m % rows == 0 and n % columns == 0 and block == 64 * (m // rows) * (n // columns)

@@ -1,0 +1,161 @@
+"""ATen's elementwise kernels and reductions."""
+
+import pytest
+from tests.gpu.kernel_names.conftest import Says
+
+LAMBDA = (
+    "{lambda()#2}::operator()() const::{lambda()#4}::operator()() const::{lambda(c10::BFloat16)#1}"
+)
+
+
+def test_vectorized_add(says: Says) -> None:
+    says(
+        "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<"
+        "c10::BFloat16>, std::array<char*, 3ul> >(int, at::native::CUDAFunctor_add<c10::BFloat16>, "
+        "std::array<char*, 3ul>)",
+        family="aten-elementwise",
+        op="elementwise",
+        functor="CUDAFunctor_add",
+        dtype="bf16",
+        vec=4,
+        short="add bf16 x4",
+    )
+
+
+def test_scalar_operand(says: Says) -> None:
+    says(
+        "void at::native::vectorized_elementwise_kernel<2, "
+        "at::native::AUnaryFunctor<int, int, bool, "
+        "at::native::(anonymous namespace)::CompareEqFunctor<int> >, at::detail::Array<char*, 2> >"
+        "(int)",
+        functor="CompareEqFunctor",
+        dtype_a="int32",
+        dtype_b="int32",
+        dtype_out="bool",
+        dtype=None,
+        short="scalar compare_eq int32->bool x2",
+    )
+
+
+def test_lambda_is_named_by_its_function(says: Says) -> None:
+    says(
+        f"void at::native::vectorized_elementwise_kernel<8, at::native::GeluCUDAKernelImpl("
+        f"at::TensorIteratorBase&, at::native::GeluType)::{LAMBDA}, std::array<char*, 2ul> >(int)",
+        functor="GeluCUDAKernelImpl",
+        vec=8,
+        dtype=None,
+        short="gelu bf16 x8",
+    )
+    says(
+        f"void at::native::elementwise_kernel<128, 4, at::native::gpu_kernel_impl_nocast<"
+        f"at::native::(anonymous namespace)::where_kernel_impl(at::TensorIterator&)::{LAMBDA}>"
+        f"(at::TensorIteratorBase&)::{{lambda(int)#1}}>(int)",
+        functor="where_kernel_impl",
+        vec=None,
+        short="where bf16 strided 128x4 nocast",
+    )
+
+
+@pytest.mark.parametrize(
+    ("functor", "op"),
+    [
+        ("direct_copy_kernel_cuda(at::TensorIteratorBase&)::{lambda(float)#1}", "copy"),
+        ("FillFunctor<float>", "fill"),
+        ("copysign_kernel_cuda(at::TensorIteratorBase&)::{lambda(float)#1}", "elementwise"),
+        ("batch_norm_calc_invstd(at::Tensor const&)::{lambda(float)#1}", None),
+    ],
+)
+def test_operation(says: Says, functor: str, op: str) -> None:
+    says(
+        f"void at::native::unrolled_elementwise_kernel<at::native::{functor}, "
+        "at::detail::Array<char*, 2> >(int)",
+        op=op,
+    )
+
+
+def test_index_and_random(says: Says) -> None:
+    says(
+        "void at::native::index_elementwise_kernel<128, 4, at::native::gpu_index_kernel<"
+        "at::native::index_put_kernel_impl<at::native::OpaqueType<4> "
+        ">(at::TensorIterator&)> >(int)",
+        op="index",
+        functor=None,
+        short="index_put 4B",
+    )
+    says(
+        "void at::native::(anonymous "
+        "namespace)::distribution_elementwise_grid_stride_kernel<float, 4,"
+        " at::native::templates::cuda::uniform_and_transform<float, float> >(int)",
+        op="rng",
+    )
+
+
+def test_nsys_spelling(says: Says) -> None:
+    says(
+        "void at::native::vectorized_elementwise_kernel<(int)4, at::native::<unnamed>::"
+        "CompareFunctor<long>, at::detail::Array<char *, (int)3>>(int)",
+        vec=4,
+        functor="CompareFunctor",
+        dtype="int64",
+    )
+
+
+LAUNCHER = "at::native::gpu_kernel_impl_nocast"
+ADD = "at::native::CUDAFunctor_add<float>"
+
+
+def test_a_functor_inside_the_wrapped_lambda_of_its_launcher(says: Says) -> None:
+    says(
+        "void at::native::elementwise_kernel<128, 4, __nv_hdl_wrapper_t<false, true, false, "
+        f"__nv_dl_tag<void (*)(at::TensorIteratorBase&, {ADD} const&), &(void {LAUNCHER}<{ADD} >"
+        f"(at::TensorIteratorBase&, {ADD} const&)), 1u>, void (int)> >(int, float)",
+        functor="CUDAFunctor_add",
+        dtype="fp32",
+    )
+
+
+def test_a_function_whose_address_is_in_parentheses(says: Says) -> None:
+    says(
+        f"void at::native::elementwise_kernel<128, 4, {LAUNCHER}<__nv_hdl_wrapper_t<false, false, "
+        "false, __nv_dl_tag<void (*)(at::TensorIteratorBase&), &(at::native::(anonymous namespace)"
+        "::sigmoid_kernel_cuda(at::TensorIteratorBase&)), 3u>, float (float)> >(int)::"
+        "{lambda(int)#1}>(int, float)",
+        functor="sigmoid_kernel_cuda",
+    )
+
+
+def test_named_operator(says: Says) -> None:
+    says(
+        "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, at::native::ArgMaxOps<"
+        "float>, unsigned int, long, 4, 4> >(at::native::ReduceOp<float>)",
+        family="aten-reduce",
+        op="reduction",
+        functor="ArgMaxOps",
+        dtype_a="fp32",
+        dtype_out="int64",
+        short="reduce arg_max fp32->int64 512x1.4",
+    )
+
+
+def test_wrapped_lambda(says: Says) -> None:
+    says(
+        "void at::native::reduce_kernel<128, 4, at::native::ReduceOp<c10::Half, at::native::"
+        "func_wrapper_t<float, at::native::sum_functor<c10::Half, float, float>::operator()("
+        "at::TensorIterator&)::{lambda(float, float)#1}>, unsigned int, float, 4, 4> >(int)",
+        functor="sum_functor",
+        dtype_a="fp16",
+        dtype_out="fp32",
+    )
+
+
+def test_wrapped_address(says: Says) -> None:
+    says(
+        "void at::native::reduce_kernel<256, 2, at::native::ReduceOp<short, "
+        "at::native::func_wrapper_t"
+        "<bool, __nv_hdl_wrapper_t<false, true, false, __nv_dl_tag<void (*)(at::TensorIterator&), "
+        "&at::native::and_kernel_cuda, 5u>, bool (short, short)> >, unsigned "
+        "int, bool, 4, 4> >(int)",
+        functor="and_kernel_cuda",
+        dtype_a="int16",
+        dtype_out="bool",
+    )

@@ -1,0 +1,118 @@
+"""Tensile, MIOpen and Composable Kernel."""
+
+from tests.gpu.kernel_names.conftest import Says
+
+HEAD = "Cijk_Alik_Bljk_BBS_BH_Bias_HA_S_SAV_UserArgs"
+
+
+def test_hipblaslt(says: Says) -> None:
+    says(
+        f"{HEAD}_MT128x96x64_MI16x16x1_SN_LDSB1_GSU0_ISA942_MIWT4_6_SK0_WG64_4_1",
+        family="tensile",
+        op="gemm",
+        layout="tn",
+        dtype_a="bf16",
+        dtype_out="bf16",
+        dtype_acc="fp32",
+        tile_m=128,
+        tile_n=96,
+        tile_k=64,
+        mma_mn="16x16",
+        mma=None,
+        arch="gfx942",
+        arch_name="CDNA3",
+        epilogue="bias",
+        split_k=None,
+        stream_k=None,
+    )
+
+
+def test_four_numbers_give_the_depth(says: Says) -> None:
+    says("Cijk_Ailk_Bjlk_BBS_BH_MT32x32x64_MI16x16x16x1_SN_ISA90a", mma="16x16x16", layout="nt")
+
+
+def test_stream_k_and_split_k(says: Says) -> None:
+    says(f"{HEAD}_MT256x240x64_MI16x16x1_GSU4_ISA950_SK3_SKFTR0", stream_k=True, split_k=4)
+
+
+def test_type_groups(says: Says) -> None:
+    tail = "_MT16x16x16_ISA000_K1"
+    says(f"Cijk_Ailk_Bljk_SB{tail}", dtype_a="fp32", dtype_acc="fp32", arch=None)
+    says(f"Cijk_Ailk_Bljk_B_BS_BH_Bias_X{tail}", dtype_a="bf16", dtype_out="bf16", dtype_acc="fp32")
+    says(f"Cijk_Ailk_Bljk_S_B_Bias_X{tail}", dtype_a="fp32", dtype_acc="fp32")
+    says(f"Cijk_Ailk_Bljk_I8II_BH{tail}", dtype_a="int8", dtype_out="int32")
+    says(f"Cijk_Ailk_Bljk_F8B8HS_BH{tail}", dtype_a=None)
+
+
+def test_second_pass_of_a_split_k(says: Says) -> None:
+    says("Cijk_S_PostGSU8_VW4", op="reduction", role="splitk_reduce")
+
+
+def test_implicit_gemm(says: Says) -> None:
+    name = "_nhwc_bf16_bx0_ex1_bt128x64x32_wt32x32x8_ws1x1_wr1x2_ta1x8x2x1_1x4x1x64_tb1x4x1x2_gkgs"
+    says(
+        f"igemm_bwd_gtcx2{name}",
+        family="miopen",
+        op="conv",
+        pass_="dgrad",
+        dtype_a="bf16",
+        layout="nhwc",
+        tile_m=128,
+        tile_n=64,
+        tile_k=32,
+        arch="gfx90a",
+    )
+    says(f"igemm_wrw_gtcx3{name}", pass_="wgrad", arch=None)
+
+
+def test_other_kernels(says: Says) -> None:
+    says("MIOpenBatchNormFwdTrainSpatialNorm", op="norm", pass_="fwd")
+    says("batched_transpose_32x16_half", op="copy")
+    says("miopenSp3AsmConv_v30_3_1_gfx94x_fp32_f2x3_stride1", op="conv", algo="winograd")
+    says("SubTensorOpWithScalar1d", op=None)
+
+
+MANGLED = (
+    "_ZN2ck16tensor_operation6device12_GLOBAL__N_139kernel_grouped_conv_fwd_xdl_cshuffle_v3INS_28"
+    "GridwiseGemm_xdl_cshuffle_v3INS_13tensor_layout4gemm8RowMajorELi7E"
+)
+
+
+def test_tile_by_arithmetic(says: Says) -> None:
+    numbers = (256, 128, 128, 64, 8, 8, 32, 32, 2, 2)
+    found = says(
+        MANGLED + "".join(f"Li{number}E" for number in numbers) + "NS_8SequenceIJLi8EEEE",
+        family="ck",
+        op="conv",
+        pass_="fprop",
+        tile_m=128,
+        tile_n=128,
+        tile_k=64,
+        mma_mn="32x32",
+    )
+    assert (found.name[slice(*found.parts[-1][:2])]) == "64"
+
+
+def test_no_tile_when_the_arithmetic_fails(says: Says) -> None:
+    numbers = (256, 128, 128, 64, 8, 8, 32, 32, 2, 1)
+    says(MANGLED + "".join(f"Li{number}E" for number in numbers), op="conv", tile_m=None)
+
+
+def test_demangled(says: Says) -> None:
+    says(
+        "void ck::kernel_moe_gemm<ck::GridwiseMoeGemm<unsigned short, "
+        "(ck::Spec)0, 256, 32, 64, 64, 8,"
+        " 8, 16, 16, 2, 1, ck::Sequence<8, 32, 1> >, true>(int)",
+        op="gemm",
+        tile_m=32,
+        tile_n=64,
+        tile_k=64,
+        mma_mn="16x16",
+    )
+
+
+def test_ck_tile(says: Says) -> None:
+    says(
+        "_ZN7ck_tile6kentryILi2ENS_38FmhaBatchPrefillWithPagedKVCacheKernelINS_4FooE",
+        op="attention",
+    )

@@ -1,0 +1,53 @@
+"""Beside the keys: what is read while nobody presses one, and what the collector passes over."""
+
+from __future__ import annotations
+
+import gc
+import json
+from pathlib import Path
+from queue import SimpleQueue
+
+from tests.tui.conftest import mlp_events
+
+from fusetui.trace import Trace
+from fusetui.tui import performing
+from fusetui.tui.app import FusetuiApp, Options
+from fusetui.tui.layout.moves import next_line, next_slice, select_first
+from fusetui.tui.layout.view import Side, View
+from fusetui.tui.performing import Ahead, likely
+
+SECONDS = 30  # a hang ends there
+
+
+def test_the_neighbors_of_a_slice_are_likely(side: Side, view: View) -> None:
+    chosen = next_slice(side, select_first(side, view), 1)
+    found = list(likely(side, chosen))
+    beside = [step(side, chosen, by).selected for step in (next_slice, next_line) for by in (1, -1)]
+    assert set(found) == {*beside} - {chosen.selected}
+    assert len(set(found)) == len(found) > 1
+
+
+def test_their_args_are_read_aside(side: Side, view: View) -> None:
+    read: SimpleQueue[int] = SimpleQueue()
+
+    def note(trace: Trace, row: int) -> None:
+        read.put(row)
+
+    chosen = select_first(side, view)
+    Ahead(note).look(side, chosen)
+    assert [read.get(timeout=SECONDS) for _ in likely(side, chosen)] == [*likely(side, chosen)]
+
+
+async def test_an_open_trace_is_not_looked_at_again(tmp_path: Path) -> None:
+    path = tmp_path / "mlp.json"
+    path.write_text(json.dumps({"traceEvents": mlp_events()}))
+    app = FusetuiApp(Options((str(path),), alone=False))
+    try:
+        async with app.run_test() as pilot:
+            await app.workers.wait_for_complete()
+            await pilot.pause()
+            looked_at = {id(found) for found in gc.get_objects()}
+            assert id(app.state.side.lanes[0]) not in looked_at
+    finally:
+        performing.thaw()
+    assert not gc.get_freeze_count()
