@@ -15,12 +15,6 @@ from fusetui.trace.model.ids import Id
 from fusetui.trace.model.launch_index import LaunchIndex, launch_index
 from fusetui.trace.model.report import Report
 
-Rows = NDArray[np.intp]
-Int64s = NDArray[np.int64]
-Int32s = NDArray[np.int32]
-Flags = NDArray[np.bool_]
-Floats = NDArray[np.float64]
-
 LARGEST_EPOCH = 1 << 62  # ns; later is no time
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fusetui.trace.model.columns import Int64s, Rows
+from fusetui.trace.model.arrays import Int64s, Rows
 from fusetui.trace.model.small_tracks import MANY, as_one
 
 

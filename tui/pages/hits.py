@@ -12,7 +12,8 @@ from fusetui.analysis.questions.query import FIELDS
 from fusetui.text.cutting import clip, joined
 from fusetui.text.figures import Unit, count, duration, percent, plural, unit_of
 from fusetui.trace.layout.steps import steps_of
-from fusetui.trace.model.columns import Int64s, Trace
+from fusetui.trace.model.arrays import Int64s
+from fusetui.trace.model.columns import Trace
 from fusetui.tui.drawing import palette
 from fusetui.tui.drawing.glyphs import Glyphs, glyphs_for, share_bar
 from fusetui.tui.drawing.picture import Rows, Styled

@@ -16,8 +16,9 @@ from fusetui.analysis.why.gaps import Gaps, Reasons
 from fusetui.analysis.why.host import Host, Threads, host_kinds, in_lines, line_of, named
 from fusetui.analysis.why.model import DeviceAccount, ThreadAccount
 from fusetui.trace.layout.devices import device_properties
+from fusetui.trace.model.arrays import Int32s, Int64s, Rows
 from fusetui.trace.model.categories import CPU_LAYERS
-from fusetui.trace.model.columns import Int32s, Int64s, Rows, Trace
+from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import Id, exact_id
 from fusetui.trace.model.intervals import NOTHING, Cover, common, innermost, union
 

@@ -16,7 +16,8 @@ from fusetui.analysis.why.idle import Idle
 from fusetui.analysis.why.idle_reasons import COMPILER, LOADER
 from fusetui.analysis.why.rule import frame_text, module_text
 from fusetui.text.figures import count, duration
-from fusetui.trace.model.columns import Flags, Int64s, Rows, Trace
+from fusetui.trace.model.arrays import Flags, Int64s, Rows
+from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import (
     NOTHING,
     Counted,

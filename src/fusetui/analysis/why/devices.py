@@ -21,8 +21,9 @@ from fusetui.analysis.why.gaps import (
 from fusetui.analysis.why.host import Threads, line_of
 from fusetui.analysis.why.idle_reasons import IDLE
 from fusetui.analysis.why.model import DeviceAccount
+from fusetui.trace.model.arrays import Int32s, Int64s, Rows
 from fusetui.trace.model.categories import Role
-from fusetui.trace.model.columns import Int32s, Int64s, Rows, Trace
+from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import Id, exact_id
 from fusetui.trace.model.intervals import Cover, joined, union
 

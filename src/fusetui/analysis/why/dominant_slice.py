@@ -11,7 +11,8 @@ import msgspec
 import numpy as np
 
 from fusetui.analysis.why.host import Host, Slices, Threads, named
-from fusetui.trace.model.columns import Int64s, Rows, Trace
+from fusetui.trace.model.arrays import Int64s, Rows
+from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import Reach, innermost
 from fusetui.trace.program.regions import is_module
 

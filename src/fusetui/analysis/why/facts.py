@@ -26,8 +26,9 @@ from fusetui.analysis.why.kernels import Kernels, the_most
 from fusetui.analysis.why.transfers import Kind, transfers_of
 from fusetui.analysis.why.warming import GRAPH_LAUNCH, Once, slow_first_step, warm_up
 from fusetui.trace.layout.steps import Steps, steps_of
+from fusetui.trace.model.arrays import Flags, Int64s, Rows
 from fusetui.trace.model.categories import Role
-from fusetui.trace.model.columns import Flags, Int64s, Rows, Trace
+from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import (
     NOTHING,
     Cover,

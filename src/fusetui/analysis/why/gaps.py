@@ -8,7 +8,8 @@ from msgspec.structs import astuple
 
 from fusetui.analysis.why.host import Host, Threads
 from fusetui.analysis.why.idle_reasons import IDLE
-from fusetui.trace.model.columns import Flags, Int32s, Int64s, Rows, Trace
+from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows
+from fusetui.trace.model.columns import Trace
 
 Reasons = tuple[Int64s, ...]
 """How long each gap lasted for each reason of IDLE (ns); a reason that does not occur takes no

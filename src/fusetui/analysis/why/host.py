@@ -17,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.gpu.kinds import LONGEST_NAME
+from fusetui.trace.model.arrays import Flags, Int64s, Rows
 from fusetui.trace.model.categories import Role
-from fusetui.trace.model.columns import Flags, Int64s, Rows, Trace
+from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import (
     Counted,
     Cover,

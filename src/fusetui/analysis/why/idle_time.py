@@ -29,7 +29,8 @@ from fusetui.analysis.why.gaps import (
 from fusetui.analysis.why.host import Host, Threads
 from fusetui.analysis.why.idle_reasons import IDLE
 from fusetui.analysis.why.model import Gap
-from fusetui.trace.model.columns import Int64s, Rows, Trace
+from fusetui.trace.model.arrays import Int64s, Rows
+from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import Id, exact_id
 from fusetui.trace.model.intervals import Cover, joined, outside, pieces
 from fusetui.trace.program.regions import MODULE_PREFIX

@@ -28,8 +28,9 @@ from fusetui.gpu.roofline.row import Job
 from fusetui.trace.layout.devices import device_properties
 from fusetui.trace.layout.steps import OPTIMIZER
 from fusetui.trace.model.arguments import Arguments
+from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows
 from fusetui.trace.model.categories import Role
-from fusetui.trace.model.columns import Flags, Int32s, Int64s, Rows, Trace
+from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import Cover, union
 from fusetui.trace.program.origin import Credit, Origins, origins
 

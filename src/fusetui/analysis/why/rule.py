@@ -15,8 +15,8 @@ from fusetui.text.cutting import clip
 from fusetui.text.figures import count, duration, percent, plural
 from fusetui.text.printable import printable
 from fusetui.trace.layout.devices import gpu_activity
+from fusetui.trace.model.arrays import Flags, Rows
 from fusetui.trace.model.categories import Role
-from fusetui.trace.model.columns import Flags, Rows
 from fusetui.trace.program.regions import MODULE_PREFIX, NUMBER, is_module
 
 

@@ -18,7 +18,8 @@ from fusetui.gpu.kernel_names import decode
 from fusetui.gpu.roofline.many import distinct_rows
 from fusetui.text.figures import count, duration, quantity, size
 from fusetui.text.printable import printable
-from fusetui.trace.model.columns import Int64s, Rows, Trace
+from fusetui.trace.model.arrays import Int64s, Rows
+from fusetui.trace.model.columns import Trace
 
 Key = tuple[str, str, int, str, bool]
 """Name, group, its ranks, data type and is_guessed of a Kind."""

@@ -15,8 +15,8 @@ from fusetui.analysis.why.rule import Claim, Rule, of_span, of_work
 from fusetui.analysis.why.transfers import FEWEST, Kind, kind_text, moved, told_apart
 from fusetui.text.figures import count, duration, percent, size
 from fusetui.text.printable import printable
+from fusetui.trace.model.arrays import Flags, Int64s, Rows
 from fusetui.trace.model.categories import Role
-from fusetui.trace.model.columns import Flags, Int64s, Rows
 from fusetui.trace.model.intervals import Cover, union
 
 TOLD = 3  # kinds that are named

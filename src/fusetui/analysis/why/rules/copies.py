@@ -15,8 +15,8 @@ from fusetui.analysis.why.rules.fusion import claimed_by_runs
 from fusetui.gpu.kernel_names import KernelName
 from fusetui.text.figures import count, duration
 from fusetui.text.printable import printable
+from fusetui.trace.model.arrays import Flags
 from fusetui.trace.model.categories import Role
-from fusetui.trace.model.columns import Flags
 
 DEVICE_TO_DEVICE = re.compile(r"DtoD|DeviceToDevice|Device -> Device")
 PAGEABLE = re.compile(r"Pageable")

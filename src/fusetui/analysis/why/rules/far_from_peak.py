@@ -23,7 +23,7 @@ from fusetui.gpu.roofline.row import Job
 from fusetui.text.figures import count, duration, percent, plural, significant
 from fusetui.text.printable import printable
 from fusetui.trace.layout.devices import device_properties
-from fusetui.trace.model.columns import Flags
+from fusetui.trace.model.arrays import Flags
 
 NEAR = 0.75  # of what is attainable
 SHORTEST_NS = 10_000

@@ -27,7 +27,7 @@ from fusetui.gpu.roofline.many import INPUTS
 from fusetui.gpu.roofline.pointwise import broadcast
 from fusetui.text.figures import count, plural
 from fusetui.trace.model.arguments import parsed
-from fusetui.trace.model.columns import Flags, Int64s, Rows
+from fusetui.trace.model.arrays import Flags, Int64s, Rows
 
 OPS = ("elementwise", "copy", "reduction", "fill", "index")
 SHORTEST_NS = 2_000

@@ -15,8 +15,8 @@ from fusetui.analysis.why.rule import NO_LAUNCHES, Claim, Rule, of_span, why_lik
 from fusetui.analysis.why.warming import GRAPH_LAUNCH, LONG_NS
 from fusetui.text.figures import count, duration, plural
 from fusetui.text.printable import printable
+from fusetui.trace.model.arrays import Flags, Int64s
 from fusetui.trace.model.categories import Role
-from fusetui.trace.model.columns import Flags, Int64s
 
 WORDS = {
     Host.CALL: "in runtime calls",

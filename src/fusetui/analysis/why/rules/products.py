@@ -15,7 +15,7 @@ from fusetui.gpu.roofline.bounds import on_plain_cores
 from fusetui.gpu.roofline.peaks import Peak
 from fusetui.text.figures import count, duration
 from fusetui.text.printable import printable
-from fusetui.trace.model.columns import Flags
+from fusetui.trace.model.arrays import Flags
 
 UNALIGNED = 2  # elements per load or fewer: below 16 bytes for every type
 WIDE = ("fp64", "c64", "c128")

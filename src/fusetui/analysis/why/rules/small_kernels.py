@@ -13,7 +13,7 @@ from fusetui.analysis.why.rule import Claim, Rule, of_span
 from fusetui.analysis.why.rules.launches import SLOW_NS
 from fusetui.gpu.kernel_names import KernelName
 from fusetui.text.figures import count, duration, percent, plural
-from fusetui.trace.model.columns import Flags
+from fusetui.trace.model.arrays import Flags
 
 SHORTER_NS = 5_000
 LEAST_COUNT = 0.5  # of all kernels

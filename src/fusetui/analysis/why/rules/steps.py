@@ -15,7 +15,7 @@ from fusetui.analysis.why.warming import LONG_NS, LONG_OP_NS, OFTEN, SLOW_FIRST,
 from fusetui.gpu.roofline.many import distinct_rows
 from fusetui.gpu.roofline.row import Job
 from fusetui.text.figures import count, duration, plural
-from fusetui.trace.model.columns import Int64s, Rows
+from fusetui.trace.model.arrays import Int64s, Rows
 from fusetui.trace.model.intervals import counted
 
 VARIES = 1.3  # p90 / p10

@@ -18,8 +18,8 @@ from fusetui.analysis.why.rules.launches import SLOW_NS
 from fusetui.analysis.why.warming import captures
 from fusetui.text.figures import count, duration, plural
 from fusetui.text.printable import printable
+from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows
 from fusetui.trace.model.categories import Role
-from fusetui.trace.model.columns import Flags, Int32s, Int64s, Rows
 from fusetui.trace.model.intervals import union
 
 LONG_NS = 1_000_000
