@@ -90,8 +90,7 @@ class Facts:
         if sum(len(line.events) for line in self.lines) < len(rows):
             rows = np.sort(np.concatenate([NO_ROWS, *(line.events for line in self.lines)]))
         inside = (self.trace.end[rows] > self.begin_ns) & (self.trace.start[rows] < self.end_ns)
-        found: Rows = rows[inside]
-        return found
+        return rows[inside]
 
     @cached_property
     def steady(self) -> Facts:
@@ -149,8 +148,7 @@ class Facts:
         wanted = np.zeros(len(self.trace.names), dtype=np.bool_)
         for number in np.flatnonzero(np.bincount(self.trace.name[rows])).tolist():
             wanted[number] = bool(matches(self.trace.names[number]))
-        found: Rows = rows[wanted[self.trace.name[rows]]]
-        return found
+        return rows[wanted[self.trace.name[rows]]]
 
     def idle_during(self, rows: Rows) -> int:
         """How long the devices were idle while any of these rows ran on any thread that launches
@@ -164,8 +162,7 @@ class Facts:
         trace = self.trace
         calls = trace.launch[trace.gpu_rows]
         thread = trace.thread_of_track
-        found: Flags = np.isin(thread, thread[trace.track[calls[calls >= 0]]])
-        return found
+        return np.isin(thread, thread[trace.track[calls[calls >= 0]]])
 
     def while_launching(self, rows: Rows) -> Cover:
         """The time that these rows cover on any of the threads that launch."""

@@ -75,8 +75,7 @@ class Idle(msgspec.Struct, frozen=True, eq=False):
 
     def track(self, trace: Trace) -> Int32s:
         """For each gap, the track of its launch call; any track if that is not known."""
-        found: Int32s = trace.track[np.maximum(self.launch, 0)]
-        return found
+        return trace.track[np.maximum(self.launch, 0)]
 
     def ns(self, *names: str) -> Int64s:
         """How long each gap lasted for these reasons."""
@@ -97,8 +96,7 @@ def sums(places: Rows, ns: Int64s, length: int) -> Int64s:
     order = np.argsort(places, kind="stable")
     total = np.concatenate(([0], np.cumsum(ns[order])))
     ends = np.searchsorted(places[order], np.arange(length + 1))
-    found: Int64s = np.diff(total[ends])
-    return found
+    return np.diff(total[ends])
 
 
 def on_line(trace: Trace, line: Threads, idle: Idle) -> tuple[Rows, Int64s, Int64s]:

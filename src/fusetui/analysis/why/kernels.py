@@ -174,20 +174,17 @@ class Kernels:
     @cached_property
     def stream(self) -> Int32s:
         """A number per stream of a device."""
-        found: Int32s = self.trace.thread_of_track[self.trace.track[self.rows]]
-        return found
+        return self.trace.thread_of_track[self.trace.track[self.rows]]
 
     @cached_property
     def device(self) -> Int32s:
         """A number per device."""
-        found: Int32s = self.trace.process_of_track[self.trace.track[self.rows]]
-        return found
+        return self.trace.process_of_track[self.trace.track[self.rows]]
 
     @cached_property
     def in_order(self) -> Rows:
         """Indices by stream and start, so that neighbors on a stream are adjacent."""
-        order: Rows = np.lexsort((self.start, self.stream))
-        return order
+        return np.lexsort((self.start, self.stream))
 
     @cached_property
     def origins(self) -> Origins:
@@ -262,8 +259,7 @@ class Kernels:
         """The number of the job of each, -1 for none."""
         found = np.full(len(self.trace), -1, dtype=np.int64)
         found[self.jobs.rows] = self.jobs.number
-        own: Int64s = found[self.rows]
-        return own
+        return found[self.rows]
 
     def amount_of(self, row: int) -> Amount | None:
         """What the kernel in this row computes."""
@@ -288,8 +284,7 @@ class Kernels:
         """How many blocks each was launched with, 0 where that is not known."""
         found = np.zeros(len(self.trace), dtype=np.int64)
         found[self.jobs.rows] = blocks_of_each(self.trace, self.jobs)
-        own: Int64s = found[self.rows]
-        return own
+        return found[self.rows]
 
     @cached_property
     def sms(self) -> Int64s:
@@ -297,15 +292,13 @@ class Kernels:
         known = device_properties(self.trace)
         counts = [known.get(track.pid, {}).get("numSms") for track in self.trace.tracks]
         table = np.array([n if type(n) is int and n < MANY_SMS else 0 for n in counts] or [0])
-        own: Int64s = table[self.trace.track[self.rows]]
-        return own
+        return table[self.trace.track[self.rows]]
 
     def of_jobs(self, value: Callable[[Job], float | None]) -> NDArray[np.float64]:
         """A figure of each row by its job, nan for none."""
         found = np.full(len(self.trace), np.nan)
         found[self.jobs.rows] = self.jobs.of_each(value)
-        own: NDArray[np.float64] = found[self.rows]
-        return own
+        return found[self.rows]
 
     @cached_property
     def peak(self) -> Peak | None:

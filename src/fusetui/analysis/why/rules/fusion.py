@@ -170,8 +170,7 @@ def _repeats(kernels: Kernels, sizes: Int64s) -> Flags:
 
 def _before(amounts: NDArray[np.generic]) -> Int64s:
     """The sum before each index, and the total; shape [n + 1]."""
-    found: Int64s = np.concatenate(([0], np.cumsum(amounts, dtype=np.int64)))
-    return found
+    return np.concatenate(([0], np.cumsum(amounts, dtype=np.int64)))
 
 
 def _least_ns(kernels: Kernels, runs: Runs) -> Int64s:
@@ -195,8 +194,7 @@ def _least_ns(kernels: Kernels, runs: Runs) -> Int64s:
 
 def _largest(bytes_: Int64s, runs: Runs) -> Int64s:
     edges = np.stack((runs.begin, runs.end), axis=1).reshape(-1)
-    found: Int64s = np.maximum.reduceat(np.append(bytes_, UNKNOWN), edges)[::2]
-    return found
+    return np.maximum.reduceat(np.append(bytes_, UNKNOWN), edges)[::2]
 
 
 def _sizes(kernels: Kernels) -> Int64s:
@@ -241,8 +239,7 @@ def _first(dims: object) -> object:
 
 def _copies(kernels: Kernels) -> Flags:
     """Which write their first input, in order."""
-    found: Flags = kernels.under(frozenset({INTO}))[kernels.in_order]
-    return found
+    return kernels.under(frozenset({INTO}))[kernels.in_order]
 
 
 def _reduces(kernels: Kernels) -> Flags:

@@ -247,8 +247,7 @@ def few_of(kernels: Kernels) -> Flags:
 def _candidates(kernels: Kernels) -> Flags:
     work = kernels.is_kernel & ~kernels.communicates & ~_by_memory(kernels)
     fits = (kernels.blocks > 0) & (kernels.blocks <= FEW * kernels.sms)
-    found: Flags = work & fits & (kernels.effective_ns >= SHORTEST_NS) & kernels.alone
-    return found
+    return work & fits & (kernels.effective_ns >= SHORTEST_NS) & kernels.alone
 
 
 def _by_memory(kernels: Kernels) -> Flags:

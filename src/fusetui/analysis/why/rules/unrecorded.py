@@ -196,16 +196,14 @@ def _is_first(facts: Facts, events: Int32s) -> Flags:
     trace, rows = facts.trace, facts.trace.gpu_rows
     first = np.full(len(trace.tracks), np.iinfo(np.int64).max)
     np.minimum.at(first, trace.track[rows], trace.start[rows])
-    found: Flags = trace.start[events] <= first[trace.track[events]]
-    return found
+    return trace.start[events] <= first[trace.track[events]]
 
 
 def _is_waited_for(facts: Facts, idle: Idle, places: Rows) -> Flags:
     """Whether any thread is in a call that waits for the device during the gap."""
     rows = np.flatnonzero(facts.accounts.kinds == Host.SYNC)
     cover = facts.while_launching(rows)
-    found: Flags = cover.within(idle.begin[places], idle.end[places]) > 0
-    return found
+    return cover.within(idle.begin[places], idle.end[places]) > 0
 
 
 WAITS_OUTSIDE = Rule(

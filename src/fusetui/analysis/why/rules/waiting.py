@@ -166,8 +166,7 @@ class Drained(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def at_stake(self) -> Int64s:
-        found: Int64s = np.minimum(self.lost, self.waited)
-        return found
+        return np.minimum(self.lost, self.waited)
 
 
 def _drained_by_sync(facts: Facts) -> Iterator[Claim]:
@@ -251,8 +250,7 @@ def _ahead_before(facts: Facts, idle: Idle) -> Flags:
     before[np.diff(number, prepend=-1) > 0] = facts.begin_ns
     until = ahead[np.searchsorted(start, devices.on_line(number, idle.begin), side="right")]
     since = ahead[np.searchsorted(start, devices.on_line(number, before))]
-    found: Flags = until > since
-    return found
+    return until > since
 
 
 def _queued(facts: Facts, devices: Devices) -> tuple[Int64s, Int64s]:
@@ -321,8 +319,7 @@ def _in_many_steps(facts: Facts, rows: Rows) -> Rows:
     name = facts.trace.name[rows]
     called = np.unique(np.stack((name[step > 0], step[step > 0])), axis=1)[0]
     steps = np.bincount(called, minlength=len(facts.trace.names))
-    found: Rows = rows[steps[name] >= max(2, OFTEN_STEPS * later)]
-    return found
+    return rows[steps[name] >= max(2, OFTEN_STEPS * later)]
 
 
 def _frees(facts: Facts, rows: Rows) -> int:
