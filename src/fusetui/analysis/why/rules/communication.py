@@ -235,7 +235,7 @@ def _cpu_collectives(facts: Facts) -> Iterator[Claim]:
 
 
 def _while_idle(facts: Facts, rows: Rows, cover: Cover) -> Iterator[Claim]:
-    at_stake = sum(int(ns[LATE].sum()) for ns in facts.host_under(cover))
+    at_stake = int(facts.host_under(cover)[LATE].sum())
     if at_stake:
         yield Claim(
             text=f"The GPU waits {of_span(facts, at_stake)} for its "

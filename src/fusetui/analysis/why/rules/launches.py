@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -45,9 +45,9 @@ REPLAYED = (
 def _host_bound(facts: Facts) -> Iterator[Claim]:
     if not facts.has_launches:
         raise NO_LAUNCHES
-    which = [~busy for busy in facts.busy_cpu]
-    by_kind = late_of(facts, which)
-    at_stake = int(np.sum(by_kind))
+    which = ~facts.busy_cpu
+    by_kind = facts.late[:, which].sum(axis=1)
+    at_stake = int(by_kind.sum())
     if at_stake <= 0:
         return
     if not facts.is_late:
@@ -62,12 +62,6 @@ def _host_bound(facts: Facts) -> Iterator[Claim]:
         remedy=_more_or_replayed(facts, int(by_kind[[*UNSEEN]].sum()), at_stake),
         why_likely=why_likely(facts),
     )
-
-
-def late_of(facts: Facts, which: Sequence[Flags]) -> Int64s:
-    """How long the launching threads did what in the late parts of some gaps (ns); shape [Host]."""
-    found: Int64s = sum(ns[:, some].sum(axis=1) for ns, some in zip(facts.late, which, strict=True))
-    return found
 
 
 def doing(facts: Facts, by_kind: Int64s, found: Holding) -> str:
@@ -115,12 +109,9 @@ def without(facts: Facts) -> str:
     return f", {', '.join(most)}{' and ' * bool(most)}{last} not counted" if last else ""
 
 
-def heaviest(facts: Facts, which: Sequence[Flags]) -> tuple[int, ...]:
+def heaviest(facts: Facts, which: Flags) -> tuple[int, ...]:
     """The launches that end the longest of some gaps."""
-    return the_most(
-        np.concatenate([idle.launch[n] for idle, n in zip(facts.idle, which, strict=True)]),
-        np.concatenate([ns[:, n].sum(axis=0) for ns, n in zip(facts.late, which, strict=True)]),
-    )
+    return the_most(facts.idle.launch[which], facts.late[:, which].sum(axis=0))
 
 
 HOST_BOUND = Rule(
@@ -138,11 +129,11 @@ HOST_BOUND = Rule(
 def _cpu_work(facts: Facts) -> Iterator[Claim]:
     if not facts.has_launches:
         raise NO_LAUNCHES
-    by_kind = late_of(facts, facts.busy_cpu)
+    by_kind = facts.late[:, facts.busy_cpu].sum(axis=1)
     at_stake = int(by_kind.sum())
     if not at_stake:
         return
-    gaps = plural(sum(int(busy.sum()) for busy in facts.busy_cpu), "gap")
+    gaps = plural(int(facts.busy_cpu.sum()), "gap")
     found = holding(facts, facts.busy_cpu)
     yield Claim(
         text=f"The GPU waits {of_span(facts, at_stake)} in {gaps} of "
@@ -171,15 +162,10 @@ SLOW_NS = LONG_NS
 def _slow_launches(facts: Facts) -> Iterator[Claim]:
     if not facts.has_launches:
         raise NO_LAUNCHES
-    trace = facts.trace
-    launch = np.concatenate([idle.launch for idle in facts.idle])
-    warm = [facts.warming.within(idle.called, idle.returned) for idle in facts.idle]
-    waited = np.concatenate([idle.ns("launch_call") for idle in facts.idle])
-    waited -= np.concatenate(warm)
-    graphs = np.isin(
-        trace.name, [n for n, text in enumerate(trace.names) if GRAPH_LAUNCH.search(text)]
-    )
-    slow = (launch >= 0) & (trace.dur[launch] > SLOW_NS) & ~graphs[launch] & (waited > 0)
+    trace, idle, launch = facts.trace, facts.idle, facts.idle.launch
+    waited = idle.ns("launch_call") - facts.warming.within(idle.called, idle.returned)
+    graphs = np.isin(launch, facts.named(GRAPH_LAUNCH.search, Role.CALL))
+    slow = (launch >= 0) & (trace.dur[launch] > SLOW_NS) & ~graphs & (waited > 0)
     at_stake = int(waited[slow].sum())
     if at_stake:
         rows = the_most(launch[slow], waited[slow])

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from fusetui.analysis.why.facts import NO_ROWS, Facts
+from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.kernels import the_most
 from fusetui.analysis.why.rule import Claim, Rule, of_span
 from fusetui.analysis.why.warming import FEWEST, GRAPH_LAUNCH, captures, first_step
@@ -55,8 +55,7 @@ def _stacks(facts: Facts) -> Iterator[Claim]:
 
 def _graphs(facts: Facts) -> Iterator[Claim]:
     """Graph launches that keep the GPU waiting."""
-    launches = np.concatenate([NO_ROWS, *(idle.launch for idle in facts.idle)])
-    waited = np.concatenate([NO_ROWS, *(idle.ns("launch_call") for idle in facts.idle)])
+    launches, waited = facts.idle.launch, facts.idle.ns("launch_call")
     replays = np.isin(launches, facts.named(GRAPH_LAUNCH.search, Role.CALL)) & (waited > 0)
     at_stake = int(waited[replays].sum())
     if at_stake and at_stake >= REPLAYS * facts.span_ns:

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import numpy as np
 
 from fusetui.analysis.why.facts import Facts
-from fusetui.analysis.why.idle import Idle
 from fusetui.analysis.why.kernels import the_most
 from fusetui.analysis.why.rule import Claim, Rule, of_span
 from fusetui.analysis.why.rules.launches import SLOW_NS
@@ -34,7 +33,7 @@ def _small_kernels(facts: Facts) -> Iterator[Claim]:
     short = np.flatnonzero(is_short)
     if len(kernels) < FEWEST_KERNELS or len(short) < LEAST_COUNT * len(kernels):
         return
-    between = sum(_between_ns(facts, idle, is_short) for idle in facts.idle)
+    between = _between_ns(facts, is_short)
     together = int(trace.dur[short].sum()) + between
     if together >= LEAST_TIME * facts.span_ns:
         yield Claim(
@@ -47,8 +46,9 @@ def _small_kernels(facts: Facts) -> Iterator[Claim]:
         )
 
 
-def _between_ns(facts: Facts, idle: Idle, is_short: Flags) -> int:
+def _between_ns(facts: Facts, is_short: Flags) -> int:
     """The total of the gaps between two short kernels, except those of slow launch calls."""
+    idle = facts.idle
     slow = (idle.launch >= 0) & (facts.trace.dur[idle.launch] > SLOW_NS)
     both = is_short[idle.event] & is_short[idle.before]
     return int((idle.end - idle.begin)[both & ~slow].sum())
@@ -70,10 +70,8 @@ LONGEST_NS = 10_000
 
 def _kernel_switches(facts: Facts) -> Iterator[Claim]:
     """Gaps that are short, and end with an event that was launched before they began."""
-    waited = facts.of_gaps(lambda idle: idle.ns("queued", "graph"))
-    short = (waited > 0) & facts.of_gaps(
-        lambda idle: (idle.end - idle.begin <= LONGEST_NS) & (idle.called <= idle.begin)
-    )
+    idle, waited = facts.idle, facts.idle.ns("queued", "graph")
+    short = (idle.end - idle.begin <= LONGEST_NS) & (idle.called <= idle.begin) & (waited > 0)
     at_stake, gaps = int(waited[short].sum()), int(np.count_nonzero(short))
     if at_stake:
         yield Claim(
@@ -82,7 +80,7 @@ def _kernel_switches(facts: Facts) -> Iterator[Claim]:
             f"{duration(round(at_stake / gaps))} each on average, before work that was already "
             "queued.",
             at_stake_ns=at_stake,
-            rows=the_most(facts.of_gaps(lambda idle: idle.event)[short], waited[short]),
+            rows=the_most(idle.event[short], waited[short]),
         )
 
 
@@ -111,8 +109,7 @@ def _optimizer_launches(facts: Facts) -> Iterator[Claim]:
     if number < FEWEST * max(1, calls) or 2 * number < np.count_nonzero(inside):
         return
     before = np.zeros(len(trace), dtype=np.int64)
-    for idle in facts.idle:
-        before[idle.event] += idle.end - idle.begin
+    before[facts.idle.event] = facts.idle.end - facts.idle.begin
     together = taken + int(before[kernels.rows[single]].sum())
     if taken <= SHORT_NS * number and together >= LEAST_SHARE * facts.span_ns:
         yield Claim(

@@ -140,8 +140,8 @@ def _part(facts: Facts, number: int, alone: bool) -> str:
     part, _ = facts.warm_up[number]
     if not len(part.rows):
         return "the first step" if alone else "the rest of the first step"
-    trace, waits = facts.trace, [counted(idle.begin, idle.returned) for idle in facts.idle]
-    ns = np.sum([waiting.within(part.start, part.end) for waiting in waits], axis=0)
+    trace, waits = facts.trace, counted(facts.idle.begin, facts.idle.returned)
+    ns = waits.within(part.start, part.end)
     most = int(np.bincount(trace.name[part.rows], ns).argmax())
     waited = trace.name[part.rows[ns > 0]]
     calls = int(np.count_nonzero(waited == most))

@@ -37,8 +37,7 @@ def _holes(facts: Facts) -> Iterator[Claim]:
 
 
 def _in_graphs(facts: Facts) -> Iterator[Claim]:
-    ns = np.concatenate([idle.ns("graph") for idle in facts.idle])
-    events = np.concatenate([idle.event for idle in facts.idle])
+    ns, events = facts.idle.ns("graph"), facts.idle.event
     long = ns > LONG_NS
     at_stake = int(ns[long].sum())
     if at_stake:
@@ -67,7 +66,7 @@ def _without_events(facts: Facts) -> Iterator[Claim]:
         return
     since = np.full(len(trace) + 1, np.iinfo(np.int64).max)  # by the call that launches next
     np.minimum.at(since, missing.following, trace.start[missing.calls])
-    at_stake = sum(int(_idle_ns(idle, since).sum()) for idle in facts.idle)
+    at_stake = int(_idle_ns(facts.idle, since).sum())
     if not at_stake:
         return
     names = Counter(trace.name_of(int(row)) for row in missing.calls)
@@ -147,16 +146,19 @@ LEAST_NS = 20_000
 def _waits_outside(facts: Facts) -> Iterator[Claim]:
     if not facts.has_launches:
         raise NO_LAUNCHES
-    before, elsewhere = _apart(facts)
-    for events, waited, early in ((*before, True), (*elsewhere, False)):
-        at_stake = int(waited.sum())
-        if at_stake:
-            yield _claim(facts, events, waited, at_stake, early)
+    idle, ns = facts.idle, facts.idle.ns("queued")
+    slow = (idle.launch >= 0) & (facts.trace.dur[idle.launch] > SLOW_NS)
+    long = np.flatnonzero((ns > LEAST_NS) & ~slow)
+    first = _is_first(facts, idle.event[long]) & _is_waited_for(facts, long)
+    for places, early in ((long[first], True), (long[~first], False)):
+        if len(places):
+            yield _claim(facts, idle.event[places], ns[places], early)
 
 
-def _claim(facts: Facts, events: Int32s, waited: Int64s, at_stake: int, early: bool) -> Claim:
-    lasted = f"{of_span(facts, at_stake)}"
-    text = f"The GPU is idle for {lasted} in {plural(len(events), 'gap')}"
+def _claim(facts: Facts, events: Int32s, waited: Int64s, early: bool) -> Claim:
+    """`early`: due to work before the recording."""
+    at_stake = int(waited.sum())
+    text = f"The GPU is idle for {of_span(facts, at_stake)} in {plural(len(events), 'gap')}"
     if early:
         return Claim(
             text=f"{text} before the first work of a stream, which was already launched, while "
@@ -175,22 +177,6 @@ def _claim(facts: Facts, events: Int32s, waited: Int64s, at_stake: int, early: b
     )
 
 
-def _apart(facts: Facts) -> tuple[tuple[Int32s, Int64s], tuple[Int32s, Int64s]]:
-    """Events and waits (ns) of long queued gaps: those due to work before the recording, and
-    others."""
-    events, waited, early = [], [], []
-    for idle in facts.idle:
-        ns = idle.ns("queued")
-        slow = (idle.launch >= 0) & (facts.trace.dur[idle.launch] > SLOW_NS)
-        long = np.flatnonzero((ns > LEAST_NS) & ~slow)
-        events.append(idle.event[long])
-        waited.append(ns[long])
-        early.append(_is_first(facts, idle.event[long]) & _is_waited_for(facts, idle, long))
-    rows, times = np.concatenate(events), np.concatenate(waited)
-    first = np.concatenate(early)
-    return (rows[first], times[first]), (rows[~first], times[~first])
-
-
 def _is_first(facts: Facts, events: Int32s) -> Flags:
     """Whether nothing of its stream is recorded before the event."""
     trace, rows = facts.trace, facts.trace.gpu_rows
@@ -199,11 +185,11 @@ def _is_first(facts: Facts, events: Int32s) -> Flags:
     return trace.start[events] <= first[trace.track[events]]
 
 
-def _is_waited_for(facts: Facts, idle: Idle, places: Rows) -> Flags:
+def _is_waited_for(facts: Facts, places: Rows) -> Flags:
     """Whether any thread is in a call that waits for the device during the gap."""
     rows = np.flatnonzero(facts.accounts.kinds == Host.SYNC)
     cover = facts.while_launching(rows)
-    return cover.within(idle.begin[places], idle.end[places]) > 0
+    return cover.within(facts.idle.begin[places], facts.idle.end[places]) > 0
 
 
 WAITS_OUTSIDE = Rule(

@@ -11,7 +11,7 @@ import numpy as np
 from fusetui.analysis.why.devices import Devices
 from fusetui.analysis.why.facts import COMPILER, LOADER, Facts
 from fusetui.analysis.why.host import Host
-from fusetui.analysis.why.idle import Idle, bounds_on, on_line, sums
+from fusetui.analysis.why.idle import bounds_on, on_line, sums
 from fusetui.analysis.why.kernels import the_most
 from fusetui.analysis.why.rule import (
     NO_LAUNCHES,
@@ -164,30 +164,23 @@ class Drained(msgspec.Struct, frozen=True, eq=False):
     long: Int64s  # as far as that lies in gaps of cpu-work
     waited: Int64s  # by the CPU, since its previous launch
 
-    @property
-    def at_stake(self) -> Int64s:
-        return np.minimum(self.lost, self.waited)
-
 
 def _drained_by_sync(facts: Facts) -> Iterator[Claim]:
     if not facts.has_launches:
         raise NO_LAUNCHES
-    found = [_drained(facts, n) for n in range(len(facts.idle))]
-    call = np.concatenate([drained.call for drained in found])
-    each = np.concatenate([drained.at_stake for drained in found])
-    at_stake = int(each.sum())
+    found = _drained(facts)
+    each = np.minimum(found.lost, found.waited)
+    at_stake, lost = int(each.sum()), int(found.lost.sum())
     if at_stake <= 0:
         return
-    lost = sum(int(drained.lost.sum()) for drained in found)
-    long = sum(int(drained.long.sum()) for drained in found)
     yield Claim(
         text=f"The queue runs dry {plural(int(np.count_nonzero(each)), 'time')} while the CPU "
-        f"waits for the GPU in {_called(facts, call, each)}, and the GPU then waits "
+        f"waits for the GPU in {_called(facts, found.call, each)}, and the GPU then waits "
         f"{duration(lost)} for launches. Launching instead of waiting would save "
         f"{of_span(facts, at_stake)} at most.",
         at_stake_ns=at_stake,
-        rows=the_most(call, each),
-        part_of="cpu-work" if 2 * long > lost else "host-bound",
+        rows=the_most(found.call, each),
+        part_of="cpu-work" if 2 * int(found.long.sum()) > lost else "host-bound",
         why_likely=why_likely(facts),
     )
 
@@ -203,27 +196,27 @@ def _called(facts: Facts, calls: Rows, ns: Int64s) -> str:
     return f"{called} ({frame_text(trace.name_of(op))})" if op >= 0 else called
 
 
-def _drained(facts: Facts, number: int) -> Drained:
-    idle, late = facts.idle[number], facts.late[number].sum(axis=0)
-    call = facts.running_at_begin(idle, Host.SYNC)
-    marks = np.where(call >= 0, 2, np.where(_ahead_before(facts, idle), 1, 0))
+def _drained(facts: Facts) -> Drained:
+    device, late = facts.idle.device, facts.late.sum(axis=0)
+    call = facts.running_at_begin(Host.SYNC)
+    marks = np.where(call >= 0, 2, np.where(_ahead_before(facts), 1, 0))
     last = np.maximum.accumulate(np.where(marks > 0, np.arange(len(marks)), -1))
-    device = idle.devices.number(idle.event)
     behind = (last >= device.searchsorted(device)) & (marks[last] == 2)  # on the same device
     begins = np.flatnonzero(behind & ~np.concatenate(([False], behind[:-1])) | (call >= 0))
     time = np.searchsorted(begins, np.flatnonzero(behind), side="right") - 1
     return Drained(
         call=call[begins],
         lost=sums(time, late[behind], len(begins)),
-        long=sums(time, (late * facts.busy_cpu[number])[behind], len(begins)),
-        waited=_waited(facts, idle)[begins],
+        long=sums(time, (late * facts.busy_cpu)[behind], len(begins)),
+        waited=_waited(facts)[begins],
     )
 
 
-def _waited(facts: Facts, idle: Idle) -> Int64s:
+def _waited(facts: Facts) -> Int64s:
     """For each gap, how long the launching thread waited for the device between its previous launch
     (including that: a copy may block) and the launch that ends the gap."""
-    trace, found = facts.trace, np.zeros(len(idle), dtype=np.int64)
+    trace, idle = facts.trace, facts.idle
+    found = np.zeros(len(idle), dtype=np.int64)
     calls = distinct(trace.launch[trace.gpu_rows].astype(np.int64))
     calls = calls[calls >= 0]
     for line in facts.accounts.threads:
@@ -239,18 +232,23 @@ def _waited(facts: Facts, idle: Idle) -> Int64s:
     return found
 
 
-def _ahead_before(facts: Facts, idle: Idle) -> Flags:
+def _ahead_before(facts: Facts) -> Flags:
     """For each gap, whether any event since the previous gap started with enough others in the
     queue."""
-    devices = idle.devices
-    start, queued = _queued(facts, devices)
-    ahead = np.concatenate(([0], np.cumsum(queued >= LEAD)))
-    number = devices.number(idle.event)
+    idle, first = facts.idle, 0
     before = np.concatenate(([facts.begin_ns], idle.end))[:-1]  # the end of the previous gap
-    before[np.diff(number, prepend=-1) > 0] = facts.begin_ns
-    until = ahead[np.searchsorted(start, devices.on_line(number, idle.begin), side="right")]
-    since = ahead[np.searchsorted(start, devices.on_line(number, before))]
-    return until > since
+    before[np.diff(idle.device, prepend=-1) > 0] = facts.begin_ns
+    found = np.zeros(len(idle), dtype=np.bool_)
+    for devices in facts.lines:
+        own = slice(*idle.device.searchsorted((first, first + len(devices))).tolist())
+        start, queued = _queued(facts, devices)
+        ahead = np.concatenate(([0], np.cumsum(queued >= LEAD)))
+        number = idle.device[own] - first
+        until = np.searchsorted(start, devices.on_line(number, idle.begin[own]), side="right")
+        since = np.searchsorted(start, devices.on_line(number, before[own]))
+        found[own] = ahead[until] > ahead[since]
+        first += len(devices)
+    return found
 
 
 def _queued(facts: Facts, devices: Devices) -> tuple[Int64s, Int64s]:
@@ -294,7 +292,7 @@ def _allocation(facts: Facts) -> Iterator[Claim]:
     rows = rows[inside][recurring(facts.trace, facts.spans, rows[inside])]
     rows = _in_many_steps(facts, rows)
     cover = facts.while_launching(rows)
-    at_stake = sum(int(ns[Host.ALLOC].sum()) for ns in facts.host_under(cover))
+    at_stake = int(facts.host_under(cover)[Host.ALLOC].sum())
     if not at_stake:
         return
     heaviest = facts.heaviest(rows)
