@@ -12,8 +12,16 @@ from tests.trace.test_corpus import ROWS
 from fusetui.analysis.questions.effective import effective_ns
 from fusetui.analysis.why.kernels import bounds_of, ceiling_of
 from fusetui.analysis.why.model import Ceiling
-from fusetui.gpu.roofline.attainable import ASSUMED, MEASURED, attainable, is_assumed
-from fusetui.gpu.roofline.peaks import BANDWIDTH, KINDS, PEAKS, peak_of
+from fusetui.gpu.roofline.peaks import (
+    ASSUMED,
+    BANDWIDTH,
+    KINDS,
+    MEASURED,
+    PEAKS,
+    attainable,
+    is_assumed,
+    peak_of,
+)
 from fusetui.gpu.roofline.row import work_of
 from fusetui.trace import Trace, open_trace
 
