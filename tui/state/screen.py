@@ -28,7 +28,7 @@ def head_height(state: State) -> int:
 
 
 def tour_lines(state: State, width: int | None = None) -> int:
-    """The lines of the guided tour, if there is one, in so many cells, else in those of the screen."""
+    """The lines of the guided tour, if there is one; `width`: cells, by default of the screen."""
     if state.tour is None:
         return 0
     texts = tuple(with_keys(step.text, state) for step in STEPS)
