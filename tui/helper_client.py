@@ -21,8 +21,8 @@ import msgspec
 import numpy as np
 
 from fusetui.analysis.diff.model import Diff
-from fusetui.trace.model.callbacks import Stop
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.report import Stop
 from fusetui.tui.background_results import ArgsRead, Piece
 from fusetui.tui.wire import unship
 

@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 from fusetui.trace.model.categories import GPU_ROLES, Layer, Role
 from fusetui.trace.model.events import Events
 from fusetui.trace.model.ids import Id
-from fusetui.trace.model.launch_index import LaunchIndex, launch_index
 from fusetui.trace.model.report import Report
 
-Rows = NDArray[np.intp]
-Int64s = NDArray[np.int64]
+Int64s = NDArray[np.int64]  # times in ns, counts, keys
+Int32s = NDArray[np.int32]
+Rows = NDArray[np.intp]  # numbers of rows, of steps, of items
 Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
 
 LARGEST_EPOCH = 1 << 62  # ns; later is no time
 
@@ -170,3 +171,28 @@ class Trace(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     def track_of(self, row: int) -> Track:
         return self.tracks[int(self.track[row])]
+
+
+class LaunchIndex(msgspec.Struct, frozen=True, eq=False):
+    """One entry per GPU event, sorted by `host`, then by row."""
+
+    host: NDArray[np.int32]  # the launch call, else the op that it belongs to, else -1
+    rows: Rows
+    ns: Int64s  # of the events before each, and of all; shape [n + 1]
+    kernels: NDArray[np.int32]  # likewise, how many are kernels
+
+    def within(self, first_row: int, end_row: int) -> slice:
+        """The entries that were launched by a range of rows."""
+        rows = np.array([first_row, end_row], dtype=self.host.dtype)
+        first, end = self.host.searchsorted(rows).tolist()
+        return slice(first, end)
+
+
+def launch_index(
+    host: NDArray[np.int32], rows: Rows, ns: Int64s, is_kernel: NDArray[np.bool_]
+) -> LaunchIndex:
+    """`ns` and `is_kernel` are those of each of `rows`."""
+    order = np.argsort(host, kind="stable")
+    before = np.concatenate(([0], np.cumsum(ns[order])))
+    kernels = np.concatenate(([0], np.cumsum(is_kernel[order], dtype=np.int32)))
+    return LaunchIndex(host[order], rows[order], before, kernels.astype(np.int32))

@@ -16,11 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.trace.model.categories import Role
+from fusetui.trace.model.columns import Rows
 from fusetui.trace.program.origin import Origins, hosts_of, ops_of
-from fusetui.trace.program.regions import is_module
-from fusetui.trace.program.spans import Spans, threads_of
-
-Rows = NDArray[np.intp]
+from fusetui.trace.program.regions import Spans, is_module, threads_of
 
 
 class Phase(StrEnum):

@@ -14,8 +14,8 @@ from rich.segment import Segment
 from textual.strip import Strip
 
 from fusetui.text.cutting import middle_clip, word_clip
-from fusetui.trace.cells.raster import MANY, NONE, Cells, Rows, cells, edges
-from fusetui.trace.model.columns import Trace
+from fusetui.trace.cells.raster import MANY, NONE, Cells, cells, edges
+from fusetui.trace.model.columns import Int32s, Trace
 from fusetui.tui.drawing import palette
 from fusetui.tui.drawing.glyphs import Glyphs
 from fusetui.tui.drawing.segments import narrow_line, segment
@@ -93,7 +93,7 @@ def runs_of(
     return runs
 
 
-def _with_selected(rows: Rows, selected: int, cells: range) -> Rows:
+def _with_selected(rows: Int32s, selected: int, cells: range) -> Int32s:
     """The rows of the cells, the selected one over all others."""
     if not cells:
         return rows
@@ -102,7 +102,7 @@ def _with_selected(rows: Rows, selected: int, cells: range) -> Rows:
     return found
 
 
-def _ends(rows: Rows) -> list[int]:
+def _ends(rows: Int32s) -> list[int]:
     """Where each stretch of cells of one row ends; cells that no slice stands for are alone."""
     if not len(rows):
         return []

@@ -14,9 +14,8 @@ from fusetui.analysis.diff.representative_steps import mean, middle
 from fusetui.analysis.questions.busy import any_busy_ns
 from fusetui.analysis.why.causes import idle_by_cause
 from fusetui.trace.layout.devices import device_names
-from fusetui.trace.model.arrays import Rows
 from fusetui.trace.model.categories import Layer
-from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.columns import Rows, Trace
 
 
 def side(items: Items, on_cpu: bool) -> Side:

@@ -13,7 +13,7 @@ import numpy as np
 from fusetui.analysis.diff.blocks import Block, Lane, blocks
 from fusetui.analysis.diff.items import Items
 from fusetui.analysis.diff.sequences import Pair, Stretch, exact, gaps, match
-from fusetui.trace.model.arrays import Int64s
+from fusetui.trace.model.columns import Int64s
 
 Places = Sequence[object]
 

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from fusetui.analysis.diff.sequences import in_order
-from fusetui.trace.model.arrays import Int64s, Rows
+from fusetui.trace.model.columns import Int64s, Rows
 
 KINDS = 8
 """At most so many different blocks are looked for: of the forward pass, the backward pass, ..."""

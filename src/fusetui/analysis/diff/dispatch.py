@@ -17,9 +17,8 @@ from fusetui.analysis.diff.statistics import median
 from fusetui.analysis.questions.computing import computing_ops, within
 from fusetui.analysis.questions.totals import self_ns
 from fusetui.text.figures import count
-from fusetui.trace.model.arrays import Flags, Int64s, Rows
 from fusetui.trace.model.categories import Layer, Role
-from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.columns import Flags, Int64s, Rows, Trace
 from fusetui.trace.model.intervals import union_length
 from fusetui.trace.model.op_names import is_compiler
 

@@ -23,7 +23,7 @@ from fusetui.analysis.diff.statistics import resolution
 from fusetui.analysis.diff.work_kind import OTHER, of_all
 from fusetui.text.figures import change, duration, plural
 from fusetui.text.printable import printable
-from fusetui.trace.model.arrays import Rows
+from fusetui.trace.model.columns import Rows
 from fusetui.trace.model.op_names import stem
 
 

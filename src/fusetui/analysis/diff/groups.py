@@ -13,7 +13,7 @@ from fusetui.analysis.diff.items import Items
 from fusetui.analysis.diff.names import helps, part
 from fusetui.analysis.diff.ops import known_as
 from fusetui.analysis.diff.sequences import Pair
-from fusetui.trace.model.arrays import Rows
+from fusetui.trace.model.columns import Rows
 
 T = TypeVar("T")
 Gap = tuple[list[int], list[int]]  # the open items of A and of B between two pairs

@@ -14,7 +14,7 @@ from fusetui.analysis.diff.groups import Group
 from fusetui.analysis.diff.items import Items
 from fusetui.analysis.diff.names import work_class
 from fusetui.text.figures import count, plural
-from fusetui.trace.model.arrays import Flags
+from fusetui.trace.model.columns import Flags
 
 
 def surplus(a: Items, b: Items, aligned: Sequence[Lanes]) -> list[Group]:

@@ -15,7 +15,7 @@ from fusetui.analysis.diff.outlier_work import Piece, odd_steps, piece_rows, row
 from fusetui.analysis.diff.statistics import FLOOR_NS, FLOOR_PERCENT, resolution
 from fusetui.analysis.questions.busy import any_busy_ns
 from fusetui.text.figures import change
-from fusetui.trace.model.arrays import Flags, Int64s, Rows
+from fusetui.trace.model.columns import Flags, Int64s, Rows
 
 SHARP = 4
 """A step is odd when it is this many times as far from the others as they are from each other."""

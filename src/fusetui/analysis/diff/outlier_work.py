@@ -16,8 +16,7 @@ from fusetui.analysis.diff.model import Kind, Row, Share, row_of
 from fusetui.analysis.diff.ops import known_names
 from fusetui.analysis.diff.sequences import closest, is_feasible, is_like, match
 from fusetui.text.figures import plural
-from fusetui.trace.model.arrays import Int64s, Rows
-from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.columns import Int64s, Rows, Trace
 
 
 class OddStep(msgspec.Struct, frozen=True, eq=False):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fusetui.trace.model.arrays import Floats, Int64s, Rows
+from fusetui.trace.model.columns import Floats, Int64s, Rows
 
 WITHIN = 0.005  # the mean time of the chosen steps is within this share of the median
 

@@ -15,7 +15,7 @@ from itertools import accumulate
 
 import numpy as np
 
-from fusetui.trace.model.arrays import Flags, Int64s
+from fusetui.trace.model.columns import Flags, Int64s
 
 Pair = tuple[int, int]
 Stretch = tuple[int, int, int, int]  # a's [first, last), b's [first, last)

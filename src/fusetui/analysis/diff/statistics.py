@@ -8,7 +8,7 @@ from functools import cache
 import msgspec
 import numpy as np
 
-from fusetui.trace.model.arrays import Floats, Int64s
+from fusetui.trace.model.columns import Floats, Int64s
 
 FEW_STEPS = 5
 """A verdict needs this many steps on each side. n samples enclose the true median with a

@@ -15,7 +15,7 @@ from fusetui.analysis.diff.model import Answer, Side, StepChange, Verdict
 from fusetui.analysis.diff.pieces import Work
 from fusetui.analysis.diff.statistics import FEW_STEPS, drift, median, ratio_interval, wider
 from fusetui.analysis.diff.windows import Windows
-from fusetui.trace.model.arrays import Floats, Int64s, Rows
+from fusetui.trace.model.columns import Floats, Int64s, Rows
 
 
 def step_change(a: Items, b: Items, groups: Sequence[Group]) -> StepChange:

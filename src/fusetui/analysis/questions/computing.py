@@ -8,11 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.trace.model.categories import Role
-from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.columns import Flags, Rows, Trace
 from fusetui.trace.model.op_names import HELPERS, WHOLE, is_frame, is_metadata, stem
-
-Rows = NDArray[np.intp]
-Flags = NDArray[np.bool_]
 
 
 def computing_ops(trace: Trace) -> Rows:

@@ -15,13 +15,11 @@ from numpy.typing import NDArray
 
 from fusetui.analysis.questions.computing import within
 from fusetui.analysis.questions.spread import Groups, grouped, percentile
+from fusetui.trace.layout.counters import Counter
 from fusetui.trace.model.categories import CPU_LAYERS, Role
-from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.ids import Id
+from fusetui.trace.model.columns import Int64s, Rows, Trace
+from fusetui.trace.model.ids import Id, device_label
 from fusetui.trace.model.intervals import union_length
-
-Rows = NDArray[np.intp]
-Int64s = NDArray[np.int64]
 
 LAUNCHES = re.compile(r"Launch(?!HostFunc)", re.IGNORECASE)
 GRAPH = re.compile(r"GraphLaunch", re.IGNORECASE)
@@ -170,3 +168,54 @@ def _named(trace: Trace, pattern: re.Pattern[str]) -> NDArray[np.bool_]:
     """For each name, whether the pattern occurs in it."""
     found = [pattern.search(name, 0, LONGEST_NAME) is not None for name in trace.names]
     return np.array(found or [False])
+
+
+GROUP = "launch queue"
+
+
+class QueueLength(msgspec.Struct, frozen=True):
+    """How long one queue was, from its first launch to its last end."""
+
+    label: str
+    most: int
+    mean: float  # over time
+    empty_ns: int  # while nothing was launched or running
+    span_ns: int
+
+
+def length_of(queue: Counter) -> QueueLength:
+    """The figures of one of `queues`."""
+    lasted = np.diff(queue.time)
+    value = queue.value[:-1]
+    span = int(lasted.sum())
+    return QueueLength(
+        label=queue.label,
+        most=int(queue.value.max()),
+        mean=float((lasted * value).sum()) / span if span else 0.0,
+        empty_ns=int(lasted[value == 0].sum()),
+        span_ns=span,
+    )
+
+
+def queues(trace: Trace) -> tuple[Counter, ...]:
+    """The length of the queue of each device with linked events, in lane order."""
+    rows = trace.gpu_rows[trace.launch[trace.gpu_rows] >= 0]
+    device = trace.process_of_track[trace.track[rows]]
+    return tuple(_queue(trace, rows[device == number]) for number in np.unique(device).tolist())
+
+
+def _queue(trace: Trace, rows: NDArray[np.intp]) -> Counter:
+    begin = np.minimum(trace.start[trace.launch[rows]], trace.start[rows])
+    time, value = _running(begin, trace.end[rows])
+    pid = trace.track_of(int(rows[0])).pid
+    return Counter(GROUP, f"{device_label(pid)} queue", "", time, value)
+
+
+def _running(begin: Int64s, end: Int64s) -> tuple[Int64s, NDArray[np.float64]]:
+    """The times at which something begins or ends, and how many have begun and not ended then."""
+    time, at = np.unique(np.concatenate([begin, end]), return_inverse=True)
+    change = np.bincount(at[: len(begin)], minlength=len(time)).astype(np.int64)
+    change -= np.bincount(at[len(begin) :], minlength=len(time))
+    value = np.cumsum(change)
+    new = np.concatenate(([True], np.diff(value) != 0))
+    return time[new], value[new].astype(np.float64)

@@ -7,10 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.trace.model.categories import Role
-from fusetui.trace.model.columns import Trace
-
-Int64s = NDArray[np.int64]
-Rows = NDArray[np.intp]
+from fusetui.trace.model.columns import Int64s, Rows, Trace
 
 
 class KernelTotal(msgspec.Struct, frozen=True):

@@ -10,12 +10,9 @@ from numpy.typing import NDArray
 
 from fusetui.analysis.questions.busy import window_busy_ns
 from fusetui.trace.model.categories import Role
-from fusetui.trace.model.columns import Trace, Track
+from fusetui.trace.model.columns import Int64s, Rows, Trace, Track
 from fusetui.trace.model.ids import Id
 from fusetui.trace.model.intervals import union_length
-
-Int64s = NDArray[np.int64]
-Rows = NDArray[np.intp]
 
 
 class NameTime(msgspec.Struct, frozen=True):

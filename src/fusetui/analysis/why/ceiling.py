@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.analysis.questions.effective import effective_ns
+from fusetui.analysis.questions.busy import effective_ns
 from fusetui.analysis.why.model import Ceiling
 from fusetui.gpu.roofline.many import Jobs, jobs, share_known
 from fusetui.gpu.roofline.peaks import NO_PEAKS

@@ -9,8 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.analysis.questions.busy import communicates
-from fusetui.analysis.questions.effective import effective_ns
+from fusetui.analysis.questions.busy import communicates, effective_ns
 from fusetui.analysis.why.ceiling import Bounds, bounds, ceiling
 from fusetui.analysis.why.evidence import the_most
 from fusetui.analysis.why.idle import sums

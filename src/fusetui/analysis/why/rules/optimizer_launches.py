@@ -22,7 +22,7 @@ LEAST_SHARE = 0.02  # of the span: the kernels, and the gaps before them
 def find(facts: Facts) -> Iterator[Claim]:
     kernels, trace = facts.kernels, facts.trace
     module = kernels.module
-    names = np.array([OPTIMIZER.match(name) is not None for name in trace.names] or [False])
+    names = np.array([name.startswith(OPTIMIZER) for name in trace.names] or [False])
     inside = (module >= 0) & names[trace.name[module]] & (trace.role[kernels.rows] == Role.KERNEL)
     single = inside & ~kernels.flags(is_of_many)
     calls = len(np.unique(module[single]))
