@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.trace.layout.counters import Counter
-from fusetui.trace.model.columns import Floats, Int64s
+from fusetui.trace.model.arrays import Floats, Int64s
 
 AT_ONCE = 1 << 14
 """Number of samples that are searched linearly, which takes a few microseconds."""

@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.trace.layout.nesting import rows_by_depth
-from fusetui.trace.model.columns import Int32s, Int64s, Rows, Trace, Track
+from fusetui.trace.model.arrays import Int32s, Int64s, Rows
+from fusetui.trace.model.columns import Trace, Track
 
 NONE, MANY = -1, -2
 """Instead of a row: no slice touches the cell; or the slices of the kind with the most time in it

@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.trace.layout.nesting import rows_by_depth
+from fusetui.trace.model.arrays import Int32s, Int64s
 from fusetui.trace.model.categories import GPU_ROLES, Layer, Role
-from fusetui.trace.model.columns import Int32s, Int64s, Track
+from fusetui.trace.model.columns import Track
 
 TELLTALE = 0.9
 """If at least this share of GPU events has External id == correlation, External ids are ignored."""

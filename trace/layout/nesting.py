@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.trace.model.columns import Int32s, Int64s
+from fusetui.trace.model.arrays import Int32s, Int64s
 from fusetui.trace.model.small_tracks import as_one, overlapping, rows_of, small_ones
 
 DEEP = 1000  # levels from which on they are not processed one by one

@@ -9,8 +9,9 @@ from itertools import pairwise
 import msgspec
 import numpy as np
 
+from fusetui.trace.model.arrays import Int64s, Rows
 from fusetui.trace.model.categories import STEP_PREFIX, Role
-from fusetui.trace.model.columns import Int64s, Rows, Trace
+from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.memo import memo
 from fusetui.trace.model.op_names import is_compiler
 

@@ -9,16 +9,11 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from fusetui.trace.model.arrays import Int64s, Rows
 from fusetui.trace.model.categories import GPU_ROLES, Layer, Role
 from fusetui.trace.model.events import Events
 from fusetui.trace.model.ids import Id
 from fusetui.trace.model.report import Report
-
-Int64s = NDArray[np.int64]  # times in ns, counts, keys
-Int32s = NDArray[np.int32]
-Rows = NDArray[np.intp]  # numbers of rows, of steps, of items
-Floats = NDArray[np.float64]
-Flags = NDArray[np.bool_]
 
 LARGEST_EPOCH = 1 << 62  # ns; later is no time
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fusetui.trace.model.columns import Int64s, Rows
+from fusetui.trace.model.arrays import Int64s, Rows
 
 SMALL = 64  # rows of a track that are not worth a call of their own
 MANY = 500  # small tracks that are worth being combined

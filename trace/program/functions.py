@@ -9,8 +9,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from fusetui.trace.model.arrays import Int64s, Rows
 from fusetui.trace.model.categories import Role
-from fusetui.trace.model.columns import Int64s, Rows, Trace
+from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.joined import rows_there
 from fusetui.trace.program.modules import Unclaimed, unclaimed
 from fusetui.trace.program.origin import Origins

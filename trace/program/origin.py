@@ -11,8 +11,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from fusetui.trace.model.arrays import Flags, Int32s, Rows
 from fusetui.trace.model.categories import GPU_ROLES, Role
-from fusetui.trace.model.columns import Flags, Int32s, Rows, Trace
+from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.report import Stop, never
 from fusetui.trace.program.backward import Backward, backward_ops
 from fusetui.trace.program.regions import Line, Spans, cpu_rows, frames, regions

@@ -15,8 +15,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from fusetui.trace.model.arrays import Rows
 from fusetui.trace.model.categories import Role
-from fusetui.trace.model.columns import Rows
 from fusetui.trace.program.origin import Origins, hosts_of, ops_of
 from fusetui.trace.program.regions import Spans, is_module, threads_of
 

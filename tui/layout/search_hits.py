@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from fusetui.analysis.questions.chain import is_gpu
 from fusetui.trace.layout.steps import Steps
-from fusetui.trace.model.columns import Int64s, Trace
+from fusetui.trace.model.arrays import Int64s
+from fusetui.trace.model.columns import Trace
 
 MOST = 50  # names that are listed
 NOTHING = np.empty(0, dtype=np.intp)

@@ -5,14 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from fusetui.analysis.ranks.blame import LEAST
-from fusetui.analysis.ranks.records import (
-    ClockAnswer,
-    JobAnswer,
-    RankRow,
-    Slow,
-    Straggler,
-    Verdict,
-)
+from fusetui.analysis.ranks.records import ClockAnswer, JobAnswer, RankRow, Slow, Straggler, Verdict
 from fusetui.analysis.why.idle_reasons import IDLE
 from fusetui.text.figures import count, duration, percent, plural, several
 from fusetui.text.printable import printable

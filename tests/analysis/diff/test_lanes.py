@@ -10,7 +10,7 @@ from fusetui.analysis.diff import align
 from fusetui.analysis.diff.compare import diff
 from fusetui.analysis.diff.model import Kind
 from fusetui.trace import Trace
-from fusetui.trace.model.columns import Int64s
+from fusetui.trace.model.arrays import Int64s
 
 LANES = 200
 

@@ -96,7 +96,7 @@ def test_no_bandwidth_where_a_rank_is_missing() -> None:
 
 def test_factors() -> None:
     assert [bus_factor(name, 4) for name in ("all_reduce", "all_gather", "broadcast")] == [
-        *(1.5, 0.75, 1.0),
+        *(1.5, 0.75, 1.0)
     ]
     assert bus_factor("barrier", 4) is None
 

@@ -10,13 +10,15 @@ import pytest
 from tests.analysis.serving.servers import GEMM, call, cpu, gpu, opened
 from tests.places import TRACES
 
-from fusetui.analysis.serving.config import NoConfig, read_config
+from fusetui.analysis.serving.config import NoConfig, config_of, read_config
 from fusetui.analysis.serving.join import join
 from fusetui.analysis.serving.kv import cache_of
 from fusetui.analysis.serving.limit import Limit, limit_of
+from fusetui.analysis.serving.passes import Mode, Pass
 from fusetui.analysis.serving.replays import replays
 from fusetui.analysis.serving.steps import Asked, Phase
 from fusetui.trace import Trace, open_trace
+from fusetui.trace.model.arrays import Rows
 
 CONFIG = {
     "num_hidden_layers": 36,
@@ -49,8 +51,13 @@ def mm(number: int, k: int = K, n: int = N, name: str = "aten::mm") -> list[Even
     return op(name, 10 * number, number, GEMM, [[BATCH, k], [k, n]], "c10::BFloat16")
 
 
+def step(rows: Rows, tokens: int | None = None, phase: Phase = Phase.UNKNOWN) -> Pass:
+    asked = Asked(phase, BATCH, BATCH, tokens)
+    return Pass("step", 0, 0, asked, Mode.EAGER, rows, rows, 0)
+
+
 def limit(trace: Trace, tokens: int | None = None, **more: Any) -> Limit:
-    return limit_of(trace, trace.gpu_rows, tokens, **more)
+    return limit_of(trace, step(trace.gpu_rows, tokens), **more)
 
 
 def test_weights_and_flop(tmp_path: Path) -> None:
@@ -88,7 +95,7 @@ def test_a_cache_without_room_for_the_tokens_is_not_one(tmp_path: Path) -> None:
 
 def cache_by(tmp_path: Path, shapes: list[tuple[int, int]], **changed: Any) -> Any:
     trace = opened(tmp_path / "a.json", mm(1))
-    return cache_of(trace, trace.gpu_rows, 1, shapes, {**CONFIG, **changed})
+    return cache_of(trace, trace.gpu_rows, 1, shapes, config_of({**CONFIG, **changed}))
 
 
 def test_keys_and_values_by_the_configuration(tmp_path: Path) -> None:
@@ -152,9 +159,7 @@ def test_losses_add_up(tmp_path: Path) -> None:
     assert sum(loss.dur_ns for loss in found.losses) == found.dur_ns
 
 
-def test_each_product_loses_what_it_takes_over_the_longer_of_bytes_and_flop(
-    tmp_path: Path,
-) -> None:
+def test_each_product_loses_what_it_takes_over_the_longer_of_bytes_and_flop(tmp_path: Path) -> None:
     """One product of few tokens, whose weights take longer, and one of many, whose FLOP do."""
     many = 100 * BATCH
     large = op("aten::mm", 20, 2, GEMM, [[many, K], [K, N]], "c10::BFloat16")
@@ -179,7 +184,7 @@ def test_attention_of_many_tokens_does_more_than_read(
     cache = [900, 16, 8, 128]
     attention = op("my::attention", 50, 5, "k", [[BATCH, 32, 128], cache, cache], "c10::BFloat16")
     trace = opened(tmp_path / "a.json", mm(1), attention)
-    found = limit(trace, 10_000, asked=Asked(phase, BATCH, BATCH, 10_000))
+    found = limit_of(trace, step(trace.gpu_rows, 10_000, phase))
     (loss,) = [one for one in found.losses if one.what == "my::attention"]
     least = 10_000 * 2 * 8 * 128 * 2 * 10**9 // MI300_BYTES_PER_S
     assert loss.least_ns == (least if is_known else None)
@@ -196,7 +201,7 @@ def test_what_is_no_configuration(tmp_path: Path, text: str) -> None:
 def test_the_text_model_of_several(tmp_path: Path) -> None:
     path = tmp_path / "config.json"
     path.write_text(json.dumps({"text_config": CONFIG, "dtype": "float16"}))
-    assert read_config(str(path))["num_hidden_layers"] == 36
+    assert read_config(str(path)).layers == 36
 
 
 @pytest.mark.skipif(not TRACES.is_dir(), reason="the real traces are not here")
@@ -207,7 +212,7 @@ def test_a_real_step() -> None:
         open_trace(str(TRACES / "mi300_sglang_capture.json.gz")),
     )
     rows = replays(trace)[0].rows
-    found = limit_of(trace, rows, 32_785)
+    found = limit_of(trace, step(rows, 32_785))
     layer = 4096 * 6144 + 4096 * 4096 + 4096 * 24576 + 12288 * 4096
     weights = 2 * (36 * layer + 4096 * 151_936)
     assert (found.products, found.weight_bytes) == (4 * 36 + 1, weights)
@@ -215,5 +220,5 @@ def test_a_real_step() -> None:
     assert found.flop == 2 * 32 * weights // 2
     assert found.memory_ns == (weights + 32_785 * 147_456) * 10**9 // MI300_BYTES_PER_S == 3_750_336
     assert found.dur_ns == 9_930_636
-    by_config = cache_of(trace, rows[:1], 32_785, [QKV], CONFIG)
+    by_config = cache_of(trace, rows[:1], 32_785, [QKV], config_of(CONFIG))
     assert by_config.bytes_per_token == found.kv_bytes_per_token

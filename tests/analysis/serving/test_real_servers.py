@@ -14,6 +14,7 @@ import pytest
 from tests.places import TRACES
 
 from fusetui.analysis.serving.answer import Serving, serving
+from fusetui.analysis.serving.config import config_of
 from fusetui.analysis.serving.opening import with_captures
 from fusetui.trace import open_trace
 
@@ -68,10 +69,7 @@ CASES = [
         *("decode", 16, 16, 8209, (32, 11)),
         *(LLAMA_BYTES, 32 * 2 * 8 * 128 * 2, B300, LLAMA),
     ),
-    Case(
-        "mi300_vllm_decode_graph",
-        *("decode", 32, 32, 55_086, (11, 35), None, None, MI300X),
-    ),
+    Case("mi300_vllm_decode_graph", *("decode", 32, 32, 55_086, (11, 35), None, None, MI300X)),
 ]
 
 
@@ -89,7 +87,7 @@ def events_of(file: str) -> tuple[list[Event], list[Event]]:
 def answer(case_file: str) -> Serving:
     case = next(case for case in CASES if case.file == case_file)
     trace, _ = with_captures(open_trace(str(TRACES / f"{case.file}.json.gz")), (), open_trace)
-    return serving(trace, case.config)
+    return serving(trace, config_of(case.config) if case.config else None)
 
 
 def of_graph(file: str) -> list[Event]:

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from fusetui.analysis.diff.names import helps, identity, part, work_class
 from fusetui.analysis.diff.pieces import Work, behind_compute
-from fusetui.analysis.diff.representative_steps import mean, usual_steps
-from fusetui.analysis.diff.statistics import median
+from fusetui.analysis.diff.statistics import mean, median, usual_steps
+from fusetui.trace.model.arrays import Int64s, Rows
 from fusetui.trace.model.categories import Role
-from fusetui.trace.model.columns import Int64s, Rows, Trace
+from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.op_names import is_compiler, stem
 
 Word = Callable[[str], str]

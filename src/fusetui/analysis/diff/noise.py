@@ -17,7 +17,7 @@ from fusetui.analysis.diff.statistics import (
     middle_half,
     wider,
 )
-from fusetui.trace.model.columns import Flags, Floats, Int64s
+from fusetui.trace.model.arrays import Flags, Floats, Int64s
 
 LEVEL = 0.05  # how likely it is that any row of a diff is told where nothing changed
 

@@ -9,8 +9,9 @@ from fusetui.analysis.diff.windows import Windows, windows, without_odd
 from fusetui.analysis.questions.computing import computing_ops
 from fusetui.gpu.kinds import is_collective
 from fusetui.text.figures import count, plural
+from fusetui.trace.model.arrays import Flags, Int64s, Rows
 from fusetui.trace.model.categories import Role
-from fusetui.trace.model.columns import Flags, Int64s, Rows, Trace
+from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import covered_until, union
 
 

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from fusetui.analysis.diff.items import Items, ancestors
 from fusetui.analysis.diff.work_kind import sorts
+from fusetui.trace.model.arrays import Flags
 from fusetui.trace.model.categories import LAYERS, STEP_PREFIX, Layer, Role
-from fusetui.trace.model.columns import Flags, Trace
+from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.op_names import is_compiler
 from fusetui.trace.program.origin import hosts_of
 from fusetui.trace.program.regions import MODULE_PREFIX, Line, Spans, is_module

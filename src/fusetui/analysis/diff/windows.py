@@ -10,8 +10,9 @@ from fusetui.analysis.serving.passes import interval_of, passes
 from fusetui.analysis.serving.steps import server_steps
 from fusetui.text.figures import plural
 from fusetui.trace.layout.steps import MOST, PROFILED, Steps, place_in, steps_of
+from fusetui.trace.model.arrays import Int64s, Rows
 from fusetui.trace.model.categories import GPU_ROLES, Role
-from fusetui.trace.model.columns import Int64s, Rows, Trace
+from fusetui.trace.model.columns import Trace
 
 COLD = 1.5  # a first step longer than this times the median of the others is a warm-up
 

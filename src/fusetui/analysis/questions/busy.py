@@ -18,8 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.gpu.kinds import is_between_devices, is_collective
+from fusetui.trace.model.arrays import Int64s, Rows
 from fusetui.trace.model.categories import Role
-from fusetui.trace.model.columns import Int64s, Rows, Trace
+from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import covered_until, union, union_length_of_each
 from fusetui.trace.model.small_tracks import as_one
 

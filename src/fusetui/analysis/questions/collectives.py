@@ -27,8 +27,9 @@ from fusetui.analysis.questions.process_groups import (
 )
 from fusetui.gpu.kernel_names import decode
 from fusetui.trace.model.arguments import arguments, parsed
+from fusetui.trace.model.arrays import Int64s, Rows
 from fusetui.trace.model.categories import Role
-from fusetui.trace.model.columns import Int64s, Rows, Trace
+from fusetui.trace.model.columns import Trace
 
 COMMS = "record_param_comms"
 ANNOTATION = re.compile(r"(?:nccl|rccl|gloo|mpi|ucc|xccl|hccl|cncl):\w{1,64}\Z")

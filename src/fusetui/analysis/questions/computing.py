@@ -7,8 +7,9 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from fusetui.trace.model.arrays import Flags, Rows
 from fusetui.trace.model.categories import Role
-from fusetui.trace.model.columns import Flags, Rows, Trace
+from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.op_names import HELPERS, WHOLE, is_frame, is_metadata, stem
 
 

@@ -19,7 +19,8 @@ from fusetui.analysis.questions.spread import Groups, Spread, grouped, spreads
 from fusetui.gpu.kernel_names import decode
 from fusetui.gpu.roofline.many import Jobs, distinct_rows, share_known
 from fusetui.trace.layout.steps import labels_of, launched_in_steps, steps_of
-from fusetui.trace.model.columns import Floats, Int64s, Rows, Trace
+from fusetui.trace.model.arrays import Floats, Int64s, Rows
+from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import Id, exact_id
 from fusetui.trace.program.origin import Origins, module_of, origins
 from fusetui.trace.program.regions import label_of

@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from fusetui.analysis.questions.computing import within
 from fusetui.analysis.questions.spread import Groups, grouped, percentile
 from fusetui.trace.layout.counters import Counter
+from fusetui.trace.model.arrays import Int64s, Rows
 from fusetui.trace.model.categories import CPU_LAYERS, Role
-from fusetui.trace.model.columns import Int64s, Rows, Trace
+from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import Id, device_label
 from fusetui.trace.model.intervals import union_length
 

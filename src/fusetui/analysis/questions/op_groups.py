@@ -14,8 +14,9 @@ from fusetui.analysis.questions.totals import gpu_under, inside_same_name, self_
 from fusetui.gpu.roofline.inputs import type_of
 from fusetui.gpu.roofline.many import distinct_rows, inputs_of_ops
 from fusetui.trace.model.arguments import Arguments, parsed
+from fusetui.trace.model.arrays import Rows
 from fusetui.trace.model.categories import Role
-from fusetui.trace.model.columns import Rows, Trace
+from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import exact_id
 
 GROUPINGS = ("name", "shape")

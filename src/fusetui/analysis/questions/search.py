@@ -23,8 +23,9 @@ from fusetui.gpu.kernel_names import KernelName, decode
 from fusetui.text.figures import count
 from fusetui.trace.layout.steps import launched_in_steps, steps_of
 from fusetui.trace.model.arguments import arguments
+from fusetui.trace.model.arrays import Flags, Rows
 from fusetui.trace.model.categories import GPU_LAYERS, Role
-from fusetui.trace.model.columns import Flags, Rows, Trace
+from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import TraceError
 
 Found = tuple[Rows, float]

@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.trace.model.columns import Int64s, Rows
+from fusetui.trace.model.arrays import Int64s, Rows
 
 
 class Spread(msgspec.Struct, frozen=True):

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.analysis.questions.busy import window_busy_ns
+from fusetui.trace.model.arrays import Int64s, Rows
 from fusetui.trace.model.categories import Role
-from fusetui.trace.model.columns import Int64s, Rows, Trace, Track
+from fusetui.trace.model.columns import Trace, Track
 from fusetui.trace.model.ids import Id
 from fusetui.trace.model.intervals import union_length
 

@@ -17,18 +17,12 @@ from fusetui.analysis.ranks.matching import match, steps_of
 from fusetui.analysis.ranks.model import CLASSES, NoSummary, RankSummary
 from fusetui.analysis.ranks.outliers import balance, outliers
 from fusetui.analysis.ranks.pipeline import pipeline_of
-from fusetui.analysis.ranks.records import (
-    ClockAnswer,
-    HostClock,
-    JobAnswer,
-    RankRow,
-    WorstWait,
-)
+from fusetui.analysis.ranks.records import ClockAnswer, HostClock, JobAnswer, RankRow, WorstWait
 from fusetui.analysis.ranks.replay import replayable
 from fusetui.analysis.ranks.stragglers import Facts, stragglers_of, verdict_of
 from fusetui.analysis.ranks.waits import kinds_of, sums_of_ranks, waits_of
 from fusetui.text.figures import plural
-from fusetui.trace.model.columns import Int64s
+from fusetui.trace.model.arrays import Int64s
 
 ACCOUNT = ("step_ns", "compute_ns", "exposed_comm_ns", "exposed_copy_ns", "idle_ns")
 FIGURES = (*ACCOUNT, "caused_ns")
@@ -128,7 +122,7 @@ def _answer(facts: Facts) -> JobAnswer:
         stragglers=stragglers,
         verdict=verdict_of(facts, bool(stragglers)),
         bubble=facts.pipeline.bubble if facts.pipeline else None,
-        kinds=kinds_of(matched, waits) if len(matched) else (),
+        kinds=kinds_of(matched, waits),
         balance=balance(np.array([r.compute_ns for r in rows], dtype=np.float64)),
         no_what_if=facts.replay if isinstance(facts.replay, str) else "",
         inferred=tuple(dict.fromkeys(what for one in job.ranks for what in one.inferred)),

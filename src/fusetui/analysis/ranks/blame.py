@@ -16,12 +16,11 @@ from collections.abc import Sequence
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from fusetui.analysis.ranks.clocks import Clocks
 from fusetui.analysis.ranks.matching import Matched, StepsOfRows
 from fusetui.analysis.ranks.waits import Waits
-from fusetui.trace.model.columns import Floats, Int64s, Rows
+from fusetui.trace.model.arrays import Flags, Floats, Int64s, Rows
 
 LATE_NO_LONGER = 0.01  # of the lateness at the collective where the wait is
 MOST_BACK = 4096  # collectives that a chain is followed back through
@@ -54,33 +53,12 @@ class _Pairs(msgspec.Struct, frozen=True, eq=False):
     other: Rows
     weight: Floats  # how much of the lateness here is carried on to that collective
 
-    def some(self, which: NDArray[np.bool_]) -> _Pairs:
+    def some(self, which: Flags) -> _Pairs:
         return _Pairs(self.wait[which], self.late[which], self.other[which], self.weight[which])
 
-
-class _Shares:
-    """Amounts that explain a lateness, by the collective waited in and who is charged."""
-
-    def __init__(self, ranks: int) -> None:
-        self._ranks = ranks
-        self._found: list[tuple[Rows, Rows, Floats]] = []
-
-    def add(self, wait: Rows, owner: Rows, ns: Floats) -> None:
-        self._found.append((wait, owner, ns))
-
-    def shares(self) -> tuple[Rows, Rows, Floats]:
-        """Collective, owner and share, in the order of collectives; shares of one add up to 1."""
-        wait, owner, ns = (np.concatenate(column) for column in zip(*self._found, strict=True))
-        key = wait * (self._ranks + NOBODY) + owner
-        distinct, which = np.unique(key, return_inverse=True)
-        net = np.bincount(which, weights=ns, minlength=len(distinct))
-        wait, owner = np.divmod(distinct, self._ranks + NOBODY)
-        largest = np.zeros(int(wait.max(initial=-1)) + 1)
-        np.maximum.at(largest, wait, net)
-        kept = net > NOISE * largest[wait]
-        wait, owner, net = wait[kept], owner[kept], net[kept]
-        total = np.bincount(wait, weights=net, minlength=len(largest))
-        return wait, owner, net / total[wait]
+    def __add__(self, more: _Pairs) -> _Pairs:
+        both = zip(msgspec.structs.astuple(self), msgspec.structs.astuple(more), strict=True)
+        return _Pairs(*map(np.concatenate, both))
 
 
 def charges_of(
@@ -90,18 +68,17 @@ def charges_of(
     a pipeline, what different stages do is not comparable."""
     ranks = len(matched.ranks)
     none = np.empty(0, dtype=np.intp)
-    asked = np.flatnonzero(~matched.point_to_point) if not clocks.refused else none
-    late = waits.latest[asked]
-    lateness = (waits.start[late] - waits.start[waits.usual[asked]]).astype(np.float64)
-    asked, late, lateness = asked[lateness > 0], late[lateness > 0], lateness[lateness > 0]
-    if not len(asked):
+    asked = none if clocks.refused else np.flatnonzero(~matched.point_to_point)
+    late, usual = waits.latest[asked], waits.usual[asked]
+    lateness = (waits.start[late] - waits.start[usual]).astype(np.float64)
+    pairs = _Pairs(asked, late, usual, np.ones(len(asked))).some(lateness > 0)
+    if not len(pairs.wait):
         return Charges(none, none, np.empty(0), none, none, np.zeros(NOBODY))
     limit = np.zeros(len(matched))
-    limit[asked] = lateness
-    pairs = _Pairs(asked, late, waits.usual[asked], np.ones(len(asked)))
-    chains = _Chains(matched, waits, clocks, limit, _unlike(matched, stage_of))
+    limit[pairs.wait] = lateness[lateness > 0]
+    chains = _Chains(matched, waits, clocks, limit, stage_of)
     chains.follow(pairs)
-    wait, owner, share = chains.parts.shares()
+    wait, owner, share = chains.shares()
     last = matched.rank[waits.latest[matched.of_row]]
     amount: Floats = np.minimum(waits.alone, EARLY * limit[matched.of_row])
     unsure = waits.wait <= clocks.resolution_of(matched.rank, last)
@@ -118,24 +95,28 @@ def charges_of(
     return Charges(row[kept], owner[at][kept], ns[kept], *chains.own(), lost)
 
 
-def _unlike(matched: Matched, stage_of: Sequence[int | None] | None) -> Rows:
-    """A number per rank; only ranks of the same one do the same work."""
-    if stage_of is None:
-        return np.zeros(len(matched.ranks), dtype=np.intp)
-    alone = range(-1, -1 - len(stage_of), -1)
-    found = [n if stage is None else stage for stage, n in zip(stage_of, alone, strict=True)]
-    return np.array(found, dtype=np.intp)
-
-
 class _Chains:
     """Follows the two chains of every collective at once."""
 
     def __init__(
-        self, matched: Matched, waits: Waits, clocks: Clocks, lateness: Floats, stage: Rows
+        self,
+        matched: Matched,
+        waits: Waits,
+        clocks: Clocks,
+        lateness: Floats,
+        stage_of: Sequence[int | None] | None,
     ) -> None:
-        self.parts = _Shares(len(matched.ranks))
-        self._matched, self._waits, self._lateness, self._stage = matched, waits, lateness, stage
-        self._kind, self._before = _kinds(matched), _before(matched, waits)
+        self._matched, self._waits, self._lateness = matched, waits, lateness
+        self._parts: list[tuple[Rows, Rows, Floats]] = []  # collective, owner, ns
+        # A number per rank: only ranks of the same one do the same work.
+        unlike = [-1 - n if stage is None else stage for n, stage in enumerate(stage_of or ())]
+        self._stage = np.array(unlike or [0] * len(matched.ranks), dtype=np.intp)
+        # A number per collective, equal for those of one name, size and number of ranks.
+        keys = list(zip(matched.names, matched.bytes.tolist(), matched.size.tolist(), strict=True))
+        numbers = {key: n for n, key in enumerate(dict.fromkeys(keys))}
+        self._kind = np.array([numbers[key] for key in keys], dtype=np.intp)
+        begin = int(waits.start.min())
+        self._before = _latest(matched.rank, waits.end - begin, matched.rank, waits.start - begin)
         self._loose = _loose(matched, waits, clocks, self._before)
         self._told = waits.last >= 0
         self._own = np.zeros(len(matched.rank))
@@ -144,6 +125,20 @@ class _Chains:
         """Rows before which ranks were late by their own work, and by how much."""
         rows = np.flatnonzero((self._own > 0) & self._told[self._matched.of_row])
         return rows, np.rint(self._own[rows]).astype(np.int64)
+
+    def shares(self) -> tuple[Rows, Rows, Floats]:
+        """What explains a lateness: collective, owner and share, in the order of collectives;
+        shares of one add up to 1."""
+        wait, owner, ns = (np.concatenate(column) for column in zip(*self._parts, strict=True))
+        owners = len(self._matched.ranks) + NOBODY
+        distinct, which = np.unique(wait * owners + owner, return_inverse=True)
+        net = np.bincount(which, weights=ns, minlength=len(distinct))
+        wait, owner = np.divmod(distinct, owners)
+        largest = np.zeros(int(wait.max(initial=-1)) + 1)
+        np.maximum.at(largest, wait, net)
+        kept = net > NOISE * largest[wait]
+        wait, owner, net = wait[kept], owner[kept], net[kept]
+        return wait, owner, net / np.bincount(wait, weights=net, minlength=len(largest))[wait]
 
     def follow(self, pairs: _Pairs) -> None:
         for _ in range(MOST_BACK):
@@ -168,15 +163,13 @@ class _Chains:
         one, two = self._matched.of_row[late], self._matched.of_row[other]
         left = (self._waits.end[late] - self._waits.end[other]).astype(np.float64)
         covered = self._matched.covered[other] - self._matched.covered[late]
-        carried = np.where(one == two, np.clip(covered, 0, gap), 0.0)
+        same = one == two
+        carried = np.where(same, np.clip(covered, 0, gap), 0.0)
         self._charge(pairs, gap - left - carried)
         before = _Pairs(pairs.wait, late, other, pairs.weight)
-        through = self._through(before.some(one == two), carried[one == two])
-        self._nobody(pairs.some(one == two), TRANSFER, left[one == two])
-        apart = one != two
-        return _joined(
-            through, self._across(before.some(apart), one[apart], two[apart], left[apart])
-        )
+        through = self._through(before.some(same), carried[same])
+        self._nobody(pairs.some(same), TRANSFER, left[same])
+        return through + self._across(before.some(~same), one[~same], two[~same], left[~same])
 
     def _after_loose(self, pairs: _Pairs, gap: Floats) -> tuple[_Pairs, Floats]:
         """Where a rank comes from a collective that is not matched, what it did since then alone
@@ -231,33 +224,12 @@ class _Chains:
         """To the late rank, or to nobody where clocks do not tell that it was last."""
         ranks, rank = len(self._matched.ranks), self._matched.rank[pairs.late]
         told = self._told[self._matched.of_row[pairs.late]]
-        self.parts.add(pairs.wait, np.where(told, rank, ranks + UNTOLD), ns * pairs.weight)
+        self._parts.append((pairs.wait, np.where(told, rank, ranks + UNTOLD), ns * pairs.weight))
         np.maximum.at(self._own, pairs.late, ns)
 
     def _nobody(self, pairs: _Pairs, why: int, ns: Floats) -> None:
         owner = np.full(len(pairs.wait), len(self._matched.ranks) + why)
-        self.parts.add(pairs.wait, owner, ns * pairs.weight)
-
-
-def _joined(one: _Pairs, other: _Pairs) -> _Pairs:
-    return _Pairs(*(np.concatenate((getattr(one, name), getattr(other, name))) for name in PAIR))
-
-
-PAIR = ("wait", "late", "other", "weight")
-
-
-def _kinds(matched: Matched) -> Rows:
-    """A number per collective, equal for those of one name, size and number of ranks."""
-    numbers: dict[tuple[str, int, int], int] = {}
-    keys = zip(matched.names, matched.bytes.tolist(), matched.size.tolist(), strict=True)
-    return np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=np.intp)
-
-
-def _before(matched: Matched, waits: Waits) -> Rows:
-    """For each row, the one on the same rank that ended last before its start; -1 for none."""
-    begin = int(waits.start.min())
-    found = _latest(matched.rank, waits.end - begin, matched.rank, waits.start - begin)
-    return found
+        self._parts.append((pairs.wait, owner, ns * pairs.weight))
 
 
 def _loose(matched: Matched, waits: Waits, clocks: Clocks, before: Rows) -> Int64s:
@@ -296,7 +268,7 @@ class Caused(msgspec.Struct, frozen=True, eq=False):
     total: Int64s  # [ranks]
     waiters: Int64s  # [ranks]
     by_step: Floats  # [ranks, steps]
-    straggles: NDArray[np.bool_]  # [ranks]
+    straggles: Flags  # [ranks]
     every_step: Floats  # [steps]: for whomever, the mean over the other ranks
 
 
@@ -328,7 +300,7 @@ def caused_by(matched: Matched, charges: Charges, steps: StepsOfRows) -> Caused:
     )
 
 
-def _straggle(by_step: Floats, least: float) -> NDArray[np.bool_]:
+def _straggle(by_step: Floats, least: float) -> Flags:
     """Who holds up the others by enough in at least three of four steps, or causes almost all
     of the waiting."""
     mean = by_step.sum(axis=1) / by_step.shape[1]
@@ -337,5 +309,5 @@ def _straggle(by_step: Floats, least: float) -> NDArray[np.bool_]:
     often = np.zeros(len(by_step), dtype=np.bool_)
     if len(by_step):
         often = np.percentile(by_step, QUARTER, axis=1) >= least
-    found: NDArray[np.bool_] = enough & (often | almost_alone)
+    found: Flags = enough & (often | almost_alone)
     return found

@@ -14,12 +14,12 @@ from collections.abc import Sequence
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
+from fusetui.analysis.questions.collectives import SYNCHRONOUS
 from fusetui.analysis.ranks.ends import Ends, ends_of
-from fusetui.analysis.ranks.matching import Matched
+from fusetui.analysis.ranks.matching import Matched, run_bounds
 from fusetui.analysis.ranks.model import RankSummary
-from fusetui.trace.model.columns import Floats, Int64s, Rows
+from fusetui.trace.model.arrays import Flags, Floats, Int64s, Rows
 
 SLACK_NS = 20_000.0
 """On one host, clocks of GPUs are converted at least this exactly; what contradicts itself by more
@@ -41,14 +41,11 @@ def hosts_of(matched: Matched, rows: Rows) -> Hosts:
     """The hosts of the ranks; `rows` are those of synchronous collectives."""
     ranks = matched.ranks
     if all(one.host for one in ranks):
-        numbers = {host: n for n, host in enumerate(dict.fromkeys(one.host for one in ranks))}
-        names, of_rank = (
-            tuple(numbers),
-            np.array([numbers[one.host] for one in ranks] or [0])[: len(ranks)],
-        )
-        why = "all ranks ran on one host"
+        names = tuple(dict.fromkeys(one.host for one in ranks))
+        of_rank = np.array([names.index(one.host) for one in ranks], dtype=np.intp)
         apart, which = _apart(matched, rows, of_rank)
         told = _contradiction(matched, which) if apart > SLACK_NS else ""
+        why = "all ranks ran on one host"
         return Hosts(names, of_rank, why, False, min(apart, SLACK_NS), told)
     guess = _guessed(ranks)
     if guess is not None:
@@ -66,13 +63,13 @@ def _guessed(ranks: Sequence[RankSummary]) -> Hosts | None:
     each = min(listed, default=0)
     if each < 1 or not size:
         return None
+    devices = [one.device for one in ranks]
     if size <= each:
-        devices = [one.device for one in ranks]
         if -1 in devices or len(set(devices)) < len(devices):
             return None
         why = f"the job has {size} ranks, and this machine {each} devices"
         return Hosts(("host 0",), np.zeros(len(ranks), dtype=np.intp), why, True, 0.0, "")
-    if each == 1 or len(listed) > 1 or any(one.device != one.rank % each for one in ranks):
+    if each == 1 or len(listed) > 1 or devices != [one.rank % each for one in ranks]:
         return None
     numbers, of_rank = np.unique([one.rank // each for one in ranks], return_inverse=True)
     why = f"each machine has {each} devices, and ranks use them in turn"
@@ -82,18 +79,15 @@ def _guessed(ranks: Sequence[RankSummary]) -> Hosts | None:
 def _apart(matched: Matched, rows: Rows, host: Rows) -> tuple[float, Rows]:
     """How long before the last start on a host a synchronous collective ended there, at most; and
     the rows of that end and that start."""
-    none = 0.0, np.empty(0, dtype=np.intp)
-    if not len(rows):
-        return none
     key = matched.of_row[rows] * len(matched.ranks) + host[matched.rank[rows]]
     by_start = rows[np.lexsort((matched.start[rows], key))]
     by_end = rows[np.lexsort((matched.end[rows], key))]
-    bounds = np.append(np.flatnonzero(np.diff(np.sort(key), prepend=-1)), len(rows))
+    bounds = run_bounds(np.sort(key))
     last, first = by_start[bounds[1:] - 1], by_end[bounds[:-1]]
     apart = matched.start[last] - matched.end[first]
+    if apart.max(initial=0) <= 0:
+        return 0.0, first
     worst = int(np.argmax(apart))
-    if apart[worst] <= 0:
-        return none
     return float(apart[worst]), np.array([first[worst], last[worst]])
 
 
@@ -155,9 +149,10 @@ class Clocks(msgspec.Struct, frozen=True, eq=False):
 
 def clocks_of(matched: Matched) -> Clocks:
     """The clocks of the given ranks, from their synchronous collectives alone."""
-    rows = np.flatnonzero(np.repeat(matched.synchronous, matched.counts))
+    rows = np.flatnonzero(np.repeat(matched.named(SYNCHRONOUS), matched.counts))
     hosts = hosts_of(matched, rows)
-    reference = _reference(matched, rows)
+    # The reference is the rank that took part in the most of them, the first of such ranks.
+    reference = int(np.argmax(np.bincount(matched.rank[rows], minlength=len(matched.ranks) or 1)))
     zero = int(hosts.of_rank[reference]) if len(hosts.of_rank) else 0
     ends = ends_of(matched, hosts.of_rank, len(hosts.names), zero)
     drift = ends.drift
@@ -186,32 +181,22 @@ def clocks_of(matched: Matched) -> Clocks:
 
 def _decided(
     ends: Ends, low: Floats, high: Floats, zero: int
-) -> tuple[Floats, Floats, tuple[str, ...], NDArray[np.bool_]]:
+) -> tuple[Floats, Floats, tuple[str, ...], Flags]:
     """The offset of each host, its uncertainty and where both are from; and where the ends
     contradict the bounds, which then decide alone."""
     bounded = np.isfinite(low) & np.isfinite(high)
-    offset = np.full(len(low), np.nan)
-    offset[bounded] = (low[bounded] + high[bounded]) / 2
-    half = np.full(len(low), UNBOUNDED)
-    half[bounded] = np.abs(high[bounded] - low[bounded]) / 2
     with np.errstate(invalid="ignore"):
+        offset = np.where(bounded, (low + high) / 2, np.nan)
+        half = np.where(bounded, np.abs(high - low) / 2, UNBOUNDED)
         inside = (ends.offset >= low - ends.half) & (ends.offset <= high + ends.half)
-    outside = ends.known & ~inside
     precise = ends.known & inside & (ends.half < half)
     offset[precise] = np.clip(ends.offset[precise], low[precise], high[precise])
     half[precise] = ends.half[precise]
-    if len(low):
-        offset[zero] = half[zero] = 0.0
     by = np.where(precise, ENDS, np.where(bounded, BOUNDS, "")).tolist()
     if by:
+        offset[zero] = half[zero] = 0.0
         by[zero] = REFERENCE
-    return offset, half, tuple(by), outside
-
-
-def _reference(matched: Matched, rows: Rows) -> int:
-    """The rank that took part in the most synchronous collectives, the first of them."""
-    counts = np.bincount(matched.rank[rows], minlength=max(len(matched.ranks), 1))
-    return int(np.argmax(counts))
+    return offset, half, tuple(by), ends.known & ~inside
 
 
 def _interval(
@@ -220,10 +205,9 @@ def _interval(
     """The lowest and the highest offset of each host that all these rows leave."""
     low = np.full(len(hosts.names), -UNBOUNDED)
     high = np.full(len(hosts.names), UNBOUNDED)
-    if not len(low):
-        return low, high
-    low[zero] = high[zero] = 0.0
-    if not len(rows) or len(low) == 1:
+    if len(low):
+        low[zero] = high[zero] = 0.0
+    if not len(rows) or len(low) < 2:
         return low, high
     host = hosts.of_rank[matched.rank[rows]]
     # Differences of times are small, times are not: floats hold only the former exactly.
@@ -231,8 +215,8 @@ def _interval(
     slope = drift[host] / 1e9
     start = (matched.start[rows] - begin) - slope * (matched.start[rows] - at_ns)
     end = (matched.end[rows] - begin) - slope * (matched.end[rows] - at_ns)
-    first = np.flatnonzero(np.diff(matched.of_row[rows], prepend=-1))
-    counts = np.diff(np.append(first, len(rows)))
+    bounds = run_bounds(matched.of_row[rows])
+    first, counts = bounds[:-1], np.diff(bounds)
     for _ in range(ROUNDS):
         before = low.copy(), high.copy()
         latest = np.repeat(np.minimum.reduceat(high[host] - start, first), counts)
@@ -271,10 +255,7 @@ def _spread_of_ends(matched: Matched, host: Rows) -> float:
     """How far the ends of one collective are apart on the ranks of one host, the median."""
     key = matched.of_row * max(len(host), 1) + host[matched.rank]
     order = np.lexsort((matched.end, key))
-    first = np.flatnonzero(np.diff(key[order], prepend=-1))
-    last = np.append(first[1:], len(order)) - 1
-    several = last > first
-    if not several.any():
-        return 0.0
-    end = matched.end[order]
-    return float(np.median((end[last] - end[first])[several]))
+    bounds = run_bounds(key[order])
+    first, last = bounds[:-1], bounds[1:] - 1
+    spread = (matched.end[order[last]] - matched.end[order[first]])[last > first]
+    return float(np.median(spread)) if len(spread) else 0.0

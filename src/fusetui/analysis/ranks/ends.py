@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from fusetui.analysis.ranks.matching import Matched
 from fusetui.analysis.ranks.outliers import SCALE
-from fusetui.trace.model.columns import Floats, Rows
+from fusetui.trace.model.arrays import Flags, Floats, Rows
 
 NAMES = frozenset({"all_reduce", "reduce_scatter", "barrier"})
 FEWEST = 4  # collectives, for an offset
@@ -33,22 +32,21 @@ class Ends(msgspec.Struct, frozen=True, eq=False):
     at_ns: int
 
     @property
-    def known(self) -> NDArray[np.bool_]:
+    def known(self) -> Flags:
         return ~np.isnan(self.offset)
 
 
 class _Points(msgspec.Struct, frozen=True, eq=False):
-    """An end per collective and host, the median of its ranks."""
+    """An end per collective and host, the median of its ranks; `end` in ns after the first."""
 
     collective: Rows
     host: Rows
-    end: Floats  # ns after the first
+    end: Floats
 
 
 def ends_of(matched: Matched, host: Rows, hosts: int, zero: int) -> Ends:
     """The offsets of all hosts that meet `zero`, directly or through others."""
-    wanted = np.array([name in NAMES for name in matched.names], dtype=np.bool_)
-    rows = np.flatnonzero(np.repeat(wanted, matched.counts))
+    rows = np.flatnonzero(np.repeat(matched.named(NAMES), matched.counts))
     at_ns = int(matched.start[rows].min()) if len(rows) else 0
     offset, half, drift = np.full(hosts, np.nan), np.full(hosts, np.inf), np.zeros(hosts)
     found = Ends(offset, half, drift, at_ns)
@@ -56,20 +54,17 @@ def ends_of(matched: Matched, host: Rows, hosts: int, zero: int) -> Ends:
         offset[zero] = half[zero] = 0.0
     if hosts < 2 or not len(rows):
         return found
-    points = _points(matched, rows, host, at_ns)
+    ranks = len(matched.ranks)
+    key = matched.of_row[rows] * ranks + host[matched.rank[rows]]
+    distinct, which = np.unique(key, return_inverse=True)
+    end = _medians((matched.end[rows] - at_ns).astype(np.float64), which, len(distinct))
+    points = _Points(distinct // ranks, distinct % ranks, end)
     for _ in range(ROUNDS):
         before = found.known
         _extend(points, found, len(matched))
         if found.known.all() or (found.known == before).all():
             break
     return found
-
-
-def _points(matched: Matched, rows: Rows, host: Rows, at_ns: int) -> _Points:
-    key = matched.of_row[rows] * len(matched.ranks) + host[matched.rank[rows]]
-    distinct, which = np.unique(key, return_inverse=True)
-    end = _medians((matched.end[rows] - at_ns).astype(np.float64), which, len(distinct))
-    return _Points(distinct // len(matched.ranks), distinct % len(matched.ranks), end)
 
 
 def _extend(points: _Points, found: Ends, collectives: int) -> None:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, as_completed
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from msgspec.structs import replace
 
@@ -34,7 +34,7 @@ TRIES = 3  # of a rank whose process died
 PATIENCE_S = 10.0  # for a scheduler to answer
 DASK = "dask://"
 
-Found = RankSummary | NoSummary
+SummaryOrNot = RankSummary | NoSummary
 
 
 def summarize(
@@ -43,7 +43,7 @@ def summarize(
     *,
     cached: bool = True,
     progress: Progress = silent,
-) -> tuple[Found, ...]:
+) -> tuple[SummaryOrNot, ...]:
     """The summary of each path or URL, in their order; NoSummary with a reason for those that could
     not be read.
 
@@ -52,10 +52,10 @@ def summarize(
     Processes are started anew, so a script that calls this needs `if __name__ == "__main__":`.
     `progress` is called with the number of finished ranks and of all.
     """
-    if executor is not None:
-        found = _through(executor, paths, cached, progress)
-    else:
+    if executor is None:
         found = _here(paths, cached, progress)
+    else:
+        found = _through(executor, paths, cached, progress)
     if cached:
         tidy()
     return found
@@ -97,10 +97,11 @@ def processes_for(paths: Sequence[str]) -> int:
     return max(1, min(_cores(), fit, len(paths)))
 
 
-def _here(paths: Sequence[str], cached: bool, progress: Progress) -> tuple[Found, ...]:
-    known: dict[str, Found] = {}
+def _here(paths: Sequence[str], cached: bool, progress: Progress) -> tuple[SummaryOrNot, ...]:
+    known: dict[str, SummaryOrNot] = {}
     if cached:  # what lies in the cache needs no process
-        known = dict(_known(paths))
+        summaries = ((path, known_summary(path)) for path in paths)
+        known = {path: found for path, found in summaries if found is not None}
         progress(len(known), len(paths))
     rest = [path for path in paths if path not in known]
     processes = processes_for(rest)
@@ -109,87 +110,67 @@ def _here(paths: Sequence[str], cached: bool, progress: Progress) -> tuple[Found
             known[path] = _unpacked(path, task(path, cached))
             progress(len(known), len(paths))
     else:
-        _in_processes(rest, processes, cached, known, lambda done: progress(done, len(paths)))
+        _in_processes(rest, processes, cached, known, lambda: progress(len(known), len(paths)))
     return tuple(known[path] for path in paths)
-
-
-def _known(paths: Iterable[str]) -> Iterator[tuple[str, Found]]:
-    for path in paths:
-        found = known_summary(path)
-        if found is not None:
-            yield path, found
 
 
 def _in_processes(
     paths: Sequence[str],
     processes: int,
     cached: bool,
-    known: dict[str, Found],
-    told: Callable[[int], None],
+    known: dict[str, SummaryOrNot],
+    one_more: Callable[[], object],
 ) -> None:
     """Fills `known`. A process that dies (no memory, most likely) ends its pool; what it had not
     done is tried again, alone the last time, so that one rank cannot take others with it."""
-    left = list(paths)
     for attempt in range(TRIES):
+        left = [path for path in paths if path not in known]
         last = attempt == TRIES - 1
-        for some in [[path] for path in left] if last else [left]:
+        for some in [[path] for path in left] if last else [left] if left else []:
             with _pool(1 if last else processes) as pool:
                 futures = {pool.submit(task, path, cached): path for path in some}
                 for future in as_completed(futures):
                     path = futures[future]
-                    try:
+                    with suppress(BrokenProcessPool):
                         known[path] = _unpacked(path, future.result())
-                    except BrokenProcessPool:
-                        continue
-                    told(len(known))
-        left = [path for path in left if path not in known]
-        if not left:
-            return
-    for path in left:
-        known[path] = NoSummary(path, f"The process that read {path} died: too little memory?")
+                        one_more()
+    for path in paths:
+        died = NoSummary(path, f"The process that read {path} died: too little memory?")
+        known.setdefault(path, died)
 
 
 def _through(
     executor: Executor, paths: Sequence[str], cached: bool, progress: Progress
-) -> tuple[Found, ...]:
-    futures: list[Future[bytes | NoSummary]] = [
-        executor.submit(task, _anywhere(path), cached) for path in paths
-    ]
-    found: list[Found] = []
-    for done, (path, future) in enumerate(zip(paths, futures, strict=True), 1):
+) -> tuple[SummaryOrNot, ...]:
+    # Other processes may have another working directory.
+    places = [path if is_remote(path) else os.path.abspath(path) for path in paths]
+    futures = [executor.submit(task, place, cached) for place in places]
+    found: list[SummaryOrNot] = []
+    for path, future in zip(paths, futures, strict=True):
         try:
             found.append(_unpacked(path, future.result()))
         except Exception as error:  # whatever an executor raises when its worker is gone
             text = " ".join(str(error).split())[:200] or type(error).__name__
             found.append(NoSummary(path, f"{path} could not be read: {text}."))
-        progress(done, len(paths))
+        progress(len(found), len(paths))
     return tuple(found)
 
 
-def _anywhere(path: str) -> str:
-    """Other processes may have another working directory."""
-    return path if is_remote(path) else os.path.abspath(path)
-
-
-def _unpacked(path: str, result: bytes | NoSummary) -> Found:
+def _unpacked(path: str, result: bytes | NoSummary) -> SummaryOrNot:
     """The result, about the path as it was given."""
     return replace(decoded(result) if isinstance(result, bytes) else result, path=path)
 
 
 @contextmanager
 def _pool(processes: int) -> Iterator[ProcessPoolExecutor]:
-    """Started anew, not forked: the app has threads, and macOS does not survive a fork."""
-    anew = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(processes, anew, initializer=_left_alone)
+    """Started anew, not forked: the app has threads, and macOS does not survive a fork. Ctrl+C is
+    for the process that waits for them."""
+    anew, ignored = multiprocessing.get_context("spawn"), (signal.SIGINT, signal.SIG_IGN)
+    pool = ProcessPoolExecutor(processes, anew, initializer=signal.signal, initargs=ignored)
     try:
         yield pool
     finally:
         pool.shutdown(cancel_futures=True)
-
-
-def _left_alone() -> None:
-    """Ctrl+C is for the process that waits for this one."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _likely_size(path: str) -> int:

@@ -25,29 +25,42 @@ from fusetui.analysis.questions.process_groups import UNKNOWN_GROUP, Group
 from fusetui.analysis.ranks.clocks import SLACK_NS
 from fusetui.analysis.ranks.matching import step_keys
 from fusetui.analysis.ranks.model import RankSummary
-from fusetui.trace.model.columns import Int64s, Rows
+from fusetui.trace.model.arrays import Int64s, Rows
 
 BY_ENDS = "process groups of collectives, from when they end on the ranks that the files list"
 ALIKE = 2.0  # ends lie as close together as in the best kind, up to this factor
 LEAST_NS = 100_000.0  # and ends that lie closer than this are as good as the best
 
 
-class _Kind(msgspec.Struct, frozen=True):
+class _KindOfGroup(msgspec.Struct, frozen=True):
     """Groups that each rank is in one of, as of tensor parallelism: the n-th of each rank."""
 
     of_rank: tuple[Group, ...]
-    members: tuple[tuple[int, ...], ...]  # indices of the ranks of each group
-    size: int
+    members: tuple[list[int], ...]  # indices of the ranks of each group
+
+    @property
+    def size(self) -> int:
+        return max(group.size for group in self.of_rank)
+
+    def spread(self, start: Int64s, end: Int64s) -> float:
+        """How far the ends of a group lie apart, the mean of all; inf if one ends before another
+        one has started. `start` and `end`: [ranks, collectives]."""
+        found = []
+        for own in self.members:
+            first = end[own].min(axis=0)
+            if (start[own].max(axis=0) - first > SLACK_NS).any():
+                return float("inf")
+            found.append(float((end[own].max(axis=0) - first).mean()))
+        return float(np.mean(found)) if found else float("inf")
 
 
 def with_groups(ranks: Sequence[RankSummary]) -> tuple[RankSummary, ...]:
     """The ranks, with the groups of their collectives where these can be told."""
     unknown = [_unknown(one) for one in ranks]
-    if not any(len(rows) for rows in unknown):
-        return tuple(ranks)
-    kinds = _kinds(ranks)
     hosts = {one.host for one in ranks}
-    if not kinds or len(ranks) < 2 or len(hosts) > 1 or "" in hosts:
+    if not any(map(len, unknown)) or len(ranks) < 2 or len(hosts) > 1 or "" in hosts:
+        return tuple(ranks)
+    if not (kinds := _kinds(ranks)):
         return tuple(ranks)
     chosen = [np.full(len(one.collectives), -1, dtype=np.intp) for one in ranks]
     for places in _alike(ranks, unknown):
@@ -65,7 +78,7 @@ def _unknown(one: RankSummary) -> Rows:
     return np.flatnonzero(which[found.group] & ~sends[found.name])
 
 
-def _kinds(ranks: Sequence[RankSummary]) -> list[_Kind]:
+def _kinds(ranks: Sequence[RankSummary]) -> list[_KindOfGroup]:
     """The kinds of groups in the order in which all ranks list them; none if they disagree."""
     listed = [
         [group for group in one.groups if group.size > 1 and one.rank in group.ranks]
@@ -76,18 +89,10 @@ def _kinds(ranks: Sequence[RankSummary]) -> list[_Kind]:
     index = {one.rank: n for n, one in enumerate(ranks)}
     found = []
     for of_rank in zip(*listed, strict=True):
-        own = {group.ranks: group for group in of_rank}
-        closed = all(
-            of_rank[index[rank]].ranks == group.ranks
-            for group in of_rank
-            for rank in group.ranks
-            if rank in index
-        )
-        if not closed:
+        given = {group.ranks: [index[r] for r in group.ranks if r in index] for group in of_rank}
+        if any(of_rank[n].ranks != own for own, members in given.items() for n in members):
             return []
-        members = [tuple(index[rank] for rank in ranks if rank in index) for ranks in own]
-        size = max(group.size for group in of_rank)
-        found.append(_Kind(of_rank, tuple(one for one in members if len(one) > 1), size))
+        found.append(_KindOfGroup(of_rank, tuple(own for own in given.values() if len(own) > 1)))
     return found
 
 
@@ -112,58 +117,44 @@ def _alike(ranks: Sequence[RankSummary], unknown: Sequence[Rows]) -> Iterator[li
         yield [np.array(numbers, dtype=np.intp) for numbers in found]
 
 
+def _program(one: RankSummary, rows: Sequence[int]) -> tuple[tuple[str, int], ...]:
+    sizes = one.collectives.size
+    return tuple((one.name_of(row), int(sizes[row])) for row in rows)
+
+
 def _steps_of(one: RankSummary, rows: Rows) -> list[object]:
     keys: list[object] = [*step_keys(one), None]
     at = np.searchsorted(one.step_start, one.collectives.issued[rows], side="right") - 1
     return [keys[n] for n in at.tolist()]
 
 
-def _program(one: RankSummary, rows: Sequence[int]) -> tuple[tuple[str, int], ...]:
-    sizes = one.collectives.size
-    return tuple((one.name_of(row), int(sizes[row])) for row in rows)
-
-
-def _fitting(ranks: Sequence[RankSummary], kinds: Sequence[_Kind], places: list[Rows]) -> int:
+def _fitting(
+    ranks: Sequence[RankSummary], kinds: Sequence[_KindOfGroup], places: list[Rows]
+) -> int:
     """The kind of groups in which these ends lie together; -1 if that cannot be told."""
-    rows = zip(ranks, places, strict=True)
-    columns = [(one.collectives.start[own], one.collectives.end[own]) for one, own in rows]
-    start, end = (np.stack(column) for column in zip(*columns, strict=True))
-    spreads = np.array([_spread(kind, start, end) for kind in kinds])
-    best = float(spreads.min())
-    if not np.isfinite(best):
+    rows = list(zip((one.collectives for one in ranks), places, strict=True))
+    start = np.stack([found.start[own] for found, own in rows])
+    end = np.stack([found.end[own] for found, own in rows])
+    spreads = np.array([kind.spread(start, end) for kind in kinds])
+    if not np.isfinite(spreads.min()):
         return -1
-    fits = np.flatnonzero(spreads <= max(ALIKE * best, LEAST_NS))
-    sizes = np.array([kinds[n].size for n in fits.tolist()])
-    largest = fits[sizes == sizes.max()]
-    return int(largest[0]) if len(largest) == 1 else -1
+    fits = np.flatnonzero(spreads <= max(ALIKE * spreads.min(), LEAST_NS)).tolist()
+    most = max(kinds[n].size for n in fits)
+    largest = [n for n in fits if kinds[n].size == most]
+    return largest[0] if len(largest) == 1 else -1
 
 
-def _spread(kind: _Kind, start: Int64s, end: Int64s) -> float:
-    """How far the ends of a group lie apart, the mean of all; inf if one ends before another one
-    has started."""
-    found = []
-    for members in kind.members:
-        own = list(members)
-        if (start[own].max(axis=0) - end[own].min(axis=0) > SLACK_NS).any():
-            return float("inf")
-        found.append(float((end[own].max(axis=0) - end[own].min(axis=0)).mean()))
-    return float(np.mean(found)) if found else float("inf")
-
-
-def _named(one: RankSummary, kinds: Sequence[_Kind], rank: int, chosen: Rows) -> RankSummary:
+def _named(one: RankSummary, kinds: Sequence[_KindOfGroup], rank: int, chosen: Rows) -> RankSummary:
     """The rank with the groups of these kinds, where one was chosen."""
-    groups = list(dict.fromkeys((*one.groups, *(kind.of_rank[rank] for kind in kinds))))
-    numbers = np.array([groups.index(kind.of_rank[rank]) for kind in kinds])
     told = chosen >= 0
     if not told.any():
         return one
+    groups = list(dict.fromkeys((*one.groups, *(kind.of_rank[rank] for kind in kinds))))
+    numbers = np.array([groups.index(kind.of_rank[rank]) for kind in kinds])
     group = np.where(told, numbers[np.maximum(chosen, 0)], one.collectives.group)
-    return replace(
-        one,
-        groups=tuple(groups),
-        collectives=replace(one.collectives, group=group),
-        inferred=(*one.inferred, BY_ENDS),
-    )
+    collectives = replace(one.collectives, group=group)
+    inferred = (*one.inferred, BY_ENDS)
+    return replace(one, groups=tuple(groups), collectives=collectives, inferred=inferred)
 
 
 def with_peers(ranks: Sequence[RankSummary]) -> tuple[RankSummary, ...]:
@@ -194,16 +185,14 @@ def _translated(one: RankSummary) -> Int64s:
 def _unpaired(ranks: Sequence[RankSummary], peers: Sequence[Int64s]) -> int:
     """How many sends have no receive, and the other way round."""
     balance: Counter[tuple[str, int, int]] = Counter()
-    given = {one.rank for one in ranks}
+    given, strange = {one.rank for one in ranks}, 0
     for one, peer in zip(ranks, peers, strict=True):
+        strange += int(((peer == one.rank) | ((peer < 0) & (one.collectives.peer >= 0))).sum())
         for number in np.flatnonzero(peer >= 0).tolist():
             name, other = one.name_of(number), int(peer[number])
-            if name in POINT_TO_POINT and other in given:
-                pair = (one.rank, other) if name == "send" else (other, one.rank)
-                sign = 1 if name == "send" or (name == "send_recv" and one.rank < other) else -1
-                both = (min(pair), max(pair)) if name == "send_recv" else pair
-                balance["both" if name == "send_recv" else "one", *both] += sign
-    return sum(map(abs, balance.values())) + sum(
-        int(((peer == one.rank) | ((peer < 0) & (one.collectives.peer >= 0))).sum())
-        for one, peer in zip(ranks, peers, strict=True)
-    )
+            if name not in POINT_TO_POINT or other not in given:
+                continue
+            sends = name == "send" or (name == "send_recv" and one.rank < other)
+            pair = (one.rank, other) if sends else (other, one.rank)
+            balance["both" if name == "send_recv" else "one", *pair] += 1 if sends else -1
+    return sum(map(abs, balance.values())) + strange

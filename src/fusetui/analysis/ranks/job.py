@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from fusetui.analysis.ranks.model import NoSummary, RankSummary
-from fusetui.analysis.ranks.naming import ORDERED
+from fusetui.analysis.ranks.naming import ORDERED, RECORDED
 from fusetui.analysis.ranks.records import LeftOut
 from fusetui.text.figures import duration
 
@@ -34,55 +34,43 @@ class Job(msgspec.Struct, frozen=True, eq=False):
 
 def job_of(found: Iterable[RankSummary | NoSummary]) -> Job:
     """Sorts out files that could not be read, ranks of other jobs, and numbers given twice."""
-    given, left, notes = _given(found)
-    size = _usual(one.world_size for one in given)
-    middle = _middle(given)
+    known: list[RankSummary] = []
+    left: list[LeftOut] = []
+    for one in found:
+        if isinstance(one, RankSummary):
+            known.append(one)
+        else:
+            left.append(LeftOut(one.path, None, one.reason))
+    given = _numbered(known)
+    sizes = Counter(one.world_size for one in given if one.world_size)
+    size = max(sizes, key=lambda size: (sizes[size], size), default=0)
+    windows = sorted((one.begin_ns, one.end_ns) for one in given)
     ranks: dict[int, RankSummary] = {}
     for one in given:
-        reason = _foreign(one, size, middle)
+        reason = _foreign(one, size, windows[len(windows) // 2])
         if not reason and one.rank in ranks:
             reason = f"{one.path} is rank {one.rank}, as {ranks[one.rank].path} is: it is left out."
         if reason:
             left.append(LeftOut(one.path, one.rank, reason))
         else:
             ranks[one.rank] = one
+    sources = sorted({one.rank_by for one in given if one.rank_by != RECORDED})
+    notes = [f"Some ranks are numbered by {source}." for source in sources]
     notes += dict.fromkeys(one.note for one in ranks.values() if one.note)
     missing = tuple(sorted(set(range(size)) - ranks.keys()))
     return Job(tuple(ranks[n] for n in sorted(ranks)), tuple(left), size, missing, tuple(notes))
 
 
-def _given(
-    found: Iterable[RankSummary | NoSummary],
-) -> tuple[list[RankSummary], list[LeftOut], list[str]]:
-    """The summaries, each with a number; those that nothing numbers are numbered in order."""
-    given: list[RankSummary] = []
-    left: list[LeftOut] = []
-    for one in found:
-        if isinstance(one, RankSummary):
-            given.append(one)
-        else:
-            left.append(LeftOut(one.path, None, one.reason))
+def _numbered(given: Sequence[RankSummary]) -> list[RankSummary]:
+    """Those that nothing numbers are numbered in order."""
     taken = {one.rank for one in given}
     free = (number for number in range(len(given) + len(taken)) if number not in taken)
-    numbered = [replace(one, rank=next(free)) if one.rank < 0 else one for one in given]
-    sources = sorted({one.rank_by for one in numbered if one.rank_by != "distributedInfo"})
-    return numbered, left, [f"Some ranks are numbered by {source}." for source in sources]
-
-
-def _usual(sizes: Iterable[int]) -> int:
-    """The most frequent size that was recorded, the larger one of two; 0 if none was."""
-    counts = Counter(size for size in sizes if size)
-    return max(counts, key=lambda size: (counts[size], size), default=0)
-
-
-def _middle(given: Sequence[RankSummary]) -> tuple[int, int]:
-    """The window of the rank in the middle of all."""
-    windows = sorted((one.begin_ns, one.end_ns) for one in given)
-    return windows[len(windows) // 2] if windows else (0, 0)
+    return [replace(one, rank=next(free)) if one.rank < 0 else one for one in given]
 
 
 def _foreign(one: RankSummary, size: int, middle: tuple[int, int]) -> str:
-    """Why it is no rank of this job, else ""."""
+    """Why it is no rank of this job, else "". `size`: the most frequent size that was recorded, the
+    larger one of two, 0 if none was; `middle`: the window of the rank in the middle of all."""
     if one.world_size and one.world_size != size:
         return (
             f"{one.path} is of another job: it has {one.world_size} ranks, the others have {size}."

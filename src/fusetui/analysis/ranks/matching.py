@@ -8,17 +8,17 @@ are matched within each step from its end inwards, and what is left over is coun
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import cached_property
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.analysis.questions.collectives import POINT_TO_POINT, SYNCHRONOUS
+from fusetui.analysis.questions.collectives import POINT_TO_POINT
 from fusetui.analysis.questions.process_groups import UNKNOWN_GROUP, Group
 from fusetui.analysis.ranks.model import RankSummary
-from fusetui.trace.model.columns import Int64s, Rows
+from fusetui.trace.model.arrays import Flags, Int64s, Rows
 
 Key = tuple[object, ...]
 MOST = 1 << 20  # more than any rank has collectives
@@ -54,80 +54,79 @@ class Matched(msgspec.Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def counts(self) -> Rows:
         """How many of the given ranks took part in each."""
-        counts: Rows = np.diff(self.first)
-        return counts
+        return np.diff(self.first)
 
     @property
-    def whole(self) -> NDArray[np.bool_]:
+    def whole(self) -> Flags:
         """Whether all ranks of the group are given."""
-        found: NDArray[np.bool_] = (self.size > 0) & (self.counts == self.size)
+        found: Flags = (self.size > 0) & (self.counts == self.size)
         return found
 
-    @property
-    def synchronous(self) -> NDArray[np.bool_]:
-        return np.array([name in SYNCHRONOUS for name in self.names], dtype=np.bool_)
+    def named(self, kinds: Collection[str]) -> Flags:
+        """Which collectives are of these kinds."""
+        return np.array([name in kinds for name in self.names], dtype=np.bool_)
 
     @cached_property
-    def point_to_point(self) -> NDArray[np.bool_]:
+    def point_to_point(self) -> Flags:
         found = [name.partition(" ")[0] in POINT_TO_POINT for name in self.names]
         return np.array(found, dtype=np.bool_)
 
     @cached_property
     def of_row(self) -> Rows:
         """The collective that each row belongs to."""
-        found: Rows = np.repeat(np.arange(len(self)), self.counts)
-        return found
+        return np.repeat(np.arange(len(self)), self.counts)
 
 
-class _Flat(msgspec.Struct, frozen=True, eq=False):
+class _Flat(msgspec.Struct, frozen=True, eq=False, dict=True):
     """All collectives of all ranks, one after another."""
 
+    ranks: tuple[RankSummary, ...]
     keys: tuple[tuple[str, Group], ...]
     key: Int64s
     rank: Rows
     row: Rows
-    ordinal: Int64s
-    start: Int64s
-    end: Int64s
+
+    def column(self, name: str) -> Int64s:
+        """A column of Collectives."""
+        parts = [getattr(one.collectives, name) for one in self.ranks]
+        return np.concatenate([np.empty(0, dtype=np.int64), *parts])
+
+    @cached_property
+    def sequence(self) -> Int64s:
+        return self.column("sequence")
 
 
 def match(ranks: Sequence[RankSummary]) -> Matched:
     """Matches the collectives of ranks of one job; groups of one rank take no part."""
-    flat = _flat(ranks)
-    number = _numbers(ranks, flat)
+    keys: dict[tuple[str, Group], int] = {}
+    own = [_keys_of(one, keys) for one in ranks]
+    flat = _Flat(
+        ranks=tuple(ranks),
+        keys=tuple(keys),
+        key=np.concatenate([np.empty(0, dtype=np.int64), *own]),
+        rank=np.repeat(np.arange(len(ranks)), [len(key) for key in own]),
+        row=np.concatenate([np.empty(0, dtype=np.intp), *(np.arange(len(key)) for key in own)]),
+    )
+    number = _numbers(flat)
     used = np.flatnonzero(number >= 0)
     order = used[np.lexsort((flat.rank[used], number[used]))]
-    first = np.flatnonzero(np.diff(number[order], prepend=-1))
-    counts = np.diff(np.append(first, len(order)))
+    counts = np.diff(run_bounds(number[order]))
     shared = np.repeat(counts > 1, counts)
-    unmatched = np.bincount(
-        np.concatenate((flat.rank[number == UNMATCHED], flat.rank[order[~shared]])),
-        minlength=len(ranks),
-    )
-    sends = np.array([name in POINT_TO_POINT for name, _ in flat.keys] or [False])
+    left = np.concatenate((flat.rank[number == UNMATCHED], flat.rank[order[~shared]]))
+    sends = np.array([name in POINT_TO_POINT for name, _ in flat.keys], dtype=np.bool_)
     loose = (number == UNMATCHED) | (sends[flat.key] & (number == ALONE))
     loose[order[~shared]] = True
-    return _in_time(tuple(ranks), flat, order[shared], number, unmatched, np.flatnonzero(loose))
+    unmatched = np.bincount(left, minlength=len(ranks))
+    return _in_time(flat, order[shared], number, unmatched, np.flatnonzero(loose))
 
 
 UNMATCHED, ALONE = -1, -2
 NOBODY = Group("", (), 1)  # with whom is not known, so it is matched with nothing
 
 
-def _flat(ranks: Sequence[RankSummary]) -> _Flat:
-    keys: dict[tuple[str, Group], int] = {}
-    own = [_keys_of(one, keys) for one in ranks]
-    ordinals = [_ordinals(key) for key in own]
-    lengths = [len(key) for key in own]
-    return _Flat(
-        keys=tuple(keys),
-        key=_joined(own),
-        rank=np.repeat(np.arange(len(ranks)), lengths),
-        row=_joined([np.arange(length) for length in lengths]).astype(np.intp),
-        ordinal=_joined(ordinals),
-        start=_joined([one.collectives.start for one in ranks]),
-        end=_joined([one.collectives.end for one in ranks]),
-    )
+def run_bounds(ordered: NDArray[np.integer]) -> Rows:
+    """Where each run of equal numbers begins, and the end of the last one."""
+    return np.append(np.flatnonzero(np.diff(ordered, prepend=-1)), len(ordered))
 
 
 def _keys_of(one: RankSummary, keys: dict[tuple[str, Group], int]) -> Int64s:
@@ -149,82 +148,77 @@ def _keys_of(one: RankSummary, keys: dict[tuple[str, Group], int]) -> Int64s:
 
 def _key(one: RankSummary, name: int, group: int, peer: int) -> tuple[str, Group]:
     named, whole = one.names[name], one.groups[group]
-    if named in POINT_TO_POINT and peer >= 0:
-        pair = (one.rank, peer) if named == "send" else (peer, one.rank)
-        if named == "send_recv":  # both in one kernel
-            pair, link = (min(pair), max(pair)), "with"
-        else:
-            link = "to"
-        return f"send_recv {pair[0]} {link} {pair[1]}", Group(whole.name, pair, 2)
-    if named in POINT_TO_POINT:
+    if named not in POINT_TO_POINT:
+        known = whole != UNKNOWN_GROUP
+        return named, Group(whole.name, whole.ranks, whole.size) if known else whole
+    if peer < 0:
         return named, NOBODY
-    return named, whole if whole == UNKNOWN_GROUP else Group(whole.name, whole.ranks, whole.size)
+    pair, link = (one.rank, peer) if named == "send" else (peer, one.rank), "to"
+    if named == "send_recv":  # both in one kernel
+        pair, link = (min(pair), max(pair)), "with"
+    return f"send_recv {pair[0]} {link} {pair[1]}", Group(whole.name, pair, 2)
 
 
 def _ordinals(key: Int64s) -> Int64s:
     """How many of the same key come before each."""
     order = np.argsort(key, kind="stable")
-    first = np.flatnonzero(np.diff(key[order], prepend=-1))
+    bounds = run_bounds(key[order])
     found = np.empty(len(key), dtype=np.int64)
-    found[order] = np.arange(len(key)) - np.repeat(first, np.diff(np.append(first, len(key))))
+    found[order] = np.arange(len(key)) - np.repeat(bounds[:-1], np.diff(bounds))
     return found
 
 
-def _numbers(ranks: Sequence[RankSummary], flat: _Flat) -> Int64s:
+def _numbers(flat: _Flat) -> Int64s:
     """The number of the collective that each row is of, UNMATCHED or ALONE."""
     number = np.full(len(flat.key), UNMATCHED, dtype=np.int64)
     by_key = np.argsort(flat.key, kind="stable")
     bounds = np.searchsorted(flat.key[by_key], np.arange(len(flat.keys) + 1))
     next_free = 0
-    for key, (begin, end) in enumerate(itertools.pairwise(bounds)):
+    for (_, group), (begin, end) in zip(flat.keys, itertools.pairwise(bounds), strict=True):
         rows = by_key[begin:end]
-        group = flat.keys[key][1]
         if group.size == 1:
             number[rows] = ALONE
-        if group.size == 1 or group == UNKNOWN_GROUP:
-            continue
-        places = _places(ranks, flat, rows)
-        known = places >= 0
-        _, dense = np.unique(places[known], return_inverse=True)
-        number[rows[known]] = dense + next_free
-        next_free += int(dense.max()) + 1 if len(dense) else 0
+        elif group != UNKNOWN_GROUP:
+            places = _places(flat, rows)
+            known = places >= 0
+            distinct, dense = np.unique(places[known], return_inverse=True)
+            number[rows[known]] = dense + next_free
+            next_free += len(distinct)
     return number
 
 
-def _places(ranks: Sequence[RankSummary], flat: _Flat, rows: Rows) -> Int64s:
+def _places(flat: _Flat, rows: Rows) -> Int64s:
     """A number per row of one key, equal for the same collective; -1 for unmatched."""
-    counts = np.bincount(flat.rank[rows])
+    rank = flat.rank[rows]
+    counts = np.bincount(rank)
     counts = counts[counts > 0]
     if counts.min() == counts.max():
-        return flat.ordinal[rows]
-    sequence = _column(ranks, flat, rows, "sequence")
-    if (sequence >= 0).all() and _is_distinct(flat.rank[rows], sequence):
+        return _ordinals(rank)
+    sequence = flat.sequence[rows]
+    if (sequence >= 0).all() and np.unique(np.stack((rank, sequence)), axis=1).shape[1] == len(
+        rank
+    ):
         return sequence
-    step, from_end = _from_the_end(ranks, flat, rows)
-    damaged = np.array([bool(one.damage) for one in ranks])[flat.rank[rows]]
-    places: Int64s = np.where(damaged, -1, step * MOST + from_end)
+    damaged = np.array([bool(one.damage) for one in flat.ranks])[rank]
+    places: Int64s = np.where(damaged, -1, _from_the_end(flat, rows))
     return places
 
 
-def _is_distinct(rank: Rows, sequence: Int64s) -> bool:
-    return len(np.unique(np.stack((rank, sequence)), axis=1).T) == len(rank)
-
-
-def _from_the_end(ranks: Sequence[RankSummary], flat: _Flat, rows: Rows) -> tuple[Int64s, Int64s]:
-    """The number of the step of each row, equal on all ranks, and how many of the same rank and
+def _from_the_end(flat: _Flat, rows: Rows) -> Int64s:
+    """A number of the step of each row, equal on all ranks, and of how many of the same rank and
     step come after it."""
-    step, from_end = np.empty(len(rows), dtype=np.int64), np.empty(len(rows), dtype=np.int64)
+    found = np.empty(len(rows), dtype=np.int64)
     names: dict[Key, int] = {}
     for rank in np.unique(flat.rank[rows]).tolist():
         own = np.flatnonzero(flat.rank[rows] == rank)
-        one = ranks[rank]
+        one = flat.ranks[rank]
         issued = one.collectives.issued[flat.row[rows[own]]]
         at = np.searchsorted(one.step_start, issued, side="right") - 1
         inside = (at >= 0) & (issued < np.append(one.step_end, 0)[at])
         numbers = [names.setdefault(key, len(names) + 1) for key in step_keys(one)]
-        step[own] = np.where(inside, np.array([*numbers, 0])[at], 0)
-        from_end[own] = _ordinals(step[own][::-1])[::-1]
-    return step, from_end
+        step = np.where(inside, np.array([*numbers, 0])[at], 0)
+        found[own] = step * MOST + _ordinals(step[::-1])[::-1]
+    return found
 
 
 def step_keys(one: RankSummary) -> list[Key]:
@@ -235,66 +229,43 @@ def step_keys(one: RankSummary) -> list[Key]:
     return [(len(one.steps) - place,) for place in range(len(one.steps))]
 
 
-def _column(ranks: Sequence[RankSummary], flat: _Flat, rows: Rows, name: str) -> Int64s:
-    found = np.empty(len(rows), dtype=np.int64)
-    order = np.argsort(flat.rank[rows], kind="stable")
-    bounds = np.flatnonzero(np.diff(flat.rank[rows[order]], prepend=-1, append=-1))
-    for begin, end in itertools.pairwise(bounds):
-        own = order[begin:end]
-        column = getattr(ranks[flat.rank[rows[own[0]]]].collectives, name)
-        found[own] = column[flat.row[rows[own]]]
-    return found
-
-
-def _in_time(
-    ranks: tuple[RankSummary, ...],
-    flat: _Flat,
-    order: Rows,
-    number: Int64s,
-    unmatched: Int64s,
-    loose: Rows,
-) -> Matched:
+def _in_time(flat: _Flat, order: Rows, number: Int64s, unmatched: Int64s, loose: Rows) -> Matched:
     """The collectives in the order of their first starts."""
-    first = np.flatnonzero(np.diff(number[order], prepend=-1))
-    counts = np.diff(np.append(first, len(order)))
-    begin = np.minimum.reduceat(flat.start[order], first) if len(first) else first
+    bounds = run_bounds(number[order])
+    start, end = flat.column("start"), flat.column("end")
+    first, counts = bounds[:-1], np.diff(bounds)
+    begin = np.minimum.reduceat(start[order], first) if len(first) else first
     by_time = np.argsort(begin, kind="stable")
     place = np.empty(len(first), dtype=np.intp)
     place[by_time] = np.arange(len(first))
     rows = order[np.argsort(np.repeat(place, counts), kind="stable")]
-    counts = counts[by_time]
-    starts = np.concatenate(([0], np.cumsum(counts)))
+    starts = np.concatenate(([0], np.cumsum(counts[by_time])))
     heads = rows[starts[:-1]]
     keys = [flat.keys[key] for key in flat.key[heads].tolist()]
-    given = {one.rank for one in ranks}
+    given = {one.rank for one in flat.ranks}
+    nowhere = [group == UNKNOWN_GROUP for _, group in flat.keys]
     lone = [
-        n
-        for n, (_, group) in enumerate(flat.keys)
-        if group != UNKNOWN_GROUP and group.size > 1 and len(given.intersection(group.ranks)) == 1
+        not unknown and group.size > 1 and len(given.intersection(group.ranks)) == 1
+        for unknown, (_, group) in zip(nowhere, flat.keys, strict=True)
     ]
-    nowhere = [n for n, (_, group) in enumerate(flat.keys) if group == UNKNOWN_GROUP]
     return Matched(
-        ranks=ranks,
+        ranks=flat.ranks,
         first=starts,
         rank=flat.rank[rows],
         row=flat.row[rows],
-        start=flat.start[rows],
-        end=flat.end[rows],
-        covered=_column(ranks, flat, rows, "covered"),
+        start=start[rows],
+        end=end[rows],
+        covered=flat.column("covered")[rows],
         names=tuple(name for name, _ in keys),
         groups=tuple(group for _, group in keys),
-        bytes=_column(ranks, flat, heads, "size"),
+        bytes=flat.column("size")[heads],
         size=np.array([group.size for _, group in keys], dtype=np.int64),
         unmatched=unmatched,
         loose_rank=flat.rank[loose],
-        loose_end=flat.end[loose],
-        one_given=int(np.isin(flat.key, lone).sum()),
-        no_group=int(np.isin(flat.key, nowhere).sum()),
+        loose_end=end[loose],
+        one_given=int(np.isin(flat.key, np.flatnonzero(lone)).sum()),
+        no_group=int(np.isin(flat.key, np.flatnonzero(nowhere)).sum()),
     )
-
-
-def _joined(parts: Sequence[NDArray[np.int64]]) -> Int64s:
-    return np.concatenate([np.empty(0, dtype=np.int64), *parts])
 
 
 class StepsOfRows(msgspec.Struct, frozen=True, eq=False):
@@ -319,8 +290,7 @@ def steps_of(matched: Matched) -> StepsOfRows:
         own = order[bounds[rank] : bounds[rank + 1]]
         issued = one.collectives.issued[matched.row[own]]
         at = np.searchsorted(one.step_start, issued, side="right") - 1
-        columns = np.array([*(places[key] for key in step_keys(one)), -1])
-        of_row[own] = columns[at]
+        of_row[own] = np.array([*(places[key] for key in step_keys(one)), -1])[at]
     lengths = [one.step_end - one.step_start for one in matched.ranks if one.steps] or [
         np.array([one.end_ns - one.begin_ns]) for one in matched.ranks
     ]

@@ -13,7 +13,7 @@ from isal import isal_zlib
 
 from fusetui.analysis.questions.process_groups import Group
 from fusetui.analysis.why.idle_reasons import IDLE
-from fusetui.trace.model.columns import Int64s
+from fusetui.trace.model.arrays import Int64s
 
 VERSION = 3
 """Incremented with every change of what a summary holds or means."""

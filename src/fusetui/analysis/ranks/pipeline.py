@@ -8,7 +8,7 @@ other (of data or tensor parallelism) have the same stages.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 import numpy as np
@@ -17,9 +17,9 @@ from fusetui.analysis.questions.collectives import POINT_TO_POINT
 from fusetui.analysis.ranks.blame import LEAST
 from fusetui.analysis.ranks.matching import Matched
 from fusetui.analysis.ranks.model import CLASSES, RankSummary
-from fusetui.analysis.ranks.outliers import FEWEST, LIMIT, SCALE
+from fusetui.analysis.ranks.outliers import FEWEST, middle_and_limit
 from fusetui.analysis.ranks.records import Slow
-from fusetui.trace.model.columns import Floats, Rows
+from fusetui.trace.model.arrays import Floats, Rows
 
 SPAN, COMPUTE, EXPOSED = (CLASSES.index(name) for name in ("span", "compute", "exposed_comm"))
 
@@ -48,7 +48,7 @@ def pipeline_of(matched: Matched, step_ns: float) -> Pipeline | None:
         for span, one in zip(spans, matched.ranks, strict=True)
     ]
     numbers = [one.rank for one in matched.ranks]
-    slow = tuple(_slow(accounts, numbers, stage_of, stages, LEAST * step_ns))
+    slow = tuple(_slow(accounts, numbers, stage_of, LEAST * step_ns))
     return Pipeline(stage_of, stages, float(np.mean(shares)), slow)
 
 
@@ -90,19 +90,14 @@ def _line(near: dict[int, set[int]], first: int) -> Sequence[int]:
 
 
 def _slow(
-    accounts: Floats,
-    numbers: Sequence[int],
-    stage_of: Sequence[int | None],
-    stages: int,
-    least: float,
-) -> Iterable[Slow]:
+    accounts: Floats, ranks: Sequence[int], stage_of: Sequence[int | None], least: float
+) -> Iterator[Slow]:
     """Ranks that compute longer than others of their stage, or else whose own time is longer; else
     the stage that computes longest, if that stands out. `accounts` [ranks, CLASSES]."""
     places = np.array([-1 if stage is None else stage for stage in stage_of])
-    compute = accounts[:, COMPUTE]
-    own = accounts[:, SPAN] - accounts[:, EXPOSED]
-    by_compute = list(_in_stages(compute, places, stages, least))
-    by_own = list(_in_stages(own, places, stages, least))
+    stages = int(places.max()) + 1
+    compute, own = accounts[:, COMPUTE], accounts[:, SPAN] - accounts[:, EXPOSED]
+    by_compute, by_own = (list(_in_stages(values, places, least)) for values in (compute, own))
     for rank, excess, others in by_compute or (by_own if len(by_own) == 1 else []):
         what = "compute" if by_compute else _longer(accounts, places, rank)
         yield Slow(rank, stage_of[rank], stages, (), what, round(excess), round(others))
@@ -110,19 +105,16 @@ def _slow(
         return
     middle = np.array([np.median(compute[places == stage]) for stage in range(stages)])
     for stage, excess, others in _above(middle, least):
-        ranks = np.flatnonzero(places == stage)
-        like = tuple(numbers[n] for n in ranks.tolist())
-        first = int(ranks[0])
-        yield Slow(first, stage, stages, like, "compute", round(excess), round(others))
+        own_ranks = np.flatnonzero(places == stage).tolist()
+        like = tuple(ranks[n] for n in own_ranks)
+        yield Slow(own_ranks[0], stage, stages, like, "compute", round(excess), round(others))
 
 
-def _in_stages(
-    values: Floats, places: Rows, stages: int, least: float
-) -> Iterable[tuple[int, float, float]]:
+def _in_stages(values: Floats, places: Rows, least: float) -> Iterator[tuple[int, float, float]]:
     """Ranks that exceed those of their stage; of all ranks where stages are not known."""
     for stage in np.unique(places).tolist():
         ranks = np.flatnonzero(places == stage)
-        if stage >= 0 or stages == 0:
+        if stage >= 0 or places.max() < 0:
             for at, excess, others in _above(values[ranks], least):
                 yield int(ranks[at]), excess, others
 
@@ -135,17 +127,14 @@ def _longer(accounts: Floats, places: Rows, rank: int) -> str:
     return CLASSES[max(counted, key=lambda n: float(more[n]))]
 
 
-def _above(values: Floats, least: float) -> Iterable[tuple[int, float, float]]:
+def _above(values: Floats, least: float) -> Iterator[tuple[int, float, float]]:
     """Values that exceed the median of the others by at least `least`, and, of four or more, the
     median of all by 3 scaled median absolute deviations; the largest first."""
     if len(values) < 2:
         return
-    middle = float(np.median(values))
-    limit = LIMIT * SCALE * float(np.median(np.abs(values - middle)))
-    for at in np.argsort(-values, kind="stable").tolist():
+    middle, limit = middle_and_limit(values)
+    few = len(values) < FEWEST
+    for at in np.argsort(-values, kind="stable")[: 1 if few else None].tolist():
         others = float(np.median(np.delete(values, at)))
-        stands_out = len(values) < FEWEST or values[at] - middle > limit
-        if values[at] - others >= least and stands_out:
+        if values[at] - others >= least and (few or values[at] - middle > limit):
             yield at, float(values[at]) - others, others
-        if len(values) < FEWEST:
-            return

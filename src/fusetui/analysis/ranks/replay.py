@@ -16,7 +16,7 @@ from fusetui.analysis.ranks.job import Job
 from fusetui.analysis.ranks.matching import Matched, step_keys
 from fusetui.analysis.ranks.records import WhatIf
 from fusetui.analysis.ranks.waits import Waits
-from fusetui.trace.model.columns import Int64s
+from fusetui.trace.model.arrays import Int64s
 
 CLOSE = 0.01  # of a step
 OVERLAP = "collectives overlap other work or the borders of steps"
@@ -47,10 +47,7 @@ def replayable(job: Job, matched: Matched, waits: Waits) -> ReplayableSteps | st
     spans = sum(float((one.step_end - one.step_start).sum()) for one in matched.ranks)
     if matched.covered.sum() > CLOSE * spans:
         return OVERLAP
-    found = _steps(matched, waits)
-    if found is None:
-        return OVERLAP
-    return found
+    return _steps(matched, waits) or OVERLAP
 
 
 def what_if(matched: Matched, steps: ReplayableSteps, rank: int) -> WhatIf | None:
@@ -59,10 +56,9 @@ def what_if(matched: Matched, steps: ReplayableSteps, rank: int) -> WhatIf | Non
     replayed = _mean(steps.own, steps)
     if abs(replayed - recorded) > CLOSE * recorded:
         return None
-    others = [np.delete(own, rank, axis=1) for own in steps.own]
     changed = []
-    for own, rest in zip(steps.own, others, strict=True):
-        better = own.copy()
+    for own in steps.own:
+        better, rest = own.copy(), np.delete(own, rank, axis=1)
         better[:, rank] = np.minimum(own[:, rank], np.median(rest, axis=1).astype(np.int64))
         changed.append(better)
     would_be = _mean(changed, steps)
@@ -70,16 +66,14 @@ def what_if(matched: Matched, steps: ReplayableSteps, rank: int) -> WhatIf | Non
 
 
 def _mean(stretches: Sequence[Int64s], steps: ReplayableSteps) -> float:
-    pairs = zip(stretches, steps.transfer, strict=True)
-    return float(np.mean([_replay(own, transfer) for own, transfer in pairs]))
-
-
-def _replay(own: Int64s, transfer: Int64s) -> float:
-    """The mean end of the ranks, if all begin at 0 but for what `own[0]` says."""
-    now = own[0].astype(np.float64)
-    for stretch, moved in zip(own[1:], transfer, strict=True):
-        now = now.max() + moved + stretch
-    return float(now.mean())
+    """The mean end of the ranks over all steps, if all begin at 0 but for what `own[0]` says."""
+    ends = []
+    for own, transfer in zip(stretches, steps.transfer, strict=True):
+        now = own[0].astype(np.float64)
+        for stretch, moved in zip(own[1:], transfer, strict=True):
+            now = now.max() + moved + stretch
+        ends.append(float(now.mean()))
+    return float(np.mean(ends))
 
 
 def _steps(matched: Matched, waits: Waits) -> ReplayableSteps | None:
@@ -87,12 +81,10 @@ def _steps(matched: Matched, waits: Waits) -> ReplayableSteps | None:
     order = np.lexsort((matched.rank, matched.of_row))
     start, end = (times[order].reshape(-1, ranks) for times in (waits.start, waits.end))
     shift = (waits.start - matched.start)[order].reshape(-1, ranks)
-    found: tuple[list[Int64s], list[Int64s], list[float]] = ([], [], [])
     usual = shift[0] if len(shift) else np.zeros(ranks, dtype=np.int64)
-    begins, ends = (
-        np.stack([getattr(one, name) for one in matched.ranks], axis=1) + usual
-        for name in ("step_start", "step_end")
-    )
+    begins = np.stack([one.step_start for one in matched.ranks], axis=1) + usual
+    ends = np.stack([one.step_end for one in matched.ranks], axis=1) + usual
+    found = []
     for begin, until in zip(begins, ends, strict=True):
         inside = (start >= begin).all(axis=1) & (end <= until).all(axis=1)
         if (((start < until) & (end > begin)).any(axis=1) & ~inside).any():
@@ -102,7 +94,6 @@ def _steps(matched: Matched, waits: Waits) -> ReplayableSteps | None:
         if (own < 0).any():
             return None
         own[0] += begin - begin.min()
-        found[0].append(own)
-        found[1].append(np.maximum(last - first.max(axis=1, keepdims=True), 0))
-        found[2].append(float((until - begin.min()).mean()))
-    return ReplayableSteps(tuple(found[0]), tuple(found[1]), tuple(found[2]))
+        transfer = np.maximum(last - first.max(axis=1, keepdims=True), 0)
+        found.append((own, transfer, float((until - begin.min()).mean())))
+    return ReplayableSteps(*zip(*found, strict=True))

@@ -13,15 +13,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 import numpy as np
 
-from fusetui.analysis.ranks.blame import (
-    BUBBLE,
-    LEAST,
-    OUTSIDE,
-    TRANSFER,
-    UNTOLD,
-    Caused,
-    Charges,
-)
+from fusetui.analysis.ranks.blame import BUBBLE, LEAST, OUTSIDE, TRANSFER, UNTOLD, Caused, Charges
 from fusetui.analysis.ranks.clocks import Clocks
 from fusetui.analysis.ranks.job import Job
 from fusetui.analysis.ranks.matching import Matched, StepsOfRows
@@ -30,7 +22,7 @@ from fusetui.analysis.ranks.pipeline import Pipeline
 from fusetui.analysis.ranks.records import Excess, Reason, Slow, Straggler, Verdict
 from fusetui.analysis.ranks.replay import ReplayableSteps, what_if
 from fusetui.analysis.ranks.waits import OfRanks, Waits
-from fusetui.trace.model.columns import Floats, Int64s, Rows
+from fusetui.trace.model.arrays import Floats, Int64s, Rows
 
 MOST = 5  # stragglers
 MOST_PEERS = 64  # ranks whose median is compared with; of more, these are chosen evenly

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.analysis.questions.busy import communicates
-from fusetui.analysis.questions.collectives import Found, Told, collectives_of
+from fusetui.analysis.questions.collectives import Found, collectives_of
 from fusetui.analysis.questions.memory import memory_peaks
 from fusetui.analysis.questions.note import note_of
 from fusetui.analysis.questions.process_groups import (
@@ -38,10 +38,11 @@ from fusetui.analysis.ranks.model import (
 from fusetui.analysis.why.account import Device, accounts
 from fusetui.analysis.why.model import DeviceAccount
 from fusetui.trace.cache import Record, record_for
-from fusetui.trace.layout.steps import Steps, main_thread, steps_of
+from fusetui.trace.layout.steps import main_thread, steps_of
 from fusetui.trace.load import open_trace
+from fusetui.trace.model.arrays import Int64s, Rows
 from fusetui.trace.model.categories import STEP_PREFIX, Layer, Role
-from fusetui.trace.model.columns import Int64s, Rows, Trace, Track
+from fusetui.trace.model.columns import Trace, Track
 from fusetui.trace.model.errors import TraceError
 
 KEPT_AS = "ranks"
@@ -84,17 +85,17 @@ def _kept(record: Record | None, path: str) -> RankSummary | None:
 
 def summarized(trace: Trace, path: str) -> RankSummary:
     """The summary of an open trace; `path` is where it lies."""
-    found = _bounded(collectives_of(trace))
-    device, spans = _device(trace), steps_of(trace)
-    base = trace.epoch_ns
+    found = collectives_of(trace)
+    most = slice(MOST_COLLECTIVES)
+    found = Found(found.told[most], found.rows[most], found.issued[most], found.host[most])
+    device, spans, base = _device(trace), steps_of(trace), trace.epoch_ns
+    steps = device.over(spans.start, spans.end) if device and len(spans) else []
     groups = list(dict.fromkeys(one.group for one in found.told))
     if UNKNOWN_GROUP in groups:
         groups = list(dict.fromkeys((*groups, *groups_of_file(trace.keys).values())))
     names = list(dict.fromkeys(name for one in found.told for name in (one.name, one.dtype)))
     begin = _before(trace, found)
-    start, end = trace.start[found.rows], trace.end[found.rows]
-    own = device.over(begin, start) if device else []
-    inside = device.over(start, end) if device else []
+    listed, host = trace.keys.get("deviceProperties"), trace.keys.get("host_name")
     rank, rank_by = naming.rank_of(trace.keys, path)
     return RankSummary(
         version=VERSION,
@@ -102,9 +103,9 @@ def summarized(trace: Trace, path: str) -> RankSummary:
         rank=rank,
         rank_by=rank_by,
         world_size=world_size(trace.keys),
-        host=_text(trace, "host_name"),
+        host=host[:200] if isinstance(host, str) else "",
         backend=naming.backend(trace.keys),
-        devices=_listed(trace),
+        devices=len(listed) if isinstance(listed, list) else 0,
         device=device.pid if device and isinstance(device.pid, int) else -1,
         device_name=device.name if device else "",
         base_ns=base,
@@ -114,25 +115,18 @@ def summarized(trace: Trace, path: str) -> RankSummary:
         steps=tuple(map(trace.name_of, spans.rows.tolist())),
         step_start=spans.start + base,
         step_end=spans.end + base,
-        accounts=_table(_steps(device, spans)),
+        accounts=_table(steps),
         account=_table([device.span] if device else []).reshape(-1),
         kernels=_kernels(trace),
         groups=tuple(groups),
         names=tuple(names),
-        collectives=_columns(
-            trace, found, groups, names, base, _table(own), _computed(inside, start)
-        ),
+        collectives=_columns(trace, found, groups, names, device, begin),
         places=places_before(trace, found, begin),
         memory_peak=max((peak.allocated for peak in memory_peaks(trace).peaks), default=-1),
         note=note_of(trace),
-        inferred=_inferred(found.told),
+        inferred=tuple(dict.fromkeys(what for one in found.told for what in one.inferred)),
         damage=tuple(_damage(trace, found)),
     )
-
-
-def _bounded(found: Found) -> Found:
-    most = slice(MOST_COLLECTIVES)
-    return Found(found.told[most], found.rows[most], found.issued[most], found.host[most])
 
 
 def _device(trace: Trace) -> Device | None:
@@ -153,10 +147,6 @@ def _before(trace: Trace, found: Found) -> Int64s:
     return begin
 
 
-def _steps(device: Device | None, spans: Steps) -> Sequence[DeviceAccount]:
-    return device.over(spans.start, spans.end) if device and len(spans) else []
-
-
 def _table(found: Sequence[DeviceAccount]) -> Int64s:
     """Accounts as rows of CLASSES."""
     rows = [
@@ -169,42 +159,38 @@ def _table(found: Sequence[DeviceAccount]) -> Int64s:
     return np.array(rows, dtype=np.int64).reshape(-1, len(CLASSES))
 
 
-def _computed(inside: Sequence[DeviceAccount], like: Int64s) -> Int64s:
-    """0 without a GPU."""
-    found = np.zeros_like(like)
-    found[: len(inside)] = [one.compute_ns for one in inside]
-    return found
-
-
 def _columns(
     trace: Trace,
     found: Found,
     groups: Sequence[Group],
     names: Sequence[str],
-    base: int,
-    before: Int64s,
-    covered: Int64s,
+    device: Device | None,
+    begin: Int64s,
 ) -> Collectives:
-    group, name = (
-        {value: n for n, value in enumerate(groups)},
-        {value: n for n, value in enumerate(names)},
-    )
-
-    def column(values: Iterator[int]) -> Int64s:
-        return np.fromiter(values, np.int64, len(found.told))
-
+    """`begin`: of the time before each, whose account is kept."""
+    group = {value: n for n, value in enumerate(groups)}
+    name = {value: n for n, value in enumerate(names)}
+    rows = [
+        (group[one.group], name[one.name], name[one.dtype], one.sequence, one.bytes, one.peer)
+        for one in found.told
+    ]
+    told = np.array(rows, dtype=np.int64).reshape(-1, 6).T.copy()
+    start, end, base = trace.start[found.rows], trace.end[found.rows], trace.epoch_ns
+    covered = np.zeros_like(start)
+    if device:
+        covered[:] = [one.compute_ns for one in device.over(start, end)]
     return Collectives(
-        group=column(group[one.group] for one in found.told),
-        name=column(name[one.name] for one in found.told),
-        dtype=column(name[one.dtype] for one in found.told),
-        sequence=column(one.sequence for one in found.told),
-        size=column(one.bytes for one in found.told),
-        peer=column(one.peer for one in found.told),
+        group=told[0],
+        name=told[1],
+        dtype=told[2],
+        sequence=told[3],
+        size=told[4],
+        peer=told[5],
         issued=found.issued + base,
-        start=trace.start[found.rows] + base,
-        end=trace.end[found.rows] + base,
+        start=start + base,
+        end=end + base,
         covered=covered,
-        before=packed(before),
+        before=packed(_table(device.over(begin, start) if device else [])),
     )
 
 
@@ -223,10 +209,6 @@ def _kernels(trace: Trace) -> tuple[KernelTotal, ...]:
     )
 
 
-def _inferred(told: Sequence[Told]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(what for one in told for what in one.inferred))
-
-
 def _damage(trace: Trace, found: Found) -> Iterator[str]:
     report = trace.report
     if report.cut:
@@ -237,16 +219,6 @@ def _damage(trace: Trace, found: Found) -> Iterator[str]:
         yield f"{report.unreadable} of {report.events} events could not be read"
     if len(found.rows) == MOST_COLLECTIVES:
         yield f"only its first {MOST_COLLECTIVES} collectives are used"
-
-
-def _text(trace: Trace, key: str) -> str:
-    value = trace.keys.get(key)
-    return value[:200] if isinstance(value, str) else ""
-
-
-def _listed(trace: Trace) -> int:
-    listed = trace.keys.get("deviceProperties")
-    return len(listed) if isinstance(listed, list) else 0
 
 
 KINDS = {Layer.ANNOTATIONS: "annotation", Layer.OPS: "op", Layer.PYTHON: "frame"}

@@ -7,10 +7,11 @@ import msgspec
 import numpy as np
 
 from fusetui.analysis.questions.collectives import bus_factor
+from fusetui.analysis.questions.process_groups import Group
 from fusetui.analysis.ranks.clocks import Clocks
 from fusetui.analysis.ranks.matching import Matched
 from fusetui.analysis.ranks.records import KindOfCollective
-from fusetui.trace.model.columns import Int64s, Rows
+from fusetui.trace.model.arrays import Int64s, Rows
 
 UNTOLD = -1
 
@@ -25,8 +26,6 @@ class Waits(msgspec.Struct, frozen=True, eq=False):
     latest: Rows  # [collectives]: the row that starts last
     usual: Rows  # [collectives]: the row in the middle of the others, the earlier one of two
     last: Rows  # [collectives]: index of the rank that starts last, UNTOLD if clocks do not tell
-    lead: Int64s  # [collectives]: from the second last start to the last one
-    late: Int64s  # [collectives]: from the median start of the others to the last one
     transfer: Int64s  # [collectives]: from the last start to the median end, UNTOLD if not known
 
 
@@ -35,15 +34,13 @@ def waits_of(matched: Matched, clocks: Clocks) -> Waits:
     end = clocks.common(matched.rank, matched.end)
     first, counts = matched.first[:-1], matched.counts
     if not len(matched):
-        none = np.empty(0, dtype=np.int64)
-        return Waits(start, end, start, start, first, first, first, none, none, none)
+        return Waits(start, end, start, start, first, first, first, start)
     by_start = np.lexsort((start, matched.of_row))
     latest, second = by_start[matched.first[1:] - 1], by_start[matched.first[1:] - 2]
-    last_start = start[latest]
-    lead = last_start - start[second]
+    lead = start[latest] - start[second]
     told = lead > clocks.resolution_of(matched.rank[latest], matched.rank[second])
     told &= ~matched.point_to_point & (not clocks.refused)
-    wait = np.clip(np.repeat(last_start, counts) - start, 0, end - start)
+    wait = np.clip(np.repeat(start[latest], counts) - start, 0, end - start)
     if clocks.refused:  # then nothing that compares two ranks is believed
         wait = np.zeros_like(wait)
     return Waits(
@@ -54,9 +51,7 @@ def waits_of(matched: Matched, clocks: Clocks) -> Waits:
         latest=latest,
         usual=by_start[first + (counts - 2) // 2],
         last=np.where(told, matched.rank[latest], UNTOLD),
-        lead=lead,
-        late=last_start - _middle_of_others(start[by_start], first, counts),
-        transfer=_transfer(matched, clocks, end, last_start),
+        transfer=_transfer(matched, clocks, end, start[latest]),
     )
 
 
@@ -76,13 +71,6 @@ def _alone(matched: Matched, latest: Rows, start: Int64s, length: Int64s, wait: 
     covered = np.maximum.accumulate(np.concatenate((own[:1], until[:-1])))
     found = np.empty_like(wait)
     found[order] = np.maximum(until - np.maximum(begin, covered), 0)
-    return found
-
-
-def _middle_of_others(ordered: Int64s, first: Rows, counts: Rows) -> Int64s:
-    """The median of all starts but the last; `ordered` has those of each collective in order."""
-    others = counts - 1
-    found: Int64s = (ordered[first + (others - 1) // 2] + ordered[first + others // 2]) // 2
     return found
 
 
@@ -112,52 +100,47 @@ class OfRanks(msgspec.Struct, frozen=True, eq=False):
 
 def sums_of_ranks(matched: Matched, waits: Waits) -> OfRanks:
     ranks = len(matched.ranks)
-    bubble = matched.point_to_point[matched.of_row]
-    sums = [np.zeros(ranks, dtype=np.int64) for _ in range(2)]
-    for found, which in zip(sums, (~bubble, bubble), strict=True):
-        np.add.at(found, matched.rank[which], waits.alone[which])
+    moves = matched.point_to_point[matched.of_row]
+    waited, bubble = np.zeros((2, ranks), dtype=np.int64)
+    np.add.at(waited, matched.rank[~moves], waits.alone[~moves])
+    np.add.at(bubble, matched.rank[moves], waits.alone[moves])
     worst = np.full(ranks, -1, dtype=np.intp)
     by_wait = np.lexsort((-np.arange(len(waits.wait)), waits.wait))  # of equals the first
-    by_wait = by_wait[(waits.wait[by_wait] > 0) & ~bubble[by_wait]]
+    by_wait = by_wait[(waits.wait[by_wait] > 0) & ~moves[by_wait]]
     worst[matched.rank[by_wait]] = by_wait
-    return OfRanks(
-        collectives=np.bincount(matched.rank[~bubble], minlength=ranks),
-        last=np.bincount(waits.last[waits.last >= 0], minlength=ranks),
-        waited=sums[0],
-        bubble=sums[1],
-        worst=worst,
-    )
+    collectives = np.bincount(matched.rank[~moves], minlength=ranks)
+    last = np.bincount(waits.last[waits.last >= 0], minlength=ranks)
+    return OfRanks(collectives, last, waited, bubble, worst)
 
 
 def kinds_of(matched: Matched, waits: Waits) -> tuple[KindOfCollective, ...]:
-    """The kinds with the longest waits first."""
-    places: dict[tuple[object, ...], list[int]] = {}
-    for n, (name, group) in enumerate(zip(matched.names, matched.groups, strict=True)):
-        places.setdefault((name, group, int(matched.bytes[n])), []).append(n)
-    found = [_kind(matched, waits, np.array(some)) for some in places.values()]
+    """The kinds of collectives with the longest waits first."""
+    if not len(matched):
+        return ()
+    each = np.add.reduceat(waits.wait, matched.first[:-1]) // matched.counts
+    places: dict[tuple[str, Group, int], list[int]] = {}
+    for n, key in enumerate(
+        zip(matched.names, matched.groups, matched.bytes.tolist(), strict=True)
+    ):
+        places.setdefault(key, []).append(n)
+    found = []
+    for (name, group, size), some in places.items():
+        transfer = waits.transfer[some]
+        known = transfer[transfer > 0]
+        ns = int(np.median(known)) if len(known) else None
+        rate = size / ns * 1e9 if ns and size > 0 else None
+        factor = bus_factor(name, group.size) if group.size else None
+        one = KindOfCollective(
+            name=name,
+            group=group.description or group.name,
+            ranks=group.size,
+            given=int(matched.counts[some].max()),
+            bytes=size if size >= 0 else None,
+            count=len(some),
+            wait_ns=int(each[some].sum()),
+            transfer_ns=ns,
+            algorithm_bytes_per_s=rate,
+            bus_bytes_per_s=rate * factor if rate is not None and factor is not None else None,
+        )
+        found.append(one)
     return tuple(sorted(found, key=lambda kind: -kind.wait_ns))
-
-
-def _kind(
-    matched: Matched, waits: Waits, some: np.ndarray[tuple[int], np.dtype[np.intp]]
-) -> KindOfCollective:
-    name, group, size = matched.names[some[0]], matched.groups[some[0]], int(matched.bytes[some[0]])
-    counts = matched.counts
-    total = np.add.reduceat(waits.wait, matched.first[:-1])
-    transfer = waits.transfer[some]
-    known = transfer[transfer > 0]
-    ns = int(np.median(known)) if len(known) else None
-    rate = size / ns * 1e9 if ns and size > 0 else None
-    factor = bus_factor(name, group.size) if group.size else None
-    return KindOfCollective(
-        name=name,
-        group=group.description or group.name,
-        ranks=group.size,
-        given=int(counts[some].max()),
-        bytes=size if size >= 0 else None,
-        count=len(some),
-        wait_ns=int((total[some] // counts[some]).sum()),
-        transfer_ns=ns,
-        algorithm_bytes_per_s=rate,
-        bus_bytes_per_s=rate * factor if rate is not None and factor is not None else None,
-    )

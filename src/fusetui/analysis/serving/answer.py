@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import msgspec
 import numpy as np
 
 from fusetui.analysis.questions.spread import percentile
 from fusetui.analysis.serving.between import Between, between_of
+from fusetui.analysis.serving.config import ModelConfig
 from fusetui.analysis.serving.layers import Experts, Layers, experts_of, layers_of
 from fusetui.analysis.serving.limit import Limit, limit_of
 from fusetui.analysis.serving.outliers import outliers
@@ -18,6 +18,7 @@ from fusetui.analysis.serving.replays import bare_launches
 from fusetui.analysis.serving.steps import Phase
 from fusetui.analysis.serving.weights import products_of
 from fusetui.analysis.why.account import accounts
+from fusetui.gpu.roofline.peaks import NO_PEAKS
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.joined import Join, Joined
 
@@ -83,11 +84,9 @@ class Serving(msgspec.Struct, frozen=True):
 
 
 def serving(
-    trace: Trace,
-    config: Mapping[str, Any] | None = None,
-    given: Mapping[str, float] | None = None,
+    trace: Trace, model: ModelConfig | None = None, given: Mapping[str, float] = NO_PEAKS
 ) -> Serving:
-    """`config`: the configuration of the model; `given`: figures of the device (see `peak_of`)."""
+    """`given`: figures of the device (see `peak_of`)."""
     found = passes(trace)
     known = accounts(trace)
     odd = outliers(trace, found, known.devices)
@@ -109,7 +108,7 @@ def serving(
         steps=steps,
         phases=tuple(_times(phase, [steps[n] for n in own]) for phase, own in groups.items()),
         limits=tuple(
-            _limit(trace, phase, _median(steps, own), found, config, given)
+            _limit(trace, phase, _median(steps, own), found, model, given)
             for phase, own in groups.items()
         ),
         between=most,
@@ -171,12 +170,12 @@ def _limit(
     phase: Phase,
     at: int,
     found: Sequence[Pass],
-    config: Mapping[str, Any] | None,
-    given: Mapping[str, float] | None,
+    model: ModelConfig | None,
+    given: Mapping[str, float],
 ) -> PhaseLimit:
     one = found[at]
     layers = layers_of(trace, one.model)
-    limit = limit_of(trace, one.model, one.asked.kv_tokens, config, given, one.asked, layers)
+    limit = limit_of(trace, one, layers, model, given)
     return PhaseLimit(phase.value, at, layers, experts_of(trace, one.model), limit)
 
 

@@ -89,21 +89,18 @@ def kernels_alone(
 def fit(trace: Trace, nodes: Nodes, capture: Capture, there: Trace) -> Fit:
     """Compares each node with its call, or if there are more of one than of the other, each kernel
     with its launch. `there` is the trace of the capture."""
-    if len(nodes) == len(capture):
-        return _compared(trace, nodes, capture, there)
-    alone = kernels_alone(trace, nodes, capture, there)
-    if not len(alone[0]) or len(alone[0]) != len(alone[1]):
-        return _compared(trace, nodes, capture, there)
-    found = _compared(trace, *alone, there)
-    if not found.problem and not found.by_name:
-        return _compared(trace, nodes, capture, there)  # without names the counts must be equal
-    return replace(found, kernels_only=True)
+    if len(nodes) != len(capture):
+        alone = kernels_alone(trace, nodes, capture, there)
+        if len(alone[0]) and len(alone[0]) == len(alone[1]):
+            found = _compared(trace, *alone, there)
+            if found.problem or found.by_name:  # without names the counts must be equal
+                return replace(found, kernels_only=True)
+        problem = f"the replay has {len(nodes)} nodes and the capture {len(capture)} calls"
+        return Fit(problem, min(len(nodes), len(capture)))
+    return _compared(trace, nodes, capture, there)
 
 
 def _compared(trace: Trace, nodes: Nodes, capture: Capture, there: Trace) -> Fit:
-    if len(nodes) != len(capture):
-        problem = f"the replay has {len(nodes)} nodes and the capture {len(capture)} calls"
-        return Fit(problem, min(len(nodes), len(capture)))
     by_name, confirmed = True, 0
     rows, calls = nodes.rows.tolist(), capture.calls.tolist()
     for at, (row, call, kernel) in enumerate(zip(rows, calls, capture.kernels, strict=True)):
@@ -123,8 +120,8 @@ def _compared(trace: Trace, nodes: Nodes, capture: Capture, there: Trace) -> Fit
 
 def _differs(at: int, name: str, wanted: str, streams: int) -> str:
     several = f"; it ran on {streams} streams, whose order is not recorded" if streams > 1 else ""
-    shown = clip(name, LONGEST, "...")
-    return f"node {at + 1} is {shown}, and the capture has {clip(wanted, LONGEST, '...')}{several}"
+    name, wanted = (clip(text, LONGEST, "...") for text in (name, wanted))
+    return f"node {at + 1} is {name}, and the capture has {wanted}{several}"
 
 
 def _agree(
@@ -214,8 +211,7 @@ def _alike(trace: Trace, replays: Sequence[Nodes]) -> list[list[int]]:
     """The indices of replays whose nodes have equal names in equal order."""
     groups: dict[bytes, list[int]] = {}
     for at, nodes in enumerate(replays):
-        names = trace.name[nodes.rows].tobytes()
-        groups.setdefault(names, []).append(at)
+        groups.setdefault(trace.name[nodes.rows].tobytes(), []).append(at)
     return list(groups.values())
 
 
@@ -272,19 +268,19 @@ def _size(
 ) -> tuple[int | None, str]:
     """The size of the captures that a step of this batch replays, or why none fits."""
     known = {sizes[n] for n in matching}
+    said = [size for size in known if size is not None]
     if batch is None or None in known:
         if len(known) == 1:
             return known.pop(), ""
         which = "the step does not say its batch" if batch is None else "not all say their size"
         return None, f"captures of {len(known)} sizes fit equally: {which}"
-    large = [size for size in known if size is not None and size >= batch]
-    if not large:
-        most = max(size for size in known if size is not None)
-        return None, PADDED.format(size=most, batch=batch)
-    size = min(large)
+    size = min((size for size in said if size >= batch), default=None)
+    padded = PADDED.format(size=max(said) if size is None else size, batch=batch)
+    if size is None:
+        return None, padded
     smaller = any(other is not None and other < batch for other in sizes)
     if size >= TOO_FAR * batch and not smaller:
-        return None, f"{PADDED.format(size=size, batch=batch)}, which no server pads so far"
+        return None, f"{padded}, which no server pads so far"
     return size, ""
 
 
@@ -294,28 +290,26 @@ def _refusal(
     """Where the capture that agrees longest differs first."""
     if not fits:
         return "the other trace captures no graph"
-    same = [n for n, capture in enumerate(captures) if len(capture) == len(nodes)]
+    same = [one for one, own in zip(fits, captures, strict=True) if len(own) == len(nodes)]
     if same:
-        return max((fits[n] for n in same), key=lambda one: one.at).problem
+        return max(same, key=lambda one: one.at).problem
     for capture in captures:
         if which := _part(trace, nodes, capture, there):
             return (
                 f"it has only the {which} {len(nodes)} of {len(capture)} nodes of the capture, as"
                 " if cut at the edge of the recorded window"
             )
-    lengths = sorted({len(capture) for capture in captures})
-    shown = ", ".join(str(length) for length in lengths[:4]) + (", ..." if len(lengths) > 4 else "")
+    lengths = [str(length) for length in sorted({len(capture) for capture in captures})]
+    shown = ", ".join([*lengths[:4], *(["..."] if len(lengths) > 4 else [])])
     return f"the replay has {len(nodes)} nodes, and the capture {shown}"
 
 
 def _part(trace: Trace, nodes: Nodes, capture: Capture, there: Trace) -> str:
     """Whether the nodes are the first or the last calls of a capture; "" for neither."""
     size = len(nodes)
-    if size >= len(capture):
-        return ""
     for which, part in (("first", slice(size)), ("last", slice(len(capture) - size, None))):
-        calls, kernels = capture.calls[part], capture.kernels[part]
-        if not fit(trace, nodes, replace(capture, calls=calls, kernels=kernels), there).problem:
+        some = replace(capture, calls=capture.calls[part], kernels=capture.kernels[part])
+        if size < len(capture) and not fit(trace, nodes, some, there).problem:
             return which
     return ""
 

@@ -16,7 +16,9 @@ from typing import Any
 
 import msgspec
 
+from fusetui.analysis.questions.process_groups import world_size
 from fusetui.analysis.serving.layers import Layers
+from fusetui.analysis.serving.steps import Asked
 from fusetui.analysis.serving.weights import Product, Products
 from fusetui.gpu.roofline.inputs import SIZES
 from fusetui.trace.model.columns import Trace
@@ -24,13 +26,40 @@ from fusetui.trace.model.columns import Trace
 LARGEST = 1 << 22  # bytes
 DTYPES = {"float16": "fp16", "bfloat16": "bf16", "float32": "fp32"}
 """Types as configurations name them."""
+DENSE = ("llama", "mistral", "qwen2", "qwen3")
+"""`model_type` of decoders whose layers are attention and a gated MLP: seven matrices, nothing
+shared, no experts."""
+FUSED = (4, 5, 6, 7)
+"""Products of a layer: of 7 matrices, q, k and v may be one, and gate and up."""
+LACKS = "the configuration lacks the sizes or the type of the model"
 
 
 class NoConfig(Exception):  # noqa: N818
     """The configuration cannot be used; the message is one plain sentence."""
 
 
-def read_config(path: str) -> Mapping[str, Any]:
+class ModelConfig(msgspec.Struct, frozen=True):
+    """What a configuration says of a model; 0 or "" where it does not."""
+
+    architecture: str
+    layers: int
+    full_layers: int  # that attend to all tokens; those with a window read less
+    hidden: int
+    inner: int
+    heads: int
+    kv_heads: int
+    depth: int  # of a head
+    vocabulary: int
+    type_name: str  # of its elements
+    is_quantized: bool
+    is_latent: bool  # keys and values are kept in a compressed form
+
+    @property
+    def dtype(self) -> str:
+        return DTYPES.get(self.type_name, "")
+
+
+def read_config(path: str) -> ModelConfig:
     """The configuration of a model; that of the text model, if it has several. Raises NoConfig."""
     try:
         file = Path(path)
@@ -42,104 +71,90 @@ def read_config(path: str) -> Mapping[str, Any]:
     except (ValueError, RecursionError):
         raise NoConfig(f"{path} is not JSON.") from None
     text = found.get("text_config", found) if isinstance(found, dict) else None
-    if not isinstance(text, dict) or whole(text, "num_hidden_layers") is None:
+    if not isinstance(text, dict) or not config_of(text).layers:
         raise NoConfig(f"{path} has no num_hidden_layers: it is not the config.json of a model.")
-    return {**found, **text}
+    return config_of({**found, **text})
 
 
-def whole(config: Mapping[str, Any], key: str) -> int | None:
-    """A positive number of the configuration."""
-    value: object = config.get(key)
-    if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 1 << 31:
-        return value
-    return None
+def config_of(keys: Mapping[str, Any]) -> ModelConfig:
+    """What these keys of a document say."""
 
+    def number(key: str) -> int:
+        value = keys.get(key)
+        return value if type(value) is int and 0 < value < 1 << 31 else 0
 
-DENSE = ("llama", "mistral", "qwen2", "qwen3")
-"""`model_type` of decoders whose layers are attention and a gated MLP: seven matrices, nothing
-shared, no experts."""
-FUSED = (4, 5, 6, 7)
-"""Products of a layer: of 7 matrices, q, k and v may be one, and gate and up."""
+    def text(value: Any) -> str:
+        return value if isinstance(value, str) else ""
 
-
-class Dense(msgspec.Struct, frozen=True):
-    """The matrices of a model [K, N], by layer and of the vocabulary; or why they are not known."""
-
-    layer: tuple[tuple[int, int], ...] = ()
-    vocabulary: tuple[int, int] = (0, 0)
-    layers: int = 0
-    dtype: str = ""
-    missing: str = ""
+    layers, hidden, heads = map(number, ("num_hidden_layers", "hidden_size", "num_attention_heads"))
+    kinds = keys.get("layer_types")
+    windowed = keys.get("sliding_window") and keys.get("use_sliding_window", True)
+    full = 0 if windowed else layers
+    return ModelConfig(
+        architecture=text(keys.get("model_type")),
+        layers=layers,
+        full_layers=kinds.count("full_attention") if isinstance(kinds, list) else full,
+        hidden=hidden,
+        inner=number("intermediate_size"),
+        heads=heads,
+        kv_heads=number("num_key_value_heads") or heads,
+        depth=number("head_dim") or hidden // max(heads, 1),
+        vocabulary=number("vocab_size"),
+        type_name=text(keys.get("dtype", keys.get("torch_dtype"))),
+        is_quantized=keys.get("quantization_config") is not None,
+        is_latent=number("kv_lora_rank") > 0,
+    )
 
 
 def by_configuration(
-    trace: Trace,
-    found: Products,
-    layers: Layers | None,
-    config: Mapping[str, Any],
-    new_tokens: int | None,
-    batch: int | None,
+    trace: Trace, found: Products, layers: Layers | None, model: ModelConfig, asked: Asked
 ) -> tuple[Products, str]:
     """The products of a pass with the weights that the configuration gives them, if it can, and a
-    remark about that; otherwise as they were found, and why. `new_tokens` and `batch` are those of
-    the step: without them no FLOP are known."""
-    model = _dense(config)
-    missing = model.missing or _disagrees(trace, found, layers, model)
-    if missing:
+    remark about that; otherwise as they were found, and why. Without the tokens that were asked for
+    no FLOP are known."""
+    if missing := _not_dense(model) or _disagrees(trace, found, layers, model):
         return found, missing
+    heads, hidden = model.heads * model.depth, model.hidden
+    matrices = [
+        (hidden, heads + 2 * model.kv_heads * model.depth),
+        (heads, hidden),
+        (hidden, 2 * model.inner),
+        (model.inner, hidden),
+    ]
+    every = [(asked.new_tokens or 0, *sizes) for sizes in matrices * model.layers]
     with_vocabulary = found.unknown % model.layers
-    own = model.layer * model.layers
-    rows = [new_tokens or 0] * len(own) + [batch or 0] * with_vocabulary
-    every = (*own, *([model.vocabulary] * with_vocabulary))
+    every += [(asked.batch or 0, hidden, model.vocabulary)] * with_vocabulary
     size = SIZES[model.dtype]
     known = msgspec.structs.replace(
         found,
         known=found.unknown,
         kernels=found.unknown,
         each=tuple(
-            Product("", size * k * n, 2 * m * k * n if new_tokens else 0, model.dtype)
-            for m, (k, n) in zip(rows, every, strict=True)
+            Product("", size * k * n, 2 * m * k * n if asked.new_tokens else 0, model.dtype)
+            for m, k, n in every
         ),
-        shapes=tuple(sorted(set(every))),
+        shapes=tuple(sorted({(k, n) for _, k, n in every})),
         unknown=0,
         source="config",
     )
     return known, (
-        f"the weights are those of the configuration ({config['model_type']}), whose {model.layers}"
+        f"the weights are those of the configuration ({model.architecture}), whose {model.layers}"
         f" layers have as many products as ran; the trace itself does not tell their shapes"
     )
 
 
-def _dense(config: Mapping[str, Any]) -> Dense:
-    kind = config.get("model_type")
-    if kind not in DENSE:
-        told = kind if isinstance(kind, str) else "unknown"
-        return Dense(missing=f"{told} is not a dense architecture whose products are known")
-    if config.get("quantization_config") is not None:
-        return Dense(missing="the weights are quantized")
-    names = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads")
-    sizes = [whole(config, name) for name in (*names, "vocab_size")]
-    word = config.get("dtype", config.get("torch_dtype"))
-    dtype = DTYPES.get(word) if isinstance(word, str) else None
-    if dtype is None or None in sizes:
-        return Dense(missing="the configuration lacks the sizes or the type of the model")
-    hidden, inner, layers, heads, words = (size or 0 for size in sizes)
-    kv = whole(config, "num_key_value_heads") or heads
-    depth = whole(config, "head_dim") or hidden // heads
-    return Dense(
-        layer=(
-            (hidden, (heads + 2 * kv) * depth),
-            (heads * depth, hidden),
-            (hidden, 2 * inner),
-            (inner, hidden),
-        ),
-        vocabulary=(hidden, words),
-        layers=layers,
-        dtype=dtype,
-    )
+def _not_dense(model: ModelConfig) -> str:
+    """Why its products are not known."""
+    if model.architecture not in DENSE:
+        told = model.architecture or "unknown"
+        return f"{told} is not a dense architecture whose products are known"
+    if model.is_quantized:
+        return "the weights are quantized"
+    sizes = (model.hidden, model.inner, model.layers, model.heads, model.vocabulary)
+    return "" if all(sizes) and model.dtype else LACKS
 
 
-def _disagrees(trace: Trace, found: Products, layers: Layers | None, model: Dense) -> str:
+def _disagrees(trace: Trace, found: Products, layers: Layers | None, model: ModelConfig) -> str:
     """Why the model cannot be what ran."""
     each, vocabulary = divmod(found.unknown, model.layers)
     if each not in FUSED or vocabulary > 1:
@@ -150,17 +165,9 @@ def _disagrees(trace: Trace, found: Products, layers: Layers | None, model: Dens
     if layers is None or not model.layers - 1 <= layers.count <= model.layers:
         told = "nothing repeats" if layers is None else f"the kernels repeat {layers.count} times"
         return f"{told}, and the configuration has {model.layers} layers"
-    ranks = _world(trace)
-    if ranks != 1:
-        told = "an unknown number of" if ranks is None else str(ranks)
+    if (ranks := world_size(trace.keys)) != 1:
+        told = str(ranks) if ranks else "an unknown number of"
         return f"the job has {told} ranks, and how they divide the model is not recorded"
     if others := sorted(found.dtypes - {model.dtype}):
         return f"products of {', '.join(others)} ran, and the configuration says {model.dtype}"
     return ""
-
-
-def _world(trace: Trace) -> int | None:
-    """How many ranks the job has; None if the trace does not say."""
-    info = trace.keys.get("distributedInfo")
-    size = info.get("world_size") if isinstance(info, dict) else None
-    return size if isinstance(size, int) else None

@@ -39,7 +39,20 @@ NEIGHBORS = 64
 LISTED = 4096  # entries of a folder that are looked at
 KEPT_AS = "graphs"
 
-State = tuple[int, int, int]
+HEAD = 1 << 13  # bytes of a document
+LONG_HEAD = 1 << 18  # if there is no event in the head: of large jobs, the metadata is long
+BUDGET = 1 << 27  # bytes of documents that are searched whole
+PACKED = 15  # the usual compression ratio of traces
+PACKINGS = (".gz", ".zst")
+OPENED = 4
+_PROCESS = re.compile(rb'"pid": ?"?([^\\",}\s]{1,64})')
+_BEGIN = b"StreamBeginCapture"
+_NAMED = re.compile(rb'"name": ?"(?:[a-z]{1,40}_)?capture_([0-9]{1,9})(?:_[A-Za-z_]{1,40})?"')
+_KERNEL = re.compile(rb'"kernel": ?"([^"\\]{1,8000})"')
+PLAIN = re.compile(r'[^"\\]{1,8000}', re.ASCII)
+"""Names that stand in JSON as they are."""
+
+FileState = tuple[int, int, int]
 """Size in bytes, modification time in ns, and inode of a file."""
 
 
@@ -54,7 +67,7 @@ class Graphs(msgspec.Struct, frozen=True):
 class Seen(msgspec.Struct, frozen=True):
     """What is known of a file in that state."""
 
-    state: State
+    state: FileState
     pids: tuple[str, ...]  # the processes of its first events
     graphs: Graphs | None = None  # None: it was not searched
 
@@ -64,7 +77,7 @@ class File(msgspec.Struct, frozen=True):
 
     folder: str
     name: str
-    state: State
+    state: FileState
 
     @property
     def path(self) -> str:
@@ -102,12 +115,10 @@ class Remembered(msgspec.Struct, eq=False):
 
 def remembered(files: Sequence[File]) -> Iterator[Remembered]:
     """The files by folder, with what is remembered of them."""
-    by_folder: dict[str, list[File]] = {}
-    for file in files:
-        by_folder.setdefault(file.folder, []).append(file)
-    for folder, own in by_folder.items():
+    for folder in dict.fromkeys(file.folder for file in files):
         record = record_for(folder, KEPT_AS)
         found = record.load(Index) if record else None
+        own = [file for file in files if file.folder == folder]
         yield Remembered(own, record, found.files if found else {})
 
 
@@ -116,17 +127,12 @@ def files_beside(path: str) -> list[File]:
     the NEIGHBORS nearest in time of each."""
     folder = os.path.dirname(path) or "."
     try:
-        own = os.stat(path)
-        here, folders = _listed(folder)
+        own = _state(os.stat(path))
     except OSError:
         return []
-    found = _nearest(here, own)
-    for name in sorted(folders)[:MOST_FOLDERS]:
-        try:
-            found += _nearest(_listed(os.path.join(folder, name))[0], own)
-        except OSError:
-            continue
-    return found
+    here, folders = _listed(folder)
+    inside = (_listed(os.path.join(folder, name))[0] for name in sorted(folders)[:MOST_FOLDERS])
+    return [file for files in (here, *inside) for file in _nearest(files, own)]
 
 
 def files_named(paths: Sequence[str]) -> list[File]:
@@ -139,41 +145,29 @@ def files_named(paths: Sequence[str]) -> list[File]:
     return found
 
 
-def _state(state: os.stat_result) -> State:
+def _state(state: os.stat_result) -> FileState:
     return state.st_size, state.st_mtime_ns, state.st_ino
 
 
 def _listed(folder: str) -> tuple[list[File], list[str]]:
-    """The traces in a folder, and the names of folders of captures. Raises OSError."""
+    """The traces in a folder, and the names of folders of captures; none if it cannot be read."""
     files, folders = [], []
-    with os.scandir(folder) as items:
-        for item, _ in zip(items, range(LISTED), strict=False):
-            if item.name.endswith(ENDINGS) and item.is_file():
-                files.append(File(folder, item.name, _state(item.stat())))
-            elif FOLDERS.search(item.name) and item.is_dir():
-                folders.append(item.name)
+    try:
+        with os.scandir(folder) as items:
+            for item, _ in zip(items, range(LISTED), strict=False):
+                if item.name.endswith(ENDINGS) and item.is_file():
+                    files.append(File(folder, item.name, _state(item.stat())))
+                elif FOLDERS.search(item.name) and item.is_dir():
+                    folders.append(item.name)
+    except OSError:
+        return [], []
     return files, folders
 
 
-def _nearest(files: list[File], own: os.stat_result) -> list[File]:
+def _nearest(files: Sequence[File], own: FileState) -> list[File]:
     """Without the trace itself."""
-    others = [file for file in files if file.state != _state(own)]
-    others.sort(key=lambda file: (abs(file.state[1] - own.st_mtime_ns), file.name))
-    return others[:NEIGHBORS]
-
-
-HEAD = 1 << 13  # bytes of a document
-LONG_HEAD = 1 << 18  # if there is no event in the head: of large jobs, the metadata is long
-BUDGET = 1 << 27  # bytes of documents that are searched whole
-PACKED = 15  # the usual compression ratio of traces
-PACKINGS = (".gz", ".zst")
-OPENED = 4
-_PROCESS = re.compile(rb'"pid": ?"?([^\\",}\s]{1,64})')
-_BEGIN = b"StreamBeginCapture"
-_NAMED = re.compile(rb'"name": ?"(?:[a-z]{1,40}_)?capture_([0-9]{1,9})(?:_[A-Za-z_]{1,40})?"')
-_KERNEL = re.compile(rb'"kernel": ?"([^"\\]{1,8000})"')
-PLAIN = re.compile(r'[^"\\]{1,8000}', re.ASCII)
-"""Names that stand in JSON as they are."""
+    others = [file for file in files if file.state != own]
+    return sorted(others, key=lambda f: (abs(f.state[1] - own[1]), f.name))[:NEIGHBORS]
 
 
 def same_process(path: str, pids: Collection[Id]) -> list[Remembered]:

@@ -4,9 +4,9 @@ so it imports little."""
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fusetui.analysis.questions.launches import is_replay
+from fusetui.trace.model.arrays import Flags
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.joined import Joined
@@ -14,7 +14,7 @@ from fusetui.trace.model.memo import memo
 
 
 @memo()
-def graph_calls(trace: Trace) -> NDArray[np.bool_]:
+def graph_calls(trace: Trace) -> Flags:
     """For each row, whether it is a call that launches a graph."""
     rows = np.flatnonzero(trace.role == Role.CALL)
     used, which = np.unique(trace.name[rows], return_inverse=True)

@@ -15,8 +15,9 @@ from fusetui.analysis.serving.choose import BY_KIND, Chosen, choose, counted, ke
 from fusetui.analysis.serving.replays import Nodes, bare_launches, replays
 from fusetui.analysis.serving.steps import server_steps
 from fusetui.text.figures import plural
+from fusetui.trace.model.arrays import Rows
 from fusetui.trace.model.categories import CPU_LAYERS, Layer, Role
-from fusetui.trace.model.columns import Rows, Trace, Track
+from fusetui.trace.model.columns import Trace, Track
 from fusetui.trace.model.joined import CERTAIN, LIKELY, Combined, Join, Joined
 
 NO_OPS = "The capture recorded no op around its calls: it says nothing about what was replayed."

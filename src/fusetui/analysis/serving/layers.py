@@ -22,8 +22,9 @@ from numpy.typing import NDArray
 
 from fusetui.analysis.serving.weights import PRODUCTS
 from fusetui.gpu.kernel_names import decode
+from fusetui.trace.model.arrays import Flags, Rows
 from fusetui.trace.model.categories import Role
-from fusetui.trace.model.columns import Rows, Trace
+from fusetui.trace.model.columns import Trace
 
 FEWEST = 3  # repetitions, or runs of one product
 HALF = 0.5  # of the kernels
@@ -111,7 +112,7 @@ def _periods(names: NDArray[np.integer]) -> list[int]:
     return sorted(found)[:MOST_PERIODS]
 
 
-def _longest_run(same: NDArray[np.bool_]) -> tuple[int, int]:
+def _longest_run(same: Flags) -> tuple[int, int]:
     """Where the longest run of True begins, and its length."""
     edges = np.flatnonzero(np.diff(np.concatenate(([False], same, [False]))))
     begins, ends = edges[::2], edges[1::2]
@@ -165,12 +166,12 @@ def experts_of(trace: Trace, rows: Rows) -> Experts | None:
     )
 
 
-def _of_experts(trace: Trace, kernels: Rows) -> NDArray[np.bool_]:
+def _of_experts(trace: Trace, kernels: Rows) -> Flags:
     """Which kernels their own name gives to experts, or if they are products, that of their op."""
     ops = np.where(trace.op[kernels] >= 0, trace.name[trace.op[kernels]], -1)
     pairs, which = np.unique(np.stack((trace.name[kernels], ops)), axis=1, return_inverse=True)
     told = [_tells(trace, kernel, op) for kernel, op in pairs.T.tolist()]
-    found: NDArray[np.bool_] = np.array(told or [False])[which.reshape(-1)]
+    found: Flags = np.array(told or [False])[which.reshape(-1)]
     return found[: len(kernels)]
 
 

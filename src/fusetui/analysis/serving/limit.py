@@ -6,23 +6,25 @@ It is a lower bound: whatever is not known is left out, and said.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
-from typing import Any
 
 import msgspec
 import numpy as np
 
-from fusetui.analysis.serving.config import by_configuration
+from fusetui.analysis.serving.config import ModelConfig, by_configuration
 from fusetui.analysis.serving.kv import cache_of
 from fusetui.analysis.serving.layers import Layers
-from fusetui.analysis.serving.steps import Asked, Phase
+from fusetui.analysis.serving.passes import Pass
+from fusetui.analysis.serving.steps import Phase
 from fusetui.analysis.serving.weights import Product, Products, products_of
 from fusetui.gpu.roofline.many import peaks_of_devices
 from fusetui.gpu.roofline.model import NS
-from fusetui.gpu.roofline.peaks import Peak
+from fusetui.gpu.roofline.peaks import NO_PEAKS, Peak
 from fusetui.text.figures import plural
+from fusetui.trace.model.arrays import Rows
 from fusetui.trace.model.categories import Role
-from fusetui.trace.model.columns import Rows, Trace
+from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import union_length
 
 BETWEEN = "between kernels"
@@ -71,54 +73,88 @@ class Limit(msgspec.Struct, frozen=True):
     losses: tuple[Loss, ...]
 
 
+class _Needs(msgspec.Struct, frozen=True):
+    """What a step has to read and compute, and the peaks of its device."""
+
+    products: Products
+    kv_bytes: int | None
+    peak: Peak | None
+
+    @property
+    def memory_ns(self) -> int | None:
+        """To read so much, rounded down; None if it may have stayed in the cache."""
+        moved = self.products.weight_bytes + (self.kv_bytes or 0)
+        if self.peak is None or not self.peak.bytes_per_s or moved <= self.peak.cache_bytes:
+            return None
+        return int(moved * NS / self.peak.bytes_per_s)
+
+    @property
+    def compute_ns(self) -> int | None:
+        """For the products, at the rate of their element type; None if none has a rate."""
+        rates = [(flop, self._flop_per_s(dtype)) for dtype, flop in self.products.flop.items()]
+        known = [flop / rate for flop, rate in rates if rate]
+        return int(sum(known) * NS) if known else None
+
+    def by_op(self, reads_only: bool) -> dict[str, tuple[int, float]]:
+        """By op: how many of its products are known, and what these take at least, in ns.
+        ATTENTION: what reading the keys and values takes, if it `reads_only`."""
+        if self.peak is None:
+            return {}
+        rate = self.peak.bytes_per_s if self.memory_ns is not None else None
+        found: defaultdict[str, tuple[int, float]] = defaultdict(lambda: (0, 0.0))
+        for one in self.products.each:
+            count, ns = found[one.op]
+            found[one.op] = count + 1, ns + self._least(one, rate)
+        if self.kv_bytes is not None and rate and reads_only:
+            found[ATTENTION] = 1, self.kv_bytes * NS / rate
+        return found
+
+    def _least(self, product: Product, bytes_per_s: float | None) -> float:
+        """Nanoseconds; without `bytes_per_s` its weights may be in the cache."""
+        flop_per_s = self._flop_per_s(product.dtype)
+        compute = product.flop * NS / flop_per_s if flop_per_s else 0.0
+        return max(compute, product.bytes * NS / bytes_per_s if bytes_per_s else 0.0)
+
+    def _flop_per_s(self, dtype: str) -> float | None:
+        """Of the fastest arithmetic for inputs of this type."""
+        kind = "fp8" if dtype.startswith("fp8") else {"fp32": "tf32"}.get(dtype, dtype)
+        return self.peak.flop_per_s(kind) if self.peak else None
+
+
 def limit_of(
     trace: Trace,
-    rows: Rows,
-    kv_tokens: int | None,
-    config: Mapping[str, Any] | None = None,
-    given: Mapping[str, float] | None = None,
-    asked: Asked | None = None,
+    step: Pass,
     layers: Layers | None = None,
+    model: ModelConfig | None = None,
+    given: Mapping[str, float] = NO_PEAKS,
 ) -> Limit:
-    """The limit of a pass with these GPU events, all of one device; at least one. `given`: figures
-    of the device that override those of the table (see `peak_of`); `asked` and `layers`: of the
-    step, for what the configuration tells about it."""
-    start, end = trace.start[rows], trace.end[rows]
-    ns = int(end.max() - start.min())
-    products, remarks = products_of(trace, rows), []
-    not_dense = ""
-    if config is not None and not products.known and products.unknown:
-        new, batch = (asked.new_tokens, asked.batch) if asked else (None, None)
-        products, told = by_configuration(trace, products, layers, config, new, batch)
-        not_dense = "" if products.known else told
-        remarks += [told] if products.known else []
-    cache = cache_of(trace, rows, kv_tokens, products.shapes, config)
-    kv = None
-    if cache.bytes_per_token is not None and kv_tokens is not None:
-        kv = cache.bytes_per_token * kv_tokens
-    device = trace.track_of(int(rows[0])).pid
-    known = next(
-        (own for own in peaks_of_devices(trace, given or {}) if own.device == device), None
-    )
-    peak = known.peak if known else None
-    if known and known.name is None and peak and not peak.given:
-        remarks.append(
-            f"the device has no name in the trace: by its compute units and memory, it is an"
-            f" {peak.device}"
-        )
-    memory, compute = _memory(products.weight_bytes + (kv or 0), peak), _compute(products, peak)
+    """The limit of a pass, all of one device; of at least one event. `given`: figures of the device
+    that override those of the table (see `peak_of`)."""
+    rows, tokens = step.model, step.asked.kv_tokens
+    ns = int(trace.end[rows].max() - trace.start[rows].min())
+    products, told = products_of(trace, rows), ""
+    if model is not None and not products.known and products.unknown:
+        products, told = by_configuration(trace, products, layers, model, step.asked)
+    cache = cache_of(trace, rows, tokens, products.shapes, model)
+    unknown = cache.bytes_per_token is None or tokens is None
+    kv = None if unknown else (cache.bytes_per_token or 0) * (tokens or 0)
+    peak, guessed = _peak(trace, rows, given)
+    needs = _Needs(products, kv, peak)
+    memory, compute = needs.memory_ns, needs.compute_ns
     least = max((t for t in (memory, compute) if t is not None), default=None)
-    missing = [*_missing(products, peak, memory, not_dense, config is not None)]
+    missing = [*_missing(needs, told or ("" if model else NEEDED))]
     if kv is None:
         why = cache.missing or "no annotation counts the tokens that attention reads"
         missing.append(f"keys and values are not counted: {why}")
+    remarks = (told if products.known else "", guessed, "" if kv is None else cache.remark)
+    reads_only = step.asked.phase in (Phase.DECODE, Phase.VERIFY)  # attention of few tokens
     return Limit(
         dur_ns=ns,
         products=products.known,
         products_unknown=products.unknown,
         weight_bytes=products.weight_bytes,
         weight_source=products.source if products.known else "",
-        kv_tokens=kv_tokens,
+        kv_tokens=tokens,
         kv_bytes_per_token=cache.bytes_per_token,
         kv_bytes=kv,
         kv_layers=cache.layers,
@@ -131,78 +167,38 @@ def limit_of(
         share=least / ns if least is not None and ns else None,
         bound=None if least is None else "memory" if least == memory else "compute",
         cannot_tell=tuple(missing),
-        remarks=(*remarks, *([cache.remark] if kv is not None and cache.remark else [])),
-        losses=_losses(trace, rows, ns, _least_by_op(products, peak, memory, kv, asked)),
+        remarks=tuple(filter(None, remarks)),
+        losses=_losses(trace, rows, ns, needs.by_op(reads_only)),
     )
 
 
-def _memory(moved: int, peak: Peak | None) -> int | None:
-    """Nanoseconds to read so much, rounded down; None if it may have stayed in the cache."""
-    if peak is None or not peak.bytes_per_s or moved <= peak.cache_bytes:
-        return None
-    return int(moved * NS / peak.bytes_per_s)
+def _peak(trace: Trace, rows: Rows, given: Mapping[str, float]) -> tuple[Peak | None, str]:
+    """The peaks of the device of these rows, and a remark if its name is not recorded."""
+    device, each = trace.track_of(int(rows[0])).pid, peaks_of_devices(trace, given)
+    known = next((own for own in each if own.device == device), None)
+    if known is None or known.peak is None or known.name is not None or known.peak.given:
+        return known.peak if known else None, ""
+    return known.peak, (
+        "the device has no name in the trace: by its compute units and memory, it is an"
+        f" {known.peak.device}"
+    )
 
 
-def _compute(products: Products, peak: Peak | None) -> int | None:
-    """Nanoseconds for the products, at the rate of their element type; None if one is unknown."""
-    if peak is None or not products.flop:
-        return None
-    rates = {dtype: peak.flop_per_s(_kind(dtype)) for dtype in products.flop}
-    known = [flop / rate for dtype, flop in products.flop.items() if (rate := rates[dtype])]
-    return int(sum(known) * NS) if known else None
-
-
-def _kind(dtype: str) -> str:
-    """The fastest arithmetic for inputs of this type."""
-    if dtype.startswith("fp8"):
-        return "fp8"
-    return {"fp32": "tf32"}.get(dtype, dtype)
-
-
-def _missing(
-    products: Products, peak: Peak | None, memory: int | None, not_dense: str, configured: bool
-) -> list[str]:
-    said = []
+def _missing(needs: _Needs, why: str) -> list[str]:
+    said, products = [], needs.products
     if not products.known:
-        given = not_dense or ("" if configured else NEEDED)
-        said.append(
-            "weights are not counted: no matrix product has recorded shapes"
-            + (f" ({given})" if given else "")
-        )
+        told = "weights are not counted: no matrix product has recorded shapes"
+        said.append(f"{told} ({why})" if why else told)
     elif products.unknown:
         said.append(
             f"the weights of {plural(products.unknown, 'kernel')} of products are not counted:"
             " their shapes, or the experts that were routed to, are not recorded"
         )
-    if peak is None:
+    if needs.peak is None:
         said.append("the peaks of the device are not known (--peak bandwidth=... gives them)")
-    elif memory is None and products.known:
+    elif needs.memory_ns is None and products.known:
         said.append("so little is read that it may stay in the cache: memory is no limit")
     return said
-
-
-def _least_by_op(
-    products: Products, peak: Peak | None, memory: int | None, kv: int | None, asked: Asked | None
-) -> dict[str, tuple[int, float]]:
-    """By op: how many of its products are known, and what these take at least, in ns. ATTENTION:
-    what reading the keys and values takes, where attention of few tokens does little else."""
-    if peak is None:
-        return {}
-    rate = peak.bytes_per_s if memory is not None else None
-    found: dict[str, tuple[int, float]] = {}
-    for one in products.each:
-        count, ns = found.get(one.op, (0, 0.0))
-        found[one.op] = count + 1, ns + _least(one, peak, rate)
-    if kv is not None and rate and asked and asked.phase in (Phase.DECODE, Phase.VERIFY):
-        found[ATTENTION] = 1, kv * NS / rate
-    return found
-
-
-def _least(product: Product, peak: Peak, bytes_per_s: float | None) -> float:
-    """Nanoseconds; without `bytes_per_s` its weights may be in the cache."""
-    flop_per_s = peak.flop_per_s(_kind(product.dtype))
-    compute = product.flop * NS / flop_per_s if flop_per_s else 0.0
-    return max(compute, product.bytes * NS / bytes_per_s if bytes_per_s else 0.0)
 
 
 def _losses(
@@ -214,19 +210,17 @@ def _losses(
     kernels = rows[trace.role[rows] == Role.KERNEL]
     ops = trace.op[kernels]
     named = np.where(ops >= 0, trace.name[ops], -1 - trace.name[kernels])
-    words = {trace.names[name] for name in np.unique(named).tolist() if name >= 0}
-    attention = [word for word in words if "att" in word.lower()]
+    numbers = np.unique(named).tolist()
+    attention = {n for n in numbers if n >= 0 and "att" in trace.names[n].lower()}
     found = []
-    for name in np.unique(named).tolist():
+    for name in numbers:
         own = kernels[named == name]
-        what = trace.names[name if name >= 0 else -1 - name]
-        known, floor = least.get(ATTENTION if attention == [what] else what, (0, 0.0))
-        if attention != [what] and known < len(np.unique(trace.op[own])):
-            known = 0
-        of = "op" if name >= 0 else "kernel"
+        what, of = (trace.names[name], "op") if name >= 0 else (trace.names[-1 - name], "kernel")
+        alone = attention == {name}
+        known, floor = least.get(ATTENTION if alone else what, (0, 0.0))
+        is_known = known >= (1 if alone else len(np.unique(trace.op[own])))
         spent = int(trace.dur[own].sum())
-        found.append(Loss(what, of, spent, len(own), int(floor) if known else None))
+        found.append(Loss(what, of, spent, len(own), int(floor) if is_known else None))
     gaps = ns - union_length(trace.start[rows], trace.end[rows])
     found.append(Loss(BETWEEN, "gap", gaps, 0, 0))
-    found.sort(key=lambda loss: -(loss.dur_ns - (loss.least_ns or 0)))
-    return tuple(found)
+    return tuple(sorted(found, key=lambda one: (one.least_ns or 0) - one.dur_ns))

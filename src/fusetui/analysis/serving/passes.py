@@ -14,8 +14,9 @@ from fusetui.analysis.serving.steps import Asked, Phase, server_steps
 from fusetui.analysis.serving.weights import PRODUCTS
 from fusetui.gpu.kernel_names import decode
 from fusetui.trace.layout.steps import OPTIMIZER, by_launch_time
+from fusetui.trace.model.arrays import Flags, Rows
 from fusetui.trace.model.categories import Role
-from fusetui.trace.model.columns import Rows, Trace
+from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import union_length
 
 FROM_HOST, COMPUTES = 1, 2
@@ -117,7 +118,7 @@ def passes(trace: Trace) -> tuple[Pass, ...]:
 
 
 def _model(
-    trace: Trace, rows: Rows, graph: NDArray[np.bool_], kinds: NDArray[np.int8]
+    trace: Trace, rows: Rows, graph: Flags, kinds: NDArray[np.int8]
 ) -> tuple[Rows, Mode, int]:
     """The events of the model itself, how they were launched, and by how many graphs."""
     if not len(rows):

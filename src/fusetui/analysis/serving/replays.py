@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from fusetui.analysis.questions.spread import grouped
 from fusetui.analysis.serving.graphs import graph_calls
 from fusetui.trace.model.arguments import arguments, parsed
-from fusetui.trace.model.columns import Rows, Trace
+from fusetui.trace.model.arrays import Int64s, Rows
+from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import Id
 
 NODE = ("graph node id",)
@@ -70,7 +70,7 @@ def bare_launches(trace: Trace) -> int:
     return int((graph_calls(trace) & (events == 0)).sum())
 
 
-def _node_ids(trace: Trace, rows: Rows) -> NDArray[np.int64] | None:
+def _node_ids(trace: Trace, rows: Rows) -> Int64s | None:
     """The ids of all nodes; None unless every one has an id of its own in its replay."""
     first = int(rows[0])
     if AMD & trace.keys.keys() or trace.name_of(int(trace.launch[first])).startswith("hip"):

@@ -1,4 +1,5 @@
-"""The steps of a server, and what each was asked to do.
+"""The steps of a server: the outermost annotations that say what was asked, on the thread that has
+most of them, and what the annotations inside them add.
 
 Known forms of their names:
 
@@ -16,6 +17,7 @@ Known forms of their names:
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from enum import StrEnum
 from functools import lru_cache
 
@@ -26,19 +28,6 @@ from fusetui.trace.layout.steps import SERVER, Steps, annotations_with, is_of_se
 from fusetui.trace.model.columns import Trace
 
 LONGEST = 400  # characters of a name that are read
-MOST = 10**12  # a larger count is not one
-NUMBER = r"(\d{1,15})"
-_SUMS = rf"{NUMBER}\(sq{NUMBER}sk{NUMBER}[a-z0-9]{{0,80}}\)"
-_SUMMED = re.compile(rf"execute_{NUMBER}_context_{_SUMS}_generation_{_SUMS}\Z")
-_PLAIN = re.compile(
-    rf"execute_context_{NUMBER}\({NUMBER}(?:_\d{{1,30}})*\)"
-    rf"_generation_{NUMBER}\({NUMBER}(?:_\d{{1,30}})*\)\Z"
-)
-_COUNTED = re.compile(rf"execute_new_{NUMBER}_cached_{NUMBER}\Z")
-_STEP = re.compile(r"step\[([A-Z_0-9]{1,40})((?: [a-z_]{1,20}=\d{1,15}){0,20})\]\Z")
-_PAIR = re.compile(r"([a-z_]+)=(\d+)")
-_ATOM = re.compile(rf"(prefill|decode)\[bs={NUMBER}(?:/{NUMBER})?((?: .{{0,300}})?)\]\Z")
-_SPACED = re.compile(rf"(?:^| )([a-z]{{1,20}})={NUMBER}(?![^ ])")
 
 
 class Phase(StrEnum):
@@ -82,6 +71,64 @@ class Asked(msgspec.Struct, frozen=True):
         return max(self.kv_tokens - self.new_tokens, 0)
 
 
+def _phase(prefills: int, decodes: int, tokens: int) -> Phase:
+    """`tokens`: of the decodes; more than one of a request are drafts that are verified."""
+    if prefills:
+        return Phase.MIXED if decodes else Phase.PREFILL
+    if decodes:
+        return Phase.VERIFY if tokens > decodes else Phase.DECODE
+    return Phase.IDLE
+
+
+def _summed(found: re.Match[str]) -> Asked:
+    _, prefills, prefill_q, prefill_k, decodes, decode_q, decode_k = map(int, found.groups())
+    phase = _phase(prefills, decodes, decode_q)
+    return Asked(phase, prefills + decodes, prefill_q + decode_q, prefill_k + decode_k)
+
+
+def _plain(found: re.Match[str]) -> Asked:
+    prefills, prefill_tokens, decodes, decode_tokens = map(int, found.groups())
+    phase = _phase(prefills, decodes, decode_tokens)
+    return Asked(phase, prefills + decodes, prefill_tokens + decode_tokens)
+
+
+def _counted(found: re.Match[str]) -> Asked:
+    """Requests that go on may still be in their prefill."""
+    return Asked(Phase.UNKNOWN, int(found[1]) + int(found[2]))
+
+
+def _sglang(found: re.Match[str]) -> Asked:
+    phase = MODES.get(found[1], Phase.UNKNOWN)
+    values = {key: int(value) for key, value in re.findall(r"([a-z_]+)=(\d+)", found[2])}
+    batch = values.get("bs")
+    new = [values[key] for key in ("c_sq", "g_sq") if key in values]
+    tokens = values.get("toks", sum(new) if new else batch if phase is Phase.DECODE else None)
+    sums = [values[key] for key in ("c_sk", "g_sk") if key in values]
+    return Asked(phase, batch, tokens, sum(sums) if sums else None)
+
+
+def _atom(found: re.Match[str]) -> Asked:
+    values = {key: int(value) for key, value in re.findall(_SPACED, found[4])}
+    batch, tokens, prefills = int(found[2]), values.get("tok"), values.get("p", 0)
+    phase = Phase.MIXED if prefills else _phase(0, batch, tokens or 0)
+    if found[1] == "prefill":
+        phase = Phase.PREFILL
+    return Asked(phase, batch, tokens, values.get("sk"))
+
+
+_N = r"(\d{1,15})"
+_SPACED = rf"(?:^| )([a-z]{{1,20}})={_N}(?![^ ])"
+_SUMS = rf"{_N}\(sq{_N}sk{_N}[a-z0-9]{{0,80}}\)"
+_TOKENS = rf"{_N}\({_N}(?:_\d{{1,30}})*\)"
+_FORMS: tuple[tuple[str, Callable[[re.Match[str]], Asked]], ...] = (
+    (rf"execute_{_N}_context_{_SUMS}_generation_{_SUMS}\Z", _summed),
+    (rf"execute_context_{_TOKENS}_generation_{_TOKENS}\Z", _plain),
+    (rf"execute_new_{_N}_cached_{_N}\Z", _counted),
+    (r"step\[([A-Z_0-9]{1,40})((?: [a-z_]{1,20}=\d{1,15}){0,20})\]\Z", _sglang),
+    (rf"(prefill|decode)\[bs={_N}(?:/{_N})?((?: .{{0,300}})?)\]\Z", _atom),
+)
+
+
 @lru_cache(maxsize=4096)
 def asked_by(name: str) -> Asked | None:
     """What the annotation of this name says; None if it is not one of a server's step.
@@ -91,85 +138,18 @@ def asked_by(name: str) -> Asked | None:
     """
     if len(name) > LONGEST:
         return None
-    for read in (_summed, _plain, _counted, _step, _atom):
-        if (found := read(name)) is not None:
-            return found
-    return None
+    found = ((re.match(pattern, name), read) for pattern, read in _FORMS)
+    return next((read(match) for match, read in found if match), None)
 
 
 def merged(outer: Asked, inner: Asked) -> Asked:
     """What two annotations around the same work say together; the inner one knows the phase."""
-    return Asked(
-        phase=outer.phase if inner.phase is Phase.UNKNOWN else inner.phase,
-        batch=outer.batch if inner.batch is None else inner.batch,
-        new_tokens=outer.new_tokens if inner.new_tokens is None else inner.new_tokens,
-        kv_tokens=outer.kv_tokens if inner.kv_tokens is None else inner.kv_tokens,
-    )
-
-
-def _summed(name: str) -> Asked | None:
-    found = _SUMMED.match(name)
-    if found is None:
-        return None
-    _, prefills, prefill_q, prefill_k, decodes, decode_q, decode_k = map(int, found.groups())
-    return Asked(
-        phase=_phase(prefills, decodes, decode_q),
-        batch=prefills + decodes,
-        new_tokens=prefill_q + decode_q,
-        kv_tokens=prefill_k + decode_k,
-    )
-
-
-def _plain(name: str) -> Asked | None:
-    found = _PLAIN.match(name)
-    if found is None:
-        return None
-    prefills, prefill_tokens, decodes, decode_tokens = map(int, found.groups())
-    phase = _phase(prefills, decodes, decode_tokens)
-    return Asked(phase, prefills + decodes, prefill_tokens + decode_tokens)
-
-
-def _counted(name: str) -> Asked | None:
-    """Requests that go on may still be in their prefill."""
-    found = _COUNTED.match(name)
-    return None if found is None else Asked(Phase.UNKNOWN, int(found[1]) + int(found[2]))
-
-
-def _step(name: str) -> Asked | None:
-    found = _STEP.match(name)
-    if found is None:
-        return None
-    phase = MODES.get(found[1], Phase.UNKNOWN)
-    values = {key: int(value) for key, value in _PAIR.findall(found[2])}
-    batch = values.get("bs")
-    new = [values[key] for key in ("c_sq", "g_sq") if key in values]
-    tokens = values.get("toks", sum(new) if new else batch if phase is Phase.DECODE else None)
-    sums = [values[key] for key in ("c_sk", "g_sk") if key in values]
-    return Asked(phase, batch, tokens, sum(sums) if sums else None)
-
-
-def _atom(name: str) -> Asked | None:
-    found = _ATOM.match(name)
-    if found is None:
-        return None
-    values = {key: int(value) for key, value in _SPACED.findall(found[4])}
-    batch, tokens, prefills = int(found[2]), values.get("tok"), values.get("p", 0)
-    if found[1] == "prefill":
-        phase = Phase.PREFILL
-    else:
-        phase = Phase.MIXED if prefills else _phase(0, batch, tokens or 0)
-    return Asked(phase, batch, tokens, values.get("sk"))
-
-
-def _phase(prefills: int, decodes: int, tokens: int) -> Phase:
-    """`tokens`: of the decodes; more than one of a request are drafts that are verified."""
-    if prefills and decodes:
-        return Phase.MIXED
-    if prefills:
-        return Phase.PREFILL
-    if decodes:
-        return Phase.VERIFY if tokens > decodes else Phase.DECODE
-    return Phase.IDLE
+    known = {
+        key: value for key, value in msgspec.structs.asdict(inner).items() if value is not None
+    }
+    if inner.phase is Phase.UNKNOWN:
+        del known["phase"]
+    return msgspec.structs.replace(outer, **known)
 
 
 class ServerSteps(msgspec.Struct, frozen=True, eq=False):

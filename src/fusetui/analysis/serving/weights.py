@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 from fusetui.gpu.kernel_names import KernelName, decode
 from fusetui.gpu.roofline.inputs import Inputs, Tensor, inputs_of
 from fusetui.gpu.roofline.many import INPUTS
-from fusetui.gpu.roofline.matmul import matmul
+from fusetui.gpu.roofline.products import matmul
 from fusetui.trace.model.arguments import arguments, parsed
+from fusetui.trace.model.arrays import Rows
 from fusetui.trace.model.categories import Role
-from fusetui.trace.model.columns import Rows, Trace
+from fusetui.trace.model.columns import Trace
 
 WEIGHTS = {
     "aten::mm": 1,

@@ -11,17 +11,15 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from fusetui.analysis.questions.collectives import ONE_GROUP, Told, bus_factor, collectives_on_gpu
 from fusetui.gpu.kernel_names import decode
 from fusetui.gpu.roofline.many import distinct_rows
 from fusetui.text.figures import count, duration, quantity, size
 from fusetui.text.printable import printable
+from fusetui.trace.model.arrays import Int64s, Rows
 from fusetui.trace.model.columns import Trace
 
-Rows = NDArray[np.intp]
-Int64s = NDArray[np.int64]
 Key = tuple[str, str, int, str, bool]
 """Name, group, its ranks, data type and is_guessed of a Kind."""
 
