@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
@@ -9,7 +10,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.trace.model.arrays import Int64s, Rows
+from fusetui.trace.model.arrays import Flags, Int64s, Rows
 from fusetui.trace.model.categories import GPU_ROLES, Layer, Role
 from fusetui.trace.model.events import Events
 from fusetui.trace.model.ids import Id
@@ -118,6 +119,10 @@ class Trace(msgspec.Struct, frozen=True, eq=False, dict=True):
         found = [numbers.setdefault((t.pid, t.tid), len(numbers)) for t in self.tracks]
         return np.array(found, dtype=np.int32)
 
+    def first_track(self, thread: int) -> Track:
+        """The first track of the thread or stream with this number."""
+        return self.tracks[int(np.argmax(self.thread_of_track == thread))]
+
     @property
     def asked(self) -> NDArray[np.int32]:
         """Of a GPU event: the call that asked for it. This is `launch`, except for nodes of graphs
@@ -152,6 +157,10 @@ class Trace(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     def rows_of(self, *roles: Role) -> NDArray[np.intp]:
         return np.flatnonzero(np.isin(self.role, roles))
+
+    def named(self, test: Callable[[str], bool]) -> Flags:
+        """Which names pass a test, and False for none; shape [names + 1]."""
+        return np.array([*map(test, self.names), False])
 
     def name_of(self, row: int) -> str:
         return self.names[int(self.name[row])]

@@ -22,7 +22,6 @@ from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import Reach, distinct
 from fusetui.trace.model.joined import own_events
 from fusetui.trace.model.report import Stop, never
-from fusetui.trace.program.regions import numbers_of_threads, threads_of
 from fusetui.trace.read.autograd import Autograd, FlowEnd, read_autograd
 
 BACKWARD = re.compile(r"backward|bwd|autograd", re.IGNORECASE)
@@ -112,7 +111,7 @@ def linked_by(trace: Trace, autograd: Autograd) -> Backward:
 
 def _collected(trace: Trace, forward: Int32s, told: NDArray[np.integer]) -> Backward:
     """`told`: rows that ran backward according to the file."""
-    is_node = np.array([NODE.match(name) is not None for name in trace.names] or [False])
+    is_node = trace.named(lambda name: NODE.match(name) is not None)
     flags = is_node[trace.name] & (trace.role == Role.OP)
     flags[told] = True
     rows = np.flatnonzero(flags).astype(np.int32)
@@ -136,7 +135,7 @@ def _by_number(trace: Trace, rows: Int32s, number: Int64s, thread: Int64s) -> In
 
     Which thread torch's number means is not recorded: it is the one whose ops explain most of them.
     """
-    threads = threads_of(trace)[trace.track[rows]]
+    threads = trace.thread_of_track[trace.track[rows]]
     back, ahead = np.flatnonzero(thread > 0), np.flatnonzero(thread == 0)
     found = np.full(len(back), -1, dtype=np.int32)
     for name in _most(thread[back]):
@@ -188,7 +187,8 @@ def _by_flow(trace: Trace, flows: tuple[FlowEnd, ...]) -> tuple[Int32s, Int32s]:
 def _bound(trace: Trace, ends: list[FlowEnd]) -> Int32s:
     """The op at each end of a flow: the one that starts then on its thread, or of several, the last
     one before the flow in the file; else -1."""
-    numbers = numbers_of_threads(trace)
+    lanes = ((track.pid, track.tid) for track in trace.tracks)
+    numbers = dict(zip(lanes, trace.thread_of_track.tolist(), strict=True))
     thread = np.array([numbers.get(end.thread, -1) for end in ends], dtype=np.int64)
     time = np.array([end.time for end in ends], dtype=np.int64)
     order = np.array([end.order for end in ends], dtype=np.int64)
@@ -197,7 +197,7 @@ def _bound(trace: Trace, ends: list[FlowEnd]) -> Int32s:
     columns = (
         np.concatenate((trace.order[ops], order)),
         np.concatenate((trace.start[ops], time)),
-        np.concatenate((threads_of(trace)[trace.track[ops]], thread)),
+        np.concatenate((trace.thread_of_track[trace.track[ops]], thread)),
     )
     by_place = np.lexsort(columns)
     is_op = by_place < len(ops)
@@ -213,7 +213,7 @@ def _bound(trace: Trace, ends: list[FlowEnd]) -> Int32s:
 def _lift(trace: Trace, forward: Int32s) -> None:
     """The engine's op around a linked op does the work of the same node: flows name the inner
     one."""
-    engine = np.array([name.startswith(ENGINE) for name in trace.names] or [False])
+    engine = trace.named(lambda name: name.startswith(ENGINE))
     linked = np.flatnonzero(forward >= 0)
     over = trace.parent[linked]
     around = (over >= 0) & engine[trace.name[over]] & (forward[over] < 0)

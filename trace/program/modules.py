@@ -103,9 +103,7 @@ def _columns(
 def _kinds(trace: Trace, regions: Spans, paths: Paths) -> NDArray[np.bool_]:
     """For each path, whether it is one of modules."""
     kinds = np.zeros(len(paths), dtype=np.bool_)
-    kinds[paths.of_place] = np.array([is_module(n) for n in trace.names] or [False])[
-        trace.name[regions.rows]
-    ]
+    kinds[paths.of_place] = trace.named(is_module)[trace.name[regions.rows]]
     return kinds
 
 

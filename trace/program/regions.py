@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from fusetui.trace.model.arrays import Int32s, Int64s, Rows
 from fusetui.trace.model.categories import CPU_LAYERS, STEP_PREFIX, Layer, Role
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.ids import Id
 from fusetui.trace.model.intervals import Reach, distinct
 from fusetui.trace.model.joined import rows_there
 
@@ -68,9 +67,9 @@ def regions(trace: Trace, line: Line) -> Spans:
 def frames(trace: Trace, line: Line, wanted: NDArray[np.bool_] | None = None) -> Spans:
     """The Python frames of functions, without those of modules; `wanted`: only frames with these
     names, shape [names]."""
-    chosen = np.array([not is_module(name) for name in trace.names] or [False])
+    chosen = trace.named(lambda name: not is_module(name))
     if wanted is not None:
-        chosen &= wanted
+        chosen[:-1] &= wanted[: len(trace.names)]
     rows = rows_there(trace, Role.PYTHON)
     rows = rows[cpu_rows(trace, rows)]
     return Spans(trace, line, rows[chosen[trace.name[rows]]])
@@ -84,7 +83,7 @@ class Line:
     """All threads of a trace one after the other, so that a single search serves all of them."""
 
     def __init__(self, trace: Trace) -> None:
-        self._thread = threads_of(trace)
+        self._thread = trace.thread_of_track.astype(np.int64)
         self._trace = trace
         self._times: Int64s | None = None
         self._begin, end = trace.reach_ns
@@ -193,17 +192,3 @@ def cpu_rows(trace: Trace, rows: NDArray[np.integer] | None = None) -> NDArray[n
     """Of each of `rows` (default: of the trace): does it lie on a CPU thread."""
     of_track = np.array([t.layer in ON_CPU for t in trace.tracks] or [False])
     return of_track[trace.track if rows is None else trace.track[rows]]
-
-
-def threads_of(trace: Trace) -> NDArray[np.int64]:
-    """For each track the number of its thread; shape [tracks]."""
-    numbers = numbers_of_threads(trace)
-    return np.array([numbers[track.pid, track.tid] for track in trace.tracks], dtype=np.int64)
-
-
-def numbers_of_threads(trace: Trace) -> dict[tuple[Id, Id], int]:
-    """The number of each pid and tid, in track order."""
-    numbers: dict[tuple[Id, Id], int] = {}
-    for track in trace.tracks:
-        numbers.setdefault((track.pid, track.tid), len(numbers))
-    return numbers

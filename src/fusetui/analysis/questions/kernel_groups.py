@@ -21,7 +21,7 @@ from fusetui.gpu.roofline.many import Jobs, distinct_rows, share_known
 from fusetui.trace.layout.steps import labels_of, launched_in_steps, steps_of
 from fusetui.trace.model.arrays import Floats, Int64s, Rows
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.ids import Id, exact_id
+from fusetui.trace.model.ids import exact_id
 from fusetui.trace.program.origin import Origins, module_of, origins
 from fusetui.trace.program.regions import label_of
 
@@ -139,13 +139,12 @@ def _by_family(trace: Trace, known: Jobs) -> Keys:
 
 def _by_stream(trace: Trace, known: Jobs) -> Keys:
     """By stream; its sub-rows are combined."""
-    streams: dict[tuple[Id, Id], int] = {}
-    of_track = [streams.setdefault((t.pid, t.tid), len(streams)) for t in trace.tracks]
-    names = list(streams)
-    number = np.array([*of_track, -1], dtype=np.int64)[trace.track[known.rows]]
-    return Keys(
-        number, lambda n: {"device": exact_id(names[n][0]), "stream": exact_id(names[n][1])}
-    )
+
+    def fields(thread: int) -> Fields:
+        track = trace.first_track(thread)
+        return {"device": exact_id(track.pid), "stream": exact_id(track.tid)}
+
+    return Keys(trace.thread_of_track[trace.track[known.rows]], fields)
 
 
 def _by_step(trace: Trace, known: Jobs) -> Keys:

@@ -67,6 +67,10 @@ def is_replay(name: str) -> bool:
     return GRAPH.search(name, 0, LONGEST_NAME) is not None
 
 
+def _is_launch(name: str) -> bool:
+    return LAUNCHES.search(name, 0, LONGEST_NAME) is not None
+
+
 def thread_launches(trace: Trace) -> tuple[ThreadLaunches, ...]:
     """The launch calls of every thread that has any, the largest total first."""
     rows, events = launch_calls(trace)
@@ -97,7 +101,7 @@ def launch_calls(trace: Trace) -> tuple[Rows, Int64s]:
     """The rows of all launch calls, ascending, and the number of GPU events that each launched."""
     launch = trace.launch[trace.gpu_rows]
     events = np.bincount(launch[launch >= 0], minlength=len(trace))
-    named = _named(trace, LAUNCHES)[trace.name] & (trace.role == Role.CALL)
+    named = trace.named(_is_launch)[trace.name] & (trace.role == Role.CALL)
     rows = np.flatnonzero((events > 0) | named)
     outer = rows[~within(trace, rows)[rows]]
     before = np.concatenate(([0], np.cumsum(events)))
@@ -108,7 +112,7 @@ def replays(trace: Trace) -> tuple[Replay, ...]:
     """Every graph launch with recorded events, for each device, in the order of the calls."""
     rows = trace.gpu_rows
     launch = trace.launch[rows]
-    by_graph = (launch >= 0) & _named(trace, GRAPH)[trace.name[launch]]
+    by_graph = (launch >= 0) & trace.named(is_replay)[trace.name[launch]]
     rows, launch = rows[by_graph], launch[by_graph]
     device = trace.process_of_track[trace.track[rows]]
     key = launch.astype(np.int64) * (len(trace.tracks) + 1) + device
@@ -163,12 +167,6 @@ def _spans(trace: Trace) -> dict[int, int]:
             first[number] = min(first.get(number, begin), begin)
             last[number] = max(last.get(number, end), end)
     return {number: last[number] - first[number] for number in first}
-
-
-def _named(trace: Trace, pattern: re.Pattern[str]) -> NDArray[np.bool_]:
-    """For each name, whether the pattern occurs in it."""
-    found = [pattern.search(name, 0, LONGEST_NAME) is not None for name in trace.names]
-    return np.array(found or [False])
 
 
 GROUP = "launch queue"

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from fusetui.analysis.questions.spread import Spread, grouped, spreads
-from fusetui.analysis.questions.totals import gpu_under, inside_same_name, self_ns
+from fusetui.analysis.questions.totals import op_sums
 from fusetui.gpu.roofline.inputs import type_of
 from fusetui.gpu.roofline.many import distinct_rows, inputs_of_ops
 from fusetui.trace.model.arguments import Arguments, parsed
@@ -67,18 +67,9 @@ def _groups(trace: Trace, by: str, rows: Rows) -> list[OpGroup]:
     else:
         first, number = distinct_rows((name,))
     groups = grouped(number, trace.start[rows])
-    outer = ~inside_same_name(trace, rows)
-    gpu_ns, kernels = gpu_under(trace)
-    columns = zip(
-        spreads(number, trace.dur[rows]),
-        groups.sums(np.where(outer, trace.dur[rows], 0)).tolist(),
-        groups.sums(self_ns(trace)[rows]).tolist(),
-        groups.sums(np.where(outer, gpu_ns[rows], 0)).tolist(),
-        groups.sums(np.where(outer, kernels[rows], 0)).tolist(),
-        strict=True,
-    )
+    columns = zip(spreads(number, trace.dur[rows]), op_sums(trace, rows, groups), strict=True)
     found = []
-    for place, (spread, *sums) in zip(first.tolist(), columns, strict=True):
+    for place, (spread, sums) in zip(first.tolist(), columns, strict=True):
         shapes = given.fields(int(given.number[place])) if by == "shape" else {}
         fields = {"name": trace.name_of(int(rows[place])), **shapes}
         found.append(OpGroup(fields, spread, *sums))
