@@ -148,16 +148,13 @@ def _by_label(items: Items, without: Flags | None = None) -> dict[str, Dispatch]
         window = work.windows.index_of(trace.start[rows_])
         kept = window >= 0 if without is None else (window >= 0) & ~without[rows_]
         rows_, window, ns = rows_[kept], window[kept], ns[kept]
-        if not len(rows_):
-            continue
         labels = [label_of(name) for name in trace.names]
         number = {label: n for n, label in enumerate(dict.fromkeys(labels))}
-        key = np.array([number[label] for label in labels])[trace.name[rows_]]
+        key = np.array([number[label] for label in labels], dtype=np.intp)[trace.name[rows_]]
         order = np.argsort(key, kind="stable")
         present, first = np.unique(key[order], return_index=True)
-        spelled = list(number)
-        for value, part in zip(present.tolist(), np.split(order, first[1:]), strict=True):
-            label = spelled[value]
+        spelled = [list(number)[value] for value in present.tolist()]
+        for label, part in zip(spelled, np.split(order, first)[1:], strict=True):
             found[label] = _dispatch(items, label, rows_[part], window[part], ns[part], adds_up)
     return found
 

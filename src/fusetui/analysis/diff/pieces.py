@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from fusetui.analysis.diff.windows import Windows, windows, without_odd
 from fusetui.analysis.questions.computing import computing_ops
@@ -39,22 +40,11 @@ class Work(msgspec.Struct, frozen=True, eq=False):
         renumbered[windows] = np.arange(len(windows))
         window = renumbered[self.window]
         kept = window >= 0
-        used = self.windows.only(
-            np.array(windows, dtype=np.intp),
-            f"{self.label}: {plural(len(self.windows) - len(windows), 'step')} left out, as on the"
-            " other side",
-        )
-        return Work(
-            self.trace,
-            self.label,
-            self.gpu,
-            used,
-            self.row[kept],
-            window[kept],
-            self.lane[kept],
-            self.op[kept],
-            self.ns[kept],
-        )
+        left_out = plural(len(self.windows) - len(windows), "step")
+        note = f"{self.label}: {left_out} left out, as on the other side"
+        used = self.windows.only(np.array(windows, dtype=np.intp), note)
+        columns = {of: getattr(self, of)[kept] for of in ("row", "lane", "op", "ns")}
+        return replace(self, windows=used, window=window[kept], **columns)
 
     def of_window(self, number: int) -> slice:
         first, last = np.searchsorted(self.window, [number, number + 1])
@@ -77,7 +67,8 @@ def work_of(trace: Trace, label: str, step_by: str | None = None) -> Work:
     """The work of a trace in its steps; `label` is its name in notes. Raises NoStepsError."""
     gpu = len(trace.gpu_rows) > 0
     found = windows(trace, label, step_by)
-    rows, times = _gpu_rows(trace, found) if gpu else _cpu_rows(trace)
+    ops = computing_ops(trace) if not gpu else trace.gpu_rows
+    rows, times = _gpu_rows(trace, found) if gpu else (ops, trace.start[ops])
     inside = found.index_of(times)
     if found.whole:
         inside = np.zeros(len(rows), dtype=np.intp)
@@ -105,11 +96,6 @@ def _gpu_rows(trace: Trace, found: Windows) -> tuple[Rows, Int64s]:
         return rows, trace.start[rows]
     rows = rows[trace.launch[rows] >= 0]
     return rows, trace.start[trace.launch[rows]]
-
-
-def _cpu_rows(trace: Trace) -> tuple[Rows, Int64s]:
-    rows = computing_ops(trace)
-    return rows, trace.start[rows]
 
 
 def _left_out(trace: Trace, inside: Rows, of_gpu: bool) -> str:

@@ -26,8 +26,7 @@ SURE = 3  # from this many pieces of one op against one, no shapes are required
 LIKE = 0.75
 """One piece does the work of several when its tensor has this share of all their elements."""
 
-CROWDED = 4
-"""Pieces of one op are counted only where they are at least 1 / CROWDED of all pieces there."""
+CROWDED = 4  # pieces of one op are counted only where they are 1 / CROWDED of all pieces there
 
 FEW = 16  # position alone does not match one kernel with more open pieces than this
 

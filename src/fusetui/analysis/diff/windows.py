@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from fusetui.analysis.serving.passes import interval_of, passes
@@ -14,6 +15,7 @@ from fusetui.trace.model.arrays import Int64s, Rows
 from fusetui.trace.model.categories import GPU_ROLES, Role
 from fusetui.trace.model.columns import Trace
 
+NO_TIME = "since the others take no time at the median"
 COLD = 1.5  # a first step longer than this times the median of the others is a warm-up
 
 
@@ -39,15 +41,14 @@ class Windows(msgspec.Struct, frozen=True, eq=False):
     def only(self, keep: NDArray[np.integer], note: str) -> Windows:
         """Those kept, and why the others were not."""
         left = np.arange(len(self))[keep].tolist()
-        return Windows(
-            self.start[keep],
-            self.end[keep],
-            self.whole,
-            self.of_gpu,
-            (*self.notes, note) if note else self.notes,
-            tuple(self.labels[n] for n in left),
-            tuple(self.all_places[n] for n in left),
-            self.all_found,
+        return replace(
+            self,
+            start=self.start[keep],
+            end=self.end[keep],
+            notes=(*self.notes, note) if note else self.notes,
+            labels=tuple(self.labels[n] for n in left),
+            places=tuple(self.all_places[n] for n in left),
+            found=self.all_found,
         )
 
     @property
@@ -123,25 +124,21 @@ def without_odd(found: Windows, items: Int64s, label: str) -> Windows:
     if 0 < len(full) < len(found):
         cut = plural(len(found) - len(full), "step")
         found = found.only(full, f"{label}: {cut} left out, with less than half of the usual work")
+
+    def usual(first: int) -> float:
+        return float(np.median(found.dur[first + 1 :]))
+
     cold = 0
-    while len(found) - cold >= 3 and found.dur[cold] > COLD * _usual(found, cold):
+    while len(found) - cold >= 3 and found.dur[cold] > COLD * usual(cold):
         cold += 1
     if not cold:
         return found
-    why = f"first step left out as cold, {_longer(int(found.dur[0]), _usual(found, 0))}"
-    if cold > 1:
-        why = f"first {cold} steps left out as cold, each much longer than most of those after it"
+    why = f"first {cold} steps left out as cold, each much longer than most of those after it"
+    if cold == 1:
+        times = f"{found.dur[0] / usual(0):.1f} times as long as" if usual(0) else ""
+        longer = f"{times} the median of the others" if times else NO_TIME
+        why = f"first step left out as cold, {longer}"
     return found.only(np.arange(cold, len(found)), f"{label}: {why}")
-
-
-def _usual(found: Windows, first: int) -> float:
-    return float(np.median(found.dur[first + 1 :]))
-
-
-def _longer(first: int, usual: float) -> str:
-    if not usual:
-        return "since the others take no time at the median"
-    return f"{first / usual:.1f} times as long as the median of the others"
 
 
 def _whole(trace: Trace, label: str) -> Windows:
@@ -156,10 +153,5 @@ def _whole(trace: Trace, label: str) -> Windows:
         "annotations as steps)"
     )
     start, end = trace.start[rows].min(), trace.end[rows].max()
-    return Windows(
-        np.array([start]),
-        np.array([max(end, start + 1)]),
-        whole=True,
-        notes=(note,),
-        labels=("#1",),
-    )
+    span = np.array([start]), np.array([max(end, start + 1)])
+    return Windows(*span, whole=True, notes=(note,), labels=("#1",))
