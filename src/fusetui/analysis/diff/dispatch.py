@@ -11,8 +11,8 @@ from fusetui.analysis.diff.items import Items
 from fusetui.analysis.diff.model import CPU, ONLY, Kind, Row, Share, row_of
 from fusetui.analysis.diff.names import dispatch_name
 from fusetui.analysis.diff.noise import beyond_noise
-from fusetui.analysis.diff.pieces import Work
 from fusetui.analysis.diff.statistics import mean, median
+from fusetui.analysis.diff.work import Work
 from fusetui.analysis.questions.computing import computing_ops, within
 from fusetui.analysis.questions.totals import self_ns
 from fusetui.text.figures import count
