@@ -188,26 +188,13 @@ def _of_line(
     waits = common(line.covers[Host.PYTHON], _waiting_frames(trace, line)).within(first, last)
     inside = common(line.covers[Host.ANNOTATION], _collectives(trace, line)).within(first, last)
     op = split[Host.ALLOC] + split[Host.CALL] + split[Host.OP]
-    found: list[tuple[int, ThreadAccount]] = []
     noted, waited = split[Host.ANNOTATION] - inside, split[Host.SYNC] + waits + inside
-    columns = (track, end - begin, op, split[Host.PYTHON] - waits, waited)
-    rest = (noted + split[Host.NOTHING], noted, inside)
-    for at, span, work, python, wait, nothing, only_noted, collective in zip(
-        *(column.tolist() for column in (*columns, *rest)), strict=True
-    ):
+    nothing = noted + split[Host.NOTHING]
+    columns = (end - begin, op, split[Host.PYTHON] - waits, waited, nothing, noted, inside)
+    found = []
+    for at, figures in zip(track.tolist(), np.stack(columns).T.tolist(), strict=True):
         own = trace.tracks[at]
-        account = ThreadAccount(
-            process=exact_id(own.pid),
-            thread=exact_id(own.tid),
-            label=own.label,
-            span_ns=span,
-            op_ns=work,
-            python_ns=python,
-            wait_ns=wait,
-            nothing_ns=nothing,
-            annotation_ns=only_noted,
-            collective_ns=collective,
-        )
+        account = ThreadAccount(exact_id(own.pid), exact_id(own.tid), own.label, *figures)
         found.append((at, account))
     return found
 

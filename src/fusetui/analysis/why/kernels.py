@@ -14,6 +14,7 @@ from functools import cached_property
 
 import msgspec
 import numpy as np
+from msgspec.structs import astuple
 from numpy.typing import NDArray
 
 from fusetui.analysis.questions.busy import communicates
@@ -61,14 +62,7 @@ class Bounds(msgspec.Struct, frozen=True, eq=False):
     assumed: Flags
 
     def only(self, which: Flags) -> Bounds:
-        return Bounds(
-            self.rows[which],
-            self.effective_ns[which],
-            self.bound_ns[which],
-            self.at_stake_ns[which],
-            self.least_ns[which],
-            self.assumed[which],
-        )
+        return Bounds(*(column[which] for column in astuple(self)))
 
 
 def ceiling_of(found: Bounds) -> Ceiling:
