@@ -15,7 +15,7 @@ from fusetui.analysis.why.kernels import Kernels
 from fusetui.analysis.why.model import Breakdown, Share, Unknown, Why
 from fusetui.analysis.why.rule import lacks_of, module_text
 from fusetui.analysis.why.rules import findings_of
-from fusetui.analysis.why.selection import Asked, Selection, account_of, asked, on_this_device
+from fusetui.analysis.why.selection import Question, Selection, account_of, asked, on_this_device
 from fusetui.gpu.kernel_names import decode
 from fusetui.gpu.roofline import many
 from fusetui.text.printable import printable
@@ -32,7 +32,7 @@ def why(trace: Trace, selection: Selection | None = None) -> Why:
     return explained(asked(accounts(trace), selection))[0]
 
 
-def explained(question: Asked) -> tuple[Why, Facts]:
+def explained(question: Question) -> tuple[Why, Facts]:
     """All answers, and what was computed for them."""
     with args_read(question.accounts.trace):
         found = account_of(question)
