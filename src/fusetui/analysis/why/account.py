@@ -116,16 +116,6 @@ class Device:
         return self.line.named[self.number].name
 
     @property
-    def begin_ns(self) -> int:
-        """The first start of its events."""
-        return int(self.line.begin_ns[self.number])
-
-    @property
-    def end_ns(self) -> int:
-        """The last end of its events."""
-        return int(self.line.end_ns[self.number])
-
-    @property
     def span(self) -> DeviceAccount:
         """The account from the first start to the last end of its events."""
         return self.line.spans[self.number]
@@ -216,7 +206,7 @@ def _from_first_to_last(trace: Trace, line: Threads) -> tuple[Rows, Int64s, Int6
 
 def _collectives(trace: Trace, line: Threads) -> Cover:
     """The time in which a collective runs on the CPU: an annotation that lasts until it is done."""
-    marks, start, end = line.slices(Host.ANNOTATION).columns
+    marks, start, end = line.slices(Host.ANNOTATION)
     own = named(trace, marks, lambda name: ON_CPU.match(name) is not None) > 0
     which = own[trace.name[marks]]
     return union(start[which], end[which])
@@ -224,7 +214,7 @@ def _collectives(trace: Trace, line: Threads) -> Cover:
 
 def _waiting_frames(trace: Trace, line: Threads) -> Cover:
     """The time in which the innermost frame is that of a function that waits."""
-    frames, start, end = line.slices(Host.PYTHON).columns
+    frames, start, end = line.slices(Host.PYTHON)
     by_name = named(trace, frames, lambda name: WAITS.search(name) is not None) > 0
     waits = by_name[trace.name[frames]]
     if not waits.any():

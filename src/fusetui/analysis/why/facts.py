@@ -306,7 +306,7 @@ class Facts:
         found = np.zeros(len(self.trace.names), dtype=np.int64)
         for line in self.accounts.threads:
             waiting = common(self._idle_cover(line), self.on_line(line, rows))
-            inner, start, end = line.slices(kind).touching(*waiting).columns
+            inner, start, end = line.slices(kind).touching(*waiting)
             if not len(inner):
                 continue
             times, place = innermost(start, end)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from fusetui.analysis.questions.busy import communicates
 from fusetui.analysis.questions.effective import effective_ns
-from fusetui.analysis.why.idle import sums
+from fusetui.analysis.why.idle import by_text
 from fusetui.analysis.why.model import Ceiling
 from fusetui.gpu.kernel_names import KernelName, decode
 from fusetui.gpu.roofline.many import Jobs, blocks_of_each, jobs, peaks_of_devices, share_known
@@ -156,14 +156,14 @@ class Kernels:
     @cached_property
     def family_ns(self) -> dict[str, int]:
         """How long the kernels of each family took, effectively; "" is that of unknown names."""
-        names, ns = self.trace.name[self.rows[self.is_kernel]], self.effective_ns[self.is_kernel]
-        found: dict[str, int] = {}
-        each = sums(names.astype(np.intp), ns, len(self.trace.names))
-        for name in np.flatnonzero(each).tolist():
-            kernel = decode(self.trace.names[name])
-            family = kernel.family if kernel else ""
-            found[family] = found.get(family, 0) + int(each[name])
-        return found
+
+        def family(name: str) -> str:
+            kernel = decode(name)
+            return kernel.family if kernel else ""
+
+        own = self.is_kernel
+        found = by_text(self.trace, self.rows[own], self.effective_ns[own], family)
+        return {name: ns for name, (_, ns) in found.items() if ns}
 
     @cached_property
     def stream(self) -> Int32s:
