@@ -33,7 +33,8 @@ def _exposed_communication(facts: Facts) -> Iterator[Claim]:
         return
     rows = kernels.rows[kernels.communicates]
     exposed_ns = np.zeros(len(facts.trace), dtype=np.int64)
-    exposed_ns[rows] = kernels.exposed_ns[kernels.communicates]
+    alone = kernels.end - kernels.start - kernels.during(kernels.computes)
+    exposed_ns[rows] = alone[kernels.communicates]
     kinds = [kind for kind in facts.transfers if exposed_ns[kind.rows].any()]
     kinds.sort(key=lambda kind: (-int(exposed_ns[kind.rows].sum()), kind.name, kind.group))
     several = told_apart(kinds)
@@ -161,7 +162,7 @@ def _overlap_tax(facts: Facts) -> Iterator[Claim]:
     kernels = facts.kernels
     if not kernels.communicates.any():
         return
-    beside = kernels.computes & kernels.beside(kernels.communicates)
+    beside = kernels.computes & (kernels.during(kernels.communicates) > 0)
     alone = kernels.computes & kernels.alone
     job = np.where(beside | alone, kernels.job_numbers, -1)
     usual = _usual(job, alone, beside, kernels.effective_ns)
