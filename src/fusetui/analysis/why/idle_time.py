@@ -85,42 +85,39 @@ def longest(gaps: Gaps, most: int | None) -> Rows:
 def told_of(line: Devices, every: Gaps, why: Reasons, which: Rows) -> list[Gap]:
     """What is known about some of these gaps, by their places and with their reasons."""
     trace, gaps = line.trace, every.only(which)
-    rows = _explained(line, gaps)
-    names = (rows.op, rows.annotation, rows.module, rows.frame, _drained_by(line, gaps))
-    columns = (
+    rows, drained = _explained(line, gaps), _drained_by(line, gaps)
+    named = (gaps.before, gaps.event, rows.op, rows.annotation, rows.module, rows.frame, drained)
+    columns = zip(
         line.number(gaps.event).tolist(),
         gaps.begin.tolist(),
         (gaps.end - gaps.begin).tolist(),
         np.stack([column[which] for column in why]).T.tolist(),
-        _names_of(trace, gaps.before),
+        zip(*(_names_of(trace, row) for row in named), strict=True),
         gaps.event.tolist(),
         gaps.launch.tolist(),
-        zip(*(_names_of(trace, row) for row in names), strict=True),
+        strict=True,
     )
-    return [
-        Gap(
-            device=exact_id(line.named[number].pid),
-            start_ns=start,
-            dur_ns=dur,
-            idle={name: ns for name, ns in zip(IDLE, reasons, strict=True) if ns},
-            previous=before,
-            next=trace.name_of(event),
-            op=op,
-            annotation=annotation,
-            module=module.removeprefix(MODULE_PREFIX) if module else None,
-            frame=frame,
-            drained_by=drained,
-            event_row=event,
-            launch_row=launch,
+    found = []
+    for number, start, dur, reasons, names, event, launch in columns:
+        before, after, op, annotation, module, frame, call = names
+        found.append(
+            Gap(
+                device=exact_id(line.named[number].pid),
+                start_ns=start,
+                dur_ns=dur,
+                idle={name: ns for name, ns in zip(IDLE, reasons, strict=True) if ns},
+                previous=before,
+                next=after or "",
+                op=op,
+                annotation=annotation,
+                module=module.removeprefix(MODULE_PREFIX) if module else None,
+                frame=frame,
+                drained_by=call,
+                event_row=event,
+                launch_row=launch,
+            )
         )
-        for number, start, dur, reasons, before, event, launch, (
-            op,
-            annotation,
-            module,
-            frame,
-            drained,
-        ) in zip(*columns, strict=True)
-    ]
+    return found
 
 
 def _explained(line: Devices, gaps: Gaps) -> Covering:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.analysis.why.facts import Facts
+from fusetui.analysis.why.idle import by_text
 from fusetui.analysis.why.kernels import Kernels, the_most
 from fusetui.analysis.why.rule import (
     CannotTell,
@@ -259,12 +260,8 @@ def _without(kernels: Kernels, runs: Runs) -> str:
 
 def _most(facts: Facts, runs: Runs) -> str:
     """The kind of module or annotation with the most time."""
-    names = facts.trace.name[runs.module]
-    by_kind: dict[str, int] = {}
-    for name in np.unique(names).tolist():
-        kind = module_text(facts.trace.names[name])
-        by_kind[kind] = by_kind.get(kind, 0) + int(runs.ns[names == name].sum())
-    return max(by_kind, key=lambda kind: by_kind[kind])
+    found = by_text(facts.trace, runs.module, runs.ns, module_text)
+    return max(found, key=lambda kind: found[kind][1])
 
 
 def _evidence(kernels: Kernels, runs: Runs, ns: Int64s) -> tuple[int, ...]:
