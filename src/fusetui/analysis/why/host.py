@@ -35,7 +35,7 @@ from fusetui.trace.model.intervals import (
 FARTHEST = 1 << 62  # ns on one line of time
 
 
-class Line(msgspec.Struct, frozen=True):
+class TimeLine(msgspec.Struct, frozen=True):
     """Number n has the stretch [n * length, (n + 1) * length) of the line."""
 
     begin_ns: int
@@ -64,9 +64,9 @@ class Line(msgspec.Struct, frozen=True):
         return places // self.length * self.length - self.begin_ns
 
 
-def line_of(trace: Trace) -> Line:
+def line_of(trace: Trace) -> TimeLine:
     """For times of this trace."""
-    return Line(trace.begin_ns, trace.end_ns)
+    return TimeLine(trace.begin_ns, trace.end_ns)
 
 
 class Host(IntEnum):

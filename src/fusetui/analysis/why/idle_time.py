@@ -162,7 +162,7 @@ Pieces = tuple[NDArray[np.integer], Int64s, Int64s]
 """Numbers of devices or gaps, starts and ends in ns of the file."""
 
 
-class Reason(msgspec.Struct, frozen=True, eq=False):
+class ReasonTimes(msgspec.Struct, frozen=True, eq=False):
     """When a device was idle for one reason; sorted, disjoint, ns of the file, shape [n]. `before`:
     how much lies before each, then the total; shape [n + 1]."""
 
@@ -187,7 +187,7 @@ class IdleTime(msgspec.Struct, frozen=True, eq=False):
     """
 
     device: Id
-    reasons: tuple[Reason, ...]
+    reasons: tuple[ReasonTimes, ...]
     begin: Int64s
     end: Int64s
     longest: Rows
@@ -237,7 +237,7 @@ def _places(number: NDArray[np.integer], length: int) -> Rows:
     return number.searchsorted(np.arange(length + 1))
 
 
-def _reasons(line: Devices) -> list[tuple[Reason, ...]]:
+def _reasons(line: Devices) -> list[tuple[ReasonTimes, ...]]:
     """For each device the reasons that occur, in the order of IDLE."""
     trace = line.trace
     found: list[list[Pieces]] = [[] for _ in IDLE]
@@ -245,7 +245,7 @@ def _reasons(line: Devices) -> list[tuple[Reason, ...]]:
         _collect(found, line, gaps)
     every = np.arange(len(line))
     found[AFTER].append((every, line.end_ns, np.full(len(line), trace.end_ns)))
-    reasons: list[list[Reason]] = [[] for _ in line.named]
+    reasons: list[list[ReasonTimes]] = [[] for _ in line.named]
     for name, those in zip(IDLE, found, strict=True):
         for n, reason in _of_each(name, those):
             reasons[n].append(reason)
@@ -285,7 +285,7 @@ def _of_host(
         yield which[place], start + back[place], end + back[place]
 
 
-def _of_each(name: str, found: Sequence[Pieces]) -> Iterator[tuple[int, Reason]]:
+def _of_each(name: str, found: Sequence[Pieces]) -> Iterator[tuple[int, ReasonTimes]]:
     """Stretches from pieces in any order, for each device that has any; adjacent pieces become
     one."""
     if not found:
@@ -301,4 +301,4 @@ def _of_each(name: str, found: Sequence[Pieces]) -> Iterator[tuple[int, Reason]]
     cuts = np.flatnonzero(np.diff(number, prepend=-1, append=-1))
     for a, b in pairwise(cuts.tolist()):
         before = np.concatenate(([0], np.cumsum(lasted[a:b])))
-        yield int(number[a]), Reason(name, start[a:b], end[a:b], before)
+        yield int(number[a]), ReasonTimes(name, start[a:b], end[a:b], before)
