@@ -222,12 +222,12 @@ class Devices:
         span = end - begin
         columns = (number, span, *busy[:3], span - busy[:3].sum(axis=0), *busy[3:])
         found = []
-        for (n, *figures), why in zip(np.stack(columns).T.tolist(), idle.T.tolist(), strict=True):
-            whole, compute, comm, copy, rest, *hidden = figures
-            known = (exact_id(self.named[n].pid), self.named[n].name, whole, compute, comm, copy)
+        for figures, why in zip(np.stack(columns).T.tolist(), idle.T.tolist(), strict=True):
+            n, whole, compute, comm, copy, rest, behind, hidden = figures
+            times = (whole, compute, comm, copy, rest, behind, hidden, int(self.latency_ns[n]))
             reasons = {name: ns for name, ns in zip(IDLE, why, strict=True) if ns}
-            latency = int(self.latency_ns[n])
-            found.append(DeviceAccount(*known, rest, hidden[0], hidden[1], latency, reasons))
+            device, name = exact_id(self.named[n].pid), self.named[n].name
+            found.append(DeviceAccount(device, name, *times, reasons))
         return found
 
     def _busy(self, begin: Int64s, end: Int64s) -> Int64s:
