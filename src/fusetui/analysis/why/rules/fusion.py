@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.analysis.why.facts import Facts
+from fusetui.analysis.why.idle import by_text
 from fusetui.analysis.why.kernels import Kernels, the_most
 from fusetui.analysis.why.rule import (
     CannotTell,
@@ -19,14 +20,13 @@ from fusetui.analysis.why.rule import (
     is_worth,
     module_text,
     most_module,
-    share_of_work,
+    of_work,
 )
 from fusetui.gpu.kernel_names import KernelName
 from fusetui.gpu.roofline.inputs import inputs_of
 from fusetui.gpu.roofline.many import INPUTS
 from fusetui.gpu.roofline.pointwise import broadcast
-from fusetui.text.figures import count, duration, plural
-from fusetui.trace.layout.steps import OPTIMIZER
+from fusetui.text.figures import count, plural
 from fusetui.trace.model.arguments import parsed
 from fusetui.trace.model.arrays import Flags, Int64s, Rows
 
@@ -59,41 +59,45 @@ class Runs(msgspec.Struct, frozen=True, eq=False):
     end: Rows
     ns: Int64s  # effective
     module: Rows
+    least_ns: Int64s  # that one kernel for each would take, or UNKNOWN
     are_chains: bool  # by their shapes each kernel can work on the result of the one before
 
     @property
-    def kernels(self) -> int:
-        return int((self.end - self.begin).sum())
+    def saved_ns(self) -> Int64s:
+        return np.where(self.least_ns >= 0, np.maximum(self.ns - self.least_ns, 0), 0)
+
+    @property
+    def is_known(self) -> bool:
+        return bool((self.least_ns >= 0).any())
 
 
 def _fusable_run(facts: Facts) -> Iterator[Claim]:
     kernels = facts.kernels
-    pointwise = kernels.flags(is_pointwise)
-    if not pointwise.any():
+    if not kernels.flags(is_pointwise).any():
         return
     if not (kernels.module >= 0).any():
         raise CannotTell(
             "modules or annotations",
             "record_function" if facts.has_stacks else "with_stack=True, or record_function",
         )
-    runs = runs_of(kernels, pointwise)
-    if not len(runs.ns):
+    runs = runs_of(kernels)
+    number, inside = len(runs.ns), int((runs.end - runs.begin).sum())
+    if not number:
         return
-    least = _least_ns(kernels, runs)
-    saved = np.where(least >= 0, np.maximum(runs.ns - least, 0), 0)
-    at_stake, taken = int(saved.sum()), int(runs.ns.sum())
+    first = kernels.rows[kernels.in_order[runs.begin]]
+    at_stake, taken = int(runs.saved_ns.sum()), int(runs.ns.sum())
+    kinds = by_text(facts.trace, runs.module, runs.ns, module_text)
     text = (
-        f"{plural(len(runs.ns), 'run')} of pointwise kernels, {count(runs.kernels)} in all, "
-        f"{'takes' if len(runs.ns) == 1 else 'take'} {duration(taken)} "
-        f"({share_of_work(facts, taken)}), most of it in {_most(facts, runs)}"
+        f"{plural(number, 'run')} of pointwise kernels, {count(inside)} in all, "
+        f"{'takes' if number == 1 else 'take'} {of_work(facts, taken)}, most of it in "
+        f"{max(kinds, key=lambda kind: kinds[kind][1])}"
     )
-    if (least >= 0).any():
+    if runs.is_known:
         yield Claim(
             text=f"{text}. One kernel for each run has to read its first inputs and to write its "
-            f"last output: at most, that saves {duration(at_stake)} "
-            f"({share_of_work(facts, at_stake)}).",
+            f"last output: at most, that saves {of_work(facts, at_stake)}.",
             at_stake_ns=at_stake,
-            rows=_evidence(kernels, runs, saved),
+            rows=the_most(first, runs.saved_ns),
             why_likely="Other inputs of a run, and results that are used again later, must be "
             "read and written too.",
         )
@@ -101,7 +105,7 @@ def _fusable_run(facts: Facts) -> Iterator[Claim]:
         yield Claim(
             text=f"{text}. {_without(kernels, runs)}",
             at_stake_ns=None,
-            rows=_evidence(kernels, runs, runs.ns),
+            rows=the_most(first, runs.ns),
         )
 
 
@@ -109,10 +113,8 @@ def claimed_by_runs(facts: Facts) -> Flags:
     """The kernels of the claim with a figure, if that is worth a look."""
     kernels = facts.kernels
     found = np.zeros(len(kernels.rows), dtype=np.bool_)
-    runs = runs_of(kernels, kernels.flags(is_pointwise))
-    least = _least_ns(kernels, runs)
-    saved = int(np.maximum(runs.ns - least, 0)[least >= 0].sum())
-    if (least >= 0).any() and is_worth(facts, saved, of_kernels=True):
+    runs = runs_of(kernels)
+    if runs.is_known and is_worth(facts, int(runs.saved_ns.sum()), of_kernels=True):
         inside = np.zeros(len(kernels.rows) + 1, dtype=np.int64)
         inside[runs.begin] += 1
         inside[runs.end] -= 1  # which may be where the next one begins
@@ -125,7 +127,7 @@ def is_pointwise(kernel: KernelName) -> bool:
     return kernel.op in OPS and kernel.family.startswith("aten")
 
 
-def runs_of(kernels: Kernels, wanted: Flags) -> Runs:
+def runs_of(kernels: Kernels) -> Runs:
     """Neighbors on a stream under one module or annotation, at least two of which read something.
 
     Where shapes are known, the size of an input of each is that of the result of the one before,
@@ -134,20 +136,24 @@ def runs_of(kernels: Kernels, wanted: Flags) -> Runs:
     """
     order = kernels.in_order
     ns, module = kernels.effective_ns[order], kernels.module[order]
-    wanted = wanted[order] & (module >= 0) & ~_is_optimizer(kernels)[module]
+    wanted = (kernels.flags(is_pointwise) & ~kernels.in_optimizer)[order] & (module >= 0)
     stream = kernels.stream[order]
-    sizes = _sizes(kernels)
+    copies = kernels.under(frozenset({INTO}))[order]  # write their first input
+    reduces = kernels.flags(lambda kernel: kernel.op == "reduction")[order]
+    sizes = _sizes(kernels, copies)
     are_chains = bool((wanted & (sizes[Size.RESULT] >= 0)).any())
     joined = wanted[1:] & wanted[:-1] & (module[1:] == module[:-1]) & (stream[1:] == stream[:-1])
     if are_chains:
-        joined &= _follows(sizes, _reduces(kernels)) & ~_repeats(kernels, sizes)
+        joined &= _follows(sizes, reduces) & ~_repeats(kernels, sizes, copies)
     begin = np.flatnonzero(np.concatenate((wanted[:1], wanted[1:] & ~joined)))
     end = np.flatnonzero(np.concatenate((wanted[:-1] & ~joined, wanted[-1:]))) + 1
     reads = _before(kernels.flags(lambda kernel: kernel.op != "fill")[order])
     several = reads[end] - reads[begin] >= 2
     begin, end = begin[several], end[several]
     total = _before(ns)
-    return Runs(begin, end, total[end] - total[begin], module[begin], are_chains)
+    written = np.where(reduces, 0, np.where(copies, sizes[Size.FIRST], sizes[Size.LARGEST]))
+    least = _least_ns(kernels, sizes, written, begin, end)
+    return Runs(begin, end, total[end] - total[begin], module[begin], least, are_chains)
 
 
 def _follows(sizes: Int64s, reduces: Flags) -> Flags:
@@ -160,54 +166,38 @@ def _follows(sizes: Int64s, reduces: Flags) -> Flags:
     return found
 
 
-def _repeats(kernels: Kernels, sizes: Int64s) -> Flags:
+def _repeats(kernels: Kernels, sizes: Int64s, copies: Flags) -> Flags:
     """Whether each kernel but the first does to one tensor what the one before it did, as to
     several tensors one after another."""
     op = kernels.trace.op[kernels.rows[kernels.in_order]]
     number, name = kernels.inputs.number[kernels.in_order], kernels.trace.name[op]
-    one = (sizes[Size.GIVEN + 1] < 0) | _copies(kernels)
+    one = (sizes[Size.GIVEN + 1] < 0) | copies
     found: Flags = one[1:] & (number[1:] == number[:-1]) & (name[1:] == name[:-1])
     return found
 
 
 def _before(amounts: NDArray[np.generic]) -> Int64s:
     """The sum before each index, and the total; shape [n + 1]."""
-    found: Int64s = np.concatenate(([0], np.cumsum(amounts, dtype=np.int64)))
-    return found
+    return np.concatenate(([0], np.cumsum(amounts, dtype=np.int64)))
 
 
-def _is_optimizer(kernels: Kernels) -> Flags:
-    """Per row of the trace."""
-    names = kernels.trace.names
-    return np.array([OPTIMIZER.match(name) is not None for name in names])[kernels.trace.name]
-
-
-def _least_ns(kernels: Kernels, runs: Runs) -> Int64s:
+def _least_ns(kernels: Kernels, sizes: Int64s, written: Int64s, begin: Rows, end: Rows) -> Int64s:
     """How long one kernel for each run would take at least (ns), or UNKNOWN.
 
     It reads the inputs of the first kernel, or the largest tensor of a later one if that is more;
     and it writes the output of the last one, whose size is taken for that of its largest input.
     """
     rate = kernels.peak.bytes_per_s if kernels.peak else None
-    if not rate or not len(runs.ns):
-        return np.full(len(runs.ns), UNKNOWN, dtype=np.int64)
-    sizes = _sizes(kernels)
-    every, largest = sizes[Size.ALL], sizes[Size.LARGEST]
-    read = np.maximum(every[runs.begin], _largest(largest, runs))
-    written = np.where(_copies(kernels), sizes[Size.FIRST], largest)[runs.end - 1]
-    written = np.where(_reduces(kernels)[runs.end - 1], 0, written)
-    known = (every[runs.begin] >= 0) & (written >= 0)
-    least = np.maximum((read + written) / rate * NS, SHORTEST_NS)
-    return np.where(known, np.rint(least), UNKNOWN).astype(np.int64)
+    if not rate or not len(begin):
+        return np.full(len(begin), UNKNOWN, dtype=np.int64)
+    edges = np.stack((begin, end), axis=1).reshape(-1)
+    largest = np.maximum.reduceat(np.append(sizes[Size.LARGEST], UNKNOWN), edges)[::2]
+    first, last = sizes[Size.ALL, begin], written[end - 1]
+    least = np.maximum((np.maximum(first, largest) + last) / rate * NS, SHORTEST_NS)
+    return np.where((first >= 0) & (last >= 0), np.rint(least), UNKNOWN).astype(np.int64)
 
 
-def _largest(bytes_: Int64s, runs: Runs) -> Int64s:
-    edges = np.stack((runs.begin, runs.end), axis=1).reshape(-1)
-    found: Int64s = np.maximum.reduceat(np.append(bytes_, UNKNOWN), edges)[::2]
-    return found
-
-
-def _sizes(kernels: Kernels) -> Int64s:
+def _sizes(kernels: Kernels, copies: Flags) -> Int64s:
     """For each kernel in order, what its op reads and writes; shape [WIDTH, kernels]."""
     trace, inputs = kernels.trace, kernels.inputs
     unknown = (UNKNOWN,) * WIDTH
@@ -216,7 +206,6 @@ def _sizes(kernels: Kernels) -> Int64s:
     op = trace.op[kernels.rows[kernels.in_order]]
     own = np.array([name.startswith(OWN) for name in trace.names] or [False])
     found[:, (op < 0) | ~own[trace.name[op]]] = UNKNOWN
-    copies = _copies(kernels)
     found[: Size.FIRST, copies] = found[Size.SECOND, copies]
     found[Size.RESULT, copies] = found[Size.GIVEN, copies]
     found[Size.GIVEN, copies] = UNKNOWN
@@ -247,16 +236,6 @@ def _first(dims: object) -> object:
     return dims[0] if isinstance(dims, list) and dims else None
 
 
-def _copies(kernels: Kernels) -> Flags:
-    """Which write their first input, in order."""
-    found: Flags = kernels.under(frozenset({INTO}))[kernels.in_order]
-    return found
-
-
-def _reduces(kernels: Kernels) -> Flags:
-    return kernels.flags(lambda kernel: kernel.op == "reduction")[kernels.in_order]
-
-
 def _without(kernels: Kernels, runs: Runs) -> str:
     """What is not known of runs without a figure."""
     if runs.are_chains:
@@ -268,38 +247,14 @@ def _without(kernels: Kernels, runs: Runs) -> str:
     )
 
 
-def _most(facts: Facts, runs: Runs) -> str:
-    """The kind of module or annotation with the most time."""
-    names = facts.trace.name[runs.module]
-    by_kind: dict[str, int] = {}
-    for name in np.unique(names).tolist():
-        kind = module_text(facts.trace.names[name])
-        by_kind[kind] = by_kind.get(kind, 0) + int(runs.ns[names == name].sum())
-    return max(by_kind, key=lambda kind: by_kind[kind])
-
-
-def _evidence(kernels: Kernels, runs: Runs, ns: Int64s) -> tuple[int, ...]:
-    return the_most(kernels.rows[kernels.in_order[runs.begin]], ns)
-
-
 FUSABLE_RUN = Rule(
     id="fusable-run",
-    title="Pointwise kernels that could be one",
-    question="Do kernels pass tensors through memory that one kernel could keep in registers?",
-    needs="Ops, modules or annotations; shapes for the figure.",
-    formula="The effective time of runs of at least two pointwise, cast, copy or reduction kernels "
-    "next to each other on a stream under one module, each of which has an input of as many "
-    "elements as the one before writes and does not merely repeat its op on another tensor, minus "
-    "the time to read the inputs of the first one (or the largest tensor that a later one reads, "
-    "if that is more) and to write the output of the last one once, at the bandwidth of the "
-    "data sheet, which is at least 2 us per run.",
+    needs=("GPU events", "CPU ops", "annotations", "Python frames and modules"),
     remedy="{compile:torch.compile fuses such runs; a|:A} fused norm, activation or rotary "
     "embedding does it by hand.",
     thresholds={"shortest_ns": SHORTEST_NS},
     find=_fusable_run,
     of_kernels=True,
-    silent="The kernels of an optimizer work on unrelated tensors: see optimizer-launches. Kernels "
-    "of ops other than aten's are left out where others have shapes: what each reads is unknown.",
 )
 
 
@@ -318,14 +273,12 @@ def _unfused_attention(facts: Facts) -> Iterator[Claim]:
     between, heads = attention(kernels, softmax)
     if not len(heads):
         return
-    at_stake = int(kernels.effective_ns[between].sum())
-    module = most_module(facts, kernels.module[heads], kernels.effective_ns[heads])
+    at_stake = kernels.ns(between)
     yield Claim(
         text=f"Attention runs as separate kernels {plural(len(heads), 'time')}"
-        f"{f' in {module}' if module else ''}: between "
-        f"the two products, softmax and the kernels around it take {duration(at_stake)} "
-        f"({share_of_work(facts, at_stake)}), to write and read scores that a fused kernel keeps "
-        "on the chip.",
+        f"{most_module(kernels, heads, ' in ')}: between the two products, softmax and the kernels "
+        f"around it take {of_work(facts, at_stake)}, to write and read scores that a fused kernel "
+        "keeps on the chip.",
         at_stake_ns=at_stake,
         rows=tuple(kernels.rows[heads[np.argsort(-kernels.effective_ns[heads])[:5]]].tolist()),
     )
@@ -338,7 +291,7 @@ def claimed_by_attention(facts: Facts) -> Flags:
     softmax = kernels.flags(is_softmax)
     if softmax.any():
         found[attention(kernels, softmax)[0]] = True
-    return found & is_worth(facts, int(kernels.effective_ns[found].sum()), of_kernels=True)
+    return found & is_worth(facts, kernels.ns(found), of_kernels=True)
 
 
 def is_no_product(kernel: KernelName) -> bool:
@@ -384,11 +337,7 @@ def _product(place: int, step: int, product: Flags, simple: Flags) -> int:
 
 UNFUSED_ATTENTION = Rule(
     id="unfused-attention",
-    title="Attention as separate kernels",
-    question="Does attention write its scores to memory?",
-    needs="Ops and kernel names.",
-    formula="The effective time of the kernels between the two products of an attention under one "
-    "module: scale, mask, softmax, casts.",
+    needs=("GPU events", "CPU ops"),
     remedy='torch.nn.functional.scaled_dot_product_attention (attn_implementation="sdpa" in '
     "transformers); its sums are rounded in another order.",
     thresholds={"farthest": FARTHEST},
