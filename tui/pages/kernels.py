@@ -70,7 +70,7 @@ class KernelsPage(ListPage):
 
         return Rows((table, view), len(table), lambda width: titles(columns, width), row)
 
-    def shown_at(self, state: State, rank: int) -> State:
+    def led_to(self, state: State, rank: int) -> State:
         """The cursor on a kernel, by its place among all by total time."""
         state = replace(state, kernels=KernelView())
         return state.with_list(self.name, replace(state.list_of(self.name), cursor=rank))

@@ -137,6 +137,10 @@ class ModulesPage(TreeListPage):
     def open(self, state: State) -> State:
         return self.with_nodes(state, self.opened(state).nodes)
 
+    def led_to(self, state: State, node: int) -> State:
+        """The cursor on a node, what is around it open."""
+        return self.shown_at(state, int(self.order(state).place[node]))
+
     def order(self, state: State) -> Preorder:
         tree = _tree(state)
         return tree.preorder(state.modules_sort or tree.measure()) if tree else NOTHING
