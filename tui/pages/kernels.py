@@ -11,6 +11,7 @@ from fusetui.analysis.questions.kernel_groups import Keys
 from fusetui.text.figures import count, duration, percent
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.memo import memo
 from fusetui.tui.drawing.details import details, details_height
 from fusetui.tui.drawing.glyphs import Glyphs, glyphs_for, share_bar
 from fusetui.tui.drawing.picture import Rows, Said, TextPicture, row_parts, ruled, text
@@ -39,7 +40,6 @@ NAME = "kernels"
 SECTION = "In the kernels"
 WIDE = 150  # cells of a screen that shows what a name says in columns
 BAR = 10
-KEPT = 8  # tables
 
 
 class KernelsPage(ListPage):
@@ -153,14 +153,12 @@ def _quick_keys(trace: Trace) -> Mapping[str, Keys]:
 
 def shown_table(state: State) -> KernelTable:
     """That of the active side; made once for each grouping."""
-    side, view = state.side, state.kernels
-    key = view.by, view.only, side.insight.answer is None
-    if key not in side.tables:
-        if len(side.tables) >= KEPT:
-            del side.tables[next(iter(side.tables))]
-        side.tables[key] = table_of(side.trace, known_keys(side), view)
-    found: KernelTable = side.tables[key]
-    return found
+    return _table(state.side, state.kernels.by, state.kernels.only)
+
+
+@memo(8)
+def _table(side: Side, by: str, only: tuple[Only, ...]) -> KernelTable:
+    return table_of(side.trace, known_keys(side), KernelView(by, only=only))
 
 
 def _columns(table: KernelTable, view: KernelView) -> Sequence[Column]:
