@@ -27,7 +27,7 @@ from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import Id, exact_id
 from fusetui.trace.model.intervals import union_length
 from fusetui.trace.program.origin import Nowhere, Origins
-from fusetui.tui.layout.kinds import Kind, kind_of, label_of, narrow
+from fusetui.tui.layout.kinds import SliceKind, kind_of, label_of, narrow
 from fusetui.tui.layout.modules import MOST, ModuleTree, self_times
 
 LEAST = 36  # cells of a list
@@ -57,7 +57,7 @@ class Entry(msgspec.Struct, frozen=True):
     whole_ns: int
     text: str
     way: Way
-    kind: Kind | None = None
+    kind: SliceKind | None = None
     instead: str = ""
 
     @property

@@ -22,7 +22,7 @@ from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.memo import memo, once
 from fusetui.trace.program.origin import Origins
-from fusetui.tui.layout.kinds import KINDS, Kind, kind_of, label_of, narrow, numbers_of
+from fusetui.tui.layout.kinds import KINDS, SliceKind, kind_of, label_of, narrow, numbers_of
 
 BYS: Final = ("name", "kind", "family", "op", "shape", "module", "stream", "step")
 """What kernels are grouped by."""
@@ -108,7 +108,7 @@ class KernelTable(msgspec.Struct, frozen=True, eq=False, dict=True):
         fields = self.fields(int(self.numbers[group]))
         return str(fields.get("name") or self.label(group))
 
-    def kind(self, group: int) -> Kind:
+    def kind(self, group: int) -> SliceKind:
         """That of the longest of them."""
         row = self.longest(group)
         return kind_of(int(self.role), self.trace.name_of(row))

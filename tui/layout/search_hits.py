@@ -16,7 +16,7 @@ MOST = 50  # names that are listed
 NOTHING = np.empty(0, dtype=np.intp)
 
 
-class NameFound(msgspec.Struct, frozen=True):
+class NameHits(msgspec.Struct, frozen=True):
     """All hits of one name."""
 
     role: int
@@ -26,13 +26,13 @@ class NameFound(msgspec.Struct, frozen=True):
     in_args: bool = False
 
 
-class Found(msgspec.Struct, frozen=True, eq=False):
+class SearchHits(msgspec.Struct, frozen=True, eq=False):
     """The hits in order of time; `share` of those that may be hits was looked at. `extra`: further
     slices of which the args say it, but no name."""
 
     text: str
     rows: Rows = NOTHING
-    names: tuple[NameFound, ...] = ()  # the longest first, at most MOST
+    names: tuple[NameHits, ...] = ()  # the longest first, at most MOST
     names_count: int = 0
     ns: int = 0
     share: float = 1.0
@@ -65,11 +65,11 @@ def found_of(
     share: float = 1.0,
     extra: Rows = NOTHING,
     by_names: bool = True,
-) -> Found:
+) -> SearchHits:
     """The hits by name, then those by args alone."""
     (names, count), (more, _) = _by_name(trace, rows), _by_name(trace, extra, in_args=True)
     merged = np.concatenate((rows, extra)) if len(extra) else NOTHING
-    return Found(
+    return SearchHits(
         text,
         rows,
         (*names, *more)[:MOST],
@@ -83,14 +83,14 @@ def found_of(
     )
 
 
-def _by_name(trace: Trace, rows: Rows, in_args: bool = False) -> tuple[Sequence[NameFound], int]:
+def _by_name(trace: Trace, rows: Rows, in_args: bool = False) -> tuple[Sequence[NameHits], int]:
     """The longest first, and how many there are."""
     numbers, first, inverse = np.unique(trace.name[rows], return_index=True, return_inverse=True)
     sums = np.zeros(len(numbers), dtype=np.int64)
     np.add.at(sums, inverse, trace.dur[rows])
     counts = np.bincount(inverse, minlength=len(numbers))
     found = [
-        NameFound(int(trace.role[row]), trace.name_of(row), int(counts[n]), int(sums[n]), in_args)
+        NameHits(int(trace.role[row]), trace.name_of(row), int(counts[n]), int(sums[n]), in_args)
         for n in np.argsort(-sums, kind="stable")[:MOST].tolist()
         for row in (int(rows[first[n]]),)
     ]
