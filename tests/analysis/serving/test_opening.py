@@ -15,7 +15,7 @@ from fusetui.analysis.serving import find
 from fusetui.analysis.serving.find import File, candidates, same_process
 from fusetui.analysis.serving.opening import said, with_captures
 from fusetui.trace import Trace, open_trace
-from fusetui.trace.read.peek import beginning, glimpse
+from fusetui.trace.read.source import beginning, glimpse
 
 SERVER = Server()
 

@@ -28,7 +28,7 @@ from msgspec.structs import replace
 
 from fusetui.trace.cache import Record, record_for
 from fusetui.trace.model.ids import Id
-from fusetui.trace.read.peek import beginning, glimpse
+from fusetui.trace.read.source import beginning, glimpse
 
 ENDINGS = (".json", ".json.gz", ".json.zst")
 FOLDERS = re.compile(r"capture", re.IGNORECASE)
