@@ -163,8 +163,8 @@ def flame_of(state: State) -> Flame | str:
 def _flame(side: Side, tree: str, time: str) -> Flame:
     if tree == "modules" and side.insight.answer:
         return flame_of_modules(side.insight.answer.modules, time)
-    frames = kept_on(side.trace).get(FRAMES) if tree == "frames" else None
-    return flame_of_calls(frames or side.once(call_tree), time)
+    calls = kept_on(side.trace)[FRAMES] if tree == "frames" else side.once(call_tree)
+    return flame_of_calls(calls, time)
 
 
 def time_of(state: State) -> str:
