@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from functools import cache
 
 from fusetui.trace.model.aten_ops import ATEN_OPS
-from fusetui.trace.scrub.placeholders import INSIDE, Placeholders, is_placeholder
+from fusetui.trace.scrub.placeholders import INSIDE, Placeholders, is_placeholder, replaced
 from fusetui.trace.scrub.secrets import is_trivial, words_of
 
 SHORTEST = 3  # characters of a name that is searched for everywhere
@@ -77,13 +77,9 @@ class Names:
         """A text without the names that were learnt."""
         if not self._known:
             return text
-        kept: list[str] = []
-        done = 0
-        for begin, end in self._found(text):
-            name = _lower(text[begin:end])
-            kept += [text[done:begin], self._given.give(self._known[name], name)]
-            done = end
-        return "".join([*kept, text[done:]]) if kept else text
+        found = ((begin, end, _lower(text[begin:end])) for begin, end in self._found(text))
+        give = self._given.give
+        return replaced(text, ((a, b, give(self._known[name], name)) for a, b, name in found))
 
     def expect(self, kind: str, text: str) -> None:
         """Searches for a text that may occur nowhere in the file."""

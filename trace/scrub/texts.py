@@ -5,16 +5,16 @@ its context does not matter.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 
 import msgspec
 
 from fusetui.trace.scrub.addresses import scrub_hosts, scrub_mails, scrub_urls
-from fusetui.trace.scrub.detect import SETTING, Place, end_of, may_hold_setting, name_of, named_in
+from fusetui.trace.scrub.detect import SETTING, end_of, may_hold_setting, name_of, named_in
 from fusetui.trace.scrub.keys import KNOWN_VARIABLE, TELLING, Kind, kind_of
 from fusetui.trace.scrub.names import Names
 from fusetui.trace.scrub.paths import scrub_path, scrub_paths
-from fusetui.trace.scrub.placeholders import Placeholders, is_placeholder
+from fusetui.trace.scrub.placeholders import Placeholders, is_placeholder, replaced
 from fusetui.trace.scrub.secrets import compiled
 from fusetui.trace.scrub.tokens import tokens_in
 
@@ -46,43 +46,32 @@ def scrub_commands(text: str, given: Placeholders) -> str:
 def scrub_secrets(text: str, names: Names) -> str:
     """A text without tokens of known forms, and without the values that a name says are secret."""
     for places in (tokens_in, named_in):
-        text = _replaced(text, places(text), names.secret)
+        found = ((begin, end, names.secret(text[begin:end])) for begin, end, _ in places(text))
+        text = replaced(text, found)
     return text
-
-
-def _replaced(text: str, places: Iterable[Place], hide: Callable[[str], str]) -> str:
-    kept: list[str] = []
-    done = 0
-    for begin, end, _ in places:
-        kept += [text[done:begin], hide(text[begin:end])]
-        done = end
-    return "".join([*kept, text[done:]]) if kept else text
 
 
 def scrub_settings(text: str, names: Names) -> str:
     """A text without the values of variables, users and hosts."""
     if not may_hold_setting(text):
         return text
-    kept: list[str] = []
-    done = at = 0
+    text = replaced(text, _settings(text, names))
+    if "\n" in text and len(DUMP.findall(f"\n{text}")) >= LEAST:  # one variable per line
+        text = DUMP.sub(lambda m: m[0][: -len(m[1])] + _line(m[1], names), f"\n{text}")[1:]
+    return text
+
+
+def _settings(text: str, names: Names) -> Iterator[tuple[int, int, str]]:
+    """Begin and end of each value to be hidden, and what replaces it."""
+    at = 0
     everything = _is_environment(text)
     while found := compiled(SETTING).search(text, at):
         at = found.end()
         hide = _hiding(found, everything, names)
         end = end_of(text, found, VALUE) if hide else at
         if hide and end > at and not is_placeholder(text[at:end]):
-            kept += [text[done:at], hide(text[at:end])]
-            done = at = end
-    text = "".join([*kept, text[done:]]) if kept else text
-    return _without_lines(text, names)
-
-
-def _without_lines(text: str, names: Names) -> str:
-    """A text without the values of an environment, one variable per line."""
-    if "\n" not in text or len(DUMP.findall(f"\n{text}")) < LEAST:
-        return text
-    found = DUMP.sub(lambda m: m[0][: -len(m[1])] + _line(m[1], names), f"\n{text}")
-    return found[1:]
+            yield at, end, hide(text[at:end])
+            at = end
 
 
 def _line(value: str, names: Names) -> str:
@@ -138,12 +127,8 @@ class Texts:
 
     def expect(self, machine: Machine) -> None:
         """Learns names that are private wherever they occur."""
-        for kind, names in (
-            ("user", machine.users),
-            ("host", machine.hosts),
-            ("secret", machine.secrets),
-        ):
-            for name in names:
+        for kind in ("user", "host", "secret"):
+            for name in getattr(machine, f"{kind}s"):
                 self.names.expect(kind, name)
 
     def learn(self, text: str) -> str:
@@ -193,12 +178,10 @@ class Texts:
         """Learns names from home folders, the log of NCCL and the output of `id`."""
         for found in HOME.finditer(text):
             self.names.user(found[1])
-        if "NCCL" in text:
-            for found in OF_NCCL.finditer(text):
-                self.names.host(found[1])
-        if "uid=" in text:
-            for found in OF_ID.finditer(text):
-                self.names.user(found[1])
+        for found in OF_NCCL.finditer(text) if "NCCL" in text else ():
+            self.names.host(found[1])
+        for found in OF_ID.finditer(text) if "uid=" in text else ():
+            self.names.user(found[1])
 
     def _account(self, found: re.Match[str]) -> str:
         return self.given.give("mail", found[0]) if "<" in found[0] else found[0]
