@@ -11,7 +11,7 @@ import msgspec
 
 from fusetui.trace.scrub.addresses import scrub_hosts, scrub_mails, scrub_urls
 from fusetui.trace.scrub.detect import SETTING, end_of, may_hold_setting, name_of, named_in
-from fusetui.trace.scrub.keys import KNOWN_VARIABLE, TELLING, Kind, kind_of
+from fusetui.trace.scrub.keys import KNOWN_VARIABLE, TELLING, KeyKind, kind_of
 from fusetui.trace.scrub.names import Names
 from fusetui.trace.scrub.paths import scrub_path, scrub_paths
 from fusetui.trace.scrub.placeholders import Placeholders, is_placeholder, replaced
@@ -90,8 +90,8 @@ def _hiding(found: re.Match[str], everything: bool, names: Names) -> Callable[[s
     name, sign = name_of(found), found["sign"]
     kind = kind_of(name)
     variable = everything and name.isupper()
-    if kind in (Kind.USER, Kind.HOST) and sign in (None, "=", ":"):
-        learn = names.user if kind is Kind.USER else names.host
+    if kind in (KeyKind.USER, KeyKind.HOST) and sign in (None, "=", ":"):
+        learn = names.user if kind is KeyKind.USER else names.host
         return learn if sign != ":" or found["quote"] or variable else None
     known = sign == "=" and KNOWN_VARIABLE.fullmatch(name) is not None
     return names.secret if variable or known else None
