@@ -351,8 +351,10 @@ def _close(end: int) -> int:
 
 
 def may_fork() -> bool:
-    """Whether a process may be forked now: a copy of one that has other threads may hang."""
-    return threading.active_count() == 1 and _can_fork()
+    """Whether a process may be forked now: a copy of one that has other threads may hang, and on
+    macOS libraries of the system do not survive it."""
+    can = hasattr(os, "fork") and sys.platform != "darwin"
+    return can and threading.active_count() == 1
 
 
 def has_second_core() -> bool:
@@ -363,11 +365,6 @@ def _can_share() -> bool:
     """Whether the system has files in memory, and pipes that can be waited for: Linux. On others
     the caller decodes alone."""
     return all(hasattr(os, name) for name in ("memfd_create", "pread")) and hasattr(select, "poll")
-
-
-def _can_fork() -> bool:
-    """Not on macOS, where libraries of the system do not survive it."""
-    return hasattr(os, "fork") and sys.platform != "darwin"
 
 
 def _cores() -> int:
