@@ -128,7 +128,7 @@ class Mender:
         return batch.chunk(end, len(batch), window.after)
 
     def _mend(self, batch: Batch, number: int, reason: str) -> None:
-        """Reads a damaged element as far as possible, or skips it; see batch.Mend."""
+        """Reads a damaged element as far as possible, or skips it; see Batch."""
         begin, end = batch.place_of(number)
         if self._has_enough():
             raise GoOn(number, begin, too_damaged=True)
