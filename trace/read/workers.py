@@ -36,6 +36,17 @@ if TYPE_CHECKING:
 HEAD = struct.Struct("<QQ")  # extent, number of pieces
 SIZE = 8  # bytes of the size of a piece
 ALIGNED = 8  # bytes
+FEWEST_FORKED = 16 << 20  # bytes of a document that are worth a second process
+FEWEST_STARTED = 64 << 20  # the same if that process has to import everything
+MOST = 4  # processes; more of them would wait for memory, not for a core
+NUMBER_SIZE = 4  # bytes of an extent's number in a pipe
+SOON = 0.05  # seconds that a turn waits for reports at most
+STUCK = 10.0  # seconds without reports after which workers are given up
+PROCESS = (
+    "import gc, sys; gc.disable(); from fusetui.trace.read.workers import work; "
+    "work(*map(int, sys.argv[1:]))"
+)
+"""What a worker runs that is started as a new process."""
 
 
 class Buffer:
@@ -107,19 +118,6 @@ def _write(buffer: int, part: bytes | memoryview) -> None:
     left = memoryview(part)
     while left:
         left = left[os.write(buffer, left) :]
-
-
-FEWEST_FORKED = 16 << 20  # bytes of a document that are worth a second process
-FEWEST_STARTED = 64 << 20  # the same if that process has to import everything
-MOST = 4  # processes; more of them would wait for memory, not for a core
-NUMBER_SIZE = 4  # bytes of an extent's number in a pipe
-SOON = 0.05  # seconds that a turn waits for reports at most
-STUCK = 10.0  # seconds without reports after which workers are given up
-PROCESS = (
-    "import gc, sys; gc.disable(); from fusetui.trace.read.workers import work; "
-    "work(*map(int, sys.argv[1:]))"
-)
-"""What a worker runs that is started as a new process."""
 
 
 class Workers:

@@ -18,6 +18,11 @@ from fusetui.trace.scrub.secrets import is_trivial, words_of
 
 SHORTEST = 3  # characters of a name that is searched for everywhere
 PART = re.compile(r"[A-Za-z]+")
+TOKEN = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_a-zA-Z]+|[0-9]+")
+SHORTEST_SECRET = 6  # characters; shorter ones are removed only where they were found
+LONGEST = 4096
+MOST = 100_000  # names per file, more than any real trace has; others are removed only where found
+PUBLIC = re.compile(r"(?:aten::|cuda[A-Z]|hip[A-Z]|cu[A-Z])\w+")
 
 
 @cache
@@ -33,13 +38,6 @@ def is_common(name: str) -> bool:
     if len(lower) < SHORTEST or not PART.search(lower):
         return True
     return lower in common_words()
-
-
-TOKEN = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_a-zA-Z]+|[0-9]+")
-SHORTEST_SECRET = 6  # characters; shorter ones are removed only where they were found
-LONGEST = 4096
-MOST = 100_000  # names per file, more than any real trace has; others are removed only where found
-PUBLIC = re.compile(r"(?:aten::|cuda[A-Z]|hip[A-Z]|cu[A-Z])\w+")
 
 
 class Names:

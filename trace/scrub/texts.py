@@ -28,6 +28,15 @@ PROGRAM = re.compile(
     r"|nsys|ncu|curl|wget|[\w.-]{1,100}\.(?:py|sh))(?P<blank>[ \t]{1,4}+)(?P<rest>[^\n]++)"
 )
 ARGUMENTS = re.compile(r"(?:^|\s)--?[A-Za-z]|\.(?:py|sh|ipynb)\b|\w=|://|[~/]\w")
+OF_NCCL = re.compile(r"(?m)^([\w.-]{1,255}+):\d++:\d++ \[\d++\] NCCL")
+OF_ID = re.compile(r"\buid=\d++\(([^()\s]{1,64}+)\)")
+HOME = re.compile(
+    r"(?:[/\\](?:home|Users)[/\\]{1,2}+|torchinductor_|pytest-of-|(?<![\w~])~(?=[A-Za-z][\w.-]{0,64}+/))"
+    r"([^/\\\s\"'`;:,<>|*?()]{1,64}+)",
+    re.IGNORECASE,
+)
+ACCOUNT = re.compile(r"(?:<user\d+>|[\w.+-]{1,64}+)@(?:<host\d+>|[\w.-]{1,200}+)")
+ROUNDS = 8  # more than three were never needed
 
 
 def scrub_commands(text: str, given: Placeholders) -> str:
@@ -95,19 +104,6 @@ def _hiding(found: re.Match[str], everything: bool, names: Names) -> Callable[[s
         return learn if sign != ":" or found["quote"] or variable else None
     known = sign == "=" and KNOWN_VARIABLE.fullmatch(name) is not None
     return names.secret if variable or known else None
-
-
-OF_NCCL = re.compile(r"(?m)^([\w.-]{1,255}+):\d++:\d++ \[\d++\] NCCL")
-OF_ID = re.compile(r"\buid=\d++\(([^()\s]{1,64}+)\)")
-HOME = re.compile(
-    r"(?:[/\\](?:home|Users)[/\\]{1,2}+|torchinductor_|pytest-of-|(?<![\w~])~(?=[A-Za-z][\w.-]{0,64}+/))"
-    r"([^/\\\s\"'`;:,<>|*?()]{1,64}+)",
-    re.IGNORECASE,
-)
-ACCOUNT = re.compile(r"(?:<user\d+>|[\w.+-]{1,64}+)@(?:<host\d+>|[\w.-]{1,200}+)")
-
-
-ROUNDS = 8  # more than three were never needed
 
 
 class Machine(msgspec.Struct, frozen=True):
