@@ -6,7 +6,7 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
-from fusetui.analysis.questions.collective_kinds import bus_factor
+from fusetui.analysis.questions.collectives import bus_factor
 from fusetui.analysis.questions.process_groups import Group
 from fusetui.analysis.ranks.clocks import Clocks
 from fusetui.analysis.ranks.matching import Matched
