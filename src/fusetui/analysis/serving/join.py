@@ -10,7 +10,7 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from fusetui.analysis.serving.captures import Capture, Size, captures, size_of
+from fusetui.analysis.serving.captures import Capture, Captures, Size, captures, size_of
 from fusetui.analysis.serving.choose import BY_KIND, Chosen, choose, counted, kernels_alone
 from fusetui.analysis.serving.replays import Nodes, bare_launches, replays
 from fusetui.analysis.serving.steps import server_steps
@@ -21,6 +21,8 @@ from fusetui.trace.model.columns import Trace, Track
 from fusetui.trace.model.combined import Combined
 from fusetui.trace.model.joined import CERTAIN, LIKELY, Join, Joined
 
+KEPT = (Role.ANNOTATION, Role.PYTHON, Role.OP)
+"""What is taken from a capture, where it contains a captured call, besides the calls."""
 NO_OPS = "The capture recorded no op around its calls: it says nothing about what was replayed."
 
 
@@ -30,54 +32,37 @@ def join(trace: Trace, there: Trace, found: bool = False) -> tuple[Trace, Join]:
     named it."""
     own = [nodes for nodes in replays(trace) if not _is_joined(trace, nodes)]
     known = captures(there)
-    if known.whole and not any((there.op[one.calls] >= 0).any() for one in known.whole):
-        return trace, _nothing(there, len(own), NO_OPS, found)
-    chosen = _chosen(trace, there, own, known.whole)
-    _again_in_other_orders(trace, there, own, chosen, known.whole)
-    made = [
-        _paired(trace, nodes, known.whole[one.capture], there, one)
-        for nodes, one in zip(own, chosen, strict=True)
+    whole = known.whole
+    if whole and not any((there.op[one.calls] >= 0).any() for one in whole):
+        chosen, refused = [], [NO_OPS]
+    else:
+        chosen = _chosen(trace, there, own, whole)
+        _again_in_other_orders(trace, there, own, chosen, whole)
+        problems = counted([one.problem for one in chosen if one.problem])
+        refused = [*problems, *_remarks(trace, own, known)]
+    pairs = [
+        kernels_alone(trace, nodes, whole[one.capture], there)
+        if one.kernels_only
+        else (nodes, whole[one.capture])
+        for nodes, one in zip(own, chosen, strict=False)
         if one.capture >= 0
     ]
     likely = list(dict.fromkeys(one.likely for one in chosen if one.likely))
-    refused = counted([one.problem for one in chosen if one.problem])
     record = Join(
         path=there.report.path,
-        replays=len(made),
+        replays=len(pairs),
         of_replays=len(own),
-        kernels=sum(len(nodes) for nodes, _ in made),  # copies and sets too
+        kernels=sum(len(nodes) for nodes, _ in pairs),  # copies and sets too
         certainty=LIKELY if likely else CERTAIN,
         why_likely="; ".join(likely),
-        refused=(*refused, *_remarks(trace, own, known.whole, known.cut)),
+        refused=tuple(refused),
         found=found,
     )
-    if not made:
+    if not pairs:
         return trace, record
-    nodes, calls = (np.concatenate(rows) for rows in zip(*made, strict=True))
-    return graft(trace, there, nodes, calls, record), record
-
-
-def _nothing(there: Trace, replays: int, why: str, found: bool) -> Join:
-    """The record of a capture with which nothing was joined."""
-    return Join(
-        path=there.report.path,
-        replays=0,
-        of_replays=replays,
-        kernels=0,
-        certainty=CERTAIN,
-        why_likely="",
-        refused=(why,),
-        found=found,
-    )
-
-
-def _paired(
-    trace: Trace, nodes: Nodes, capture: Capture, there: Trace, one: Chosen
-) -> tuple[Rows, Rows]:
-    """The nodes and their calls."""
-    if one.kernels_only:
-        nodes, capture = kernels_alone(trace, nodes, capture, there)
-    return nodes.rows, capture.calls
+    rows = np.concatenate([nodes.rows for nodes, _ in pairs])
+    calls = np.concatenate([capture.calls for _, capture in pairs])
+    return graft(trace, there, rows, calls, record), record
 
 
 def _again_in_other_orders(
@@ -119,9 +104,7 @@ def _chosen(
     return choose(trace, there, own, whole, [size_of(there, one) for one in whole], each)
 
 
-def _remarks(
-    trace: Trace, own: Sequence[Nodes], whole: Sequence[Capture], cut: int
-) -> tuple[str, ...]:
+def _remarks(trace: Trace, own: Sequence[Nodes], known: Captures) -> tuple[str, ...]:
     """What is missing, where nothing could be compared."""
     said = []
     if bare := bare_launches(trace):
@@ -131,46 +114,33 @@ def _remarks(
         )
     elif not own:
         said.append("The trace has no graph replay to join.")
-    if not whole:
-        said.append(
-            "The capture has no stream capture from its begin to its end"
-            + (f": {plural(cut, 'capture')} did not end in it." if cut else ".")
-        )
+    if not known.whole:
+        cut = f": {plural(known.cut, 'capture')} did not end in it." if known.cut else "."
+        said.append(f"The capture has no stream capture from its begin to its end{cut}")
     return tuple(said)
 
 
-KEPT = (Role.ANNOTATION, Role.PYTHON, Role.OP)
-"""What is taken from a capture, where it contains a captured call, besides the calls."""
-
-
 def graft(trace: Trace, there: Trace, nodes: Rows, calls: Rows, join: Join) -> Joined:
-    """The trace with the op of each captured call for its node. `nodes`: GPU rows of the trace;
-    `calls`: for each of them a row of `there`, the trace of the capture, which may be the same."""
-    if there is trace:
-        return _linked(trace, nodes, calls, join)
-    taken = _around(there, np.unique(calls))
-    place = np.full(len(there), -1, dtype=np.int32)
-    place[taken] = len(trace) + np.arange(len(taken), dtype=np.int32)
-    return _linked(
-        _with_rows(trace, there, taken, place), nodes, place[calls].astype(np.intp), join
-    )
-
-
-def _linked(trace: Trace, nodes: Rows, calls: Rows, join: Join) -> Joined:
-    """The same rows; the nodes belong to the calls."""
-    before, joins = _captured(trace)
-    captured = before.copy()
+    """The trace with the op of each captured call for its node (see model/joined.py). `nodes`: GPU
+    rows of the trace; `calls`: for each of them a row of `there`, the trace of the capture, which
+    may be the same."""
+    if there is not trace:
+        taken = _around(there, np.unique(calls))
+        place = np.full(len(there), -1, dtype=np.int32)
+        place[taken] = len(trace) + np.arange(len(taken), dtype=np.int32)
+        trace, calls = _with_rows(trace, there, taken, place), place[calls].astype(np.intp)
+    captured, joins = _captured(trace)
     captured[nodes] = calls
     op = trace.op.copy()
     op[nodes] = trace.op[calls]
-    fields = _fields(trace) | {"op": op}
-    return Joined(**fields, captured=captured, roles=trace.source_role, joins=(*joins, join))
+    fields = _fields(trace) | {"op": op, "roles": trace.source_role}
+    return Joined(**fields, captured=captured, joins=(*joins, join))
 
 
 def _captured(trace: Trace) -> tuple[NDArray[np.int32], tuple[Join, ...]]:
     """What was joined before."""
     if isinstance(trace, Joined):
-        return trace.captured, trace.joins
+        return trace.captured.copy(), trace.joins
     return np.full(len(trace), -1, dtype=np.int32), ()
 
 

@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.analysis.serving.graphs import graph_calls
-from fusetui.analysis.serving.replays import replays
+from fusetui.analysis.serving.replays import Nodes, replays
 from fusetui.analysis.serving.steps import Asked, Phase, server_steps
 from fusetui.analysis.serving.weights import PRODUCTS
 from fusetui.gpu.kernel_names import decode
 from fusetui.trace.layout.steps import OPTIMIZER, by_launch_time
-from fusetui.trace.model.arrays import Flags, Rows
+from fusetui.trace.model.arrays import Rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import union_length
@@ -79,22 +79,8 @@ def trains(trace: Trace) -> bool:
 def passes(trace: Trace) -> tuple[Pass, ...]:
     """All steps in time order; without any, all replays, unless they are parts of training."""
     steps = server_steps(trace)
-    if not len(steps) and trains(trace):
-        return ()
     if not len(steps):
-        return tuple(
-            Pass(
-                name=trace.name_of(one.call),
-                start_ns=int(trace.start[one.call]),
-                dur_ns=int(trace.dur[one.call]),
-                asked=Asked(Phase.UNKNOWN),
-                mode=Mode.GRAPH,
-                rows=one.rows,
-                model=one.rows,
-                replays=1,
-            )
-            for one in replays(trace)
-        )
+        return () if trains(trace) else tuple(_of_replay(trace, one) for one in replays(trace))
     launched, called = by_launch_time(trace)
     graph, kinds = graph_calls(trace), _kinds(trace)
     found = []
@@ -117,8 +103,14 @@ def passes(trace: Trace) -> tuple[Pass, ...]:
     return tuple(found)
 
 
+def _of_replay(trace: Trace, one: Nodes) -> Pass:
+    start, dur = int(trace.start[one.call]), int(trace.dur[one.call])
+    asked = Asked(Phase.UNKNOWN)
+    return Pass(trace.name_of(one.call), start, dur, asked, Mode.GRAPH, one.rows, one.rows, 1)
+
+
 def _model(
-    trace: Trace, rows: Rows, graph: Flags, kinds: NDArray[np.int8]
+    trace: Trace, rows: Rows, graph: NDArray[np.bool_], kinds: NDArray[np.int8]
 ) -> tuple[Rows, Mode, int]:
     """The events of the model itself, how they were launched, and by how many graphs."""
     if not len(rows):

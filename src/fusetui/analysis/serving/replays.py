@@ -47,19 +47,12 @@ def replays(trace: Trace) -> tuple[Nodes, ...]:
     groups = grouped(key, trace.start[rows])
     ids = _node_ids(trace, rows)
     found = []
-    for number in range(len(groups)):
-        places = groups.places(number)
+    for places in map(groups.places, range(len(groups))):
         if ids is not None:
             places = places[np.argsort(ids[places], kind="stable")]
-        first = int(rows[places[0]])
-        found.append(
-            Nodes(
-                call=int(trace.launch[first]),
-                device=trace.track_of(first).pid,
-                rows=rows[places],
-                numbered=ids is not None,
-            )
-        )
+        own = rows[places]
+        pid = trace.track_of(int(own[0])).pid
+        found.append(Nodes(int(trace.launch[own[0]]), pid, own, numbered=ids is not None))
     return tuple(sorted(found, key=lambda nodes: int(trace.start[nodes.call])))
 
 
