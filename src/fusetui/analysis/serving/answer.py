@@ -88,29 +88,29 @@ def serving(
 ) -> Serving:
     """`given`: figures of the device (see `peak_of`)."""
     found = passes(trace)
-    known = accounts(trace)
-    odd = outliers(trace, found, known.devices)
+    devices = accounts(trace).devices
+    odd = outliers(trace, found, devices)
     tokens = _captured_tokens(trace, found)
-    steps = tuple(
-        _step(trace, one, own, odd.get(n))
-        for n, (one, own) in enumerate(zip(found, tokens, strict=True))
-    )
-    groups = {
-        phase: [n for n, one in enumerate(found) if one.asked.phase is phase and len(one.model)]
-        for phase in UNDERSTOOD
-    }
-    groups = {phase: own for phase, own in groups.items() if own}
-    each = [between_of(trace, found, device) for device in known.devices]
+    steps = tuple(_step(trace, one, tokens[n], odd.get(n)) for n, one in enumerate(found))
+    phases, limits = [], []
+    for phase in UNDERSTOOD:
+        own = [n for n, one in enumerate(found) if one.asked.phase is phase and len(one.model)]
+        if own:
+            own.sort(key=lambda n: steps[n].model_ns)
+            phases.append(_times(phase, [steps[n].model_ns for n in own]))
+            at = own[(len(own) - 1) // 2]
+            rows = found[at].model
+            layers = layers_of(trace, rows)
+            limit = limit_of(trace, found[at], layers, model, given)
+            limits.append(PhaseLimit(phase.value, at, layers, experts_of(trace, rows), limit))
+    each = [between_of(trace, found, device) for device in devices]
     most = max((one for one in each if one), key=lambda one: one.count, default=None)
     return Serving(
         file=trace.report.file,
         joins=trace.joins if isinstance(trace, Joined) else (),
         steps=steps,
-        phases=tuple(_times(phase, [steps[n] for n in own]) for phase, own in groups.items()),
-        limits=tuple(
-            _limit(trace, phase, _median(steps, own), found, model, given)
-            for phase, own in groups.items()
-        ),
+        phases=tuple(phases),
+        limits=tuple(limits),
         between=most,
         missing=tuple(_missing(trace, found, most)),
     )
@@ -153,30 +153,10 @@ def _step(trace: Trace, one: Pass, captured: int | None, because: tuple[str, ...
     )
 
 
-def _times(phase: Phase, steps: Sequence[Step]) -> PhaseTimes:
-    each = np.sort(np.array([step.model_ns for step in steps], dtype=np.int64))
-    first, count = np.array([0]), np.array([len(each)])
+def _times(phase: Phase, sorted_ns: Sequence[int]) -> PhaseTimes:
+    each, first, count = np.array(sorted_ns), np.array([0]), np.array([len(sorted_ns)])
     at = [int(percentile(each, first, count, percent)[0]) for percent in (50, 90, 99, 100)]
     return PhaseTimes(phase.value, len(each), *at)
-
-
-def _median(steps: Sequence[Step], own: Sequence[int]) -> int:
-    ordered = sorted(own, key=lambda n: steps[n].model_ns)
-    return ordered[(len(ordered) - 1) // 2]
-
-
-def _limit(
-    trace: Trace,
-    phase: Phase,
-    at: int,
-    found: Sequence[Pass],
-    model: ModelConfig | None,
-    given: Mapping[str, float],
-) -> PhaseLimit:
-    one = found[at]
-    layers = layers_of(trace, one.model)
-    limit = limit_of(trace, one, layers, model, given)
-    return PhaseLimit(phase.value, at, layers, experts_of(trace, one.model), limit)
 
 
 def _missing(trace: Trace, found: Sequence[Pass], between: Between | None) -> list[str]:

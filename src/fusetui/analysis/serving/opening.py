@@ -17,7 +17,7 @@ from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import TraceError
 from fusetui.trace.model.ids import Id
-from fusetui.trace.model.joined import Join, Joined
+from fusetui.trace.model.joined import Join
 
 SOME = 8
 MOST_TOLD = 4
@@ -33,24 +33,19 @@ def with_captures(
     Raises TraceError if a named capture cannot be read.
     """
     joins: list[Join] = []
-    if named:
-        for path in _in_order(named, trace):
-            if joins and not wants_capture(trace):
-                break
-            trace, record = join(trace, open_trace(path))
-            joins.append(record)
-        return trace, tuple(joins)
-    if trace.report.prefix is not None or not wants_capture(trace):
+    if not named and (trace.report.prefix is not None or not wants_capture(trace)):
         return trace, ()
-    if has_captures(trace):
+    if not named and has_captures(trace):
         trace, record = join(trace, trace, found=True)
         joins.append(record)
-    for path in _found(trace):
-        if not wants_capture(trace):
+    for path in _in_order(named, trace) if named else _found(trace):
+        if joins and not wants_capture(trace):
             break
         try:
-            trace, record = join(trace, open_trace(path), found=True)
+            trace, record = join(trace, open_trace(path), found=not named)
         except TraceError:
+            if named:
+                raise
             continue  # nobody asked for this file
         joins.append(record)
     return trace, tuple(joins)
@@ -67,7 +62,7 @@ def _in_order(named: Sequence[str], trace: Trace) -> list[str]:
 
 def _found(trace: Trace) -> list[str]:
     """The files beside the trace that may hold what it replays."""
-    if isinstance(trace, Joined) and not wants_capture(trace):
+    if not wants_capture(trace):
         return []
     folders = same_process(trace.report.path, _pids(trace))
     return candidates(folders, _batches(trace), _kernels(trace)) if folders else []
@@ -96,9 +91,10 @@ def _kernels(trace: Trace) -> list[str]:
 def said(joins: Sequence[Join]) -> list[str]:
     """What to tell a user who opened the trace: what could not be joined in the end. A capture that
     was found and fits nothing is not worth a word, nor is one of several for which another fits."""
-    if joins and sum(join.replays for join in joins) == joins[0].of_replays:
-        return [text for join in joins if join.replays for text in join.refused]
-    told = [text for join in joins if join.replays or not join.found for text in join.refused]
+    whole = joins and sum(join.replays for join in joins) == joins[0].of_replays
+    told = [
+        text for join in joins if join.replays or not (join.found or whole) for text in join.refused
+    ]
     distinct = list(dict.fromkeys(told))
     more = len(distinct) - MOST_TOLD
     return distinct if more <= 0 else [*distinct[:MOST_TOLD], f"... and {more} more reasons."]
