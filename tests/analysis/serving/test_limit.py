@@ -12,8 +12,7 @@ from tests.places import TRACES
 
 from fusetui.analysis.serving.config import NoConfig, config_of, read_config
 from fusetui.analysis.serving.join import join
-from fusetui.analysis.serving.kv import cache_of
-from fusetui.analysis.serving.limit import Limit, limit_of
+from fusetui.analysis.serving.limit import Limit, cache_of, limit_of
 from fusetui.analysis.serving.passes import Mode, Pass
 from fusetui.analysis.serving.replays import replays
 from fusetui.analysis.serving.steps import Asked, Phase
