@@ -6,7 +6,7 @@
 With `--write` they go into docs/experiments.md, each below the GPU table of its experiment.
 
 A kernel takes as long as its arithmetic or its memory traffic, whichever is longer, at the rates
-that devices attain in practice (src/fusetui/gpu/roofline/attainable.py); each tensor moves once.
+that devices attain in practice (src/fusetui/gpu/roofline/peaks.py); each tensor moves once.
 The blocks that run at once follow from the registers and the shared memory of the compiled code,
 and a last wave that is not full takes as long as a full one. Launching is not included.
 """
@@ -33,8 +33,7 @@ from tests.kernels.machine_code import SHARED, Code, compiled
 from fusetui import kernels
 from fusetui.analysis.questions.totals import kernel_totals
 from fusetui.capture.shapes import parse_sweep
-from fusetui.gpu.roofline.attainable import attainable
-from fusetui.gpu.roofline.peaks import Peak, peak_of
+from fusetui.gpu.roofline.peaks import Peak, attainable, peak_of
 from fusetui.text.figures import duration, quantity, size
 from fusetui.text.tables import Column, table
 from fusetui.trace import open_trace

@@ -15,9 +15,8 @@ from pathlib import Path
 from textwrap import fill
 from unittest.mock import patch
 
-from fusetui.analysis.why.advice import DEFAULT, said
 from fusetui.analysis.why.rule import Rule
-from fusetui.analysis.why.rules import all_rules
+from fusetui.analysis.why.rules import DEFAULT, all_rules, said
 from fusetui.parser import EXIT_CODES, command_parsers
 from fusetui.registry import COMMANDS
 from fusetui.tui.registry import by_section

@@ -14,6 +14,7 @@ from textual.filter import LineFilter
 from textual.screen import Screen
 from textual.widgets import Input, OptionList
 
+from fusetui.signals import ended_by_signals
 from fusetui.text.printable import printable
 from fusetui.tui import performing, registry, screen_layout
 from fusetui.tui.drawing.canvas import Dragged, Pointed, Wheeled
@@ -27,7 +28,6 @@ from fusetui.tui.loading import Loaded
 from fusetui.tui.pages.page import Drag, Turn
 from fusetui.tui.performing import Answered, Performing
 from fusetui.tui.screens import OverlayScreen, PageScreen
-from fusetui.tui.signals import ended_by_signals
 from fusetui.tui.state import commands, marks, reading, search
 from fusetui.tui.state.action import Action, Run, applies, key_text, keys_of, perform
 from fusetui.tui.state.screen import overlay_size

@@ -62,8 +62,8 @@ def _insights(trace: Trace, cancelled: Stop) -> Iterator[Insight | Made]:
         return
     from fusetui.analysis.why.account import accounts
     from fusetui.analysis.why.answer import explained
+    from fusetui.analysis.why.idle_time import idle_times
     from fusetui.analysis.why.selection import asked
-    from fusetui.analysis.why.stretches import idle_times
     from fusetui.tui.drawing.program_lines import warm
     from fusetui.tui.layout.answer import answer_lists, cpu_lists
     from fusetui.tui.layout.kernel_table import keys_of

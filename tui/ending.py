@@ -5,17 +5,23 @@ from __future__ import annotations
 
 import io
 import os
+import select
 import signal
+import sys
+from contextlib import suppress
+from typing import Any
 
 from rich.console import Console, RenderableType
 from textual.app import App
 from textual.css.query import NoMatches
 from textual.worker import WorkerFailed
 
+from fusetui.signals import ENDED, HUNG_UP
 from fusetui.trace.model.errors import CannotRead
 
-ENDED = 128  # plus the number of a signal: the exit code of a process that it ended
-HUNG_UP = getattr(signal, "SIGHUP", signal.SIGTERM)  # Windows has no SIGHUP
+RESTORE = b"\x1b[?2004l\x1b[?7h\x1b[?2048l\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l\x1b[<u"
+RESTORE += b"\x1b[?1049l\x1b[?25h\x1b[?1004l"
+"""What Textual writes when it restores the terminal (drivers/linux_driver.py)."""
 
 
 class TerminalFailedError(Exception):
@@ -48,6 +54,14 @@ class Ending(App[int]):
         """End because of a signal; callable from any thread."""
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self.exit, ENDED + number)
+
+    def leave(self, code: int) -> None:
+        """End the process at once; first restore the terminal, if that was not done."""
+        writer = getattr(self._driver, "_writer_thread", None)  # ends once everything is written
+        if writer is not None and writer.is_alive():
+            attributes = getattr(self._driver, "attrs_before", None)
+            restore(0, sys.__stderr__.fileno(), attributes)  # type: ignore[union-attr]
+        os._exit(code)
 
     def interrupt(self) -> None:
         """Ctrl+C, which arrives as a key."""
@@ -86,3 +100,16 @@ class Ending(App[int]):
 
 def _cause(error: Exception) -> BaseException:
     return error.error if isinstance(error, WorkerFailed) else error
+
+
+def restore(keys: int, screen: int, attributes: list[Any] | None) -> None:
+    """Restores the terminal; never waits, because it may be gone."""
+    try:
+        import termios
+    except ImportError:  # Windows restores its console by itself
+        return
+    with suppress(OSError, termios.error):
+        if attributes is not None:
+            termios.tcsetattr(keys, termios.TCSANOW, attributes)
+        if select.select([], [screen], [], 0)[1]:
+            os.write(screen, RESTORE)

@@ -10,7 +10,7 @@ from textual.widgets import Input
 
 from fusetui.tui.drawing.canvas import Canvas
 from fusetui.tui.drawing.schemes import Scheme
-from fusetui.tui.state.command_line import EXAMPLES, VERBS
+from fusetui.tui.state.commands import EXAMPLES, VERBS
 from fusetui.tui.state.state import Prompt, Size
 
 COMPLETION = SuggestFromList([f"{verb} " for verb in VERBS if len(verb) > 1])

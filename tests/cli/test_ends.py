@@ -20,8 +20,8 @@ from tests.laptops import needs_fork
 from tests.places import ROOT
 from tests.room import room_for
 
-from fusetui import cli
-from fusetui.commands import crash, errors, signals
+from fusetui import cli, signals
+from fusetui.commands import crash, errors
 from fusetui.parser import EXIT_CODES
 
 Run = Callable[..., Any]
@@ -39,7 +39,7 @@ cli.script()
 SWALLOWING = """
 import sys, time
 from fusetui import cli
-from fusetui.commands import signals
+from fusetui import signals
 
 def wait(_):
     print("ready", flush=True)

@@ -17,12 +17,11 @@ from tests.laptops import take_away
 from tests.places import TRACES
 from tests.tui.driving import screen, settled
 
-from fusetui import sample_traces
+from fusetui import sample_traces, signals
 from fusetui.sample_traces import lessons
 from fusetui.trace import Trace, open_trace
 from fusetui.trace.cache.folder import opened, own_files
 from fusetui.trace.read import workers
-from fusetui.tui import ending
 from fusetui.tui.app import FusetuiApp, Options
 
 Run = Callable[..., Any]
@@ -121,4 +120,4 @@ def test_a_read_does_not_move_the_file(laptop: str, tmp_path: Path) -> None:
 
 
 def test_a_terminal_that_is_gone_has_a_signal() -> None:
-    assert ending.HUNG_UP in signal.Signals
+    assert signals.HUNG_UP in signal.Signals

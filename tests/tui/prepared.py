@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 
 from msgspec.structs import replace
+from textual.strip import Strip
 
 from fusetui.analysis.diff.compare import diff
 from fusetui.analysis.questions.search import find
@@ -13,6 +15,8 @@ from fusetui.trace.model.callbacks import never
 from fusetui.tui import screen_layout
 from fusetui.tui.background_results import Made, pieces
 from fusetui.tui.drawing.picture import Picture
+from fusetui.tui.drawing.schemes import DARK, Scheme, Styled, styles_of
+from fusetui.tui.drawing.segments import painted
 from fusetui.tui.layout.answer import Insight
 from fusetui.tui.layout.view import make_sides
 from fusetui.tui.registry import ACTIONS, arrived, settled
@@ -81,6 +85,15 @@ def laid_over(state: State) -> str:
     return _text(screen_layout.stack(screen_layout.overlay_panes(state)), overlay_size(state))
 
 
+def line(picture: Picture, y: int, size: Size) -> str:
+    """The text of one line."""
+    return strip(picture.line(y, size.width, size.height), size.width).text
+
+
+def strip(parts: Sequence[Styled], width: int, scheme: Scheme = DARK) -> Strip:
+    """A line as the canvas paints it."""
+    return painted(parts, width, styles_of(scheme, scheme.background))
+
+
 def _text(picture: Picture, size: Size) -> str:
-    lines = (picture.line(y, size.width, size.height).text for y in range(size.height))
-    return "\n".join(lines)
+    return "\n".join(line(picture, y, size) for y in range(size.height))

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.tui.driving import screen
 from tests.tui.explainable import training
-from tests.tui.prepared import after, do, drawn, explained, opened
+from tests.tui.prepared import after, do, drawn, explained, line, opened
 
 from fusetui.trace import Trace
 from fusetui.tui import screen_layout
@@ -149,7 +149,7 @@ KEY = re.compile(
 def everything(state: State) -> str:
     """The page, and what lies over it."""
     over = screen_layout.stack(screen_layout.overlay_panes(state))
-    return drawn(state) + "".join(over.line(y, 98, 30).text for y in range(30))
+    return drawn(state) + "".join(line(over, y, Size(98, 30)) for y in range(30))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 
 import pytest
@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.tui.conftest import mlp_events
 from tests.tui.explainable import training
-from tests.tui.prepared import after, do, explained, opened
-from textual.strip import Strip
+from tests.tui.prepared import after, do, explained, opened, strip
 
 from fusetui.trace import Trace
 from fusetui.tui import screen_layout
 from fusetui.tui.drawing.details import details_height
+from fusetui.tui.drawing.schemes import Styled
 from fusetui.tui.pages.page import Drag, Turn
 from fusetui.tui.registry import ACTIONS
 from fusetui.tui.state.action import Run, applies, perform
@@ -68,7 +68,7 @@ def drawn(state: State) -> None:
         for y in range(state.size.height):
             picture.key(y, state.size.width, state.size.height)
             line = picture.line(y, state.size.width, state.size.height)
-            assert line.cell_length == state.size.width
+            assert strip(line, state.size.width).cell_length == state.size.width
 
 
 @pytest.mark.parametrize("sides", [1, 2])
@@ -97,7 +97,7 @@ def test_lines_with_equal_keys_are_equal(mlp: Trace) -> None:
     @settings(max_examples=15, deadline=None)
     @given(st.lists(st.sampled_from(MOVES), max_size=20))
     def walk(names: list[str]) -> None:
-        known: dict[Hashable, Strip] = {}
+        known: dict[Hashable, Sequence[Styled]] = {}
         state = first
         for run in do(*names):
             state = after(state, run)

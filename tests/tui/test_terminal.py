@@ -16,8 +16,8 @@ from tests.starting import end
 from tests.terminal import ESCAPE, Terminal, plain
 from textual.drivers.linux_driver import LinuxDriver
 
+from fusetui.tui.ending import RESTORE
 from fusetui.tui.registry import ACTIONS
-from fusetui.tui.signals import RESTORE
 from fusetui.tui.state.action import key_text
 from fusetui.tui.state.moving import SECTION
 
@@ -94,13 +94,15 @@ performing.load = fail
 """
 WORKS_FOR_EVER = """
 import time
-from fusetui.tui import performing, signals
+from fusetui import signals
+from fusetui.tui import performing
 signals.GRACE = 0.2
 performing.load = lambda *_, **__: time.sleep(600)
 """
 HANGS = """
 import time
-from fusetui.tui import app, signals
+from fusetui import signals
+from fusetui.tui import app
 signals.GRACE = 0.2
 app.perform = lambda *_: time.sleep(600)
 """

@@ -7,12 +7,9 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fusetui.trace.model.arrays import Int64s, Rows
 from fusetui.trace.model.small_tracks import MANY, as_one
-
-Int64s = NDArray[np.int64]
-Places = NDArray[np.intp]
 
 
 def distinct(values: Int64s) -> Int64s:
@@ -41,7 +38,7 @@ class Cover(NamedTuple):
         covered: Int64s = both[len(begin) :] - both[: len(begin)]
         return covered
 
-    def place_of(self, times: Int64s) -> Places:
+    def place_of(self, times: Int64s) -> Rows:
         """Which interval each time lies in, -1 for none."""
         if not len(self.start):
             return np.full(len(times), -1, dtype=np.intp)
@@ -70,7 +67,7 @@ def union_length(start: Int64s, end: Int64s) -> int:
     return union(start, end).ns
 
 
-def union_length_of_each(begins: NDArray[np.intp], start: Int64s, end: Int64s) -> int:
+def union_length_of_each(begins: Rows, start: Int64s, end: Int64s) -> int:
     """The total length of the unions of several lists of intervals.
 
     List n is [begins[n], begins[n + 1]) of the intervals.
@@ -143,7 +140,7 @@ def counted(start: Int64s, end: Int64s) -> Counted:
     return Counted(times[:-1][kept], times[1:][kept], number[kept])
 
 
-def pieces(stretches: Cover | Counted, cover: Cover) -> tuple[Cover, Places]:
+def pieces(stretches: Cover | Counted, cover: Cover) -> tuple[Cover, Rows]:
     """The pieces of some stretches inside a cover, and the stretch of each piece. The stretches may
     be in any order, and overlap."""
     first = np.searchsorted(cover.end, stretches.start, side="right")
@@ -166,7 +163,7 @@ def without(a: Cover, b: Cover) -> Cover:
     return common(a, outside(b))
 
 
-def innermost(start: Int64s, end: Int64s) -> tuple[Int64s, Places]:
+def innermost(start: Int64s, end: Int64s) -> tuple[Int64s, Rows]:
     """Which interval is the innermost from each of the returned times to the next, -1 for none.
 
     The intervals are sorted by (start, -duration). Innermost is the one that started last, the
@@ -192,7 +189,7 @@ class Reach:
             pairs = below[:even].reshape(-1, 2).max(axis=1)
             self._levels.append(np.concatenate((pairs, below[even:])))
 
-    def last(self, until: Places, times: Int64s) -> Places:
+    def last(self, until: Rows, times: Int64s) -> Rows:
         """The last index that is not after `until` and whose interval ends after the time; -1 for
         none. All three have the same shape; `until` may be -1."""
         node, level = self._climbed(until, times)
@@ -202,7 +199,7 @@ class Reach:
             node[here] = np.where(ends[right] > times[here], right, right - 1)
         return node
 
-    def _climbed(self, until: Places, times: Int64s) -> tuple[Places, Places]:
+    def _climbed(self, until: Rows, times: Int64s) -> tuple[Rows, Rows]:
         """The last node that contains no interval after `until` but one that ends after the time:
         its index in its level, -1 for none, and that level."""
         node, level = np.full(len(until), -1, dtype=np.intp), np.zeros(len(until), dtype=np.intp)

@@ -6,17 +6,15 @@ from collections.abc import Hashable, Sequence
 from functools import cached_property
 
 import msgspec
-from textual.strip import Strip
 
 from fusetui.analysis.why.idle_reasons import IDLE
 from fusetui.analysis.why.model import Why
 from fusetui.report.why_answer import account_line, answer, brief_answer
 from fusetui.text.cutting import clip, clip_apart, joined
 from fusetui.text.printable import printable
-from fusetui.tui.drawing import palette
 from fusetui.tui.drawing.glyphs import Glyphs, share_bar
-from fusetui.tui.drawing.picture import Styled, scrolled
-from fusetui.tui.drawing.segments import blank, line, segment
+from fusetui.tui.drawing.picture import scrolled
+from fusetui.tui.drawing.schemes import CURSOR, TEXT, Styled
 from fusetui.tui.layout.answer import (
     BETWEEN,
     SHARE,
@@ -48,12 +46,11 @@ class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
     def key(self, y: int, width: int, height: int) -> Hashable:
         return self.side, self.found, self.at, self.title, y, width, height
 
-    def line(self, y: int, width: int, height: int) -> Strip:
+    def line(self, y: int, width: int, height: int) -> Sequence[Styled]:
         if (width, height) not in self._made:
             self._made[width, height] = self._parts(width, height)
         found = self._made[width, height]
-        parts = found[y] if y < len(found) else ()
-        return line([segment(*part) for part in parts], width) if parts else blank(width)
+        return found[y] if y < len(found) else ()
 
     @cached_property
     def _made(self) -> dict[tuple[int, int], list[Sequence[Styled]]]:
@@ -118,16 +115,16 @@ class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
     def _said(self, width: int, height: int) -> list[Styled]:
         """The verdict on at most two lines, and the account."""
         why, roomy = self.found.why, height > ROOMY
-        look = palette.TITLE + palette.CURSOR if self.at and self.at.row < 0 else palette.TITLE
+        look = "title" + CURSOR if self.at and self.at.row < 0 else "title"
         lines: list[Styled] = [(f" {text}", look) for text in _verdict(why, width - 2)]
         account = account_line(why, width - 2) if roomy else ""
-        return [*lines, (f" {account}", palette.PLAIN)] if account else lines
+        return [*lines, (f" {account}", "plain")] if account else lines
 
     def _parts(self, width: int, height: int) -> list[Sequence[Styled]]:
         shown, room = self._shown(width), self._room(width, height)
         widths, rule = self._widths(shown, width), self.glyphs.rule
         title = clip(self.title, width - 5, self.glyphs.ellipsis)
-        lines: list[Sequence[Styled]] = [[(f"{rule * 3} {title} ".ljust(width, rule), palette.DIM)]]
+        lines: list[Sequence[Styled]] = [[(f"{rule * 3} {title} ".ljust(width, rule), "faint")]]
         lines += [[text] for text in self._said(width, height)]
         bar = bar_cells(width, len(shown))
         lines.append(self._titles(shown, widths, bar))
@@ -135,7 +132,7 @@ class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
         lines += [[part for parts in row for part in parts] for row in zip(*blocks, strict=True)]
         if letters := self._legend(width, height):
             text = joined(["idle because:", *letters], width - 1)
-            lines.append([(f" {text}", palette.DIM)])
+            lines.append([(f" {text}", "faint")])
         return lines
 
     def _titles(self, shown: Sequence[int], widths: Sequence[int], bar: int) -> list[Styled]:
@@ -161,7 +158,7 @@ class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
             _entry(entry, text.ljust(left), bar, self.glyphs, self.at == AnswerAt(column, n))
             for n, (entry, text) in enumerate(zip(found.entries, texts, strict=True))
         ]
-        empty: list[Styled] = [(" " * (cells + BETWEEN), palette.PLAIN)]
+        empty: list[Styled] = [(" " * (cells + BETWEEN), "plain")]
         return [*rows[top : top + room], *[empty] * (room - len(rows[top : top + room]))]
 
 
@@ -210,20 +207,20 @@ def _title(one: AnswerList, cells: int, bar: int, more: str) -> list[Styled]:
     units = f"{one.unit:>{FIGURE}} {one.aside:>{ASIDE}} {' ' * bar}"
     left = cells - len(units) - len(more)
     return [
-        (units, palette.DIM),
-        (clip(one.title, left).ljust(left), palette.TITLE),
-        (more.ljust(len(more) + BETWEEN), palette.DIM),
+        (units, "faint"),
+        (clip(one.title, left).ljust(left), "title"),
+        (more.ljust(len(more) + BETWEEN), "faint"),
     ]
 
 
 def _entry(entry: Entry, text: str, bar: int, glyphs: Glyphs, here: bool) -> list[Styled]:
-    name = palette.swatch(entry.kind) if entry.kind else palette.PLAIN
+    name = entry.kind.token + TEXT if entry.kind else "plain"
     texts: list[Styled] = [
-        (">" if here else " ", palette.BOLD),
-        (f"{entry.figure:>{FIGURE - 1}} ", palette.PLAIN),
-        (f"{entry.aside:>{ASIDE}} ", palette.DIM),
-        (share_bar(entry.ns, entry.whole_ns, bar - 1, glyphs) + " " if bar else "", palette.BUSY),
+        (">" if here else " ", "strong"),
+        (f"{entry.figure:>{FIGURE - 1}} ", "plain"),
+        (f"{entry.aside:>{ASIDE}} ", "faint"),
+        (share_bar(entry.ns, entry.whole_ns, bar - 1, glyphs) + " " if bar else "", "busy"),
         (text, name),
     ]
-    shown = [(text, style + palette.CURSOR) for text, style in texts] if here else texts
-    return [*shown, (" " * BETWEEN, palette.PLAIN)]
+    shown = [(text, style + CURSOR) for text, style in texts] if here else texts
+    return [*shown, (" " * BETWEEN, "plain")]

@@ -15,8 +15,8 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from fusetui.tui.drawing.picture import Picture
-from fusetui.tui.drawing.schemes import DARK, Scheme
-from fusetui.tui.drawing.segments import blank, filtered, in_scheme, shorten
+from fusetui.tui.drawing.schemes import DARK, Scheme, styles_of
+from fusetui.tui.drawing.segments import filtered, painted, shorten
 
 
 def writer_is_behind(app: App[object]) -> bool:
@@ -68,9 +68,9 @@ class Canvas(Widget, inherit_bindings=False):
     def __init__(self, scheme: Scheme = DARK, background: str = "") -> None:
         """`background`: another one than that of the scheme."""
         super().__init__()
-        self._scheme, self._background = scheme, background or scheme.background
+        self._styles = styles_of(scheme, background or scheme.background)
+        self._behind = Color.parse(background or scheme.background)
         self._picture: Picture | None = None
-        self._behind = Color.parse(self._background)
         self._drawn: dict[int, tuple[Hashable, Strip]] = {}
         self._sent: dict[int, tuple[Strip, Strip]] = {}  # lines as drawn, and as they were sent
         self._through: tuple[ColorSystem | None, list[LineFilter]] = None, []
@@ -186,8 +186,8 @@ class Canvas(Widget, inherit_bindings=False):
             before = self._drawn.get(y)
             if before is not None and before[0] == key:
                 continue
-            strip = self._picture.line(y, width, height) if self._picture else blank(width)
-            strip = in_scheme(strip, self._scheme, self._background)
+            parts = self._picture.line(y, width, height) if self._picture else ()
+            strip = painted(parts, width, self._styles)
             if before is not None and before[1] == strip:
                 self._drawn[y] = key, before[1]
                 continue

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
-from rich.segment import Segment
-from rich.style import Style
-from textual.strip import Strip
 
 from fusetui.analysis.questions.busy import gpu_times
 from fusetui.analysis.questions.note import note_of
@@ -20,9 +17,8 @@ from fusetui.trace.layout.steps import steps_of
 from fusetui.trace.model.categories import Layer
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.scrub.found import secrets_of
-from fusetui.tui.drawing import palette
 from fusetui.tui.drawing.glyphs import Glyphs
-from fusetui.tui.drawing.segments import blank, line, segment
+from fusetui.tui.drawing.schemes import Styled
 from fusetui.tui.layout.text_layout import wrapped
 from fusetui.tui.layout.view import Side
 from fusetui.tui.state.tour import MARGIN
@@ -126,16 +122,14 @@ class TabsPicture(msgspec.Struct, frozen=True):
     def key(self, y: int, width: int, height: int) -> Hashable:
         return self, y, width
 
-    def line(self, y: int, width: int, height: int) -> Strip:
-        if y:
-            return blank(width)
-        parts: list[Segment] = []
+    def line(self, y: int, width: int, height: int) -> Sequence[Styled]:
+        parts: list[Styled] = []
         used = 0
         for tab, text, cells in self._places(width):
-            parts.append(segment(" " * (cells.start - used), palette.PLAIN))
-            parts.append(segment(text, _style(tab)))
+            token = "front" if tab.is_here else "faint" if tab.is_missing else "plain"
+            parts += [(" " * (cells.start - used), "plain"), (text, token)]
             used = cells.stop
-        return line(parts, width)
+        return () if y else parts
 
     def at(self, x: int, width: int) -> str:
         """The name of the page at a cell; "" beside them."""
@@ -152,12 +146,6 @@ class TabsPicture(msgspec.Struct, frozen=True):
             begin += len(text) + between
 
 
-def _style(tab: Tab) -> Style:
-    if tab.is_here:
-        return palette.HERE
-    return palette.DIM if tab.is_missing else palette.PLAIN
-
-
 class TourPicture(msgspec.Struct, frozen=True):
     """A rule with the number and the title of a step, and its text, keys between backticks."""
 
@@ -169,21 +157,15 @@ class TourPicture(msgspec.Struct, frozen=True):
     def key(self, y: int, width: int, height: int) -> Hashable:
         return self, y, width
 
-    def line(self, y: int, width: int, height: int) -> Strip:
+    def line(self, y: int, width: int, height: int) -> Sequence[Styled]:
         if y == 0:
             title, keys = f" {self.title} ", f"  {self.keys} "
             rest = max(0, width - len(title) - len(keys) - 3)
-            return line(
-                [
-                    segment(self.rule * 3, palette.DIM),
-                    segment(title, palette.TITLE),
-                    segment(self.rule * rest + keys, palette.DIM),
-                ],
-                width,
-            )
+            after = self.rule * rest + keys
+            return [(self.rule * 3, "faint"), (title, "title"), (after, "faint")]
         lines = wrapped(self.text, width - MARGIN)
         if y > len(lines):
-            return blank(width)
+            return ()
         parts = enumerate(f" {lines[y - 1]}".split("`"))
-        styles = palette.PLAIN, palette.BOLD
-        return line([segment(text, styles[at % 2]) for at, text in parts], width)
+        styles = "plain", "strong"
+        return [(text, styles[at % 2]) for at, text in parts]

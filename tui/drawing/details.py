@@ -127,11 +127,11 @@ def details(
         legend = max(1 - len(program), height - 6 - len(program))
         name = _marked(found, width, legend)
     else:
-        name = [Said(narrow(text), "name") for text, _ in found.lines[: max(1, height - 5)]]
+        name = [Said(narrow(text), "plain") for text, _ in found.lines[: max(1, height - 5)]]
     lines = [title(trace, row, width, glyphs), *name]
     facts = flow(_facts(trace, row, glyphs), width)
     lines += [Said(text) for text in (*program, _origin(trace, row, glyphs), *facts)]
-    return [Said(clip(line.text, width, glyphs.ellipsis), line.look) for line in lines][:height]
+    return [Said(clip(line.text, width, glyphs.ellipsis), line.token) for line in lines][:height]
 
 
 def details_height(lines: int) -> int:
@@ -146,7 +146,7 @@ def all_details(
     lines = [title(trace, row, width, glyphs), Said("")]
     found = _annotated(trace, row, width, glyphs)
     for text, under in found.lines:
-        lines += [Said(narrow(text), "name"), Said(under, "marks")]
+        lines += [Said(narrow(text), "plain"), Said(under, "warning")]
     lines += [Said("  " + meaning) for meaning in found.legend]
     lines += [Said(""), *(Said(text) for text in module_lines(origins, row))]
     lines += [Said(_origin(trace, row, glyphs))]
@@ -219,7 +219,7 @@ def _marked(found: Annotated, width: int, legend: int) -> list[Said]:
     text, under = found.lines[0]
     meanings = [Said(line) for line in flow(found.legend, width)[:legend]]
     blanks = [Said("")] * (legend - len(meanings))
-    return [Said(narrow(text), "name"), Said(under, "marks"), *meanings, *blanks]
+    return [Said(narrow(text), "plain"), Said(under, "warning"), *meanings, *blanks]
 
 
 def _annotated(trace: Trace, row: int, width: int, glyphs: Glyphs) -> Annotated:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 from msgspec.structs import replace
 
@@ -31,6 +33,10 @@ class Glyphs(msgspec.Struct, frozen=True):
     def top(self) -> int:
         """The level of a full cell."""
         return len(self.levels) - 1
+
+    def bars(self, levels: Iterable[int]) -> str:
+        """A character for each level."""
+        return "".join(map(self.levels.__getitem__, levels))
 
 
 UNICODE = Glyphs(

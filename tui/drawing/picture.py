@@ -3,49 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
-from rich.style import Style
-from textual.strip import Strip
 
 from fusetui.text.cutting import ELLIPSIS
 from fusetui.text.cutting import width as cells
-from fusetui.tui.drawing import palette
-from fusetui.tui.drawing.segments import blank, line, segment
+from fusetui.tui.drawing.schemes import CURSOR, Styled
 from fusetui.tui.layout.text_layout import sentence_lines
 
 
-class Said(msgspec.Struct, frozen=True):
-    """`look`: title, name, marks (below a name), good, bad, warn, rule or plain."""
+class Said(NamedTuple):
+    """A line of text in one style."""
 
     text: str
-    look: str = "plain"
+    token: str = "faint"
+
+
+Make = Callable[[int, int], Sequence[Said]]
+"""(width, height) -> at most `height` lines."""
 
 
 def cut(lines: Sequence[Said], height: int, ellipsis: str = ELLIPSIS) -> Sequence[Said]:
     """As many as there is room for; the last one shows that there are more."""
     if len(lines) <= height or not height:
         return lines
-    last = lines[height - 1]
-    text = last.text[: -len(ellipsis)] if len(last.text) > len(ellipsis) else last.text
-    return [*lines[: height - 1], Said(f"{text.rstrip()}{ellipsis}", last.look)]
-
-
-LOOKS = {
-    "title": palette.TITLE,
-    "name": palette.PLAIN,
-    "marks": palette.WARN,
-    "plain": palette.DIM,
-    "good": palette.GOOD,
-    "bad": palette.BAD,
-    "warn": palette.WARN,
-    "rule": palette.DIM,
-}
-
-
-Make = Callable[[int, int], Sequence[Said]]
-"""(width, height) -> at most `height` lines."""
+    text, token = lines[height - 1]
+    text = text[: -len(ellipsis)] if len(text) > len(ellipsis) else text
+    return [*lines[: height - 1], Said(f"{text.rstrip()}{ellipsis}", token)]
 
 
 class Picture(Protocol):
@@ -55,8 +40,9 @@ class Picture(Protocol):
         """Equal keys mean equal lines. Called for every line of every frame, so it must be
         cheap."""
 
-    def line(self, y: int, width: int, height: int) -> Strip:
-        """The line, exactly `width` cells; called when the key changed."""
+    def line(self, y: int, width: int, height: int) -> Sequence[Styled]:
+        """The texts of a line from left to right, which is cut or filled with blanks to `width`
+        cells; called when the key changed."""
 
 
 class TextPicture:
@@ -64,20 +50,16 @@ class TextPicture:
 
     def __init__(self, identity: Hashable, make: Make) -> None:
         """`make(width, height)` returns the lines; equal identities mean equal texts."""
-        self._identity = identity
-        self._make = make
+        self._identity, self._make = identity, make
         self._made: dict[tuple[int, int], Sequence[Said]] = {}
 
     def key(self, y: int, width: int, height: int) -> Hashable:
         return self._identity, y, width, height
 
-    def line(self, y: int, width: int, height: int) -> Strip:
-        lines = self._made.get((width, height))
-        if lines is None:
-            lines = self._made[width, height] = self._make(width, height)
-        if y >= len(lines):
-            return blank(width)
-        return line([segment(lines[y].text, LOOKS[lines[y].look])], width)
+    def line(self, y: int, width: int, height: int) -> Sequence[Styled]:
+        if (width, height) not in self._made:
+            self._made[width, height] = self._make(width, height)
+        return self._made[width, height][y : y + 1]
 
 
 def text(lines: Sequence[Said]) -> TextPicture:
@@ -91,13 +73,13 @@ def ruled(identity: Hashable, title: str, rule: str, make: Make) -> TextPicture:
 
     def lines(width: int, height: int) -> Sequence[Said]:
         start = f"{rule * 3} {title} " if title else ""
-        return [Said(start.ljust(width, rule), "rule"), *make(width, height - 1)]
+        return [Said(start.ljust(width, rule)), *make(width, height - 1)]
 
     return TextPicture((identity, title, rule), lines)
 
 
 class Stack:
-    """A picture made of pictures, each of its own height."""
+    """A picture made of pictures, one below the other, each of its own height."""
 
     def __init__(self, pictures: Sequence[tuple[int, Picture]]) -> None:
         """(height, picture) from top to bottom."""
@@ -113,25 +95,26 @@ class Stack:
         number, picture, inner, own = self._lines[y]
         return number, picture.key(inner, width, own)
 
-    def line(self, y: int, width: int, height: int) -> Strip:
+    def line(self, y: int, width: int, height: int) -> Sequence[Styled]:
         if y >= len(self._lines):
-            return blank(width)
+            return ()
         _, picture, inner, own = self._lines[y]
         return picture.line(inner, width, own)
 
 
-Styled = tuple[str, Style]
-Format = Callable[[int, int], Sequence[Styled]]
-"""(row, width) -> the texts of the row, left to right."""
-
-
 class Rows(msgspec.Struct, frozen=True, eq=False):
-    """What a list shows. Rows with equal identity and index are equal."""
+    """A list of any length, of which only the rows in sight are formatted. Rows with equal identity
+    and index are equal."""
 
     identity: Hashable
     count: int
     titles: Callable[[int], str]  # of the columns, on a screen this many cells wide
-    format: Format
+    format: Callable[[int, int], Sequence[Styled]]  # (row, width) -> its texts, left to right
+
+
+def no_rows(sentence: str) -> Rows:
+    """A sentence instead of a list."""
+    return Rows(sentence, 0, lambda width: f" {sentence}", lambda index, width: ())
 
 
 class ListPicture(msgspec.Struct, frozen=True, eq=False):
@@ -149,18 +132,19 @@ class ListPicture(msgspec.Struct, frozen=True, eq=False):
             return None, width
         return self.rows.identity, index, index == self.cursor, width
 
-    def line(self, y: int, width: int, height: int) -> Strip:
-        if not self.rows.count:
-            return _sentence(self.rows.titles(width), y, width)
-        if y == 0:
-            return line([segment(self.rows.titles(width), palette.TITLE)], width)
+    def line(self, y: int, width: int, height: int) -> Sequence[Styled]:
         index = y - 1 + self.top
+        if not self.rows.count or y == 0:
+            titles = self.rows.titles(width)
+            lines = [titles] if self.rows.count else _sentence(titles, width)
+            return [(text, "title") for text in lines[y : y + 1]]
         if index >= self.rows.count:
-            return blank(width)
-        here = index == self.cursor
-        texts = [(">" if here else " ", palette.BOLD), *self.rows.format(index, width - 1)]
-        strip = line([segment(*text) for text in texts], width)
-        return strip.apply_style(palette.CURSOR) if here else strip
+            return ()
+        texts = self.rows.format(index, width - 1)
+        if index != self.cursor:
+            return [(" ", "plain"), *texts]
+        row = ((">", "strong"), *texts, (" " * width, "plain"))
+        return [(text, token + CURSOR) for text, token in row]
 
     def index_at(self, y: int) -> int:
         """The row on a line of the screen, or -1."""
@@ -168,13 +152,11 @@ class ListPicture(msgspec.Struct, frozen=True, eq=False):
         return index if y > 0 and index < self.rows.count else -1
 
 
-def _sentence(text: str, y: int, width: int) -> Strip:
-    """A line of what an empty list says, on as many lines as it takes."""
+def _sentence(text: str, width: int) -> list[str]:
+    """What an empty list says, on as many lines as it takes."""
     if cells(text) <= width:
-        lines = [text]
-    else:
-        lines = [f" {said}" for said in sentence_lines(text.strip(), max(1, width - 2))]
-    return line([segment(lines[y], palette.TITLE)], width) if y < len(lines) else blank(width)
+        return [text]
+    return [f" {said}" for said in sentence_lines(text.strip(), max(1, width - 2))]
 
 
 def scrolled(cursor: int, top: int, room: int) -> int:

@@ -9,8 +9,8 @@ import numpy as np
 
 from fusetui.analysis.questions.windows import WindowFigures, window_figures
 from fusetui.analysis.why.idle_reasons import IDLE
+from fusetui.analysis.why.idle_time import IdleTime
 from fusetui.analysis.why.model import Gap
-from fusetui.analysis.why.stretches import IdleTime
 from fusetui.text.cutting import clip, joined
 from fusetui.text.figures import count, duration, percent, plural, tick
 from fusetui.trace.model.categories import Role
@@ -39,10 +39,10 @@ def gap_lines(side: Side, at: GapAt, width: int, height: int, glyphs: Glyphs) ->
     lines = [Said("   ".join(filter(None, _head(end - begin, label, start, place))), "title")]
     main = [f"{IDLE[name].sentence}: {_part(ns, end - begin)}" for name, ns in reasons[:1]]
     others = [f"{IDLE[name].short} {_part(ns, end - begin)}" for name, ns in reasons[1:]]
-    lines += [Said(text, "name") for text in main]
+    lines += [Said(text, "plain") for text in main]
     lines += [Said(text) for text in flow(others, width)]
     lines += [Said(text) for parts in _covered(told) for text in flow(parts, width)]
-    return [Said(clip(one.text, width, glyphs.ellipsis), one.look) for one in lines][:height]
+    return [Said(clip(one.text, width, glyphs.ellipsis), one.token) for one in lines][:height]
 
 
 def rank_of(found: IdleTime, gap: int) -> int:
@@ -110,9 +110,9 @@ def range_lines(side: Side, found: Range, width: int, height: int, glyphs: Glyph
         *([Said(_few_streams(figures, width))] if figures.devices else []),
         *([Said(_why_idle(idle, width))] if idle else []),
         Said(titles(_titled(FEW, figures), width)),
-        *(Said(" " + "".join(fit(FEW, row, width - 1)), "name") for row in rows),
+        *(Said(" " + "".join(fit(FEW, row, width - 1)), "plain") for row in rows),
     ]
-    return [Said(clip(line.text, width, glyphs.ellipsis), line.look) for line in lines][:height]
+    return [Said(clip(line.text, width, glyphs.ellipsis), line.token) for line in lines][:height]
 
 
 def all_range_lines(side: Side, found: Range, width: int) -> list[Said]:
@@ -124,21 +124,23 @@ def all_range_lines(side: Side, found: Range, width: int) -> list[Said]:
     lines = [
         Said("  ".join(facts[:2]), "title"),
         Said(""),
-        *(Said(f"  {text}", "name") for text in facts[2:]),
-        Said(f"  from {count(begin)} ns to {count(end)} ns: {count(figures.span_ns)} ns", "name"),
+        *(Said(f"  {text}", "plain") for text in facts[2:]),
+        Said(f"  from {count(begin)} ns to {count(end)} ns: {count(figures.span_ns)} ns", "plain"),
     ]
     if figures.devices:
         busy, idle = count(figures.busy_ns), count(figures.idle_ns)
-        lines.append(Said(f"  GPU busy {busy} ns, idle {idle} ns: {count(whole)} ns", "name"))
+        lines.append(Said(f"  GPU busy {busy} ns, idle {idle} ns: {count(whole)} ns", "plain"))
     for name, ns in _idle(side, found):
-        lines.append(Said(f"    idle {count(ns)} ns, {IDLE[name].sentence}", "name"))
+        lines.append(Said(f"    idle {count(ns)} ns, {IDLE[name].sentence}", "plain"))
     for stream in figures.streams:
         label, share = narrow(stream.label), percent(stream.busy_ns, figures.span_ns)
         events = plural(stream.events, "event")
-        lines.append(Said(f"  {label}: busy {count(stream.busy_ns)} ns, {share}, {events}", "name"))
+        lines.append(
+            Said(f"  {label}: busy {count(stream.busy_ns)} ns, {share}, {events}", "plain")
+        )
     lines += [Said(""), Said(titles(_titled(ALL, figures), width), "title")]
     rows = [[count(n.ns), *_texts(figures, i)] for i, n in enumerate(figures.names)]
-    return lines + [Said(" " + "".join(fit(ALL, row, width - 1)), "name") for row in rows]
+    return lines + [Said(" " + "".join(fit(ALL, row, width - 1)), "plain") for row in rows]
 
 
 def _idle(side: Side, found: Range) -> list[tuple[str, int]]:

@@ -1,13 +1,14 @@
 """The one place that makes segments and strips: all text reaches the terminal through here.
 
-Segments of our own widgets are made by `segment`. Those of Textual's widgets, such as the input
-line, pass the filter `DOOR` on their way to the terminal.
+Lines of our own widgets are made by `painted`. Those of Textual's widgets, such as the input line,
+pass the filter `DOOR` on their way to the terminal.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from functools import cache, lru_cache
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from rich.cells import cell_len
@@ -19,12 +20,13 @@ from textual.filter import ANSIToTruecolor, LineFilter
 from textual.strip import Strip
 
 from fusetui.text.printable import is_printable, printable
-from fusetui.tui.drawing import palette
 from fusetui.tui.drawing.glyphs import ASCII, UNICODE
-from fusetui.tui.drawing.schemes import DARK, Scheme, styles, translation
+from fusetui.tui.drawing.schemes import Styled
 
 INSTEAD = "·"
 MOST_STYLES = 4096  # whose codes are kept
+IN_CELLS = re.compile("[ -~\\xa0-\\u02ff…‹\\u2500-\\u25f7]*").fullmatch
+"""Whether a text consists of characters known to take one cell each: the most of what is drawn."""
 _new: Callable[[type[Segment], tuple[str, Style | None, None]], Segment] = tuple.__new__
 """Makes a segment without the function of Python behind Segment(...): a frame has a thousand."""
 SIMILAR = {
@@ -37,65 +39,29 @@ SIMILAR = {
 """ASCII characters of one cell for others of one cell."""
 
 
-def segment(text: str, style: Style) -> Segment:
-    """A styled text. It should already be printable, so that its width is known."""
-    return Segment(text if is_printable(text) else printable(text), style)
-
-
-def segments_of(texts: Iterable[tuple[str, Style]]) -> list[Segment]:
-    """Styled texts, looked at as one."""
-    parts = list(texts)
-    if is_printable("".join([text for text, _ in parts])):
-        return [_new(Segment, (text, style, None)) for text, style in parts]
-    return [segment(text, style) for text, style in parts]
-
-
-def line(segments: Iterable[Segment], width: int) -> Strip:
-    """A line of this many cells: cut, or padded with spaces, at the right."""
-    return Strip(segments).adjust_cell_length(width, palette.PLAIN)
-
-
-def narrow_line(segments: list[Segment], width: int) -> Strip:
-    """A line of texts of which each character takes one cell."""
-    missing = width - sum([len(text) for text, _, _ in segments])
-    if missing < 0:
-        return line(segments, width)
-    return Strip([*segments, Segment(" " * missing, palette.PLAIN)] if missing else segments, width)
-
-
-def blank(width: int) -> Strip:
-    """An empty line. Every segment has a style, because NO_COLOR changes the styles of all of
-    them."""
-    return Strip.blank(width, palette.PLAIN)
-
-
-def in_scheme(strip: Strip, scheme: Scheme, background: str) -> Strip:
-    """A line in the colors of a scheme, with as few changes of color as there are."""
-    known, quick = translation(scheme, background), _by_id(scheme, background)
+def painted(parts: Sequence[Styled], width: int, styles: Mapping[str, Style]) -> Strip:
+    """A line of this many cells, cut or padded at its right, with as few changes of color as there
+    are; texts that are not printable are made so."""
+    whole = "".join([text for text, _ in parts])
+    if not is_printable(whole):
+        parts = [(printable(text), token) for text, token in parts]
+        whole = "".join([text for text, _ in parts])
+    missing = width - (len(whole) if IN_CELLS(whole) else cell_len(whole))
     found: list[Segment] = []
     texts: list[str] = []
     before: Style | None = None
-    for text, style, _ in strip:
-        now = quick.get(id(style))
-        if now is None:
-            now = known.get(style, style)
-        if texts and now is not before and not (text.isspace() and _looks_blank(now, before)):
-            found.append(_new(Segment, ("".join(texts), before, None)))
-            texts = []
-        if not texts:
-            before = now
+    for text, token in (*parts, (" " * missing, "plain")) if missing > 0 else parts:
+        now = styles[token]
+        if now is not before and text:
+            if before is None:
+                before = now
+            elif not (text.isspace() and now.bgcolor == before.bgcolor):  # a blank looks the same
+                found.append(_new(Segment, ("".join(texts), before, None)))
+                before, texts = now, []
         texts.append(text)
-    if texts:
-        found.append(_new(Segment, ("".join(texts), before, None)))
-    return Strip(found, strip.cell_length)
-
-
-@cache
-def _by_id(scheme: Scheme, background: str) -> dict[int, Style]:
-    """Of the styles of the palette, which are never given up: Rich hashes a style in Python."""
-    known = translation(scheme, background)
-    own = (palette.PLAIN, palette.BOLD, *styles(DARK).values())
-    return {id(style): known[style] for style in own}
+    found.append(_new(Segment, ("".join(texts), before or styles["plain"], None)))
+    strip = Strip(found, width - min(missing, 0))
+    return strip if missing >= 0 else strip.crop(0, width)
 
 
 def filtered(strip: Strip, filters: Iterable[LineFilter], background: Color) -> Strip:
@@ -106,11 +72,6 @@ def filtered(strip: Strip, filters: Iterable[LineFilter], background: Color) -> 
         if not isinstance(one, ANSIToTruecolor):
             found = one.apply(found, background)
     return strip if found is before else Strip(found, strip.cell_length)
-
-
-def _looks_blank(style: Style | None, before: Style | None) -> bool:
-    """Does a blank look the same in both: only the background of a blank is seen."""
-    return style is not None and before is not None and style.bgcolor == before.bgcolor
 
 
 def shorten(strip: Strip, system: ColorSystem) -> None:

@@ -4,116 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from functools import cached_property
-from typing import get_args
 
 import msgspec
-from rich.segment import Segment
-from rich.style import Style
-from textual.strip import Strip
 
 from fusetui.text.cutting import clip, word_clip
-from fusetui.trace.cells.counters import Curve
 from fusetui.trace.cells.raster import MANY, seen_in
-from fusetui.trace.model.ids import Id
-from fusetui.tui.drawing import palette
 from fusetui.tui.drawing.device_lines import (
     counter_line,
     family_label,
-    family_segments,
-    idle_segments,
+    family_line,
+    idle_line,
     legend_line,
 )
 from fusetui.tui.drawing.glyphs import Glyphs
-from fusetui.tui.drawing.lane_lines import (
-    Look,
-    Run,
-    labeled,
-    lane_line,
-    minimap,
-    ruler,
-    where_runs,
-    window_bar,
+from fusetui.tui.drawing.lane_lines import labeled, lane_line, where_line
+from fusetui.tui.drawing.schemes import Styled
+from fusetui.tui.layout.frame import (
+    Division,
+    busy_of,
+    cells_of,
+    divided,
+    in_view,
+    thumb,
+    ticks,
+    window_columns,
 )
-from fusetui.tui.drawing.segments import blank, line, segment, segments_of
-from fusetui.tui.layout.frame import Division, busy_of, divided, in_view, thumb, window_columns
-from fusetui.tui.layout.kinds import Kind, shares
+from fusetui.tui.layout.kinds import shares
 from fusetui.tui.layout.places import marks_selection, places
 from fusetui.tui.layout.view import HIDDEN, Interval, Place, Side, View
-
-
-def group_line(text: str, gutter: int, width: int, bar: str = " ") -> Strip:
-    """A line that names a thread or a device."""
-    return _across(text, palette.TITLE, gutter, width, bar)
-
-
-def hidden_line(text: str, gutter: int, width: int, glyphs: Glyphs, bar: str = " ") -> Strip:
-    """A line that names what is hidden."""
-    return _across(clip(text, width, glyphs.ellipsis), palette.DIM, gutter, width, bar)
-
-
-def _across(text: str, style: Style, gutter: int, width: int, bar: str) -> Strip:
-    """A text over the whole width; the bar where it leaves room."""
-    segments = [segment(text[:width], style)]
-    if bar != " " and len(text) < gutter:
-        segments.append(segment(bar.rjust(gutter - len(text)), palette.DIM))
-    return line(segments, width)
-
-
-def plain(text: str) -> Segment:
-    return segment(text, palette.DIM)
-
-
-def minimap_segments(text: str, window: range) -> list[Segment]:
-    """The busy levels, brighter inside the window."""
-    return [
-        segment(text[: window.start], palette.BUSY),
-        segment(text[window.start : window.stop], palette.WINDOW),
-        segment(text[window.stop :], palette.BUSY),
-    ]
-
-
-def ruler_segments(text: str, chosen: range) -> list[Segment]:
-    """The ticks, brighter in the selected range of time."""
-    return [
-        segment(text[: chosen.start], palette.DIM),
-        segment(text[chosen.start : chosen.stop], palette.WINDOW),
-        segment(text[chosen.stop :], palette.DIM),
-    ]
-
-
-def counter_segments(levels: str, largest: str) -> list[Segment]:
-    """The levels of a counter, and a value at their right end."""
-    return [segment(levels, palette.BUSY), segment(largest, palette.PLAIN)]
-
-
-def lane_segments(runs: Sequence[Run]) -> list[Segment]:
-    """The slices of one line."""
-    return segments_of([(run.text, STYLES[run.look, run.kind]) for run in runs])
-
-
-def gutter_text(place: Place, gutter: int, glyphs: Glyphs) -> str:
-    """The label of a line; the last line of a lane that hides some says how many."""
-    more = f"{glyphs.folded}{place.more}" if place.more else ""
-    if not more:
-        return word_clip(place.label, gutter - 1, glyphs.ellipsis)
-    room = gutter - 2 - len(more)
-    return f"{word_clip(place.label, room, glyphs.ellipsis).ljust(room)} {more}"
-
-
-def _style(look: Look, kind: Kind) -> Style:
-    if look == "selected":
-        return palette.SELECTED
-    if look == "marked":
-        return palette.MARKED
-    if look == "block":
-        return palette.fill(kind)
-    return palette.bar(kind) if look == "bar" else palette.PLAIN
-
-
-STYLES = {(look, kind): _style(look, kind) for look in get_args(Look) for kind in Kind}
-
-
-LEGEND = "legend"
 
 
 class TimelinePicture(msgspec.Struct, frozen=True, eq=False, dict=True):
@@ -136,7 +54,7 @@ class TimelinePicture(msgspec.Struct, frozen=True, eq=False, dict=True):
             window = self._window, self.side.begin, self.side.end
             return trace, window, y, division, self.chosen, self._count(division)
         if y >= division.axis + division.lanes:
-            return trace, self.glyphs, width, LEGEND
+            return trace, self.glyphs, width, "legend"
         index = y - division.axis + self.top
         if index >= len(self.places):
             return None, width
@@ -160,7 +78,7 @@ class TimelinePicture(msgspec.Struct, frozen=True, eq=False, dict=True):
             return self._window, place.curve, place.label
         if place.line is None:
             return place.label, place.depth
-        label = self._label(place, division)
+        label = gutter_text(place, division.gutter, self.glyphs)
         if place.where:
             selected = view.selected if marks_selection(side, view, place) else -1
             return self._window, place.lane, label, selected
@@ -169,21 +87,26 @@ class TimelinePicture(msgspec.Struct, frozen=True, eq=False, dict=True):
         shown = self._window if seen == MANY else seen
         return shown, place.lane, place.depth, place.around, label, selected, self.marked
 
-    def line(self, y: int, width: int, height: int) -> Strip:
+    def line(self, y: int, width: int, height: int) -> Sequence[Styled]:
         division = divided(width, height)
         if y >= division.axis + division.lanes:
             return legend_line(self.side.once(shares), self.glyphs, division.gutter, width)
         if y >= division.axis:
-            return self._lane_strip(y - division.axis, division)
+            return self._lane(y - division.axis, division)
         window = window_columns(self.side, self.view, division.width)
+        label, text = "", window_bar(window, self.glyphs)
+        lit, look, bright = range(0), "faint", "window"
         if y == 0:
-            busy = self.side.once(busy_of)
-            text = minimap(self.side, busy, division.width, self.glyphs)
-            return _labeled(busy.label, minimap_segments(text, window), division)
-        if y == division.axis - 1:
-            text, cells = ruler(self.view, division.width, self.chosen, self.glyphs)
-            return _labeled(self._count(division), ruler_segments(text, cells), division)
-        return _labeled("", [plain(window_bar(window, division.width, self.glyphs))], division)
+            busy, look, lit = self.side.once(busy_of), "busy", window
+            whole = self.side.begin + self.side.origin, self.side.end + self.side.origin
+            label = busy.label
+            text = self.glyphs.bars(busy.levels(*whole, division.width, self.glyphs.top))
+        elif y == division.axis - 1:
+            label = self._count(division)
+            text, lit = ruler(self.view, division.width, self.chosen, self.glyphs)
+        parts = [(text[: lit.start], look), (text[lit.start : lit.stop], bright)]
+        parts.append((text[lit.stop :], look))
+        return labeled(label, parts, division.gutter)
 
     def _count(self, division: Division) -> str:
         """Which lines are on the screen, when not all are."""
@@ -194,51 +117,77 @@ class TimelinePicture(msgspec.Struct, frozen=True, eq=False, dict=True):
         here = y in thumb(self.places, self.top, division.lanes)
         return self.glyphs.thumb if here else " "
 
-    def _label(self, place: Place, division: Division) -> str:
-        """What stands left of a line."""
-        if place.line is None:
-            return place.label
-        return gutter_text(place, division.gutter, self.glyphs)
-
-    def _lane_strip(self, y: int, division: Division) -> Strip:
+    def _lane(self, y: int, division: Division) -> Sequence[Styled]:
         index, bar = y + self.top, self._bar(y, division)
         if index >= len(self.places):
-            return blank(division.whole)
-        place = self.places[index]
+            return ()
+        place, gutter, width = self.places[index], division.gutter, division.width
+        side, view, glyphs = self.side, self.view, self.glyphs
+        label, parts = place.label, list[Styled]()
         if place.depth == HIDDEN:
-            whole, gutter = division.whole, division.gutter
-            return hidden_line(place.label, gutter, whole, self.glyphs, bar)
-        if place.idle_of is not None:
-            return self._idle_strip(place.label, place.idle_of.key[1], division, bar)
-        if place.family is not None:
-            shown = family_segments(self.side, self.view, place.family, division.width, self.glyphs)
-            return _labeled(family_label(place.label, division.gutter), shown, division, bar)
-        if place.curve is not None:
-            return self._counter_strip(place.label, place.curve, division, bar)
-        if place.line is None:
-            return group_line(place.label, division.gutter, division.whole, bar)
-        if place.where:
-            runs = where_runs(self.side, self.view, place, division.width, self.glyphs)
+            text = clip(label, division.whole, glyphs.ellipsis)
+            return _across(text, "faint", division, bar)
+        if place.idle_of is not None:  # blank until it is known why the device was idle
+            device = side.insight.device(place.idle_of.key[1])
+            if side.insight.idle is not None and device >= 0:
+                parts = idle_line(side, view, side.insight.idle[device], width, glyphs)
+        elif place.family is not None:
+            label = family_label(label, gutter)
+            parts = [family_line(side, view, place.family, width, glyphs)]
+        elif place.curve is not None:
+            label, parts = counter_line(side, view, label, place.curve, gutter, width, glyphs)
+        elif place.line is None:
+            return _across(label, "title", division, bar)
         else:
-            runs = lane_line(self.side, self.view, place, division.width, self.glyphs, self.marked)
-        return _labeled(self._label(place, division), lane_segments(runs), division, bar)
-
-    def _idle_strip(self, label: str, pid: Id, division: Division, bar: str) -> Strip:
-        """Blank until it is known why the device was idle."""
-        insight = self.side.insight
-        device = insight.device(pid)
-        if insight.idle is None or device < 0:
-            return _labeled(label, [], division, bar)
-        idle = insight.idle[device]
-        segments = idle_segments(self.side, self.view, idle, division.width, self.glyphs)
-        return _labeled(label, segments, division, bar)
-
-    def _counter_strip(self, label: str, curve: Curve, division: Division, bar: str) -> Strip:
-        line = counter_line(
-            self.side, self.view, label, curve, division.gutter, division.width, self.glyphs
-        )
-        return _labeled(line.gutter, counter_segments(line.levels, line.end), division, bar)
+            label = gutter_text(place, gutter, glyphs)
+            if place.where:
+                parts = where_line(side, view, place, width, glyphs)
+            else:
+                parts = lane_line(side, view, place, width, glyphs, self.marked)
+        return labeled(label, parts, gutter, bar)
 
 
-def _labeled(label: str, segments: list[Segment], division: Division, bar: str = " ") -> Strip:
-    return labeled(label, segments, division.gutter, division.whole, bar)
+def _across(text: str, token: str, division: Division, bar: str) -> list[Styled]:
+    """A text over the whole width; the bar where it leaves room."""
+    is_free = bar != " " and len(text) < division.gutter
+    beside = bar.rjust(division.gutter - len(text)) if is_free else ""
+    return [(text[: division.whole], token), (beside, "faint")]
+
+
+def gutter_text(place: Place, gutter: int, glyphs: Glyphs) -> str:
+    """The label of a line; the last line of a lane that hides some says how many."""
+    more = f"{glyphs.folded}{place.more}" if place.more else ""
+    if not more:
+        return word_clip(place.label, gutter - 1, glyphs.ellipsis)
+    room = gutter - 2 - len(more)
+    return f"{word_clip(place.label, room, glyphs.ellipsis).ljust(room)} {more}"
+
+
+def window_bar(shown: range, glyphs: Glyphs) -> str:
+    """`├──────┤` below the minimap."""
+    return " " * shown.start + _bar(len(shown), glyphs)
+
+
+def ruler(view: View, width: int, chosen: Interval | None, glyphs: Glyphs) -> tuple[str, range]:
+    """Times at round positions, none cut off, over a bar `├───┤` where a range of time is selected.
+
+    Also returns the cells of that bar.
+    """
+    text = [" "] * width
+    cells = cells_of(view, *chosen, width) if chosen else range(0)
+    if chosen and cells:
+        whole = (chosen[0] >= view.begin, chosen[1] <= view.end)
+        text[cells.start : cells.stop] = _bar(len(cells), glyphs, *whole)
+    for column, label in ticks(view.begin, view.end, width):
+        taken = range(column, column + len(label) + 1)
+        if taken[-1] < width and not (cells and (cells[0] in taken or cells[-1] in taken)):
+            text[column : taken[-1]] = label
+    return "".join(text), cells
+
+
+def _bar(width: int, glyphs: Glyphs, begins: bool = True, ends: bool = True) -> str:
+    """`├───┤`, without an end that is out of sight."""
+    left, middle, right = glyphs.window
+    if width == 1:
+        return middle
+    return (left if begins else middle) + middle * (width - 2) + (right if ends else middle)

@@ -17,8 +17,8 @@ from fusetui.analysis.questions.totals import (
     kernel_totals,
     op_totals,
 )
+from fusetui.analysis.why.idle_time import IdleTime
 from fusetui.analysis.why.model import Gap, Why
-from fusetui.analysis.why.stretches import IdleTime
 from fusetui.report.why_answer import covered_by
 from fusetui.text.figures import percent, unit_of
 from fusetui.trace.model.categories import CPU_LAYERS, Role

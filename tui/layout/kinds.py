@@ -27,7 +27,7 @@ ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
 class Kind(StrEnum):
-    """What a slice does, as shown by its color."""
+    """What a slice does, as shown by its color: of GPU work first."""
 
     GEMM = "gemm"
     ATTENTION = "attention"
@@ -44,7 +44,18 @@ class Kind(StrEnum):
     COMPILED = "compiled"
     OTHER = "other"
 
+    @property
+    def token(self) -> str:
+        """That of its color."""
+        return TOKENS[self]
 
+
+KINDS = tuple(Kind)
+"""By their numbers."""
+TOKENS = {
+    kind: ("kernel." if n <= KINDS.index(Kind.GPU_OTHER) else "slice.") + kind.removeprefix("gpu-")
+    for n, kind in enumerate(KINDS)
+}
 LETTERS = {
     Kind.GEMM: "g",
     Kind.ATTENTION: "a",
@@ -62,9 +73,6 @@ LETTERS = {
     Kind.OTHER: "x",
 }
 """What stands for a kind where there is no color."""
-
-KINDS = tuple(Kind)
-"""By their numbers."""
 
 BY_ROLE = {
     Role.MEMCPY: Kind.COPY,

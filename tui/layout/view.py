@@ -16,7 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from fusetui.analysis.diff.model import Diff, Row
-from fusetui.analysis.why.stretches import IdleTime
+from fusetui.analysis.why.idle_time import IdleTime
 from fusetui.text.printable import without_credentials
 from fusetui.trace.cells.counters import Curve
 from fusetui.trace.cells.raster import Line

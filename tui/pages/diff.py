@@ -6,17 +6,16 @@ from collections.abc import Hashable, Sequence
 from functools import lru_cache, partial
 
 from msgspec.structs import replace
-from rich.style import Style
 
 from fusetui.analysis.diff.model import Answer, Diff, Kind
 from fusetui.report.diff import judgment, side_lines
 from fusetui.report.diff_lines import APART, REGION, Line, fitted
 from fusetui.report.name_diff import differing
 from fusetui.text.figures import microseconds
-from fusetui.tui.drawing import palette
 from fusetui.tui.drawing.details import flow
 from fusetui.tui.drawing.glyphs import glyphs_for
-from fusetui.tui.drawing.picture import Rows, Said, Styled, TextPicture, cut, ruled, text
+from fusetui.tui.drawing.picture import Rows, Said, TextPicture, cut, ruled, text
+from fusetui.tui.drawing.schemes import Styled
 from fusetui.tui.drawing.timeline import TimelinePicture
 from fusetui.tui.layout import moves
 from fusetui.tui.layout.kinds import narrow
@@ -32,7 +31,7 @@ from fusetui.tui.state.moving import Move, P, brought
 from fusetui.tui.state.reading import compared_anew
 from fusetui.tui.state.state import DIFF, Outcome, Overlay, Size, SliceDetails, State
 
-STYLES: dict[str, Style] = {"+": palette.BAD, "-": palette.GOOD, "~": palette.PLAIN}
+STYLES = {"+": "bad", "-": "good", "~": "plain"}
 LEAST = 8  # cells of a column of numbers
 
 
@@ -85,7 +84,7 @@ def formatted(
     columns: Sequence[Column], lines: Sequence[Line], index: int, width: int
 ) -> list[Styled]:
     """A line of the list."""
-    style = STYLES.get(lines[index].mark, palette.DIM)
+    style = STYLES.get(lines[index].mark, "faint")
     return [(text, style) for text in fitting(columns, lines[index], width)]
 
 
@@ -98,10 +97,10 @@ def both_names(line: Line) -> list[Said]:
     a, b = narrow(first.a[0]), narrow(first.b[0])
     marks_a, marks_b = differing(a, b)
     return [
-        Said(f"A {a}", "name"),
-        Said(f"  {marks_a}", "marks"),
-        Said(f"B {b}", "name"),
-        Said(f"  {marks_b}", "marks"),
+        Said(f"A {a}", "plain"),
+        Said(f"  {marks_a}", "warning"),
+        Said(f"B {b}", "plain"),
+        Said(f"  {marks_b}", "warning"),
     ]
 
 
@@ -291,7 +290,9 @@ def verdict(diff: Diff, width: int) -> list[Said]:
     """The answer, the story, a line for each side, then what else to know."""
     look = LOOKS.get(diff.verdict.answer, "title")
     first = [Said(line, look) for line in sentence_lines(narrow(judgment(diff)), width)]
-    story = [Said(line, "name") for line in sentence_lines(narrow(diff.story), width)[:STORY_LINES]]
+    story = [
+        Said(line, "plain") for line in sentence_lines(narrow(diff.story), width)[:STORY_LINES]
+    ]
     sides = [Said(narrow(line)) for line in side_lines(diff)]
     flowed = (narrow(line) for line in flow(diff.notes, width))
     notes = [Said(text) for line in flowed for text in sentence_lines(line, width)]

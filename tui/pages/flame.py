@@ -8,16 +8,13 @@ from functools import partial
 import msgspec
 import numpy as np
 from msgspec.structs import replace
-from textual.strip import Strip
 
 from fusetui.text.figures import duration, percent, plural
 from fusetui.trace.model.memo import kept_on
 from fusetui.tui.drawing.glyphs import Glyphs, glyphs_for
-from fusetui.tui.drawing.lane_lines import Look, bar_text
-from fusetui.tui.drawing.lane_lines import Run as Cells
+from fusetui.tui.drawing.lane_lines import chosen_slice, filled_slice
 from fusetui.tui.drawing.picture import Said, TextPicture, ruled, text
-from fusetui.tui.drawing.segments import blank, line
-from fusetui.tui.drawing.timeline import lane_segments
+from fusetui.tui.drawing.schemes import Styled
 from fusetui.tui.layout.answer import working
 from fusetui.tui.layout.call_tree import FRAMES, CallTree, call_tree
 from fusetui.tui.layout.flame import (
@@ -29,7 +26,6 @@ from fusetui.tui.layout.flame import (
     flame_of_calls,
     flame_of_modules,
 )
-from fusetui.tui.layout.kinds import Kind
 from fusetui.tui.layout.view import Side
 from fusetui.tui.pages.page import Page, Pane
 from fusetui.tui.pages.tree import awaited
@@ -55,21 +51,21 @@ class FlamePicture(msgspec.Struct, frozen=True, eq=False):
         here = self.at if self.at != WHOLE and self.flame.level[self.at] == level else WHOLE
         return self.flame, self.root, level, here, width
 
-    def line(self, y: int, width: int, height: int) -> Strip:
+    def line(self, y: int, width: int, height: int) -> Sequence[Styled]:
         nodes, first, last = self.flame.in_sight(self.root, self._level(y, height), width)
-        runs: list[Cells] = []
+        parts: list[Styled] = []
         x = 0
         for node, begin, end in zip(nodes.tolist(), first.tolist(), last.tolist(), strict=True):
             if begin > x:
-                runs.append(Cells(" " * (begin - x), "empty", Kind.OTHER))
-            look: Look = "selected" if node == self.at else "block"
-            beside = begin == x and bool(runs)
-            kind, text = self.flame.kind(node), self.flame.text(node)
-            runs.append(
-                Cells(bar_text(text, end - begin, look, kind, beside, self.glyphs), look, kind)
-            )
+                parts.append((" " * (begin - x), "plain"))
+            text, size = self.flame.text(node), end - begin
+            if node == self.at:
+                parts.append(chosen_slice(text, size, self.glyphs))
+            else:
+                beside = begin == x and bool(parts)
+                parts.append(filled_slice(text, size, self.flame.kind(node), beside, self.glyphs))
             x = end
-        return line(lane_segments(runs), width) if runs else blank(width)
+        return parts
 
     def node_at(self, x: int, y: int, width: int, height: int) -> int:
         """The node at a cell; WHOLE beside them."""
@@ -284,7 +280,7 @@ def _about(state: State, flame: Flame, at: int) -> TextPicture:
             parts.append(plural(int(flame.count[at]), "call"))
         around = " < ".join(flame.text(node) for node in flame.path(at)[-2::-1])
         return [
-            Said(f" {flame.text(at)}", "name"),
+            Said(f" {flame.text(at)}", "plain"),
             Said(" " + "   ".join(parts)),
             Said(f" in {around}" if around else ""),
         ]

@@ -6,7 +6,6 @@ from collections.abc import Hashable, Sequence
 from functools import lru_cache
 
 import msgspec
-from textual.strip import Strip
 
 from fusetui.analysis.questions.query import FIELDS
 from fusetui.text.cutting import clip, joined
@@ -14,10 +13,9 @@ from fusetui.text.figures import Unit, count, duration, percent, plural, unit_of
 from fusetui.trace.layout.steps import steps_of
 from fusetui.trace.model.arrays import Int64s
 from fusetui.trace.model.columns import Trace
-from fusetui.tui.drawing import palette
 from fusetui.tui.drawing.glyphs import Glyphs, glyphs_for, share_bar
-from fusetui.tui.drawing.picture import Rows, Styled
-from fusetui.tui.drawing.segments import blank, line, segment
+from fusetui.tui.drawing.picture import Rows
+from fusetui.tui.drawing.schemes import TEXT, Styled
 from fusetui.tui.layout.kinds import kind_of, label_of, narrow
 from fusetui.tui.layout.search_hits import Found, trend
 from fusetui.tui.layout.text_layout import Column, fit, shown, start_unit, titles
@@ -44,36 +42,35 @@ class FoundPicture(msgspec.Struct, frozen=True, eq=False):
     def key(self, y: int, width: int, height: int) -> Hashable:
         return self.found, y, width, height
 
-    def line(self, y: int, width: int, height: int) -> Strip:
-        parts = self._rule(width) if y == 0 else self._row(y - 1, width)
-        return line([segment(*part) for part in parts], width) if parts else blank(width)
+    def line(self, y: int, width: int, height: int) -> list[Styled]:
+        return self._rule(width) if y == 0 else self._row(y - 1, width)
 
     def _rule(self, width: int) -> list[Styled]:
         rule = self.glyphs.rule
         text = f"{rule * 3} {said(self.found)} "
-        return [(text.ljust(width, rule), palette.TITLE)]
+        return [(text.ljust(width, rule), "title")]
 
     def _row(self, index: int, width: int) -> list[Styled]:
         found = self.found
         if found is None:
-            return [(f" {HELP[index]}", palette.DIM)] if index < len(HELP) else []
+            return [(f" {HELP[index]}", "faint")] if index < len(HELP) else []
         if not found.names or index > len(found.names):
             return []
         unit = unit_of(one.ns for one in found.names)
         if index == 0:
-            return [(f"{unit.name:>9} {'share':>7} {'':{BAR}} {'count':>7} name", palette.TITLE)]
+            return [(f"{unit.name:>9} {'share':>7} {'':{BAR}} {'count':>7} name", "title")]
         one = found.names[index - 1]
         bar = share_bar(one.ns, found.ns, BAR, self.glyphs)
         where = IN_ARGS if one.in_args else ""
         left = width - BEFORE - len(where)
         name = clip(label_of(one.role, one.name), max(1, left), self.glyphs.ellipsis)
         return [
-            (f"{unit.text(one.ns):>9} ", palette.PLAIN),
-            (f"{'' if one.in_args else percent(one.ns, found.ns):>7} ", palette.DIM),
-            (f"{'' if one.in_args else bar:{BAR}} ", palette.BUSY),
-            (f"{count(one.count):>7} ", palette.PLAIN),
-            (where, palette.DIM),
-            (name, palette.swatch(kind_of(one.role, one.name))),
+            (f"{unit.text(one.ns):>9} ", "plain"),
+            (f"{'' if one.in_args else percent(one.ns, found.ns):>7} ", "faint"),
+            (f"{'' if one.in_args else bar:{BAR}} ", "busy"),
+            (f"{count(one.count):>7} ", "plain"),
+            (where, "faint"),
+            (name, kind_of(one.role, one.name).token + TEXT),
         ]
 
 
@@ -131,10 +128,10 @@ def hit_rows(overlay: HitList, ascii_only: bool, keys: Sequence[str]) -> Rows:
         kind = kind_of(int(trace.role[at]), trace.name_of(at))
         *others, last = fit(HIT_COLUMNS, texts, width)
         styled = [
-            (text, palette.PLAIN if HIT_COLUMNS[n].title else palette.BUSY)
+            (text, "plain" if HIT_COLUMNS[n].title else "busy")
             for n, text in zip(shown(HIT_COLUMNS, width), others, strict=False)
         ]
-        return [*styled, (last, palette.swatch(kind))]
+        return [*styled, (last, kind.token + TEXT)]
 
     columns = [Column(f"at {start.name}", 12), Column(unit.name, 10), *HIT_COLUMNS[2:-1]]
 

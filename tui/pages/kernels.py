@@ -11,10 +11,10 @@ from fusetui.analysis.questions.kernel_groups import Keys
 from fusetui.text.figures import count, duration, percent
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
-from fusetui.tui.drawing import palette
 from fusetui.tui.drawing.details import details, details_height
 from fusetui.tui.drawing.glyphs import Glyphs, glyphs_for, share_bar
-from fusetui.tui.drawing.picture import Rows, Said, Styled, TextPicture, ruled, text
+from fusetui.tui.drawing.picture import Rows, Said, TextPicture, ruled, text
+from fusetui.tui.drawing.schemes import TEXT, Styled
 from fusetui.tui.layout.answer import working
 from fusetui.tui.layout.kernel_table import (
     BYS,
@@ -92,7 +92,7 @@ class KernelsPage(ListPage):
         only = "".join(f"   only {one.by} {one.label}" for one in view.only)
         about = f" {what} by {table.by}: {count(len(table))} of {count(len(table.rows))}{only}"
         share = f"   share of the {duration(table.whole_ns)} of {time} time"
-        return (Pane(1, text([Said(about + share, "name")])),)
+        return (Pane(1, text([Said(about + share, "plain")])),)
 
     def below(self, state: State, size: Size) -> Sequence[Pane]:
         """The details of the longest of the group under the cursor."""
@@ -211,10 +211,10 @@ def _row(
     *figures, name = fit(columns, texts, width)
     places = shown(columns, width)
     styled = [
-        (text, palette.BUSY if columns[n].width == BAR and not columns[n].title else palette.PLAIN)
+        (text, "busy" if columns[n].width == BAR and not columns[n].title else "plain")
         for n, text in zip(places, figures, strict=False)
     ]
-    return [*styled, (name, palette.swatch(table.kind(group)))]
+    return [*styled, (name, table.kind(group).token + TEXT)]
 
 
 def group_by(state: State) -> State:

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from fusetui.text.figures import Unit, count, duration, percent, plural, unit_of
 from fusetui.trace.program.modules import ModuleTime
 from fusetui.trace.program.origin import Nowhere
-from fusetui.tui.drawing import palette
 from fusetui.tui.drawing.details import flow
 from fusetui.tui.drawing.glyphs import Glyphs, glyphs_for, share_bar
-from fusetui.tui.drawing.picture import Rows, Said, Styled, TextPicture, ruled, text
+from fusetui.tui.drawing.picture import Rows, Said, TextPicture, ruled, text
+from fusetui.tui.drawing.schemes import Styled
 from fusetui.tui.layout.answer import working
 from fusetui.tui.layout.figure_trees import Preorder
 from fusetui.tui.layout.kinds import narrow
@@ -77,9 +77,9 @@ class ModuleTable(msgspec.Struct, frozen=True, eq=False):
             self._time("CPU", found),
             name,
         ]
-        look = palette.DIM if is_none else palette.PLAIN
+        look = "faint" if is_none else "plain"
         return [
-            (text, look if self.columns[n].title else palette.BUSY)
+            (text, look if self.columns[n].title else "busy")
             for n, text in zip(
                 shown(self.columns, width), fit(self.columns, texts, width), strict=True
             )
@@ -180,7 +180,7 @@ class ModulesPage(TreeListPage):
         if tree is None or not len(tree.end):
             return ()
         said = f" {heading(tree, tree.measure(state.modules_sort))}"
-        return (Pane(1, text([Said(said, "name")])),)
+        return (Pane(1, text([Said(said, "plain")])),)
 
     def chosen(self, state: State, index: int) -> State:
         tree = _tree(state)
@@ -246,7 +246,7 @@ def about(time: ModuleTime, width: int) -> list[Said]:
         parts.append(f"GPU forward {forward}, backward {duration(time.gpu_backward_ns)}{again}")
     elif time.gpu_ns:
         parts.append(f"{duration(time.gpu_ns // max(1, time.count))} of GPU time a call")
-    return [Said(narrow(time.path), "name"), *map(Said, flow(parts, width))]
+    return [Said(narrow(time.path), "plain"), *map(Said, flow(parts, width))]
 
 
 PAGE = ModulesPage()

@@ -9,11 +9,11 @@ from textwrap import wrap
 from msgspec.structs import replace
 
 from fusetui.text.cutting import clip
-from fusetui.tui.drawing import palette
 from fusetui.tui.drawing.details import all_details, raw_lines
 from fusetui.tui.drawing.glyphs import glyphs_for
-from fusetui.tui.drawing.picture import LOOKS, Rows, Said, Styled, text
+from fusetui.tui.drawing.picture import Rows, Said, text
 from fusetui.tui.drawing.range_lines import all_range_lines, gap_lines
+from fusetui.tui.drawing.schemes import Styled
 from fusetui.tui.layout.kinds import narrow
 from fusetui.tui.pages.hits import durations, hit_rows
 from fusetui.tui.pages.page import ListPage, Pane
@@ -157,7 +157,7 @@ def _texts(
             lines = all_range_lines(side, found, width)
 
     def row(index: int, width: int) -> list[Styled]:
-        return [(lines[index].text, LOOKS[lines[index].look])]
+        return [lines[index]]
 
     heading = f" {title}   {keys}"
     return Rows((overlay, width, unpacked, keys), len(lines), lambda width: heading, row)
@@ -174,8 +174,8 @@ def _sections(
         for keys, what, about in actions:
             texts = wrap(about, max(LEAST_HELP, width - place))
             beside = texts.pop(0) if texts and place > KEYS and len(what) < WHAT else ""
-            lines.append(Said(f"{'  ' + keys:<{KEYS}}{what:<{WHAT}}{beside}", "name"))
-            lines += [Said(" " * place + text, "name") for text in texts]
+            lines.append(Said(f"{'  ' + keys:<{KEYS}}{what:<{WHAT}}{beside}", "plain"))
+            lines += [Said(" " * place + text, "plain") for text in texts]
     return lines[1:]
 
 
@@ -186,7 +186,7 @@ def _choices(state: State, summaries: Sequence[str]) -> Rows:
 
     def row(index: int, width: int) -> list[Styled]:
         shown = clip(summaries[index], width - widest, glyphs_for(state.ascii_only).ellipsis)
-        return [(names[index].ljust(widest), palette.BOLD), (shown, palette.PLAIN)]
+        return [(names[index].ljust(widest), "strong"), (shown, "plain")]
 
     return Rows((state.offers, summaries), len(names), lambda width: heading, row)
 

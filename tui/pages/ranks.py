@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from fusetui.text.figures import Unit, count, plural, unit_of
 from fusetui.text.printable import printable
-from fusetui.tui.drawing import palette
 from fusetui.tui.drawing.details import details_height
 from fusetui.tui.drawing.glyphs import glyphs_for
-from fusetui.tui.drawing.picture import Make, Rows, Said, Styled, TextPicture, cut, ruled
+from fusetui.tui.drawing.picture import Make, Rows, Said, TextPicture, cut, ruled
+from fusetui.tui.drawing.schemes import Styled
 from fusetui.tui.layout.ranks import Job
 from fusetui.tui.layout.text_layout import Column, fit, sentence_lines, titles
 from fusetui.tui.pages.page import ListPage, Pane
@@ -129,10 +129,10 @@ class RanksPage(ListPage):
 
         def row(index: int, width: int) -> list[Styled]:
             *texts, rest = fit(COLUMNS, [*_texts(found[index], unit), ""], width)
-            style = palette.WARN if found[index].outliers or found[index].damage else palette.PLAIN
+            style = "warning" if found[index].outliers or found[index].damage else "plain"
             return [
                 *((text, style) for text in texts),
-                (_strip(job, found[index], len(rest), glyphs.levels), palette.BUSY),
+                (_strip(job, found[index], len(rest), glyphs.levels), "busy"),
             ]
 
         return Rows(job, len(found), lambda width: titles(columns, width), row)

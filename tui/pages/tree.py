@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from fusetui.text.figures import Unit, count, duration, percent
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.memo import kept_on
-from fusetui.tui.drawing import palette
 from fusetui.tui.drawing.glyphs import Glyphs, glyphs_for, share_bar
-from fusetui.tui.drawing.picture import Rows, Said, Styled, text
+from fusetui.tui.drawing.picture import Rows, Said, text
+from fusetui.tui.drawing.schemes import TEXT, Styled
 from fusetui.tui.layout.call_tree import MODES, CallTree, TreeView, call_tree, callers_tree
 from fusetui.tui.layout.figure_trees import Preorder
 from fusetui.tui.layout.kinds import kind_of, label_of, narrow
@@ -63,12 +63,12 @@ class TreeTable(msgspec.Struct, frozen=True, eq=False):
         name = tree.name_of(node)
         label = f"{'  ' * level}{mark} {label_of(role, name) if row >= 0 else narrow(name)}"
         *figures, last = fit(self.columns, [*self._texts(node, row, glyphs), label], width)
-        look = palette.PLAIN if row >= 0 else palette.TITLE
+        look = "plain" if row >= 0 else "title"
         styled = [
-            (text, look if self.columns[n].title else palette.BUSY)
+            (text, look if self.columns[n].title else "busy")
             for n, text in zip(shown(self.columns, width), figures, strict=False)
         ]
-        return [*styled, (last, palette.swatch(kind_of(role, name)) if row >= 0 else look)]
+        return [*styled, (last, kind_of(role, name).token + TEXT if row >= 0 else look)]
 
     def _texts(self, node: int, row: int, glyphs: Glyphs) -> list[str]:
         tree, whole = self.tree, self.tree.whole(self.measure)
@@ -187,7 +187,7 @@ class TreePage(TreeListPage):
 
     def above(self, state: State, size: Size) -> Sequence[Pane]:
         """What the rows are, and what their shares are of."""
-        return (Pane(1, text([Said(f" {heading(shown_tree(state), state.tree)}", "name")])),)
+        return (Pane(1, text([Said(f" {heading(shown_tree(state), state.tree)}", "plain")])),)
 
     def chosen(self, state: State, index: int) -> Outcome:
         """Shows the op, or the longest of its path, in the timeline; opens or closes a thread."""

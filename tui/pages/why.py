@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import msgspec
 import numpy as np
-from rich.style import Style
 
 from fusetui.analysis.why.idle_reasons import IDLE
 from fusetui.analysis.why.model import Finding, Gap, Unknown, Why
@@ -24,11 +23,11 @@ from fusetui.text.cutting import clip
 from fusetui.text.figures import Unit, duration, percent, unit_of
 from fusetui.text.printable import printable
 from fusetui.trace.model.ids import Id
-from fusetui.tui.drawing import palette
 from fusetui.tui.drawing.details import flow
 from fusetui.tui.drawing.glyphs import glyphs_for, share_bar
-from fusetui.tui.drawing.picture import Rows, Said, Styled, TextPicture, cut, ruled
+from fusetui.tui.drawing.picture import Rows, Said, TextPicture, cut, ruled
 from fusetui.tui.drawing.range_lines import gap_lines
+from fusetui.tui.drawing.schemes import Styled
 from fusetui.tui.layout.answer import inside, working
 from fusetui.tui.layout.kinds import narrow
 from fusetui.tui.layout.text_layout import Column, fit, sentence_lines, shown, titles
@@ -88,7 +87,7 @@ class WhyPage(ListPage):
             (stake, share, said), look = _texts(found, entries[index], unit)
             texts = (stake, share, share_bar(*_part(found, entries[index]), BAR, glyphs), said)
             return [
-                (text, look if columns[n].title else palette.BUSY)
+                (text, look if columns[n].title else "busy")
                 for n, text in zip(shown(columns, width), fit(columns, texts, width), strict=True)
             ]
 
@@ -160,7 +159,7 @@ class WhyPage(ListPage):
                     return gap_lines(side, at, width, height, glyphs) if at else []
                 case Unknown(_, missing, record_with):
                     text = printable(f"Not recorded: {missing}. To record: {record_with}")
-                    return _folded(text, width, "name")
+                    return _folded(text, width, "plain")
             return []
 
         return ruled((found, side, index), "", glyphs.rule, lines)
@@ -183,7 +182,7 @@ def _answer(found: Why, width: int, height: int) -> Sequence[Said]:
     left = height - len(first)
     if left <= 0:
         return first[:height]
-    rest = [Said(f" {text}", "name") for text in _account(found, width - 2, left)]
+    rest = [Said(f" {text}", "plain") for text in _account(found, width - 2, left)]
     for text in (breakdown_text(found), ceiling_text(found)):
         more = [Said(f" {line}") for line in _wrapped(text, width)]
         rest += more if len(rest) + len(more) <= left else []
@@ -207,12 +206,12 @@ def _wrapped(text: str, width: int) -> list[str]:
     return sentence_lines(printable(text), max(20, min(width - 2, WIDEST)))
 
 
-def _folded(text: str, width: int, look: str = "plain") -> list[Said]:
+def _folded(text: str, width: int, look: str = "faint") -> list[Said]:
     return [Said(line, look) for line in _wrapped(text, width)]
 
 
 def _about_finding(finding: Finding, width: int) -> list[Said]:
-    lines = _folded(finding.text, width, "name")
+    lines = _folded(finding.text, width, "plain")
     if finding.why_likely:
         lines += _folded(f"Likely, not certain: {finding.why_likely}", width)
     return lines + (_folded(f"Try: {finding.try_}", width, "good") if finding.try_ else [])
@@ -224,18 +223,18 @@ def _at_stake(entry: Entry) -> int | None:
     return entry.dur_ns if isinstance(entry, Gap) else None
 
 
-def _texts(found: Why, entry: Entry, unit: Unit) -> tuple[tuple[str, str, str], Style]:
+def _texts(found: Why, entry: Entry, unit: Unit) -> tuple[tuple[str, str, str], str]:
     ns = _at_stake(entry)
     stake = unit.text(ns) if ns is not None else ""
     match entry:
         case Finding():
             share = percent(*_part(found, entry)) if entry.share is not None else ""
-            return (stake or "note", share, narrow(entry.text)), palette.PLAIN
+            return (stake or "note", share, narrow(entry.text)), "plain"
         case Gap():
-            return (stake, *_gap_texts(found, entry)), palette.DIM
+            return (stake, *_gap_texts(found, entry)), "faint"
         case Unknown():
             said = f"not recorded: {entry.missing}; to record: {entry.record_with}"
-            return ("", "", narrow(said)), palette.DIM
+            return ("", "", narrow(said)), "faint"
 
 
 def _part(found: Why, entry: Entry) -> tuple[int, int]:

@@ -1,23 +1,31 @@
-"""What the commands typed after `:` do to the state."""
+"""The commands typed after `:`: `goto 12.5ms`, `step 2`, `open PATH`."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from pathlib import Path
 
 from msgspec.structs import replace
 
-from fusetui.text.figures import plural, tick
+from fusetui.text.cutting import clip
+from fusetui.text.figures import parse_time, plural, tick
 from fusetui.text.printable import printable
 from fusetui.trace.layout.steps import steps_of
 from fusetui.tui.layout.moves import at_time, over
 from fusetui.tui.state import arranging, marks
 from fusetui.tui.state.action import action
-from fusetui.tui.state.command_line import Goto, Mark, Only, Open, Quit, Step, Wrong, parse
-from fusetui.tui.state.effects import Quit as QuitApp
+from fusetui.tui.state.effects import Quit
 from fusetui.tui.state.moving import brought
 from fusetui.tui.state.reading import read
 from fusetui.tui.state.state import Outcome, Prompt, State, told
 
+EXAMPLES = ("goto 12.5ms", "step 2", "mark a", "only gpu", "open PATH", "diff PATH", "q")
+VERBS = tuple(example.partition(" ")[0] for example in EXAMPLES)
+NUMBER = re.compile(r"[0-9]{1,9}")
+LETTER = re.compile(r"[A-Za-z]")
+LONGEST_NOTE = 200  # characters
+LONGEST = 30  # characters of a wrong word that are repeated
 NO_STEPS = "this trace has no steps: no annotation and no optimizer tells them"
 
 
@@ -26,35 +34,35 @@ def ask(state: State) -> State:
 
 
 def obeyed(state: State, line: str) -> Outcome:
-    """The state after a command; a wrong one is answered with one sentence."""
+    """The state after a command: a verb and the rest of the line. What is wrong is answered with
+    one sentence that says what is right."""
     state = replace(state, prompt=None, hint="")
     if not line.strip():
         return state
-    match parse(line):
-        case Goto(ns):
-            return _go_to_time(state, ns)
-        case Step(number):
-            return to_step(state, number)
-        case Mark(letter, note):
-            return marks.set_mark(state, letter, note)
-        case Only(pattern):
-            return arranging.only(state, pattern)
-        case Open(path, beside):
-            return _open(state, path, beside)
-        case Quit():
-            return state, QuitApp()
-        case Wrong(sentence):
-            return told(state, sentence)
+    verb, _, rest = line.strip().removeprefix(":").strip().partition(" ")
+    if verb in COMMANDS:
+        return COMMANDS[verb](state, rest.strip())
+    word = clip(printable(verb), LONGEST)
+    return told(state, f"{word or 'nothing'} is not a command: {', '.join(VERBS)}")
 
 
-def _go_to_time(state: State, ns: int) -> State:
-    side = state.side
+def _goto(state: State, rest: str) -> State:
+    """To a time, counted as on the ruler."""
+    side, ns = state.side, parse_time(rest)
+    if ns is None:
+        return told(state, "goto takes a time with its unit: goto 12.5ms")
     if side.begin <= ns <= side.end:
         session = state.session.moved(state.active, at_time(side, state.view, ns))
         return brought(state, session, state.active)
-    step = max(1, (side.end - side.begin) // 100)
-    begin, end = (tick(time, step) for time in (side.begin, side.end))
+    unit = max(1, (side.end - side.begin) // 100)
+    begin, end = (tick(time, unit) for time in (side.begin, side.end))
     return told(state, f"the trace goes from {begin} to {end}")
+
+
+def _step(state: State, rest: str) -> State:
+    if not NUMBER.fullmatch(rest):
+        return told(state, "step takes a number: step 2")
+    return to_step(state, int(rest))
 
 
 def to_step(state: State, number: int) -> State:
@@ -80,12 +88,37 @@ def shown_step(state: State, at: int) -> State:
     return told(there, f"step #{at + 1} of {len(steps)}: {printable(name)}")
 
 
-def _open(state: State, text: str, beside: bool) -> Outcome:
+def _mark(state: State, rest: str) -> State:
+    letter, _, note = rest.partition(" ")
+    if not LETTER.fullmatch(letter):
+        return told(state, "mark takes one letter, then a note: mark a slow step")
+    return marks.set_mark(state, letter, clip(printable(note.strip()), LONGEST_NOTE))
+
+
+def _open(state: State, rest: str) -> Outcome:
+    return _reading(state, rest, ()) if rest else told(state, "open takes the path of a trace")
+
+
+def _diff(state: State, rest: str) -> Outcome:
+    """Beside the first trace that is open."""
+    if not rest:
+        return told(state, "diff takes the path of another trace")
+    return _reading(state, rest, state.paths[:1])
+
+
+def _reading(state: State, text: str, beside: tuple[str, ...]) -> Outcome:
     path = Path(text).expanduser()
     if path.is_file():
-        return read(state, (*state.paths[:1], str(path)) if beside else (str(path),))
+        return read(state, (*beside, str(path)))
     what = "is a folder, not a trace" if path.is_dir() else "does not exist"
     return told(state, f"{printable(str(path))} {what}")
 
 
+def _quit(state: State, rest: str) -> Outcome:
+    return told(state, "q takes no argument") if rest else (state, Quit())
+
+
+COMMANDS: dict[str, Callable[[State, str], Outcome]] = dict(
+    zip(VERBS, (_goto, _step, _mark, arranging.only, _open, _diff, _quit), strict=True)
+)
 ACTIONS = (action("command", "Command", ":", "goto, step, mark, only, open, diff, q", ask),)

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 
-from fusetui.commands import signals
+from fusetui import signals
 from fusetui.parser import WrongUse
 from fusetui.report import streams
 

@@ -9,8 +9,8 @@ from typing import Any
 from msgspec.structs import asdict, replace
 
 from fusetui.analysis.why.idle_reasons import IDLE
+from fusetui.analysis.why.model import CLASSES as PARTS
 from fusetui.analysis.why.model import Finding, Gap, Share, Why
-from fusetui.analysis.why.typical import CLASSES as PARTS
 from fusetui.report.why_answer import (
     CLASSES,
     HIDDEN,

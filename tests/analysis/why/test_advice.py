@@ -10,10 +10,9 @@ import pytest
 from tests.analysis.why.rules.work import ADD, SGEMM, work
 
 from fusetui.analysis.why.account import accounts
-from fusetui.analysis.why.advice import DEFAULT, said, tags_of
 from fusetui.analysis.why.answer import why
 from fusetui.analysis.why.facts import Facts
-from fusetui.analysis.why.rules import all_rules
+from fusetui.analysis.why.rules import DEFAULT, all_rules, said, tags_of
 from fusetui.trace import Trace
 
 FOREIGN = {

@@ -11,7 +11,7 @@ from tests.places import TRACES
 
 from fusetui.analysis.why.answer import why
 from fusetui.analysis.why.model import DeviceAccount, Finding, StepAccount, Unknown, Why
-from fusetui.analysis.why.recorded import needed_by
+from fusetui.analysis.why.rule import needed_by
 from fusetui.analysis.why.rules import all_rules
 from fusetui.analysis.why.selection import Selection
 from fusetui.analysis.why.versus import Compared, Versus, versus

@@ -10,8 +10,7 @@ from tests.analysis.why.test_account import call
 from tests.places import TRACES
 from tests.trace.test_corpus import ROWS
 
-from fusetui.analysis.why.account import accounts
-from fusetui.analysis.why.cpu import cpu_accounts
+from fusetui.analysis.why.account import accounts, cpu_accounts
 from fusetui.analysis.why.model import ThreadAccount
 from fusetui.trace import Trace, open_trace
 

@@ -11,7 +11,7 @@ from msgspec.structs import astuple
 from tests.analysis.why.test_account import call, kernel
 
 from fusetui.analysis.why.account import accounts
-from fusetui.analysis.why.longest import longest_gaps
+from fusetui.analysis.why.idle_time import longest_gaps
 from fusetui.analysis.why.model import Gap
 from fusetui.trace import Trace
 

@@ -12,8 +12,8 @@ from tests.analysis.why.test_account import call, kernel
 
 from fusetui.analysis.why.account import accounts
 from fusetui.analysis.why.answer import why
+from fusetui.analysis.why.idle_time import idle_times
 from fusetui.analysis.why.selection import accounted
-from fusetui.analysis.why.stretches import idle_times
 from fusetui.trace import Trace
 
 Make = Callable[..., Any]

@@ -10,8 +10,7 @@ import pytest
 from tests.laptops import needs_fork
 from tests.places import TRACES
 
-from fusetui.analysis.why import reading
-from fusetui.analysis.why.answer import why
+from fusetui.analysis.why.answer import args_read, why
 from fusetui.gpu.roofline.many import jobs
 from fusetui.trace import open_trace
 from fusetui.trace.program.backward import backward_ops
@@ -34,7 +33,7 @@ def test_nothing_is_read_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
         raise OSError("no bytes")
 
     trace, alone = (open_trace(str(TRACE), cached=False) for _ in range(2))
-    with reading.args_read(trace):
+    with args_read(trace):
         pass
     expected = jobs(alone).number.tolist(), backward_ops(alone).forward.tolist()
     monkeypatch.setattr(Document, "part", fail)
@@ -50,6 +49,6 @@ def test_the_answers_are_the_same(monkeypatch: pytest.MonkeyPatch, cores: int, p
     with monkeypatch.context() as without:
         without.setattr(why_module, "args_read", lambda _: nullcontext())
         expected = why(open_trace(str(path), cached=False))
-    monkeypatch.setattr(reading, "WORTH_A_PROCESS", 0)
+    monkeypatch.setattr(why_module, "WORTH_A_PROCESS", 0)
     monkeypatch.setattr(workers, "_cores", lambda: cores)
     assert why(open_trace(str(path), cached=False)) == expected

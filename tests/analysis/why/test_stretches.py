@@ -14,7 +14,7 @@ from tests.analysis.why.test_account import call, kernel
 from tests.places import TRACES
 
 from fusetui.analysis.why.account import Device, accounts
-from fusetui.analysis.why.stretches import idle_times
+from fusetui.analysis.why.idle_time import idle_times
 from fusetui.trace import Trace, open_trace
 
 Make = Callable[..., Any]

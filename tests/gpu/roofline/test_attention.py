@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fusetui.gpu.kernel_names import decode
-from fusetui.gpu.roofline.attention import attention
 from fusetui.gpu.roofline.inputs import Inputs, inputs_of
+from fusetui.gpu.roofline.products import attention
 from fusetui.gpu.roofline.row import amount_of, work_of
 
 Make = Callable[..., Any]

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from fusetui.gpu.roofline.conv import conv
 from fusetui.gpu.roofline.inputs import Inputs, inputs_of
+from fusetui.gpu.roofline.products import conv
 from fusetui.gpu.roofline.row import work_of
 
 Make = Callable[..., Any]

@@ -59,14 +59,14 @@ def test_levels(glyphs: Any, text: str) -> None:
 def test_the_largest_value_stands_where_there_is_room(side: Side, queue: Counter) -> None:
     view = View(0, 400_000)
     narrow = counter_line(side, view, " queue", curve_of(queue), 14, 8, UNICODE)
-    assert narrow == (" queue", "  ▁▁██", " 8")
+    assert narrow == (" queue", [("  ▁▁██", "busy"), (" 8", "plain")])
     wide = counter_line(side, view, " queue", curve_of(queue), 24, 8, UNICODE)
-    assert wide == (" queue                8", "  ▁▁██▃▃", "")
+    assert wide == (" queue                8", [("  ▁▁██▃▃", "busy")])
 
 
 def test_the_largest_value_is_that_of_the_window(side: Side, queue: Counter) -> None:
-    line = counter_line(side, View(300_000, 400_000), " queue", curve_of(queue), 14, 8, UNICODE)
-    assert line.end == " 2.5"
+    _, parts = counter_line(side, View(300_000, 400_000), " queue", curve_of(queue), 14, 8, UNICODE)
+    assert parts[-1] == (" 2.5", "plain")
 
 
 def test_only_the_side_with_the_trace_gets_its_counters(
@@ -131,5 +131,5 @@ async def test_names_of_counters_are_data(tmp_path: Path) -> None:
 
 
 def test_a_label_that_does_not_fit_says_so() -> None:
-    assert labeled(" GPU 0 allocated", [], 15, 20).text == " GPU 0 alloca…       "[:20]
-    assert labeled(" GPU 0 queue", [], 15, 20).text == " GPU 0 queue        "
+    assert labeled(" GPU 0 allocated", [], 15) == [(" GPU 0 alloca… ", "faint")]
+    assert labeled(" GPU 0 queue", [], 15) == [(" GPU 0 queue   ", "faint")]

@@ -10,8 +10,7 @@ from tests.tui.prepared import after, do, drawn, explained, opened
 
 from fusetui.analysis.why.idle_reasons import IDLE
 from fusetui.trace import Trace
-from fusetui.tui.drawing import palette
-from fusetui.tui.drawing.device_lines import idle_segments
+from fusetui.tui.drawing.device_lines import idle_line
 from fusetui.tui.drawing.glyphs import UNICODE
 from fusetui.tui.drawing.schemes import DARK
 from fusetui.tui.layout.view import View
@@ -20,16 +19,17 @@ Make = Callable[..., Trace]
 
 
 def test_every_reason_has_a_letter_and_a_color_of_its_own() -> None:
-    assert DARK.idle.keys() == IDLE.keys()
+    colors = {token: pair for token, pair in DARK.colors.items() if token.startswith("idle.")}
+    assert {token.removeprefix("idle.") for token in colors} == set(IDLE)
     letters = {reason.letter for reason in IDLE.values()}
-    assert len(letters) == len(set(DARK.idle.values())) == len(IDLE)
+    assert len(letters) == len(set(colors.values())) == len(IDLE)
 
 
 def line(trace: Trace, begin_us: int, end_us: int, width: int) -> str:
     side = after(opened(trace), explained).side
     (idle,) = side.insight.idle or ()
     view = View(1000 * begin_us, 1000 * end_us)
-    return "".join(part.text for part in idle_segments(side, view, idle, width, UNICODE))
+    return "".join(text for text, _ in idle_line(side, view, idle, width, UNICODE))
 
 
 def test_a_block_is_named_where_there_is_room(trace_of: Make) -> None:
@@ -58,7 +58,7 @@ def test_the_line_is_there_before_it_is_known(trace_of: Make) -> None:
 def test_a_selected_gap_is_drawn_as_selected(trace_of: Make) -> None:
     state = after(opened(trace_of(training())), explained, *do("next-gap"))
     (idle,) = state.side.insight.idle or ()
-    segments = idle_segments(state.side, state.view, idle, 60, UNICODE)
-    assert palette.SELECTED in [part.style for part in segments]
-    other = idle_segments(state.side, replace(state.view, gap=None), idle, 60, UNICODE)
-    assert palette.SELECTED not in [part.style for part in other]
+    parts = idle_line(state.side, state.view, idle, 60, UNICODE)
+    assert "selection" in [token for _, token in parts]
+    other = idle_line(state.side, replace(state.view, gap=None), idle, 60, UNICODE)
+    assert "selection" not in [token for _, token in other]

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from tests.tui.prepared import line as line_of
+
 from fusetui.tui.drawing.glyphs import UNICODE
-from fusetui.tui.drawing.lane_lines import lane_line, minimap, window_bar
-from fusetui.tui.layout.frame import busy_of, columns, row_at
+from fusetui.tui.drawing.lane_lines import lane_line
+from fusetui.tui.drawing.timeline import TimelinePicture, window_bar
+from fusetui.tui.layout.frame import columns, row_at
 from fusetui.tui.layout.moves import select, to_kernel, zoom
 from fusetui.tui.layout.places import places
 from fusetui.tui.layout.view import Side, View
+from fusetui.tui.state.state import Size
 
 
 def line(side: Side, view: View, label: str, width: int = 70) -> str:
     place = next(p for p in places(side, view) if p.line and p.label.strip() == label)
-    return "".join(s.text for s in lane_line(side, view, place, width, UNICODE))
+    return "".join(text for text, _ in lane_line(side, view, place, width, UNICODE))
 
 
 def test_a_stream_shows_short_kernel_names(side: Side, view: View) -> None:
@@ -23,19 +27,18 @@ def test_every_line_is_exactly_as_wide_as_asked(side: Side, view: View) -> None:
     for width in (1, 2, 7, 33, 200):
         for place in places(side, view):
             runs = lane_line(side, view, place, width, UNICODE)
-            assert place.line is None or sum(len(run.text) for run in runs) == width
+            assert place.line is None or sum(len(text) for text, _ in runs) == width
 
 
-def test_the_minimap_is_empty_where_the_gpu_idles(side: Side) -> None:
-    shown = minimap(side, side.once(busy_of), 140, UNICODE)
-    assert len(shown) == 140
+def test_the_minimap_is_empty_where_the_gpu_idles(side: Side, view: View) -> None:
+    shown = line_of(TimelinePicture(side, view, UNICODE), 0, Size(158, 20))[18:]
     assert shown.startswith("      ")
     assert set(shown[10:50]) == {"▄", "█"}  # a gap of 5 us is half of a cell
 
 
 def test_the_bar_shows_where_the_window_lies() -> None:
-    assert window_bar(range(2, 7), 10, UNICODE) == "  ├───┤   "
-    assert window_bar(range(3, 4), 10, UNICODE) == "   ─      "
+    assert window_bar(range(2, 7), UNICODE) == "  ├───┤"
+    assert window_bar(range(3, 4), UNICODE) == "   ─"
 
 
 def test_a_click_finds_what_is_drawn_there(side: Side, view: View) -> None:

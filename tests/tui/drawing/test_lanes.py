@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 from tests.tui.mixed import mixed
-from tests.tui.prepared import after, explained, opened
+from tests.tui.prepared import after, explained, line, opened
 
 from fusetui.trace import Trace
 from fusetui.tui.drawing.timeline import TimelinePicture
@@ -27,7 +27,7 @@ def lanes(state: State) -> str:
     pane = page_of(state).show(state, size)[0]
     assert isinstance(pane.picture, TimelinePicture)
     picture, height = pane.picture, pane.height
-    return "\n".join(picture.line(y, size.width, height).text for y in range(height))
+    return "\n".join(line(picture, y, Size(size.width, height)) for y in range(height))
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -7,7 +7,7 @@ import pytest
 
 from fusetui.trace.cells.raster import MANY, NONE, Cells
 from fusetui.tui.drawing.glyphs import ASCII, COLORLESS, UNICODE
-from fusetui.tui.drawing.lane_lines import runs_of
+from fusetui.tui.drawing.lane_lines import slices
 from fusetui.tui.layout.kinds import KINDS, Kind, label_of, narrow
 
 GEMM = KINDS.index(Kind.GEMM)
@@ -25,7 +25,7 @@ def cells(*rows: int, covered: int = 100) -> Cells:
 
 
 def texts(shown: Cells, **more: object) -> list[str]:
-    return [run.text for run in runs_of(shown, 100, label, UNICODE, **more)]  # type: ignore[arg-type]
+    return [text for text, _ in slices(shown, 100, label, UNICODE, **more)]  # type: ignore[arg-type]
 
 
 def test_a_wide_slice_is_a_block_with_its_label() -> None:
@@ -41,8 +41,8 @@ def test_a_label_loses_words_before_it_is_cut_to_nonsense(width: int, label: str
 
 
 def test_a_long_word_keeps_its_ends() -> None:
-    runs = runs_of(cells(*[0] * 10), 100, lambda row: "Qwen2DecoderLayer_3", UNICODE)
-    assert [run.text for run in runs] == [" Qwen…er_3"]
+    runs = slices(cells(*[0] * 10), 100, lambda row: "Qwen2DecoderLayer_3", UNICODE)
+    assert [text for text, _ in runs] == [" Qwen…er_3"]
 
 
 def test_an_op_loses_its_namespace_first() -> None:
@@ -56,8 +56,8 @@ def test_a_single_cell_is_as_high_as_it_is_covered(covered: int, bar: str) -> No
 
 def test_a_backward_op_loses_what_all_of_them_have() -> None:
     name = "autograd::engine::evaluate_function: AddmmBackward0"
-    runs = runs_of(cells(*[0] * 18), 100, lambda row: name, UNICODE)
-    assert runs[0].text == " AddmmBackward0   "
+    runs = slices(cells(*[0] * 18), 100, lambda row: name, UNICODE)
+    assert runs[0][0] == " AddmmBackward0   "
 
 
 def test_a_block_beside_another_shows_its_edge() -> None:
@@ -77,22 +77,22 @@ def test_the_selected_slice_is_marked_by_shape() -> None:
 
 
 def test_a_selected_slice_hidden_by_others_gets_its_cell() -> None:
-    runs = runs_of(cells(0, 0, 0), 100, label, UNICODE, selected=1, selected_cells=range(1, 2))
-    assert [run.text for run in runs] == ["█", "◆", "█"]
+    runs = slices(cells(0, 0, 0), 100, label, UNICODE, selected=1, selected_cells=range(1, 2))
+    assert [text for text, _ in runs] == ["█", "◆", "█"]
 
 
 def test_ascii_draws_without_unicode() -> None:
-    runs = runs_of(cells(0, *[1] * 10), 100, label, ASCII, selected=1)
-    assert all(run.text.isascii() for run in runs)
+    runs = slices(cells(0, *[1] * 10), 100, label, ASCII, selected=1)
+    assert all(text.isascii() for text, _ in runs)
 
 
 def test_a_block_is_seen_without_its_color() -> None:
     shown = cells(*[0] * 2, *[1] * 20)
-    assert [run.text for run in runs_of(shown, 100, label, COLORLESS)] == [
+    assert [text for text, _ in slices(shown, 100, label, COLORLESS)] == [
         "gg",
         "▏gemm bf16 128x128 g",
     ]
-    assert [run.text for run in runs_of(shown, 100, label, ASCII)] == [
+    assert [text for text, _ in slices(shown, 100, label, ASCII)] == [
         "gg",
         "|gemm bf16 128x128 g",
     ]
@@ -101,7 +101,7 @@ def test_a_block_is_seen_without_its_color() -> None:
 @pytest.mark.parametrize(("covered", "bar"), [(20, "▂"), (60, "g")])
 def test_a_cell_that_is_busy_for_half_of_its_time_has_a_letter(covered: int, bar: str) -> None:
     shown = cells(0, covered=covered)
-    assert [run.text for run in runs_of(shown, 100, label, COLORLESS)] == [bar]
+    assert [text for text, _ in slices(shown, 100, label, COLORLESS)] == [bar]
 
 
 def test_names_can_neither_break_the_line_nor_color_it() -> None:
@@ -133,7 +133,7 @@ def test_built_in_functions_are_called_by_their_names() -> None:
 )
 def test_a_call_loses_what_all_of_them_have(name: str, text: str) -> None:
     """But not a frame such as cuda_graph_runner."""
-    runs = runs_of(cells(*[0] * len(text)), 100, lambda row: name, UNICODE)
-    assert runs[0].text == text
-    runs = runs_of(cells(*[0] * 12), 100, lambda row: "cuda_graph_runner", UNICODE)
-    assert runs[0].text == " cuda_…unner"
+    runs = slices(cells(*[0] * len(text)), 100, lambda row: name, UNICODE)
+    assert runs[0][0] == text
+    runs = slices(cells(*[0] * 12), 100, lambda row: "cuda_graph_runner", UNICODE)
+    assert runs[0][0] == " cuda_…unner"

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
+from colorsys import rgb_to_hsv
+from itertools import combinations
 
 import pytest
 from rich.color import Color, ColorSystem
 from rich.palette import Palette
 from rich.style import Style
+from tests.tui.prepared import strip
 
-from fusetui.tui.drawing import palette
+from fusetui.analysis.why.idle_reasons import IDLE
 from fusetui.tui.drawing.schemes import (
+    BAR,
+    CURSOR,
     DARK,
     DARK_16,
     LIGHT,
     LIGHT_16,
     SCHEMES,
     Scheme,
-    styles,
-    translation,
+    styles_of,
 )
-from fusetui.tui.drawing.segments import in_scheme, line, segment
+from fusetui.tui.drawing.schemes import TEXT as TEXTS
 from fusetui.tui.layout.kinds import Kind
 
 XTERM = [
@@ -63,20 +68,19 @@ def contrast(one: str, other: str, depth: ColorSystem) -> float:
 
 def needs(scheme: Scheme) -> Iterator[Need]:
     """Every pair of colors that is drawn."""
-    cursor = scheme.marks["CURSOR"][0]
-    behind = {scheme.background, scheme.surface, *(() if scheme.cursor else (cursor,))}
-    for (use, name), style in styles(scheme).items():
-        front = style.color.get_truecolor().hex if style.color else scheme.foreground
-        if style.bgcolor is not None:
-            block = style.bgcolor.get_truecolor().hex
-            yield f"text on {name}", front, block, TEXT
-            if name != "CURSOR":
-                yield f"{use} {name}", block, scheme.background, BLOCK
-        elif use in ("bar", "idle bar") or name in ("BUSY", "WINDOW"):
-            yield f"{use} {name}", front, scheme.background, BLOCK
-        else:
-            yield from ((f"{use} {name} on {back}", front, back, TEXT) for back in behind)
-    yield from (("foreground", scheme.foreground, back, TEXT) for back in behind)
+    colors = scheme.colors
+    back = {scheme.background, scheme.surface}
+    behind = back if colors["cursor"][1] else {*back, colors["cursor"][0]}
+    for token, (block, text) in colors.items():
+        front = text or scheme.foreground
+        if block:
+            yield f"text on {token}", front, block, TEXT
+            if token != "cursor":
+                yield token, block, scheme.background, BLOCK
+        elif token in ("busy", "window"):
+            yield token, front, scheme.background, BLOCK
+        elif token not in ("background", "surface"):
+            yield from ((f"{token} on {one}", front, one, TEXT) for one in behind)
 
 
 @pytest.mark.parametrize(("scheme", "depth"), DEPTHS, ids=lambda one: one.name)
@@ -96,33 +100,89 @@ def test_contrast_is_that_of_the_standard() -> None:
 
 
 @pytest.mark.parametrize("scheme", SCHEMES, ids=lambda scheme: scheme.name)
-def test_every_style_of_the_palette_has_one_in_each_scheme(scheme: Scheme) -> None:
-    """And one only: two uses that look alike in the palette would look alike everywhere."""
-    drawn, shown = styles(DARK), styles(scheme)
-    known = translation(scheme, scheme.background)
-    behind = Style(color=scheme.foreground, bgcolor=scheme.background)
-    assert drawn.keys() == shown.keys()
-    assert [use for use, style in drawn.items() if known[style] != behind + shown[use]] == []
-    assert {value for value in vars(palette).values() if isinstance(value, Style)} <= known.keys()
+def test_every_kind_and_reason_has_its_colors(scheme: Scheme) -> None:
+    """Also under the cursor."""
+    known = styles_of(scheme, scheme.background)
+    tokens = [kind.token + part for kind in Kind for part in ("", BAR, TEXTS)]
+    tokens += [f"idle.{reason}{part}" for reason in IDLE for part in ("", BAR)]
+    assert {*tokens, *(token + CURSOR for token in tokens)} <= known.keys()
+
+
+def test_a_token_that_is_not_in_the_table_is_an_error() -> None:
+    with pytest.raises(KeyError):
+        strip([("text", "of no meaning")], 8)
+
+
+def test_what_looks_alike_in_one_scheme_need_not_in_another() -> None:
+    """A title under the cursor of a dark screen looks like an op under it."""
+    (first, *_) = strip([("title", "title" + CURSOR)], 5, LIGHT)
+    assert first.style == Style(color="#000000", bgcolor="#d7d7d7", bold=True)
 
 
 def test_a_line_in_another_scheme() -> None:
-    drawn = line([segment("gemm", palette.fill(Kind.GEMM)), segment("x", palette.PLAIN)], 8)
-    shown = in_scheme(drawn, LIGHT, LIGHT.background)
-    assert shown.text == drawn.text
+    shown = strip([("gemm", Kind.GEMM.token), ("x", "plain")], 8, LIGHT)
     first, second = (one.style for one in shown)
-    assert first == styles(LIGHT)["fill", Kind.GEMM]
+    assert first == Style(color="#000000", bgcolor="#5f87d7")
     assert second == Style(color=LIGHT.foreground, bgcolor=LIGHT.background)
 
 
 def test_blanks_belong_to_what_stands_before_them() -> None:
     """Each change of color is sent to the terminal."""
-    parts = [("a", palette.DIM), ("  ", palette.PLAIN), ("b", palette.TITLE), (" ", palette.PLAIN)]
-    shown = in_scheme(line([segment(*part) for part in parts], 8), DARK, DARK.background)
+    shown = strip([("a", "faint"), ("  ", "plain"), ("b", "title"), (" ", "plain")], 8)
     assert [one.text for one in shown] == ["a  ", "b    "]
 
 
-def test_a_row_under_the_cursor_in_another_scheme() -> None:
-    drawn = line([segment("gemm", palette.swatch(Kind.GEMM))], 8).apply_style(palette.CURSOR)
-    (first, *_) = in_scheme(drawn, LIGHT, LIGHT.background)
-    assert first.style == styles(LIGHT)["swatch", Kind.GEMM] + styles(LIGHT)["mark", "CURSOR"]
+@pytest.mark.parametrize(("scheme", "color"), [(LIGHT, "#0000af"), (LIGHT_16, "#ffffff")])
+def test_a_row_under_the_cursor(scheme: Scheme, color: str) -> None:
+    """With 16 colors it loses its own."""
+    (first, *_) = strip([("gemm", Kind.GEMM.token + TEXTS + CURSOR)], 4, scheme)
+    block = scheme.colors["cursor"][0]
+    assert first.style == Style(color=color, bgcolor=block, bold=True)
+
+
+YELLOW = range(40, 75)
+"""Hues in degrees."""
+
+
+def is_yellow(color: str) -> bool:
+    if not color:
+        return False
+    red, green, blue = (int(color[n : n + 2], 16) / 255 for n in (1, 3, 5))
+    hue, saturation, _ = rgb_to_hsv(red, green, blue)
+    return saturation > 0.15 and round(hue * 360) in YELLOW
+
+
+def distance(one: str, other: str) -> float:
+    """How different two colors look: the weighted RGB distance of Riemersma's "Color metric"."""
+    a, b = ([int(color[n : n + 2], 16) for n in (1, 3, 5)] for color in (one, other))
+    mean = (a[0] + b[0]) / 2
+    red, green, blue = ((x - y) ** 2 for x, y in zip(a, b, strict=True))
+    return math.sqrt((2 + mean / 256) * red + 4 * green + (2 + (255 - mean) / 256) * blue)
+
+
+def test_yellow_is_the_selection() -> None:
+    yellow = [token for token, colors in DARK.colors.items() if any(map(is_yellow, colors))]
+    assert yellow == ["selection"]
+
+
+ON_GPU = (Kind.GEMM, Kind.ATTENTION, Kind.POINTWISE, Kind.FUSED, Kind.REDUCTION, Kind.COPY,
+          Kind.COMM, Kind.GPU_OTHER)  # fmt: skip
+
+
+def block_of(scheme: Scheme, kind: Kind) -> str:
+    return scheme.colors[kind.token][0]
+
+
+@pytest.mark.parametrize(("one", "other"), [*combinations(ON_GPU, 2)])
+@pytest.mark.parametrize("scheme", [DARK, LIGHT], ids=lambda scheme: scheme.name)
+def test_two_kinds_of_gpu_work_look_different(one: Kind, other: Kind, scheme: Scheme) -> None:
+    assert distance(block_of(scheme, one), block_of(scheme, other)) > 75
+
+
+@pytest.mark.parametrize("reason", sorted(IDLE))
+@pytest.mark.parametrize("scheme", [DARK, LIGHT], ids=lambda scheme: scheme.name)
+def test_idle_time_never_looks_like_work(reason: str, scheme: Scheme) -> None:
+    """The line of idle time stands right below the streams."""
+    block = scheme.colors[f"idle.{reason}"][0]
+    near = [kind for kind in ON_GPU if distance(block, block_of(scheme, kind)) <= 75]
+    assert near == []

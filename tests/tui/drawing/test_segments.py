@@ -12,43 +12,45 @@ from rich.segment import Segment
 from rich.style import Style
 from tests.hostile import PAYLOADS, WORST, obeyed, write_trace
 from tests.tui.driving import opened, screen
+from tests.tui.prepared import strip
 from textual.color import Color
 
 from fusetui.trace import open_trace
-from fusetui.tui.drawing import palette
-from fusetui.tui.drawing.segments import DOOR, blank, line, segment, sequences
+from fusetui.tui.drawing.segments import DOOR, sequences
 from fusetui.tui.layout.lanes import lanes_of
 from fusetui.tui.screens import PromptInput
 
 BLACK = Color(0, 0, 0)
+BOLD = Style(bold=True)
 
 
 @pytest.mark.parametrize("text", PAYLOADS.values(), ids=PAYLOADS)
-def test_a_segment_is_printable(text: str) -> None:
-    shown = segment(f"a{text}b", palette.PLAIN).text
+def test_a_line_is_printable(text: str) -> None:
+    shown = strip([(f"a{text}b", "plain")], 400).text.rstrip()
     assert obeyed(shown, "") == set()
     assert (shown[0], shown[-1]) == ("a", "b")
 
 
 @pytest.mark.parametrize("text", PAYLOADS.values(), ids=PAYLOADS)
 def test_the_door_keeps_the_width(text: str) -> None:
-    (shown,) = DOOR.apply([Segment(text, palette.BOLD)], BLACK)
+    (shown,) = DOOR.apply([Segment(text, BOLD)], BLACK)
     assert obeyed(shown.text, "") == set()
     assert shown.cell_length == cell_len(text)
-    assert shown.style is palette.BOLD
+    assert shown.style is BOLD
 
 
 def test_the_door_lets_through_what_is_printable() -> None:
-    segments = [Segment("aten::mm ▁▂▃ 日本", palette.BOLD)]
+    segments = [Segment("aten::mm ▁▂▃ 日本", BOLD)]
     assert DOOR.apply(segments, BLACK) is segments
 
 
 @pytest.mark.parametrize("width", [0, 2, 8])
 def test_every_segment_of_a_line_has_a_style(width: int) -> None:
     """Textual fails without, where NO_COLOR is set."""
-    for strip in (line([segment("four", palette.DIM)], width), blank(width)):
-        assert strip.cell_length == width
-        assert None not in [part.style for part in strip]
+    for parts in ([("four", "faint")], [("日本", "faint")], []):
+        line = strip(parts, width)
+        assert line.cell_length == cell_len(line.text) == width
+        assert None not in [part.style for part in line]
 
 
 def test_the_labels_of_lanes_are_one_cell_a_character(tmp_path: Path) -> None:

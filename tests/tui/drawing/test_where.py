@@ -10,7 +10,7 @@ from tests.tui.prepared import after, do, opened
 
 from fusetui.trace import Trace
 from fusetui.tui.drawing.glyphs import ASCII, UNICODE
-from fusetui.tui.drawing.lane_lines import where_runs
+from fusetui.tui.drawing.lane_lines import where_line
 from fusetui.tui.layout.frame import row_at
 from fusetui.tui.layout.places import places
 from fusetui.tui.layout.view import Place
@@ -31,13 +31,13 @@ def where(state: State) -> Place:
 
 def test_the_deepest_that_covers_enough(state: State) -> None:
     """A step of 1 ms: Net_0 from 100 to 800 us, and its forward in it, in a loop in main."""
-    runs = where_runs(state.side, state.view, where(state), 20, UNICODE)
-    assert [run.text for run in runs] == ["  ", "▏Net_0        ", "▏   "]
+    runs = where_line(state.side, state.view, where(state), 20, UNICODE)
+    assert [text for text, _ in runs] == ["  ", "▏Net_0        ", "▏   "]
 
 
 def test_letters_fill_it_without_colors(state: State) -> None:
-    runs = where_runs(state.side, state.view, where(state), 20, ASCII)
-    assert "".join(run.text for run in runs) == "yy|Net_0 yyyyyyy|yyy"
+    runs = where_line(state.side, state.view, where(state), 20, ASCII)
+    assert "".join(text for text, _ in runs) == "yy|Net_0 yyyyyyy|yyy"
 
 
 def test_a_click_selects_what_is_seen(state: State) -> None:
@@ -48,8 +48,8 @@ def test_a_click_selects_what_is_seen(state: State) -> None:
 def test_it_marks_the_selection_and_moves_no_line(state: State) -> None:
     chosen = after(state, *do("down", "down"))
     assert state.side.trace.name_of(chosen.view.selected) == "nn.Module: Net_0"
-    runs = where_runs(chosen.side, chosen.view, where(chosen), 20, UNICODE)
-    assert [run.text for run in runs if run.look == "selected"] == ["▸Net_0        "]
+    runs = where_line(chosen.side, chosen.view, where(chosen), 20, UNICODE)
+    assert [text for text, token in runs if token == "selection"] == ["▸Net_0        "]
     assert len(places(chosen.side, chosen.view)) == len(places(state.side, state.view))
 
 

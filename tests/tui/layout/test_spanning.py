@@ -49,7 +49,7 @@ def shown(side: Side, view: View) -> list[Place]:
 def names(side: Side, view: View, width: int = 60) -> list[str]:
     """What stands on the lines."""
     lines = [lane_line(side, view, place, width, UNICODE) for place in shown(side, view)]
-    return ["".join(run.text for run in runs).strip() for runs in lines]
+    return ["".join(text for text, _ in runs).strip() for runs in lines]
 
 
 def test_they_fold(side: Side, view: View) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 from tests.tui.conftest import GEMM, mlp_events
-from tests.tui.prepared import after, do, opened
+from tests.tui.prepared import after, do, line, opened
 
 from fusetui.analysis.questions.search import find
 from fusetui.trace import Trace
@@ -15,6 +15,7 @@ from fusetui.tui import screen_layout
 from fusetui.tui.drawing.glyphs import UNICODE
 from fusetui.tui.layout.search_hits import Trend, trend
 from fusetui.tui.pages.hits import spark
+from fusetui.tui.state.state import Size
 
 US = 1000
 
@@ -62,4 +63,4 @@ def drawn_over(trace: Trace, *names: str) -> str:
     """The lines of the overlay."""
     state = after(opened(trace), *do(*names))
     picture = screen_layout.stack(screen_layout.overlay_panes(state))
-    return "\n".join(picture.line(y, 90, 20).text for y in range(20))
+    return "\n".join(line(picture, y, Size(90, 20)) for y in range(20))

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from tests.places import ROOT
-from tests.tui.prepared import SIZE, after, opened
+from tests.tui.prepared import SIZE, after, line, opened
 
 from fusetui.trace import Trace
 from fusetui.tui.pages.page import ListPage
@@ -27,7 +27,7 @@ def shown_page() -> ListPage:
 def test_the_page_of_the_documentation(mlp: Trace) -> None:
     page, state = shown_page(), opened(mlp)
     pane = page.show(state, SIZE)[-1]
-    assert "ProfilerStep#4" in pane.picture.line(2, SIZE.width, SIZE.height).text
+    assert "ProfilerStep#4" in line(pane.picture, 2, SIZE)
     (key,) = page.actions
     assert after(state, key.run).list_of(page.name).cursor == 0
     there = after(state, lambda now: page.chosen(now, 1))

@@ -17,7 +17,7 @@ from fusetui.tui.state.comparison import Comparison, told
 
 
 @pytest.mark.parametrize(
-    ("answer", "look"),
+    ("answer", "token"),
     [
         (Answer.FASTER, "good"),
         (Answer.SLOWER, "bad"),
@@ -29,11 +29,11 @@ def test_the_color_is_that_of_the_verdict(
     trace_of: Callable[..., Trace],
     launched: Callable[..., list[dict[str, Any]]],
     answer: Answer,
-    look: str,
+    token: str,
 ) -> None:
     trace = trace_of(launched(1, 0, 10))
     found = msgspec.structs.replace(diff(trace, trace), verdict=Verdict(answer))
-    assert verdict(found, 100)[0].look == look
+    assert verdict(found, 100)[0].token == token
 
 
 def test_what_cannot_be_told_is_said(

@@ -9,8 +9,8 @@ from tests.tui.driving import opened, screen, selected
 from fusetui.analysis.questions.search import find
 from fusetui.trace import Trace
 from fusetui.tui.drawing.glyphs import ASCII, UNICODE
-from fusetui.tui.drawing.lane_lines import ruler
 from fusetui.tui.drawing.range_lines import all_range_lines, range_lines
+from fusetui.tui.drawing.timeline import ruler
 from fusetui.tui.layout.moves import select
 from fusetui.tui.layout.view import Side, View, make_sides
 from fusetui.tui.state.session import Range, pressed, start

@@ -16,7 +16,7 @@ import numpy as np
 
 from fusetui.analysis.serving.passes import Pass, interval_of
 from fusetui.analysis.why.account import Device
-from fusetui.analysis.why.longest import gaps_of
+from fusetui.analysis.why.idle_time import gaps_of
 from fusetui.analysis.why.model import Gap
 from fusetui.trace.model.arrays import Int64s
 from fusetui.trace.model.columns import Trace

@@ -16,7 +16,7 @@ import numpy as np
 from fusetui.analysis.questions.computing import within
 from fusetui.analysis.questions.launches import GRAPH, LAUNCHES, LONGEST_NAME
 from fusetui.analysis.serving.weights import inputs_by_op
-from fusetui.gpu.roofline.matmul import matmul
+from fusetui.gpu.roofline.products import matmul
 from fusetui.trace.model.arguments import arguments, parsed
 from fusetui.trace.model.arrays import Rows
 from fusetui.trace.model.categories import Role

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from fusetui.gpu.kernel_names import decode
 from fusetui.gpu.roofline.inputs import Inputs, Tensor, inputs_of
 from fusetui.gpu.roofline.many import INPUTS
-from fusetui.gpu.roofline.matmul import matmul
+from fusetui.gpu.roofline.products import matmul
 from fusetui.trace.model.arguments import arguments, parsed
 from fusetui.trace.model.arrays import Rows
 from fusetui.trace.model.categories import Role

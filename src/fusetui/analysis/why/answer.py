@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
-import msgspec
+from collections.abc import Iterator
+from contextlib import contextmanager
 
+import msgspec
+import numpy as np
+
+from fusetui.analysis.questions import memory
 from fusetui.analysis.why.account import accounts
-from fusetui.analysis.why.breakdown import breakdown_of
 from fusetui.analysis.why.facts import Facts
-from fusetui.analysis.why.model import Unknown, Why
-from fusetui.analysis.why.reading import args_read
-from fusetui.analysis.why.recorded import lacks_of
+from fusetui.analysis.why.kernels import Kernels
+from fusetui.analysis.why.model import Breakdown, Share, Unknown, Why
+from fusetui.analysis.why.rule import lacks_of, module_text
 from fusetui.analysis.why.rules import findings_of
 from fusetui.analysis.why.selection import Asked, Selection, account_of, asked, on_this_device
+from fusetui.gpu.kernel_names import decode
+from fusetui.gpu.roofline import many
+from fusetui.text.printable import printable
+from fusetui.trace.model.arguments import KeptArguments, joined
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.program.modules import module_times
+from fusetui.trace.program import backward
+from fusetui.trace.program.modules import Modules, module_times
+from fusetui.trace.read.reread import Aside, Reread, StretchArgs
 
 
 def why(trace: Trace, selection: Selection | None = None) -> Why:
@@ -57,3 +67,77 @@ def _without_ceiling(facts: Facts) -> list[Unknown]:
     if of_ops and (kernels.jobs.inputs.number < 0).all():
         return [Unknown("ceiling", "input shapes", "record_shapes=True")]
     return []
+
+
+MOST_SHARES = 10  # kernels, and modules
+LONGEST_NAME = 1000  # characters
+
+
+def breakdown_of(kernels: Kernels, modules: Modules | None) -> Breakdown:
+    """The kernels with the longest effective time, and the modules with the longest time of their
+    own, each kind of module once."""
+    return Breakdown(
+        kernels=_by_kernel(kernels),
+        kernels_ns=int(kernels.effective_ns[kernels.is_kernel].sum()),
+        modules=_by_module(modules) if modules else (),
+        modules_ns=modules.gpu_ns if modules else 0,
+    )
+
+
+def _by_kernel(kernels: Kernels) -> tuple[Share, ...]:
+    trace, own = kernels.trace, kernels.is_kernel
+    names, each = np.unique(trace.name[kernels.rows[own]], return_inverse=True)
+    counts, ns = np.bincount(each, minlength=len(names)), np.zeros(len(names), dtype=np.int64)
+    np.add.at(ns, each, kernels.effective_ns[own])
+    found: dict[str, tuple[int, int]] = {}
+    for number, count, time in zip(names.tolist(), counts.tolist(), ns.tolist(), strict=True):
+        name = trace.names[number]
+        kernel = decode(name)
+        short = kernel.short if kernel else name[:LONGEST_NAME]
+        before = found.get(short, (0, 0))
+        found[short] = before[0] + count, before[1] + time
+    return _longest(found)
+
+
+def _by_module(modules: Modules) -> tuple[Share, ...]:
+    found: dict[str, tuple[int, int]] = {}
+    for one in modules.modules:
+        name = module_text(one.module.removesuffix("_*"), LONGEST_NAME)
+        before = found.get(name, (0, 0))
+        found[name] = before[0] + one.count, before[1] + one.gpu_self_ns
+    return _longest(found)
+
+
+def _longest(found: dict[str, tuple[int, int]]) -> tuple[Share, ...]:
+    order = sorted(found.items(), key=lambda item: (-item[1][1], item[0]))
+    return tuple(Share(printable(name), n, ns) for name, (n, ns) in order[:MOST_SHARES] if ns)
+
+
+WORTH_A_PROCESS = 32 << 20  # bytes to decode
+
+
+@contextmanager
+def args_read(trace: Trace) -> Iterator[None]:
+    """At the end, the args of all kernels and their ops, the most memory that torch used, and the
+    sequence numbers of ops if any may have run backward, are kept with the events: `many.jobs`,
+    `memory.memory_peaks` and `backward.backward_ops` find them there."""
+    events, rows = trace.elements, trace.rows_of(Role.KERNEL)
+    if not len(rows) or events.recall(many.KEPT_AS, KeptArguments) is not None:
+        yield
+        return
+    events.warm()  # once for both processes
+    numbered = backward.may_run_backward(trace)
+    again = Reread(events, *joined(many.args_asked(trace, rows)), numbered)
+
+    def both(stretch: int) -> tuple[StretchArgs, memory.StretchPeaks]:
+        return again.part(stretch), memory.peaks_in(events, stretch)
+
+    size = sum(stretch.end - stretch.start for stretch in events.stretches)
+    with Aside(again.stretches, both, size >= WORTH_A_PROCESS) as aside:
+        yield
+        found = aside.results()
+    parts, peaks = zip(*(found[stretch] for stretch in range(again.stretches)), strict=True)
+    events.keep(many.KEPT_AS, again.args(parts))
+    events.keep(memory.KEPT_AS, memory.peaks_of(peaks))
+    if numbered:
+        events.keep(backward.KEPT_AS, again.autograd(parts))

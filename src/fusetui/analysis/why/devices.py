@@ -13,23 +13,19 @@ from fusetui.analysis.questions.busy import communicates
 from fusetui.analysis.why.gaps import (
     AFTER,
     Gaps,
-    Int32s,
     Reasons,
     events_in_order,
     one_after_another,
     reasons,
 )
-from fusetui.analysis.why.host import Threads
+from fusetui.analysis.why.host import Threads, line_of
 from fusetui.analysis.why.idle_reasons import IDLE
-from fusetui.analysis.why.line import line_of
 from fusetui.analysis.why.model import DeviceAccount
+from fusetui.trace.model.arrays import Int32s, Int64s, Rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import Id, exact_id
 from fusetui.trace.model.intervals import Cover, joined, union
-
-Int64s = NDArray[np.int64]
-Rows = NDArray[np.intp]
 
 FEWEST = 20
 """The fewest gaps from which the usual launch latency is derived."""

@@ -9,15 +9,12 @@ from __future__ import annotations
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from fusetui.analysis.why.host import Host, Slices, Threads, named
+from fusetui.trace.model.arrays import Int64s, Rows
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import Reach, innermost
 from fusetui.trace.program.regions import is_module
-
-Int64s = NDArray[np.int64]
-Rows = NDArray[np.intp]
 
 LEAST = 10
 """A name that covers less than 1 / LEAST of a stretch says nothing about it."""

@@ -7,12 +7,10 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fusetui.analysis.why.account import Accounts, devices_on
 from fusetui.analysis.why.devices import Devices
 from fusetui.analysis.why.dominant_slice import inside_of
-from fusetui.analysis.why.evidence import the_most
 from fusetui.analysis.why.host import Host, Threads
 from fusetui.analysis.why.idle import (
     CPU_BOUND,
@@ -22,10 +20,11 @@ from fusetui.analysis.why.idle import (
     on_line,
     other_work,
 )
-from fusetui.analysis.why.kernels import Kernels
+from fusetui.analysis.why.kernels import Kernels, the_most
 from fusetui.analysis.why.transfers import Kind, transfers_of
 from fusetui.analysis.why.warming import GRAPH_LAUNCH, Once, slow_first_step, warm_up
 from fusetui.trace.layout.steps import Steps, steps_of
+from fusetui.trace.model.arrays import Flags, Int64s, Rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import (
@@ -39,9 +38,6 @@ from fusetui.trace.model.intervals import (
     without,
 )
 
-Int64s = NDArray[np.int64]
-Rows = NDArray[np.intp]
-Flags = NDArray[np.bool_]
 NO_ROWS: Rows = np.empty(0, dtype=np.intp)
 
 

@@ -5,15 +5,12 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 from msgspec.structs import astuple
-from numpy.typing import NDArray
 
 from fusetui.analysis.why.host import Host, Threads
 from fusetui.analysis.why.idle_reasons import IDLE
+from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows
 from fusetui.trace.model.columns import Trace
 
-Int64s = NDArray[np.int64]
-Rows = NDArray[np.intp]
-Int32s = NDArray[np.int32]
 Reasons = tuple[Int64s, ...]
 """How long each gap lasted for each reason of IDLE (ns); a reason that does not occur takes no
 memory."""
@@ -33,12 +30,12 @@ class Gaps(msgspec.Struct, frozen=True, eq=False):
     event: Int32s  # the row of the GPU event that ends it
     before: Int32s  # the row of the event that ended last before it, -1 for none
     launch: Int32s  # the row of the call that launched the event, -1 where it is not known
-    in_graph: NDArray[np.bool_]  # the call launched earlier events of the device too
+    in_graph: Flags  # the call launched earlier events of the device too
 
     def __len__(self) -> int:
         return len(self.begin)
 
-    def only(self, which: Rows | slice | NDArray[np.bool_]) -> Gaps:
+    def only(self, which: Rows | slice | Flags) -> Gaps:
         """Some of them, by their places."""
         return Gaps(*(column[which] for column in astuple(self)))
 
@@ -49,9 +46,9 @@ class Gaps(msgspec.Struct, frozen=True, eq=False):
         return msgspec.structs.replace(some, begin=begin, end=end)
 
     @property
-    def plain(self) -> NDArray[np.bool_]:
+    def plain(self) -> Flags:
         """Which gaps are neither unlinked nor within a graph."""
-        waiting: NDArray[np.bool_] = (self.launch >= 0) & ~self.in_graph
+        waiting: Flags = (self.launch >= 0) & ~self.in_graph
         return waiting
 
 

@@ -16,8 +16,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.analysis.why.line import line_of
 from fusetui.gpu.kinds import LONGEST_NAME
+from fusetui.trace.model.arrays import Flags, Int64s, Rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import (
@@ -31,8 +31,41 @@ from fusetui.trace.model.intervals import (
     without,
 )
 
-Int64s = NDArray[np.int64]
-Rows = NDArray[np.intp]
+FARTHEST = 1 << 62  # ns on one line of time
+
+
+class Line(msgspec.Struct, frozen=True):
+    """Number n has the stretch [n * length, (n + 1) * length) of the line."""
+
+    begin_ns: int
+    end_ns: int
+
+    @property
+    def length(self) -> int:
+        return self.end_ns - self.begin_ns + 1
+
+    @property
+    def most(self) -> int:
+        """How many fit: all, unless times are so far apart that no clock produces them."""
+        return max(1, FARTHEST // self.length)
+
+    def at(self, number: NDArray[np.integer], times: Int64s) -> Int64s:
+        """Where times (ns of the file) lie on the line.
+
+        A time outside the trace lies at its border, where no other number has anything.
+        """
+        placed: Int64s = np.clip(times, self.begin_ns, self.end_ns)
+        placed += number.astype(np.int64) * self.length - self.begin_ns
+        return placed
+
+    def since(self, places: Int64s) -> Int64s:
+        """How much farther these places of the line are than the times of the file there."""
+        return places // self.length * self.length - self.begin_ns
+
+
+def line_of(trace: Trace) -> Line:
+    """For times of this trace."""
+    return Line(trace.begin_ns, trace.end_ns)
 
 
 class Host(IntEnum):
@@ -125,7 +158,7 @@ class Slices(msgspec.Struct, frozen=True, eq=False):
     def bounds(self) -> tuple[Int64s, Int64s]:
         return self.start, self.end
 
-    def only(self, which: NDArray[np.bool_]) -> Slices:
+    def only(self, which: Flags) -> Slices:
         return Slices(self.rows[which], self.start[which], self.end[which])
 
     def touching(self, begin: Int64s, end: Int64s) -> Slices:
@@ -145,7 +178,7 @@ def together(slices: Sequence[Slices]) -> Slices:
 class Threads:
     """Some threads of a trace, on one line of time."""
 
-    def __init__(self, trace: Trace, kinds: NDArray[np.int8], tracks: NDArray[np.bool_]) -> None:
+    def __init__(self, trace: Trace, kinds: NDArray[np.int8], tracks: Flags) -> None:
         """`kinds`: see host_kinds; `tracks`: which tracks belong to the threads, shape [tracks]."""
         self._trace = trace
         self._kinds = kinds
@@ -233,9 +266,7 @@ class Threads:
         return tuple(union(start[found == kind], end[found == kind]) for kind in kinds)
 
 
-def in_lines(
-    trace: Trace, kinds: NDArray[np.int8], tracks: NDArray[np.bool_]
-) -> tuple[Threads, ...]:
+def in_lines(trace: Trace, kinds: NDArray[np.int8], tracks: Flags) -> tuple[Threads, ...]:
     """The threads of these tracks (shape [tracks]) on as many lines of time as they need."""
     fitting = line_of(trace).most
     thread = trace.thread_of_track
@@ -244,7 +275,7 @@ def in_lines(
     return tuple(Threads(trace, kinds, np.isin(thread, part)) for part in parts)
 
 
-def _longer_later(start: Int64s, end: Int64s) -> NDArray[np.bool_]:
+def _longer_later(start: Int64s, end: Int64s) -> Flags:
     """Whether any interval ends later than the one before it that has the same start."""
-    later: NDArray[np.bool_] = (start[1:] == start[:-1]) & (end[1:] > end[:-1])
+    later: Flags = (start[1:] == start[:-1]) & (end[1:] > end[:-1])
     return later

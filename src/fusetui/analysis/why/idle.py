@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from fusetui.analysis.why.devices import Devices
-from fusetui.analysis.why.gaps import Gaps, Int32s, Reasons, cuts_of
+from fusetui.analysis.why.gaps import Gaps, Reasons, cuts_of
 from fusetui.analysis.why.host import CALLS, Host, Threads
 from fusetui.analysis.why.idle_reasons import IDLE
+from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows
 from fusetui.trace.model.columns import Trace
-
-Int64s = NDArray[np.int64]
-Rows = NDArray[np.intp]
-Flags = NDArray[np.bool_]
 
 CPU_BOUND = 0.10  # of the span; from this share on, a GPU counts as waiting for launches
 WORK_NS = 5_000_000  # a longer gap is not due to launching, unless it has many slices:

@@ -1,35 +1,112 @@
-"""What the rules need to know about GPU events: what each is, its origin, and what ran beside
-it."""
+"""What the rules need to know about GPU events: what each is, its origin, what ran beside it, and
+how fast it could be at most.
+
+A kernel's bound is the longer of FLOP / attainable rate and bytes / attainable bandwidth, and never
+below SHORTEST. What is at stake is its effective duration minus that bound: an estimate, because an
+attainable rate is measured or assumed, and some kernels exceed it. Only with the full rates of the
+data sheet is the sum the most that better kernels could save. It says nothing about idle time.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cached_property
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.analysis.questions.busy import communicates
 from fusetui.analysis.questions.effective import effective_ns
-from fusetui.analysis.why.ceiling import Bounds, bounds, ceiling
-from fusetui.analysis.why.evidence import the_most
 from fusetui.analysis.why.idle import sums
 from fusetui.analysis.why.model import Ceiling
 from fusetui.gpu.kernel_names import KernelName, decode
-from fusetui.gpu.roofline.many import Jobs, blocks_of_each, jobs, peaks_of_devices
+from fusetui.gpu.roofline.many import Jobs, blocks_of_each, jobs, peaks_of_devices, share_known
 from fusetui.gpu.roofline.model import Amount
-from fusetui.gpu.roofline.peaks import Peak
+from fusetui.gpu.roofline.peaks import NO_PEAKS, Peak
 from fusetui.gpu.roofline.row import Job
 from fusetui.trace.layout.devices import device_properties
 from fusetui.trace.model.arguments import Arguments
+from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import Cover, union
 from fusetui.trace.program.origin import Credit, Origins, origins
 
-Int64s = NDArray[np.int64]
-Rows = NDArray[np.intp]
-Flags = NDArray[np.bool_]
+MOST_ROWS = 5
+"""Rows of evidence for one finding."""
+
+
+def the_most(rows: NDArray[np.integer], ns: Int64s) -> tuple[int, ...]:
+    """The rows with the most time, each once; -1 means none."""
+    found = rows[np.argsort(-ns, kind="stable")]
+    found = found[found >= 0]
+    first = np.sort(np.unique(found, return_index=True)[1])
+    return tuple(found[first[:MOST_ROWS]].tolist())
+
+
+SHORTEST = 2_000
+"""No kernel is expected to take fewer nanoseconds than this."""
+
+
+class Bounds(msgspec.Struct, frozen=True, eq=False):
+    """Columns of shape [kernels], in the order of `rows`."""
+
+    rows: Rows
+    effective_ns: Int64s
+    bound_ns: Int64s  # -1: not known
+    at_stake_ns: Int64s  # 0 where the bound is not known
+    least_ns: Int64s  # by the data sheet; -1: not known
+    assumed: Flags
+
+    def only(self, which: Flags) -> Bounds:
+        return Bounds(
+            self.rows[which],
+            self.effective_ns[which],
+            self.bound_ns[which],
+            self.at_stake_ns[which],
+            self.least_ns[which],
+            self.assumed[which],
+        )
+
+
+def ceiling_of(found: Bounds) -> Ceiling:
+    """The sums over these kernels."""
+    known = found.bound_ns >= 0
+    return Ceiling(
+        known_ns=int(found.effective_ns[known].sum()),
+        unknown_ns=int(found.effective_ns[~known].sum()),
+        at_stake_ns=int(found.at_stake_ns.sum()),
+        assumed_ns=int(found.effective_ns[known & found.assumed].sum()),
+        at_most_ns=int(np.maximum(found.effective_ns - found.least_ns, 0)[known].sum()),
+    )
+
+
+def bounds_of(
+    trace: Trace, known: Jobs | None = None, given: Mapping[str, float] = NO_PEAKS
+) -> Bounds:
+    """The bound of every kernel. `known`: the jobs of all kernels, if already computed."""
+    found = known or jobs(trace, given=given)
+    each = effective_ns(trace)[np.isin(trace.gpu_rows, found.rows)]
+    known_ns = found.of_each(_bound_ns)
+    least = np.nan_to_num(found.of_each(lambda job: job.limits.least_ns))
+    near = share_known(trace, found)
+    bound = np.where(near, np.maximum(np.nan_to_num(known_ns), SHORTEST), -1)
+    bound_ns = np.rint(bound).astype(np.int64)
+    return Bounds(
+        rows=found.rows,
+        effective_ns=each,
+        bound_ns=bound_ns,
+        at_stake_ns=np.where(near, np.maximum(each - bound_ns, 0), 0),
+        least_ns=np.where(near, np.floor(least), -1).astype(np.int64),
+        assumed=near & (found.of_each(lambda job: float(job.assumed)) == 1),
+    )
+
+
+def _bound_ns(job: Job) -> float | None:
+    times = (job.attainable.compute_ns, job.attainable.memory_ns)
+    return max((ns for ns in times if ns is not None), default=None)
+
 
 MANY_SMS = 1 << 20  # more is no number of multiprocessors
 
@@ -90,15 +167,15 @@ class Kernels:
         return found
 
     @cached_property
-    def stream(self) -> NDArray[np.int32]:
+    def stream(self) -> Int32s:
         """A number per stream of a device."""
-        found: NDArray[np.int32] = self.trace.thread_of_track[self.trace.track[self.rows]]
+        found: Int32s = self.trace.thread_of_track[self.trace.track[self.rows]]
         return found
 
     @cached_property
-    def device(self) -> NDArray[np.int32]:
+    def device(self) -> Int32s:
         """A number per device."""
-        found: NDArray[np.int32] = self.trace.process_of_track[self.trace.track[self.rows]]
+        found: Int32s = self.trace.process_of_track[self.trace.track[self.rows]]
         return found
 
     @cached_property
@@ -133,8 +210,8 @@ class Kernels:
 
     @cached_property
     def bounded(self) -> Bounds:
-        """The bounds of these rows; unknown for what is not a kernel."""
-        found = bounds(self.trace, self.jobs)
+        """The bounds_of of these rows; unknown for what is not a kernel."""
+        found = bounds_of(self.trace, self.jobs)
         place = np.full(len(self.trace), -1, dtype=np.intp)
         place[found.rows] = np.arange(len(found.rows))
         own = place[self.rows]
@@ -151,7 +228,7 @@ class Kernels:
     @cached_property
     def ceiling(self) -> Ceiling:
         """How much of their time better kernels could save."""
-        return ceiling(self.bounded.only(self.trace.role[self.rows] == Role.KERNEL))
+        return ceiling_of(self.bounded.only(self.trace.role[self.rows] == Role.KERNEL))
 
     @cached_property
     def job_numbers(self) -> Int64s:

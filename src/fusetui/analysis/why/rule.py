@@ -1,12 +1,22 @@
-"""What a rule is: a question with its threshold, what it needs, and a function that answers it."""
+"""What a rule is: a question with its threshold, what it needs, and a function that answers it; and
+how rules write names and shares."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 
 import msgspec
+import numpy as np
 
 from fusetui.analysis.why.facts import Facts
+from fusetui.text.cutting import clip
+from fusetui.text.figures import count, percent
+from fusetui.text.printable import printable
+from fusetui.trace.layout.devices import gpu_activity
+from fusetui.trace.model.arrays import Int64s, Rows
+from fusetui.trace.model.categories import Role
+from fusetui.trace.program.regions import MODULE_PREFIX, NUMBER, is_module
 
 
 class CannotTell(Exception):  # noqa: N818
@@ -63,3 +73,108 @@ class Rule(msgspec.Struct, frozen=True):
     of_kernels: bool = False  # about the work of the device, not about its idle time
     once: bool = False  # about what happens once, however many steps are recorded
     silent: str = ""  # when it says nothing although one might expect it to
+
+
+NEEDED = {
+    "GPU events": "",
+    "launch calls": "[Ll]aunch calls",
+    "CPU ops": r"\b[Oo]ps\b",
+    "annotations": "[Aa]nnotations",
+    "Python frames and modules": r"[Ss]tacks|Python frames|\bmodules",
+    "input shapes": "[Ss]hapes",
+    "launch configurations": "[Ll]aunch configurations",
+    "the number of multiprocessors": "how many multiprocessors",
+    "a device of the table of peaks": "table of peaks",
+}
+"""What can be missing, and how the `needs` of a rule speak of it; "" in any."""
+
+PROPERTIES = "deviceProperties, as torch 1.12 and later"
+
+
+def needed_by(rule: Rule) -> tuple[str, ...]:
+    """What the rule may be silent without, although it holds: see Rule.needs."""
+    text = rule.needs.partition(";")[0]
+    return tuple(what for what, words in NEEDED.items() if text and re.search(words, text))
+
+
+def lacks_of(facts: Facts) -> dict[str, str]:
+    """What of NEEDED was not recorded, and what records it."""
+    trace, kernels, activity = facts.trace, facts.kernels, gpu_activity(facts.trace)
+    if not len(facts.gpu_rows):
+        return {"GPU events": activity}
+    recorded = {
+        "launch calls": (facts.has_launches, activity),
+        "CPU ops": ((trace.role == Role.OP).any(), "ProfilerActivity.CPU"),
+        "annotations": ((trace.role == Role.ANNOTATION).any(), "record_function"),
+        "Python frames and modules": (facts.has_stacks, "with_stack=True"),
+        "input shapes": ((kernels.jobs.inputs.number >= 0).any(), "record_shapes=True"),
+        "launch configurations": ((kernels.blocks > 0).any(), activity),
+        "the number of multiprocessors": ((kernels.sms > 0).any(), PROPERTIES),
+        "a device of the table of peaks": (kernels.peak is not None, PROPERTIES),
+    }
+    return {what: with_ for what, (is_there, with_) in recorded.items() if not is_there}
+
+
+FRAME = re.compile(r"(?:.*/)?([^/]+)\((\d+)\): (.+)", re.DOTALL)
+BUILT_IN = re.compile(r"<built-in (?:method|function) (\S+)")
+LONGEST = 60
+
+
+def frame_text(name: str, most: int = LONGEST) -> str:
+    """A frame as a user would name it: `zoom (_interpolation.py:691)`, `zoom_shift`."""
+    name = name[:1000]
+    if found := BUILT_IN.match(name):
+        return printable(clip(found[1].removesuffix(">"), most))
+    if found := FRAME.fullmatch(name):
+        return printable(clip(f"{found[3]} ({found[1]}:{found[2]})", most))
+    return printable(clip(name, most))
+
+
+def share_of_span(facts: Facts, ns: int) -> str:
+    """`45.8 % of the span`; of a step or a window, `45.8 % of the time`, or what it is called; of
+    several GPUs together, `45.8 % of the spans of 2 GPUs`."""
+    gpus = len(facts.devices)
+    span = "the span" if gpus < 2 else "the spans"
+    whole = span if facts.is_whole else facts.called
+    of = f" of {count(gpus)} GPUs" if gpus > 1 else ""
+    return f"{percent(ns, facts.span_ns, fine=True)} of {whole}{of}"
+
+
+def share_of_work(facts: Facts, ns: int) -> str:
+    """The same for the time of kernels; where the GPU is mostly idle, their share of its busy time
+    too: `0.9 % of the span, 12 % of the busy time`."""
+    busy = facts.kernels.busy_ns
+    if 2 * busy >= facts.span_ns:
+        return share_of_span(facts, ns)
+    return f"{share_of_span(facts, ns)}, {percent(ns, busy)} of the busy time"
+
+
+def module_text(name: str, most: int = LONGEST) -> str:
+    """A module without its number, or an annotation: `Qwen2MLP`, `## forward ##`."""
+    return frame_text(NUMBER.sub("", name.removeprefix(MODULE_PREFIX)), most)
+
+
+def most_module(facts: Facts, rows: Rows, ns: Int64s) -> str:
+    """The kind of module with the most time; blank where none is known. `rows`: of modules or
+    annotations, -1 for none."""
+    kinds: dict[str, int] = {}
+    names = facts.trace.name[rows]
+    for number in np.unique(names[rows >= 0]).tolist():
+        name = facts.trace.names[number]
+        if is_module(name):
+            kind = module_text(name)
+            kinds[kind] = kinds.get(kind, 0) + int(ns[(rows >= 0) & (names == number)].sum())
+    return max(kinds, key=lambda kind: kinds[kind], default="")
+
+
+STACKS = "Python stacks were recorded: these times include the profiler's own work."
+
+
+COLD = "Most of the time is warm-up: what is left may be, too."
+
+
+def why_likely(facts: Facts) -> str | None:
+    """Why CPU times are only likely; None if they are certain."""
+    if facts.is_profiled:
+        return STACKS
+    return COLD if 2 * facts.late_under(facts.warming) >= facts.span_ns else None

@@ -8,10 +8,9 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from fusetui.analysis.why.account import Accounts, Device, accounts
-from fusetui.analysis.why.cpu import cpu_accounts
+from fusetui.analysis.why.account import Accounts, Device, accounts, cpu_accounts
 from fusetui.analysis.why.devices import Devices
-from fusetui.analysis.why.longest import LONGEST, longest_gaps
+from fusetui.analysis.why.idle_time import LONGEST, longest_gaps
 from fusetui.analysis.why.model import DeviceAccount, StepAccount, Unknown, Why
 from fusetui.text.figures import duration
 from fusetui.trace.layout.devices import gpu_activity, other_accelerator

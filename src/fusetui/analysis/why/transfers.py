@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from fusetui.analysis.questions.collective_kinds import bus_factor
 from fusetui.analysis.questions.collectives import ONE_GROUP, Told, collectives_on_gpu
@@ -19,10 +18,9 @@ from fusetui.gpu.kernel_names import decode
 from fusetui.gpu.roofline.many import distinct_rows
 from fusetui.text.figures import count, duration, quantity, size
 from fusetui.text.printable import printable
+from fusetui.trace.model.arrays import Int64s, Rows
 from fusetui.trace.model.columns import Trace
 
-Rows = NDArray[np.intp]
-Int64s = NDArray[np.int64]
 Key = tuple[str, str, int, str, bool]
 """Name, group, its ranks, data type and is_guessed of a Kind."""
 

@@ -11,11 +11,17 @@ import msgspec
 import numpy as np
 
 from fusetui.analysis.why.idle_reasons import IDLE
-from fusetui.analysis.why.model import StepAccount, Why
-from fusetui.analysis.why.recorded import needed_by
-from fusetui.analysis.why.rule import LEAST_OF_BUSY, LEAST_SHARE, Rule
+from fusetui.analysis.why.model import (
+    CLASSES,
+    StepAccount,
+    Why,
+    median_step,
+    steps_tell,
+    totals,
+    working,
+)
+from fusetui.analysis.why.rule import LEAST_OF_BUSY, LEAST_SHARE, Rule, needed_by
 from fusetui.analysis.why.rules import all_rules
-from fusetui.analysis.why.typical import CLASSES, median_step, steps_tell, totals, working
 
 Status = Literal["gone", "new", "stays", "unknown"]
 USUAL = 0.1, 0.9

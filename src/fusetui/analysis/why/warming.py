@@ -12,13 +12,10 @@ from numpy.typing import NDArray
 from fusetui.analysis.why.gaps import events_in_order
 from fusetui.analysis.why.host import Host, named
 from fusetui.trace.layout.steps import Steps
+from fusetui.trace.model.arrays import Flags, Int64s, Rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import NOTHING, Cover, joined, union, without
-
-Int64s = NDArray[np.int64]
-Rows = NDArray[np.intp]
-Flags = NDArray[np.bool_]
 
 GRAPH_LAUNCH = re.compile(r"GraphLaunch")
 """cudaGraphLaunch, cuGraphLaunch, hipGraphLaunch: one call launches a whole graph."""

@@ -10,132 +10,104 @@ trace of a real device was found to check them.
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from typing import Any, Final
 
-from fusetui.gpu.kernel_names.cxx import Signature, base_of, callee_text, signature, split_args
-from fusetui.gpu.kernel_names.record import KernelName, Part, build, op_by, rules
+from fusetui.gpu.kernel_names.cxx import (
+    Signature,
+    argument_texts,
+    base_of,
+    callee_text,
+    signature,
+    split_args,
+)
+from fusetui.gpu.kernel_names.record import KernelName, build, op_by, spaced
 from fusetui.gpu.kernel_names.vocabulary import cxx_type
 
 _FREE_BASES = re.compile(
     r"cunn_\w+|softmax_warp_(?:forward|backward)|elementwise_kernel_with_index"
     r"|indexing_backward_kernel\w*"
 )
-
-_OPERATIONS: Final = rules(
-    (r"softmax|SoftMax", "softmax"),
-    (r"NLLCriterion|nll_loss|_loss_", "loss"),
-    (r"CatArrayBatchedCopy", "copy"),
-    (
-        r"batch_norm|layer_norm|group_norm|LayerNorm|GroupNorm|GammaBetaBackward|RowwiseMoments",
-        "norm",
-    ),
-    (r"Compute(?:Backward)?FusedParams|ComputeInternalGradients", "norm"),
-    (r"dropout|distribution_", "rng"),
-    (r"upsample_", "upsample"),
-    (r"_pool_|_pool\dd_|max_pool|avg_pool|AdaptiveAvgPool|AdaptiveMaxPool", "pool"),
-    (r"conv_depthwise", "conv"),
-    (r"EmbeddingBag|embedding_", "embedding"),
-    (
-        r"SortKVInPlace|gatherTopK|computeBlockwiseWithinKCounts|sort_postprocess|segmented_sort",
-        "sort",
-    ),
-    (r"_scan_|scan_(?:inner|outer)most", "scan"),
-    (r"index(?:Select|Func|ing|_)|vectorized_gather|scatter_gather", "index"),
-)
+_OPERATIONS: Final = {
+    "softmax": r"softmax|SoftMax",
+    "loss": r"NLLCriterion|nll_loss|_loss_",
+    "copy": r"CatArrayBatchedCopy",
+    "norm": r"batch_norm|layer_norm|group_norm|LayerNorm|GroupNorm|GammaBetaBackward|RowwiseMoments"
+    r"|Compute(?:Backward)?FusedParams|ComputeInternalGradients",
+    "rng": r"dropout|distribution_",
+    "upsample": r"upsample_",
+    "pool": r"_pool_|_pool\dd_|max_pool|avg_pool|AdaptiveAvgPool|AdaptiveMaxPool",
+    "conv": r"conv_depthwise",
+    "embedding": r"EmbeddingBag|embedding_",
+    "sort": r"SortKVInPlace|gatherTopK|computeBlockwiseWithinKCounts|sort_postprocess"
+    r"|segmented_sort",
+    "scan": r"_scan_|scan_(?:inner|outer)most",
+    "index": r"index(?:Select|Func|ing|_)|vectorized_gather|scatter_gather",
+}
 _NO_DIRECTION: Final = ("rng", "copy", "sort", "scan", "index", None)
 _FORWARD = re.compile(
     r"[Ff]orward|updateOutput|collect_statistics|transform_input|_out_frame|vectorized_layer_norm"
 )
 _BACKWARD = re.compile(r"[Bb]ackward|updateGradInput|grad_input|InternalGradients|gradinput")
-_WEIGHT = re.compile(r"grad_weight")
-_XPU_FUNCTOR = re.compile(r"at::native::xpu::(\w+Functor\w*)")
+_SHORTER = re.compile(r"_?(?:CUDA)?[kK]ernel$|_out_frame$")
 _OPTIMIZERS = re.compile(r"Adam|Sgd|SGD|Adagrad|Lamb|LAMB")
 # Functors whose struct name says nothing without the operator beside it stay out of the field.
 _NAMED_FUNCTORS = re.compile(r"(?:Unary|Binary|Pointwise|Ternary)Op\w*Functor|Fused\w+Functor")
+_TYPE_ARGUMENT = re.compile(r"<([\w: ]+?(?:<\w+>)?)[,>]")
+_XPU_FUNCTOR = re.compile(r"at::native::xpu::(\w+Functor\w*)")
 
 
 def decode(name: str) -> KernelName | None:
     """The record of any kernel of ATen that is neither an elementwise loop nor a reduction."""
     sign = signature(name)
-    if sign is None or not _is_aten(name, sign):
+    if sign is None or not _is_aten(sign):
         return None
     if sign.base == "multi_tensor_apply_kernel":
         return _decode_foreach(name, sign)
-    op, direction = _meaning(sign.base)
-    fields: dict[str, Any] = {"op": op, "pass_": direction, **_softmax_types(name, sign)}
-    parts: list[Part] = [(sign.start, sign.end, f"a kernel of ATen: {op or 'a helper'}")]
-    return build(
-        name, "aten-other", callee_text(name, sign, _SHORTER.sub("", sign.base)), parts, **fields
-    )
+    op = op_by(_OPERATIONS, sign.base)
+    fields: dict[str, Any] = {"op": op, "pass_": _direction(op, sign.base)}
+    if sign.base == "softmax_warp_forward":
+        types = map(cxx_type, argument_texts(name, sign, 3))
+        fields |= zip(("dtype_a", "dtype_out", "dtype_acc"), types, strict=False)
+    parts = [(sign.start, sign.end, f"a kernel of ATen: {op or 'a helper'}")]
+    short = callee_text(name, sign, _SHORTER.sub("", sign.base))
+    return build(name, "aten-other", short, parts, **fields)
 
 
-def _is_aten(name: str, sign: Signature) -> bool:
-    scope = sign.scope
-    if scope.startswith("at::"):
-        return not scope.startswith("at::native::xpu::")
-    return scope in ("", "(anonymous namespace)::") and bool(_FREE_BASES.fullmatch(sign.base))
+def _is_aten(sign: Signature) -> bool:
+    if sign.scope.startswith("at::"):
+        return not sign.scope.startswith("at::native::xpu::")
+    free = sign.scope in ("", "(anonymous namespace)::")
+    return free and _FREE_BASES.fullmatch(sign.base) is not None
 
 
-@lru_cache(maxsize=512)
-def _meaning(base: str) -> tuple[str | None, str | None]:
-    op = op_by(_OPERATIONS, base)
+def _direction(op: str | None, base: str) -> str | None:
     if op in _NO_DIRECTION:
-        return op, None
+        return None
+    backward = _BACKWARD.search(base) is not None
     if op == "conv":
-        way = "wgrad" if _WEIGHT.search(base) else "dgrad" if _BACKWARD.search(base) else "fprop"
-        return op, way
-    if _BACKWARD.search(base):
-        return op, "bwd"
-    return op, "fwd" if _FORWARD.search(base) else None
-
-
-def _softmax_types(name: str, sign: Signature) -> dict[str, str | None]:
-    """softmax_warp_forward<in, out, acc, ...>."""
-    if sign.base != "softmax_warp_forward" or sign.args < 0 or sign.mangled:
-        return {}
-    spans, _ = split_args(name, sign.args, limit=3)
-    types = [cxx_type(name[start:end]) for start, end in spans]
-    return dict(zip(("dtype_a", "dtype_out", "dtype_acc"), types, strict=False))
+        return "wgrad" if "grad_weight" in base else "dgrad" if backward else "fprop"
+    return "bwd" if backward else "fwd" if _FORWARD.search(base) else None
 
 
 def _decode_foreach(name: str, sign: Signature) -> KernelName:
     """Depth is the number of tensor lists; the functor says what is done to each element."""
     if sign.args < 0:
-        return build(name, "aten-other", "foreach", [], op="foreach")
+        return build(name, "aten-other", "foreach", op="foreach")
     spans, _ = split_args(name, sign.args, limit=4)
-    texts = [name[start:end] for start, end in spans]
-    functor = base_of(texts[1]) if len(texts) > 1 else None
-    optimizer = functor is not None and _OPTIMIZERS.search(functor) is not None
+    _, given, *rest = [*(name[slice(*span)] for span in spans), "", ""]
+    functor, dtype = base_of(given) or "", _TYPE_ARGUMENT.search(given)
+    operators = (base_of(text) for text in rest if "::" in text or text[:1].isupper())
+    op = "optimizer" if _OPTIMIZERS.search(functor) else "foreach"
+    short = spaced(
+        op,
+        functor.removesuffix("Functor"),
+        next(filter(None, operators), None),
+        cxx_type(dtype[1]) if dtype else None,
+    )
     parts = [(sign.start, sign.end, "one launch for many tensors")]
     parts += [(*span, "what is done to each element") for span in spans[1:2]]
-    return build(
-        name,
-        "aten-other",
-        _foreach_short(texts, functor or "", optimizer),
-        parts,
-        op="optimizer" if optimizer else "foreach",
-        functor=functor if functor and _NAMED_FUNCTORS.fullmatch(functor) else None,
-    )
-
-
-def _foreach_short(texts: list[str], functor: str, optimizer: bool) -> str:
-    operators = (base_of(text) for text in texts[2:] if "::" in text or text[:1].isupper())
-    words = ["optimizer" if optimizer else "foreach", functor.removesuffix("Functor")]
-    words += [next((word for word in operators if word), "")]
-    words += [_type_words(texts[1]) if len(texts) > 1 else ""]
-    return " ".join(word for word in words if word)
-
-
-_TYPE_ARG = re.compile(r"<([\w: ]+?(?:<\w+>)?)[,>]")
-
-
-def _type_words(text: str) -> str:
-    match = _TYPE_ARG.search(text)
-    return (cxx_type(match[1]) or "") if match else ""
-
-
-_SHORTER = re.compile(r"_?(?:CUDA)?[kK]ernel$|_out_frame$")
+    known = functor if _NAMED_FUNCTORS.fullmatch(functor) else None
+    return build(name, "aten-other", short, parts, op=op, functor=known)
 
 
 def decode_xpu(name: str) -> KernelName | None:

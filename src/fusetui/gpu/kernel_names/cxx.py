@@ -130,6 +130,13 @@ def split_args(text: str, start: int, limit: int = 64) -> tuple[list[Span], int]
     return spans, start
 
 
+def argument_texts(name: str, sign: Signature, limit: int = 64) -> list[str]:
+    """The template arguments of a function, at most `limit`; none of a mangled one."""
+    if sign.args < 0 or sign.mangled:
+        return []
+    return [name[slice(*span)] for span in split_args(name, sign.args, limit)[0]]
+
+
 def _trimmed(text: str, start: int, end: int) -> Span:
     while start < end and text[start] == " ":
         start += 1
@@ -146,13 +153,10 @@ def callee_text(name: str, sign: Signature, base: str | None = None) -> str:
     'gemv2T fp32 128.16.n'
     """
     word = sign.base if base is None else base
-    if sign.args < 0 or sign.mangled:
-        return word
-    spans, _ = split_args(name, sign.args, limit=_MAX_ARGUMENTS)
     types: list[str] = []
     numbers: list[str] = []
-    for start, end in spans:
-        _sort_argument(name[start:end], types, numbers)
+    for text in argument_texts(name, sign, _MAX_ARGUMENTS):
+        _sort_argument(text, types, numbers)
     return spaced(word, _merged(types), ".".join(numbers))
 
 

@@ -15,10 +15,11 @@ of a C++ function's name count: rope_kernel, qknorm, all_reduce.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from fusetui.gpu.kernel_names.cxx import SCOPE, Signature, callee_text, signature
-from fusetui.gpu.kernel_names.record import KernelName, Rules, build, op_by, rules, spaced
+from fusetui.gpu.kernel_names.record import KernelName, build, compiled, op_by, spaced
 from fusetui.gpu.kernel_names.vocabulary import CXX_TYPE, cxx_type
 
 
@@ -29,9 +30,8 @@ class Library(NamedTuple):
 
     family: str
     begins: str
-    rules: Rules = ()
-    forward: str = ""
-    backward: str = ""
+    ops: Mapping[str, str]
+    ways: Mapping[str, str] | None = None
     argument: bool = False
 
 
@@ -40,152 +40,130 @@ _LIBRARIES: Final = (
         "vllm-sglang",
         r"(?:vllm|sglang|sgl_hip|sgl_kernel|(?:gptq_)?marlin|marlin_moe_wna16|marlin_24|machete)::"
         r"|Marlin(?:_24)?$|(?:gptq|awq)_marlin_repack|paged_attention_(?:ll4mi_|v\d)",
-        rules(
-            (r"^vllm::moe::", "moe"),
-            (r"Marlin(?:_24)?$|^vllm::(?:gptq|awq)::gemm_", "gemm"),
-            (r"^vllm::(?:gptq|awq)::(?:dequantize|reconstruct)_", "quant"),
-            (r"_marlin_repack_kernel$", "copy"),
-            (r"paged_attention_", "attention"),
-            (r"cross_device_reduce_", "comm"),
-            (r"rms_norm", "norm"),
-            (r"^vllm::(?:masked_)?act_and_mul_kernel", "elementwise"),
-            (r"rotary_embedding", "rope"),
-            (r"scaled_(?:fp8|int8)_quant|per_token_group_quant", "quant"),
-        ),
+        {
+            "moe": r"^vllm::moe::",
+            "gemm": r"Marlin(?:_24)?$|^vllm::(?:gptq|awq)::gemm_",
+            "copy": r"_marlin_repack_kernel$",
+            "attention": r"paged_attention_",
+            "comm": r"cross_device_reduce_",
+            "norm": r"rms_norm",
+            "elementwise": r"^vllm::(?:masked_)?act_and_mul_kernel",
+            "rope": r"rotary_embedding",
+            "quant": r"^vllm::(?:gptq|awq)::(?:dequantize|reconstruct)_"
+            r"|scaled_(?:fp8|int8)_quant|per_token_group_quant",
+        },
     ),
     Library(
         "fbgemm",
         r"(?:split|dense)_embedding_|fbgemm_gpu::|bounds_check_indices_kernel|permute_pooled_embs_"
         r"|linearize_(?:cache_)?index_|recat_\w*copy_async_kernel",
-        rules(
-            (r"embedding_(?:\w+_)?(?:backward_codegen_|codegen_forward_)", "embedding"),
-        ),
-        forward=r"codegen_forward_",
-        backward=r"backward_codegen_",
+        {"embedding": r"embedding_(?:\w+_)?(?:backward_codegen_|codegen_forward_)"},
+        {"fwd": r"codegen_forward_", "bwd": r"backward_codegen_"},
     ),
     Library(
         "flashinfer-trtllm",
         r"flashinfer::|tensorrt_llm::|trtllm_\w*::|moe::dev::|create_flashinfer_"
         r"|kernel_cutlass_kernel_(?:flashinfer|trtllm|tensorrt_llm)",
-        rules(
-            (r"^moe::dev::", "moe"),
-            (r"allreduce_fusion_kernel|allreduce", "comm"),
-            (r"::\w*(?:RMSNorm|LayerNorm)\w*$", "norm"),
-            (r"router_gemm", "gemm"),
-            (r"::(?:Batch|Single)(?:Decode|Prefill)With", "attention"),
-        ),
+        {
+            "moe": r"^moe::dev::",
+            "comm": r"allreduce_fusion_kernel|allreduce",
+            "norm": r"::\w*(?:RMSNorm|LayerNorm)\w*$",
+            "gemm": r"router_gemm",
+            "attention": r"::(?:Batch|Single)(?:Decode|Prefill)With",
+        },
     ),
-    Library(
-        "deepseek",
-        r"cuda::(?!std|__)|dpsk::|deep_ep::",
-        rules(
-            (r"::(?:dispatch|combine)$", "comm"),
-        ),
-    ),
+    Library("deepseek", r"cuda::(?!std|__)|dpsk::|deep_ep::", {"comm": r"::(?:dispatch|combine)$"}),
     Library(
         "aiter",
         r"aiter::",
-        rules(
-            (r"fmha_(?:fwd|bwd)_", "attention"),
-            (r"rmsnorm|layernorm", "norm"),
-            (r"topksoftmax|moe_|fmoe_", "moe"),
-            (r"cross_device_reduce|allreduce|reduce_scatter|allgather", "comm"),
-            (r"_quant_kernel", "quant"),
-        ),
-        forward=r"fmha_fwd_",
-        backward=r"fmha_bwd_",
+        {
+            "attention": r"fmha_(?:fwd|bwd)_",
+            "norm": r"rmsnorm|layernorm",
+            "moe": r"topksoftmax|moe_|fmoe_",
+            "comm": r"cross_device_reduce|allreduce|reduce_scatter|allgather",
+            "quant": r"_quant_kernel",
+        },
+        {"fwd": r"fmha_fwd_", "bwd": r"fmha_bwd_"},
     ),
     Library(
         "transformer-engine",
         r"transformer_engine::",
-        rules(
-            (r"rmsnorm|layernorm|normalization::", "norm"),
-            (r"rope", "rope"),
-            (r"quantize|mxfp8|nvfp4", "quant"),
-        ),
-        forward=r"_fwd_|_forward_",
-        backward=r"_bwd_|_backward_",
+        {
+            "norm": r"rmsnorm|layernorm|normalization::",
+            "rope": r"rope",
+            "quant": r"quantize|mxfp8|nvfp4",
+        },
+        {"fwd": r"_fwd_|_forward_", "bwd": r"_bwd_|_backward_"},
     ),
     Library(
         "flash-attn-ln",
         r"layer_norm::ln_",
-        rules(
-            (r"ln_", "norm"),
-        ),
-        forward=r"ln_fwd_",
-        backward=r"ln_bwd_",
+        {"norm": r"ln_"},
+        {"fwd": r"ln_fwd_", "bwd": r"ln_bwd_"},
     ),
-    Library("gluon", r"gluon_"),
+    Library("gluon", r"gluon_", {}),
     Library(
         "bitsandbytes",
         r"k(?:Quantize|Dequantize)(?:Blockwise)?$|kgemm_4bit_inference|kdequant_mm_int32"
         r"|kOptimizer(?:32bit|Static8bit)|kPreconditionOptimizer|kInt8VectorQuant",
-        rules(
-            (r"^kgemm_", "gemm"),
-            (r"Optimizer", "optimizer"),
-            (r"^k(?:Quantize|Dequantize|dequant|Int8VectorQuant)", "quant"),
-        ),
+        {
+            "gemm": r"^kgemm_",
+            "optimizer": r"Optimizer",
+            "quant": r"^k(?:Quantize|Dequantize|dequant|Int8VectorQuant)",
+        },
     ),
-    Library("torchao", r"torchao::", rules((r"gemm|_mm_|linear", "gemm"), (r"quant", "quant"))),
-    Library("nvshmem", r"nvshmem[xi]?_", rules((r"^", "comm"))),
-    Library("oneccl", r"oneccl_|(?:one)?ccl::", rules((r"^", "comm"))),
+    Library("torchao", r"torchao::", {"gemm": r"gemm|_mm_|linear", "quant": r"quant"}),
+    Library("nvshmem", r"nvshmem[xi]?_", {"comm": r"^"}),
+    Library("oneccl", r"oneccl_|(?:one)?ccl::", {"comm": r"^"}),
     Library(
         "thunderkittens",
         r"kittens::|(?:bwd_)?attend_(?:prep_)?ker$",
-        rules(
-            (r"attend|attn|attention", "attention"),
-            (r"matmul|gemm", "gemm"),
-            (r"layer_?norm|rms_?norm", "norm"),
-            (r"rotary|rope", "rope"),
-        ),
+        {
+            "attention": r"attend|attn|attention",
+            "gemm": r"matmul|gemm",
+            "norm": r"layer_?norm|rms_?norm",
+            "rope": r"rotary|rope",
+        },
         argument=True,
     ),
     Library(
         "mojo",
         r"(?:linalg|layout|nn)_\w{1,200}_gpu|multistage_gemm_",
-        rules((r"gemm|matmul", "gemm")),
+        {"gemm": r"gemm|matmul"},
     ),
     Library(
         "tilelang",
         r"main_kernel$|\w{1,100}_tilelang(?:_kernel)?$",
-        rules(
-            (r"(?:^|_)(?:mha|gqa|mla|attn|attention)_", "attention"),
-            (r"(?:^|_)(?:gemm|matmul)_", "gemm"),
-        ),
+        {
+            "attention": r"(?:^|_)(?:mha|gqa|mla|attn|attention)_",
+            "gemm": r"(?:^|_)(?:gemm|matmul)_",
+        },
     ),
     Library(
         "flash-attn",
         r"kernel_cutlass_kernel_flash_attn|flash_(?:fwd|bwd)_sm\d{2,3}_",
-        rules(
-            (r"^", "attention"),
-        ),
-        forward=r"flash_fwd_|AttentionForward",
-        backward=r"flash_bwd_|AttentionBackward",
+        {"attention": r"^"},
+        {"fwd": r"flash_fwd_|AttentionForward", "bwd": r"flash_bwd_|AttentionBackward"},
     ),
     Library(
         "cute-dsl",
         r"kernel_cutlass_",
-        rules(
-            (r"Attention|[Ff][Mm][Hh][Aa]|Mla[A-Z]", "attention"),
-            (r"Gemm|gemm", "gemm"),
-            (r"RMSNorm|RmsNorm|LayerNorm|rmsnorm|layernorm", "norm"),
-            (r"CrossEntropy", "loss"),
-            (r"Softmax", "softmax"),
-        ),
+        {
+            "attention": r"Attention|[Ff][Mm][Hh][Aa]|Mla[A-Z]",
+            "gemm": r"Gemm|gemm",
+            "norm": r"RMSNorm|RmsNorm|LayerNorm|rmsnorm|layernorm",
+            "loss": r"CrossEntropy",
+            "softmax": r"Softmax",
+        },
     ),
     Library(
         "apex",
         r"cu(?:ApplyLayerNorm|ApplyRMSNorm|ComputeGradInput|ComputePartGradGammaBeta"
         r"|ComputeGradGammaBeta)$|scaled_\w{0,60}softmax_warp_",
-        rules(
-            (r"softmax", "softmax"),
-            (r"^cu", "norm"),
-        ),
-        forward=r"Apply|_forward$",
-        backward=r"Grad|_backward$",
+        {"softmax": r"softmax", "norm": r"^cu"},
+        {"fwd": r"Apply|_forward$", "bwd": r"Grad|_backward$"},
     ),
 )
-_BEGINS: Final = tuple((library, re.compile(library.begins)) for library in _LIBRARIES)
 
 # The traits of Apex have four types (weight, input, output, compute), those of FlashAttention a
 # fifth, for the residual.
@@ -205,7 +183,7 @@ def decode(name: str) -> KernelName | None:
     if sign is None:
         return None
     qualified = sign.scope + sign.base
-    library = next((one for one, begins in _BEGINS if begins.match(qualified)), None)
+    library = next((one for one in _LIBRARIES if compiled(one.begins).match(qualified)), None)
     if library is None:
         return _decode_apex(name, sign)
     family = library.family
@@ -220,12 +198,10 @@ def decode(name: str) -> KernelName | None:
 def _fields(library: Library, qualified: str, sign: Signature) -> dict[str, Any]:
     if sign.mangled and library.family != "aiter":
         return {}
-    op = op_by(library.rules, qualified)
+    op = op_by(library.ops, qualified)
     fields: dict[str, Any] = {"op": op}
-    if op is not None and library.forward and re.search(library.forward, qualified):
-        fields["pass_"] = "fwd"
-    elif op is not None and library.backward and re.search(library.backward, qualified):
-        fields["pass_"] = "bwd"
+    if op is not None:
+        fields["pass_"] = op_by(library.ways or {}, qualified)
     match = _AITER_ATTENTION.match(sign.base) if library.family == "aiter" else None
     if match is not None:
         causal = True if match[3] else None
@@ -265,11 +241,11 @@ def _short(name: str, sign: Signature) -> str:
     return callee_text(name, sign, f"{shown} {base}".strip())
 
 
-_CUB_RULES: Final = rules(
-    (r"(?:Radix|Merge|Segmented)Sort|(?:radix|merge|segmented|block)_sort", "sort"),
-    (r"[Ss]can", "scan"),
-    (r"[Rr]educe", "reduction"),
-)
+_CUB_RULES: Final = {
+    "sort": r"(?:Radix|Merge|Segmented)Sort|(?:radix|merge|segmented|block)_sort",
+    "scan": r"[Ss]can",
+    "reduction": r"[Rr]educe",
+}
 _SELECTOR = re.compile(rf"{SCOPE}(?:wrapped_)?(?P<what>\w+?)_config(?:_selector)?<")
 _CUB_TYPE = re.compile(rf"\b(?:{CXX_TYPE})(?=[,>*])")
 
@@ -293,14 +269,13 @@ def decode_cub(name: str) -> KernelName | None:
 
 
 _RUNTIME = re.compile(r"__amd_rocclr_(fill|copy)Buffer\w*")
-_OTHER_RULES: Final = rules(
-    (r"(?:^|_)all_?reduce(?:_|$)", "comm"),
-    (r"rope_kernel|rotary_embedding_kernel", "rope"),
-    (r"(?:^|_)(?:rms_?norm|layer_?norm|group_?norm|qk_?norm)(?:_|$)", "norm"),
-    (r"_group_quant_|(?:^|_)(?:fp8|int8|8bit)_quant", "quant"),
-    (r"(?:^|_)quant(?:ize)?_(?:fp8|int8|8bit)", "quant"),
-    (r"^moe_sum_kernel$|(?:^|_)moe_(?:sorting|align_block_size)", "moe"),
-)
+_OTHER_RULES: Final = {
+    "comm": r"(?:^|_)all_?reduce(?:_|$)",
+    "rope": r"rope_kernel|rotary_embedding_kernel",
+    "norm": r"(?:^|_)(?:rms_?norm|layer_?norm|group_?norm|qk_?norm)(?:_|$)",
+    "quant": r"_group_quant_|(?:^|_)(?:fp8|int8|8bit)_quant|(?:^|_)quant(?:ize)?_(?:fp8|int8|8bit)",
+    "moe": r"^moe_sum_kernel$|(?:^|_)moe_(?:sorting|align_block_size)",
+}
 
 
 def decode_other(name: str) -> KernelName | None:

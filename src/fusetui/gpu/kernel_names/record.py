@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -16,9 +16,6 @@ from fusetui.gpu.kernel_names.vocabulary import from_capability
 
 Part = tuple[int, int, str]
 """(start, end, meaning): the characters name[start:end] and what they mean, in plain words."""
-
-Rules = tuple[tuple[re.Pattern[str], str], ...]
-"""Patterns, and the op that each determines; the first that is found counts."""
 
 Meaning = Callable[[str], str | None]
 Meanings = Mapping[str, str | Callable[[str], str]]
@@ -95,7 +92,10 @@ class KernelName(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def to_json(self) -> dict[str, Any]:
         """The `decode` contract: the keys that the name determines; `pass_` is written `pass`."""
         fields = msgspec.structs.asdict(self).items()
-        return {key.rstrip("_"): value for key, value in fields if value is not None}
+        found = {key: value for key, value in fields if value is not None}
+        if "pass_" in found:
+            found["pass"] = found.pop("pass_")
+        return found
 
 
 def build(
@@ -149,12 +149,13 @@ def explain(match: re.Match[str], meanings: Meanings, words: Meaning | None = No
     return parts + explain_tokens(name, match.span("rest"), words) if words else parts
 
 
-def rules(*pairs: tuple[str, str]) -> Rules:
-    return tuple((re.compile(pattern), op) for pattern, op in pairs)
+compiled = cache(re.compile)
+"""A pattern, compiled when it is needed first."""
 
 
-def op_by(given: Rules, text: str) -> str | None:
-    return next((op for pattern, op in given if pattern.search(text)), None)
+def op_by(given: Mapping[str, str], text: str) -> str | None:
+    """The first of the keys whose pattern is found in the text."""
+    return next((op for op, pattern in given.items() if compiled(pattern).search(text)), None)
 
 
 @lru_cache(maxsize=4096)

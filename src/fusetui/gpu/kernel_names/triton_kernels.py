@@ -18,7 +18,6 @@ from fusetui.gpu.kernel_names.record import (
     explain,
     gemm_label,
     op_by,
-    rules,
 )
 
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
@@ -56,16 +55,16 @@ _HABITS = re.compile(
         )
     )
 )
-_OPERATIONS: Final = rules(
-    (r"matmul|gemm|_mm_", "gemm"),
-    (r"attn_(?:fwd|bwd)|attention|^_fwd_\w*kernel_stage[12]$", "attention"),
-    (r"^fused_moe_kernel", "moe"),
-    (r"^_triton_rope$", "rope"),
-    (r"cross_entropy|_jsd_|_kldiv_", "loss"),
-    (r"swiglu|geglu|silu_and_mul|gelu_and_mul", "elementwise"),
-    (r"layer_?norm|rms_?norm|group_norm", "norm"),
-    (r"^_?(?:per_token_(?:group_)?|act_|weight_|sage_|awq_)(?:de)?quant", "quant"),
-)
+_OPERATIONS: Final = {
+    "gemm": r"matmul|gemm|_mm_",
+    "attention": r"attn_(?:fwd|bwd)|attention|^_fwd_\w*kernel_stage[12]$",
+    "moe": r"^fused_moe_kernel",
+    "rope": r"^_triton_rope$",
+    "loss": r"cross_entropy|_jsd_|_kldiv_",
+    "elementwise": r"swiglu|geglu|silu_and_mul|gelu_and_mul",
+    "norm": r"layer_?norm|rms_?norm|group_norm",
+    "quant": r"^_?(?:per_token_(?:group_)?|act_|weight_|sage_|awq_)(?:de)?quant",
+}
 _WITH_PASS: Final = ("attention", "elementwise", "norm")
 _MEANINGS: Final = {
     "layouts": "layouts of the result, A and B",

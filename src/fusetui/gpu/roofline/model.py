@@ -27,7 +27,7 @@ class Amount(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int | None = None
 
 
-class Work(msgspec.Struct, frozen=True, kw_only=True):
+class Work(Amount, frozen=True, kw_only=True):
     """The work of one kernel. Whatever depends on an unknown input is None.
 
     The output of a matmul is [batch, m, n], each element a sum of k products. A wave is what the
@@ -35,16 +35,7 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     op: str
-    kind: str
-    shapes: tuple[Shape, ...]
     ns: int
-    dtype: str | None = None
-    m: int | None = None
-    n: int | None = None
-    k: int | None = None
-    batch: int | None = None
-    flop: int | None = None
-    bytes: int | None = None
     tiles: int | None = None
     sms: int | None = None  # multiprocessors or compute units of the device
     waves: float | None = None

@@ -1,4 +1,5 @@
-"""What devices can do at most: memory bandwidth and dense operations, from the makers' sheets.
+"""What devices can do at most: memory bandwidth and dense operations, from the makers' sheets; and
+what they attain in practice, according to published measurements.
 
 Everything is dense: where a sheet prints a figure with 2:4 sparsity, half of it stands here.
 `half` is fp16 and bf16 on tensor (matrix) cores with sums in fp32, `fp16_acc16` with sums in fp16
@@ -67,65 +68,43 @@ class Peak(msgspec.Struct, frozen=True):
         return found * TERA if found else None
 
 
-def _rates(half: float = 0, **more: float) -> dict[str, float]:
-    """TFLOP/s by kind of arithmetic."""
-    return {**({"fp16": half, "bf16": half} if half else {}), **more}
+def _rates(text: str) -> dict[str, float]:
+    """TFLOP/s by kind of arithmetic; `half` is fp16 and bf16."""
+    rates = {kind: float(rate) for kind, _, rate in (word.partition("=") for word in text.split())}
+    half = rates.pop("half", None)
+    return {**({"fp16": half, "bf16": half} if half else {}), **rates}
 
 
 _A100: Final = _rates(
-    312.0,
-    fp64=9.7,
-    fp64_matrix=19.5,
-    fp32=19.5,
-    fp16_plain=78.0,
-    bf16_plain=39.0,
-    tf32=156.0,
-    int8=624.0,
+    "half=312 fp64=9.7 fp64_matrix=19.5 fp32=19.5 fp16_plain=78 bf16_plain=39 tf32=156 int8=624"
 )
 _H100: Final = _rates(
-    989.4,
-    fp64=33.5,
-    fp64_matrix=66.9,
-    fp32=66.9,
-    fp16_plain=133.8,
-    bf16_plain=133.8,
-    tf32=494.7,
-    fp8=1978.9,
-    int8=1978.9,
+    "half=989.4 fp64=33.5 fp64_matrix=66.9 fp32=66.9 fp16_plain=133.8 bf16_plain=133.8 "
+    "tf32=494.7 fp8=1978.9 int8=1978.9"
 )
 _H100_NVL: Final = _rates(
-    835.5, fp64=30.0, fp64_matrix=60.0, fp32=60.0, tf32=417.5, fp8=1670.5, int8=1670.5
+    "half=835.5 fp64=30 fp64_matrix=60 fp32=60 tf32=417.5 fp8=1670.5 int8=1670.5"
 )
 _H100_PCIE: Final = _rates(
-    756.0, fp64=25.6, fp64_matrix=51.2, fp32=51.2, tf32=378.0, fp8=1513.0, int8=1513.0
+    "half=756 fp64=25.6 fp64_matrix=51.2 fp32=51.2 tf32=378 fp8=1513 int8=1513"
 )
-_B200: Final = _rates(
-    2250.0, fp64=40.0, fp64_matrix=40.0, fp32=80.0, tf32=1125.0, fp8=4500.0, int8=4500.0
-)
-_B300: Final = _rates(2250.0, fp64=1.25, fp64_matrix=1.25, fp32=75.0, tf32=1125.0, fp8=4500.0)
-_A30: Final = _rates(165.0, fp64=5.2, fp64_matrix=10.3, fp32=10.3, tf32=82.0, int8=330.0)
+_B200: Final = _rates("half=2250 fp64=40 fp64_matrix=40 fp32=80 tf32=1125 fp8=4500 int8=4500")
+_B300: Final = _rates("half=2250 fp64=1.25 fp64_matrix=1.25 fp32=75 tf32=1125 fp8=4500")
+_A30: Final = _rates("half=165 fp64=5.2 fp64_matrix=10.3 fp32=10.3 tf32=82 int8=330")
 _MI300X: Final = _rates(
-    1307.4,
-    fp64=81.7,
-    fp64_matrix=163.4,
-    fp32=163.4,
-    fp32_matrix=163.4,
-    tf32=653.7,
-    fp8=2614.9,
-    int8=2614.9,
+    "half=1307.4 fp64=81.7 fp64_matrix=163.4 fp32=163.4 fp32_matrix=163.4 tf32=653.7 "
+    "fp8=2614.9 int8=2614.9"
 )
 _MI300A: Final = _rates(
-    980.6,
-    fp64=61.3,
-    fp64_matrix=122.6,
-    fp32=122.6,
-    fp32_matrix=122.6,
-    tf32=490.3,
-    fp8=1961.2,
-    int8=1961.2,
+    "half=980.6 fp64=61.3 fp64_matrix=122.6 fp32=122.6 fp32_matrix=122.6 tf32=490.3 "
+    "fp8=1961.2 int8=1961.2"
 )
-_MI250X: Final = _rates(191.5, fp64=23.9, fp64_matrix=47.9, fp32=23.9, fp32_matrix=47.9, int8=191.5)
-_MI250: Final = _rates(181.0, fp64=22.6, fp64_matrix=45.3, fp32=22.6, fp32_matrix=45.3, int8=181.0)
+_MI250X: Final = _rates(
+    "half=191.5 fp64=23.9 fp64_matrix=47.9 fp32=23.9 fp32_matrix=47.9 int8=191.5"
+)
+_MI250: Final = _rates("half=181 fp64=22.6 fp64_matrix=45.3 fp32=22.6 fp32_matrix=45.3 int8=181")
+
+_MI100: Final = _rates("fp16=184.6 bf16=92.3 fp32=23.1 fp32_matrix=46.1 fp64=11.5")
 
 # The first pattern that fits decides. The comment above an entry names its sheet.
 PEAKS: Final = (
@@ -151,43 +130,37 @@ PEAKS: Final = (
     # NVIDIA A30 data sheet
     Peak(r"\bA30$", 56, 933, 24, _A30),
     # NVIDIA A10 data sheet
-    Peak(r"\bA10$", 72, 600, 6, _rates(125.0, fp32=31.2, tf32=62.5, int8=250.0)),
+    Peak(r"\bA10$", 72, 600, 6, _rates("half=125 fp32=31.2 tf32=62.5 int8=250")),
     # NVIDIA A10G data sheet (AWS): half the tensor rate of an A10
-    Peak(r"\bA10G$", 80, 600, 6, _rates(70.0, fp32=35.0, tf32=35.0, int8=140.0)),
+    Peak(r"\bA10G$", 80, 600, 6, _rates("half=70 fp32=35 tf32=35 int8=140")),
     # NVIDIA A40 data sheet
-    Peak(r"\bA40$", 84, 696, 6, _rates(149.7, fp32=37.4, tf32=74.8, int8=299.3)),
+    Peak(r"\bA40$", 84, 696, 6, _rates("half=149.7 fp32=37.4 tf32=74.8 int8=299.3")),
     # NVIDIA L4 data sheet
-    Peak(r"\bL4$", 58, 300, 48, _rates(121.0, fp32=30.3, tf32=60.0, fp8=242.5, int8=242.5)),
+    Peak(r"\bL4$", 58, 300, 48, _rates("half=121 fp32=30.3 tf32=60 fp8=242.5 int8=242.5")),
     # NVIDIA L40S data sheet
-    Peak(r"\bL40S$", 142, 864, 96, _rates(362.05, fp32=91.6, tf32=183.0, fp8=733.0, int8=733.0)),
+    Peak(r"\bL40S$", 142, 864, 96, _rates("half=362.05 fp32=91.6 tf32=183 fp8=733 int8=733")),
     # NVIDIA L40 data sheet
-    Peak(r"\bL40$", 142, 864, 96, _rates(181.05, fp32=90.5, tf32=90.5, fp8=362.0, int8=362.0)),
+    Peak(r"\bL40$", 142, 864, 96, _rates("half=181.05 fp32=90.5 tf32=90.5 fp8=362 int8=362")),
     # NVIDIA T4 data sheet
-    Peak(r"\bT4$", 40, 320, 4, _rates(fp16=65.0, fp16_plain=16.3, fp32=8.1, int8=130.0)),
+    Peak(r"\bT4$", 40, 320, 4, _rates("fp16=65 fp16_plain=16.3 fp32=8.1 int8=130")),
     # NVIDIA V100 data sheet; DGX Station data sheet (500 TFLOPS for four V100)
-    Peak(r"\bV100S-PCIE", 80, 1134, 6, _rates(fp16=130.0, fp32=16.4, fp64=8.2)),
-    Peak(r"\bV100-PCIE", 80, 900, 6, _rates(fp16=112.0, fp16_plain=28.3, fp32=14.0, fp64=7.0)),
-    Peak(
-        r"\bV100-(SXM2|DGXS)",
-        80,
-        900,
-        6,
-        _rates(fp16=125.0, fp16_plain=31.3, fp32=15.7, fp64=7.8),
-    ),
+    Peak(r"\bV100S-PCIE", 80, 1134, 6, _rates("fp16=130 fp32=16.4 fp64=8.2")),
+    Peak(r"\bV100-PCIE", 80, 900, 6, _rates("fp16=112 fp16_plain=28.3 fp32=14 fp64=7")),
+    Peak(r"\bV100-(SXM2|DGXS)", 80, 900, 6, _rates("fp16=125 fp16_plain=31.3 fp32=15.7 fp64=7.8")),
     # NVIDIA Tesla P100 data sheet; Quadro GP100 data sheet
-    Peak(r"\bP100-SXM2", 56, 732, 4, _rates(fp16=21.2, fp16_plain=21.2, fp32=10.6, fp64=5.3)),
-    Peak(r"\bGP100$", 56, 717, 4, _rates(fp16=20.7, fp16_plain=20.7, fp32=10.3, fp64=5.2)),
+    Peak(r"\bP100-SXM2", 56, 732, 4, _rates("fp16=21.2 fp16_plain=21.2 fp32=10.6 fp64=5.3")),
+    Peak(r"\bGP100$", 56, 717, 4, _rates("fp16=20.7 fp16_plain=20.7 fp32=10.3 fp64=5.2")),
     # NVIDIA RTX Blackwell GPU architecture white paper
-    Peak(r"\bRTX 5090$", 170, 1792, 96, _rates(209.5, fp16_acc16=419.0, fp32=104.8, tf32=104.8)),
+    Peak(r"\bRTX 5090$", 170, 1792, 96, _rates("half=209.5 fp16_acc16=419 fp32=104.8 tf32=104.8")),
     # NVIDIA Ada GPU architecture white paper
-    Peak(r"\bRTX 4090$", 128, 1008, 72, _rates(165.2, fp16_acc16=330.3, fp32=82.6, tf32=82.6)),
+    Peak(r"\bRTX 4090$", 128, 1008, 72, _rates("half=165.2 fp16_acc16=330.3 fp32=82.6 tf32=82.6")),
     # NVIDIA Ampere GA102 GPU architecture white paper
-    Peak(r"\bRTX 3090$", 82, 936, 6, _rates(71.0, fp16_acc16=142.0, fp32=35.6, tf32=35.6)),
+    Peak(r"\bRTX 3090$", 82, 936, 6, _rates("half=71 fp16_acc16=142 fp32=35.6 tf32=35.6")),
     # NVIDIA Turing GPU architecture white paper, Founders Edition
-    Peak(r"\bRTX 2080 Ti$", 68, 616, 5.5, _rates(fp16=56.9, fp16_acc16=113.8, fp32=14.2)),
+    Peak(r"\bRTX 2080 Ti$", 68, 616, 5.5, _rates("fp16=56.9 fp16_acc16=113.8 fp32=14.2")),
     # AMD Instinct MI355X data sheet; MI350X data sheet
-    Peak(r"\bMI355X\b", 256, 8000, 256, _rates(2516.6, fp8=5033.2, int8=5033.2, fp32=157.3)),
-    Peak(r"\bMI350X\b", 256, 8000, 256, _rates(2306.9, fp8=4613.7, int8=4613.7, fp32=144.2)),
+    Peak(r"\bMI355X\b", 256, 8000, 256, _rates("half=2516.6 fp8=5033.2 int8=5033.2 fp32=157.3")),
+    Peak(r"\bMI350X\b", 256, 8000, 256, _rates("half=2306.9 fp8=4613.7 int8=4613.7 fp32=144.2")),
     # AMD Instinct MI325X data sheet; MI300X data sheet; MI300A data sheet
     Peak(r"\bMI325X\b", 304, 6000, 256, _MI300X),
     Peak(r"\bMI300X\b", 304, 5325, 256, _MI300X),
@@ -197,13 +170,7 @@ PEAKS: Final = (
     Peak(r"\bMI250\b", 104, 1638.4, 8, _MI250),
     Peak(r"\bMI210\b", 104, 1638.4, 8, _MI250),
     # AMD Instinct MI100 data sheet
-    Peak(
-        r"\bMI100\b",
-        120,
-        1228.8,
-        8,
-        _rates(fp16=184.6, bf16=92.3, fp32=23.1, fp32_matrix=46.1, fp64=11.5),
-    ),
+    Peak(r"\bMI100\b", 120, 1228.8, 8, _MI100),
 )
 
 
@@ -269,3 +236,59 @@ def _memory_fits(peak: Peak, properties: Mapping[str, Any]) -> bool:
         return True
     least, most = peak.memory_gb
     return isinstance(size, int) and least * GIGA <= size <= most * GIGA
+
+
+ASSUMED: Final = 0.8
+"""As a share of the dense figure of the data sheet."""
+
+# "Maximum Achievable Matmul FLOPS comparison table": means of 100 matmuls of the best shape found.
+MAMF: Final = "https://github.com/stas00/ml-engineering/blob/master/compute/accelerator/README.md"
+# AMD, "Measuring Max-Achievable FLOPs - Part 2", table 1.
+MAF: Final = (
+    "https://rocm.blogs.amd.com/software-tools-optimization/"
+    "measuring-max-achievable-flops-part2/README.html"
+)
+
+
+class Measured(msgspec.Struct, frozen=True):
+    """TFLOP/s of matrix products on devices whose name matches the pattern."""
+
+    pattern: str
+    teraflops: dict[str, float]
+    source: str
+
+
+MEASURED: Final = (
+    Measured(r"\bA100-SXM4", {"bf16": 271.2}, MAMF),
+    Measured(r"\bA100.*PCIe\b", {"bf16": 252.9}, MAMF),
+    Measured(r"\bH100 (80GB HBM3|SXM)", {"bf16": 794.5, "fp8": 1402.6}, MAMF),
+    Measured(r"\bH200$", {"bf16": 794.5, "fp8": 1453.4}, MAMF),
+    Measured(r"\bB200\b", {"bf16": 1745.0, "fp8": 3432.5}, MAMF),
+    Measured(r"\bB300\b", {"bf16": 1769.0, "fp8": 3353.3}, MAMF),
+    Measured(r"\bMI300X\b", {"fp16": 654.0, "bf16": 708.0, "fp8": 1273.0}, MAF),
+    Measured(r"\bMI325X\b", {"fp16": 794.0, "bf16": 843.0, "fp8": 1519.0}, MAF),
+    Measured(r"\bMI355X\b", {"bf16": 1565.0}, MAMF),
+)
+"""The first matching pattern is used."""
+
+
+def attainable(peak: Peak) -> Peak:
+    """The device with attainable figures in place of its peaks."""
+    rates = {kind: ASSUMED * rate for kind, rate in peak.teraflops.items()}
+    rates |= _measured(peak)
+    return msgspec.structs.replace(
+        peak, teraflops=rates, gigabytes_per_s=ASSUMED * peak.gigabytes_per_s
+    )
+
+
+def is_assumed(peak: Peak, kind: str | None) -> bool:
+    """Whether the attainable figure of this kind (or of BANDWIDTH) is an assumption."""
+    return kind == BANDWIDTH or kind not in _measured(peak)
+
+
+def _measured(peak: Peak) -> dict[str, float]:
+    """The measured figures, except for kinds that the user gave, which they do not describe."""
+    for entry in MEASURED:
+        if re.search(entry.pattern, peak.device):
+            return {k: v for k, v in entry.teraflops.items() if k not in peak.given}
+    return {}

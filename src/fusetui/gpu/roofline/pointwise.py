@@ -1,16 +1,27 @@
-"""Elementwise ops: only bytes are counted, each input read once and the result written once.
+"""Elementwise ops, softmax and normalization: only bytes are counted.
 
-The result has the broadcast shape and the promoted type of the inputs, following PyTorch's type
-promotion for tensors with dimensions. Zero-dimensional tensors are not counted: most are plain
-numbers, which are passed with the launch.
+An elementwise op reads each input once and writes the result once. The result has the broadcast
+shape and the promoted type of the inputs, following PyTorch's type promotion for tensors with
+dimensions. Zero-dimensional tensors are not counted: most are plain numbers, which are passed with
+the launch.
+
+Softmax and normalization read the input and write a result as large; backward they read two such
+tensors and write one. An op that takes several kernels passes over its tensors several times: each
+kernel counts with what its own pass moves at least, which its name tells. Batch norm in training
+needs sums over all of a channel before it can write: kernels that do both read their tensors twice,
+except those that keep a channel on the chip (cuDNN's `singleread`). Rows of a softmax or a layer
+norm fit on the chip. Weights and statistics are not counted: they are smaller by a dimension.
+Results have the type of the input, or a wider one.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 import msgspec
 
+from fusetui.gpu.kernel_names.record import KernelName
 from fusetui.gpu.roofline.inputs import Inputs, Tensor, total_bytes
 from fusetui.gpu.roofline.model import Amount, Shape
 
@@ -37,7 +48,7 @@ _BOOLEAN: Final = {
     **_words("isinf isnan logical_not", 1),
     **_words("eq ge gt le logical_and logical_or logical_xor lt ne", 2),
 }
-_READS: Final = {**_FLOAT_ONLY, **_ANY, **_BOOLEAN}
+_TENSORS: Final = {**_FLOAT_ONLY, **_ANY, **_BOOLEAN}
 _WRITES_ONLY: Final = ("fill", "zero")
 
 _RANK: Final = ("bool", "uint8", "int8", "int16", "int32", "int64", "fp16", "bf16", "fp32", "fp64")
@@ -66,9 +77,9 @@ def _amount_of(inputs: Inputs) -> Amount | None:
         return _amount([], inputs.tensor(0))
     if in_place and stem == "copy":
         return _copy(inputs.tensor(0), inputs.tensor(1))
-    if stem not in _READS:
+    if stem not in _TENSORS:
         return None
-    read = [t for n in range(_READS[stem]) if (t := inputs.tensor(n)) is not None and t.shape]
+    read = [t for n in range(_TENSORS[stem]) if (t := inputs.tensor(n)) is not None and t.shape]
     shape = broadcast([tensor.shape for tensor in read])
     if shape is None:
         return None
@@ -108,7 +119,7 @@ def promoted(types: list[str | None]) -> str | None:
 
 def _out_type(inputs: Inputs, stem: str, read: list[Tensor]) -> str | None:
     """The type of a new result, or of the given tensor that it is written to."""
-    for place in range(_READS[stem], len(inputs.dims)):
+    for place in range(_TENSORS[stem], len(inputs.dims)):
         out = inputs.tensor(place)
         if out is not None and out.shape:
             return out.dtype
@@ -140,3 +151,59 @@ def _amount(read: list[Tensor], written: Tensor | None) -> Amount | None:
     known = total_bytes(*read, written)
     shapes = tuple(tensor.shape for tensor in read) or (written.shape,)
     return Amount(kind="elementwise", shapes=shapes, dtype=written.dtype, bytes=known)
+
+
+_SOFTMAX: Final = ("aten::_softmax", "aten::_log_softmax")
+_NORMS: Final = (
+    *("aten::native_layer_norm", "aten::native_group_norm", "aten::_fused_rms_norm"),
+    *("aten::native_batch_norm", "aten::cudnn_batch_norm", "aten::miopen_batch_norm"),
+)
+_READ: Final = {  # how many of the first tensors are read, and the kind of work
+    **dict.fromkeys(_SOFTMAX, (1, "softmax")),
+    **{f"{op}_backward_data": (2, "softmax") for op in _SOFTMAX},
+    **dict.fromkeys(_NORMS, (1, "norm")),
+    **{f"{op}_backward": (2, "norm") for op in _NORMS},
+}
+_WRITES: Final = re.compile(
+    r"soft_?max|vectorized_layer_norm|LayerNormForward|layer_norm_grad_input|cuComputeGradInput"
+    r"|batch_norm_(?:transform_input|backward_kernel|elementwise_backward)|cudnn\S*::bn_[bf]w"
+    r"|BatchNorm(?:Fwd|Bwd)\w*Spatial(?:Norm|DX)?\Z",
+    re.IGNORECASE,
+)
+"""Kernels that read everything and write the result."""
+_TWICE: Final = re.compile(
+    r"batch_norm_backward_kernel|bn_(?:fw_tr|bw)_1C11_kernel|BatchNorm(?:FwdTrain|Bwd)Spatial\Z"
+)
+"""Those that read everything once more before they write."""
+_READS: Final = re.compile(
+    r"batch_norm_(?:collect_statistics|backward_reduce)|RowwiseMoments|SpatialMeanVariance"
+    r"|ComputeInternalGradients"
+)
+"""Kernels that read everything, for the sums over it."""
+_WEIGHTS: Final = re.compile(r"PartGradGammaBeta|GammaBetaBackward")
+"""Kernels that do so for the gradients of the weights of a layer norm; those of a group norm with
+such names read sums."""
+_LAYER: Final = ("aten::native_layer_norm_backward", "aten::_fused_rms_norm_backward")
+
+
+def rowwise(inputs: Inputs, kernel: KernelName | None) -> Amount | None:
+    """What one kernel of a softmax or a normalization moves; None for other ops and kernels."""
+    if inputs.op not in _READ or kernel is None:
+        return None
+    number, kind = _READ[inputs.op]
+    tensors = [inputs.tensor(place) for place in range(number)]
+    known = [tensor for tensor in tensors if tensor is not None and tensor.shape]
+    if kernel.op != kind or len(known) < number or len({tensor.shape for tensor in known}) > 1:
+        return None
+    like = known[-1]  # the input of the forward op
+    if _WRITES.search(kernel.name):
+        passes = 2 if _TWICE.search(kernel.name) else 1
+        moved = total_bytes(*known * passes, Tensor(like.shape, like.dtype))
+    elif _READS.search(kernel.name) or (
+        inputs.op in _LAYER and _WEIGHTS.search(kernel.name) is not None
+    ):
+        moved = total_bytes(*known)
+    else:
+        return None
+    shapes = tuple(tensor.shape for tensor in known)
+    return Amount(kind=kind, shapes=shapes, dtype=like.dtype, bytes=moved)

@@ -1,25 +1,94 @@
-"""The rules, one file each, all with the name of their rule: adding a rule is adding a file."""
+"""The rules: each file has those about one subject, as its RULES. Adding one is adding it there, or
+adding a file.
+
+A remedy is one line that says of a trace only what its devices and its program have. A part in
+braces is for some traces only: `{nvidia:A|amd:B|:C}` is the first of its texts whose tag holds, C
+where none does, and nothing if there is no C.
+
+| tag | holds |
+|---|---|
+| nvidia, amd, intel | for devices of this vendor; none of them where nothing tells |
+| compile | if torch.compile has a code generator for the device |
+| graphs | if besides there are graphs: torch.cuda.graph |
+| pdl | on Hopper and later: programmatic dependent launch |
+| training | if there is backward work or an optimizer, or no op was recorded |
+| serving | in steps of vLLM and SGLang |
+"""
 
 from __future__ import annotations
 
 import pkgutil
+import re
 from functools import cache
 from importlib import import_module
 from typing import NamedTuple
 
 import msgspec
 
-from fusetui.analysis.why.advice import said, tags_of
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.model import Finding, Unknown
 from fusetui.analysis.why.rule import CannotTell, Claim, Rule, is_worth
+from fusetui.trace.layout.devices import device_names, device_properties, gpu_activity, is_rocm
+from fusetui.trace.model.categories import Role
+
+PART = re.compile(r"\{([^{}]*)\}")
+BACKWARD = re.compile(
+    r"[Bb]ackward|_bwd_|dgrad|wgrad|Optimizer\.(?:step|zero_grad)|autograd::engine"
+)
+HIP, CUDA = re.compile(r"hip[A-Z]"), re.compile(r"cu(?:da)?[A-Z]")
+TRITON, HOPPER = 7, 9  # compute capabilities from which on there is Triton, and PDL
+DEFAULT = frozenset({"nvidia", "compile", "graphs", "pdl", "training"})
+"""Of the page that describes the rules."""
+
+
+def said(remedy: str, tags: frozenset[str]) -> str:
+    """The remedy for a trace with these tags."""
+
+    def chosen(part: re.Match[str]) -> str:
+        texts = (text.partition(":") for text in part[1].split("|"))
+        return next((text for tag, _, text in texts if tag in tags or not tag), "")
+
+    return PART.sub(chosen, remedy)
+
+
+def tags_of(facts: Facts) -> frozenset[str]:
+    """The tags that hold."""
+    vendor = _vendor(facts)
+    majors = [one.get("computeMajor") for one in device_properties(facts.trace).values()]
+    major = min((one for one in majors if isinstance(one, int)), default=HOPPER)
+    compiles = vendor != "nvidia" or major >= TRITON
+    trains = facts.named(BACKWARD.search, Role.OP, Role.ANNOTATION, Role.KERNEL)
+    found = {
+        vendor: True,
+        "compile": compiles,
+        "graphs": compiles and vendor != "intel",
+        "pdl": vendor == "nvidia" and major >= HOPPER,
+        "training": len(trains) > 0 or not (facts.trace.role == Role.OP).any(),
+        "serving": facts.spans.are_of_server,
+    }
+    return frozenset(tag for tag, holds in found.items() if holds and tag)
+
+
+def _vendor(facts: Facts) -> str:
+    """`nvidia`, `amd`, `intel`, or "" where nothing tells."""
+    trace, names = facts.trace, " ".join(device_names(facts.trace))
+    if gpu_activity(trace) == "ProfilerActivity.XPU" or "Intel" in names:
+        return "intel"
+    if is_rocm(trace) or "AMD" in names or _calls(facts, HIP):
+        return "amd"
+    return "nvidia" if names or _calls(facts, CUDA) else ""
+
+
+def _calls(facts: Facts, pattern: re.Pattern[str]) -> bool:
+    return bool(len(facts.named(pattern.match, Role.CALL)))
 
 
 @cache
 def all_rules() -> tuple[Rule, ...]:
     """Every rule, by its id."""
-    names = sorted(module.name for module in pkgutil.iter_modules(__path__))
-    return tuple(import_module(f"{__name__}.{name}").RULE for name in names)
+    modules = (import_module(f"{__name__}.{one.name}") for one in pkgutil.iter_modules(__path__))
+    rules = [rule for module in modules for rule in module.RULES]
+    return tuple(sorted(rules, key=lambda rule: rule.id))
 
 
 class Answers(NamedTuple):

@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
 from fusetui.analysis.why.facts import Facts
-from fusetui.analysis.why.idle import Flags
-from fusetui.analysis.why.rule import Claim, Rule
-from fusetui.analysis.why.rules import alignment, few_blocks, no_tensor_cores, unfused_attention
-from fusetui.analysis.why.wording import share_of_work
-from fusetui.gpu.kernel_names import short_name
+from fusetui.analysis.why.kernels import Kernels
+from fusetui.analysis.why.rule import Claim, Rule, share_of_work
+from fusetui.analysis.why.rules.fusion import claimed_by_attention
+from fusetui.analysis.why.rules.products import (
+    claimed_by_alignment,
+    claimed_by_blocks,
+    claimed_by_tensor_cores,
+    is_unaligned,
+)
+from fusetui.gpu.kernel_names import KernelName, decode, short_name
 from fusetui.gpu.roofline.row import Job
-from fusetui.text.figures import count, duration, percent, plural
+from fusetui.text.figures import count, duration, percent, plural, significant
 from fusetui.text.printable import printable
+from fusetui.trace.layout.devices import device_properties
+from fusetui.trace.model.arrays import Flags
 
 NEAR = 0.75  # of what is attainable
 SHORTEST_NS = 10_000
@@ -26,11 +34,11 @@ LIBRARIES = (
     "a newer {nvidia:cuBLAS or cuDNN|amd:hipBLASLt or MIOpen|intel:oneDNN|:library}"
     '{compile:, or torch.compile(mode="max-autotune"), which measures several kernels}'
 )
-CLAIMED = (alignment, few_blocks, no_tensor_cores, unfused_attention)
-"""Rules that name the cause: what they claim is theirs."""
+CLAIMED = (claimed_by_alignment, claimed_by_blocks, claimed_by_tensor_cores, claimed_by_attention)
+"""What rules that name the cause claim is theirs."""
 
 
-def find(facts: Facts) -> Iterator[Claim]:
+def _far_from_peak(facts: Facts) -> Iterator[Claim]:
     kernels = facts.kernels
     if not (kernels.bounded.bound_ns >= 0).any():
         return
@@ -58,9 +66,9 @@ def far_of(facts: Facts) -> Flags:
     bound, taken = kernels.bounded.bound_ns, kernels.effective_ns
     slow = (bound >= 0) & (NEAR * taken > bound) & (taken >= SHORTEST_NS)
     found: Flags = slow & (kernels.of_jobs(_counts) == 1) & kernels.alone
-    for rule in CLAIMED:
+    for claimed in CLAIMED:
         if found.any():
-            found &= ~rule.claimed(facts)
+            found &= ~claimed(facts)
     return found
 
 
@@ -101,7 +109,7 @@ def _remedy(facts: Facts, far: Flags) -> str:
     return f"{text[0].upper()}{text[1:]}."
 
 
-RULE = Rule(
+FAR_FROM_PEAK = Rule(
     id="far-from-peak",
     title="Kernels far from the peak",
     question="Do products, convolutions, attention, softmax or normalization take longer than the "
@@ -112,8 +120,156 @@ RULE = Rule(
     remedy="Other sizes or layouts (multiples of 64, contiguous inputs, channels_last), another "
     f"backend of attention (torch.nn.attention.sdpa_kernel), {LIBRARIES}.",
     thresholds={"near": NEAR, "shortest_ns": SHORTEST_NS},
-    find=find,
+    find=_far_from_peak,
     of_kernels=True,
     silent="What alignment, few-blocks, no-tensor-cores or unfused-attention claims is left to "
     "them: they name the cause. Data that fits into the cache has no bound.",
 )
+
+
+FAR = 2  # times the bound
+SM = re.compile(r"sm(\d{1,3})\d\Z")
+NATIVE = {12: 8}
+"""Compute capabilities that have the matrix instructions of an earlier one."""
+
+
+def _old_architecture(facts: Facts) -> Iterator[Claim]:
+    kernels = facts.kernels
+    majors = {_native(known) for known in device_properties(facts.trace).values()}
+    if len(majors) != 1 or None in majors:
+        return
+    (major,) = majors
+    old = _slow(kernels) & kernels.flags(lambda kernel: _built_for(kernel) < (major or 0))
+    newer = kernels.flags(lambda kernel: _built_for(kernel) == major)
+    old &= np.isin(_dtypes(kernels), _dtypes(kernels)[newer])
+    taken, least = (int(ns[old].sum()) for ns in (kernels.effective_ns, kernels.bounded.bound_ns))
+    if taken:
+        yield Claim(
+            text=f"{plural(int(np.count_nonzero(old)), 'kernel')} built for an earlier generation "
+            f"of GPUs take {duration(taken)} ({share_of_work(facts, taken)}) and reach "
+            f"{percent(least, taken)} of what is attainable; others of the same type in this trace "
+            "are built for this one.",
+            at_stake_ns=taken - least,
+            rows=kernels.heaviest(old),
+            part_of="far-from-peak" if far_of(facts)[old].all() else None,
+            why_likely="There may be no newer kernel for these shapes and layouts.",
+        )
+
+
+def _slow(kernels: Kernels) -> Flags:
+    """Alone on the device, bound by arithmetic, and far from their bound; but not where the
+    alignment forbids other kernels."""
+    bound = kernels.bounded.bound_ns
+    slow = (bound >= 0) & (kernels.effective_ns >= FAR * bound)
+    by_arithmetic = kernels.of_jobs(_by_arithmetic) == 1
+    found: Flags = slow & by_arithmetic & kernels.alone & ~kernels.flags(is_unaligned)
+    return found
+
+
+def _by_arithmetic(job: Job) -> float:
+    return float(job.limits.bound == "compute")
+
+
+def _native(properties: dict[str, Any]) -> int | None:
+    """The first number of the compute capability whose instructions a device has; None for a
+    device of another maker, or if it is not known."""
+    major = properties.get("computeMajor")
+    if type(major) is not int or "NVIDIA" not in str(properties.get("name")):
+        return None
+    return NATIVE.get(major, major)
+
+
+def _built_for(kernel: KernelName) -> int:
+    """Likewise what a kernel was built for; a large number if its name does not tell."""
+    found = SM.match(kernel.arch or "")
+    return NATIVE.get(int(found[1]), int(found[1])) if found else 1_000
+
+
+def _dtypes(kernels: Kernels) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """A number per element type that a kernel multiplies, by its name."""
+    numbers: dict[str | None, int] = {}
+    trace = kernels.trace
+    table = np.zeros(len(trace.names), dtype=np.int64)
+    for name in np.unique(trace.name[kernels.rows]).tolist():
+        kernel = decode(trace.names[name])
+        dtype = (kernel.dtype_a or kernel.dtype) if kernel else None
+        table[name] = numbers.setdefault(dtype, len(numbers))
+    return table[trace.name[kernels.rows]]
+
+
+OLD_ARCHITECTURE = Rule(
+    id="old-architecture",
+    title="Slow kernels of an earlier generation",
+    question="Are products slow in kernels that were built for an earlier generation of GPUs?",
+    needs="Shapes, kernel names, and a device of the table of peaks that tells its compute "
+    "capability.",
+    formula="The effective duration of kernels that are bound by arithmetic, take more than twice "
+    "their bound (see the ceiling) alone on the device, and were built for an earlier compute "
+    "capability, less that bound; only where another kernel of the trace multiplies the same type "
+    "with the instructions of this device.",
+    remedy="A newer {nvidia:cuBLAS or cuDNN|:library}, aligned sizes and contiguous inputs"
+    '{compile:; or torch.compile(mode="max-autotune"), which measures several kernels}.',
+    thresholds={"far": FAR},
+    find=_old_architecture,
+    of_kernels=True,
+    silent="Devices of compute capability 8.6, 8.9 and 12.0 have the matrix instructions of 8.0. "
+    "Unaligned products are in alignment.",
+)
+
+
+MOSTLY = 0.5  # of the places of a wave
+MOST_WAVES = 4
+
+
+def _tail_wave(facts: Facts) -> Iterator[Claim]:
+    kernels = facts.kernels
+    waves = kernels.of_jobs(_waves)
+    tailed = ~np.isnan(waves) & (kernels.bounded.bound_ns >= 0) & kernels.alone
+    if not tailed.any():
+        return
+    each, whole = waves[tailed], np.ceil(waves[tailed])
+    lost = kernels.effective_ns[tailed] * (1 - each / whole)
+    at_stake = np.minimum(lost.astype(np.int64), kernels.bounded.at_stake_ns[tailed])
+    taken, saved = int(kernels.effective_ns[tailed].sum()), int(at_stake.sum())
+    row = kernels.heaviest(tailed)[0]
+    name = printable(short_name(facts.trace.name_of(row)))
+    most = significant(float(waves[np.searchsorted(kernels.rows, row)]), 3)
+    yield Claim(
+        text=f"The last wave of tiles is mostly empty in {plural(int(tailed.sum()), 'product')} of "
+        f"{duration(taken)} ({share_of_work(facts, taken)}): {most} waves in {name}. Full waves "
+        f"would save an estimated {duration(saved)}.",
+        at_stake_ns=saved,
+        rows=kernels.heaviest(tailed),
+        part_of="far-from-peak" if far_of(facts)[tailed].all() else None,
+        why_likely="Blocks do not run in lockstep: the last wave overlaps the one before it.",
+    )
+
+
+def _waves(job: Job) -> float | None:
+    """Of a product bound by arithmetic, between one and MOST_WAVES, the last one mostly empty."""
+    tiles = job.tiles
+    if tiles is None or tiles.waves is None or tiles.last_wave_empty is None:
+        return None
+    fits = job.limits.bound == "compute" and 1 < tiles.waves <= MOST_WAVES
+    return tiles.waves if fits and tiles.last_wave_empty > MOSTLY else None
+
+
+TAIL_WAVE = Rule(
+    id="tail-wave",
+    title="A last wave that is mostly empty",
+    question="Do products wait for a few last tiles while most of the device is idle?",
+    needs="Shapes, launch configurations, kernel names and a device of the table of peaks.",
+    formula="Of GEMMs that are bound by arithmetic, alone on the device, of one to four waves, the "
+    "last one more than half empty: the effective duration times the empty share of all waves, and "
+    "no more than what exceeds the bound (see the ceiling).",
+    remedy="Other sizes of the batch or of a layer, or a kernel with other tiles"
+    '{compile: (torch.compile(mode="max-autotune") measures several)}, split-K or stream-K.',
+    thresholds={"mostly": MOSTLY, "most_waves": MOST_WAVES},
+    find=_tail_wave,
+    of_kernels=True,
+    silent="Tiles are counted only where the launch grid confirms them: not in persistent, split-K "
+    "and stream-K kernels.",
+)
+
+
+RULES = (FAR_FROM_PEAK, OLD_ARCHITECTURE, TAIL_WAVE)

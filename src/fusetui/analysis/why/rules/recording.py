@@ -6,11 +6,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from fusetui.analysis.why.evidence import the_most
 from fusetui.analysis.why.facts import NO_ROWS, Facts
-from fusetui.analysis.why.rule import Claim, Rule
+from fusetui.analysis.why.kernels import the_most
+from fusetui.analysis.why.rule import Claim, Rule, share_of_span
 from fusetui.analysis.why.warming import FEWEST, GRAPH_LAUNCH, captures, first_step
-from fusetui.analysis.why.wording import share_of_span
 from fusetui.text.figures import duration, percent, plural, quantity
 from fusetui.text.printable import printable
 from fusetui.trace.layout.steps import PROFILED, Steps
@@ -135,7 +134,7 @@ def _few_steps(facts: Facts, found: Steps) -> Iterator[Claim]:
         )
 
 
-RULE = Rule(
+RECORDING = Rule(
     id="recording",
     title="How the recording affects the figures",
     question="Can the figures of this trace be trusted?",
@@ -151,3 +150,6 @@ RULE = Rule(
     },
     find=find,
 )
+
+
+RULES = (RECORDING,)

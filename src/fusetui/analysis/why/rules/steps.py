@@ -1,4 +1,4 @@
-"""The same work takes longer in some steps than in others."""
+"""Steps that differ: kernels that vary, and what a program does once."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ from collections.abc import Iterator
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from fusetui.analysis.questions.spread import percentile
-from fusetui.analysis.why.evidence import the_most
-from fusetui.analysis.why.facts import Facts, Int64s, Rows
-from fusetui.analysis.why.rule import Claim, Rule
-from fusetui.analysis.why.wording import share_of_work
+from fusetui.analysis.why.facts import Facts
+from fusetui.analysis.why.kernels import the_most
+from fusetui.analysis.why.rule import Claim, Rule, frame_text, share_of_span, share_of_work
+from fusetui.analysis.why.warming import LONG_NS, LONG_OP_NS, OFTEN, SLOW_FIRST, TIMES
 from fusetui.gpu.roofline.many import distinct_rows
 from fusetui.gpu.roofline.row import Job
-from fusetui.text.figures import duration, plural
+from fusetui.text.figures import count, duration, plural
+from fusetui.trace.model.arrays import Int64s, Rows
+from fusetui.trace.model.intervals import counted
 
 VARIES = 1.3  # p90 / p10
 FEWEST = 5  # steps
@@ -36,7 +37,7 @@ class Alike(msgspec.Struct, frozen=True, eq=False):
     count: Int64s
 
 
-def find(facts: Facts) -> Iterator[Claim]:
+def _unsteady(facts: Facts) -> Iterator[Claim]:
     alike = _alike(facts)
     if alike is None:
         return
@@ -67,7 +68,7 @@ def _alike(facts: Facts) -> Alike | None:
         return None
     launch = kernels.trace.launch[kernels.rows]
     step = np.where(launch >= 0, spans.at(kernels.trace.start[launch]), -1)
-    plain = kernels.of_jobs(_is_plain) == 1
+    plain = kernels.of_jobs(_is_regular) == 1
     places = np.flatnonzero((step >= 0) & plain & kernels.alone & ~kernels.communicates)
     if not len(places):
         return None
@@ -84,7 +85,7 @@ def _alike(facts: Facts) -> Alike | None:
     return Alike(places[kept], ns[kept], first, counts) if len(kept) else None
 
 
-def _count_within(job: Int64s, step: Rows, start: Int64s) -> NDArray[np.int64]:
+def _count_within(job: Int64s, step: Rows, start: Int64s) -> Int64s:
     """Of each launch, how many of the same job the same step launched before it."""
     order = np.lexsort((start, step, job))
     new = np.ones(len(order), dtype=np.bool_)
@@ -95,11 +96,11 @@ def _count_within(job: Int64s, step: Rows, start: Int64s) -> NDArray[np.int64]:
     return found
 
 
-def _is_plain(job: Job) -> float:
+def _is_regular(job: Job) -> float:
     return float(job.amount.kind in KINDS)
 
 
-RULE = Rule(
+UNSTEADY = Rule(
     id="unsteady",
     title="Kernels that vary from step to step",
     question="Does the same work take longer in some steps than in others?",
@@ -111,8 +112,76 @@ RULE = Rule(
     "|amd:(amd-smi metric) }and at other work on the device; lock the clocks to compare "
     "measurements.",
     thresholds={"varies": VARIES, "fewest": FEWEST, "shortest_ns": SHORTEST_NS},
-    find=find,
+    find=_unsteady,
     of_kernels=True,
     silent="Attention, communication and grouped products are not compared: how much they do "
     "depends on data.",
 )
+
+
+SHOWN = 3  # parts that are named
+FEWEST_SHARE = 0.05  # of the warm-up; less is not named
+
+
+def _warm_up(facts: Facts) -> Iterator[Claim]:
+    if not facts.has_launches:
+        return
+    waited = {n: facts.late_under(cover) for n, (_, cover) in enumerate(facts.warm_up)}
+    whole = sum(waited.values())
+    if not whole:
+        return
+    longest = sorted(waited, key=lambda n: -waited[n])[:SHOWN]
+    shown = [n for n in longest if waited[n] >= FEWEST_SHARE * whole]
+    named = ", ".join(f"{duration(waited[n])} in {_part(facts, n, len(shown) == 1)}" for n in shown)
+    yield Claim(
+        text=f"Warm-up: the GPU waits {duration(whole)} ({share_of_span(facts, whole)}) for what "
+        f"happens once: {named}. What is said of launches, loading and compilation leaves it "
+        "out.",
+        at_stake_ns=whole,
+        rows=facts.heaviest(np.concatenate([facts.warm_up[n][0].rows for n in shown])),
+    )
+
+
+def _part(facts: Facts, number: int, alone: bool) -> str:
+    """`first launches of kernels (mostly 19 x cudaLaunchKernel)`: the name that cost most."""
+    part, _ = facts.warm_up[number]
+    if not len(part.rows):
+        return "the first step" if alone else "the rest of the first step"
+    trace, waits = facts.trace, [counted(idle.begin, idle.returned) for idle in facts.idle]
+    ns = np.sum([waiting.within(part.start, part.end) for waiting in waits], axis=0)
+    most = int(np.bincount(trace.name[part.rows], ns).argmax())
+    waited = trace.name[part.rows[ns > 0]]
+    calls = int(np.count_nonzero(waited == most))
+    mostly = "mostly " if calls < len(waited) else ""
+    return f"{part.what} ({mostly}{count(calls)} x {frame_text(trace.names[most])})"
+
+
+WARM_UP = Rule(
+    id="warm-up",
+    title="Warm-up",
+    question="How much of the idle time is due to what happens only once?",
+    needs="Launch calls.",
+    formula="The time that the GPU waits for a launch, or inside one, while a thread that launches "
+    "captures a graph, compiles, allocates or sets something up before the second step; while it "
+    "launches a kernel, or runs an op that launches, for the first time, if that takes more than "
+    "0.1 ms or 1 ms and ten times as long as ever after; and all of a first step that takes twice "
+    "the median of the others. What recurs in later steps is left out; without steps, what still "
+    "goes on in the second half of the GPU events.",
+    remedy="Nothing, if this is about the steady state: record later steps, "
+    "torch.profiler.schedule(wait=..., warmup=..., active=...). If the start itself matters: "
+    "{nvidia:CUDA_MODULE_LOADING=EAGER, |amd:HIP_ENABLE_DEFERRED_LOADING=0, }cached compilation, "
+    "and one run of each shape beforehand.",
+    thresholds={
+        "long_ns": LONG_NS,
+        "long_op_ns": LONG_OP_NS,
+        "times": TIMES,
+        "slow_first": SLOW_FIRST,
+        "often": OFTEN,
+    },
+    find=_warm_up,
+    once=True,
+    silent="A program whose recording begins in the steady state has none.",
+)
+
+
+RULES = (UNSTEADY, WARM_UP)

@@ -1,4 +1,4 @@
-"""The CPU does not launch fast enough."""
+"""The CPU does not launch fast enough, does something else, or is held by the launch calls."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from fusetui.analysis.why.evidence import the_most
+from fusetui.analysis.why.causes import Holder, Holding, holding
 from fusetui.analysis.why.facts import Facts
-from fusetui.analysis.why.holding import Holder, Holding, holding
 from fusetui.analysis.why.host import Host
-from fusetui.analysis.why.idle import CPU_BOUND, Flags, Int64s
-from fusetui.analysis.why.rule import NO_LAUNCHES, Claim, Rule
-from fusetui.analysis.why.wording import share_of_span, why_likely
-from fusetui.text.figures import duration
+from fusetui.analysis.why.idle import CPU_BOUND, LONG_WORK_NS, SLICE_NS, WORK_NS
+from fusetui.analysis.why.kernels import the_most
+from fusetui.analysis.why.rule import NO_LAUNCHES, Claim, Rule, share_of_span, why_likely
+from fusetui.analysis.why.warming import GRAPH_LAUNCH, LONG_NS
+from fusetui.text.figures import count, duration, plural
+from fusetui.text.printable import printable
+from fusetui.trace.model.arrays import Flags, Int64s
 from fusetui.trace.model.categories import Role
 
 WORDS = {
@@ -40,7 +42,7 @@ REPLAYED = (
 """The remedy where graphs launch most of the GPU's work."""
 
 
-def find(facts: Facts) -> Iterator[Claim]:
+def _host_bound(facts: Facts) -> Iterator[Claim]:
     if not facts.has_launches:
         raise NO_LAUNCHES
     which = [~busy for busy in facts.busy_cpu]
@@ -57,7 +59,7 @@ def find(facts: Facts) -> Iterator[Claim]:
         text=f"{text} to launch the next kernel{without(facts)}: {doing(facts, by_kind, found)}.",
         at_stake_ns=at_stake,
         rows=heaviest(facts, which),
-        remedy=_remedy(facts, int(by_kind[[*UNSEEN]].sum()), at_stake),
+        remedy=_more_or_replayed(facts, int(by_kind[[*UNSEEN]].sum()), at_stake),
         why_likely=why_likely(facts),
     )
 
@@ -88,7 +90,7 @@ def _named(holders: list[Holder], whole_ns: int) -> str:
     return f", such as {' and '.join(one.text for one in holders)}" if holders else ""
 
 
-def _remedy(facts: Facts, unseen_ns: int, at_stake_ns: int) -> str | None:
+def _more_or_replayed(facts: Facts, unseen_ns: int, at_stake_ns: int) -> str | None:
     unseen = unseen_remedy(facts, unseen_ns, at_stake_ns)
     return unseen or (REPLAYED if facts.is_replayed else None)
 
@@ -121,7 +123,7 @@ def heaviest(facts: Facts, which: Sequence[Flags]) -> tuple[int, ...]:
     )
 
 
-RULE = Rule(
+HOST_BOUND = Rule(
     id="host-bound",
     title="Waiting for launches",
     question="Does the GPU wait because the CPU launches too late?",
@@ -134,6 +136,94 @@ RULE = Rule(
     "replays the launches|nvidia:torch.cuda.graph() replays the launches|:torch.compile fuses "
     "kernels}; larger batches{training: and fused optimizers} need fewer launches.",
     thresholds={"least_share": CPU_BOUND},
-    find=find,
+    find=_host_bound,
     silent="Where the thread does something else than launching, see cpu-work.",
 )
+
+
+def _cpu_work(facts: Facts) -> Iterator[Claim]:
+    if not facts.has_launches:
+        raise NO_LAUNCHES
+    by_kind = late_of(facts, facts.busy_cpu)
+    at_stake = int(by_kind.sum())
+    if not at_stake:
+        return
+    gaps = plural(sum(int(busy.sum()) for busy in facts.busy_cpu), "gap")
+    found = holding(facts, facts.busy_cpu)
+    yield Claim(
+        text=f"The GPU waits {duration(at_stake)} ({share_of_span(facts, at_stake)}) in {gaps} of "
+        f"more than {duration(WORK_NS)} while the CPU does other work than launching"
+        f"{without(facts)}: {doing(facts, by_kind, found)}.",
+        at_stake_ns=at_stake,
+        rows=heaviest(facts, facts.busy_cpu),
+        remedy=unseen_remedy(facts, int(by_kind[[*UNSEEN]].sum()), at_stake),
+        why_likely=why_likely(facts),
+    )
+
+
+CPU_WORK = Rule(
+    id="cpu-work",
+    title="Waiting for work of the CPU",
+    question="Does the GPU wait while the CPU does something else than launching?",
+    needs="Launch calls; ops, stacks or annotations to say what the CPU did.",
+    formula="The host part of gaps except synchronization and allocation, minus what data-loading, "
+    "recompilation and warm-up claim, where it is more than 5 ms and the ops, calls and frames in "
+    "it take more than 0.2 ms each on average, or where it is more than 50 ms.",
+    remedy="Do this work ahead, in workers of the data loader or in a thread while the GPU runs, "
+    "or do it on the GPU. Graphs do not help: nothing is launched meanwhile.",
+    thresholds={"work_ns": WORK_NS, "slice_ns": SLICE_NS, "long_work_ns": LONG_WORK_NS},
+    find=_cpu_work,
+)
+
+
+SLOW_NS = LONG_NS
+
+
+def _slow_launches(facts: Facts) -> Iterator[Claim]:
+    if not facts.has_launches:
+        raise NO_LAUNCHES
+    trace = facts.trace
+    launch = np.concatenate([idle.launch for idle in facts.idle])
+    warm = [facts.warming.within(idle.called, idle.returned) for idle in facts.idle]
+    waited = np.concatenate([idle.ns("launch_call") for idle in facts.idle])
+    waited -= np.concatenate(warm)
+    graphs = np.isin(
+        trace.name, [n for n, text in enumerate(trace.names) if GRAPH_LAUNCH.search(text)]
+    )
+    slow = (launch >= 0) & (trace.dur[launch] > SLOW_NS) & ~graphs[launch] & (waited > 0)
+    at_stake = int(waited[slow].sum())
+    if at_stake:
+        rows = the_most(launch[slow], waited[slow])
+        longest = duration(int(trace.dur[launch[slow]].max()))
+        calls = int(np.count_nonzero(slow))
+        name = printable(trace.name_of(rows[0]))
+        which = (
+            f"one launch call of {longest}, {name}"
+            if calls == 1
+            else f"{count(calls)} launch calls of more than {duration(SLOW_NS)}, up to {longest}, "
+            f"mostly {name}"
+        )
+        yield Claim(
+            text=f"The GPU waits {duration(at_stake)} ({share_of_span(facts, at_stake)}) inside "
+            f"{which}.",
+            at_stake_ns=at_stake,
+            rows=rows,
+        )
+
+
+SLOW_LAUNCHES = Rule(
+    id="slow-launches",
+    title="Slow launch calls",
+    question="Do the launch calls themselves take long?",
+    needs="Launch calls.",
+    formula="The part of gaps in which the launch call that ends them was running, for calls of "
+    "more than 100 us, without first launches (see warm-up).",
+    remedy="See whether they recur at the same place: allocation inside the call, a full queue of "
+    "another stream, and a CPU that is taken away from the thread look the same.",
+    thresholds={"slow_ns": SLOW_NS},
+    find=_slow_launches,
+    silent="cudaGraphLaunch is never counted: recording the nodes of a graph makes it slow.",
+)
+
+
+RULES = (HOST_BOUND, CPU_WORK, SLOW_LAUNCHES)

@@ -1,22 +1,64 @@
-"""A device that is nearly full, with much memory that torch holds and never hands out at once."""
+"""What memory costs: forward work done twice, and memory that is reserved and never used."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
 from fusetui.analysis.questions.memory import MemoryPeak, memory_peaks
 from fusetui.analysis.why.facts import Facts
-from fusetui.analysis.why.rule import CannotTell, Claim, Rule
-from fusetui.text.figures import percent, quantity
+from fusetui.analysis.why.rule import CannotTell, Claim, Rule, most_module, share_of_span
+from fusetui.text.figures import duration, percent, plural, quantity
 from fusetui.trace.layout.devices import device_ids, device_properties, is_rocm
+from fusetui.trace.model.categories import Role
 from fusetui.trace.model.ids import Id
+
+CHECKPOINT = "CheckpointFunctionBackward"
+"""The node of torch.utils.checkpoint with use_reentrant=True; without, nothing names it."""
+
+
+def _recompute(facts: Facts) -> Iterator[Claim]:
+    kernels = facts.kernels
+    if not len(kernels.origins.modules):
+        if len(facts.named(lambda name: name == CHECKPOINT, Role.OP)):
+            raise CannotTell("Python frames and modules", "with_stack=True")
+        return
+    again = kernels.credit.recompute & kernels.is_kernel
+    taken = int(kernels.effective_ns[again].sum())
+    if not taken:
+        return
+    module = most_module(facts, kernels.module[again], kernels.effective_ns[again])
+    number = int(np.count_nonzero(again))
+    yield Claim(
+        text=f"{plural(number, 'kernel')} of the forward pass {'runs' if number == 1 else 'run'} "
+        f"once more in the backward pass, for {duration(taken)} ({share_of_span(facts, taken)})"
+        f"{f', most of it in {module}' if module else ''}.",
+        at_stake_ns=taken,
+        rows=kernels.heaviest(again),
+    )
+
+
+RECOMPUTE = Rule(
+    id="recompute",
+    title="Forward work done twice",
+    question="What does activation checkpointing cost?",
+    needs="Stacks: the calls of modules that begin inside a backward op.",
+    formula="The effective time of the kernels that such calls launch.",
+    remedy="As far as memory allows, checkpoint fewer modules, or keep the results of their "
+    "products: torch.utils.checkpoint.create_selective_checkpoint_contexts.",
+    thresholds={},
+    find=_recompute,
+    of_kernels=True,
+)
+
 
 NEARLY_FULL = 0.8  # of the memory of the device is reserved
 UNUSED = 0.2  # of what is reserved was never allocated at once
 
 
-def find(facts: Facts) -> Iterator[Claim]:
+def _memory_headroom(facts: Facts) -> Iterator[Claim]:
     if not facts.is_whole:
         return
     found = memory_peaks(facts.trace)
@@ -64,7 +106,7 @@ def _size(properties: dict[str, Any]) -> int:
     return size if type(size) is int else 0
 
 
-RULE = Rule(
+MEMORY_HEADROOM = Rule(
     id="memory-headroom",
     title="Memory that is reserved and never used",
     question="Is the device nearly full although much of the reserved memory is never allocated?",
@@ -73,6 +115,9 @@ RULE = Rule(
     remedy="{nvidia:PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True against fragments, and }"
     "torch.{intel:xpu|:cuda}.empty_cache() once between phases of different sizes.",
     thresholds={"nearly_full": NEARLY_FULL, "unused": UNUSED},
-    find=find,
+    find=_memory_headroom,
     silent="While the device has memory to spare, what the allocator keeps does no harm.",
 )
+
+
+RULES = (RECOMPUTE, MEMORY_HEADROOM)

@@ -1,20 +1,21 @@
-"""Tensors are copied or cast for other ops to use."""
+"""Tensors are copied, cast or transposed for other kernels to use."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Final
 
 import numpy as np
 
-from fusetui.analysis.why.facts import Facts, Flags
+from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.kernels import Kernels
-from fusetui.analysis.why.rule import Claim, Rule
-from fusetui.analysis.why.rules.fusable_run import claimed
-from fusetui.analysis.why.wording import most_module, share_of_work
+from fusetui.analysis.why.rule import Claim, Rule, most_module, share_of_work
+from fusetui.analysis.why.rules.fusion import claimed_by_runs
 from fusetui.gpu.kernel_names import KernelName
-from fusetui.text.figures import count, duration
+from fusetui.text.figures import count, duration, plural
 from fusetui.text.printable import printable
+from fusetui.trace.model.arrays import Flags
 from fusetui.trace.model.categories import Role
 
 DEVICE_TO_DEVICE = re.compile(r"DtoD|DeviceToDevice|Device -> Device")
@@ -29,7 +30,7 @@ COPIES = (
 JOINS = "Write into slices of one buffer instead of torch.cat"
 
 
-def find(facts: Facts) -> Iterator[Claim]:
+def _casts_and_copies(facts: Facts) -> Iterator[Claim]:
     yield from _on_device(facts)
     yield from _pageable(facts)
 
@@ -46,7 +47,7 @@ def _on_device(facts: Facts) -> Iterator[Claim]:
     at_stake = int(kernels.effective_ns[copies].sum())
     if not at_stake:
         return
-    in_runs = copies & claimed(facts)
+    in_runs = copies & claimed_by_runs(facts)
     all_there = bool((in_runs == copies).all())
     shared = int(kernels.effective_ns[in_runs].sum())
     there = f"; {duration(shared)} of it is in runs that fusable-run counts too"
@@ -136,7 +137,7 @@ def _pageable(facts: Facts) -> Iterator[Claim]:
         )
 
 
-RULE = Rule(
+CASTS_AND_COPIES = Rule(
     id="casts-and-copies",
     title="Casts and copies",
     question="How much GPU time is spent on copying and converting tensors?",
@@ -146,6 +147,51 @@ RULE = Rule(
     "steps, not if all of them come before the first kernel, as those of weights do.",
     remedy=f"{CASTS}; {COPIES}; {JOINS}.",
     thresholds={"least_part": LEAST_PART},
-    find=find,
+    find=_casts_and_copies,
     of_kernels=True,
 )
+
+
+LIBRARIES: Final = {"cudnn": "cuDNN", "miopen": "MIOpen"}
+
+
+def _layout_changes(facts: Facts) -> Iterator[Claim]:
+    kernels = facts.kernels
+    for family, library in LIBRARIES.items():
+        found = kernels.flags(_of(family))
+        ns = kernels.effective_ns[found]
+        at_stake, number = int(ns.sum()), int(np.count_nonzero(found))
+        if not at_stake:
+            continue
+        module = most_module(facts, kernels.module[found], ns)
+        yield Claim(
+            text=f"{plural(number, 'kernel')} of {library} {'takes' if number == 1 else 'take'} "
+            f"{duration(at_stake)} ({share_of_work(facts, at_stake)}) to change the layout of "
+            f"tensors for convolutions{f', most of it in {module}' if module else ''}.",
+            at_stake_ns=at_stake,
+            rows=kernels.heaviest(found),
+            why_likely="The other kernels may be slower in that layout.",
+        )
+
+
+def _of(family: str) -> Callable[[KernelName], bool]:
+    return lambda kernel: kernel.op == "copy" and kernel.family == family
+
+
+LAYOUT_CHANGES = Rule(
+    id="layout-changes",
+    title="Changes of layout for convolutions",
+    question="Do cuDNN or MIOpen transpose tensors for their convolutions?",
+    needs="Kernel names.",
+    formula="The effective time of the kernels with which cuDNN or MIOpen change the layout of "
+    "images.",
+    remedy="model.to(memory_format=torch.channels_last), and the same for its inputs, if the "
+    "convolutions want NHWC, as the fast ones of 16-bit types and TF32 do"
+    "{amd:; on ROCm also PYTORCH_MIOPEN_SUGGEST_NHWC=1}.",
+    thresholds={},
+    find=_layout_changes,
+    of_kernels=True,
+)
+
+
+RULES = (CASTS_AND_COPIES, LAYOUT_CHANGES)

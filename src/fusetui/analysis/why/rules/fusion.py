@@ -1,4 +1,4 @@
-"""Adjacent pointwise kernels whose work one kernel could do."""
+"""Kernels whose work one kernel could do."""
 
 from __future__ import annotations
 
@@ -10,12 +10,17 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.analysis.why.evidence import the_most
 from fusetui.analysis.why.facts import Facts
-from fusetui.analysis.why.idle import Flags, Int64s, Rows
-from fusetui.analysis.why.kernels import Kernels
-from fusetui.analysis.why.rule import CannotTell, Claim, Rule, is_worth
-from fusetui.analysis.why.wording import module_text, share_of_work
+from fusetui.analysis.why.kernels import Kernels, the_most
+from fusetui.analysis.why.rule import (
+    CannotTell,
+    Claim,
+    Rule,
+    is_worth,
+    module_text,
+    most_module,
+    share_of_work,
+)
 from fusetui.gpu.kernel_names import KernelName
 from fusetui.gpu.roofline.inputs import inputs_of
 from fusetui.gpu.roofline.many import INPUTS
@@ -23,6 +28,7 @@ from fusetui.gpu.roofline.pointwise import broadcast
 from fusetui.text.figures import count, duration, plural
 from fusetui.trace.layout.steps import OPTIMIZER
 from fusetui.trace.model.arguments import parsed
+from fusetui.trace.model.arrays import Flags, Int64s, Rows
 
 OPS = ("elementwise", "copy", "reduction", "fill", "index")
 SHORTEST_NS = 2_000
@@ -60,7 +66,7 @@ class Runs(msgspec.Struct, frozen=True, eq=False):
         return int((self.end - self.begin).sum())
 
 
-def find(facts: Facts) -> Iterator[Claim]:
+def _fusable_run(facts: Facts) -> Iterator[Claim]:
     kernels = facts.kernels
     pointwise = kernels.flags(is_pointwise)
     if not pointwise.any():
@@ -99,7 +105,7 @@ def find(facts: Facts) -> Iterator[Claim]:
         )
 
 
-def claimed(facts: Facts) -> Flags:
+def claimed_by_runs(facts: Facts) -> Flags:
     """The kernels of the claim with a figure, if that is worth a look."""
     kernels = facts.kernels
     found = np.zeros(len(kernels.rows), dtype=np.bool_)
@@ -276,7 +282,7 @@ def _evidence(kernels: Kernels, runs: Runs, ns: Int64s) -> tuple[int, ...]:
     return the_most(kernels.rows[kernels.in_order[runs.begin]], ns)
 
 
-RULE = Rule(
+FUSABLE_RUN = Rule(
     id="fusable-run",
     title="Pointwise kernels that could be one",
     question="Do kernels pass tensors through memory that one kernel could keep in registers?",
@@ -290,8 +296,105 @@ RULE = Rule(
     remedy="{compile:torch.compile fuses such runs; a|:A} fused norm, activation or rotary "
     "embedding does it by hand.",
     thresholds={"shortest_ns": SHORTEST_NS},
-    find=find,
+    find=_fusable_run,
     of_kernels=True,
     silent="The kernels of an optimizer work on unrelated tensors: see optimizer-launches. Kernels "
     "of ops other than aten's are left out where others have shapes: what each reads is unknown.",
 )
+
+
+PRODUCTS = frozenset(
+    {"aten::bmm", "aten::baddbmm", "aten::baddbmm_", "aten::matmul", "aten::einsum"}
+)
+SIMPLE = ("elementwise", "copy", "fill", "softmax")
+FARTHEST = 6  # kernels between a product and the softmax
+
+
+def _unfused_attention(facts: Facts) -> Iterator[Claim]:
+    kernels = facts.kernels
+    softmax = kernels.flags(is_softmax)
+    if not softmax.any():
+        return
+    between, heads = attention(kernels, softmax)
+    if not len(heads):
+        return
+    at_stake = int(kernels.effective_ns[between].sum())
+    module = most_module(facts, kernels.module[heads], kernels.effective_ns[heads])
+    yield Claim(
+        text=f"Attention runs as separate kernels {plural(len(heads), 'time')}"
+        f"{f' in {module}' if module else ''}: between "
+        f"the two products, softmax and the kernels around it take {duration(at_stake)} "
+        f"({share_of_work(facts, at_stake)}), to write and read scores that a fused kernel keeps "
+        "on the chip.",
+        at_stake_ns=at_stake,
+        rows=tuple(kernels.rows[heads[np.argsort(-kernels.effective_ns[heads])[:5]]].tolist()),
+    )
+
+
+def claimed_by_attention(facts: Facts) -> Flags:
+    """The kernels of the claim, if it is worth a look."""
+    kernels = facts.kernels
+    found = np.zeros(len(kernels.rows), dtype=np.bool_)
+    softmax = kernels.flags(is_softmax)
+    if softmax.any():
+        found[attention(kernels, softmax)[0]] = True
+    return found & is_worth(facts, int(kernels.effective_ns[found].sum()), of_kernels=True)
+
+
+def is_no_product(kernel: KernelName) -> bool:
+    """Whether it is a kernel of another kind; one with an unknown name counts as what its op
+    does."""
+    return kernel.op not in ("gemm", "gemv")
+
+
+def is_softmax(kernel: KernelName) -> bool:
+    return kernel.op == "softmax" and kernel.pass_ != "bwd" and "ackward" not in kernel.name
+
+
+def attention(kernels: Kernels, softmax: Flags) -> tuple[Rows, Rows]:
+    """The indices of the kernels between the products, and those of the softmaxes."""
+    order = kernels.in_order
+    product = (kernels.under(PRODUCTS) & ~kernels.flags(is_no_product))[order]
+    simple = kernels.flags(lambda kernel: kernel.op in SIMPLE)[order]
+    stream, module = kernels.stream[order], kernels.module[order]
+    between: list[int] = []
+    heads: list[int] = []
+    for place in np.flatnonzero(softmax[order]).tolist():
+        ends = [_product(place, step, product, simple) for step in (-1, 1)]
+        first, last = ends
+        if first < 0 or last < 0 or stream[first] != stream[last]:
+            continue
+        if module[first] == module[last] == module[place]:
+            between += range(first + 1, last)
+            heads.append(place)
+    return order[np.unique(np.array(between, dtype=np.intp))], order[np.array(heads, dtype=np.intp)]
+
+
+def _product(place: int, step: int, product: Flags, simple: Flags) -> int:
+    """The product before or after a softmax, with only simple kernels in between; -1 for none."""
+    for at in range(place + step, place + step * (FARTHEST + 2), step):
+        if not 0 <= at < len(product):
+            return -1
+        if product[at]:
+            return at
+        if not simple[at]:
+            return -1
+    return -1
+
+
+UNFUSED_ATTENTION = Rule(
+    id="unfused-attention",
+    title="Attention as separate kernels",
+    question="Does attention write its scores to memory?",
+    needs="Ops and kernel names.",
+    formula="The effective time of the kernels between the two products of an attention under one "
+    "module: scale, mask, softmax, casts.",
+    remedy='torch.nn.functional.scaled_dot_product_attention (attn_implementation="sdpa" in '
+    "transformers); its sums are rounded in another order.",
+    thresholds={"farthest": FARTHEST},
+    find=_unfused_attention,
+    of_kernels=True,
+)
+
+
+RULES = (FUSABLE_RUN, UNFUSED_ATTENTION)

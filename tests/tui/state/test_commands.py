@@ -9,51 +9,82 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.tui.driving import opened, screen, settled
+from msgspec.structs import replace
+from tests.tui.driving import opened as app_opened
+from tests.tui.driving import screen, settled
+from tests.tui.prepared import after, opened
 
+from fusetui.sample_traces import lessons
 from fusetui.text.figures import NS, parse_time
+from fusetui.trace import Trace, open_trace
 from fusetui.tui.layout.moves import at_time, over, zoom
 from fusetui.tui.layout.view import Side, View
 from fusetui.tui.screens import PromptInput
-from fusetui.tui.state.command_line import Command, Goto, Mark, Open, Quit, Step, Wrong, parse
 from fusetui.tui.state.commands import obeyed
+from fusetui.tui.state.effects import Quit, Read
 from fusetui.tui.state.state import TIMELINE
 
 
 @pytest.mark.parametrize(
-    ("line", "command"),
+    ("line", "said"),
     [
-        ("goto 12.5ms", Goto(12_500_000)),
-        (":goto  -3 us ", Goto(-3_000)),
-        ("step 2", Step(2)),
-        ("mark a", Mark("a")),
-        ("open a trace.json", Open("a trace.json", beside=False)),
-        ("diff b.json.gz", Open("b.json.gz", beside=True)),
-        ("q", Quit()),
+        (":goto  -3 us ", "the trace goes from"),
+        ("step 4", "ProfilerStep#4, 2 of 2 steps"),
+        ("mark a", "mark a is set"),
+        ("mark a slow  step ", "mark a is set: slow  step"),
     ],
 )
-def test_commands(line: str, command: Command) -> None:
-    assert parse(line) == command
+def test_commands(mlp: Trace, line: str, said: str) -> None:
+    assert after(opened(mlp), partial(obeyed, line=line)).hint.startswith(said)
+
+
+def test_commands_for_what_is_not_the_state(mlp: Trace, path: str) -> None:
+    state = replace(opened(mlp), paths=("first.json",))
+    for line, effect in {
+        f"open {path}": Read((path,)),
+        f"diff {path}": Read(("first.json", path)),
+        "q": Quit(),
+    }.items():
+        outcome = obeyed(state, line)
+        assert isinstance(outcome, tuple)
+        assert outcome[1] == effect
 
 
 @pytest.mark.parametrize(
-    "line", ["", "go 3ms", "goto 3", "goto ms", "goto 1e3ms", "step", "step two", "mark ab", "open"]
+    "line",
+    [
+        ":",
+        "go 3ms",
+        "goto 3",
+        "goto ms",
+        "goto 1e3ms",
+        "step",
+        "step two",
+        "mark ab",
+        "open",
+        "q x",
+    ],
 )
-def test_what_is_wrong_is_answered_with_what_is_right(line: str) -> None:
-    assert isinstance(parse(line), Wrong)
+def test_what_is_wrong_is_answered_with_what_is_right(mlp: Trace, line: str) -> None:
+    state = opened(mlp)
+    found = after(state, partial(obeyed, line=line))
+    assert found.hint
+    assert (found.session, found.reading) == (state.session, None)
 
 
-def test_a_wrong_word_is_shown_escaped_and_cut() -> None:
-    found = parse("\x1b[31m" + "x" * 99)
-    assert isinstance(found, Wrong)
-    assert found.sentence.startswith(r"\x1b[31mxxx")
-    assert len(found.sentence) < 120
+def test_a_wrong_word_is_shown_escaped_and_cut(mlp: Trace) -> None:
+    found = after(opened(mlp), partial(obeyed, line="\x1b[31m" + "x" * 99))
+    assert found.hint.startswith(r"\x1b[31mxxx")
+    assert len(found.hint) < 120
+
+
+LESSON = opened(open_trace(str(lessons.path("mlp-eager"))))
 
 
 @given(st.text())
 def test_any_line_is_a_command_or_a_printable_sentence(line: str) -> None:
-    found = parse(line)
-    assert not isinstance(found, Wrong) or found.sentence.isprintable()
+    outcome = obeyed(LESSON, line)
+    assert isinstance(outcome, tuple) or outcome.hint.isprintable()
 
 
 @given(st.integers(-(10**17), 10**17), st.sampled_from(sorted(NS)), st.booleans())
@@ -76,7 +107,7 @@ def test_a_stretch_of_time_gets_a_little_around_it(side: Side, view: View) -> No
 
 
 async def test_a_step_fills_the_window(path: str) -> None:
-    async with opened([path]) as (app, pilot):
+    async with app_opened([path]) as (app, pilot):
         await pilot.press("2", "colon", *"step 4", "enter")
         view = app.state.view
         assert view.begin < 700_000 < view.end
@@ -99,7 +130,7 @@ async def test_a_step_fills_the_window(path: str) -> None:
 async def test_a_command_that_cannot_be_done_changes_nothing(
     path: str, line: str, sentence: str
 ) -> None:
-    async with opened([path]) as (app, pilot):
+    async with app_opened([path]) as (app, pilot):
         before = app.state.view
         app.do(partial(obeyed, line=line))
         await settled(app, pilot)
@@ -108,14 +139,14 @@ async def test_a_command_that_cannot_be_done_changes_nothing(
 
 
 async def test_the_empty_line_shows_what_can_be_typed(path: str) -> None:
-    async with opened([path], (80, 24)) as (app, pilot):
+    async with app_opened([path], (80, 24)) as (app, pilot):
         await pilot.press("colon")
         last = screen(app).splitlines()[-1].strip()
         assert last == "goto 12.5ms  step 2  mark a  only gpu  open PATH  diff PATH  q  Esc closes"
 
 
 async def test_tab_completes_the_word(path: str) -> None:
-    async with opened([path]) as (app, pilot):
+    async with app_opened([path]) as (app, pilot):
         await pilot.press("colon", "g")
         await settled(app, pilot)
         await pilot.press("tab", *"700us", "enter")
@@ -124,14 +155,14 @@ async def test_tab_completes_the_word(path: str) -> None:
 
 
 async def test_escape_closes_the_line_and_the_keys_work_again(path: str) -> None:
-    async with opened([path]) as (app, pilot):
+    async with app_opened([path]) as (app, pilot):
         await pilot.press("colon", "q", "escape", "w")
         assert app.is_running
         assert app.state.view.begin > 0
 
 
 async def test_another_trace_is_opened_beside(path: str) -> None:
-    async with opened([path]) as (app, pilot):
+    async with app_opened([path]) as (app, pilot):
         await pilot.press("colon", *"diff ")
         app.query_one(PromptInput).value = f"diff {path}"
         await pilot.press("enter")
@@ -143,7 +174,7 @@ async def test_another_trace_is_opened_beside(path: str) -> None:
 async def test_a_file_that_is_no_trace_leaves_what_is_open(path: str, tmp_path: Path) -> None:
     broken = tmp_path / "notes.txt"
     broken.write_text("no JSON at all")
-    async with opened([path]) as (app, pilot):
+    async with app_opened([path]) as (app, pilot):
         app.do(partial(obeyed, line=f"open {broken}"))
         for _ in range(2):
             await settled(app, pilot)
@@ -153,7 +184,7 @@ async def test_a_file_that_is_no_trace_leaves_what_is_open(path: str, tmp_path: 
 
 
 async def test_ctrl_z_suspends(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with opened([path]) as (app, pilot):
+    async with app_opened([path]) as (app, pilot):
         pressed: list[str] = []
         monkeypatch.setattr(app, "action_suspend_process", lambda: pressed.append("ctrl+z"))
         await pilot.press("ctrl+z")

@@ -1,4 +1,4 @@
-"""GPU work that must have run, and is not in the trace."""
+"""GPU work that is not in the trace, and what the GPU waited for that is not."""
 
 from __future__ import annotations
 
@@ -9,14 +9,16 @@ from collections.abc import Iterator
 import msgspec
 import numpy as np
 
-from fusetui.analysis.why.evidence import the_most
 from fusetui.analysis.why.facts import Facts
-from fusetui.analysis.why.idle import Idle, Int64s, Rows
-from fusetui.analysis.why.rule import NO_LAUNCHES, Claim, Rule
+from fusetui.analysis.why.host import Host
+from fusetui.analysis.why.idle import Idle
+from fusetui.analysis.why.kernels import the_most
+from fusetui.analysis.why.rule import NO_LAUNCHES, Claim, Rule, share_of_span
+from fusetui.analysis.why.rules.launches import SLOW_NS
 from fusetui.analysis.why.warming import captures
-from fusetui.analysis.why.wording import share_of_span
 from fusetui.text.figures import count, duration, plural
 from fusetui.text.printable import printable
+from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.intervals import union
 
@@ -26,7 +28,7 @@ LAUNCHES = re.compile(r"LaunchKernel|KernelLaunch|LaunchCooperativeKernel|GraphL
 hipGraphLaunch; not cudaLaunchHostFunc, nor sets, which do nothing where their length is 0."""
 
 
-def find(facts: Facts) -> Iterator[Claim]:
+def _holes(facts: Facts) -> Iterator[Claim]:
     if not facts.has_launches:
         raise NO_LAUNCHES
     yield from _in_graphs(facts)
@@ -128,7 +130,7 @@ def _launches(facts: Facts) -> Rows:
     return found
 
 
-RULE = Rule(
+HOLES = Rule(
     id="holes",
     title="GPU work that was not recorded",
     question="Did GPU work run that is not in the trace?",
@@ -140,8 +142,94 @@ RULE = Rule(
     "drivers{nvidia: and CUPTI|amd: and roctracer} record more; check that no other profiler"
     "{nvidia: (Nsight, DCGM)} runs.",
     thresholds={"long_ns": LONG_NS},
-    find=find,
+    find=_holes,
     silent="Nothing runs while a graph is captured; calls at the begin and the end of the "
     "recording may be cut off from their events; and events without a call may be the missing "
     "ones.",
 )
+
+
+LEAST_NS = 20_000
+
+
+def _waits_outside(facts: Facts) -> Iterator[Claim]:
+    if not facts.has_launches:
+        raise NO_LAUNCHES
+    before, elsewhere = _apart(facts)
+    for events, waited, early in ((*before, True), (*elsewhere, False)):
+        at_stake = int(waited.sum())
+        if at_stake:
+            yield _claim(facts, events, waited, at_stake, early)
+
+
+def _claim(facts: Facts, events: Int32s, waited: Int64s, at_stake: int, early: bool) -> Claim:
+    lasted = f"{duration(at_stake)} ({share_of_span(facts, at_stake)})"
+    text = f"The GPU is idle for {lasted} in {plural(len(events), 'gap')}"
+    if early:
+        return Claim(
+            text=f"{text} before the first work of a stream, which was already launched, while "
+            "a thread waits for the GPU: it probably finishes work from before the recording, so "
+            "the share of busy time means nothing here.",
+            at_stake_ns=at_stake,
+            rows=the_most(events, waited),
+            remedy="Call torch.{intel:xpu|:cuda}.synchronize() before the recording starts.",
+            why_likely="Work that ran before the recording is not in the trace.",
+        )
+    return Claim(
+        text=f"{text} although the next work was already launched. What it waited for is not "
+        "recorded: another device, a function on the host, or unrecorded work.",
+        at_stake_ns=at_stake,
+        rows=the_most(events, waited),
+    )
+
+
+def _apart(facts: Facts) -> tuple[tuple[Int32s, Int64s], tuple[Int32s, Int64s]]:
+    """Events and waits (ns) of long queued gaps: those due to work before the recording, and
+    others."""
+    events, waited, early = [], [], []
+    for idle in facts.idle:
+        ns = idle.ns("queued")
+        slow = (idle.launch >= 0) & (facts.trace.dur[idle.launch] > SLOW_NS)
+        long = np.flatnonzero((ns > LEAST_NS) & ~slow)
+        events.append(idle.event[long])
+        waited.append(ns[long])
+        early.append(_is_first(facts, idle.event[long]) & _is_waited_for(facts, idle, long))
+    rows, times = np.concatenate(events), np.concatenate(waited)
+    first = np.concatenate(early)
+    return (rows[first], times[first]), (rows[~first], times[~first])
+
+
+def _is_first(facts: Facts, events: Int32s) -> Flags:
+    """Whether nothing of its stream is recorded before the event."""
+    trace, rows = facts.trace, facts.trace.gpu_rows
+    first = np.full(len(trace.tracks), np.iinfo(np.int64).max)
+    np.minimum.at(first, trace.track[rows], trace.start[rows])
+    found: Flags = trace.start[events] <= first[trace.track[events]]
+    return found
+
+
+def _is_waited_for(facts: Facts, idle: Idle, places: Rows) -> Flags:
+    """Whether any thread is in a call that waits for the device during the gap."""
+    rows = np.flatnonzero(facts.accounts.kinds == Host.SYNC)
+    cover = facts.while_launching(rows)
+    found: Flags = cover.within(idle.begin[places], idle.end[places]) > 0
+    return found
+
+
+WAITS_OUTSIDE = Rule(
+    id="waits-outside",
+    title="Waiting for something that is not in the trace",
+    question="Does launched work wait although the device is idle?",
+    needs="Launch calls.",
+    formula="Gaps, or parts of them, of more than 20 us in which the next event had been launched "
+    "for longer than a launch usually takes. Those that end with a launch call of more than 100 us "
+    "are left out: what made the call slow may continue.",
+    remedy="Look at the other devices of the job, and at "
+    "{nvidia:cudaStreamWaitEvent|amd:hipStreamWaitEvent|:waits for events} and host functions on "
+    "the stream.",
+    thresholds={"least_ns": LEAST_NS},
+    find=_waits_outside,
+)
+
+
+RULES = (HOLES, WAITS_OUTSIDE)

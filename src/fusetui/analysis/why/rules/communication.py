@@ -1,0 +1,309 @@
+"""Collectives and transfers: what hides them, how small they are, what they slow down."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import msgspec
+import numpy as np
+
+from fusetui.analysis.questions.collectives import ON_CPU
+from fusetui.analysis.why.facts import Facts
+from fusetui.analysis.why.idle import LATE
+from fusetui.analysis.why.kernels import Kernels, the_most
+from fusetui.analysis.why.rule import Claim, Rule, share_of_span, share_of_work
+from fusetui.analysis.why.transfers import FEWEST, Kind, kind_text, moved, told_apart
+from fusetui.text.figures import count, duration, percent, size
+from fusetui.text.printable import printable
+from fusetui.trace.model.arrays import Int64s, Rows
+from fusetui.trace.model.categories import Role
+from fusetui.trace.model.intervals import Cover, union
+
+TOLD = 3  # kinds that are named
+NO_COMPUTE = "Nothing was recorded that could run beside it; compare the ranks."
+"""The remedy where no kernel computes."""
+
+
+class Exposed(msgspec.Struct, frozen=True, eq=False):
+    """Communication of all devices; arrays of shape [rows]."""
+
+    rows: Rows
+    ns: Int64s  # time without compute at the same time
+
+
+def _exposed_communication(facts: Facts) -> Iterator[Claim]:
+    kernels = facts.kernels
+    if not kernels.communicates.any():
+        return
+    exposed, total, hidden = _exposed(kernels)
+    if total <= 0:
+        return
+    exposed_ns = np.zeros(len(facts.trace), dtype=np.int64)
+    exposed_ns[exposed.rows] = exposed.ns
+    kinds = [kind for kind in facts.transfers if exposed_ns[kind.rows].any()]
+    kinds.sort(key=lambda kind: (-int(exposed_ns[kind.rows].sum()), kind.name, kind.group))
+    several = told_apart(kinds)
+    named = [
+        f"{kind_text(kind, several)} {duration(int(exposed_ns[kind.rows].sum()))}{moved(kind)}"
+        for kind in kinds[:TOLD]
+    ]
+    text = (
+        f"Communication runs {duration(total)} ({share_of_span(facts, total)}) without compute "
+        f"beside it ({percent(hidden, hidden + total)} of it is hidden): {', '.join(named)}"
+    )
+    if any(kind.is_range for kind in kinds[:TOLD]):
+        text += (
+            ". The lower bandwidth is over all of their time, the upper one as if each took as "
+            "long as the fastest of its size"
+        )
+    text += _guessed([kind for kind in kinds[:TOLD] if kind.is_guessed])
+    waits = sum(kind.waits_ns for kind in facts.transfers)
+    more = (
+        f"; measured by the fastest of equal transfers, {duration(waits)} of all communication is "
+        "waiting for other ranks or contention"
+    )
+    yield Claim(
+        text=f"{text}{more if waits else ''}.",
+        at_stake_ns=total,
+        rows=the_most(exposed.rows, exposed.ns),
+        remedy=None if (kernels.is_kernel & ~kernels.communicates).any() else NO_COMPUTE,
+    )
+
+
+def _guessed(kinds: list[Kind]) -> str:
+    """On which guess bytes and bandwidth of some kinds rest."""
+    if not any(kind.bus_bytes_per_s for kind in kinds):
+        return ""
+    return (
+        ". Process groups were not recorded: bytes and bandwidth hold for groups of all "
+        f"{count(kinds[0].ranks)} ranks"
+    )
+
+
+def _exposed(kernels: Kernels) -> tuple[Exposed, int, int]:
+    """Each transfer's exposed time; the union of exposed time on each device; and that of hidden
+    time."""
+    trace = kernels.trace
+    compute = (trace.role[kernels.rows] == Role.KERNEL) & ~kernels.communicates
+    rows, each = [], []
+    total = hidden = 0
+    for device in np.unique(kernels.device[kernels.communicates]).tolist():
+        own = kernels.communicates & (kernels.device == device)
+        work = kernels.cover(compute, device)
+        cover = kernels.cover(kernels.communicates, device)
+        behind = int(work.within(*cover).sum())
+        total += cover.ns - behind
+        hidden += behind
+        start, end = kernels.start[own], kernels.end[own]
+        rows.append(kernels.rows[own])
+        each.append(end - start - work.within(start, end))
+    return Exposed(np.concatenate(rows), np.concatenate(each)), total, hidden
+
+
+EXPOSED_COMMUNICATION = Rule(
+    id="exposed-communication",
+    title="Communication that nothing hides",
+    question="Does the GPU communicate without computing at the same time?",
+    needs="Communication kernels; sizes (torch 2.1 and later record them, before that shapes of "
+    "inputs tell them) for bytes and bandwidth, and to tell waiting apart.",
+    formula="The time in which communication runs without compute, on each device.",
+    remedy="Overlap it: {training:DDP's bucket_cap_mb and gradient_as_bucket_view, FSDP's "
+    "prefetching, or a stream of its own|:one half of the batch computes while the other "
+    "communicates; in tensor parallelism an all-reduce fused with the norm that follows, or fewer "
+    "ranks}. Waiting for another rank cannot be solved here: compare the ranks.",
+    thresholds={"fewest": FEWEST},
+    find=_exposed_communication,
+    of_kernels=True,
+    silent="A kernel that communicates and computes at once (a fused all-reduce and norm) "
+    "counts as what its name says.",
+)
+
+
+SHORT_NS = 50_000
+SMALL = 1 << 20  # bytes
+MANY = 50  # of one kind
+NO_SIZES = "Their sizes were not recorded: that they are small is inferred from their durations."
+
+
+def _small_collectives(facts: Facts) -> Iterator[Claim]:
+    small = [kind for kind in facts.transfers if _is_small(facts, kind)]
+    if not small:
+        return
+    kernels = facts.kernels
+    is_small = np.isin(kernels.rows, np.concatenate([kind.rows for kind in small]))
+    compute = (facts.trace.role[kernels.rows] == Role.KERNEL) & ~kernels.communicates
+    at_stake = 0
+    for device in np.unique(kernels.device[is_small]).tolist():
+        cover = kernels.cover(is_small, device)
+        work = kernels.cover(compute, device)
+        at_stake += int((cover.end - cover.start - work.within(*cover)).sum())
+    rows = kernels.rows[is_small]
+    several = told_apart(facts.transfers)
+    each = ", ".join(_told(facts, kind, several) for kind in small)
+    yield Claim(
+        text=f"Many small collectives run {duration(at_stake)} "
+        f"({share_of_span(facts, at_stake)}) without compute beside them: {each}. Their time is "
+        "latency and waiting for other ranks, not bandwidth.",
+        at_stake_ns=at_stake,
+        rows=the_most(rows, facts.trace.dur[rows]),
+        why_likely=NO_SIZES if any(kind.bytes is None for kind in small) else None,
+        part_of="exposed-communication",
+    )
+
+
+def _is_small(facts: Facts, kind: Kind) -> bool:
+    """Also where the size is not known, which the kernels of some libraries do not record."""
+    count = len(kind.rows)
+    if count < MANY or _median_ns(facts, kind) > SHORT_NS:
+        return False
+    return kind.bytes is None or kind.bytes <= SMALL * count
+
+
+def _median_ns(facts: Facts, kind: Kind) -> int:
+    return int(np.median(facts.trace.dur[kind.rows]))
+
+
+def _told(facts: Facts, kind: Kind, several: bool) -> str:
+    dtype = f" of {kind.dtype}" if kind.dtype else ""
+    mean = f", {size(kind.bytes // len(kind.rows))} each on average" if kind.bytes else ""
+    median = duration(_median_ns(facts, kind))
+    return f"{kind_text(kind, several)}{dtype} of {median} (the median){mean}"
+
+
+SMALL_COLLECTIVES = Rule(
+    id="small-collectives",
+    title="Many small collectives",
+    question="Is communication divided into so many pieces that its latency is what it costs?",
+    needs="Communication kernels.",
+    formula="The time without compute of the collectives of a kind (name, process group and data "
+    "type) of which there are at least 50, with a median of at most 50 us and, where sizes are "
+    "known, at most 1 MiB each on average.",
+    remedy="Send less often: {training:larger buckets (DDP's bucket_cap_mb), larger FSDP units, }"
+    "torch.distributed._coalescing_manager, several values in one tensor; in tensor-parallel "
+    "decoding an all-reduce fused with the norm, or fewer ranks.",
+    thresholds={"short_ns": SHORT_NS, "small_bytes": SMALL, "fewest": MANY},
+    find=_small_collectives,
+    of_kernels=True,
+)
+
+
+FEWEST_ALIKE = 5  # of a kernel alone, and beside communication
+
+
+def _overlap_tax(facts: Facts) -> Iterator[Claim]:
+    kernels = facts.kernels
+    if not kernels.communicates.any():
+        return
+    work = (facts.trace.role[kernels.rows] == Role.KERNEL) & ~kernels.communicates
+    beside = work & kernels.beside(kernels.communicates)
+    alone = work & kernels.alone
+    job = np.where(beside | alone, kernels.job_numbers, -1)
+    usual = _usual(job, alone, beside, kernels.effective_ns)
+    measured = beside & (job >= 0) & (usual[job] > 0)
+    if not measured.any():
+        return
+    rows, usual_ns = kernels.rows[measured], usual[job[measured]]
+    slower = kernels.effective_ns[measured] - usual_ns
+    at_stake = int(slower.sum())
+    if at_stake > 0:
+        yield Claim(
+            text=f"{count(len(rows))} kernels beside communication take {duration(at_stake)} "
+            f"({share_of_work(facts, at_stake)}) longer than the same ones alone, which is "
+            f"{percent(at_stake, int(usual_ns.sum()))} more.",
+            at_stake_ns=at_stake,
+            rows=the_most(rows, slower),
+        )
+
+
+def _usual(job: Int64s, alone: Int64s, beside: Int64s, ns: Int64s) -> Int64s:
+    """The median time alone of each job with enough kernels of both sorts, else 0; a last one for
+    no job."""
+    jobs = int(job.max(initial=-1)) + 1
+    often = [np.bincount(job[which & (job >= 0)], minlength=jobs) for which in (alone, beside)]
+    found = np.zeros(jobs + 1, dtype=np.int64)
+    places = np.flatnonzero(alone & (job >= 0))
+    order = places[np.lexsort((ns[places], job[places]))]
+    first = np.searchsorted(job[order], np.arange(jobs))
+    enough = np.flatnonzero((often[0] >= FEWEST_ALIKE) & (often[1] >= FEWEST_ALIKE))
+    found[enough] = ns[order[first[enough] + often[0][enough] // 2]]
+    return found
+
+
+OVERLAP_TAX = Rule(
+    id="overlap-tax",
+    title="The cost of overlap",
+    question="Are kernels slower while communication runs beside them?",
+    needs="Communication kernels, and shapes to know which kernels do the same work.",
+    formula="For kernels with the same name and shapes, at least five alone and five beside "
+    "communication: the effective durations of the latter, minus the median alone for each.",
+    remedy="Fewer SMs for communication{nvidia: (NCCL_MAX_CTAS, NCCL_MIN_CTAS)|amd: "
+    "(NCCL_MAX_NCHANNELS)}, copy engines instead of kernels, or communication beside work that is "
+    "bound by arithmetic, not memory. The overlap may still pay: compare this with the time that "
+    "it hides.",
+    thresholds={"fewest": FEWEST_ALIKE},
+    find=_overlap_tax,
+    of_kernels=True,
+)
+
+
+LEAST = 0.1  # of the recording, where there is no GPU
+TOLD_NAMES = 3  # names
+
+
+def _cpu_collectives(facts: Facts) -> Iterator[Claim]:
+    trace, rows = facts.trace, facts.named(ON_CPU.match, Role.ANNOTATION)
+    if not len(rows):
+        return
+    start = np.maximum(trace.start[rows], facts.begin_ns)
+    end = np.minimum(trace.end[rows], facts.end_ns)
+    rows, start, end = rows[end > start], start[end > start], end[end > start]
+    cover = union(start, end)
+    if facts.devices:
+        yield from _while_idle(facts, rows, cover)
+        return
+    ran, whole = cover.ns, facts.end_ns - facts.begin_ns
+    if ran >= LEAST * whole:
+        yield Claim(
+            text=f"A collective runs on the CPU for {duration(ran)} ({percent(ran, whole)}) of the "
+            f"{duration(whole)} that were recorded: {_named(facts, rows)}. It lasts until all "
+            "ranks of its group have arrived.",
+            at_stake_ns=None,
+            rows=the_most(rows, trace.dur[rows]),
+        )
+
+
+def _while_idle(facts: Facts, rows: Rows, cover: Cover) -> Iterator[Claim]:
+    at_stake = sum(int(ns[LATE].sum()) for ns in facts.host_under(cover))
+    if at_stake:
+        yield Claim(
+            text=f"The GPU waits {duration(at_stake)} ({share_of_span(facts, at_stake)}) for its "
+            f"next launch while a collective runs on the CPU: {_named(facts, rows)}.",
+            at_stake_ns=at_stake,
+            rows=the_most(rows, facts.trace.dur[rows]),
+            why_likely="What the launching thread waits for is not recorded.",
+            part_of="host-bound",
+        )
+
+
+def _named(facts: Facts, rows: Rows) -> str:
+    names = Counter(facts.trace.name_of(int(row)) for row in rows)
+    return ", ".join(f"{count(n)} {printable(name)}" for name, n in names.most_common(TOLD_NAMES))
+
+
+CPU_COLLECTIVES = Rule(
+    id="cpu-collectives",
+    title="Collectives on the CPU",
+    question="Does the program wait for other ranks in collectives of gloo, MPI or UCC?",
+    needs="",
+    formula="The host part of gaps (except synchronization and allocation) during which such a "
+    "collective runs on any thread. None without GPU events: then it is a note.",
+    remedy="Collectives of tensors on the GPU (backend {intel:xccl|:nccl}) overlap with compute; "
+    "keep barriers, object collectives and tensors on the CPU out of the step. Waiting for "
+    "another rank cannot be solved here: compare the ranks.",
+    thresholds={"least": LEAST},
+    find=_cpu_collectives,
+)
+
+
+RULES = (EXPOSED_COMMUNICATION, SMALL_COLLECTIVES, OVERLAP_TAX, CPU_COLLECTIVES)

@@ -1,0 +1,312 @@
+"""Slow products and convolutions with a cause that the kernel names and launches tell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from fusetui.analysis.why.facts import Facts
+from fusetui.analysis.why.kernels import Kernels
+from fusetui.analysis.why.rule import CannotTell, Claim, Rule, is_worth, share_of_work
+from fusetui.gpu.kernel_names import KernelName, short_name
+from fusetui.gpu.roofline.bounds import on_plain_cores
+from fusetui.gpu.roofline.peaks import Peak
+from fusetui.text.figures import count, duration, plural
+from fusetui.text.printable import printable
+from fusetui.trace.model.arrays import Flags, Int64s
+
+UNALIGNED = 2  # elements per load or fewer: below 16 bytes for every type
+WIDE = ("fp64", "c64", "c128")
+PLAIN = "_simt_"
+"""CUTLASS builds products of wide types, and those on plain cores, for one element at a time only:
+their names say align1 however the tensors are aligned."""
+
+
+def _alignment(facts: Facts) -> Iterator[Claim]:
+    kernels = facts.kernels
+    unaligned = kernels.flags(is_unaligned)
+    taken = int(kernels.effective_ns[unaligned].sum())
+    if not taken:
+        return
+    number = int(np.count_nonzero(unaligned))
+    text = (
+        f"{plural(number, 'matrix product')} {'takes' if number == 1 else 'take'} "
+        f"{duration(taken)} "
+        f"({share_of_work(facts, taken)}) in kernels for tensors that are not aligned to 16 bytes"
+        f"{_shape(kernels, unaligned)}"
+    )
+    at_stake = kernels.bounded.at_stake_ns[unaligned]
+    if (kernels.bounded.bound_ns[unaligned] >= 0).any():
+        yield Claim(
+            text=f"{text}; at the attainable rate they would take an estimated "
+            f"{duration(int(at_stake.sum()))} less.",
+            at_stake_ns=int(at_stake.sum()),
+            rows=kernels.heaviest(unaligned),
+            why_likely="The alignment may not be the only reason that they are slow.",
+        )
+    elif is_worth(facts, taken, of_kernels=True):
+        yield Claim(text=f"{text}.", at_stake_ns=None, rows=kernels.heaviest(unaligned))
+
+
+def claimed_by_alignment(facts: Facts) -> Flags:
+    """The kernels of the claim with a figure, if that is worth a look."""
+    kernels = facts.kernels
+    found = kernels.flags(is_unaligned)
+    return found & is_worth(facts, int(kernels.bounded.at_stake_ns[found].sum()), of_kernels=True)
+
+
+def is_unaligned(kernel: KernelName) -> bool:
+    """Its name says how few elements it loads at a time, and kernels of its kind can load more."""
+    few = kernel.op == "gemm" and kernel.align is not None and kernel.align <= UNALIGNED
+    return few and kernel.dtype_acc not in WIDE and PLAIN not in kernel.name
+
+
+def _shape(kernels: Kernels, which: Flags) -> str:
+    """The product that takes longest."""
+    row = kernels.heaviest(which)[0]
+    amount = kernels.amount_of(row)
+    if amount is None or not (amount.m and amount.n and amount.k):
+        return ""
+    shape = f"{count(amount.m)} x {count(amount.k)} by {count(amount.k)} x {count(amount.n)}"
+    batch = f"{count(amount.batch)} times " if amount.batch and amount.batch > 1 else ""
+    return f", most of all {batch}{shape}"
+
+
+ALIGNMENT = Rule(
+    id="alignment",
+    title="Products of unaligned tensors",
+    question="Do matrix products fall back to kernels that load one or two elements at a time?",
+    needs="Kernel names; shapes and a known device for the figure.",
+    formula="The effective duration of GEMMs whose name says align1 or align2, less their bound "
+    "(see the ceiling), where that is known.",
+    remedy="Pad sizes to multiples of 8 (16-bit types) or 4 (float32): the vocabulary, the length "
+    "of the sequence, the width of a layer.",
+    thresholds={"unaligned": UNALIGNED},
+    find=_alignment,
+    of_kernels=True,
+    silent="Kernels whose names do not tell the alignment are not counted, nor are products on "
+    "plain cores and of float64, which always load one element at a time.",
+)
+
+
+HALF = (
+    "torch.autocast('cuda', dtype=torch.float16) with torch.amp.GradScaler: inputs are rounded to "
+    "10 bits of mantissa, and small gradients vanish without its loss scaling."
+)
+"""The remedy where there is neither TF32 nor bfloat16."""
+
+
+class Faster(NamedTuple):
+    name: str
+    ratio: float  # the plain rate as a share of its rate
+    remedy: str | None = None  # instead of the rule's own
+
+
+def _no_tensor_cores(facts: Facts) -> Iterator[Claim]:
+    kernels = facts.kernels
+    plain = plain_of(kernels)
+    if not plain.any():
+        return
+    if kernels.peak is None:
+        raise CannotTell(
+            "a device of the table of peaks", "deviceProperties, as torch 1.12 and later"
+        )
+    faster = _faster(kernels.peak)
+    if faster is None:
+        return
+    each = kernels.effective_ns[plain]
+    ns, at_stake = int(each.sum()), int((each - _least_ns(kernels, plain, faster.ratio)).sum())
+    number = int(np.count_nonzero(plain))
+    yield Claim(
+        text=f"{plural(number, 'float32 product')} {'takes' if number == 1 else 'take'} "
+        f"{duration(ns)} "
+        f"({share_of_work(facts, ns)}) on the plain cores; this device multiplies {faster.name} "
+        f"{1 / faster.ratio:.0f} times as fast.",
+        at_stake_ns=at_stake,
+        rows=kernels.heaviest(plain),
+        remedy=faster.remedy,
+        why_likely="Small products gain less.",
+    )
+
+
+def claimed_by_tensor_cores(facts: Facts) -> Flags:
+    """The kernels of the claim, if it is worth a look."""
+    kernels = facts.kernels
+    found = plain_of(kernels)
+    faster = _faster(kernels.peak) if kernels.peak is not None else None
+    if faster is None or not found.any():
+        return np.zeros_like(found)
+    saved = kernels.effective_ns[found] - _least_ns(kernels, found, faster.ratio)
+    return found & is_worth(facts, int(saved.sum()), of_kernels=True)
+
+
+def plain_of(kernels: Kernels) -> Flags:
+    """The products on plain cores; no convolutions where others use TF32: then cuDNN may use it,
+    and has chosen these kernels."""
+    plain = kernels.flags(on_plain_cores)
+    convolutions = kernels.flags(lambda kernel: kernel.op == "conv")
+    allowed = (convolutions & kernels.flags(lambda kernel: "tf32" in kernel.name)).any()
+    return plain & ~convolutions if allowed else plain
+
+
+def _least_ns(kernels: Kernels, plain: Flags, ratio: float) -> Int64s:
+    """The same work at the faster rate, but no faster than its bytes can be moved."""
+    each = kernels.effective_ns[plain]
+    memory = kernels.of_jobs(lambda job: job.limits.memory_ns)[plain]
+    least = np.maximum(each * ratio, np.nan_to_num(memory))
+    found: Int64s = np.minimum(np.ceil(least).astype(np.int64), each)
+    return found
+
+
+def _faster(peak: Peak) -> Faster | None:
+    """TF32, else bfloat16, else float16 on tensor cores."""
+    plain = peak.flop_per_s("fp32")
+    for kind, name in (("tf32", "TF32"), ("bf16", "bfloat16"), ("fp16", "float16")):
+        rate = peak.flop_per_s(kind) or 0
+        if plain and rate > max(plain, peak.flop_per_s(f"{kind}_plain") or 0):
+            return Faster(name, plain / rate, HALF if kind == "fp16" else None)
+    return None
+
+
+NO_TENSOR_CORES = Rule(
+    id="no-tensor-cores",
+    title="float32 without tensor cores",
+    question="Do matrix products run on the plain cores although the device has tensor cores for "
+    "them?",
+    needs="Kernel names, and a device of the table of peaks.",
+    formula="The time of float32 GEMMs and convolutions on plain cores, minus that of the same "
+    "work at the device's TF32 (else bfloat16, else float16) rate by the data sheet, or at its "
+    "bandwidth if, by the shapes, that takes longer.",
+    remedy='torch.set_float32_matmul_precision("high") uses TF32'
+    "{nvidia: (torch.backends.cudnn.allow_tf32 for convolutions)}: inputs are rounded to 10 bits "
+    "of mantissa. autocast to bfloat16 rounds to 7.",
+    thresholds={},
+    silent="Convolutions on plain cores beside others in TF32 are cuDNN's choice.",
+    find=_no_tensor_cores,
+    of_kernels=True,
+)
+
+
+SHORTEST_NS = 20_000
+FEW = 0.75  # blocks for each multiprocessor
+LEAST_SHARE = 0.05  # of the time of all kernels
+BUSY_MEMORY = 0.5  # of the bandwidth of the data sheet
+
+LARGER = "Larger batches, or another implementation of this op, which divides its work further."
+OF_WORK: Final[dict[str, Callable[[KernelName], object]]] = {
+    "Larger batches; for products with a small output split-K or stream-K.": (
+        lambda kernel: kernel.op in ("gemm", "conv")
+    ),
+    "Larger batches; for a batch norm with few channels channels_last, or another implementation "
+    "of it.": lambda kernel: "batch_norm" in kernel.name or "BatchNorm" in kernel.name,
+}
+"""Remedies, and the kernels that they are for."""
+
+
+def _few_blocks(facts: Facts) -> Iterator[Claim]:
+    kernels = facts.kernels
+    few = _candidates(kernels)
+    taken = int(kernels.effective_ns[few].sum())
+    if not taken:
+        return
+    at_stake = _without_block_ns(kernels, few)
+    number = int(np.count_nonzero(few))
+    yield Claim(
+        text=f"{plural(number, 'kernel')} {'leaves' if number == 1 else 'leave'} a quarter of the "
+        f"multiprocessors or more without a block, with nothing beside them, for {duration(taken)} "
+        f"({share_of_work(facts, taken)}): {_widest(kernels, few)}. Spread over all of them, they "
+        f"could save {duration(at_stake)} at most.",
+        at_stake_ns=at_stake,
+        rows=kernels.heaviest(few),
+        remedy=_remedy(kernels, few),
+        why_likely="What one block does may not be divisible.",
+        is_little=not few_of(kernels).any(),
+    )
+
+
+def _widest(kernels: Kernels, few: Flags) -> str:
+    """`64 to 128 blocks on 304 in NAME`, of the name with the most time; `in 50 x NAME` if there
+    are others."""
+    names = kernels.trace.name[kernels.rows]
+    name = int(np.bincount(names[few], kernels.effective_ns[few]).argmax())
+    own = few & (names == name)
+    least, most = int(kernels.blocks[own].min()), int(kernels.blocks[own].max())
+    blocks = count(most) if least == most else f"{count(least)} to {count(most)}"
+    times = "" if (own == few).all() else f"{count(int(np.count_nonzero(own)))} x "
+    return (
+        f"{blocks} blocks on {count(int(kernels.sms[own].max()))} in "
+        f"{times}{printable(short_name(kernels.trace.names[name]))}"
+    )
+
+
+def _remedy(kernels: Kernels, few: Flags) -> str:
+    """What helps for the sort of work that takes most of the time."""
+    ns = {
+        text: int(kernels.effective_ns[few & kernels.flags(matches)].sum())
+        for text, matches in OF_WORK.items()
+    }
+    most = max(ns, key=lambda text: ns[text])
+    return most if 2 * ns[most] > int(kernels.effective_ns[few].sum()) else LARGER
+
+
+def claimed_by_blocks(facts: Facts) -> Flags:
+    """The kernels of the claim, if it is worth a look."""
+    kernels = facts.kernels
+    found = few_of(kernels)
+    return found & is_worth(facts, _without_block_ns(kernels, found), of_kernels=True)
+
+
+def _without_block_ns(kernels: Kernels, few: Flags) -> int:
+    idle = 1 - kernels.blocks[few] / kernels.sms[few]
+    return int((kernels.effective_ns[few] * idle).sum())
+
+
+def few_of(kernels: Kernels) -> Flags:
+    """The kernels of the claim; none if they are too little together."""
+    found = _candidates(kernels)
+    everything = int(kernels.effective_ns[kernels.is_kernel].sum())
+    return found & (int(kernels.effective_ns[found].sum()) >= LEAST_SHARE * everything)
+
+
+def _candidates(kernels: Kernels) -> Flags:
+    work = kernels.is_kernel & ~kernels.communicates & ~_by_memory(kernels)
+    fits = (kernels.blocks > 0) & (kernels.blocks <= FEW * kernels.sms)
+    found: Flags = work & fits & (kernels.effective_ns >= SHORTEST_NS) & kernels.alone
+    return found
+
+
+def _by_memory(kernels: Kernels) -> Flags:
+    """Those that memory keeps busy: they move their bytes at half of its bandwidth or more."""
+    least = kernels.of_jobs(lambda job: job.limits.memory_ns)
+    bound = kernels.of_jobs(lambda job: float(job.limits.bound == "memory")) == 1
+    found: Flags = bound & (BUSY_MEMORY * kernels.effective_ns <= np.nan_to_num(least))
+    return found
+
+
+FEW_BLOCKS = Rule(
+    id="few-blocks",
+    title="Kernels that leave multiprocessors idle",
+    question="Do long kernels run with fewer blocks than the device has multiprocessors?",
+    needs="Launch configurations of kernels, and a device that says how many multiprocessors it "
+    "has.",
+    formula="Of kernels of at least 20 us that leave a quarter of the multiprocessors or more "
+    "without a block, alone on the device, neither communication nor known to move their bytes at "
+    "half of the bandwidth of the data sheet, and together at least 5 % of the kernels' time: the "
+    "effective duration times the share of multiprocessors without a block.",
+    remedy="Larger batches; split-K or stream-K for products with a small output; for a batch norm "
+    "with few channels channels_last; else another implementation.",
+    thresholds={
+        "shortest_ns": SHORTEST_NS,
+        "few": FEW,
+        "least_share": LEAST_SHARE,
+        "busy_memory": BUSY_MEMORY,
+    },
+    find=_few_blocks,
+    of_kernels=True,
+    silent="Shorter kernels have little to do, however many blocks they have: see small-kernels.",
+)
+
+
+RULES = (ALIGNMENT, NO_TENSOR_CORES, FEW_BLOCKS)

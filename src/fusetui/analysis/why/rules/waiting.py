@@ -1,0 +1,372 @@
+"""The GPU waits for the data loader, a compiler, a synchronization or memory."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import msgspec
+import numpy as np
+
+from fusetui.analysis.why.devices import Devices
+from fusetui.analysis.why.facts import COMPILER, LOADER, Facts
+from fusetui.analysis.why.host import Host
+from fusetui.analysis.why.idle import Idle, bounds_on, on_line, sums
+from fusetui.analysis.why.kernels import the_most
+from fusetui.analysis.why.rule import (
+    NO_LAUNCHES,
+    Claim,
+    Rule,
+    frame_text,
+    share_of_span,
+    why_likely,
+)
+from fusetui.analysis.why.warming import OFTEN, recurring
+from fusetui.text.figures import count, duration, plural
+from fusetui.text.printable import printable
+from fusetui.trace.model.arrays import Flags, Int64s, Rows
+from fusetui.trace.model.categories import Role
+from fusetui.trace.model.intervals import distinct
+
+ITSELF = re.compile(rf"{LOADER.pattern}|torch/utils/data/(?:dataloader|_utils/fetch)\.py")
+"""Frames and ops of the loader itself: naming them would not help."""
+
+WORKERS = re.compile(r"_MultiProcessingDataLoaderIter")
+MORE_WORKERS = (
+    "The loader has workers already: more of them (num_workers), a larger prefetch_factor and "
+    "persistent_workers=True prepare more batches ahead; else make what they do cheaper, or move "
+    "it to the GPU."
+)
+"""The remedy where batches come from other processes."""
+
+MOST_OF_IT = 0.5  # of the time; a frame with at least this share is named
+
+
+def loader_rows(facts: Facts) -> Rows:
+    """The slices in which a batch is fetched, on any thread."""
+    return facts.named(LOADER.search, Role.ANNOTATION, Role.OP, Role.PYTHON)
+
+
+def _data_loading(facts: Facts) -> Iterator[Claim]:
+    rows = loader_rows(facts)
+    waited = facts.idle_during(rows)
+    if waited:
+        text = f"The GPU waits {duration(waited)} ({share_of_span(facts, waited)}) for the data"
+        yield Claim(
+            text=f"{text} loader{_mostly(facts, rows, waited)}.",
+            at_stake_ns=waited,
+            rows=facts.heaviest(rows),
+            remedy=MORE_WORKERS if _has_workers(facts, rows) else None,
+            why_likely=why_likely(facts),
+        )
+
+
+def _has_workers(facts: Facts, rows: Rows) -> bool:
+    names = {facts.trace.names[number] for number in np.unique(facts.trace.name[rows]).tolist()}
+    return any(WORKERS.search(name) for name in names)
+
+
+def _mostly(facts: Facts, rows: Rows, waited: int) -> str:
+    """What the loader does for most of that time: a frame, else an op, if one stands out."""
+    for kind in (Host.PYTHON, Host.OP):
+        for number, ns in facts.innermost_under(rows, kind).items():
+            name = facts.trace.names[number]
+            if ns >= MOST_OF_IT * waited and not ITSELF.search(name):
+                return f", {duration(ns)} of it in {frame_text(name)}"
+    return ""
+
+
+DATA_LOADING = Rule(
+    id="data-loading",
+    title="Waiting for the data loader",
+    question="Is the GPU idle because the next batch is not there yet?",
+    needs="Annotations, ops or Python frames of the data loader, and launch calls.",
+    formula="The idle time of the device during which a launching thread is in "
+    "DataLoader.__next__.",
+    remedy="DataLoader(num_workers=..., persistent_workers=True, prefetch_factor=...) prepares "
+    "batches ahead; move heavy transforms to the GPU.",
+    thresholds={},
+    find=_data_loading,
+    silent="Workers of the loader are other processes: a trace shows only the time spent waiting "
+    "for them.",
+)
+
+
+REGION = re.compile(r"Torch-Compiled Region: [0-9]{1,9}/[0-9]{1,9}")
+RESUMES = re.compile(r"torch_dynamo_resume_in_")
+"""Dynamo's name for the function that continues after a graph break."""
+SEVERAL = 3  # compiled regions per step; two may be two functions, such as a model and its loss
+SHOWN = 3
+
+
+def _recompilation(facts: Facts) -> Iterator[Claim]:
+    rows = facts.named(COMPILER.search, Role.ANNOTATION, Role.OP, Role.PYTHON)
+    waited = facts.idle_during(rows)
+    if waited:
+        yield Claim(
+            text=f"The GPU waits {duration(waited)} ({share_of_span(facts, waited)}) while "
+            "torch.compile or Triton compiles during the recording.",
+            at_stake_ns=waited,
+            rows=facts.heaviest(rows),
+            why_likely=why_likely(facts),
+        )
+    yield from _graph_breaks(facts)
+
+
+def _graph_breaks(facts: Facts) -> Iterator[Claim]:
+    """Several separately compiled regions in one step."""
+    rows = facts.named(REGION.match, Role.ANNOTATION, Role.OP)
+    inside = (facts.trace.end[rows] > facts.begin_ns) & (facts.trace.start[rows] < facts.end_ns)
+    rows = rows[inside]
+    resumed = len(facts.named(RESUMES.search, Role.PYTHON)) > 0
+    first, several = _of_a_step(facts, rows)
+    if several < (2 if resumed else SEVERAL):
+        return
+    names = ", ".join(printable(facts.trace.name_of(row)) for row in first[:SHOWN].tolist())
+    yield Claim(
+        text=f"A step runs {count(several)} compiled regions ({names}"
+        f"{', ...' if several > SHOWN else ''}): graph breaks divide the program, and nothing is "
+        "fused across them.",
+        at_stake_ns=None,
+        rows=tuple(first.tolist()),
+        remedy='TORCH_LOGS="graph_breaks" names each break and its cause; '
+        "torch.compile(fullgraph=True) makes it an error.",
+        why_likely=None if resumed else "Separately compiled functions look the same.",
+    )
+
+
+def _of_a_step(facts: Facts, rows: Rows) -> tuple[Rows, int]:
+    """One row of each region in the first step with the usual number of regions, and that number:
+    the median over the steps that run any. Without steps, the whole trace counts as one."""
+    step = np.searchsorted(facts.spans.start, facts.trace.start[rows], side="right")
+    each = [rows[step == number] for number in np.unique(step).tolist()]
+    regions = [own[np.unique(facts.trace.name[own], return_index=True)[1]] for own in each]
+    if not regions:
+        return rows, 0
+    ordered = sorted(regions, key=len)
+    usual = ordered[(len(ordered) - 1) // 2]
+    return usual[np.argsort(facts.trace.start[usual], kind="stable")], len(usual)
+
+
+RECOMPILATION = Rule(
+    id="recompilation",
+    title="Compilation during the recording, and graph breaks",
+    question="Is anything compiled during the recorded steps, and is the compiled code in pieces?",
+    needs="Annotations of torch.compile (dynamo_timed, Torch-Compiled Region) or Python frames.",
+    formula="The idle time of the device during which a launching thread is compiling. None for "
+    "graph breaks: they cost launches, and fusion across them.",
+    remedy="Warm up before recording; if it recurs, TORCH_LOGS=recompiles names the guard that "
+    "failed, and torch.compile(dynamic=True) or mark_dynamic avoids recompilation for new sizes.",
+    thresholds={"several": SEVERAL},
+    find=_recompilation,
+    once=True,
+    silent="Two regions per step do not count as a graph break, unless there is a frame "
+    "torch_dynamo_resume_in_...: a model and its loss may have been compiled separately.",
+)
+
+
+LEAD = 3  # launches in the queue; from this many on, the CPU is ahead again
+
+
+class Drained(msgspec.Struct, frozen=True, eq=False):
+    """The times that the queue of any device ran dry after a wait; arrays of shape [times], ns."""
+
+    call: Rows  # in which the launching thread waited
+    lost: Int64s  # the host part of the gap, and of those after it until the CPU is ahead
+    long: Int64s  # as far as that lies in gaps of cpu-work
+    waited: Int64s  # by the CPU, since its previous launch
+
+    @property
+    def at_stake(self) -> Int64s:
+        found: Int64s = np.minimum(self.lost, self.waited)
+        return found
+
+
+def _drained_by_sync(facts: Facts) -> Iterator[Claim]:
+    if not facts.has_launches:
+        raise NO_LAUNCHES
+    found = [_drained(facts, n) for n in range(len(facts.idle))]
+    call = np.concatenate([drained.call for drained in found])
+    each = np.concatenate([drained.at_stake for drained in found])
+    at_stake = int(each.sum())
+    if at_stake <= 0:
+        return
+    lost = sum(int(drained.lost.sum()) for drained in found)
+    long = sum(int(drained.long.sum()) for drained in found)
+    yield Claim(
+        text=f"The queue runs dry {plural(int(np.count_nonzero(each)), 'time')} while the CPU "
+        f"waits for the GPU in {_called(facts, call, each)}, and the GPU then waits "
+        f"{duration(lost)} for launches. Launching instead of waiting would save "
+        f"{duration(at_stake)} ({share_of_span(facts, at_stake)}) at most.",
+        at_stake_ns=at_stake,
+        rows=the_most(call, each),
+        part_of="cpu-work" if 2 * long > lost else "host-bound",
+        why_likely=why_likely(facts),
+    )
+
+
+def _called(facts: Facts, calls: Rows, ns: Int64s) -> str:
+    """The name of the call, and the op around it, with the most time."""
+    trace = facts.trace
+    by_name = np.bincount(trace.name[calls], ns, len(trace.names))
+    name = int(by_name.argmax())
+    own = trace.name[calls] == name
+    op = int(np.bincount(trace.op[calls[own]] + 1, ns[own]).argmax()) - 1
+    called = printable(trace.names[name][:200])
+    return f"{called} ({frame_text(trace.name_of(op))})" if op >= 0 else called
+
+
+def _drained(facts: Facts, number: int) -> Drained:
+    idle, late = facts.idle[number], facts.late[number].sum(axis=0)
+    call = facts.running_at_begin(idle, Host.SYNC)
+    marks = np.where(call >= 0, 2, np.where(_ahead_before(facts, idle), 1, 0))
+    last = np.maximum.accumulate(np.where(marks > 0, np.arange(len(marks)), -1))
+    device = idle.devices.number(idle.event)
+    behind = (last >= device.searchsorted(device)) & (marks[last] == 2)  # on the same device
+    begins = np.flatnonzero(behind & ~np.concatenate(([False], behind[:-1])) | (call >= 0))
+    time = np.searchsorted(begins, np.flatnonzero(behind), side="right") - 1
+    return Drained(
+        call=call[begins],
+        lost=sums(time, late[behind], len(begins)),
+        long=sums(time, (late * facts.busy_cpu[number])[behind], len(begins)),
+        waited=_waited(facts, idle)[begins],
+    )
+
+
+def _waited(facts: Facts, idle: Idle) -> Int64s:
+    """For each gap, how long the launching thread waited for the device between its previous launch
+    (including that: a copy may block) and the launch that ends the gap."""
+    trace, found = facts.trace, np.zeros(len(idle), dtype=np.int64)
+    calls = distinct(trace.launch[trace.gpu_rows].astype(np.int64))
+    calls = calls[calls >= 0]
+    for line in facts.accounts.threads:
+        own = calls[line.tracks[trace.track[calls]]]
+        starts = np.sort(bounds_on(trace, line, own)[0])
+        places, _, _ = on_line(trace, line, idle)
+        track = idle.track(trace)[places]
+        until = line.on_line(track, idle.called[places])
+        since = line.on_line(track, np.full(len(places), facts.begin_ns))
+        before = np.searchsorted(starts, until) - 1
+        since = np.where(before >= 0, np.maximum(np.append(starts, 0)[before], since), since)
+        found[places] = line.covers[Host.SYNC].within(np.minimum(since, until), until)
+    return found
+
+
+def _ahead_before(facts: Facts, idle: Idle) -> Flags:
+    """For each gap, whether any event since the previous gap started with enough others in the
+    queue."""
+    devices = idle.devices
+    start, queued = _queued(facts, devices)
+    ahead = np.concatenate(([0], np.cumsum(queued >= LEAD)))
+    number = devices.number(idle.event)
+    before = np.concatenate(([facts.begin_ns], idle.end))[:-1]  # the end of the previous gap
+    before[np.diff(number, prepend=-1) > 0] = facts.begin_ns
+    until = ahead[np.searchsorted(start, devices.on_line(number, idle.begin), side="right")]
+    since = ahead[np.searchsorted(start, devices.on_line(number, before))]
+    found: Flags = until > since
+    return found
+
+
+def _queued(facts: Facts, devices: Devices) -> tuple[Int64s, Int64s]:
+    """The starts of the launched events of each device on the line, in order, and how many later
+    ones had been launched by then."""
+    trace, rows = facts.trace, devices.events
+    rows = rows[trace.launch[rows] >= 0]
+    start = devices.bounds_on(rows)[0]
+    launched = np.sort(devices.on_line(devices.number(rows), trace.start[trace.launch[rows]]))
+    return start, np.searchsorted(launched, start, side="right") - np.arange(1, len(rows) + 1)
+
+
+DRAINED_BY_SYNC = Rule(
+    id="drained-by-sync",
+    title="The queue runs dry after a synchronization",
+    question="Does the program wait for the GPU, and so lose its lead?",
+    needs="Launch calls.",
+    formula="For each gap that begins while the launching thread is inside a call that waits for "
+    "the device, the lesser of two times: how long the thread waited since its last launch; and "
+    "the host part (except synchronization and allocation) of this gap and of those after it, "
+    "until three launches are queued or the next wait, minus what data-loading and recompilation "
+    "claim.",
+    remedy="Keep .item(), .tolist(), nonzero(), torch.{intel:xpu|:cuda}.synchronize() and copies "
+    "from pageable memory out of the loop; read results a step later, from pinned memory with "
+    "non_blocking=True and an event.",
+    thresholds={"lead": LEAD},
+    find=_drained_by_sync,
+    silent="A program that launches too slowly anyway gains no more than the time for which it "
+    "waited: the rest is host-bound.",
+)
+
+
+UNCACHED = (
+    "So many frees mean that the caching allocator does not serve the program: look for "
+    "{intel:|:PYTORCH_NO_CUDA_MEMORY_CACHING}{amd: or PYTORCH_NO_HIP_MEMORY_CACHING}{intel:|: in "
+    "its environment, for }torch.{intel:xpu|:cuda}.empty_cache() in the loop, and for a library "
+    "that allocates by itself."
+)
+"""The remedy where memory is freed all the time."""
+
+OFTEN_STEPS = 0.5
+"""Of the steps after the first one: calls of a name in fewer of them do not recur."""
+
+
+def _allocation(facts: Facts) -> Iterator[Claim]:
+    if not facts.has_launches:
+        raise NO_LAUNCHES
+    rows = np.flatnonzero(facts.accounts.kinds == Host.ALLOC)
+    inside = (facts.trace.end[rows] > facts.begin_ns) & (facts.trace.start[rows] < facts.end_ns)
+    rows = rows[inside][recurring(facts.trace, facts.spans, rows[inside])]
+    rows = _in_many_steps(facts, rows)
+    cover = facts.while_launching(rows)
+    at_stake = sum(int(ns[Host.ALLOC].sum()) for ns in facts.host_under(cover))
+    if not at_stake:
+        return
+    heaviest = facts.heaviest(rows)
+    name = facts.trace.name_of(heaviest[0])
+    alike = int(np.count_nonzero(facts.trace.name[rows] == facts.trace.name[heaviest[0]]))
+    yield Claim(
+        text=f"The GPU waits {duration(at_stake)} ({share_of_span(facts, at_stake)}) while memory "
+        f"is allocated or freed, mostly in {count(alike)} x {printable(name)}.",
+        at_stake_ns=at_stake,
+        rows=heaviest,
+        remedy=UNCACHED if _frees(facts, rows) >= OFTEN * len(facts.gpu_rows) else None,
+    )
+
+
+def _in_many_steps(facts: Facts, rows: Rows) -> Rows:
+    """The calls of names that are called in at least two of the steps after the first one, and in
+    half of them; all calls where there are fewer than three steps."""
+    later = len(facts.spans) - 1
+    if later < 2:
+        return rows
+    step = np.searchsorted(facts.spans.start, facts.trace.start[rows], side="right") - 1
+    name = facts.trace.name[rows]
+    called = np.unique(np.stack((name[step > 0], step[step > 0])), axis=1)[0]
+    steps = np.bincount(called, minlength=len(facts.trace.names))
+    found: Rows = rows[steps[name] >= max(2, OFTEN_STEPS * later)]
+    return found
+
+
+def _frees(facts: Facts, rows: Rows) -> int:
+    freeing = facts.named(lambda name: "Free" in name, Role.CALL)
+    return int(np.count_nonzero(np.isin(rows, freeing)))
+
+
+ALLOCATION = Rule(
+    id="allocation",
+    title="Allocation during the work",
+    question="Does the GPU wait for cudaMalloc, cudaFree and the like after the warm-up?",
+    needs="Runtime calls and launch calls.",
+    formula="The host part of gaps that lies in calls that allocate or free and recur: after the "
+    "first step, or in it if each later step has at least half as many; of three steps or more, in "
+    "two of the later ones and in half of them; without steps, if they go on in the second half of "
+    "the GPU events.",
+    remedy="Let the caching allocator keep its memory: no torch.{intel:xpu|:cuda}.empty_cache() "
+    "in the loop, {nvidia:PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True against fragmentation, "
+    "}and room to spare.",
+    thresholds={"often": OFTEN, "often_steps": OFTEN_STEPS},
+    find=_allocation,
+    silent="What happens in one step only is no reason to change all of them.",
+)
+
+
+RULES = (DATA_LOADING, RECOMPILATION, DRAINED_BY_SYNC, ALLOCATION)

@@ -1,0 +1,188 @@
+"""Signals that end the process: a command as Ctrl+C does, so that files and helper processes are
+cleaned up; the app as a key does or, if it does not respond, its process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from types import FrameType
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    import socket
+
+Handler = Callable[[int, FrameType | None], object] | signal.Handlers
+
+ENDED = 128  # plus the number of a signal: the exit code of a process that it ended
+ENDING = ("SIGTERM", "SIGHUP", "SIGQUIT")  # those that the system has
+HUNG_UP = getattr(signal, "SIGHUP", signal.SIGTERM)  # Windows has no SIGHUP
+TIDYING = 10.0  # seconds that the clean-up may take before the process is ended all the same
+AGAIN = 0.02  # seconds until a signal that came during an import is delivered once more
+GRACE = 3.0  # seconds that the app and its threads have to end by themselves
+LOOK = 1.0  # seconds between two checks whether the terminal is still there
+
+
+class Ended(KeyboardInterrupt):
+    """A signal other than that of Ctrl+C; its number is the argument."""
+
+
+def code_of(interrupt: KeyboardInterrupt) -> int:
+    """The exit code for this signal: 128 and its number."""
+    number = interrupt.args[0] if isinstance(interrupt, Ended) else signal.SIGINT
+    return ENDED + int(number)
+
+
+@contextmanager
+def ending() -> Iterator[None]:
+    """Within the block the first of these signals raises Ended, unless it was ignored (nohup).
+    Further ones are then ignored, so that they do not interrupt the clean-up, which a thread
+    bounds: somebody may have caught Ended, or wait for a terminal that is gone.
+
+    In a process that was forked within the block they have their default effect.
+    """
+    if not _may_handle():
+        yield
+        return
+    owner = os.getpid()
+    ours = [number for number in _numbers(ENDING) if signal.getsignal(number) is signal.SIG_DFL]
+    waiting: list[int] = []  # signals that came during an import
+    timers: list[threading.Timer] = []
+
+    def end(number: int, frame: FrameType | None) -> None:
+        if os.getpid() != owner:
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+        elif _is_importing(frame):
+            waiting.append(number)
+            timers.append(_after(AGAIN, os.kill, owner, number))
+        else:
+            for other in ours:
+                signal.signal(other, signal.SIG_IGN)
+            timers.append(_after(TIDYING, os._exit, ENDED + number))
+            raise Ended(number)
+
+    with _handled(ours, end):
+        try:
+            yield
+            if waiting:
+                raise Ended(waiting[0])
+        finally:
+            for timer in timers:
+                timer.cancel()
+
+
+class Endable(Protocol):
+    """What a signal ends: the app."""
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether its terminal has gone away."""
+
+    def end(self, number: int) -> None:
+        """Ends it, from any thread; its loop may end by itself right now: RuntimeError."""
+
+    def leave(self, code: int) -> None:
+        """Ends its process at once."""
+
+
+@contextmanager
+def ended_by_signals(app: Endable) -> Iterator[None]:
+    """Within the block signals end the app. One that was ignored before (nohup) stays ignored.
+
+    A thread waits for them, because it runs whatever the app is doing.
+    """
+    if not _may_handle():
+        yield
+        return
+    import socket
+
+    named = _numbers(("SIGINT", *ENDING))
+    numbers = [n for n in named if signal.getsignal(n) is not signal.SIG_IGN]
+    heard, told = socket.socketpair()  # unlike a pipe, also for the wakeups of Windows
+    told.setblocking(False)
+    hearing = threading.Thread(target=_hear, args=(heard, numbers, app), daemon=True)
+    hearing.start()
+    try:
+        with _handled(numbers, lambda *_: None):
+            wakeup = signal.set_wakeup_fd(told.fileno(), warn_on_full_buffer=False)
+            try:
+                yield
+            finally:
+                signal.set_wakeup_fd(wakeup)
+    finally:
+        told.close()
+        hearing.join()
+        heard.close()
+
+
+def _hear(heard: socket.socket, numbers: Sequence[int], app: Endable) -> None:
+    """Runs until the socket that delivers the numbers of signals is closed."""
+    number = _first(heard, numbers, app)
+    if number is None:
+        return
+    with suppress(RuntimeError):
+        app.end(number)
+    until = time.monotonic() + GRACE
+    while (left := until - time.monotonic()) > 0:
+        if _is_ready(heard, left) and not heard.recv(1):
+            return
+    app.leave(ENDED + number)
+
+
+def _first(heard: socket.socket, numbers: Sequence[int], app: Endable) -> int | None:
+    """The first signal that ends the app; None: it ended before. A terminal may go away without
+    one, for instance where it is ignored, and whoever writes to it would wait forever."""
+    while True:
+        if not _is_ready(heard, LOOK):
+            if app.is_alone:
+                return HUNG_UP
+        elif not (number := heard.recv(1)):
+            return None
+        elif number[0] in numbers:
+            return number[0]
+
+
+def _is_ready(heard: socket.socket, seconds: float) -> bool:
+    import select
+
+    return bool(select.select([heard], [], [], seconds)[0])
+
+
+def _may_handle() -> bool:
+    """Python handles signals in the main thread alone."""
+    return threading.current_thread() is threading.main_thread()
+
+
+def _numbers(names: Sequence[str]) -> list[int]:
+    return [getattr(signal, name) for name in names if hasattr(signal, name)]
+
+
+@contextmanager
+def _handled(numbers: Sequence[int], handler: Handler) -> Iterator[None]:
+    before = {number: signal.signal(number, handler) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, own in before.items():
+            signal.signal(number, own)
+
+
+def _is_importing(frame: FrameType | None) -> bool:
+    """Modules written in C may crash, or lose the exception, when one is raised while they are
+    set up."""
+    while frame is not None:
+        if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _after(seconds: float, call: Callable[..., object], *arguments: int) -> threading.Timer:
+    timer = threading.Timer(seconds, call, arguments)
+    timer.daemon = True
+    timer.start()
+    return timer
