@@ -154,17 +154,12 @@ def _around(there: Trace, calls: Rows) -> Rows:
     chosen = np.zeros(len(there), dtype=np.bool_)
     chosen[calls] = True
     thread = there.thread_of_track[there.track]
+    layer = np.array([track.layer in CPU_LAYERS for track in there.tracks])[there.track]
+    kept = layer & np.isin(there.role, KEPT)
     for number in np.unique(thread[calls]).tolist():
-        own = [
-            np.arange(track.first_row, track.end_row)
-            for track, its in zip(there.tracks, there.thread_of_track.tolist(), strict=True)
-            if its == number and track.layer in CPU_LAYERS
-        ]
-        rows = np.concatenate(own)
-        rows = rows[np.isin(there.role[rows], KEPT)]
+        rows = np.flatnonzero(kept & (thread == number))
         times = np.sort(there.start[calls[thread[calls] == number]])
-        first = np.searchsorted(times, there.start[rows], side="left")
-        last = np.searchsorted(times, there.end[rows], side="left")
+        first, last = np.searchsorted(times, (there.start[rows], there.end[rows]))
         chosen[rows[last > first]] = True
     return np.flatnonzero(chosen)
 
@@ -193,17 +188,15 @@ def _with_rows(trace: Trace, there: Trace, taken: Rows, place: NDArray[np.int32]
         "op": _placed(place, there.op[taken]),
         "order": there.order[taken] + events,
     }
-    columns = {
-        field: np.concatenate((getattr(trace, field), column)).astype(getattr(trace, field).dtype)
-        for field, column in more.items()
-    }
-    nothing = np.full(len(taken), -1, dtype=np.int32)
+    for field, column in more.items():
+        own = getattr(trace, field)
+        more[field] = np.concatenate((own, column)).astype(own.dtype)
     captured, joins = _captured(trace)
     rest: dict[str, Any] = {"names": names, "categories": categories, "tracks": tracks}
     return Joined(
-        **_fields(trace) | columns | rest | {"elements": Combined(trace.elements, there.elements)},
-        captured=np.concatenate((captured, nothing)),
-        roles=np.concatenate((trace.source_role, there.source_role[taken])),
+        **_fields(trace) | more | rest | {"elements": Combined(trace.elements, there.elements)},
+        captured=np.append(captured, np.full(len(taken), -1, dtype=np.int32)),
+        roles=np.append(trace.source_role, there.source_role[taken]),
         joins=joins,
     )
 
