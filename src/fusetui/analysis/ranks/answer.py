@@ -25,10 +25,8 @@ from fusetui.text.figures import plural
 from fusetui.trace.model.arrays import Int64s
 
 ACCOUNT = ("step_ns", "compute_ns", "exposed_comm_ns", "exposed_copy_ns", "idle_ns")
-FIGURES = (*ACCOUNT, "caused_ns")
-"""In which a rank can stand out."""
-ALL = "all"
-"""The only step of a job without steps."""
+FIGURES = (*ACCOUNT, "caused_ns")  # in which a rank can stand out
+ALL = "all"  # the only step of a job without steps
 
 
 class Explained(msgspec.Struct, frozen=True, eq=False):

@@ -253,8 +253,7 @@ class Clocks(msgspec.Struct, frozen=True, eq=False):
     def common(self, rank: Rows, times: Int64s) -> Int64s:
         """Times of ranks (indices), as int64 ns of the common clock."""
         drifted = self.drift[rank] * ((times - self.at_ns) / 1e9)
-        found: Int64s = times - np.rint(self.used[rank] + drifted).astype(np.int64)
-        return found
+        return times - np.rint(self.used[rank] + drifted).astype(np.int64)
 
     def resolution_of(self, one: Rows, other: Rows) -> Floats:
         """What the order of two moments on two ranks may be wrong by."""
@@ -366,8 +365,7 @@ def _drift(matched: Matched, rows: Rows, hosts: Hosts, zero: int) -> Floats:
         moved = middles[1] - middles[0]
         found = np.abs(moved) > halves[0] + halves[1]
     seconds = max((at[1] - at[0]) / 1e9, 1e-9)
-    drift: Floats = np.where(found & np.isfinite(moved), moved / seconds, 0.0)
-    return drift
+    return np.where(found & np.isfinite(moved), moved / seconds, 0.0)
 
 
 def _spread_of_ends(matched: Matched, host: Rows) -> float:

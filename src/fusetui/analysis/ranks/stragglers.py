@@ -37,8 +37,7 @@ WHY = {
     BUBBLE: "it goes back to sends and receives of a pipeline",
 }
 
-Key = tuple[str, str]
-"""Kind and name of an Excess."""
+Key = tuple[str, str]  # kind and name of an Excess
 
 
 class Facts(msgspec.Struct, frozen=True, eq=False):
@@ -124,8 +123,7 @@ def _lost(facts: Facts) -> Floats:
     unsure = (waits.last < 0) & ~matched.point_to_point
     lost = facts.charges.lost.copy()
     lost[UNTOLD] = max(lost[UNTOLD], waits.alone[unsure[matched.of_row]].sum())
-    found: Floats = lost / max(len(matched.ranks) - 1, 1)
-    return found
+    return lost / max(len(matched.ranks) - 1, 1)
 
 
 def reason_of(matched: Matched, charges: Charges, clocks: Clocks, rank: int) -> Reason:

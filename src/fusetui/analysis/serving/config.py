@@ -29,8 +29,7 @@ DTYPES = {"float16": "fp16", "bfloat16": "bf16", "float32": "fp32"}
 DENSE = ("llama", "mistral", "qwen2", "qwen3")
 """`model_type` of decoders whose layers are attention and a gated MLP: seven matrices, nothing
 shared, no experts."""
-FUSED = (4, 5, 6, 7)
-"""Products of a layer: of 7 matrices, q, k and v may be one, and gate and up."""
+FUSED = (4, 5, 6, 7)  # products of a layer: of 7 matrices, q, k and v may be one, and gate and up
 LACKS = "the configuration lacks the sizes or the type of the model"
 
 

@@ -203,8 +203,7 @@ def _with_rows(trace: Trace, there: Trace, taken: Rows, place: NDArray[np.int32]
 
 def _placed(place: NDArray[np.int32], rows: NDArray[np.int32]) -> NDArray[np.int32]:
     """Rows of the capture as rows of the joined trace; -1 for what was not taken."""
-    found: NDArray[np.int32] = np.where(rows >= 0, place[rows], np.int32(-1))
-    return found
+    return np.where(rows >= 0, place[rows], np.int32(-1))
 
 
 def _numbered(

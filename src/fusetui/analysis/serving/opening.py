@@ -59,15 +59,13 @@ _PROCESS = re.compile(rb'"pid": ?"?([^\\",}\s]{1,64})')
 _BEGIN = b"StreamBeginCapture"
 _NAMED = re.compile(rb'"name": ?"(?:[a-z]{1,40}_)?capture_([0-9]{1,9})(?:_[A-Za-z_]{1,40})?"')
 _KERNEL = re.compile(rb'"kernel": ?"([^"\\]{1,8000})"')
-PLAIN = re.compile(r'[^"\\]{1,8000}', re.ASCII)
-"""Names that stand in JSON as they are."""
+PLAIN = re.compile(r'[^"\\]{1,8000}', re.ASCII)  # names that stand in JSON as they are
 
 SOME = 8
 MOST_TOLD = 4
 Open = Callable[[str], Trace]
 
-FileState = tuple[int, int, int]
-"""Size in bytes, modification time in ns, and inode of a file."""
+FileState = tuple[int, int, int]  # size in bytes, modification time in ns, and inode of a file
 
 
 class Graphs(msgspec.Struct, frozen=True):
