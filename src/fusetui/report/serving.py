@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from fusetui.analysis.serving.answer import PhaseLimit, Serving, Step
+from fusetui.analysis.serving.answer import PhaseLimit, ServerStep, Serving
 from fusetui.analysis.serving.between import Between
 from fusetui.analysis.serving.layers import Experts, Layers
 from fusetui.analysis.serving.limit import Limit, Loss
@@ -85,7 +85,7 @@ def _steps(found: Serving, width: int) -> str:
     return "\n".join(lines)
 
 
-def _step_row(step: Step) -> tuple[str, ...]:
+def _step_row(step: ServerStep) -> tuple[str, ...]:
     numbers = (step.batch, step.new_tokens, step.cached_tokens, step.captured_tokens)
     return (
         duration(step.model_ns),

@@ -48,7 +48,7 @@ from fusetui.trace.model.errors import TraceError
 KEPT_AS = "ranks"
 
 
-class Kept(msgspec.Struct, frozen=True):
+class KeptSummary(msgspec.Struct, frozen=True):
     """A summary as it lies in the cache."""
 
     data: bytes
@@ -65,7 +65,7 @@ def summary_of(path: str, cached: bool = True) -> RankSummary | NoSummary:
     except TraceError as error:
         return NoSummary(path, str(error))
     if record is not None:
-        record.store(Kept(encoded(found)))
+        record.store(KeptSummary(encoded(found)))
     return found
 
 
@@ -75,7 +75,7 @@ def known_summary(path: str) -> RankSummary | None:
 
 
 def _kept(record: Record | None, path: str) -> RankSummary | None:
-    kept = record.load(Kept) if record is not None else None
+    kept = record.load(KeptSummary) if record is not None else None
     try:
         found = decoded(kept.data) if kept is not None else None
     except msgspec.MsgspecError:

@@ -25,7 +25,7 @@ from fusetui.trace.model.joined import Join, Joined
 UNDERSTOOD = (Phase.DECODE, Phase.PREFILL, Phase.MIXED, Phase.VERIFY, Phase.DRAFT, Phase.UNKNOWN)
 
 
-class Step(msgspec.Struct, frozen=True):
+class ServerStep(msgspec.Struct, frozen=True):
     """One step of the server. None where it is not known. `start_ns` counts from the beginning of
     the trace."""
 
@@ -76,7 +76,7 @@ class Serving(msgspec.Struct, frozen=True):
 
     file: str
     joins: tuple[Join, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[ServerStep, ...]
     phases: tuple[PhaseTimes, ...]
     limits: tuple[PhaseLimit, ...]
     between: Between | None
@@ -130,9 +130,11 @@ def _captured_tokens(trace: Trace, found: Sequence[Pass]) -> list[int | None]:
     return each
 
 
-def _step(trace: Trace, one: Pass, captured: int | None, because: tuple[str, ...] | None) -> Step:
+def _step(
+    trace: Trace, one: Pass, captured: int | None, because: tuple[str, ...] | None
+) -> ServerStep:
     all_, model = interval_of(trace, one.rows), interval_of(trace, one.model)
-    return Step(
+    return ServerStep(
         name=one.name,
         start_ns=one.start_ns - trace.begin_ns,
         dur_ns=one.dur_ns,

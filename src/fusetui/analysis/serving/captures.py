@@ -57,7 +57,7 @@ class Captures(msgspec.Struct, frozen=True, eq=False):
     cut: int
 
 
-class Size(msgspec.Struct, frozen=True):
+class CaptureSize(msgspec.Struct, frozen=True):
     """How much a graph was captured for; None for what is not known."""
 
     requests: int | None = None
@@ -161,7 +161,7 @@ def _annotated(trace: Trace, begin: int) -> tuple[int | None, str]:
     return None, ""
 
 
-def size_of(there: Trace, capture: Capture) -> Size:
+def size_of(there: Trace, capture: Capture) -> CaptureSize:
     """For how much a graph was captured.
 
     An annotation around the capture counts tokens in vLLM, and in a decode of SGLang requests; in
@@ -170,13 +170,13 @@ def size_of(there: Trace, capture: Capture) -> Size:
     """
     size = capture.size
     if size is not None and capture.mode.startswith(TOKENS):
-        return Size(tokens=size)
+        return CaptureSize(tokens=size)
     if size is not None and capture.mode in REQUESTS:
-        return Size(requests=size)
+        return CaptureSize(requests=size)
     tokens = _rows_of_products(there, capture)
     if size is None or not tokens or tokens % max(size, 1):
-        return Size(tokens=tokens)
-    return Size(requests=None if tokens == size else size, tokens=tokens)
+        return CaptureSize(tokens=tokens)
+    return CaptureSize(requests=None if tokens == size else size, tokens=tokens)
 
 
 def _rows_of_products(there: Trace, capture: Capture) -> int | None:

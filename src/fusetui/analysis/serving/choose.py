@@ -21,7 +21,7 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from fusetui.analysis.serving.captures import Capture, Size
+from fusetui.analysis.serving.captures import Capture, CaptureSize
 from fusetui.analysis.serving.replays import Nodes
 from fusetui.gpu.kernel_names import decode
 from fusetui.text.cutting import clip
@@ -178,8 +178,8 @@ def choose(
     there: Trace,
     replays: Sequence[Nodes],
     captures: Sequence[Capture],
-    sizes: Sequence[Size],
-    steps: Sequence[tuple[int, Size]],
+    sizes: Sequence[CaptureSize],
+    steps: Sequence[tuple[int, CaptureSize]],
 ) -> list[Chosen]:
     """For each replay its capture. `sizes`: of each capture; `steps`: of each replay the number of
     its step (-1: none), and what was asked of it."""
@@ -192,7 +192,7 @@ def choose(
             for at in same:
                 found[at] = Chosen(problem=problem)
             continue
-        by_step: dict[tuple[int, Size], list[int]] = {}
+        by_step: dict[tuple[int, CaptureSize], list[int]] = {}
         for at in same:
             by_step.setdefault(steps[at], []).append(at)
         fitting = {asked: _fitting(matching, sizes, asked) for _, asked in by_step}
@@ -218,7 +218,9 @@ class Fitting(msgspec.Struct, frozen=True):
     problem: str = ""
 
 
-def _fitting(matching: Mapping[int, Fit], sizes: Sequence[Size], asked: Size) -> Fitting:
+def _fitting(
+    matching: Mapping[int, Fit], sizes: Sequence[CaptureSize], asked: CaptureSize
+) -> Fitting:
     """Of the captures that match by their kernels, for a step of which so much was asked."""
     each, batch = _comparable(matching, sizes, asked)
     size, problem = _size(matching, each, batch)
@@ -246,7 +248,7 @@ def _of_step(count: int, found: Fitting, matching: Mapping[int, Fit]) -> list[Ch
 
 
 def _comparable(
-    matching: Mapping[int, Fit], sizes: Sequence[Size], asked: Size
+    matching: Mapping[int, Fit], sizes: Sequence[CaptureSize], asked: CaptureSize
 ) -> tuple[list[int | None], int | None]:
     """The sizes and the batch in tokens, if they are known of all that match, else in requests."""
     for unit in ("tokens", "requests"):

@@ -18,7 +18,7 @@ import msgspec
 
 from fusetui.analysis.questions.process_groups import world_size
 from fusetui.analysis.serving.layers import Layers
-from fusetui.analysis.serving.steps import Asked
+from fusetui.analysis.serving.steps import Requested
 from fusetui.analysis.serving.weights import Product, Products
 from fusetui.gpu.roofline.inputs import SIZES
 from fusetui.trace.model.columns import Trace
@@ -106,7 +106,7 @@ def config_of(keys: Mapping[str, Any]) -> ModelConfig:
 
 
 def by_configuration(
-    trace: Trace, found: Products, layers: Layers | None, model: ModelConfig, asked: Asked
+    trace: Trace, found: Products, layers: Layers | None, model: ModelConfig, asked: Requested
 ) -> tuple[Products, str]:
     """The products of a pass with the weights that the configuration gives them, if it can, and a
     remark about that; otherwise as they were found, and why. Without the tokens that were asked for

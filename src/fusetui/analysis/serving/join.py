@@ -10,7 +10,7 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from fusetui.analysis.serving.captures import Capture, Captures, Size, captures, size_of
+from fusetui.analysis.serving.captures import Capture, Captures, CaptureSize, captures, size_of
 from fusetui.analysis.serving.choose import BY_KIND, Chosen, choose, counted, kernels_alone
 from fusetui.analysis.serving.replays import Nodes, bare_launches, replays
 from fusetui.analysis.serving.steps import server_steps
@@ -99,7 +99,9 @@ def _chosen(
     steps = server_steps(trace)
     at = steps.steps.at(np.array([int(trace.start[nodes.call]) for nodes in own], dtype=np.int64))
     asked = [steps.asked[step] if step >= 0 else None for step in at.tolist()]
-    of_steps = [Size() if one is None else Size(one.batch, one.new_tokens) for one in asked]
+    of_steps = [
+        CaptureSize() if one is None else CaptureSize(one.batch, one.new_tokens) for one in asked
+    ]
     each = list(zip(at.tolist(), of_steps, strict=True))
     return choose(trace, there, own, whole, [size_of(there, one) for one in whole], each)
 

@@ -32,7 +32,7 @@ MOST_PERIODS = 64  # that are tried
 SLOWER = 0.05  # than the median: a layer that is worth a word
 
 
-class Layer(msgspec.Struct, frozen=True):
+class ModelLayer(msgspec.Struct, frozen=True):
     """One layer; its number counts from 1."""
 
     number: int
@@ -49,7 +49,7 @@ class Layers(msgspec.Struct, frozen=True):
     total_ns: int  # of all layers
     others_ns: int
     median_ns: int  # of a layer; of an even count the lower one
-    slow: tuple[Layer, ...]  # more than SLOWER above the median, the slowest first
+    slow: tuple[ModelLayer, ...]  # more than SLOWER above the median, the slowest first
 
 
 def layers_of(trace: Trace, rows: Rows) -> Layers | None:
@@ -75,7 +75,7 @@ def _layers(trace: Trace, rows: Rows, first: int, period: int, count: int) -> La
         total_ns=int(each.sum()),
         others_ns=int(trace.dur[rows].sum() - each.sum()),
         median_ns=median,
-        slow=tuple(Layer(n + 1, int(each[n]), int(begin[n])) for n in slow),
+        slow=tuple(ModelLayer(n + 1, int(each[n]), int(begin[n])) for n in slow),
     )
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fusetui.analysis.serving.graphs import graph_calls
 from fusetui.analysis.serving.replays import Nodes, replays
-from fusetui.analysis.serving.steps import Asked, Phase, server_steps
+from fusetui.analysis.serving.steps import Phase, Requested, server_steps
 from fusetui.analysis.serving.weights import PRODUCTS
 from fusetui.gpu.kernel_names import decode
 from fusetui.trace.layout.steps import OPTIMIZER, by_launch_time
@@ -38,7 +38,7 @@ class Pass(msgspec.Struct, frozen=True, eq=False):
     name: str
     start_ns: int  # of the annotation, or of the launch of the graph
     dur_ns: int
-    asked: Asked
+    asked: Requested
     mode: Mode
     rows: Rows  # all GPU events that it launched
     model: Rows  # of the device with most: those of its graphs, or if it is eager, see _prepared
@@ -49,7 +49,7 @@ class Pass(msgspec.Struct, frozen=True, eq=False):
         return len(self.rows)
 
 
-class Interval(msgspec.Struct, frozen=True):
+class BusyInterval(msgspec.Struct, frozen=True):
     """When some GPU events ran."""
 
     begin_ns: int
@@ -61,12 +61,12 @@ class Interval(msgspec.Struct, frozen=True):
         return self.end_ns - self.begin_ns
 
 
-def interval_of(trace: Trace, rows: Rows) -> Interval:
+def interval_of(trace: Trace, rows: Rows) -> BusyInterval:
     """Zeros if there are none."""
     if not len(rows):
-        return Interval(0, 0, 0)
+        return BusyInterval(0, 0, 0)
     start, end = trace.start[rows], trace.end[rows]
-    return Interval(int(start.min()), int(end.max()), union_length(start, end))
+    return BusyInterval(int(start.min()), int(end.max()), union_length(start, end))
 
 
 def trains(trace: Trace) -> bool:
@@ -93,7 +93,7 @@ def passes(trace: Trace) -> tuple[Pass, ...]:
                 name=name,
                 start_ns=int(steps.steps.start[number]),
                 dur_ns=int(steps.steps.dur[number]),
-                asked=asked or Asked(Phase.UNKNOWN),
+                asked=asked or Requested(Phase.UNKNOWN),
                 mode=mode,
                 rows=rows,
                 model=model,
@@ -105,7 +105,7 @@ def passes(trace: Trace) -> tuple[Pass, ...]:
 
 def _of_replay(trace: Trace, one: Nodes) -> Pass:
     start, dur = int(trace.start[one.call]), int(trace.dur[one.call])
-    asked = Asked(Phase.UNKNOWN)
+    asked = Requested(Phase.UNKNOWN)
     return Pass(trace.name_of(one.call), start, dur, asked, Mode.GRAPH, one.rows, one.rows, 1)
 
 
