@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from fusetui.trace.read.body import find_body
-from fusetui.trace.read.join import whole
+from fusetui.trace.read.mend import whole
 from fusetui.trace.read.source import open_source
 
 NUMBER = re.compile(rb'"(ts|correlation|External id|id|Ev Idx)": ?(\d+)')

@@ -36,7 +36,7 @@ KB = 1024
 WARNING = """
 import json, sys, time
 from fusetui.trace import open_trace
-from fusetui.trace.scrub.found import secrets_of
+from fusetui.trace.scrub.detect import secrets_of
 trace = open_trace(sys.argv[1])
 def took():
     begin = time.process_time_ns()

@@ -1,5 +1,5 @@
 """Generates docs/reference.md from the code (commands, options, keys), the table of options in
-docs/capture.md, the rules in docs/why.md with what was judged of each (docs/judgments.tsv), and
+docs/capture.md, what was judged of the rules in docs/why.md (docs/judgments.tsv), and
 docs/tour.md from the steps of the tour.
 
 make reference
@@ -15,8 +15,6 @@ from pathlib import Path
 from textwrap import fill
 from unittest.mock import patch
 
-from fusetui.analysis.why.rule import Rule
-from fusetui.analysis.why.rules import DEFAULT, all_rules, said
 from fusetui.parser import EXIT_CODES, command_parsers
 from fusetui.registry import COMMANDS
 from fusetui.tui.registry import by_section
@@ -28,7 +26,6 @@ HERE = Path(__file__).parent
 TARGET, CAPTURE, WHY = HERE / "reference.md", HERE / "capture.md", HERE / "why.md"
 TOUR = HERE / "tour.md"
 BEGIN, END = "<!-- options -->\n", "<!-- end -->"
-RULES, RULES_END = "<!-- rules -->\n", "<!-- end of rules -->"
 JUDGED, JUDGED_END = "<!-- judgments -->\n", "<!-- end of judgments -->"
 JUDGMENTS = ("right", "half right", "wrong", "cannot be told")
 WIDTH = 90
@@ -112,10 +109,8 @@ def _options() -> Iterator[tuple[str, str]]:
 
 
 def why() -> str:
-    """The page about `why` with a section for each rule as it is now, and what was judged."""
-    sections = "".join(map(_section, all_rules()))
-    page = _between(WHY.read_text(encoding="utf-8"), RULES, f"\n{sections}", RULES_END)
-    return _between(page, JUDGED, _judgments(), JUDGED_END)
+    """The page about `why` with what was judged of each rule."""
+    return _between(WHY.read_text(encoding="utf-8"), JUDGED, _judgments(), JUDGED_END)
 
 
 def _judgments() -> str:
@@ -131,19 +126,6 @@ def _judgments() -> str:
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
-def _section(rule: Rule) -> str:
-    facts = {
-        "Question": rule.question,
-        "Needs": rule.needs or "Nothing.",
-        "At stake": rule.formula,
-        "Thresholds": ", ".join(f"`{name}` {_figure(x)}" for name, x in rule.thresholds.items()),
-        "Try": said(rule.remedy, DEFAULT),
-        "Says nothing": rule.silent,
-    }
-    lines = "".join(f"* **{name}**: {text}\n" for name, text in facts.items() if text)
-    return f"### {rule.id}\n\n{rule.title}.\n\n{lines}\n"
-
-
 def tour() -> str:
     """The whole page."""
     return "\n".join([TOUR_HEAD, *(_step(number, step) for number, step in enumerate(STEPS, 1))])
@@ -154,10 +136,6 @@ def _step(number: int, step: Step) -> str:
     picture = f"\n![{step.title}](pictures/tour-{number}.svg)\n" if step.picture else ""
     text = fill(with_keys(step.text, State()), WIDTH, break_on_hyphens=False)
     return f"## {number}. {step.title}\n\n{text}\n\nFor example: {keys}\n{picture}"
-
-
-def _figure(value: float) -> str:
-    return f"{int(value):,}" if value == int(value) else str(value)
 
 
 if __name__ == "__main__":

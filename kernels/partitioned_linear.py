@@ -1,19 +1,132 @@
 """n different nn.Linear, the i-th on x[:, i]: a list of layers against faster ways to write it.
 
-The forms are in `partitioned_forms.py`; all of them are made from the list's weights. The source
-names three: A is `big`, B is `loop`, C is `masked`.
+All forms are made from the list's weights. The source names three: A is `big`, B is `loop`, C is
+`masked`.
 """
 
 from __future__ import annotations
 
 from functools import partial
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from .model import Shapes, Variant, Workload
-from .partitioned_forms import Big, Bmm, Form, Fused, Masked, convert, random_loop
 from .variants import COMPILED, EAGER, TENSOR_CORES
+
+
+class Form(nn.Module):  # type: ignore[misc]
+    """A module for x [batch, n, in] -> [batch, n, out]."""
+
+    def __init__(self, weight: Tensor, bias: Tensor) -> None:
+        super().__init__()
+        self.n = len(weight)
+        self.weight, self.bias = nn.Parameter(weight.detach()), nn.Parameter(bias.detach())
+
+    def layers(self) -> tuple[Tensor, Tensor]:
+        """The weights [n, out, in] and biases [n, out] of the n layers."""
+        return self.weight, self.bias
+
+
+class Loop(Form):
+    """A list of layers and a stack: n GEMMs, whose launches dominate if they are small."""
+
+    def __init__(self, weight: Tensor, bias: Tensor) -> None:
+        nn.Module.__init__(self)
+        self.linears = nn.ModuleList(
+            _linear(w, b) for w, b in zip(weight.detach(), bias.detach(), strict=True)
+        )
+
+    def layers(self) -> tuple[Tensor, Tensor]:
+        weights = [linear.weight for linear in self.linears]
+        return torch.stack(weights), torch.stack([linear.bias for linear in self.linears])
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.stack([linear(x[:, i]) for i, linear in enumerate(self.linears)], dim=1)
+
+
+class Big(Form):
+    """One Linear(n * in, n * out) whose weight is block diagonal; training changes the zeros."""
+
+    def __init__(self, weight: Tensor, bias: Tensor) -> None:
+        super().__init__(torch.block_diag(*weight.detach()), bias.detach().flatten())
+        self.n = len(weight)
+
+    def layers(self) -> tuple[Tensor, Tensor]:
+        grid = self.weight.unflatten(1, (self.n, -1)).unflatten(0, (self.n, -1))
+        blocks = [grid[i, :, i] for i in range(self.n)]
+        return torch.stack(blocks), self.bias.unflatten(0, (self.n, -1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return functional.linear(x.flatten(1), self.weight, self.bias).unflatten(1, (self.n, -1))
+
+
+class Masked(Big):
+    """The big layer with its off-block weights multiplied by 0 in every forward pass.
+
+    Whatever an optimizer does to an off-block weight has no effect: its gradient is 0, and changes
+    from weight decay or momentum are masked out.
+    """
+
+    def __init__(self, weight: Tensor, bias: Tensor) -> None:
+        super().__init__(weight, bias)
+        self.register_buffer("mask", torch.block_diag(*torch.ones_like(weight)))
+
+    def forward(self, x: Tensor) -> Tensor:
+        out = functional.linear(x.flatten(1), self.weight * self.mask, self.bias)
+        return out.unflatten(1, (self.n, -1))
+
+
+class Bmm(Form):
+    """One batched GEMM over the stacked weights."""
+
+    def __init__(self, weight: Tensor, bias: Tensor) -> None:
+        super().__init__(weight.transpose(1, 2).contiguous(), bias.unsqueeze(1))
+
+    def layers(self) -> tuple[Tensor, Tensor]:
+        return self.weight.transpose(1, 2), self.bias.squeeze(1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.baddbmm(self.bias, x.transpose(0, 1), self.weight).transpose(0, 1)
+
+
+class Fused(Form):
+    """One grouped Triton GEMM that reads and writes the interleaved tensors in place."""
+
+    def __init__(self, weight: Tensor, bias: Tensor) -> None:
+        from .grouped_gemm import partitioned_linear
+
+        super().__init__(weight.contiguous(), bias.contiguous())
+        self.partitioned_linear = partitioned_linear
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.partitioned_linear(x, self.weight, self.bias)
+
+
+AForm = TypeVar("AForm", bound=Form)
+
+
+def convert(form: Form, to: type[AForm]) -> AForm:
+    """The same layers in another form, with its own copy of the weights."""
+    weight, bias = form.layers()
+    return to(weight.detach().clone(), bias.detach().clone())
+
+
+def random_loop(n: int, in_features: int, out_features: int) -> Loop:
+    """A list of layers with nn.Linear's own random weights."""
+    linears = [nn.Linear(in_features, out_features) for _ in range(n)]
+    weights = torch.stack([linear.weight for linear in linears])
+    return Loop(weights, torch.stack([linear.bias for linear in linears]))
+
+
+def _linear(weight: Tensor, bias: Tensor) -> nn.Linear:
+    """nn.Linear with these weights; skip_init avoids initializing random ones."""
+    out_features, in_features = weight.shape
+    linear = nn.utils.skip_init(nn.Linear, in_features, out_features)
+    linear.weight, linear.bias = nn.Parameter(weight.clone()), nn.Parameter(bias.clone())
+    return linear
 
 
 def _form(form: type[Form], *, compiled: bool = False) -> Variant:

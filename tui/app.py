@@ -43,9 +43,6 @@ from fusetui.tui.state.state import (
 )
 from fusetui.tui.view_store import keep, restored
 
-__all__ = ["FusetuiApp", "Options", "run"]
-
-
 PAGING = ("pageup", "pagedown")
 FEW_COLORS = ("standard", "windows")
 """Color systems of Rich with 16 colors."""
@@ -60,9 +57,9 @@ class Options(msgspec.Struct, frozen=True):
     light: bool = False  # for a light background
     keymap: Keymap = {}
     tour: bool = False  # with the guided tour
-    offers: tuple[Offer, ...] = ()  # what may be chosen from; (): the paths
+    offers: Sequence[Offer] = ()  # what may be chosen from; (): the paths
     alone: bool = True  # everything is worked out in this process
-    captured_by: tuple[str, ...] = ()  # captures of the graphs that the traces replay; (): found
+    captured_by: Sequence[str] = ()  # captures of the graphs that the traces replay; (): found
     typed: str = ""  # before the app began
 
 
@@ -83,7 +80,7 @@ class FusetuiApp(Ending):
         job = job_of_paths(options.paths)
         named = offers_of_job(job.paths) if job.paths else offers_of(options.paths)
         self.state = State(
-            offers=options.offers or named,
+            offers=tuple(options.offers) or named,
             job=job,
             must_choose=not options.opened,
             ascii_only=options.ascii_only,
@@ -94,7 +91,7 @@ class FusetuiApp(Ending):
         self._opened_first = options.paths[: options.opened]
         self._page = PageScreen(self._scheme)
         self._overlay: OverlayScreen | None = None
-        self._performing = Performing(self, options.alone, options.captured_by)
+        self._performing = Performing(self, options.alone, tuple(options.captured_by))
         self._early = Early(options.typed)
 
     def get_default_screen(self) -> Screen[Any]:
@@ -132,10 +129,11 @@ class FusetuiApp(Ending):
             self._page.canvas.show(screen_layout.stack(screen_layout.panes(state)))
         if state.prompt is not before.prompt:
             self._ask(state.prompt)
-        if state.overlay is None:
-            self._uncover()
-        else:
+        if state.overlay is not None:
             self._cover()
+        elif self._overlay is not None:
+            self._overlay.dismiss()
+            self._overlay = None
 
     def _ask(self, prompt: Prompt | None) -> None:
         """Shows or hides the input line."""
@@ -152,11 +150,6 @@ class FusetuiApp(Ending):
             self.push_screen(self._overlay)
         self._overlay.resize(overlay_size(self.state))
         self._overlay.canvas.show(screen_layout.stack(screen_layout.overlay_panes(self.state)))
-
-    def _uncover(self) -> None:
-        if self._overlay is not None:
-            overlay, self._overlay = self._overlay, None
-            overlay.dismiss()
 
     # Input
 
@@ -287,38 +280,19 @@ def _is_covered(before: State, state: State) -> bool:
 def run(
     paths: Sequence[str],
     *,
-    opened: int = 2,
-    ascii_only: bool = False,
-    light: bool = False,
     mouse: bool = True,
-    tour: bool = False,
-    offers: Sequence[Offer] = (),
-    captured_by: Sequence[str] = (),
-    typed: str = "",
     say: Callable[[str], object] = bool,
+    **options: Any,
 ) -> int:
-    """Open the first `opened` of these traces (0: the user chooses); returns the exit code.
-
-    The user chooses from `offers`, or else from the paths. `say` is called with a sentence about
-    what could not be kept.
+    """Open these traces, with the fields of Options; returns the exit code. `say` is called with a
+    sentence about what could not be kept.
 
     Raises TraceError when a trace cannot be read, KeymapError when the user's keys cannot, and the
     exception of a bug in the app.
     """
-    options = Options(
-        paths=tuple(paths),
-        opened=opened,
-        ascii_only=ascii_only,
-        light=light,
-        keymap=user_keymap(registry.ACTIONS),
-        tour=tour,
-        offers=tuple(offers),
-        alone=False,
-        captured_by=tuple(captured_by),
-        typed=typed,
-    )
+    keymap = user_keymap(registry.ACTIONS)
     performing.be_patient()
-    app = FusetuiApp(options)
+    app = FusetuiApp(Options(tuple(paths), keymap=keymap, alone=False, **options))
     with ended_by_signals(app):
         app.run(mouse=mouse)
     if said := keep(app.state):

@@ -4,33 +4,44 @@ because Python runs one thread at a time.
 The other process is started before the trace is read, and then reads it too, usually from the
 cache. Only systems where one can wait for a pipe have it; elsewhere, and where anything goes wrong,
 a thread does the work.
+
+Records go from one process to the other as bytes; what refers to the trace, which both have, refers
+to that of the reader afterwards. Only our own processes write to these pipes, so the bytes can be
+trusted.
 """
 
 from __future__ import annotations
 
+import io
 import os
+import pickle
 import select
-import subprocess
-import sys
+import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from typing import Any, Self
+from subprocess import PIPE, Popen
+from typing import IO, Any, Self
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from fusetui.analysis.diff.model import Diff
+from fusetui.analysis.questions.kernel_groups import Keys
 from fusetui.trace.model.callbacks import Stop
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.read.workers import started
 from fusetui.tui.background_results import ArgsRead, Piece
-from fusetui.tui.wire import unship
 
 Named = tuple[str, Trace]
 """A path, and the trace that was read from it."""
 START = "import os; os.nice(5); from fusetui.tui.helper_main import main; main()"
 """The app comes first where there are few cores, from the first import on."""
 OFTEN = 0.1  # seconds between two looks whether the work is still wanted
+Buffer = bytes | bytearray | memoryview
+SIZE = struct.Struct("<Q")
+THE_TRACE = "the trace"
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -60,21 +71,14 @@ def request_for(path: str, trace: Trace, captured_by: tuple[str, ...] = ()) -> R
 class Beside:
     """The other process. Use as a context manager: it is ended at the end."""
 
-    def __init__(self, captured_by: tuple[str, ...] = ()) -> None:
-        """`captured_by`: the captures that traces are joined with, see opening.with_captures."""
+    def __init__(self, captured_by: tuple[str, ...] = (), alone: bool = False) -> None:
+        """`captured_by`: the captures that traces are joined with, see opening.with_captures;
+        `alone`: there is no other process."""
         self._captured_by = captured_by
-        self._process: subprocess.Popen[bytes] | None = None
-        if os.name != "posix":
-            return
-        with suppress(OSError):
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-c", START],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                process_group=0,  # so that interrupting keys reach only the app
-                bufsize=0,
-            )
+        self._process: Popen[bytes] | None = None
+        if os.name == "posix" and not alone:
+            with suppress(OSError):
+                self._process = started(START, stdin=PIPE, stdout=PIPE)
 
     def __enter__(self) -> Self:
         return self
@@ -91,29 +95,33 @@ class Beside:
     def diff(self, a: Named, b: Named, cancelled: Stop) -> Diff | None:
         """What changed from one trace to the other; None once nobody wants it any more. Raises
         NotBeside."""
-        request = msgspec.structs.replace(self._request(*a), against=self._request(*b))
+        request = replace(self._request(*a), against=self._request(*b))
         answers = [*self._answers(request, a[1], cancelled)]
         return answers[0] if answers else None
 
     def search(self, path: str, trace: Trace, text: str, cancelled: Stop) -> Iterator[ArgsRead]:
         """See background_results.as_read. Raises NotBeside, possibly after some of them."""
-        request = msgspec.structs.replace(self._request(path, trace), search=text)
+        request = replace(self._request(path, trace), search=text)
         yield from self._answers(request, trace, cancelled)
 
     def _request(self, path: str, trace: Trace) -> Request:
         """Raises NotBeside for what another process cannot read."""
-        if path == "-" or trace.report.prefix is not None or trace.report.changed:
+        if (
+            self._process is None
+            or path == "-"
+            or trace.report.prefix is not None
+            or trace.report.changed
+        ):
             raise NotBeside
         return request_for(path, trace, self._captured_by)
 
     def _answers(self, request: Request, trace: Trace, cancelled: Stop) -> Iterator[Any]:
-        process = self._process
-        if process is None or process.stdin is None:
+        if self._process is None or self._process.stdin is None:
             raise NotBeside
         try:
             left = memoryview(msgspec.json.encode(request) + b"\n")
             while left:  # it has no buffer
-                left = left[process.stdin.write(left) :]
+                left = left[self._process.stdin.write(left) :]
             while (found := unship(lambda size: self._take(size, cancelled), trace)) is not None:
                 if found is False:
                     raise NotBeside
@@ -125,13 +133,13 @@ class Beside:
 
     def _take(self, size: int, cancelled: Stop) -> memoryview:
         """The next bytes. Raises EOFError when the process has ended, and _Cancelled."""
-        pipe = self._process.stdout if self._process else None
+        pipe: Any = self._process.stdout if self._process else None
         rest = found = np.empty(size, dtype=np.uint8).data  # not filled before it is read
-        while pipe is not None and rest:
+        while rest:
             while not select.select([pipe], [], [], OFTEN)[0]:
                 if cancelled():
                     raise _Cancelled
-            count = pipe.readinto(rest)  # type: ignore[attr-defined]
+            count = pipe.readinto(rest)
             if not count:
                 raise EOFError
             rest = rest[count:]
@@ -140,3 +148,61 @@ class Beside:
 
 class _Cancelled(Exception):  # noqa: N818
     """Nobody wants it any more."""
+
+
+ALONE = Beside(alone=True)
+
+
+def ship(record: object, trace: Trace | None, out: IO[bytes]) -> None:
+    """Writes a record; its columns are written as they are. Raises OSError."""
+    columns: list[pickle.PickleBuffer] = []
+    body = io.BytesIO()
+    _Pickler(body, trace, columns.append).dump(record)
+    parts = [body.getbuffer(), *(column.raw() for column in columns)]
+    out.write(SIZE.pack(len(parts)) + b"".join(SIZE.pack(part.nbytes) for part in parts))
+    out.writelines(parts)
+    out.flush()
+
+
+def unship(take: Callable[[int], Buffer], trace: Trace) -> Any:
+    """The next record. Raises EOFError, or what pickle does for bytes that are none."""
+    (count,) = SIZE.unpack(take(SIZE.size))
+    sizes = [SIZE.unpack(take(SIZE.size))[0] for _ in range(count)]
+    body, *columns = [take(size) for size in sizes]
+    return _Unpickler(body, trace, columns).load()
+
+
+class _Pickler(pickle.Pickler):
+    """Leaves the trace out; what a record has worked out on first use goes with it."""
+
+    def __init__(self, out: IO[bytes], trace: Trace | None, keep: Callable[[Any], Any]) -> None:
+        super().__init__(out, protocol=5, buffer_callback=keep)
+        self._trace = trace
+
+    def persistent_id(self, found: object) -> str | None:
+        return THE_TRACE if isinstance(found, Trace) and found is self._trace else None
+
+    def reducer_override(self, found: object) -> Any:
+        if isinstance(found, Keys):
+            fields = {number: found.fields(number) for number in set(found.number.tolist())}
+            return Keys, (found.number, fields.__getitem__)
+        if isinstance(found, msgspec.Struct) and getattr(found, "__dict__", None):
+            own = tuple(getattr(found, name) for name in found.__struct_fields__)
+            return _known, (type(found), own, found.__dict__)
+        return NotImplemented
+
+
+class _Unpickler(pickle.Unpickler):
+    def __init__(self, body: Buffer, trace: Trace, columns: Sequence[Buffer]) -> None:
+        super().__init__(io.BytesIO(body), buffers=columns)
+        self._trace = trace
+
+    def persistent_load(self, _: str) -> Trace:
+        return self._trace
+
+
+def _known(kind: type[msgspec.Struct], own: tuple[Any, ...], known: dict[str, Any]) -> Any:
+    """A record, and what it had worked out on first use."""
+    found = kind(*own)
+    found.__dict__.update(known)
+    return found

@@ -1,4 +1,4 @@
-"""Works for the app in a process of its own, so that no key waits for it: see beside.py.
+"""Works for the app in a process of its own, so that no key waits for it: see helper_client.py.
 
 Each line of standard input asks about one trace; the answers go to standard output. The process
 ends when standard input does: nobody waits for the rest then.
@@ -27,8 +27,7 @@ from fusetui.trace.model.callbacks import never
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import TraceError
 from fusetui.tui.background_results import as_read, often, pieces
-from fusetui.tui.helper_client import Request, request_for
-from fusetui.tui.wire import ship
+from fusetui.tui.helper_client import Request, request_for, ship
 
 
 def main() -> None:

@@ -34,8 +34,8 @@ Keymap = Mapping[str, tuple[str, ...]]
 """By the name of an action: its keys, as Textual names them."""
 
 
-class KeymapError(Exception):
-    """One plain sentence: which line of the file is wrong, and what would be right."""
+KeymapError = WrongFile
+"""One plain sentence: which line of the file is wrong, and what would be right."""
 
 
 def user_keymap(actions: Sequence[Action]) -> Keymap:
@@ -45,22 +45,16 @@ def user_keymap(actions: Sequence[Action]) -> Keymap:
         return {}
     path = Path(place) if place else _usual_path()
     try:
-        text = text_of(path)
+        return parsed(text_of(path), str(path), actions)
     except FileNotFoundError:
         if place:
             raise KeymapError(f"{path} does not exist: {PLACE} names it.") from None
         return {}
-    except WrongFile as wrong:
-        raise KeymapError(str(wrong)) from None
-    return parsed(text, str(path), actions)
 
 
 def parsed(text: str, path: str, actions: Sequence[Action]) -> Keymap:
     """The keys in the text of a file. Raises KeymapError, which names the line."""
-    try:
-        table = table_in(text, path)
-    except WrongFile as wrong:
-        raise KeymapError(str(wrong)) from None
+    table = table_in(text, path)
     named = {action.name: action for action in actions}
     found: dict[str, tuple[str, ...]] = {}
     for name, value in table.items():

@@ -18,7 +18,7 @@ from fusetui.trace.model.errors import NothingRead, TraceError
 from fusetui.tui import registry
 from fusetui.tui.background_results import Made, Piece, pieces
 from fusetui.tui.drawing.chrome import parts, summary_line
-from fusetui.tui.helper_client import Beside, NotBeside
+from fusetui.tui.helper_client import ALONE, Beside, NotBeside
 from fusetui.tui.layout.answer import Insight
 from fusetui.tui.layout.frame import busy_of
 from fusetui.tui.layout.kinds import shares
@@ -53,7 +53,7 @@ def load(
     post: Post,
     cancelled: Stop,
     stopped: Stop = never,
-    beside: Beside | None = None,
+    beside: Beside = ALONE,
     *,
     captured_by: Sequence[str] = (),
 ) -> None:
@@ -93,7 +93,7 @@ def load(
     cutting.warm()
 
 
-def _go_on(path: str, trace: Trace, post: Post, cancelled: Stop, beside: Beside | None) -> None:
+def _go_on(path: str, trace: Trace, post: Post, cancelled: Stop, beside: Beside) -> None:
     """What takes longer, and is not needed for the lanes."""
 
     def post_all(found: Iterable[Piece]) -> None:
@@ -103,8 +103,6 @@ def _go_on(path: str, trace: Trace, post: Post, cancelled: Stop, beside: Beside 
             post(_told(trace, piece))
 
     try:
-        if beside is None:
-            raise NotBeside
         post_all(beside.pieces(path, trace, cancelled))
     except NotBeside:
         post_all(pieces(trace, cancelled))
@@ -119,13 +117,11 @@ def _told(trace: Trace, piece: Piece) -> Run:
 
 
 def compare(
-    sides: Pair, paths: Sequence[str], post: Post, cancelled: Stop, beside: Beside | None = None
+    sides: Pair, paths: Sequence[str], post: Post, cancelled: Stop, beside: Beside = ALONE
 ) -> None:
     """Posts the diff, unless nobody wants it any more; `beside` may work it out."""
     a, b = sides
     try:
-        if beside is None:
-            raise NotBeside
         found = beside.diff((paths[0], a.trace), (paths[1], b.trace), cancelled)
     except NotBeside:
         from fusetui.analysis.diff.compare import diff

@@ -13,7 +13,7 @@ from textual.worker import get_current_worker
 from fusetui.trace.model.callbacks import Stop
 from fusetui.trace.model.columns import Trace
 from fusetui.tui.ending import Ending
-from fusetui.tui.helper_client import Beside
+from fusetui.tui.helper_client import ALONE, Beside
 from fusetui.tui.layout.moves import next_line, next_slice
 from fusetui.tui.layout.view import Side, View
 from fusetui.tui.loading import Loaded, Pair, compare, load, rank, summarize
@@ -169,15 +169,13 @@ class Performing:
                 app.action_suspend_process()
 
     def _read(self, paths: tuple[str, ...]) -> None:
-        stop, captures = Event(), self._captured_by
-        self._stop = stop
+        stop = self._stop = Event()
 
         def work(cancelled: Stop) -> None:
-            if self._alone:
-                load(paths, self._post, cancelled, stop.is_set, captured_by=captures)
-                return
-            with Beside(captures) as beside:
-                thaw()
+            with self._beside() as beside:
+                if not self._alone:
+                    thaw()
+                captures = self._captured_by
                 load(paths, self._settle, cancelled, stop.is_set, beside, captured_by=captures)
 
         self._in_thread("load", work)
@@ -186,18 +184,17 @@ class Performing:
         is_small = sum(len(side.trace) for side in sides) < 2 * LARGE
 
         def work(cancelled: Stop) -> None:
-            post = self._post if self._alone else self._settle
-            if self._alone or is_small:
-                compare(sides, paths, post, cancelled)
-                return
-            with Beside(self._captured_by) as beside:
-                compare(sides, paths, post, cancelled, beside)
+            with ALONE if is_small else self._beside() as beside:
+                compare(sides, paths, self._settle, cancelled, beside)
 
         self._in_thread("diff", work)
 
+    def _beside(self) -> Beside:
+        return Beside(self._captured_by, self._alone)
+
     def _search(self, side: Side, text: str, path: str) -> None:
         alone = self._alone or len(side.trace) < LARGE
-        helped = None if alone else Helped(path, lambda: Beside(self._captured_by))
+        helped = None if alone else Helped(path, self._beside)
         self._in_thread("search", lambda cancelled: look(side, text, self._post, cancelled, helped))
 
     def _in_thread(self, group: str, work: Callable[[Stop], None]) -> None:
@@ -214,6 +211,6 @@ class Performing:
 
     def _settle(self, answer: Run | Loaded) -> None:
         """Posts what stays for as long as the trace is open, or how far it is."""
-        if getattr(answer, "func", None) is not reading.progressed:
+        if not self._alone and getattr(answer, "func", None) is not reading.progressed:
             settle()
         self._post(answer)

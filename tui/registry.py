@@ -35,9 +35,9 @@ from fusetui.tui.state import (
     search,
     tour,
 )
-from fusetui.tui.state.action import Action, action, chosen, key_text, keys_of, nothing
+from fusetui.tui.state.action import Action, Run, action, chosen, key_text, keys_of, nothing
 from fusetui.tui.state.copying import what_was_copied
-from fusetui.tui.state.effects import CopyText, Interrupt, Quit, Suspend
+from fusetui.tui.state.effects import CopyText, Effect, Interrupt, Quit, Suspend
 from fusetui.tui.state.screen import body, overlay_body, tabs_height, tour_lines
 from fusetui.tui.state.state import Help, Outcome, Size, State, told
 
@@ -109,17 +109,12 @@ def show_help(state: State) -> State:
     return laid_over(state, Help(tuple(help_sections(state))))
 
 
-def quit_app(state: State) -> Outcome:
-    return state, Quit()
+def asks(effect: Effect) -> Run:
+    """An action that changes nothing but the world."""
+    return lambda state: (state, effect)
 
 
-def interrupt(state: State) -> Outcome:
-    return state, Interrupt()
-
-
-def suspend(state: State) -> Outcome:
-    return state, Suspend()
-
+_anytime = partial(action, needs=nothing)
 
 ACTIONS: tuple[Action, ...] = (
     *overlays.ACTIONS,
@@ -142,21 +137,15 @@ ACTIONS: tuple[Action, ...] = (
     moving.LINK,
     reading.SWAP,
     *tour.ACTIONS,
-    action("help", "Keys", "?", "this page", show_help, needs=nothing),
-    action("suspend", "Suspend", "ctrl+z", "back to the shell; fg returns", suspend, needs=nothing),
-    action("quit", "Quit", "q", "an open overlay is closed first", quit_app, needs=nothing),
-    action(
-        "interrupt",
-        "Quit at once",
-        "ctrl+c",
-        "from anywhere; exit code 130",
-        interrupt,
-        needs=nothing,
+    _anytime("help", "Keys", "?", "this page", show_help),
+    _anytime("suspend", "Suspend", "ctrl+z", "back to the shell; fg returns", asks(Suspend())),
+    _anytime("quit", "Quit", "q", "an open overlay is closed first", asks(Quit())),
+    _anytime(
+        *("interrupt", "Quit at once", "ctrl+c", "from anywhere; exit code 130"),
+        asks(Interrupt()),
         always=True,
     ),
 )
-
-
 BY_ACTION = {action.name: action for action in ACTIONS}
 
 

@@ -60,6 +60,8 @@ def _sentence(said: str, size: Size) -> list[Pane]:
 
 def _hint_pointed(state: State, x: int, y: int) -> Outcome:
     """A click on a hint does what its first key does; where two are named, the nearer one."""
+    if state.prompt is not None or state.reading is not None:
+        return state
     end = 1
     between = BETWEEN_KEYS if state.hint else BETWEEN
     for hint, said in _shown_hints(state):
@@ -76,13 +78,14 @@ def _hint_pointed(state: State, x: int, y: int) -> Outcome:
 
 def _shown_hints(state: State) -> list[tuple[str, str]]:
     """The hints that stand on the last line now, and their texts; "" is the hint of a sentence."""
-    if state.prompt is not None or state.reading is not None:
-        return []
+    said = [("", state.hint)] if state.hint else []
     if state.hint:
-        keys = ((hint, hint_text(hint, state)) for hint in state.hint_keys)
-        return [("", state.hint), *((hint, said) for hint, said in keys if said)]
-    hints = page_of(state).hints if state.sides else ("quit quit",)
-    return [(hint, said) for hint in hints if (said := hint_text(hint, state))]
+        hints = state.hint_keys
+    else:
+        hints = page_of(state).hints if state.sides else ("quit quit",)
+        hints = (STOP_HINT, *hints) if state.reading else hints
+    texts = ((hint, hint_text(hint, state)) for hint in hints)
+    return [*said, *((hint, text) for hint, text in texts if text)]
 
 
 def exactly(found: Iterable[Pane], lines: int) -> Iterator[Pane]:
@@ -209,20 +212,11 @@ def _hints(state: State) -> TextPicture:
         return text(
             [Said(f" {asked}: {letters}" if state.prompt is Prompt.GO_TO_MARK else f" {asked}")]
         )
-    if state.hint:
-        keys = (hint_text(hint, state) for hint in state.hint_keys)
-        return _whole_ones((state.hint, *filter(None, keys)), BETWEEN_KEYS)
-    hints = page_of(state).hints if state.sides else ("quit quit",)
-    hints = (STOP_HINT, *hints) if state.reading else hints
-    shown = tuple(filter(None, (hint_text(hint, state) for hint in hints)))
-    return _whole_ones(shown, BETWEEN)
-
-
-def _whole_ones(parts: Sequence[str], between: str) -> TextPicture:
-    """As many as fit on the line; none is cut but the first."""
-    shown = tuple(parts)
+    shown = tuple(said for _, said in _shown_hints(state))
+    between = BETWEEN_KEYS if state.hint else BETWEEN
 
     def lines(width: int, height: int) -> list[Said]:
+        """As many as fit on the line; none is cut but the first."""
         return [Said(f" {clip(joined(shown, width - 2, between), width - 1)}")]
 
     return TextPicture(shown, lines)

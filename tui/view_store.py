@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -16,6 +15,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from fusetui.text.printable import printable
+from fusetui.trace.cache.folder import replace_whole
 from fusetui.trace.model.columns import Trace
 from fusetui.tui.layout.lanes import ALL, FOLDED, Arrangement, Lane
 from fusetui.tui.layout.view import Side, first_view
@@ -214,14 +214,7 @@ def _fingerprint(path: str) -> str:
 def _write(place: Path, content: bytes) -> None:
     """Others see the old file or the complete new one; of too many files the oldest go."""
     place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(".part", place.stem, place.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        os.replace(name, place)
-    except OSError:
-        os.unlink(name)
-        raise
+    replace_whole(place, lambda file: file.write(content), ".part")
     ours = sorted(place.parent.glob("[0-9a-f]*.json"), key=lambda file: file.stat().st_mtime_ns)
     for old in ours[:-MOST]:
         old.unlink(missing_ok=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 import pytest
 from tests.places import ROOT
@@ -9,6 +11,11 @@ from tests.places import ROOT
 from fusetui.analysis.why.host import Host
 from fusetui.analysis.why.idle_reasons import IDLE
 from fusetui.analysis.why.model import Ceiling, DeviceAccount, Finding, Gap, ThreadAccount
+from fusetui.analysis.why.rule import Rule
+from fusetui.analysis.why.rules import all_rules, said
+
+DEFAULT = frozenset({"nvidia", "compile", "graphs", "pdl", "training"})
+"""Of the section about a rule: training on a recent NVIDIA GPU."""
 
 PAGE = (ROOT / "docs" / "why.md").read_text(encoding="utf-8")
 FIGURES = [
@@ -29,3 +36,22 @@ def test_each_figure_is_explained(name: str) -> None:
 
 def test_reasons_of_the_host_are_in_its_order() -> None:
     assert [*IDLE][2 : 2 + len(Host)] == [f"host_{kind.name.lower()}" for kind in Host]
+
+
+def _figure(value: float) -> str:
+    return f"{int(value):,}" if value == int(value) else str(value)
+
+
+@pytest.mark.parametrize("rule", all_rules(), ids=lambda rule: rule.id)
+def test_each_rule_has_a_section(rule: Rule) -> None:
+    """With its figures and its remedy as they are."""
+    section = PAGE.partition(f"### {rule.id}\n")[2].partition("\n### ")[0]
+    assert all(f"* **{part}**: " in section for part in ("Question", "Needs", "At stake"))
+    figures = ", ".join(f"`{name}` {_figure(value)}" for name, value in rule.thresholds.items())
+    assert not figures or f"* **Thresholds**: {figures}\n" in section
+    assert f"* **Try**: {said(rule.remedy, DEFAULT)}\n" in section
+
+
+def test_each_section_has_a_rule() -> None:
+    sections = PAGE.partition("## The rules\n")[2].partition("\n## ")[0]
+    assert re.findall("(?m)^### (.*)", sections) == [rule.id for rule in all_rules()]

@@ -34,8 +34,7 @@ from fusetui.gpu.kinds import KINDS
 from fusetui.gpu.roofline.describe import describe, remarks
 from fusetui.report.diff import document, to_markdown, to_text
 from fusetui.report.output import _json
-from fusetui.report.summary import summary_text
-from fusetui.report.totals import kernels_text, ops_text
+from fusetui.report.summary import kernels_text, ops_text, summary_text
 from fusetui.text.printable import json_lines, printable_lines
 from fusetui.text.tables import TOP_ALL
 from fusetui.trace import Trace

@@ -18,8 +18,8 @@ from tests.fuzz.oracle_of_secrets import detected
 from tests.fuzz.words import KERNELS, NAMES
 
 from fusetui.trace.read.source import open_source
+from fusetui.trace.scrub.detect import secrets_in
 from fusetui.trace.scrub.document import Document
-from fusetui.trace.scrub.found import secrets_in
 from fusetui.trace.scrub.placeholders import FORM
 
 FORM_INSIDE = re.compile(FORM)

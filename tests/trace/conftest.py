@@ -6,14 +6,14 @@ import sys
 
 import pytest
 
-from fusetui.trace.read import join, workers
+from fusetui.trace.read import mend, workers
 
 
 @pytest.fixture
 def small_extents(monkeypatch: pytest.MonkeyPatch) -> None:
     """Treats a file of some hundred kB like one of some hundred MB; one process reads it."""
     monkeypatch.setattr(workers, "_cores", lambda: 1)
-    monkeypatch.setattr(join, "SHORT", 1 << 15)
+    monkeypatch.setattr(mend, "SHORT", 1 << 15)
     for name, value in (
         ("EXTENT", 1 << 14),
         ("FIRST_LOOK", 1 << 16),

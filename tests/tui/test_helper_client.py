@@ -21,13 +21,12 @@ from fusetui.trace.model.callbacks import Stop, never
 from fusetui.tui import performing
 from fusetui.tui.app import FusetuiApp, Options
 from fusetui.tui.background_results import Made, Piece, pieces
-from fusetui.tui.helper_client import Beside, Named, NotBeside
+from fusetui.tui.helper_client import ALONE, Beside, Named, NotBeside, ship, unship
 from fusetui.tui.layout.answer import Insight
 from fusetui.tui.layout.call_tree import call_tree
 from fusetui.tui.layout.view import make_sides
 from fusetui.tui.loading import compare, load
 from fusetui.tui.state.reading import compared_anew
-from fusetui.tui.wire import ship, unship
 
 
 @pytest.fixture
@@ -76,16 +75,9 @@ def test_nobody_waits_for_what_is_not_wanted_any_more(path: str) -> None:
         assert list(beside.pieces(path, open_trace(path), lambda: True)) == []
 
 
-class Absent(Beside):
-    """As where no other process can be started."""
-
-    def __init__(self) -> None:
-        self._process, self._captured_by = None, ()
-
-
 def test_without_another_process_the_thread_does_it(path: str) -> None:
     posted: list[Any] = []
-    load([path], posted.append, never, beside=Absent())
+    load([path], posted.append, never, beside=ALONE)
     known = [one.keywords["insight"] for one in posted if "insight" in getattr(one, "keywords", ())]
     assert known[-1].answer
 
@@ -140,7 +132,7 @@ def test_nobody_waits_for_a_diff_that_is_not_wanted_any_more(path: str, other: s
 def test_without_another_process_the_thread_compares(path: str, other: str) -> None:
     sides = make_sides([open_trace(path), open_trace(other)], ["a", "b"])
     posted: list[Any] = []
-    compare((sides[0], sides[1]), [path, other], posted.append, never, Absent())
+    compare((sides[0], sides[1]), [path, other], posted.append, never, ALONE)
     (compared,) = posted
     assert compared.keywords["diff"] == diff(sides[0].trace, sides[1].trace)
 

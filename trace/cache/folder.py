@@ -86,19 +86,25 @@ def open_own(place: Path) -> IO[bytes]:
 
 
 def replace_file(place: Path, write: Callable[[IO[bytes]], None]) -> None:
-    """Writes to a temporary name, then renames: others see the old file or the complete new one.
+    """Others see the old file or the complete new one; a file of this name that is not an entry is
+    kept. Raises OSError, leaving nothing unfinished."""
 
-    A file of this name that is not an entry is kept. Raises OSError, leaving nothing unfinished.
-    """
+    def checked(out: IO[bytes]) -> None:
+        _regular(os.fstat(out.fileno()))  # some file systems give every file to one user
+        write(out)
+
     place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if not _may_replace(place):
-        return
+    if _may_replace(place):
+        replace_whole(place, checked, SUFFIX)
+
+
+def replace_whole(place: Path, write: Callable[[IO[bytes]], object], suffix: str) -> None:
+    """Writes to a temporary name, then renames. Raises OSError, leaving nothing unfinished."""
     import tempfile  # not needed when a trace comes from the cache
 
-    handle, name = tempfile.mkstemp(SUFFIX, f"{place.name}.", place.parent)
+    handle, name = tempfile.mkstemp(suffix, f"{place.name}.", place.parent)
     try:
         with os.fdopen(handle, "wb") as out:
-            _regular(os.fstat(handle))  # some file systems give every file to one user
             write(out)
         os.replace(name, place)
     except BaseException:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from functools import partial
-from itertools import accumulate, chain
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -91,8 +91,9 @@ def assemble(
     threads, thread = _merge([(c.threads, c.thread) for c in columns])
     joined = _joined_columns(columns)
     dur, order = joined["dur"], joined["order"]
-    firsts = list(accumulate((chunk.events for chunk in chunks), initial=0))  # in traceEvents
-    order += np.repeat(firsts[:-1], [len(c.order) for c in columns])
+    counts = np.array([chunk.events for chunk in chunks], np.int64)
+    firsts = np.cumsum(counts) - counts  # in traceEvents
+    order += np.repeat(firsts, np.array([len(c.order) for c in columns], np.int64))
     negative = int((dur < 0).sum())
     raw = Raw(
         source=source,
@@ -123,7 +124,7 @@ def assemble(
     )
     marks = [
         msgspec.structs.replace(mark, order=mark.order + first)
-        for chunk, first in zip(columns, firsts, strict=False)
+        for chunk, first in zip(columns, firsts.tolist(), strict=True)
         for mark in chunk.marks
     ]
     raw = with_pairs(raw, marks) if marks else raw

@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 
+import msgspec
 import numpy as np
 
 from fusetui.trace.model.report import Skipped
@@ -26,8 +27,7 @@ from fusetui.trace.read.gather import gather
 from fusetui.trace.read.repair import loads, problem_of, repaired
 from fusetui.trace.read.structure import Places, first_bytes
 
-FEW = 16  # elements that are repaired instead of being halved further
-BLANKS = b" \t\r\n"
+FEW = 16  # elements that are read one by one instead of being halved further
 EMPTY, OBJECT, OTHER = 0, 1, 2  # kinds of elements; some writers end a list with an empty object
 NO_OBJECT = "not an object"
 MOST_LISTED = 10_000
@@ -35,40 +35,47 @@ MOST_LISTED = 10_000
 
 
 class GoOn(Exception):  # noqa: N818
-    """The elements after `number` are doubtful: continue at this byte of the document."""
+    """The elements after `number` are doubtful: continue at this byte of the document, unless it is
+    too damaged to read the rest."""
 
-    def __init__(self, number: int, place: int) -> None:
+    def __init__(self, number: int, place: int, too_damaged: bool = False) -> None:
         super().__init__()
         self.number = number
         self.place = place
+        self.too_damaged = too_damaged
 
 
-Mend = Callable[["Batch", int, str], None]
-"""Called with an element whose syntax is damaged, and what is wrong with it. Adds an event or skips
-the element. Raises GoOn."""
+class Window(msgspec.Struct, frozen=True, eq=False):
+    """Elements in the bytes [begins, ends) of a text that begins at byte `start` of the document.
+
+    `after` is as in Chunk.
+    """
+
+    start: int
+    text: bytes
+    begins: Places
+    ends: Places
+    after: int = -1
 
 
 class Batch:
-    """The elements in the bytes [begins, ends) of a text that begins at byte `offset` of the
-    document. Blank ones do not count."""
+    """The elements of a window. Blank ones do not count."""
 
     def __init__(
         self,
-        text: bytes,
-        offset: int,
-        begins: Places,
-        ends: Places,
-        mend: Mend,
+        window: Window,
+        mend: Callable[[Batch, int, str], None],
         listed: int,
         others: bool = False,
     ) -> None:
-        """`listed`: how many unreadable elements may be listed. With `others` the chunk also
-        locates elements that are JSON, but not events."""
-        firsts = first_bytes(text, begins, ends)
-        filled = firsts < ends
-        self.begins, self.ends = firsts[filled], ends[filled]
-        self._text = text
-        self._offset = offset
+        """`mend` is called with an element whose syntax is damaged, and what is wrong with it: it
+        adds an event or skips the element, and may raise GoOn. `listed`: how many unreadable
+        elements may be listed. With `others` the chunk also locates elements that are JSON, but not
+        events."""
+        firsts = first_bytes(window.text, window.begins, window.ends)
+        filled = firsts < window.ends
+        self.begins, self.ends = firsts[filled], window.ends[filled]
+        self._text, self._offset = window.text, window.start
         self._mend = mend
         self._events: list[ExactEvent] = []
         self._numbers: list[int] = []  # of the events
@@ -81,11 +88,8 @@ class Batch:
     def __len__(self) -> int:
         return len(self.begins)
 
-    def read(self, *, doubtful: bool = False) -> None:
-        """Decodes all elements. Raises GoOn.
-
-        `doubtful`: after damage, where reading ends with the first element that does not decode.
-        """
+    def read(self) -> None:
+        """Decodes all elements. Raises GoOn."""
         text = np.frombuffer(self._text, dtype=np.uint8)
         is_object = text[self.begins] == ord("{")
         empty = is_object & (text[np.minimum(self.begins + 1, len(text) - 1)] == ord("}"))
@@ -94,7 +98,7 @@ class Batch:
         for first, last in pairwise([0, *cuts.tolist(), len(self)]):
             kind = kinds[first] if first < last else EMPTY
             if kind == OBJECT:
-                self._read_objects(first, last, doubtful)
+                self._read_objects(first, last)
             elif kind == OTHER:
                 self._read_others(first, last)
             else:
@@ -105,9 +109,13 @@ class Batch:
         self._events.append(event)
         self._numbers.append(number)
 
-    def skip(self, number: int, reason: str) -> None:
-        """Marks element `number` as unreadable."""
-        self._skip_all(number, number + 1, reason)
+    def skip(self, first: int, reason: str, last: int = -1) -> None:
+        """Marks element `first`, or those up to `last`, as unreadable."""
+        last = first + 1 if last < 0 else last
+        self._unreadable += last - first
+        listed = self.begins[first : min(last, first + self._room)].tolist()
+        self._skipped += [Skipped(self._offset + begin, reason) for begin in listed]
+        self._room -= len(listed)
 
     def text_of(self, number: int) -> bytes:
         return self._text[int(self.begins[number]) : int(self.ends[number])]
@@ -116,32 +124,22 @@ class Batch:
         """The bytes [begin, end) of the document that hold element `number`."""
         return self._offset + int(self.begins[number]), self._offset + int(self.ends[number])
 
-    def chunk(
-        self, start: int, end: int, count: int, after: int = -1, *, too_damaged: bool = False
-    ) -> Chunk:
-        """What was read, as the chunk of the bytes [start, end) with the first `count` elements."""
-        numbers = np.array(self._numbers, dtype=np.int64)
+    def chunk(self, end: int, count: int, after: int = -1, too_damaged: bool = False) -> Chunk:
+        """What was read, as the chunk of the first `count` elements, up to this byte."""
+        events = np.array(self._numbers, dtype=np.int64)
+        numbers = np.union1d(events, np.array(self._others, dtype=np.int64))
+        bounds = (self._offset + self.begins[numbers], self._offset + self.ends[numbers])
         return Chunk(
-            start,
+            self._offset,
             end,
             count,
-            gather(self._events, numbers),
+            gather(self._events, events),
             self._unreadable,
             tuple(self._skipped),
-            self._places(np.union1d(numbers, np.array(self._others, dtype=np.int64))),
+            np.stack((numbers, *bounds), axis=1),
             after,
             too_damaged,
         )
-
-    def _places(self, numbers: Places) -> Places:
-        bounds = (self._offset + self.begins[numbers], self._offset + self.ends[numbers])
-        return np.stack((numbers, *bounds), axis=1)
-
-    def _skip_all(self, first: int, last: int, reason: str) -> None:
-        self._unreadable += last - first
-        listed = self.begins[first : min(last, first + self._room)].tolist()
-        self._skipped += [Skipped(self._offset + begin, reason) for begin in listed]
-        self._room -= len(listed)
 
     def _read_others(self, first: int, last: int) -> None:
         """What is no object; behind a quote too many, an event may be in what seems a string."""
@@ -157,55 +155,45 @@ class Batch:
 
     def _skip_others(self, first: int, last: int) -> None:
         self._keep(range(first, last))
-        self._skip_all(first, last, NO_OBJECT)
+        self.skip(first, NO_OBJECT, last)
 
     def _keep(self, numbers: Iterable[int]) -> None:
         """Elements that are no events, as places of the chunk."""
         if self._keeps_others:
             self._others += [number for number in numbers if _is_json(self.text_of(number))]
 
-    def _texts(self, first: int, last: int) -> list[bytes]:
-        return [self.text_of(number) for number in range(first, last)]
-
-    def _read_objects(self, first: int, last: int, doubtful: bool) -> None:
-        texts = self._texts(first, last)
+    def _read_objects(self, first: int, last: int) -> None:
+        texts = [self.text_of(number) for number in range(first, last)]
         found = _decoded(texts)
-        if found is None and not doubtful:
-            found = _decoded([repaired(text) for text in texts])
-        if found is not None:
-            self._settle_all(first, found)
-        elif doubtful:
-            self._read_each(first, last)
+        if found is None:
+            self._halve(first, [repaired(text) for text in texts])
         else:
-            self._halve(first, last)
+            self._settle(first, found)
 
-    def _halve(self, first: int, last: int) -> None:
-        """Reads the elements [first, last), which do not decode together."""
-        middle = (first + last) // 2
-        for a, b in ((first, middle), (middle, last)):
-            if (found := _decoded(self._texts(a, b))) is not None:
-                self._settle_all(a, found)
-            elif b - a > FEW:
-                self._halve(a, b)
-            else:
-                self._read_each(a, b)
+    def _halve(self, first: int, texts: Sequence[bytes]) -> None:
+        """Reads the elements from `first` on, together if they decode, else in halves."""
+        found, middle = _decoded(texts), len(texts) // 2
+        if found is not None:
+            self._settle(first, found)
+        elif len(texts) > FEW:
+            self._halve(first, texts[:middle])
+            self._halve(first + middle, texts[middle:])
+        else:
+            for number in range(first, first + len(texts)):
+                if (event := _alone(self.text_of(number))) is not None:
+                    self._settle(number, [event])
+                else:
+                    self._mend(self, number, problem_of(self.text_of(number)))
 
-    def _settle_all(self, first: int, found: Sequence[LooseEvent]) -> None:
+    def _settle(self, first: int, found: Sequence[LooseEvent]) -> None:
         for number, event in enumerate(found, first):
             try:
                 self.add(number, coerced(event))
             except (ValueError, RecursionError) as error:
-                if event.ph or self.text_of(number).translate(None, BLANKS) != b"{}":
+                if event.ph or b"".join(self.text_of(number).split()) != b"{}":
                     self.skip(number, str(error))
                 if self._keeps_others:
                     self._others.append(number)
-
-    def _read_each(self, first: int, last: int) -> None:
-        for number in range(first, last):
-            if (found := _alone(self.text_of(number))) is not None:
-                self._settle_all(number, [found])
-            else:
-                self._mend(self, number, problem_of(self.text_of(number)))
 
 
 def event_in(text: bytes) -> ExactEvent | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import orjson
@@ -25,6 +25,18 @@ BLANKS = b" \t\r\n\xef\xbb\xbf"
 HEAD = 1 << 16  # bytes that are searched for what a file is instead of a trace
 WINDOW = 1 << 20
 MOST = 64 << 20  # bytes before and after the events in which keys are read
+
+PHASE = re.compile(rb'"ph"')  # in every event
+NEAR = 1 << 12  # bytes in which it mostly shows whether the list really ends
+FAR = 1 << 18  # bytes of an object that need no further look: no event is so long
+MARGIN = 1 << 10  # bytes before their end in which an error may be that of the cut
+EVENT = re.compile(rb'\{\s*"(?:' + KEYS + rb')"\s*:')
+DOCUMENT = rb'[\[{]\s*(?:\{|"[^"]{0,200}"\s*:)'
+OTHER_DOCUMENT = re.compile(DOCUMENT)
+BEHIND_ANY_BRACKET = re.compile(rb"[\]}]\s*(" + DOCUMENT + rb")")
+
+SECOND_LIST = "a second list of events begins here"
+SECOND_TRACE = "a second trace begins here"
 
 
 class Body(msgspec.Struct, frozen=True):
@@ -54,7 +66,11 @@ def find_body(source: Source) -> Body:
             raise NotATrace(
                 f"{source.path} ends early, at byte {len(document)}, before the first trace event."
             )
-        raise NotATrace(f"{source.path} has no traceEvents{_guess(document)}.")
+        is_other = EXECUTION_TRACE_KEY.search(document[:HEAD])
+        seems = "it looks like an execution trace; " if is_other else ""
+        raise NotATrace(
+            f"{source.path} has no traceEvents: {seems}export one with prof.export_chrome_trace."
+        )
     if found.match[1] != b"[":
         place = found.end - len(found.match[1])
         raise NotATrace(f"{source.path}: traceEvents is not a list (byte {place}).")
@@ -116,25 +132,6 @@ def read_keys(text: bytes) -> dict[str, Any]:
     return found
 
 
-def _guess(document: Document) -> str:
-    if EXECUTION_TRACE_KEY.search(document[:HEAD]):
-        return ": it looks like an execution trace; export one with prof.export_chrome_trace"
-    return ": export one with prof.export_chrome_trace"
-
-
-PHASE = re.compile(rb'"ph"')  # in every event
-NEAR = 1 << 12  # bytes in which it mostly shows whether the list really ends
-FAR = 1 << 18  # bytes of an object that need no further look: no event is so long
-MARGIN = 1 << 10  # bytes before their end in which an error may be that of the cut
-EVENT = re.compile(rb'\{\s*"(?:' + KEYS + rb')"\s*:')
-DOCUMENT = rb'[\[{]\s*(?:\{|"[^"]{0,200}"\s*:)'
-OTHER_DOCUMENT = re.compile(DOCUMENT)
-BEHIND_ANY_BRACKET = re.compile(rb"[\]}]\s*(" + DOCUMENT + rb")")
-
-SECOND_LIST = "a second list of events begins here"
-SECOND_TRACE = "a second trace begins here"
-
-
 class Tail(msgspec.Struct, frozen=True):
     """`closed`: the object of the document was. `unread`: the byte where something begins that is
     not read though it may hold events, or -1; `what`: what that is."""
@@ -143,13 +140,6 @@ class Tail(msgspec.Struct, frozen=True):
     closed: bool
     unread: int = -1
     what: str = SECOND_TRACE
-
-
-class Rest(NamedTuple):
-    """Of a text that begins within an object: where that ends, else where it is no JSON."""
-
-    closed: bool
-    end: int
 
 
 def tail_of(document: Document, after: int, bare: bool) -> Tail:
@@ -163,22 +153,17 @@ def tail_of(document: Document, after: int, bare: bool) -> Tail:
     if end is not text:  # too long to be the keys of a trace
         return Tail({}, closed, _other_document(document, after))
     keys = _keys(text)
-    if keys is None:
-        return _damaged(document, after, text, closed)
-    if not isinstance(keys.pop("traceEvents", None), list):
-        return Tail(keys, closed)
-    again = EVENTS_KEY.search(text)
-    return Tail(keys, closed, after + (again.start() if again else 0), SECOND_LIST)
-
-
-def _damaged(document: Document, after: int, text: bytes, closed: bool) -> Tail:
-    """Of a text that is not the rest of one object."""
-    rest = _rest(text)
-    keys = _keys(text[: rest.end]) if rest.closed else None
+    if keys is not None:
+        if not isinstance(keys.pop("traceEvents", None), list):
+            return Tail(keys, closed)
+        again = EVENTS_KEY.search(text)
+        return Tail(keys, closed, after + (again.start() if again else 0), SECOND_LIST)
+    is_object, length = _object_in(text)  # what follows it is not JSON
+    keys = _keys(text[:length]) if is_object else None
     keys = pieces(text) if keys is None else keys
-    if not rest.closed:
+    if not is_object:
         return Tail(keys, closed, _other_document(document, after))
-    behind = text[rest.end :].lstrip(BLANKS)
+    behind = text[length:].lstrip(BLANKS)
     place = after + len(text) - len(behind) if OTHER_DOCUMENT.match(behind) else -1
     return Tail(keys, closed, place)
 
@@ -191,25 +176,27 @@ def is_end(document: Document, after: int) -> bool:
         return True
     for size in (NEAR, FAR):
         text = document[after : after + size]
-        rest = _rest(text)
-        behind = text[rest.end if rest.closed else 0 :].strip(BLANKS)
-        if len(text) < size or (behind if rest.closed else rest.end < size - MARGIN):
+        closed, end = _object_in(text)
+        behind = text[end if closed else 0 :].strip(BLANKS)
+        if len(text) < size or (behind if closed else end < size - MARGIN):
             other = OTHER_DOCUMENT.match(behind) is not None and EVENT.match(behind) is None
-            return other or (rest.closed and not behind)
+            return other or (closed and not behind)
     return True
 
 
-def _rest(text: bytes) -> Rest:
+def _object_in(text: bytes) -> tuple[bool, int]:
+    """Whether the object that a text begins within ends in it, and where; else where it is no
+    JSON."""
     plain = text.decode("latin-1")  # a character a byte: the structure is ASCII
     blanks = len(plain) - len(plain.lstrip())
     begin = blanks + plain.startswith(",", blanks)
     try:
         end = json.JSONDecoder(strict=False).raw_decode("{" + plain[begin:])[1]
     except json.JSONDecodeError as error:
-        return Rest(False, begin + error.pos - 1)
+        return False, begin + error.pos - 1
     except (ValueError, RecursionError):  # digits or levels without end
-        return Rest(False, 0)
-    return Rest(True, begin + end - 1)
+        return False, 0
+    return True, begin + end - 1
 
 
 def _keys(text: bytes) -> dict[str, Any] | None:

@@ -14,6 +14,7 @@ from threading import Lock
 from typing import Any, TypeVar
 
 import msgspec
+import numpy as np
 
 from fusetui.trace.model.errors import CannotRead, TraceError
 from fusetui.trace.model.events import Stretch, Text
@@ -123,14 +124,14 @@ def decoded(
             return []
         if stretch.places is None:
             return list(enumerate(decode(listed)))
+        whole = text.part(stretch.start, stretch.end)
     except (OSError, TraceError):
         return []
     except UNDECODABLE:
         texts: Iterable[tuple[int, Any]] = enumerate(_divided(listed))
     else:
-        shift = 1 - stretch.start
-        places = stretch.places.tolist()
-        texts = ((n, listed[begin + shift : end + shift]) for n, begin, end in places)
+        places = (stretch.places - np.array([0, stretch.start, stretch.start])).tolist()
+        texts = ((number, whole[begin:end]) for number, begin, end in places)
     found = []
     for number, element in texts:
         with suppress(*UNDECODABLE):

@@ -8,94 +8,22 @@ damage costs time too, and the events that it affects.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+import time
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 
 import msgspec
 import numpy as np
 
 from fusetui.trace.model.report import Skipped
-from fusetui.trace.read.batch import MOST_LISTED, Batch, GoOn, event_in
+from fusetui.trace.read.batch import MOST_LISTED, Batch, GoOn, Window, event_in
+from fusetui.trace.read.body import is_end
 from fusetui.trace.read.chunks import CUT_SHORT, KEYS, NEAR_END, Chunk, decode_list
 from fusetui.trace.read.document import Document
 from fusetui.trace.read.events import ExactEvent
 from fusetui.trace.read.gather import gather
-from fusetui.trace.read.structure import INSIDE, Places, split
-
-EVENT_START = re.compile(rb'\{(?<![:\[]\{)\s*+"(?:' + KEYS + rb')"\s*+:')
-ANY_START = re.compile(rb'\{(?<![:\[]\{)\s*+"[^"\\]{0,200}"\s*+:')
-BLANKS = b" \t\r\n"
-LOOK = 1 << 18  # bytes in which starts are searched at once
-AROUND = 1 << 10  # bytes before and after them that are taken into account
-
-
-class Starts:
-    """Finds the next start of an event. If the places asked for ascend, no byte is searched
-    twice."""
-
-    def __init__(self, document: Document) -> None:
-        self._document = document
-
-    def after(self, place: int) -> int | None:
-        """The next start after a place: of an object whose first key is typical of events; or of
-        any object, if no event of the document begins with such a key."""
-        return self._kind.after(place)
-
-    @cached_property
-    def _kind(self) -> _Kind:
-        usual = _Kind(self._document, EVENT_START)
-        return usual if usual.after(-1) is not None else _Kind(self._document, ANY_START)
-
-
-class _Kind:
-    """The starts that match one pattern."""
-
-    def __init__(self, document: Document, pattern: re.Pattern[bytes]) -> None:
-        self._document = document
-        self._pattern = pattern
-        self._first = 0  # byte of the document at which the text begins
-        self._text = b""
-        self._asked = -2
-        self._answer: int | None = -1
-
-    def after(self, place: int) -> int | None:
-        if self._asked <= place and (self._answer is None or self._answer > place):
-            return self._answer
-        self._asked, self._answer = place, self._search(place + 1)
-        return self._answer
-
-    def _search(self, place: int) -> int | None:
-        """The first start at or after a place."""
-        size = len(self._document)
-        for begin in range(place - place % LOOK, size, LOOK):
-            self._look(begin)
-            end = begin + LOOK - self._first
-            for found in self._pattern.finditer(self._text, max(place - self._first, 0)):
-                if found.start() >= end:
-                    break
-                if _is_element(self._text, found.start()):
-                    return self._first + found.start()
-            place = begin + LOOK
-        return None
-
-    def _look(self, begin: int) -> None:
-        """Reads the text of the window, with some context around it."""
-        first = max(begin - AROUND, 0)
-        if not self._text or first != self._first:
-            self._first = first
-            self._text = self._document[first : begin + LOOK + AROUND]
-
-
-def _is_element(text: bytes, at: int) -> bool:
-    """Whether it is an element: not the value of a key, nor the first item of a list."""
-    return text[max(at - AROUND, 0) : at].rstrip(BLANKS)[-1:] not in (b":", b"[")
-
-
-def first_object(text: bytes) -> int:
-    """The end of the object at the beginning of a text; -1 if it does not end in the text."""
-    close = split(text[1:]).close if text[:1] == b"{" else -1
-    return close + 2 if close >= 0 else -1
-
+from fusetui.trace.read.structure import INSIDE, split
 
 WINDOW = 1 << 20  # bytes that are split at once
 AFTER_DAMAGE = 1 << 12  # the same after damage, where the positions of brackets are doubtful
@@ -104,39 +32,17 @@ PHASE = b'"ph"'  # part of every event
 SEPARATORS = b" \t\r\n,"
 NEXT = re.compile(rb"[^\s,}]")
 CLOSE = re.compile(rb'\]\s*(?=,\s*"[\w ]+"\s*:|\}\s*\Z|\Z)')
+EVENT_START = re.compile(rb'\{(?<![:\[]\{)\s*+"(?:' + KEYS + rb')"\s*+:')
+ANY_START = re.compile(rb'\{(?<![:\[]\{)\s*+"[^"\\]{0,200}"\s*+:')
+AROUND = 1 << 10  # bytes before a start that tell whether it is that of an element
 
 
-class Patience(msgspec.Struct):
-    """What damage may cost, in addition to reading a document once."""
-
-    damaged: int  # elements that are read separately
-    ahead: int  # bytes that are read ahead in vain
-
-
-def patience_for(size: int) -> Patience:
-    """Linear in the size, so that reading takes linear time; what a large document may waste is too
-    much for a small one."""
-    return Patience(
-        damaged=min(5_000 + size // 2048, 1_000 + size // 128),
-        ahead=min((64 << 20) + size, (4 << 20) + 4 * size),
-    )
-
-
-class TooDamaged(GoOn):
-    """So much of the document is damaged that the rest is not read."""
-
-
-class Window(msgspec.Struct, frozen=True, eq=False):
-    """Elements in the bytes [begins, ends) of a text that begins at byte `start` of the document.
-
-    `after` is as in Chunk.
-    """
-
-    start: int
-    text: bytes
-    begins: Places
-    ends: Places
-    after: int = -1
+def patience_for(size: int) -> tuple[int, int]:
+    """What damage may cost, in addition to reading a document once: elements that are read
+    separately, and bytes that are read ahead in vain. Linear in the size, so that reading takes
+    linear time; what a large document may waste is too much for a small one."""
+    damaged = min(5_000 + size // 2048, 1_000 + size // 128)
+    return damaged, min((64 << 20) + size, (4 << 20) + 4 * size)
 
 
 class Mender:
@@ -147,15 +53,11 @@ class Mender:
         self._document = document
         self._others = others
         self._starts = Starts(document)
-        self._patience = patience_for(len(document))
-        self._size = WINDOW
+        self.size = len(document)  # bytes
+        self._damaged, self._ahead = patience_for(self.size)
+        self._window_size = WINDOW
         self._listed = 0  # unreadable elements
         self._closes = False  # whether the brackets of the last, unfollowed element are closed
-
-    @property
-    def size(self) -> int:
-        """Size of the document in bytes."""
-        return len(self._document)
 
     def read(self, start: int, stop: int) -> Iterator[Chunk]:
         """Chunks from the element at `start` on. The last one may go beyond `stop`, or reach the
@@ -173,11 +75,11 @@ class Mender:
     def _window(self, start: int, stop: int) -> Window | None:
         """The elements from `start` on that begin before `stop`; None if the first one has no
         end."""
-        text = self._document[start : start + self._size]
+        text = self._document[start : start + self._window_size]
         found = split(text)
         if not len(found.ends):
             return self._long_element(start)
-        self._size = min(self._size * 4, WINDOW)
+        self._window_size = min(self._window_size * 4, WINDOW)
         kept = int(np.searchsorted(found.begins, stop - start))
         while kept > 1 and self._next(start + int(found.begins[kept - 1])) >= stop:
             kept -= 1
@@ -188,7 +90,7 @@ class Mender:
     def _long_element(self, start: int) -> Window | None:
         """An element longer than the window; beyond LONGEST its text is left out."""
         state, at = INSIDE, start
-        limit = start + max(self._patience.ahead, AFTER_DAMAGE)
+        limit = start + max(self._ahead, AFTER_DAMAGE)
         while at < limit and (text := self._document[at : min(at + WINDOW, limit)]):
             found = split(text, state)
             if len(found.ends):
@@ -197,7 +99,7 @@ class Mender:
                 text = self._document[start:end] if end - start <= LONGEST else b""
                 return Window(start, text, np.array([0]), np.array([end - start]), after)
             state, at = found.state, at + len(text)
-        self._patience.ahead -= at - start
+        self._ahead -= at - start
         self._closes = state == INSIDE and at >= len(self._document)
         return None
 
@@ -213,26 +115,23 @@ class Mender:
     def _read_batch(self, window: Window, end: int) -> Chunk:
         """Reads what is not a plain list up to `end`, or to where reading can continue after
         damage."""
-        start, after = window.start, window.after
         room = max(MOST_LISTED - self._listed, 0)
-        batch = Batch(
-            window.text, start, window.begins, window.ends, self._mend, room, self._others
-        )
+        batch = Batch(window, self._mend, room, self._others)
         try:
-            batch.read(doubtful=len(window.text) <= AFTER_DAMAGE)
-        except TooDamaged as too_much:
-            return batch.chunk(start, too_much.place, too_much.number, too_damaged=True)
+            batch.read()
         except GoOn as on:
-            self._size = AFTER_DAMAGE
-            self._patience.ahead -= start + len(window.text) - on.place
-            return batch.chunk(start, on.place, on.number + 1)
-        return batch.chunk(start, end, len(batch), after)
+            if on.too_damaged:
+                return batch.chunk(on.place, on.number, too_damaged=True)
+            self._window_size = AFTER_DAMAGE
+            self._ahead -= window.start + len(window.text) - on.place
+            return batch.chunk(on.place, on.number + 1)
+        return batch.chunk(end, len(batch), window.after)
 
     def _mend(self, batch: Batch, number: int, reason: str) -> None:
         """Reads a damaged element as far as possible, or skips it; see batch.Mend."""
         begin, end = batch.place_of(number)
         if self._has_enough():
-            raise TooDamaged(number, begin)
+            raise GoOn(number, begin, too_damaged=True)
         text = batch.text_of(number).rstrip(SEPARATORS)
         if event := _first_event(text):
             batch.add(number, event)
@@ -251,7 +150,7 @@ class Mender:
         """An element whose end the brackets do not show: it lacks a quote, or the file ends."""
         if self._has_enough():
             return Chunk(start, start, 0, gather([]), too_damaged=True)
-        self._size = AFTER_DAMAGE
+        self._window_size = AFTER_DAMAGE
         last = len(self._document)
         if self._closes and (event := event_in(self._text(start, last))):
             return _event(start, last, event)
@@ -283,13 +182,13 @@ class Mender:
 
     def go_on(self) -> bool:
         """A bracket closed the list, but more of it follows; False when that is too much damage."""
-        self._size = AFTER_DAMAGE
+        self._window_size = AFTER_DAMAGE
         return not self._has_enough()
 
     def _has_enough(self) -> bool:
         """One more place is damaged: is that too much."""
-        self._patience.damaged -= 1
-        return self._patience.damaged < 0
+        self._damaged -= 1
+        return self._damaged < 0
 
 
 def _first_event(text: bytes) -> ExactEvent | None:
@@ -307,3 +206,116 @@ def _event(start: int, end: int, event: ExactEvent) -> Chunk:
 
 def _unreadable(start: int, end: int, reason: str, after: int = -1) -> Chunk:
     return Chunk(start, end, 1, gather([]), 1, (Skipped(start, reason),), after=after)
+
+
+class Starts:
+    """Finds where events begin: objects whose first key is typical of events; or any objects, if no
+    event of the document begins with such a key."""
+
+    def __init__(self, document: Document) -> None:
+        self._document = document
+        self._asked = -1
+        self._answer: int | None = 0
+
+    def after(self, place: int) -> int | None:
+        """The next start after a place. If the places asked for ascend, no byte is searched
+        twice."""
+        if self._asked > place or (self._answer is not None and self._answer <= place):
+            self._asked, self._answer = place, self._search(self._pattern, place + 1)
+        return self._answer
+
+    @cached_property
+    def _pattern(self) -> re.Pattern[bytes]:
+        return EVENT_START if self._search(EVENT_START, 0) is not None else ANY_START
+
+    def _search(self, pattern: re.Pattern[bytes], place: int) -> int | None:
+        while found := self._document.find(pattern, place):
+            before = self._document[max(found.start - AROUND, 0) : found.start].rstrip()
+            if not before.endswith((b":", b"[")):  # no value of a key, nor first item of a list
+                return found.start
+            place = found.start + 1
+        return None
+
+
+def first_object(text: bytes) -> int:
+    """The end of the object at the beginning of a text; -1 if it does not end in the text."""
+    close = split(text[1:]).close if text[:1] == b"{" else -1
+    return close + 2 if close >= 0 else -1
+
+
+SHORT = 8 << 20  # bytes; a longer gap is not read the slow way while the user waits
+HURRY = 1.0  # seconds after which no further gap is read the slow way
+
+NO_END = re.compile(rb"[^\s,\]}]")
+
+May = Callable[[int, int], bool]
+"""Whether the bytes [position, stop) may be read the slow way."""
+
+
+class Joiner:
+    """All known chunks of one document. Nothing is read twice the slow way."""
+
+    def __init__(self, others: bool = False) -> None:
+        """`others` as in Batch, of what is read slowly."""
+        self._others = others
+        self._known: dict[int, Chunk] = {}
+        self._mender: Mender | None = None
+        self._beyond: dict[int, int] = {}  # brackets that do not end the events, and what is next
+
+    def add(self, chunks: Iterable[Chunk]) -> None:
+        self._known.update((chunk.start, chunk) for chunk in chunks)
+
+    def knows(self, chunk: Chunk) -> bool:
+        return chunk.start in self._known
+
+    def ordered(self, document: Document, start: int, may: May) -> Iterator[Chunk]:
+        """Chunks without a gap, from the byte after the opening bracket on.
+
+        Ends at the end of the array, at a gap that may not be read the slow way, or where the
+        document is too damaged to continue.
+        """
+        begins = sorted(self._known)
+        position = start
+        while position < len(document):
+            known = self._known.get(position)
+            following = bisect_right(begins, position)
+            stop = begins[following] if following < len(begins) else len(document)
+            if known is None and not may(position, stop):
+                return
+            for chunk in (known,) if known else self._mended(document).read(position, stop):
+                found = self._settled(document, chunk)
+                yield found
+                if found.after != -1 or found.too_damaged:
+                    return
+                position = self._beyond.get(found.end, found.end)
+
+    def _settled(self, document: Document, chunk: Chunk) -> Chunk:
+        """The chunk without its `after`, where that is not the end."""
+        if chunk.after == -1 or is_end(document, chunk.after):
+            return chunk
+        found = document.find(NO_END, chunk.after)
+        self._beyond[chunk.end] = found.start if found else len(document)
+        too_damaged = not self._mended(document).go_on()
+        return msgspec.structs.replace(chunk, after=-1, too_damaged=too_damaged)
+
+    def _mended(self, document: Document) -> Mender:
+        """A mender for the document as it is now: it grows while it is unpacked."""
+        if self._mender is None or self._mender.size != len(document):
+            self._mender = Mender(document, self._others)
+        return self._mender
+
+    def prefix(self, document: Document, start: int, tried: int) -> list[Chunk]:
+        """What is available so far, given that all extents before the byte `tried` were tried."""
+        late = time.monotonic() + HURRY
+
+        def may(position: int, stop: int) -> bool:
+            return stop <= tried and stop - position <= SHORT and time.monotonic() < late
+
+        found = list(self.ordered(document, start, may))
+        self.add(found)
+        return found
+
+
+def whole(document: Document, start: int, others: bool = False) -> Iterator[Chunk]:
+    """All chunks of a document, read by this process alone; `others` as in Batch."""
+    return Joiner(others).ordered(document, start, lambda *_: True)

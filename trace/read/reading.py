@@ -17,7 +17,7 @@ from fusetui.trace.model.report import Prefix
 from fusetui.trace.read.assemble import Raw, assemble
 from fusetui.trace.read.body import Body, find_body
 from fusetui.trace.read.chunks import EXTENT, Chunk
-from fusetui.trace.read.join import Joiner
+from fusetui.trace.read.mend import Joiner
 from fusetui.trace.read.source import (
     LARGE,
     Source,

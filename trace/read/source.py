@@ -10,6 +10,7 @@ import re
 import shutil
 import stat
 import sys
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from io import UnsupportedOperation
@@ -19,16 +20,17 @@ from typing import IO
 import msgspec
 
 from fusetui.trace.model.callbacks import Stop, never, silent
-from fusetui.trace.model.errors import CannotRead, NotATrace
+from fusetui.trace.model.errors import CannotRead, NotATrace, TraceError
 from fusetui.trace.read.document import Document, OpenFile, read_at
 from fusetui.trace.read.foreign import HEAD, foreign, is_archive
 from fusetui.trace.read.memory import SHARE, file_in_memory, file_on_disk, memory_left
 from fusetui.trace.read.remote import Arriving, copied_to, is_remote, size_of_url
 from fusetui.trace.read.unpack import (
+    GZIP,
     Damaged,
     Packing,
     TooLarge,
-    beginning,
+    first_pieces,
     limit_for,
     packing_of,
     too_large,
@@ -285,7 +287,7 @@ def _copied(file: IO[bytes], path: str) -> IO[bytes]:
 def _has_event(begin: Document) -> bool:
     """Whether the beginning of a document contains something like an event."""
     last = b""
-    for piece in beginning(begin, packing_of(begin[:4]), PATIENCE):
+    for piece in first_pieces(begin, packing_of(begin[:4]), PATIENCE):
         if EVENT.search(last + piece):
             return True
         last = piece[-AROUND:]
@@ -295,3 +297,37 @@ def _has_event(begin: Document) -> bool:
 def reason(error: OSError) -> str:
     """Why a system call failed, in a few words."""
     return (error.strerror or str(error)).lower()
+
+
+ENOUGH = 1 << 18  # bytes of the document
+KEY = b'"traceEvents"'
+
+
+def looks_like_a_trace(path: str) -> bool:
+    """False also for what cannot be read."""
+    head = beginning(path)
+    return KEY in head or EVENT.search(head) is not None
+
+
+def beginning(path: str, most: int = ENOUGH) -> bytes:
+    """At least the first `most` bytes of the document, or all that it has; b"" for what cannot be
+    read."""
+    try:
+        stored = open_stored(path)
+        with closing(stored.file):
+            return b"".join(first_pieces(stored.document, stored.packing, most))
+    except (TraceError, OSError):
+        return b""
+
+
+def glimpse(path: str, most: int) -> bytes:
+    """As `beginning`, but at most `most` bytes and by one read, if the file is plain or gzip: for
+    looking at many files."""
+    try:
+        with open(path, "rb", buffering=0) as file:
+            stored = file.read(most) or b""
+        if stored.startswith(GZIP):
+            return zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(stored, most)
+    except (OSError, zlib.error):
+        return b""
+    return stored if stored.lstrip()[:1] in (b"{", b"[") else beginning(path, most)[:most]

@@ -146,7 +146,7 @@ def unpack(stored: Any, packing: Packing, limit: int) -> Iterator[tuple[bytes, i
         raise Damaged(f"other data follows the {packing.name} data, at byte {at}")
 
 
-def beginning(document: Any, packing: Packing | None, most: int) -> Iterator[bytes]:
+def first_pieces(document: Any, packing: Packing | None, most: int) -> Iterator[bytes]:
     """The first bytes of a document, `most` or a few more, in pieces: as far as they can be
     unpacked."""
     if packing is None:

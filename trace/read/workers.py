@@ -24,11 +24,14 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, suppress
 from itertools import accumulate
-from typing import IO, Self
+from typing import IO, TYPE_CHECKING, Any, Self
 
 from fusetui.trace.read.chunks import EXTENT, Chunk, decode_extent
 from fusetui.trace.read.document import read_at
 from fusetui.trace.read.memory import file_in_memory
+
+if TYPE_CHECKING:
+    import subprocess
 
 HEAD = struct.Struct("<QQ")  # extent, number of pieces
 SIZE = 8  # bytes of the size of a piece
@@ -279,20 +282,20 @@ class Workers:
         return forked(run)
 
     def _spawn(self, buffer: Buffer) -> int:
-        import subprocess  # rarely needed
-
         files = (self._file, self._given, self._finish, buffer.fileno())
-        command = [sys.executable, "-P", "-c", PROCESS]
-        process = subprocess.Popen(
-            [*command, *map(str, (*files, self._extent, os.getpid()))],
-            pass_fds=files,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            process_group=0,  # so that interrupting keys reach only the app
-        )
+        process = started(PROCESS, *files, self._extent, os.getpid(), pass_fds=files)
         process.returncode = 0  # it is waited for elsewhere
         return process.pid
+
+
+def started(code: str, *arguments: int, **streams: Any) -> subprocess.Popen[bytes]:
+    """A process of ours that was started anew and runs this code; its streams lead nowhere unless
+    they are given. Interrupting keys reach only this process. Raises OSError."""
+    import subprocess  # rarely needed
+
+    nowhere = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
+    command = [sys.executable, "-P", "-c", code, *map(str, arguments)]
+    return subprocess.Popen(command, process_group=0, bufsize=0, **{**nowhere, **streams})
 
 
 def forked(run: Callable[[], None]) -> int:

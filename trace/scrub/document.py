@@ -8,7 +8,8 @@ if a key shows that its value is private.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from json import dumps
 from typing import Any
 
@@ -89,7 +90,7 @@ class Document:
         """How many distinct things of each kind were removed, once the whole text was taken."""
         return {**self._texts.given.counts, "variable": len(self._values.variables)}
 
-    def _divide(self, reached: Any) -> None:
+    def _divide(self, reached: Callable[[int], None]) -> None:
         cut = Cut(self._document, self._body.start)
         self._reserve(self._document[: self._body.start])
         for piece in cut.pieces():
@@ -103,37 +104,35 @@ class Document:
             self.keys_lost = tail not in (b"", b"}")
             return
         self.ends_early = cut.after == -1
-        self._head = self._read_head()
-        self._tail = Pairs() if self.ends_early else self._read_tail(tail)
+        head = self._document[: self._body.start].lstrip(BLANKS) + b"]}"
+        found = self._object(head, lambda: self._body.head)
+        self._head = Pairs(pair for pair in found if pair[0] != "traceEvents")
+        if not self.ends_early:
+            rest = b"{" + tail.removeprefix(b",")
+            self._tail = self._object(rest, lambda: read_keys(rest[:LARGEST_TAIL]))
 
     def _reserve(self, text: bytes) -> None:
         """Placeholders that already occur in the text are not used for anything else."""
         for found in {*FOLDER.findall(text), *OTHERS.findall(text)}:
             self._texts.given.reserve(found.decode())
 
-    def _read_head(self) -> Pairs:
-        text = self._document[: self._body.start].lstrip(BLANKS) + b"]}"
-        found = _object(text)
-        if found is None:
-            self.keys_lost = True
-            found = Pairs(self._body.head.items())
-        return Pairs(pair for pair in found if pair[0] != "traceEvents")
-
-    def _read_tail(self, text: bytes) -> Pairs:
-        found = _object(b"{" + text.removeprefix(b","))
-        if found is None:
-            self.keys_lost = True
-            found = Pairs(read_keys(b"{" + text[:LARGEST_TAIL].removeprefix(b",")).items())
-        return found
+    def _object(self, text: bytes, least: Callable[[], dict[str, Any]]) -> Pairs:
+        """An object, repaired where that is safe, or else at least these keys of it."""
+        with suppress(*UNWRITABLE):
+            found = parse_damaged(text)
+            if isinstance(found, dict):
+                return Pairs(found.items())
+            if isinstance(found, Pairs):
+                return found
+        self.keys_lost = True
+        return Pairs(least().items())
 
     def _begin(self) -> bytes:
         members = [*self._members(self._head), '"traceEvents": [\n']
         return b"{\n" + ",\n".join(members).encode()
 
     def _end(self) -> bytes:
-        return b"".join(
-            [b"\n]", *(f",\n{m}".encode() for m in self._members(self._tail)), b"\n}\n"]
-        )
+        return "".join(["\n]", *(f",\n{m}" for m in self._members(self._tail)), "\n}\n"]).encode()
 
     def _members(self, keys: Pairs) -> list[str]:
         """Keys and values as JSON, scrubbed."""
@@ -142,16 +141,3 @@ class Document:
         except UNWRITABLE:  # nested too deeply
             self.keys_lost = True
             return []
-
-
-def _object(text: bytes) -> Pairs | None:
-    """An object, repaired where that is safe; None if it is not one."""
-    try:
-        found = parse_damaged(text)
-    except UNWRITABLE:
-        return None
-    return Pairs(found.items()) if isinstance(found, dict) else _pairs(found)
-
-
-def _pairs(found: Any) -> Pairs | None:
-    return found if isinstance(found, Pairs) else None

@@ -15,12 +15,20 @@ from numpy.typing import NDArray
 from fusetui.trace.read.chunks import UNDECODABLE, Chunk
 from fusetui.trace.read.document import Document
 from fusetui.trace.read.events import decode_raw
-from fusetui.trace.read.join import whole
-from fusetui.trace.read.mend import SEPARATORS
+from fusetui.trace.read.mend import SEPARATORS, whole
 from fusetui.trace.read.structure import first_bytes, split
 from fusetui.trace.scrub.keys import TELLING, kind_of
 from fusetui.trace.scrub.texts import Texts
 from fusetui.trace.scrub.values import Values, parse, parse_damaged, write
+
+STRING = re.compile(rb'"([^"\\]*+(?:\\.[^"\\]*+)*+)"', re.DOTALL)
+MOST = 256 << 20  # bytes of distinct strings that are cached
+EACH = 200  # bytes of memory for each, in addition to its text
+LONGEST_KEY = 80  # characters
+FEW = 24  # strings of a piece that are replaced one by one
+MOST_NUMBERS = 20_000_000  # strings of all pieces whose use is recorded: 80 MB
+PLAIN = re.compile(rb"[^\s,:{}\[\]0-9.eE+truefalsn-]")
+UNWRITABLE = (ValueError, ArithmeticError, RecursionError)
 
 
 class Piece(msgspec.Struct, frozen=True, eq=False):
@@ -44,23 +52,28 @@ class Cut:
 
     def pieces(self) -> Iterator[Piece]:
         """The pieces up to the bracket that closes the list, or to where the document is too
-        damaged."""
+        damaged. They are split as in reading: everything that the reader can read, or that is JSON,
+        is in a piece."""
         for chunk in whole(self._document, self.at, others=True):
             self.at, self.after = chunk.end, chunk.after
             self._count_lost(chunk)
-            piece = self._plain(chunk) if chunk.places is None else _apart(chunk)
+            piece = self._piece(chunk)
             if piece.events:
                 yield piece
 
-    def _plain(self, chunk: Chunk) -> Piece:
-        """Consecutive events: as one text, if that is valid UTF-8."""
+    def _piece(self, chunk: Chunk) -> Piece:
+        """Consecutive events as one text, if that is valid UTF-8."""
+        if chunk.places is not None:
+            return Piece(chunk.start, chunk.end, len(chunk.places), chunk.places[:, 1:])
         text = self._document[chunk.start : chunk.end]
         count = chunk.events - chunk.unreadable
-        if not is_utf8(text):
-            return Piece(chunk.start, chunk.end, count, _places(text, chunk.start))
-        start = chunk.start + len(text) - len(text.lstrip(SEPARATORS))
-        end = chunk.start + len(text.rstrip(SEPARATORS))
-        return Piece(start, end, count)
+        if is_utf8(text):
+            start = chunk.start + len(text) - len(text.lstrip(SEPARATORS))
+            return Piece(start, chunk.start + len(text.rstrip(SEPARATORS)), count)
+        found = split(text + b"]")
+        filled = first_bytes(text, found.begins, found.ends) < found.ends
+        places = chunk.start + np.stack((found.begins, found.ends), axis=1)[filled]
+        return Piece(chunk.start, chunk.end, count, places)
 
     def _count_lost(self, chunk: Chunk) -> None:
         kept = set() if chunk.places is None else set(chunk.places[:, 1].tolist())
@@ -84,27 +97,6 @@ def is_utf8(text: bytes) -> bool:
         return text.isascii() or bool(text.decode())
     except UnicodeDecodeError:
         return False
-
-
-def _places(text: bytes, offset: int) -> NDArray[np.int64]:
-    """The places of the elements of a text, as in Piece."""
-    found = split(text + b"]")
-    places = np.stack((found.begins, found.ends), axis=1)
-    return offset + places[first_bytes(text, found.begins, found.ends) < found.ends]
-
-
-def _apart(chunk: Chunk) -> Piece:
-    places = np.empty((0, 3), dtype=np.int64) if chunk.places is None else chunk.places
-    return Piece(chunk.start, chunk.end, len(places), places[:, 1:])
-
-
-STRING = re.compile(rb'"([^"\\]*+(?:\\.[^"\\]*+)*+)"', re.DOTALL)
-MOST = 256 << 20  # bytes of distinct strings that are cached
-EACH = 200  # bytes of memory for each, in addition to its text
-LONGEST_KEY = 80  # characters
-FEW = 24  # strings of a piece that are replaced one by one
-MOST_NUMBERS = 20_000_000  # strings of all pieces whose use is recorded: 80 MB
-PLAIN = re.compile(rb"[^\s,:{}\[\]0-9.eE+truefalsn-]")
 
 
 class Strings(dict[bytes, bytes]):
@@ -192,9 +184,6 @@ def _tells(text: str) -> bool:
     return kind_of(text) is not None or text in TELLING or text.partition("=")[0] in TELLING
 
 
-UNWRITABLE = (ValueError, ArithmeticError, RecursionError)
-
-
 class Events:
     """The events of one document: all pieces are learnt before the first is scrubbed."""
 
@@ -210,54 +199,48 @@ class Events:
     def learn(self, piece: Piece) -> None:
         if piece.places is not None:
             for text in texts_of(self._document, piece):
-                if _is_whole(text):
-                    self._learn_text(text)
-                else:
+                if not _is_whole(text):
                     self._scrub(text, parse_damaged)
+                    continue
+                self._learn_strings(parts(text)[1::2])
+                if self._tells(text):
+                    self._scrub(text, parse)
             return
         text = self._document[piece.start : piece.end]
-        strings = parts(text)[1::2]
-        known = set(strings)
-        if new := known.difference(self._learnt):
-            for raw in dict.fromkeys(strings):  # in order, so that numbers are reproducible
-                if raw in new:
-                    self._learnt[raw]
+        known = self._learn_strings(parts(text)[1::2])
         self._used.add(piece.start, known)
         if not known.isdisjoint(self._learnt.telling):
             self._told.add(piece)
-            for event in _elements(text):
-                if self._tells(event):
-                    self._scrub(event, parse)
+            for event in filter(self._tells, _elements(text)):
+                self._scrub(event, parse)
 
-    def _learn_text(self, event: bytes) -> None:
-        """Learns from a single element."""
-        for raw in parts(event)[1::2]:
-            if raw not in self._learnt:
-                self._learnt[raw]
-        if self._tells(event):
-            self._scrub(event, parse)
+    def _learn_strings(self, strings: list[bytes]) -> set[bytes]:
+        """Looks at those that are new, in order, so that numbers are reproducible."""
+        known = set(strings)
+        if new := known.difference(self._learnt):
+            for raw in dict.fromkeys(strings):
+                if raw in new:
+                    self._learnt[raw]
+        return known
 
     def scrubbed(self, piece: Piece) -> bytes:
         """The piece as JSON, a list without its brackets; blank if nothing is left."""
         if piece.places is not None:
             found = (
-                self._told_event(text, piece)
+                self._event(text, piece)
                 if _is_whole(text)
                 else self._written(text, parse_damaged, piece)
                 for text in texts_of(self._document, piece)
             )
             return b",\n".join(filter(None, found))
         text = self._document[piece.start : piece.end]
-        if piece not in self._told:
-            return self._changed(piece, text)
-        return b",\n".join(filter(None, (self._told_event(e, piece) for e in _elements(text))))
-
-    def _changed(self, piece: Piece, text: bytes) -> bytes:
+        if piece in self._told:
+            return b",\n".join(filter(None, (self._event(e, piece) for e in _elements(text))))
         differing = self._used.differing(piece.start, self._final)
-        found = None if differing is None else swapped(text, differing)
-        return changed(text, self._final) if found is None else found
+        swap = None if differing is None else swapped(text, differing)
+        return changed(text, self._final) if swap is None else swap
 
-    def _told_event(self, event: bytes, piece: Piece) -> bytes:
+    def _event(self, event: bytes, piece: Piece) -> bytes:
         if self._tells(event):
             return self._written(event, parse, piece)
         return changed(event, self._final)

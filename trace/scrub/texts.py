@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from fusetui.trace.scrub.addresses import scrub_hosts, scrub_mails, scrub_urls
+from fusetui.trace.scrub.detect import SETTING, Place, end_of, may_hold_setting, name_of, named_in
 from fusetui.trace.scrub.keys import KNOWN_VARIABLE, TELLING, Kind, kind_of
-from fusetui.trace.scrub.named import SETTING, Place, end_of, may_hold_setting, name_of, named_in
 from fusetui.trace.scrub.names import Names
 from fusetui.trace.scrub.paths import scrub_path, scrub_paths
 from fusetui.trace.scrub.placeholders import Placeholders, is_placeholder

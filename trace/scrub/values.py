@@ -8,12 +8,13 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from collections.abc import Iterable
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any
 
 from fusetui.trace.read.repair import loads
 from fusetui.trace.scrub.keys import TELLING, VARIABLE, Kind, kind_in_metadata, kind_of
-from fusetui.trace.scrub.names import Names
 from fusetui.trace.scrub.placeholders import REMOVED
 from fusetui.trace.scrub.secrets import Secrecy, hides, secrecy
 from fusetui.trace.scrub.texts import Texts
@@ -82,29 +83,15 @@ class Values:
     """The values of one file."""
 
     def __init__(self, texts: Texts, trace_name: str = TRACE_NAME) -> None:
-        self._texts = texts
+        self._texts, self._names = texts, texts.names
         self._trace_name = trace_name
-        self._known: dict[str, str] = {}
-        self._change = texts.learn
+        self._text = lru_cache(MOST)(texts.learn)
         self.variables: Counter[str] = Counter()  # of environments that were removed
 
     def finish(self) -> None:
         """Ends learning: from now on values are scrubbed."""
-        self._change = self._texts.scrub
-        self._known.clear()
+        self._text = lru_cache(MOST)(self._texts.scrub)
         self.variables.clear()
-
-    def _text(self, text: str) -> str:
-        known = self._known.get(text)
-        if known is None:
-            if len(self._known) >= MOST:
-                self._known.clear()
-            known = self._known[text] = self._change(text)
-        return known
-
-    @property
-    def _names(self) -> Names:
-        return self._texts.names
 
     def event(self, value: Any) -> Any:
         """One element of traceEvents."""
@@ -112,37 +99,31 @@ class Values:
 
     def metadata(self, keys: Pairs) -> Pairs:
         """The keys around traceEvents, with their values."""
-        return Pairs((self._text(key), self._top(key, value)) for key, value in keys)
+        return Pairs((self._text(key), self._member(key, value, True, True)) for key, value in keys)
 
-    def _top(self, key: str, value: Any) -> Any:
-        kind = kind_in_metadata(key, top=True)
-        return self._of(kind, key, value, True) if kind else self._inside(value, True)
+    def _member(self, key: str, value: Any, metadata: bool, top: bool = False) -> Any:
+        kind = kind_in_metadata(key, top) if metadata else kind_of(key)
+        return self._of(kind, key, value, metadata) if kind else self._inside(value, metadata)
 
     def _inside(self, value: Any, metadata: bool) -> Any:
         """A value whose key says nothing about it."""
-        if isinstance(value, Digits):
-            return value
-        if isinstance(value, str):
-            return self._text(value)
-        if isinstance(value, dict):
-            value = Pairs(value.items())
-        if isinstance(value, Pairs):
-            return self._object(value, metadata)
-        if isinstance(value, list):
-            if _is_dump(value):
-                return self._without(value)
-            return [self._inside(item, metadata) for item in value]
+        match value:
+            case Digits():
+                return value
+            case str():
+                return self._text(value)
+            case dict():
+                return self._inside(Pairs(value.items()), metadata)
+            case Pairs():
+                if len(TELLING.intersection(key for key, _ in value)) > 1:
+                    return self._without(value)
+                found = ((key, self._member(key, inner, metadata)) for key, inner in value)
+                return Pairs((self._text(key), new) for key, new in found)
+            case list():
+                if _is_dump(value):
+                    return self._without(value)
+                return [self._inside(item, metadata) for item in value]
         return value
-
-    def _object(self, value: Pairs, metadata: bool) -> Any:
-        if len(TELLING.intersection(key for key, _ in value)) > 1:
-            return self._without(value)
-        found = Pairs()
-        for key, inner in value:
-            kind = kind_in_metadata(key, top=False) if metadata else kind_of(key)
-            new = self._of(kind, key, inner, metadata) if kind else self._inside(inner, metadata)
-            found.append((self._text(key), new))
-        return found
 
     def _of(self, kind: Kind, key: str, value: Any, metadata: bool) -> Any:
         """The value of a key that says what it is."""
@@ -155,11 +136,11 @@ class Values:
             return self._leaf(kind, key, value)
         if kind is Kind.ENVIRONMENT:
             return self._without(value)
-        named = kind in (Kind.USER, Kind.HOST, Kind.FOLDER, Kind.MAYBE)
-        if named and isinstance(value, Pairs | dict):
-            return self._inside(value, metadata)
-        if named and isinstance(value, list):
-            return [self._of(kind, key, item, metadata) for item in value]
+        if kind in (Kind.USER, Kind.HOST, Kind.FOLDER, Kind.MAYBE):
+            if isinstance(value, Pairs | dict):
+                return self._inside(value, metadata)
+            if isinstance(value, list):
+                return [self._of(kind, key, item, metadata) for item in value]
         self._learn_all(kind, key, value)
         return REMOVED
 
@@ -173,19 +154,21 @@ class Values:
                 return self._names.secret(value) if hides(key, value) else self._text(value)
             case Kind.FOLDER:
                 return self._texts.path(value)
-            case Kind.TRACE:
-                self._learn_trace_name(value)
-                return self._trace_name
+        self._texts.learn(value)
+        if kind is Kind.TRACE:
+            name = value.replace("\\", "/").rpartition("/")[2]
+            if found := WRITTEN_BY_TORCH.fullmatch(name):
+                self._names.host(found["host"])
+            return self._trace_name
         if kind is Kind.OTHER and VARIABLE.fullmatch(key):
             self.variables[key] += 1
-        self._texts.learn(value)
         return REMOVED
 
     def _learn_all(self, kind: Kind, key: str, value: Any) -> None:
         """Learns from a value that is removed as a whole: its content is searched for
         everywhere."""
         if isinstance(value, Pairs | dict):
-            for inner, item in Pairs(value.items()) if isinstance(value, dict) else value:
+            for inner, item in _pairs(value):
                 self._of(kind_of(inner) or kind, inner, item, True)
         elif isinstance(value, list):
             self._texts.learn(" ".join(item for item in value if isinstance(item, str)))
@@ -193,21 +176,13 @@ class Values:
                 for item in value:
                     self._of(kind, key, item, True)
 
-    def _learn_trace_name(self, value: str) -> None:
-        self._texts.learn(value)
-        name = value.replace("\\", "/").rpartition("/")[2]
-        found = WRITTEN_BY_TORCH.fullmatch(name)
-        if found:
-            self._names.host(found["host"])
-
     def _without(self, variables: Any) -> Any:
         """Removes an environment, but learns the users, hosts and secrets in it."""
         if isinstance(variables, list) and not isinstance(variables, Pairs):
-            for text in variables:
-                self.variables[str(text).partition("=")[0]] += 1
+            self.variables.update(str(text).partition("=")[0] for text in variables)
             self._texts.learn("\n".join(map(str, variables)))
             return []
-        for key, value in variables.items() if isinstance(variables, dict) else variables:
+        for key, value in _pairs(variables):
             self.variables[key] += 1
             kind = kind_of(key)
             if kind in (Kind.USER, Kind.HOST, Kind.SECRET, Kind.MAYBE):
@@ -215,6 +190,10 @@ class Values:
             elif isinstance(value, str) and not isinstance(value, Digits):
                 self._texts.learn(value)
         return Pairs()
+
+
+def _pairs(value: Any) -> Iterable[tuple[str, Any]]:
+    return value.items() if isinstance(value, dict) else value
 
 
 def _is_dump(values: list[Any]) -> bool:

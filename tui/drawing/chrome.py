@@ -16,7 +16,7 @@ from fusetui.trace.layout.devices import device_names
 from fusetui.trace.layout.steps import steps_of
 from fusetui.trace.model.categories import Layer
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.scrub.found import secrets_of
+from fusetui.trace.scrub.detect import secrets_of
 from fusetui.tui.drawing.glyphs import Glyphs
 from fusetui.tui.drawing.schemes import Styled
 from fusetui.tui.layout.text_layout import wrapped

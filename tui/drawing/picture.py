@@ -10,7 +10,7 @@ import msgspec
 from fusetui.text.cutting import ELLIPSIS
 from fusetui.text.cutting import width as cells
 from fusetui.tui.drawing.schemes import CURSOR, Styled
-from fusetui.tui.layout.text_layout import sentence_lines
+from fusetui.tui.layout.text_layout import Column, fit, sentence_lines, shown
 
 
 class Said(NamedTuple):
@@ -110,6 +110,20 @@ class Rows(msgspec.Struct, frozen=True, eq=False):
     count: int
     titles: Callable[[int], str]  # of the columns, on a screen this many cells wide
     format: Callable[[int, int], Sequence[Styled]]  # (row, width) -> its texts, left to right
+
+
+def row_parts(
+    columns: Sequence[Column],
+    texts: Sequence[str],
+    width: int,
+    token: str = "plain",
+    last: str = "",
+) -> list[Styled]:
+    """The texts of a row in the width of their columns; bars stand in those without a title, and
+    `last` is the token of the last text."""
+    found = zip(shown(columns, width), fit(columns, texts, width), strict=True)
+    parts = [(text, token if columns[n].title else "busy") for n, text in found]
+    return [*parts[:-1], (parts[-1][0], last)] if last else parts
 
 
 def no_rows(sentence: str) -> Rows:

@@ -9,16 +9,17 @@ from typing import ClassVar, Final
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from fusetui.text.figures import Unit, unit_of
+from fusetui.trace.model.arrays import Flags, Int64s, Rows
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.memo import memo
 
 
 class Preorder(msgspec.Struct, frozen=True, eq=False):
     """`end[n]`: one past the subtree of the node that is shown n-th; `place` of each node."""
 
-    nodes: NDArray[np.intp]
+    nodes: Rows
     end: Int64s
     place: Int64s
 
@@ -52,14 +53,13 @@ def by_name(names: Sequence[str]) -> Int64s:
     return found
 
 
-def by_level(level: Int64s) -> list[NDArray[np.intp]]:
+def by_level(level: Int64s) -> list[Rows]:
     """The nodes of each level, the outermost first."""
     order = np.argsort(level, kind="stable")
     cuts = np.searchsorted(level[order], np.arange(1, int(level.max(initial=0)) + 1))
     return np.split(order, cuts)
 
 
-Int64s = NDArray[np.int64]
 MEASURES: Final = ("GPU", "total", "self", "kernels", "count")
 """The figures that are shares of a whole: GPU time launched by a node, its time with what is
 inside, its time without that, kernels launched, calls."""
@@ -90,7 +90,7 @@ class FigureTree(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @property
     @abstractmethod
-    def is_thread(self) -> NDArray[np.bool_]:
+    def is_thread(self) -> Flags:
         """Whether a node stands for a thread."""
 
     @abstractmethod
@@ -104,17 +104,15 @@ class FigureTree(msgspec.Struct, frozen=True, eq=False, dict=True):
     def _key(self, sort: str) -> Int64s:
         """Siblings are in the order of these."""
 
+    @memo(len(MEASURES) + 1)
     def preorder(self, sort: str) -> Preorder:
         """The nodes as they are shown, the largest of each first."""
-        if sort not in self._preorders:
-            self._preorders[sort] = self._ordered(sort)
-        return self._preorders[sort]
+        return preorder(*self.nodes, self._key(sort))
 
+    @memo(len(MEASURES))
     def whole(self, measure: str) -> int:
         """What the figures of a measure are shares of."""
-        if measure not in self._wholes:
-            self._wholes[measure] = self._whole(measure)
-        return self._wholes[measure]
+        return self._whole(measure)
 
     def measure(self, sort: str = "") -> str:
         """The measure to sort by where a person has chosen none, or whose shares are shown."""
@@ -137,13 +135,21 @@ class FigureTree(msgspec.Struct, frozen=True, eq=False, dict=True):
         """Of all GPU events, also of those whose launch was not recorded."""
         return int(self.trace.dur[self.trace.gpu_rows].sum())
 
-    @cached_property
-    def _preorders(self) -> dict[str, Preorder]:
-        return {}
 
-    @cached_property
-    def _wholes(self) -> dict[str, int]:
-        return {}
+def visible(end: Int64s, opened: Flags) -> Rows:
+    """The nodes whose ancestors are all open. Both arrays of shape [nodes], in preorder; `end` is
+    one past the last node of a subtree."""
+    nodes = len(end)
+    hiding = np.flatnonzero(~opened & (end > np.arange(nodes) + 1))
+    delta = np.zeros(nodes + 1, dtype=np.int64)
+    np.add.at(delta, hiding + 1, 1)
+    np.add.at(delta, end[hiding], -1)
+    return np.flatnonzero(np.cumsum(delta[:-1]) == 0)
 
-    def _ordered(self, sort: str) -> Preorder:
-        return preorder(*self.nodes, self._key(sort))
+
+def open_to(end: Int64s, opened: Flags, node: int) -> Flags:
+    """The open nodes, with all ancestors of a node opened too; `end` as for `visible`."""
+    around = np.flatnonzero(end[:node] > node)
+    changed = opened.copy()
+    changed[around] = True
+    return changed

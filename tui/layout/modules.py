@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from fusetui.trace.model.memo import memo
 from fusetui.trace.program.calls import longest_calls
 from fusetui.trace.program.modules import Modules, ModuleTime, Unclaimed
 from fusetui.trace.program.origin import Origins
@@ -41,12 +42,11 @@ class ModuleTree(msgspec.Struct, frozen=True, eq=False, dict=True):
         usual = "GPU" if self.gpu_ns else "CPU"
         return sort if sort and sort != "name" else usual
 
+    @memo(len(SORTS))
     def preorder(self, sort: str) -> Preorder:
         """The nodes as they are shown; siblings of the same figure as they are here."""
-        if sort not in self._preorders:
-            sizes = self.end - np.arange(len(self.end))
-            self._preorders[sort] = preorder(self.parents, self._levels, sizes, self._key(sort))
-        return self._preorders[sort]
+        sizes = self.end - np.arange(len(self.end))
+        return preorder(self.parents, self._levels, sizes, self._key(sort))
 
     def whole(self, measure: str) -> int:
         """What the shares of a measure are of. What is inside has a self time and calls of its
@@ -86,10 +86,6 @@ class ModuleTree(msgspec.Struct, frozen=True, eq=False, dict=True):
     def _levels(self) -> NDArray[np.int64]:
         levels = [time.level for time in self.times]
         return np.array([*levels, *(0 for _ in self.none)], dtype=np.int64)
-
-    @cached_property
-    def _preorders(self) -> dict[str, Preorder]:
-        return {}
 
     def _key(self, sort: str) -> NDArray[np.int64]:
         """What belongs to no module comes last, whatever its figure."""

@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from typing import ClassVar, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fusetui.analysis.questions.totals import gpu_under, self_ns
+from fusetui.trace.model.arrays import Flags, Int64s
 from fusetui.trace.model.categories import LAYERS, Layer, Role
 from fusetui.trace.model.columns import Trace, Track
-from fusetui.tui.layout.figure_trees import FigureTree, Int64s, Preorder, by_name
+from fusetui.trace.model.memo import memo
+from fusetui.tui.layout.figure_trees import MEASURES, FigureTree, Preorder, by_name, preorder
 
 SORTS: Final = ("GPU", "total", "self", "kernels", "start", "name")
 
@@ -24,13 +25,13 @@ class OpTree(FigureTree, frozen=True, eq=False, dict=True):
 
     SORTS: ClassVar[tuple[str, ...]] = SORTS
 
-    depth: NDArray[np.int64]
-    end: NDArray[np.int64]
-    track: NDArray[np.int64]
-    total_ns: NDArray[np.int64]
-    own_ns: NDArray[np.int64]
-    gpu_ns: NDArray[np.int64]
-    kernels: NDArray[np.int64]
+    depth: Int64s
+    end: Int64s
+    track: Int64s
+    total_ns: Int64s
+    own_ns: Int64s
+    gpu_ns: Int64s
+    kernels: Int64s
 
     def __len__(self) -> int:
         return len(self.row)
@@ -47,15 +48,12 @@ class OpTree(FigureTree, frozen=True, eq=False, dict=True):
 
     @property
     def figures(self) -> Mapping[str, Int64s]:
-        return {
-            "GPU": self.gpu_ns,
-            "total": self.total_ns,
-            "self": self.own_ns,
-            "kernels": self.kernels,
-        }
+        return dict(
+            zip(MEASURES, (self.gpu_ns, self.total_ns, self.own_ns, self.kernels), strict=False)
+        )
 
     @property
-    def is_thread(self) -> NDArray[np.bool_]:
+    def is_thread(self) -> Flags:
         return self.row < 0
 
     def name_of(self, node: int) -> str:
@@ -68,9 +66,10 @@ class OpTree(FigureTree, frozen=True, eq=False, dict=True):
         level = self.depth > 0 if measure == "self" else self.depth == 1
         return int(self.figures[measure][level].sum())
 
-    def _ordered(self, sort: str) -> Preorder:
+    @memo(len(SORTS))
+    def preorder(self, sort: str) -> Preorder:
         if sort != "start":
-            return super()._ordered(sort)
+            return preorder(*self.nodes, self._key(sort))
         nodes = np.arange(len(self))
         return Preorder(nodes, self.end, nodes)
 
@@ -83,26 +82,27 @@ class OpTree(FigureTree, frozen=True, eq=False, dict=True):
 
 def op_tree(trace: Trace) -> OpTree:
     """All ops layers of a trace, one thread after the other."""
-    rows: list[Int64s] = []
-    depth: list[Int64s] = []
-    end: list[Int64s] = []
-    track: list[Int64s] = []
+    tracks = [n for n, one in enumerate(trace.tracks) if layer_of(trace, one) is Layer.OPS]
+    columns: list[list[Int64s]] = [[np.empty(0, dtype=np.int64)] for _ in range(4)]
     before = 0
-    for number, lane in enumerate(trace.tracks):
-        if layer_of(trace, lane) is not Layer.OPS:
-            continue
+    for number in tracks:
+        lane = trace.tracks[number]
         size = len(lane) + 1
-        rows.append(np.concatenate(([-1], np.arange(lane.first_row, lane.end_row))))
-        depth.append(np.concatenate(([0], trace.depth[lane.rows].astype(np.int64) + 1)))
         inner = trace.end_row[lane.rows].astype(np.int64) - lane.first_row + 1
-        end.append(np.concatenate(([size], inner)) + before)
-        track.append(np.full(size, number))
+        parts = (
+            np.concatenate(([-1], np.arange(lane.first_row, lane.end_row))),
+            np.concatenate(([0], trace.depth[lane.rows].astype(np.int64) + 1)),
+            np.concatenate(([size], inner)) + before,
+            np.full(size, number),
+        )
+        for column, part in zip(columns, parts, strict=True):
+            column.append(part)
         before += size
-    row, level = _joined(rows), _joined(depth)
+    row, level, end, track = map(np.concatenate, columns)
     gpu_ns, kernels = gpu_under(trace)
     total, on_gpu, launched = (_of_nodes(one, row, level) for one in (trace.dur, gpu_ns, kernels))
     own = np.where(row >= 0, self_ns(trace)[row], 0) if len(row) else row
-    return OpTree(trace, row, level, _joined(end), _joined(track), total, own, on_gpu, launched)
+    return OpTree(trace, row, level, end, track, total, own, on_gpu, launched)
 
 
 def _of_nodes(amount: Int64s, row: Int64s, level: Int64s) -> Int64s:
@@ -122,26 +122,7 @@ def layer_of(trace: Trace, track: Track) -> Layer:
     return LAYERS[Role(int(trace.source_role[track.first_row]))]
 
 
-def visible(end: NDArray[np.int64], opened: NDArray[np.bool_]) -> NDArray[np.intp]:
-    """The nodes whose ancestors are all open. Both arrays of shape [nodes], in preorder; `end` is
-    one past the last node of a subtree."""
-    nodes = len(end)
-    hiding = np.flatnonzero(~opened & (end > np.arange(nodes) + 1))
-    delta = np.zeros(nodes + 1, dtype=np.int64)
-    np.add.at(delta, hiding + 1, 1)
-    np.add.at(delta, end[hiding], -1)
-    return np.flatnonzero(np.cumsum(delta[:-1]) == 0)
-
-
-def open_to(end: NDArray[np.int64], opened: NDArray[np.bool_], node: int) -> NDArray[np.bool_]:
-    """The open nodes, with all ancestors of a node opened too; `end` as for `visible`."""
-    around = np.flatnonzero(end[:node] > node)
-    changed = opened.copy()
-    changed[around] = True
-    return changed
-
-
-def places_of(tree: OpTree, threads: dict[object, int]) -> NDArray[np.int64]:
+def places_of(tree: OpTree, threads: dict[object, int]) -> Int64s:
     """What identifies each node in any part of the trace: its place in traceEvents.
 
     For a thread, a negative number from `threads`, which grows.
@@ -153,9 +134,7 @@ def places_of(tree: OpTree, threads: dict[object, int]) -> NDArray[np.int64]:
     return places
 
 
-def same_open(
-    old: OpTree, opened: NDArray[np.bool_], node: int, new: OpTree
-) -> tuple[NDArray[np.bool_], int]:
+def same_open(old: OpTree, opened: Flags, node: int, new: OpTree) -> tuple[Flags, int]:
     """For a tree of more of the same trace: which nodes are open, and where `node` is (or -1)."""
     threads: dict[object, int] = {}
     before, now = places_of(old, threads), places_of(new, threads)
@@ -168,7 +147,3 @@ def node_of(tree: OpTree, row: int) -> int:
     """The node of a row of the trace, or -1."""
     found = np.flatnonzero(tree.row == row)
     return int(found[0]) if len(found) else -1
-
-
-def _joined(parts: list[NDArray[np.int64]]) -> NDArray[np.int64]:
-    return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
 from msgspec.structs import replace
-from numpy.typing import NDArray
 
-from fusetui.tui.layout.figure_trees import Preorder
-from fusetui.tui.layout.op_tree import visible
+from fusetui.trace.model.arrays import Flags, Int64s
+from fusetui.tui.drawing.glyphs import glyphs_for
+from fusetui.tui.drawing.picture import Rows
+from fusetui.tui.drawing.schemes import Styled
+from fusetui.tui.layout.figure_trees import Preorder, open_to, visible
+from fusetui.tui.layout.text_layout import Column, titles
 from fusetui.tui.pages.page import ListPage, at_row
 from fusetui.tui.state.action import Action, Run, action
 from fusetui.tui.state.state import Opened, State
@@ -20,15 +23,34 @@ SECTION = "In the trees"
 
 
 class TreeListPage(ListPage):
-    """A list whose rows are the shown nodes of a tree, in preorder."""
+    """A list whose rows are the shown nodes of a tree, which are counted by their places in it."""
 
     @abstractmethod
-    def ends(self, state: State) -> NDArray[np.int64]:
-        """Of each node, one past the last node of its subtree."""
+    def order(self, state: State) -> Preorder:
+        """The nodes as they are shown."""
 
     @abstractmethod
-    def open_at_first(self, state: State) -> NDArray[np.bool_]:
+    def open_at_first(self, state: State) -> Flags:
         """Which nodes are open at first."""
+
+    def ends(self, state: State) -> Int64s:
+        """Of each node, one past the last node of its subtree."""
+        return self.order(state).end
+
+    def tree_rows(
+        self, state: State, columns: Sequence[Column], row: Callable[[int, str, int], list[Styled]]
+    ) -> Rows:
+        """`row`: the number that the tree has for a node, its mark, the width."""
+        opened, order, glyphs = self.opened(state), self.order(state), glyphs_for(state.ascii_only)
+
+        def formatted(index: int, width: int) -> list[Styled]:
+            place = int(opened.shown[index])
+            inner = int(order.end[place]) > place + 1
+            mark = (glyphs.folded, glyphs.unfolded)[bool(opened.nodes[place])]
+            return row(int(order.nodes[place]), mark if inner else glyphs.leaf, width)
+
+        identity = opened, *columns
+        return Rows(identity, len(opened.shown), lambda width: titles(columns, width), formatted)
 
     def opened(self, state: State) -> Opened:
         """Which nodes are open, and which are therefore shown."""
@@ -38,7 +60,7 @@ class TreeListPage(ListPage):
         nodes = self.open_at_first(state)
         return Opened(nodes, visible(ends, nodes))
 
-    def with_nodes(self, state: State, nodes: NDArray[np.bool_]) -> State:
+    def with_nodes(self, state: State, nodes: Flags) -> State:
         """Opens these nodes and closes all others."""
         opened = Opened(nodes, visible(self.ends(state), nodes))
         return state.with_list(self.name, replace(state.list_of(self.name), opened=opened))
@@ -48,27 +70,34 @@ class TreeListPage(ListPage):
         cursor = max(0, int(np.searchsorted(self.opened(state).shown, node)))
         return state.with_list(self.name, replace(state.list_of(self.name), cursor=cursor))
 
-    def in_order(self, state: State, was: Preorder, now: Preorder) -> State:
+    def shown_at(self, state: State, node: int) -> State:
+        """The cursor on a node, what is around it open; as it was for -1."""
+        nodes = self.opened(state).nodes
+        if node < 0:
+            return self.with_nodes(state, nodes)
+        opened = open_to(self.ends(state), nodes, node)
+        return self.on_node(self.with_nodes(state, opened), node)
+
+    def sorted(self, state: State, change: Callable[[State], State]) -> State:
         """The nodes in another order: those that are open stay open, and the cursor on its node."""
-        before, here = state.list_of(self.name).opened, self.node(state)
-        if before is None:
-            return state
-        opened = np.zeros(len(before.nodes), dtype=np.bool_)
-        opened[was.nodes] = before.nodes
-        nodes = opened[now.nodes]
-        shown = Opened(nodes, visible(now.end, nodes))
-        state = state.with_list(self.name, replace(state.list_of(self.name), opened=shown))
-        if here < 0:
-            return state
-        place = int(now.place[was.nodes[here]])
-        cursor = max(0, int(np.searchsorted(shown.shown, place)))
-        return state.with_list(self.name, replace(state.list_of(self.name), cursor=cursor))
+        before, here, was = self.opened(state).nodes, self.node(state), self.order(state)
+        opened = np.zeros(len(before), dtype=np.bool_)
+        opened[was.nodes] = before
+        state = change(state)
+        now = self.order(state)
+        state = self.with_nodes(state, opened[now.nodes])
+        return self.on_node(state, int(now.place[was.nodes[here]])) if here >= 0 else state
 
     def node(self, state: State) -> int:
         """The node under the cursor, or -1."""
         shown = self.opened(state).shown
         cursor = min(state.list_of(self.name).cursor, len(shown) - 1)
         return int(shown[cursor]) if len(shown) else -1
+
+    def tree_node(self, state: State) -> int:
+        """The number that the tree has for the node under the cursor, or -1."""
+        place = self.node(state)
+        return int(self.order(state).nodes[place]) if place >= 0 else -1
 
     def has_inner(self, state: State, node: int) -> bool:
         return int(self.ends(state)[node]) > node + 1
@@ -119,12 +148,9 @@ def tree_actions(find: Callable[[State], TreeListPage | None]) -> tuple[Action, 
         return run
 
     of_tree = partial(action, section=SECTION, where=is_tree)
+    turn, unfold, fold = map(of, (TreeListPage.turn, TreeListPage.unfold, TreeListPage.fold))
     return (
-        of_tree(
-            "turn", "Open or close", "space", "the node under the cursor", of(TreeListPage.turn)
-        ),
-        of_tree("unfold", "Open", "right l", "again: into the node", of(TreeListPage.unfold)),
-        of_tree(
-            "fold-node", "Close", "left h", "again: to the node around it", of(TreeListPage.fold)
-        ),
+        of_tree("turn", "Open or close", "space", "the node under the cursor", turn),
+        of_tree("unfold", "Open", "right l", "again: into the node", unfold),
+        of_tree("fold-node", "Close", "left h", "again: to the node around it", fold),
     )

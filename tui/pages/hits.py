@@ -14,11 +14,11 @@ from fusetui.trace.layout.steps import steps_of
 from fusetui.trace.model.arrays import Int64s
 from fusetui.trace.model.columns import Trace
 from fusetui.tui.drawing.glyphs import Glyphs, glyphs_for, share_bar
-from fusetui.tui.drawing.picture import Rows
+from fusetui.tui.drawing.picture import Rows, row_parts
 from fusetui.tui.drawing.schemes import TEXT, Styled
 from fusetui.tui.layout.kinds import kind_of, label_of, narrow
 from fusetui.tui.layout.search_hits import Found, trend
-from fusetui.tui.layout.text_layout import Column, fit, shown, start_unit, titles
+from fusetui.tui.layout.text_layout import Column, shown, start_unit, titles
 from fusetui.tui.state.state import HitList
 
 IN_ARGS = "in args of "
@@ -126,12 +126,7 @@ def hit_rows(overlay: HitList, ascii_only: bool, keys: Sequence[str]) -> Rows:
             name,
         )
         kind = kind_of(int(trace.role[at]), trace.name_of(at))
-        *others, last = fit(HIT_COLUMNS, texts, width)
-        styled = [
-            (text, "plain" if HIT_COLUMNS[n].title else "busy")
-            for n, text in zip(shown(HIT_COLUMNS, width), others, strict=False)
-        ]
-        return [*styled, (last, kind.token + TEXT)]
+        return row_parts(HIT_COLUMNS, texts, width, last=kind.token + TEXT)
 
     columns = [Column(f"at {start.name}", 12), Column(unit.name, 10), *HIT_COLUMNS[2:-1]]
 

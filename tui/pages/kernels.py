@@ -13,7 +13,7 @@ from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.tui.drawing.details import details, details_height
 from fusetui.tui.drawing.glyphs import Glyphs, glyphs_for, share_bar
-from fusetui.tui.drawing.picture import Rows, Said, TextPicture, ruled, text
+from fusetui.tui.drawing.picture import Rows, Said, TextPicture, row_parts, ruled, text
 from fusetui.tui.drawing.schemes import TEXT, Styled
 from fusetui.tui.layout.answer import working
 from fusetui.tui.layout.kernel_table import (
@@ -26,9 +26,9 @@ from fusetui.tui.layout.kernel_table import (
     keys_of,
     table_of,
 )
-from fusetui.tui.layout.text_layout import Column, fit, shown, titles
+from fusetui.tui.layout.text_layout import Column, titles
 from fusetui.tui.layout.view import Side
-from fusetui.tui.pages.page import ListPage, Pane
+from fusetui.tui.pages.page import ListPage, Pane, sort_actions
 from fusetui.tui.state import search
 from fusetui.tui.state.action import Run, action, on
 from fusetui.tui.state.copying import names_text
@@ -61,9 +61,8 @@ class KernelsPage(ListPage):
     )
 
     def rows(self, state: State) -> Rows:
-        table = shown_table(state)
-        order, view = table.order(state.kernels.sort), state.kernels
-        columns = _columns(table, view)
+        table, view = shown_table(state), state.kernels
+        order, columns = table.order(view.sort), _columns(table, view)
         glyphs = glyphs_for(state.ascii_only)
 
         def row(index: int, width: int) -> list[Styled]:
@@ -189,11 +188,7 @@ def _columns(table: KernelTable, view: KernelView) -> Sequence[Column]:
 
 
 def _row(
-    table: KernelTable,
-    group: int,
-    columns: Sequence[Column],
-    glyphs: Glyphs,
-    width: int,
+    table: KernelTable, group: int, columns: Sequence[Column], glyphs: Glyphs, width: int
 ) -> list[Styled]:
     units = table.units
     one, total = table.spreads[group], int(table.totals[group])
@@ -208,26 +203,19 @@ def _row(
         *(decoded_texts(table.full_name(group)) if len(columns) > 8 else ()),
         table.label(group),
     ]
-    *figures, name = fit(columns, texts, width)
-    places = shown(columns, width)
-    styled = [
-        (text, "busy" if columns[n].width == BAR and not columns[n].title else "plain")
-        for n, text in zip(places, figures, strict=False)
-    ]
-    return [*styled, (name, table.kind(group).token + TEXT)]
+    return row_parts(columns, texts, width, last=table.kind(group).token + TEXT)
+
+
+def _with_view(state: State, view: KernelView) -> State:
+    return replace(state, kernels=view, hint="").with_list(NAME, ListState())
 
 
 def group_by(state: State) -> State:
     """The next way to group them."""
     if not len(state.side.trace.rows_of(Role.KERNEL)):
         return told(state, "this trace has no kernels: its CPU ops are shown by name")
-    at = BYS.index(state.kernels.by)
-    return _grouped(state, BYS[(at + 1) % len(BYS)])
-
-
-def _grouped(state: State, by: str) -> State:
-    view = replace(state.kernels, by=by)
-    now = replace(state, kernels=view, hint="").with_list(NAME, ListState())
+    by = BYS[(BYS.index(state.kernels.by) + 1) % len(BYS)]
+    now = _with_view(state, replace(state.kernels, by=by))
     if by in known_keys(state.side):
         return now
     return told(now, working(state.side.trace, f"kernels by {by}"))
@@ -242,8 +230,7 @@ def narrow_to(state: State) -> State:
     if group < 0 or table.by == "name":
         return told(state, "a group is opened: by name each row is one kernel already")
     only = Only(table.by, int(table.numbers[group]), table.label(group))
-    view = replace(state.kernels, by="name", only=(*state.kernels.only, only))
-    return replace(state, kernels=view, hint="").with_list(NAME, ListState())
+    return _with_view(state, KernelView("name", state.kernels.sort, (*state.kernels.only, only)))
 
 
 def widen(state: State) -> State:
@@ -251,8 +238,7 @@ def widen(state: State) -> State:
     last = state.kernels.only[-1] if state.kernels.only else None
     if last is None:
         return told(state, "all of them are shown")
-    view = replace(state.kernels, by=last.by, only=tuple(state.kernels.only[:-1]))
-    return replace(state, kernels=view, hint="").with_list(NAME, ListState())
+    return _with_view(state, KernelView(last.by, state.kernels.sort, state.kernels.only[:-1]))
 
 
 def sort_by(by: int) -> Run:
@@ -278,19 +264,11 @@ def instances(state: State) -> State:
 
 _action = partial(action, section=SECTION, where=on(NAME))
 
+_ONLY = "the kernels of the group, by name"
 KernelsPage.actions = (
     _action("group-by", "Group by", "t", "name, kind, family, op, shape, module, ...", group_by),
-    _action(
-        "narrow", "Only these", "space l right", "the kernels of the group, by name", narrow_to
-    ),
+    _action("narrow", "Only these", "space l right", _ONLY, narrow_to),
     _action("widen", "All again", "h left", "back to the groups", widen),
-    _action(
-        "sort-right",
-        "Sort by the next column",
-        "greater_than_sign",
-        "its title has a star",
-        sort_by(1),
-    ),
-    _action("sort-left", "Sort by the one before", "less_than_sign", "marked *", sort_by(-1)),
+    *sort_actions(_action, "", sort_by, said="its title has a star"),
     _action("instances", "Instances", "T", "of the group, as a list", instances),
 )

@@ -9,23 +9,22 @@ from typing import Final
 import msgspec
 import numpy as np
 from msgspec.structs import replace
-from numpy.typing import NDArray
 
 from fusetui.text.figures import Unit, count, duration, percent, plural, unit_of
+from fusetui.trace.model.arrays import Flags
 from fusetui.trace.program.modules import ModuleTime
 from fusetui.trace.program.origin import Nowhere
 from fusetui.tui.drawing.details import flow
 from fusetui.tui.drawing.glyphs import Glyphs, glyphs_for, share_bar
-from fusetui.tui.drawing.picture import Rows, Said, TextPicture, ruled, text
+from fusetui.tui.drawing.picture import Rows, Said, TextPicture, no_rows, row_parts, ruled, text
 from fusetui.tui.drawing.schemes import Styled
 from fusetui.tui.layout.answer import working
 from fusetui.tui.layout.figure_trees import Preorder
 from fusetui.tui.layout.kinds import narrow
 from fusetui.tui.layout.modules import SORTS, ModuleTree, first_open
-from fusetui.tui.layout.op_tree import open_to
-from fusetui.tui.layout.text_layout import NEVER, Column, fit, shown, titles
+from fusetui.tui.layout.text_layout import NEVER, Column
 from fusetui.tui.pages.folding import TreeListPage
-from fusetui.tui.pages.page import Pane
+from fusetui.tui.pages.page import Pane, sort_actions
 from fusetui.tui.state import search
 from fusetui.tui.state.action import Run, action, on
 from fusetui.tui.state.copying import names_text
@@ -58,8 +57,7 @@ class ModuleTable(msgspec.Struct, frozen=True, eq=False):
 
     def row(self, node: int, mark: str, glyphs: Glyphs, width: int) -> list[Styled]:
         """One line; the share is that of the measure."""
-        tree = self.tree
-        is_none = node >= len(tree.times)
+        tree, is_none = self.tree, node >= len(self.tree.times)
         found = {name: int(values[node]) for name, values in tree.figures.items()}
         if is_none:
             name = f"{mark} {BELONGS_NOWHERE[tree.none[node - len(tree.times)].why]}"
@@ -77,13 +75,7 @@ class ModuleTable(msgspec.Struct, frozen=True, eq=False):
             self._time("CPU", found),
             name,
         ]
-        look = "faint" if is_none else "plain"
-        return [
-            (text, look if self.columns[n].title else "busy")
-            for n, text in zip(
-                shown(self.columns, width), fit(self.columns, texts, width), strict=True
-            )
-        ]
+        return row_parts(self.columns, texts, width, "faint" if is_none else "plain")
 
     def _time(self, name: str, found: dict[str, int]) -> str:
         return self.units[name].text(found[name]) if found[name] else ""
@@ -145,34 +137,24 @@ class ModulesPage(TreeListPage):
     def open(self, state: State) -> State:
         return self.with_nodes(state, self.opened(state).nodes)
 
-    def shown_at(self, state: State, node: int) -> State:
-        """The cursor on a node, what is around it open."""
-        place = int(_order(state).place[node])
-        opened = open_to(self.ends(state), self.opened(state).nodes, place)
-        return self.on_node(self.with_nodes(state, opened), place)
-
-    def ends(self, state: State) -> NDArray[np.int64]:
-        return _order(state).end
-
-    def open_at_first(self, state: State) -> NDArray[np.bool_]:
+    def order(self, state: State) -> Preorder:
         tree = _tree(state)
-        return first_open(tree)[_order(state).nodes] if tree else np.empty(0, dtype=np.bool_)
+        return tree.preorder(state.modules_sort or tree.measure()) if tree else NOTHING
+
+    def open_at_first(self, state: State) -> Flags:
+        tree = _tree(state)
+        return first_open(tree)[self.order(state).nodes] if tree else np.empty(0, dtype=np.bool_)
 
     def rows(self, state: State) -> Rows:
-        tree, opened = _tree(state), self.opened(state)
+        tree = _tree(state)
         if tree is None or not len(tree.end):
-            said = NO_MODULES if tree else working(state.side.trace, "the modules")
-            return Rows(said, 0, lambda width: f" {said}", lambda index, width: ())
-        table, order = module_table(tree, state.modules_sort), _order(state)
-        glyphs = glyphs_for(state.ascii_only)
+            return no_rows(NO_MODULES if tree else working(state.side.trace, "the modules"))
+        table, glyphs = module_table(tree, state.modules_sort), glyphs_for(state.ascii_only)
 
-        def row(index: int, width: int) -> list[Styled]:
-            place = int(opened.shown[index])
-            inner = int(order.end[place]) > place + 1
-            mark = (glyphs.folded, glyphs.unfolded)[bool(opened.nodes[place])]
-            return table.row(int(order.nodes[place]), mark if inner else glyphs.leaf, glyphs, width)
+        def row(node: int, mark: str, width: int) -> list[Styled]:
+            return table.row(node, mark, glyphs, width)
 
-        return Rows((opened, table), len(opened.shown), lambda w: titles(table.columns, w), row)
+        return self.tree_rows(state, table.columns, row)
 
     def above(self, state: State, size: Size) -> Sequence[Pane]:
         """What the shares are of."""
@@ -183,8 +165,7 @@ class ModulesPage(TreeListPage):
         return (Pane(1, text([Said(said, "plain")])),)
 
     def chosen(self, state: State, index: int) -> State:
-        tree = _tree(state)
-        node = int(_order(state).nodes[self.opened(state).shown[index]])
+        tree, node = _tree(state), int(self.order(state).nodes[self.opened(state).shown[index]])
         if tree is None or node >= len(tree.times):
             return told(state, "this belongs to no module, so there is no call to show")
         path, row = tree.times[node].path, int(tree.row[node])
@@ -192,8 +173,7 @@ class ModulesPage(TreeListPage):
 
     def module(self, state: State) -> int:
         """The number of the module under the cursor, -1 for none."""
-        tree, place = _tree(state), self.node(state)
-        node = int(_order(state).nodes[place]) if place >= 0 else -1
+        tree, node = _tree(state), self.tree_node(state)
         return node if tree and node < len(tree.times) else -1
 
     def subject(self, state: State) -> int:
@@ -228,14 +208,6 @@ def _tree(state: State) -> ModuleTree | None:
     return answer.modules if answer else None
 
 
-def _order(state: State) -> Preorder:
-    """The nodes as they are shown; what is open is counted by their places in it."""
-    tree = _tree(state)
-    if tree is None:
-        return NOTHING
-    return tree.preorder(state.modules_sort or tree.measure())
-
-
 def about(time: ModuleTime, width: int) -> list[Said]:
     """The whole path, and the figures that have no column."""
     calls, cpu, own = plural(time.count, "call"), duration(time.cpu_ns), duration(time.cpu_self_ns)
@@ -259,20 +231,11 @@ def sort_by(by: int) -> Run:
         tree = _tree(state)
         if tree is None or not len(tree.end):
             return state
-        at = SORTS.index(state.modules_sort or tree.measure()) + by
-        sort = SORTS[at % len(SORTS)]
-        state = PAGE.with_nodes(state, PAGE.opened(state).nodes)
-        now = PAGE.in_order(state, _order(state), tree.preorder(sort))
-        return replace(now, modules_sort=sort)
+        sort = SORTS[(SORTS.index(state.modules_sort or tree.measure()) + by) % len(SORTS)]
+        return PAGE.sorted(state, lambda now: replace(now, modules_sort=sort))
 
     return run
 
 
 _action = partial(action, section="In the modules", where=on(PAGE.name))
-NEXT = "greater_than_sign", "marked *", sort_by(1)
-BEFORE = "less_than_sign", "marked *", sort_by(-1)
-
-ModulesPage.actions = (
-    _action("modules-sort-right", "Sort by the next column", *NEXT),
-    _action("modules-sort-left", "Sort by the one before", *BEFORE),
-)
+ModulesPage.actions = sort_actions(_action, "modules-", sort_by)

@@ -194,6 +194,21 @@ def list_actions(find: Find) -> tuple[Action, ...]:
     )
 
 
+def sort_actions(
+    make: Callable[..., Action],
+    prefix: str,
+    sort_by: Callable[[int], Run],
+    keys: str = "greater_than_sign",
+    said: str = "marked *",
+) -> tuple[Action, Action]:
+    """Sorted by the next column of a table, or the one before; `make` makes actions of its page."""
+    right, left = f"{prefix}sort-right", f"{prefix}sort-left"
+    return (
+        make(right, "Sort by the next column", keys, said, sort_by(1)),
+        make(left, "Sort by the one before", "less_than_sign", "marked *", sort_by(-1)),
+    )
+
+
 def _by(rows: int) -> Callable[[ListPage, State], int]:
     return lambda listing, state: state.list_of(listing.name).cursor + rows
 

@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from fusetui.text.figures import Unit, count, plural, unit_of
 from fusetui.text.printable import printable
 from fusetui.tui.drawing.details import details_height
 from fusetui.tui.drawing.glyphs import glyphs_for
-from fusetui.tui.drawing.picture import Make, Rows, Said, TextPicture, cut, ruled
+from fusetui.tui.drawing.picture import (
+    Make,
+    Rows,
+    Said,
+    TextPicture,
+    cut,
+    no_rows,
+    row_parts,
+    ruled,
+)
 from fusetui.tui.drawing.schemes import Styled
 from fusetui.tui.layout.ranks import Job
-from fusetui.tui.layout.text_layout import Column, fit, sentence_lines, titles
-from fusetui.tui.pages.page import ListPage, Pane
+from fusetui.tui.layout.text_layout import Column, room, sentence_lines, titles
+from fusetui.tui.pages.page import ListPage, Pane, sort_actions
 from fusetui.tui.state import ranks
 from fusetui.tui.state.action import action, on
 from fusetui.tui.state.copying import names_text
@@ -56,6 +66,9 @@ def _others(state: State) -> Outcome:
     return ranks.beside_others(state, found[at], most) if at < len(found) else state
 
 
+_action = partial(action, section="In the ranks", where=on(NAME))
+
+
 class RanksPage(ListPage):
     """Enter opens a rank where it waits longest."""
 
@@ -73,41 +86,20 @@ class RanksPage(ListPage):
         "copy copy",
     )
     actions = (
-        action(
-            "ranks-sort-right",
-            "Sort by the next column",
-            "greater_than_sign s",
-            "marked *",
-            ranks.sorted_by(1),
-            "In the ranks",
-            on(NAME),
-        ),
-        action(
-            "ranks-sort-left",
-            "Sort by the one before",
-            "less_than_sign",
-            "marked *",
-            ranks.sorted_by(-1),
-            "In the ranks",
-            on(NAME),
-        ),
-        action(
+        *sort_actions(_action, "ranks-", ranks.sorted_by, "greater_than_sign s"),
+        _action(
             "ranks-beside",
             "Open beside the rank it waits for",
             "b",
             "at its longest wait, on one time axis",
             _beside,
-            "In the ranks",
-            on(NAME),
         ),
-        action(
+        _action(
             "ranks-others",
             "Open beside other ranks",
             "B",
             "as many as the screen has room for, on one time axis",
             _others,
-            "In the ranks",
-            on(NAME),
         ),
     )
 
@@ -121,19 +113,16 @@ class RanksPage(ListPage):
         job = state.job
         if job.answer is None:
             said = job.problem or f"reading {plural(len(job.paths), 'rank')}: {max(job.done, 0)}"
-            return Rows(said, 0, lambda width: f" {said}", lambda index, width: ())
+            return no_rows(said)
         found = job.rows()
         glyphs = glyphs_for(state.ascii_only)
         unit = unit_of(row.step_ns for row in found)
         columns = [_titled(column, job.sort, unit) for column in COLUMNS]
 
         def row(index: int, width: int) -> list[Styled]:
-            *texts, rest = fit(COLUMNS, [*_texts(found[index], unit), ""], width)
-            style = "warning" if found[index].outliers or found[index].damage else "plain"
-            return [
-                *((text, style) for text in texts),
-                (_strip(job, found[index], len(rest), glyphs.levels), "busy"),
-            ]
+            strip = _strip(job, found[index], room(COLUMNS, width), glyphs.levels)
+            token = "warning" if found[index].outliers or found[index].damage else "plain"
+            return row_parts(COLUMNS, [*_texts(found[index], unit), strip], width, token)
 
         return Rows(job, len(found), lambda width: titles(columns, width), row)
 

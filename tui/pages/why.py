@@ -25,12 +25,12 @@ from fusetui.text.printable import printable
 from fusetui.trace.model.ids import Id
 from fusetui.tui.drawing.details import flow
 from fusetui.tui.drawing.glyphs import glyphs_for, share_bar
-from fusetui.tui.drawing.picture import Rows, Said, TextPicture, cut, ruled
+from fusetui.tui.drawing.picture import Rows, Said, TextPicture, cut, no_rows, row_parts, ruled
 from fusetui.tui.drawing.range_lines import gap_lines
 from fusetui.tui.drawing.schemes import Styled
 from fusetui.tui.layout.answer import inside, working
 from fusetui.tui.layout.kinds import narrow
-from fusetui.tui.layout.text_layout import Column, fit, sentence_lines, shown, titles
+from fusetui.tui.layout.text_layout import Column, sentence_lines, titles
 from fusetui.tui.layout.view import Side
 from fusetui.tui.pages.page import NO_MORE, ListPage, Pane
 from fusetui.tui.state import jumping, search
@@ -72,8 +72,7 @@ class WhyPage(ListPage):
     def rows(self, state: State) -> Rows:
         found = _why(state.side)
         if found is None:
-            said = working(state.side.trace, "why the time went where it went")
-            return Rows(said, 0, lambda width: f" {said}", lambda index, width: ())
+            return no_rows(working(state.side.trace, "why the time went where it went"))
         entries, glyphs = entries_of(found), glyphs_for(state.ascii_only)
         unit = unit_of(ns for ns in map(_at_stake, entries) if ns is not None)
         columns = (
@@ -84,12 +83,9 @@ class WhyPage(ListPage):
         )
 
         def row(index: int, width: int) -> list[Styled]:
-            (stake, share, said), look = _texts(found, entries[index], unit)
-            texts = (stake, share, share_bar(*_part(found, entries[index]), BAR, glyphs), said)
-            return [
-                (text, look if columns[n].title else "busy")
-                for n, text in zip(shown(columns, width), fit(columns, texts, width), strict=True)
-            ]
+            (stake, share, said), token = _texts(found, entries[index], unit)
+            bar = share_bar(*_part(found, entries[index]), BAR, glyphs)
+            return row_parts(columns, (stake, share, bar, said), width, token)
 
         return Rows(found, len(entries), lambda width: titles(columns, width), row)
 

@@ -17,7 +17,7 @@ from fusetui.text.printable import printable
 from fusetui.trace import Trace, open_trace
 from fusetui.trace.model.report import Report
 from fusetui.trace.read.chunks import CUT_SHORT
-from fusetui.trace.scrub.found import secrets_of
+from fusetui.trace.scrub.detect import secrets_of
 
 
 class Loaded(msgspec.Struct, frozen=True, eq=False):

@@ -25,28 +25,25 @@ KINDS: Final = frozenset(_WORDS_COUNTED.split())
 LONGEST_NAME: Final = 1 << 14  # characters; only the beginning of a longer name is searched
 LONGEST_OP: Final = 1000  # no op has such a long name, and the patterns are not made for it
 
-_LIBRARIES = re.compile(
-    r"nccl|rccl|msccl|nvshmem|rocshmem|(?<![a-z])(?:one)?ccl(?:_|::)|multimem_|userbuffers"
-    r"|cross_device_reduce|allreduce_fusion|deep_ep::|dpsk::ep::|quickreduce::|mori::|pplx::",
-    re.IGNORECASE,
+_LIBRARIES: Final = (
+    r"(?i)nccl|rccl|msccl|nvshmem|rocshmem|(?<![a-z])(?:one)?ccl(?:_|::)|multimem_|userbuffers"
+    r"|cross_device_reduce|allreduce_fusion|deep_ep::|dpsk::ep::|quickreduce::|mori::|pplx::"
 )
 """NCCL, RCCL, MSCCL++, NVSHMEM, ROC_SHMEM, oneCCL, symmetric memory of PyTorch, user buffers of
 Transformer Engine, the custom all-reduce of vLLM, SGLang, AITER and TensorRT-LLM, DeepEP,
 QuickReduce, MORI and pplx."""
 
-_WORDS = re.compile(
+_WORDS: Final = (
     r"(?<![A-Za-z])(?i:all_?reduce|all_?gather|reduce_?scatter|all_?to_?all)(?![a-z])"
     r"|AllReduce|AllGather|ReduceScatter|All[Tt]oAll"
 )
 """Words in names of kernels of any other library that communicate."""
 
-_COMPUTES = re.compile(
-    r"\A(?:triton_[a-z]{2,4}_fused_|Cijk_)|gemm|matmul|get_dispatch_layout", re.IGNORECASE
-)
+_COMPUTES: Final = r"(?i)\A(?:triton_[a-z]{2,4}_fused_|Cijk_)|gemm|matmul|get_dispatch_layout"
 """Inductor names a kernel after all ops whose results it reads; a matrix product that sends its own
 result is still a product."""
 
-_BETWEEN_DEVICES = re.compile(r"PtoP|peer", re.IGNORECASE)
+_BETWEEN_DEVICES: Final = r"(?i)PtoP|peer"
 """Copies from one device to another, which count as communication."""
 
 _HAND_WRITTEN: Final = {
@@ -82,14 +79,14 @@ _REDUCES: Final = r"(?:_|\b)(?:sum|mean|norm|softmax|max|min|amax|amin|var|prod)
 def is_collective(name: str) -> bool:
     """Whether a kernel of this name communicates."""
     name = name[:LONGEST_NAME]
-    if _LIBRARIES.search(name) is None and _WORDS.search(name) is None:
+    if re.search(_LIBRARIES, name) is None and re.search(_WORDS, name) is None:
         return False
-    return _COMPUTES.search(name) is None
+    return re.search(_COMPUTES, name) is None
 
 
 def is_between_devices(name: str) -> bool:
     """Whether a copy of this name goes from one device to another."""
-    return _BETWEEN_DEVICES.search(name, 0, LONGEST_NAME) is not None
+    return re.search(_BETWEEN_DEVICES, name[:LONGEST_NAME]) is not None
 
 
 @cache

@@ -15,6 +15,7 @@ from fusetui.analysis.diff.story import changes
 from fusetui.text.cutting import clip, width
 from fusetui.text.figures import change, count, microseconds, plural, signed_duration
 from fusetui.text.printable import printable
+from fusetui.trace.model.grouping import by_key
 
 MAX_NAME = 48
 MAX_PLAIN = 64
@@ -80,10 +81,8 @@ def lines(diff: Diff) -> list[Line]:
 
 def regions(diff: Diff) -> tuple[list[Region], list[Line]]:
     """The compiled parts of the program that have many lines, and the lines of all else."""
-    places: dict[tuple[str, str], list[Row]] = {}
-    for row in diff.rows:
-        if row.counts and not row.on_cpu:
-            places.setdefault((row.phase, row.where), []).append(row)
+    work = (row for row in diff.rows if row.counts and not row.on_cpu)
+    places = by_key(work, lambda row: (row.phase, row.where))
     found: list[Region] = []
     folded: set[int] = set()
     for (phase, where), rows in places.items():
@@ -159,13 +158,13 @@ def _waits(diff: Diff) -> str:
 
 def _alike(rows: Iterable[Row]) -> list[list[Row]]:
     """Groups of rows that say the same about the same names, in the order of their first rows."""
-    groups: dict[tuple[object, ...], list[Row]] = {}
-    for row in rows:
+
+    def said(row: Row) -> tuple[object, ...]:
         timed = row.kind in (Kind.SAME, Kind.MOVED, *TIMED)
         names = tuple(map(identity, row.a)), tuple(map(identity, row.b))
-        why = "" if timed else row.why
-        groups.setdefault((row.kind, row.op, row.phase, *names, why), []).append(row)
-    return list(groups.values())
+        return row.kind, row.op, row.phase, *names, "" if timed else row.why
+
+    return list(by_key(rows, said).values())
 
 
 def _work(rows: Sequence[Row]) -> Line:
@@ -279,10 +278,7 @@ def _plain(name: str) -> str:
 
 def _dispatch_groups(rows: Iterable[Row]) -> list[list[Row]]:
     """What is in one step only is told apart from what is in each."""
-    groups: dict[tuple[Kind, bool, str], list[Row]] = {}
-    for row in rows:
-        groups.setdefault((row.kind, row.counts, _only(row)), []).append(row)
-    return list(groups.values())
+    return list(by_key(rows, lambda row: (row.kind, row.counts, _only(row))).values())
 
 
 def _only(row: Row) -> str:

@@ -8,14 +8,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-HIDDEN = re.compile(
+HIDDEN = (
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
 )
 """Letters and marks without a glyph: Default_Ignorable_Code_Point (Unicode, section 5.21), as far
 as `str.isprintable` accepts them."""
 
-USER = re.compile(r"(?<=://)[^/\s]*@")
-QUERY = re.compile(r"(https?://[^\s?#]{1,4096}\?)[^\s]+", re.IGNORECASE)
+USER = r"(?<=://)[^/\s]*@"
+QUERY = r"(?i)(https?://[^\s?#]{1,4096}\?)[^\s]+"
 
 
 def is_printable(text: str) -> bool:
@@ -24,7 +24,7 @@ def is_printable(text: str) -> bool:
     `str.isprintable` is false for controls (C0, DEL, C1), lone surrogates, line separators, and
     format characters that change the writing direction or have no width.
     """
-    return text.isprintable() and (text.isascii() or HIDDEN.search(text) is None)
+    return text.isprintable() and (text.isascii() or re.search(HIDDEN, text) is None)
 
 
 def printable(text: str) -> str:
@@ -73,7 +73,7 @@ def without_credentials(text: str) -> str:
     """
     if "://" not in text:
         return text
-    return QUERY.sub(r"\1...", USER.sub("", text))
+    return re.sub(QUERY, r"\1...", re.sub(USER, "", text))
 
 
 def _escaped(char: str) -> str:

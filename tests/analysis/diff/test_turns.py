@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from fusetui.analysis.diff.compare import diff
 from fusetui.analysis.diff.model import Answer, Diff
-from fusetui.analysis.diff.step_change import Cut, log_ratios, rejected, signed_rank_interval
+from fusetui.analysis.diff.statistics import paired_interval, rejected_rounds
+from fusetui.analysis.diff.step_change import Cut
 from fusetui.report.diff import to_text
 from fusetui.trace import Trace, open_trace
 
@@ -22,14 +23,17 @@ PIECES, ROUNDS = 21, 30
 
 
 def test_of_six_rounds_the_interval_is_the_range_and_of_five_there_is_none() -> None:
-    found = signed_rank_interval(np.array([0.01, 0.05, 0.02, 0.04, 0.03, 0.06]))
-    assert found == pytest.approx((0.01, 0.035, 0.06))
-    assert signed_rank_interval(np.array([0.01, 0.02, 0.03, 0.04, 0.05])) is None
+    a = np.full(6, 10**9)
+    b = np.rint(a * np.exp([0.01, 0.05, 0.02, 0.04, 0.03, 0.06])).astype(np.int64)
+    found = paired_interval(a, b)
+    ends = np.array([found.low, found.ratio, found.high], dtype=np.float64)
+    assert np.log(ends) == pytest.approx((0.01, 0.035, 0.06))
+    assert paired_interval(a[:5], b[:5]).low is None
 
 
 def test_the_distribution_is_that_of_the_tables() -> None:
     """Critical values of the signed-rank test at 5 %, two-sided, for 10, 20 and 30 pairs."""
-    assert [rejected(size) - 1 for size in (10, 20, 30)] == [8, 52, 137]
+    assert [rejected_rounds(size) - 1 for size in (10, 20, 30)] == [8, 52, 137]
 
 
 def noisy(chance: np.random.Generator, usual: float) -> Times:
@@ -55,9 +59,10 @@ def answers(more: int) -> list[int]:
         limits = np.maximum(cuts[0].limits, cuts[1].limits)
         a, b = (np.minimum(cut.ns, limits).sum(axis=1) for cut in cuts)
         b += np.minimum(added, Cut(added, np.arange(more)).limits).sum(axis=1)
-        interval = signed_rank_interval(log_ratios(a, b))
-        assert interval is not None
-        found.append((interval[0] > 0) - (interval[2] < 0))
+        interval = paired_interval(a, b)
+        assert interval.low is not None
+        assert interval.high is not None
+        found.append((interval.low > 1) - (interval.high < 1))
     return found
 
 

@@ -15,7 +15,7 @@ from fusetui.analysis.serving import opening
 from fusetui.analysis.serving.opening import candidates, said, same_process, with_captures
 from fusetui.trace import Trace, open_trace
 from fusetui.trace.model.ids import Id
-from fusetui.trace.read.peek import beginning, glimpse
+from fusetui.trace.read.source import beginning, glimpse
 
 SERVER = Server()
 

@@ -12,9 +12,10 @@ from tests.analysis.why.rules.work import ADD, SGEMM, work
 from fusetui.analysis.why.account import accounts
 from fusetui.analysis.why.answer import why
 from fusetui.analysis.why.facts import Facts
-from fusetui.analysis.why.rules import DEFAULT, all_rules, said, tags_of
+from fusetui.analysis.why.rules import all_rules, said, tags_of
 from fusetui.trace import Trace
 
+DEFAULT = frozenset({"nvidia", "compile", "graphs", "pdl", "training"})
 FOREIGN = {
     "amd": re.compile(r"nvidia|\bcuda[A-Z]|CUDA_|cuBLAS|cuDNN|CUPTI|Hopper|_CTAS|expandable"),
     "intel": re.compile(

@@ -11,7 +11,6 @@ from tests.places import TRACES
 
 from fusetui.analysis.why.answer import why
 from fusetui.analysis.why.model import DeviceAccount, Finding, StepAccount, Unknown, Why
-from fusetui.analysis.why.rule import needed_by
 from fusetui.analysis.why.rules import all_rules
 from fusetui.analysis.why.selection import Selection
 from fusetui.analysis.why.versus import Compared, Versus, versus
@@ -179,7 +178,7 @@ def test_what_only_adds_to_the_answer_is_not_needed() -> None:
 )
 def test_what_a_rule_needs(rule: str, needs: set[str]) -> None:
     (found,) = (one for one in all_rules() if one.id == rule)
-    assert set(needed_by(found)) - {"GPU events"} == needs
+    assert set(found.needs) - {"GPU events"} == needs
 
 
 SMALL = sorted(path for path in TRACES.glob("*.json.gz") if path.stat().st_size < 1 << 17)

@@ -4,7 +4,7 @@ import pytest
 from tests.gpu.kernel_names.conftest import Says
 
 from fusetui.gpu.kernel_names import decode
-from fusetui.gpu.kernel_names.inductor import split_ops
+from fusetui.gpu.kernel_names.triton import split_ops
 
 
 def test_pointwise(says: Says) -> None:

@@ -58,7 +58,7 @@ def test_any_number_of_brackets_too_many_is_one_place_of_damage(write: Write) ->
 def test_damage_that_leaves_no_slice_is_told_about(
     write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mend, "patience_for", lambda _: mend.Patience(damaged=1, ahead=0))
+    monkeypatch.setattr(mend, "patience_for", lambda _: (1, 0))
     damaged = '{"ph":"X","name":"a"b","ts":1}'
     trace = opened(write, f'{{"traceEvents":[{",".join([damaged] * 4)}]}}')
     assert len(trace) == 0

@@ -11,7 +11,7 @@ import pytest
 from tests.fuzz import known, scrub
 from tests.fuzz.oracle_of_secrets import detected, plugins
 
-from fusetui.trace.scrub.found import secrets_in
+from fusetui.trace.scrub.detect import secrets_in
 from fusetui.trace.scrub.names import Names
 from fusetui.trace.scrub.placeholders import Placeholders
 from fusetui.trace.scrub.texts import scrub_secrets

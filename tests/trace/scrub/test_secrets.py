@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fusetui.trace.scrub.found import secrets_in
+from fusetui.trace.scrub.detect import secrets_in
 from fusetui.trace.scrub.secrets import Secrecy, is_secret, secrecy
 from fusetui.trace.scrub.tokens import kinds_in
 

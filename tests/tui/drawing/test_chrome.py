@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from fusetui.trace import Trace
-from fusetui.trace.scrub.found import secrets_of
+from fusetui.trace.scrub.detect import secrets_of
 from fusetui.tui.drawing.chrome import head
 from fusetui.tui.layout.view import Side
 

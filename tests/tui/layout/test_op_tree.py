@@ -4,7 +4,8 @@ import numpy as np
 
 from fusetui.analysis.questions.search import find
 from fusetui.trace import Trace
-from fusetui.tui.layout.op_tree import node_of, op_tree, open_to, visible
+from fusetui.tui.layout.figure_trees import open_to, visible
+from fusetui.tui.layout.op_tree import node_of, op_tree
 
 
 def names(trace: Trace, rows: list[int]) -> list[str]:

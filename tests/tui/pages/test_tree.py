@@ -55,7 +55,7 @@ def test_shares_are_of_what_the_heading_says(mlp: Trace, mode: str, sort: str) -
     text = duration(whole) if sort in tree.units else count(whole)
     assert f"share of the {text} " in lines[2]
     assert re.search(rf"{sort}( \w+)?\*", lines[3])
-    node = int(page.order_of(state).nodes[TREE.opened(state).shown[1]])
+    node = int(TREE.order(state).nodes[TREE.opened(state).shown[1]])
     figure = int(tree.figures[sort][node])
     share = percent(figure, whole) if figure else ""
     assert share in lines[5]

@@ -10,7 +10,7 @@ from fusetui.analysis.diff.dispatch import dispatched
 from fusetui.analysis.diff.items import Items
 from fusetui.analysis.diff.model import Accounting, Row, Side, StepChange
 from fusetui.analysis.diff.pieces import Work
-from fusetui.analysis.diff.representative_steps import mean, middle
+from fusetui.analysis.diff.statistics import mean, middle
 from fusetui.analysis.questions.busy import any_busy_ns
 from fusetui.analysis.why.causes import idle_by_cause
 from fusetui.trace.layout.devices import device_names
@@ -82,21 +82,15 @@ def _beyond(work: Work, rows: Rows, usual: Rows) -> tuple[int, int]:
     own = rows[trace.launch[rows] >= 0] if launched else rows
     called = trace.start[trace.launch[own] if launched else own]
     step_of = windows.index_of(called)
-    later, inside = [], []
+    later, earlier = [], []
     for number in usual.tolist():
         begin, end = windows.start[number], windows.end[number]
+        start, until = np.clip(trace.start[rows], begin, end), np.clip(trace.end[rows], begin, end)
         mine = own[step_of == number]
         here = np.clip(trace.end[mine], begin, end) - np.clip(trace.start[mine], begin, end)
         later.append(int((trace.dur[mine] - here).sum()))
-        inside.append(int(_inside(work, rows, begin, end) - here.sum()))
-    return int(mean(np.array(later))), int(mean(np.array(inside)))
-
-
-def _inside(work: Work, rows: Rows, begin: np.int64, end: np.int64) -> np.int64:
-    """The time of these rows inside a stretch; overlaps count once per row."""
-    start, until = work.trace.start[rows], work.trace.end[rows]
-    found: np.int64 = (np.clip(until, begin, end) - np.clip(start, begin, end)).sum()
-    return found
+        earlier.append(int((until - start).sum() - here.sum()))
+    return int(mean(np.array(later))), int(mean(np.array(earlier)))
 
 
 def _top_rows(trace: Trace) -> Rows:

@@ -62,28 +62,27 @@ def _aligned(
 ) -> Lanes:
     """Repeated blocks that only one side has are left out first, so that no piece of one block is
     paired with that of another."""
-    found = blocks(_sequence(a, of_a), _sequence(b, of_b))
-    kept = _without(of_a, found, 0), _without(of_b, found, 1)
-    return Lanes(*kept, _pairs(a, b, *kept, at), found)
-
-
-def _sequence(items: Items, lane: range) -> Lane:
-    return Lane(items.by_op[_slice(lane)], items.ns[_slice(lane)], np.arange(lane.start, lane.stop))
-
-
-def _without(lane: range, found: list[Block], side: int) -> Sequence[int]:
-    gone = {item for block in found if block.side == side for item in block.items}
-    return [item for item in lane if item not in gone] if gone else lane
+    lanes = [
+        Lane(items.by_op[_slice(lane)], items.ns[_slice(lane)], np.arange(lane.start, lane.stop))
+        for items, lane in ((a, of_a), (b, of_b))
+    ]
+    found = blocks(*lanes)
+    gone: tuple[set[int], set[int]] = (set(), set())
+    for block in found:
+        gone[block.side].update(block.items)
+    kept_a = [item for item in of_a if item not in gone[0]] if gone[0] else of_a
+    kept_b = [item for item in of_b if item not in gone[1]] if gone[1] else of_b
+    return Lanes(kept_a, kept_b, _pairs(a, b, kept_a, kept_b, at), found)
 
 
 def _numbers(a: Places, b: Places) -> tuple[Int64s, Int64s]:
     """Large numbers, the same for one place on both sides, far apart for two."""
     known: dict[object, int] = {}
-    found = [
-        np.array([known.setdefault(place, len(known)) for place in side], dtype=np.int64)
+    of_a, of_b = (
+        np.array([known.setdefault(place, len(known)) for place in side], dtype=np.int64) * SPREAD
         for side in (a, b)
-    ]
-    return found[0] * SPREAD, found[1] * SPREAD
+    )
+    return of_a, of_b
 
 
 def _pairs(

@@ -86,11 +86,9 @@ def _windows(of: Lane, starts: Rows, within: Rows) -> tuple[Int64s, Int64s]:
 
 
 def runs(numbers: Rows) -> list[tuple[int, int]]:
-    """The first and last of numbers that follow each other; there is at least one."""
-    cuts = np.flatnonzero(np.diff(numbers) > 1)
-    firsts = numbers[np.concatenate([[0], cuts + 1])].tolist()
-    lasts = numbers[np.concatenate([cuts, [len(numbers) - 1]])].tolist()
-    return list(zip(firsts, lasts, strict=True))
+    """The first and last of numbers that follow each other."""
+    parts = np.split(numbers, np.flatnonzero(np.diff(numbers) > 1) + 1) if len(numbers) else []
+    return [(int(part[0]), int(part[-1])) for part in parts]
 
 
 def _slid(

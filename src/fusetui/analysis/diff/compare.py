@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import msgspec
 
-from fusetui.analysis.diff import dispatch, explain, outlier_steps
+from fusetui.analysis.diff import dispatch, explain, outlier_steps, outlier_work
 from fusetui.analysis.diff.account import accounting, side
 from fusetui.analysis.diff.align import align
 from fusetui.analysis.diff.items import Vocabulary, items, settled
@@ -25,20 +22,9 @@ from fusetui.analysis.diff.step_change import other_devices, step_change, verdic
 from fusetui.analysis.diff.story import by_place, by_work, story
 from fusetui.text.printable import without_credentials
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.read.reading import without_collector
 
 _ENDING = re.compile(r"(\.pt)?(\.trace)?(\.json)?(\.gz|\.zst)?\Z")
-
-
-@contextmanager
-def _without_collector() -> Iterator[None]:
-    """Nothing here is cyclic, and a search for cycles among a million rows takes a second."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def diff(a: Trace, b: Trace, *, step_by: str | None = None) -> Diff:
@@ -49,7 +35,7 @@ def diff(a: Trace, b: Trace, *, step_by: str | None = None) -> Diff:
     raises NoStepsError if one has none.
     """
     labels = _labels(*(without_credentials(one.report.path) for one in (a, b)))
-    with _without_collector():
+    with without_collector():  # nothing here is cyclic either
         return compared(work_of(a, labels[0], step_by), work_of(b, labels[1], step_by))
 
 
@@ -70,7 +56,7 @@ def compared(work_a: Work, work_b: Work) -> Diff:
     of_a, of_b = settled(of_a, of_b, [one.step for one in once if one.paired])
     rows = (
         *explain.rows(of_a, of_b, groups, programs),
-        *outlier_steps.rows(of_a, of_b),
+        *outlier_work.rows(of_a, of_b),
         *(one.row for one in once),
         *dispatch.rows(of_a, of_b, around(of_a, of_b, groups)),
     )
@@ -101,11 +87,8 @@ def _labels(a: str, b: str) -> tuple[str, str]:
     short = _short(os.path.basename(a)), _short(os.path.basename(b))
     if short[0] != short[1]:
         return short
-    longer = (
-        _short(os.path.join(*a.split(os.sep)[-2:])),
-        _short(os.path.join(*b.split(os.sep)[-2:])),
-    )
-    return longer if longer[0] != longer[1] else short
+    longer = [_short(os.path.join(*path.split(os.sep)[-2:])) for path in (a, b)]
+    return (longer[0], longer[1]) if longer[0] != longer[1] else short
 
 
 def _short(name: str) -> str:

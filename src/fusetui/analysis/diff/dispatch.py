@@ -12,8 +12,7 @@ from fusetui.analysis.diff.model import CPU, ONLY, Kind, Row, Share, row_of
 from fusetui.analysis.diff.names import dispatch_name
 from fusetui.analysis.diff.noise import beyond_noise
 from fusetui.analysis.diff.pieces import Work
-from fusetui.analysis.diff.representative_steps import mean
-from fusetui.analysis.diff.statistics import median
+from fusetui.analysis.diff.statistics import mean, median
 from fusetui.analysis.questions.computing import computing_ops, within
 from fusetui.analysis.questions.totals import self_ns
 from fusetui.text.figures import count
@@ -186,7 +185,7 @@ def _populations(work: Work) -> Iterator[tuple[Rows, Label, Int64s, bool]]:
     calls = trace.rows_of(Role.CALL)
     launching = np.zeros(len(trace), dtype=np.bool_)
     launching[trace.launch[trace.launch >= 0]] = True
-    yield calls[launching[calls]], _launches, own[calls[launching[calls]]], True
+    yield calls[launching[calls]], lambda name: LAUNCHES, own[calls[launching[calls]]], True
     yield calls[~launching[calls]], _call_name, own[calls[~launching[calls]]], True
     notes = trace.rows_of(Role.ANNOTATION)
     named = np.array([is_compiler(name) for name in trace.names] or [False])
@@ -222,10 +221,6 @@ def _own_of_notes(trace: Trace, notes: Rows) -> Int64s:
             inner = inner[trace.end[inner] <= ends]
             own[n] -= union_length(trace.start[inner], trace.end[inner])
     return own
-
-
-def _launches(name: str) -> str:
-    return LAUNCHES
 
 
 def _call_name(name: str) -> str:

@@ -60,46 +60,31 @@ def rows(
 
 def _context(group: Group, a: Program, b: Program) -> Context:
     """Where the program does the work, according to A, or to B for work that only B has."""
-    if group.named:
-        return _of_block(group, a if group.a else b, "a" if group.a else "b")
-    program, first = (a, group.a[0]) if group.a else (b, group.b[0])
-    if len(group.a) + len(group.b) <= 2:
-        work = next((s for s in _sorts(group, a, b) if s != OTHER), OTHER)
-    else:
-        work = of_all(set(_sorts(group, a, b)))
+    program, members = (a, group.a) if group.a else (b, group.b)
     sides = "a" if any(map(a.compiled, group.a)) else ""
     sides += "b" if any(map(b.compiled, group.b)) else ""
-    return Context(program.places[first], program.phases[first], work, sides)
-
-
-def _of_block(group: Group, program: Program, side: str) -> Context:
-    """A block has many places, and may be of the forward and of the backward pass."""
-    members = group.a or group.b
-    phases = {program.phases[item] for item in members}
-    compiled = side if any(map(program.compiled, members)) else ""
-    return Context("", phases.pop() if len(phases) == 1 else "", REPEATED, compiled)
-
-
-def _sorts(group: Group, a: Program, b: Program) -> list[str]:
-    return [*(a.sorts[i] for i in group.a), *(b.sorts[j] for j in group.b)]
+    if group.named:  # a block has many places, and may be of the forward and of the backward pass
+        phases = {program.phases[item] for item in members}
+        return Context("", phases.pop() if len(phases) == 1 else "", REPEATED, sides)
+    sorts = [*(a.sorts[i] for i in group.a), *(b.sorts[j] for j in group.b)]
+    pair = len(sorts) <= 2
+    work = next((s for s in sorts if s != OTHER), OTHER) if pair else of_all(set(sorts))
+    return Context(program.places[members[0]], program.phases[members[0]], work, sides)
 
 
 def _with_savings(a: Items, groups: Sequence[Group]) -> Sequence[Group]:
-    """Adds to each fusion the tensors that it avoids, unless there are too many to look up."""
-    fused = [n for n, group in enumerate(groups) if _is_chain(a, group)]
-    if len(fused) > LOOKED_UP:
-        return groups
+    """Adds to each fusion the tensors that it avoids, unless there are too many to look up: where
+    different ops became one kernel, each used the result of the one before it."""
+    fused = [
+        n
+        for n, group in enumerate(groups)
+        if len(group.b) == 1 and len({a.op_names[i] for i in group.a}) > 1
+    ]
     found = list(groups)
-    for n in fused:
-        spared = saved(a, groups[n].a)
-        if spared:
+    for n in fused if len(fused) <= LOOKED_UP else ():
+        if spared := saved(a, groups[n].a):
             found[n] = msgspec.structs.replace(groups[n], why=f"{groups[n].why}; {spared}")
     return found
-
-
-def _is_chain(a: Items, group: Group) -> bool:
-    """Whether different ops became one kernel: then each used the result of the one before it."""
-    return len(group.b) == 1 and len({a.op_names[i] for i in group.a}) > 1
 
 
 def _row(a: Items, b: Items, group: Group, kind: Kind, context: Context) -> Row:
@@ -167,7 +152,9 @@ def _kinds(a: Items, b: Items, groups: Sequence[Group]) -> list[Kind]:
 def _shape(a: Items, b: Items, group: Group, noise: Noise) -> Kind:
     """The kind of a group that is no pair."""
     if group.together:
-        return _as_a_whole(a, b, group, noise) if _one_kernel(a, b, group) else Kind.REPLACED
+        kernels = {*a.exact[[*group.a]].tolist(), *b.exact[[*group.b]].tolist()}
+        one_kernel = len({kernel & KERNEL_MASK for kernel in kernels}) == 1
+        return _as_a_whole(a, b, group, noise) if one_kernel else Kind.REPLACED
     if not group.b:
         return Kind.REMOVED
     if not group.a:
@@ -180,17 +167,12 @@ def _shape(a: Items, b: Items, group: Group, noise: Noise) -> Kind:
 def _other_algorithm(a: Items, b: Items, group: Group) -> bool:
     """Whether cuDNN or MIOpen chose other kernels, more or fewer of them, for one op: nothing of
     the program was fused. One kernel whose parts another adds up is split."""
-    sides = [{*map(a.op_word, group.a)}, {*map(b.op_word, group.b)}]
+    ops = {*map(a.op_word, group.a)}, {*map(b.op_word, group.b)}
     stems = a.stems[group.a[0]], b.stems[group.b[0]]
     names = [a.names[i] for i in group.a], [b.names[j] for j in group.b]
     main = [sum(not adds_up_parts(name) for name in side) for side in names]
-    chosen = [len(ops) for ops in sides] == [1, 1] and all(map(_CHOSEN.search, stems))
-    return chosen and main != [1, 1]
-
-
-def _one_kernel(a: Items, b: Items, group: Group) -> bool:
-    found = {*(a.exact[[*group.a]] & KERNEL_MASK).tolist()}
-    return len(found | {*(b.exact[[*group.b]] & KERNEL_MASK).tolist()}) == 1
+    one_op = len(ops[0]) == len(ops[1]) == 1
+    return one_op and main != [1, 1] and all(map(_CHOSEN.search, stems))
 
 
 def _as_a_whole(a: Items, b: Items, group: Group, noise: Noise) -> Kind:

@@ -28,19 +28,17 @@ def by_name(board: Board, side: int) -> None:
     taken: set[int] = set()
     for gap in range(len(board.gaps)):
         here = _collectors(board, side, gap)
-        if not here:
-            continue
         found |= {one: (gap, kind) for one, kind in here}
-        claims |= _divide(board, side, board.gaps[gap][side], here)
-        taken.update(item for one, _ in here for item in claims[one])
+        divided = _divide(board, side, board.gaps[gap][side], here)
+        taken.update(item for items in divided.values() for item in items)
+        claims |= divided
     for one, (gap, kind) in found.items():
-        near = _reach(board, side, one, gap, kind, claims[one], taken)
+        near = _reach(board, side, gap, kind, claims[one], taken)
         claims[one] += near
         taken.update(near)
     for one, (gap, kind) in found.items():
         known = [board.known_as(side, item) & kind.ops for item in claims[one]]
-        enough = len(known) >= kind.least and any(names & kind.core for names in known)
-        if enough:
+        if len(known) >= kind.least and any(names & kind.core for names in known):
             board.claim(side, claims[one], one, gap, kind.says(_shortest(known)))
 
 
@@ -55,7 +53,8 @@ def _collectors(board: Board, side: int, gap: int) -> list[tuple[int, Collector]
                 or collector(other.op_names[one])
                 or _by_words(board, side, gap, other.names[one])
             )
-            found += [(one, kind)] if kind is not None else []
+            if kind is not None:
+                found.append((one, kind))
     return found
 
 
@@ -75,7 +74,7 @@ def _divide(board: Board, side: int, many: list[int], ones: list[tuple[int, Coll
     named.
     """
     claims: Claims = {one: [] for one, _ in ones}
-    if not many:
+    if not (many and ones):
         return claims
     covers = [[_covers(board, side, item, kind) for item in many] for _, kind in ones]
     cuts = _cuts(covers) if len(many) <= _WIDE and len(ones) > 1 else _greedy(covers)
@@ -87,18 +86,15 @@ def _divide(board: Board, side: int, many: list[int], ones: list[tuple[int, Coll
 def _cuts(covers: list[list[frozenset[str]]]) -> list[int]:
     """The cuts that explain the most, by dynamic programming over the last cut."""
     size = len(covers[0])
-    best: list[tuple[int, list[int]]]
     best = [(_worth(covers[0][:end]), [0, end]) for end in range(size + 1)]
     for names in covers[1:]:
         best = [
             max(
-                (
-                    (best[cut][0] + _worth(names[cut:end]), [*best[cut][1], end])
-                    for cut in range(end + 1)
-                ),
+                ((worth + _worth(names[cut:end]), [*cuts, end]) for cut, (worth, cuts) in choices),
                 key=lambda choice: choice[0],
             )
             for end in range(size + 1)
+            if (choices := list(enumerate(best[: end + 1])))
         ]
     return best[-1][1]
 
@@ -113,12 +109,9 @@ def _greedy(covers: list[list[frozenset[str]]]) -> list[int]:
     cuts = [0]
     for number, names in enumerate(covers):
         later = covers[number + 1 :]
-        cuts.append(
-            next(
-                (n for n in range(cuts[-1], size) if not names[n] and any(c[n] for c in later)),
-                size,
-            )
-        )
+        rest = range(cuts[-1], size)
+        ends = (n for n in rest if not names[n] and any(kernel[n] for kernel in later))
+        cuts.append(next(ends, size))
     return cuts
 
 
@@ -134,35 +127,22 @@ def _covers(board: Board, side: int, item: int, kind: Collector) -> frozenset[st
 
 
 def _reach(
-    board: Board,
-    side: int,
-    one: int,
-    gap: int,
-    kind: Collector,
-    claimed: list[int],
-    taken: set[int],
+    board: Board, side: int, gap: int, kind: Collector, claimed: list[int], taken: set[int]
 ) -> list[int]:
-    """For each op on the list that is still missing, the nearest open item in gaps around."""
+    """For each op on the list that is still missing, the nearest open item in the gaps before, then
+    in those after."""
     named = [_covers(board, side, item, kind) for item in claimed]
     missing = set() if kind.gemms and not kind.listed else set(kind.core).difference(*named)
+    before = board.gaps[max(0, gap - REACH) : gap][::-1]
+    items = [item for near in before for item in reversed(near[side])]
+    items += [item for near in board.gaps[gap + 1 : gap + REACH + 1] for item in near[side]]
     found: list[int] = []
-    for near in _outwards(gap, len(board.gaps)):
-        for item in _ordered(board.gaps[near][side], near < gap):
-            names = _covers(board, side, item, kind) & missing if item not in taken else frozenset()
-            if names:
-                found.append(item)
-                missing -= names
+    for item in items:
+        names = _covers(board, side, item, kind) & missing if item not in taken else frozenset()
+        if names:
+            found.append(item)
+            missing -= names
     return found
-
-
-def _outwards(gap: int, size: int) -> Iterable[int]:
-    """The gaps before, nearest first, then those after."""
-    yield from range(gap - 1, max(-1, gap - REACH - 1), -1)
-    yield from range(gap + 1, min(size, gap + REACH + 1))
-
-
-def _ordered(items: list[int], backwards: bool) -> list[int]:
-    return items[::-1] if backwards else items
 
 
 def _shortest(known: Iterable[frozenset[str]]) -> list[str]:

@@ -11,7 +11,7 @@ import numpy as np
 from fusetui.analysis.diff.align import Lanes
 from fusetui.analysis.diff.items import Items
 from fusetui.analysis.diff.names import helps, part
-from fusetui.analysis.diff.ops import known_as
+from fusetui.analysis.diff.ops import known_names
 from fusetui.analysis.diff.sequences import Pair
 from fusetui.trace.model.arrays import Rows
 
@@ -97,8 +97,9 @@ class Board:
 
     def known_as(self, side: int, item: int) -> frozenset[str]:
         """Every name under which a compiler may list this work."""
+        items = self.items[side]
         if (side, item) not in self._known_as:
-            self._known_as[side, item] = known_as(self.items[side], item)
+            self._known_as[side, item] = known_names(items.trace, int(items.op[item]))
         return self._known_as[side, item]
 
     def finish(self) -> list[Group]:

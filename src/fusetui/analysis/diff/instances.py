@@ -28,15 +28,14 @@ def repeated(board: Board) -> None:
     items = board.items
     for first, last in _runs(board):
         pairs = [pair for pair in board.pairs[first:last] if pair is not None]
-        key = int(items[0].exact[pairs[0][0]])
-        open_items: list[list[int]] = [[], []]
-        for gap in board.gaps[first : last + 1]:
-            for side in (0, 1):
-                same = [item for item in gap[side] if int(items[side].exact[item]) == key]
-                open_items[side] += same
-        for side in (0, 1):
-            if open_items[side] and not open_items[1 - side]:
-                _choose(board, side, first, last, pairs, open_items[side])
+        key = items[0].exact[pairs[0][0]]
+        beside = board.gaps[first : last + 1]
+        of_a, of_b = (
+            [item for gap in beside for item in gap[side] if items[side].exact[item] == key]
+            for side in (0, 1)
+        )
+        if bool(of_a) != bool(of_b):
+            _choose(board, 0 if of_a else 1, first, last, pairs, of_a or of_b)
 
 
 def rest_of_ops(board: Board, side: int) -> None:
@@ -101,22 +100,17 @@ def _adds_up(main: str, after: str) -> bool:
 
 def _runs(board: Board) -> Iterator[tuple[int, int]]:
     """Ranges of pairs of one kernel under one op, with something open beside them."""
-    first = 0
+    a, b = board.items
     keys = [
-        int(board.items[0].exact[p[0]]) if p is not None and _same(board, p) else None
-        for p in board.pairs
+        int(a.exact[pair[0]]) if pair and a.exact[pair[0]] == b.exact[pair[1]] else None
+        for pair in board.pairs
     ]
+    first = 0
     for number in range(1, len(keys) + 1):
         if number == len(keys) or keys[number] != keys[first] or keys[first] is None:
-            beside = board.gaps[first : number + 1]
-            known = keys[first] is not None if keys else False
-            if known and any(a or b for a, b in beside):
+            if keys[first] is not None and any(map(any, board.gaps[first : number + 1])):
                 yield first, number
             first = number
-
-
-def _same(board: Board, pair: Pair) -> bool:
-    return bool(board.items[0].exact[pair[0]] == board.items[1].exact[pair[1]])
 
 
 def _choose(
@@ -164,8 +158,7 @@ def _linked(board: Board) -> Iterator[tuple[int | None, int, int]]:
             yield number, int(a.op[pair[0]]), int(b.op[pair[1]])
     for gap in board.gaps:
         if gap[0] and gap[1]:
-            ops_a, words_a = _ops(a, gap[0])
-            ops_b, words_b = _ops(b, gap[1])
+            (ops_a, words_a), (ops_b, words_b) = _ops(a, gap[0]), _ops(b, gap[1])
             for i, j in exact(words_a, words_b):
                 yield None, ops_a[i], ops_b[j]
 

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from fusetui.analysis.diff.names import helps, identity, part, work_class
 from fusetui.analysis.diff.pieces import Work, behind_compute
-from fusetui.analysis.diff.representative_steps import mean, usual_steps
-from fusetui.analysis.diff.statistics import median
+from fusetui.analysis.diff.statistics import mean, median, usual_steps
 from fusetui.trace.model.arrays import Int64s, Rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace

@@ -3,27 +3,25 @@ for them."""
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 
 import numpy as np
 
 from fusetui.analysis.diff.align import Lanes
-from fusetui.analysis.diff.blocks import Block
+from fusetui.analysis.diff.blocks import Block, runs
 from fusetui.analysis.diff.groups import Group
 from fusetui.analysis.diff.items import Items
 from fusetui.analysis.diff.names import work_class
 from fusetui.text.figures import count, plural
 from fusetui.trace.model.arrays import Flags
+from fusetui.trace.model.grouping import by_key
 
 
 def surplus(a: Items, b: Items, aligned: Sequence[Lanes]) -> list[Group]:
     """One group for all blocks that occur as often: a layer has work in the forward and in the
     backward pass, and on several lanes."""
-    alike: defaultdict[tuple[int, int], list[Block]] = defaultdict(list)
-    for lanes in aligned:
-        for block in lanes.blocks:
-            alike[block.a, block.b].append(block)
+    blocks = (block for lanes in aligned for block in lanes.blocks)
+    alike = by_key(blocks, lambda block: (block.a, block.b))
     return [_group((a, b)[found[0].side], found) for found in alike.values()]
 
 
@@ -51,13 +49,12 @@ def around(a: Items, b: Items, groups: Sequence[Group]) -> tuple[Flags, Flags]:
     """Per row of each trace: whether the CPU did it for such a block, in any step alike."""
     found = [np.zeros(len(items.trace), dtype=np.bool_) for items in (a, b)]
     for group in groups:
-        if group.named:
-            side, items = (0, a) if group.a else (1, b)
-            members = np.array(group.a or group.b, dtype=np.intp)
-            for run in np.split(members, np.flatnonzero(np.diff(members) > 1) + 1):
-                bounds = _bounds(items, int(run[0]), int(run[-1]))
-                for step in items.alike.tolist():
-                    _mark(found[side], items, *bounds, step)
+        side, items = (0, a) if group.a else (1, b)
+        members = np.array(group.a or group.b if group.named else (), dtype=np.intp)
+        for first, last in runs(members):
+            bounds = _bounds(items, first, last)
+            for step in items.alike.tolist():
+                _mark(found[side], items, *bounds, step)
     return found[0], found[1]
 
 

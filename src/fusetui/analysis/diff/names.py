@@ -122,38 +122,14 @@ def shared_start(a: Sequence[str], b: Sequence[str]) -> int:
     return next((n for n, (x, y) in pairs if x != y), min(len(a), len(b)))
 
 
-_FIELDS = (
-    ("layout", "layout"),
-    ("arch", ""),
-    ("dtype_a", ""),
-    ("dtype_b", "B in"),
-    ("dtype_acc", "sums in"),
-    ("dtype_out", "out"),
-    ("dtype", ""),
-    ("math", "math"),
-    ("stages", "stages"),
-    ("mma", "MMA"),
-    ("mma_mn", "MMA"),
-    ("align", "align"),
-    ("cluster", "cluster"),
-    ("split_k", "split-K"),
-    ("stream_k", "stream-K"),
-    ("role", "role"),
-    ("epilogue", "epilogue"),
-    ("pass_", "pass"),
-    ("head_dim", "head dim"),
-    ("causal", "causal"),
-    ("functor", ""),
-    ("vec", "vector"),
-    ("kernel_category", ""),
-    ("collective", ""),
-    ("redop", ""),
-    ("algo", ""),
-    ("proto", ""),
-    ("direction", ""),
-)
+_FIELDS: Final = """layout=layout, arch=, dtype_a=, dtype_b=B in, dtype_acc=sums in, dtype_out=out,
+    dtype=, math=math, stages=stages, mma=MMA, mma_mn=MMA, align=align, cluster=cluster,
+    split_k=split-K, stream_k=stream-K, role=role, epilogue=epilogue, pass_=pass, head_dim=head dim,
+    causal=causal, functor=, vec=vector, kernel_category=, collective=, redop=, algo=, proto=,
+    direction="""
 """Fields of a decoded name and what to call them; "" where the values speak for themselves."""
 
+_LABELS: Final = dict(field.strip().split("=") for field in _FIELDS.split(","))
 _WORDS = re.compile(r"\w+|\W")
 _SHOWN = 5
 _MAX_NAME = 40
@@ -185,20 +161,14 @@ def _decoded_differences(one: KernelName, other: KernelName) -> list[str]:
     tiles = _tile(one), _tile(other)
     if all(tiles) and tiles[0] != tiles[1]:
         found.append(f"tile {tiles[0]} -> {tiles[1]}")
-    for field, label in _FIELDS:
+    for field, label in _LABELS.items():
         before, after = getattr(one, field), getattr(other, field)
         if before != after and before is not None and after is not None:
             change = f"{printable(str(before))} -> {printable(str(after))}"
             found.append(f"{label} {change}".strip())
-    return _without_echo(found)
-
-
-def _without_echo(found: list[str]) -> list[str]:
-    """The second operand's dtype adds nothing when it changes as the first one's does."""
-    seen = set(found)
-    return [
-        text for text in dict.fromkeys(found) if not (text.startswith("B in ") and text[5:] in seen)
-    ]
+    # the second operand's dtype adds nothing when it changes as the first one's does
+    echoes = {f"B in {text}" for text in found}
+    return [text for text in dict.fromkeys(found) if text not in echoes]
 
 
 def _where_names_differ(a: str, b: str) -> str:

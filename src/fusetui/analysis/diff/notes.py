@@ -28,15 +28,27 @@ def notes(
     a: Items, b: Items, groups: Sequence[Group], devices: str, step: StepChange, sums: Accounting
 ) -> list[str]:
     """Sentences for a person, the most important first; `devices` are those of `other_devices`."""
-    found = [_ranks(a.trace, b.trace)]
-    found += _origins(a, b) + _outside(a, b, devices) + _inputs(a, b, groups)
-    found += [_incomplete(items) for items in (a, b)]
-    found += [_few_steps(a, b), _rest(step, sums)]
-    found += [_turns(step)] if step.turns else _drifts(a, b, step)
-    found += [_interrupted(a, step.interrupted_a), _interrupted(b, step.interrupted_b)]
-    for items in (a, b):
-        found += items.work.windows.notes
+    found = [
+        _ranks(a.trace, b.trace),
+        *_origins(a, b),
+        f"devices differ: {printable(devices)}" if devices else "",
+        _changed("PyTorch versions differ", _torch(a.trace), _torch(b.trace)),
+        _changed("runtime versions differ", _runtime(a.trace), _runtime(b.trace)),
+        *_inputs(a, b, groups),
+        *(_of_side(items, items.trace.report.missing or "") for items in (a, b)),
+        _few_steps(a, b),
+        _rest(step, sums),
+        *([_turns(step)] if step.turns else _drifts(a, b, step)),
+        _interrupted(a, step.interrupted_a),
+        _interrupted(b, step.interrupted_b),
+        *a.work.windows.notes,
+        *b.work.windows.notes,
+    ]
     return [note for note in found if note]
+
+
+def _of_side(items: Items, note: str) -> str:
+    return f"{items.work.label}: {note}" if note else ""
 
 
 def _origins(a: Items, b: Items) -> list[str]:
@@ -44,16 +56,7 @@ def _origins(a: Items, b: Items) -> list[str]:
     of_a, of_b = note_of(a.trace), note_of(b.trace)
     if of_a == of_b:
         return [of_a]
-    return [f"{items.work.label}: {note}" for items, note in ((a, of_a), (b, of_b)) if note]
-
-
-def _outside(a: Items, b: Items, devices: str) -> list[str]:
-    """Differences of the machine and its software."""
-    return [
-        f"devices differ: {printable(devices)}" if devices else "",
-        _changed("PyTorch versions differ", _torch(a.trace), _torch(b.trace)),
-        _changed("runtime versions differ", _runtime(a.trace), _runtime(b.trace)),
-    ]
+    return [_of_side(a, of_a), _of_side(b, of_b)]
 
 
 def _changed(what: str, before: str, after: str) -> str:
@@ -80,7 +83,8 @@ def _inner(value: Any, *path: str) -> Any:
 
 def _runtime(trace: Trace) -> str:
     """CUDA writes 12040 for 12.4, HIP 70051831 for 7.0.51831; some writers put it in a string."""
-    cuda, hip = (_number(trace.keys.get(f"{kind}_runtime_version")) for kind in ("cuda", "hip"))
+    texts = (str(trace.keys.get(f"{kind}_runtime_version")) for kind in ("cuda", "hip"))
+    cuda, hip = (int(text) if text.isascii() and text.isdigit() else 0 for text in texts)
     if cuda:
         return f"CUDA {cuda // 1000}.{cuda % 1000 // 10}"
     if hip:
@@ -88,19 +92,14 @@ def _runtime(trace: Trace) -> str:
     return ""
 
 
-def _number(value: object) -> int:
-    text = str(value)
-    return int(text) if text.isascii() and text.isdigit() else 0
-
-
 def _inputs(a: Items, b: Items, groups: Sequence[Group]) -> list[str]:
     """Shapes and dtypes of the longest pairs under one op: the first difference of each."""
     found: dict[str, str] = {}
     for i, j in _heaviest(a, b, groups):
-        before, after = _input_of(a, i), _input_of(b, j)
-        for what, x, y in zip(("shapes", "dtypes"), before, after, strict=True):
-            found.setdefault(what, _changed(f"{what} differ in {a.op_names[i]}", x, y))
-            found = {key: text for key, text in found.items() if text}
+        inputs = zip(("shapes", "dtypes"), _input_of(a, i), _input_of(b, j), strict=True)
+        for what, before, after in inputs:
+            if text := _changed(f"{what} differ in {a.op_names[i]}", before, after):
+                found.setdefault(what, text)
     return list(found.values())
 
 
@@ -127,11 +126,6 @@ def _input_of(items: Items, item: int) -> tuple[str, str]:
     return shapes, " x ".join(str(types[n]).removeprefix("c10::").lower() for n in tensors)
 
 
-def _incomplete(items: Items) -> str:
-    missing = items.trace.report.missing
-    return f"{items.work.label}: {missing}" if missing else ""
-
-
 def _few_steps(a: Items, b: Items) -> str:
     of_a, of_b = len(a.work.windows), len(b.work.windows)
     if min(of_a, of_b) >= FEW_STEPS:
@@ -144,13 +138,9 @@ def _few_steps(a: Items, b: Items) -> str:
 
 def _drifts(a: Items, b: Items, step: StepChange) -> list[str]:
     """A run that becomes slower or faster shows how much another run may differ."""
+    widened = "from its first step to its last: the interval is widened by as much"
     drifts = (a, step.drift_a), (b, step.drift_b)
-    return [
-        f"{items.work.label} became {_became(drift)} from its first step to its last: the interval"
-        " is widened by as much"
-        for items, drift in drifts
-        if drift
-    ]
+    return [f"{items.work.label} became {_became(n)} {widened}" for items, n in drifts if n]
 
 
 def _became(drift: float) -> str:
@@ -166,12 +156,8 @@ def _turns(step: StepChange) -> str:
 
 def _interrupted(items: Items, share: float) -> str:
     """Something else had the core."""
-    if share <= VARIES:
-        return ""
-    return (
-        f"{items.work.label}: something interrupted its steps for {percent(share, 1)} of the time,"
-        " which the interval leaves out"
-    )
+    said = f"something interrupted its steps for {percent(share, 1)} of the time"
+    return _of_side(items, f"{said}, which the interval leaves out") if share > VARIES else ""
 
 
 def _ranks(a: Trace, b: Trace) -> str:

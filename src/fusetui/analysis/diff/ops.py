@@ -5,35 +5,40 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import cache
+from itertools import zip_longest
 from typing import Final
 
 from fusetui.analysis.diff.items import Items
+from fusetui.analysis.questions.collective_kinds import element_size
 from fusetui.text.figures import size
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.op_names import is_compiler, stem, words
 
 _OP: Final = int(Role.OP)  # looking up a member of an enum is slow
-_COPIES: Final = ("copy", "_to_copy", "clone", "to", "contiguous", "convert_element_type")
-_FILLS: Final = ("fill", "zero", "zeros", "ones", "full", "zeros_like", "ones_like", "full_like")
-_BATCH_NORM: Final = (
-    "batch_norm",
-    "native_batch_norm",
-    "cudnn_batch_norm",
-    "miopen_batch_norm",
-    "_native_batch_norm_legit",
-    "_native_batch_norm_legit_functional",
-    "_native_batch_norm_legit_no_training",
-)
-_SOFTMAX: Final = ("softmax", "_softmax", "_safe_softmax", "prepare_softmax_online")
-_DROPOUT: Final = ("dropout", "native_dropout", "bernoulli", "rand", "inductor_random")
-_POOL: Final = ("max_pool2d_with_indices", "_low_memory_max_pool_with_offsets")
 _ALIKE: Final = {
-    word: frozenset(words)
-    for words in (_COPIES, _FILLS, _BATCH_NORM, _SOFTMAX, _DROPOUT, _POOL, ("cat", "stack"))
-    for word in words
+    word: frozenset(alike.split())
+    for alike in (
+        "copy _to_copy clone to contiguous convert_element_type",
+        "fill zero zeros ones full zeros_like ones_like full_like",
+        "batch_norm native_batch_norm cudnn_batch_norm miopen_batch_norm _native_batch_norm_legit"
+        " _native_batch_norm_legit_functional _native_batch_norm_legit_no_training",
+        "softmax _softmax _safe_softmax prepare_softmax_online",
+        "dropout native_dropout bernoulli rand inductor_random",
+        "max_pool2d_with_indices _low_memory_max_pool_with_offsets",
+        "cat stack",
+    )
+    for word in alike.split()
 }
 """Names under which the compiler knows the ops that run eagerly."""
+
+_POINTWISE: Final = words(
+    """abs add clamp clamp_min cos div erf exp gelu hardtanh leaky_relu log mish mul neg pow
+    reciprocal relu rsqrt rsub sigmoid silu sin softplus sqrt sub tanh where"""
+)
+"""Ops whose result has the shape of their inputs, broadcast."""
+
+_FLOATS: Final = words("double float c10::bfloat16 c10::half bfloat16 half")
 
 
 def around(trace: Trace, op: int) -> list[int]:
@@ -46,30 +51,9 @@ def around(trace: Trace, op: int) -> list[int]:
     return rows
 
 
-def known_as(items: Items, item: int) -> frozenset[str]:
-    """Every name under which a compiler may list this work: of its op, and of those around."""
-    return known_names(items.trace, int(items.op[item]))
-
-
 def known_names(trace: Trace, op: int) -> frozenset[str]:
-    """The same for the row of an op."""
+    """Every name under which a compiler may list this work: of its op, and of those around."""
     return _with_aliases(frozenset(stem(trace.name_of(row)) for row in around(trace, op)))
-
-
-def numel(items: Items, item: int) -> int | None:
-    """Elements of the op's first tensor, from its recorded shapes; None when there are none."""
-    shape = first_shape(items, item)
-    return math.prod(shape) if shape else None
-
-
-def first_shape(items: Items, item: int) -> list[int]:
-    """The first input that has a shape; [] when shapes were not recorded."""
-    op = int(items.op[item])
-    dims = items.trace.args_of(op).get("Input Dims") if op >= 0 else None
-    for shape in dims if isinstance(dims, list) else []:
-        if isinstance(shape, list) and shape and all(isinstance(n, int) for n in shape):
-            return shape
-    return []
 
 
 @cache
@@ -77,20 +61,12 @@ def _with_aliases(stems: frozenset[str]) -> frozenset[str]:
     return stems.union(*(_ALIKE.get(word, ()) for word in stems))
 
 
-_POINTWISE: Final = words(
-    """abs add clamp clamp_min cos div erf exp gelu hardtanh leaky_relu log mish mul neg pow
-    reciprocal relu rsqrt rsub sigmoid silu sin softplus sqrt sub tanh where"""
-)
-"""Ops whose result has the shape of their inputs, broadcast."""
-
-_BYTES: Final = {
-    "double": 8,
-    "float": 4,
-    "c10::bfloat16": 2,
-    "c10::half": 2,
-    "bfloat16": 2,
-    "half": 2,
-}
+def numel(items: Items, item: int) -> int | None:
+    """Elements of the op's first tensor, from its recorded shapes; None when there are none."""
+    op = int(items.op[item])
+    dims = items.trace.args_of(op).get("Input Dims") if op >= 0 else None
+    shapes = filter(_is_shape, dims if isinstance(dims, list) else ())
+    return next((math.prod(shape) for shape in shapes), None)
 
 
 def saved(items: Items, members: Sequence[int]) -> str:
@@ -100,10 +76,10 @@ def saved(items: Items, members: Sequence[int]) -> str:
     not write these and read them back, unless something else wants them.
     """
     found = [_result(items, member) for member in sorted(members)[:-1]]
-    if not found or None in found:
-        return ""
     known = [result for result in found if result is not None]
-    passed = sum(math.prod(shape) * _BYTES[dtype] for shape, dtype in known)
+    if not found or len(known) < len(found):
+        return ""
+    passed = sum(math.prod(shape) * element_size(dtype) for shape, dtype in known)
     if len({(tuple(shape), dtype) for shape, dtype in known}) > 1:
         return f"{size(passed)} between them may stay in registers"
     shape, dtype = known[0]
@@ -123,17 +99,12 @@ def _result(items: Items, member: int) -> tuple[list[int], str] | None:
         return None
     tensors = [n for n, shape in enumerate(dims) if _is_shape(shape)]
     dtypes = {str(types[n]).lower() for n in tensors}
-    if len(dtypes) != 1 or not dtypes <= _BYTES.keys():
+    if len(dtypes) != 1 or not dtypes <= _FLOATS:
         return None
-    return _broadcast([dims[n] for n in tensors]), dtypes.pop()
+    # the larger of the sizes of each dimension, counted from the last
+    sizes = zip_longest(*(reversed(dims[n]) for n in tensors), fillvalue=1)
+    return [max(of) for of in sizes][::-1], dtypes.pop()
 
 
 def _is_shape(value: object) -> bool:
     return isinstance(value, list) and bool(value) and all(isinstance(n, int) for n in value)
-
-
-def _broadcast(shapes: Sequence[list[int]]) -> list[int]:
-    """The larger of the sizes of each dimension, counted from the last."""
-    rank = max(map(len, shapes))
-    padded = [[1] * (rank - len(shape)) + shape for shape in shapes]
-    return [max(sizes) for sizes in zip(*padded, strict=True)]

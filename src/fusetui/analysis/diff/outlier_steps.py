@@ -1,9 +1,8 @@
-"""What only some steps do: work that the others lack, and kernels that took long only once."""
+"""Kernels and idle time that changed in one step only."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import msgspec
 import numpy as np
@@ -11,7 +10,7 @@ import numpy as np
 from fusetui.analysis.diff.groups import Group, pairs_of
 from fusetui.analysis.diff.items import Items
 from fusetui.analysis.diff.model import ONLY, Kind, Row, Share, row_of
-from fusetui.analysis.diff.outlier_work import Piece, odd_steps, piece_rows, rows_of
+from fusetui.analysis.diff.outlier_work import rows_of
 from fusetui.analysis.diff.statistics import FLOOR_NS, FLOOR_PERCENT, resolution
 from fusetui.analysis.questions.busy import any_busy_ns
 from fusetui.text.figures import change
@@ -36,7 +35,6 @@ MOST, TOGETHER = 0.75, 4
 less than their times."""
 
 SHOWN = 5  # at most this many such kernels are reported
-Key = tuple[int, bool, int]  # the step, whether it is missing, the number of the op and the kernel
 
 
 class Once(msgspec.Struct, frozen=True):
@@ -51,20 +49,6 @@ class Once(msgspec.Struct, frozen=True):
     paired: bool
 
 
-def rows(a: Items, b: Items) -> list[Row]:
-    """Rows that are not part of a usual step, each naming its step.
-
-    What is odd on both sides alike (in the same step, if they have equally many) is no change.
-    """
-    same_steps = len(a.work.windows) == len(b.work.windows)
-    found = [_by_key(odd, same_steps) for odd in (_odd(a, b), _odd(b, a))]
-    changed: list[Row] = []
-    for side, (mine, other) in enumerate((found, found[::-1])):
-        left = [p for key, members in mine.items() for p in members[len(other.get(key, ())) :]]
-        changed += piece_rows((a, b)[side], left, "AB"[side])
-    return changed
-
-
 def once(a: Items, b: Items, groups: Sequence[Group]) -> list[Once]:
     """Kernels and idle time that changed in one step only, if both sides have equally many steps
     and vary alike, as two copies of one recording do: the n-th steps of two runs have nothing in
@@ -72,29 +56,6 @@ def once(a: Items, b: Items, groups: Sequence[Group]) -> list[Once]:
     if len(a.work.windows) != len(b.work.windows) or not _vary_alike(a, b, groups):
         return []
     return [*_kernels_once(a, b, groups), *_idle_once(a, b)]
-
-
-def _odd(items: Items, twin: Items) -> Iterator[Piece]:
-    """What differs in each step with unusual work. Missing work is assumed to take as long as in
-    the same step of the other side, or else as in the usual steps."""
-    work = items.work
-    for odd in odd_steps(items, twin):
-        span = work.of_window(odd.number)
-        words, rows, ns = items.every[span], work.row[span], work.ns[span]
-        lacking, more = odd.unmoved(items.exact, words, ns)
-        for item in lacking:
-            ns_, word = odd.usual[item], int(items.exact[item])
-            yield Piece(odd.number, True, items.rows[item], ns_, word, odd.gap_of(item))
-        for place in more:
-            ns_, word = int(ns[place]), int(words[place])
-            yield Piece(odd.number, False, int(rows[place]), ns_, word, odd.gap_before(place))
-
-
-def _by_key(found: Iterator[Piece], same_steps: bool) -> dict[Key, list[Piece]]:
-    pieces: defaultdict[Key, list[Piece]] = defaultdict(list)
-    for piece in found:
-        pieces[piece.step if same_steps else -1, piece.missing, piece.word].append(piece)
-    return pieces
 
 
 def _kernels_once(a: Items, b: Items, groups: Sequence[Group]) -> list[Once]:

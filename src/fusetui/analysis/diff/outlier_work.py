@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 import msgspec
@@ -10,6 +9,7 @@ import numpy as np
 
 from fusetui.analysis.diff.blocks import runs
 from fusetui.analysis.diff.fusion import Collector, collector
+from fusetui.analysis.diff.groups import oriented
 from fusetui.analysis.diff.instances import MANY
 from fusetui.analysis.diff.items import OP_SHIFT, Items
 from fusetui.analysis.diff.model import Kind, Row, Share, row_of
@@ -18,6 +18,7 @@ from fusetui.analysis.diff.sequences import closest, is_feasible, is_like, match
 from fusetui.text.figures import plural
 from fusetui.trace.model.arrays import Int64s, Rows
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.grouping import by_key
 
 
 class OddStep(msgspec.Struct, frozen=True, eq=False):
@@ -32,14 +33,6 @@ class OddStep(msgspec.Struct, frozen=True, eq=False):
     more: list[int]
     place: Rows
     usual: list[int]
-
-    def gap_of(self, item: int) -> int:
-        """How many items that the step has come before it."""
-        return int((self.place[:item] >= 0).sum())
-
-    def gap_before(self, place: int) -> int:
-        """The same for one of its own pieces."""
-        return int(((self.place >= 0) & (self.place < place)).sum())
 
     def unmoved(self, words: Int64s, own: Int64s, ns: Int64s) -> tuple[list[int], list[int]]:
         """What it lacks and what is new, less what only runs at another place: the same kernel
@@ -123,7 +116,7 @@ def _unpaired(
 def _loose(keys: Int64s, left: list[int]) -> list[int]:
     """Of what has no partner: the stretches that would say the same one place earlier or later."""
     found: list[int] = []
-    for first, last in runs(np.array(left, dtype=np.intp)) if left else ():
+    for first, last in runs(np.array(left, dtype=np.intp)):
         earlier = first > 0 and keys[first - 1] == keys[last]
         later = last + 1 < len(keys) and keys[last + 1] == keys[first]
         found += range(first, last + 1) if earlier or later else ()
@@ -181,25 +174,54 @@ def _run(trace: Trace, others: Sequence[Piece], kind: Collector) -> list[Piece]:
 KINDS = 8  # a step that differs in more kinds of work than this is one row
 
 
-def piece_rows(items: Items, pieces: Sequence[Piece], side: str) -> list[Row]:
+def rows(a: Items, b: Items) -> list[Row]:
+    """Rows that are not part of a usual step, each naming its step.
+
+    What is odd on both sides alike (in the same step, if they have equally many) is no change.
+    """
+    same_steps = len(a.work.windows) == len(b.work.windows)
+
+    def key(piece: Piece) -> tuple[int, bool, int]:
+        return piece.step if same_steps else -1, piece.missing, piece.word
+
+    found = [by_key(_odd(*sides), key) for sides in ((a, b), (b, a))]
+    changed: list[Row] = []
+    for side, (mine, other) in enumerate((found, found[::-1])):
+        left = [p for of, members in mine.items() for p in members[len(other.get(of, ())) :]]
+        changed += _rows((a, b)[side], left, "AB"[side])
+    return changed
+
+
+def _odd(items: Items, twin: Items) -> Iterator[Piece]:
+    """What differs in each step with unusual work. Missing work is assumed to take as long as in
+    the same step of the other side, or else as in the usual steps."""
+    work = items.work
+    for odd in odd_steps(items, twin):
+        span = work.of_window(odd.number)
+        words, own, ns = items.every[span], work.row[span], work.ns[span]
+        lacking, more = odd.unmoved(items.exact, words, ns)
+        has = odd.place >= 0
+        for item in lacking:
+            gap, word = int(has[:item].sum()), int(items.exact[item])
+            yield Piece(odd.number, True, items.rows[item], odd.usual[item], word, gap)
+        for place in more:
+            gap, word = int((has & (odd.place < place)).sum()), int(words[place])
+            yield Piece(odd.number, False, int(own[place]), int(ns[place]), word, gap)
+
+
+def _rows(items: Items, pieces: Sequence[Piece], side: str) -> list[Row]:
     """One row for each kind of work in each step, or one for all of a step that differs in many.
 
     Where an op has other kernels in a step than usual, these are one row; so is a kernel that does
     the work of several.
     """
-    found, pieces = _replaced(items, pieces, side)
+    replaced, pieces = _replaced(items, pieces, side)
     compiled, pieces = _fused(items, pieces, side)
-    found += compiled
-    steps: defaultdict[tuple[int, bool], list[Piece]] = defaultdict(list)
-    for piece in pieces:
-        steps[piece.step, piece.missing].append(piece)
-    for (step, _), members in steps.items():
-        kinds: defaultdict[int, list[Piece]] = defaultdict(list)
-        for piece in members:
-            kinds[piece.word].append(piece)
-        name = f"step {items.work.windows.labels[step]} of {side}"
-        groups = list(kinds.values()) if len(kinds) <= KINDS else [members]
-        found += [_row(items, group, name, side, len(kinds) > KINDS) for group in groups]
+    found = [*replaced, *compiled]
+    for members in by_key(pieces, lambda piece: (piece.step, piece.missing)).values():
+        groups = list(by_key(members, lambda piece: piece.word).values())
+        many = len(groups) > KINDS
+        found += [_row(items, group, side, many) for group in ([members] if many else groups)]
     return found
 
 
@@ -208,70 +230,64 @@ def _replaced(
 ) -> tuple[list[Row], Sequence[Piece]]:
     """The rows of ops that have other kernels in one step, and the pieces that are not in them."""
     found, left = [], []
-    for step, op, members in _near(pieces):
+    for op, members in _near(pieces):
         more, lacking = ([p for p in members if p.missing is gone] for gone in (False, True))
         other = {p.word for p in more}.isdisjoint(p.word for p in lacking)
         if op and more and lacking and other and len(members) <= KINDS:
-            name = f"step {items.work.windows.labels[step]} of {side}"
-            found.append(_other_kernels(items, more, lacking, name, side))
+            found.append(_other_kernels(items, more, lacking, side))
         else:
             left += [*more, *lacking]
     return found, left
 
 
-def _near(pieces: Sequence[Piece]) -> Iterator[tuple[int, int, list[Piece]]]:
-    """The step, the number of the op, and its pieces that are so near to each other that they may
-    be of one call."""
-    ops: defaultdict[tuple[int, int], list[Piece]] = defaultdict(list)
-    for piece in pieces:
-        ops[piece.step, piece.word >> OP_SHIFT].append(piece)
-    for (step, op), members in ops.items():
+def _near(pieces: Sequence[Piece]) -> Iterator[tuple[int, list[Piece]]]:
+    """The number of an op, and its pieces in a step that are so near to each other that they may be
+    of one call."""
+    ops = by_key(pieces, lambda piece: (piece.step, piece.word >> OP_SHIFT))
+    for (_, op), members in ops.items():
         members.sort(key=lambda piece: piece.gap)
         first = 0
         for n in range(1, len(members) + 1):
             if n == len(members) or members[n].gap - members[n - 1].gap > MANY:
-                yield step, op, members[first:n]
+                yield op, members[first:n]
                 first = n
 
 
 def _fused(items: Items, pieces: Sequence[Piece], side: str) -> tuple[list[Row], Sequence[Piece]]:
     """The rows of kernels that do the work of several in one step, or that several do the work of,
     and the pieces that are not in them."""
-    steps: defaultdict[int, list[Piece]] = defaultdict(list)
-    for piece in pieces:
-        steps[piece.step].append(piece)
     found, taken = [], set()
-    for step, members in steps.items():
-        name = f"step {items.work.windows.labels[step]} of {side}"
+    for members in by_key(pieces, lambda piece: piece.step).values():
         for one, many in fused(items.trace, members):
             more, lacking = (many, [one]) if one.missing else ([one], many)
-            found.append(_other_kernels(items, more, lacking, name, side))
+            found.append(_other_kernels(items, more, lacking, side))
             taken |= {(piece.step, piece.missing, piece.row) for piece in (one, *many)}
     return found, [p for p in pieces if (p.step, p.missing, p.row) not in taken]
 
 
-def _other_kernels(
-    items: Items, more: Sequence[Piece], lacking: Sequence[Piece], step: str, side: str
-) -> Row:
-    own, other = _share(items, more, more), _share(items, lacking)
-    a, b = (own, other) if side == "A" else (other, own)
+def _other_kernels(items: Items, more: Sequence[Piece], lacking: Sequence[Piece], side: str) -> Row:
+    a, b = oriented("AB".index(side), _share(items, more, more), _share(items, lacking))
     kind = Kind.FUSED if a.count > b.count else Kind.SPLIT
-    op = items.trace.name_of(int(items.trace.op[more[0].row]))
     kind = Kind.REPLACED if a.count == b.count else kind
-    return row_of(kind, op, a, b, f"only in {step}", counts=False)
+    op = items.trace.name_of(int(items.trace.op[more[0].row]))
+    return row_of(kind, op, a, b, _only(items, more[0], side), counts=False)
 
 
-def _row(items: Items, pieces: Sequence[Piece], step: str, side: str, many: bool) -> Row:
+def _row(items: Items, pieces: Sequence[Piece], side: str, many: bool) -> Row:
     trace, missing = items.trace, pieces[0].missing
     op = int(trace.op[pieces[0].row])
-    named = trace.name_of(op) if op >= 0 else ""
     more = missing == (side == "A")
     here = [pieces if more == (n == 1) else () for n in (0, 1)]
     # its rows are of this side even if missing in it: those in the representative step
     a, b = (_share(items, here[n], pieces if side == "AB"[n] else ()) for n in (0, 1))
+    named = trace.name_of(op) if op >= 0 else ""
     what = plural(len(pieces), "piece") + " of work" if many else named
-    why = f"missing only in {step}" if missing else f"only in {step}"
+    why = f"{'missing ' if missing else ''}{_only(items, pieces[0], side)}"
     return row_of(Kind.ADDED if more else Kind.REMOVED, what, a, b, why, counts=False)
+
+
+def _only(items: Items, piece: Piece, side: str) -> str:
+    return f"only in step {items.work.windows.labels[piece.step]} of {side}"
 
 
 def _share(items: Items, pieces: Sequence[Piece], shown: Sequence[Piece] = ()) -> Share:

@@ -10,6 +10,7 @@ number on both sides, whichever are more.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 
@@ -34,10 +35,13 @@ def match(a: Int64s, b: Int64s) -> list[Pair]:
         if _cells(stretch) > SMALL:
             stretch, ends = _trim(a, b, stretch)
             pairs += ends
+        first_a, last_a, first_b, last_b = stretch
+        own, other = a[first_a:last_a], b[first_b:last_b]
         if 0 < _cells(stretch) <= MAX_CELLS:
-            pairs += _exact_inside(a, b, stretch)
+            found = exact(own.tolist(), other.tolist())
+            pairs += [(i + first_a, j + first_b) for i, j in found]
         elif cuts < MAX_CUTS and _cells(stretch):
-            anchors = _anchors(a, b, stretch)
+            anchors = [(i + first_a, j + first_b) for i, j in _anchors(own, other)]
             pairs += anchors
             inner = [gap for gap in gaps(anchors, stretch) if _cells(gap)] if anchors else []
             todo += [(gap, cuts + 1) for gap in inner]
@@ -48,12 +52,6 @@ def _cells(stretch: Stretch) -> int:
     """The size of the table that solves a stretch; 0 when one side is empty."""
     first_a, last_a, first_b, last_b = stretch
     return (last_a - first_a) * (last_b - first_b)
-
-
-def _exact_inside(a: Int64s, b: Int64s, stretch: Stretch) -> list[Pair]:
-    first_a, last_a, first_b, last_b = stretch
-    found = exact(a[first_a:last_a].tolist(), b[first_b:last_b].tolist())
-    return [(i + first_a, j + first_b) for i, j in found]
 
 
 def gaps(pairs: list[Pair], stretch: Stretch) -> Iterator[Stretch]:
@@ -116,14 +114,10 @@ def _equal_run(equal: Flags) -> int:
     return int(different[0]) if len(different) else len(equal)
 
 
-def _anchors(a: Int64s, b: Int64s, stretch: Stretch) -> list[Pair]:
+def _anchors(a: Int64s, b: Int64s) -> list[Pair]:
     """Ascending pairs of numbers that are unique on both sides, else of n-th occurrences."""
-    first_a, last_a, first_b, last_b = stretch
-    part_a, part_b = a[first_a:last_a], b[first_b:last_b]
-    found = _ascending(_common(_unique(part_a), _unique(part_b)))
-    if not found:
-        found = max(_slide(part_a, part_b), _equal_occurrences(part_a, part_b), key=len)
-    return [(i + first_a, j + first_b) for i, j in found]
+    found = _ascending(_unique(a), _unique(b))
+    return found or max(_slide(a, b), _ascending(_nth(a), _nth(b)), key=len)
 
 
 def _slide(a: Int64s, b: Int64s) -> list[Pair]:
@@ -159,10 +153,6 @@ def _open_ended(a: list[int], b: list[int]) -> list[Pair]:
     return found if 2 * len(found) > len(a) else _traced(rows, len(a), len(b))
 
 
-def _equal_occurrences(a: Int64s, b: Int64s) -> list[Pair]:
-    return _ascending(_common(_nth(a), _nth(b)))
-
-
 def _unique(numbers: Int64s) -> dict[object, int]:
     values, first, count = np.unique(numbers, return_index=True, return_counts=True)
     once = count == 1
@@ -171,21 +161,18 @@ def _unique(numbers: Int64s) -> dict[object, int]:
 
 def _nth(numbers: Int64s) -> dict[object, int]:
     """(number, how often it occurred before) -> position."""
-    seen: dict[int, int] = {}
+    seen: Counter[int] = Counter()
     found: dict[object, int] = {}
     for place, number in enumerate(numbers.tolist()):
-        nth = seen.get(number, 0)
-        seen[number] = nth + 1
-        found[number, nth] = place
+        found[number, seen[number]] = place
+        seen[number] += 1
     return found
 
 
-def _common(a: dict[object, int], b: dict[object, int]) -> list[Pair]:
-    return sorted((place, b[key]) for key, place in a.items() if key in b)
-
-
-def _ascending(pairs: list[Pair]) -> list[Pair]:
-    """The longest subsequence of pairs whose second positions ascend too, in n log n."""
+def _ascending(a: dict[object, int], b: dict[object, int]) -> list[Pair]:
+    """Of the places of what both have, in the order of A, the longest subsequence that ascends in B
+    too, in n log n."""
+    pairs = sorted((place, b[key]) for key, place in a.items() if key in b)
     tops: list[int] = []
     top_index: list[int] = []
     before: list[int] = []
@@ -223,8 +210,7 @@ def is_feasible(few: int, many: int) -> bool:
 
 
 def closest(few: Sequence[int], many: Sequence[int]) -> list[int]:
-    """For each of the few, in order, one of the many, such that the sum of the differences is
-    minimal."""
+    """For each of the few, in order, one of the many: the sum of the differences is minimal."""
     numbers, spare = np.array(many, dtype=np.int64), len(many) - len(few)
     rows = (np.abs(numbers[n : n + spare + 1] - value) for n, value in enumerate(few))
     return in_order(rows, spare)

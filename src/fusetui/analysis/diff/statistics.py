@@ -1,20 +1,21 @@
-"""Medians, and the intervals of ratios from a few steps on each side."""
+"""Medians, means, intervals of ratios, and the steps that represent all, from durations alone."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import cache
 
 import msgspec
 import numpy as np
 
-from fusetui.trace.model.arrays import Floats, Int64s
+from fusetui.trace.model.arrays import Floats, Int64s, Rows
 
 FEW_STEPS = 5
 """A verdict needs this many steps on each side. n samples enclose the true median with a
 probability of 1 - 2**(1 - n): 94 % for five, 88 % for four (too few for 95 %)."""
 
-CONFIDENCE = 95  # the confidence level of an interval, in percent; see interval.py
+CONFIDENCE = 95  # the confidence level of an interval, in percent
 
 FLOOR_PERCENT = 5
 FLOOR_NS = 100
@@ -43,6 +44,11 @@ def resolution(samples: Int64s) -> int:
 TAIL = 0.025  # the share of the distribution that the interval leaves out on each side
 ENOUGH = 10  # with fewer steps, how one depends on the one before is not estimated
 
+FEW_ROUNDS = 6
+"""With fewer the signed-rank test can reject nothing at 5 %: of five signs all are alike in 2 of 32
+cases."""
+
+EXACT_ROUNDS = 100  # up to so many, the distribution is counted out; beyond, it is normal
 EXACT = 60
 """Up to this many steps per side the distribution is exact; beyond, it is approximated as
 normal."""
@@ -51,33 +57,59 @@ Z = 1.959964  # the two-sided 5 % point of the normal distribution
 
 
 class Interval(msgspec.Struct, frozen=True):
-    """B / A: [low, high], and how much each run drifted from its first to its last step."""
+    """B / A: `ratio` within [low, high], None with too few steps; and by how much each run drifted
+    from its first to its last step."""
 
-    low: float
-    high: float
-    drift_a: float
-    drift_b: float
+    ratio: float
+    low: float | None = None
+    high: float | None = None
+    drift_a: float = 0.0
+    drift_b: float = 0.0
 
 
-def ratio_interval(a: Int64s, b: Int64s) -> Interval | None:
+def ratio_interval(a: Int64s, b: Int64s) -> Interval:
     """The interval of B / A by the rank test of Mann, Whitney and Wilcoxon: all ratios that it does
     not reject at 5 %, widened by the drift of the runs and by the correlation of successive steps.
 
-    `a`, `b`: durations in order of time. None if there are too few steps to reject any ratio; four
-    on each side are enough. (E. L. Lehmann, Nonparametrics, 1975: chapter 2.) The drift of a run
-    shows how much a run at another time may differ, whatever is compared.
+    `a`, `b`: durations in order of time; four on each side are enough to reject any ratio.
+    (E. L. Lehmann, Nonparametrics, 1975: chapter 2.) The drift of a run shows how much a run at
+    another time may differ, whatever is compared.
     """
+    ratio = int(median(b)) / max(1, int(median(a)))
     before, after = a[a > 0], b[b > 0]
     count = _rejected(len(before), len(after))
     if not count:
-        return None
+        return Interval(ratio)
     ratios = np.sort((after[None, :] / before[:, None]).ravel())
     low, high = float(ratios[count - 1]), float(ratios[len(ratios) - count])
     center, by = float(np.median(ratios)), max(wider(before), wider(after))
     low, high = center * (low / center) ** by, center * (high / center) ** by
-    drift_a, drift_b = drift(before), drift(after)
-    apart = max(abs(drift_a), abs(drift_b))
-    return Interval(low * (1 - apart) if apart < 1 else 0.0, high * (1 + apart), drift_a, drift_b)
+    drifts = drift(before), drift(after)
+    apart = max(map(abs, drifts))
+    low, high = low * (1 - apart) if apart < 1 else 0.0, high * (1 + apart)
+    return Interval(ratio, min(low, ratio), max(high, ratio), *drifts)
+
+
+def paired_interval(a: Int64s, b: Int64s) -> Interval:
+    """The same where the n-th step of A ran next to the n-th of B: by Wilcoxon's signed-rank test
+    of the logarithms, widened by the correlation of successive rounds.
+
+    It takes for granted only that a difference is as likely to be x as -x where nothing changed,
+    which turns in random order see to, whatever the noise is. The ratio is the estimate of Hodges
+    and Lehmann, the median of the means of any two.
+    (E. L. Lehmann, Nonparametrics, 1975: chapter 4)
+    """
+    known, drifts = (a > 0) & (b > 0), (drift(a), drift(b))
+    logs = np.log(b[known] / a[known])
+    count = rejected_rounds(len(logs))
+    if not count:
+        ratio = float(np.exp(np.median(logs))) if len(logs) else 1.0
+        return Interval(ratio, None, None, *drifts)
+    first, second = np.triu_indices(len(logs))
+    means = np.sort((logs[first] + logs[second]) / 2)
+    center, by = float(np.median(means)), wider(logs)
+    low, high = (center + (float(means[n]) - center) * by for n in (count - 1, -count))
+    return Interval(math.exp(center), math.exp(low), math.exp(high), *drifts)
 
 
 def drift(durations: Int64s) -> float:
@@ -85,9 +117,9 @@ def drift(durations: Int64s) -> float:
     (Theil and Sen); 0 where Kendall's test at 5 % finds no trend."""
     size = len(durations)
     first, last = np.triu_indices(size, 1)
-    rises = np.sign(durations[last] - durations[first]).sum() if size > 3 else 0
+    rises = abs(int(np.sign(durations[last] - durations[first]).sum())) if size > 3 else 0
     spread = (size * (size - 1) * (2 * size + 5) / 18) ** 0.5
-    if abs(int(rises)) <= 1 or (abs(int(rises)) - 1) / spread < Z:
+    if rises <= 1 or (rises - 1) / spread < Z:
         return 0.0
     slopes = (durations[last] - durations[first]) / (last - first)
     return float(np.median(slopes)) * (size - 1) / float(np.median(durations))
@@ -102,9 +134,7 @@ def wider(samples: Int64s | Floats) -> float:
         return 1.0
     ranks = np.argsort(np.argsort(samples, kind="stable")) - (size - 1) / 2
     found = float((ranks[1:] * ranks[:-1]).sum() / (ranks * ranks).sum())
-    if found * math.sqrt(size) < Z:
-        return 1.0
-    return math.sqrt((1 + found) / (1 - found))
+    return 1.0 if found * math.sqrt(size) < Z else math.sqrt((1 + found) / (1 - found))
 
 
 @cache
@@ -114,9 +144,27 @@ def _rejected(a: int, b: int) -> int:
         return 0
     if max(a, b) > EXACT:
         return max(1, int(a * b / 2 - Z * math.sqrt(a * b * (a + b + 1) / 12)))
-    ways = _ways(a, b)
-    below = np.cumsum(ways) / ways.sum()
-    return int(np.count_nonzero(below <= TAIL))
+    return _in_tail(_ways(a, b))
+
+
+@cache
+def rejected_rounds(size: int) -> int:
+    """The same for the means of any two of so many differences; 0 for fewer than FEW_ROUNDS."""
+    if size > EXACT_ROUNDS:
+        total = size * (size + 1)
+        return max(1, int(total / 4 - Z * math.sqrt(total * (2 * size + 1) / 24)))
+    ways = np.ones(1)
+    for rank in range(1, size + 1):  # the coefficients of the product of 1 + q ** rank
+        more = np.zeros(len(ways) + rank)
+        more[: len(ways)] += ways
+        more[rank:] += ways
+        ways = more
+    return _in_tail(ways)
+
+
+def _in_tail(ways: Floats) -> int:
+    """How many of the outcomes of a test, in order, leave no more than TAIL below them."""
+    return int(np.count_nonzero(np.cumsum(ways) / ways.sum() <= TAIL))
 
 
 def _ways(a: int, b: int) -> Floats:
@@ -132,3 +180,67 @@ def _ways(a: int, b: int) -> Floats:
             more[place] += more[place - n]
         found = more
     return found
+
+
+WITHIN = 0.005  # the mean time of the chosen steps is within this share of the median
+
+
+def usual_steps(a: Int64s, b: Int64s, alike_a: Rows, alike_b: Rows) -> tuple[Rows, Rows]:
+    """The steps of each side over which every figure is a mean, so that parts add up to the whole.
+
+    `a` and `b` are the durations of all steps (ns), `alike_*` the steps that do the usual work. Of
+    these, as many as possible around the median step whose mean is the median. The same steps on
+    both sides, where the two have equally many and the same ones will do.
+    """
+    from_a, from_b = _distance(a, alike_a), _distance(b, alike_b)
+    of_a = _around_median(a[None], [middle(a, alike_a)], alike_a, from_a)
+    of_b = _around_median(b[None], [middle(b, alike_b)], alike_b, from_b)
+    if len(a) == len(b):
+        common = np.intersect1d(alike_a, alike_b)
+        middles = [middle(a, alike_a), middle(b, alike_b)]
+        both = _around_median(np.stack([a, b]), middles, common, from_a + from_b)
+        if 2 * len(both) > min(len(of_a), len(of_b)):
+            return both, both
+    return _or_nearest(a, alike_a, of_a), _or_nearest(b, alike_b, of_b)
+
+
+def mean(samples: Int64s) -> Int64s:
+    """Along the first axis, in whole numbers, halves away from zero; 0 of none."""
+    count = max(1, len(samples))
+    total = samples.sum(axis=0)
+    found: Int64s = np.sign(total) * ((2 * np.abs(total) + count) // (2 * count))
+    return found
+
+
+def middle(durations: Int64s, alike: Rows) -> float:
+    """The median step: of those that do the usual work, where these are most of them."""
+    of = durations[alike] if 2 * len(alike) > len(durations) else durations
+    return float(np.median(of)) if len(of) else 0.0
+
+
+def _distance(durations: Int64s, alike: Rows) -> Floats:
+    median = middle(durations, alike)
+    found: Floats = np.abs(durations - median) / max(median, 1.0)
+    return found
+
+
+def _around_median(
+    durations: Int64s, medians: Sequence[float], alike: Rows, distance: Floats
+) -> Rows:
+    """The most of the alike steps, nearest to the median first, whose mean is the median on each
+    side; `durations`: [sides, steps]. Empty when there are none."""
+    if not len(alike):
+        return alike
+    order = alike[np.argsort(distance[alike], kind="stable")]
+    means = np.cumsum(durations[:, order], axis=1) / np.arange(1, len(order) + 1)
+    wanted = np.array(medians)[:, None]
+    near = (np.abs(means - wanted) <= WITHIN * np.maximum(wanted, 1)).all(axis=0)
+    most = int(np.flatnonzero(near)[-1]) + 1 if near.any() else 0
+    return np.sort(order[:most])
+
+
+def _or_nearest(durations: Int64s, alike: Rows, found: Rows) -> Rows:
+    """The chosen steps or, if there are none, the one nearest to the median."""
+    if len(found) or not len(alike):
+        return found
+    return alike[[int(np.argmin(_distance(durations, alike)[alike]))]]

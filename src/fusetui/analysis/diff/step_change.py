@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from functools import cache
 
 import msgspec
 import numpy as np
@@ -13,9 +11,19 @@ from fusetui.analysis.diff.groups import Group, pairs_of
 from fusetui.analysis.diff.items import Items
 from fusetui.analysis.diff.model import Answer, Side, StepChange, Verdict
 from fusetui.analysis.diff.pieces import Work
-from fusetui.analysis.diff.statistics import FEW_STEPS, drift, median, ratio_interval, wider
-from fusetui.analysis.diff.windows import Windows
-from fusetui.trace.model.arrays import Floats, Int64s, Rows
+from fusetui.analysis.diff.statistics import (
+    FEW_ROUNDS,
+    FEW_STEPS,
+    median,
+    paired_interval,
+    ratio_interval,
+)
+from fusetui.trace.model.arrays import Int64s, Rows
+
+BASE = "baseTimeNanoseconds"  # the key of a file that says when its clock began
+LEAST = 8
+"""A piece was interrupted that lies farther above the median of that piece in all steps than the
+first quarter of its times lies below, and by more than one part in so many."""
 
 
 def step_change(a: Items, b: Items, groups: Sequence[Group]) -> StepChange:
@@ -30,37 +38,10 @@ def step_change(a: Items, b: Items, groups: Sequence[Group]) -> StepChange:
     if not a_ns or b_ns is None:
         return StepChange(a_ns, b_ns, None, None, None)
     times = undisturbed(a, b, groups)
-    found = _of_turns(*times) if take_turns(a.work, b.work) else _of_runs(*times)
-    return StepChange(
-        a_ns, b_ns, *found, interrupted_a=times[0].interrupted, interrupted_b=times[1].interrupted
-    )
-
-
-def _of_runs(a: Times, b: Times) -> tuple[float, float | None, float | None, float, float, bool]:
-    ratio = int(median(b.ns)) / max(1, int(median(a.ns)))
-    found = ratio_interval(a.ns, b.ns)
-    if found is None:
-        return ratio, None, None, 0.0, 0.0, False
-    low, high = min(found.low, ratio), max(found.high, ratio)
-    return ratio, low, high, found.drift_a, found.drift_b, False
-
-
-def _of_turns(a: Times, b: Times) -> tuple[float, float | None, float | None, float, float, bool]:
-    logs = log_ratios(a.ns, b.ns)
-    found = signed_rank_interval(logs)
-    drifts = drift(a.ns), drift(b.ns)
-    if found is None:
-        ratio = float(np.exp(np.median(logs))) if len(logs) else 1.0
-        return ratio, None, None, *drifts, True
-    low, center, high = found
-    by = wider(logs)
-    low, high = center + (low - center) * by, center + (high - center) * by
-    return math.exp(center), math.exp(low), math.exp(high), *drifts, True
-
-
-LEAST = 8
-"""A piece was interrupted that lies farther above the median of that piece in all steps than the
-first quarter of its times lies below, and by more than one part in so many."""
+    turns = take_turns(a.work, b.work)
+    found = (paired_interval if turns else ratio_interval)(times[0].ns, times[1].ns)
+    interval = found.ratio, found.low, found.high, found.drift_a, found.drift_b
+    return StepChange(a_ns, b_ns, *interval, turns, *(side.interrupted for side in times))
 
 
 class Times(msgspec.Struct, frozen=True, eq=False):
@@ -113,9 +94,8 @@ def _columns(
     op."""
     one, other = pairs_of(groups)
     same = a.exact[one] == b.exact[other]
-    first = np.zeros(1, dtype=np.intp)
-    of_a, of_b = cuts[0].column[one[same]], cuts[1].column[other[same]]
-    return np.concatenate([first, of_a]), np.concatenate([first, of_b])
+    columns = cuts[0].column[one[same]], cuts[1].column[other[same]]
+    return np.append(columns[0], 0), np.append(columns[1], 0)
 
 
 def _less(items: Items, cut: Cut, limits: Int64s) -> Times:
@@ -146,18 +126,6 @@ def _cut(items: Items) -> Cut:
     return nothing if (ns < 0).any() else Cut(ns, column)
 
 
-FEW_ROUNDS = 6
-"""With fewer the signed-rank test can reject nothing at 5 %: of five signs all are alike in 2 of 32
-cases."""
-
-EXACT = 100  # up to so many rounds the distribution is counted out; beyond, it is normal
-
-TAIL = 0.025
-Z = 1.959964
-
-BASE = "baseTimeNanoseconds"  # the key of a file that says when its clock began
-
-
 def take_turns(a: Work, b: Work) -> bool:
     """Did the n-th step of both sides run next to each other, in either order, for every n?
 
@@ -169,53 +137,9 @@ def take_turns(a: Work, b: Work) -> bool:
         return False
     if a.trace.keys.get(BASE) != b.trace.keys.get(BASE):
         return False
-    return _apart(one, other)
-
-
-def _apart(a: Windows, b: Windows) -> bool:
-    within = (a.end <= b.start) | (b.end <= a.start)
-    between = np.maximum(a.end, b.end)[:-1] <= np.minimum(a.start, b.start)[1:]
-    return bool(within.all() and between.all())
-
-
-def log_ratios(a: Int64s, b: Int64s) -> Floats:
-    """One for each round in which both took time."""
-    known = (a > 0) & (b > 0)
-    found: Floats = np.log(b[known] / a[known])
-    return found
-
-
-def signed_rank_interval(differences: Floats) -> tuple[float, float, float] | None:
-    """The low end, the middle and the high end of the interval of 95 % for the center of paired
-    differences: all shifts that Wilcoxon's signed-rank test does not reject. None with fewer than
-    FEW_ROUNDS.
-
-    It takes for granted only that a difference is as likely to be x as -x where nothing changed,
-    which turns in random order see to, whatever the noise is. The middle is the estimate of Hodges
-    and Lehmann, the median of the means of any two.
-    (E. L. Lehmann, Nonparametrics, 1975: chapter 4)
-    """
-    count = rejected(len(differences))
-    if not count:
-        return None
-    first, second = np.triu_indices(len(differences))
-    means = np.sort((differences[first] + differences[second]) / 2)
-    return float(means[count - 1]), float(np.median(means)), float(means[-count])
-
-
-@cache
-def rejected(size: int) -> int:
-    """How many of the sorted means lie outside of the interval on either side."""
-    if size > EXACT:
-        total = size * (size + 1)
-        return max(1, int(total / 4 - Z * math.sqrt(total * (2 * size + 1) / 24)))
-    ways = np.ones(1)
-    for rank in range(1, size + 1):  # the coefficients of the product of 1 + q ** rank
-        more = np.zeros(len(ways) + rank)
-        more[: len(ways)] += ways
-        more[rank:] += ways
-        ways = more
-    return int(np.count_nonzero(np.cumsum(ways) / ways.sum() <= TAIL)) if size else 0
+    within = (one.end <= other.start) | (other.end <= one.start)
+    last, first = np.maximum(one.end, other.end), np.minimum(one.start, other.start)
+    return bool(within.all() and (last[:-1] <= first[1:]).all())
 
 
 def verdict(step: StepChange, a: Side, b: Side) -> Verdict:
@@ -236,14 +160,10 @@ def other_devices(a: Side, b: Side) -> str:
     """`A100 -> H100`; "" where both ran on the same, or a file does not say."""
     if not (a.items and b.items) or (a.gpu == b.gpu and not (a.devices and b.devices)):
         return ""
-    before, after = _devices(a), _devices(b)
+    before, after = (
+        (", ".join(side.devices) or "a GPU") if side.gpu else "CPU only" for side in (a, b)
+    )
     return f"{before} -> {after}" if before != after else ""
-
-
-def _devices(side: Side) -> str:
-    if not side.gpu:
-        return "CPU only"
-    return ", ".join(side.devices) or "a GPU"
 
 
 def _reason(step: StepChange, a: Side, b: Side) -> str:

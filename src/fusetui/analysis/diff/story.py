@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
 from fusetui.analysis.diff.model import CPU, REPEATED, Diff, Kind, Row, Subtotal
@@ -11,6 +11,7 @@ from fusetui.analysis.diff.names import decoded
 from fusetui.analysis.why.idle_reasons import COMPILER, IDLE, LOADER
 from fusetui.text.figures import duration, plural, signed_duration
 from fusetui.text.printable import printable
+from fusetui.trace.model.grouping import by_key
 
 TERMS = 5  # how many terms the sentence names
 WORTH = 0.02  # a term after the first is named when it is this share of the change, or of the step
@@ -24,15 +25,9 @@ MOSTLY = 0.6  # one op that makes up this share of a term is named with it
 _TIMES = re.compile(r" x\d+\Z")
 _NUMBER = re.compile(r"\d+")
 _PLURAL = {
-    "GEMM": "GEMMs",
+    **{of: f"{of}s" for of in ("GEMM", "fill", "convolution", "norm", "reduction", "embedding")},
+    **{of: f"{of} kernels" for of in ("pointwise", "other")},
     "copy": "copies",
-    "fill": "fills",
-    "convolution": "convolutions",
-    "norm": "norms",
-    "reduction": "reductions",
-    "pointwise": "pointwise kernels",
-    "other": "other kernels",
-    "embedding": "embeddings",
 }
 CPU_WORK = "dispatch on the CPU"
 
@@ -79,10 +74,8 @@ def _moved(diff: Diff) -> str:
 
 def _terms(diff: Diff) -> list[tuple[int, str]]:
     """Changes in ns, and what they are."""
-    groups: defaultdict[tuple[str, str, bool], list[Row]] = defaultdict(list)
-    for row in diff.rows:
-        if row.counts:
-            groups[_work(row), row.phase, "b" in row.compiled].append(row)
+    counted = (row for row in diff.rows if row.counts)
+    groups = by_key(counted, lambda row: (_work(row), row.phase, "b" in row.compiled))
     found = [
         (_change(part), _term(*key, part))
         for key, rows in groups.items()
@@ -102,9 +95,7 @@ def _terms(diff: Diff) -> list[tuple[int, str]]:
 def _by_direction(work: str, rows: Sequence[Row]) -> list[Sequence[Row]]:
     """The rows of ops that take longer and those of ops that take less, where both are much, and
     can be told apart: their sum would hide them."""
-    by_op: defaultdict[object, list[Row]] = defaultdict(list)
-    for row in rows:
-        by_op[_label(row) or (row.a[:1], row.b[:1])].append(row)
+    by_op = by_key(rows, lambda row: _label(row) or (row.a[:1], row.b[:1]))
     sides: list[Sequence[Row]] = [
         [row for one in by_op.values() if (_change(one) < 0) is less for row in one]
         for less in (False, True)
@@ -189,12 +180,8 @@ def _change(rows: Iterable[Row]) -> int:
 
 
 def _parts(diff: Diff, key: Callable[[Row], tuple[str, str]]) -> tuple[Subtotal, ...]:
-    groups: defaultdict[tuple[str, str], list[Row]] = defaultdict(list)
-    for row in diff.rows:
-        if row.counts:
-            groups[key(row)].append(row)
     found = []
-    for (name, phase), rows in groups.items():
+    for (name, phase), rows in by_key((row for row in diff.rows if row.counts), key).items():
         times = sum(row.a_ns for row in rows), sum(row.b_ns for row in rows)
         counts = sum(row.a_count for row in rows), sum(row.b_count for row in rows)
         compiled = "".join(side for side in "ab" if any(side in row.compiled for row in rows))

@@ -38,7 +38,7 @@ from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import TraceError
 from fusetui.trace.model.ids import Id
 from fusetui.trace.model.joined import Join
-from fusetui.trace.read.peek import beginning, glimpse
+from fusetui.trace.read.source import beginning, glimpse
 
 ENDINGS = (".json", ".json.gz", ".json.zst")
 FOLDERS = re.compile(r"capture", re.IGNORECASE)

@@ -12,7 +12,6 @@ import numpy as np
 from fusetui.analysis.why.account import accounts
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.host import LAYERS, Host, Threads, together
-from fusetui.analysis.why.idle import Idle
 from fusetui.analysis.why.idle_reasons import COMPILER, LOADER
 from fusetui.analysis.why.rule import frame_text, module_text
 from fusetui.text.figures import count, duration
@@ -25,7 +24,6 @@ from fusetui.trace.model.intervals import (
     common,
     counted,
     innermost,
-    joined,
     outside,
     union,
     without,
@@ -41,20 +39,18 @@ def idle_causes(trace: Trace) -> tuple[Rows, Int64s] | None:
     facts = Facts(accounts(trace))
     if not facts.has_launches:
         return None
-    every = [np.ones(len(idle), dtype=np.bool_) for idle in facts.idle]
-    return held(facts, every, NOTHING, LAYERS[:-1])
+    return held(facts, np.ones(len(facts.idle), dtype=np.bool_), NOTHING, LAYERS[:-1])
 
 
 def held(
-    facts: Facts, which: Sequence[Flags], leaving_out: Cover, layers: Sequence[tuple[Host, ...]]
+    facts: Facts, which: Flags, leaving_out: Cover, layers: Sequence[tuple[Host, ...]]
 ) -> tuple[Rows, Int64s]:
     """Likewise in the host parts of some gaps, except during a cover (ns of the file), by the
-    innermost slice of some layers. `which`: for each of facts.idle."""
+    innermost slice of some layers."""
     found = [
         part
-        for idle, some in zip(facts.idle, which, strict=True)
         for line in facts.accounts.threads
-        for part in _on(line, _waiting(facts.trace, line, idle, some, leaving_out), layers)
+        for part in _on(line, _waiting(facts, line, which, leaving_out), layers)
     ]
     none = np.empty(0, dtype=np.int64)
     rows = np.concatenate([none, *(rows for rows, _ in found)]).astype(np.intp)
@@ -80,7 +76,7 @@ def idle_by_cause(trace: Trace, begin: Int64s, end: Int64s, idle_ns: int) -> dic
     loading = common(facts.loading, union(begin, end))
     compiling = without(common(facts.compiling, union(begin, end)), loading)
     for cause, cover in ((LOADER, loading), (COMPILER, compiling)):
-        for kind, ns in zip(Host, facts.host_under(cover)[0].sum(axis=1).tolist(), strict=True):
+        for kind, ns in zip(Host, facts.host_under(cover).sum(axis=1).tolist(), strict=True):
             found[f"host_{kind.name.lower()}"] -= ns
             found[cause] += ns
     means = {cause: round(ns / len(begin)) for cause, ns in found.items() if ns}
@@ -89,12 +85,13 @@ def idle_by_cause(trace: Trace, begin: Int64s, end: Int64s, idle_ns: int) -> dic
     return means
 
 
-def _waiting(trace: Trace, line: Threads, idle: Idle, some: Flags, leaving_out: Cover) -> Counted:
+def _waiting(facts: Facts, line: Threads, which: Flags, leaving_out: Cover) -> Counted:
     """The host parts of gaps, as times of the threads that launched then; what several devices
     waited for counts for each."""
-    called, track = idle.called, idle.track(trace)
-    late = np.flatnonzero(some & (idle.launch >= 0) & (called > idle.begin) & line.tracks[track])
-    waiting = counted(*(line.on_line(track[late], times[late]) for times in (idle.begin, called)))
+    idle, track = facts.idle, facts.idle.track(facts.trace)
+    late = which & (idle.launch >= 0) & (idle.called > idle.begin) & line.tracks[track]
+    times = (line.on_line(track[late], t[late]) for t in (idle.begin, idle.called))
+    waiting = counted(*times)
     return line.parts(waiting, outside(leaving_out))
 
 
@@ -171,7 +168,6 @@ def _label(name: str) -> str:
     return module_text(name) if is_module(name) else frame_text(NUMBER.sub("", name))
 
 
-def holding(facts: Facts, which: Sequence[Flags]) -> Holding:
-    """In the host parts of some gaps (see causes.held), without what other rules explain."""
-    explained = joined(facts.loading, facts.compiling, facts.warming)
-    return Holding(facts, *held(facts, which, explained, LAYERS))
+def holding(facts: Facts, which: Flags) -> Holding:
+    """In the host parts of some gaps (see held), without what other rules explain."""
+    return Holding(facts, *held(facts, which, facts.explained, LAYERS))

@@ -17,6 +17,7 @@ from fusetui.analysis.why.idle import (
     LATE,
     Idle,
     bounds_on,
+    idle_of,
     on_line,
     other_work,
 )
@@ -88,8 +89,7 @@ class Facts:
         if sum(len(line.events) for line in self.lines) < len(rows):
             rows = np.sort(np.concatenate([NO_ROWS, *(line.events for line in self.lines)]))
         inside = (self.trace.end[rows] > self.begin_ns) & (self.trace.start[rows] < self.end_ns)
-        found: Rows = rows[inside]
-        return found
+        return rows[inside]
 
     @cached_property
     def steady(self) -> Facts:
@@ -127,14 +127,13 @@ class Facts:
         return sum(int((line.end_ns - line.begin_ns).sum()) for line in self.lines)
 
     @cached_property
-    def idle(self) -> tuple[Idle, ...]:
-        """The idle time of the devices of each line."""
-        window = None if self.is_whole else (self.begin_ns, self.end_ns)
-        return tuple(Idle(line, *line.idle_in(window)) for line in self.lines)
+    def idle(self) -> Idle:
+        """The idle time of the devices."""
+        return idle_of(self.lines, None if self.is_whole else (self.begin_ns, self.end_ns))
 
     def idle_ns(self, *names: str) -> int:
         """How long the devices were idle for these reasons, in total."""
-        return sum(int(idle.ns(*names).sum()) for idle in self.idle)
+        return int(self.idle.ns(*names).sum())
 
     def named(self, matches: Callable[[str], object], *roles: Role) -> Rows:
         """The rows of these roles whose names match; the test is made once per name."""
@@ -142,14 +141,13 @@ class Facts:
         wanted = np.zeros(len(self.trace.names), dtype=np.bool_)
         for number in np.flatnonzero(np.bincount(self.trace.name[rows])).tolist():
             wanted[number] = bool(matches(self.trace.names[number]))
-        found: Rows = rows[wanted[self.trace.name[rows]]]
-        return found
+        return rows[wanted[self.trace.name[rows]]]
 
     def idle_during(self, rows: Rows) -> int:
         """How long the devices were idle while any of these rows ran on any thread that launches
         (ns), whichever thread launched next; without the warm-up."""
         cover = without(self.while_launching(rows), self.warming)
-        return sum(int(cover.within(idle.begin, idle.end).sum()) for idle in self.idle)
+        return int(cover.within(self.idle.begin, self.idle.end).sum())
 
     @cached_property
     def launching(self) -> Flags:
@@ -157,20 +155,17 @@ class Facts:
         trace = self.trace
         calls = trace.launch[trace.gpu_rows]
         thread = trace.thread_of_track
-        found: Flags = np.isin(thread, thread[trace.track[calls[calls >= 0]]])
-        return found
+        return np.isin(thread, thread[trace.track[calls[calls >= 0]]])
 
     def while_launching(self, rows: Rows) -> Cover:
         """The time that these rows cover on any of the threads that launch."""
         rows = rows[self.launching[self.trace.track[rows]]]
         return union(self.trace.start[rows], self.trace.end[rows])
 
-    def host_under(self, cover: Cover) -> tuple[Int64s, ...]:
-        """For each of `idle`, what the launching threads did in the host parts of the gaps during a
-        cover (times of the file): ns, each of shape [Host, gaps]."""
-        return tuple(self._host_under(idle, cover) for idle in self.idle)
-
-    def _host_under(self, idle: Idle, cover: Cover) -> Int64s:
+    def host_under(self, cover: Cover) -> Int64s:
+        """What the launching threads did in the host parts of the gaps during a cover (times of the
+        file): ns, of shape [Host, gaps]."""
+        idle = self.idle
         found = np.zeros((len(Host), len(idle)), dtype=np.int64)
         if not len(cover.start):
             return found
@@ -203,7 +198,7 @@ class Facts:
 
     def late_under(self, cover: Cover) -> int:
         """How long the devices waited for a launch, or inside one, during a cover (ns)."""
-        return sum(int(cover.within(idle.begin, idle.returned).sum()) for idle in self.idle)
+        return int(cover.within(self.idle.begin, self.idle.returned).sum())
 
     @cached_property
     def steady_ns(self) -> int:
@@ -211,38 +206,34 @@ class Facts:
         return self.span_ns - self.late_under(self.warming)
 
     @cached_property
-    def explained(self) -> tuple[Int64s, ...]:
-        """The host parts of gaps that data-loading, recompilation and warm-up claim; see
-        host_under."""
-        return self.host_under(joined(self.loading, self.compiling, self.warming))
+    def explained(self) -> Cover:
+        """The time that data-loading, recompilation and warm-up claim."""
+        return joined(self.loading, self.compiling, self.warming)
 
     @cached_property
-    def late(self) -> tuple[Int64s, ...]:
+    def late(self) -> Int64s:
         """The host parts of gaps except synchronization and allocation, minus what is explained;
         see host_under."""
-        return tuple(
-            np.stack([idle.ns(f"host_{kind.name.lower()}") for kind in Host]) * LATE[:, None]
-            - explained * LATE[:, None]
-            for idle, explained in zip(self.idle, self.explained, strict=True)
-        )
+        found: Int64s = (self._host - self.host_under(self.explained)) * LATE[:, None]
+        return found
 
     @cached_property
-    def busy_cpu(self) -> tuple[Flags, ...]:
-        """For each of `idle`, the gaps in which the launching thread did other work than to launch.
+    def _host(self) -> Int64s:
+        return np.stack([self.idle.ns(f"host_{kind.name.lower()}") for kind in Host])
+
+    @cached_property
+    def busy_cpu(self) -> Flags:
+        """The gaps in which the launching thread did other work than to launch.
 
         Their `late` part is longer than a sequence of ops takes, and not made of many small slices.
         """
-        return tuple(
-            other_work(self.trace, self.accounts.threads, idle, late.sum(axis=0))
-            for idle, late in zip(self.idle, self.late, strict=True)
-        )
+        return other_work(self.trace, self.accounts.threads, self.idle, self.late.sum(axis=0))
 
     @cached_property
     def is_late(self) -> bool:
         """Whether the GPU waits for launches for a considerable part of the span, both without the
         warm-up."""
-        late = self.idle_ns(*(f"host_{kind.name.lower()}" for kind in Host if LATE[kind]))
-        late -= sum(int(ns[LATE].sum()) for ns in self.host_under(self.warming))
+        late = int((self._host - self.host_under(self.warming))[LATE].sum())
         return late >= CPU_BOUND * self.steady_ns > 0
 
     @cached_property
@@ -258,12 +249,12 @@ class Facts:
         replays = np.isin(calls, self.named(GRAPH_LAUNCH.search, Role.CALL))
         return 2 * int(np.count_nonzero(replays)) >= len(calls) > 0
 
-    def running_at_begin(self, idle: Idle, kind: Host) -> Rows:
+    def running_at_begin(self, kind: Host) -> Rows:
         """For each gap, the innermost slice of a kind in which the launching thread is when the gap
         begins, -1 for none."""
-        found = np.full(len(idle), -1, dtype=np.intp)
+        found = np.full(len(self.idle), -1, dtype=np.intp)
         for line in self.accounts.threads:
-            places, begin, _ = on_line(self.trace, line, idle)
+            places, begin, _ = on_line(self.trace, line, self.idle)
             found[places] = inside_of(self.trace, line, kind, begin)
         return found
 
@@ -321,7 +312,4 @@ class Facts:
 
     def _idle_cover(self, line: Threads) -> Cover:
         """The gaps that end with a launch from a thread of this line, as time of that thread."""
-        parts = [on_line(self.trace, line, idle)[1:] for idle in self.idle]
-        return union(
-            np.concatenate([begin for begin, _ in parts]), np.concatenate([end for _, end in parts])
-        )
+        return union(*on_line(self.trace, line, self.idle)[1:])

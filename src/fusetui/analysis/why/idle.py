@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from fusetui.analysis.why.devices import Devices
-from fusetui.analysis.why.gaps import Gaps, Reasons, cuts_of
+from fusetui.analysis.why.gaps import Reasons, cuts_of
 from fusetui.analysis.why.host import CALLS, Host, Threads
 from fusetui.analysis.why.idle_reasons import IDLE
 from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows
@@ -23,60 +27,22 @@ LATE = np.array([kind not in (Host.SYNC, Host.ALLOC) for kind in Host])
 class Idle(msgspec.Struct, frozen=True, eq=False):
     """The gaps of devices within the window, clipped to it; arrays of shape [gaps], ns."""
 
-    devices: Devices
-    gaps: Gaps
+    device: Int32s  # a number, in order
+    begin: Int64s
+    end: Int64s
+    event: Int32s  # the GPU event that ends the gap
+    before: Int32s  # the one that ended last before it, -1 for none
+    launch: Int32s  # the launch call of the event, -1 where it is not known
+    called: Int64s  # the end of the host part: when that call begins; `begin` without one
+    returned: Int64s  # the end of the call, if it lies in the gap; `begin` without one
     reasons: Reasons
 
     def __len__(self) -> int:
-        return len(self.gaps)
-
-    @property
-    def begin(self) -> Int64s:
-        return self.gaps.begin
-
-    @property
-    def end(self) -> Int64s:
-        return self.gaps.end
-
-    @property
-    def called(self) -> Int64s:
-        """The end of the host part: when the launch call begins; `begin` without one."""
-        return self._until("called")
-
-    @property
-    def returned(self) -> Int64s:
-        """The end of that call, if it lies in the gap; `begin` without one."""
-        return self._until("returned")
-
-    @property
-    def event(self) -> Int32s:
-        """The GPU event that ends the gap."""
-        return self.gaps.event
-
-    @property
-    def before(self) -> Int32s:
-        """The GPU event that ended last before it, -1 for none."""
-        return self.gaps.before
-
-    @property
-    def launch(self) -> Int32s:
-        """Its launch call, -1 where it is not known."""
-        return self.gaps.launch
-
-    def _until(self, cut: str) -> Int64s:
-        plain = np.flatnonzero(self.gaps.plain)
-        if not len(plain):
-            return self.begin
-        some, found = self.gaps.only(plain), self.begin.copy()
-        found[plain] = getattr(
-            cuts_of(self.devices.trace, some, self.devices.latency_of(some)), cut
-        )
-        return found
+        return len(self.begin)
 
     def track(self, trace: Trace) -> Int32s:
         """For each gap, the track of its launch call; any track if that is not known."""
-        found: Int32s = trace.track[np.maximum(self.launch, 0)]
-        return found
+        return trace.track[np.maximum(self.launch, 0)]
 
     def ns(self, *names: str) -> Int64s:
         """How long each gap lasted for these reasons."""
@@ -84,6 +50,27 @@ class Idle(msgspec.Struct, frozen=True, eq=False):
         for name in names:
             found += self.reasons[[*IDLE].index(name)]
         return found
+
+
+def idle_of(lines: Sequence[Devices], window: tuple[int, int] | None) -> Idle:
+    """The gaps of all devices; in a window [begin, end) (ns of the file) what lies in it."""
+    parts: list[list[NDArray[Any]]] = []
+    devices = 0
+    for line in lines:
+        gaps, why = line.idle_in(window)
+        plain = np.flatnonzero(gaps.plain)
+        some = gaps.only(plain)
+        cuts = cuts_of(line.trace, some, line.latency_of(some))
+        called, returned = gaps.begin.copy(), gaps.begin.copy()
+        called[plain], returned[plain] = cuts.called, cuts.returned
+        columns = (gaps.begin, gaps.end, gaps.event, gaps.before, gaps.launch, called, returned)
+        parts.append([line.number(gaps.event) + devices, *columns, *why])
+        devices += len(line)
+    if not parts:
+        parts.append([np.empty(0, dtype=np.int32)] * (8 + len(IDLE)))
+    whole = parts[0] if len(parts) == 1 else [np.concatenate(c) for c in zip(*parts, strict=True)]
+    device, begin, end, event, before, launch, called, returned, *reasons = whole
+    return Idle(device, begin, end, event, before, launch, called, returned, tuple(reasons))
 
 
 def bounds_on(trace: Trace, line: Threads, rows: Rows) -> tuple[Int64s, Int64s]:
@@ -97,8 +84,7 @@ def sums(places: Rows, ns: Int64s, length: int) -> Int64s:
     order = np.argsort(places, kind="stable")
     total = np.concatenate(([0], np.cumsum(ns[order])))
     ends = np.searchsorted(places[order], np.arange(length + 1))
-    found: Int64s = np.diff(total[ends])
-    return found
+    return np.diff(total[ends])
 
 
 def on_line(trace: Trace, line: Threads, idle: Idle) -> tuple[Rows, Int64s, Int64s]:

@@ -237,8 +237,7 @@ def idle_times(line: Devices, most: int = LONGEST) -> tuple[IdleTime, ...]:
 
 def _places(number: NDArray[np.integer], length: int) -> Rows:
     """Where each number begins among those, which are in order."""
-    found: Rows = number.searchsorted(np.arange(length + 1))
-    return found
+    return number.searchsorted(np.arange(length + 1))
 
 
 def _reasons(line: Devices) -> list[tuple[Reason, ...]]:

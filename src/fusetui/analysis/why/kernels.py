@@ -26,6 +26,7 @@ from fusetui.gpu.roofline.model import Amount
 from fusetui.gpu.roofline.peaks import NO_PEAKS, Peak
 from fusetui.gpu.roofline.row import Job
 from fusetui.trace.layout.devices import device_properties
+from fusetui.trace.layout.steps import OPTIMIZER
 from fusetui.trace.model.arguments import Arguments
 from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows
 from fusetui.trace.model.categories import Role
@@ -147,6 +148,10 @@ class Kernels:
         found: Int64s = np.maximum(self.end - begin, 0)
         return found
 
+    def ns(self, which: Flags | Rows) -> int:
+        """The effective time of some of them."""
+        return int(self.effective_ns[which].sum())
+
     @cached_property
     def busy_ns(self) -> int:
         """How long any of these events runs, added up over devices."""
@@ -169,20 +174,17 @@ class Kernels:
     @cached_property
     def stream(self) -> Int32s:
         """A number per stream of a device."""
-        found: Int32s = self.trace.thread_of_track[self.trace.track[self.rows]]
-        return found
+        return self.trace.thread_of_track[self.trace.track[self.rows]]
 
     @cached_property
     def device(self) -> Int32s:
         """A number per device."""
-        found: Int32s = self.trace.process_of_track[self.trace.track[self.rows]]
-        return found
+        return self.trace.process_of_track[self.trace.track[self.rows]]
 
     @cached_property
     def in_order(self) -> Rows:
         """Indices by stream and start, so that neighbors on a stream are adjacent."""
-        order: Rows = np.lexsort((self.start, self.stream))
-        return order
+        return np.lexsort((self.start, self.stream))
 
     @cached_property
     def origins(self) -> Origins:
@@ -199,6 +201,14 @@ class Kernels:
         return self.origins.regions.rows_at(self.credit.place).astype(np.intp)
 
     @cached_property
+    def in_optimizer(self) -> Flags:
+        """Which belong to the step of an optimizer, as its annotation tells."""
+        trace = self.trace
+        named = np.array([OPTIMIZER.match(name) is not None for name in trace.names] or [False])
+        found: Flags = (self.module >= 0) & named[trace.name[self.module]]
+        return found
+
+    @cached_property
     def is_kernel(self) -> Flags:
         """Neither a copy nor a set."""
         found: Flags = self.trace.role[self.rows] == Role.KERNEL
@@ -207,6 +217,20 @@ class Kernels:
     @cached_property
     def communicates(self) -> Flags:
         return communicates(self.trace, self.rows)
+
+    @cached_property
+    def computes(self) -> Flags:
+        """Kernels that do not communicate."""
+        return self.is_kernel & ~self.communicates
+
+    @cached_property
+    def exposed_ns(self) -> Int64s:
+        """For how long each runs without compute beside it on its device."""
+        found = self.end - self.start
+        for device in np.unique(self.device).tolist():
+            own, work = self.device == device, self.cover(self.computes, device)
+            found[own] -= work.within(self.start[own], self.end[own])
+        return found
 
     @cached_property
     def bounded(self) -> Bounds:
@@ -235,8 +259,7 @@ class Kernels:
         """The number of the job of each, -1 for none."""
         found = np.full(len(self.trace), -1, dtype=np.int64)
         found[self.jobs.rows] = self.jobs.number
-        own: Int64s = found[self.rows]
-        return own
+        return found[self.rows]
 
     def amount_of(self, row: int) -> Amount | None:
         """What the kernel in this row computes."""
@@ -261,8 +284,7 @@ class Kernels:
         """How many blocks each was launched with, 0 where that is not known."""
         found = np.zeros(len(self.trace), dtype=np.int64)
         found[self.jobs.rows] = blocks_of_each(self.trace, self.jobs)
-        own: Int64s = found[self.rows]
-        return own
+        return found[self.rows]
 
     @cached_property
     def sms(self) -> Int64s:
@@ -270,15 +292,13 @@ class Kernels:
         known = device_properties(self.trace)
         counts = [known.get(track.pid, {}).get("numSms") for track in self.trace.tracks]
         table = np.array([n if type(n) is int and n < MANY_SMS else 0 for n in counts] or [0])
-        own: Int64s = table[self.trace.track[self.rows]]
-        return own
+        return table[self.trace.track[self.rows]]
 
     def of_jobs(self, value: Callable[[Job], float | None]) -> NDArray[np.float64]:
         """A figure of each row by its job, nan for none."""
         found = np.full(len(self.trace), np.nan)
         found[self.jobs.rows] = self.jobs.of_each(value)
-        own: NDArray[np.float64] = found[self.rows]
-        return own
+        return found[self.rows]
 
     @cached_property
     def peak(self) -> Peak | None:

@@ -10,11 +10,12 @@ import msgspec
 import numpy as np
 
 from fusetui.analysis.why.facts import Facts
+from fusetui.analysis.why.kernels import Kernels
 from fusetui.text.cutting import clip
-from fusetui.text.figures import count, percent
+from fusetui.text.figures import count, duration, percent, plural
 from fusetui.text.printable import printable
 from fusetui.trace.layout.devices import gpu_activity
-from fusetui.trace.model.arrays import Int64s, Rows
+from fusetui.trace.model.arrays import Flags, Rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.program.regions import MODULE_PREFIX, NUMBER, is_module
 
@@ -58,47 +59,24 @@ class Claim(msgspec.Struct, frozen=True):
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """One rule; docs/why.md has a page of each, made from these texts."""
+    """One rule. docs/why.md has a section of each, with its question, the formula of the time at
+    stake, and when it is silent although one might expect a finding."""
 
     id: str
-    title: str
-    question: str  # that it answers
-    needs: str  # what must have been recorded, at least GPU events; empty for nothing. What
-    # follows a semicolon adds to the answer, and without it the rule speaks all the same
-    formula: str  # of the time at stake
-    remedy: str  # what to try: one line with the torch call or option; see advice
+    needs: tuple[str, ...]  # what it may be silent without although it holds: keys of lacks_of
+    remedy: str  # what to try: one line with the torch call or option; see rules.said
     thresholds: dict[str, float]
     find: Callable[[Facts], Iterable[Claim]]
     """Raises CannotTell."""
     of_kernels: bool = False  # about the work of the device, not about its idle time
     once: bool = False  # about what happens once, however many steps are recorded
-    silent: str = ""  # when it says nothing although one might expect it to
 
-
-NEEDED = {
-    "GPU events": "",
-    "launch calls": "[Ll]aunch calls",
-    "CPU ops": r"\b[Oo]ps\b",
-    "annotations": "[Aa]nnotations",
-    "Python frames and modules": r"[Ss]tacks|Python frames|\bmodules",
-    "input shapes": "[Ss]hapes",
-    "launch configurations": "[Ll]aunch configurations",
-    "the number of multiprocessors": "how many multiprocessors",
-    "a device of the table of peaks": "table of peaks",
-}
-"""What can be missing, and how the `needs` of a rule speak of it; "" in any."""
 
 PROPERTIES = "deviceProperties, as torch 1.12 and later"
 
 
-def needed_by(rule: Rule) -> tuple[str, ...]:
-    """What the rule may be silent without, although it holds: see Rule.needs."""
-    text = rule.needs.partition(";")[0]
-    return tuple(what for what, words in NEEDED.items() if text and re.search(words, text))
-
-
 def lacks_of(facts: Facts) -> dict[str, str]:
-    """What of NEEDED was not recorded, and what records it."""
+    """What of all that rules need was not recorded, and what records it."""
     trace, kernels, activity = facts.trace, facts.kernels, gpu_activity(facts.trace)
     if not len(facts.gpu_rows):
         return {"GPU events": activity}
@@ -130,23 +108,28 @@ def frame_text(name: str, most: int = LONGEST) -> str:
     return printable(clip(name, most))
 
 
-def share_of_span(facts: Facts, ns: int) -> str:
-    """`45.8 % of the span`; of a step or a window, `45.8 % of the time`, or what it is called; of
-    several GPUs together, `45.8 % of the spans of 2 GPUs`."""
+def of_span(facts: Facts, ns: int) -> str:
+    """`12 ms (45.8 % of the span)`; of a step or a window, `45.8 % of the time`, or what it is
+    called; of several GPUs together, `45.8 % of the spans of 2 GPUs`."""
     gpus = len(facts.devices)
     span = "the span" if gpus < 2 else "the spans"
     whole = span if facts.is_whole else facts.called
     of = f" of {count(gpus)} GPUs" if gpus > 1 else ""
-    return f"{percent(ns, facts.span_ns, fine=True)} of {whole}{of}"
+    return f"{duration(ns)} ({percent(ns, facts.span_ns, fine=True)} of {whole}{of})"
 
 
-def share_of_work(facts: Facts, ns: int) -> str:
+def of_work(facts: Facts, ns: int) -> str:
     """The same for the time of kernels; where the GPU is mostly idle, their share of its busy time
-    too: `0.9 % of the span, 12 % of the busy time`."""
-    busy = facts.kernels.busy_ns
+    too: `12 ms (0.9 % of the span, 12 % of the busy time)`."""
+    text, busy = of_span(facts, ns), facts.kernels.busy_ns
     if 2 * busy >= facts.span_ns:
-        return share_of_span(facts, ns)
-    return f"{share_of_span(facts, ns)}, {percent(ns, busy)} of the busy time"
+        return text
+    return f"{text.removesuffix(')')}, {percent(ns, busy)} of the busy time)"
+
+
+def subject(number: int, noun: str, verb: str, of: str = "") -> str:
+    """`1 kernel takes`, `3 kernels of cuDNN take`."""
+    return f"{plural(number, noun)}{of} {verb}{'s' if number == 1 else ''}"
 
 
 def module_text(name: str, most: int = LONGEST) -> str:
@@ -154,17 +137,18 @@ def module_text(name: str, most: int = LONGEST) -> str:
     return frame_text(NUMBER.sub("", name.removeprefix(MODULE_PREFIX)), most)
 
 
-def most_module(facts: Facts, rows: Rows, ns: Int64s) -> str:
-    """The kind of module with the most time; blank where none is known. `rows`: of modules or
-    annotations, -1 for none."""
+def most_module(kernels: Kernels, which: Flags | Rows, before: str = ", most of it in ") -> str:
+    """The kind of module in which some kernels take most of their time, after these words; blank
+    where none is known."""
     kinds: dict[str, int] = {}
-    names = facts.trace.name[rows]
-    for number in np.unique(names[rows >= 0]).tolist():
-        name = facts.trace.names[number]
-        if is_module(name):
-            kind = module_text(name)
-            kinds[kind] = kinds.get(kind, 0) + int(ns[(rows >= 0) & (names == number)].sum())
-    return max(kinds, key=lambda kind: kinds[kind], default="")
+    names, module = kernels.trace.names, kernels.module[which]
+    each, ns = kernels.trace.name[module], kernels.effective_ns[which]
+    for number in np.unique(each[module >= 0]).tolist():
+        if is_module(names[number]):
+            kind = module_text(names[number])
+            kinds[kind] = kinds.get(kind, 0) + int(ns[(module >= 0) & (each == number)].sum())
+    most = max(kinds, key=lambda kind: kinds[kind], default="")
+    return before + most if most else ""
 
 
 STACKS = "Python stacks were recorded: these times include the profiler's own work."

@@ -20,7 +20,7 @@ from fusetui.analysis.why.model import (
     totals,
     working,
 )
-from fusetui.analysis.why.rule import LEAST_OF_BUSY, LEAST_SHARE, Rule, needed_by
+from fusetui.analysis.why.rule import LEAST_OF_BUSY, LEAST_SHARE, Rule
 from fusetui.analysis.why.rules import all_rules
 
 Status = Literal["gone", "new", "stays", "unknown"]
@@ -192,7 +192,7 @@ def _lack(rule: Rule, why: Why, other: Why) -> tuple[str, str] | None:
     for one in why.cannot_tell:
         if one.rule == rule.id:
             return one.missing, one.record_with
-    for what in needed_by(rule):
+    for what in rule.needs:
         if what in why.lacks and what not in other.lacks:
             return what, why.lacks[what]
     return None

@@ -196,5 +196,4 @@ def _firsts(key: NDArray[np.integer], length: Int64s, single: bool = True) -> Ro
     rest = length[order]
     rest[begins] = 0 if single else np.where(np.diff(np.append(begins, len(order))) > 1, 0, -1)
     longest = np.maximum.reduceat(rest, begins)
-    found: Rows = first[(longest >= 0) & (length[first] >= TIMES * longest)]
-    return found
+    return first[(longest >= 0) & (length[first] >= TIMES * longest)]

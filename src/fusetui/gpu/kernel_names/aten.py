@@ -17,8 +17,8 @@ import re
 from functools import lru_cache
 from typing import Any, Final
 
-from fusetui.gpu.kernel_names.cxx import SCOPE, Span, base_of, split_args
-from fusetui.gpu.kernel_names.record import KernelName, Part, build, dtype_words, spaced
+from fusetui.gpu.kernel_names.cxx import SCOPE, base_of, split_args
+from fusetui.gpu.kernel_names.record import KernelName, Part, build, dtype_words, explain, spaced
 from fusetui.gpu.kernel_names.vocabulary import CXX_TYPE, cxx_type
 
 _NUMBER = r"(?:\(\w+\))?"
@@ -60,6 +60,12 @@ _REDUCTION = re.compile(
 )
 _WRAPPED = re.compile(rf"{SCOPE}func_wrapper_t<[\w:]+(?: char| int| long)?(?:<\w+>)?, ")
 _ADDRESS = re.compile(r"&(?=[\w(])")
+_REDUCTION_MEANINGS: Final = {
+    "kernel": "a reduction of ATen",
+    "threads": "at most {} threads in a block",
+    "vec": "{} outputs for each thread",
+}
+_ARGUMENTS = ("type of the input", "how values are combined", "type of an index", "type stored")
 
 
 def decode_elementwise(name: str) -> KernelName | None:
@@ -85,22 +91,17 @@ def _elementwise_fields(name: str, match: re.Match[str]) -> dict[str, Any]:
         operands = _OPERANDS.match(name, end)
         # PyTorch 1.x wrote only the wrapped functor: BUnaryFunctor<AddFunctor<long> >.
         functor, end = _applied(name, operands.end() if operands else end + 1)
-        fields = _operand_types(operands) if operands else {}
+        types = operands.groupdict() if operands else {}
+        fields = {f"dtype_{group}": cxx_type(text) for group, text in types.items()}
     one_type = _ONE_TYPE.match(name, end)
     if one_type and not fields:
         fields["dtype"] = cxx_type(one_type[1])
     op = _operation(kernel, functor)
     if op in ("index", "rng"):
         return {"op": op}
-    return {"op": op, "functor": functor, **fields, **_vector(match)}
-
-
-def _operand_types(match: re.Match[str]) -> dict[str, str | None]:
-    return {
-        "dtype_a": cxx_type(match["a"]),
-        "dtype_b": cxx_type(match["b"]),
-        "dtype_out": cxx_type(match["out"]),
-    }
+    if kernel.startswith("vectorized") and match["first"]:
+        fields["vec"] = int(match["first"])
+    return {"op": op, "functor": functor, **fields}
 
 
 def _applied(name: str, start: int) -> tuple[str | None, int]:
@@ -111,38 +112,23 @@ def _applied(name: str, start: int) -> tuple[str | None, int]:
         if pointer is None:
             return None, start
         start = pointer.start("function")
-        if (
-            pointer["word"].startswith(_LAUNCHERS)
-            and name[pointer.end() : pointer.end() + 1] == "<"
-        ):
+        if pointer["word"].startswith(_LAUNCHERS) and name.startswith("<", pointer.end()):
             start = pointer.end() + 1
     word = base_of(name, start)
     return word, name.find(word, start) + len(word) if word else start
 
 
-def _vector(match: re.Match[str]) -> dict[str, int]:
-    if match["kernel"].startswith("vectorized") and match["first"]:
-        return {"vec": int(match["first"])}
-    return {}
-
-
-@lru_cache(maxsize=1024)
 def _operation(kernel: str, functor: str | None) -> str | None:
     """What the loop does. Pieces of a normalization are left open: the name does not say which."""
     if "index" in kernel or "scatter" in kernel:
         return "index"
     if kernel.startswith("distribution"):
         return "rng"
-    if functor is None:
-        return "elementwise"
-    if functor.lower().startswith(
-        ("batch_norm", "groupnorm", "layernorm", "group_norm", "layer_norm")
-    ):
+    low = (functor or "").lower().replace("_", "")
+    if low.startswith(("batchnorm", "groupnorm", "layernorm")):
         return None
-    if functor == "FillFunctor":
-        return "fill"
-    copies = functor.endswith("copy_kernel_cuda") or functor == "copy_device_to_device"
-    return "copy" if copies else "elementwise"
+    copies = low.endswith("copykernelcuda") or functor == "copy_device_to_device"
+    return "fill" if functor == "FillFunctor" else "copy" if copies else "elementwise"
 
 
 @lru_cache(maxsize=1024)
@@ -195,15 +181,16 @@ def _access(name: str, match: re.Match[str], fields: dict[str, Any]) -> str | No
 
 
 def _elementwise_parts(match: re.Match[str]) -> list[Part]:
-    kernel = match["kernel"]
-    parts = [(*match.span("kernel"), _KINDS.get(kernel, "an elementwise loop of ATen"))]
-    if match["first"]:
-        text = "elements in one vector load" if kernel.startswith("vectorized") else "threads"
-        parts.append((*match.span("first"), f"{match['first']} {text}"))
-    if match["second"]:
-        parts.append((*match.span("second"), f"{match['second']} elements for each thread"))
-    text = _WITH_SCALAR.get(match["word"], "what is computed for each element")
-    return [*parts, (*match.span("word"), text)]
+    vectorized = match["kernel"].startswith("vectorized")
+    return explain(
+        match,
+        {
+            "kernel": lambda text: _KINDS.get(text, "an elementwise loop of ATen"),
+            "first": f"{{}} {'elements in one vector load' if vectorized else 'threads'}",
+            "second": "{} elements for each thread",
+            "word": lambda text: _WITH_SCALAR.get(text, "what is computed for each element"),
+        },
+    )
 
 
 def decode_reduction(name: str) -> KernelName | None:
@@ -211,44 +198,26 @@ def decode_reduction(name: str) -> KernelName | None:
     match = _REDUCTION.match(name)
     if match is None:
         return None
-    args, _ = split_args(name, match.end(), limit=8)
-    fields: dict[str, Any] = {"op": "reduction", **_reduction_types(name, args)}
+    spans, _ = split_args(name, match.end(), limit=8)
+    args = [name[slice(*span)] for span in spans]
+    fields: dict[str, Any] = {"op": "reduction"}
+    if len(args) >= 4:
+        fields |= {"dtype_a": cxx_type(args[0]), "dtype_out": cxx_type(args[3])}
+        fields["functor"] = _combined(args[1])
     word = operation_word((fields.get("functor") or "reduce").removesuffix("Ops"))
     dtype = dtype_words(fields.get("dtype_a"), None, fields.get("dtype_out"))
-    vt = name[slice(*args[4])] if len(args) > 4 else ""
-    launch = f"{match['threads']}x{match['vec']}{'.' + vt if vt.isdigit() else ''}"
-    short = spaced("reduce", word, dtype, launch)
-    return build(name, "aten-reduce", short, _reduction_parts(match, args), **fields)
+    each = f".{args[4]}" if len(args) > 4 and args[4].isdigit() else ""
+    short = spaced("reduce", word, dtype, f"{match['threads']}x{match['vec']}{each}")
+    parts = explain(match, _REDUCTION_MEANINGS)
+    parts += [(*span, text) for span, text in zip(spans, _ARGUMENTS, strict=False)]
+    return build(name, "aten-reduce", short, parts, **fields)
 
 
-def _reduction_types(name: str, args: list[Span]) -> dict[str, str | None]:
-    if len(args) < 4:
-        return {}
-    text = [name[start:end] for start, end in args[:4]]
-    return {
-        "dtype_a": cxx_type(text[0]),
-        "dtype_out": cxx_type(text[3]),
-        "functor": _reduction_functor(text[1]),
-    }
-
-
-def _reduction_functor(text: str) -> str | None:
+def _combined(text: str) -> str | None:
     """The operator: a struct, or what func_wrapper_t wraps (a struct, a lambda, an address)."""
     wrapped = _WRAPPED.match(text)
     start = wrapped.end() if wrapped else 0
     if text.startswith("__nv_hdl_wrapper", start):
         pointer = _ADDRESS.search(text, start)
-        if pointer is None:
-            return None
-        start = pointer.end()
+        return base_of(text, pointer.end()) if pointer else None
     return base_of(text, start)
-
-
-def _reduction_parts(match: re.Match[str], args: list[Span]) -> list[Part]:
-    parts = [
-        (*match.span("kernel"), "a reduction of ATen"),
-        (*match.span("threads"), f"at most {match['threads']} threads in a block"),
-        (*match.span("vec"), f"{match['vec']} outputs for each thread"),
-    ]
-    meanings = ("type of the input", "how values are combined", "type of an index", "type stored")
-    return parts + [(*span, text) for span, text in zip(args, meanings, strict=False)]

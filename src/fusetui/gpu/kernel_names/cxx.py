@@ -26,11 +26,13 @@ _HEAD = re.compile(rf"({SCOPE})(\w+)(<?)")
 _BASE = re.compile(rf"{SCOPE}(\w+)")
 _RETURN = re.compile(r"(?:void|int|float|bool|auto) +")
 _PAIRS = re.compile(r"[<>(),{}]|operator(?:\(\)|[<>=-]+)")
+_WORD = re.compile(r"\w{1,40}")
 _IDENTIFIER = re.compile(r"(\d{1,4})")
 _PREFIX_LIMIT = 20_000
 _LONGEST = 400
 _COMPLEX: Final = {"float2": "c64", "double2": "c128", "__half2": "2xfp16"}
 _FLAGS: Final = {"true": "y", "false": "n", "(bool)1": "y", "(bool)0": "n"}
+_INDICES: Final = ("int32", "uint32", "uint64")  # which nearly every kernel has
 _MAX_ARGUMENTS: Final = 16
 
 
@@ -121,7 +123,9 @@ def split_args(text: str, start: int, limit: int = 64) -> tuple[list[Span], int]
         elif char == "<":
             angle += 1
         elif (char == "," and not angle) or (char == ">" and not angle):
-            spans.append(_trimmed(text, start, match.start()))
+            piece = text[start : match.start()]
+            first = match.start() - len(piece.lstrip(" "))
+            spans.append((first, first + len(piece.strip(" "))))
             start = match.end()
             if char == ">" or len(spans) == limit:
                 return spans, start
@@ -137,14 +141,6 @@ def argument_texts(name: str, sign: Signature, limit: int = 64) -> list[str]:
     return [name[slice(*span)] for span in split_args(name, sign.args, limit)[0]]
 
 
-def _trimmed(text: str, start: int, end: int) -> Span:
-    while start < end and text[start] == " ":
-        start += 1
-    while end > start and text[end - 1] == " ":
-        end -= 1
-    return start, end
-
-
 def callee_text(name: str, sign: Signature, base: str | None = None) -> str:
     """Base name, element types, then numbers and flags (y, n) of the template argument list.
 
@@ -152,34 +148,21 @@ def callee_text(name: str, sign: Signature, base: str | None = None) -> str:
     >>> callee_text(name, signature(name), "gemv2T")
     'gemv2T fp32 128.16.n'
     """
-    word = sign.base if base is None else base
     types: list[str] = []
     numbers: list[str] = []
     for text in argument_texts(name, sign, _MAX_ARGUMENTS):
-        _sort_argument(text, types, numbers)
-    return spaced(word, _merged(types), ".".join(numbers))
-
-
-def _sort_argument(text: str, types: list[str], numbers: list[str]) -> None:
-    bare = text.rstrip("ul").removeprefix("(int)")
-    if text in _FLAGS:
-        if numbers and numbers[-1][-1] in "yn":
-            numbers[-1] += _FLAGS[text]
-        else:
-            numbers.append(_FLAGS[text])
-    elif bare.lstrip("-").isdigit() and len(bare) < 8:
-        numbers.append(bare)
-    elif "OpaqueType<" in text:
-        types.append(text.partition("OpaqueType<")[2].rstrip("> u")[:4] + "B")
-    else:
-        dtype = _COMPLEX.get(text) or cxx_type(text)
-        if dtype and dtype not in ("int32", "uint32", "uint64"):
-            types.append(dtype)
-
-
-def _merged(types: list[str]) -> str:
-    """`fp16` if all types are equal, else all of them: `fp16*fp16*fp32`."""
-    return types[0] if len(set(types)) == 1 else "*".join(types[:4])
+        bare = text.rstrip("ul").removeprefix("(int)")
+        if text in _FLAGS:
+            after_flag = bool(numbers) and numbers[-1][-1] in "yn"
+            numbers.append((numbers.pop() if after_flag else "") + _FLAGS[text])
+        elif bare.lstrip("-").isdigit() and len(bare) < 8:
+            numbers.append(bare)
+        elif "OpaqueType<" in text:
+            types.append(text.partition("OpaqueType<")[2].rstrip("> u")[:4] + "B")
+        elif (dtype := _COMPLEX.get(text) or cxx_type(text)) not in (None, *_INDICES):
+            types.append(str(dtype))
+    shown = types[0] if len(set(types)) == 1 else "*".join(types[:4])
+    return spaced(sign.base if base is None else base, shown, ".".join(numbers))
 
 
 def base_text(name: str) -> str:
@@ -187,32 +170,18 @@ def base_text(name: str) -> str:
 
     >>> base_text("std::enable_if<true>::type run(int)"), base_text("")
     ('run', '(no name)')
-    >>> base_text("gemm_<float, float>_nt_v1")
-    'gemm_..._nt_v1'
+    >>> base_text("gemm_<float, float>_nt_v1"), base_text("\\x1b[b")
+    ('gemm_..._nt_v1', '\\\\x1b(b')
     """
-    sign = signature(name)
+    sign, head = signature(name), name[:_LONGEST]
     if sign is not None:
         scope = sign.scope.replace("(anonymous namespace)::", "").replace("<unnamed>::", "")
-        text = scope + sign.base + _after(name, sign)
+        text = scope + sign.base
+        if sign.args >= 0 and not sign.mangled:  # what some write after template arguments
+            after = _WORD.match(name, split_args(name, sign.args)[1])
+            text += f"...{after[0]}" if after else ""
     else:
-        text = re.split("[<(]", name[:_LONGEST], maxsplit=1)[0].strip() or name[:_LONGEST].strip()
-    return cut(_shown(text[:_LONGEST]), "…") or "(no name)"
-
-
-def _after(name: str, sign: Signature) -> str:
-    """What some write after template arguments: `..._nt` of `gemm<float>_nt`."""
-    if sign.args < 0 or sign.mangled:
-        return ""
-    found = re.compile(r"\w{1,40}").match(name, split_args(name, sign.args)[1])
-    return f"...{found[0]}" if found else ""
-
-
-def _shown(text: str) -> str:
-    """Letters of any script stay; controls, direction marks and brackets do not.
-
-    >>> _shown("a\\tb")
-    'a\\\\tb'
-    """
-    return "".join(
-        char if char.isprintable() and char not in "[]" else escaped(char) for char in text
-    )
+        text = re.split("[<(]", head, maxsplit=1)[0].strip() or head.strip()
+    # Letters of any script stay; controls, direction marks and brackets do not.
+    plain = (c if c.isprintable() and c not in "[]" else escaped(c) for c in text[:_LONGEST])
+    return cut("".join(plain), "…") or "(no name)"

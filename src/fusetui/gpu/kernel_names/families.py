@@ -14,11 +14,10 @@ from fusetui.gpu.kernel_names import (
     cudnn,
     cutlass,
     fp8_gemm,
-    inductor,
     libraries,
     rocm,
     transfers,
-    triton_kernels,
+    triton,
     xmma,
 )
 from fusetui.gpu.kernel_names.record import KernelName
@@ -30,7 +29,7 @@ Family = tuple[tuple[str, ...], Callable[[str], KernelName | None]]
 # with one of its beginnings; none given means any name.
 _FAMILIES: Final[tuple[Family, ...]] = (
     (("void at::", "at::"), aten.decode_elementwise),
-    (("triton_", "cpp_", "graph_"), inductor.decode),
+    (("triton_", "cpp_", "graph_"), triton.decode_inductor),
     (("Mem",), transfers.decode_copy),
     (
         ("nccl", "void nccl", "rccl", "void rccl", "msccl", "void msccl"),
@@ -55,7 +54,7 @@ _FAMILIES: Final[tuple[Family, ...]] = (
     ((), fp8_gemm.decode_deep_gemm),
     ((), libraries.decode),
     ((), cublas.decode_small),
-    ((), triton_kernels.decode),
+    ((), triton.decode_written),
     ((), libraries.decode_other),
 )
 

@@ -177,15 +177,6 @@ def explain_tokens(name: str, span: tuple[int, int], meaning: Meaning) -> list[P
     return [(start, end, text) for start, end, text in found if text is not None]
 
 
-def plain(text: str) -> str:
-    """Printable ASCII without square brackets.
-
-    >>> plain("a\\x1b[31mb")
-    'a\\\\x1b(31mb'
-    """
-    return _UNSAFE.sub(lambda match: escaped(match[0]), text)
-
-
 def escaped(char: str) -> str:
     return _BRACKETS.get(char) or char.encode("unicode_escape", "surrogatepass").decode("ascii")
 
@@ -198,10 +189,14 @@ def cut(text: str, mark: str) -> str:
 
 
 def safe(text: str) -> str:
-    """A text of any origin as a short one: plain characters, at most MAX_SHORT."""
+    """A text of any origin as a short one: printable ASCII without square brackets.
+
+    >>> safe("a\\x1b[31mb")
+    'a\\\\x1b(31mb'
+    """
     head = text[: 2 * MAX_SHORT]
     if not (head.isascii() and head.isprintable()) or "[" in head or "]" in head:
-        head = plain(head)
+        head = _UNSAFE.sub(lambda match: escaped(match[0]), head)
     return cut(head, "...")
 
 

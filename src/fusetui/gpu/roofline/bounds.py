@@ -8,7 +8,7 @@ taken is the share of peak.
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -35,14 +35,6 @@ BY_MEMORY: Final = ("elementwise", "softmax", "norm")
 """Kinds of work of which only the bytes count."""
 
 
-class Roof(msgspec.Struct, frozen=True):
-    """Shares of the peak; 1.0 is all of it. None if a peak or an amount is unknown."""
-
-    share_of_compute: float | None = None
-    share_of_bandwidth: float | None = None
-    bound: str | None = None
-
-
 class Limits(msgspec.Struct, frozen=True):
     """The minimum times (ns) that a device needs for some work; None if unknown.
 
@@ -62,14 +54,18 @@ class Limits(msgspec.Struct, frozen=True):
             return None if self.cached else self.memory_ns
         return self.compute_ns if self.bound == "compute" else None
 
-    def reached(self, ns: int) -> Roof:
-        """How close work of `ns` nanoseconds came to the limits."""
+    def shares(self, ns: int) -> dict[str, Any]:
+        """What bounds work of `ns` nanoseconds, and how close it came to each limit (1.0: all of a
+        peak); nothing for 0 ns. The keys are those of `Work`."""
         if ns <= 0:
-            return Roof()
-        compute = None if self.compute_ns is None else self.compute_ns / ns
+            return {}
         memory = None if self.memory_ns is None or self.cached else self.memory_ns / ns
-        # What came faster than memory can deliver came from the cache.
-        return Roof(compute, None if memory is not None and memory > 1 else memory, self.bound)
+        return {
+            "bound": self.bound,
+            "share_of_compute": None if self.compute_ns is None else self.compute_ns / ns,
+            # What came faster than memory can deliver came from the cache.
+            "share_of_bandwidth": None if memory is not None and memory > 1 else memory,
+        }
 
 
 def limits(amount: Amount, kernel: KernelName | None, name: str, peak: Peak) -> Limits:

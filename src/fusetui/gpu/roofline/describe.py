@@ -8,7 +8,7 @@ from typing import Any, Final
 from fusetui.gpu.kernel_names import decode
 from fusetui.gpu.kernel_names.record import KernelName
 from fusetui.gpu.kernel_names.vocabulary import from_capability
-from fusetui.gpu.roofline.model import Shape, Work
+from fusetui.gpu.roofline.model import Work
 from fusetui.gpu.roofline.row import properties_of, work_of
 from fusetui.text.figures import count, percent, plural, quantity, significant
 from fusetui.trace.model.categories import Role
@@ -45,7 +45,7 @@ def remarks(trace: Trace, row: int) -> tuple[str, ...]:
 
 def shapes_text(work: Work) -> str:
     """`[8192, 768] x [768, 3072]`, with * between image and weight, commas elsewhere."""
-    return _BETWEEN.get(work.kind, ", ").join(_shape(shape) for shape in work.shapes)
+    return _BETWEEN.get(work.kind, ", ").join(str(list(shape)) for shape in work.shapes)
 
 
 def tiles_text(work: Work) -> str:
@@ -60,7 +60,8 @@ def tiles_text(work: Work) -> str:
         return f"{text}, {plural(round(work.waves), 'full wave')}"
     if work.waves < 1:
         return f"{text}, one wave, {full} full"
-    return f"{text}, {_short(work.waves)} waves, the last {full} full"
+    waves = count(round(work.waves)) if work.waves >= 999.5 else significant(work.waves, DIGITS)
+    return f"{text}, {waves} waves, the last {full} full"
 
 
 def _rates(work: Work) -> tuple[str, ...]:
@@ -132,12 +133,3 @@ def _is_amd(properties: dict[str, Any]) -> bool:
 
 def _article(noun: str) -> str:
     return "an" if noun[0] in "AEIOU" else "a"
-
-
-def _shape(shape: Shape) -> str:
-    return f"[{', '.join(str(size) for size in shape)}]"
-
-
-def _short(value: float) -> str:
-    """Three significant digits, thousands as integers: 1.23, 14.2, 204, 1,540."""
-    return count(round(value)) if value >= 999.5 else significant(value, DIGITS)

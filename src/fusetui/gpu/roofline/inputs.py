@@ -11,44 +11,30 @@ from typing import Any, Final
 
 import msgspec
 
+from fusetui.gpu.kernel_names.vocabulary import CXX, named
 from fusetui.gpu.roofline.model import Shape
 
-# c10::ScalarType as the profiler prints it -> our name and the size of an element in bytes.
 _TYPES: Final = {
-    "double": ("fp64", 8),
-    "float": ("fp32", 4),
-    "c10::half": ("fp16", 2),
-    "c10::bfloat16": ("bf16", 2),
-    "c10::float8_e4m3fn": ("fp8_e4m3", 1),
-    "c10::float8_e5m2": ("fp8_e5m2", 1),
-    "c10::float8_e4m3fnuz": ("fp8_e4m3fnuz", 1),
-    "c10::float8_e5m2fnuz": ("fp8_e5m2fnuz", 1),
-    "c10::float8_e8m0fnu": ("e8m0", 1),
-    "c10::complex<float>": ("c64", 8),
-    "c10::complex<double>": ("c128", 16),
-    "long int": ("int64", 8),
-    "long": ("int64", 8),
-    "int": ("int32", 4),
-    "short int": ("int16", 2),
-    "short": ("int16", 2),
-    "signed char": ("int8", 1),
-    "unsigned char": ("uint8", 1),
-    "bool": ("bool", 1),
+    **{word.lower() if word.startswith("c10::") else word: dtype for word, dtype in CXX.items()},
+    **{"long int": "int64", "short int": "int16", "c10::float8_e8m0fnu": "e8m0"},
 }
-SIZES: Final = dict(_TYPES.values())
+"""c10::ScalarType as the profiler prints it, in our vocabulary."""
+SIZES: Final = {
+    **dict.fromkeys(("c128",), 16),
+    **dict.fromkeys(("fp64", "c64", "int64", "uint64"), 8),
+    **dict.fromkeys(("fp32", "tf32", "int32", "uint32"), 4),
+    **dict.fromkeys(("fp16", "bf16", "int16", "uint16"), 2),
+    **dict.fromkeys(("fp8_e4m3", "fp8_e5m2", "fp8_e4m3fnuz", "fp8_e5m2fnuz", "e8m0"), 1),
+    **dict.fromkeys(("int8", "uint8", "bool"), 1),
+}
+"""Bytes of an element."""
+_FLAGS: Final = {"True": True, "False": False, "1": True, "0": False}
 _MOST: Final = 2**63 - 1  # elements of a tensor, and any integer among the inputs
 
 # c10/core/ScalarType.h: the number that a dtype argument is recorded as.
-_NUMBERED: Final = {
-    "5": "fp16",
-    "6": "fp32",
-    "7": "fp64",
-    "15": "bf16",
-    "23": "fp8_e5m2",
-    "24": "fp8_e4m3",
-    "25": "fp8_e5m2fnuz",
-    "26": "fp8_e4m3fnuz",
-}
+_NUMBERED: Final = named(
+    "5=fp16 6=fp32 7=fp64 15=bf16 23=fp8_e5m2 24=fp8_e4m3 25=fp8_e5m2fnuz 26=fp8_e4m3fnuz"
+)
 
 
 class Tensor(msgspec.Struct, frozen=True):
@@ -64,11 +50,10 @@ class Tensor(msgspec.Struct, frozen=True):
 
         Without strides every element counts; see `Inputs.strided`.
         """
-        if self.strides is None or len(self.strides) != len(self.shape):
+        strides = self.strides or ()
+        if len(strides) != len(self.shape):
             return math.prod(self.shape)
-        return math.prod(
-            size for size, step in zip(self.shape, self.strides, strict=True) if step or not size
-        )
+        return math.prod(n for n, step in zip(self.shape, strides, strict=True) if step or not n)
 
     @property
     def bytes(self) -> int | None:
@@ -121,13 +106,12 @@ class Inputs(msgspec.Struct, frozen=True):
 
     def flag(self, place: int) -> bool | None:
         """A recorded True or False."""
-        return {"True": True, "False": False, "1": True, "0": False}.get(self.value(place) or "")
+        return _FLAGS.get(self.value(place) or "")
 
     def flags(self, place: int) -> tuple[bool, ...] | None:
         """A recorded list of booleans, such as an output mask."""
         words = (self.value(place) or "").strip("[]").split(", ")
-        known = {"True": True, "False": False, "1": True, "0": False}
-        return tuple(known[w] for w in words) if all(w in known for w in words) else None
+        return tuple(_FLAGS[w] for w in words) if all(w in _FLAGS for w in words) else None
 
     def numbered_type(self, place: int) -> str | None:
         """The element type that a dtype argument names."""
@@ -136,9 +120,7 @@ class Inputs(msgspec.Struct, frozen=True):
 
 def type_of(text: str) -> str | None:
     """Our name of an element type; None for scalars (`Scalar`, `Int`, `Double`)."""
-    key = text.lower() if text.startswith("c10::") else text
-    found = _TYPES.get(key)
-    return found[0] if found else None
+    return _TYPES.get(text.lower() if text.startswith("c10::") else text)
 
 
 def inputs_of(op: str, args: dict[str, Any]) -> Inputs | None:

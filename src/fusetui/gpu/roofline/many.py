@@ -60,7 +60,8 @@ def jobs(trace: Trace, rows: Rows | None = None, given: Mapping[str, float] = NO
     """
     keep_as = KEPT_AS if rows is None else ""
     rows = trace.rows_of(Role.KERNEL) if rows is None else rows
-    inputs, launches = _args_of(trace, rows, keep_as)
+    inputs, launches = arguments_of(trace.elements, args_asked(trace, rows), keep_as)
+    inputs = _of_each(trace.op[rows], inputs)
     number = np.full(len(rows), -1, dtype=np.int32)
     places = np.flatnonzero(inputs.number >= 0)
     tiled = np.where(_has_tiles(trace, rows), launches.number, -1)[places]
@@ -112,22 +113,16 @@ def share_known(trace: Trace, found: Jobs) -> NDArray[np.bool_]:
 
 def inputs_of_ops(trace: Trace, ops: NDArray[np.integer]) -> Arguments:
     """The recorded inputs (INPUTS) of each of these ops; `ops` are rows, -1 for none."""
+    asked = np.unique(ops[ops >= 0])
+    return _of_each(ops, arguments(trace.elements, trace.order[asked], INPUTS))
+
+
+def _of_each(ops: NDArray[np.integer], found: Arguments) -> Arguments:
+    """From what was read of distinct ops, in their order, to that of each op; -1 has none."""
     asked, place = np.unique(ops, return_inverse=True)
-    is_op = asked >= 0
-    found = arguments(trace.elements, trace.order[asked[is_op]], INPUTS)
     number = np.full(len(asked), -1, dtype=np.int32)
-    number[is_op] = found.number
+    number[asked >= 0] = found.number
     return Arguments(number[place], found.distinct)
-
-
-def _args_of(trace: Trace, rows: Rows, keep_as: str) -> tuple[Arguments, Arguments]:
-    """The recorded inputs (INPUTS) of the op of each kernel, and its launch configuration
-    (LAUNCH)."""
-    inputs, launches = arguments_of(trace.elements, args_asked(trace, rows), keep_as)
-    ops, place = np.unique(trace.op[rows], return_inverse=True)
-    number = np.full(len(ops), -1, dtype=np.int32)
-    number[ops >= 0] = inputs.number
-    return Arguments(number[place], inputs.distinct), launches
 
 
 def args_asked(trace: Trace, rows: Rows) -> tuple[Question, Question]:

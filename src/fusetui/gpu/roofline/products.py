@@ -147,14 +147,18 @@ def conv(inputs: Inputs, pass_: str | None) -> Amount | None:
 
     In a backward op each kernel computes one gradient, which must be known.
     """
-    tensors = [inputs.tensor(place) for place in range(3)]
     if inputs.op in _CONVS:
         return _conv_forward(inputs, _CONVS[inputs.op])
-    if inputs.op == "aten::convolution_backward":
-        return _conv_backward(inputs, tensors, pass_ or _only_gradient(inputs))
-    if inputs.op == "aten::cudnn_convolution_backward_input" and tensors[1] and tensors[2]:
-        return _conv_amount(tensors[2], tensors[1], None, (tensors[1], tensors[2]))
-    return None
+    grad, x, weight = (inputs.tensor(place) for place in range(3))
+    if inputs.op == "aten::cudnn_convolution_backward_input" and x and weight:
+        return _conv_amount(weight, x, None, (x, weight))
+    if inputs.op != "aten::convolution_backward" or not (grad and x and weight):
+        return None
+    found = pass_ or _only_gradient(inputs)
+    if found not in ("dgrad", "wgrad") or not _is_plain(inputs, grad, x, weight):
+        return None
+    moved = total_bytes(grad, x, weight)  # two of them are read, the third is written
+    return _conv_amount(weight, grad, moved, (grad, x if found == "wgrad" else weight))
 
 
 def _conv_forward(inputs: Inputs, places: _ConvPlaces) -> Amount | None:
@@ -182,18 +186,6 @@ def _image(inputs: Inputs, x: Shape, weight: Shape, places: _ConvPlaces) -> Shap
     sizes = zip(x[2:], weight[2:], *known, strict=True)
     image = tuple((n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, s, p, d in sizes)
     return image if min(image) > 0 else None
-
-
-def _conv_backward(
-    inputs: Inputs, tensors: list[Tensor | None], pass_: str | None
-) -> Amount | None:
-    grad, x, weight = tensors
-    if grad is None or x is None or weight is None or not _is_plain(inputs, grad, x, weight):
-        return None
-    if pass_ not in ("dgrad", "wgrad"):
-        return None
-    moved = total_bytes(grad, x, weight)  # two of them are read, the third is written
-    return _conv_amount(weight, grad, moved, (grad, x if pass_ == "wgrad" else weight))
 
 
 def _is_plain(inputs: Inputs, grad: Tensor, x: Tensor, weight: Tensor) -> bool:
@@ -269,33 +261,25 @@ def attention(inputs: Inputs, causal: bool | None) -> Amount | None:
     if places is None:
         return None
     first = 1 if places.backward else 0
-    tensors = [inputs.tensor(first + n) for n in range(3)]
-    known = [tensor for tensor in tensors if tensor is not None]
-    if len(known) < 3 or any(len(tensor.shape) != 4 for tensor in known):
+    known = [t for t in (inputs.tensor(first + n) for n in range(3)) if t and len(t.shape) == 4]
+    given = (inputs.tensor(place) for place in places.none)
+    if len(known) < 3 or any(tensor is not None and tensor.elements for tensor in given):
         return None
-    given = [inputs.tensor(place) for place in places.none]
-    if any(tensor is not None and tensor.elements for tensor in given):
-        return None
-    shapes = tuple(_heads_first(tensor.shape, places.head_axis) for tensor in known)
-    if not _fit(*shapes):
+    q, k, v = (_heads_first(tensor.shape, places.head_axis) for tensor in known)
+    same = q[0] == k[0] == v[0] and k[1:3] == v[1:3] and q[3] == k[3]
+    if not same or k[1] == 0 or q[1] % k[1]:  # several heads of Q may share one of K and V
         return None
     return Amount(
         kind="attention",
         shapes=tuple(tensor.shape for tensor in known),
         dtype=known[0].dtype,
-        flop=_attention_flop(shapes, places.backward, _causal(inputs, places, causal)),
+        flop=_attention_flop(q, k, v, places.backward, _causal(inputs, places, causal)),
         bytes=_attention_bytes(inputs, places, known),
     )
 
 
 def _heads_first(shape: Shape, head_axis: int) -> Shape:
     return shape if head_axis == 1 else (shape[0], shape[2], shape[1], shape[3])
-
-
-def _fit(q: Shape, k: Shape, v: Shape) -> bool:
-    """Whether the shapes [B, H, S, D] fit; several heads of Q may share one of K and V."""
-    same = q[0] == k[0] == v[0] and k[1:3] == v[1:3] and q[3] == k[3]
-    return same and k[1] > 0 and q[1] % k[1] == 0
 
 
 def _causal(inputs: Inputs, places: _Sdpa, named: bool | None) -> bool | None:
@@ -310,12 +294,14 @@ def _causal(inputs: Inputs, places: _Sdpa, named: bool | None) -> bool | None:
     return named if recorded is None else recorded
 
 
-def _attention_flop(shapes: tuple[Shape, ...], backward: bool, causal: bool | None) -> int | None:
-    (batch, heads, rows, depth), key, value = shapes
-    if causal is None or (causal and rows != key[2]):
+def _attention_flop(
+    q: Shape, k: Shape, v: Shape, backward: bool, causal: bool | None
+) -> int | None:
+    batch, heads, rows, depth = q
+    if causal is None or (causal and rows != k[2]):
         return None
-    products = 3 * depth + 2 * value[3] if backward else depth + value[3]
-    full = 2 * batch * heads * rows * key[2] * products
+    products = 3 * depth + 2 * v[3] if backward else depth + v[3]
+    full = 2 * batch * heads * rows * k[2] * products
     return full // 2 if causal else full
 
 
@@ -325,9 +311,7 @@ def _attention_bytes(inputs: Inputs, places: _Sdpa, known: list[Tensor]) -> int 
     first = 1 if places.backward else 0
     if not inputs.strided(first, first + 1, first + 2):
         return None  # heads of K and V may be repeated
-    out = Tensor((*q.shape[:3], v.shape[3]), q.dtype)
     if not places.backward:
-        return total_bytes(*known, out)
-    given = total_bytes(inputs.tensor(0), inputs.tensor(places.out), *known)
-    written = total_bytes(*(Tensor(t.shape, t.dtype) for t in known))
-    return None if given is None or written is None else given + written
+        return total_bytes(*known, Tensor((*q.shape[:3], v.shape[3]), q.dtype))
+    given = (inputs.tensor(0), inputs.tensor(places.out))
+    return total_bytes(*given, *known, *(Tensor(t.shape, t.dtype) for t in known))

@@ -31,7 +31,6 @@ Args = dict[str, Any]
 IN_THREADS: Final = ("hipExtModuleLaunchKernel", "hipExtLaunchKernel")
 """Calls whose kernels record their grid in threads instead of blocks."""
 
-
 _PRODUCTS: Final = ("gemm", "gemv", "conv")
 _MAIN: Final = {
     "matmul": _PRODUCTS,
@@ -39,7 +38,6 @@ _MAIN: Final = {
     "attention": ("attention",),
     "elementwise": ("elementwise", "copy", "fill"),
 }
-ROWWISE: Final = ("softmax", "norm")
 # Steps before and after the products of attention.
 _AROUND: Final = re.compile(r"dot_do_o|convert_d[qkv]|combine|[Pp]reprocess|[Pp]ostprocess")
 
@@ -78,9 +76,9 @@ def job_of(
     inputs = inputs_of(op, op_args)
     kernel = decode(trace.name_of(row))
     amount = amount_of(inputs, kernel) if inputs else None
-    if amount is None or not did_the_work(trace, row, amount.kind):
+    if amount is None or not _did_the_work(trace, row, amount.kind):
         return None
-    found = Job(op=op, amount=amount, tiles=_tiles(trace, row, amount, kernel, own_args))
+    found = Job(op=op, amount=amount, tiles=_tiles(trace, row, amount, own_args))
     if peak is None:
         return found
     name, reached = trace.name_of(row), attainable(peak)
@@ -95,25 +93,22 @@ def job_of(
 
 def work_in(job: Job, ns: int) -> Work:
     """The work of a kernel that took `ns` nanoseconds for a job."""
-    parts = (job.amount, job.tiles, job.limits.reached(ns))
-    fields = [msgspec.structs.asdict(part) for part in parts if part is not None]
-    return Work(op=job.op, ns=ns, **{k: v for one in fields for k, v in one.items()})
+    fields = msgspec.structs.asdict(job.amount)
+    fields |= msgspec.structs.asdict(job.tiles) if job.tiles else {}
+    return Work(op=job.op, ns=ns, **fields, **job.limits.shares(ns))
 
 
 def amount_of(inputs: Inputs, kernel: KernelName | None) -> Amount | None:
     """What an op computes, from its inputs and what the kernel's name says about its part."""
+    # A window may be causal without the flag of a full mask.
+    causal = None if kernel is None or kernel.local else kernel.causal
     return (
         matmul(inputs)
         or pointwise(inputs, kernel is not None and kernel.vec is not None)
         or conv(inputs, kernel.pass_ if kernel else None)
-        or attention(inputs, _causal(kernel))
+        or attention(inputs, causal)
         or rowwise(inputs, kernel)
     )
-
-
-def _causal(kernel: KernelName | None) -> bool | None:
-    """None also for a window, which may be causal without the flag of a full mask."""
-    return None if kernel is None or kernel.local else kernel.causal
 
 
 def properties_of(trace: Trace, row: int) -> dict[str, Any]:
@@ -126,88 +121,63 @@ def _devices(trace: Trace) -> dict[Id, dict[str, Any]]:
     return device_properties(trace)
 
 
-def _tiles(
-    trace: Trace,
-    row: int,
-    amount: Amount,
-    kernel: KernelName | None,
-    own_args: Callable[[], Args],
-) -> Tiles | None:
-    if amount.kind != "matmul" or kernel is None or _splits_k(trace, row):
+def _tiles(trace: Trace, row: int, amount: Amount, own_args: Callable[[], Args]) -> Tiles | None:
+    """None too where a second kernel of the op adds up partial sums."""
+    kernel = decode(trace.name_of(row))
+    if amount.kind != "matmul" or kernel is None:
+        return None
+    if any(name is not None and name.role == "splitk_reduce" for name in _beside(trace, row)):
         return None
     launch = int(trace.launch[row])
     in_threads = launch >= 0 and trace.name_of(launch) in IN_THREADS
     return tiles(amount, kernel, own_args(), properties_of(trace, row), in_threads)
 
 
-def _splits_k(trace: Trace, row: int) -> bool:
-    """Whether a second kernel of the op adds up partial sums."""
-    names = [decode(trace.name_of(k)) for k in kernels_beside(trace, row)]
-    return any(name is not None and name.role == "splitk_reduce" for name in names)
-
-
-def did_the_work(trace: Trace, row: int, kind: str) -> bool:
+def _did_the_work(trace: Trace, row: int, kind: str) -> bool:
     """Whether this is the one kernel that did the op's actual work; False also if that is
     uncertain.
 
     Memcpys, memsets, split-K reductions and other helpers do not count. A graph launch runs many
-    kernels under one op, which says nothing about any of them.
+    kernels under one op, which says nothing about any of them. In the backward op of a convolution
+    each gradient has a kernel of its own.
     """
-    if trace.role[row] != Role.KERNEL or _by_graph(trace, row):
+    launch, own = int(trace.asked[row]), decode(trace.name_of(row))
+    by_graph = launch >= 0 and "graph" in trace.name_of(launch).lower()
+    if trace.role[row] != Role.KERNEL or by_graph:
         return False
-    kernels = kernels_beside(trace, row)
-    own = decode(trace.name_of(row))
-    if kind in ROWWISE:
-        return _op_of(own) == kind  # each kernel is counted with its own pass
+    op = own.op if own else None
+    if kind in ("softmax", "norm"):
+        return op == kind  # each kernel is counted with its own pass
+    kernels, is_main = _beside(trace, row), own is not None and _is_main(own, kind)
     if len(kernels) == 1:
-        return _is_main(own, kind) or (_op_of(own) is None and kind != "elementwise")
-    if kind == "elementwise" or not _is_main(own, kind):
+        return is_main or (op is None and kind != "elementwise")
+    if own is None or not is_main or kind == "elementwise":
         return False
-    mains = [d for d in (decode(trace.name_of(k)) for k in kernels) if _is_main(d, kind)]
-    same = [d for d in mains if _pass(d, kind) in (None, _pass(own, kind))]
+    mains = [name for name in kernels if name is not None and _is_main(name, kind)]
+    same = [name for name in mains if kind != "conv" or name.pass_ in (None, own.pass_)]
     return len(same) == 1
 
 
-def kernels_of(trace: Trace, op: int) -> list[int]:
-    """The rows of the kernels that an op launched itself."""
-    ops, rows = _kernels_by_op(trace)
-    first, last = np.searchsorted(ops, [op, op + 1])
-    return [int(row) for row in rows[first:last]]
+def _is_main(kernel: KernelName, kind: str) -> bool:
+    if kernel.op not in _MAIN[kind] or kernel.role is not None:
+        return False
+    return kind != "attention" or not _AROUND.search(kernel.name)
 
 
-def kernels_beside(trace: Trace, row: int) -> list[int]:
-    """The rows of the kernels that the op of a kernel launched itself; of an op that was captured,
+def _beside(trace: Trace, row: int) -> list[KernelName | None]:
+    """The names of the kernels that the op of a kernel launched itself; of an op that was captured,
     those of the same replay."""
-    kernels = kernels_of(trace, int(trace.op[row]))
-    if not is_joined(trace, row):
-        return kernels
-    return [kernel for kernel in kernels if trace.launch[kernel] == trace.launch[row]]
+    ops, rows = _kernels_by_op(trace)
+    op = trace.op[row]
+    kernels = rows[np.searchsorted(ops, op) : np.searchsorted(ops, op + 1)]
+    if is_joined(trace, row):
+        kernels = kernels[trace.launch[kernels] == trace.launch[row]]
+    return [decode(trace.name_of(kernel)) for kernel in kernels.tolist()]
 
 
 @memo()
 def _kernels_by_op(trace: Trace) -> tuple[NDArray[np.int32], NDArray[np.intp]]:
     """Ops, sorted, and the row of the kernel of each; arrays of shape [kernels]."""
     rows = trace.rows_of(Role.KERNEL)
-    ops = trace.op[rows]
-    order = np.argsort(ops, kind="stable")
-    return ops[order], rows[order]
-
-
-def _by_graph(trace: Trace, row: int) -> bool:
-    launch = int(trace.asked[row])
-    return launch >= 0 and "graph" in trace.name_of(launch).lower()
-
-
-def _op_of(kernel: KernelName | None) -> str | None:
-    return kernel.op if kernel else None
-
-
-def _is_main(kernel: KernelName | None, kind: str) -> bool:
-    if kernel is None or kernel.op not in _MAIN[kind] or kernel.role is not None:
-        return False
-    return kind != "attention" or not _AROUND.search(kernel.name)
-
-
-def _pass(kernel: KernelName | None, kind: str) -> str | None:
-    """The gradient that a convolution computes; a backward op has a separate kernel for each."""
-    return kernel.pass_ if kernel and kind == "conv" else None
+    order = np.argsort(trace.op[rows], kind="stable")
+    return trace.op[rows][order], rows[order]

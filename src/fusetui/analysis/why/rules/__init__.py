@@ -37,8 +37,6 @@ BACKWARD = re.compile(
 )
 HIP, CUDA = re.compile(r"hip[A-Z]"), re.compile(r"cu(?:da)?[A-Z]")
 TRITON, HOPPER = 7, 9  # compute capabilities from which on there is Triton, and PDL
-DEFAULT = frozenset({"nvidia", "compile", "graphs", "pdl", "training"})
-"""Of the page that describes the rules."""
 
 
 def said(remedy: str, tags: frozenset[str]) -> str:

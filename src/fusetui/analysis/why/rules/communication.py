@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-import msgspec
 import numpy as np
 
 from fusetui.analysis.questions.collectives import ON_CPU
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.idle import LATE
 from fusetui.analysis.why.kernels import Kernels, the_most
-from fusetui.analysis.why.rule import Claim, Rule, share_of_span, share_of_work
+from fusetui.analysis.why.rule import Claim, Rule, of_span, of_work
 from fusetui.analysis.why.transfers import FEWEST, Kind, kind_text, moved, told_apart
 from fusetui.text.figures import count, duration, percent, size
 from fusetui.text.printable import printable
-from fusetui.trace.model.arrays import Int64s, Rows
+from fusetui.trace.model.arrays import Flags, Int64s, Rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.intervals import Cover, union
 
@@ -25,22 +24,16 @@ NO_COMPUTE = "Nothing was recorded that could run beside it; compare the ranks."
 """The remedy where no kernel computes."""
 
 
-class Exposed(msgspec.Struct, frozen=True, eq=False):
-    """Communication of all devices; arrays of shape [rows]."""
-
-    rows: Rows
-    ns: Int64s  # time without compute at the same time
-
-
 def _exposed_communication(facts: Facts) -> Iterator[Claim]:
     kernels = facts.kernels
     if not kernels.communicates.any():
         return
-    exposed, total, hidden = _exposed(kernels)
+    total, hidden = _apart(kernels, kernels.communicates)
     if total <= 0:
         return
+    rows = kernels.rows[kernels.communicates]
     exposed_ns = np.zeros(len(facts.trace), dtype=np.int64)
-    exposed_ns[exposed.rows] = exposed.ns
+    exposed_ns[rows] = kernels.exposed_ns[kernels.communicates]
     kinds = [kind for kind in facts.transfers if exposed_ns[kind.rows].any()]
     kinds.sort(key=lambda kind: (-int(exposed_ns[kind.rows].sum()), kind.name, kind.group))
     several = told_apart(kinds)
@@ -49,7 +42,7 @@ def _exposed_communication(facts: Facts) -> Iterator[Claim]:
         for kind in kinds[:TOLD]
     ]
     text = (
-        f"Communication runs {duration(total)} ({share_of_span(facts, total)}) without compute "
+        f"Communication runs {of_span(facts, total)} without compute "
         f"beside it ({percent(hidden, hidden + total)} of it is hidden): {', '.join(named)}"
     )
     if any(kind.is_range for kind in kinds[:TOLD]):
@@ -66,8 +59,8 @@ def _exposed_communication(facts: Facts) -> Iterator[Claim]:
     yield Claim(
         text=f"{text}{more if waits else ''}.",
         at_stake_ns=total,
-        rows=the_most(exposed.rows, exposed.ns),
-        remedy=None if (kernels.is_kernel & ~kernels.communicates).any() else NO_COMPUTE,
+        rows=the_most(rows, exposed_ns[rows]),
+        remedy=None if kernels.computes.any() else NO_COMPUTE,
     )
 
 
@@ -81,33 +74,20 @@ def _guessed(kinds: list[Kind]) -> str:
     )
 
 
-def _exposed(kernels: Kernels) -> tuple[Exposed, int, int]:
-    """Each transfer's exposed time; the union of exposed time on each device; and that of hidden
-    time."""
-    trace = kernels.trace
-    compute = (trace.role[kernels.rows] == Role.KERNEL) & ~kernels.communicates
-    rows, each = [], []
-    total = hidden = 0
-    for device in np.unique(kernels.device[kernels.communicates]).tolist():
-        own = kernels.communicates & (kernels.device == device)
-        work = kernels.cover(compute, device)
-        cover = kernels.cover(kernels.communicates, device)
+def _apart(kernels: Kernels, which: Flags) -> tuple[int, int]:
+    """How long any of these runs on each device without compute beside it, and with it."""
+    exposed = hidden = 0
+    for device in np.unique(kernels.device[which]).tolist():
+        cover, work = kernels.cover(which, device), kernels.cover(kernels.computes, device)
         behind = int(work.within(*cover).sum())
-        total += cover.ns - behind
+        exposed += cover.ns - behind
         hidden += behind
-        start, end = kernels.start[own], kernels.end[own]
-        rows.append(kernels.rows[own])
-        each.append(end - start - work.within(start, end))
-    return Exposed(np.concatenate(rows), np.concatenate(each)), total, hidden
+    return exposed, hidden
 
 
 EXPOSED_COMMUNICATION = Rule(
     id="exposed-communication",
-    title="Communication that nothing hides",
-    question="Does the GPU communicate without computing at the same time?",
-    needs="Communication kernels; sizes (torch 2.1 and later record them, before that shapes of "
-    "inputs tell them) for bytes and bandwidth, and to tell waiting apart.",
-    formula="The time in which communication runs without compute, on each device.",
+    needs=("GPU events",),
     remedy="Overlap it: {training:DDP's bucket_cap_mb and gradient_as_bucket_view, FSDP's "
     "prefetching, or a stream of its own|:one half of the batch computes while the other "
     "communicates; in tensor parallelism an all-reduce fused with the norm that follows, or fewer "
@@ -115,8 +95,6 @@ EXPOSED_COMMUNICATION = Rule(
     thresholds={"fewest": FEWEST},
     find=_exposed_communication,
     of_kernels=True,
-    silent="A kernel that communicates and computes at once (a fused all-reduce and norm) "
-    "counts as what its name says.",
 )
 
 
@@ -132,19 +110,12 @@ def _small_collectives(facts: Facts) -> Iterator[Claim]:
         return
     kernels = facts.kernels
     is_small = np.isin(kernels.rows, np.concatenate([kind.rows for kind in small]))
-    compute = (facts.trace.role[kernels.rows] == Role.KERNEL) & ~kernels.communicates
-    at_stake = 0
-    for device in np.unique(kernels.device[is_small]).tolist():
-        cover = kernels.cover(is_small, device)
-        work = kernels.cover(compute, device)
-        at_stake += int((cover.end - cover.start - work.within(*cover)).sum())
-    rows = kernels.rows[is_small]
+    at_stake, rows = _apart(kernels, is_small)[0], kernels.rows[is_small]
     several = told_apart(facts.transfers)
     each = ", ".join(_told(facts, kind, several) for kind in small)
     yield Claim(
-        text=f"Many small collectives run {duration(at_stake)} "
-        f"({share_of_span(facts, at_stake)}) without compute beside them: {each}. Their time is "
-        "latency and waiting for other ranks, not bandwidth.",
+        text=f"Many small collectives run {of_span(facts, at_stake)} without compute beside "
+        f"them: {each}. Their time is latency and waiting for other ranks, not bandwidth.",
         at_stake_ns=at_stake,
         rows=the_most(rows, facts.trace.dur[rows]),
         why_likely=NO_SIZES if any(kind.bytes is None for kind in small) else None,
@@ -173,12 +144,7 @@ def _told(facts: Facts, kind: Kind, several: bool) -> str:
 
 SMALL_COLLECTIVES = Rule(
     id="small-collectives",
-    title="Many small collectives",
-    question="Is communication divided into so many pieces that its latency is what it costs?",
-    needs="Communication kernels.",
-    formula="The time without compute of the collectives of a kind (name, process group and data "
-    "type) of which there are at least 50, with a median of at most 50 us and, where sizes are "
-    "known, at most 1 MiB each on average.",
+    needs=("GPU events",),
     remedy="Send less often: {training:larger buckets (DDP's bucket_cap_mb), larger FSDP units, }"
     "torch.distributed._coalescing_manager, several values in one tensor; in tensor-parallel "
     "decoding an all-reduce fused with the norm, or fewer ranks.",
@@ -195,9 +161,8 @@ def _overlap_tax(facts: Facts) -> Iterator[Claim]:
     kernels = facts.kernels
     if not kernels.communicates.any():
         return
-    work = (facts.trace.role[kernels.rows] == Role.KERNEL) & ~kernels.communicates
-    beside = work & kernels.beside(kernels.communicates)
-    alone = work & kernels.alone
+    beside = kernels.computes & kernels.beside(kernels.communicates)
+    alone = kernels.computes & kernels.alone
     job = np.where(beside | alone, kernels.job_numbers, -1)
     usual = _usual(job, alone, beside, kernels.effective_ns)
     measured = beside & (job >= 0) & (usual[job] > 0)
@@ -208,15 +173,15 @@ def _overlap_tax(facts: Facts) -> Iterator[Claim]:
     at_stake = int(slower.sum())
     if at_stake > 0:
         yield Claim(
-            text=f"{count(len(rows))} kernels beside communication take {duration(at_stake)} "
-            f"({share_of_work(facts, at_stake)}) longer than the same ones alone, which is "
+            text=f"{count(len(rows))} kernels beside communication take "
+            f"{of_work(facts, at_stake)} longer than the same ones alone, which is "
             f"{percent(at_stake, int(usual_ns.sum()))} more.",
             at_stake_ns=at_stake,
             rows=the_most(rows, slower),
         )
 
 
-def _usual(job: Int64s, alone: Int64s, beside: Int64s, ns: Int64s) -> Int64s:
+def _usual(job: Int64s, alone: Flags, beside: Flags, ns: Int64s) -> Int64s:
     """The median time alone of each job with enough kernels of both sorts, else 0; a last one for
     no job."""
     jobs = int(job.max(initial=-1)) + 1
@@ -232,11 +197,7 @@ def _usual(job: Int64s, alone: Int64s, beside: Int64s, ns: Int64s) -> Int64s:
 
 OVERLAP_TAX = Rule(
     id="overlap-tax",
-    title="The cost of overlap",
-    question="Are kernels slower while communication runs beside them?",
-    needs="Communication kernels, and shapes to know which kernels do the same work.",
-    formula="For kernels with the same name and shapes, at least five alone and five beside "
-    "communication: the effective durations of the latter, minus the median alone for each.",
+    needs=("GPU events", "input shapes"),
     remedy="Fewer SMs for communication{nvidia: (NCCL_MAX_CTAS, NCCL_MIN_CTAS)|amd: "
     "(NCCL_MAX_NCHANNELS)}, copy engines instead of kernels, or communication beside work that is "
     "bound by arithmetic, not memory. The overlap may still pay: compare this with the time that "
@@ -274,10 +235,10 @@ def _cpu_collectives(facts: Facts) -> Iterator[Claim]:
 
 
 def _while_idle(facts: Facts, rows: Rows, cover: Cover) -> Iterator[Claim]:
-    at_stake = sum(int(ns[LATE].sum()) for ns in facts.host_under(cover))
+    at_stake = int(facts.host_under(cover)[LATE].sum())
     if at_stake:
         yield Claim(
-            text=f"The GPU waits {duration(at_stake)} ({share_of_span(facts, at_stake)}) for its "
+            text=f"The GPU waits {of_span(facts, at_stake)} for its "
             f"next launch while a collective runs on the CPU: {_named(facts, rows)}.",
             at_stake_ns=at_stake,
             rows=the_most(rows, facts.trace.dur[rows]),
@@ -293,11 +254,7 @@ def _named(facts: Facts, rows: Rows) -> str:
 
 CPU_COLLECTIVES = Rule(
     id="cpu-collectives",
-    title="Collectives on the CPU",
-    question="Does the program wait for other ranks in collectives of gloo, MPI or UCC?",
-    needs="",
-    formula="The host part of gaps (except synchronization and allocation) during which such a "
-    "collective runs on any thread. None without GPU events: then it is a note.",
+    needs=(),
     remedy="Collectives of tensors on the GPU (backend {intel:xccl|:nccl}) overlap with compute; "
     "keep barriers, object collectives and tensors on the CPU out of the step. Waiting for "
     "another rank cannot be solved here: compare the ranks.",

@@ -10,10 +10,10 @@ import numpy as np
 
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.kernels import Kernels
-from fusetui.analysis.why.rule import Claim, Rule, most_module, share_of_work
+from fusetui.analysis.why.rule import Claim, Rule, most_module, of_work, subject
 from fusetui.analysis.why.rules.fusion import claimed_by_runs
 from fusetui.gpu.kernel_names import KernelName
-from fusetui.text.figures import count, duration, plural
+from fusetui.text.figures import count, duration
 from fusetui.text.printable import printable
 from fusetui.trace.model.arrays import Flags
 from fusetui.trace.model.categories import Role
@@ -44,15 +44,18 @@ def is_copy(kernel: KernelName) -> bool:
 def _on_device(facts: Facts) -> Iterator[Claim]:
     kernels = facts.kernels
     copies = kernels.flags(is_copy) | _memcpy(kernels, DEVICE_TO_DEVICE)
-    at_stake = int(kernels.effective_ns[copies].sum())
+    at_stake = kernels.ns(copies)
     if not at_stake:
         return
     in_runs = copies & claimed_by_runs(facts)
     all_there = bool((in_runs == copies).all())
-    shared = int(kernels.effective_ns[in_runs].sum())
+    shared = kernels.ns(in_runs)
+    number = int(copies.sum())
+    those = f"{count(number)} copies, casts and concatenations take"
+    those = "1 copy, cast or concatenation takes" if number == 1 else those
     there = f"; {duration(shared)} of it is in runs that fusable-run counts too"
     yield Claim(
-        text=f"{_those(copies)} {duration(at_stake)} ({share_of_work(facts, at_stake)})"
+        text=f"{those} {of_work(facts, at_stake)}"
         f"{_asked_by(facts, copies)}{there if shared and not all_there else ''}.",
         at_stake_ns=at_stake,
         rows=kernels.heaviest(copies),
@@ -82,13 +85,6 @@ def _casts(kernel: KernelName) -> bool:
     return named or "cast" in kernel.short.split()
 
 
-def _those(copies: Flags) -> str:
-    number = int(np.count_nonzero(copies))
-    if number == 1:
-        return "1 copy, cast or concatenation takes"
-    return f"{count(number)} copies, casts and concatenations take"
-
-
 def _memcpy(kernels: Kernels, kind: re.Pattern[str]) -> Flags:
     """The copies of memory whose name has a match."""
     trace = kernels.trace
@@ -106,8 +102,7 @@ def _asked_by(facts: Facts, copies: Flags) -> str:
         return ""
     by_name = np.bincount(trace.name[op[known]], ns[known], len(trace.names))
     text = f", most of it in {printable(trace.names[int(by_name.argmax())][:80])}"
-    module = most_module(facts, kernels.module[copies], ns)
-    return f"{text}, and in {module}" if module else text
+    return text + most_module(kernels, copies, ", and in ")
 
 
 def _pageable(facts: Facts) -> Iterator[Claim]:
@@ -126,7 +121,7 @@ def _pageable(facts: Facts) -> Iterator[Claim]:
     if at_stake:
         yield Claim(
             text=f"{count(int(np.count_nonzero(copies)))} x copy between the GPU and "
-            f"pageable memory: {duration(at_stake)} ({share_of_work(facts, at_stake)}) in which no "
+            f"pageable memory: {of_work(facts, at_stake)} in which no "
             "kernel runs.",
             at_stake_ns=at_stake,
             rows=kernels.heaviest(copies),
@@ -139,12 +134,7 @@ def _pageable(facts: Facts) -> Iterator[Claim]:
 
 CASTS_AND_COPIES = Rule(
     id="casts-and-copies",
-    title="Casts and copies",
-    question="How much GPU time is spent on copying and converting tensors?",
-    needs="Kernel names; ops, to name what asks for them.",
-    formula="The effective time of PyTorch's copy, cast and concatenation kernels, and of copies "
-    "within the device; for pageable copies, the time in which no kernel runs beside them; without "
-    "steps, not if all of them come before the first kernel, as those of weights do.",
+    needs=("GPU events",),
     remedy=f"{CASTS}; {COPIES}; {JOINS}.",
     thresholds={"least_part": LEAST_PART},
     find=_casts_and_copies,
@@ -159,15 +149,13 @@ def _layout_changes(facts: Facts) -> Iterator[Claim]:
     kernels = facts.kernels
     for family, library in LIBRARIES.items():
         found = kernels.flags(_of(family))
-        ns = kernels.effective_ns[found]
-        at_stake, number = int(ns.sum()), int(np.count_nonzero(found))
+        at_stake = kernels.ns(found)
         if not at_stake:
             continue
-        module = most_module(facts, kernels.module[found], ns)
         yield Claim(
-            text=f"{plural(number, 'kernel')} of {library} {'takes' if number == 1 else 'take'} "
-            f"{duration(at_stake)} ({share_of_work(facts, at_stake)}) to change the layout of "
-            f"tensors for convolutions{f', most of it in {module}' if module else ''}.",
+            text=f"{subject(int(found.sum()), 'kernel', 'take', f' of {library}')} "
+            f"{of_work(facts, at_stake)} to change the layout of tensors for convolutions"
+            f"{most_module(kernels, found)}.",
             at_stake_ns=at_stake,
             rows=kernels.heaviest(found),
             why_likely="The other kernels may be slower in that layout.",
@@ -180,11 +168,7 @@ def _of(family: str) -> Callable[[KernelName], bool]:
 
 LAYOUT_CHANGES = Rule(
     id="layout-changes",
-    title="Changes of layout for convolutions",
-    question="Do cuDNN or MIOpen transpose tensors for their convolutions?",
-    needs="Kernel names.",
-    formula="The effective time of the kernels with which cuDNN or MIOpen change the layout of "
-    "images.",
+    needs=("GPU events",),
     remedy="model.to(memory_format=torch.channels_last), and the same for its inputs, if the "
     "convolutions want NHWC, as the fast ones of 16-bit types and TF32 do"
     "{amd:; on ROCm also PYTORCH_MIOPEN_SUGGEST_NHWC=1}.",

@@ -10,7 +10,7 @@ import numpy as np
 
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.kernels import Kernels
-from fusetui.analysis.why.rule import Claim, Rule, share_of_work
+from fusetui.analysis.why.rule import Claim, Rule, of_work, subject
 from fusetui.analysis.why.rules.fusion import claimed_by_attention
 from fusetui.analysis.why.rules.products import (
     claimed_by_alignment,
@@ -43,16 +43,15 @@ def _far_from_peak(facts: Facts) -> Iterator[Claim]:
     if not (kernels.bounded.bound_ns >= 0).any():
         return
     far = far_of(facts)
-    taken, least = (int(ns[far].sum()) for ns in (kernels.effective_ns, kernels.bounded.bound_ns))
+    taken, least = kernels.ns(far), int(kernels.bounded.bound_ns[far].sum())
     if not taken:
         return
-    number = int(np.count_nonzero(far))
+    number = int(far.sum())
     one = number == 1
     yield Claim(
-        text=f"{plural(number, 'kernel')} {'takes' if one else 'take'} {duration(taken)} "
-        f"({share_of_work(facts, taken)}) and {'reaches' if one else 'reach'} an estimated "
-        f"{percent(least, taken)} of what is attainable for {'its' if one else 'their'} shapes"
-        f"{'' if one else _most(facts, far)}.",
+        text=f"{subject(number, 'kernel', 'take')} {of_work(facts, taken)} and "
+        f"{'reaches' if one else 'reach'} an estimated {percent(least, taken)} of what is "
+        f"attainable for {'its' if one else 'their'} shapes{'' if one else _most(facts, far)}.",
         at_stake_ns=taken - least,
         rows=kernels.heaviest(far),
         remedy=_remedy(facts, far),
@@ -65,15 +64,12 @@ def far_of(facts: Facts) -> Flags:
     kernels = facts.kernels
     bound, taken = kernels.bounded.bound_ns, kernels.effective_ns
     slow = (bound >= 0) & (NEAR * taken > bound) & (taken >= SHORTEST_NS)
-    found: Flags = slow & (kernels.of_jobs(_counts) == 1) & kernels.alone
+    counts = kernels.of_jobs(lambda job: float(job.amount.kind in KINDS)) == 1
+    found: Flags = slow & counts & kernels.alone
     for claimed in CLAIMED:
         if found.any():
             found &= ~claimed(facts)
     return found
-
-
-def _counts(job: Job) -> float:
-    return float(job.amount.kind in KINDS)
 
 
 def _most(facts: Facts, far: Flags) -> str:
@@ -82,9 +78,9 @@ def _most(facts: Facts, far: Flags) -> str:
     names, stake = trace.name[kernels.rows], kernels.bounded.at_stake_ns
     name = int(np.bincount(names[far], stake[far]).argmax())
     own = far & (names == name)
-    taken, least = (int(ns[own].sum()) for ns in (kernels.effective_ns, kernels.bounded.bound_ns))
+    taken, least = kernels.ns(own), int(kernels.bounded.bound_ns[own].sum())
     return (
-        f", most of all {count(int(np.count_nonzero(own)))} x "
+        f", most of all {count(int(own.sum()))} x "
         f"{printable(short_name(trace.names[name]))}, {duration(taken)} at {percent(least, taken)}"
     )
 
@@ -111,19 +107,12 @@ def _remedy(facts: Facts, far: Flags) -> str:
 
 FAR_FROM_PEAK = Rule(
     id="far-from-peak",
-    title="Kernels far from the peak",
-    question="Do products, convolutions, attention, softmax or normalization take longer than the "
-    "device needs for their work?",
-    needs="Shapes, kernel names and a device of the table of peaks.",
-    formula="The effective duration of such kernels of 10 us or more that reach less than three "
-    "quarters of their bound (see the ceiling) while nothing else runs, minus that bound.",
+    needs=("GPU events", "input shapes", "a device of the table of peaks"),
     remedy="Other sizes or layouts (multiples of 64, contiguous inputs, channels_last), another "
     f"backend of attention (torch.nn.attention.sdpa_kernel), {LIBRARIES}.",
     thresholds={"near": NEAR, "shortest_ns": SHORTEST_NS},
     find=_far_from_peak,
     of_kernels=True,
-    silent="What alignment, few-blocks, no-tensor-cores or unfused-attention claims is left to "
-    "them: they name the cause. Data that fits into the cache has no bound.",
 )
 
 
@@ -142,11 +131,11 @@ def _old_architecture(facts: Facts) -> Iterator[Claim]:
     old = _slow(kernels) & kernels.flags(lambda kernel: _built_for(kernel) < (major or 0))
     newer = kernels.flags(lambda kernel: _built_for(kernel) == major)
     old &= np.isin(_dtypes(kernels), _dtypes(kernels)[newer])
-    taken, least = (int(ns[old].sum()) for ns in (kernels.effective_ns, kernels.bounded.bound_ns))
+    taken, least = kernels.ns(old), int(kernels.bounded.bound_ns[old].sum())
     if taken:
         yield Claim(
-            text=f"{plural(int(np.count_nonzero(old)), 'kernel')} built for an earlier generation "
-            f"of GPUs take {duration(taken)} ({share_of_work(facts, taken)}) and reach "
+            text=f"{plural(int(old.sum()), 'kernel')} built for an earlier generation "
+            f"of GPUs take {of_work(facts, taken)} and reach "
             f"{percent(least, taken)} of what is attainable; others of the same type in this trace "
             "are built for this one.",
             at_stake_ns=taken - least,
@@ -161,13 +150,9 @@ def _slow(kernels: Kernels) -> Flags:
     alignment forbids other kernels."""
     bound = kernels.bounded.bound_ns
     slow = (bound >= 0) & (kernels.effective_ns >= FAR * bound)
-    by_arithmetic = kernels.of_jobs(_by_arithmetic) == 1
+    by_arithmetic = kernels.of_jobs(lambda job: float(job.limits.bound == "compute")) == 1
     found: Flags = slow & by_arithmetic & kernels.alone & ~kernels.flags(is_unaligned)
     return found
-
-
-def _by_arithmetic(job: Job) -> float:
-    return float(job.limits.bound == "compute")
 
 
 def _native(properties: dict[str, Any]) -> int | None:
@@ -199,21 +184,12 @@ def _dtypes(kernels: Kernels) -> np.ndarray[Any, np.dtype[np.int64]]:
 
 OLD_ARCHITECTURE = Rule(
     id="old-architecture",
-    title="Slow kernels of an earlier generation",
-    question="Are products slow in kernels that were built for an earlier generation of GPUs?",
-    needs="Shapes, kernel names, and a device of the table of peaks that tells its compute "
-    "capability.",
-    formula="The effective duration of kernels that are bound by arithmetic, take more than twice "
-    "their bound (see the ceiling) alone on the device, and were built for an earlier compute "
-    "capability, less that bound; only where another kernel of the trace multiplies the same type "
-    "with the instructions of this device.",
+    needs=("GPU events", "input shapes", "a device of the table of peaks"),
     remedy="A newer {nvidia:cuBLAS or cuDNN|:library}, aligned sizes and contiguous inputs"
     '{compile:; or torch.compile(mode="max-autotune"), which measures several kernels}.',
     thresholds={"far": FAR},
     find=_old_architecture,
     of_kernels=True,
-    silent="Devices of compute capability 8.6, 8.9 and 12.0 have the matrix instructions of 8.0. "
-    "Unaligned products are in alignment.",
 )
 
 
@@ -230,13 +206,13 @@ def _tail_wave(facts: Facts) -> Iterator[Claim]:
     each, whole = waves[tailed], np.ceil(waves[tailed])
     lost = kernels.effective_ns[tailed] * (1 - each / whole)
     at_stake = np.minimum(lost.astype(np.int64), kernels.bounded.at_stake_ns[tailed])
-    taken, saved = int(kernels.effective_ns[tailed].sum()), int(at_stake.sum())
+    saved = int(at_stake.sum())
     row = kernels.heaviest(tailed)[0]
     name = printable(short_name(facts.trace.name_of(row)))
     most = significant(float(waves[np.searchsorted(kernels.rows, row)]), 3)
     yield Claim(
         text=f"The last wave of tiles is mostly empty in {plural(int(tailed.sum()), 'product')} of "
-        f"{duration(taken)} ({share_of_work(facts, taken)}): {most} waves in {name}. Full waves "
+        f"{of_work(facts, kernels.ns(tailed))}: {most} waves in {name}. Full waves "
         f"would save an estimated {duration(saved)}.",
         at_stake_ns=saved,
         rows=kernels.heaviest(tailed),
@@ -256,19 +232,12 @@ def _waves(job: Job) -> float | None:
 
 TAIL_WAVE = Rule(
     id="tail-wave",
-    title="A last wave that is mostly empty",
-    question="Do products wait for a few last tiles while most of the device is idle?",
-    needs="Shapes, launch configurations, kernel names and a device of the table of peaks.",
-    formula="Of GEMMs that are bound by arithmetic, alone on the device, of one to four waves, the "
-    "last one more than half empty: the effective duration times the empty share of all waves, and "
-    "no more than what exceeds the bound (see the ceiling).",
+    needs=("GPU events", "input shapes", "launch configurations", "a device of the table of peaks"),
     remedy="Other sizes of the batch or of a layer, or a kernel with other tiles"
     '{compile: (torch.compile(mode="max-autotune") measures several)}, split-K or stream-K.',
     thresholds={"mostly": MOSTLY, "most_waves": MOST_WAVES},
     find=_tail_wave,
     of_kernels=True,
-    silent="Tiles are counted only where the launch grid confirms them: not in persistent, split-K "
-    "and stream-K kernels.",
 )
 
 

@@ -19,14 +19,13 @@ from fusetui.analysis.why.rule import (
     is_worth,
     module_text,
     most_module,
-    share_of_work,
+    of_work,
 )
 from fusetui.gpu.kernel_names import KernelName
 from fusetui.gpu.roofline.inputs import inputs_of
 from fusetui.gpu.roofline.many import INPUTS
 from fusetui.gpu.roofline.pointwise import broadcast
-from fusetui.text.figures import count, duration, plural
-from fusetui.trace.layout.steps import OPTIMIZER
+from fusetui.text.figures import count, plural
 from fusetui.trace.model.arguments import parsed
 from fusetui.trace.model.arrays import Flags, Int64s, Rows
 
@@ -84,14 +83,13 @@ def _fusable_run(facts: Facts) -> Iterator[Claim]:
     at_stake, taken = int(saved.sum()), int(runs.ns.sum())
     text = (
         f"{plural(len(runs.ns), 'run')} of pointwise kernels, {count(runs.kernels)} in all, "
-        f"{'takes' if len(runs.ns) == 1 else 'take'} {duration(taken)} "
-        f"({share_of_work(facts, taken)}), most of it in {_most(facts, runs)}"
+        f"{'takes' if len(runs.ns) == 1 else 'take'} {of_work(facts, taken)}, most of it in "
+        f"{_most(facts, runs)}"
     )
     if (least >= 0).any():
         yield Claim(
             text=f"{text}. One kernel for each run has to read its first inputs and to write its "
-            f"last output: at most, that saves {duration(at_stake)} "
-            f"({share_of_work(facts, at_stake)}).",
+            f"last output: at most, that saves {of_work(facts, at_stake)}.",
             at_stake_ns=at_stake,
             rows=_evidence(kernels, runs, saved),
             why_likely="Other inputs of a run, and results that are used again later, must be "
@@ -134,7 +132,7 @@ def runs_of(kernels: Kernels, wanted: Flags) -> Runs:
     """
     order = kernels.in_order
     ns, module = kernels.effective_ns[order], kernels.module[order]
-    wanted = wanted[order] & (module >= 0) & ~_is_optimizer(kernels)[module]
+    wanted = (wanted & ~kernels.in_optimizer)[order] & (module >= 0)
     stream = kernels.stream[order]
     sizes = _sizes(kernels)
     are_chains = bool((wanted & (sizes[Size.RESULT] >= 0)).any())
@@ -172,14 +170,7 @@ def _repeats(kernels: Kernels, sizes: Int64s) -> Flags:
 
 def _before(amounts: NDArray[np.generic]) -> Int64s:
     """The sum before each index, and the total; shape [n + 1]."""
-    found: Int64s = np.concatenate(([0], np.cumsum(amounts, dtype=np.int64)))
-    return found
-
-
-def _is_optimizer(kernels: Kernels) -> Flags:
-    """Per row of the trace."""
-    names = kernels.trace.names
-    return np.array([OPTIMIZER.match(name) is not None for name in names])[kernels.trace.name]
+    return np.concatenate(([0], np.cumsum(amounts, dtype=np.int64)))
 
 
 def _least_ns(kernels: Kernels, runs: Runs) -> Int64s:
@@ -203,8 +194,7 @@ def _least_ns(kernels: Kernels, runs: Runs) -> Int64s:
 
 def _largest(bytes_: Int64s, runs: Runs) -> Int64s:
     edges = np.stack((runs.begin, runs.end), axis=1).reshape(-1)
-    found: Int64s = np.maximum.reduceat(np.append(bytes_, UNKNOWN), edges)[::2]
-    return found
+    return np.maximum.reduceat(np.append(bytes_, UNKNOWN), edges)[::2]
 
 
 def _sizes(kernels: Kernels) -> Int64s:
@@ -249,8 +239,7 @@ def _first(dims: object) -> object:
 
 def _copies(kernels: Kernels) -> Flags:
     """Which write their first input, in order."""
-    found: Flags = kernels.under(frozenset({INTO}))[kernels.in_order]
-    return found
+    return kernels.under(frozenset({INTO}))[kernels.in_order]
 
 
 def _reduces(kernels: Kernels) -> Flags:
@@ -284,22 +273,12 @@ def _evidence(kernels: Kernels, runs: Runs, ns: Int64s) -> tuple[int, ...]:
 
 FUSABLE_RUN = Rule(
     id="fusable-run",
-    title="Pointwise kernels that could be one",
-    question="Do kernels pass tensors through memory that one kernel could keep in registers?",
-    needs="Ops, modules or annotations; shapes for the figure.",
-    formula="The effective time of runs of at least two pointwise, cast, copy or reduction kernels "
-    "next to each other on a stream under one module, each of which has an input of as many "
-    "elements as the one before writes and does not merely repeat its op on another tensor, minus "
-    "the time to read the inputs of the first one (or the largest tensor that a later one reads, "
-    "if that is more) and to write the output of the last one once, at the bandwidth of the "
-    "data sheet, which is at least 2 us per run.",
+    needs=("GPU events", "CPU ops", "annotations", "Python frames and modules"),
     remedy="{compile:torch.compile fuses such runs; a|:A} fused norm, activation or rotary "
     "embedding does it by hand.",
     thresholds={"shortest_ns": SHORTEST_NS},
     find=_fusable_run,
     of_kernels=True,
-    silent="The kernels of an optimizer work on unrelated tensors: see optimizer-launches. Kernels "
-    "of ops other than aten's are left out where others have shapes: what each reads is unknown.",
 )
 
 
@@ -318,14 +297,12 @@ def _unfused_attention(facts: Facts) -> Iterator[Claim]:
     between, heads = attention(kernels, softmax)
     if not len(heads):
         return
-    at_stake = int(kernels.effective_ns[between].sum())
-    module = most_module(facts, kernels.module[heads], kernels.effective_ns[heads])
+    at_stake = kernels.ns(between)
     yield Claim(
         text=f"Attention runs as separate kernels {plural(len(heads), 'time')}"
-        f"{f' in {module}' if module else ''}: between "
-        f"the two products, softmax and the kernels around it take {duration(at_stake)} "
-        f"({share_of_work(facts, at_stake)}), to write and read scores that a fused kernel keeps "
-        "on the chip.",
+        f"{most_module(kernels, heads, ' in ')}: between the two products, softmax and the kernels "
+        f"around it take {of_work(facts, at_stake)}, to write and read scores that a fused kernel "
+        "keeps on the chip.",
         at_stake_ns=at_stake,
         rows=tuple(kernels.rows[heads[np.argsort(-kernels.effective_ns[heads])[:5]]].tolist()),
     )
@@ -338,7 +315,7 @@ def claimed_by_attention(facts: Facts) -> Flags:
     softmax = kernels.flags(is_softmax)
     if softmax.any():
         found[attention(kernels, softmax)[0]] = True
-    return found & is_worth(facts, int(kernels.effective_ns[found].sum()), of_kernels=True)
+    return found & is_worth(facts, kernels.ns(found), of_kernels=True)
 
 
 def is_no_product(kernel: KernelName) -> bool:
@@ -384,11 +361,7 @@ def _product(place: int, step: int, product: Flags, simple: Flags) -> int:
 
 UNFUSED_ATTENTION = Rule(
     id="unfused-attention",
-    title="Attention as separate kernels",
-    question="Does attention write its scores to memory?",
-    needs="Ops and kernel names.",
-    formula="The effective time of the kernels between the two products of an attention under one "
-    "module: scale, mask, softmax, casts.",
+    needs=("GPU events", "CPU ops"),
     remedy='torch.nn.functional.scaled_dot_product_attention (attn_implementation="sdpa" in '
     "transformers); its sums are rounded in another order.",
     thresholds={"farthest": FARTHEST},

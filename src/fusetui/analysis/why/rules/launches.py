@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.host import Host
 from fusetui.analysis.why.idle import CPU_BOUND, LONG_WORK_NS, SLICE_NS, WORK_NS
 from fusetui.analysis.why.kernels import the_most
-from fusetui.analysis.why.rule import NO_LAUNCHES, Claim, Rule, share_of_span, why_likely
+from fusetui.analysis.why.rule import NO_LAUNCHES, Claim, Rule, of_span, why_likely
 from fusetui.analysis.why.warming import GRAPH_LAUNCH, LONG_NS
 from fusetui.text.figures import count, duration, plural
 from fusetui.text.printable import printable
@@ -45,16 +45,16 @@ REPLAYED = (
 def _host_bound(facts: Facts) -> Iterator[Claim]:
     if not facts.has_launches:
         raise NO_LAUNCHES
-    which = [~busy for busy in facts.busy_cpu]
-    by_kind = late_of(facts, which)
-    at_stake = int(np.sum(by_kind))
+    which = ~facts.busy_cpu
+    by_kind = facts.late[:, which].sum(axis=1)
+    at_stake = int(by_kind.sum())
     if at_stake <= 0:
         return
     if not facts.is_late:
         yield Claim(text="", at_stake_ns=at_stake, is_little=True)
         return
     found = holding(facts, which)
-    text = f"The GPU waits {duration(at_stake)} ({share_of_span(facts, at_stake)}) for the CPU"
+    text = f"The GPU waits {of_span(facts, at_stake)} for the CPU"
     yield Claim(
         text=f"{text} to launch the next kernel{without(facts)}: {doing(facts, by_kind, found)}.",
         at_stake_ns=at_stake,
@@ -62,12 +62,6 @@ def _host_bound(facts: Facts) -> Iterator[Claim]:
         remedy=_more_or_replayed(facts, int(by_kind[[*UNSEEN]].sum()), at_stake),
         why_likely=why_likely(facts),
     )
-
-
-def late_of(facts: Facts, which: Sequence[Flags]) -> Int64s:
-    """How long the launching threads did what in the late parts of some gaps (ns); shape [Host]."""
-    found: Int64s = sum(ns[:, some].sum(axis=1) for ns, some in zip(facts.late, which, strict=True))
-    return found
 
 
 def doing(facts: Facts, by_kind: Int64s, found: Holding) -> str:
@@ -115,43 +109,34 @@ def without(facts: Facts) -> str:
     return f", {', '.join(most)}{' and ' * bool(most)}{last} not counted" if last else ""
 
 
-def heaviest(facts: Facts, which: Sequence[Flags]) -> tuple[int, ...]:
+def heaviest(facts: Facts, which: Flags) -> tuple[int, ...]:
     """The launches that end the longest of some gaps."""
-    return the_most(
-        np.concatenate([idle.launch[n] for idle, n in zip(facts.idle, which, strict=True)]),
-        np.concatenate([ns[:, n].sum(axis=0) for ns, n in zip(facts.late, which, strict=True)]),
-    )
+    return the_most(facts.idle.launch[which], facts.late[:, which].sum(axis=0))
 
 
 HOST_BOUND = Rule(
     id="host-bound",
-    title="Waiting for launches",
-    question="Does the GPU wait because the CPU launches too late?",
-    needs="Launch calls; stacks or annotations to say what the CPU did between ops.",
-    formula="The host part of all gaps except synchronization and allocation, minus what "
-    "data-loading, recompilation, warm-up and cpu-work claim, if the host part without the warm-up "
-    "is at least a tenth of the span without it.",
+    needs=("GPU events", "launch calls"),
     remedy="{serving:vLLM without --enforce-eager and SGLang without --disable-cuda-graph replay "
     'the launches as graphs|graphs:torch.compile(mode="reduce-overhead") or torch.cuda.graph() '
     "replays the launches|nvidia:torch.cuda.graph() replays the launches|:torch.compile fuses "
     "kernels}; larger batches{training: and fused optimizers} need fewer launches.",
     thresholds={"least_share": CPU_BOUND},
     find=_host_bound,
-    silent="Where the thread does something else than launching, see cpu-work.",
 )
 
 
 def _cpu_work(facts: Facts) -> Iterator[Claim]:
     if not facts.has_launches:
         raise NO_LAUNCHES
-    by_kind = late_of(facts, facts.busy_cpu)
+    by_kind = facts.late[:, facts.busy_cpu].sum(axis=1)
     at_stake = int(by_kind.sum())
     if not at_stake:
         return
-    gaps = plural(sum(int(busy.sum()) for busy in facts.busy_cpu), "gap")
+    gaps = plural(int(facts.busy_cpu.sum()), "gap")
     found = holding(facts, facts.busy_cpu)
     yield Claim(
-        text=f"The GPU waits {duration(at_stake)} ({share_of_span(facts, at_stake)}) in {gaps} of "
+        text=f"The GPU waits {of_span(facts, at_stake)} in {gaps} of "
         f"more than {duration(WORK_NS)} while the CPU does other work than launching"
         f"{without(facts)}: {doing(facts, by_kind, found)}.",
         at_stake_ns=at_stake,
@@ -163,12 +148,7 @@ def _cpu_work(facts: Facts) -> Iterator[Claim]:
 
 CPU_WORK = Rule(
     id="cpu-work",
-    title="Waiting for work of the CPU",
-    question="Does the GPU wait while the CPU does something else than launching?",
-    needs="Launch calls; ops, stacks or annotations to say what the CPU did.",
-    formula="The host part of gaps except synchronization and allocation, minus what data-loading, "
-    "recompilation and warm-up claim, where it is more than 5 ms and the ops, calls and frames in "
-    "it take more than 0.2 ms each on average, or where it is more than 50 ms.",
+    needs=("GPU events", "launch calls"),
     remedy="Do this work ahead, in workers of the data loader or in a thread while the GPU runs, "
     "or do it on the GPU. Graphs do not help: nothing is launched meanwhile.",
     thresholds={"work_ns": WORK_NS, "slice_ns": SLICE_NS, "long_work_ns": LONG_WORK_NS},
@@ -182,15 +162,10 @@ SLOW_NS = LONG_NS
 def _slow_launches(facts: Facts) -> Iterator[Claim]:
     if not facts.has_launches:
         raise NO_LAUNCHES
-    trace = facts.trace
-    launch = np.concatenate([idle.launch for idle in facts.idle])
-    warm = [facts.warming.within(idle.called, idle.returned) for idle in facts.idle]
-    waited = np.concatenate([idle.ns("launch_call") for idle in facts.idle])
-    waited -= np.concatenate(warm)
-    graphs = np.isin(
-        trace.name, [n for n, text in enumerate(trace.names) if GRAPH_LAUNCH.search(text)]
-    )
-    slow = (launch >= 0) & (trace.dur[launch] > SLOW_NS) & ~graphs[launch] & (waited > 0)
+    trace, idle, launch = facts.trace, facts.idle, facts.idle.launch
+    waited = idle.ns("launch_call") - facts.warming.within(idle.called, idle.returned)
+    graphs = np.isin(launch, facts.named(GRAPH_LAUNCH.search, Role.CALL))
+    slow = (launch >= 0) & (trace.dur[launch] > SLOW_NS) & ~graphs & (waited > 0)
     at_stake = int(waited[slow].sum())
     if at_stake:
         rows = the_most(launch[slow], waited[slow])
@@ -204,8 +179,7 @@ def _slow_launches(facts: Facts) -> Iterator[Claim]:
             f"mostly {name}"
         )
         yield Claim(
-            text=f"The GPU waits {duration(at_stake)} ({share_of_span(facts, at_stake)}) inside "
-            f"{which}.",
+            text=f"The GPU waits {of_span(facts, at_stake)} inside {which}.",
             at_stake_ns=at_stake,
             rows=rows,
         )
@@ -213,16 +187,11 @@ def _slow_launches(facts: Facts) -> Iterator[Claim]:
 
 SLOW_LAUNCHES = Rule(
     id="slow-launches",
-    title="Slow launch calls",
-    question="Do the launch calls themselves take long?",
-    needs="Launch calls.",
-    formula="The part of gaps in which the launch call that ends them was running, for calls of "
-    "more than 100 us, without first launches (see warm-up).",
+    needs=("GPU events", "launch calls"),
     remedy="See whether they recur at the same place: allocation inside the call, a full queue of "
     "another stream, and a CPU that is taken away from the thread look the same.",
     thresholds={"slow_ns": SLOW_NS},
     find=_slow_launches,
-    silent="cudaGraphLaunch is never counted: recording the nodes of a graph makes it slow.",
 )
 
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
-
 from fusetui.analysis.questions.memory import MemoryPeak, memory_peaks
 from fusetui.analysis.why.facts import Facts
-from fusetui.analysis.why.rule import CannotTell, Claim, Rule, most_module, share_of_span
-from fusetui.text.figures import duration, percent, plural, quantity
+from fusetui.analysis.why.rule import CannotTell, Claim, Rule, most_module, of_span, subject
+from fusetui.text.figures import percent, quantity
 from fusetui.trace.layout.devices import device_ids, device_properties, is_rocm
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.ids import Id
@@ -26,15 +24,12 @@ def _recompute(facts: Facts) -> Iterator[Claim]:
             raise CannotTell("Python frames and modules", "with_stack=True")
         return
     again = kernels.credit.recompute & kernels.is_kernel
-    taken = int(kernels.effective_ns[again].sum())
+    taken = kernels.ns(again)
     if not taken:
         return
-    module = most_module(facts, kernels.module[again], kernels.effective_ns[again])
-    number = int(np.count_nonzero(again))
     yield Claim(
-        text=f"{plural(number, 'kernel')} of the forward pass {'runs' if number == 1 else 'run'} "
-        f"once more in the backward pass, for {duration(taken)} ({share_of_span(facts, taken)})"
-        f"{f', most of it in {module}' if module else ''}.",
+        text=f"{subject(int(again.sum()), 'kernel', 'run', ' of the forward pass')} once "
+        f"more in the backward pass, for {of_span(facts, taken)}{most_module(kernels, again)}.",
         at_stake_ns=taken,
         rows=kernels.heaviest(again),
     )
@@ -42,10 +37,7 @@ def _recompute(facts: Facts) -> Iterator[Claim]:
 
 RECOMPUTE = Rule(
     id="recompute",
-    title="Forward work done twice",
-    question="What does activation checkpointing cost?",
-    needs="Stacks: the calls of modules that begin inside a backward op.",
-    formula="The effective time of the kernels that such calls launch.",
+    needs=("GPU events", "Python frames and modules"),
     remedy="As far as memory allows, checkpoint fewer modules, or keep the results of their "
     "products: torch.utils.checkpoint.create_selective_checkpoint_contexts.",
     thresholds={},
@@ -108,15 +100,11 @@ def _size(properties: dict[str, Any]) -> int:
 
 MEMORY_HEADROOM = Rule(
     id="memory-headroom",
-    title="Memory that is reserved and never used",
-    question="Is the device nearly full although much of the reserved memory is never allocated?",
-    needs="Memory events, and a device that says how much memory it has.",
-    formula="None: it costs no time, but a larger batch may not fit.",
+    needs=("GPU events",),
     remedy="{nvidia:PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True against fragments, and }"
     "torch.{intel:xpu|:cuda}.empty_cache() once between phases of different sizes.",
     thresholds={"nearly_full": NEARLY_FULL, "unused": UNUSED},
     find=_memory_headroom,
-    silent="While the device has memory to spare, what the allocator keeps does no harm.",
 )
 
 

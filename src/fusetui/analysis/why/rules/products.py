@@ -9,13 +9,13 @@ import numpy as np
 
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.kernels import Kernels
-from fusetui.analysis.why.rule import CannotTell, Claim, Rule, is_worth, share_of_work
+from fusetui.analysis.why.rule import CannotTell, Claim, Rule, is_worth, of_work, subject
 from fusetui.gpu.kernel_names import KernelName, short_name
 from fusetui.gpu.roofline.bounds import on_plain_cores
 from fusetui.gpu.roofline.peaks import Peak
-from fusetui.text.figures import count, duration, plural
+from fusetui.text.figures import count, duration
 from fusetui.text.printable import printable
-from fusetui.trace.model.arrays import Flags, Int64s
+from fusetui.trace.model.arrays import Flags
 
 UNALIGNED = 2  # elements per load or fewer: below 16 bytes for every type
 WIDE = ("fp64", "c64", "c128")
@@ -27,15 +27,12 @@ their names say align1 however the tensors are aligned."""
 def _alignment(facts: Facts) -> Iterator[Claim]:
     kernels = facts.kernels
     unaligned = kernels.flags(is_unaligned)
-    taken = int(kernels.effective_ns[unaligned].sum())
+    taken = kernels.ns(unaligned)
     if not taken:
         return
-    number = int(np.count_nonzero(unaligned))
     text = (
-        f"{plural(number, 'matrix product')} {'takes' if number == 1 else 'take'} "
-        f"{duration(taken)} "
-        f"({share_of_work(facts, taken)}) in kernels for tensors that are not aligned to 16 bytes"
-        f"{_shape(kernels, unaligned)}"
+        f"{subject(int(unaligned.sum()), 'matrix product', 'take')} {of_work(facts, taken)} in "
+        f"kernels for tensors that are not aligned to 16 bytes{_shape(kernels, unaligned)}"
     )
     at_stake = kernels.bounded.at_stake_ns[unaligned]
     if (kernels.bounded.bound_ns[unaligned] >= 0).any():
@@ -76,18 +73,12 @@ def _shape(kernels: Kernels, which: Flags) -> str:
 
 ALIGNMENT = Rule(
     id="alignment",
-    title="Products of unaligned tensors",
-    question="Do matrix products fall back to kernels that load one or two elements at a time?",
-    needs="Kernel names; shapes and a known device for the figure.",
-    formula="The effective duration of GEMMs whose name says align1 or align2, less their bound "
-    "(see the ceiling), where that is known.",
+    needs=("GPU events",),
     remedy="Pad sizes to multiples of 8 (16-bit types) or 4 (float32): the vocabulary, the length "
     "of the sequence, the width of a layer.",
     thresholds={"unaligned": UNALIGNED},
     find=_alignment,
     of_kernels=True,
-    silent="Kernels whose names do not tell the alignment are not counted, nor are products on "
-    "plain cores and of float64, which always load one element at a time.",
 )
 
 
@@ -116,14 +107,11 @@ def _no_tensor_cores(facts: Facts) -> Iterator[Claim]:
     faster = _faster(kernels.peak)
     if faster is None:
         return
-    each = kernels.effective_ns[plain]
-    ns, at_stake = int(each.sum()), int((each - _least_ns(kernels, plain, faster.ratio)).sum())
-    number = int(np.count_nonzero(plain))
+    saved, at_stake = 1 / faster.ratio, _saved_ns(kernels, plain, faster.ratio)
     yield Claim(
-        text=f"{plural(number, 'float32 product')} {'takes' if number == 1 else 'take'} "
-        f"{duration(ns)} "
-        f"({share_of_work(facts, ns)}) on the plain cores; this device multiplies {faster.name} "
-        f"{1 / faster.ratio:.0f} times as fast.",
+        text=f"{subject(int(plain.sum()), 'float32 product', 'take')} "
+        f"{of_work(facts, kernels.ns(plain))} on the plain cores; this device multiplies "
+        f"{faster.name} {saved:.0f} times as fast.",
         at_stake_ns=at_stake,
         rows=kernels.heaviest(plain),
         remedy=faster.remedy,
@@ -138,8 +126,8 @@ def claimed_by_tensor_cores(facts: Facts) -> Flags:
     faster = _faster(kernels.peak) if kernels.peak is not None else None
     if faster is None or not found.any():
         return np.zeros_like(found)
-    saved = kernels.effective_ns[found] - _least_ns(kernels, found, faster.ratio)
-    return found & is_worth(facts, int(saved.sum()), of_kernels=True)
+    at_stake = _saved_ns(kernels, found, faster.ratio)
+    return found & is_worth(facts, at_stake, of_kernels=True)
 
 
 def plain_of(kernels: Kernels) -> Flags:
@@ -151,13 +139,12 @@ def plain_of(kernels: Kernels) -> Flags:
     return plain & ~convolutions if allowed else plain
 
 
-def _least_ns(kernels: Kernels, plain: Flags, ratio: float) -> Int64s:
-    """The same work at the faster rate, but no faster than its bytes can be moved."""
+def _saved_ns(kernels: Kernels, plain: Flags, ratio: float) -> int:
+    """By the same work at the faster rate, but no faster than its bytes can be moved."""
     each = kernels.effective_ns[plain]
     memory = kernels.of_jobs(lambda job: job.limits.memory_ns)[plain]
-    least = np.maximum(each * ratio, np.nan_to_num(memory))
-    found: Int64s = np.minimum(np.ceil(least).astype(np.int64), each)
-    return found
+    least = np.ceil(np.maximum(each * ratio, np.nan_to_num(memory))).astype(np.int64)
+    return int(np.maximum(each - least, 0).sum())
 
 
 def _faster(peak: Peak) -> Faster | None:
@@ -172,18 +159,11 @@ def _faster(peak: Peak) -> Faster | None:
 
 NO_TENSOR_CORES = Rule(
     id="no-tensor-cores",
-    title="float32 without tensor cores",
-    question="Do matrix products run on the plain cores although the device has tensor cores for "
-    "them?",
-    needs="Kernel names, and a device of the table of peaks.",
-    formula="The time of float32 GEMMs and convolutions on plain cores, minus that of the same "
-    "work at the device's TF32 (else bfloat16, else float16) rate by the data sheet, or at its "
-    "bandwidth if, by the shapes, that takes longer.",
+    needs=("GPU events", "a device of the table of peaks"),
     remedy='torch.set_float32_matmul_precision("high") uses TF32'
     "{nvidia: (torch.backends.cudnn.allow_tf32 for convolutions)}: inputs are rounded to 10 bits "
     "of mantissa. autocast to bfloat16 rounds to 7.",
     thresholds={},
-    silent="Convolutions on plain cores beside others in TF32 are cuDNN's choice.",
     find=_no_tensor_cores,
     of_kernels=True,
 )
@@ -208,16 +188,14 @@ OF_WORK: Final[dict[str, Callable[[KernelName], object]]] = {
 def _few_blocks(facts: Facts) -> Iterator[Claim]:
     kernels = facts.kernels
     few = _candidates(kernels)
-    taken = int(kernels.effective_ns[few].sum())
+    taken, at_stake = kernels.ns(few), _without_block_ns(kernels, few)
     if not taken:
         return
-    at_stake = _without_block_ns(kernels, few)
-    number = int(np.count_nonzero(few))
     yield Claim(
-        text=f"{plural(number, 'kernel')} {'leaves' if number == 1 else 'leave'} a quarter of the "
-        f"multiprocessors or more without a block, with nothing beside them, for {duration(taken)} "
-        f"({share_of_work(facts, taken)}): {_widest(kernels, few)}. Spread over all of them, they "
-        f"could save {duration(at_stake)} at most.",
+        text=f"{subject(int(few.sum()), 'kernel', 'leave')} a quarter of the multiprocessors or "
+        f"more without a block, with nothing beside them, for {of_work(facts, taken)}: "
+        f"{_widest(kernels, few)}. Spread over all of them, they could save "
+        f"{duration(at_stake)} at most.",
         at_stake_ns=at_stake,
         rows=kernels.heaviest(few),
         remedy=_remedy(kernels, few),
@@ -234,7 +212,7 @@ def _widest(kernels: Kernels, few: Flags) -> str:
     own = few & (names == name)
     least, most = int(kernels.blocks[own].min()), int(kernels.blocks[own].max())
     blocks = count(most) if least == most else f"{count(least)} to {count(most)}"
-    times = "" if (own == few).all() else f"{count(int(np.count_nonzero(own)))} x "
+    times = "" if (own == few).all() else f"{count(int(own.sum()))} x "
     return (
         f"{blocks} blocks on {count(int(kernels.sms[own].max()))} in "
         f"{times}{printable(short_name(kernels.trace.names[name]))}"
@@ -243,12 +221,9 @@ def _widest(kernels: Kernels, few: Flags) -> str:
 
 def _remedy(kernels: Kernels, few: Flags) -> str:
     """What helps for the sort of work that takes most of the time."""
-    ns = {
-        text: int(kernels.effective_ns[few & kernels.flags(matches)].sum())
-        for text, matches in OF_WORK.items()
-    }
+    ns = {text: kernels.ns(few & kernels.flags(matches)) for text, matches in OF_WORK.items()}
     most = max(ns, key=lambda text: ns[text])
-    return most if 2 * ns[most] > int(kernels.effective_ns[few].sum()) else LARGER
+    return most if 2 * ns[most] > kernels.ns(few) else LARGER
 
 
 def claimed_by_blocks(facts: Facts) -> Flags:
@@ -266,15 +241,13 @@ def _without_block_ns(kernels: Kernels, few: Flags) -> int:
 def few_of(kernels: Kernels) -> Flags:
     """The kernels of the claim; none if they are too little together."""
     found = _candidates(kernels)
-    everything = int(kernels.effective_ns[kernels.is_kernel].sum())
-    return found & (int(kernels.effective_ns[found].sum()) >= LEAST_SHARE * everything)
+    return found & (kernels.ns(found) >= LEAST_SHARE * kernels.ns(kernels.is_kernel))
 
 
 def _candidates(kernels: Kernels) -> Flags:
     work = kernels.is_kernel & ~kernels.communicates & ~_by_memory(kernels)
     fits = (kernels.blocks > 0) & (kernels.blocks <= FEW * kernels.sms)
-    found: Flags = work & fits & (kernels.effective_ns >= SHORTEST_NS) & kernels.alone
-    return found
+    return work & fits & (kernels.effective_ns >= SHORTEST_NS) & kernels.alone
 
 
 def _by_memory(kernels: Kernels) -> Flags:
@@ -287,14 +260,7 @@ def _by_memory(kernels: Kernels) -> Flags:
 
 FEW_BLOCKS = Rule(
     id="few-blocks",
-    title="Kernels that leave multiprocessors idle",
-    question="Do long kernels run with fewer blocks than the device has multiprocessors?",
-    needs="Launch configurations of kernels, and a device that says how many multiprocessors it "
-    "has.",
-    formula="Of kernels of at least 20 us that leave a quarter of the multiprocessors or more "
-    "without a block, alone on the device, neither communication nor known to move their bytes at "
-    "half of the bandwidth of the data sheet, and together at least 5 % of the kernels' time: the "
-    "effective duration times the share of multiprocessors without a block.",
+    needs=("GPU events", "launch configurations", "the number of multiprocessors"),
     remedy="Larger batches; split-K or stream-K for products with a small output; for a batch norm "
     "with few channels channels_last; else another implementation.",
     thresholds={
@@ -305,7 +271,6 @@ FEW_BLOCKS = Rule(
     },
     find=_few_blocks,
     of_kernels=True,
-    silent="Shorter kernels have little to do, however many blocks they have: see small-kernels.",
 )
 
 

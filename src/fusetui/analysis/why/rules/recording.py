@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from fusetui.analysis.why.facts import NO_ROWS, Facts
+from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.kernels import the_most
-from fusetui.analysis.why.rule import Claim, Rule, share_of_span
+from fusetui.analysis.why.rule import Claim, Rule, of_span
 from fusetui.analysis.why.warming import FEWEST, GRAPH_LAUNCH, captures, first_step
 from fusetui.text.figures import duration, percent, plural, quantity
 from fusetui.text.printable import printable
@@ -55,14 +55,13 @@ def _stacks(facts: Facts) -> Iterator[Claim]:
 
 def _graphs(facts: Facts) -> Iterator[Claim]:
     """Graph launches that keep the GPU waiting."""
-    launches = np.concatenate([NO_ROWS, *(idle.launch for idle in facts.idle)])
-    waited = np.concatenate([NO_ROWS, *(idle.ns("launch_call") for idle in facts.idle)])
+    launches, waited = facts.idle.launch, facts.idle.ns("launch_call")
     replays = np.isin(launches, facts.named(GRAPH_LAUNCH.search, Role.CALL)) & (waited > 0)
     at_stake = int(waited[replays].sum())
     if at_stake and at_stake >= REPLAYS * facts.span_ns:
         name = printable(facts.trace.name_of(int(launches[replays][0])))
         yield Claim(
-            text=f"The GPU waits {duration(at_stake)} ({share_of_span(facts, at_stake)}) inside "
+            text=f"The GPU waits {of_span(facts, at_stake)} inside "
             f"{name}, which recording the nodes of a graph makes slower.",
             at_stake_ns=None,
             rows=the_most(launches[replays], waited[replays]),
@@ -136,10 +135,7 @@ def _few_steps(facts: Facts, found: Steps) -> Iterator[Claim]:
 
 RECORDING = Rule(
     id="recording",
-    title="How the recording affects the figures",
-    question="Can the figures of this trace be trusted?",
-    needs="",
-    formula="None: these are notes.",
+    needs=(),
     remedy="Record again.",
     thresholds={
         "slow_first": SLOW_FIRST,

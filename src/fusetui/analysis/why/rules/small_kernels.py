@@ -7,15 +7,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from fusetui.analysis.why.facts import Facts
-from fusetui.analysis.why.idle import Idle
 from fusetui.analysis.why.kernels import the_most
-from fusetui.analysis.why.rule import Claim, Rule, share_of_span
+from fusetui.analysis.why.rule import Claim, Rule, of_span
 from fusetui.analysis.why.rules.launches import SLOW_NS
 from fusetui.gpu.kernel_names import KernelName
 from fusetui.text.figures import count, duration, percent, plural
-from fusetui.trace.layout.steps import OPTIMIZER
 from fusetui.trace.model.arrays import Flags
-from fusetui.trace.model.categories import Role
 
 SHORTER_NS = 5_000
 LEAST_COUNT = 0.5  # of all kernels
@@ -36,21 +33,22 @@ def _small_kernels(facts: Facts) -> Iterator[Claim]:
     short = np.flatnonzero(is_short)
     if len(kernels) < FEWEST_KERNELS or len(short) < LEAST_COUNT * len(kernels):
         return
-    between = sum(_between_ns(facts, idle, is_short) for idle in facts.idle)
+    between = _between_ns(facts, is_short)
     together = int(trace.dur[short].sum()) + between
     if together >= LEAST_TIME * facts.span_ns:
         yield Claim(
             text=f"{percent(len(short), len(kernels))} of the {plural(len(kernels), 'kernel')} are "
             f"shorter than {duration(SHORTER_NS)}: with the gaps between them, they take "
-            f"{duration(together)} ({share_of_span(facts, together)}).",
+            f"{of_span(facts, together)}.",
             at_stake_ns=None,
             rows=the_most(short, trace.dur[short]),
             remedy=REPLAYED_ALREADY if facts.is_replayed else None,
         )
 
 
-def _between_ns(facts: Facts, idle: Idle, is_short: Flags) -> int:
+def _between_ns(facts: Facts, is_short: Flags) -> int:
     """The total of the gaps between two short kernels, except those of slow launch calls."""
+    idle = facts.idle
     slow = (idle.launch >= 0) & (facts.trace.dur[idle.launch] > SLOW_NS)
     both = is_short[idle.event] & is_short[idle.before]
     return int((idle.end - idle.begin)[both & ~slow].sum())
@@ -58,17 +56,12 @@ def _between_ns(facts: Facts, idle: Idle, is_short: Flags) -> int:
 
 SMALL_KERNELS = Rule(
     id="small-kernels",
-    title="Many small kernels",
-    question="Are the kernels so short that starting them costs as much as running them?",
-    needs="GPU events.",
-    formula="None: how much fusing would save depends on what can be fused.",
+    needs=("GPU events",),
     remedy="{compile:torch.compile fuses|:Fused layers replace} pointwise work{training:; foreach "
     "and fused optimizers replace many launches}.",
     thresholds={"short_ns": SHORTER_NS, "least_count": LEAST_COUNT, "least_time": LEAST_TIME},
     find=_small_kernels,
     of_kernels=True,
-    silent="Gaps that end with a launch call of more than 100 us are not counted: see "
-    "slow-launches.",
 )
 
 
@@ -76,37 +69,24 @@ LONGEST_NS = 10_000
 
 
 def _kernel_switches(facts: Facts) -> Iterator[Claim]:
-    if not facts.idle:
-        return
-    waited = np.concatenate([idle.ns("queued", "graph") for idle in facts.idle])
-    events = np.concatenate([idle.event for idle in facts.idle])
-    short = (waited > 0) & np.concatenate([_switches(idle) for idle in facts.idle])
-    at_stake = int(waited[short].sum())
+    """Gaps that are short, and end with an event that was launched before they began."""
+    idle, waited = facts.idle, facts.idle.ns("queued", "graph")
+    short = (idle.end - idle.begin <= LONGEST_NS) & (idle.called <= idle.begin) & (waited > 0)
+    at_stake, gaps = int(waited[short].sum()), int(np.count_nonzero(short))
     if at_stake:
-        gaps = int(np.count_nonzero(short))
         yield Claim(
-            text=f"The GPU switches from kernel to kernel for {duration(at_stake)} "
-            f"({share_of_span(facts, at_stake)}): {plural(gaps, 'gap')} of at most "
-            f"{duration(LONGEST_NS)}, {duration(round(at_stake / gaps))} each on average, before "
-            "work that was already queued.",
+            text=f"The GPU switches from kernel to kernel for {of_span(facts, at_stake)}: "
+            f"{plural(gaps, 'gap')} of at most {duration(LONGEST_NS)}, "
+            f"{duration(round(at_stake / gaps))} each on average, before work that was already "
+            "queued.",
             at_stake_ns=at_stake,
-            rows=the_most(events[short], waited[short]),
+            rows=the_most(idle.event[short], waited[short]),
         )
-
-
-def _switches(idle: Idle) -> Flags:
-    """Which gaps are short, and end with an event that was launched before they began."""
-    found: Flags = (idle.end - idle.begin <= LONGEST_NS) & (idle.called <= idle.begin)
-    return found
 
 
 KERNEL_SWITCHES = Rule(
     id="kernel-switches",
-    title="Switching from kernel to kernel",
-    question="How much time is lost between kernels that are already in the queue?",
-    needs="Launch calls, or graph launches.",
-    formula="The time for which the next event was queued, or was the next node of a graph, in "
-    "gaps of at most 10 us that begin after its launch.",
+    needs=("GPU events", "launch calls"),
     remedy="Fewer, larger kernels (fusion{compile:, torch.compile}){pdl:; on Hopper and later "
     "programmatic dependent launch hides the switch}.",
     thresholds={"longest_ns": LONGEST_NS},
@@ -122,25 +102,21 @@ LEAST_SHARE = 0.02  # of the span: the kernels, and the gaps before them
 
 def _optimizer_launches(facts: Facts) -> Iterator[Claim]:
     kernels, trace = facts.kernels, facts.trace
-    module = kernels.module
-    names = np.array([OPTIMIZER.match(name) is not None for name in trace.names] or [False])
-    inside = (module >= 0) & names[trace.name[module]] & (trace.role[kernels.rows] == Role.KERNEL)
+    inside = kernels.is_kernel & kernels.in_optimizer
     single = inside & ~kernels.flags(is_of_many)
-    calls = len(np.unique(module[single]))
-    number, taken = int(np.count_nonzero(single)), int(kernels.effective_ns[single].sum())
+    calls = len(np.unique(kernels.module[single]))
+    number, taken = int(single.sum()), kernels.ns(single)
     if number < FEWEST * max(1, calls) or 2 * number < np.count_nonzero(inside):
         return
     before = np.zeros(len(trace), dtype=np.int64)
-    for idle in facts.idle:
-        before[idle.event] += idle.end - idle.begin
+    before[facts.idle.event] = facts.idle.end - facts.idle.begin
     together = taken + int(before[kernels.rows[single]].sum())
     if taken <= SHORT_NS * number and together >= LEAST_SHARE * facts.span_ns:
         yield Claim(
             text=f"Each call of an optimizer launches {count(round(number / calls))} kernels of "
             f"{duration(round(taken / number))} on average, one parameter after another: with "
-            f"the gaps before them, they take {duration(together)} "
-            f"({share_of_span(facts, together)}), {percent(together - taken, together)} of it "
-            "idle.",
+            f"the gaps before them, they take {of_span(facts, together)}, "
+            f"{percent(together - taken, together)} of it idle.",
             at_stake_ns=None,
             rows=kernels.heaviest(single),
         )
@@ -153,10 +129,7 @@ def is_of_many(kernel: KernelName) -> bool:
 
 OPTIMIZER_LAUNCHES = Rule(
     id="optimizer-launches",
-    title="An optimizer with many small kernels",
-    question="Does the optimizer launch separate kernels for each parameter?",
-    needs="Annotations (Optimizer.step) and launch calls or ops.",
-    formula="None: a fused optimizer must still read and write all parameters.",
+    needs=("GPU events", "launch calls", "CPU ops", "annotations"),
     remedy="optimizer(..., fused=True), or foreach=True if there is no fused one.",
     thresholds={"fewest": FEWEST, "short_ns": SHORT_NS, "least_share": LEAST_SHARE},
     find=_optimizer_launches,

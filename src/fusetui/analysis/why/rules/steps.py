@@ -10,7 +10,7 @@ import numpy as np
 from fusetui.analysis.questions.spread import percentile
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.kernels import the_most
-from fusetui.analysis.why.rule import Claim, Rule, frame_text, share_of_span, share_of_work
+from fusetui.analysis.why.rule import Claim, Rule, frame_text, of_span, of_work
 from fusetui.analysis.why.warming import LONG_NS, LONG_OP_NS, OFTEN, SLOW_FIRST, TIMES
 from fusetui.gpu.roofline.many import distinct_rows
 from fusetui.gpu.roofline.row import Job
@@ -54,7 +54,7 @@ def _unsteady(facts: Facts) -> Iterator[Claim]:
             text=f"{plural(number, 'kernel')} of a step, alone on the device, "
             f"{'varies' if number == 1 else 'vary'} from step to step by more than a factor of "
             f"{VARIES} (p90 / p10): what took longer than the median adds up to "
-            f"{duration(at_stake)} ({share_of_work(facts, at_stake)}).",
+            f"{of_work(facts, at_stake)}.",
             at_stake_ns=at_stake,
             rows=the_most(rows[slower > 0], slower[slower > 0]),
             why_likely="Data may decide how long a kernel takes.",
@@ -102,20 +102,13 @@ def _is_regular(job: Job) -> float:
 
 UNSTEADY = Rule(
     id="unsteady",
-    title="Kernels that vary from step to step",
-    question="Does the same work take longer in some steps than in others?",
-    needs="Steps, shapes and launch calls.",
-    formula="Of products, convolutions and pointwise kernels with the same name and shapes at the "
-    "same place of at least five steps, alone on the device and of 10 us or more, whose p90 is 1.3 "
-    "times their p10 or more: what each takes longer than the median of its place.",
+    needs=("GPU events", "launch calls", "input shapes"),
     remedy="Look at clocks and temperature {nvidia:(nvidia-smi -q -d PERFORMANCE,CLOCK) "
     "|amd:(amd-smi metric) }and at other work on the device; lock the clocks to compare "
     "measurements.",
     thresholds={"varies": VARIES, "fewest": FEWEST, "shortest_ns": SHORTEST_NS},
     find=_unsteady,
     of_kernels=True,
-    silent="Attention, communication and grouped products are not compared: how much they do "
-    "depends on data.",
 )
 
 
@@ -134,7 +127,7 @@ def _warm_up(facts: Facts) -> Iterator[Claim]:
     shown = [n for n in longest if waited[n] >= FEWEST_SHARE * whole]
     named = ", ".join(f"{duration(waited[n])} in {_part(facts, n, len(shown) == 1)}" for n in shown)
     yield Claim(
-        text=f"Warm-up: the GPU waits {duration(whole)} ({share_of_span(facts, whole)}) for what "
+        text=f"Warm-up: the GPU waits {of_span(facts, whole)} for what "
         f"happens once: {named}. What is said of launches, loading and compilation leaves it "
         "out.",
         at_stake_ns=whole,
@@ -147,8 +140,8 @@ def _part(facts: Facts, number: int, alone: bool) -> str:
     part, _ = facts.warm_up[number]
     if not len(part.rows):
         return "the first step" if alone else "the rest of the first step"
-    trace, waits = facts.trace, [counted(idle.begin, idle.returned) for idle in facts.idle]
-    ns = np.sum([waiting.within(part.start, part.end) for waiting in waits], axis=0)
+    trace, waits = facts.trace, counted(facts.idle.begin, facts.idle.returned)
+    ns = waits.within(part.start, part.end)
     most = int(np.bincount(trace.name[part.rows], ns).argmax())
     waited = trace.name[part.rows[ns > 0]]
     calls = int(np.count_nonzero(waited == most))
@@ -158,15 +151,7 @@ def _part(facts: Facts, number: int, alone: bool) -> str:
 
 WARM_UP = Rule(
     id="warm-up",
-    title="Warm-up",
-    question="How much of the idle time is due to what happens only once?",
-    needs="Launch calls.",
-    formula="The time that the GPU waits for a launch, or inside one, while a thread that launches "
-    "captures a graph, compiles, allocates or sets something up before the second step; while it "
-    "launches a kernel, or runs an op that launches, for the first time, if that takes more than "
-    "0.1 ms or 1 ms and ten times as long as ever after; and all of a first step that takes twice "
-    "the median of the others. What recurs in later steps is left out; without steps, what still "
-    "goes on in the second half of the GPU events.",
+    needs=("GPU events", "launch calls"),
     remedy="Nothing, if this is about the steady state: record later steps, "
     "torch.profiler.schedule(wait=..., warmup=..., active=...). If the start itself matters: "
     "{nvidia:CUDA_MODULE_LOADING=EAGER, |amd:HIP_ENABLE_DEFERRED_LOADING=0, }cached compilation, "
@@ -180,7 +165,6 @@ WARM_UP = Rule(
     },
     find=_warm_up,
     once=True,
-    silent="A program whose recording begins in the steady state has none.",
 )
 
 

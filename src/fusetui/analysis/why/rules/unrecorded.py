@@ -13,7 +13,7 @@ from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.host import Host
 from fusetui.analysis.why.idle import Idle
 from fusetui.analysis.why.kernels import the_most
-from fusetui.analysis.why.rule import NO_LAUNCHES, Claim, Rule, share_of_span
+from fusetui.analysis.why.rule import NO_LAUNCHES, Claim, Rule, of_span
 from fusetui.analysis.why.rules.launches import SLOW_NS
 from fusetui.analysis.why.warming import captures
 from fusetui.text.figures import count, duration, plural
@@ -37,13 +37,12 @@ def _holes(facts: Facts) -> Iterator[Claim]:
 
 
 def _in_graphs(facts: Facts) -> Iterator[Claim]:
-    ns = np.concatenate([idle.ns("graph") for idle in facts.idle])
-    events = np.concatenate([idle.event for idle in facts.idle])
+    ns, events = facts.idle.ns("graph"), facts.idle.event
     long = ns > LONG_NS
     at_stake = int(ns[long].sum())
     if at_stake:
         yield Claim(
-            text=f"Nothing is recorded for {duration(at_stake)} ({share_of_span(facts, at_stake)}) "
+            text=f"Nothing is recorded for {of_span(facts, at_stake)} "
             f"between nodes of CUDA graphs, in {plural(int(long.sum()), 'gap')} of more than "
             f"{duration(LONG_NS)}: other nodes probably ran meanwhile, and were not recorded.",
             at_stake_ns=at_stake,
@@ -67,7 +66,7 @@ def _without_events(facts: Facts) -> Iterator[Claim]:
         return
     since = np.full(len(trace) + 1, np.iinfo(np.int64).max)  # by the call that launches next
     np.minimum.at(since, missing.following, trace.start[missing.calls])
-    at_stake = sum(int(_idle_ns(idle, since).sum()) for idle in facts.idle)
+    at_stake = int(_idle_ns(facts.idle, since).sum())
     if not at_stake:
         return
     names = Counter(trace.name_of(int(row)) for row in missing.calls)
@@ -78,7 +77,7 @@ def _without_events(facts: Facts) -> Iterator[Claim]:
         text=f"{count(len(missing.calls))} of {plural(missing.all_calls, 'launch call')} "
         f"({printable(names.most_common(1)[0][0])}, {lasts}) have no GPU event, although calls "
         "before and after them have one: their work was not recorded, and may have run in "
-        f"{duration(at_stake)} ({share_of_span(facts, at_stake)}) of the idle time.",
+        f"{of_span(facts, at_stake)} of the idle time.",
         at_stake_ns=at_stake,
         rows=the_most(missing.calls, lasted),
     )
@@ -132,20 +131,12 @@ def _launches(facts: Facts) -> Rows:
 
 HOLES = Rule(
     id="holes",
-    title="GPU work that was not recorded",
-    question="Did GPU work run that is not in the trace?",
-    needs="Launch calls.",
-    formula="Gaps of more than 1 ms between nodes of one CUDA graph. And for launch calls without "
-    "a GPU event, between two calls of the same thread that have one: the gap before the event "
-    "that the thread launched next, from the first such call on.",
+    needs=("GPU events", "launch calls"),
     remedy="Record a shorter window with fewer activities, as full buffers drop events; newer "
     "drivers{nvidia: and CUPTI|amd: and roctracer} record more; check that no other profiler"
     "{nvidia: (Nsight, DCGM)} runs.",
     thresholds={"long_ns": LONG_NS},
     find=_holes,
-    silent="Nothing runs while a graph is captured; calls at the begin and the end of the "
-    "recording may be cut off from their events; and events without a call may be the missing "
-    "ones.",
 )
 
 
@@ -155,16 +146,19 @@ LEAST_NS = 20_000
 def _waits_outside(facts: Facts) -> Iterator[Claim]:
     if not facts.has_launches:
         raise NO_LAUNCHES
-    before, elsewhere = _apart(facts)
-    for events, waited, early in ((*before, True), (*elsewhere, False)):
-        at_stake = int(waited.sum())
-        if at_stake:
-            yield _claim(facts, events, waited, at_stake, early)
+    idle, ns = facts.idle, facts.idle.ns("queued")
+    slow = (idle.launch >= 0) & (facts.trace.dur[idle.launch] > SLOW_NS)
+    long = np.flatnonzero((ns > LEAST_NS) & ~slow)
+    first = _is_first(facts, idle.event[long]) & _is_waited_for(facts, long)
+    for places, early in ((long[first], True), (long[~first], False)):
+        if len(places):
+            yield _claim(facts, idle.event[places], ns[places], early)
 
 
-def _claim(facts: Facts, events: Int32s, waited: Int64s, at_stake: int, early: bool) -> Claim:
-    lasted = f"{duration(at_stake)} ({share_of_span(facts, at_stake)})"
-    text = f"The GPU is idle for {lasted} in {plural(len(events), 'gap')}"
+def _claim(facts: Facts, events: Int32s, waited: Int64s, early: bool) -> Claim:
+    """`early`: due to work before the recording."""
+    at_stake = int(waited.sum())
+    text = f"The GPU is idle for {of_span(facts, at_stake)} in {plural(len(events), 'gap')}"
     if early:
         return Claim(
             text=f"{text} before the first work of a stream, which was already launched, while "
@@ -183,47 +177,24 @@ def _claim(facts: Facts, events: Int32s, waited: Int64s, at_stake: int, early: b
     )
 
 
-def _apart(facts: Facts) -> tuple[tuple[Int32s, Int64s], tuple[Int32s, Int64s]]:
-    """Events and waits (ns) of long queued gaps: those due to work before the recording, and
-    others."""
-    events, waited, early = [], [], []
-    for idle in facts.idle:
-        ns = idle.ns("queued")
-        slow = (idle.launch >= 0) & (facts.trace.dur[idle.launch] > SLOW_NS)
-        long = np.flatnonzero((ns > LEAST_NS) & ~slow)
-        events.append(idle.event[long])
-        waited.append(ns[long])
-        early.append(_is_first(facts, idle.event[long]) & _is_waited_for(facts, idle, long))
-    rows, times = np.concatenate(events), np.concatenate(waited)
-    first = np.concatenate(early)
-    return (rows[first], times[first]), (rows[~first], times[~first])
-
-
 def _is_first(facts: Facts, events: Int32s) -> Flags:
     """Whether nothing of its stream is recorded before the event."""
     trace, rows = facts.trace, facts.trace.gpu_rows
     first = np.full(len(trace.tracks), np.iinfo(np.int64).max)
     np.minimum.at(first, trace.track[rows], trace.start[rows])
-    found: Flags = trace.start[events] <= first[trace.track[events]]
-    return found
+    return trace.start[events] <= first[trace.track[events]]
 
 
-def _is_waited_for(facts: Facts, idle: Idle, places: Rows) -> Flags:
+def _is_waited_for(facts: Facts, places: Rows) -> Flags:
     """Whether any thread is in a call that waits for the device during the gap."""
     rows = np.flatnonzero(facts.accounts.kinds == Host.SYNC)
     cover = facts.while_launching(rows)
-    found: Flags = cover.within(idle.begin[places], idle.end[places]) > 0
-    return found
+    return cover.within(facts.idle.begin[places], facts.idle.end[places]) > 0
 
 
 WAITS_OUTSIDE = Rule(
     id="waits-outside",
-    title="Waiting for something that is not in the trace",
-    question="Does launched work wait although the device is idle?",
-    needs="Launch calls.",
-    formula="Gaps, or parts of them, of more than 20 us in which the next event had been launched "
-    "for longer than a launch usually takes. Those that end with a launch call of more than 100 us "
-    "are left out: what made the call slow may continue.",
+    needs=("GPU events", "launch calls"),
     remedy="Look at the other devices of the job, and at "
     "{nvidia:cudaStreamWaitEvent|amd:hipStreamWaitEvent|:waits for events} and host functions on "
     "the stream.",

@@ -11,14 +11,14 @@ import numpy as np
 from fusetui.analysis.why.devices import Devices
 from fusetui.analysis.why.facts import COMPILER, LOADER, Facts
 from fusetui.analysis.why.host import Host
-from fusetui.analysis.why.idle import Idle, bounds_on, on_line, sums
+from fusetui.analysis.why.idle import bounds_on, on_line, sums
 from fusetui.analysis.why.kernels import the_most
 from fusetui.analysis.why.rule import (
     NO_LAUNCHES,
     Claim,
     Rule,
     frame_text,
-    share_of_span,
+    of_span,
     why_likely,
 )
 from fusetui.analysis.why.warming import OFTEN, recurring
@@ -51,7 +51,7 @@ def _data_loading(facts: Facts) -> Iterator[Claim]:
     rows = loader_rows(facts)
     waited = facts.idle_during(rows)
     if waited:
-        text = f"The GPU waits {duration(waited)} ({share_of_span(facts, waited)}) for the data"
+        text = f"The GPU waits {of_span(facts, waited)} for the data"
         yield Claim(
             text=f"{text} loader{_mostly(facts, rows, waited)}.",
             at_stake_ns=waited,
@@ -78,17 +78,11 @@ def _mostly(facts: Facts, rows: Rows, waited: int) -> str:
 
 DATA_LOADING = Rule(
     id="data-loading",
-    title="Waiting for the data loader",
-    question="Is the GPU idle because the next batch is not there yet?",
-    needs="Annotations, ops or Python frames of the data loader, and launch calls.",
-    formula="The idle time of the device during which a launching thread is in "
-    "DataLoader.__next__.",
+    needs=("GPU events", "launch calls", "CPU ops", "annotations", "Python frames and modules"),
     remedy="DataLoader(num_workers=..., persistent_workers=True, prefetch_factor=...) prepares "
     "batches ahead; move heavy transforms to the GPU.",
     thresholds={},
     find=_data_loading,
-    silent="Workers of the loader are other processes: a trace shows only the time spent waiting "
-    "for them.",
 )
 
 
@@ -104,7 +98,7 @@ def _recompilation(facts: Facts) -> Iterator[Claim]:
     waited = facts.idle_during(rows)
     if waited:
         yield Claim(
-            text=f"The GPU waits {duration(waited)} ({share_of_span(facts, waited)}) while "
+            text=f"The GPU waits {of_span(facts, waited)} while "
             "torch.compile or Triton compiles during the recording.",
             at_stake_ns=waited,
             rows=facts.heaviest(rows),
@@ -150,18 +144,12 @@ def _of_a_step(facts: Facts, rows: Rows) -> tuple[Rows, int]:
 
 RECOMPILATION = Rule(
     id="recompilation",
-    title="Compilation during the recording, and graph breaks",
-    question="Is anything compiled during the recorded steps, and is the compiled code in pieces?",
-    needs="Annotations of torch.compile (dynamo_timed, Torch-Compiled Region) or Python frames.",
-    formula="The idle time of the device during which a launching thread is compiling. None for "
-    "graph breaks: they cost launches, and fusion across them.",
+    needs=("GPU events", "annotations", "Python frames and modules"),
     remedy="Warm up before recording; if it recurs, TORCH_LOGS=recompiles names the guard that "
     "failed, and torch.compile(dynamic=True) or mark_dynamic avoids recompilation for new sizes.",
     thresholds={"several": SEVERAL},
     find=_recompilation,
     once=True,
-    silent="Two regions per step do not count as a graph break, unless there is a frame "
-    "torch_dynamo_resume_in_...: a model and its loss may have been compiled separately.",
 )
 
 
@@ -176,31 +164,23 @@ class Drained(msgspec.Struct, frozen=True, eq=False):
     long: Int64s  # as far as that lies in gaps of cpu-work
     waited: Int64s  # by the CPU, since its previous launch
 
-    @property
-    def at_stake(self) -> Int64s:
-        found: Int64s = np.minimum(self.lost, self.waited)
-        return found
-
 
 def _drained_by_sync(facts: Facts) -> Iterator[Claim]:
     if not facts.has_launches:
         raise NO_LAUNCHES
-    found = [_drained(facts, n) for n in range(len(facts.idle))]
-    call = np.concatenate([drained.call for drained in found])
-    each = np.concatenate([drained.at_stake for drained in found])
-    at_stake = int(each.sum())
+    found = _drained(facts)
+    each = np.minimum(found.lost, found.waited)
+    at_stake, lost = int(each.sum()), int(found.lost.sum())
     if at_stake <= 0:
         return
-    lost = sum(int(drained.lost.sum()) for drained in found)
-    long = sum(int(drained.long.sum()) for drained in found)
     yield Claim(
         text=f"The queue runs dry {plural(int(np.count_nonzero(each)), 'time')} while the CPU "
-        f"waits for the GPU in {_called(facts, call, each)}, and the GPU then waits "
+        f"waits for the GPU in {_called(facts, found.call, each)}, and the GPU then waits "
         f"{duration(lost)} for launches. Launching instead of waiting would save "
-        f"{duration(at_stake)} ({share_of_span(facts, at_stake)}) at most.",
+        f"{of_span(facts, at_stake)} at most.",
         at_stake_ns=at_stake,
-        rows=the_most(call, each),
-        part_of="cpu-work" if 2 * long > lost else "host-bound",
+        rows=the_most(found.call, each),
+        part_of="cpu-work" if 2 * int(found.long.sum()) > lost else "host-bound",
         why_likely=why_likely(facts),
     )
 
@@ -216,27 +196,27 @@ def _called(facts: Facts, calls: Rows, ns: Int64s) -> str:
     return f"{called} ({frame_text(trace.name_of(op))})" if op >= 0 else called
 
 
-def _drained(facts: Facts, number: int) -> Drained:
-    idle, late = facts.idle[number], facts.late[number].sum(axis=0)
-    call = facts.running_at_begin(idle, Host.SYNC)
-    marks = np.where(call >= 0, 2, np.where(_ahead_before(facts, idle), 1, 0))
+def _drained(facts: Facts) -> Drained:
+    device, late = facts.idle.device, facts.late.sum(axis=0)
+    call = facts.running_at_begin(Host.SYNC)
+    marks = np.where(call >= 0, 2, np.where(_ahead_before(facts), 1, 0))
     last = np.maximum.accumulate(np.where(marks > 0, np.arange(len(marks)), -1))
-    device = idle.devices.number(idle.event)
     behind = (last >= device.searchsorted(device)) & (marks[last] == 2)  # on the same device
     begins = np.flatnonzero(behind & ~np.concatenate(([False], behind[:-1])) | (call >= 0))
     time = np.searchsorted(begins, np.flatnonzero(behind), side="right") - 1
     return Drained(
         call=call[begins],
         lost=sums(time, late[behind], len(begins)),
-        long=sums(time, (late * facts.busy_cpu[number])[behind], len(begins)),
-        waited=_waited(facts, idle)[begins],
+        long=sums(time, (late * facts.busy_cpu)[behind], len(begins)),
+        waited=_waited(facts)[begins],
     )
 
 
-def _waited(facts: Facts, idle: Idle) -> Int64s:
+def _waited(facts: Facts) -> Int64s:
     """For each gap, how long the launching thread waited for the device between its previous launch
     (including that: a copy may block) and the launch that ends the gap."""
-    trace, found = facts.trace, np.zeros(len(idle), dtype=np.int64)
+    trace, idle = facts.trace, facts.idle
+    found = np.zeros(len(idle), dtype=np.int64)
     calls = distinct(trace.launch[trace.gpu_rows].astype(np.int64))
     calls = calls[calls >= 0]
     for line in facts.accounts.threads:
@@ -252,18 +232,22 @@ def _waited(facts: Facts, idle: Idle) -> Int64s:
     return found
 
 
-def _ahead_before(facts: Facts, idle: Idle) -> Flags:
+def _ahead_before(facts: Facts) -> Flags:
     """For each gap, whether any event since the previous gap started with enough others in the
     queue."""
-    devices = idle.devices
-    start, queued = _queued(facts, devices)
-    ahead = np.concatenate(([0], np.cumsum(queued >= LEAD)))
-    number = devices.number(idle.event)
+    idle, first = facts.idle, 0
     before = np.concatenate(([facts.begin_ns], idle.end))[:-1]  # the end of the previous gap
-    before[np.diff(number, prepend=-1) > 0] = facts.begin_ns
-    until = ahead[np.searchsorted(start, devices.on_line(number, idle.begin), side="right")]
-    since = ahead[np.searchsorted(start, devices.on_line(number, before))]
-    found: Flags = until > since
+    before[np.diff(idle.device, prepend=-1) > 0] = facts.begin_ns
+    found = np.zeros(len(idle), dtype=np.bool_)
+    for devices in facts.lines:
+        own = slice(*idle.device.searchsorted((first, first + len(devices))).tolist())
+        start, queued = _queued(facts, devices)
+        ahead = np.concatenate(([0], np.cumsum(queued >= LEAD)))
+        number = idle.device[own] - first
+        until = np.searchsorted(start, devices.on_line(number, idle.begin[own]), side="right")
+        since = np.searchsorted(start, devices.on_line(number, before[own]))
+        found[own] = ahead[until] > ahead[since]
+        first += len(devices)
     return found
 
 
@@ -279,21 +263,12 @@ def _queued(facts: Facts, devices: Devices) -> tuple[Int64s, Int64s]:
 
 DRAINED_BY_SYNC = Rule(
     id="drained-by-sync",
-    title="The queue runs dry after a synchronization",
-    question="Does the program wait for the GPU, and so lose its lead?",
-    needs="Launch calls.",
-    formula="For each gap that begins while the launching thread is inside a call that waits for "
-    "the device, the lesser of two times: how long the thread waited since its last launch; and "
-    "the host part (except synchronization and allocation) of this gap and of those after it, "
-    "until three launches are queued or the next wait, minus what data-loading and recompilation "
-    "claim.",
+    needs=("GPU events", "launch calls"),
     remedy="Keep .item(), .tolist(), nonzero(), torch.{intel:xpu|:cuda}.synchronize() and copies "
     "from pageable memory out of the loop; read results a step later, from pinned memory with "
     "non_blocking=True and an event.",
     thresholds={"lead": LEAD},
     find=_drained_by_sync,
-    silent="A program that launches too slowly anyway gains no more than the time for which it "
-    "waited: the rest is host-bound.",
 )
 
 
@@ -317,14 +292,14 @@ def _allocation(facts: Facts) -> Iterator[Claim]:
     rows = rows[inside][recurring(facts.trace, facts.spans, rows[inside])]
     rows = _in_many_steps(facts, rows)
     cover = facts.while_launching(rows)
-    at_stake = sum(int(ns[Host.ALLOC].sum()) for ns in facts.host_under(cover))
+    at_stake = int(facts.host_under(cover)[Host.ALLOC].sum())
     if not at_stake:
         return
     heaviest = facts.heaviest(rows)
     name = facts.trace.name_of(heaviest[0])
     alike = int(np.count_nonzero(facts.trace.name[rows] == facts.trace.name[heaviest[0]]))
     yield Claim(
-        text=f"The GPU waits {duration(at_stake)} ({share_of_span(facts, at_stake)}) while memory "
+        text=f"The GPU waits {of_span(facts, at_stake)} while memory "
         f"is allocated or freed, mostly in {count(alike)} x {printable(name)}.",
         at_stake_ns=at_stake,
         rows=heaviest,
@@ -342,8 +317,7 @@ def _in_many_steps(facts: Facts, rows: Rows) -> Rows:
     name = facts.trace.name[rows]
     called = np.unique(np.stack((name[step > 0], step[step > 0])), axis=1)[0]
     steps = np.bincount(called, minlength=len(facts.trace.names))
-    found: Rows = rows[steps[name] >= max(2, OFTEN_STEPS * later)]
-    return found
+    return rows[steps[name] >= max(2, OFTEN_STEPS * later)]
 
 
 def _frees(facts: Facts, rows: Rows) -> int:
@@ -353,19 +327,12 @@ def _frees(facts: Facts, rows: Rows) -> int:
 
 ALLOCATION = Rule(
     id="allocation",
-    title="Allocation during the work",
-    question="Does the GPU wait for cudaMalloc, cudaFree and the like after the warm-up?",
-    needs="Runtime calls and launch calls.",
-    formula="The host part of gaps that lies in calls that allocate or free and recur: after the "
-    "first step, or in it if each later step has at least half as many; of three steps or more, in "
-    "two of the later ones and in half of them; without steps, if they go on in the second half of "
-    "the GPU events.",
+    needs=("GPU events", "launch calls"),
     remedy="Let the caching allocator keep its memory: no torch.{intel:xpu|:cuda}.empty_cache() "
     "in the loop, {nvidia:PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True against fragmentation, "
     "}and room to spare.",
     thresholds={"often": OFTEN, "often_steps": OFTEN_STEPS},
     find=_allocation,
-    silent="What happens in one step only is no reason to change all of them.",
 )
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 torch = pytest.importorskip("torch", reason="the forms are torch modules")
-forms = pytest.importorskip("fusetui.kernels.partitioned_forms", reason="needs torch")
+forms = pytest.importorskip("fusetui.kernels.partitioned_linear", reason="needs torch")
 pytestmark = pytest.mark.torch
 
 ON_A_CPU = [forms.Loop, forms.Big, forms.Masked, forms.Bmm]
