@@ -127,7 +127,6 @@ def by_configuration(
     known = msgspec.structs.replace(
         found,
         known=found.unknown,
-        kernels=found.unknown,
         each=tuple(
             Product("", size * k * n, 2 * m * k * n if asked.new_tokens else 0, model.dtype)
             for m, k, n in every

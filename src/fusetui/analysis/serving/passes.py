@@ -44,10 +44,6 @@ class Pass(msgspec.Struct, frozen=True, eq=False):
     model: Rows  # of the device with most: those of its graphs, or if it is eager, see _prepared
     replays: int
 
-    @property
-    def kernels(self) -> int:
-        return len(self.rows)
-
 
 class BusyInterval(msgspec.Struct, frozen=True):
     """When some GPU events ran."""

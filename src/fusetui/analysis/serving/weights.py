@@ -41,8 +41,6 @@ class Products(msgspec.Struct, frozen=True):
     """The products of some kernels; each op counts once, however many kernels it launched."""
 
     known: int  # products whose weights are known
-    kernels: int  # their kernels
-    ns: int  # the durations of those
     each: tuple[Product, ...]  # the known ones
     shapes: tuple[tuple[int, int], ...]  # K and N of the known ones, distinct
     rows: int | None  # M of more than half of them: tokens
@@ -88,8 +86,6 @@ def products_of(trace: Trace, kernels: Rows) -> Products:
     dtypes = {dtype for one in named.values() for dtype in (one.dtype_a, one.dtype_b) if dtype}
     return Products(
         known=len(found),
-        kernels=int(own.sum()),
-        ns=int(trace.dur[kernels[own]].sum()),
         each=tuple(each),
         shapes=tuple(sorted(shapes)),
         rows=most if 2 * count > len(found) else None,
