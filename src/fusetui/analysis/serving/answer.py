@@ -9,12 +9,12 @@ import numpy as np
 
 from fusetui.analysis.questions.spread import percentile
 from fusetui.analysis.serving.between import Between, between_of
+from fusetui.analysis.serving.captures import bare_launches
 from fusetui.analysis.serving.config import ModelConfig
 from fusetui.analysis.serving.layers import Experts, Layers, experts_of, layers_of
 from fusetui.analysis.serving.limit import Limit, limit_of
 from fusetui.analysis.serving.outliers import outliers
 from fusetui.analysis.serving.passes import Pass, interval_of, passes, trains
-from fusetui.analysis.serving.replays import bare_launches
 from fusetui.analysis.serving.steps import Phase
 from fusetui.analysis.serving.weights import products_of
 from fusetui.analysis.why.account import accounts

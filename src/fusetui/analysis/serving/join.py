@@ -10,9 +10,17 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from fusetui.analysis.serving.captures import Capture, Captures, CaptureSize, captures, size_of
+from fusetui.analysis.serving.captures import (
+    Capture,
+    Captures,
+    CaptureSize,
+    Nodes,
+    bare_launches,
+    captures,
+    replays,
+    size_of,
+)
 from fusetui.analysis.serving.choose import BY_KIND, Chosen, choose, counted, kernels_alone
-from fusetui.analysis.serving.replays import Nodes, bare_launches, replays
 from fusetui.analysis.serving.steps import server_steps
 from fusetui.text.figures import plural
 from fusetui.trace.model.arrays import Rows

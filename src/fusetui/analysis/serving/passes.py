@@ -8,8 +8,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from fusetui.analysis.serving.captures import Nodes, replays
 from fusetui.analysis.serving.graphs import graph_calls
-from fusetui.analysis.serving.replays import Nodes, replays
 from fusetui.analysis.serving.steps import Phase, Requested, server_steps
 from fusetui.analysis.serving.weights import PRODUCTS
 from fusetui.gpu.kernel_names import decode
