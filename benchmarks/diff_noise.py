@@ -28,8 +28,8 @@ from benchmarks.pages import put
 
 from fusetui.analysis.diff.items import Vocabulary, items
 from fusetui.analysis.diff.noise import beyond_noise, far_apart, noise_of
-from fusetui.analysis.diff.pieces import work_of
 from fusetui.analysis.diff.statistics import resolution
+from fusetui.analysis.diff.work import work_of
 from fusetui.trace import open_trace
 
 Int64s = NDArray[np.int64]

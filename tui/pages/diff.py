@@ -9,8 +9,7 @@ from msgspec.structs import replace
 
 from fusetui.analysis.diff.model import Answer, Diff, Kind
 from fusetui.report.diff import judgment, side_lines
-from fusetui.report.diff_lines import APART, REGION, Line, fitted
-from fusetui.report.name_diff import differing
+from fusetui.report.diff_lines import APART, REGION, Line, differing, fitted
 from fusetui.text.figures import microseconds
 from fusetui.tui.drawing.details import flow
 from fusetui.tui.drawing.glyphs import glyphs_for

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from fusetui.analysis.diff.compare import diff
 from fusetui.analysis.diff.model import Answer, Diff
-from fusetui.analysis.diff.windows import NoStepsError
+from fusetui.analysis.diff.work import NoStepsError
 from fusetui.commands.errors import CANNOT_TELL, DONE, NO, UNUSABLE, CommandError, say
 from fusetui.commands.folders import folders_below
 from fusetui.commands.loading import Loaded, load

@@ -255,15 +255,9 @@ def _folded(text: str, width: int) -> list[str]:
 def _rest(rest: Sequence[Line], width: int) -> list[str]:
     if not rest:
         return []
-    line = Line(
-        "",
-        "",
-        None,
-        None,
-        sum(line.change_ns for line in rest if line.counts),
-        f"{plural(len(rest), 'line')} of smaller effect",
-    )
-    return list(_row(line, width))
+    change = sum(line.change_ns for line in rest if line.counts)
+    what = f"{plural(len(rest), 'line')} of smaller effect"
+    return list(_row(Line("", "", None, None, change, what), width))
 
 
 def _wrapped(text: str, width: int, indent: str) -> Iterator[str]:

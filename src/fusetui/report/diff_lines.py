@@ -3,8 +3,10 @@ line."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from difflib import SequenceMatcher
 
 import msgspec
 
@@ -64,7 +66,7 @@ class Line(msgspec.Struct, frozen=True):
 
 def by_effect(found: Iterable[Line]) -> list[Line]:
     """The largest change first, whatever its direction; lines of the sum before the others."""
-    return sorted(found, key=lambda line: (not line.counts, -_effect(line)))
+    return sorted(found, key=lambda line: (not line.counts, -abs(line.change_ns)))
 
 
 class Region(msgspec.Struct, frozen=True):
@@ -95,24 +97,19 @@ def regions(diff: Diff) -> tuple[list[Region], list[Line]]:
 
 def _region(name: str, rows: Sequence[Row]) -> Line:
     """`forward ## over_arch ##: 372 kernels -> 511 kernels, 498 compiled`."""
-    a_ns, b_ns = sum(row.a_ns for row in rows), sum(row.b_ns for row in rows)
-    sides = [_side(rows, side) for side in "ab"]
-    return Line(
-        mark=_sign(a_ns, b_ns),
-        kind=REGION,
-        a_ns=a_ns,
-        b_ns=b_ns,
-        change_ns=b_ns - a_ns,
-        what=f"{printable(name) or 'the program'}: {ARROW.join(sides)}",
-        rows=tuple(rows),
-    )
+    a_ns, b_ns = _sums(rows)
+    sides = []
+    for side in "ab":
+        counts = [(row.a_count if side == "a" else row.b_count, row.compiled) for row in rows]
+        made = sum(times for times, compiled in counts if side in compiled)
+        kernels = plural(sum(times for times, _ in counts), "kernel")
+        sides.append(f"{kernels}, {count(made)} compiled" if made else kernels)
+    what = f"{printable(name) or 'the program'}: {ARROW.join(sides)}"
+    return Line(_sign(a_ns, b_ns), REGION, a_ns, b_ns, b_ns - a_ns, what, rows=tuple(rows))
 
 
-def _side(rows: Sequence[Row], side: str) -> str:
-    found = [(row.a_count if side == "a" else row.b_count, side in row.compiled) for row in rows]
-    made = sum(times for times, compiled in found if compiled)
-    said = plural(sum(times for times, _ in found), "kernel")
-    return f"{said}, {count(made)} compiled" if made else said
+def _sums(rows: Sequence[Row]) -> tuple[int, int]:
+    return sum(row.a_ns for row in rows), sum(row.b_ns for row in rows)
 
 
 def _lines(rows: Iterable[Row]) -> list[Line]:
@@ -138,10 +135,6 @@ def closing(diff: Diff) -> list[Line]:
     return [line for line in found if line.kind == STEP or not line.is_nothing]
 
 
-def _effect(line: Line) -> int:
-    return abs(line.change_ns)
-
-
 def _idle(diff: Diff) -> str:
     gpu = diff.side_a.gpu and diff.side_b.gpu
     return "no GPU event runs in the step" if gpu else "outside all ops"
@@ -150,10 +143,9 @@ def _idle(diff: Diff) -> str:
 def _waits(diff: Diff) -> str:
     """What the GPU waited for longer, or less long: the largest changes."""
     a, b = diff.side_a, diff.side_b
-    if not (a.gpu and b.gpu):
-        return ""
-    found = [f"{signed_duration(ns)} {cause}" for cause, ns in changes(a.idle, b.idle).items()]
-    return ", ".join(found[:MOST_WAITS])
+    found = changes(a.idle, b.idle) if a.gpu and b.gpu else {}
+    said = [f"{signed_duration(ns)} {cause}" for cause, ns in found.items()]
+    return ", ".join(said[:MOST_WAITS])
 
 
 def _alike(rows: Iterable[Row]) -> list[list[Row]]:
@@ -169,7 +161,7 @@ def _alike(rows: Iterable[Row]) -> list[list[Row]]:
 
 def _work(rows: Sequence[Row]) -> Line:
     row = rows[0]
-    a_ns, b_ns = sum(r.a_ns for r in rows), sum(r.b_ns for r in rows)
+    a_ns, b_ns = _sums(rows)
     parts = _parts(row, _place(rows))
     times = f"{APART}x{len(rows)}" if len(rows) > 1 else ""
     return Line(
@@ -194,12 +186,10 @@ def _kind(kind: Kind, a_ns: int, b_ns: int) -> str:
 
 def _why(row: Row, times: int, a_ns: int, b_ns: int) -> str:
     """The reason, without repeating what the kind says already."""
-    if times > 1 and _kind(row.kind, a_ns, b_ns) == NOISE:
+    if times > 1 and (row.kind in TIMED or _kind(row.kind, a_ns, b_ns) == NOISE):
         return f"the same, {change(a_ns, b_ns)} time"
     if times > 1 and row.kind is Kind.MOVED:
         return ELSEWHERE
-    if times > 1 and row.kind in TIMED:
-        return f"the same, {change(a_ns, b_ns)} time"
     return printable(row.why.removeprefix(SAME) if row.kind is Kind.SAME else row.why)
 
 
@@ -286,7 +276,7 @@ def _only(row: Row) -> str:
 
 
 def _dispatch(rows: Sequence[Row]) -> Line:
-    a_ns, b_ns = sum(r.a_ns for r in rows), sum(r.b_ns for r in rows)
+    a_ns, b_ns = _sums(rows)
     count = Counter({r.op.removeprefix(CPU): abs(r.b_count - r.a_count) for r in rows})
     names = [f"{printable(op)} x{n}" if n > 1 else printable(op) for op, n in count.items()]
     return Line(
@@ -348,3 +338,23 @@ def _cut(text: str, most: int) -> str:
     room = most - width(ARROW)
     first = clip(before, max(room // 2, room - width(after)))
     return f"{first}{ARROW}{clip(after, room - width(first))}"
+
+
+WORDS = re.compile(r"[A-Za-z]+|[0-9]+|.", re.DOTALL)
+LONGEST = 2000  # characters compared; matching is quadratic at worst
+
+
+def differing(a: str, b: str, mark: str = "^") -> tuple[str, str]:
+    """A line of marks for each name: under the words and numbers that the other does not have.
+
+    >>> differing("gemm_128x64_nn", "gemm_128x128_tn")
+    ('         ^^ ^^', '         ^^^ ^^')
+    """
+    words_a, words_b = WORDS.findall(a[:LONGEST]), WORDS.findall(b[:LONGEST])
+    marks_a, marks_b = [], []
+    matcher = SequenceMatcher(None, words_a, words_b, autojunk=False)
+    for what, a_from, a_to, b_from, b_to in matcher.get_opcodes():
+        sign = " " if what == "equal" else mark
+        marks_a.append(sign * sum(map(len, words_a[a_from:a_to])))
+        marks_b.append(sign * sum(map(len, words_b[b_from:b_to])))
+    return "".join(marks_a).rstrip(), "".join(marks_b).rstrip()

@@ -10,7 +10,7 @@ from msgspec.structs import asdict, replace
 
 from fusetui.analysis.why.idle_reasons import IDLE
 from fusetui.analysis.why.model import CLASSES as PARTS
-from fusetui.analysis.why.model import Finding, Gap, Share, Why
+from fusetui.analysis.why.model import Gap, Why
 from fusetui.report.why_answer import (
     CLASSES,
     HIDDEN,
@@ -200,27 +200,19 @@ def _row(gap: Gap, base_ns: int) -> Row:
 def why_markdown(found: Why) -> str:
     """The answer, the account, the ceiling, the findings and the longest gaps."""
     lines = [f"**{markdown(found.file)}**: {markdown(answer(found))}", ""]
-    if found.devices:
-        lines += [*_account(found), ""]
-    else:
-        lines += [*_threads_md(found), ""]
+    lines += [*(_account(found) if found.devices else _threads_md(found)), ""]
     for what, some, whole in breakdown_parts(found) if is_limit(found) else ():
-        lines += [*_shares(what, some[:SHARES], whole), ""]
+        rows = [
+            (markdown(one.name), duration(one.ns), percent(one.ns, whole), count(one.count))
+            for one in some[:SHARES]
+        ]
+        lines += [*markdown_table([what, "GPU time", "share", "count"], rows, [0]), ""]
     lines += [markdown(ceiling_text(found)), ""] if ceiling_text(found) else []
-    lines += [
-        *_findings_md(found.findings),
-        *_gaps_md(listed(found)[:MOST_GAPS], found.base_ns),
-    ]
-    lines.append(markdown(not_recorded(found)))
+    for n, one in enumerate(found.findings, 1):
+        lines.append(f"{n}. {markdown(f'{one.text} Try: {one.try_}' if one.try_ else one.text)}")
+    lines += [""] if found.findings else []
+    lines += [*_gaps_md(listed(found)[:MOST_GAPS], found.base_ns), markdown(not_recorded(found))]
     return "\n".join(lines).rstrip() + "\n"
-
-
-def _shares(what: str, some: Sequence[Share], whole_ns: int) -> list[str]:
-    rows = [
-        (markdown(one.name), duration(one.ns), percent(one.ns, whole_ns), count(one.count))
-        for one in some
-    ]
-    return markdown_table([what, "GPU time", "share", "count"], rows, [0])
 
 
 def _account(found: Why) -> list[str]:
@@ -229,20 +221,17 @@ def _account(found: Why) -> list[str]:
     names = [(name, CLASSES[name]) for name in PARTS]
     reasons = sorted(IDLE, key=lambda name: -main[name])
     names += [(name, f"idle, {IDLE[name].sentence}") for name in reasons]
+
+    def share(ns: int, span: int) -> tuple[str, str]:
+        return (duration(ns), percent(ns, span)) if ns else ("", "")
+
     rows = [
-        (
-            markdown(text),
-            *(cell for _, sums in columns for cell in _share(sums[name], sums["span"])),
-        )
+        (markdown(text), *(cell for _, s in columns for cell in share(s[name], s["span"])))
         for name, text in [*names, *HIDDEN.items()]
         if any(sums[name] for _, sums in columns)
     ]
     titles = [cell for title, _ in columns for cell in (title, "share")]
     return markdown_table([markdown(device_text(found)), *titles], rows, [0])
-
-
-def _share(ns: int, span: int) -> tuple[str, str]:
-    return (duration(ns), percent(ns, span)) if ns else ("", "")
 
 
 def _threads_md(found: Why) -> list[str]:
@@ -254,14 +243,6 @@ def _threads_md(found: Why) -> list[str]:
         for one in found.cpu
     ]
     return markdown_table(["thread", "ops", "Python", "waiting", "nothing"], rows, [0])
-
-
-def _findings_md(findings: Sequence[Finding]) -> list[str]:
-    lines = [
-        f"{n}. {markdown(f'{one.text} Try: {one.try_}' if one.try_ else one.text)}"
-        for n, one in enumerate(findings, 1)
-    ]
-    return [*lines, ""] if lines else []
 
 
 def _gaps_md(gaps: Sequence[Gap], base_ns: int) -> list[str]:
@@ -290,7 +271,10 @@ def why_document(found: Why, trace: Trace) -> Document:
         **gaps_document(found),
         "ceiling": found.ceiling,
         "modules": found.modules.modules if found.modules else None,
-        "findings": [_finding(one, trace) for one in found.findings],
+        "findings": [
+            replace(one, evidence=tuple(int(trace.order[row]) for row in one.evidence))
+            for one in found.findings
+        ],
         "cannot_tell": found.cannot_tell,
         "cpu": found.cpu,
     }
@@ -307,7 +291,3 @@ def gaps_document(found: Why) -> Document:
 def _gap(gap: Gap, base_ns: int) -> Document:
     known = {name: value for name, value in asdict(gap).items() if not name.endswith("_row")}
     return {**known, "start_ns": gap.start_ns - base_ns}
-
-
-def _finding(finding: Finding, trace: Trace) -> Finding:
-    return replace(finding, evidence=tuple(int(trace.order[row]) for row in finding.evidence))

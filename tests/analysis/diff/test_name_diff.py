@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fusetui.report.name_diff import differing
+from fusetui.report.diff_lines import differing
 
 
 def test_words_and_numbers_are_marked_whole() -> None:

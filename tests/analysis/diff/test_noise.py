@@ -13,7 +13,7 @@ from tests.places import TRACES
 from fusetui.analysis.diff.compare import compared
 from fusetui.analysis.diff.model import Kind, Row
 from fusetui.analysis.diff.noise import _student, beyond_noise, far_apart, noise_of
-from fusetui.analysis.diff.pieces import Work, work_of
+from fusetui.analysis.diff.work import Work, work_of
 from fusetui.trace import open_trace
 
 Samples = NDArray[np.int64]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fusetui.analysis.diff.compare import diff
-from fusetui.analysis.diff.windows import NoStepsError, windows
+from fusetui.analysis.diff.work import NoStepsError, windows
 from fusetui.trace import Trace, open_trace
 
 Build = Callable[..., Trace]

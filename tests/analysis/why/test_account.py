@@ -309,7 +309,9 @@ def adds_up(account: DeviceAccount) -> bool:
 def agree(device: Device, slow: SlowDevice, windows: list[tuple[int, int]]) -> None:
     span = device.span
     assert adds_up(span)
-    assert plain(span) == slow.account(device.begin_ns, device.end_ns)
+    assert plain(span) == slow.account(
+        int(device.line.begin_ns[device.number]), int(device.line.end_ns[device.number])
+    )
     begin, end = np.array(windows).T
     for (first, last), found in zip(windows, device.over(begin, end), strict=True):
         assert adds_up(found)

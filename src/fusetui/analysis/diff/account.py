@@ -9,8 +9,8 @@ import numpy as np
 from fusetui.analysis.diff.dispatch import dispatched
 from fusetui.analysis.diff.items import Items
 from fusetui.analysis.diff.model import Accounting, Row, Side, StepChange
-from fusetui.analysis.diff.pieces import Work
 from fusetui.analysis.diff.statistics import mean, middle
+from fusetui.analysis.diff.work import Work
 from fusetui.analysis.questions.busy import any_busy_ns
 from fusetui.analysis.why.causes import idle_by_cause
 from fusetui.trace.layout.devices import device_names

@@ -151,7 +151,9 @@ def _partners(a: Items, b: Items) -> list[tuple[range, range]]:
     of_a, of_b = _lanes(a), _lanes(b)
     if len(of_a) == len(of_b) == 1:
         return [(of_a[0], of_b[0])]
-    largest_a, largest_b = _by_size(of_a), _by_size(of_b)
+    largest_a, largest_b = (
+        sorted(range(len(lanes)), key=lambda n: (-len(lanes[n]), n)) for lanes in (of_a, of_b)
+    )
     common = {
         (i, j): _in_common(a.by_op[_slice(of_a[i])], b.by_op[_slice(of_b[j])])
         + _in_common(a.exact[_slice(of_a[i])], b.exact[_slice(of_b[j])])
@@ -159,24 +161,17 @@ def _partners(a: Items, b: Items) -> list[tuple[range, range]]:
         for j in largest_b[:COMPARED]
     }
     sizes = {(i, j): min(len(of_a[i]), len(of_b[j])) for i, j in common}
-    ranked = sorted(common, key=lambda p: (-common[p], -sizes[p], abs(p[0] - p[1]), p))
     partner: dict[int, int] = {}
-    taken: set[int] = set()
-    for i, j in ranked:
-        if i not in partner and j not in taken:
+    for i, j in sorted(common, key=lambda p: (-common[p], -sizes[p], abs(p[0] - p[1]), p)):
+        if i not in partner and j not in partner.values():
             partner[i] = j
-            taken.add(j)
+    taken = {*partner.values()}
     left_b = [j for j in largest_b if j not in taken]
-    partner.update(zip((i for i in largest_a if i not in partner), left_b, strict=False))
-    taken.update(partner.values())
+    partner |= zip((i for i in largest_a if i not in partner), left_b, strict=False)
     found = [(x, of_b[partner[i]] if i in partner else range(0)) for i, x in enumerate(of_a)]
+    taken = {*partner.values()}
     alone = [(range(0), y) for j, y in enumerate(of_b) if j not in taken]
     return found + alone
-
-
-def _by_size(lanes: list[range]) -> list[int]:
-    """Their numbers, the largest first."""
-    return sorted(range(len(lanes)), key=lambda number: (-len(lanes[number]), number))
 
 
 def _lanes(items: Items) -> list[range]:

@@ -14,12 +14,12 @@ from fusetui.analysis.diff.items import Vocabulary, items, settled
 from fusetui.analysis.diff.layers import around, surplus
 from fusetui.analysis.diff.model import Diff
 from fusetui.analysis.diff.notes import notes
-from fusetui.analysis.diff.pieces import Work, in_common, work_of
 from fusetui.analysis.diff.program_location import Program
 from fusetui.analysis.diff.regions import by_region
 from fusetui.analysis.diff.rules import group, moved
 from fusetui.analysis.diff.step_change import other_devices, step_change, verdict
 from fusetui.analysis.diff.story import by_place, by_work, story
+from fusetui.analysis.diff.work import Work, in_common, work_of
 from fusetui.text.printable import without_credentials
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.read.reading import without_collector

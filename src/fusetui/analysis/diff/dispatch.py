@@ -11,8 +11,8 @@ from fusetui.analysis.diff.items import Items
 from fusetui.analysis.diff.model import CPU, ONLY, Kind, Row, Share, row_of
 from fusetui.analysis.diff.names import dispatch_name
 from fusetui.analysis.diff.noise import beyond_noise
-from fusetui.analysis.diff.pieces import Work
 from fusetui.analysis.diff.statistics import mean, median
+from fusetui.analysis.diff.work import Work
 from fusetui.analysis.questions.computing import computing_ops, within
 from fusetui.analysis.questions.totals import self_ns
 from fusetui.text.figures import count
@@ -148,16 +148,13 @@ def _by_label(items: Items, without: Flags | None = None) -> dict[str, Dispatch]
         window = work.windows.index_of(trace.start[rows_])
         kept = window >= 0 if without is None else (window >= 0) & ~without[rows_]
         rows_, window, ns = rows_[kept], window[kept], ns[kept]
-        if not len(rows_):
-            continue
         labels = [label_of(name) for name in trace.names]
         number = {label: n for n, label in enumerate(dict.fromkeys(labels))}
-        key = np.array([number[label] for label in labels])[trace.name[rows_]]
+        key = np.array([number[label] for label in labels], dtype=np.intp)[trace.name[rows_]]
         order = np.argsort(key, kind="stable")
         present, first = np.unique(key[order], return_index=True)
-        spelled = list(number)
-        for value, part in zip(present.tolist(), np.split(order, first[1:]), strict=True):
-            label = spelled[value]
+        spelled = [list(number)[value] for value in present.tolist()]
+        for label, part in zip(spelled, np.split(order, first)[1:], strict=True):
             found[label] = _dispatch(items, label, rows_[part], window[part], ns[part], adds_up)
     return found
 

@@ -113,15 +113,13 @@ def _why_of_pair(a: Items, b: Items, group: Group, kind: Kind) -> str:
         thing = "kernel" if a.work.gpu and b.work.gpu else "op"
         timed = "" if kind is Kind.SAME else f", {change(a_ns, b_ns)} time"
         if kind is Kind.SAME and 4 * abs(b_ns - a_ns) >= a_ns > 0:
-            timed = f", may be noise: {_range(a, i)} -> {_range(b, j)}"
+            ranges = (
+                f"{duration(int(times.min()))} to {duration(int(times.max()))}"
+                for times in (a.samples[:, i], b.samples[:, j])
+            )
+            timed = f", may be noise: {' -> '.join(ranges)}"
         said.append(f"the same {thing}{timed}")
     return "; ".join(text for text in (*said, group.why) if text)
-
-
-def _range(items: Items, item: int) -> str:
-    """The shortest and the longest time of all steps."""
-    times = items.samples[:, item]
-    return f"{duration(int(times.min()))} to {duration(int(times.max()))}"
 
 
 def _why(a: Items, b: Items, group: Group, kind: Kind) -> str:
@@ -222,9 +220,8 @@ def _change_of_op(before: str, after: str, names: tuple[str, str]) -> str:
 def _program_order(a: Items, b: Items, groups: Sequence[Group]) -> list[int]:
     """In the order of A's launches; what only B has comes after what precedes it on its lane."""
     rank_a, rank_b = _launch_ranks(a), _launch_ranks(b)
-    known = sorted(
-        (min(group.b), min(rank_a[i] for i in group.a)) for group in groups if group.a and group.b
-    )
+    matched = (group for group in groups if group.a and group.b)
+    known = sorted((min(group.b), min(rank_a[i] for i in group.a)) for group in matched)
     before = [first for first, _ in known]
     keys = []
     for number, group in enumerate(groups):

@@ -68,19 +68,16 @@ def _by_words(board: Board, side: int, gap: int, kernel: str) -> Collector | Non
 
 
 def _divide(board: Board, side: int, many: list[int], ones: list[tuple[int, Collector]]) -> Claims:
-    """Divides the open items of a gap among its fused kernels, in order: each gets one stretch.
-
-    Of all divisions, the one that explains the most: one point for each item and one for each op
-    named.
-    """
-    claims: Claims = {one: [] for one, _ in ones}
-    if not (many and ones):
-        return claims
+    """Divides the open items of a gap among its fused kernels, in order: each gets one stretch. Of
+    all divisions, the one that explains the most."""
     covers = [[_covers(board, side, item, kind) for item in many] for _, kind in ones]
-    cuts = _cuts(covers) if len(many) <= _WIDE and len(ones) > 1 else _greedy(covers)
-    for (one, _), names, first, last in zip(ones, covers, cuts, cuts[1:], strict=False):
-        claims[one] = [many[n] for n in range(first, last) if names[n]]
-    return claims
+    cuts = [0] * (len(ones) + 1)
+    if many and ones:
+        cuts = _cuts(covers) if len(many) <= _WIDE and len(ones) > 1 else _greedy(covers)
+    return {
+        one: [many[n] for n in range(first, last) if names[n]]
+        for (one, _), names, first, last in zip(ones, covers, cuts, cuts[1:], strict=False)
+    }
 
 
 def _cuts(covers: list[list[frozenset[str]]]) -> list[int]:
@@ -100,6 +97,7 @@ def _cuts(covers: list[list[frozenset[str]]]) -> list[int]:
 
 
 def _worth(names: list[frozenset[str]]) -> int:
+    """One point for each item, and one for each op named."""
     return sum(map(bool, names)) + len(frozenset().union(*names))
 
 

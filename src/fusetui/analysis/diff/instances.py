@@ -176,7 +176,7 @@ def _one_op(board: Board, pair: Pair) -> bool:
 def _ops(items: Items, members: list[int]) -> tuple[list[int], list[int]]:
     """The rows of the ops that items come from, each once, and the numbers of their names."""
     rows = list(dict.fromkeys(int(items.op[item]) for item in members if _known(items, item)))
-    return rows, [items.word_of_op(row) for row in rows]
+    return rows, [items.words_of_ops.get(row, 0) for row in rows]
 
 
 def _known(items: Items, item: int) -> bool:

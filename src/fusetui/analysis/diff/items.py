@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.analysis.diff.names import helps, identity, part, work_class
-from fusetui.analysis.diff.pieces import Work, behind_compute
 from fusetui.analysis.diff.statistics import mean, median, usual_steps
+from fusetui.analysis.diff.work import Work, behind_compute
 from fusetui.trace.model.arrays import Int64s, Rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
@@ -23,23 +23,17 @@ Word = Callable[[str], str]
 CROWD = 8
 """An op with more GPU events than this (a graph launch) does not tell them apart by their place."""
 
-OP_SHIFT = 32
+OP_SHIFT = 32  # in an exact key, the op's number is above, the kernel's below
 KERNEL_MASK = (1 << OP_SHIFT) - 1
-"""The halves of an exact key: the op's number above, the kernel's below."""
+LANE_SHIFT = 56  # of the lane in keys that tell lanes apart; the op's number stays below it
 
 
-LANE_SHIFT = 56
-"""The lowest bit of the lane in keys that tell lanes apart; the op's number stays below it."""
-
-
-class Vocabulary:
+class Vocabulary(dict[str, int]):
     """Numbers for words, the same for both sides; 0 is the empty word."""
 
-    def __init__(self) -> None:
-        self._numbers: dict[str, int] = {"": 0}
-
-    def number(self, word: str) -> int:
-        return self._numbers.setdefault(word, len(self._numbers))
+    def __missing__(self, word: str) -> int:
+        self.setdefault("", 0)
+        return self.setdefault(word, len(self))
 
 
 class Items(msgspec.Struct, frozen=True, eq=False, dict=True):
@@ -150,12 +144,9 @@ class Items(msgspec.Struct, frozen=True, eq=False, dict=True):
         """The number of its op; 0 when there is none."""
         return int(self.exact[item]) >> OP_SHIFT
 
-    def word_of_op(self, op: int) -> int:
-        """The number of the op in this row of the trace, if an item comes from it."""
-        return self._words_of_ops.get(op, 0)
-
     @cached_property
-    def _words_of_ops(self) -> dict[int, int]:
+    def words_of_ops(self) -> dict[int, int]:
+        """The number of the op in a row of the trace that an item comes from."""
         return dict(zip(self.op.tolist(), (self.exact >> OP_SHIFT).tolist(), strict=True))
 
     def _named(self, rows: Rows) -> list[str]:
@@ -240,7 +231,7 @@ def _table(trace: Trace, used: Rows, words: Vocabulary, word: Word) -> Int64s:
     """Word numbers by name id, filled in for the ids used."""
     table = np.zeros(len(trace.names) + 1, dtype=np.int64)
     for number in used.tolist():
-        table[number] = words.number(word(trace.names[number]))
+        table[number] = words[word(trace.names[number])]
     return table
 
 
@@ -272,7 +263,7 @@ def _by_op(work: Work, chosen: slice, kernel: Int64s, op: Int64s, words: Vocabul
     crowd = np.bincount(group, minlength=len(first))[group] > CROWD
     known = (op > 0) & ~crowd
     kinds, kind = np.unique(np.stack([op, role, place]), axis=1, return_inverse=True)
-    numbers = [words.number(f"place {o} {r} {p}") for o, r, p in kinds.T.tolist()]
+    numbers = [words[f"place {o} {r} {p}"] for o, r, p in kinds.T.tolist()]
     number = np.array(numbers, dtype=np.int64)[kind.reshape(-1)]
     return np.where(known, number, -kernel - 1)
 
@@ -314,7 +305,7 @@ def _classes(work: Work, chosen: slice, words: Vocabulary) -> Int64s:
     inside = np.where(around >= 0, trace.name[around], -1)
     kinds, kind = np.unique(np.stack([ops, kernels, computes, inside]), axis=1, return_inverse=True)
     found = [
-        words.number(_class(trace, op, kernel, outer) if plain else "")
+        words[_class(trace, op, kernel, outer) if plain else ""]
         for op, kernel, plain, outer in kinds.T.tolist()
     ]
     return np.array(found, dtype=np.int64)[kind.reshape(-1)]

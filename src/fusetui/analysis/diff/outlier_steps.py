@@ -77,14 +77,14 @@ def _kernels_once(a: Items, b: Items, groups: Sequence[Group]) -> list[Once]:
     found = []
     for n in far.tolist():
         number = int(step[n])
-        row = _slow(
-            a,
-            b,
-            (int(one[n]), int(other[n])),
-            number,
-            int(rows_a[number, n]),
-            int(rows_b[number, n]),
+        ends = (a, int(one[n]), int(rows_a[number, n])), (b, int(other[n]), int(rows_b[number, n]))
+        mine, theirs = (
+            Share((of.names[item],), int(of.trace.dur[row]), 1, of.medians[item], (row,))
+            for of, item, row in ends
         )
+        why = f"{ONLY} {b.work.windows.labels[number]}: {change(mine.ns, theirs.ns)} time"
+        kind = Kind.FASTER if theirs.ns < mine.ns else Kind.SLOWER
+        row = row_of(kind, a.op_names[int(one[n])], mine, theirs, why, counts=False)
         found.append(Once(number, row, bool(paired[n])))
     return found
 
@@ -128,19 +128,6 @@ def _outliers(
     sharp = ordered[-1] > SHARP * ordered[-2]
     sharp &= followed | (ordered[-1] > np.maximum(*varies))
     return np.where(sharp, ordered[-1], 0), step, followed
-
-
-def _slow(a: Items, b: Items, pair: tuple[int, int], step: int, a_row: int, b_row: int) -> Row:
-    i, j = pair
-    number = b.work.windows.labels[step]
-    a_ns, b_ns = int(a.trace.dur[a_row]), int(b.trace.dur[b_row])
-    before, after = (
-        Share((items.names[n],), ns, 1, items.medians[n], (row,))
-        for items, n, ns, row in ((a, i, a_ns, a_row), (b, j, b_ns, b_row))
-    )
-    why = f"{ONLY} {number}: {change(a_ns, b_ns)} time"
-    kind = Kind.FASTER if b_ns < a_ns else Kind.SLOWER
-    return row_of(kind, a.op_names[i], before, after, why, counts=False)
 
 
 def _idle_once(a: Items, b: Items) -> list[Once]:

@@ -20,6 +20,9 @@ from fusetui.trace.model.arrays import Int64s, Rows
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.grouping import by_key
 
+MOST = 16  # a step that differs in more pieces is not searched for fused kernels
+KINDS = 8  # a step that differs in more kinds of work than this is one row
+
 
 class OddStep(msgspec.Struct, frozen=True, eq=False):
     """A step whose work is not that of the usual ones; `lacking` are items, `more` its own pieces.
@@ -134,9 +137,6 @@ class Piece(msgspec.Struct, frozen=True):
     gap: int  # how many pieces of usual work come before it in the step
 
 
-MOST = 16  # a step that differs in more pieces is not searched
-
-
 def fused(trace: Trace, pieces: Sequence[Piece]) -> list[tuple[Piece, list[Piece]]]:
     """Of the pieces in which one step differs: each kernel whose name lists ops, and the pieces of
     these ops, in a row, that the step lacks (or has, if it lacks the kernel)."""
@@ -158,20 +158,14 @@ def fused(trace: Trace, pieces: Sequence[Piece]) -> list[tuple[Piece, list[Piece
 
 def _run(trace: Trace, others: Sequence[Piece], kind: Collector) -> list[Piece]:
     """The first pieces in a row that the kernel may do, if they are evidence enough."""
-    many: list[Piece] = []
-    names: list[frozenset[str]] = []
+    found: list[tuple[Piece, frozenset[str]]] = []
     for piece in others:
         listed = known_names(trace, int(trace.op[piece.row])) & kind.ops
-        if listed:
-            many.append(piece)
-            names.append(listed)
-        elif many:
+        if found and not listed:
             break
-    enough = len(many) >= max(kind.least, 2) and any(known & kind.core for known in names)
-    return many if enough else []
-
-
-KINDS = 8  # a step that differs in more kinds of work than this is one row
+        found += [(piece, listed)] if listed else []
+    enough = len(found) >= max(kind.least, 2) and any(names & kind.core for _, names in found)
+    return [piece for piece, _ in found] if enough else []
 
 
 def rows(a: Items, b: Items) -> list[Row]:

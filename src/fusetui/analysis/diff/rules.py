@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from statistics import median
@@ -10,13 +10,14 @@ from typing import Final
 
 from fusetui.analysis.diff.align import Lanes
 from fusetui.analysis.diff.fusion import by_name
-from fusetui.analysis.diff.groups import Board, Group, joined, pairs_of
+from fusetui.analysis.diff.groups import Board, Group, joined, oriented, pairs_of
 from fusetui.analysis.diff.instances import MANY, repeated, rest_of_ops, with_reduction
 from fusetui.analysis.diff.items import Items
 from fusetui.analysis.diff.model import ELSEWHERE
 from fusetui.analysis.diff.names import decoded, part, work_class
 from fusetui.analysis.diff.ops import numel
 from fusetui.analysis.diff.sequences import is_like
+from fusetui.trace.model.grouping import by_key
 from fusetui.trace.model.op_names import stem
 
 Rule = Callable[[Board, int], None]
@@ -26,8 +27,7 @@ SURE = 3  # from this many pieces of one op against one, no shapes are required
 LIKE = 0.75
 """One piece does the work of several when its tensor has this share of all their elements."""
 
-CROWDED = 4
-"""Pieces of one op are counted only where they are at least 1 / CROWDED of all pieces there."""
+CROWDED = 4  # pieces of one op are counted only where they are 1 / CROWDED of all pieces there
 
 FEW = 16  # position alone does not match one kernel with more open pieces than this
 
@@ -107,10 +107,8 @@ RULES: Final[Sequence[Rule]] = (
 def moved(a: Items, b: Items, groups: list[Group]) -> list[Group]:
     """Pairs what is left open on both sides and is the same kernel under the same op, if it takes
     about as long, allowing for how much faster one side is at other such kernels."""
-    places: defaultdict[int, list[int]] = defaultdict(list)
-    for group_ in groups:
-        if not group_.a:
-            places[int(b.exact[group_.b[0]])].append(group_.b[0])
+    open_b = (group_.b[0] for group_ in groups if not group_.a)
+    places = by_key(open_b, lambda item: int(b.exact[item]))
     factor = _factor(a, b, groups) if places else 1.0
     found: dict[int, int] = {}
     for group_ in groups:
@@ -159,17 +157,20 @@ def _by_count(
     board: Board, side: int, words: tuple[list[int], list[int]], first: int, last: int
 ) -> None:
     """Of the gaps [first, last) and the pairs between them."""
-    if not any(gap[side] for gap in board.gaps[first:last]):
+    gaps = board.gaps[first:last]
+    if not any(gap[side] for gap in gaps):
         return
-    inner = [n for n in range(first, last - 1) if board.pairs[n] is not None]
-    sets: list[defaultdict[int, list[int]]] = [defaultdict(list), defaultdict(list)]
-    for number in (side, 1 - side):
-        paired = [pair[number] for n in inner if (pair := board.pairs[n]) is not None]
-        for item in [*paired, *(i for gap in board.gaps[first:last] for i in gap[number])]:
-            sets[number][words[number][item]].append(item)
-    all_of_them = sum(map(len, sets[side].values()))
-    for word, many in sets[side].items():
-        ones = sets[1 - side].get(word, [])
+    inner = [pair for pair in board.pairs[first : last - 1] if pair is not None]
+    mine, others = (
+        by_key(
+            [*(pair[n] for pair in inner), *(item for gap in gaps for item in gap[n])],
+            words[n].__getitem__,
+        )
+        for n in (side, 1 - side)
+    )
+    all_of_them = sum(map(len, mine.values()))
+    for word, many in mine.items():
+        ones = others.get(word, [])
         much = CROWDED * len(many) >= all_of_them
         if len(ones) == 1 and len(many) > 1 and much and _adds_up(board, side, many, ones[0]):
             _take(board, side, sorted(many), ones[0], (first, last))
@@ -190,16 +191,16 @@ def _adds_up(board: Board, side: int, many: list[int], one: int) -> bool:
 
 def _take(board: Board, side: int, many: list[int], one: int, gaps: tuple[int, int]) -> None:
     """Frees the pairs of these items and groups them; a partner of another op becomes open."""
-    wanted = {(side, item) for item in many} | {(1 - side, one)}
+    wanted = oriented(side, set(many), {one})
     for number in range(gaps[0], gaps[1] - 1):
         pair = board.pairs[number]
-        if pair is not None and not wanted.isdisjoint({(0, pair[0]), (1, pair[1])}):
+        if pair is not None and (pair[0] in wanted[0] or pair[1] in wanted[1]):
             board.pairs[number] = None
             for n in (0, 1):
-                if (n, pair[n]) not in wanted:
+                if pair[n] not in wanted[n]:
                     board.gaps[number][n].append(pair[n])
     for n in (0, 1):
-        board.close(n, {item for owner, item in wanted if owner == n}, board.gaps[slice(*gaps)])
+        board.close(n, wanted[n], board.gaps[slice(*gaps)])
     op = board.items[side].op_names[many[0]] or "the same kernel"
     board.add(side, tuple(many), one, f"{op} {len(many)} times and once")
 
@@ -217,14 +218,10 @@ def _claim_all(board: Board, of_a: list[int], of_b: list[int], why: str) -> None
 def _by_outer(board: Board, side: int, open_items: list[int]) -> dict[tuple[str, int], list[int]]:
     """Open compute items by (name of the outermost op, its index among ops of that name)."""
     items = board.items[side]
-    by_row: defaultdict[int, list[int]] = defaultdict(list)
-    for item in open_items:
-        if board.is_compute(side, item):
-            by_row[items.outer[item]].append(item)
-    by_row.pop(-1, None)
     seen: Counter[str] = Counter()
     found: dict[tuple[str, int], list[int]] = {}
-    for row, members in by_row.items():
+    compute = [n for n in open_items if items.outer[n] >= 0 and board.is_compute(side, n)]
+    for row, members in by_key(compute, items.outer.__getitem__).items():
         name = items.trace.name_of(row)
         found[name, seen[name]] = members
         seen[name] += 1

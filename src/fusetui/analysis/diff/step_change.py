@@ -10,7 +10,6 @@ import numpy as np
 from fusetui.analysis.diff.groups import Group, pairs_of
 from fusetui.analysis.diff.items import Items
 from fusetui.analysis.diff.model import Answer, Side, StepChange, Verdict
-from fusetui.analysis.diff.pieces import Work
 from fusetui.analysis.diff.statistics import (
     FEW_ROUNDS,
     FEW_STEPS,
@@ -18,6 +17,7 @@ from fusetui.analysis.diff.statistics import (
     paired_interval,
     ratio_interval,
 )
+from fusetui.analysis.diff.work import Work
 from fusetui.trace.model.arrays import Int64s, Rows
 
 BASE = "baseTimeNanoseconds"  # the key of a file that says when its clock began

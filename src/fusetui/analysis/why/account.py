@@ -116,16 +116,6 @@ class Device:
         return self.line.named[self.number].name
 
     @property
-    def begin_ns(self) -> int:
-        """The first start of its events."""
-        return int(self.line.begin_ns[self.number])
-
-    @property
-    def end_ns(self) -> int:
-        """The last end of its events."""
-        return int(self.line.end_ns[self.number])
-
-    @property
     def span(self) -> DeviceAccount:
         """The account from the first start to the last end of its events."""
         return self.line.spans[self.number]
@@ -188,26 +178,13 @@ def _of_line(
     waits = common(line.covers[Host.PYTHON], _waiting_frames(trace, line)).within(first, last)
     inside = common(line.covers[Host.ANNOTATION], _collectives(trace, line)).within(first, last)
     op = split[Host.ALLOC] + split[Host.CALL] + split[Host.OP]
-    found: list[tuple[int, ThreadAccount]] = []
     noted, waited = split[Host.ANNOTATION] - inside, split[Host.SYNC] + waits + inside
-    columns = (track, end - begin, op, split[Host.PYTHON] - waits, waited)
-    rest = (noted + split[Host.NOTHING], noted, inside)
-    for at, span, work, python, wait, nothing, only_noted, collective in zip(
-        *(column.tolist() for column in (*columns, *rest)), strict=True
-    ):
+    nothing = noted + split[Host.NOTHING]
+    columns = (end - begin, op, split[Host.PYTHON] - waits, waited, nothing, noted, inside)
+    found = []
+    for at, figures in zip(track.tolist(), np.stack(columns).T.tolist(), strict=True):
         own = trace.tracks[at]
-        account = ThreadAccount(
-            process=exact_id(own.pid),
-            thread=exact_id(own.tid),
-            label=own.label,
-            span_ns=span,
-            op_ns=work,
-            python_ns=python,
-            wait_ns=wait,
-            nothing_ns=nothing,
-            annotation_ns=only_noted,
-            collective_ns=collective,
-        )
+        account = ThreadAccount(exact_id(own.pid), exact_id(own.tid), own.label, *figures)
         found.append((at, account))
     return found
 
@@ -229,7 +206,7 @@ def _from_first_to_last(trace: Trace, line: Threads) -> tuple[Rows, Int64s, Int6
 
 def _collectives(trace: Trace, line: Threads) -> Cover:
     """The time in which a collective runs on the CPU: an annotation that lasts until it is done."""
-    marks, start, end = line.slices(Host.ANNOTATION).columns
+    marks, start, end = line.slices(Host.ANNOTATION)
     own = named(trace, marks, lambda name: ON_CPU.match(name) is not None) > 0
     which = own[trace.name[marks]]
     return union(start[which], end[which])
@@ -237,7 +214,7 @@ def _collectives(trace: Trace, line: Threads) -> Cover:
 
 def _waiting_frames(trace: Trace, line: Threads) -> Cover:
     """The time in which the innermost frame is that of a function that waits."""
-    frames, start, end = line.slices(Host.PYTHON).columns
+    frames, start, end = line.slices(Host.PYTHON)
     by_name = named(trace, frames, lambda name: WAITS.search(name) is not None) > 0
     waits = by_name[trace.name[frames]]
     if not waits.any():

@@ -6,16 +6,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import msgspec
-import numpy as np
 
 from fusetui.analysis.questions import memory
 from fusetui.analysis.why.account import accounts
 from fusetui.analysis.why.facts import Facts
+from fusetui.analysis.why.idle import by_text
 from fusetui.analysis.why.kernels import Kernels
 from fusetui.analysis.why.model import Breakdown, Share, Unknown, Why
 from fusetui.analysis.why.rule import lacks_of, module_text
 from fusetui.analysis.why.rules import findings_of
-from fusetui.analysis.why.selection import Asked, Selection, account_of, asked, on_this_device
+from fusetui.analysis.why.selection import Question, Selection, account_of, asked, on_this_device
 from fusetui.gpu.kernel_names import decode
 from fusetui.gpu.roofline import many
 from fusetui.text.printable import printable
@@ -32,7 +32,7 @@ def why(trace: Trace, selection: Selection | None = None) -> Why:
     return explained(asked(accounts(trace), selection))[0]
 
 
-def explained(question: Asked) -> tuple[Why, Facts]:
+def explained(question: Question) -> tuple[Why, Facts]:
     """All answers, and what was computed for them."""
     with args_read(question.accounts.trace):
         found = account_of(question)
@@ -78,25 +78,19 @@ def breakdown_of(kernels: Kernels, modules: Modules | None) -> Breakdown:
     own, each kind of module once."""
     return Breakdown(
         kernels=_by_kernel(kernels),
-        kernels_ns=int(kernels.effective_ns[kernels.is_kernel].sum()),
+        kernels_ns=kernels.ns(kernels.is_kernel),
         modules=_by_module(modules) if modules else (),
         modules_ns=modules.gpu_ns if modules else 0,
     )
 
 
 def _by_kernel(kernels: Kernels) -> tuple[Share, ...]:
-    trace, own = kernels.trace, kernels.is_kernel
-    names, each = np.unique(trace.name[kernels.rows[own]], return_inverse=True)
-    counts, ns = np.bincount(each, minlength=len(names)), np.zeros(len(names), dtype=np.int64)
-    np.add.at(ns, each, kernels.effective_ns[own])
-    found: dict[str, tuple[int, int]] = {}
-    for number, count, time in zip(names.tolist(), counts.tolist(), ns.tolist(), strict=True):
-        name = trace.names[number]
+    def short(name: str) -> str:
         kernel = decode(name)
-        short = kernel.short if kernel else name[:LONGEST_NAME]
-        before = found.get(short, (0, 0))
-        found[short] = before[0] + count, before[1] + time
-    return _longest(found)
+        return kernel.short if kernel else name[:LONGEST_NAME]
+
+    own = kernels.is_kernel
+    return _longest(by_text(kernels.trace, kernels.rows[own], kernels.effective_ns[own], short))
 
 
 def _by_module(modules: Modules) -> tuple[Share, ...]:

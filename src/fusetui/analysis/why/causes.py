@@ -12,6 +12,7 @@ import numpy as np
 from fusetui.analysis.why.account import accounts
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.host import LAYERS, Host, Threads, together
+from fusetui.analysis.why.idle import by_text, sums
 from fusetui.analysis.why.idle_reasons import COMPILER, LOADER
 from fusetui.analysis.why.rule import frame_text, module_text
 from fusetui.text.figures import count, duration
@@ -101,7 +102,7 @@ def _on(
     found = []
     for kinds in layers:
         touching = [line.slices(kind).touching(waiting.start, waiting.end) for kind in kinds]
-        rows, start, end = together(touching).columns
+        rows, start, end = together(touching)
         if len(rows):
             times, place = innermost(start, end)
             inside = place[:-1] >= 0
@@ -149,17 +150,11 @@ class Holding(msgspec.Struct, frozen=True, eq=False):
         return self._named(around[around >= 0], self.ns[around >= 0], module_text)
 
     def _named(self, rows: Rows, ns: Int64s, text: Callable[[str], str]) -> list[Holder]:
-        names, place = np.unique(self.facts.trace.name[rows], return_inverse=True)
-        labels = [text(self.facts.trace.names[number]) for number in names.tolist()]
-        found: dict[str, Holder] = {}
-        total = np.zeros(len(names), dtype=np.int64)
-        np.add.at(total, place, ns)
-        once = np.unique(rows, return_index=True)[1]
-        calls = np.bincount(place[once], minlength=len(names))
-        for label, amount, number in zip(labels, total.tolist(), calls.tolist(), strict=True):
-            before = found.get(label, Holder(label, 0, 0))
-            found[label] = Holder(label, before.ns + amount, before.calls + number)
-        enough = [one for one in found.values() if one.ns >= LEAST * int(self.ns.sum()) > 0]
+        each, place = np.unique(rows, return_inverse=True)
+        total = sums(place, ns, len(each))
+        found = by_text(self.facts.trace, each, total, text)
+        every = [Holder(label, amount, calls) for label, (calls, amount) in found.items()]
+        enough = [one for one in every if one.ns >= LEAST * int(self.ns.sum()) > 0]
         return sorted(enough, key=lambda one: -one.ns)[:SHOWN]
 
 

@@ -221,26 +221,14 @@ class Devices:
         busy = self._busy(self.on_line(number, begin), self.on_line(number, end))
         span = end - begin
         columns = (number, span, *busy[:3], span - busy[:3].sum(axis=0), *busy[3:])
-        return [
-            self._record(figures, {name: ns for name, ns in zip(IDLE, why, strict=True) if ns})
-            for figures, why in zip(np.stack(columns).T.tolist(), idle.T.tolist(), strict=True)
-        ]
-
-    def _record(self, figures: Sequence[int], idle: dict[str, int]) -> DeviceAccount:
-        number, span, compute, comm, copy, rest, hidden_comm, hidden_copy = figures
-        return DeviceAccount(
-            device=exact_id(self.named[number].pid),
-            name=self.named[number].name,
-            span_ns=span,
-            compute_ns=compute,
-            exposed_comm_ns=comm,
-            exposed_copy_ns=copy,
-            idle_ns=rest,
-            hidden_comm_ns=hidden_comm,
-            hidden_copy_ns=hidden_copy,
-            launch_latency_usual_ns=int(self.latency_ns[number]),
-            idle=idle,
-        )
+        found = []
+        for figures, why in zip(np.stack(columns).T.tolist(), idle.T.tolist(), strict=True):
+            n, whole, compute, comm, copy, rest, behind, hidden = figures
+            times = (whole, compute, comm, copy, rest, behind, hidden, int(self.latency_ns[n]))
+            reasons = {name: ns for name, ns in zip(IDLE, why, strict=True) if ns}
+            device, name = exact_id(self.named[n].pid), self.named[n].name
+            found.append(DeviceAccount(device, name, *times, reasons))
+        return found
 
     def _busy(self, begin: Int64s, end: Int64s) -> Int64s:
         """Compute, exposed communication, exposed copies, hidden communication and hidden copies of

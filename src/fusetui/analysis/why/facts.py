@@ -22,7 +22,7 @@ from fusetui.analysis.why.idle import (
     other_work,
 )
 from fusetui.analysis.why.kernels import Kernels, the_most
-from fusetui.analysis.why.transfers import Kind, transfers_of
+from fusetui.analysis.why.transfers import Transfers, transfers_of
 from fusetui.analysis.why.warming import GRAPH_LAUNCH, Once, slow_first_step, warm_up
 from fusetui.trace.layout.steps import Steps, steps_of
 from fusetui.trace.model.arrays import Flags, Int64s, Rows
@@ -110,7 +110,7 @@ class Facts:
         return Kernels(self.trace, self.gpu_rows, self.begin_ns, self.end_ns)
 
     @cached_property
-    def transfers(self) -> tuple[Kind, ...]:
+    def transfers(self) -> tuple[Transfers, ...]:
         """What communicates, by kind."""
         return transfers_of(self.trace, self.kernels.rows[self.kernels.communicates])
 
@@ -188,8 +188,8 @@ class Facts:
     @cached_property
     def warm_up(self) -> tuple[tuple[Once, Cover], ...]:
         """What happens once, and when; see warming.warm_up."""
-        compiling = self.named(COMPILER.search, Role.ANNOTATION, Role.OP, Role.PYTHON)
-        return warm_up(self.trace, self.accounts.kinds, self.launching, self.spans, compiling)
+        kinds, rows = self.accounts.kinds, self.compiler_rows
+        return warm_up(self.trace, kinds, self.launching, self.spans, rows)
 
     @cached_property
     def warming(self) -> Cover:
@@ -259,18 +259,24 @@ class Facts:
         return found
 
     @cached_property
+    def loader_rows(self) -> Rows:
+        """The slices in which a batch is fetched, on any thread."""
+        return self.named(LOADER.search, Role.ANNOTATION, Role.OP, Role.PYTHON)
+
+    @cached_property
+    def compiler_rows(self) -> Rows:
+        """The slices in which something is compiled, on any thread."""
+        return self.named(COMPILER.search, Role.ANNOTATION, Role.OP, Role.PYTHON)
+
+    @cached_property
     def loading(self) -> Cover:
         """The time in which a thread that launches fetches a batch."""
-        return self.while_launching(
-            self.named(LOADER.search, Role.ANNOTATION, Role.OP, Role.PYTHON)
-        )
+        return self.while_launching(self.loader_rows)
 
     @cached_property
     def compiling(self) -> Cover:
         """The time in which a thread that launches compiles."""
-        return self.while_launching(
-            self.named(COMPILER.search, Role.ANNOTATION, Role.OP, Role.PYTHON)
-        )
+        return self.while_launching(self.compiler_rows)
 
     @cached_property
     def has_launches(self) -> bool:
@@ -300,7 +306,7 @@ class Facts:
         found = np.zeros(len(self.trace.names), dtype=np.int64)
         for line in self.accounts.threads:
             waiting = common(self._idle_cover(line), self.on_line(line, rows))
-            inner, start, end = line.slices(kind).touching(*waiting).columns
+            inner, start, end = line.slices(kind).touching(*waiting)
             if not len(inner):
                 continue
             times, place = innermost(start, end)

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Sequence
 from enum import IntEnum
 from functools import cached_property
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -34,7 +35,7 @@ from fusetui.trace.model.intervals import (
 FARTHEST = 1 << 62  # ns on one line of time
 
 
-class Line(msgspec.Struct, frozen=True):
+class TimeLine(msgspec.Struct, frozen=True):
     """Number n has the stretch [n * length, (n + 1) * length) of the line."""
 
     begin_ns: int
@@ -63,9 +64,9 @@ class Line(msgspec.Struct, frozen=True):
         return places // self.length * self.length - self.begin_ns
 
 
-def line_of(trace: Trace) -> Line:
+def line_of(trace: Trace) -> TimeLine:
     """For times of this trace."""
-    return Line(trace.begin_ns, trace.end_ns)
+    return TimeLine(trace.begin_ns, trace.end_ns)
 
 
 class Host(IntEnum):
@@ -143,20 +144,12 @@ def _with_pageable_memory(trace: Trace, calls: Rows) -> Rows:
     return calls[later[trace.name[calls]] > 0]
 
 
-class Slices(msgspec.Struct, frozen=True, eq=False):
+class Slices(NamedTuple):
     """Slices on a line of time, by (start, -duration); arrays of shape [n], times in ns."""
 
     rows: Rows
     start: Int64s
     end: Int64s
-
-    @property
-    def columns(self) -> tuple[Rows, Int64s, Int64s]:
-        return self.rows, self.start, self.end
-
-    @property
-    def bounds(self) -> tuple[Int64s, Int64s]:
-        return self.start, self.end
 
     def only(self, which: Flags) -> Slices:
         return Slices(self.rows[which], self.start[which], self.end[which])
@@ -170,7 +163,7 @@ class Slices(msgspec.Struct, frozen=True, eq=False):
 
 def together(slices: Sequence[Slices]) -> Slices:
     """Slices of several kinds as one; of those with the same bounds, in the order of the kinds."""
-    rows, start, end = map(np.concatenate, zip(*(some.columns for some in slices), strict=True))
+    rows, start, end = map(np.concatenate, zip(*slices, strict=True))
     order = np.lexsort((start - end, start))  # stable
     return Slices(rows[order], start[order], end[order])
 
@@ -219,7 +212,7 @@ class Threads:
     @cached_property
     def covers(self) -> tuple[Cover, ...]:
         """When each kind counts, in the order of Host; disjoint, without NOTHING."""
-        notes, frames = (union(*self.slices(k).bounds) for k in (Host.ANNOTATION, Host.PYTHON))
+        notes, frames = (union(*self.slices(k)[1:]) for k in (Host.ANNOTATION, Host.PYTHON))
         ops, calls = self._ops, self._calls
         called = joined(*calls)
         frames, busy = without(frames, joined(called, ops)), joined(called, ops, frames)
@@ -244,7 +237,7 @@ class Threads:
         """The time in which the innermost op started no earlier than any frame. Only frames that
         start inside an op can start later than the innermost one, and there are few of them."""
         ops, frames = self.slices(Host.OP), self.slices(Host.PYTHON)
-        whole = union(*ops.bounds)
+        whole = union(*ops[1:])
         inside = whole.place_of(frames.start)
         around = np.unique(inside[inside >= 0])
         if not len(around):
@@ -257,7 +250,7 @@ class Threads:
 
     def _innermost(self, slices: Sequence[Slices], kinds: Sequence[Host]) -> tuple[Cover, ...]:
         """The time in which a slice of each kind is the innermost one of these."""
-        rows, start, end = together(slices).columns
+        rows, start, end = together(slices)
         found = self._kinds[rows]
         if (start[1:] < end[:-1]).any():
             times, inner = innermost(start, end)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -85,6 +85,21 @@ def sums(places: Rows, ns: Int64s, length: int) -> Int64s:
     total = np.concatenate(([0], np.cumsum(ns[order])))
     ends = np.searchsorted(places[order], np.arange(length + 1))
     return np.diff(total[ends])
+
+
+def by_text(
+    trace: Trace, rows: Rows, ns: Int64s, text: Callable[[str], str]
+) -> dict[str, tuple[int, int]]:
+    """How many rows have a name that is said like this, and their exact sum (ns)."""
+    names, each = np.unique(trace.name[rows], return_inverse=True)
+    counts = np.bincount(each, minlength=len(names)).tolist()
+    found: dict[str, tuple[int, int]] = {}
+    totals = sums(each, ns, len(names)).tolist()
+    for number, n, total in zip(names.tolist(), counts, totals, strict=True):
+        said = text(trace.names[number])
+        before = found.get(said, (0, 0))
+        found[said] = before[0] + n, before[1] + total
+    return found
 
 
 def on_line(trace: Trace, line: Threads, idle: Idle) -> tuple[Rows, Int64s, Int64s]:

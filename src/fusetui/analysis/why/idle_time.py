@@ -85,42 +85,39 @@ def longest(gaps: Gaps, most: int | None) -> Rows:
 def told_of(line: Devices, every: Gaps, why: Reasons, which: Rows) -> list[Gap]:
     """What is known about some of these gaps, by their places and with their reasons."""
     trace, gaps = line.trace, every.only(which)
-    rows = _explained(line, gaps)
-    names = (rows.op, rows.annotation, rows.module, rows.frame, _drained_by(line, gaps))
-    columns = (
+    rows, drained = _explained(line, gaps), _drained_by(line, gaps)
+    named = (gaps.before, gaps.event, rows.op, rows.annotation, rows.module, rows.frame, drained)
+    columns = zip(
         line.number(gaps.event).tolist(),
         gaps.begin.tolist(),
         (gaps.end - gaps.begin).tolist(),
         np.stack([column[which] for column in why]).T.tolist(),
-        _names_of(trace, gaps.before),
+        zip(*(_names_of(trace, row) for row in named), strict=True),
         gaps.event.tolist(),
         gaps.launch.tolist(),
-        zip(*(_names_of(trace, row) for row in names), strict=True),
+        strict=True,
     )
-    return [
-        Gap(
-            device=exact_id(line.named[number].pid),
-            start_ns=start,
-            dur_ns=dur,
-            idle={name: ns for name, ns in zip(IDLE, reasons, strict=True) if ns},
-            previous=before,
-            next=trace.name_of(event),
-            op=op,
-            annotation=annotation,
-            module=module.removeprefix(MODULE_PREFIX) if module else None,
-            frame=frame,
-            drained_by=drained,
-            event_row=event,
-            launch_row=launch,
+    found = []
+    for number, start, dur, reasons, names, event, launch in columns:
+        before, after, op, annotation, module, frame, call = names
+        found.append(
+            Gap(
+                device=exact_id(line.named[number].pid),
+                start_ns=start,
+                dur_ns=dur,
+                idle={name: ns for name, ns in zip(IDLE, reasons, strict=True) if ns},
+                previous=before,
+                next=after or "",
+                op=op,
+                annotation=annotation,
+                module=module.removeprefix(MODULE_PREFIX) if module else None,
+                frame=frame,
+                drained_by=call,
+                event_row=event,
+                launch_row=launch,
+            )
         )
-        for number, start, dur, reasons, before, event, launch, (
-            op,
-            annotation,
-            module,
-            frame,
-            drained,
-        ) in zip(*columns, strict=True)
-    ]
+    return found
 
 
 def _explained(line: Devices, gaps: Gaps) -> Covering:
@@ -165,7 +162,7 @@ Pieces = tuple[NDArray[np.integer], Int64s, Int64s]
 """Numbers of devices or gaps, starts and ends in ns of the file."""
 
 
-class Reason(msgspec.Struct, frozen=True, eq=False):
+class ReasonTimes(msgspec.Struct, frozen=True, eq=False):
     """When a device was idle for one reason; sorted, disjoint, ns of the file, shape [n]. `before`:
     how much lies before each, then the total; shape [n + 1]."""
 
@@ -190,7 +187,7 @@ class IdleTime(msgspec.Struct, frozen=True, eq=False):
     """
 
     device: Id
-    reasons: tuple[Reason, ...]
+    reasons: tuple[ReasonTimes, ...]
     begin: Int64s
     end: Int64s
     longest: Rows
@@ -240,7 +237,7 @@ def _places(number: NDArray[np.integer], length: int) -> Rows:
     return number.searchsorted(np.arange(length + 1))
 
 
-def _reasons(line: Devices) -> list[tuple[Reason, ...]]:
+def _reasons(line: Devices) -> list[tuple[ReasonTimes, ...]]:
     """For each device the reasons that occur, in the order of IDLE."""
     trace = line.trace
     found: list[list[Pieces]] = [[] for _ in IDLE]
@@ -248,7 +245,7 @@ def _reasons(line: Devices) -> list[tuple[Reason, ...]]:
         _collect(found, line, gaps)
     every = np.arange(len(line))
     found[AFTER].append((every, line.end_ns, np.full(len(line), trace.end_ns)))
-    reasons: list[list[Reason]] = [[] for _ in line.named]
+    reasons: list[list[ReasonTimes]] = [[] for _ in line.named]
     for name, those in zip(IDLE, found, strict=True):
         for n, reason in _of_each(name, those):
             reasons[n].append(reason)
@@ -288,7 +285,7 @@ def _of_host(
         yield which[place], start + back[place], end + back[place]
 
 
-def _of_each(name: str, found: Sequence[Pieces]) -> Iterator[tuple[int, Reason]]:
+def _of_each(name: str, found: Sequence[Pieces]) -> Iterator[tuple[int, ReasonTimes]]:
     """Stretches from pieces in any order, for each device that has any; adjacent pieces become
     one."""
     if not found:
@@ -304,4 +301,4 @@ def _of_each(name: str, found: Sequence[Pieces]) -> Iterator[tuple[int, Reason]]
     cuts = np.flatnonzero(np.diff(number, prepend=-1, append=-1))
     for a, b in pairwise(cuts.tolist()):
         before = np.concatenate(([0], np.cumsum(lasted[a:b])))
-        yield int(number[a]), Reason(name, start[a:b], end[a:b], before)
+        yield int(number[a]), ReasonTimes(name, start[a:b], end[a:b], before)

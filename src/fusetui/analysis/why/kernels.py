@@ -11,14 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cached_property
+from typing import Any
 
 import msgspec
 import numpy as np
+from msgspec.structs import astuple
 from numpy.typing import NDArray
 
 from fusetui.analysis.questions.busy import communicates
 from fusetui.analysis.questions.effective import effective_ns
-from fusetui.analysis.why.idle import sums
+from fusetui.analysis.why.idle import by_text
 from fusetui.analysis.why.model import Ceiling
 from fusetui.gpu.kernel_names import KernelName, decode
 from fusetui.gpu.roofline.many import Jobs, blocks_of_each, jobs, peaks_of_devices, share_known
@@ -61,14 +63,7 @@ class Bounds(msgspec.Struct, frozen=True, eq=False):
     assumed: Flags
 
     def only(self, which: Flags) -> Bounds:
-        return Bounds(
-            self.rows[which],
-            self.effective_ns[which],
-            self.bound_ns[which],
-            self.at_stake_ns[which],
-            self.least_ns[which],
-            self.assumed[which],
-        )
+        return Bounds(*(column[which] for column in astuple(self)))
 
 
 def ceiling_of(found: Bounds) -> Ceiling:
@@ -156,20 +151,20 @@ class Kernels:
     def busy_ns(self) -> int:
         """How long any of these events runs, added up over devices."""
         every = np.ones(len(self.rows), dtype=np.bool_)
-        covers = (self.cover(every, device) for device in np.unique(self.device).tolist())
+        covers = (self.cover(every, device) for device in self.devices)
         return sum(cover.ns for cover in covers)
 
     @cached_property
     def family_ns(self) -> dict[str, int]:
         """How long the kernels of each family took, effectively; "" is that of unknown names."""
-        names, ns = self.trace.name[self.rows[self.is_kernel]], self.effective_ns[self.is_kernel]
-        found: dict[str, int] = {}
-        each = sums(names.astype(np.intp), ns, len(self.trace.names))
-        for name in np.flatnonzero(each).tolist():
-            kernel = decode(self.trace.names[name])
-            family = kernel.family if kernel else ""
-            found[family] = found.get(family, 0) + int(each[name])
-        return found
+
+        def family(name: str) -> str:
+            kernel = decode(name)
+            return kernel.family if kernel else ""
+
+        own = self.is_kernel
+        found = by_text(self.trace, self.rows[own], self.effective_ns[own], family)
+        return {name: ns for name, (_, ns) in found.items() if ns}
 
     @cached_property
     def stream(self) -> Int32s:
@@ -180,6 +175,18 @@ class Kernels:
     def device(self) -> Int32s:
         """A number per device."""
         return self.trace.process_of_track[self.trace.track[self.rows]]
+
+    @cached_property
+    def devices(self) -> list[int]:
+        """The numbers of the devices."""
+        found: list[int] = np.unique(self.device).tolist()
+        return found
+
+    def _of(self, rows: Rows, values: NDArray[Any], missing: float) -> NDArray[Any]:
+        """The values of some rows of the trace for these, in their order."""
+        found = np.full(len(self.trace), missing, dtype=values.dtype)
+        found[rows] = values
+        return found[self.rows]
 
     @cached_property
     def in_order(self) -> Rows:
@@ -224,29 +231,17 @@ class Kernels:
         return self.is_kernel & ~self.communicates
 
     @cached_property
-    def exposed_ns(self) -> Int64s:
-        """For how long each runs without compute beside it on its device."""
-        found = self.end - self.start
-        for device in np.unique(self.device).tolist():
-            own, work = self.device == device, self.cover(self.computes, device)
-            found[own] -= work.within(self.start[own], self.end[own])
-        return found
-
-    @cached_property
     def bounded(self) -> Bounds:
-        """The bounds_of of these rows; unknown for what is not a kernel."""
+        """The bounds of these rows; unknown for what is not a kernel."""
         found = bounds_of(self.trace, self.jobs)
-        place = np.full(len(self.trace), -1, dtype=np.intp)
-        place[found.rows] = np.arange(len(found.rows))
-        own = place[self.rows]
-        bound = np.append(found.bound_ns, -1)[own]
+        bound, least = (self._of(found.rows, ns, -1) for ns in (found.bound_ns, found.least_ns))
         return Bounds(
             rows=self.rows,
             effective_ns=self.effective_ns,
             bound_ns=bound,
             at_stake_ns=np.where(bound >= 0, np.maximum(self.effective_ns - bound, 0), 0),
-            least_ns=np.append(found.least_ns, -1)[own],
-            assumed=np.append(found.assumed, False)[own],
+            least_ns=least,
+            assumed=self._of(found.rows, found.assumed, False),
         )
 
     @cached_property
@@ -257,9 +252,7 @@ class Kernels:
     @cached_property
     def job_numbers(self) -> Int64s:
         """The number of the job of each, -1 for none."""
-        found = np.full(len(self.trace), -1, dtype=np.int64)
-        found[self.jobs.rows] = self.jobs.number
-        return found[self.rows]
+        return self._of(self.jobs.rows, self.jobs.number.astype(np.int64), -1)
 
     def amount_of(self, row: int) -> Amount | None:
         """What the kernel in this row computes."""
@@ -274,17 +267,13 @@ class Kernels:
     @cached_property
     def inputs(self) -> Arguments:
         """The inputs of the op of each row, for kernels only (see many.INPUTS)."""
-        trace, found = self.trace, self.jobs.inputs
-        number = np.full(len(trace), -1, dtype=np.int32)
-        number[self.jobs.rows] = found.number
-        return Arguments(number[self.rows], found.distinct)
+        found = self.jobs.inputs
+        return Arguments(self._of(self.jobs.rows, found.number, -1), found.distinct)
 
     @cached_property
     def blocks(self) -> Int64s:
         """How many blocks each was launched with, 0 where that is not known."""
-        found = np.zeros(len(self.trace), dtype=np.int64)
-        found[self.jobs.rows] = blocks_of_each(self.trace, self.jobs)
-        return found[self.rows]
+        return self._of(self.jobs.rows, blocks_of_each(self.trace, self.jobs), 0)
 
     @cached_property
     def sms(self) -> Int64s:
@@ -296,9 +285,7 @@ class Kernels:
 
     def of_jobs(self, value: Callable[[Job], float | None]) -> NDArray[np.float64]:
         """A figure of each row by its job, nan for none."""
-        found = np.full(len(self.trace), np.nan)
-        found[self.jobs.rows] = self.jobs.of_each(value)
-        return found[self.rows]
+        return self._of(self.jobs.rows, self.jobs.of_each(value), np.nan)
 
     @cached_property
     def peak(self) -> Peak | None:
@@ -312,14 +299,12 @@ class Kernels:
         own = which & (self.device == device)
         return union(self.start[own], self.end[own])
 
-    def beside(self, others: Flags) -> Flags:
-        """For how long any of the other rows runs on the same device at the same time."""
-        found = np.zeros(len(self.rows), dtype=np.bool_)
-        start, end = self.start, self.end
-        for device in np.unique(self.device).tolist():
-            own = self.device == device
-            cover = self.cover(others & own, device)
-            found[own] = cover.within(start[own], end[own]) > 0
+    def during(self, others: Flags) -> Int64s:
+        """For how long any of the others runs on the same device while each runs."""
+        found = np.zeros(len(self.rows), dtype=np.int64)
+        for device in self.devices:
+            own, cover = self.device == device, self.cover(others, device)
+            found[own] = cover.within(self.start[own], self.end[own])
         return found
 
     @cached_property
@@ -327,7 +312,7 @@ class Kernels:
         """Whether nothing else runs on the device at the same time."""
         found = np.zeros(len(self.rows), dtype=np.bool_)
         start, end = self.start, self.end
-        for device in np.unique(self.device).tolist():
+        for device in self.devices:
             own = np.flatnonzero(self.device == device)
             order = own[np.argsort(start[own], kind="stable")]
             latest = np.maximum.accumulate(end[order])

@@ -195,12 +195,7 @@ def totals(devices: Sequence[DeviceAccount]) -> Counter[str]:
     """Classes, what is hidden, and the reasons of idle time by name, summed over devices; ns."""
     found: Counter[str] = Counter()
     for one in devices:
-        found["span"] += one.span_ns
-        found["compute"] += one.compute_ns
-        found["exposed_comm"] += one.exposed_comm_ns
-        found["exposed_copy"] += one.exposed_copy_ns
-        found["idle"] += one.idle_ns
-        found["hidden_comm"] += one.hidden_comm_ns
-        found["hidden_copy"] += one.hidden_copy_ns
+        for name in ("span", *CLASSES, "hidden_comm", "hidden_copy"):
+            found[name] += getattr(one, f"{name}_ns")
         found.update(one.idle)
     return found

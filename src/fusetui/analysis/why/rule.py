@@ -7,9 +7,9 @@ import re
 from collections.abc import Callable, Iterable
 
 import msgspec
-import numpy as np
 
 from fusetui.analysis.why.facts import Facts
+from fusetui.analysis.why.idle import by_text
 from fusetui.analysis.why.kernels import Kernels
 from fusetui.text.cutting import clip
 from fusetui.text.figures import count, duration, percent, plural
@@ -140,14 +140,13 @@ def module_text(name: str, most: int = LONGEST) -> str:
 def most_module(kernels: Kernels, which: Flags | Rows, before: str = ", most of it in ") -> str:
     """The kind of module in which some kernels take most of their time, after these words; blank
     where none is known."""
-    kinds: dict[str, int] = {}
-    names, module = kernels.trace.names, kernels.module[which]
-    each, ns = kernels.trace.name[module], kernels.effective_ns[which]
-    for number in np.unique(each[module >= 0]).tolist():
-        if is_module(names[number]):
-            kind = module_text(names[number])
-            kinds[kind] = kinds.get(kind, 0) + int(ns[(module >= 0) & (each == number)].sum())
-    most = max(kinds, key=lambda kind: kinds[kind], default="")
+    module, ns = kernels.module[which], kernels.effective_ns[which]
+
+    def kind(name: str) -> str:
+        return module_text(name) if is_module(name) else ""
+
+    found = by_text(kernels.trace, module[module >= 0], ns[module >= 0], kind)
+    most = max(filter(None, found), key=lambda text: found[text][1], default="")
     return before + most if most else ""
 
 

@@ -36,7 +36,7 @@ class NotThere(Exception):  # noqa: N818
     """What was asked for is not in the trace; the message is one plain sentence."""
 
 
-class Asked(msgspec.Struct, frozen=True, eq=False):
+class Question(msgspec.Struct, frozen=True, eq=False):
     """What a Selection means in one trace."""
 
     accounts: Accounts
@@ -53,12 +53,12 @@ def accounted(trace: Trace, selection: Selection | None = None) -> Why:
     return account_of(asked(accounts(trace), selection))
 
 
-def asked(found: Accounts, selection: Selection | None = None) -> Asked:
+def asked(found: Accounts, selection: Selection | None = None) -> Question:
     """Raises NotThere."""
     chosen = selection or Selection()
     about, window, spans = _window(found.trace, _spans(found.trace, chosen), chosen)
     devices = _devices(found, chosen)
-    return Asked(
+    return Question(
         accounts=found,
         lines=found.lines_of(devices),
         spans=spans,
@@ -69,7 +69,7 @@ def asked(found: Accounts, selection: Selection | None = None) -> Asked:
     )
 
 
-def account_of(question: Asked) -> Why:
+def account_of(question: Question) -> Why:
     """The account and the longest gaps of what is asked about."""
     trace, window = question.accounts.trace, question.window
     listed = longest_gaps(question.lines, question.gaps, window)

@@ -22,7 +22,7 @@ from fusetui.trace.model.arrays import Int64s, Rows
 from fusetui.trace.model.columns import Trace
 
 Key = tuple[str, str, int, str, bool]
-"""Name, group, its ranks, data type and is_guessed of a Kind."""
+"""The first fields of Transfers."""
 
 PAIR = 2  # ranks, whose only group of several is both
 FEWEST = 3  # equal transfers, the fastest of which tells the waiting of the others
@@ -31,19 +31,19 @@ LONGEST_NAME = 40  # characters
 LONGEST_GROUP = 24
 
 
-class Kind(msgspec.Struct, frozen=True, eq=False):
+class Transfers(msgspec.Struct, frozen=True, eq=False):
     """All transfers of one collective, process group and data type."""
 
     name: str
     group: str  # what the process group is called, "" if that is not known
     ranks: int  # of the group, 0 if that is not known
     dtype: str  # "" if it is not known
+    is_guessed: bool  # that the group is of all ranks, of which there are more than two
     rows: Rows
     total_ns: int  # of the kernels
     fastest_ns: int  # if each took as long as the fastest equal one
     waits_ns: int  # what the others of at least FEWEST equal ones took longer
     bytes: int | None  # as nccl-tests counts the size; None unless that of each is known
-    is_guessed: bool  # that the group is of all ranks, of which there are more than two
 
     @property
     def bus_bytes_per_s(self) -> tuple[float, float] | None:
@@ -59,7 +59,7 @@ class Kind(msgspec.Struct, frozen=True, eq=False):
         return self.bus_bytes_per_s is not None and self.fastest_ns < self.total_ns
 
 
-def transfers_of(trace: Trace, rows: Rows) -> tuple[Kind, ...]:
+def transfers_of(trace: Trace, rows: Rows) -> tuple[Transfers, ...]:
     """The kinds of these kernels and copies, all of which communicate."""
     if not len(rows):
         return ()
@@ -79,14 +79,9 @@ def _key(told: Told) -> Key:
     group = next((n for n in (told.group.description, told.group.name) if n not in UNNAMED), "")
     dtype = told.dtype.lower().removeprefix("c10::")
     name = printable(told.name[:LONGEST_NAME])
-    ranks, guessed = told.group.size, ONE_GROUP in told.inferred
-    return (
-        name,
-        printable(group[:LONGEST_GROUP]),
-        ranks,
-        printable(dtype[:LONGEST_NAME]),
-        guessed and ranks > PAIR,
-    )
+    ranks = told.group.size
+    guessed = ONE_GROUP in told.inferred and ranks > PAIR
+    return name, printable(group[:LONGEST_GROUP]), ranks, printable(dtype[:LONGEST_NAME]), guessed
 
 
 def _kernel(name: str) -> str:
@@ -96,12 +91,8 @@ def _kernel(name: str) -> str:
 
 
 def _kinds(
-    trace: Trace,
-    rows: Rows,
-    number: Rows,
-    sizes: Int64s,
-    keys: list[Key],
-) -> Iterator[Kind]:
+    trace: Trace, rows: Rows, number: Rows, sizes: Int64s, keys: Sequence[Key]
+) -> Iterator[Transfers]:
     dur = trace.dur[rows]
     device = trace.process_of_track[trace.track[rows]]
     _, equal = distinct_rows((number, sizes, trace.name[rows], device))
@@ -109,36 +100,32 @@ def _kinds(
     np.minimum.at(fastest, equal, dur)
     many = np.bincount(equal)[equal] >= FEWEST
     waits = np.where(many & (sizes >= 0), dur - fastest[equal], 0)
-    for n, (name, group, ranks, dtype, is_guessed) in enumerate(keys):
+    for n, key in enumerate(keys):
         own = number == n
-        yield Kind(
-            name=name,
-            group=group,
-            ranks=ranks,
-            dtype=dtype,
+        yield Transfers(
+            *key,
             rows=rows[own],
             total_ns=int(dur[own].sum()),
             fastest_ns=int(fastest[equal[own]].sum()),
             waits_ns=int(waits[own].sum()),
             bytes=int(sizes[own].sum()) if (sizes[own] >= 0).all() else None,
-            is_guessed=is_guessed,
         )
 
 
-def told_apart(kinds: Sequence[Kind]) -> bool:
+def told_apart(kinds: Sequence[Transfers]) -> bool:
     """Whether their process groups have to be named: there are several, or two kinds differ in
     nothing else."""
     several = len({kind.group for kind in kinds} - {""}) > 1
     return several or len({(kind.name, kind.dtype) for kind in kinds}) < len(kinds)
 
 
-def kind_text(kind: Kind, with_group: bool) -> str:
+def kind_text(kind: Transfers, with_group: bool) -> str:
     """`15 all_reduce`, or `15 all_reduce (dp)`."""
     group = f" ({kind.group})" if with_group and kind.group else ""
     return f"{count(len(kind.rows))} {kind.name}{group}"
 
 
-def moved(kind: Kind) -> str:
+def moved(kind: Transfers) -> str:
     """` (306.7 MB of float in 46.76 ms, 6.56 GB/s to 9.16 GB/s of bus bandwidth)`; "" where the
     size is not known."""
     if kind.bytes is None:

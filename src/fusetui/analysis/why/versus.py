@@ -123,7 +123,7 @@ def _moved(a: dict[str, int], b: dict[str, int], counts: Sequence[int]) -> tuple
     return tuple(sorted(moved, key=lambda one: -abs(one.b_ns - one.a_ns)))
 
 
-class Noise(NamedTuple):
+class StepNoise(NamedTuple):
     """By how much the steps of one run usually differ."""
 
     length: float  # as a share of the median
@@ -131,7 +131,7 @@ class Noise(NamedTuple):
     busy: float  # the same of any other class of the account
 
 
-class Side(NamedTuple):
+class RuleSide(NamedTuple):
     """What a rule says of one trace; see Compared."""
 
     is_there: bool
@@ -161,7 +161,7 @@ def compared(a: Why, b: Why, steps: Sequence[Sequence[StepAccount]]) -> tuple[Co
     return tuple(sorted(found, key=lambda one: -abs((one.b_ns or 0) - (one.a_ns or 0))))
 
 
-def _side(rule: Rule, why: Why, other: Why, parts: int, noise: Noise | None) -> Side:
+def _side(rule: Rule, why: Why, other: Why, parts: int, noise: StepNoise | None) -> RuleSide:
     found = [one for one in why.findings if one.rule == rule.id]
     span = sum(one.span_ns for one in why.devices)
     busy = sum(one.busy_ns for one in why.devices)
@@ -172,10 +172,10 @@ def _side(rule: Rule, why: Why, other: Why, parts: int, noise: Noise | None) -> 
     known = None if lack or is_note else ns // parts
     own = noise and (noise.busy if rule.of_kernels else noise.idle)
     usual = hypot(noise.length * ns / parts, own) if noise and own is not None else None
-    return Side(bool(found), known, least, usual, lack)
+    return RuleSide(bool(found), known, least, usual, lack)
 
 
-def _noise(steps: Sequence[StepAccount]) -> Noise | None:
+def _noise(steps: Sequence[StepAccount]) -> StepNoise | None:
     sums = [totals(step.devices) for step in steps]
     if len(sums) < FEWEST or not all(one["span"] for one in sums):
         return None
@@ -184,7 +184,7 @@ def _noise(steps: Sequence[StepAccount]) -> Noise | None:
     usual, low, high = np.quantile(spans, (0.5, *USUAL))
     least, most = np.quantile(shares, USUAL, axis=0)
     *busy, idle = ((most - least) * usual).tolist()
-    return Noise(float((high - low) / usual), idle, max(busy))
+    return StepNoise(float((high - low) / usual), idle, max(busy))
 
 
 def _lack(rule: Rule, why: Why, other: Why) -> tuple[str, str] | None:
@@ -198,7 +198,7 @@ def _lack(rule: Rule, why: Why, other: Why) -> tuple[str, str] | None:
     return None
 
 
-def _compared(rule: str, a: Side, b: Side, per_step: bool) -> Compared:
+def _compared(rule: str, a: RuleSide, b: RuleSide, per_step: bool) -> Compared:
     differs = _differs(a, b)
     status: Status = "stays"
     if a.lack or b.lack:
@@ -209,7 +209,7 @@ def _compared(rule: str, a: Side, b: Side, per_step: bool) -> Compared:
     return Compared(rule, status, a.ns, b.ns, differs, per_step, missing, record_with)
 
 
-def _differs(a: Side, b: Side) -> bool:
+def _differs(a: RuleSide, b: RuleSide) -> bool:
     """By what makes a finding, and by more than steps do."""
     if a.ns is None or b.ns is None:
         return False

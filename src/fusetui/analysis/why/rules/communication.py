@@ -12,7 +12,7 @@ from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.idle import LATE
 from fusetui.analysis.why.kernels import Kernels, the_most
 from fusetui.analysis.why.rule import Claim, Rule, of_span, of_work
-from fusetui.analysis.why.transfers import FEWEST, Kind, kind_text, moved, told_apart
+from fusetui.analysis.why.transfers import FEWEST, Transfers, kind_text, moved, told_apart
 from fusetui.text.figures import count, duration, percent, size
 from fusetui.text.printable import printable
 from fusetui.trace.model.arrays import Flags, Int64s, Rows
@@ -33,7 +33,8 @@ def _exposed_communication(facts: Facts) -> Iterator[Claim]:
         return
     rows = kernels.rows[kernels.communicates]
     exposed_ns = np.zeros(len(facts.trace), dtype=np.int64)
-    exposed_ns[rows] = kernels.exposed_ns[kernels.communicates]
+    alone = kernels.end - kernels.start - kernels.during(kernels.computes)
+    exposed_ns[rows] = alone[kernels.communicates]
     kinds = [kind for kind in facts.transfers if exposed_ns[kind.rows].any()]
     kinds.sort(key=lambda kind: (-int(exposed_ns[kind.rows].sum()), kind.name, kind.group))
     several = told_apart(kinds)
@@ -64,7 +65,7 @@ def _exposed_communication(facts: Facts) -> Iterator[Claim]:
     )
 
 
-def _guessed(kinds: list[Kind]) -> str:
+def _guessed(kinds: list[Transfers]) -> str:
     """On which guess bytes and bandwidth of some kinds rest."""
     if not any(kind.bus_bytes_per_s for kind in kinds):
         return ""
@@ -123,7 +124,7 @@ def _small_collectives(facts: Facts) -> Iterator[Claim]:
     )
 
 
-def _is_small(facts: Facts, kind: Kind) -> bool:
+def _is_small(facts: Facts, kind: Transfers) -> bool:
     """Also where the size is not known, which the kernels of some libraries do not record."""
     count = len(kind.rows)
     if count < MANY or _median_ns(facts, kind) > SHORT_NS:
@@ -131,11 +132,11 @@ def _is_small(facts: Facts, kind: Kind) -> bool:
     return kind.bytes is None or kind.bytes <= SMALL * count
 
 
-def _median_ns(facts: Facts, kind: Kind) -> int:
+def _median_ns(facts: Facts, kind: Transfers) -> int:
     return int(np.median(facts.trace.dur[kind.rows]))
 
 
-def _told(facts: Facts, kind: Kind, several: bool) -> str:
+def _told(facts: Facts, kind: Transfers, several: bool) -> str:
     dtype = f" of {kind.dtype}" if kind.dtype else ""
     mean = f", {size(kind.bytes // len(kind.rows))} each on average" if kind.bytes else ""
     median = duration(_median_ns(facts, kind))
@@ -161,7 +162,7 @@ def _overlap_tax(facts: Facts) -> Iterator[Claim]:
     kernels = facts.kernels
     if not kernels.communicates.any():
         return
-    beside = kernels.computes & kernels.beside(kernels.communicates)
+    beside = kernels.computes & (kernels.during(kernels.communicates) > 0)
     alone = kernels.computes & kernels.alone
     job = np.where(beside | alone, kernels.job_numbers, -1)
     usual = _usual(job, alone, beside, kernels.effective_ns)

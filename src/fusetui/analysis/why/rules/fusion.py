@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.analysis.why.facts import Facts
+from fusetui.analysis.why.idle import by_text
 from fusetui.analysis.why.kernels import Kernels, the_most
 from fusetui.analysis.why.rule import (
     CannotTell,
@@ -58,40 +59,45 @@ class Runs(msgspec.Struct, frozen=True, eq=False):
     end: Rows
     ns: Int64s  # effective
     module: Rows
+    least_ns: Int64s  # that one kernel for each would take, or UNKNOWN
     are_chains: bool  # by their shapes each kernel can work on the result of the one before
 
     @property
-    def kernels(self) -> int:
-        return int((self.end - self.begin).sum())
+    def saved_ns(self) -> Int64s:
+        return np.where(self.least_ns >= 0, np.maximum(self.ns - self.least_ns, 0), 0)
+
+    @property
+    def is_known(self) -> bool:
+        return bool((self.least_ns >= 0).any())
 
 
 def _fusable_run(facts: Facts) -> Iterator[Claim]:
     kernels = facts.kernels
-    pointwise = kernels.flags(is_pointwise)
-    if not pointwise.any():
+    if not kernels.flags(is_pointwise).any():
         return
     if not (kernels.module >= 0).any():
         raise CannotTell(
             "modules or annotations",
             "record_function" if facts.has_stacks else "with_stack=True, or record_function",
         )
-    runs = runs_of(kernels, pointwise)
-    if not len(runs.ns):
+    runs = runs_of(kernels)
+    number, inside = len(runs.ns), int((runs.end - runs.begin).sum())
+    if not number:
         return
-    least = _least_ns(kernels, runs)
-    saved = np.where(least >= 0, np.maximum(runs.ns - least, 0), 0)
-    at_stake, taken = int(saved.sum()), int(runs.ns.sum())
+    first = kernels.rows[kernels.in_order[runs.begin]]
+    at_stake, taken = int(runs.saved_ns.sum()), int(runs.ns.sum())
+    kinds = by_text(facts.trace, runs.module, runs.ns, module_text)
     text = (
-        f"{plural(len(runs.ns), 'run')} of pointwise kernels, {count(runs.kernels)} in all, "
-        f"{'takes' if len(runs.ns) == 1 else 'take'} {of_work(facts, taken)}, most of it in "
-        f"{_most(facts, runs)}"
+        f"{plural(number, 'run')} of pointwise kernels, {count(inside)} in all, "
+        f"{'takes' if number == 1 else 'take'} {of_work(facts, taken)}, most of it in "
+        f"{max(kinds, key=lambda kind: kinds[kind][1])}"
     )
-    if (least >= 0).any():
+    if runs.is_known:
         yield Claim(
             text=f"{text}. One kernel for each run has to read its first inputs and to write its "
             f"last output: at most, that saves {of_work(facts, at_stake)}.",
             at_stake_ns=at_stake,
-            rows=_evidence(kernels, runs, saved),
+            rows=the_most(first, runs.saved_ns),
             why_likely="Other inputs of a run, and results that are used again later, must be "
             "read and written too.",
         )
@@ -99,7 +105,7 @@ def _fusable_run(facts: Facts) -> Iterator[Claim]:
         yield Claim(
             text=f"{text}. {_without(kernels, runs)}",
             at_stake_ns=None,
-            rows=_evidence(kernels, runs, runs.ns),
+            rows=the_most(first, runs.ns),
         )
 
 
@@ -107,10 +113,8 @@ def claimed_by_runs(facts: Facts) -> Flags:
     """The kernels of the claim with a figure, if that is worth a look."""
     kernels = facts.kernels
     found = np.zeros(len(kernels.rows), dtype=np.bool_)
-    runs = runs_of(kernels, kernels.flags(is_pointwise))
-    least = _least_ns(kernels, runs)
-    saved = int(np.maximum(runs.ns - least, 0)[least >= 0].sum())
-    if (least >= 0).any() and is_worth(facts, saved, of_kernels=True):
+    runs = runs_of(kernels)
+    if runs.is_known and is_worth(facts, int(runs.saved_ns.sum()), of_kernels=True):
         inside = np.zeros(len(kernels.rows) + 1, dtype=np.int64)
         inside[runs.begin] += 1
         inside[runs.end] -= 1  # which may be where the next one begins
@@ -123,7 +127,7 @@ def is_pointwise(kernel: KernelName) -> bool:
     return kernel.op in OPS and kernel.family.startswith("aten")
 
 
-def runs_of(kernels: Kernels, wanted: Flags) -> Runs:
+def runs_of(kernels: Kernels) -> Runs:
     """Neighbors on a stream under one module or annotation, at least two of which read something.
 
     Where shapes are known, the size of an input of each is that of the result of the one before,
@@ -132,20 +136,24 @@ def runs_of(kernels: Kernels, wanted: Flags) -> Runs:
     """
     order = kernels.in_order
     ns, module = kernels.effective_ns[order], kernels.module[order]
-    wanted = (wanted & ~kernels.in_optimizer)[order] & (module >= 0)
+    wanted = (kernels.flags(is_pointwise) & ~kernels.in_optimizer)[order] & (module >= 0)
     stream = kernels.stream[order]
-    sizes = _sizes(kernels)
+    copies = kernels.under(frozenset({INTO}))[order]  # write their first input
+    reduces = kernels.flags(lambda kernel: kernel.op == "reduction")[order]
+    sizes = _sizes(kernels, copies)
     are_chains = bool((wanted & (sizes[Size.RESULT] >= 0)).any())
     joined = wanted[1:] & wanted[:-1] & (module[1:] == module[:-1]) & (stream[1:] == stream[:-1])
     if are_chains:
-        joined &= _follows(sizes, _reduces(kernels)) & ~_repeats(kernels, sizes)
+        joined &= _follows(sizes, reduces) & ~_repeats(kernels, sizes, copies)
     begin = np.flatnonzero(np.concatenate((wanted[:1], wanted[1:] & ~joined)))
     end = np.flatnonzero(np.concatenate((wanted[:-1] & ~joined, wanted[-1:]))) + 1
     reads = _before(kernels.flags(lambda kernel: kernel.op != "fill")[order])
     several = reads[end] - reads[begin] >= 2
     begin, end = begin[several], end[several]
     total = _before(ns)
-    return Runs(begin, end, total[end] - total[begin], module[begin], are_chains)
+    written = np.where(reduces, 0, np.where(copies, sizes[Size.FIRST], sizes[Size.LARGEST]))
+    least = _least_ns(kernels, sizes, written, begin, end)
+    return Runs(begin, end, total[end] - total[begin], module[begin], least, are_chains)
 
 
 def _follows(sizes: Int64s, reduces: Flags) -> Flags:
@@ -158,12 +166,12 @@ def _follows(sizes: Int64s, reduces: Flags) -> Flags:
     return found
 
 
-def _repeats(kernels: Kernels, sizes: Int64s) -> Flags:
+def _repeats(kernels: Kernels, sizes: Int64s, copies: Flags) -> Flags:
     """Whether each kernel but the first does to one tensor what the one before it did, as to
     several tensors one after another."""
     op = kernels.trace.op[kernels.rows[kernels.in_order]]
     number, name = kernels.inputs.number[kernels.in_order], kernels.trace.name[op]
-    one = (sizes[Size.GIVEN + 1] < 0) | _copies(kernels)
+    one = (sizes[Size.GIVEN + 1] < 0) | copies
     found: Flags = one[1:] & (number[1:] == number[:-1]) & (name[1:] == name[:-1])
     return found
 
@@ -173,31 +181,23 @@ def _before(amounts: NDArray[np.generic]) -> Int64s:
     return np.concatenate(([0], np.cumsum(amounts, dtype=np.int64)))
 
 
-def _least_ns(kernels: Kernels, runs: Runs) -> Int64s:
+def _least_ns(kernels: Kernels, sizes: Int64s, written: Int64s, begin: Rows, end: Rows) -> Int64s:
     """How long one kernel for each run would take at least (ns), or UNKNOWN.
 
     It reads the inputs of the first kernel, or the largest tensor of a later one if that is more;
     and it writes the output of the last one, whose size is taken for that of its largest input.
     """
     rate = kernels.peak.bytes_per_s if kernels.peak else None
-    if not rate or not len(runs.ns):
-        return np.full(len(runs.ns), UNKNOWN, dtype=np.int64)
-    sizes = _sizes(kernels)
-    every, largest = sizes[Size.ALL], sizes[Size.LARGEST]
-    read = np.maximum(every[runs.begin], _largest(largest, runs))
-    written = np.where(_copies(kernels), sizes[Size.FIRST], largest)[runs.end - 1]
-    written = np.where(_reduces(kernels)[runs.end - 1], 0, written)
-    known = (every[runs.begin] >= 0) & (written >= 0)
-    least = np.maximum((read + written) / rate * NS, SHORTEST_NS)
-    return np.where(known, np.rint(least), UNKNOWN).astype(np.int64)
+    if not rate or not len(begin):
+        return np.full(len(begin), UNKNOWN, dtype=np.int64)
+    edges = np.stack((begin, end), axis=1).reshape(-1)
+    largest = np.maximum.reduceat(np.append(sizes[Size.LARGEST], UNKNOWN), edges)[::2]
+    first, last = sizes[Size.ALL, begin], written[end - 1]
+    least = np.maximum((np.maximum(first, largest) + last) / rate * NS, SHORTEST_NS)
+    return np.where((first >= 0) & (last >= 0), np.rint(least), UNKNOWN).astype(np.int64)
 
 
-def _largest(bytes_: Int64s, runs: Runs) -> Int64s:
-    edges = np.stack((runs.begin, runs.end), axis=1).reshape(-1)
-    return np.maximum.reduceat(np.append(bytes_, UNKNOWN), edges)[::2]
-
-
-def _sizes(kernels: Kernels) -> Int64s:
+def _sizes(kernels: Kernels, copies: Flags) -> Int64s:
     """For each kernel in order, what its op reads and writes; shape [WIDTH, kernels]."""
     trace, inputs = kernels.trace, kernels.inputs
     unknown = (UNKNOWN,) * WIDTH
@@ -206,7 +206,6 @@ def _sizes(kernels: Kernels) -> Int64s:
     op = trace.op[kernels.rows[kernels.in_order]]
     own = np.array([name.startswith(OWN) for name in trace.names] or [False])
     found[:, (op < 0) | ~own[trace.name[op]]] = UNKNOWN
-    copies = _copies(kernels)
     found[: Size.FIRST, copies] = found[Size.SECOND, copies]
     found[Size.RESULT, copies] = found[Size.GIVEN, copies]
     found[Size.GIVEN, copies] = UNKNOWN
@@ -237,15 +236,6 @@ def _first(dims: object) -> object:
     return dims[0] if isinstance(dims, list) and dims else None
 
 
-def _copies(kernels: Kernels) -> Flags:
-    """Which write their first input, in order."""
-    return kernels.under(frozenset({INTO}))[kernels.in_order]
-
-
-def _reduces(kernels: Kernels) -> Flags:
-    return kernels.flags(lambda kernel: kernel.op == "reduction")[kernels.in_order]
-
-
 def _without(kernels: Kernels, runs: Runs) -> str:
     """What is not known of runs without a figure."""
     if runs.are_chains:
@@ -255,20 +245,6 @@ def _without(kernels: Kernels, runs: Runs) -> str:
         "Without shapes it is not known which of them work on the same data, nor what one kernel "
         "for each run would save."
     )
-
-
-def _most(facts: Facts, runs: Runs) -> str:
-    """The kind of module or annotation with the most time."""
-    names = facts.trace.name[runs.module]
-    by_kind: dict[str, int] = {}
-    for name in np.unique(names).tolist():
-        kind = module_text(facts.trace.names[name])
-        by_kind[kind] = by_kind.get(kind, 0) + int(runs.ns[names == name].sum())
-    return max(by_kind, key=lambda kind: by_kind[kind])
-
-
-def _evidence(kernels: Kernels, runs: Runs, ns: Int64s) -> tuple[int, ...]:
-    return the_most(kernels.rows[kernels.in_order[runs.begin]], ns)
 
 
 FUSABLE_RUN = Rule(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,6 +23,12 @@ REPLAYS = 0.05  # of the span
 CAPTURED = 0.5  # of the steps
 
 
+class Note(NamedTuple):
+    text: str
+    rows: tuple[int, ...]
+    remedy: str
+
+
 def find(facts: Facts) -> Iterator[Claim]:
     """All notes as one."""
     found = facts.spans
@@ -38,96 +45,90 @@ def find(facts: Facts) -> Iterator[Claim]:
             text=" ".join(note.text for note in notes),
             at_stake_ns=None,
             rows=tuple(row for note in notes for row in note.rows),
-            remedy=" ".join(note.remedy for note in notes if note.remedy),
+            remedy=" ".join(note.remedy for note in notes),
         )
 
 
-def _stacks(facts: Facts) -> Iterator[Claim]:
+def _stacks(facts: Facts) -> Iterator[Note]:
     if facts.is_profiled:
-        yield Claim(
-            text="Python stacks were recorded while the GPU waited for the CPU: the times of the "
+        yield Note(
+            "Python stacks were recorded while the GPU waited for the CPU: the times of the "
             "CPU include the work of the profiler, and without it the program may be faster.",
-            at_stake_ns=None,
-            remedy="Record again with with_stack=False for the times, and keep this trace for the "
-            "frames.",
+            (),
+            "Record again with with_stack=False for the times, and keep this trace for the frames.",
         )
 
 
-def _graphs(facts: Facts) -> Iterator[Claim]:
+def _graphs(facts: Facts) -> Iterator[Note]:
     """Graph launches that keep the GPU waiting."""
     launches, waited = facts.idle.launch, facts.idle.ns("launch_call")
     replays = np.isin(launches, facts.named(GRAPH_LAUNCH.search, Role.CALL)) & (waited > 0)
     at_stake = int(waited[replays].sum())
     if at_stake and at_stake >= REPLAYS * facts.span_ns:
         name = printable(facts.trace.name_of(int(launches[replays][0])))
-        yield Claim(
-            text=f"The GPU waits {of_span(facts, at_stake)} inside "
+        yield Note(
+            f"The GPU waits {of_span(facts, at_stake)} inside "
             f"{name}, which recording the nodes of a graph makes slower.",
-            at_stake_ns=None,
-            rows=the_most(launches[replays], waited[replays]),
-            remedy="Time the step without the profiler to see how much of this stays.",
+            the_most(launches[replays], waited[replays]),
+            "Time the step without the profiler to see how much of this stays.",
         )
 
 
-def _unlinked(facts: Facts) -> Iterator[Claim]:
+def _unlinked(facts: Facts) -> Iterator[Note]:
     """GPU events without a launch call beside others that have one."""
     trace, rows = facts.trace, facts.gpu_rows
     without = rows[trace.launch[rows] < 0]
     lost, whole = int(trace.dur[without].sum()), int(trace.dur[rows].sum())
     if facts.has_launches and whole and lost >= UNLINKED * whole:
-        yield Claim(
-            text=f"The launch calls of {plural(len(without), 'GPU event')} ({percent(lost, whole)} "
+        yield Note(
+            f"The launch calls of {plural(len(without), 'GPU event')} ({percent(lost, whole)} "
             "of the GPU time) are not in the trace: they came before it began, or were not "
             "recorded.",
-            at_stake_ns=None,
-            rows=the_most(without, trace.dur[without]),
-            remedy="Call torch.{intel:xpu|:cuda}.synchronize() right before the recorded steps "
+            the_most(without, trace.dur[without]),
+            "Call torch.{intel:xpu|:cuda}.synchronize() right before the recorded steps "
             "begin, so that no earlier work runs into them.",
         )
 
 
-def _first_step(facts: Facts, found: Steps) -> Iterator[Claim]:
+def _first_step(facts: Facts, found: Steps) -> Iterator[Note]:
     lengths = first_step(found)
     if lengths is None:
         return
     first, others = lengths
     if others and first >= SLOW_FIRST * others:
-        yield Claim(
-            text=f"The first step takes {duration(first)}, {quantity(first / others, digits=2)} "
+        yield Note(
+            f"The first step takes {duration(first)}, {quantity(first / others, digits=2)} "
             f"times as long as the median of the others ({duration(round(others))}).",
-            at_stake_ns=None,
-            rows=tuple(found.rows[:1].tolist()),
-            remedy="Look at the later steps (--step), or warm up for longer before recording.",
+            tuple(found.rows[:1].tolist()),
+            "Look at the later steps (--step), or warm up for longer before recording.",
         )
 
 
-def _captures(facts: Facts, found: Steps) -> Iterator[Claim]:
+def _captures(facts: Facts, found: Steps) -> Iterator[Note]:
     """Of steps that do little but capture graphs."""
     once = captures(facts.trace)
     length = int((found.end - found.start).sum())
     captured = int(union(once.start, once.end).within(found.start, found.end).sum())
     if captured >= CAPTURED * length > 0:
-        yield Claim(
-            text=f"For {duration(captured)} of {plural(len(found), 'step')} "
+        yield Note(
+            f"For {duration(captured)} of {plural(len(found), 'step')} "
             f"({percent(captured, length)}) a graph is captured: what is launched meanwhile "
             "becomes part of it and does not run.",
-            at_stake_ns=None,
-            rows=tuple(once.rows[:FEWEST].tolist()),
-            remedy="Look at replays of the graph for what it costs.",
+            tuple(once.rows[:FEWEST].tolist()),
+            "Look at replays of the graph for what it costs.",
         )
 
 
-def _few_steps(facts: Facts, found: Steps) -> Iterator[Claim]:
+def _few_steps(facts: Facts, found: Steps) -> Iterator[Note]:
     """Of a whole trace: one step that was asked for is no recording of its own. Servers have no
     schedule of the profiler."""
     profiled = found.by == PROFILED
     if facts.is_whole and 0 < len(found) < FEWEST and (profiled or found.are_iterations):
-        yield Claim(
-            text=f"Only {plural(len(found), 'step')} {'was' if len(found) == 1 else 'were'} "
+        yield Note(
+            f"Only {plural(len(found), 'step')} {'was' if len(found) == 1 else 'were'} "
             "recorded: whether others take as long is not known.",
-            at_stake_ns=None,
-            rows=tuple(found.rows.tolist()),
-            remedy=f"Give the profiler a schedule with active={FEWEST} or more."
+            tuple(found.rows.tolist()),
+            f"Give the profiler a schedule with active={FEWEST} or more."
             if profiled
             else f"Record {FEWEST} steps or more.",
         )

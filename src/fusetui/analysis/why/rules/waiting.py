@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from fusetui.analysis.why.devices import Devices
-from fusetui.analysis.why.facts import COMPILER, LOADER, Facts
+from fusetui.analysis.why.facts import LOADER, Facts
 from fusetui.analysis.why.host import Host
 from fusetui.analysis.why.idle import bounds_on, on_line, sums
 from fusetui.analysis.why.kernels import the_most
@@ -42,28 +42,19 @@ MORE_WORKERS = (
 MOST_OF_IT = 0.5  # of the time; a frame with at least this share is named
 
 
-def loader_rows(facts: Facts) -> Rows:
-    """The slices in which a batch is fetched, on any thread."""
-    return facts.named(LOADER.search, Role.ANNOTATION, Role.OP, Role.PYTHON)
-
-
 def _data_loading(facts: Facts) -> Iterator[Claim]:
-    rows = loader_rows(facts)
+    rows, names = facts.loader_rows, facts.trace.names
     waited = facts.idle_during(rows)
     if waited:
         text = f"The GPU waits {of_span(facts, waited)} for the data"
+        used = np.unique(facts.trace.name[rows]).tolist()
         yield Claim(
             text=f"{text} loader{_mostly(facts, rows, waited)}.",
             at_stake_ns=waited,
             rows=facts.heaviest(rows),
-            remedy=MORE_WORKERS if _has_workers(facts, rows) else None,
+            remedy=MORE_WORKERS if any(WORKERS.search(names[n]) for n in used) else None,
             why_likely=why_likely(facts),
         )
-
-
-def _has_workers(facts: Facts, rows: Rows) -> bool:
-    names = {facts.trace.names[number] for number in np.unique(facts.trace.name[rows]).tolist()}
-    return any(WORKERS.search(name) for name in names)
 
 
 def _mostly(facts: Facts, rows: Rows, waited: int) -> str:
@@ -94,7 +85,7 @@ SHOWN = 3
 
 
 def _recompilation(facts: Facts) -> Iterator[Claim]:
-    rows = facts.named(COMPILER.search, Role.ANNOTATION, Role.OP, Role.PYTHON)
+    rows = facts.compiler_rows
     waited = facts.idle_during(rows)
     if waited:
         yield Claim(

@@ -1,0 +1,280 @@
+"""The steps of a trace that are compared, or all of it as one step, and the work in them."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+from msgspec.structs import replace
+from numpy.typing import NDArray
+
+from fusetui.analysis.questions.computing import computing_ops
+from fusetui.analysis.serving.passes import interval_of, passes
+from fusetui.analysis.serving.steps import server_steps
+from fusetui.gpu.kinds import is_collective
+from fusetui.text.figures import count, plural
+from fusetui.trace.layout.steps import MOST, PROFILED, Steps, place_in, steps_of
+from fusetui.trace.model.arrays import Flags, Int64s, Rows
+from fusetui.trace.model.categories import GPU_ROLES, Role
+from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.intervals import covered_until, union
+
+NO_TIME = "since the others take no time at the median"
+COLD = 1.5  # a first step longer than this times the median of the others is a warm-up
+
+
+class Windows(msgspec.Struct, frozen=True, eq=False):
+    """Disjoint stretches [start, end) in order of time (ns), and how they were found."""
+
+    start: Int64s
+    end: Int64s
+    whole: bool = False  # the trace has no steps: one window holds all of its work
+    of_gpu: bool = False  # stretches of a GPU's time: work belongs to that in which it ran
+    notes: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()  # the number of each, `#k` where the trace prints none
+    places: tuple[int, ...] = ()  # of each among all that were found, from 0
+    found: int = 0  # how many these are
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    @property
+    def dur(self) -> Int64s:
+        return self.end - self.start
+
+    def only(self, keep: NDArray[np.integer], note: str) -> Windows:
+        """Those kept, and why the others were not."""
+        left = np.arange(len(self))[keep].tolist()
+        return replace(
+            self,
+            start=self.start[keep],
+            end=self.end[keep],
+            notes=(*self.notes, note) if note else self.notes,
+            labels=tuple(self.labels[n] for n in left),
+            places=tuple(self.places[n] for n in left),
+        )
+
+    def index_of(self, times: Int64s) -> Rows:
+        """The window that each time lies in, -1 for none."""
+        return place_in(self.start, self.end, times)
+
+
+class NoStepsError(ValueError):
+    """No annotation of a trace matches what was asked for."""
+
+
+def windows(trace: Trace, label: str, step_by: str | None = None) -> Windows:
+    """The steps of the trace, of a server each pass of its model; without any, everything.
+
+    `step_by`: the annotations that match it instead (see `steps_of`); NoStepsError if none does.
+    """
+    found = _windows(trace, label, step_by)
+    return replace(found, places=tuple(range(len(found))), found=len(found))
+
+
+def _windows(trace: Trace, label: str, step_by: str | None) -> Windows:
+    steps = steps_of(trace, step_by)
+    if step_by is not None and not len(steps):
+        raise NoStepsError(f"{label} has no annotation like {step_by}.")
+    named = step_by is not None or steps.by == PROFILED
+    passes_ = None if named else _served(trace, label)
+    if passes_ is not None:
+        return passes_
+    if not len(steps):
+        return _whole(trace, label)
+    what = f"the time {steps.by}" if steps.are_iterations else f"each `{steps.by}`"
+    note = f"{label}: no ProfilerStep; {what} is taken as a step"
+    notes = () if named else (note,)
+    return Windows(steps.start, steps.end, notes=notes, labels=_labels(steps))
+
+
+def _labels(steps: Steps) -> tuple[str, ...]:
+    return tuple(f"{n}" if steps.printed else f"#{n}" for n in steps.numbers)
+
+
+def _served(trace: Trace, label: str) -> Windows | None:
+    """From the first kernel of each pass of the model to that of the next, so that a step is what a
+    token costs; the last pass, whose next is not there, only if it is the only one. None unless
+    they hold most of the GPU's time."""
+    if not len(server_steps(trace)):
+        return None
+    ran = [interval_of(trace, one.model) for one in passes(trace) if len(one.model)]
+    begin = np.array([one.begin_ns for one in ran], dtype=np.int64)
+    end = np.array([one.end_ns for one in ran], dtype=np.int64)
+    if not len(ran) or (begin[1:] < end[:-1]).any():
+        return None
+    start, until = (begin, end) if len(ran) == 1 else (begin[:-1], begin[1:])
+    what = "the pass of the model" if len(ran) == 1 else "each pass of the model, up to the next,"
+    note = f"{label}: no ProfilerStep; {what} is taken as a step"
+    labels = tuple(f"#{n}" for n in range(1, len(start) + 1))
+    found = Windows(start, until, of_gpu=True, notes=(note,), labels=labels)
+    rows = trace.gpu_rows[trace.start[trace.gpu_rows] < end[-1]]
+    inside = found.index_of(trace.start[rows]) >= 0
+    most = MOST * trace.dur[trace.gpu_rows].sum()
+    return found if trace.dur[rows[inside]].sum() >= most else None
+
+
+def without_odd(found: Windows, items: Int64s, label: str) -> Windows:
+    """Leaves out steps that the profiler cut off, and cold first steps; `items` counts the work.
+
+    Cut off: less than half as many items as the median step. Cold: the first of at least three
+    steps, when it took more than 1.5 times the median of the others.
+    """
+    full = np.flatnonzero(2 * items >= np.median(items)) if len(items) else np.arange(0)
+    if 0 < len(full) < len(found):
+        cut = plural(len(found) - len(full), "step")
+        found = found.only(full, f"{label}: {cut} left out, with less than half of the usual work")
+
+    def usual(first: int) -> float:
+        return float(np.median(found.dur[first + 1 :]))
+
+    cold = 0
+    while len(found) - cold >= 3 and found.dur[cold] > COLD * usual(cold):
+        cold += 1
+    if not cold:
+        return found
+    why = f"first {cold} steps left out as cold, each much longer than most of those after it"
+    if cold == 1:
+        times = f"{found.dur[0] / usual(0):.1f} times as long as" if usual(0) else ""
+        longer = f"{times} the median of the others" if times else NO_TIME
+        why = f"first step left out as cold, {longer}"
+    return found.only(np.arange(cold, len(found)), f"{label}: {why}")
+
+
+def _whole(trace: Trace, label: str) -> Windows:
+    """From the first to the last op, runtime call or GPU event."""
+    rows = trace.rows_of(Role.OP, Role.CALL, *GPU_ROLES)
+    if not len(rows):
+        nothing = np.zeros(0, dtype=np.int64)
+        note = f"{label}: holds neither GPU events nor CPU ops"
+        return Windows(nothing, nothing, whole=True, notes=(note,))
+    note = (
+        f"{label}: no steps found; the whole trace is taken as one step (--step-by PATTERN takes "
+        "annotations as steps)"
+    )
+    start, end = trace.start[rows].min(), trace.end[rows].max()
+    span = np.array([start]), np.array([max(end, start + 1)])
+    return Windows(*span, whole=True, notes=(note,), labels=("#1",))
+
+
+class Work(msgspec.Struct, frozen=True, eq=False):
+    """Every piece of work in the windows used, sorted by (window, lane, start).
+
+    Arrays have the shape [pieces]. A lane is a stream, or a CPU thread in traces without a GPU.
+    """
+
+    trace: Trace
+    label: str
+    gpu: bool
+    windows: Windows
+    row: Rows
+    window: Rows
+    lane: Rows
+    op: Rows  # the row of the innermost CPU op, -1 for none
+    ns: Int64s  # its duration
+
+    def only(self, windows: list[int]) -> Work:
+        """The work of some of its windows."""
+        if len(windows) == len(self.windows):
+            return self
+        renumbered = np.full(len(self.windows), -1, dtype=np.intp)
+        renumbered[windows] = np.arange(len(windows))
+        window = renumbered[self.window]
+        kept = window >= 0
+        left_out = plural(len(self.windows) - len(windows), "step")
+        note = f"{self.label}: {left_out} left out, as on the other side"
+        used = self.windows.only(np.array(windows, dtype=np.intp), note)
+        columns = {of: getattr(self, of)[kept] for of in ("row", "lane", "op", "ns")}
+        return replace(self, windows=used, window=window[kept], **columns)
+
+    def of_window(self, number: int) -> slice:
+        first, last = np.searchsorted(self.window, [number, number + 1])
+        return slice(int(first), int(last))
+
+
+def in_common(a: Work, b: Work) -> tuple[Work, Work]:
+    """Of two traces with equally many steps: the steps that both use. A step left out on one side
+    has nothing to be compared with."""
+    if a.windows.found != b.windows.found or not (len(a.windows) and len(b.windows)):
+        return a, b
+    common = set(a.windows.places) & set(b.windows.places)
+    if not common:
+        return a, b
+    found = [w.only([n for n, p in enumerate(w.windows.places) if p in common]) for w in (a, b)]
+    return found[0], found[1]
+
+
+def work_of(trace: Trace, label: str, step_by: str | None = None) -> Work:
+    """The work of a trace in its steps; `label` is its name in notes. Raises NoStepsError."""
+    gpu = len(trace.gpu_rows) > 0
+    found = windows(trace, label, step_by)
+    ops = computing_ops(trace) if not gpu else trace.gpu_rows
+    rows, times = _gpu_rows(trace, found) if gpu else (ops, trace.start[ops])
+    inside = found.index_of(times)
+    if found.whole:
+        inside = np.zeros(len(rows), dtype=np.intp)
+    if gpu and not found.whole:
+        note = _left_out(trace, inside, found.of_gpu)
+        found = found.only(np.arange(len(found)), f"{label}: {note}" if note else "")
+    items = np.bincount(inside[inside >= 0], minlength=len(found))
+    used = without_odd(found, items, label)
+    kept = np.searchsorted(found.start, used.start)
+    renumbered = np.full(len(found) + 1, -1, dtype=np.intp)
+    renumbered[kept] = np.arange(len(used))
+    window = renumbered[inside]
+    rows, window = rows[window >= 0], window[window >= 0]
+    lane = _lanes(trace)[trace.track[rows]]
+    order = np.lexsort((trace.order[rows], trace.start[rows], lane, window))
+    rows = rows[order]
+    op = trace.op[rows].astype(np.intp) if gpu else rows
+    return Work(trace, label, gpu, used, rows, window[order], lane[order], op, trace.dur[rows])
+
+
+def _gpu_rows(trace: Trace, found: Windows) -> tuple[Rows, Int64s]:
+    """GPU rows and the time that places each in a window: that of its launch call, or its own."""
+    rows = trace.gpu_rows
+    if found.whole or found.of_gpu:
+        return rows, trace.start[rows]
+    rows = rows[trace.launch[rows] >= 0]
+    return rows, trace.start[trace.launch[rows]]
+
+
+def _left_out(trace: Trace, inside: Rows, of_gpu: bool) -> str:
+    """How many GPU events belong to no step, and why: they ran outside all passes, or nothing tells
+    when they were launched."""
+    if of_gpu:
+        left, why = int((inside < 0).sum()), "lie outside the passes of the model"
+    else:
+        left = int((trace.launch[trace.gpu_rows] < 0).sum())
+        why = "belong to no step, because their launch was not recorded"
+    return f"{count(left)} of {count(len(trace.gpu_rows))} GPU events {why}" if left else ""
+
+
+def _lanes(trace: Trace) -> Rows:
+    """The number of the thread or stream of each track; sub-rows share that of their lane."""
+    numbers: dict[tuple[object, object], int] = {}
+    found = [numbers.setdefault((t.pid, t.tid), len(numbers)) for t in trace.tracks]
+    return np.array(found or [0], dtype=np.intp)
+
+
+def behind_compute(trace: Trace, rows: Rows) -> Int64s:
+    """How long any kernel computes during each of these GPU events (ns), in the shape of `rows`; 0
+    for kernels that compute."""
+    computes, starts, ends = _compute(trace)
+    if computes[rows].all():
+        return np.zeros(rows.shape, dtype=np.int64)
+    flat = rows.ravel()
+    until = covered_until(starts, ends, trace.end[flat])
+    behind = until - covered_until(starts, ends, trace.start[flat])
+    return np.where(computes[flat], 0, behind).reshape(rows.shape)
+
+
+def _compute(trace: Trace) -> tuple[Flags, Int64s, Int64s]:
+    """Which rows are kernels that do not communicate, and the union of their times."""
+    kernels = trace.rows_of(Role.KERNEL)
+    named = np.zeros(len(trace.names), dtype=np.bool_)
+    for number in np.unique(trace.name[kernels]).tolist():
+        named[number] = not is_collective(trace.names[number])
+    kernels = kernels[named[trace.name[kernels]]]
+    computes = np.zeros(len(trace), dtype=np.bool_)
+    computes[kernels] = True
+    return computes, *union(trace.start[kernels], trace.end[kernels])
