@@ -9,15 +9,13 @@ import numpy as np
 from msgspec.structs import replace
 
 from fusetui.trace.cache import entry_for
-from fusetui.trace.layout.enclosing import adopt_overlapping
-from fusetui.trace.layout.links import enclosing_ops, gpu_ops, launch_calls
+from fusetui.trace.layout.links import adopt_overlapping, enclosing_ops, gpu_ops, launch_calls
 from fusetui.trace.layout.nesting import nest_tracks
 from fusetui.trace.layout.tracks import TrackKey, lay_out
-from fusetui.trace.model.callbacks import Progress, Stop, never, silent
 from fusetui.trace.model.columns import Trace, Track
 from fusetui.trace.model.errors import CannotRead
 from fusetui.trace.model.pool import each
-from fusetui.trace.model.report import Report
+from fusetui.trace.model.report import Progress, Report, Stop, never, silent
 from fusetui.trace.read import Callbacks, Raw, read
 
 Preview = Callable[[Trace], None]

@@ -12,13 +12,13 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from fusetui.analysis.questions.launches import queues
 from fusetui.analysis.questions.query import Query
-from fusetui.analysis.questions.queue import queues
 from fusetui.analysis.questions.search import Texts, by_args, by_words
 from fusetui.trace.cells.counters import Curve, curve_of
 from fusetui.trace.layout.counters import counters
-from fusetui.trace.model.callbacks import Stop
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.report import Stop
 from fusetui.tui.layout.answer import Answer, Insight
 from fusetui.tui.layout.call_tree import FRAMES, call_tree, callers_tree, frame_tree
 from fusetui.tui.layout.op_tree import op_tree

@@ -29,8 +29,8 @@ from msgspec.structs import replace
 
 from fusetui.analysis.diff.model import Diff
 from fusetui.analysis.questions.kernel_groups import Keys
-from fusetui.trace.model.callbacks import Stop
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.report import Stop
 from fusetui.trace.read.workers import started
 from fusetui.tui.background_results import ArgsRead, Piece
 

@@ -23,9 +23,9 @@ from fusetui.analysis.questions.query import parse
 from fusetui.analysis.questions.search import search, texts_of
 from fusetui.analysis.serving.opening import with_captures
 from fusetui.trace.load import open_trace
-from fusetui.trace.model.callbacks import never
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import TraceError
+from fusetui.trace.model.report import never
 from fusetui.tui.background_results import as_read, often, pieces
 from fusetui.tui.helper_client import Request, request_for, ship
 

@@ -10,8 +10,8 @@ from threading import Event, Thread
 from textual.message import Message
 from textual.worker import get_current_worker
 
-from fusetui.trace.model.callbacks import Stop
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.report import Stop
 from fusetui.tui.ending import Ending
 from fusetui.tui.helper_client import ALONE, Beside
 from fusetui.tui.layout.moves import next_line, next_slice

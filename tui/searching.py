@@ -12,14 +12,13 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from fusetui.analysis.questions.matching import WrongQuery, matching
-from fusetui.analysis.questions.missing import why_nothing
-from fusetui.analysis.questions.query import Pattern, Query, parse
+from fusetui.analysis.questions.query import Pattern, Query, WrongQuery, matching, parse
 from fusetui.analysis.questions.search import (
     search,
     texts_of,
+    why_nothing,
 )
-from fusetui.trace.model.callbacks import Stop
+from fusetui.trace.model.report import Stop
 from fusetui.tui.background_results import ArgsRead, as_read, often
 from fusetui.tui.helper_client import Beside, NotBeside
 from fusetui.tui.layout.lanes import names_of

@@ -11,7 +11,7 @@ from textual.strip import Strip
 from fusetui.analysis.diff.compare import diff
 from fusetui.analysis.questions.search import find
 from fusetui.trace import Trace
-from fusetui.trace.model.callbacks import never
+from fusetui.trace.model.report import never
 from fusetui.tui import screen_layout
 from fusetui.tui.background_results import Made, pieces
 from fusetui.tui.drawing.picture import Picture

@@ -15,7 +15,7 @@ from textual.events import Key
 from textual.widgets import OptionList
 
 from fusetui.trace import CannotRead
-from fusetui.trace.model.callbacks import never
+from fusetui.trace.model.report import never
 from fusetui.tui.app import FusetuiApp, Options
 from fusetui.tui.loading import compare
 from fusetui.tui.state.effects import Compare

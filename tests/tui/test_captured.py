@@ -9,8 +9,8 @@ import pytest
 from tests.analysis.serving.servers import Server, save
 from tests.tui.driving import LARGE, opened, screen, selected, settled
 
-from fusetui.trace.model.callbacks import never
 from fusetui.trace.model.joined import Joined
+from fusetui.trace.model.report import never
 from fusetui.tui import loading, registry
 from fusetui.tui.app import FusetuiApp, Options
 from fusetui.tui.layout.view import Side

@@ -17,7 +17,7 @@ from fusetui.analysis.diff.compare import diff
 from fusetui.analysis.diff.model import Diff
 from fusetui.analysis.questions.kernel_groups import Keys
 from fusetui.trace import Trace, open_trace
-from fusetui.trace.model.callbacks import Stop, never
+from fusetui.trace.model.report import Stop, never
 from fusetui.tui import performing
 from fusetui.tui.app import FusetuiApp, Options
 from fusetui.tui.background_results import Made, Piece, pieces

@@ -20,9 +20,8 @@ from tests.tui.conftest import mlp_events
 from textual.pilot import Pilot
 
 from fusetui.trace import CannotRead, Trace, open_trace
-from fusetui.trace.model.callbacks import Progress, Stop, never, silent
 from fusetui.trace.model.errors import NothingRead
-from fusetui.trace.model.report import Prefix
+from fusetui.trace.model.report import Prefix, Progress, Stop, never, silent
 from fusetui.tui.app import FusetuiApp, Options
 from fusetui.tui.layout.view import times
 from fusetui.tui.pages.tree import TREE

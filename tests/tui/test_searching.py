@@ -18,7 +18,7 @@ from tests.tui.driving import screen, selected, settled
 from tests.tui.prepared import after, do, drawn, explained, laid_over, opened
 
 from fusetui.trace import Trace
-from fusetui.trace.model.callbacks import never
+from fusetui.trace.model.report import never
 from fusetui.tui import registry
 from fusetui.tui.helper_client import Beside
 from fusetui.tui.layout.search_hits import Found

@@ -7,9 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.trace.layout.counters import Counter
-
-Int64s = NDArray[np.int64]
-Float64s = NDArray[np.float64]
+from fusetui.trace.model.arrays import Floats, Int64s
 
 AT_ONCE = 1 << 14
 """Number of samples that are searched linearly, which takes a few microseconds."""
@@ -19,7 +17,7 @@ class Curve(msgspec.Struct, frozen=True, eq=False):
     """A counter, and the largest of every two, four, eight, ... neighboring values."""
 
     counter: Counter
-    levels: tuple[Float64s, ...]  # shapes [n], [n // 2], [n // 4], ...
+    levels: tuple[Floats, ...]  # shapes [n], [n // 2], [n // 4], ...
     largest: float  # of all values
 
 
@@ -32,7 +30,7 @@ def curve_of(counter: Counter) -> Curve:
     return Curve(counter, tuple(levels), float(counter.value.max()))
 
 
-def values(curve: Curve, borders: Int64s, at_once: int = AT_ONCE) -> Float64s:
+def values(curve: Curve, borders: Int64s, at_once: int = AT_ONCE) -> Floats:
     """The largest value in each cell, else the last one before it; nan before the first.
 
     `borders` are the W + 1 edges of the cells in ns (see raster.edges); the result has shape [W].
@@ -45,7 +43,7 @@ def values(curve: Curve, borders: Int64s, at_once: int = AT_ONCE) -> Float64s:
     return np.where(last > first, _largest(curve.levels, first, last, at_once), held)
 
 
-def _largest(levels: tuple[Float64s, ...], first: Int64s, last: Int64s, at_once: int) -> Float64s:
+def _largest(levels: tuple[Floats, ...], first: Int64s, last: Int64s, at_once: int) -> Floats:
     """The largest value in each [first, last); -inf if that is empty.
 
     The lower levels are used only at both ends of a range.
@@ -61,11 +59,11 @@ def _largest(levels: tuple[Float64s, ...], first: Int64s, last: Int64s, at_once:
     return found
 
 
-def _take(found: Float64s, level: Float64s, cells: NDArray[np.intp], at: Int64s) -> None:
+def _take(found: Floats, level: Floats, cells: NDArray[np.intp], at: Int64s) -> None:
     found[cells] = np.maximum(found[cells], level[at[cells]])
 
 
-def _take_all(found: Float64s, level: Float64s, first: Int64s, last: Int64s) -> None:
+def _take_all(found: Floats, level: Floats, first: Int64s, last: Int64s) -> None:
     cells = np.flatnonzero(first < last)
     if len(cells):
         cuts = np.stack([first[cells], last[cells]], axis=1).ravel()

@@ -14,13 +14,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.trace.cells.kinds import Numbers, OfKind, by_kind, within
 from fusetui.trace.layout.nesting import rows_by_depth
+from fusetui.trace.model.arrays import Int32s, Int64s, Rows
 from fusetui.trace.model.columns import Trace, Track
-
-Int64s = NDArray[np.int64]
-Rows = NDArray[np.int32]
-Places = NDArray[np.intp]
 
 NONE, MANY = -1, -2
 """Instead of a row: no slice touches the cell; or the slices of the kind with the most time in it
@@ -31,14 +27,14 @@ class Line(msgspec.Struct, frozen=True, eq=False):
     """The slices of one track at one depth, in time order, at least one; they do not overlap. Shape
     [n]."""
 
-    rows: Rows
+    rows: Int32s
     start: Int64s
     end: Int64s  # at least 1 ns after the start, so that empty slices are visible
     kind: Numbers
     before: Int64s  # ns of the slices before each, and of all; shape [n + 1]
     kinds: tuple[OfKind, ...]  # none when all slices are of one kind
-    rank: Rows  # position of each by duration, and -1 at the end; shape [n + 1]
-    by_rank: Rows  # index of the slice with each rank
+    rank: Int32s  # position of each by duration, and -1 at the end; shape [n + 1]
+    by_rank: Int32s  # index of the slice with each rank
 
     def __len__(self) -> int:
         return self.rows.size
@@ -47,9 +43,9 @@ class Line(msgspec.Struct, frozen=True, eq=False):
 class Cells(msgspec.Struct, frozen=True, eq=False):
     """Arrays of shape [W]."""
 
-    row: Rows  # the longest slice that touches the cell, if it is of the cell's kind; NONE, MANY
+    row: Int32s  # the longest slice that touches the cell, if it is of the cell's kind; NONE, MANY
     kind: NDArray[np.int16]  # the kind of slices with the most time in the cell, or NONE
-    count: Places  # slices that touch the cell
+    count: Rows  # slices that touch the cell
     covered: Int64s  # nanoseconds of the cell that slices cover
 
 
@@ -61,7 +57,7 @@ class Lines(Sequence[Line]):
         """`kinds`: that of each row of the trace; without it all are of one kind."""
         self._trace = trace
         self._kinds = np.zeros(len(trace), dtype=np.uint8) if kinds is None else kinds
-        self._rows: list[Rows] = []
+        self._rows: list[Int32s] = []
         self._made: dict[int, Line] = {}
         self._first: dict[int, int] = {}
         for track in tracks:
@@ -175,7 +171,7 @@ def _distance(line: Line, index: int, time: int) -> int:
     return max(int(line.start[index]) - time, time - int(line.end[index]) + 1, 0)
 
 
-def _line(trace: Trace, rows: Rows, kinds: Numbers) -> Line:
+def _line(trace: Trace, rows: Int32s, kinds: Numbers) -> Line:
     start, length = trace.start[rows], np.maximum(trace.dur[rows], 1)
     kind = kinds[rows]
     by_rank = np.argsort(trace.dur[rows], kind="stable").astype(np.int32)
@@ -186,7 +182,7 @@ def _line(trace: Trace, rows: Rows, kinds: Numbers) -> Line:
     return Line(rows, start, start + length, kind, before, of_kinds, rank, by_rank)
 
 
-def _until(line: Line, borders: Int64s) -> tuple[Places, Int64s, Numbers]:
+def _until(line: Line, borders: Int64s) -> tuple[Rows, Int64s, Numbers]:
     """Of each border: how many slices start before it, how far the last of them reaches beyond it,
     and the kind of that one. Slices of a line do not overlap, so no other reaches beyond it."""
     after = line.start.searchsorted(borders)
@@ -198,18 +194,92 @@ def _until(line: Line, borders: Int64s) -> tuple[Places, Int64s, Numbers]:
     return after, over, line.kind[last]
 
 
-def _most(
-    kinds: tuple[OfKind, ...], after: Places, over: Int64s, last: Numbers
-) -> NDArray[np.int16]:
+def _most(kinds: tuple[OfKind, ...], after: Rows, over: Int64s, last: Numbers) -> NDArray[np.int16]:
     """The kind with the most time in each cell."""
     numbers = np.array([one.kind for one in kinds], dtype=np.int16)
     found: NDArray[np.int16] = numbers[within(kinds, after, over, last).argmax(axis=0)]
     return found
 
 
-def _highest(rank: Rows, first: Places, last: Places) -> Rows:
+def _highest(rank: Int32s, first: Rows, last: Rows) -> Int32s:
     """The largest rank in each [first, last); ranges are ascending and not empty."""
     cuts = np.empty(2 * len(first), dtype=np.intp)
     cuts[::2], cuts[1::2] = first, last
-    highest: Rows = np.maximum.reduceat(rank, cuts)[::2]
+    highest: Int32s = np.maximum.reduceat(rank, cuts)[::2]
     return highest
+
+
+Numbers = NDArray[np.uint8]
+"""A kind of slice as a number; what it means is known to the caller."""
+
+
+class OfKind(msgspec.Struct, frozen=True, eq=False):
+    """The slices of a line that are of one kind, shape [n]."""
+
+    kind: int
+    place: NDArray[np.int32]  # of each on the line
+    before: Int64s  # ns of those before each, and of all; shape [n + 1]
+
+    def until(self, places: NDArray[np.int32]) -> Int64s:
+        """ns of those before some places on the line; were they int64, numpy would copy ours."""
+        return self.before[self.place.searchsorted(places)]
+
+
+def by_kind(kind: Numbers, length: Int64s) -> tuple[OfKind, ...]:
+    """The slices of a line by kind; nothing when all of them are of one kind."""
+    numbers = np.flatnonzero(np.bincount(kind)).tolist()
+    if len(numbers) < 2:
+        return ()
+    return tuple(_of_kind(number, np.flatnonzero(kind == number), length) for number in numbers)
+
+
+def within(kinds: tuple[OfKind, ...], after: Rows, over: Int64s, last: Numbers) -> Int64s:
+    """ns of each kind in each cell, shape [kinds, cells].
+
+    `after`: how many slices of the line start before each border. `over`: how far the last of them
+    reaches beyond the border, and `last`: its kind. All of shape [cells + 1].
+    """
+    places = after.astype(np.int32)
+    found = np.array([one.until(places) for one in kinds])
+    numbers = np.array([one.kind for one in kinds])
+    found -= (numbers[:, None] == last) * over
+    amounts: Int64s = found[:, 1:] - found[:, :-1]
+    return amounts
+
+
+def _of_kind(number: int, places: Rows, length: Int64s) -> OfKind:
+    before = np.concatenate(([0], np.cumsum(length[places])))
+    return OfKind(number, places.astype(np.int32), before)
+
+
+ENOUGH = 2
+"""A slice covers enough of a cell with 1 / ENOUGH of it. Slices of a track nest, so at most one of
+each depth does, and it is open in the middle of the cell."""
+MOST = 1000
+"""Levels that are looked at, from the innermost slice on."""
+
+
+def deepest(trace: Trace, track: Track, borders: Int64s, least_ns: int = 0) -> Int32s:
+    """The row of each cell, or -1; shape [cells] for the cells + 1 borders in ns of the file.
+
+    Slices shorter than `least_ns` are passed over for those around them, if there are any.
+    """
+    begin, end = borders[:-1], borders[1:]
+    middle, size = (begin + end) // 2, np.maximum(end - begin, 1)
+    at = np.searchsorted(trace.start[track.rows], middle, side="right") - 1
+    row = np.where(at >= 0, at + track.first_row, -1).astype(np.int32)
+    cells = np.flatnonzero(row >= 0)  # those whose slice is not found yet
+    for _ in range(MOST):
+        found = row[cells]
+        inside = np.minimum(trace.end[found], end[cells])
+        inside -= np.maximum(trace.start[found], begin[cells])
+        over = trace.parent[found]
+        little = (trace.dur[found] < least_ns) & (over >= 0)
+        little |= ENOUGH * inside < size[cells]
+        cells, over = cells[little], over[little]
+        row[cells] = over
+        cells = cells[over >= 0]
+        if not len(cells):
+            return row
+    row[cells] = -1
+    return row

@@ -17,10 +17,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.trace.model.callbacks import Stop, never
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.events import Sample
 from fusetui.trace.model.ids import Id
+from fusetui.trace.model.report import Stop, never
 
 MOST = 64
 """The most series of counters, and of memory, that are kept; others are only counted."""

@@ -7,21 +7,22 @@ writes the correlation there too (files before 2024-03), where it would name a w
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.trace.layout.nesting import rows_by_depth
-from fusetui.trace.model.categories import GPU_ROLES, Role
+from fusetui.trace.model.arrays import Int32s, Int64s
+from fusetui.trace.model.categories import GPU_ROLES, Layer, Role
+from fusetui.trace.model.columns import Track
 
-Rows = NDArray[np.int32]
-Int64s = NDArray[np.int64]
 TELLTALE = 0.9
 """If at least this share of GPU events has External id == correlation, External ids are ignored."""
 
 
-def launch_calls(role: NDArray[np.uint8], correlation: Int64s, start: Int64s) -> Rows:
+def launch_calls(role: NDArray[np.uint8], correlation: Int64s, start: Int64s) -> Int32s:
     """The launch call of every GPU row, -1 for all others; arrays and result of shape [slices].
 
     If several calls share a correlation (merged ranks, wrapped counters), the last one that starts
@@ -57,7 +58,7 @@ def _last_before(
     return low
 
 
-def enclosing_ops(role: NDArray[np.uint8], track: Rows, parent: Rows, depth: Rows) -> Rows:
+def enclosing_ops(role: NDArray[np.uint8], track: Int32s, parent: Int32s, depth: Int32s) -> Int32s:
     """The innermost CPU op that is, or contains, each row on its own track; -1 for none."""
     is_op = role == Role.OP
     op = np.where(is_op, np.arange(len(role), dtype=np.int32), np.int32(-1))
@@ -72,8 +73,8 @@ def enclosing_ops(role: NDArray[np.uint8], track: Rows, parent: Rows, depth: Row
 
 
 def gpu_ops(
-    role: NDArray[np.uint8], launch: Rows, op: Rows, correlation: Int64s, external_id: Int64s
-) -> Rows:
+    role: NDArray[np.uint8], launch: Int32s, op: Int32s, correlation: Int64s, external_id: Int64s
+) -> Int32s:
     """`op` with the GPU rows filled in: from the launch call, or else from External id."""
     filled = op.copy()
     events = np.flatnonzero(np.isin(role, GPU_ROLES))
@@ -85,7 +86,7 @@ def gpu_ops(
     return filled
 
 
-def _ops_by_id(role: NDArray[np.uint8], external_id: Int64s, rows: NDArray[np.intp]) -> Rows:
+def _ops_by_id(role: NDArray[np.uint8], external_id: Int64s, rows: NDArray[np.intp]) -> Int32s:
     ops = np.flatnonzero((role == Role.OP) & (external_id > 0))
     if not len(ops):
         return np.full(len(rows), -1, dtype=np.int32)
@@ -101,3 +102,35 @@ def _external_is_correlation(correlation: Int64s, external_id: Int64s) -> bool:
     if not known.any():
         return False
     return float(np.mean(correlation[known] == external_id[known])) > TELLTALE
+
+
+def enclosing_rows(
+    track: Track, start: Int64s, end: Int64s, parent: Int32s, begins: Int64s, ends: Int64s
+) -> Int32s:
+    """The innermost row of `track` that contains each interval [begins, ends), else -1.
+
+    `start`, `end` and `parent` are the columns of the whole trace; the result has the shape of
+    `begins`.
+    """
+    found = np.searchsorted(start[track.rows], begins, side="right") - 1
+    rows = np.where(found >= 0, found + track.first_row, -1).astype(np.int32)
+    outside = (rows >= 0) & (end[rows] < ends)
+    while outside.any():
+        rows[outside] = parent[rows[outside]]
+        outside = (rows >= 0) & (end[rows] < ends)
+    return rows
+
+
+def adopt_overlapping(
+    tracks: Sequence[Track], start: Int64s, end: Int64s, parent: Int32s, op: Int32s
+) -> None:
+    """Fills in `op` for slices on a sub-row of an ops layer: the op around them in time."""
+    main = {(t.pid, t.tid): t for t in tracks if t.layer is Layer.OPS and t.subrow == 0}
+    for track in tracks:
+        if track.layer is not Layer.OPS or track.subrow == 0:
+            continue
+        rows = np.arange(track.first_row, track.end_row)[op[track.rows] < 0]
+        over = enclosing_rows(
+            main[track.pid, track.tid], start, end, parent, start[rows], end[rows]
+        )
+        op[rows] = np.where(over >= 0, op[over], -1)

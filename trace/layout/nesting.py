@@ -8,25 +8,24 @@ computed with plain numpy.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from heapq import heappop, heappush
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.trace.layout.first_fit import Slice, first_fit
+from fusetui.trace.model.arrays import Int32s, Int64s
 from fusetui.trace.model.small_tracks import as_one, overlapping, rows_of, small_ones
 
-Int64s = NDArray[np.int64]
-Depths = NDArray[np.int32]
 DEEP = 1000  # levels from which on they are not processed one by one
 
 
 class Nesting(msgspec.Struct, frozen=True, eq=False):
     """Arrays of shape [rows of the track]; parents and ends count from the track's first row."""
 
-    depth: Depths
+    depth: Int32s
     parent: NDArray[np.int32]  # -1: none
     end_row: NDArray[np.int32]  # one past the last row of the subtree
 
@@ -70,7 +69,7 @@ def nest_tracks(
     return Nesting(depth, parent, end_row)
 
 
-def rows_by_depth(depth: Depths | Int64s) -> tuple[NDArray[np.intp], list[int]]:
+def rows_by_depth(depth: Int32s | Int64s) -> tuple[NDArray[np.intp], list[int]]:
     """Rows sorted by depth, stable within a depth, and the bounds: the rows of depth d are
     [bounds[d], bounds[d + 1])."""
     deepest = int(depth.max(initial=-1))
@@ -150,3 +149,97 @@ def _clusters(start: Int64s, end: Int64s, crossing: Int64s) -> list[tuple[int, i
     firsts = np.concatenate(([0], np.flatnonzero(start[1:] >= latest[:-1]) + 1, [len(start)]))
     hit = np.flatnonzero(np.bincount(np.searchsorted(firsts, crossing, side="right") - 1))
     return list(zip(firsts[hit].tolist(), firsts[hit + 1].tolist(), strict=True))
+
+
+EMPTY = 1 << 65  # more room than any slice needs
+FULL = -EMPTY
+
+
+class Slice(NamedTuple):
+    start: int  # ns
+    end: int
+    call: bool
+
+
+def first_fit(slices: Iterable[Slice], flat: bool) -> list[int]:
+    """Sub-rows of slices sorted by (start, -duration). See nesting.arrange for what fits.
+
+    The room of a sub-row is twice the end of its innermost slice, and one more, unless an equal
+    call may not lie in it.
+    """
+    rooms = Rooms()
+    open_: dict[int, list[Slice]] = {}
+    ends: list[tuple[int, int]] = []
+    fresh: list[int] = []  # sub-rows whose innermost slice is a call that starts now
+    found: list[int] = []
+    now = FULL
+    for slice_ in slices:
+        if slice_.start != now:
+            now = slice_.start
+            while fresh:
+                number = fresh.pop()
+                rooms.set(number, _room(open_[number], now, flat))
+        while ends and ends[0][0] <= now:
+            _, number = heappop(ends)
+            _close(open_[number], now)
+            rooms.set(number, _room(open_[number], now, flat))
+        number = rooms.first(2 * slice_.end + slice_.call)
+        inner = open_.setdefault(number, [])
+        inner.append(slice_)
+        heappush(ends, (slice_.end, number))
+        rooms.set(number, _room(inner, now, flat))
+        if slice_.call:
+            fresh.append(number)
+        found.append(number)
+    return found
+
+
+def _close(inner: list[Slice], now: int) -> None:
+    while inner and inner[-1].end <= now:
+        inner.pop()
+
+
+def _room(inner: list[Slice], now: int, flat: bool) -> int:
+    if not inner:
+        return EMPTY
+    top = inner[-1]
+    return FULL if flat else 2 * top.end + (not (top.call and top.start == now))
+
+
+class Rooms:
+    """Numbers, all EMPTY at first, with a fast search for the first one that is large enough.
+
+    A binary tree in a list: node n has the children 2n and 2n + 1 and holds the larger of them.
+    """
+
+    def __init__(self) -> None:
+        self._leaves = 4
+        self._tree = [EMPTY] * (2 * self._leaves)
+
+    def first(self, need: int) -> int:
+        """The smallest index whose number is at least `need`."""
+        if self._tree[1] < need:
+            self._grow()
+        node = 1
+        while node < self._leaves:
+            node *= 2
+            node += self._tree[node] < need
+        return node - self._leaves
+
+    def set(self, index: int, room: int) -> None:
+        tree = self._tree
+        node = index + self._leaves
+        tree[node] = room
+        while node > 1:
+            node //= 2
+            larger = max(tree[2 * node], tree[2 * node + 1])
+            if tree[node] == larger:
+                return
+            tree[node] = larger
+
+    def _grow(self) -> None:
+        leaves = self._tree[self._leaves :] + [EMPTY] * self._leaves
+        self._leaves *= 2
+        self._tree = [EMPTY] * self._leaves + leaves
+        for node in range(self._leaves - 1, 0, -1):
+            self._tree[node] = max(self._tree[2 * node], self._tree[2 * node + 1])

@@ -3,30 +3,26 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
+from fusetui.trace.model.arrays import Int64s, Rows
 from fusetui.trace.model.categories import STEP_PREFIX, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.memo import memo
 from fusetui.trace.model.op_names import is_compiler
 
-Rows = NDArray[np.intp]
-Int64s = NDArray[np.int64]
-
 MOST = 0.8
 """Annotations are steps if they contain at least this share of the work."""
 
-SERVER = re.compile(r"^(?:execute_(?:new_|context_|\d+_context_)|step\[|(?:prefill|decode)\[bs=)")
+SERVER = r"^(?:execute_(?:new_|context_|\d+_context_)|step\[|(?:prefill|decode)\[bs=)"
 """How the annotations of a server (vLLM, SGLang, ATOM) begin: even a single one is a step."""
 
-OF_PROFILER = re.compile(f"^{STEP_PREFIX}")
-OPTIMIZER = re.compile(r"^Optimizer\.step#")
-"""The annotation of torch around an optimizer step, which ends a training step."""
+OPTIMIZER = "Optimizer.step#"
+"""How the annotation of torch around an optimizer step begins, which ends a training step."""
 
 PROFILED = "ProfilerStep"  # what the steps of the profiler are called
 UP_TO = "up to the end of "  # an optimizer step
@@ -36,7 +32,7 @@ PARTS = ("Optimizer.", "DataLoader", "enumerate(DataLoader)")
 
 MANY = 50  # kinds of annotations that are considered, those with the most time
 LONGEST_STEM = 1000  # characters
-LAST_NUMBER = re.compile(r"(?<![\d.])[0-9]{1,18}\Z")
+DIGITS = "0123456789"
 
 
 class Steps(msgspec.Struct, frozen=True, eq=False):
@@ -65,7 +61,7 @@ class Steps(msgspec.Struct, frozen=True, eq=False):
     @property
     def are_of_server(self) -> bool:
         """Whether they are what a server was asked to do, which differs from step to step."""
-        return any(map(SERVER.match, self.names))
+        return any(map(is_of_server, self.names))
 
     @property
     def known(self) -> str:
@@ -102,16 +98,15 @@ class Steps(msgspec.Struct, frozen=True, eq=False):
 
 
 @memo(most=4)
-def steps_of(trace: Trace, by: str | re.Pattern[str] | None = None) -> Steps:
+def steps_of(trace: Trace, by: str | None = None) -> Steps:
     """The steps of a trace: those of the profiler, else of a server, else annotations that recur
     around most of the work, else iterations, each up to the end of an optimizer's step.
 
     `by` asks for the annotations whose names match: a regular expression, or plain text.
     """
     if by is not None:
-        pattern = _expression(by) if isinstance(by, str) else by
-        return _annotated(trace, _matching(trace, pattern), f"annotations like {pattern.pattern}")
-    profiled = _matching(trace, OF_PROFILER)
+        return _annotated(trace, _outermost(trace, _like(by)), f"annotations like {by}")
+    profiled = _outermost(trace, lambda name: name.startswith(STEP_PREFIX))
     if len(profiled):
         return _annotated(trace, profiled, PROFILED)
     around = _around_the_work(trace)
@@ -130,13 +125,16 @@ def launched_in_steps(trace: Trace) -> tuple[Rows, ...]:
 def numbers_in(names: Sequence[str]) -> tuple[int, ...]:
     """The numbers at the ends of the names; () unless all have one: those of the profiler, or names
     that differ only in a number that grows."""
-    found = [LAST_NUMBER.search(name) for name in names]
-    numbers = tuple(int(one[0]) for one in found if one)
-    if len(numbers) < len(names) or any(map(SERVER.match, names)):
+    stems = {name.rstrip(DIGITS) for name in names}
+    if len(stems) != 1:
         return ()
-    stems = {name[: one.start()] for name, one in zip(names, found, strict=True) if one}
+    (stem,) = stems
+    texts = [name[len(stem) :] for name in names]
+    if not all(0 < len(text) < 19 for text in texts):
+        return ()
+    numbers = tuple(map(int, texts))
     grows = len(names) > 1 and all(a < b for a, b in pairwise(numbers))
-    return numbers if stems == {STEP_PREFIX} or (grows and len(stems) == 1) else ()
+    return numbers if stem == STEP_PREFIX or (grows and not is_of_server(stem)) else ()
 
 
 def labels_of(names: Sequence[str]) -> Sequence[str]:
@@ -162,13 +160,18 @@ def main_thread(trace: Trace, rows: Rows) -> Rows:
     return same
 
 
-def annotations_like(trace: Trace, pattern: re.Pattern[str]) -> Rows:
-    """Annotations with a matching name on the thread that has most of them, in order of time, outer
-    ones first."""
+def is_of_server(name: str) -> bool:
+    """Whether an annotation of this name is a step of a server."""
+    return re.match(SERVER, name) is not None
+
+
+def annotations_with(trace: Trace, wanted: Callable[[str], bool]) -> Rows:
+    """Annotations with such names on the thread that has most of them, in order of time, outer ones
+    first."""
     rows = trace.rows_of(Role.ANNOTATION)
     matches = np.zeros(len(trace.names), dtype=np.bool_)
     for number in np.unique(trace.name[rows]).tolist():
-        matches[number] = pattern.search(trace.names[number]) is not None
+        matches[number] = wanted(trace.names[number])
     rows = rows[matches[trace.name[rows]]]
     if not len(rows):
         return rows
@@ -176,9 +179,18 @@ def annotations_like(trace: Trace, pattern: re.Pattern[str]) -> Rows:
     return rows[np.lexsort((-trace.dur[rows], trace.start[rows]))]
 
 
-def _matching(trace: Trace, pattern: re.Pattern[str]) -> Rows:
+def _like(by: str) -> Callable[[str], bool]:
+    """An invalid regular expression is taken literally: `step[`."""
+    try:
+        search = re.compile(by).search
+    except re.error:
+        search = re.compile(re.escape(by)).search
+    return lambda name: search(name) is not None
+
+
+def _outermost(trace: Trace, wanted: Callable[[str], bool]) -> Rows:
     """Such annotations, except those that begin inside another one."""
-    rows = annotations_like(trace, pattern)
+    rows = annotations_with(trace, wanted)
     if not len(rows):
         return rows
     latest = np.maximum.accumulate(trace.end[rows])
@@ -186,19 +198,11 @@ def _matching(trace: Trace, pattern: re.Pattern[str]) -> Rows:
     return outer
 
 
-def _expression(pattern: str) -> re.Pattern[str]:
-    """An invalid regular expression is taken literally: `step[`."""
-    try:
-        return re.compile(pattern)
-    except re.error:
-        return re.compile(re.escape(pattern))
-
-
 def _around_the_work(trace: Trace) -> Rows:
     """Annotations that contain at least MOST of the work: those of a server, else of the groups
     that recur the one with most; in order of time."""
     work = _work(trace)
-    server = _matching(trace, SERVER)
+    server = _outermost(trace, is_of_server)
     if _share_inside(trace, server, *work) >= MOST:
         return server
     groups = _recurring(trace)[:MANY]
@@ -260,7 +264,7 @@ def _iterations(trace: Trace) -> Steps:
     """From the end of one step of an optimizer to the end of the next; the first one from where the
     recording of that thread begins. Of several optimizers the one that steps most often, and last,
     ends an iteration."""
-    rows = _matching(trace, OPTIMIZER)
+    rows = _outermost(trace, lambda name: name.startswith(OPTIMIZER))
     counts = np.bincount(trace.name[rows], minlength=1)
     rows = rows[trace.name[rows] == trace.name[rows[counts[trace.name[rows]] == counts.max()][-1:]]]
     if len(rows) < 2:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
@@ -9,10 +10,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from fusetui.trace.model.arrays import Flags, Int64s, Rows
 from fusetui.trace.model.categories import GPU_ROLES, Layer, Role
 from fusetui.trace.model.events import Events
 from fusetui.trace.model.ids import Id
-from fusetui.trace.model.launch_index import LaunchIndex, launch_index
 from fusetui.trace.model.report import Report
 
 LARGEST_EPOCH = 1 << 62  # ns; later is no time
@@ -118,6 +119,10 @@ class Trace(msgspec.Struct, frozen=True, eq=False, dict=True):
         found = [numbers.setdefault((t.pid, t.tid), len(numbers)) for t in self.tracks]
         return np.array(found, dtype=np.int32)
 
+    def first_track(self, thread: int) -> Track:
+        """The first track of the thread or stream with this number."""
+        return self.tracks[int(np.argmax(self.thread_of_track == thread))]
+
     @property
     def asked(self) -> NDArray[np.int32]:
         """Of a GPU event: the call that asked for it. This is `launch`, except for nodes of graphs
@@ -153,6 +158,10 @@ class Trace(msgspec.Struct, frozen=True, eq=False, dict=True):
     def rows_of(self, *roles: Role) -> NDArray[np.intp]:
         return np.flatnonzero(np.isin(self.role, roles))
 
+    def named(self, test: Callable[[str], bool]) -> Flags:
+        """Which names pass a test, and False for none; shape [names + 1]."""
+        return np.array([*map(test, self.names), False])
+
     def name_of(self, row: int) -> str:
         return self.names[int(self.name[row])]
 
@@ -166,3 +175,28 @@ class Trace(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     def track_of(self, row: int) -> Track:
         return self.tracks[int(self.track[row])]
+
+
+class LaunchIndex(msgspec.Struct, frozen=True, eq=False):
+    """One entry per GPU event, sorted by `host`, then by row."""
+
+    host: NDArray[np.int32]  # the launch call, else the op that it belongs to, else -1
+    rows: Rows
+    ns: Int64s  # of the events before each, and of all; shape [n + 1]
+    kernels: NDArray[np.int32]  # likewise, how many are kernels
+
+    def within(self, first_row: int, end_row: int) -> slice:
+        """The entries that were launched by a range of rows."""
+        rows = np.array([first_row, end_row], dtype=self.host.dtype)
+        first, end = self.host.searchsorted(rows).tolist()
+        return slice(first, end)
+
+
+def launch_index(
+    host: NDArray[np.int32], rows: Rows, ns: Int64s, is_kernel: NDArray[np.bool_]
+) -> LaunchIndex:
+    """`ns` and `is_kernel` are those of each of `rows`."""
+    order = np.argsort(host, kind="stable")
+    before = np.concatenate(([0], np.cumsum(ns[order])))
+    kernels = np.concatenate(([0], np.cumsum(is_kernel[order], dtype=np.int32)))
+    return LaunchIndex(host[order], rows[order], before, kernels.astype(np.int32))

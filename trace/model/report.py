@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 
 import msgspec
 
@@ -65,3 +66,19 @@ class Report(msgspec.Struct, frozen=True):
         if self.too_damaged >= 0:
             return f"too damaged to be read beyond byte {self.too_damaged}"
         return "" if self.complete else "the file was cut short"
+
+
+Progress = Callable[[int, int], None]
+"""Called repeatedly with (bytes read, bytes in total) of the file as stored."""
+
+Stop = Callable[[], bool]
+"""Polled; return True to stop. What was read until then is kept."""
+
+
+def silent(*_: int) -> None:
+    """Ignores progress."""
+
+
+def never() -> bool:
+    """Never stops."""
+    return False

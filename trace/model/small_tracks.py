@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-Int64s = NDArray[np.int64]
-Rows = NDArray[np.intp]
+from fusetui.trace.model.arrays import Int64s, Rows
 
 SMALL = 64  # rows of a track that are not worth a call of their own
 MANY = 500  # small tracks that are worth being combined

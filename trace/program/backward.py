@@ -16,17 +16,13 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.trace.model.callbacks import Stop, never
+from fusetui.trace.model.arrays import Int32s, Int64s
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.combined import own_events
 from fusetui.trace.model.intervals import Reach, distinct
-from fusetui.trace.program.spans import numbers_of_threads, threads_of
+from fusetui.trace.model.joined import own_events
+from fusetui.trace.model.report import Stop, never
 from fusetui.trace.read.autograd import Autograd, FlowEnd, read_autograd
-
-Rows = NDArray[np.int32]
-Int64s = NDArray[np.int64]
-Flags = NDArray[np.bool_]
 
 BACKWARD = re.compile(r"backward|bwd|autograd", re.IGNORECASE)
 NODE = re.compile(r"autograd::engine::evaluate_function: |\w+Backward\d*\Z")
@@ -39,8 +35,8 @@ MOST = 64  # thread numbers of torch, and threads, that are compared
 class Subtrees(msgspec.Struct, frozen=True, eq=False, dict=True):
     """Some rows in order, each with all rows inside it; arrays of shape [rows]."""
 
-    rows: Rows
-    end_row: Rows
+    rows: Int32s
+    end_row: Int32s
 
     def over(self, asked: NDArray[np.integer]) -> NDArray[np.intp]:
         """For each row asked for, the index of the innermost of these rows that it is or lies in on
@@ -56,17 +52,17 @@ class Subtrees(msgspec.Struct, frozen=True, eq=False, dict=True):
 class Backward(Subtrees, frozen=True, eq=False, dict=True):
     """The ops that ran backward."""
 
-    forward: Rows  # the row of the op that created the node; -1 if none was recorded
+    forward: Int32s  # the row of the op that created the node; -1 if none was recorded
     made: Subtrees  # the ops that created a node which ran backward
 
-    def forward_of(self, ops: NDArray[np.integer]) -> Rows:
+    def forward_of(self, ops: NDArray[np.integer]) -> Int32s:
         """Of each row of an op the forward op that its work belongs to, else -1."""
         linked, forward = self._linked
-        found: Rows = forward[linked.over(ops)]
+        found: Int32s = forward[linked.over(ops)]
         return found
 
     @cached_property
-    def _linked(self) -> tuple[Subtrees, Rows]:
+    def _linked(self) -> tuple[Subtrees, Int32s]:
         """Those whose forward op is known, and that; the last one stands for none."""
         known = self.forward >= 0
         linked = Subtrees(self.rows[known], self.end_row[known])
@@ -113,9 +109,9 @@ def linked_by(trace: Trace, autograd: Autograd) -> Backward:
     return _collected(trace, forward, np.concatenate((rows[back], to)))
 
 
-def _collected(trace: Trace, forward: Rows, told: NDArray[np.integer]) -> Backward:
+def _collected(trace: Trace, forward: Int32s, told: NDArray[np.integer]) -> Backward:
     """`told`: rows that ran backward according to the file."""
-    is_node = np.array([NODE.match(name) is not None for name in trace.names] or [False])
+    is_node = trace.named(lambda name: NODE.match(name) is not None)
     flags = is_node[trace.name] & (trace.role == Role.OP)
     flags[told] = True
     rows = np.flatnonzero(flags).astype(np.int32)
@@ -124,7 +120,7 @@ def _collected(trace: Trace, forward: Rows, told: NDArray[np.integer]) -> Backwa
     return Backward(rows, trace.end_row[rows], forward[rows], Subtrees(made, trace.end_row[made]))
 
 
-def _rows_of(trace: Trace, order: Int64s) -> Rows:
+def _rows_of(trace: Trace, order: Int64s) -> Int32s:
     """The rows of ops at these indices in traceEvents, else -1."""
     ops = trace.rows_of(Role.OP)
     if not len(ops):
@@ -134,12 +130,12 @@ def _rows_of(trace: Trace, order: Int64s) -> Rows:
     return np.where(trace.order[ops[place]] == order, ops[place], -1).astype(np.int32)
 
 
-def _by_number(trace: Trace, rows: Rows, number: Int64s, thread: Int64s) -> Rows:
+def _by_number(trace: Trace, rows: Int32s, number: Int64s, thread: Int64s) -> Int32s:
     """For each backward op, in order, its forward op, else -1.
 
     Which thread torch's number means is not recorded: it is the one whose ops explain most of them.
     """
-    threads = threads_of(trace)[trace.track[rows]]
+    threads = trace.thread_of_track[trace.track[rows]]
     back, ahead = np.flatnonzero(thread > 0), np.flatnonzero(thread == 0)
     found = np.full(len(back), -1, dtype=np.int32)
     for name in _most(thread[back]):
@@ -162,7 +158,9 @@ def _most(values: NDArray[np.integer]) -> list[int]:
     return ranked[:MOST]
 
 
-def _last_with(trace: Trace, made: Rows, numbers: Int64s, asked: Rows, wanted: Int64s) -> Rows:
+def _last_with(
+    trace: Trace, made: Int32s, numbers: Int64s, asked: Int32s, wanted: Int64s
+) -> Int32s:
     """For each of `asked`, the row of `made` with its number that started last before it, else
     -1."""
     order = np.lexsort((made, trace.start[made], numbers))
@@ -176,7 +174,7 @@ def _last_with(trace: Trace, made: Rows, numbers: Int64s, asked: Rows, wanted: I
     return np.where(known, np.append(made, -1)[np.where(known, place, -1)], -1).astype(np.int32)
 
 
-def _by_flow(trace: Trace, flows: tuple[FlowEnd, ...]) -> tuple[Rows, Rows]:
+def _by_flow(trace: Trace, flows: tuple[FlowEnd, ...]) -> tuple[Int32s, Int32s]:
     """For each flow with both ends on an op: the backward op and the forward op."""
     begins = {flow.key: flow for flow in flows if flow.begins}
     pairs = [(end, begins[end.key]) for end in flows if not end.begins and end.key in begins]
@@ -186,10 +184,11 @@ def _by_flow(trace: Trace, flows: tuple[FlowEnd, ...]) -> tuple[Rows, Rows]:
     return to[both], come_from[both]
 
 
-def _bound(trace: Trace, ends: list[FlowEnd]) -> Rows:
+def _bound(trace: Trace, ends: list[FlowEnd]) -> Int32s:
     """The op at each end of a flow: the one that starts then on its thread, or of several, the last
     one before the flow in the file; else -1."""
-    numbers = numbers_of_threads(trace)
+    lanes = ((track.pid, track.tid) for track in trace.tracks)
+    numbers = dict(zip(lanes, trace.thread_of_track.tolist(), strict=True))
     thread = np.array([numbers.get(end.thread, -1) for end in ends], dtype=np.int64)
     time = np.array([end.time for end in ends], dtype=np.int64)
     order = np.array([end.order for end in ends], dtype=np.int64)
@@ -198,7 +197,7 @@ def _bound(trace: Trace, ends: list[FlowEnd]) -> Rows:
     columns = (
         np.concatenate((trace.order[ops], order)),
         np.concatenate((trace.start[ops], time)),
-        np.concatenate((threads_of(trace)[trace.track[ops]], thread)),
+        np.concatenate((trace.thread_of_track[trace.track[ops]], thread)),
     )
     by_place = np.lexsort(columns)
     is_op = by_place < len(ops)
@@ -211,10 +210,10 @@ def _bound(trace: Trace, ends: list[FlowEnd]) -> Rows:
     return found[len(ops) :]
 
 
-def _lift(trace: Trace, forward: Rows) -> None:
+def _lift(trace: Trace, forward: Int32s) -> None:
     """The engine's op around a linked op does the work of the same node: flows name the inner
     one."""
-    engine = np.array([name.startswith(ENGINE) for name in trace.names] or [False])
+    engine = trace.named(lambda name: name.startswith(ENGINE))
     linked = np.flatnonzero(forward >= 0)
     over = trace.parent[linked]
     around = (over >= 0) & engine[trace.name[over]] & (forward[over] < 0)

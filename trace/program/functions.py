@@ -9,17 +9,15 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from fusetui.trace.model.arrays import Int64s, Rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.joined import rows_there
 from fusetui.trace.program.modules import Unclaimed, unclaimed
 from fusetui.trace.program.origin import Origins
 from fusetui.trace.program.own_code import Function, function_of, is_in, is_own
-from fusetui.trace.program.regions import frames
-from fusetui.trace.program.spans import Spans
+from fusetui.trace.program.regions import Spans, frames
 
-Int64s = NDArray[np.int64]
-Places = NDArray[np.intp]
 Idle = tuple[NDArray[np.integer], Int64s]
 """Rows of CPU threads, and how long (ns) a device was idle because of each; equal shapes."""
 
@@ -64,11 +62,11 @@ class Calls:
         self._end = spans.end_place
         self._outer = ~_inside_same(self._function, places, self._end)
 
-    def own(self, places: Places, amounts: Int64s) -> Int64s:
+    def own(self, places: Rows, amounts: Int64s) -> Int64s:
         """Amounts by the function of the frame that each belongs to; shape [functions]."""
         return self._sums(self._of_frames(places, amounts), np.ones(len(self.spans), np.bool_))
 
-    def total(self, places: Places, amounts: Int64s) -> Int64s:
+    def total(self, places: Rows, amounts: Int64s) -> Int64s:
         """The same including called functions; each amount counts once per function."""
         before = np.concatenate(([0], np.cumsum(self._of_frames(places, amounts))))
         inside = before[self._end] - before[:-1]
@@ -78,7 +76,7 @@ class Calls:
         """Amounts of frames (shape [frames]) by function, without recursive frames."""
         return self._sums(amounts, self._outer)
 
-    def _of_frames(self, places: Places, amounts: Int64s) -> Int64s:
+    def _of_frames(self, places: Rows, amounts: Int64s) -> Int64s:
         known = places >= 0
         found = np.zeros(len(self.spans), dtype=np.int64)
         np.add.at(found, places[known], amounts[known])
@@ -156,7 +154,7 @@ def _weight(time: FunctionTime) -> tuple[int, int, str, int, str]:
     return (-device, -time.cpu_self_ns, time.file, time.line, time.function)
 
 
-def _inside_same(function: Places, places: Places, end: Places) -> NDArray[np.bool_]:
+def _inside_same(function: Rows, places: Rows, end: Rows) -> NDArray[np.bool_]:
     """For each frame, whether it lies, at any depth, inside another one of its function."""
     order = np.argsort(function, kind="stable")
     group = function[order].astype(np.int64) * (len(places) + 1)

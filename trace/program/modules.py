@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from fusetui.trace.model.arrays import Int64s, Rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.program.origin import Credit, Nowhere, Origins, hosts_of
-from fusetui.trace.program.paths import Paths, paths_of
-from fusetui.trace.program.regions import is_module
-from fusetui.trace.program.spans import Spans
+from fusetui.trace.program.regions import Spans, is_module, label_of
 
-Int64s = NDArray[np.int64]
 MODULE, ANNOTATION = "module", "annotation"
 
 
@@ -103,9 +103,7 @@ def _columns(
 def _kinds(trace: Trace, regions: Spans, paths: Paths) -> NDArray[np.bool_]:
     """For each path, whether it is one of modules."""
     kinds = np.zeros(len(paths), dtype=np.bool_)
-    kinds[paths.of_place] = np.array([is_module(n) for n in trace.names] or [False])[
-        trace.name[regions.rows]
-    ]
+    kinds[paths.of_place] = trace.named(is_module)[trace.name[regions.rows]]
     return kinds
 
 
@@ -138,3 +136,97 @@ def unclaimed(trace: Trace, credit: Credit, dur: Int64s) -> tuple[Unclaimed, ...
         for why, here in groups
         if here.any()
     )
+
+
+MOST_LEVELS = 64
+"""Regions nested more deeply than this count for the innermost region of these levels."""
+BETWEEN = " > "
+
+
+class Paths(msgspec.Struct, frozen=True, eq=False):
+    """The tree of paths; arrays of shape [paths], each after its parent."""
+
+    labels: tuple[str, ...]
+    label: NDArray[np.int64]  # index into labels
+    parent: Rows  # -1: none
+    level: Rows  # 0: outermost
+    of_place: Rows  # for each region its path; shape [regions]
+    counted: NDArray[np.bool_]  # for each region, whether it is within the tree's levels
+
+    def __len__(self) -> int:
+        return len(self.label)
+
+    def name(self, number: int) -> str:
+        return self.labels[int(self.label[number])]
+
+    def text(self, number: int) -> str:
+        """The labels, outermost first."""
+        parts = []
+        while number >= 0:
+            parts.append(self.name(number))
+            number = int(self.parent[number])
+        return BETWEEN.join(reversed(parts))
+
+    def sums(self, places: Rows, amounts: Int64s) -> Int64s:
+        """Amounts by the path of the region that each belongs to; -1 belongs to none."""
+        known = places >= 0
+        found = np.zeros(len(self), dtype=np.int64)
+        np.add.at(found, self.of_place[places[known]], amounts[known])
+        return found
+
+    def with_inner(self, own: Int64s) -> Int64s:
+        """For each path the amounts of it and of all paths inside it."""
+        total = own.copy()
+        for level in range(int(self.level.max(initial=0)), 0, -1):
+            here = np.flatnonzero(self.level == level)
+            np.add.at(total, self.parent[here], total[here])
+        return total
+
+
+def paths_of(trace: Trace, regions: Spans, expanded: bool = False) -> Paths:
+    """The paths of regions; with `expanded`, their indices distinguish them."""
+    labels, label = _labels(trace, regions, expanded)
+    of_place = np.full(len(regions), -1, dtype=np.intp)
+    label_of_path, parent, level = [], [], []
+    size = 0
+    for depth in range(min(int(regions.depth.max(initial=-1)) + 1, MOST_LEVELS)):
+        here = np.flatnonzero(regions.depth == depth)
+        over = of_place[regions.parent[here]] if depth else np.full(len(here), -1)
+        keys, path = np.unique(over * len(labels) + label[here], return_inverse=True)
+        of_place[here] = size + path
+        size += len(keys)
+        label_of_path.append(keys % len(labels))
+        parent.append(keys // len(labels))
+        level.append(np.full(len(keys), depth))
+    _adopt_deepest(regions, of_place)
+    whole = [np.concatenate((np.zeros(0, np.intp), *p)) for p in (label_of_path, parent, level)]
+    counted = regions.depth < MOST_LEVELS
+    return Paths(labels, whole[0], whole[1], whole[2], of_place, counted)
+
+
+def _adopt_deepest(regions: Spans, of_place: Rows) -> None:
+    """Regions beyond the last level are assigned to the region of that level around them."""
+    over = np.where(regions.depth < MOST_LEVELS, np.arange(len(regions)), regions.parent)
+    while (regions.depth[over] >= MOST_LEVELS).any():
+        over = over[over]
+    of_place[:] = of_place[over]
+
+
+def _labels(trace: Trace, regions: Spans, expanded: bool) -> tuple[tuple[str, ...], Rows]:
+    """The distinct labels, and the number of each region's label."""
+    numbers: dict[str, int] = {}
+    names = trace.name[regions.rows]
+    of_name = np.zeros(len(trace.names) + 1, dtype=np.intp)
+    for name in np.flatnonzero(np.bincount(names)).tolist():
+        label = label_of(trace.names[name], expanded)
+        of_name[name] = numbers.setdefault(label, len(numbers))
+    return tuple(numbers), of_name[names]
+
+
+def longest_calls(found: Origins) -> Mapping[str, int]:
+    """For each path, as in `ModuleTime.path`, the row of its longest call."""
+    paths, regions = paths_of(found.trace, found.regions), found.regions
+    by_length = np.argsort(found.trace.dur[regions.rows], kind="stable")
+    row = np.full(len(paths), -1, dtype=np.intp)
+    row[paths.of_place[by_length]] = regions.rows[by_length]  # the last one assigned is kept
+    return {paths.text(number): int(row[number]) for number in range(len(paths))}

@@ -11,16 +11,12 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.trace.model.callbacks import Stop, never
+from fusetui.trace.model.arrays import Flags, Int32s, Rows
 from fusetui.trace.model.categories import GPU_ROLES, Role
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.report import Stop, never
 from fusetui.trace.program.backward import Backward, backward_ops
-from fusetui.trace.program.regions import frames, regions
-from fusetui.trace.program.spans import Line, Spans, cpu_rows
-
-Rows = NDArray[np.int32]
-Places = NDArray[np.intp]
-Flags = NDArray[np.bool_]
+from fusetui.trace.program.regions import Line, Spans, cpu_rows, frames, regions
 
 
 class Nowhere(StrEnum):
@@ -34,10 +30,10 @@ class Nowhere(StrEnum):
 class Credit(msgspec.Struct, frozen=True, eq=False):
     """For some rows, the index of the span that each belongs to, or -1; arrays of shape [rows]."""
 
-    place: Places
+    place: Rows
     backward: Flags  # it ran backward
     recompute: Flags  # it ran in the backward pass, but as forward work once more
-    forward_op: Rows  # for backward work, the op that it belongs to, else -1
+    forward_op: Int32s  # for backward work, the op that it belongs to, else -1
 
 
 class Origins(msgspec.Struct, frozen=True, eq=False, dict=True):
@@ -78,7 +74,7 @@ class Origins(msgspec.Struct, frozen=True, eq=False, dict=True):
         place = np.where(place >= 0, place, spans.around(hosts))
         return Credit(place, (self.backward.over(ops) >= 0) & ~again, again, forward)
 
-    def recomputes(self, hosts: Rows) -> Flags:
+    def recomputes(self, hosts: Int32s) -> Flags:
         """Whether each row of a CPU thread lies in the call of a module that began inside a
         backward op: activation checkpointing runs the forward pass of that module once more.
         Work of a backward op inside such a call is backward; -1 gives False."""
@@ -100,32 +96,32 @@ def origins(trace: Trace, stop: Stop = never) -> Origins:
     return Origins(trace, Line(trace), backward_ops(trace, stop))
 
 
-def hosts_of(trace: Trace, rows: NDArray[np.integer]) -> Rows:
+def hosts_of(trace: Trace, rows: NDArray[np.integer]) -> Int32s:
     """For GPU events the launch call, else the op; rows of CPU threads as they are; others -1."""
     launch, op = trace.asked[rows], trace.op[rows]
     gpu = np.isin(trace.role[rows], GPU_ROLES)
     own = np.where(cpu_rows(trace, rows), rows, -1)
-    found: Rows = np.where(gpu, np.where(launch >= 0, launch, op), own).astype(np.int32)
+    found: Int32s = np.where(gpu, np.where(launch >= 0, launch, op), own).astype(np.int32)
     return found
 
 
-def ops_of(trace: Trace, hosts: Rows) -> Rows:
+def ops_of(trace: Trace, hosts: Int32s) -> Int32s:
     """Of each host the innermost op that it is, or lies in, else -1; -1 stays -1."""
-    found: Rows = np.where(hosts >= 0, trace.op[hosts], np.int32(-1))
+    found: Int32s = np.where(hosts >= 0, trace.op[hosts], np.int32(-1))
     return found
 
 
-def module_of(found: Origins, rows: NDArray[np.integer] | None = None) -> Rows:
+def module_of(found: Origins, rows: NDArray[np.integer] | None = None) -> Int32s:
     """For each of `rows` (default: all rows) the row of the innermost module or annotation that its
     work belongs to, else -1. A region belongs to itself."""
     return _span_of(found, found.regions, rows)
 
 
-def frame_of(found: Origins, rows: NDArray[np.integer] | None = None) -> Rows:
+def frame_of(found: Origins, rows: NDArray[np.integer] | None = None) -> Int32s:
     """The same for the innermost Python frame."""
     return _span_of(found, found.frames, rows)
 
 
-def _span_of(found: Origins, spans: Spans, rows: NDArray[np.integer] | None) -> Rows:
+def _span_of(found: Origins, spans: Spans, rows: NDArray[np.integer] | None) -> Int32s:
     rows = np.arange(len(found.trace)) if rows is None else rows
     return spans.rows_at(found.credit(spans, rows).place)

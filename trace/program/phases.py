@@ -15,12 +15,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from fusetui.trace.model.arrays import Rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.program.origin import Origins, hosts_of, ops_of
-from fusetui.trace.program.regions import is_module
-from fusetui.trace.program.spans import Spans, threads_of
-
-Rows = NDArray[np.intp]
+from fusetui.trace.program.regions import Spans, is_module
 
 
 class Phase(StrEnum):
@@ -135,7 +133,7 @@ def _told(found: Origins, hosts: NDArray[np.int32]) -> NDArray[np.intp]:
 def _on_autograd_thread(found: Origins, hosts: NDArray[np.int32]) -> NDArray[np.bool_]:
     """For each row, whether every op that launches work on its thread lies in a backward op."""
     trace = found.trace
-    threads = threads_of(trace)
+    threads = trace.thread_of_track
     launching = hosts_of(trace, trace.gpu_rows)
     ops = ops_of(trace, launching)
     launching, ops = launching[ops >= 0], ops[ops >= 0]

@@ -7,14 +7,16 @@ If stacks are recorded, torch names a module call by its class and a number, `nn
 from __future__ import annotations
 
 import re
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.trace.model.categories import STEP_PREFIX, Role
+from fusetui.trace.model.arrays import Int32s, Int64s, Rows
+from fusetui.trace.model.categories import CPU_LAYERS, STEP_PREFIX, Layer, Role
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.intervals import Reach, distinct
 from fusetui.trace.model.joined import rows_there
-from fusetui.trace.program.spans import Line, Spans, cpu_rows
 
 MODULE_PREFIX = "nn.Module: "
 COLLECTIVE = re.compile(r"(?:nccl|rccl|gloo|mpi|ucc|xccl|hccl|mccl|c10d):")
@@ -65,9 +67,128 @@ def regions(trace: Trace, line: Line) -> Spans:
 def frames(trace: Trace, line: Line, wanted: NDArray[np.bool_] | None = None) -> Spans:
     """The Python frames of functions, without those of modules; `wanted`: only frames with these
     names, shape [names]."""
-    chosen = np.array([not is_module(name) for name in trace.names] or [False])
+    chosen = trace.named(lambda name: not is_module(name))
     if wanted is not None:
-        chosen &= wanted
+        chosen[:-1] &= wanted[: len(trace.names)]
     rows = rows_there(trace, Role.PYTHON)
     rows = rows[cpu_rows(trace, rows)]
     return Spans(trace, line, rows[chosen[trace.name[rows]]])
+
+
+FARTHEST = 1 << 62
+ON_CPU = (*CPU_LAYERS, Layer.CAPTURED)
+
+
+class Line:
+    """All threads of a trace one after the other, so that a single search serves all of them."""
+
+    def __init__(self, trace: Trace) -> None:
+        self._thread = trace.thread_of_track.astype(np.int64)
+        self._trace = trace
+        self._times: Int64s | None = None
+        self._begin, end = trace.reach_ns
+        self._length = end - self._begin + 1
+        if (
+            self._length * len(trace.tracks) > FARTHEST
+        ):  # times apart by centuries: count them instead
+            self._times = distinct(np.concatenate((trace.start, trace.end)))
+            self._length = len(self._times)
+
+    def place(self, rows: NDArray[np.integer], times: Int64s) -> Int64s:
+        """The positions on the line of times of these rows (starts or ends, in ns of the file)."""
+        counted = self._times
+        inside = times - self._begin if counted is None else np.searchsorted(counted, times)
+        placed: Int64s = self._thread[self._trace.track[rows]] * self._length + inside
+        return placed
+
+    def bounds(self, rows: NDArray[np.integer]) -> tuple[Int64s, Int64s]:
+        """The positions at which the slices begin and end."""
+        trace = self._trace
+        return self.place(rows, trace.start[rows]), self.place(rows, trace.end[rows])
+
+
+class Spans:
+    """The slices of `rows`, all of CPU threads, in the order (thread, start, -duration, row)."""
+
+    def __init__(self, trace: Trace, line: Line, rows: NDArray[np.integer]) -> None:
+        start, end = line.bounds(rows)
+        order = np.lexsort((rows, -end, start))
+        self.rows: Int32s = rows[order].astype(np.int32)
+        self._line = line
+        self._size = len(trace)
+        self._start, self._end = start[order], end[order]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @cached_property
+    def parent(self) -> Rows:
+        """For each span the index of the innermost other span around it, or -1."""
+        before = np.arange(len(self)) - 1
+        return self._reach.last(before, np.maximum(self._end - 1, self._start))
+
+    @cached_property
+    def place_of(self) -> Int32s:
+        """For each row of the trace its index among the spans, or -1; shape [slices]."""
+        place = np.full(self._size, -1, dtype=np.int32)
+        place[self.rows] = np.arange(len(self), dtype=np.int32)
+        return place
+
+    def around(self, rows: NDArray[np.integer]) -> Rows:
+        """The index of the innermost span that is, or contains, each row; -1 for none, and for -1.
+
+        A slice that ends where a span begins or begins where it ends is not in it, unless they have
+        no length.
+        """
+        found = np.full(len(rows), -1, dtype=np.intp)
+        known = np.flatnonzero(rows >= 0)
+        if not len(self) or not len(known):
+            return found
+        asked = rows[known]
+        start, end = self._line.bounds(asked)
+        until = np.searchsorted(self._start, start, side="right") - 1
+        inner = self._reach.last(until, np.maximum(end - 1, start))
+        own = self.place_of[asked]
+        found[known] = np.where(own >= 0, own, inner)
+        return found
+
+    def rows_at(self, places: Rows) -> Int32s:
+        """The rows of the trace at these places; -1 stays -1."""
+        if not len(self):
+            return np.full(len(places), -1, dtype=np.int32)
+        found: Int32s = np.where(places >= 0, self.rows[places], np.int32(-1))
+        return found
+
+    @cached_property
+    def depth(self) -> Rows:
+        """The number of spans around each one."""
+        over = np.append(self.parent, -1)  # the last element stands for none
+        depth = (over >= 0).astype(np.intp)
+        while (over >= 0).any():
+            depth += depth[over]
+            over = over[over]
+        return depth[:-1]
+
+    @cached_property
+    def end_place(self) -> Rows:
+        """For each span the index after the last one that begins in it."""
+        ends = np.searchsorted(self._start, self._end, side="left")
+        return np.maximum(ends, np.arange(len(self)) + 1)
+
+    def self_ns(self, amount: Int64s) -> Int64s:
+        """The amounts (shape [spans]) minus those of the spans directly inside each; at least 0, as
+        annotations may overlap each other."""
+        inner = np.flatnonzero(self.parent >= 0)
+        own = amount.copy()
+        np.subtract.at(own, self.parent[inner], amount[inner])
+        return np.maximum(own, 0)
+
+    @cached_property
+    def _reach(self) -> Reach:
+        return Reach(self._end)
+
+
+def cpu_rows(trace: Trace, rows: NDArray[np.integer] | None = None) -> NDArray[np.bool_]:
+    """Of each of `rows` (default: of the trace): does it lie on a CPU thread."""
+    of_track = np.array([t.layer in ON_CPU for t in trace.tracks] or [False])
+    return of_track[trace.track if rows is None else trace.track[rows]]

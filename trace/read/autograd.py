@@ -20,9 +20,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.trace.model.callbacks import Stop, never
 from fusetui.trace.model.events import Events, Stretch
 from fusetui.trace.model.ids import Id
+from fusetui.trace.model.report import Stop, never
 from fusetui.trace.read.document_text import decoded
 from fusetui.trace.read.repair import loads
 from fusetui.trace.read.times import exact_nanoseconds

@@ -11,9 +11,8 @@ from typing import IO
 
 import msgspec
 
-from fusetui.trace.model.callbacks import Progress, Stop, never, silent
 from fusetui.trace.model.errors import CannotRead, NotATrace, NothingRead, TraceError
-from fusetui.trace.model.report import Prefix
+from fusetui.trace.model.report import Prefix, Progress, Stop, never, silent
 from fusetui.trace.read.assemble import Raw, assemble
 from fusetui.trace.read.body import Body, find_body
 from fusetui.trace.read.chunks import EXTENT, Chunk

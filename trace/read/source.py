@@ -19,8 +19,8 @@ from typing import IO
 
 import msgspec
 
-from fusetui.trace.model.callbacks import Stop, never, silent
 from fusetui.trace.model.errors import CannotRead, NotATrace, TraceError
+from fusetui.trace.model.report import Stop, never, silent
 from fusetui.trace.read.document import Document, OpenFile, read_at
 from fusetui.trace.read.foreign import HEAD, foreign, is_archive
 from fusetui.trace.read.memory import SHARE, file_in_memory, file_on_disk, memory_left

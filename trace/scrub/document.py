@@ -13,7 +13,7 @@ from contextlib import suppress
 from json import dumps
 from typing import Any
 
-from fusetui.trace.model.callbacks import Progress, silent
+from fusetui.trace.model.report import Progress, silent
 from fusetui.trace.read.body import BLANKS, find_body, read_keys
 from fusetui.trace.read.source import Source
 from fusetui.trace.scrub.events import UNWRITABLE, Cut, Events, Piece

@@ -14,8 +14,8 @@ from typing import IO, Any
 import msgspec
 from isal import igzip_threaded
 
-from fusetui.trace.model.callbacks import Progress, silent
 from fusetui.trace.model.errors import NotATrace, TraceError
+from fusetui.trace.model.report import Progress, silent
 from fusetui.trace.read.source import open_source
 from fusetui.trace.scrub.document import Document
 from fusetui.trace.scrub.secrets import is_secret

@@ -10,7 +10,8 @@ from itertools import groupby
 import numpy as np
 
 from fusetui.text.cutting import middle_clip, word_clip
-from fusetui.trace.cells.raster import MANY, NONE, Cells, Rows, cells, edges
+from fusetui.trace.cells.raster import MANY, NONE, Cells, cells, edges
+from fusetui.trace.model.arrays import Int32s
 from fusetui.trace.model.columns import Trace
 from fusetui.tui.drawing.glyphs import Glyphs
 from fusetui.tui.drawing.schemes import BAR, Styled
@@ -153,7 +154,7 @@ def slices(
     return found
 
 
-def _with_selected(rows: Rows, selected: int, cells: range) -> Rows:
+def _with_selected(rows: Int32s, selected: int, cells: range) -> Int32s:
     """The rows of the cells, the selected one over all others."""
     if not cells:
         return rows
@@ -162,7 +163,7 @@ def _with_selected(rows: Rows, selected: int, cells: range) -> Rows:
     return found
 
 
-def _ends(rows: Rows) -> list[int]:
+def _ends(rows: Int32s) -> list[int]:
     """Where each stretch of cells of one row ends; cells that no slice stands for are alone."""
     if not len(rows):
         return []

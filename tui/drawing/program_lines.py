@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from fusetui.text.figures import duration
 from fusetui.trace.model.memo import memo
-from fusetui.trace.program.around import Program, path_of, program_of, source_of
 from fusetui.trace.program.origin import Origins
+from fusetui.trace.program.own_code import Program, path_of, program_of, source_of
 from fusetui.trace.program.regions import label_of as region_label
 from fusetui.tui.layout.kinds import label_of, narrow
 

@@ -11,8 +11,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from fusetui.text.figures import plural
-from fusetui.trace.cells.kinds import Numbers
-from fusetui.trace.cells.raster import Lines
+from fusetui.trace.cells.raster import Lines, Numbers
 from fusetui.trace.model.categories import CPU_LAYERS, GPU_LAYERS, Layer, Role
 from fusetui.trace.model.columns import Trace, Track
 from fusetui.trace.model.ids import Id

@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.trace.model.memo import memo
-from fusetui.trace.program.calls import longest_calls
-from fusetui.trace.program.modules import Modules, ModuleTime, Unclaimed
+from fusetui.trace.program.modules import Modules, ModuleTime, Unclaimed, longest_calls
 from fusetui.trace.program.origin import Origins
 from fusetui.tui.layout.figure_trees import Preorder, by_name, preorder
 

@@ -11,8 +11,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from fusetui.text.figures import percent
-from fusetui.trace.cells.deepest import deepest
-from fusetui.trace.cells.raster import Line
+from fusetui.trace.cells.raster import Line, deepest
 from fusetui.trace.model.categories import Layer
 from fusetui.trace.model.columns import Trace, Track
 from fusetui.trace.program.regions import is_module

@@ -116,8 +116,8 @@ def hit_rows(overlay: HitList, ascii_only: bool, keys: Sequence[str]) -> Rows:
     def row(index: int, width: int) -> list[Styled]:
         at = int(rows[index])
         where = IN_ARGS if overlay.hits.is_by_args(at) else ""
-        name = overlay.steps.names[index] if overlay.steps else trace.name_of(at)
-        name = where + label_of(int(trace.role[at]), name)
+        name = label_of(int(trace.role[at]), trace.name_of(at))
+        name = narrow(overlay.steps.names[index]) if overlay.steps else where + name
         texts = (
             start.text(int(begins[index]) - side.origin),
             unit.text(int(dur[index])),

@@ -19,6 +19,7 @@ from fusetui.tui.pages.hits import durations, hit_rows
 from fusetui.tui.pages.page import ListPage, Pane
 from fusetui.tui.state import search
 from fusetui.tui.state.action import a_trace, action, hint_text, hints_text, nothing
+from fusetui.tui.state.commands import shown_step
 from fusetui.tui.state.effects import Quit
 from fusetui.tui.state.reading import read
 from fusetui.tui.state.screen import overlay_size
@@ -70,6 +71,8 @@ class OverlayList(ListPage):
     def chosen(self, state: State, index: int) -> Outcome:
         """Of a choice: open the trace; of hits: show the hit."""
         if isinstance(state.overlay, HitList):
+            if state.overlay.steps is not None and state.overlay.steps.are_iterations:
+                return shown_step(closed(state), index)
             return search.shown(closed(state), replace(state.overlay.hits, at=index))
         if not isinstance(state.overlay, Chooser):
             return state

@@ -6,8 +6,7 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from fusetui.analysis.questions.matching import WrongQuery
-from fusetui.analysis.questions.query import Pattern, parse
+from fusetui.analysis.questions.query import Pattern, WrongQuery, parse
 from fusetui.text.figures import plural
 from fusetui.text.printable import printable
 from fusetui.tui.layout.lanes import ALL, Arrangement, matching

@@ -12,8 +12,7 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from fusetui.analysis.questions.matching import WrongQuery
-from fusetui.analysis.questions.query import parse
+from fusetui.analysis.questions.query import WrongQuery, parse
 from fusetui.analysis.questions.search import search, texts_of
 from fusetui.trace.model.columns import Trace
 from fusetui.tui.layout.lanes import Arrangement

@@ -6,10 +6,8 @@ import numpy as np
 from msgspec.structs import replace
 
 from fusetui.analysis.questions.chain import replayed
-from fusetui.analysis.questions.matching import WrongQuery
-from fusetui.analysis.questions.missing import why_nothing
-from fusetui.analysis.questions.query import parse
-from fusetui.analysis.questions.search import search, texts_of
+from fusetui.analysis.questions.query import WrongQuery, parse
+from fusetui.analysis.questions.search import search, texts_of, why_nothing
 from fusetui.text.figures import count
 from fusetui.text.printable import printable
 from fusetui.trace.model.categories import Role

@@ -12,7 +12,7 @@ from fusetui.report.output import width
 
 def run(args: Namespace) -> int:
     from fusetui.analysis.questions.kernel_groups import kernel_groups
-    from fusetui.analysis.questions.missing import why_no_kernels
+    from fusetui.analysis.questions.search import why_no_kernels
     from fusetui.commands.peaks import given_peaks, notices
     from fusetui.gpu.roofline.many import jobs, peaks_of_devices
     from fusetui.report.groups import kernels_json, kernels_text

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 
-from fusetui.analysis.questions.launches import replays, thread_launches
-from fusetui.analysis.questions.queue import length_of, queues
+from fusetui.analysis.questions.launches import length_of, queues, replays, thread_launches
 from fusetui.commands.loading import load
 from fusetui.report.launches import launches_json, launches_text
 from fusetui.report.note import emit_json_of, emit_of

@@ -7,8 +7,7 @@ from typing import Any
 
 from msgspec.structs import asdict, astuple
 
-from fusetui.analysis.questions.launches import Calls, Replay, ThreadLaunches
-from fusetui.analysis.questions.queue import QueueLength
+from fusetui.analysis.questions.launches import Calls, QueueLength, Replay, ThreadLaunches
 from fusetui.report.documents import (
     CallsDocument,
     LaunchesDocument,

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from fusetui.analysis.questions.collective_kinds import collective_name, element_size
 from fusetui.analysis.questions.collectives import (
     FROM_ANNOTATIONS,
     FROM_NAMES,
     ONE_GROUP,
     SIZES,
+    collective_name,
     collectives_of,
+    element_size,
 )
 from fusetui.analysis.ranks.naming import rank_of
 from fusetui.analysis.ranks.summary import summarized

@@ -10,8 +10,7 @@ import pytest
 from tests.places import TRACES
 from tests.trace.test_corpus import ROWS
 
-from fusetui.analysis.questions.busy import work_busy_ns
-from fusetui.analysis.questions.effective import effective_ns
+from fusetui.analysis.questions.busy import effective_ns, work_busy_ns
 from fusetui.trace import Trace, open_trace
 
 Make = Callable[..., Any]

@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fusetui.analysis.questions import query
-from fusetui.analysis.questions.matching import WrongQuery, matching
-from fusetui.analysis.questions.query import Bound, Pattern, Word, parse
+from fusetui.analysis.questions.query import Bound, Pattern, Word, WrongQuery, matching, parse
 from fusetui.analysis.questions.search import by_args, by_words, search, texts_of
 from fusetui.trace import Trace
 

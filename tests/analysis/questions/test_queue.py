@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from tests.places import TRACES
 
-from fusetui.analysis.questions.queue import length_of, queues
+from fusetui.analysis.questions.launches import length_of, queues
 from fusetui.trace import Trace, open_trace
 from fusetui.trace.layout.counters import Counter
 

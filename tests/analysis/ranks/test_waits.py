@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 from tests.analysis.ranks.made import US, answer_of, rank
 
-from fusetui.analysis.questions.collective_kinds import bus_factor
+from fusetui.analysis.questions.collectives import bus_factor
 from fusetui.analysis.ranks.answer import explained, strip_of
 from fusetui.analysis.ranks.clocks import Clocks, clocks_of
 from fusetui.analysis.ranks.matching import Matched

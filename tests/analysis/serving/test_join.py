@@ -16,9 +16,9 @@ from fusetui.gpu.roofline.row import work_of
 from fusetui.trace import Trace, open_trace
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.joined import Join, Joined
-from fusetui.trace.program.around import path_of, program_of, source_of
 from fusetui.trace.program.modules import module_times
 from fusetui.trace.program.origin import origins
+from fusetui.trace.program.own_code import path_of, program_of, source_of
 
 SERVER = Server()
 CUDA = Server(hip=False, product=NVJET)

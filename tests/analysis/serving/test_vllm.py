@@ -15,8 +15,8 @@ from fusetui.gpu.roofline.row import work_of
 from fusetui.trace import Trace
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.joined import Join, Joined
-from fusetui.trace.program.around import program_of, source_of
 from fusetui.trace.program.origin import origins
+from fusetui.trace.program.own_code import program_of, source_of
 
 Event = dict[str, Any]
 FULL, PIECEWISE = Vllm(), Vllm("PIECEWISE")

@@ -9,7 +9,7 @@ import pytest
 from tests.places import TRACES
 from tests.trace.test_corpus import ROWS
 
-from fusetui.analysis.questions.effective import effective_ns
+from fusetui.analysis.questions.busy import effective_ns
 from fusetui.analysis.why.kernels import bounds_of, ceiling_of
 from fusetui.analysis.why.model import Ceiling
 from fusetui.gpu.roofline.peaks import (

@@ -8,7 +8,7 @@ import numpy as np
 from tests.analysis.serving.servers import call, cpu, opened
 
 from fusetui.trace.model.arguments import arguments
-from fusetui.trace.model.combined import Combined, own_events
+from fusetui.trace.model.joined import Combined, own_events
 from fusetui.trace.read.document_text import list_text
 from fusetui.trace.read.reread import Reread
 

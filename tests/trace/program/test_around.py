@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from fusetui.trace import Trace
-from fusetui.trace.program.around import Program, path_of, program_of, source_of
 from fusetui.trace.program.origin import Origins, origins
+from fusetui.trace.program.own_code import Program, path_of, program_of, source_of
 
 Make = Callable[..., Any]
 

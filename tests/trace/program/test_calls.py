@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from fusetui.trace.program.calls import longest_calls
+from fusetui.trace.program.modules import longest_calls
 from fusetui.trace.program.origin import origins
 
 

@@ -11,9 +11,8 @@ from tests.places import TRACES
 from tests.trace.program.slowly import Slowly, calls_by_path, gpu_by_path
 
 from fusetui.trace import Trace, open_trace
-from fusetui.trace.program.modules import Modules, module_times
+from fusetui.trace.program.modules import MOST_LEVELS, Modules, module_times
 from fusetui.trace.program.origin import Nowhere, module_of, origins
-from fusetui.trace.program.paths import MOST_LEVELS
 
 Make = Callable[..., Any]
 REAL = ("h100_bert-small", "h100_transformer_step", "mi300_normalization_layers")

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from fusetui.trace.model.categories import Role
-from fusetui.trace.program import spans
-from fusetui.trace.program.spans import Line, Spans
+from fusetui.trace.program import regions
+from fusetui.trace.program.regions import Line, Spans
 
 Make = Callable[..., Any]
 Names = dict[str, str]
@@ -57,7 +57,7 @@ def test_what_started_last(trace_of: Make, event: Make) -> None:
 
 
 def test_times_too_far_apart_for_one_line(trace_of: Make, event: Make, monkeypatch: Any) -> None:
-    monkeypatch.setattr(spans, "FARTHEST", 1000)
+    monkeypatch.setattr(regions, "FARTHEST", 1000)
     assert around(trace_of(events(event))) == EXPECTED
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.tui.mixed import mixed
 from tests.tui.prepared import after, at, do, drawn, opened
 
-from fusetui.analysis.questions.matching import matching
+from fusetui.analysis.questions.query import matching
 from fusetui.trace import Trace
 from fusetui.tui import screen_layout, searching
 from fusetui.tui.layout.places import places

@@ -9,7 +9,8 @@ from tests.tui.conftest import mlp_events
 from tests.tui.prepared import after, at, do, explained, opened
 
 from fusetui.trace import Trace
-from fusetui.tui.state.state import State
+from fusetui.tui.pages.overlays import OVERLAYS
+from fusetui.tui.state.state import HitList, State
 
 Make = Callable[..., Trace]
 
@@ -42,6 +43,23 @@ def test_from_step_to_step(trace_of: Make) -> None:
     assert second.hint.endswith(", 2 of 3 steps")
     assert after(second, *do("previous-step")).hint.endswith(", 1 of 3 steps")
     assert after(state, *do("previous-step")).hint.endswith(", 3 of 3 steps")
+
+
+def test_iterations_are_listed_with_their_own_times(
+    trace_of: Make, event: Callable[..., Any]
+) -> None:
+    """Not with those of the optimizer steps that end them."""
+    ends = [
+        event("Optimizer.step#SGD.step", 100 * n + 80, 10, cat="user_annotation") for n in range(3)
+    ]
+    state = after(opened(trace_of([event("aten::mm", 0, 70), *ends])), *do("steps"))
+    assert isinstance(state.overlay, HitList)
+    texts = ["".join(text for text, _ in OVERLAYS.rows(state).format(n, 100)) for n in range(3)]
+    assert [text.split()[1] for text in texts] == ["90.0", "100.0", "100.0"]
+    assert [text.split()[-1] for text in texts] == ["#1", "#2", "#3"]
+    third = OVERLAYS.chosen(state, 2)
+    assert isinstance(third, State)
+    assert third.hint == "step #3 of 3: up to the end of Optimizer.step#SGD.step"
 
 
 def test_the_last_step_has_no_next(trace_of: Make) -> None:

@@ -9,7 +9,7 @@ from itertools import zip_longest
 from typing import Final
 
 from fusetui.analysis.diff.items import Items
-from fusetui.analysis.questions.collective_kinds import element_size
+from fusetui.analysis.questions.collectives import element_size
 from fusetui.text.figures import size
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace

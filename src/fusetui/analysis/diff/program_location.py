@@ -16,8 +16,7 @@ from fusetui.trace.model.categories import LAYERS, STEP_PREFIX, Layer, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.op_names import is_compiler
 from fusetui.trace.program.origin import hosts_of
-from fusetui.trace.program.regions import MODULE_PREFIX, is_module
-from fusetui.trace.program.spans import Line, Spans
+from fusetui.trace.program.regions import MODULE_PREFIX, Line, Spans, is_module
 
 Hosts = NDArray[np.int32]
 

@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.trace.layout.enclosing import enclosing_rows
+from fusetui.trace.layout.links import enclosing_rows
 from fusetui.trace.model.categories import CPU_LAYERS, GPU_ROLES, Layer, Role
 from fusetui.trace.model.columns import Trace, Track
 

@@ -7,12 +7,10 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from fusetui.trace.model.arrays import Flags, Rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.op_names import HELPERS, WHOLE, is_frame, is_metadata, stem
-
-Rows = NDArray[np.intp]
-Flags = NDArray[np.bool_]
 
 
 def computing_ops(trace: Trace) -> Rows:
@@ -23,11 +21,16 @@ def computing_ops(trace: Trace) -> Rows:
     `aten::mul` in an `aten::mul_`). So `aten::linear` counts once: as the `aten::addmm` in it,
     which copies the bias itself.
     """
-    real = (trace.role == Role.OP) & _named(trace, lambda n: not (is_metadata(n) or is_frame(n)))
-    helps = real & _named(trace, lambda name: stem(name) in HELPERS)
+
+    def named(test: Callable[[str], bool]) -> Flags:
+        flags: Flags = trace.named(test)[trace.name]
+        return flags
+
+    real = (trace.role == Role.OP) & named(lambda n: not (is_metadata(n) or is_frame(n)))
+    helps = real & named(lambda name: stem(name) in HELPERS)
     works = real & ~helps & ~_twins(trace)
-    alone = (_inside(trace, works) == 0) & _named(trace, lambda name: "::" in name)
-    whole = _named(trace, lambda name: stem(name) in WHOLE)
+    alone = (_inside(trace, works) == 0) & named(lambda name: "::" in name)
+    whole = named(lambda name: stem(name) in WHOLE)
     computes = works & (whole | alone | (_inside(trace, real) == 0))
     computes &= ~within(trace, np.flatnonzero(computes))
     helps &= ~within(trace, np.flatnonzero(computes)) & (_inside(trace, real) == 0)
@@ -58,8 +61,3 @@ def _twins(trace: Trace) -> Flags:
     over = np.where(trace.parent >= 0, trace.op[trace.parent], -1)
     found: Flags = (over >= 0) & (of_row[over] == of_row) & (trace.role == Role.OP)
     return found
-
-
-def _named(trace: Trace, test: Callable[[str], bool]) -> Flags:
-    """For each row, whether its name passes the test, which runs once per name."""
-    return np.array([test(name) for name in trace.names] or [False])[trace.name]

@@ -13,19 +13,18 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.analysis.questions.effective import effective_ns
-from fusetui.analysis.questions.inputs import input_keys
-from fusetui.analysis.questions.spread import Spread, grouped, spreads
-from fusetui.analysis.questions.work import GroupWork, work_of_groups
+from fusetui.analysis.questions.busy import effective_ns
+from fusetui.analysis.questions.op_groups import input_keys
+from fusetui.analysis.questions.spread import Groups, Spread, grouped, spreads
 from fusetui.gpu.kernel_names import decode
-from fusetui.gpu.roofline.many import Jobs, distinct_rows
+from fusetui.gpu.roofline.many import Jobs, distinct_rows, share_known
 from fusetui.trace.layout.steps import labels_of, launched_in_steps, steps_of
+from fusetui.trace.model.arrays import Floats, Int64s, Rows
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.ids import Id, exact_id
+from fusetui.trace.model.ids import exact_id
 from fusetui.trace.program.origin import Origins, module_of, origins
 from fusetui.trace.program.regions import label_of
 
-Rows = NDArray[np.intp]
 Fields = dict[str, Any]
 
 
@@ -140,13 +139,12 @@ def _by_family(trace: Trace, known: Jobs) -> Keys:
 
 def _by_stream(trace: Trace, known: Jobs) -> Keys:
     """By stream; its sub-rows are combined."""
-    streams: dict[tuple[Id, Id], int] = {}
-    of_track = [streams.setdefault((t.pid, t.tid), len(streams)) for t in trace.tracks]
-    names = list(streams)
-    number = np.array([*of_track, -1], dtype=np.int64)[trace.track[known.rows]]
-    return Keys(
-        number, lambda n: {"device": exact_id(names[n][0]), "stream": exact_id(names[n][1])}
-    )
+
+    def fields(thread: int) -> Fields:
+        track = trace.first_track(thread)
+        return {"device": exact_id(track.pid), "stream": exact_id(track.tid)}
+
+    return Keys(trace.thread_of_track[trace.track[known.rows]], fields)
 
 
 def _by_step(trace: Trace, known: Jobs) -> Keys:
@@ -167,3 +165,87 @@ GROUPINGS: Final[dict[str, Callable[[Trace, Jobs], Keys]]] = {
     "stream": _by_stream,
     "step": _by_step,
 }
+
+
+class GroupWork(msgspec.Struct, frozen=True):
+    """The known work of a group of kernels; None where it is known for none of them.
+
+    A share of peak is the minimum time that the limits allow, over all kernels for which it is
+    known, divided by the time that they took: by their durations, or their effective ones (at most
+    1).
+    """
+
+    flop: int | None = None  # of all kernels whose FLOP are known
+    flop_ns: int = 0  # the durations of those
+    bytes: int | None = None  # minimum traffic of the kernels for which it is known
+    bytes_ns: int = 0
+    share_of_peak: float | None = None
+    share_of_peak_effective: float | None = None
+    share_ns: int = 0  # the durations of the kernels whose share is known
+    bound: str | None = None  # compute or memory: the limiting resource, if it is the same for all
+    waves: float | None = None  # the mean
+
+
+def work_of_groups(
+    trace: Trace, known: Jobs, effective_ns: Int64s, groups: Groups
+) -> list[GroupWork]:
+    """The work of each group of the kernels of `known`; `effective_ns` of each of them."""
+    dur = trace.dur[known.rows]
+    near = share_known(trace, known)
+    least = np.where(near, np.nan_to_num(known.of_each(lambda job: job.limits.least_ns)), 0)
+    waves = known.of_each(lambda job: job.tiles.waves if job.tiles else None)
+    counted = ~np.isnan(waves)
+    share_ns = groups.sums(np.where(near, dur, 0)).tolist()
+    own_ns = groups.sums(np.where(near, effective_ns, 0)).tolist()
+    tiled = groups.sums(counted.astype(np.int64)).tolist()
+    flop, moved = (_amounts(known, groups, dur, what) for what in ("flop", "bytes"))
+    bound = _bounds(known, groups, near)
+    least_ns, waves_sum = (_float_sums(groups, x) for x in (least, np.where(counted, waves, 0)))
+    return [
+        GroupWork(
+            flop=flop[n][0],
+            flop_ns=flop[n][1],
+            bytes=moved[n][0],
+            bytes_ns=moved[n][1],
+            share_of_peak=least_ns[n] / share_ns[n] if share_ns[n] else None,
+            share_of_peak_effective=min(1.0, least_ns[n] / own_ns[n]) if own_ns[n] else None,
+            share_ns=share_ns[n],
+            bound=bound[n],
+            waves=waves_sum[n] / tiled[n] if tiled[n] else None,
+        )
+        for n in range(len(groups))
+    ]
+
+
+def _amounts(known: Jobs, groups: Groups, dur: Int64s, what: str) -> list[tuple[int | None, int]]:
+    """FLOP or bytes of each group, in integers of any size, and the durations behind them."""
+    amount = [getattr(job.amount, what) for job in known.distinct]
+    has = np.array([*(value is not None for value in amount), False], dtype=np.bool_)[known.number]
+    times = groups.sums(np.where(has, dur, 0)).tolist()
+    group = np.repeat(np.arange(len(groups)), np.diff(groups.begins))
+    pairs = (group * max(len(amount), 1) + known.number[groups.order])[has[groups.order]]
+    found: list[int | None] = [None] * len(groups)
+    for pair, count in zip(
+        *(x.tolist() for x in np.unique(pairs, return_counts=True)), strict=True
+    ):
+        number, job = divmod(pair, len(amount))
+        found[number] = (found[number] or 0) + amount[job] * count
+    return list(zip(found, times, strict=True))
+
+
+def _bounds(known: Jobs, groups: Groups, near: NDArray[np.bool_]) -> list[str | None]:
+    memory = known.of_each(lambda job: float(job.limits.bound == "memory")) == 1
+    by_memory = groups.sums((near & memory).astype(np.int64)).tolist()
+    of_all = groups.sums(near.astype(np.int64)).tolist()
+    words = {(True, False): "compute", (False, True): "memory"}
+    return [
+        words.get((some == 0, some == all_)) if all_ else None
+        for some, all_ in zip(by_memory, of_all, strict=True)
+    ]
+
+
+def _float_sums(groups: Groups, amount: Floats) -> list[float]:
+    if not len(groups):
+        return []
+    found: list[float] = np.add.reduceat(amount[groups.order], groups.begins[:-1]).tolist()
+    return found

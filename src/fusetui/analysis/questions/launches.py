@@ -15,13 +15,12 @@ from numpy.typing import NDArray
 
 from fusetui.analysis.questions.computing import within
 from fusetui.analysis.questions.spread import Groups, grouped, percentile
+from fusetui.trace.layout.counters import Counter
+from fusetui.trace.model.arrays import Int64s, Rows
 from fusetui.trace.model.categories import CPU_LAYERS, Role
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.ids import Id
+from fusetui.trace.model.ids import Id, device_label
 from fusetui.trace.model.intervals import union_length
-
-Rows = NDArray[np.intp]
-Int64s = NDArray[np.int64]
 
 LAUNCHES = re.compile(r"Launch(?!HostFunc)", re.IGNORECASE)
 GRAPH = re.compile(r"GraphLaunch", re.IGNORECASE)
@@ -68,6 +67,10 @@ def is_replay(name: str) -> bool:
     return GRAPH.search(name, 0, LONGEST_NAME) is not None
 
 
+def _is_launch(name: str) -> bool:
+    return LAUNCHES.search(name, 0, LONGEST_NAME) is not None
+
+
 def thread_launches(trace: Trace) -> tuple[ThreadLaunches, ...]:
     """The launch calls of every thread that has any, the largest total first."""
     rows, events = launch_calls(trace)
@@ -98,7 +101,7 @@ def launch_calls(trace: Trace) -> tuple[Rows, Int64s]:
     """The rows of all launch calls, ascending, and the number of GPU events that each launched."""
     launch = trace.launch[trace.gpu_rows]
     events = np.bincount(launch[launch >= 0], minlength=len(trace))
-    named = _named(trace, LAUNCHES)[trace.name] & (trace.role == Role.CALL)
+    named = trace.named(_is_launch)[trace.name] & (trace.role == Role.CALL)
     rows = np.flatnonzero((events > 0) | named)
     outer = rows[~within(trace, rows)[rows]]
     before = np.concatenate(([0], np.cumsum(events)))
@@ -109,7 +112,7 @@ def replays(trace: Trace) -> tuple[Replay, ...]:
     """Every graph launch with recorded events, for each device, in the order of the calls."""
     rows = trace.gpu_rows
     launch = trace.launch[rows]
-    by_graph = (launch >= 0) & _named(trace, GRAPH)[trace.name[launch]]
+    by_graph = (launch >= 0) & trace.named(is_replay)[trace.name[launch]]
     rows, launch = rows[by_graph], launch[by_graph]
     device = trace.process_of_track[trace.track[rows]]
     key = launch.astype(np.int64) * (len(trace.tracks) + 1) + device
@@ -166,7 +169,52 @@ def _spans(trace: Trace) -> dict[int, int]:
     return {number: last[number] - first[number] for number in first}
 
 
-def _named(trace: Trace, pattern: re.Pattern[str]) -> NDArray[np.bool_]:
-    """For each name, whether the pattern occurs in it."""
-    found = [pattern.search(name, 0, LONGEST_NAME) is not None for name in trace.names]
-    return np.array(found or [False])
+GROUP = "launch queue"
+
+
+class QueueLength(msgspec.Struct, frozen=True):
+    """How long one queue was, from its first launch to its last end."""
+
+    label: str
+    most: int
+    mean: float  # over time
+    empty_ns: int  # while nothing was launched or running
+    span_ns: int
+
+
+def length_of(queue: Counter) -> QueueLength:
+    """The figures of one of `queues`."""
+    lasted = np.diff(queue.time)
+    value = queue.value[:-1]
+    span = int(lasted.sum())
+    return QueueLength(
+        label=queue.label,
+        most=int(queue.value.max()),
+        mean=float((lasted * value).sum()) / span if span else 0.0,
+        empty_ns=int(lasted[value == 0].sum()),
+        span_ns=span,
+    )
+
+
+def queues(trace: Trace) -> tuple[Counter, ...]:
+    """The length of the queue of each device with linked events, in lane order."""
+    rows = trace.gpu_rows[trace.launch[trace.gpu_rows] >= 0]
+    device = trace.process_of_track[trace.track[rows]]
+    return tuple(_queue(trace, rows[device == number]) for number in np.unique(device).tolist())
+
+
+def _queue(trace: Trace, rows: NDArray[np.intp]) -> Counter:
+    begin = np.minimum(trace.start[trace.launch[rows]], trace.start[rows])
+    time, value = _running(begin, trace.end[rows])
+    pid = trace.track_of(int(rows[0])).pid
+    return Counter(GROUP, f"{device_label(pid)} queue", "", time, value)
+
+
+def _running(begin: Int64s, end: Int64s) -> tuple[Int64s, NDArray[np.float64]]:
+    """The times at which something begins or ends, and how many have begun and not ended then."""
+    time, at = np.unique(np.concatenate([begin, end]), return_inverse=True)
+    change = np.bincount(at[: len(begin)], minlength=len(time)).astype(np.int64)
+    change -= np.bincount(at[len(begin) :], minlength=len(time))
+    value = np.cumsum(change)
+    new = np.concatenate(([True], np.diff(value) != 0))
+    return time[new], value[new].astype(np.float64)

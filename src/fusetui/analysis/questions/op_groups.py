@@ -9,14 +9,15 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from fusetui.analysis.questions.inputs import input_keys
 from fusetui.analysis.questions.spread import Spread, grouped, spreads
-from fusetui.analysis.questions.totals import gpu_under, inside_same_name, self_ns
+from fusetui.analysis.questions.totals import op_sums
+from fusetui.gpu.roofline.inputs import type_of
 from fusetui.gpu.roofline.many import distinct_rows, inputs_of_ops
+from fusetui.trace.model.arguments import Arguments, parsed
+from fusetui.trace.model.arrays import Rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
-
-Rows = NDArray[np.intp]
+from fusetui.trace.model.ids import exact_id
 
 GROUPINGS = ("name", "shape")
 TIMES = ("total_ns", "mean_ns", "min_ns", "p10_ns", "median_ns", "p90_ns", "max_ns")
@@ -66,19 +67,63 @@ def _groups(trace: Trace, by: str, rows: Rows) -> list[OpGroup]:
     else:
         first, number = distinct_rows((name,))
     groups = grouped(number, trace.start[rows])
-    outer = ~inside_same_name(trace, rows)
-    gpu_ns, kernels = gpu_under(trace)
-    columns = zip(
-        spreads(number, trace.dur[rows]),
-        groups.sums(np.where(outer, trace.dur[rows], 0)).tolist(),
-        groups.sums(self_ns(trace)[rows]).tolist(),
-        groups.sums(np.where(outer, gpu_ns[rows], 0)).tolist(),
-        groups.sums(np.where(outer, kernels[rows], 0)).tolist(),
-        strict=True,
-    )
+    columns = zip(spreads(number, trace.dur[rows]), op_sums(trace, rows, groups), strict=True)
     found = []
-    for place, (spread, *sums) in zip(first.tolist(), columns, strict=True):
+    for place, (spread, sums) in zip(first.tolist(), columns, strict=True):
         shapes = given.fields(int(given.number[place])) if by == "shape" else {}
         fields = {"name": trace.name_of(int(rows[place])), **shapes}
         found.append(OpGroup(fields, spread, *sums))
     return found
+
+
+DEEPEST = 4  # levels of lists: the inputs, a list of tensors, a shape
+
+
+class InputKeys(msgspec.Struct, frozen=True, eq=False):
+    """`number[n]` is the index in `distinct` of the shapes and types of the inputs of op n.
+
+    -1 if nothing was recorded. Each of `distinct` is the texts of `Input Dims` and `Input type`.
+    """
+
+    number: NDArray[np.int32]
+    distinct: tuple[tuple[bytes, bytes], ...]
+
+    def fields(self, number: int) -> dict[str, Any]:
+        """`shapes` and `dtypes` as in JSON: lists, None if nothing was recorded."""
+        if number < 0:
+            return {"shapes": None, "dtypes": None}
+        dims, types = map(parsed, self.distinct[number])
+        return {"shapes": _list(dims), "dtypes": _types(_list(types))}
+
+
+def input_keys(found: Arguments) -> InputKeys:
+    """Ops with equal dims and types get equal numbers; strides and values do not matter.
+
+    The args are those of `many.INPUTS`.
+    """
+    numbers: dict[tuple[bytes, bytes], int] = {}
+    of_args = np.full(len(found.distinct) + 1, -1, dtype=np.int32)  # the last element is that of -1
+    for number, texts in enumerate(found.distinct):
+        dims, types, *_ = texts
+        if dims or types:
+            of_args[number] = numbers.setdefault((dims, types), len(numbers))
+    return InputKeys(of_args[found.number], tuple(numbers))
+
+
+def _list(value: object) -> list[Any] | None:
+    return _plain(value) if isinstance(value, list) else None
+
+
+def _plain(value: Any, levels: int = DEEPEST) -> Any:
+    """Integers that a double cannot represent as text; None for anything nested deeper than lists
+    of tensors."""
+    if isinstance(value, list):
+        return [_plain(inner, levels - 1) for inner in value] if levels else None
+    if isinstance(value, int):
+        return exact_id(value)
+    return value if isinstance(value, str | float) else None
+
+
+def _types(words: list[Any] | None) -> list[Any] | None:
+    """Our names of element types; other words, such as `Scalar`, unchanged."""
+    return words and [(type_of(w) or w) if isinstance(w, str) else w for w in words]

@@ -10,12 +10,18 @@ value in its field. Case matters only if a word has capitals.
 from __future__ import annotations
 
 import re
-from typing import Final, TypeGuard
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, TypeGuard
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
-from fusetui.analysis.questions.matching import WrongQuery, compiled
 from fusetui.text.figures import parse_time
+
+if TYPE_CHECKING:
+    import regex
 
 KINDS: Final = ("kernel", "memcpy", "memset", "op", "call", "python", "annotation", "sync")
 OF_NAMES: Final = {
@@ -41,9 +47,14 @@ FIELDS: Final = {**OF_NAMES, **OF_ROWS, **OF_ARGS, **TIMES}
 """What each field is, in a few words."""
 
 LONGEST = 500  # characters of a query
+SECONDS = 2.0  # that a pattern may take
 TERM = re.compile(r'-?(?:/(?:[^/\\]|\\.)+/(?=\s|$)|[a-z]+:"[^"]*"|"[^"]*"|\S+)')
 BOUND = re.compile(r"([a-z]+)([<>])(.*)", re.DOTALL)
 FIELD = re.compile(r"([a-z]+):(?!:)(.*)", re.DOTALL)
+
+
+class WrongQuery(Exception):  # noqa: N818
+    """One plain sentence about what is wrong with a query."""
 
 
 class Word(msgspec.Struct, frozen=True):
@@ -162,3 +173,29 @@ def misread(query: Query) -> str:
             example = f"{bound[1]}:{bound[3] or '...'}"
             return f"only {' and '.join(TIMES)} are compared: {example} looks for {bound[1]}"
     return ""
+
+
+def compiled(pattern: str) -> regex.Pattern[str]:
+    """The pattern; lower case finds upper case too. Raises WrongQuery for what is none."""
+    import regex  # only a pattern needs it
+
+    try:
+        return regex.compile(pattern, regex.IGNORECASE if pattern == pattern.lower() else 0)
+    except (regex.error, RecursionError, OverflowError) as error:
+        raise WrongQuery(f"/{pattern}/ is no regular expression: {error}") from None
+
+
+def matching(pattern: str, names: Sequence[str], seconds: float = SECONDS) -> NDArray[np.bool_]:
+    """Which names some part of matches. Raises WrongQuery for a wrong pattern, and for one that
+    takes longer than `seconds`."""
+    search, end = compiled(pattern).search, time.monotonic() + seconds
+    found = np.zeros(len(names), dtype=np.bool_)
+    try:
+        for place, name in enumerate(names):
+            left = end - time.monotonic()
+            if left <= 0:
+                raise TimeoutError
+            found[place] = search(name, timeout=left, concurrent=True) is not None
+    except TimeoutError:
+        raise WrongQuery(f"/{pattern}/ takes longer than {seconds:g} s: make it simpler") from None
+    return found

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
-from fusetui.analysis.questions.matching import matching
-from fusetui.analysis.questions.occurring import SHAPE, occur
 from fusetui.analysis.questions.query import (
     OF_ARGS,
     OF_NAMES,
@@ -18,17 +16,20 @@ from fusetui.analysis.questions.query import (
     Query,
     Term,
     Word,
+    matching,
+    misread,
 )
 from fusetui.gpu.kernel_names import KernelName, decode
+from fusetui.text.figures import count
 from fusetui.trace.layout.steps import launched_in_steps, steps_of
 from fusetui.trace.model.arguments import arguments
+from fusetui.trace.model.arrays import Flags, Rows
 from fusetui.trace.model.categories import GPU_LAYERS, Role
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.errors import TraceError
 
-Rows = NDArray[np.intp]
 Found = tuple[Rows, float]
 """Rows in time order, and the share of those that may be hits that was looked at."""
-Flags = NDArray[np.bool_]
 
 ARGS = (
     *("Input Dims", "Input type", "Concrete Inputs", "Input Strides", "Module Hierarchy"),
@@ -49,6 +50,12 @@ ROLES = {
     "sync": (Role.SYNC,),
 }
 """Of each kind."""
+
+SHAPE = re.compile(r"\d+(?:x\d+)+")
+"""A word that shapes are compared with."""
+PLAIN = re.compile(r"[\w.,:;\[\](){}=+*#@!?|-]+", re.ASCII)
+"""Text that JSON has only one way to write."""
+MOST_STREAMS = 8  # that a sentence lists
 
 
 class Texts(msgspec.Struct, frozen=True, eq=False):
@@ -273,3 +280,56 @@ FROM_NAME: dict[str, Callable[[KernelName], str]] = {
     "arch": lambda found: " ".join(filter(None, (found.arch, found.arch_name))),
     "short": lambda found: found.short,
 }
+
+
+def occur(trace: Trace, number: int, words: Sequence[Word]) -> bool:
+    """Whether one of the words may be in stretch `number`, blanks aside. Certain only if not."""
+    texts = [word.text.replace(" ", "") for word in words]
+    if not all(map(PLAIN.fullmatch, texts)):
+        return True
+    stretch = trace.elements.stretches[number]
+    try:
+        written = bytes(trace.elements.text.part(stretch.start, stretch.end)).replace(b" ", b"")
+    except (OSError, TraceError):
+        return True
+    folded = written.lower()
+    shapes = (text.lower().replace("x", ",") for text in texts)
+    spelled = zip(words, texts, strict=True)
+    return any(shape.encode() in folded for shape in shapes) or any(
+        text.encode() in (folded if word.folds else written) for word, text in spelled
+    )
+
+
+def why_nothing(trace: Trace, query: Query) -> str:
+    """A sentence about what the query asks for that this trace does not have; "" for none."""
+    for term in query.terms:
+        if not isinstance(term, Word) or term.excluded:
+            continue
+        steps = steps_of(trace)
+        if term.field == "step" and steps.place(number_of(term.text)) < 0:
+            return f"this trace has {steps.known}"
+        if term.field == "stream" and (said := _other_streams(trace, term.text)):
+            return said
+    return misread(query)
+
+
+def why_no_kernels(trace: Trace) -> str:
+    """A sentence about a trace without kernels: what there is instead."""
+    if number := len(trace.gpu_rows):
+        them = "its GPU event is" if number == 1 else f"its {count(number)} GPU events are"
+        return f"no kernels in this trace: {them} no kernel"
+    if len(trace.rows_of(Role.DEVICE)):
+        return "no kernels in this trace: what its device did is not recorded as kernels"
+    return "no kernels in this trace: no GPU event was recorded (fusetui ops lists the CPU ops)"
+
+
+def _other_streams(trace: Trace, text: str) -> str:
+    """A sentence about the streams that there are, if there is none with this number."""
+    streams = {str(track.tid) for track in trace.tracks if track.layer in GPU_LAYERS}
+    if text in streams:
+        return ""
+    if not streams:
+        return "this trace has no streams"
+    listed = ", ".join(sorted(streams, key=lambda tid: (len(tid), tid))[:MOST_STREAMS])
+    more = ", ..." if len(streams) > MOST_STREAMS else ""
+    return f"the streams of this trace are {listed}{more}"

@@ -7,15 +7,13 @@ from collections.abc import Sequence
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from fusetui.analysis.questions.computing import computing_ops
 from fusetui.gpu.kinds import kinds_of
 from fusetui.trace.layout.steps import Steps, labels_of, launched_in_steps, steps_of
+from fusetui.trace.model.arrays import Rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
-
-Rows = NDArray[np.intp]
 
 
 class Tallies(msgspec.Struct, frozen=True):

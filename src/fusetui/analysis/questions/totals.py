@@ -6,11 +6,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from fusetui.analysis.questions.spread import Groups, grouped, spreads
+from fusetui.trace.model.arrays import Int64s, Rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
-
-Int64s = NDArray[np.int64]
-Rows = NDArray[np.intp]
 
 
 class KernelTotal(msgspec.Struct, frozen=True):
@@ -39,33 +38,32 @@ class OpTotal(msgspec.Struct, frozen=True):
 def kernel_totals(trace: Trace, rows: Rows | None = None) -> tuple[KernelTotal, ...]:
     """Kernels by name, the largest total first. `rows`: only these (default: every kernel)."""
     rows = trace.rows_of(Role.KERNEL) if rows is None else rows
-    found = [_kernel_total(trace, group) for group in by_name(trace, rows)]
+    groups = grouped(trace.name[rows], trace.start[rows])
+    found = []
+    for n, one in enumerate(spreads(trace.name[rows], trace.dur[rows])):
+        name, times = trace.names[int(groups.keys[n])], (one.min_ns, one.median_ns, one.max_ns)
+        found.append(KernelTotal(name, one.count, one.total_ns, *times, rows[groups.places(n)]))
     return tuple(sorted(found, key=lambda total: (-total.total_ns, total.name)))
 
 
 def op_totals(trace: Trace) -> tuple[OpTotal, ...]:
     """CPU ops by name, the largest total first."""
     rows = trace.rows_of(Role.OP)
-    outer = rows[~inside_same_name(trace, rows)]
-    self_time, gpu_ns, kernels = self_ns(trace), *gpu_under(trace)
-    size = len(trace.names)
-    count = np.bincount(trace.name[rows], minlength=size)
-    own = _sums(trace.name[rows], self_time[rows], size)
-    total = _sums(trace.name[outer], trace.dur[outer], size)
-    on_gpu = _sums(trace.name[outer], gpu_ns[outer], size)
-    launched = _sums(trace.name[outer], kernels[outer], size)
-    found = [
-        OpTotal(
-            trace.names[n],
-            int(count[n]),
-            int(total[n]),
-            int(own[n]),
-            int(on_gpu[n]),
-            int(launched[n]),
-        )
-        for n in np.flatnonzero(count)
-    ]
+    groups = grouped(trace.name[rows], trace.start[rows])
+    names, counts = groups.keys.tolist(), np.diff(groups.begins).tolist()
+    each = zip(names, counts, op_sums(trace, rows, groups), strict=True)
+    found = [OpTotal(trace.names[name], count, *sums) for name, count, sums in each]
     return tuple(sorted(found, key=lambda op: (-op.total_ns, op.name)))
+
+
+def op_sums(trace: Trace, rows: Rows, groups: Groups) -> list[tuple[int, int, int, int]]:
+    """Of groups of CPU ops `total_ns`, `self_ns`, `gpu_ns` and `kernels`, as in OpTotal."""
+    outer, own = ~inside_same_name(trace, rows), self_ns(trace)[rows]
+    columns = trace.dur, *gpu_under(trace)
+    total, gpu_ns, kernels = (
+        groups.sums(np.where(outer, column[rows], 0)).tolist() for column in columns
+    )
+    return list(zip(total, groups.sums(own).tolist(), gpu_ns, kernels, strict=True))
 
 
 def self_ns(trace: Trace) -> Int64s:
@@ -103,27 +101,6 @@ def inside_same_name(trace: Trace, rows: Rows) -> NDArray[np.bool_]:
     found = np.zeros(len(rows), dtype=np.bool_)
     found[by_name[1:]] = name[1:] + ordered[1:] < reached[:-1]
     return found
-
-
-def _kernel_total(trace: Trace, rows: Rows) -> KernelTotal:
-    dur = np.sort(trace.dur[rows])
-    middle = int(dur[(len(dur) - 1) // 2]) + int(dur[len(dur) // 2])
-    return KernelTotal(
-        name=trace.name_of(int(rows[0])),
-        count=len(rows),
-        total_ns=int(dur.sum()),
-        min_ns=int(dur[0]),
-        median_ns=middle // 2,
-        max_ns=int(dur[-1]),
-        rows=rows,
-    )
-
-
-def by_name(trace: Trace, rows: Rows) -> list[Rows]:
-    """The rows of each name, by start."""
-    ordered = rows[np.lexsort((trace.start[rows], trace.name[rows]))]
-    cuts = np.flatnonzero(np.diff(trace.name[ordered])) + 1
-    return [group for group in np.split(ordered, cuts) if len(group)]
 
 
 def _on_subrow(trace: Trace) -> NDArray[np.bool_]:

@@ -9,13 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.analysis.questions.busy import window_busy_ns
+from fusetui.trace.model.arrays import Int64s, Rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace, Track
-from fusetui.trace.model.ids import Id
 from fusetui.trace.model.intervals import union_length
-
-Int64s = NDArray[np.int64]
-Rows = NDArray[np.intp]
 
 
 class NameTime(msgspec.Struct, frozen=True):
@@ -90,11 +87,9 @@ def _clipped(trace: Trace, rows: Rows, begin: int, end: int) -> tuple[Int64s, In
 
 def _by_stream(trace: Trace, rows: Rows) -> Iterator[tuple[Track, Rows]]:
     """The first track of each stream, and the indices in `rows` that belong to the stream."""
-    first: dict[tuple[Id, Id], int] = {}
-    stream = [first.setdefault((t.pid, t.tid), n) for n, t in enumerate(trace.tracks)]
-    of_row = np.array(stream or [0])[trace.track[rows]]
-    for number in np.unique(of_row):
-        yield trace.tracks[number], np.flatnonzero(of_row == number)
+    of_row = trace.thread_of_track[trace.track[rows]]
+    for number in np.unique(of_row).tolist():
+        yield trace.first_track(number), np.flatnonzero(of_row == number)
 
 
 def _names(trace: Trace, rows: Rows, inside: Int64s) -> tuple[NameTime, ...]:

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from fusetui.analysis.questions.collective_kinds import SYNCHRONOUS
+from fusetui.analysis.questions.collectives import SYNCHRONOUS
 from fusetui.analysis.ranks.matching import Matched, run_bounds
 from fusetui.analysis.ranks.model import RankSummary
 from fusetui.analysis.ranks.outliers import SCALE

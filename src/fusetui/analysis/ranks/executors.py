@@ -19,8 +19,8 @@ from msgspec.structs import replace
 from fusetui.analysis.ranks.model import NoSummary, RankSummary, decoded, encoded
 from fusetui.analysis.ranks.summary import known_summary, summary_of
 from fusetui.trace.cache import tidy
-from fusetui.trace.model.callbacks import Progress, silent
 from fusetui.trace.model.errors import CannotRead
+from fusetui.trace.model.report import Progress, silent
 from fusetui.trace.read.memory import memory_left
 from fusetui.trace.read.remote import is_remote
 from fusetui.trace.read.source import PACKED

@@ -20,7 +20,7 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from fusetui.analysis.questions.collective_kinds import POINT_TO_POINT
+from fusetui.analysis.questions.collectives import POINT_TO_POINT
 from fusetui.analysis.questions.process_groups import UNKNOWN_GROUP, Group
 from fusetui.analysis.ranks.clocks import SLACK_NS
 from fusetui.analysis.ranks.matching import step_keys

@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.analysis.questions.collective_kinds import POINT_TO_POINT
+from fusetui.analysis.questions.collectives import POINT_TO_POINT
 from fusetui.analysis.questions.process_groups import UNKNOWN_GROUP, Group
 from fusetui.analysis.ranks.model import RankSummary
 from fusetui.trace.model.arrays import Flags, Int64s, Rows

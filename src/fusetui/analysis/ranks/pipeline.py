@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 import numpy as np
 
-from fusetui.analysis.questions.collective_kinds import POINT_TO_POINT
+from fusetui.analysis.questions.collectives import POINT_TO_POINT
 from fusetui.analysis.ranks.blame import LEAST
 from fusetui.analysis.ranks.matching import Matched
 from fusetui.analysis.ranks.model import CLASSES, RankSummary

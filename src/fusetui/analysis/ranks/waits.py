@@ -1,12 +1,12 @@
 """Who waits for whom: on each rank, a collective waits from its own start to the last rank's. Its
-bandwidth counts once all ranks have arrived (see collective_kinds.py)."""
+bandwidth counts once all ranks have arrived (see questions/collectives.py)."""
 
 from __future__ import annotations
 
 import msgspec
 import numpy as np
 
-from fusetui.analysis.questions.collective_kinds import bus_factor
+from fusetui.analysis.questions.collectives import bus_factor
 from fusetui.analysis.questions.process_groups import Group
 from fusetui.analysis.ranks.clocks import Clocks
 from fusetui.analysis.ranks.matching import Matched

@@ -26,8 +26,7 @@ from fusetui.text.figures import plural
 from fusetui.trace.model.arrays import Rows
 from fusetui.trace.model.categories import CPU_LAYERS, Layer, Role
 from fusetui.trace.model.columns import Trace, Track
-from fusetui.trace.model.combined import Combined
-from fusetui.trace.model.joined import CERTAIN, LIKELY, Join, Joined
+from fusetui.trace.model.joined import CERTAIN, LIKELY, Combined, Join, Joined
 
 KEPT = (Role.ANNOTATION, Role.PYTHON, Role.OP)
 """What is taken from a capture, where it contains a captured call, besides the calls."""

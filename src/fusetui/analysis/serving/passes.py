@@ -69,7 +69,7 @@ def trains(trace: Trace) -> bool:
     """Whether an optimizer runs: graphs are then the forward or the backward part of a step."""
     rows = trace.rows_of(Role.ANNOTATION)
     used = np.unique(trace.name[rows]).tolist()
-    return any(OPTIMIZER.match(trace.names[name]) for name in used)
+    return any(trace.names[name].startswith(OPTIMIZER) for name in used)
 
 
 def passes(trace: Trace) -> tuple[Pass, ...]:

@@ -24,7 +24,7 @@ from functools import lru_cache
 import msgspec
 import numpy as np
 
-from fusetui.trace.layout.steps import SERVER, Steps, annotations_like, steps_of
+from fusetui.trace.layout.steps import SERVER, Steps, annotations_with, is_of_server, steps_of
 from fusetui.trace.model.columns import Trace
 
 LONGEST = 400  # characters of a name that are read
@@ -167,7 +167,7 @@ def server_steps(trace: Trace) -> ServerSteps:
     them add to what is known."""
     steps = steps_of(trace, SERVER)
     asked: list[Requested | None] = [None] * len(steps)
-    rows = annotations_like(trace, SERVER)
+    rows = annotations_with(trace, is_of_server)
     number = np.searchsorted(steps.start, trace.start[rows], side="right") - 1
     for row, step in zip(rows.tolist(), number.tolist(), strict=True):
         inner, before = asked_by(trace.name_of(row)), asked[step]

@@ -18,8 +18,7 @@ import numpy as np
 from msgspec.structs import astuple
 from numpy.typing import NDArray
 
-from fusetui.analysis.questions.busy import communicates
-from fusetui.analysis.questions.effective import effective_ns
+from fusetui.analysis.questions.busy import communicates, effective_ns
 from fusetui.analysis.why.idle import by_text
 from fusetui.analysis.why.model import Ceiling
 from fusetui.gpu.kernel_names import KernelName, decode
@@ -211,7 +210,7 @@ class Kernels:
     def in_optimizer(self) -> Flags:
         """Which belong to the step of an optimizer, as its annotation tells."""
         trace = self.trace
-        named = np.array([OPTIMIZER.match(name) is not None for name in trace.names] or [False])
+        named = np.array([name.startswith(OPTIMIZER) for name in trace.names] or [False])
         found: Flags = (self.module >= 0) & named[trace.name[self.module]]
         return found
 

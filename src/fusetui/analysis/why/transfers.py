@@ -12,8 +12,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 import numpy as np
 
-from fusetui.analysis.questions.collective_kinds import bus_factor
-from fusetui.analysis.questions.collectives import ONE_GROUP, Told, collectives_on_gpu
+from fusetui.analysis.questions.collectives import ONE_GROUP, Told, bus_factor, collectives_on_gpu
 from fusetui.gpu.kernel_names import decode
 from fusetui.gpu.roofline.many import distinct_rows
 from fusetui.text.figures import count, duration, quantity, size
