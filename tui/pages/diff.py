@@ -322,15 +322,13 @@ def turned(state: State) -> State:
 _action = partial(action, section=SECTION, where=on(NAME))
 
 
+_in, _out = _window(moves.zoom, 1, 2), _window(moves.zoom, 2, 1)
+_left, _right = _window(moves.pan, -10), _window(moves.pan, 10)
 DiffPage.actions = (
     _action("diff-open", "Open or close", "space", "a compiled part of the program", turned),
-    _action(
-        "diff-zoom-in", "Zoom in", "w plus equals_sign", "both timelines", _window(moves.zoom, 1, 2)
-    ),
-    _action("diff-zoom-out", "Zoom out", "s minus", "both timelines", _window(moves.zoom, 2, 1)),
-    _action("diff-left", "Pan left", "a h left", "a tenth of the window", _window(moves.pan, -10)),
-    _action(
-        "diff-right", "Pan right", "d l right", "a tenth of the window", _window(moves.pan, 10)
-    ),
+    _action("diff-zoom-in", "Zoom in", "w plus equals_sign", "both timelines", _in),
+    _action("diff-zoom-out", "Zoom out", "s minus", "both timelines", _out),
+    _action("diff-left", "Pan left", "a h left", "a tenth of the window", _left),
+    _action("diff-right", "Pan right", "d l right", "a tenth of the window", _right),
     _action("diff-whole", "Whole trace", "0", "show everything", _window(moves.fit)),
 )
