@@ -22,7 +22,7 @@ from fusetui.trace.model.report import Stop
 from fusetui.tui.background_results import ArgsRead, as_read, often
 from fusetui.tui.helper_client import Beside, NotBeside
 from fusetui.tui.layout.lanes import names_of
-from fusetui.tui.layout.search_hits import Found, found_of
+from fusetui.tui.layout.search_hits import SearchHits, found_of
 from fusetui.tui.layout.view import Side
 from fusetui.tui.state import arranging
 from fusetui.tui.state import search as state_search
@@ -49,14 +49,14 @@ def look(
     """Posts what names say, then as long as args are read, again and again."""
     trace = side.trace
 
-    def found_now(found: Found) -> None:
+    def found_now(found: SearchHits) -> None:
         post(partial(state_search.arrived, side=side, found=found))
 
     try:
         query = parse(text)
         rows = search(trace, side.once(texts_of), query)
     except WrongQuery as wrong:
-        found_now(Found(text, wrong=str(wrong)))
+        found_now(SearchHits(text, wrong=str(wrong)))
         return
     missing = "" if len(rows) else why_nothing(trace, query)
     if not query.reads_args and (not query.words or trace.report.prefix):

@@ -6,7 +6,7 @@ import pytest
 
 from fusetui.gpu.kinds import is_between_devices, is_collective, kind_of_kernel, kinds
 from fusetui.trace.model.categories import Role
-from fusetui.tui.layout.kinds import Kind, kind_of
+from fusetui.tui.layout.kinds import SliceKind, kind_of
 
 COLLECTIVES = [
     "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
@@ -57,7 +57,7 @@ def test_others(name: str) -> None:
 def test_all_agree_on_what_communicates(name: str) -> None:
     """What is counted, and the color in the app."""
     assert ("comm" in kinds(name)) == is_collective(name)
-    assert (kind_of(Role.KERNEL, name) is Kind.COMM) == is_collective(name)
+    assert (kind_of(Role.KERNEL, name) is SliceKind.COMM) == is_collective(name)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from fusetui.analysis.ranks.answer import explained as answered
 from fusetui.analysis.ranks.answer import strip_of
 from fusetui.trace import Trace, open_trace
 from fusetui.tui.app import FusetuiApp, Options
-from fusetui.tui.layout.ranks import Job
+from fusetui.tui.layout.ranks import RankedJob
 from fusetui.tui.pages.page import Page
 from fusetui.tui.registry import ACTIONS, PAGES
 from fusetui.tui.state import marks, ranks, search
@@ -70,7 +70,7 @@ def flamed(state: State) -> State:
 
 
 def of_a_job(state: State) -> State:
-    return replace(state, job=Job(("rank0.json", "rank1.json")))
+    return replace(state, job=RankedJob(("rank0.json", "rank1.json")))
 
 
 def with_modules(state: State) -> State:

@@ -21,7 +21,7 @@ from fusetui.trace import Trace
 from fusetui.trace.model.report import never
 from fusetui.tui import registry
 from fusetui.tui.helper_client import Beside
-from fusetui.tui.layout.search_hits import Found
+from fusetui.tui.layout.search_hits import SearchHits
 from fusetui.tui.layout.view import make_sides
 from fusetui.tui.pages.hits import said
 from fusetui.tui.searching import Helped, look
@@ -38,7 +38,7 @@ def posted_about(state: State, text: str) -> list[Any]:
     return posted
 
 
-def found(state: State, text: str) -> list[Found]:
+def found(state: State, text: str) -> list[SearchHits]:
     return [run.keywords["found"] for run in posted_about(state, text)]
 
 

@@ -9,6 +9,7 @@ import struct
 import sys
 import zlib
 from bz2 import BZ2Decompressor
+from collections.abc import Callable
 from functools import partial
 from lzma import FILTER_LZMA1, FORMAT_RAW, LZMADecompressor, LZMAError
 from typing import IO, Any
@@ -89,24 +90,21 @@ class Archive:
     @property
     def _packing(self) -> Packing:
         """Raises CannotRead if it is of no kind that is known."""
-        match self._trace.compress_type:
-            case 0:
-                stream: Any = partial(Plain, self._trace.compress_size)
-            case 8:
-                stream = partial(igzip_lib.IgzipDecompressor, flag=igzip_lib.DECOMP_DEFLATE)
-            case 12:
-                stream = Bzip2
-            case 14:
-                ends = self._trace.flag_bits & MARKED_END or not self.size
-                stream = partial(Lzma, sys.maxsize if ends else self.size)
-            case 93:
-                stream = zstd_stream
-            case method:
-                raise CannotRead(
-                    f"{self._path} is a zip file compressed by method {method}, which fusetui does "
-                    "not know: unpack it first."
-                )
-        return Packing("compressed", (), stream)
+        ends = self._trace.flag_bits & MARKED_END or not self.size
+        streams: dict[int, Callable[[], Any]] = {
+            0: partial(Plain, self._trace.compress_size),
+            8: partial(igzip_lib.IgzipDecompressor, flag=igzip_lib.DECOMP_DEFLATE),
+            12: Bzip2,
+            14: partial(Lzma, sys.maxsize if ends else self.size),
+            93: zstd_stream,
+        }
+        method = self._trace.compress_type
+        if method not in streams:
+            raise CannotRead(
+                f"{self._path} is a zip file compressed by method {method}, which fusetui does not "
+                "know: unpack it first."
+            )
+        return Packing("compressed", (), streams[method])
 
     def _only_trace(self, entries: list[ZipInfo]) -> ZipInfo:
         found = [one for one in entries if _is_trace(one.filename)]

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from decimal import Decimal
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -24,15 +23,14 @@ from fusetui.trace.model.events import Events, Stretch
 from fusetui.trace.model.ids import Id
 from fusetui.trace.model.report import Stop, never
 from fusetui.trace.read.document_text import decoded
+from fusetui.trace.read.events import integer
 from fusetui.trace.read.repair import loads
 from fusetui.trace.read.times import exact_nanoseconds
 
 Int64s = NDArray[np.int64]
 
 NUMBER, THREAD, FLOW = "Sequence number", "Fwd thread id", "fwdbwd"
-LARGEST = 2**63
 NO_NUMBERS: Int64s = np.empty((0, 3), dtype=np.int64)
-LONGEST = 20  # digits of a number worth looking at
 
 
 class Numbers(msgspec.Struct, gc=False):
@@ -95,7 +93,7 @@ def read_autograd(events: Events, stop: Stop = never) -> Autograd:
 def numbers_of(part: Iterable[tuple[int, Any]]) -> Int64s:
     """The order, sequence number and thread of the Numbered that have one, shape [numbered, 3]."""
     numbers = [
-        (order, _integer(args.number), _integer(args.thread))
+        (order, integer(args.number), 0 if args.thread is None else integer(args.thread))
         for order, event in part
         if (args := event.args) is not None and args.number is not None
     ]
@@ -151,18 +149,3 @@ def _flow(text: bytes) -> Flow | None:
         return None
     fields = {name: event.get(name) for name in ("ph", "cat", "id", "pid", "tid")}
     return Flow(**fields, ts=msgspec.Raw(str(event.get("ts", 0)).encode()))
-
-
-def _integer(value: object) -> int:
-    """0 for a missing value; -1 for what is not a 64-bit integer."""
-    if type(value) is int and 0 <= value < LARGEST:
-        return value
-    if value is None:
-        return 0
-    if isinstance(value, Decimal) and value.adjusted() > LONGEST:
-        return -1  # of 1e1000000 an int would take a million digits
-    try:
-        number = int(value)  # type: ignore[call-overload]
-    except (TypeError, ValueError, OverflowError):
-        return -1
-    return number if -LARGEST <= number < LARGEST else -1

@@ -12,7 +12,7 @@ import orjson
 
 from fusetui.trace.model.errors import NotATrace
 from fusetui.trace.read.chunks import KEYS
-from fusetui.trace.read.document import Document, Found
+from fusetui.trace.read.document import Document, Match
 from fusetui.trace.read.repair import repaired
 from fusetui.trace.read.source import Source
 from fusetui.trace.read.structure import INSIDE, split
@@ -78,7 +78,7 @@ def find_body(source: Source) -> Body:
     return Body(found.end, bare=False, head=read_keys(head + b"]}"))
 
 
-def _events_key(document: Document, start: int) -> Found | None:
+def _events_key(document: Document, start: int) -> Match | None:
     """The key of the outermost object, whose first key may begin at `start`.
 
     If the brackets before it do not determine its depth, the first key of that name.

@@ -17,7 +17,7 @@ WINDOW = 1 << 18  # bytes that are searched at once, at most
 _POSITION = Lock()  # held while a file is read in the way of systems without pread
 
 
-class Found(NamedTuple):
+class Match(NamedTuple):
     """A match of a pattern: its bytes are [start, end) of the document."""
 
     start: int
@@ -54,7 +54,7 @@ class Document:
         """The bytes [start, end)."""
         return self[start:end]
 
-    def find(self, pattern: re.Pattern[bytes], start: int, end: int | None = None) -> Found | None:
+    def find(self, pattern: re.Pattern[bytes], start: int, end: int | None = None) -> Match | None:
         """The first match in [start, end); a match longer than 1 kB may be missed."""
         end = self._size if end is None else min(end, self._size)
         size = NEAR
@@ -62,7 +62,7 @@ class Document:
             window = self[start : min(start + 2 * size, end)]
             found = pattern.search(window)
             if found and (found.start() < size or start + len(window) >= end):
-                return Found(start + found.start(), start + found.end(), found)
+                return Match(start + found.start(), start + found.end(), found)
             if not window:  # the file has shrunk
                 return None
             start, size = start + size, min(size * 4, WINDOW)

@@ -6,6 +6,7 @@ msgspec skips everything else without building it, which is what makes loading f
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 from typing import Any
 
 import msgspec
@@ -143,6 +144,7 @@ def _raw(value: object) -> msgspec.Raw:
 RAW = ("ts", "dur", "args")
 FIELDS = ("ph", "cat", "name", "pid", "tid", "id", "id2", "scope")
 NO_TIME = msgspec.Raw(b"0")
+LONGEST = 20  # digits of a number worth looking at
 
 
 def _args(text: bytes) -> Args | None:
@@ -153,8 +155,8 @@ def _args(text: bytes) -> Args | None:
     except (msgspec.MsgspecError, RecursionError):  # a number out of range
         return None
     return Args(
-        correlation=_integer(args.correlation),
-        external_id=max(_integer(args.external_id), _integer(args.external_id_2021)),
+        correlation=integer(args.correlation),
+        external_id=max(integer(args.external_id), integer(args.external_id_2021)),
         name=None if args.name is None else _text(args.name),
         labels=None if args.labels is None else _text(args.labels),
         sort_index=args.sort_index,
@@ -179,7 +181,10 @@ def _identity(value: object) -> Id:
     return _text(value)
 
 
-def _integer(value: object) -> int:
+def integer(value: object) -> int:
+    """-1 for what is not a 64-bit integer."""
+    if isinstance(value, Decimal) and value.adjusted() > LONGEST:
+        return -1  # of 1e1000000 an int would take a million digits
     try:
         number = int(value)  # type: ignore[call-overload]
     except (TypeError, ValueError, OverflowError):

@@ -16,6 +16,12 @@ from pathlib import Path
 from typing import IO
 
 SHARE = 4  # documents that would take more than this fraction of the memory are unpacked to disk
+UNKNOWN = 6 << 30  # bytes, if the system does not say
+AVAILABLE = re.compile(r"^MemAvailable:\s+(\d+) kB", re.MULTILINE)
+GROUPS = (
+    ("memory.max", "memory.current"),
+    ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
+)
 
 
 def file_in_memory() -> IO[bytes]:
@@ -30,14 +36,6 @@ def file_on_disk() -> IO[bytes]:
     import tempfile  # rarely needed, and slow to import
 
     return tempfile.TemporaryFile()
-
-
-UNKNOWN = 6 << 30  # bytes, if the system does not say
-AVAILABLE = re.compile(r"^MemAvailable:\s+(\d+) kB", re.MULTILINE)
-GROUPS = (
-    ("memory.max", "memory.current"),
-    ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
-)
 
 
 def memory_left(root: Path = Path("/")) -> int:

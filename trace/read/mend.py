@@ -35,6 +35,11 @@ CLOSE = re.compile(rb'\]\s*(?=,\s*"[\w ]+"\s*:|\}\s*\Z|\Z)')
 EVENT_START = re.compile(rb'\{(?<![:\[]\{)\s*+"(?:' + KEYS + rb')"\s*+:')
 ANY_START = re.compile(rb'\{(?<![:\[]\{)\s*+"[^"\\]{0,200}"\s*+:')
 AROUND = 1 << 10  # bytes before a start that tell whether it is that of an element
+SHORT = 8 << 20  # bytes; a longer gap is not read the slow way while the user waits
+HURRY = 1.0  # seconds after which no further gap is read the slow way
+NO_END = re.compile(rb"[^\s,\]}]")
+May = Callable[[int, int], bool]
+"""Whether the bytes [position, stop) may be read the slow way."""
 
 
 def patience_for(size: int) -> tuple[int, int]:
@@ -128,7 +133,7 @@ class Mender:
         return batch.chunk(end, len(batch), window.after)
 
     def _mend(self, batch: Batch, number: int, reason: str) -> None:
-        """Reads a damaged element as far as possible, or skips it; see batch.Mend."""
+        """Reads a damaged element as far as possible, or skips it; see Batch."""
         begin, end = batch.place_of(number)
         if self._has_enough():
             raise GoOn(number, begin, too_damaged=True)
@@ -241,15 +246,6 @@ def first_object(text: bytes) -> int:
     """The end of the object at the beginning of a text; -1 if it does not end in the text."""
     close = split(text[1:]).close if text[:1] == b"{" else -1
     return close + 2 if close >= 0 else -1
-
-
-SHORT = 8 << 20  # bytes; a longer gap is not read the slow way while the user waits
-HURRY = 1.0  # seconds after which no further gap is read the slow way
-
-NO_END = re.compile(rb"[^\s,\]}]")
-
-May = Callable[[int, int], bool]
-"""Whether the bytes [position, stop) may be read the slow way."""
 
 
 class Joiner:

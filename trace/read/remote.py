@@ -121,16 +121,6 @@ def size_of_url(url: str) -> int | None:
     return size if isinstance(size, int) else None
 
 
-def _copied(url: str, room: IO[bytes]) -> Iterator[int]:
-    """The sizes of the pieces that were appended to `room`. Raises CannotRead."""
-    for piece in _pieces(url):
-        if memory_left() < SPARE:
-            raise CannotRead(f"{url} needs more memory than there is.")
-        room.write(piece)
-        room.flush()
-        yield len(piece)
-
-
 def state_of_url(url: str) -> tuple[int, bytes]:
     """The size of a file and what tells this state of it from others. Raises ValueError if the
     server does not say, and CannotRead."""
@@ -145,6 +135,16 @@ def state_of_url(url: str) -> tuple[int, bytes]:
     return info["size"], " ".join(known).encode()[:1000]
 
 
+def _copied(url: str, room: IO[bytes]) -> Iterator[int]:
+    """The sizes of the pieces that were appended to `room`. Raises CannotRead."""
+    for piece in _pieces(url):
+        if memory_left() < SPARE:
+            raise CannotRead(f"{url} needs more memory than there is.")
+        room.write(piece)
+        room.flush()
+        yield len(piece)
+
+
 def _pieces(url: str) -> Iterator[bytes]:
     system, path = _system(url)
     done = failed = 0
@@ -153,11 +153,14 @@ def _pieces(url: str) -> Iterator[bytes]:
     heard = time.monotonic()
     while True:
         try:
-            if state is None:
-                state = _state(system, path)
-            elif _state(system, path) != state:
+            system.invalidate_cache()
+            info = system.info(path)
+            now = [str(info.get(key)) for key in ("size", *STATE)]
+            if state not in (None, now):
                 raise CannotRead(f"{url} changed while it was read: try again.")
-            for piece in _from(system, path, done, _size(failed), in_parts):
+            state = now
+            size = min(PIECE, max(PIECE >> 3 * failed, SMALLEST))  # less after each failure
+            for piece in _from(system, path, done, size, in_parts):
                 yield piece
                 done, failed, heard = done + len(piece), 0, time.monotonic()
             return
@@ -173,22 +176,18 @@ def _pieces(url: str) -> Iterator[bytes]:
             time.sleep(PAUSE_S * failed)
 
 
-def _size(failed: int) -> int:
-    """How many bytes are asked for at once after this many failures."""
-    return min(PIECE, max(PIECE >> 3 * failed, SMALLEST))
-
-
 def _from(system: Any, path: str, at: int, size: int, in_parts: bool) -> Iterator[bytes]:
     """The rest of a file, asked for in pieces of this many bytes: a driver may give nothing of a
     piece that breaks. A server that cannot begin in the middle sends all in one answer, and what
     was read again."""
     block = size if in_parts else 0
     with system.open(path, "rb", block_size=block, cache_type="readahead") as file:
-        if at:
-            if in_parts and file.seekable():
-                file.seek(at)
-            else:
-                _skip(file, at)
+        if at and in_parts and file.seekable():
+            file.seek(at)
+        else:
+            left = at
+            while left and (piece := file.read(min(PIECE, left))):
+                left -= len(piece)
         got = at
         while piece := file.read(size):
             yield piece
@@ -196,17 +195,6 @@ def _from(system: Any, path: str, at: int, size: int, in_parts: bool) -> Iterato
         whole = getattr(file, "size", None)
         if isinstance(whole, int) and got < whole:
             raise ConnectionError(f"it ended after {got} of {whole} bytes")
-
-
-def _skip(file: Any, count: int) -> None:
-    while count and (piece := file.read(min(PIECE, count))):
-        count -= len(piece)
-
-
-def _state(system: Any, path: str) -> tuple[object, ...]:
-    system.invalidate_cache()
-    info = system.info(path)
-    return tuple(str(info.get(key)) for key in ("size", *STATE))
 
 
 def _system(url: str) -> tuple[Any, str]:

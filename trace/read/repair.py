@@ -10,22 +10,14 @@ import json
 import re
 from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
-from typing import Any, NamedTuple
+from typing import Any
 
 STRING = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"'  # possessive: strings may be very long
 WORD = r"-?\b(?:inf|nan|NaN|Infinity|0x[0-9a-fA-F]+)\b"
 COMMA = r",(?=\s*+[}\]])|(?<=[{\[,])\s*+,"
 ODD = r"[\x00-\x1f]|\\u[dD][89a-fA-F]"  # in a string: control characters, surrogates
-BAD_ESCAPE = re.compile(r'\\(?!["\\/bfnrtu])|\\u(?![0-9a-fA-F]{4})')
-PATH_ESCAPE = re.compile(r'\\(?!["\\])')
-
-
-class Repair(NamedTuple):
-    """`sought` is searched for first; `pattern` is then replaced outside strings."""
-
-    sought: re.Pattern[str]
-    pattern: re.Pattern[str]  # group 1: a string
-    replace: Callable[[re.Match[str]], str]
+BAD_ESCAPE = r'\\(?!["\\/bfnrtu])|\\u(?![0-9a-fA-F]{4})'
+PATH_ESCAPE = r'\\(?!["\\])'
 
 
 def loads(text: bytes) -> Any:
@@ -64,11 +56,11 @@ def _loads(text: str) -> Any:
 
 
 def _repair(plain: str) -> str:
-    if BAD_ESCAPE.search(plain):  # a Windows path: then \t and \n in it are no escapes either
-        plain = PATH_ESCAPE.sub(r"\\\\", plain)
-    for repair in REPAIRS:
-        if repair.sought.search(plain):
-            plain = repair.pattern.sub(repair.replace, plain)
+    if re.search(BAD_ESCAPE, plain):  # a Windows path: then \t and \n in it are no escapes either
+        plain = re.sub(PATH_ESCAPE, r"\\\\", plain)
+    for sought, pattern, replace in REPAIRS:
+        if re.search(sought, plain):
+            plain = re.sub(pattern, replace, plain, flags=re.DOTALL)
     return plain
 
 
@@ -92,12 +84,9 @@ def _number(word: str) -> str:
     return str(int(word, 16)) if "0x" in word else f'"{word}"'
 
 
-def _outside_strings(pattern: str) -> re.Pattern[str]:
-    return re.compile(rf"({STRING})|{pattern}", re.DOTALL)
-
-
-REPAIRS = (
-    Repair(re.compile(WORD), _outside_strings(WORD), lambda m: m[1] or _number(m[0])),
-    Repair(re.compile(COMMA), _outside_strings(COMMA), lambda m: m[1] or ""),
-    Repair(re.compile(ODD), re.compile(STRING, re.DOTALL), lambda m: _string(m[0])),
+REPAIRS: tuple[tuple[str, str, Callable[[re.Match[str]], str]], ...] = (
+    (WORD, rf"({STRING})|{WORD}", lambda found: found[1] or _number(found[0])),
+    (COMMA, rf"({STRING})|{COMMA}", lambda found: found[1] or ""),
+    (ODD, STRING, lambda found: _string(found[0])),
 )
+"""What is searched for first, and what is then replaced: outside strings, or in them."""

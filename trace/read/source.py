@@ -50,6 +50,8 @@ Grown = Callable[[int, int], None]
 
 State = tuple[int, int]
 """Size (bytes) and modification time (ns) of a file: if they are equal, the file is unchanged."""
+ENOUGH = 1 << 18  # bytes of the document
+KEY = b'"traceEvents"'
 
 
 class Stored(msgspec.Struct, frozen=True, eq=False):
@@ -297,10 +299,6 @@ def _has_event(begin: Document) -> bool:
 def reason(error: OSError) -> str:
     """Why a system call failed, in a few words."""
     return (error.strerror or str(error)).lower()
-
-
-ENOUGH = 1 << 18  # bytes of the document
-KEY = b'"traceEvents"'
 
 
 def looks_like_a_trace(path: str) -> bool:

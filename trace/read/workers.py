@@ -36,6 +36,17 @@ if TYPE_CHECKING:
 HEAD = struct.Struct("<QQ")  # extent, number of pieces
 SIZE = 8  # bytes of the size of a piece
 ALIGNED = 8  # bytes
+FEWEST_FORKED = 16 << 20  # bytes of a document that are worth a second process
+FEWEST_STARTED = 64 << 20  # the same if that process has to import everything
+MOST = 4  # processes; more of them would wait for memory, not for a core
+NUMBER_SIZE = 4  # bytes of an extent's number in a pipe
+SOON = 0.05  # seconds that a turn waits for reports at most
+STUCK = 10.0  # seconds without reports after which workers are given up
+PROCESS = (
+    "import gc, sys; gc.disable(); from fusetui.trace.read.workers import work; "
+    "work(*map(int, sys.argv[1:]))"
+)
+"""What a worker runs that is started as a new process."""
 
 
 class Buffer:
@@ -107,19 +118,6 @@ def _write(buffer: int, part: bytes | memoryview) -> None:
     left = memoryview(part)
     while left:
         left = left[os.write(buffer, left) :]
-
-
-FEWEST_FORKED = 16 << 20  # bytes of a document that are worth a second process
-FEWEST_STARTED = 64 << 20  # the same if that process has to import everything
-MOST = 4  # processes; more of them would wait for memory, not for a core
-NUMBER_SIZE = 4  # bytes of an extent's number in a pipe
-SOON = 0.05  # seconds that a turn waits for reports at most
-STUCK = 10.0  # seconds without reports after which workers are given up
-PROCESS = (
-    "import gc, sys; gc.disable(); from fusetui.trace.read.workers import work; "
-    "work(*map(int, sys.argv[1:]))"
-)
-"""What a worker runs that is started as a new process."""
 
 
 class Workers:
@@ -354,8 +352,10 @@ def _close(end: int) -> int:
 
 
 def may_fork() -> bool:
-    """Whether a process may be forked now: a copy of one that has other threads may hang."""
-    return threading.active_count() == 1 and _can_fork()
+    """Whether a process may be forked now: a copy of one that has other threads may hang, and on
+    macOS libraries of the system do not survive it."""
+    can = hasattr(os, "fork") and sys.platform != "darwin"
+    return can and threading.active_count() == 1
 
 
 def has_second_core() -> bool:
@@ -366,11 +366,6 @@ def _can_share() -> bool:
     """Whether the system has files in memory, and pipes that can be waited for: Linux. On others
     the caller decodes alone."""
     return all(hasattr(os, name) for name in ("memfd_create", "pread")) and hasattr(select, "poll")
-
-
-def _can_fork() -> bool:
-    """Not on macOS, where libraries of the system do not survive it."""
-    return hasattr(os, "fork") and sys.platform != "darwin"
 
 
 def _cores() -> int:

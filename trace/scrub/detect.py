@@ -61,6 +61,9 @@ LONGEST = 1 << 12  # characters up to the quote that closes a value
 PROBE = 1000  # characters of a value by which is known whether it is a secret
 VALUE = rf"{PLAIN}{{0,{PROBE}}}+(?:{ANGLE}{PLAIN}{{0,{PROBE}}}+){{0,9}}+"
 REST = rf"{PLAIN}*+(?:{ANGLE}{PLAIN}*+)*+"
+BETWEEN = "\n" * 5  # two texts: no secret goes on in the next
+OF_CODE = ("aten::", "void ", "_Z", "<built-in", "nn.Module", "torch/", "cuda", "hip", "triton_")
+"""How most names begin. Such names contain no tokens, and they make up most of the text."""
 
 
 def named_in(text: str) -> Iterator[Place]:
@@ -152,11 +155,6 @@ def _is_bare(name: str, value: str, quoted: bool) -> bool:
     mixed = any(char.isdigit() for char in value) and any(char.isalpha() for char in value)
     strong = name.startswith("pass")
     return (quoted and strong) or (mixed and len(value) >= (6 if strong else 8))
-
-
-BETWEEN = "\n" * 5  # two texts: no secret goes on in the next
-OF_CODE = ("aten::", "void ", "_Z", "<built-in", "nn.Module", "torch/", "cuda", "hip", "triton_")
-"""How most names begin. Such names contain no tokens, and they make up most of the text."""
 
 
 def secrets_of(trace: Trace) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from typing import Any
 from fusetui.trace.model.report import Progress, silent
 from fusetui.trace.read.body import BLANKS, find_body, read_keys
 from fusetui.trace.read.source import Source
-from fusetui.trace.scrub.events import UNWRITABLE, Cut, Events, Piece
+from fusetui.trace.scrub.events import UNWRITABLE, Cut, Events, JsonPiece
 from fusetui.trace.scrub.texts import Machine, Texts
 from fusetui.trace.scrub.values import TRACE_NAME, Pairs, Values, parse_damaged, write
 
@@ -38,7 +38,7 @@ class Document:
         self._values = Values(self._texts, trace_name)
         self._events = Events(source.document, self._texts, self._values)
         self._known = known or Machine()
-        self._pieces: list[Piece] = []
+        self._pieces: list[JsonPiece] = []
         self._head, self._tail = Pairs(), Pairs()
         self._unread: list[tuple[int, str]] = []
         self._unread_in_all = 0

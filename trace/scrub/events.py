@@ -31,7 +31,7 @@ PLAIN = re.compile(rb"[^\s,:{}\[\]0-9.eE+truefalsn-]")
 UNWRITABLE = (ValueError, ArithmeticError, RecursionError)
 
 
-class Piece(msgspec.Struct, frozen=True, eq=False):
+class JsonPiece(msgspec.Struct, frozen=True, eq=False):
     """The bytes [start, end) of a document: a list without its brackets, or separate elements."""
 
     start: int
@@ -50,7 +50,7 @@ class Cut:
         self.lost: list[tuple[int, str]] = []  # byte and reason of what could not be read
         self.lost_in_all = 0  # their number; not all are listed
 
-    def pieces(self) -> Iterator[Piece]:
+    def pieces(self) -> Iterator[JsonPiece]:
         """The pieces up to the bracket that closes the list, or to where the document is too
         damaged. They are split as in reading: everything that the reader can read, or that is JSON,
         is in a piece."""
@@ -61,19 +61,19 @@ class Cut:
             if piece.events:
                 yield piece
 
-    def _piece(self, chunk: Chunk) -> Piece:
+    def _piece(self, chunk: Chunk) -> JsonPiece:
         """Consecutive events as one text, if that is valid UTF-8."""
         if chunk.places is not None:
-            return Piece(chunk.start, chunk.end, len(chunk.places), chunk.places[:, 1:])
+            return JsonPiece(chunk.start, chunk.end, len(chunk.places), chunk.places[:, 1:])
         text = self._document[chunk.start : chunk.end]
         count = chunk.events - chunk.unreadable
         if is_utf8(text):
             start = chunk.start + len(text) - len(text.lstrip(SEPARATORS))
-            return Piece(start, chunk.start + len(text.rstrip(SEPARATORS)), count)
+            return JsonPiece(start, chunk.start + len(text.rstrip(SEPARATORS)), count)
         found = split(text + b"]")
         filled = first_bytes(text, found.begins, found.ends) < found.ends
         places = chunk.start + np.stack((found.begins, found.ends), axis=1)[filled]
-        return Piece(chunk.start, chunk.end, count, places)
+        return JsonPiece(chunk.start, chunk.end, count, places)
 
     def _count_lost(self, chunk: Chunk) -> None:
         kept = set() if chunk.places is None else set(chunk.places[:, 1].tolist())
@@ -85,7 +85,7 @@ class Cut:
             self.lost_in_all += 1
 
 
-def texts_of(document: Document, piece: Piece) -> Iterator[bytes]:
+def texts_of(document: Document, piece: JsonPiece) -> Iterator[bytes]:
     """The elements of a piece with separate elements."""
     text = document[piece.start : piece.end]
     for start, end in () if piece.places is None else (piece.places - piece.start).tolist():
@@ -192,11 +192,11 @@ class Events:
         self._values = values
         self._learnt = Strings(texts.learn)
         self._final = Strings(texts.finish, self._learnt)
-        self._told: set[Piece] = set()  # pieces with a key that says what follows
+        self._told: set[JsonPiece] = set()  # pieces with a key that says what follows
         self._used = Used()
         self.lost: list[tuple[int, str]] = []  # byte of the piece and reason
 
-    def learn(self, piece: Piece) -> None:
+    def learn(self, piece: JsonPiece) -> None:
         if piece.places is not None:
             for text in texts_of(self._document, piece):
                 if not _is_whole(text):
@@ -223,7 +223,7 @@ class Events:
                     self._learnt[raw]
         return known
 
-    def scrubbed(self, piece: Piece) -> bytes:
+    def scrubbed(self, piece: JsonPiece) -> bytes:
         """The piece as JSON, a list without its brackets; blank if nothing is left."""
         if piece.places is not None:
             found = (
@@ -240,7 +240,7 @@ class Events:
         swap = None if differing is None else swapped(text, differing)
         return changed(text, self._final) if swap is None else swap
 
-    def _event(self, event: bytes, piece: Piece) -> bytes:
+    def _event(self, event: bytes, piece: JsonPiece) -> bytes:
         if self._tells(event):
             return self._written(event, parse, piece)
         return changed(event, self._final)
@@ -248,7 +248,7 @@ class Events:
     def _tells(self, event: bytes) -> bool:
         return not self._learnt.telling.isdisjoint(parts(event)[1::2])
 
-    def _written(self, text: bytes, parser: Callable[[bytes], Any], piece: Piece) -> bytes:
+    def _written(self, text: bytes, parser: Callable[[bytes], Any], piece: JsonPiece) -> bytes:
         found = self._scrub(text, parser)
         if found is None:
             self.lost.append((piece.start, "nested too deeply"))

@@ -16,7 +16,7 @@ from isal import igzip_threaded
 
 from fusetui.trace.model.errors import NotATrace, TraceError
 from fusetui.trace.model.report import Progress, silent
-from fusetui.trace.read.source import open_source
+from fusetui.trace.read.source import open_source, reason
 from fusetui.trace.scrub.document import Document
 from fusetui.trace.scrub.secrets import is_secret
 from fusetui.trace.scrub.texts import Machine
@@ -58,7 +58,7 @@ def save(out: str, texts: Iterator[bytes]) -> None:
             file.flush()
         _name(part, out)
     except OSError as error:
-        raise CannotWrite(f"{out} cannot be written: {_reason(error)}.") from None
+        raise CannotWrite(f"{out} cannot be written: {reason(error)}.") from None
     finally:
         with suppress(OSError):
             part.unlink()
@@ -86,10 +86,6 @@ def _name(part: Path, out: str) -> None:
         raise CannotWrite(f"{out} exists already: give another name, or move it away.") from None
     except OSError:  # a file system without hard links
         part.rename(out)
-
-
-def _reason(error: OSError) -> str:
-    return (error.strerror or str(error)).lower()
 
 
 class Scrubbed(msgspec.Struct, frozen=True):

@@ -10,7 +10,7 @@ from functools import lru_cache
 from fusetui.trace.scrub.secrets import Secrecy, listed, secrecy
 
 
-class Kind(Enum):
+class KeyKind(Enum):
     SECRET = auto()
     MAYBE = auto()  # a secret if the value looks like one
     USER = auto()
@@ -35,9 +35,9 @@ _ENVIRONMENTS = """env envs environ environment environmentvariables environment
 _FOLDERS = "cwd oldpwd workdir workingdir workingdirectory home homedir homedirectory userprofile"
 _OTHERS = "traceid grouptraceid"
 _ENDS = {
-    **dict.fromkeys(("dir", "directory", "folder"), Kind.FOLDER),
-    **dict.fromkeys(("_user", "_username", "-user"), Kind.USER),
-    **dict.fromkeys(("_hostname", "-hostname", "_fqdn"), Kind.HOST),
+    **dict.fromkeys(("dir", "directory", "folder"), KeyKind.FOLDER),
+    **dict.fromkeys(("_user", "_username", "-user"), KeyKind.USER),
+    **dict.fromkeys(("_hostname", "-hostname", "_fqdn"), KeyKind.HOST),
 }
 _JOBS = re.compile(r"(?i)tw_|mast_|PT_PROFILER_|ai_rm_|logical_server_")
 
@@ -59,47 +59,47 @@ TELLING = listed(
 """An object with two of these keys is an environment, whatever it is called."""
 
 _ANYWHERE = {
-    **dict.fromkeys(_USERS.split(), Kind.USER),
-    **dict.fromkeys(_HOSTS.split(), Kind.HOST),
-    **dict.fromkeys(_COMMANDS.split(), Kind.COMMAND),
-    **dict.fromkeys(_ENVIRONMENTS.split(), Kind.ENVIRONMENT),
-    **dict.fromkeys(_FOLDERS.split(), Kind.FOLDER),
+    **dict.fromkeys(_USERS.split(), KeyKind.USER),
+    **dict.fromkeys(_HOSTS.split(), KeyKind.HOST),
+    **dict.fromkeys(_COMMANDS.split(), KeyKind.COMMAND),
+    **dict.fromkeys(_ENVIRONMENTS.split(), KeyKind.ENVIRONMENT),
+    **dict.fromkeys(_FOLDERS.split(), KeyKind.FOLDER),
 }
 _OF_METADATA = {
     **_ANYWHERE,
-    **dict.fromkeys(_HOSTS_OF_METADATA.split(), Kind.HOST),
-    **dict.fromkeys(_COMMANDS_OF_METADATA.split(), Kind.COMMAND),
-    **dict.fromkeys(_OTHERS.split(), Kind.OTHER),
-    "tracename": Kind.TRACE,
+    **dict.fromkeys(_HOSTS_OF_METADATA.split(), KeyKind.HOST),
+    **dict.fromkeys(_COMMANDS_OF_METADATA.split(), KeyKind.COMMAND),
+    **dict.fromkeys(_OTHERS.split(), KeyKind.OTHER),
+    "tracename": KeyKind.TRACE,
 }
 
 
 @lru_cache(maxsize=1 << 14)
-def kind_of(key: str) -> Kind | None:
+def kind_of(key: str) -> KeyKind | None:
     """The kind of a key anywhere in a trace, including the args of an event."""
     named = NAME.fullmatch(key) is not None
     kind = _ANYWHERE.get(_plain(key)) if named else None
     sure = secrecy(key)
     if kind is None and sure >= Secrecy.USUAL:
-        return Kind.SECRET
+        return KeyKind.SECRET
     if kind is None and named:
         kind = next((kind for end, kind in _ENDS.items() if key.lower().endswith(end)), None)
-    return Kind.MAYBE if kind is None and sure else kind
+    return KeyKind.MAYBE if kind is None and sure else kind
 
 
-def kind_in_metadata(key: str, top: bool) -> Kind | None:
+def kind_in_metadata(key: str, top: bool) -> KeyKind | None:
     """The kind of a key outside traceEvents, where more words are unambiguous; `top`: a top-level
     key."""
     if not NAME.fullmatch(key):
         return kind_of(key)
     kind = _OF_METADATA.get(_plain(key)) or kind_of(key)
-    unsure = kind in (None, Kind.MAYBE)
+    unsure = kind in (None, KeyKind.MAYBE)
     if unsure and _JOBS.match(key):
-        return Kind.OTHER
+        return KeyKind.OTHER
     if unsure and top and (VARIABLE.fullmatch(key) or key in TELLING):
-        return Kind.OTHER
+        return KeyKind.OTHER
     if unsure and key.lower().endswith("path"):
-        return Kind.FOLDER
+        return KeyKind.FOLDER
     return kind
 
 

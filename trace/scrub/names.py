@@ -13,51 +13,23 @@ from collections.abc import Iterator
 from functools import cache
 
 from fusetui.trace.model.aten_ops import ATEN_OPS
-from fusetui.trace.scrub.placeholders import INSIDE, Placeholders, is_placeholder
-from fusetui.trace.scrub.secrets import is_trivial
+from fusetui.trace.scrub.placeholders import INSIDE, Placeholders, is_placeholder, replaced
+from fusetui.trace.scrub.secrets import is_trivial, words_of
 
 SHORTEST = 3  # characters of a name that is searched for everywhere
 PART = re.compile(r"[A-Za-z]+")
-
-_ACCOUNTS = """root admin administrator user users username guest nobody anonymous test tests tester
-    testing dev devs developer ubuntu debian centos fedora rocky ec2 opc azureuser runner runners
-    jenkins gitlab github actions build builder worker workers node nodes host hosts hostname
-    localhost localdomain local master main server servers client service services system daemon
-    docker container app apps work workspace home data jovyan vscode codespace coder cloud prod
-    production staging default none null unknown scrubbed me myself someone somebody synthetic
-    research lab team machine computer laptop desktop public private shared scratch tmp temp login
-    owner author git ssh http https www web api dir mail secret command"""
-_FIELD = """python conda miniconda anaconda jupyter notebook gpu gpus cuda hip rocm cpu cpus nvidia
-    amd intel google meta facebook apple torch pytorch torchvision triton tensorflow keras jax flax
-    numpy scipy vllm sglang transformers huggingface flash attention kernel kernels stream streams
-    thread threads process processes profiler profile trace traces tracing step steps model models
-    train trainer training infer inference eval evaluation run runs running job jobs task tasks rank
-    ranks world group groups backend nccl rccl gloo mpi ucc device devices driver runtime memory
-    alloc allocator free launch launches graph graphs event events record wait sync synchronize
-    query create destroy get set attribute attributes properties count current context module
-    modules function functions func load loader unload register host pinned pageable async copy
-    memcpy memset fill peer access enable disable capture begin end start stop pool mode flags size
-    sizes shape shapes name names type types cat category args arg ph ts dur pid tid id ids label
-    labels sort index correlation external queue overhead buffer flush request lazy loading layer
-    layers block blocks head heads hidden batch batches seq token tokens embed embedding embeddings
-    encoder decoder forward backward optimizer optim adam adamw sgd loss grad grads gradient weight
-    weights bias param params parameter parameters input inputs output outputs query key value keys
-    values cache prefill decode sample sampler sampling scheduler schedule engine executor request
-    response fused fuse fusion tile tiles warp warps persistent split reduce reduction pointwise red
-    poi per tem gemm gemv conv matmul linear silu gelu swish rope rms norm layernorm compiled
-    compile dynamo inductor autograd autocast dispatch dispatcher region wrapper prologue epilogue
-    code cached lookup call callable builtin method object string bytes int float double half bool
-    long short char void const static inline template class struct namespace anonymous lambda
-    operator iterator array tuple list dict map unordered vector std detail internal impl native
-    simple basic fast slow small large tiny base mini micro nano first last next previous one two
-    three four five six seven eight nine ten alpha beta gamma delta omega sigma"""
+TOKEN = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_a-zA-Z]+|[0-9]+")
+SHORTEST_SECRET = 6  # characters; shorter ones are removed only where they were found
+LONGEST = 4096
+MOST = 100_000  # names per file, more than any real trace has; others are removed only where found
+PUBLIC = re.compile(r"(?:aten::|cuda[A-Z]|hip[A-Z]|cu[A-Z])\w+")
 
 
 @cache
 def common_words() -> frozenset[str]:
     parts = {part for name in ATEN_OPS for part in PART.findall(name) + name.split("_")}
-    operators = {word.lower() for word in (*ATEN_OPS, *parts)}
-    return frozenset({*operators, *_ACCOUNTS.split(), *_FIELD.split()})
+    operators = frozenset(word.lower() for word in (*ATEN_OPS, *parts))
+    return operators | words_of("common_words.txt")
 
 
 def is_common(name: str) -> bool:
@@ -66,13 +38,6 @@ def is_common(name: str) -> bool:
     if len(lower) < SHORTEST or not PART.search(lower):
         return True
     return lower in common_words()
-
-
-TOKEN = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_a-zA-Z]+|[0-9]+")
-SHORTEST_SECRET = 6  # characters; shorter ones are removed only where they were found
-LONGEST = 4096
-MOST = 100_000  # names per file, more than any real trace has; others are removed only where found
-PUBLIC = re.compile(r"(?:aten::|cuda[A-Z]|hip[A-Z]|cu[A-Z])\w+")
 
 
 class Names:
@@ -110,13 +75,9 @@ class Names:
         """A text without the names that were learnt."""
         if not self._known:
             return text
-        kept: list[str] = []
-        done = 0
-        for begin, end in self._found(text):
-            name = _lower(text[begin:end])
-            kept += [text[done:begin], self._given.give(self._known[name], name)]
-            done = end
-        return "".join([*kept, text[done:]]) if kept else text
+        found = ((begin, end, _lower(text[begin:end])) for begin, end in self._found(text))
+        give = self._given.give
+        return replaced(text, ((a, b, give(self._known[name], name)) for a, b, name in found))
 
     def expect(self, kind: str, text: str) -> None:
         """Searches for a text that may occur nowhere in the file."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterable
 
 REMOVED = "scrubbed"
 """For text that need not be distinguished from anything."""
@@ -22,6 +23,16 @@ INSIDE = re.compile(rf"(?<![A-Za-z0-9]){FORM}(?![A-Za-z0-9])")
 
 def is_placeholder(text: str) -> bool:
     return text == REMOVED or WHOLE.fullmatch(text) is not None
+
+
+def replaced(text: str, changes: Iterable[tuple[int, int, str]]) -> str:
+    """A text with other texts in these places [begin, end), which ascend."""
+    kept: list[str] = []
+    done = 0
+    for begin, end, new in changes:
+        kept += [text[done:begin], new]
+        done = end
+    return "".join([*kept, text[done:]]) if kept else text
 
 
 class Placeholders:

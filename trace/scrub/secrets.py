@@ -6,6 +6,7 @@ import re
 from enum import IntEnum
 from functools import lru_cache
 from itertools import pairwise
+from pathlib import Path
 
 compiled = lru_cache(maxsize=None)(re.compile)
 
@@ -13,6 +14,11 @@ compiled = lru_cache(maxsize=None)(re.compile)
 def listed(words: str) -> frozenset[str]:
     """Words separated by whitespace."""
     return frozenset(words.split())
+
+
+def words_of(name: str) -> frozenset[str]:
+    """Those in a file beside this one."""
+    return listed(Path(__file__).with_name(name).read_text("utf-8"))
 
 
 WORD = re.compile(r"[A-Z]+(?![a-zñ])|[A-Z]?[a-zñ]+|\d+")

@@ -5,16 +5,16 @@ its context does not matter.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 
 import msgspec
 
 from fusetui.trace.scrub.addresses import scrub_hosts, scrub_mails, scrub_urls
-from fusetui.trace.scrub.detect import SETTING, Place, end_of, may_hold_setting, name_of, named_in
-from fusetui.trace.scrub.keys import KNOWN_VARIABLE, TELLING, Kind, kind_of
+from fusetui.trace.scrub.detect import SETTING, end_of, may_hold_setting, name_of, named_in
+from fusetui.trace.scrub.keys import KNOWN_VARIABLE, TELLING, KeyKind, kind_of
 from fusetui.trace.scrub.names import Names
 from fusetui.trace.scrub.paths import scrub_path, scrub_paths
-from fusetui.trace.scrub.placeholders import Placeholders, is_placeholder
+from fusetui.trace.scrub.placeholders import Placeholders, is_placeholder, replaced
 from fusetui.trace.scrub.secrets import compiled
 from fusetui.trace.scrub.tokens import tokens_in
 
@@ -28,6 +28,15 @@ PROGRAM = re.compile(
     r"|nsys|ncu|curl|wget|[\w.-]{1,100}\.(?:py|sh))(?P<blank>[ \t]{1,4}+)(?P<rest>[^\n]++)"
 )
 ARGUMENTS = re.compile(r"(?:^|\s)--?[A-Za-z]|\.(?:py|sh|ipynb)\b|\w=|://|[~/]\w")
+OF_NCCL = re.compile(r"(?m)^([\w.-]{1,255}+):\d++:\d++ \[\d++\] NCCL")
+OF_ID = re.compile(r"\buid=\d++\(([^()\s]{1,64}+)\)")
+HOME = re.compile(
+    r"(?:[/\\](?:home|Users)[/\\]{1,2}+|torchinductor_|pytest-of-|(?<![\w~])~(?=[A-Za-z][\w.-]{0,64}+/))"
+    r"([^/\\\s\"'`;:,<>|*?()]{1,64}+)",
+    re.IGNORECASE,
+)
+ACCOUNT = re.compile(r"(?:<user\d+>|[\w.+-]{1,64}+)@(?:<host\d+>|[\w.-]{1,200}+)")
+ROUNDS = 8  # more than three were never needed
 
 
 def scrub_commands(text: str, given: Placeholders) -> str:
@@ -46,43 +55,32 @@ def scrub_commands(text: str, given: Placeholders) -> str:
 def scrub_secrets(text: str, names: Names) -> str:
     """A text without tokens of known forms, and without the values that a name says are secret."""
     for places in (tokens_in, named_in):
-        text = _replaced(text, places(text), names.secret)
+        found = ((begin, end, names.secret(text[begin:end])) for begin, end, _ in places(text))
+        text = replaced(text, found)
     return text
-
-
-def _replaced(text: str, places: Iterable[Place], hide: Callable[[str], str]) -> str:
-    kept: list[str] = []
-    done = 0
-    for begin, end, _ in places:
-        kept += [text[done:begin], hide(text[begin:end])]
-        done = end
-    return "".join([*kept, text[done:]]) if kept else text
 
 
 def scrub_settings(text: str, names: Names) -> str:
     """A text without the values of variables, users and hosts."""
     if not may_hold_setting(text):
         return text
-    kept: list[str] = []
-    done = at = 0
+    text = replaced(text, _settings(text, names))
+    if "\n" in text and len(DUMP.findall(f"\n{text}")) >= LEAST:  # one variable per line
+        text = DUMP.sub(lambda m: m[0][: -len(m[1])] + _line(m[1], names), f"\n{text}")[1:]
+    return text
+
+
+def _settings(text: str, names: Names) -> Iterator[tuple[int, int, str]]:
+    """Begin and end of each value to be hidden, and what replaces it."""
+    at = 0
     everything = _is_environment(text)
     while found := compiled(SETTING).search(text, at):
         at = found.end()
         hide = _hiding(found, everything, names)
         end = end_of(text, found, VALUE) if hide else at
         if hide and end > at and not is_placeholder(text[at:end]):
-            kept += [text[done:at], hide(text[at:end])]
-            done = at = end
-    text = "".join([*kept, text[done:]]) if kept else text
-    return _without_lines(text, names)
-
-
-def _without_lines(text: str, names: Names) -> str:
-    """A text without the values of an environment, one variable per line."""
-    if "\n" not in text or len(DUMP.findall(f"\n{text}")) < LEAST:
-        return text
-    found = DUMP.sub(lambda m: m[0][: -len(m[1])] + _line(m[1], names), f"\n{text}")
-    return found[1:]
+            yield at, end, hide(text[at:end])
+            at = end
 
 
 def _line(value: str, names: Names) -> str:
@@ -101,24 +99,11 @@ def _hiding(found: re.Match[str], everything: bool, names: Names) -> Callable[[s
     name, sign = name_of(found), found["sign"]
     kind = kind_of(name)
     variable = everything and name.isupper()
-    if kind in (Kind.USER, Kind.HOST) and sign in (None, "=", ":"):
-        learn = names.user if kind is Kind.USER else names.host
+    if kind in (KeyKind.USER, KeyKind.HOST) and sign in (None, "=", ":"):
+        learn = names.user if kind is KeyKind.USER else names.host
         return learn if sign != ":" or found["quote"] or variable else None
     known = sign == "=" and KNOWN_VARIABLE.fullmatch(name) is not None
     return names.secret if variable or known else None
-
-
-OF_NCCL = re.compile(r"(?m)^([\w.-]{1,255}+):\d++:\d++ \[\d++\] NCCL")
-OF_ID = re.compile(r"\buid=\d++\(([^()\s]{1,64}+)\)")
-HOME = re.compile(
-    r"(?:[/\\](?:home|Users)[/\\]{1,2}+|torchinductor_|pytest-of-|(?<![\w~])~(?=[A-Za-z][\w.-]{0,64}+/))"
-    r"([^/\\\s\"'`;:,<>|*?()]{1,64}+)",
-    re.IGNORECASE,
-)
-ACCOUNT = re.compile(r"(?:<user\d+>|[\w.+-]{1,64}+)@(?:<host\d+>|[\w.-]{1,200}+)")
-
-
-ROUNDS = 8  # more than three were never needed
 
 
 class Machine(msgspec.Struct, frozen=True):
@@ -138,12 +123,8 @@ class Texts:
 
     def expect(self, machine: Machine) -> None:
         """Learns names that are private wherever they occur."""
-        for kind, names in (
-            ("user", machine.users),
-            ("host", machine.hosts),
-            ("secret", machine.secrets),
-        ):
-            for name in names:
+        for kind in ("user", "host", "secret"):
+            for name in getattr(machine, f"{kind}s"):
                 self.names.expect(kind, name)
 
     def learn(self, text: str) -> str:
@@ -193,12 +174,10 @@ class Texts:
         """Learns names from home folders, the log of NCCL and the output of `id`."""
         for found in HOME.finditer(text):
             self.names.user(found[1])
-        if "NCCL" in text:
-            for found in OF_NCCL.finditer(text):
-                self.names.host(found[1])
-        if "uid=" in text:
-            for found in OF_ID.finditer(text):
-                self.names.user(found[1])
+        for found in OF_NCCL.finditer(text) if "NCCL" in text else ():
+            self.names.host(found[1])
+        for found in OF_ID.finditer(text) if "uid=" in text else ():
+            self.names.user(found[1])
 
     def _account(self, found: re.Match[str]) -> str:
         return self.given.give("mail", found[0]) if "<" in found[0] else found[0]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from functools import cache
+from pathlib import Path
 from typing import NamedTuple
 
 from fusetui.trace.scrub.secrets import compiled, is_trivial
@@ -22,78 +23,9 @@ BEGIN = (
 )
 """Where a token may begin: at a word, also after an escape of JSON, of a URL or of a terminal."""
 
-ISSUED = """
-a Hugging Face token : hf_ api_org_ : A30
-a GitHub token : ghp_ gho_ ghu_ ghs_ ghr_ github_pat_ : W20
-a GitLab token : glpat- gldt- glft- glsoat- glrt- glcbt- glimt- glptt- glagent- gloas- glffct- : D16
-a GitLab token : GR1348941 : W16
-a GitLab token : _gitlab_session= : A32
-an API key : nvapi- gsk_ xai- pplx- csk- tvly- lsv2_pt_ lsv2_sk_ pcsk_ jina_ rpa_ wandb_v1_ : W20
-an API key : sk_live_ sk_test_ sk_prod_ rk_live_ rk_test_ rk_prod_ whsec_ : A10
-an API key : r8_ : A30
-a package index token : pypi-AgE : W20
-a package index token : npm_ CLOJARS_ rubygems_ : A30
-a Docker token : dckr_pat_ dckr_oat_ : W16
-an AWS key : AKIA ASIA ABIA ACCA A3T : U16
-an AWS key : ABSK : B100
-a Slack token : xoxa- xoxb- xoxc- xoxd- xoxe- xoxe. xoxo- xoxp- xoxr- xoxs- xapp- : D10
-a Google key : AIza ya29. GOCSPX- : W20
-a Databricks token : dapi dkea dose : H32
-a Vault token : hvs. hvb. hvr. : W20
-a DigitalOcean token : doo_v1_ dop_v1_ dor_v1_ : H60
-a Linear token : lin_api_ lin_oauth_ : A30
-a Tailscale key : tskey- : W16
-an age key : AGE-SECRET-KEY-1 AGE-PLUGIN- : U40
-a 1Password token : ops_eyJ : B60
-an Adobe secret : p8e- : A32
-an Alibaba key : LTAI : A16
-an Atlassian token : ATATT3 ATCTT3 ATBB : D20
-an Artifactory token : AKC : A10
-a ClickHouse key : 4b1d : A38
-a Doppler token : dp.pt. dp.st. dp.ct. dp.sa. dp.scim. dp.audit. : A40
-a Duffel token : duffel_test_ duffel_live_ : D40
-a Dynatrace token : dt0c01. dt0s01. : D60
-an EasyPost token : EZAK EZTK : A50
-a Facebook token : EAAM EAAC : A90
-a Flutterwave key : FLWSECK_TEST- FLWPUBK_TEST- FLWSECK- : W12
-a Fly.io token : fo1_ : W40
-a Fly.io token : fm1a_ fm1r_ fm2_ : B90
-a Frame.io token : fio-u- : D60
-a Grafana token : glc_ glsa_ : B32
-an Infracost token : ico- : A32
-an Intra42 secret : s-s4t2ud- s-s4t2af- : H60
-a Defined Networking key : dnkey- : D60
-a Lob key : live_pub_ test_pub_ live_ test_ : H31
-a Mailgun key : key- pubkey- : H32
-a New Relic key : NRJS- NRII- NRAK- : W19
-an Octopus key : API- : U26
-an OpenShift token : sha256~ : W43
-a Plaid token : access-sandbox- access-development- access-production- : W36
-a PlanetScale token : pscale_tkn_ pscale_oauth_ pscale_pw_ : D30
-a Postman key : PMAK- : W50
-a Prefect token : pnu_ pnb_ : A36
-a Pulumi token : pul- : H40
-a ReadMe key : rdme_ : A60
-a Scalingo token : tk-us- : W40
-a Sendinblue key : xkeysib- xsmtpsib- : W60
-a Sentry token : sntryu_ sntrys_ : B40
-a SettleMint token : sm_aat_ sm_pat_ sm_sat_ : A16
-a Shippo token : shippo_live_ shippo_test_ : H40
-a Shopify token : shpat_ shpca_ shppa_ shpss_ : H32
-a Sourcegraph token : sgp_ : W40
-a Square token : EAAA sq0atp- sq0csp- : W22
-a Twilio key : AC SK : L32
-a Twilio key : SK : H32
-a Typeform token : tfp_ : D50
-a Heroku key : HRKU-AA : W50
-a Notion token : ntn_ secret_ : A40
-a Figma token : figd_ : W40
-a Supabase token : sbp_ : H40
-a CircleCI token : CCIPAT_ : W20
-a Yandex key : AQVN : W35
-"""
-"""Who issues it, how it begins, and what follows: an alphabet and the fewest characters of it, as
-the issuers document them and as scanners of repositories know them."""
+ISSUED = "issued_tokens.txt"
+"""In each line who issues it, how it begins, and what follows: an alphabet and the fewest
+characters of it, as the issuers document them and as scanners of repositories know them."""
 
 
 class Form(NamedTuple):
@@ -236,7 +168,7 @@ def _heads(text: str) -> set[str]:
 def _issued() -> Mapping[str, list[tuple[str, str, str]]]:
     """First word of a prefix, or four letters of it -> kind, prefix and pattern of what follows."""
     rows: dict[str, list[tuple[str, str, str]]] = {}
-    for line in ISSUED.strip().splitlines():
+    for line in Path(__file__).with_name(ISSUED).read_text("utf-8").splitlines():
         kind, prefixes, body = line.split(" : ")
         alphabet = ALPHABETS[body[0]]
         no_word = rf"(?=[{alphabet}]{{0,60}}[\dA-Z])"

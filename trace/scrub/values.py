@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 from fusetui.trace.read.repair import loads
-from fusetui.trace.scrub.keys import TELLING, VARIABLE, Kind, kind_in_metadata, kind_of
+from fusetui.trace.scrub.keys import TELLING, VARIABLE, KeyKind, kind_in_metadata, kind_of
 from fusetui.trace.scrub.placeholders import REMOVED
 from fusetui.trace.scrub.secrets import Secrecy, hides, secrecy
 from fusetui.trace.scrub.texts import Texts
@@ -125,18 +125,18 @@ class Values:
                 return [self._inside(item, metadata) for item in value]
         return value
 
-    def _of(self, kind: Kind, key: str, value: Any, metadata: bool) -> Any:
+    def _of(self, kind: KeyKind, key: str, value: Any, metadata: bool) -> Any:
         """The value of a key that says what it is."""
         if value is None or isinstance(value, bool) or value == "":
             return value
         if isinstance(value, Digits):
-            private = kind is Kind.OTHER or secrecy(key) is Secrecy.STRONG
+            private = kind is KeyKind.OTHER or secrecy(key) is Secrecy.STRONG
             return REMOVED if private else value
         if isinstance(value, str):
             return self._leaf(kind, key, value)
-        if kind is Kind.ENVIRONMENT:
+        if kind is KeyKind.ENVIRONMENT:
             return self._without(value)
-        if kind in (Kind.USER, Kind.HOST, Kind.FOLDER, Kind.MAYBE):
+        if kind in (KeyKind.USER, KeyKind.HOST, KeyKind.FOLDER, KeyKind.MAYBE):
             if isinstance(value, Pairs | dict):
                 return self._inside(value, metadata)
             if isinstance(value, list):
@@ -144,27 +144,27 @@ class Values:
         self._learn_all(kind, key, value)
         return REMOVED
 
-    def _leaf(self, kind: Kind, key: str, value: str) -> str:
+    def _leaf(self, kind: KeyKind, key: str, value: str) -> str:
         match kind:
-            case Kind.USER:
+            case KeyKind.USER:
                 return self._names.user(value)
-            case Kind.HOST:
+            case KeyKind.HOST:
                 return self._names.host(value)
-            case Kind.SECRET | Kind.MAYBE:
+            case KeyKind.SECRET | KeyKind.MAYBE:
                 return self._names.secret(value) if hides(key, value) else self._text(value)
-            case Kind.FOLDER:
+            case KeyKind.FOLDER:
                 return self._texts.path(value)
         self._texts.learn(value)
-        if kind is Kind.TRACE:
+        if kind is KeyKind.TRACE:
             name = value.replace("\\", "/").rpartition("/")[2]
             if found := WRITTEN_BY_TORCH.fullmatch(name):
                 self._names.host(found["host"])
             return self._trace_name
-        if kind is Kind.OTHER and VARIABLE.fullmatch(key):
+        if kind is KeyKind.OTHER and VARIABLE.fullmatch(key):
             self.variables[key] += 1
         return REMOVED
 
-    def _learn_all(self, kind: Kind, key: str, value: Any) -> None:
+    def _learn_all(self, kind: KeyKind, key: str, value: Any) -> None:
         """Learns from a value that is removed as a whole: its content is searched for
         everywhere."""
         if isinstance(value, Pairs | dict):
@@ -172,7 +172,7 @@ class Values:
                 self._of(kind_of(inner) or kind, inner, item, True)
         elif isinstance(value, list):
             self._texts.learn(" ".join(item for item in value if isinstance(item, str)))
-            if kind is Kind.SECRET:
+            if kind is KeyKind.SECRET:
                 for item in value:
                     self._of(kind, key, item, True)
 
@@ -185,7 +185,7 @@ class Values:
         for key, value in _pairs(variables):
             self.variables[key] += 1
             kind = kind_of(key)
-            if kind in (Kind.USER, Kind.HOST, Kind.SECRET, Kind.MAYBE):
+            if kind in (KeyKind.USER, KeyKind.HOST, KeyKind.SECRET, KeyKind.MAYBE):
                 self._of(kind, key, value, True)
             elif isinstance(value, str) and not isinstance(value, Digits):
                 self._texts.learn(value)

@@ -1,5 +1,6 @@
-"""From layout to styled lines. A picture makes lines; the canvas paints those that changed.
+"""From layout to styled lines. A picture makes lines of texts and tokens; the canvas paints those
+that changed.
 
-For others: `Picture`, `text` and `ruled` (picture.py), `TimelinePicture` (timeline.py), `Rows`
-(rows.py), `Canvas` (canvas.py), the palette, the glyphs. Only segments.py makes what Textual draws.
+For others: `Picture`, `text`, `ruled` and `Rows` (picture.py), `TimelinePicture` (timeline.py),
+`Canvas` (canvas.py), the schemes, the glyphs. Only segments.py makes what Textual draws.
 """

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Sequence
 from functools import cached_property
 
 import msgspec
+import numpy as np
 
 from fusetui.analysis.why.idle_reasons import IDLE
 from fusetui.analysis.why.model import Why
@@ -57,71 +59,56 @@ class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
         """All lines of a size, of which each is asked for by itself."""
         return {}
 
-    def head(self, width: int, height: int) -> int:
-        """How many lines stand above the rows of the lists, the rule included."""
-        return 2 + len(self._said(width, height))
-
     def place(self, x: int, y: int, width: int, height: int) -> AnswerAt | None:
         """The row at a cell, None beside them."""
-        row, shown = y - self.head(width, height), self._shown(width)
+        shown = fitting(self.found.lists, width, self.at)
+        row = y - 2 - len(self._said(width, height))
         if y == 0 or not shown:
             return None
         if row < 0:
             return AnswerAt()
-        column = self._column(shown, x, width)
+        ends = np.cumsum(self._widths(shown, width)) + BETWEEN * np.arange(1, len(shown) + 1)
+        column = shown[min(int(np.searchsorted(ends, x, side="right")), len(shown) - 1)]
         row += self._top(column, self._room(width, height))
         end = height - bool(self._legend(width, height))
         is_there = y < end and row < len(self.found.lists[column].entries)
         return AnswerAt(column, row) if is_there else None
 
-    def _column(self, shown: Sequence[int], x: int, width: int) -> int:
-        """The list at a cell."""
-        for column, cells in zip(shown, self._widths(shown, width), strict=True):
-            if x < cells + BETWEEN:
-                return column
-            x -= cells + BETWEEN
-        return shown[-1]
-
     def _widths(self, shown: Sequence[int], width: int) -> list[int]:
         more = MORE if len(shown) < len(self.found.lists) else 0
         return widths_of([self.found.lists[column] for column in shown], width, more)
 
-    def _shown(self, width: int) -> Sequence[int]:
-        return fitting(self.found.lists, width, self.at)
-
     def _room(self, width: int, height: int) -> int:
-        below = bool(self._legend(width, height))
-        return max(0, height - self.head(width, height) - below)
+        """How many rows of the lists are seen."""
+        others = 2 + len(self._said(width, height)) + bool(self._legend(width, height))
+        return max(0, height - others)
 
     def _top(self, column: int, room: int) -> int:
         """The first row of a list that is seen."""
         at = self.at
         return scrolled(at.row, 0, room) if at and at.column == column else 0
 
-    @cached_property
-    def _letters(self) -> Sequence[str]:
-        """What the letters of the idle line mean: of the reasons that occur, the longest first."""
-        sums: dict[str, int] = {}
-        for one in self.side.insight.idle or ():
-            for reason in one.reasons:
-                sums[reason.name] = sums.get(reason.name, 0) + int(reason.before[-1])
-        names = sorted(sums, key=lambda name: -sums[name])
-        return [f"{IDLE[name].letter} {IDLE[name].short}" for name in names]
-
     def _legend(self, width: int, height: int) -> Sequence[str]:
-        """The letters, unless the verdict takes their line."""
-        return self._letters if height > ROOMY or len(self._said(width, height)) == 1 else ()
+        """`s sync` for each reason that occurs, the longest first, unless the verdict takes the
+        line."""
+        if height <= ROOMY and len(self._said(width, height)) > 1:
+            return ()
+        sums: Counter[str] = Counter()
+        for one in self.side.insight.idle or ():
+            sums.update({reason.name: int(reason.before[-1]) for reason in one.reasons})
+        return [f"{IDLE[name].letter} {IDLE[name].short}" for name, _ in sums.most_common()]
 
     def _said(self, width: int, height: int) -> list[Styled]:
         """The verdict on at most two lines, and the account."""
-        why, roomy = self.found.why, height > ROOMY
-        look = "title" + CURSOR if self.at and self.at.row < 0 else "title"
-        lines: list[Styled] = [(f" {text}", look) for text in _verdict(why, width - 2)]
-        account = account_line(why, width - 2) if roomy else ""
+        why, is_here = self.found.why, self.at is not None and self.at.row < 0
+        token = "title" + CURSOR * is_here
+        lines: list[Styled] = [(f" {text}", token) for text in _verdict(why, width - 2)]
+        account = account_line(why, width - 2) if height > ROOMY else ""
         return [*lines, (f" {account}", "plain")] if account else lines
 
     def _parts(self, width: int, height: int) -> list[Sequence[Styled]]:
-        shown, room = self._shown(width), self._room(width, height)
+        shown = fitting(self.found.lists, width, self.at)
+        room = self._room(width, height)
         widths, rule = self._widths(shown, width), self.glyphs.rule
         title = clip(self.title, width - 5, self.glyphs.ellipsis)
         lines: list[Sequence[Styled]] = [[(f"{rule * 3} {title} ".ljust(width, rule), "faint")]]
@@ -155,9 +142,13 @@ class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
         else:  # what stands aside tells them apart
             texts = [clip(name, left, ellipsis) for name in names]
         rows = [
-            _entry(entry, text.ljust(left), bar, self.glyphs, self.at == AnswerAt(column, n))
-            for n, (entry, text) in enumerate(zip(found.entries, texts, strict=True))
+            _entry(entry, found.unit.text(entry.ns), text.ljust(left), bar, self.glyphs)
+            for entry, text in zip(found.entries, texts, strict=True)
         ]
+        if self.at and self.at.column == column and 0 <= self.at.row < len(rows):
+            _, *parts, blank = rows[self.at.row]
+            chosen = [(text, token + CURSOR) for text, token in ((">", "strong"), *parts)]
+            rows[self.at.row] = [*chosen, blank]
         empty: list[Styled] = [(" " * (cells + BETWEEN), "plain")]
         return [*rows[top : top + room], *[empty] * (room - len(rows[top : top + room]))]
 
@@ -204,7 +195,7 @@ def _needed(one: AnswerList, bar: int, more: int) -> int:
 
 def _title(one: AnswerList, cells: int, bar: int, more: str) -> list[Styled]:
     """The units faint, so that they do not read as a part of the title."""
-    units = f"{one.unit:>{FIGURE}} {one.aside:>{ASIDE}} {' ' * bar}"
+    units = f"{one.unit.name:>{FIGURE}} {one.aside:>{ASIDE}} {' ' * bar}"
     left = cells - len(units) - len(more)
     return [
         (units, "faint"),
@@ -213,14 +204,13 @@ def _title(one: AnswerList, cells: int, bar: int, more: str) -> list[Styled]:
     ]
 
 
-def _entry(entry: Entry, text: str, bar: int, glyphs: Glyphs, here: bool) -> list[Styled]:
-    name = entry.kind.token + TEXT if entry.kind else "plain"
-    texts: list[Styled] = [
-        (">" if here else " ", "strong"),
-        (f"{entry.figure:>{FIGURE - 1}} ", "plain"),
+def _entry(entry: Entry, figure: str, text: str, bar: int, glyphs: Glyphs) -> list[Styled]:
+    share = share_bar(entry.ns, entry.whole_ns, bar - 1, glyphs) + " " if bar else ""
+    return [
+        (" ", "strong"),
+        (f"{figure:>{FIGURE - 1}} ", "plain"),
         (f"{entry.aside:>{ASIDE}} ", "faint"),
-        (share_bar(entry.ns, entry.whole_ns, bar - 1, glyphs) + " " if bar else "", "busy"),
-        (text, name),
+        (share, "busy"),
+        (text, entry.kind.token + TEXT if entry.kind else "plain"),
+        (" " * BETWEEN, "plain"),
     ]
-    shown = [(text, style + CURSOR) for text, style in texts] if here else texts
-    return [*shown, (" " * BETWEEN, "plain")]

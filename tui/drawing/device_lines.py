@@ -19,7 +19,7 @@ from fusetui.tui.drawing.glyphs import Glyphs
 from fusetui.tui.drawing.lane_lines import labeled
 from fusetui.tui.drawing.schemes import BAR, Styled
 from fusetui.tui.layout.frame import cells_of
-from fusetui.tui.layout.kinds import KINDS, LETTERS, Share
+from fusetui.tui.layout.kinds import KINDS, LETTERS, KindShare
 from fusetui.tui.layout.view import Family, Side, View, gap_times
 
 UNITS = {"bytes": "B"}
@@ -113,7 +113,9 @@ def _idle_cells(
     return list(zip(reason.tolist(), level.tolist(), chosen, strict=True))
 
 
-def legend_line(found: Sequence[Share], glyphs: Glyphs, gutter: int, width: int) -> list[Styled]:
+def legend_line(
+    found: Sequence[KindShare], glyphs: Glyphs, gutter: int, width: int
+) -> list[Styled]:
     """`■ gemm 45.2 %  ■ reduction 46.1 %  2 more 8.7 %`: what the colors of the GPU lanes mean, the
     largest shares of the time, and what is left."""
     parts: list[Styled] = []
@@ -131,13 +133,13 @@ def legend_line(found: Sequence[Share], glyphs: Glyphs, gutter: int, width: int)
     return labeled(f"{found[0].of} time" if found else "", parts, gutter)
 
 
-def _rest(found: Sequence[Share], n: int) -> str:
+def _rest(found: Sequence[KindShare], n: int) -> str:
     """What the families from one on take together; "" for none."""
     left = sum(one.ns for one in found[n:])
     between = BETWEEN if n else ""
     return f"{between}{len(found) - n} more {_share(found[0], left)}" if n < len(found) else ""
 
 
-def _share(one: Share, ns: int) -> str:
+def _share(one: KindShare, ns: int) -> str:
     """All with one decimal, so that they can be added up."""
     return percent(ns, one.whole_ns, fine=True)

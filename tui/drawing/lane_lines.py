@@ -16,7 +16,7 @@ from fusetui.trace.model.columns import Trace
 from fusetui.tui.drawing.glyphs import Glyphs
 from fusetui.tui.drawing.schemes import BAR, Styled
 from fusetui.tui.layout.frame import columns
-from fusetui.tui.layout.kinds import KINDS, LETTERS, Kind, label_of
+from fusetui.tui.layout.kinds import KINDS, LETTERS, SliceKind, label_of
 from fusetui.tui.layout.places import marks_selection, where_rows
 from fusetui.tui.layout.view import Place, Side, View
 
@@ -107,7 +107,7 @@ def where_line(side: Side, view: View, place: Place, width: int, glyphs: Glyphs)
         elif selected:
             found.append(chosen_slice(name, size, glyphs))
         else:
-            found.append(filled_slice(name, size, Kind.PYTHON, is_filled(found), glyphs))
+            found.append(filled_slice(name, size, SliceKind.PYTHON, is_filled(found), glyphs))
     return found
 
 
@@ -183,7 +183,7 @@ def is_filled(parts: Sequence[Styled]) -> bool:
     return bool(parts) and parts[-1][1] in FILLED
 
 
-def filled_slice(label: str, width: int, kind: Kind, beside: bool, glyphs: Glyphs) -> Styled:
+def filled_slice(label: str, width: int, kind: SliceKind, beside: bool, glyphs: Glyphs) -> Styled:
     """A slice of some cells; its first cell shows where it begins beside another one."""
     edge, text = glyphs.edge if beside else " ", _fitted(label, width - 1, glyphs.ellipsis)
     if not glyphs.letters:

@@ -10,7 +10,7 @@ import msgspec
 from fusetui.text.cutting import ELLIPSIS
 from fusetui.text.cutting import width as cells
 from fusetui.tui.drawing.schemes import CURSOR, Styled
-from fusetui.tui.layout.text_layout import Column, fit, sentence_lines, shown
+from fusetui.tui.layout.text_layout import ListColumn, fit, sentence_lines, shown
 
 
 class Said(NamedTuple):
@@ -113,7 +113,7 @@ class Rows(msgspec.Struct, frozen=True, eq=False):
 
 
 def row_parts(
-    columns: Sequence[Column],
+    columns: Sequence[ListColumn],
     texts: Sequence[str],
     width: int,
     token: str = "plain",

@@ -20,7 +20,7 @@ from fusetui.tui.drawing.details import flow
 from fusetui.tui.drawing.glyphs import Glyphs
 from fusetui.tui.drawing.picture import Said
 from fusetui.tui.layout.kinds import label_of, narrow
-from fusetui.tui.layout.text_layout import Column, fit, titles
+from fusetui.tui.layout.text_layout import ListColumn, fit, titles
 from fusetui.tui.layout.view import GapAt, Side, idle_of
 from fusetui.tui.state.session import Range
 
@@ -91,12 +91,12 @@ def _frame(name: str) -> str:
 
 
 FEW = (
-    Column("inside", 9),
-    Column("share", 7),
-    Column("count", 6),
-    Column("kernel", 0, left=True),
+    ListColumn("inside", 9),
+    ListColumn("share", 7),
+    ListColumn("count", 6),
+    ListColumn("kernel", 0, left=True),
 )
-ALL = (Column("ns inside", 16), *FEW[1:])
+ALL = (ListColumn("ns inside", 16), *FEW[1:])
 
 
 def range_lines(side: Side, found: Range, width: int, height: int, glyphs: Glyphs) -> list[Said]:
@@ -212,7 +212,7 @@ def _texts(figures: WindowFigures, index: int) -> list[str]:
     return [percent(named.ns, figures.span_ns), count(named.events), label]
 
 
-def _titled(columns: Sequence[Column], figures: WindowFigures) -> tuple[Column, ...]:
+def _titled(columns: Sequence[ListColumn], figures: WindowFigures) -> tuple[ListColumn, ...]:
     """The title of the last column says what its names are."""
     title = "kernel, copy or set" if figures.devices else "CPU op, by self time"
-    return (*columns[:-1], Column(title, 0, left=True))
+    return (*columns[:-1], ListColumn(title, 0, left=True))

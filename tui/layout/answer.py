@@ -4,6 +4,7 @@ them leads."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -20,13 +21,13 @@ from fusetui.analysis.questions.totals import (
 from fusetui.analysis.why.idle_time import IdleTime
 from fusetui.analysis.why.model import Gap, Why
 from fusetui.report.why_answer import covered_by
-from fusetui.text.figures import percent, unit_of
+from fusetui.text.figures import Unit, percent, unit_of
 from fusetui.trace.model.categories import CPU_LAYERS, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import Id, exact_id
 from fusetui.trace.model.intervals import union_length
 from fusetui.trace.program.origin import Nowhere, Origins
-from fusetui.tui.layout.kinds import Kind, kind_of, label_of, narrow
+from fusetui.tui.layout.kinds import SliceKind, kind_of, label_of, narrow
 from fusetui.tui.layout.modules import MOST, ModuleTree, self_times
 
 LEAST = 36  # cells of a list
@@ -40,67 +41,35 @@ NOWHERE = {
 """What stands in the list of modules for work that belongs to none."""
 
 
-class ToModule(msgspec.Struct, frozen=True):
-    """A node of the module tree."""
+class Way(NamedTuple):
+    """Where a row leads: to a `module` by its node, a `kernel` by its place among all by total
+    time, a `slice` by its row, a `gap` by its place among those of the answer, or all of `why`."""
 
-    node: int
-
-
-class ToKernel(msgspec.Struct, frozen=True):
-    """A kernel, by its place among all by total time."""
-
-    rank: int
-
-
-class ToSlice(msgspec.Struct, frozen=True):
-    """The longest slice of what a row is about."""
-
-    row: int
-
-
-class ToGap(msgspec.Struct, frozen=True):
-    """One of the gaps of the answer."""
-
-    gap: Gap
-
-
-class ToWhy(msgspec.Struct, frozen=True):
-    """All of the answer."""
-
-
-Way = ToModule | ToKernel | ToSlice | ToGap | ToWhy
+    to: str
+    at: int = -1
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """One row of a list: a time, the whole that its bar is a share of, a second figure, and what it
-    is of."""
-
-    figure: str
-    ns: int
-    whole_ns: int
-    aside: str
-    text: str
-    way: Way
-    kind: Kind | None = None
-
-
-class Timed(msgspec.Struct, frozen=True):
-    """What becomes a row: a time (ns), the whole that it is a share of, what it is of, and where it
-    leads."""
+    """One row of a list: a time, the whole that its bar is a share of, what it is of, where it
+    leads, and what stands beside the time instead of its share."""
 
     ns: int
     whole_ns: int
     text: str
     way: Way
-    kind: Kind | None = None
+    kind: SliceKind | None = None
+    instead: str = ""
+
+    @property
+    def aside(self) -> str:
+        return self.instead or percent(self.ns, self.whole_ns)
 
 
 class AnswerList(msgspec.Struct, frozen=True):
-    """The times of a list have one unit, which the title names; `aside` is that of the second
-    figures."""
+    """The times of a list have one unit; `aside` is that of the second figures."""
 
     title: str
-    unit: str
+    unit: Unit
     entries: tuple[Entry, ...]
     aside: str = SHARE
 
@@ -141,44 +110,31 @@ def moved(lists: Sequence[AnswerList], at: AnswerAt, columns: int, rows: int) ->
 def way_of(lists: Sequence[AnswerList], at: AnswerAt) -> Way:
     """Where a row leads."""
     at = moved(lists, at, 0, 0)
-    return ToWhy() if at.row < 0 else lists[at.column].entries[at.row].way
+    return Way("why") if at.row < 0 else lists[at.column].entries[at.row].way
 
 
-def timed(title: str, found: Iterable[Timed]) -> AnswerList:
+def timed(title: str, found: Iterable[Entry]) -> AnswerList:
     """A list of times with their shares, the largest first."""
     ordered = sorted((one for one in found if one.ns), key=lambda one: -one.ns)[:MOST]
-    unit = unit_of(one.ns for one in ordered)
-    entries = tuple(
-        Entry(
-            unit.text(one.ns),
-            one.ns,
-            one.whole_ns,
-            percent(one.ns, one.whole_ns),
-            one.text,
-            one.way,
-            one.kind,
-        )
-        for one in ordered
-    )
-    return AnswerList(title, unit.name, entries)
+    return AnswerList(title, unit_of(one.ns for one in ordered), tuple(ordered))
 
 
-def of_name(total: KernelTotal, role: Role, whole_ns: int, way: Way) -> Timed:
+def of_name(total: KernelTotal, role: Role, whole_ns: int, way: Way) -> Entry:
     """All slices of one name and role."""
     label, kind = label_of(int(role), total.name), kind_of(int(role), total.name)
-    return Timed(total.total_ns, whole_ns, label, way, kind)
+    return Entry(total.total_ns, whole_ns, label, way, kind)
 
 
 def _modules(tree: ModuleTree) -> AnswerList:
     """Also what belongs to no module, so that the shares add up, unless there is nothing else."""
     rows = [
-        Timed(one.ns, tree.gpu_ns, narrow(one.name), ToModule(one.node)) for one in self_times(tree)
+        Entry(one.ns, tree.gpu_ns, narrow(one.name), Way("module", one.node))
+        for one in self_times(tree)
     ]
     if rows:
-        first = len(tree.times)
         rows += [
-            Timed(one.gpu_ns, tree.gpu_ns, NOWHERE[one.why], ToModule(first + n))
-            for n, one in enumerate(tree.none)
+            Entry(one.gpu_ns, tree.gpu_ns, NOWHERE[one.why], Way("module", node))
+            for node, one in enumerate(tree.none, len(tree.times))
         ]
     return timed("GPU time by module", rows)
 
@@ -186,12 +142,12 @@ def _modules(tree: ModuleTree) -> AnswerList:
 def _kernels(tree: ModuleTree, trace: Trace) -> AnswerList:
     """Copies too: they are part of the GPU time."""
     rows = [
-        of_name(kernel, Role.KERNEL, tree.gpu_ns, ToKernel(rank))
+        of_name(kernel, Role.KERNEL, tree.gpu_ns, Way("kernel", rank))
         for rank, kernel in enumerate(kernel_totals(trace)[:MOST])
     ]
     for role in (Role.MEMCPY, Role.MEMSET):
         rows += [
-            of_name(copy, role, tree.gpu_ns, ToSlice(longest(trace, copy)))
+            of_name(copy, role, tree.gpu_ns, Way("slice", longest(trace, copy)))
             for copy in kernel_totals(trace, trace.rows_of(role))
         ]
     return timed("GPU time by kernel", rows)
@@ -204,37 +160,31 @@ def longest(trace: Trace, total: KernelTotal) -> int:
 
 def _gaps(why: Why) -> AnswerList:
     """When they begin stands beside how long they are."""
-    unit = unit_of(gap.dur_ns for gap in why.gaps)
     begins = unit_of(gap.start_ns - why.base_ns for gap in why.gaps)
     largest = max((gap.dur_ns for gap in why.gaps), default=0)
     entries = tuple(
-        Entry(
-            unit.text(gap.dur_ns),
-            gap.dur_ns,
-            largest,
-            begins.text(gap.start_ns - why.base_ns),
-            narrow(inside(gap)),
-            ToGap(gap),
-        )
-        for gap in why.gaps
+        Entry(gap.dur_ns, largest, narrow(inside(gap)), Way("gap", n), None, begin)
+        for n, gap in enumerate(why.gaps)
+        for begin in (begins.text(gap.start_ns - why.base_ns),)
     )
-    return AnswerList("longest gaps", unit.name, entries, f"at {begins.name}")
+    unit = unit_of(gap.dur_ns for gap in why.gaps)
+    return AnswerList("longest gaps", unit, entries, f"at {begins.name}")
 
 
 def inside(gap: Gap) -> str:
     """What the CPU was in, by the names that the lanes show; else the kernel that follows."""
+
+    def label(role: Role, name: str | None) -> str | None:
+        return label_of(int(role), name) if name else None
+
     short = replace(
         gap,
         next=label_of(int(Role.KERNEL), gap.next),
-        frame=_label(Role.PYTHON, gap.frame),
-        op=_label(Role.OP, gap.op),
-        annotation=_label(Role.ANNOTATION, gap.annotation),
+        frame=label(Role.PYTHON, gap.frame),
+        op=label(Role.OP, gap.op),
+        annotation=label(Role.ANNOTATION, gap.annotation),
     )
     return covered_by(short)
-
-
-def _label(role: Role, name: str | None) -> str | None:
-    return label_of(int(role), name) if name else None
 
 
 def cpu_lists(why: Why, trace: Trace) -> tuple[AnswerList, ...]:
@@ -257,7 +207,7 @@ def _by_name(trace: Trace, role: Role, title: str) -> AnswerList:
     return timed(
         title,
         (
-            of_name(total, role, whole, ToSlice(longest(trace, total)))
+            of_name(total, role, whole, Way("slice", longest(trace, total)))
             for total in kernel_totals(trace, outer)
         ),
     )
@@ -270,7 +220,7 @@ def _covered(trace: Trace, rows: NDArray[np.intp]) -> int:
     return sum(union_length(trace.start[own], trace.end[own]) for own in each)
 
 
-def _ops(trace: Trace) -> Iterator[Timed]:
+def _ops(trace: Trace) -> Iterator[Entry]:
     """The time in ops, without the slices directly inside them."""
     rows, role = trace.rows_of(Role.OP), int(Role.OP)
     row_of = {one.name: longest(trace, one) for one in kernel_totals(trace, rows)}
@@ -278,29 +228,21 @@ def _ops(trace: Trace) -> Iterator[Timed]:
     whole = sum(op.self_ns for op in totals)
     for op in totals:
         label, kind = label_of(role, op.name), kind_of(role, op.name)
-        yield Timed(op.self_ns, whole, label, ToSlice(row_of[op.name]), kind)
+        yield Entry(op.self_ns, whole, label, Way("slice", row_of[op.name]), kind)
 
 
-def _threads(why: Why, trace: Trace) -> Iterator[Timed]:
+def _threads(why: Why, trace: Trace) -> Iterator[Entry]:
     """How much of each thread's time anything was recorded, from its first slice to its last."""
-    rows = _longest_of_threads(trace)
+    rows: dict[tuple[Id, Id], int] = {}  # the longest slice of each
+    for track in trace.tracks:
+        if track.layer in CPU_LAYERS and len(track):
+            row = track.first_row + int(np.argmax(trace.dur[track.rows]))
+            key = exact_id(track.pid), exact_id(track.tid)
+            rows[key] = max(rows.get(key, row), row, key=lambda one: int(trace.dur[one]))
     for one in why.cpu:
         ns = one.op_ns + one.python_ns + one.wait_ns + one.annotation_ns
-        way = ToSlice(rows[one.process, one.thread])
-        yield Timed(ns, one.span_ns, narrow(one.label), way)
-
-
-def _longest_of_threads(trace: Trace) -> dict[tuple[Id, Id], int]:
-    """The longest slice of each CPU thread."""
-    found: dict[tuple[Id, Id], int] = {}
-    for track in trace.tracks:
-        if track.layer not in CPU_LAYERS or not len(track):
-            continue
-        row = track.first_row + int(np.argmax(trace.dur[track.rows]))
-        key = exact_id(track.pid), exact_id(track.tid)
-        if key not in found or trace.dur[row] > trace.dur[found[key]]:
-            found[key] = row
-    return found
+        way = Way("slice", rows[one.process, one.thread])
+        yield Entry(ns, one.span_ns, narrow(one.label), way)
 
 
 class Answer(msgspec.Struct, frozen=True, eq=False):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import ClassVar, Final
 
@@ -17,18 +17,19 @@ from fusetui.analysis.questions.totals import (
     self_ns,
     subtree_sums,
 )
+from fusetui.trace.model.arrays import Flags, Int64s, Rows
 from fusetui.trace.model.categories import Layer, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.program.origin import Origins, frame_of
 from fusetui.tui.layout.figure_trees import MEASURES, FigureTree, by_level, by_name
 from fusetui.tui.layout.op_tree import layer_of
 
-Int64s = NDArray[np.int64]
 MODES: Final = ("path", "callers", "each")
 SORTS: Final = (*MEASURES, "name")
 FRAMES: Final = "frames"
 """The tree of Python frames among what is made of a trace, see memo.kept_on."""
 DEEPEST_FRAMES = 1000
+OWN = 2  # the place of self time among the amounts
 DEEPEST = 64  # levels; what lies deeper is part of the level above
 
 
@@ -81,7 +82,7 @@ class CallTree(FigureTree, frozen=True, eq=False, dict=True):
         return dict(zip(MEASURES, columns, strict=True))
 
     @property
-    def is_thread(self) -> NDArray[np.bool_]:
+    def is_thread(self) -> Flags:
         return self.name < 0
 
     def name_of(self, node: int) -> str:
@@ -115,7 +116,7 @@ class CallTree(FigureTree, frozen=True, eq=False, dict=True):
 
 def call_tree(trace: Trace) -> CallTree:
     """Ops and calls of each thread merged with those of the same call path."""
-    return _by_path(trace, _op_rows(trace), gpu_under(trace), DEEPEST)
+    return _by_path(trace, _rows_on(trace, Layer.OPS), gpu_under(trace), DEEPEST)
 
 
 def frame_tree(trace: Trace, found: Origins) -> CallTree:
@@ -125,12 +126,10 @@ def frame_tree(trace: Trace, found: Origins) -> CallTree:
     rows, frame = trace.gpu_rows[frame >= 0], frame[frame >= 0]
     kernels = (trace.role[rows] == Role.KERNEL).astype(np.int64)
     under = subtree_sums(trace, frame, trace.dur[rows]), subtree_sums(trace, frame, kernels)
-    return _by_path(trace, _frame_rows(trace), under, DEEPEST_FRAMES)
+    return _by_path(trace, _rows_on(trace, Layer.PYTHON), under, DEEPEST_FRAMES)
 
 
-def _by_path(
-    trace: Trace, rows: NDArray[np.intp], under: tuple[Int64s, Int64s], deepest: int
-) -> CallTree:
+def _by_path(trace: Trace, rows: Rows, under: tuple[Int64s, Int64s], deepest: int) -> CallTree:
     """`under`: GPU time and kernels of each row of the trace, with what is inside."""
     groups = -1 - trace.track[rows].astype(np.int64)
     roots, inverse = np.unique(groups, return_inverse=True)
@@ -154,7 +153,7 @@ def _by_path(
 
 def callers_tree(trace: Trace) -> CallTree:
     """Ops and calls of one name, then what calls them, and what calls that: self time of the op."""
-    rows = _op_rows(trace)
+    rows = _rows_on(trace, Layer.OPS)
     levels = []
     names, place = np.unique(trace.name[rows].astype(np.int64), return_inverse=True)
     levels.append((np.full(len(names), -1), names, place, rows, False))
@@ -178,7 +177,7 @@ def callers_tree(trace: Trace) -> CallTree:
     return _tree(trace, levels, of_row, True, rows, under)
 
 
-Level = tuple[Int64s, Int64s, NDArray[np.intp], NDArray[np.intp], bool]
+Level = tuple[Int64s, Int64s, Rows, Rows, bool]
 """Of its nodes the parents and the names; of its rows the node; the rows; are they threads."""
 
 
@@ -187,88 +186,54 @@ def _tree(
     levels: list[Level],
     of_row: Int64s,
     bottom_up: bool,
-    outer: NDArray[np.intp],
+    outer: Rows,
     under: tuple[Int64s, Int64s],
 ) -> CallTree:
-    amounts = _amounts(trace, outer, bottom_up, under)
-    columns: list[list[Int64s]] = [[] for _ in range(9)]
-    for number, level in enumerate(levels):
-        for column, values in zip(
-            columns, _figures(trace, level, number, amounts, outer), strict=True
-        ):
-            column.append(np.asarray(values, dtype=np.int64))
-    arrays = [np.concatenate(c) if c else np.empty(0, dtype=np.int64) for c in columns]
-    parent, name, depth, count, total, own_ns, gpu_ns, launched, row = arrays
-    return CallTree(
-        trace=trace,
-        bottom_up=bottom_up,
-        parent=parent,
-        name=name,
-        level=depth,
-        count=count,
-        total_ns=total,
-        own_ns=own_ns,
-        gpu_ns=gpu_ns,
-        kernels=launched,
-        row=row,
-        of_row=of_row.astype(np.int32),
+    amounts = (*_times(trace, outer, bottom_up), *under)
+    found = [_figures(trace, *one, amounts, outer) for one in levels]
+    columns = (
+        np.concatenate(parts).astype(np.int64, copy=False) for parts in zip(*found, strict=True)
     )
+    parent, name, count, total, own_ns, gpu_ns, launched, row = columns
+    level = np.repeat(np.arange(len(levels)), [len(one[0]) for one in levels])
+    figures = parent, name, level, count, total, own_ns, gpu_ns, launched
+    return CallTree(trace, row, bottom_up, *figures, of_row.astype(np.int32))
 
 
-class Amounts(msgspec.Struct, frozen=True, eq=False):
-    """What each row of the trace adds to its node; shape [slices]."""
-
-    calls: Int64s
-    total: Int64s
-    own: Int64s
-    gpu: Int64s
-    kernels: Int64s
-
-
-def _amounts(
-    trace: Trace, outer: NDArray[np.intp], bottom_up: bool, under: tuple[Int64s, Int64s]
-) -> Amounts:
-    """From the ops up, a capture has no thread of its own: only its GPU time counts. And an op
-    inside another one of its name adds nothing to their total."""
+def _times(trace: Trace, outer: Rows, bottom_up: bool) -> tuple[Int64s, Int64s, Int64s]:
+    """Calls, time and self time that each row of the trace adds to its node. From the ops up, a
+    capture has no thread of its own: only its GPU time counts. And an op inside another one of its
+    name adds nothing to their total."""
     calls, total, own = np.ones(len(trace), dtype=np.int64), trace.dur, self_ns(trace)
-    if bottom_up:
-        recorded = trace.role != Role.CAPTURED
-        once = recorded.copy()
-        once[outer[inside_same_name(trace, outer)]] = False
-        calls, total, own = (
-            np.where(flags, values, 0)
-            for flags, values in ((recorded, calls), (once, total), (recorded, own))
-        )
-    return Amounts(calls, total, own, *under)
+    if not bottom_up:
+        return calls, total, own
+    recorded = trace.role != Role.CAPTURED
+    once = recorded.copy()
+    once[outer[inside_same_name(trace, outer)]] = False
+    return np.where(recorded, calls, 0), np.where(once, total, 0), np.where(recorded, own, 0)
 
 
 def _figures(
-    trace: Trace, level: Level, number: int, amounts: Amounts, outer: NDArray[np.intp]
+    trace: Trace,
+    parents: Int64s,
+    names: Int64s,
+    place: Rows,
+    rows: Rows,
+    threads: bool,
+    amounts: Sequence[Int64s],
+    outer: Rows,
 ) -> tuple[Int64s, ...]:
-    """The columns of the nodes of one level."""
-    parents, names, place, rows, threads = level
-    size = len(parents)
+    """The columns of the nodes of one level: parents, names, the sum of each of the amounts (of
+    threads, without self time), and the longest row."""
     counted = np.isin(rows, outer) if threads else np.ones(len(rows), dtype=np.bool_)
-
-    def summed(values: Int64s) -> Int64s:
-        found = np.zeros(size, dtype=np.int64)
-        np.add.at(found, place[counted], values[rows[counted]])
-        return found
-
-    longest = np.full(size, -1, dtype=np.int64)
+    sums = [np.zeros(len(parents), dtype=np.int64) for _ in amounts]
+    for n, (found, values) in enumerate(zip(sums, amounts, strict=True)):
+        if not threads or n != OWN:
+            np.add.at(found, place[counted], values[rows[counted]])
+    longest = np.full(len(parents), -1, dtype=np.int64)
     by_length = np.argsort(trace.dur[rows], kind="stable")
     longest[place[by_length]] = -1 if threads else rows[by_length]
-    return (
-        parents,
-        names,
-        np.full(size, number),
-        summed(amounts.calls),
-        summed(amounts.total),
-        np.zeros(size, dtype=np.int64) if threads else summed(amounts.own),
-        summed(amounts.gpu),
-        summed(amounts.kernels),
-        longest,
-    )
+    return (parents, names, *sums, longest)
 
 
 def _own_gpu(trace: Trace, amount: Int64s) -> Int64s:
@@ -279,15 +244,7 @@ def _own_gpu(trace: Trace, amount: Int64s) -> Int64s:
     return found
 
 
-def _op_rows(trace: Trace) -> NDArray[np.intp]:
-    """Of the ops layers of all threads, and of those of a capture."""
-    return _on([layer_of(trace, track) is Layer.OPS for track in trace.tracks], trace)
-
-
-def _frame_rows(trace: Trace) -> NDArray[np.intp]:
-    """Of the Python layers of all threads, and of those of a capture."""
-    return _on([layer_of(trace, track) is Layer.PYTHON for track in trace.tracks], trace)
-
-
-def _on(tracks: list[bool], trace: Trace) -> NDArray[np.intp]:
+def _rows_on(trace: Trace, layer: Layer) -> Rows:
+    """Of such layers of all threads, and of those of a capture."""
+    tracks = [layer_of(trace, track) is layer for track in trace.tracks]
     return np.flatnonzero(np.array([*tracks, False])[trace.track])

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.tui.layout.call_tree import CallTree
-from fusetui.tui.layout.kinds import Kind, kind_of, label_of, narrow
+from fusetui.tui.layout.kinds import SliceKind, kind_of, label_of, narrow
 from fusetui.tui.layout.modules import ModuleTree
 
 Int64s = NDArray[np.int64]
@@ -41,7 +41,7 @@ class Flame(msgspec.Struct, frozen=True, eq=False, dict=True):
     count: Int64s
     row: Int64s  # of the longest, -1: none
     text: Callable[[int], str]
-    kind: Callable[[int], Kind]
+    kind: Callable[[int], SliceKind]
 
     @cached_property
     def whole_ns(self) -> int:
@@ -126,10 +126,12 @@ def flame_of_calls(tree: CallTree, time: str) -> Flame:
             return narrow(tree.trace.tracks[-1 - name].label)
         return label_of(int(role[tree.row[node]]), tree.trace.names[name])
 
-    def kind(node: int) -> Kind:
+    def kind(node: int) -> SliceKind:
         name = int(tree.name[node])
         return (
-            Kind.OTHER if name < 0 else kind_of(int(role[tree.row[node]]), tree.trace.names[name])
+            SliceKind.OTHER
+            if name < 0
+            else kind_of(int(role[tree.row[node]]), tree.trace.names[name])
         )
 
     if time != "GPU":  # a thread is as wide as what it holds
@@ -152,7 +154,7 @@ def flame_of_modules(tree: ModuleTree, time: str) -> Flame:
         np.array([one.count for one in times], dtype=np.int64),
         tree.row,
         lambda node: narrow(times[node].module),
-        lambda node: Kind.ANNOTATION if times[node].kind == "annotation" else Kind.PYTHON,
+        lambda node: SliceKind.ANNOTATION if times[node].kind == "annotation" else SliceKind.PYTHON,
     )
 
 
@@ -163,7 +165,7 @@ def _flame(
     count: Int64s,
     row: Int64s,
     text: Callable[[int], str],
-    kind: Callable[[int], Kind],
+    kind: Callable[[int], SliceKind],
 ) -> Flame:
     """Places each node after its larger siblings, within the one around it."""
     order = np.lexsort((np.arange(len(parent)), -amount, parent))

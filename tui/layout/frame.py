@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import cached_property
+from collections.abc import Iterator, Sequence
+from itertools import count
 
 import msgspec
 import numpy as np
@@ -13,11 +13,13 @@ from fusetui.trace.cells.raster import edges, row_in
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import covered_until, union
+from fusetui.trace.model.memo import memo
 from fusetui.tui.layout.lanes import main_lane
 from fusetui.tui.layout.places import index_of, where_rows
 from fusetui.tui.layout.view import Place, Side, View, index_of_gap, times
 
-WIDTHS = 8  # of which the minimap is kept
+SMALL = 14  # with fewer lines the bar below the minimap is left out
+TALL = 12  # with fewer lines the legend is left out
 
 
 class Busy(msgspec.Struct, frozen=True, eq=False, dict=True):
@@ -28,21 +30,10 @@ class Busy(msgspec.Struct, frozen=True, eq=False, dict=True):
     ends: np.ndarray[tuple[int], np.dtype[np.int64]]
     label: str
 
+    @memo(8)
     def levels(self, begin: int, end: int, width: int, top: int) -> list[int]:
         """The height of a bar in each cell, 0 where nothing ran, else 1 to `top`; as it is the
         same in every frame, that of the last few widths is kept."""
-        wanted = begin, end, width, top
-        if wanted not in self._levels:
-            if len(self._levels) >= WIDTHS:
-                self._levels.clear()
-            self._levels[wanted] = self._leveled(*wanted)
-        return self._levels[wanted]
-
-    @cached_property
-    def _levels(self) -> dict[tuple[int, int, int, int], list[int]]:
-        return {}
-
-    def _leveled(self, begin: int, end: int, width: int, top: int) -> list[int]:
         borders = edges(begin, end, width)
         covered = np.diff(covered_until(self.starts, self.ends, borders))
         size = np.maximum(np.diff(borders), 1)
@@ -96,10 +87,6 @@ def window_columns(side: Side, view: View, width: int) -> range:
     return range(first, max(first + 1, min(last, width)))
 
 
-SMALL = 14  # with fewer lines the bar below the minimap is left out
-TALL = 12  # with fewer lines the legend is left out
-
-
 class Division(msgspec.Struct, frozen=True):
     """Lines above and below the lanes, and cells left of them."""
 
@@ -108,7 +95,6 @@ class Division(msgspec.Struct, frozen=True):
     gutter: int  # cells of the labels
     width: int  # cells of the time axis
     lanes: int  # lines for lanes
-    legend: int  # lines of the legend, below the lanes
 
     def time(self, view: View, x: int) -> int:
         """The time (ns from the origin) at the left edge of a cell of the screen."""
@@ -119,24 +105,14 @@ class Division(msgspec.Struct, frozen=True):
 def divided(width: int, height: int) -> Division:
     """Divides a timeline of this many cells and lines."""
     gutter = 15 if width < 100 else 18 if width < 160 else 24
-    axis, legend = axis_height(height), legend_height(height)
-    lanes = max(0, height - axis - legend)
-    return Division(width, axis, gutter, max(1, width - gutter), lanes, legend)
-
-
-def legend_height(lines: int) -> int:
-    """How many lines of a timeline of so many are below the lanes."""
-    return 0 if lines < TALL else 1
+    axis = 2 if height < SMALL else 3
+    return Division(width, axis, gutter, max(1, width - gutter), max(0, lanes_in(height)))
 
 
 def lanes_in(lines: int) -> int:
-    """How many lines of a timeline of so many are for lanes."""
-    return lines - axis_height(lines) - legend_height(lines)
-
-
-def axis_height(lines: int) -> int:
-    """How many lines of a timeline of this height are above the lanes."""
-    return 2 if lines < SMALL else 3
+    """How many lines of a timeline of so many are for lanes: not those above them, nor the legend
+    below."""
+    return lines - (2 if lines < SMALL else 3) - (lines >= TALL)
 
 
 def top_for(side: Side, view: View, shown: Sequence[Place], top: int, room: int) -> int:
@@ -183,17 +159,10 @@ def within(shown: Sequence[Place], top: int, room: int) -> int:
     return max(0, min(top, len(shown) - room))
 
 
-ROUND = (1, 2, 5)
-
-
 def tick_step(span_ns: int, most: int) -> int:
     """The smallest round step (1, 2 or 5 times a power of ten, in ns) with at most `most` ticks."""
-    power = 1
-    while True:
-        for factor in ROUND:
-            if span_ns <= factor * power * max(1, most):
-                return factor * power
-        power *= 10
+    steps: Iterator[int] = (n * 10**power for power in count() for n in (1, 2, 5))
+    return next(step for step in steps if span_ns <= step * max(1, most))
 
 
 def ticks(begin: int, end: int, width: int, room: int = 11) -> list[tuple[int, str]]:
@@ -202,8 +171,5 @@ def ticks(begin: int, end: int, width: int, room: int = 11) -> list[tuple[int, s
     Texts are times from zero in the unit of the step; `room` columns are kept for each.
     """
     step = tick_step(end - begin, width // room)
-    first = -(-begin // step) * step
-    found: list[tuple[int, str]] = []
-    for time in range(first, end, step):
-        found.append(((time - begin) * width // (end - begin), tick(time, step)))
-    return found
+    times = range(-(-begin // step) * step, end, step)
+    return [((time - begin) * width // (end - begin), tick(time, step)) for time in times]

@@ -17,12 +17,13 @@ from fusetui.gpu.kernel_names import decode
 from fusetui.gpu.roofline.many import Jobs
 from fusetui.text.figures import Unit, unit_of
 from fusetui.trace.model.arguments import Arguments
+from fusetui.trace.model.arrays import Int64s, Rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.memo import memo, once
 from fusetui.trace.program.origin import Origins
-from fusetui.tui.layout.kinds import Kind, kind_of, label_of, narrow
+from fusetui.tui.layout.kinds import KINDS, SliceKind, kind_of, label_of, narrow, numbers_of
 
-Rows = NDArray[np.intp]
 BYS: Final = ("name", "kind", "family", "op", "shape", "module", "stream", "step")
 """What kernels are grouped by."""
 LATER: Final = ("shape", "module")
@@ -57,7 +58,7 @@ class KernelTable(msgspec.Struct, frozen=True, eq=False, dict=True):
     rows: Rows  # in order of time
     begins: Rows  # group n has rows[begins[n]:begins[n + 1]]
     spreads: tuple[Spread, ...]
-    amounts: NDArray[np.int64]  # what is added up: the durations; of CPU ops their self time
+    amounts: Int64s  # what is added up: the durations; of CPU ops their self time
     numbers: NDArray[np.integer]  # of each group, in the keys of `by`
     fields: Callable[[int], dict[str, Any]]
 
@@ -65,7 +66,7 @@ class KernelTable(msgspec.Struct, frozen=True, eq=False, dict=True):
         return len(self.spreads)
 
     @cached_property
-    def totals(self) -> NDArray[np.int64]:
+    def totals(self) -> Int64s:
         """Of each group, ns."""
         before = np.concatenate(([0], np.cumsum(self.amounts)))
         return np.diff(before[self.begins])
@@ -107,22 +108,14 @@ class KernelTable(msgspec.Struct, frozen=True, eq=False, dict=True):
         fields = self.fields(int(self.numbers[group]))
         return str(fields.get("name") or self.label(group))
 
-    def kind(self, group: int) -> Kind:
+    def kind(self, group: int) -> SliceKind:
         """That of the longest of them."""
         row = self.longest(group)
         return kind_of(int(self.role), self.trace.name_of(row))
 
+    @memo(len(SORTS))
     def order(self, sort: str) -> Rows:
         """The groups, the largest first, names in order of the alphabet."""
-        if sort not in self._orders:
-            self._orders[sort] = self._ordered(sort)
-        return self._orders[sort]
-
-    @cached_property
-    def _orders(self) -> dict[str, Rows]:
-        return {}
-
-    def _ordered(self, sort: str) -> Rows:
         if sort == "name":
             labels = [self.label(n) for n in range(len(self))]
             return np.array(sorted(range(len(self)), key=labels.__getitem__), dtype=np.intp)
@@ -131,7 +124,7 @@ class KernelTable(msgspec.Struct, frozen=True, eq=False, dict=True):
         if sort == "total":
             figures = self.totals
         else:
-            name = {"count": "count"}.get(sort, f"{sort}_ns")
+            name = sort if sort == "count" else f"{sort}_ns"
             figures = np.array([getattr(one, name) for one in self.spreads], dtype=np.int64)
         return np.argsort(-figures, kind="stable")
 
@@ -144,7 +137,8 @@ def keys_of(trace: Trace, known: Jobs | None, origins: Origins | None) -> Mappin
     jobs = known or Jobs(rows, np.full(len(rows), -1, dtype=np.int32), (), NO_ARGS, NO_ARGS)
     quick = (by for by in GROUPINGS if by not in LATER)
     found: dict[str, Keys] = {by: GROUPINGS[by](trace, jobs) for by in quick}
-    found["kind"] = _by_kind(trace, rows)
+    kinds = once(trace, numbers_of)[rows].astype(np.int64)  # what a kernel does, as its color tells
+    found["kind"] = Keys(kinds, lambda number: {"kind": str(KINDS[number])})
     if known and origins:
         found["shape"] = GROUPINGS["shape"](trace, known)
         found["module"] = module_keys(trace, rows, origins)
@@ -179,32 +173,15 @@ def _table(
     role: Role,
     rows: Rows,
     number: NDArray[np.integer],
-    amounts: NDArray[np.int64],
+    amounts: Int64s,
     fields: Callable[[int], dict[str, Any]],
 ) -> KernelTable:
     groups = grouped(number, trace.start[rows])
-    found = spreads(number, trace.dur[rows]) if len(rows) else []
-    ordered = rows[groups.order]
+    found = tuple(spreads(number, trace.dur[rows])) if len(rows) else ()
+    begins, ordered = groups.begins if found else np.zeros(1, dtype=np.intp), rows[groups.order]
     return KernelTable(
-        trace=trace,
-        by=by,
-        role=role,
-        rows=ordered,
-        begins=groups.begins if len(rows) else np.zeros(1, dtype=np.intp),
-        spreads=tuple(found),
-        amounts=amounts[ordered],
-        numbers=groups.keys,
-        fields=fields,
+        trace, by, role, ordered, begins, found, amounts[ordered], groups.keys, fields
     )
-
-
-def _by_kind(trace: Trace, rows: Rows) -> Keys:
-    """By what a kernel does, as its color tells."""
-    kinds = list(Kind)
-    of_name = np.zeros(len(trace.names) + 1, dtype=np.int64)
-    for name in np.unique(trace.name[rows]).tolist():
-        of_name[name] = kinds.index(kind_of(int(Role.KERNEL), trace.names[name]))
-    return Keys(of_name[trace.name[rows]], lambda number: {"kind": str(kinds[number])})
 
 
 def _shape(fields: Mapping[str, Any]) -> str:

@@ -26,7 +26,7 @@ BUILT_IN = re.compile(r"<built-in (?:function|method) ([^ >]+)")
 ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
-class Kind(StrEnum):
+class SliceKind(StrEnum):
     """What a slice does, as shown by its color: of GPU work first."""
 
     GEMM = "gemm"
@@ -50,76 +50,77 @@ class Kind(StrEnum):
         return TOKENS[self]
 
 
-KINDS = tuple(Kind)
+KINDS = tuple(SliceKind)
 """By their numbers."""
 TOKENS = {
-    kind: ("kernel." if n <= KINDS.index(Kind.GPU_OTHER) else "slice.") + kind.removeprefix("gpu-")
+    kind: ("kernel." if n <= KINDS.index(SliceKind.GPU_OTHER) else "slice.")
+    + kind.removeprefix("gpu-")
     for n, kind in enumerate(KINDS)
 }
 LETTERS = {
-    Kind.GEMM: "g",
-    Kind.ATTENTION: "a",
-    Kind.POINTWISE: "p",
-    Kind.FUSED: "f",
-    Kind.REDUCTION: "r",
-    Kind.COPY: "c",
-    Kind.COMM: "m",
-    Kind.GPU_OTHER: "k",
-    Kind.OP: "o",
-    Kind.CALL: "l",
-    Kind.ANNOTATION: "n",
-    Kind.PYTHON: "y",
-    Kind.COMPILED: "j",
-    Kind.OTHER: "x",
+    SliceKind.GEMM: "g",
+    SliceKind.ATTENTION: "a",
+    SliceKind.POINTWISE: "p",
+    SliceKind.FUSED: "f",
+    SliceKind.REDUCTION: "r",
+    SliceKind.COPY: "c",
+    SliceKind.COMM: "m",
+    SliceKind.GPU_OTHER: "k",
+    SliceKind.OP: "o",
+    SliceKind.CALL: "l",
+    SliceKind.ANNOTATION: "n",
+    SliceKind.PYTHON: "y",
+    SliceKind.COMPILED: "j",
+    SliceKind.OTHER: "x",
 }
 """What stands for a kind where there is no color."""
 
 BY_ROLE = {
-    Role.MEMCPY: Kind.COPY,
-    Role.MEMSET: Kind.COPY,
-    Role.ANNOTATION: Kind.ANNOTATION,
-    Role.GPU_ANNOTATION: Kind.ANNOTATION,
-    Role.PYTHON: Kind.PYTHON,
-    Role.CALL: Kind.CALL,
+    Role.MEMCPY: SliceKind.COPY,
+    Role.MEMSET: SliceKind.COPY,
+    Role.ANNOTATION: SliceKind.ANNOTATION,
+    Role.GPU_ANNOTATION: SliceKind.ANNOTATION,
+    Role.PYTHON: SliceKind.PYTHON,
+    Role.CALL: SliceKind.CALL,
 }
 
 DECODED = (Role.KERNEL, Role.DEVICE)
 """Their names may be those of kernels: also what other devices ran, and ranges around a kernel."""
 
 BY_WORK = {
-    "gemm": Kind.GEMM,
-    "gemv": Kind.GEMM,
-    "conv": Kind.GEMM,
-    "attention": Kind.ATTENTION,
-    "elementwise": Kind.POINTWISE,
-    "copy": Kind.COPY,
-    "fill": Kind.COPY,
-    "memcpy": Kind.COPY,
-    "memset": Kind.COPY,
-    "reduction": Kind.REDUCTION,
-    "softmax": Kind.REDUCTION,
-    "norm": Kind.REDUCTION,
-    "loss": Kind.REDUCTION,
-    "comm": Kind.COMM,
+    "gemm": SliceKind.GEMM,
+    "gemv": SliceKind.GEMM,
+    "conv": SliceKind.GEMM,
+    "attention": SliceKind.ATTENTION,
+    "elementwise": SliceKind.POINTWISE,
+    "copy": SliceKind.COPY,
+    "fill": SliceKind.COPY,
+    "memcpy": SliceKind.COPY,
+    "memset": SliceKind.COPY,
+    "reduction": SliceKind.REDUCTION,
+    "softmax": SliceKind.REDUCTION,
+    "norm": SliceKind.REDUCTION,
+    "loss": SliceKind.REDUCTION,
+    "comm": SliceKind.COMM,
 }
 
 COMPILED_MARKS = ("triton_", "Torch-Compiled", "CompiledFunction", "TorchDynamo", "AOTDispatcher")
 
 
 @lru_cache(maxsize=65536)
-def kind_of(role: int, name: str) -> Kind:
+def kind_of(role: int, name: str) -> SliceKind:
     """The kind of a slice by its role and name."""
     if role in DECODED:
         return _kernel_kind(name)
     if role == Role.OP:
         marked = name.startswith(COMPILED_MARKS) or "cpp_fused" in name
-        return Kind.COMPILED if marked else Kind.OP
-    return BY_ROLE.get(Role(role), Kind.OTHER)
+        return SliceKind.COMPILED if marked else SliceKind.OP
+    return BY_ROLE.get(Role(role), SliceKind.OTHER)
 
 
 def numbers_of(trace: Trace) -> NDArray[np.uint8]:
     """The number of the kind of each row, shape [slices]; names are looked at once each."""
-    by_role = [KINDS.index(BY_ROLE.get(role, Kind.OTHER)) for role in Role]
+    by_role = [KINDS.index(BY_ROLE.get(role, SliceKind.OTHER)) for role in Role]
     found: NDArray[np.uint8] = np.array(by_role, dtype=np.uint8)[trace.role]
     for role in (*DECODED, Role.OP):  # whose kind depends on the name
         rows = trace.rows_of(role)
@@ -160,27 +161,27 @@ def narrow(text: str) -> str:
     return "".join(c if is_printable(c) and cell_len(c) == 1 else "·" for c in text)
 
 
-def _kernel_kind(name: str) -> Kind:
+def _kernel_kind(name: str) -> SliceKind:
     decoded = decode(name)
     if decoded is not None and decoded.fused_ops:
-        return Kind.FUSED
-    return BY_WORK.get(kind_of_kernel(name) or "", Kind.GPU_OTHER)
+        return SliceKind.FUSED
+    return BY_WORK.get(kind_of_kernel(name) or "", SliceKind.GPU_OTHER)
 
 
-class Share(msgspec.Struct, frozen=True):
+class KindShare(msgspec.Struct, frozen=True):
     """The sum of the durations of one kind, and of all; `of`: of what."""
 
-    kind: Kind
+    kind: SliceKind
     ns: int
     whole_ns: int
     of: str = "GPU"
 
 
-def shares(trace: Trace) -> tuple[Share, ...]:
+def shares(trace: Trace) -> tuple[KindShare, ...]:
     """Of the GPU events, else of those of other devices, the largest first. Made once per trace:
     `side.once(shares)`."""
     of, roles = ("GPU", GPU_ROLES) if len(trace.gpu_rows) else ("device", (Role.DEVICE,))
-    found: dict[Kind, int] = {}
+    found: dict[SliceKind, int] = {}
     for role in roles:
         rows = trace.rows_of(role)
         sums = np.bincount(trace.name[rows], weights=trace.dur[rows])
@@ -189,4 +190,4 @@ def shares(trace: Trace) -> tuple[Share, ...]:
             found[kind] = found.get(kind, 0) + int(sums[name])
     whole = sum(found.values())
     order = sorted(found.items(), key=lambda item: -item[1])
-    return tuple(Share(kind, ns, whole, of) for kind, ns in order)
+    return tuple(KindShare(kind, ns, whole, of) for kind, ns in order)

@@ -16,6 +16,7 @@ from fusetui.trace.model.categories import CPU_LAYERS, GPU_LAYERS, Layer, Role
 from fusetui.trace.model.columns import Trace, Track
 from fusetui.trace.model.ids import Id
 from fusetui.trace.model.intervals import union_length
+from fusetui.trace.model.memo import once
 from fusetui.tui.layout.kinds import narrow, numbers_of
 
 LAYER_LABELS = {
@@ -115,7 +116,7 @@ def lanes_of(trace: Trace) -> tuple[Lane, ...]:
             continue
         grouped.setdefault((track.layer, track.pid, track.tid), []).append(track)
     tracks = list(grouped.values())
-    kinds = numbers_of(trace)
+    kinds = once(trace, numbers_of)
     lanes = tuple(_lane(trace, own, kinds) for own in tracks[:MOST])
     rest = tuple(chain.from_iterable(tracks[MOST:]))
     if not rest:

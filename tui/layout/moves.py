@@ -33,15 +33,12 @@ TOP = (WHERE, 0)
 
 def zoom(side: Side, view: View, numerator: int, denominator: int) -> View:
     """Scales the window by numerator / denominator around the anchor."""
-    span = max(MIN_SPAN_NS, min(view.span * numerator // denominator, side.end - side.begin))
-    about = anchor(side, view)
-    begin = about - (about - view.begin) * span // view.span
-    return _within(side, view, begin, span)
+    return zoom_at(side, view, anchor(side, view), numerator, denominator)
 
 
 def zoom_at(side: Side, view: View, time: int, numerator: int, denominator: int) -> View:
     """The same about a time, which stays where it is."""
-    span = max(MIN_SPAN_NS, min(view.span * numerator // denominator, side.end - side.begin))
+    span = _span(side, view.span * numerator // denominator)
     return _within(side, view, time - (time - view.begin) * span // view.span, span)
 
 
@@ -64,14 +61,14 @@ def go(side: Side, view: View, time: int) -> View:
 def at_time(side: Side, view: View, time: int) -> View:
     """`time` in the middle; from a window over the whole trace, in one of a tenth of it."""
     whole = side.end - side.begin
-    span = view.span if view.span < whole else max(MIN_SPAN_NS, whole // 10)
+    span = view.span if view.span < whole else _span(side, whole // 10)
     return _within(side, view, time - span // 2, span)
 
 
 def over(side: Side, view: View, begin: int, end: int) -> View:
     """A window over this stretch of time, with a little around it."""
     margin = (end - begin) // 20
-    span = max(MIN_SPAN_NS, min(end - begin + 2 * margin, side.end - side.begin))
+    span = _span(side, end - begin + 2 * margin)
     return _within(side, view, begin - margin, span)
 
 
@@ -92,7 +89,7 @@ def zoom_to(side: Side, view: View) -> View:
     if found is None:
         return select_first(side, view)
     begin, end = found
-    span = max(MIN_SPAN_NS, min(2 * (end - begin), side.end - side.begin))
+    span = _span(side, 2 * (end - begin))
     return _within(side, view, (begin + end - span) // 2, span)
 
 
@@ -109,7 +106,7 @@ def to_gap(side: Side, view: View, at: GapAt) -> View:
     chosen = replace(view, selected=-1, gap=at)
     if begin >= view.begin and end <= view.end and SEEN * (end - begin) >= view.span:
         return chosen
-    span = max(MIN_SPAN_NS, min(3 * (end - begin), side.end - side.begin))
+    span = _span(side, 3 * (end - begin))
     return _within(side, chosen, (begin + end - span) // 2, span)
 
 
@@ -236,6 +233,11 @@ def _nearest_on(side: Side, view: View, candidates: Iterable[Place]) -> View:
         near = int(place.line.rows[slice_near(place.line, time)])
         return select(side, view, row if row >= 0 else near)
     return view
+
+
+def _span(side: Side, ns: int) -> int:
+    """A span that a window of the trace can have."""
+    return max(MIN_SPAN_NS, min(ns, side.end - side.begin))
 
 
 def _within(side: Side, view: View, begin: int, span: int) -> View:

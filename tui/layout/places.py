@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from threading import Lock
 
 import numpy as np
 from msgspec.structs import replace
@@ -14,6 +13,7 @@ from fusetui.text.figures import percent
 from fusetui.trace.cells.raster import Line, deepest
 from fusetui.trace.model.categories import Layer
 from fusetui.trace.model.columns import Trace, Track
+from fusetui.trace.model.memo import memo
 from fusetui.trace.program.regions import is_module
 from fusetui.tui.layout.kinds import KINDS
 from fusetui.tui.layout.lanes import FOLDED, LAYER_LABELS, Lane, arranged, hidden_names, main_lane
@@ -24,21 +24,12 @@ HIDDEN_LABEL = "folded"
 WHERE = -2  # instead of a depth
 MOST_FAMILIES = 6  # lines below a stream
 SPANS = 200  # part of the window that a slice which spans it may leave out at either end
-KEPT = 4  # views of which the lines are kept
-_KEEPING = Lock()
-"""More than one thread asks for lines."""
 
 
+@memo(4)
 def places(side: Side, view: View) -> tuple[Place, ...]:
     """All lines of the timeline, from top to bottom, whether they fit on the screen or not."""
-    found = side.places.get(view)
-    if found is None:
-        found = tuple(_places(side, view))
-        with _KEEPING:
-            if len(side.places) >= KEPT:
-                del side.places[next(iter(side.places))]
-            side.places[view] = found
-    return found
+    return tuple(_places(side, view))
 
 
 def _places(side: Side, view: View) -> list[Place]:

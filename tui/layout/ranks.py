@@ -28,7 +28,7 @@ SORTS: dict[str, Key] = {
 """The columns by which the rows can be sorted; the first one is in force at first."""
 
 
-class Job(msgspec.Struct, frozen=True, eq=False):
+class RankedJob(msgspec.Struct, frozen=True, eq=False):
     """What is known about the files that may be ranks of one job."""
 
     paths: tuple[str, ...] = ()
@@ -46,7 +46,7 @@ class Job(msgspec.Struct, frozen=True, eq=False):
         return sorted(self.answer.ranks, key=SORTS[self.sort]) if self.answer else []
 
 
-def job_of_paths(paths: tuple[str, ...]) -> Job:
+def job_of_paths(paths: tuple[str, ...]) -> RankedJob:
     """A job, if most of the files are named as those of ranks are."""
     ranks = sum(map(looks_like_a_rank, paths))
-    return Job(paths if len(paths) > 1 and 2 * ranks > len(paths) else ())
+    return RankedJob(paths if len(paths) > 1 and 2 * ranks > len(paths) else ())

@@ -6,18 +6,17 @@ from collections.abc import Sequence
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from fusetui.analysis.questions.chain import is_gpu
 from fusetui.trace.layout.steps import Steps
-from fusetui.trace.model.arrays import Int64s
+from fusetui.trace.model.arrays import Int64s, Rows
 from fusetui.trace.model.columns import Trace
 
 MOST = 50  # names that are listed
 NOTHING = np.empty(0, dtype=np.intp)
 
 
-class NameFound(msgspec.Struct, frozen=True):
+class NameHits(msgspec.Struct, frozen=True):
     """All hits of one name."""
 
     role: int
@@ -27,29 +26,29 @@ class NameFound(msgspec.Struct, frozen=True):
     in_args: bool = False
 
 
-class Found(msgspec.Struct, frozen=True, eq=False):
+class SearchHits(msgspec.Struct, frozen=True, eq=False):
     """The hits in order of time; `share` of those that may be hits was looked at. `extra`: further
     slices of which the args say it, but no name."""
 
     text: str
-    rows: NDArray[np.intp] = NOTHING
-    names: tuple[NameFound, ...] = ()  # the longest first, at most MOST
+    rows: Rows = NOTHING
+    names: tuple[NameHits, ...] = ()  # the longest first, at most MOST
     names_count: int = 0
     ns: int = 0
     share: float = 1.0
     wrong: str = ""  # a sentence: the text is no query
     missing: str = ""  # a sentence: why nothing is found, if that can be said
-    extra: NDArray[np.intp] = NOTHING
+    extra: Rows = NOTHING
     by_names: bool = True  # args were not asked for: `rows` are all that names say
-    merged: NDArray[np.intp] = NOTHING  # where there are `extra`: all hits in order of time
-    by_args: NDArray[np.intp] = NOTHING  # `extra` in order of their rows
+    merged: Rows = NOTHING  # where there are `extra`: all hits in order of time
+    by_args: Rows = NOTHING  # `extra` in order of their rows
 
     @property
     def is_done(self) -> bool:
         return self.share == 1.0
 
     @property
-    def together(self) -> NDArray[np.intp]:
+    def together(self) -> Rows:
         """All hits in order of time."""
         return self.merged if len(self.extra) else self.rows
 
@@ -62,14 +61,15 @@ class Found(msgspec.Struct, frozen=True, eq=False):
 def found_of(
     trace: Trace,
     text: str,
-    rows: NDArray[np.intp],
+    rows: Rows,
     share: float = 1.0,
-    extra: NDArray[np.intp] = NOTHING,
+    extra: Rows = NOTHING,
     by_names: bool = True,
-) -> Found:
+) -> SearchHits:
     """The hits by name, then those by args alone."""
     (names, count), (more, _) = _by_name(trace, rows), _by_name(trace, extra, in_args=True)
-    return Found(
+    merged = np.concatenate((rows, extra)) if len(extra) else NOTHING
+    return SearchHits(
         text,
         rows,
         (*names, *more)[:MOST],
@@ -78,37 +78,25 @@ def found_of(
         share,
         extra=extra,
         by_names=by_names,
-        merged=_in_order(trace, np.concatenate((rows, extra))) if len(extra) else NOTHING,
+        merged=merged[np.argsort(trace.start[merged], kind="stable")],
         by_args=np.sort(extra),
     )
 
 
-def _in_order(trace: Trace, rows: NDArray[np.intp]) -> NDArray[np.intp]:
-    return rows[np.argsort(trace.start[rows], kind="stable")]
-
-
-def _by_name(
-    trace: Trace, rows: NDArray[np.intp], in_args: bool = False
-) -> tuple[Sequence[NameFound], int]:
+def _by_name(trace: Trace, rows: Rows, in_args: bool = False) -> tuple[Sequence[NameHits], int]:
     """The longest first, and how many there are."""
     numbers, first, inverse = np.unique(trace.name[rows], return_index=True, return_inverse=True)
     sums = np.zeros(len(numbers), dtype=np.int64)
     np.add.at(sums, inverse, trace.dur[rows])
     counts = np.bincount(inverse, minlength=len(numbers))
     found = [
-        NameFound(
-            int(trace.role[rows[first[n]]]),
-            trace.names[numbers[n]],
-            int(counts[n]),
-            int(sums[n]),
-            in_args,
-        )
+        NameHits(int(trace.role[row]), trace.name_of(row), int(counts[n]), int(sums[n]), in_args)
         for n in np.argsort(-sums, kind="stable")[:MOST].tolist()
+        for row in (int(rows[first[n]]),)
     ]
     return found, len(numbers)
 
 
-Rows = NDArray[np.intp]
 FEW = 2
 """Of fewer slices nothing is said."""
 

@@ -17,7 +17,7 @@ LONG = 100_000_000_000
 NEVER = 1_000_000  # cells that no screen has
 
 
-class Column(msgspec.Struct, frozen=True):
+class ListColumn(msgspec.Struct, frozen=True):
     """`width` 0 takes the remaining width; `from_width` hides the column on narrower screens."""
 
     title: str
@@ -32,30 +32,30 @@ def start_unit(trace: Trace) -> Unit:
     return Unit(1_000_000_000, "s", 6) if is_long else Unit(1_000_000, "ms", 3)
 
 
-def shown(columns: Sequence[Column], width: int) -> list[int]:
+def shown(columns: Sequence[ListColumn], width: int) -> list[int]:
     """The indices of the columns that a screen of this width shows."""
     return [n for n, column in enumerate(columns) if width >= column.from_width]
 
 
-def titles(columns: Sequence[Column], width: int) -> str:
+def titles(columns: Sequence[ListColumn], width: int) -> str:
     """The titles, aligned as the rows are."""
     return " " + "".join(fit(columns, [c.title for c in columns], width - 1))
 
 
-def room(columns: Sequence[Column], width: int) -> int:
+def room(columns: Sequence[ListColumn], width: int) -> int:
     """The width of the column that takes what remains."""
     fixed = (columns[n].width + 1 for n in shown(columns, width) if columns[n].width)
     return max(8, width - sum(fixed))
 
 
-def fit(columns: Sequence[Column], texts: Sequence[str], width: int) -> list[str]:
+def fit(columns: Sequence[ListColumn], texts: Sequence[str], width: int) -> list[str]:
     """The texts of the columns shown, padded or clipped, with a space between."""
     indices = shown(columns, width)
     rest = room(columns, width)
     return [_padded(columns[n], texts[n], columns[n].width or rest) for n in indices]
 
 
-def _padded(column: Column, text: str, width: int) -> str:
+def _padded(column: ListColumn, text: str, width: int) -> str:
     text = clip(text, width)
     if column.width == 0:
         return text.ljust(width)

@@ -10,12 +10,12 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from itertools import groupby
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
-from fusetui.analysis.diff.model import Diff, Row
+from fusetui.analysis.diff.model import Diff
 from fusetui.analysis.why.idle_time import IdleTime
 from fusetui.text.printable import without_credentials
 from fusetui.trace.cells.counters import Curve
@@ -50,16 +50,6 @@ class Side(msgspec.Struct, frozen=True, eq=False, dict=True):
     def once(self, make: Callable[[Trace], T]) -> T:
         """A value computed from the trace when it is first asked for, and kept on it."""
         return once(self.trace, make)
-
-    @cached_property
-    def places(self) -> dict[View, tuple[Place, ...]]:
-        """The lines of the views that were shown last."""
-        return {}
-
-    @cached_property
-    def tables(self) -> dict[object, Any]:
-        """The tables of pages that were shown last."""
-        return {}
 
     @property
     def begin(self) -> int:
@@ -140,9 +130,7 @@ class Place(msgspec.Struct, frozen=True, eq=False):
     where: bool = False  # where the program was, not the line itself
     family: Family | None = None  # how much of a line the slices of one kind cover
     more: int = 0  # lines of the lane that are not shown; on the last one that is
-    around: int = (
-        0  # lines above it that are named on it, because one slice of each spans the window
-    )
+    around: int = 0  # lines above it, named on it because one slice of each spans the window
 
     def holds(self, row: int) -> bool:
         """Whether a row of the trace lies on this line."""
@@ -213,8 +201,9 @@ def make_sides(traces: Sequence[Trace], labels: Sequence[str]) -> tuple[Side, ..
 
 def aligned(sides: Sequence[Side], diff: Diff) -> tuple[Side, ...]:
     """The sides with zero at the start of the steps that the diff compares."""
-    pairs = ([row for r in diff.rows for row in rows(r)] for rows in (_rows_a, _rows_b))
-    return tuple(_aligned(side, rows) for side, rows in zip(sides, pairs, strict=True))
+    of_a = [row for one in diff.rows for row in one.a_rows]
+    of_b = [row for one in diff.rows for row in one.b_rows]
+    return tuple(_aligned(side, rows) for side, rows in zip(sides, (of_a, of_b), strict=True))
 
 
 def first_views(sides: Sequence[Side]) -> Views:
@@ -223,14 +212,6 @@ def first_views(sides: Sequence[Side]) -> Views:
         return (first_view(sides[0]),)
     longest = max(_step_length(side) for side in sides)
     return tuple(first_view(side, -longest // 20, longest + longest // 20) for side in sides)
-
-
-def _rows_a(row: Row) -> Sequence[int]:
-    return row.a_rows
-
-
-def _rows_b(row: Row) -> Sequence[int]:
-    return row.b_rows
 
 
 def _aligned(side: Side, rows: Sequence[int]) -> Side:

@@ -1,5 +1,5 @@
 """What each page shows, one file per page: a page is a few functions of the state, and keeps
 nothing.
 
-For others: `Page` and `Pane` (page.py), `ListPage` (lists.py). registry.py lists the pages.
+For others: `Page`, `Pane` and `ListPage` (page.py). registry.py lists the pages.
 """

@@ -11,11 +11,6 @@ from fusetui.tui.drawing.glyphs import glyphs_for
 from fusetui.tui.layout.answer import (
     Answer,
     AnswerAt,
-    ToGap,
-    ToKernel,
-    ToModule,
-    ToSlice,
-    ToWhy,
     moved,
     way_of,
 )
@@ -93,19 +88,18 @@ def follow(state: State) -> State:
 def went(state: State, found: Answer, at: AnswerAt) -> State:
     """To what a row is about; the cursor is on that row when the person comes back."""
     state = replace(state, answer_at=at)
-    match way_of(found.lists, at):
-        case ToModule(node):
-            return MODULES.shown_at(replace(state, page=MODULES.name, hint=""), node)
-        case ToKernel(rank):
-            return KERNELS.shown_at(replace(state, page=KERNELS.name, hint=""), rank)
-        case ToSlice(row):
-            return shown(state, alike(state, row))
-        case ToGap(gap):
-            place = place_of_gap(state.side, gap)
-            keys = ("deselect back to the answer", "next-gap the next longest")
-            return told(at_gap(state, place), "a gap of the answer", *keys) if place else state
-        case ToWhy():
-            return replace(state, page=WhyPage.name, hint="")
+    to, place = way_of(found.lists, at)
+    if to == "module":
+        return MODULES.led_to(replace(state, page=MODULES.name, hint=""), place)
+    if to == "kernel":
+        return KERNELS.led_to(replace(state, page=KERNELS.name, hint=""), place)
+    if to == "slice":
+        return shown(state, alike(state, place))
+    if to == "why":
+        return replace(state, page=WhyPage.name, hint="")
+    gap = place_of_gap(state.side, found.why.gaps[place])
+    keys = ("deselect back to the answer", "next-gap the next longest")
+    return told(at_gap(state, gap), "a gap of the answer", *keys) if gap else state
 
 
 def answer_pane(state: State, height: int) -> Pane | None:
@@ -135,40 +129,18 @@ def _title(state: State) -> str:
 
 
 _inside = partial(action, section=SECTION, where=is_inside)
+_by = partial(partial, move)
+_TOP = "the first line is the verdict"
+_INTO = "its rows lead to modules, kernels, gaps"
+_NEXT = "the answer, the lanes; of two traces, the other one"
 
 ACTIONS = (
-    action(
-        "into-answer",
-        "Into the answer",
-        "enter",
-        "its rows lead to modules, kernels, gaps",
-        enter,
-        SECTION,
-        is_outside,
-    ),
-    _inside("answer-down", "Row down", "j down", "of the list", partial(move, columns=0, rows=1)),
-    _inside(
-        "answer-up",
-        "Row up",
-        "k up",
-        "the first line is the verdict",
-        partial(move, columns=0, rows=-1),
-    ),
-    _inside(
-        "answer-right", "Next list", "l right", "to the right", partial(move, columns=1, rows=0)
-    ),
-    _inside(
-        "answer-left", "Previous list", "h left", "to the left", partial(move, columns=-1, rows=0)
-    ),
+    action("into-answer", "Into the answer", "enter", _INTO, enter, SECTION, is_outside),
+    _inside("answer-down", "Row down", "j down", "of the list", _by(columns=0, rows=1)),
+    _inside("answer-up", "Row up", "k up", _TOP, _by(columns=0, rows=-1)),
+    _inside("answer-right", "Next list", "l right", "to the right", _by(columns=1, rows=0)),
+    _inside("answer-left", "Previous list", "h left", "to the left", _by(columns=-1, rows=0)),
     _inside("answer-show", "Go there", "enter", "module, kernel, gap or verdict", follow),
     _inside("answer-leave", "Back to the lanes", "escape", "the keys act on them again", leave),
-    action(
-        "next-pane",
-        "Next pane",
-        "tab",
-        "the answer, the lanes; of two traces, the other one",
-        next_pane,
-        SECTION,
-        takes_tab,
-    ),
+    action("next-pane", "Next pane", "tab", _NEXT, next_pane, SECTION, takes_tab),
 )

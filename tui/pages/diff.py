@@ -19,7 +19,7 @@ from fusetui.tui.drawing.timeline import TimelinePicture
 from fusetui.tui.layout import moves
 from fusetui.tui.layout.kinds import narrow
 from fusetui.tui.layout.places import places
-from fusetui.tui.layout.text_layout import Column, fit, room, sentence_lines, titles
+from fusetui.tui.layout.text_layout import ListColumn, fit, room, sentence_lines, titles
 from fusetui.tui.layout.view import View
 from fusetui.tui.pages.page import NO_MORE, ListPage, Pane
 from fusetui.tui.pages.timeline import clicked
@@ -35,7 +35,7 @@ LEAST = 8  # cells of a column of numbers
 
 
 @lru_cache(maxsize=4)
-def columns_of(found: Found | None) -> tuple[Column, ...]:
+def columns_of(found: Found | None) -> tuple[ListColumn, ...]:
     """As wide as the widest number: none is cut."""
     inner = [line for lines in found.inner.values() for line in lines] if found else []
     listed = (*found.lines, *inner, *found.pinned, *found.closing) if found else ()
@@ -44,10 +44,10 @@ def columns_of(found: Found | None) -> tuple[Column, ...]:
     kinds = max([len("step"), *(len(line.kind) for line in listed)])
     numbers = zip(("change us", "A us", "B us"), widths, strict=True)
     return (
-        Column("", 1),
-        *(Column(title, max(len(title), width)) for title, width in numbers),
-        Column("what", kinds, left=True),
-        Column("of", 0, left=True),
+        ListColumn("", 1),
+        *(ListColumn(title, max(len(title), width)) for title, width in numbers),
+        ListColumn("what", kinds, left=True),
+        ListColumn("of", 0, left=True),
     )
 
 
@@ -63,13 +63,13 @@ def _texts(line: Line) -> tuple[str, ...]:
     )
 
 
-def fitting(columns: Sequence[Column], line: Line, width: int) -> list[str]:
+def fitting(columns: Sequence[ListColumn], line: Line, width: int) -> list[str]:
     """The texts of a line, in the width of their columns."""
     *texts, _ = _texts(line)
     return fit(columns, [*texts, fitted(narrowed(line), room(columns, width)).text], width)
 
 
-def beside(line: Line, columns: Sequence[Column], width: int) -> str:
+def beside(line: Line, columns: Sequence[ListColumn], width: int) -> str:
     """What the row of a line has no room for; all of it where it has."""
     return APART.join(fitted(line, room(columns, width)).left_out) or line.what
 
@@ -80,7 +80,7 @@ def narrowed(line: Line) -> Line:
 
 
 def formatted(
-    columns: Sequence[Column], lines: Sequence[Line], index: int, width: int
+    columns: Sequence[ListColumn], lines: Sequence[Line], index: int, width: int
 ) -> list[Styled]:
     """A line of the list."""
     style = STYLES.get(lines[index].mark, "faint")
@@ -322,15 +322,13 @@ def turned(state: State) -> State:
 _action = partial(action, section=SECTION, where=on(NAME))
 
 
+_in, _out = _window(moves.zoom, 1, 2), _window(moves.zoom, 2, 1)
+_left, _right = _window(moves.pan, -10), _window(moves.pan, 10)
 DiffPage.actions = (
     _action("diff-open", "Open or close", "space", "a compiled part of the program", turned),
-    _action(
-        "diff-zoom-in", "Zoom in", "w plus equals_sign", "both timelines", _window(moves.zoom, 1, 2)
-    ),
-    _action("diff-zoom-out", "Zoom out", "s minus", "both timelines", _window(moves.zoom, 2, 1)),
-    _action("diff-left", "Pan left", "a h left", "a tenth of the window", _window(moves.pan, -10)),
-    _action(
-        "diff-right", "Pan right", "d l right", "a tenth of the window", _window(moves.pan, 10)
-    ),
+    _action("diff-zoom-in", "Zoom in", "w plus equals_sign", "both timelines", _in),
+    _action("diff-zoom-out", "Zoom out", "s minus", "both timelines", _out),
+    _action("diff-left", "Pan left", "a h left", "a tenth of the window", _left),
+    _action("diff-right", "Pan right", "d l right", "a tenth of the window", _right),
     _action("diff-whole", "Whole trace", "0", "show everything", _window(moves.fit)),
 )

@@ -10,13 +10,13 @@ import numpy as np
 from msgspec.structs import replace
 
 from fusetui.text.figures import duration, percent, plural
-from fusetui.trace.model.memo import kept_on
+from fusetui.trace.model.memo import kept_on, memo
 from fusetui.tui.drawing.glyphs import Glyphs, glyphs_for
 from fusetui.tui.drawing.lane_lines import chosen_slice, filled_slice
 from fusetui.tui.drawing.picture import Said, TextPicture, ruled, text
 from fusetui.tui.drawing.schemes import Styled
 from fusetui.tui.layout.answer import working
-from fusetui.tui.layout.call_tree import FRAMES, CallTree, call_tree
+from fusetui.tui.layout.call_tree import FRAMES, call_tree
 from fusetui.tui.layout.flame import (
     TIMES,
     TREES,
@@ -148,37 +148,28 @@ class FlamePage(Page):
 
 def flame_of(state: State) -> Flame | str:
     """What is drawn, or why it cannot be yet."""
-    side, view = state.side, state.flame
-    made = side.tables
-    key = (NAME, view.tree, time_of(state), side.insight.answer if view.tree == "modules" else None)
-    if key not in made:
-        found = _made(state, side, view)
-        if isinstance(found, str):
-            return found
-        made[key] = found
-    flame: Flame = made[key]
-    return flame if flame.whole_ns else f"there is no {TIME[time_of(state)]} {WHAT[view.tree]}"
+    side, tree, time = state.side, state.flame.tree, time_of(state)
+    if tree == "modules" and side.insight.answer is None:
+        return working(side.trace, "the modules")
+    if tree == "frames" and FRAMES not in kept_on(side.trace):
+        return working(side.trace, "the Python frames")
+    if tree == "ops" and (said := awaited(state, "path")):
+        return said
+    flame = _flame(side, tree, time)
+    return flame if flame.whole_ns else f"there is no {TIME[time]} {WHAT[tree]}"
+
+
+@memo(6)
+def _flame(side: Side, tree: str, time: str) -> Flame:
+    if tree == "modules" and side.insight.answer:
+        return flame_of_modules(side.insight.answer.modules, time)
+    calls = kept_on(side.trace)[FRAMES] if tree == "frames" else side.once(call_tree)
+    return flame_of_calls(calls, time)
 
 
 def time_of(state: State) -> str:
     """The time that is drawn: that of the GPU, if there is any, until a person chooses."""
     return state.flame.time or TIMES[not len(state.side.trace.gpu_rows)]
-
-
-def _made(state: State, side: Side, view: FlameView) -> Flame | str:
-    if view.tree == "modules":
-        answer = side.insight.answer
-        if answer is None:
-            return working(side.trace, "the modules")
-        return flame_of_modules(answer.modules, time_of(state))
-    if view.tree == "frames":
-        frames: CallTree | None = kept_on(side.trace).get(FRAMES)
-        if frames is None:
-            return working(side.trace, "the Python frames")
-        return flame_of_calls(frames, time_of(state))
-    if said := awaited(state, "path"):
-        return said
-    return flame_of_calls(side.once(call_tree), time_of(state))
 
 
 def cursor(state: State) -> int:

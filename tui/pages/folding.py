@@ -14,12 +14,13 @@ from fusetui.tui.drawing.glyphs import glyphs_for
 from fusetui.tui.drawing.picture import Rows
 from fusetui.tui.drawing.schemes import Styled
 from fusetui.tui.layout.figure_trees import Preorder, open_to, visible
-from fusetui.tui.layout.text_layout import Column, titles
+from fusetui.tui.layout.text_layout import ListColumn, titles
 from fusetui.tui.pages.page import ListPage, at_row
 from fusetui.tui.state.action import Action, Run, action
 from fusetui.tui.state.state import Opened, State
 
 SECTION = "In the trees"
+RowParts = Callable[[int, str, int], list[Styled]]
 
 
 class TreeListPage(ListPage):
@@ -38,7 +39,10 @@ class TreeListPage(ListPage):
         return self.order(state).end
 
     def tree_rows(
-        self, state: State, columns: Sequence[Column], row: Callable[[int, str, int], list[Styled]]
+        self,
+        state: State,
+        columns: Sequence[ListColumn],
+        row: Callable[[int, str, int], list[Styled]],
     ) -> Rows:
         """`row`: the number that the tree has for a node, its mark, the width."""
         opened, order, glyphs = self.opened(state), self.order(state), glyphs_for(state.ascii_only)

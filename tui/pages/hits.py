@@ -17,8 +17,8 @@ from fusetui.tui.drawing.glyphs import Glyphs, glyphs_for, share_bar
 from fusetui.tui.drawing.picture import Rows, row_parts
 from fusetui.tui.drawing.schemes import TEXT, Styled
 from fusetui.tui.layout.kinds import kind_of, label_of, narrow
-from fusetui.tui.layout.search_hits import Found, trend
-from fusetui.tui.layout.text_layout import Column, shown, start_unit, titles
+from fusetui.tui.layout.search_hits import SearchHits, trend
+from fusetui.tui.layout.text_layout import ListColumn, shown, start_unit, titles
 from fusetui.tui.state.state import HitList
 
 IN_ARGS = "in args of "
@@ -36,7 +36,7 @@ HELP = (
 class FoundPicture(msgspec.Struct, frozen=True, eq=False):
     """A rule with the count, then a row for each name; the language where nothing is typed."""
 
-    found: Found | None
+    found: SearchHits | None
     glyphs: Glyphs
 
     def key(self, y: int, width: int, height: int) -> Hashable:
@@ -74,12 +74,12 @@ class FoundPicture(msgspec.Struct, frozen=True, eq=False):
         ]
 
 
-def nothing_found(found: Found) -> str:
+def nothing_found(found: SearchHits) -> str:
     """One sentence about a search that finds nothing."""
     return f"nothing found{': ' * bool(found.missing)}{found.missing}"
 
 
-def said(found: Found | None) -> str:
+def said(found: SearchHits | None) -> str:
     """How many hits there are, in one line."""
     if found is None:
         return "search"
@@ -98,11 +98,11 @@ NOTICED = 50
 """Durations that differ by less than 1 / NOTICED are drawn alike."""
 MOST_CELLS = 60  # of the durations from step to step
 HIT_COLUMNS = (
-    Column("at", 12),
-    Column("duration", 10),
-    Column("", BAR, left=True, from_width=70),
-    Column("where", 18, left=True, from_width=60),
-    Column("hit", 0, left=True),
+    ListColumn("at", 12),
+    ListColumn("duration", 10),
+    ListColumn("", BAR, left=True, from_width=70),
+    ListColumn("where", 18, left=True, from_width=60),
+    ListColumn("hit", 0, left=True),
 )
 
 
@@ -128,11 +128,11 @@ def hit_rows(overlay: HitList, ascii_only: bool, keys: Sequence[str]) -> Rows:
         kind = kind_of(int(trace.role[at]), trace.name_of(at))
         return row_parts(HIT_COLUMNS, texts, width, last=kind.token + TEXT)
 
-    columns = [Column(f"at {start.name}", 12), Column(unit.name, 10), *HIT_COLUMNS[2:-1]]
+    columns = [ListColumn(f"at {start.name}", 12), ListColumn(unit.name, 10), *HIT_COLUMNS[2:-1]]
 
     def heading(width: int) -> str:
         left = width - 1 - sum(columns[n].width + 1 for n in shown(columns, width - 1))
-        last = Column(joined(["hit", *keys], left), 0, left=True)
+        last = ListColumn(joined(["hit", *keys], left), 0, left=True)
         return titles([*columns, last], width)
 
     return Rows(overlay, len(rows), heading, row)

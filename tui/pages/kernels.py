@@ -11,6 +11,7 @@ from fusetui.analysis.questions.kernel_groups import Keys
 from fusetui.text.figures import count, duration, percent
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.memo import memo
 from fusetui.tui.drawing.details import details, details_height
 from fusetui.tui.drawing.glyphs import Glyphs, glyphs_for, share_bar
 from fusetui.tui.drawing.picture import Rows, Said, TextPicture, row_parts, ruled, text
@@ -26,7 +27,7 @@ from fusetui.tui.layout.kernel_table import (
     keys_of,
     table_of,
 )
-from fusetui.tui.layout.text_layout import Column, titles
+from fusetui.tui.layout.text_layout import ListColumn, titles
 from fusetui.tui.layout.view import Side
 from fusetui.tui.pages.page import ListPage, Pane, sort_actions
 from fusetui.tui.state import search
@@ -39,7 +40,6 @@ NAME = "kernels"
 SECTION = "In the kernels"
 WIDE = 150  # cells of a screen that shows what a name says in columns
 BAR = 10
-KEPT = 8  # tables
 
 
 class KernelsPage(ListPage):
@@ -70,7 +70,7 @@ class KernelsPage(ListPage):
 
         return Rows((table, view), len(table), lambda width: titles(columns, width), row)
 
-    def shown_at(self, state: State, rank: int) -> State:
+    def led_to(self, state: State, rank: int) -> State:
         """The cursor on a kernel, by its place among all by total time."""
         state = replace(state, kernels=KernelView())
         return state.with_list(self.name, replace(state.list_of(self.name), cursor=rank))
@@ -153,17 +153,15 @@ def _quick_keys(trace: Trace) -> Mapping[str, Keys]:
 
 def shown_table(state: State) -> KernelTable:
     """That of the active side; made once for each grouping."""
-    side, view = state.side, state.kernels
-    key = view.by, view.only, side.insight.answer is None
-    if key not in side.tables:
-        if len(side.tables) >= KEPT:
-            del side.tables[next(iter(side.tables))]
-        side.tables[key] = table_of(side.trace, known_keys(side), view)
-    found: KernelTable = side.tables[key]
-    return found
+    return _table(state.side, state.kernels.by, state.kernels.only)
 
 
-def _columns(table: KernelTable, view: KernelView) -> Sequence[Column]:
+@memo(8)
+def _table(side: Side, by: str, only: tuple[Only, ...]) -> KernelTable:
+    return table_of(side.trace, known_keys(side), KernelView(by, only=only))
+
+
+def _columns(table: KernelTable, view: KernelView) -> Sequence[ListColumn]:
     units = table.units
     is_op = table.role is Role.OP
 
@@ -172,23 +170,23 @@ def _columns(table: KernelTable, view: KernelView) -> Sequence[Column]:
 
     total = "self" if is_op else "total"
     columns = [
-        Column(title("total", f"{total} {units['total'].name}"), 10),
-        Column("share", 7),
-        Column("", BAR, left=True, from_width=90),
-        Column(title("count", "count"), 7),
-        Column(title("median", f"median {units['median'].name}"), 11),
-        Column(title("min", f"min {units['min'].name}"), 9, from_width=110),
-        Column(title("max", f"max {units['max'].name}"), 9, from_width=110),
+        ListColumn(title("total", f"{total} {units['total'].name}"), 10),
+        ListColumn("share", 7),
+        ListColumn("", BAR, left=True, from_width=90),
+        ListColumn(title("count", "count"), 7),
+        ListColumn(title("median", f"median {units['median'].name}"), 11),
+        ListColumn(title("min", f"min {units['min'].name}"), 9, from_width=110),
+        ListColumn(title("max", f"max {units['max'].name}"), 9, from_width=110),
     ]
     if table.by == "name" and not is_op:
         named = (("op", 11), ("tile", 11), ("layout", 6), ("dtype", 6), ("stages", 6), ("arch", 6))
-        columns += [Column(text, cells, left=True, from_width=WIDE) for text, cells in named]
+        columns += [ListColumn(text, cells, left=True, from_width=WIDE) for text, cells in named]
     what = "CPU op" if is_op else "kernel" if table.by == "name" else table.by
-    return [*columns, Column(title("name", what), 0, left=True)]
+    return [*columns, ListColumn(title("name", what), 0, left=True)]
 
 
 def _row(
-    table: KernelTable, group: int, columns: Sequence[Column], glyphs: Glyphs, width: int
+    table: KernelTable, group: int, columns: Sequence[ListColumn], glyphs: Glyphs, width: int
 ) -> list[Styled]:
     units = table.units
     one, total = table.spreads[group], int(table.totals[group])

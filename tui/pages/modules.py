@@ -22,7 +22,7 @@ from fusetui.tui.layout.answer import working
 from fusetui.tui.layout.figure_trees import Preorder
 from fusetui.tui.layout.kinds import narrow
 from fusetui.tui.layout.modules import SORTS, ModuleTree, first_open
-from fusetui.tui.layout.text_layout import NEVER, Column
+from fusetui.tui.layout.text_layout import NEVER, ListColumn
 from fusetui.tui.pages.folding import TreeListPage
 from fusetui.tui.pages.page import Pane, sort_actions
 from fusetui.tui.state import search
@@ -53,7 +53,7 @@ class ModuleTable(msgspec.Struct, frozen=True, eq=False):
     measure: str
     whole: int
     units: dict[str, Unit]
-    columns: Sequence[Column]
+    columns: Sequence[ListColumn]
 
     def row(self, node: int, mark: str, glyphs: Glyphs, width: int) -> list[Styled]:
         """One line; the share is that of the measure."""
@@ -87,20 +87,20 @@ def module_table(tree: ModuleTree, sort: str) -> ModuleTable:
     by, measure = sort or tree.measure(), tree.measure(sort)
     units = {name: unit_of([int(tree.figures[name].max(initial=0))]) for name in TIMES}
 
-    def column(name: str, width: int, from_width: int = 0) -> Column:
+    def column(name: str, width: int, from_width: int = 0) -> ListColumn:
         text = f"{name} {units[name].name}" if name in units else name
-        return Column(f"{text}*" if name == by else text, width, from_width=from_width)
+        return ListColumn(f"{text}*" if name == by else text, width, from_width=from_width)
 
     on_gpu = 0 if tree.gpu_ns else NEVER
     columns = (
         column("GPU", 9, on_gpu),
-        Column("share", 6),
-        Column("", BAR, left=True, from_width=70),
+        ListColumn("share", 6),
+        ListColumn("", BAR, left=True, from_width=70),
         column("self", 9),
         column("kernels", 8, on_gpu),
         column("calls", 6, 90 if tree.gpu_ns else 0),
         column("CPU", 9, 100 if tree.gpu_ns else 0),
-        Column("module*" if by == "name" else "module", 0, left=True),
+        ListColumn("module*" if by == "name" else "module", 0, left=True),
     )
     return ModuleTable(tree, measure, tree.whole(measure), units, columns)
 
@@ -136,6 +136,10 @@ class ModulesPage(TreeListPage):
 
     def open(self, state: State) -> State:
         return self.with_nodes(state, self.opened(state).nodes)
+
+    def led_to(self, state: State, node: int) -> State:
+        """The cursor on a node, what is around it open."""
+        return self.shown_at(state, int(self.order(state).place[node]))
 
     def order(self, state: State) -> Preorder:
         tree = _tree(state)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from textwrap import wrap
 
 from msgspec.structs import replace
@@ -194,36 +194,11 @@ def _choices(state: State, summaries: Sequence[str]) -> Rows:
     return Rows((state.offers, summaries), len(names), lambda width: heading, row)
 
 
+_over = partial(action, section=SECTION, needs=nothing)
+_BESIDE = "the trace that is open: the two are compared"
 ACTIONS = (
-    action(
-        "close",
-        "Close",
-        "escape q i question_mark",
-        "what is read",
-        close,
-        SECTION,
-        is_text,
-        nothing,
-    ),
-    action(
-        "raw",
-        "Raw JSON",
-        "r",
-        "of the slice, as the file has it",
-        turn_raw,
-        SECTION,
-        is_slice,
-        nothing,
-    ),
-    action("leave", "Leave", "escape q", "without a choice", close, SECTION, is_choosing, nothing),
-    action(
-        "beside",
-        "Open beside",
-        "b",
-        "the trace that is open: the two are compared",
-        beside,
-        SECTION,
-        is_choosing,
-        a_trace,
-    ),
+    _over("close", "Close", "escape q i question_mark", "what is read", close, where=is_text),
+    _over("raw", "Raw JSON", "r", "of the slice, as the file has it", turn_raw, where=is_slice),
+    _over("leave", "Leave", "escape q", "without a choice", close, where=is_choosing),
+    action("beside", "Open beside", "b", _BESIDE, beside, SECTION, is_choosing, a_trace),
 )

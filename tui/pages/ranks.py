@@ -21,8 +21,8 @@ from fusetui.tui.drawing.picture import (
     ruled,
 )
 from fusetui.tui.drawing.schemes import Styled
-from fusetui.tui.layout.ranks import Job
-from fusetui.tui.layout.text_layout import Column, room, sentence_lines, titles
+from fusetui.tui.layout.ranks import RankedJob
+from fusetui.tui.layout.text_layout import ListColumn, room, sentence_lines, titles
 from fusetui.tui.pages.page import ListPage, Pane, sort_actions
 from fusetui.tui.state import ranks
 from fusetui.tui.state.action import action, on
@@ -35,15 +35,15 @@ if TYPE_CHECKING:
 
 NAME = "ranks"
 COLUMNS = (
-    Column("rank", 6),
-    Column("last", 10, from_width=60),
-    Column("others wait", 15),
-    Column("waits", 10),
-    Column("step", 10),
-    Column("compute", 11, from_width=90),
-    Column("comm", 10, from_width=100),
-    Column("idle", 10, from_width=110),
-    Column("", 0, left=True),
+    ListColumn("rank", 6),
+    ListColumn("last", 10, from_width=60),
+    ListColumn("others wait", 15),
+    ListColumn("waits", 10),
+    ListColumn("step", 10),
+    ListColumn("compute", 11, from_width=90),
+    ListColumn("comm", 10, from_width=100),
+    ListColumn("idle", 10, from_width=110),
+    ListColumn("", 0, left=True),
 )
 STRIP = "waits of each step"
 LINES = 6  # that a rank beside others takes, with its line of the head
@@ -159,11 +159,11 @@ class RanksPage(ListPage):
         return names_text([found[at].path]) if at < len(found) else ""
 
 
-def _titled(column: Column, sort: str, unit: Unit) -> Column:
+def _titled(column: ListColumn, sort: str, unit: Unit) -> ListColumn:
     title = column.title or STRIP
     of = f" {unit.name}" if column.title not in ("", "rank", "last") else ""
     mark = STANDS_OUT if column.title == sort else " " if of else ""
-    return Column(f"{title}{of}{mark}", column.width, column.left, column.from_width)
+    return ListColumn(f"{title}{of}{mark}", column.width, column.left, column.from_width)
 
 
 def _texts(row: RankRow, unit: Unit) -> list[str]:
@@ -184,7 +184,7 @@ def _texts(row: RankRow, unit: Unit) -> list[str]:
     ]
 
 
-def _strip(job: Job, row: RankRow, width: int, levels: str) -> str:
+def _strip(job: RankedJob, row: RankRow, width: int, levels: str) -> str:
     """A cell per step, or for several: the higher, the longer it waited there."""
     if job.strip is None:
         return ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from msgspec.structs import replace
 
@@ -268,7 +269,7 @@ def _details(state: State) -> TextPicture:
     """The figures of the range of the active side, else the details of its selected slice."""
     side, row = state.side, state.view.selected
     glyphs = glyphs_for(state.ascii_only)
-    found = state.session.time_range
+    found, gap = state.session.time_range, state.view.gap
     if found and found.ended and found.side == state.active:
         in_range = found
 
@@ -276,14 +277,12 @@ def _details(state: State) -> TextPicture:
             return range_lines(side, in_range, width, height, glyphs)
 
         return ruled((side, found), "range of time", glyphs.rule, of_range)
-    gap = state.view.gap
     if gap:
-        return ruled(
-            (side, gap),
-            "idle time",
-            glyphs.rule,
-            lambda width, height: gap_lines(side, gap, width, height, glyphs),
-        )
+
+        def of_gap(width: int, height: int) -> list[Said]:
+            return gap_lines(side, gap, width, height, glyphs)
+
+        return ruled((side, gap), "idle time", glyphs.rule, of_gap)
     if row < 0:
         keys = hints_text(NOTHING, state)
         said = working(side.trace, "why the time went where it went")
@@ -306,23 +305,8 @@ def _paged(pages: int) -> Run:
     return run
 
 
+_scroll = partial(action, help="scroll the lanes", section=SECTION, where=on_timeline)
 SCROLLING = (
-    action(
-        "page-down",
-        "Page of lanes down",
-        "pagedown",
-        "scroll the lanes",
-        _paged(1),
-        SECTION,
-        on_timeline,
-    ),
-    action(
-        "page-up",
-        "Page of lanes up",
-        "pageup",
-        "scroll the lanes",
-        _paged(-1),
-        SECTION,
-        on_timeline,
-    ),
+    _scroll("page-down", "Page of lanes down", "pagedown", run=_paged(1)),
+    _scroll("page-up", "Page of lanes up", "pageup", run=_paged(-1)),
 )

@@ -21,7 +21,7 @@ from fusetui.tui.layout.call_tree import MODES, CallTree, TreeView, call_tree, c
 from fusetui.tui.layout.figure_trees import Preorder
 from fusetui.tui.layout.kinds import kind_of, label_of, narrow
 from fusetui.tui.layout.op_tree import OpTree, node_of, op_tree, same_open
-from fusetui.tui.layout.text_layout import NEVER, Column, start_unit
+from fusetui.tui.layout.text_layout import NEVER, ListColumn, start_unit
 from fusetui.tui.layout.view import Side
 from fusetui.tui.pages.folding import TreeListPage
 from fusetui.tui.pages.page import Pane, sort_actions
@@ -52,7 +52,7 @@ class TreeTable(msgspec.Struct, frozen=True, eq=False):
     side: Side
     tree: CallTree | OpTree
     measure: str
-    columns: Sequence[Column]
+    columns: Sequence[ListColumn]
     start: Unit
 
     def row(self, node: int, mark: str, glyphs: Glyphs, width: int) -> list[Styled]:
@@ -88,17 +88,17 @@ def tree_table(side: Side, tree: CallTree | OpTree, view: TreeView) -> TreeTable
     """The column by which the rows are sorted has a star."""
     sort, start = view.sort_of(tree), start_unit(tree.trace)
 
-    def column(name: str, text: str, width: int, from_width: int = 0) -> Column:
-        return Column(f"{text}*" if name == sort else text, width, name == "name", from_width)
+    def column(name: str, text: str, width: int, from_width: int = 0) -> ListColumn:
+        return ListColumn(f"{text}*" if name == sort else text, width, name == "name", from_width)
 
-    def time(name: str, width: int, from_width: int = 0) -> Column:
+    def time(name: str, width: int, from_width: int = 0) -> ListColumn:
         return column(name, f"{name} {tree.units[name].name}", width, from_width)
 
     launches, is_merged = tree.whole("GPU") > 0, isinstance(tree, CallTree)
     columns = (
         time("GPU", 9, 0 if launches else NEVER),
-        Column("share", 7, from_width=70),
-        Column("", BAR, left=True, from_width=90),
+        ListColumn("share", 7, from_width=70),
+        ListColumn("", BAR, left=True, from_width=90),
         time("total", 10),
         time("self", 9),
         column("kernels", "kernels", 8, 70 if launches else NEVER),

@@ -30,7 +30,7 @@ from fusetui.tui.drawing.range_lines import gap_lines
 from fusetui.tui.drawing.schemes import Styled
 from fusetui.tui.layout.answer import inside, working
 from fusetui.tui.layout.kinds import narrow
-from fusetui.tui.layout.text_layout import Column, sentence_lines, titles
+from fusetui.tui.layout.text_layout import ListColumn, sentence_lines, titles
 from fusetui.tui.layout.view import Side
 from fusetui.tui.pages.page import NO_MORE, ListPage, Pane
 from fusetui.tui.state import jumping, search
@@ -76,10 +76,10 @@ class WhyPage(ListPage):
         entries, glyphs = entries_of(found), glyphs_for(state.ascii_only)
         unit = unit_of(ns for ns in map(_at_stake, entries) if ns is not None)
         columns = (
-            Column(f"{unit.name} at stake", 11),
-            Column("share", 7),
-            Column("", BAR, left=True, from_width=110),
-            Column("finding, then the longest gaps", 0, left=True),
+            ListColumn(f"{unit.name} at stake", 11),
+            ListColumn("share", 7),
+            ListColumn("", BAR, left=True, from_width=110),
+            ListColumn("finding, then the longest gaps", 0, left=True),
         )
 
         def row(index: int, width: int) -> list[Styled]:

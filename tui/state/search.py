@@ -11,7 +11,7 @@ from fusetui.analysis.questions.search import search, texts_of, why_nothing
 from fusetui.text.figures import count
 from fusetui.text.printable import printable
 from fusetui.trace.model.categories import Role
-from fusetui.tui.layout.search_hits import Found
+from fusetui.tui.layout.search_hits import SearchHits
 from fusetui.tui.layout.view import Side
 from fusetui.tui.state.action import Run, action
 from fusetui.tui.state.carry import still_there
@@ -36,7 +36,7 @@ def typed(state: State, text: str) -> Outcome:
     return state, _searching(state, text)
 
 
-def arrived(state: State, side: Side, found: Found) -> State:
+def arrived(state: State, side: Side, found: SearchHits) -> State:
     """More was found; a person who pressed Enter before that is led to the first hit, or has more
     of them. What is known of the trace may have grown since, but it is the same trace."""
     shown_traces = [one.trace for one in state.sides]
@@ -97,7 +97,7 @@ def searched(state: State, text: str) -> Outcome:
             rows = search(state.side.trace, state.side.once(texts_of), query)
             if len(rows) or not query.words:
                 missing = "" if len(rows) else why_nothing(state.side.trace, query)
-                return _to_first(state, Found(text, rows, missing=missing))
+                return _to_first(state, SearchHits(text, rows, missing=missing))
     except WrongQuery as wrong:
         return told(state, printable(str(wrong)))
     return told(replace(state, wanted_hit=text), "searching"), _searching(state, text)
@@ -110,7 +110,7 @@ def _searching(state: State, text: str, index: int | None = None) -> Search:
     return Search(state.sides[index], text, path)
 
 
-def _to_first(state: State, found: Found) -> State:
+def _to_first(state: State, found: SearchHits) -> State:
     """The first hit by name; where no name says it, the first by args; of a search for what takes
     longer than a time, the longest."""
     if found.wrong:
@@ -128,7 +128,7 @@ def _to_first(state: State, found: Found) -> State:
     return shown(state, hits.among(found.together, found.by_args))
 
 
-def _with_args(state: State, hits: Hits, found: Found) -> State:
+def _with_args(state: State, hits: Hits, found: SearchHits) -> State:
     """The hits that are gone through, also in their list, with those that were found since."""
     if len(found.by_args) <= len(hits.by_args):
         return state

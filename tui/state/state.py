@@ -18,8 +18,8 @@ from fusetui.tui.layout.answer import AnswerAt
 from fusetui.tui.layout.call_tree import TreeView
 from fusetui.tui.layout.flame import FlameView
 from fusetui.tui.layout.kernel_table import KernelView
-from fusetui.tui.layout.ranks import Job
-from fusetui.tui.layout.search_hits import Found
+from fusetui.tui.layout.ranks import RankedJob
+from fusetui.tui.layout.search_hits import SearchHits
 from fusetui.tui.layout.view import GapAt, Side, View
 from fusetui.tui.state.comparison import Comparison
 from fusetui.tui.state.effects import Effect
@@ -165,7 +165,7 @@ class State(msgspec.Struct, frozen=True, eq=False):
     fits: tuple[tuple[int, ...], ...] = ()  # of each side: the folds that its screen asked for
     lists: Mapping[str, ListState] = {}  # by the name of the page, and OVERLAY
     comparison: Comparison | None = None
-    job: Job = Job()  # the ranks that the offers are
+    job: RankedJob = RankedJob()  # the ranks that the offers are
     offers: tuple[Offer, ...] = ()  # what may be chosen from
     wanted: tuple[str, ...] = ()  # what is being read, or was read last
     paths: tuple[str, ...] = ()  # what is open
@@ -174,7 +174,7 @@ class State(msgspec.Struct, frozen=True, eq=False):
     unpacked: int = 0  # how often args became readable
     kept_as: str = ""  # what told the content of the only trace from others when it was opened
     prompt: Prompt | None = None
-    found: Found | None = None  # what the search that is typed finds
+    found: SearchHits | None = None  # what the search that is typed finds
     wanted_hit: str = ""  # the search whose first hit is waited for
     overlay: Overlay | None = None
     hint: str = ""  # "": the keys of the page

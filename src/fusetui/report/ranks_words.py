@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from fusetui.analysis.ranks.blame import LEAST
-from fusetui.analysis.ranks.records import ClockAnswer, JobAnswer, RankRow, Slow, Straggler, Verdict
+from fusetui.analysis.ranks.records import (
+    ClockAnswer,
+    JobAnswer,
+    JobVerdict,
+    RankRow,
+    Slow,
+    Straggler,
+)
 from fusetui.analysis.why.idle_reasons import IDLE
 from fusetui.text.figures import count, duration, percent, plural, several
 from fusetui.text.printable import printable
@@ -87,7 +94,7 @@ def verdict_lines(answer: JobAnswer) -> Iterator[str]:
         yield f"No rank holds up the others by {percent(LEAST, 1)} of a step."
 
 
-def _in_turn(found: Verdict) -> str:
+def _in_turn(found: JobVerdict) -> str:
     """Another rank is late in each step."""
     every, late = found.waits_ns, plural(found.in_turn, "rank")
     mean, least, most = (

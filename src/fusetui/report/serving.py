@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from textwrap import wrap
 from typing import Any
 
 import msgspec
 
-from fusetui.analysis.serving.answer import PhaseLimit, Serving, Step
+from fusetui.analysis.serving.answer import PhaseLimit, ServerStep, Serving
 from fusetui.analysis.serving.between import Between
 from fusetui.analysis.serving.layers import Experts, Layers
 from fusetui.analysis.serving.limit import Limit, Loss
@@ -44,10 +44,9 @@ STEP = (
 def serving_text(found: Serving, width: int) -> str:
     """At most some 40 lines."""
     blocks = [_phases(found, width), _steps(found, width)]
-    blocks += ["\n".join(_limit(found, one, width)) for one in found.limits]
-    if found.between:
-        blocks.append("\n".join(_between(found.between, width)))
-    blocks += ["\n".join(_wrapped(f"Cannot tell: {text}", width)) for text in found.missing]
+    blocks += [_wrapped(_limit(found, one), width) for one in found.limits]
+    blocks.append(_wrapped(_between(found.between), width) if found.between else "")
+    blocks += [_wrapped([f"Cannot tell: {text}"], width) for text in found.missing]
     return "\n\n".join(block for block in blocks if block)
 
 
@@ -65,79 +64,57 @@ def _exact(value: Any) -> Any:
 
 
 def _phases(found: Serving, width: int) -> str:
-    rows = [
-        (
-            one.phase,
-            count(one.steps),
-            *map(duration, (one.p50_ns, one.p90_ns, one.p99_ns, one.max_ns)),
-        )
-        for one in found.phases
-    ]
+    rows = []
+    for one in found.phases:
+        times = (one.p50_ns, one.p90_ns, one.p99_ns, one.max_ns)
+        rows.append((one.phase, count(one.steps), *map(duration, times)))
     return table(TIMES, rows, width) if rows else ""
 
 
 def _steps(found: Serving, width: int) -> str:
     order = sorted(found.steps, key=lambda step: (not step.outlier, -step.model_ns))
-    rows = [_step_row(step) for step in order[:STEPS]]
-    if not rows:
+    if not order:
         return ""
-    return "\n".join(
-        [
-            table(STEP, rows, width, 12),
-            *left_out(len(order) - STEPS, "step", JSON_ALL),
-            *(line for step in order[:STEPS] for line in _wrapped(_why_long(step), width)),
-        ]
-    )
+    lines = [table(STEP, [_step_row(step) for step in order[:STEPS]], width, 12)]
+    lines += left_out(len(order) - STEPS, "step", JSON_ALL)
+    for step in order[:STEPS]:
+        if step.outlier:
+            because = printable("; ".join(step.because)) or "nothing that was recorded explains it"
+            told = f"The step from {duration(step.start_ns)} is long: {because}."
+            lines.append(_wrapped([told], width))
+    return "\n".join(lines)
 
 
-def _step_row(step: Step) -> tuple[str, ...]:
+def _step_row(step: ServerStep) -> tuple[str, ...]:
+    numbers = (step.batch, step.new_tokens, step.cached_tokens, step.captured_tokens)
     return (
         duration(step.model_ns),
         duration(step.start_ns),
         step.phase,
-        _number(step.batch),
-        _number(step.new_tokens),
-        _number(step.cached_tokens),
-        _number(step.captured_tokens),
+        *("-" if value is None else count(value) for value in numbers),
         step.mode if step.replays < 2 else f"{step.replays} graphs",
     )
 
 
-def _why_long(step: Step) -> str:
-    """Of an outlier, in a line of its own; else empty."""
-    if not step.outlier:
-        return ""
-    because = printable("; ".join(step.because)) or "nothing that was recorded explains it"
-    return f"The step from {duration(step.start_ns)} is long: {because}."
-
-
-def _number(value: int | None) -> str:
-    return "-" if value is None else count(value)
-
-
-def _limit(found: Serving, one: PhaseLimit, width: int) -> Iterator[str]:
+def _limit(found: Serving, one: PhaseLimit) -> Iterator[str]:
     limit, step = one.limit, found.steps[one.step]
     article = "An" if one.phase[0] in "iu" else "A"
-    what = f"{article} {one.phase} step"
-    yield from _wrapped(f"{what} ({printable(step.name)}): {_verdict(limit)}", width)
-    for line in _amounts(limit):
-        yield from _wrapped(f"  {line}", width)
+    yield f"{article} {one.phase} step ({printable(step.name)}): {_verdict(limit)}"
+    yield from (f"  {line}" for line in _amounts(limit))
     layers = _layers(one.layers) if one.layers else "Layers: no sequence of kernels repeats."
-    yield from _wrapped(f"  {layers}", width)
+    yield f"  {layers}"
     if one.experts:
-        yield from _wrapped(f"  {_experts(one.experts)}", width)
+        yield f"  {_experts(one.experts)}"
     lost = [_loss(loss) for loss in limit.losses if loss.least_ns is not None]
     rest = [_loss(loss) for loss in limit.losses if loss.least_ns is None]
     if any(loss.least_ns is not None and loss.kernels for loss in limit.losses):
-        yield from _wrapped(f"  Largest losses: {several(lost, LOSSES)}.", width)
+        yield f"  Largest losses: {several(lost, LOSSES)}."
         if rest:
-            told = f"Most time of what has no known limit: {several(rest, LOSSES)}"
-            yield from _wrapped(f"  {told}.", width)
+            yield f"  Most time of what has no known limit: {several(rest, LOSSES)}."
     else:
-        losses = several([_loss(loss) for loss in limit.losses], LOSSES)
-        yield from _wrapped(f"  Most time: {losses}.", width)
+        yield f"  Most time: {several([_loss(loss) for loss in limit.losses], LOSSES)}."
     if limit.cannot_tell:
-        yield from _wrapped(f"  Cannot tell: {'; '.join(limit.cannot_tell)}.", width)
+        yield f"  Cannot tell: {'; '.join(limit.cannot_tell)}."
 
 
 def _verdict(limit: Limit) -> str:
@@ -153,40 +130,27 @@ def _verdict(limit: Limit) -> str:
 
 def _amounts(limit: Limit) -> Iterator[str]:
     if limit.products:
-        yield (
-            f"{plural(limit.products, 'matrix product')} read {_bytes(limit.weight_bytes)} of"
-            f" weights{_at(limit.weight_bytes, limit.bytes_per_s)}{_computed(limit)}."
-        )
+        computed = "" if limit.compute_ns is None else f" ({duration(limit.compute_ns)})"
+        flop = f" and compute {quantity(limit.flop, 'FLOP')}{computed}" if limit.flop else ""
+        moved, took = _read(limit.weight_bytes, limit)
+        products = plural(limit.products, "matrix product")
+        yield f"{products} read {moved} of weights{took}{flop}."
     if limit.kv_bytes is not None and limit.kv_bytes_per_token is not None:
         source = "the shapes of attention" if limit.kv_source == "attention" else "config.json"
         yield (
             f"{plural(limit.kv_tokens or 0, 'token')} of {count(limit.kv_bytes_per_token)} B of"
             f" keys and values in {plural(limit.kv_layers, 'layer')}, by {source}, are"
-            f" {_bytes(limit.kv_bytes)}{_at(limit.kv_bytes, limit.bytes_per_s)}."
+            f" {''.join(_read(limit.kv_bytes, limit))}."
         )
     for remark in limit.remarks:
         yield f"{remark[0].upper()}{remark[1:]}."
 
 
-def _at(moved: int, bytes_per_s: float | None) -> str:
-    """` (2.842 ms at 5.325 TB/s)`; empty if the bandwidth is not known."""
-    if not bytes_per_s:
-        return ""
-    return f" ({duration(int(moved * 10**9 / bytes_per_s))} at {quantity(bytes_per_s, 'B/s')})"
-
-
-def _computed(limit: Limit) -> str:
-    if not limit.flop:
-        return ""
-    return f" and compute {quantity(limit.flop, 'FLOP')}{_took(limit.compute_ns)}"
-
-
-def _took(ns: int | None) -> str:
-    return "" if ns is None else f" ({duration(ns)})"
-
-
-def _bytes(value: int) -> str:
-    return quantity(value, "B")
+def _read(moved: int, limit: Limit) -> tuple[str, str]:
+    """`15.13 GB`, ` (2.842 ms at 5.325 TB/s)`; "" if the bandwidth is not known."""
+    rate = limit.bytes_per_s
+    took = duration(int(moved * 10**9 / rate)) if rate else ""
+    return quantity(moved, "B"), f" ({took} at {quantity(rate, 'B/s')})" if rate else ""
 
 
 def _layers(layers: Layers) -> str:
@@ -222,14 +186,14 @@ def _loss(loss: Loss) -> str:
     return f"{lost}{known} in {printable(what)}"
 
 
-def _between(between: Between, width: int) -> Iterator[str]:
+def _between(between: Between) -> Iterator[str]:
     parts = [("kernels", between.compute_ns), ("communication", between.communication_ns)]
     parts += [("copies", between.copy_ns), *between.idle.items()]
     told = ", ".join(f"{name.replace('_', ' ')} {duration(ns)}" for name, ns in parts if ns)
-    yield from _wrapped(f"{_which(between)}: {told}.", width)
+    yield f"{_which(between)}: {told}."
     for one in between.doing[:DOINGS]:
         what = printable(FOLDERS.sub("", one.what[:LONGEST_NAME]))
-        yield from _wrapped(f"  {duration(one.dur_ns)} {one.kind}: {what}", width)
+        yield f"  {duration(one.dur_ns)} {one.kind}: {what}"
 
 
 def _which(between: Between) -> str:
@@ -245,6 +209,9 @@ def _which(between: Between) -> str:
     return f"Around the pass of the model, {told} are recorded"
 
 
-def _wrapped(text: str, width: int) -> Sequence[str]:
-    indent = "    " if text.startswith("  ") else "  "
-    return wrap(text, width, subsequent_indent=indent, break_on_hyphens=False)
+def _wrapped(texts: Iterable[str], width: int) -> str:
+    lines: list[str] = []
+    for text in texts:
+        indent = "    " if text.startswith("  ") else "  "
+        lines += wrap(text, width, subsequent_indent=indent, break_on_hyphens=False)
+    return "\n".join(lines)

@@ -10,13 +10,12 @@ import pytest
 from tests.analysis.serving.servers import GEMM, call, cpu, gpu, opened
 from tests.places import TRACES
 
+from fusetui.analysis.serving.captures import replays
 from fusetui.analysis.serving.config import NoConfig, config_of, read_config
 from fusetui.analysis.serving.join import join
-from fusetui.analysis.serving.kv import cache_of
-from fusetui.analysis.serving.limit import Limit, limit_of
+from fusetui.analysis.serving.limit import Limit, cache_of, limit_of
 from fusetui.analysis.serving.passes import Mode, Pass
-from fusetui.analysis.serving.replays import replays
-from fusetui.analysis.serving.steps import Asked, Phase
+from fusetui.analysis.serving.steps import Phase, Requested
 from fusetui.trace import Trace, open_trace
 from fusetui.trace.model.arrays import Rows
 
@@ -52,7 +51,7 @@ def mm(number: int, k: int = K, n: int = N, name: str = "aten::mm") -> list[Even
 
 
 def step(rows: Rows, tokens: int | None = None, phase: Phase = Phase.UNKNOWN) -> Pass:
-    asked = Asked(phase, BATCH, BATCH, tokens)
+    asked = Requested(phase, BATCH, BATCH, tokens)
     return Pass("step", 0, 0, asked, Mode.EAGER, rows, rows, 0)
 
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from tests.analysis.serving.servers import Server, cpu, opened, save
 
-from fusetui.analysis.serving import find
-from fusetui.analysis.serving.find import File, candidates, same_process
-from fusetui.analysis.serving.opening import said, with_captures
+from fusetui.analysis.serving import opening
+from fusetui.analysis.serving.opening import candidates, said, same_process, with_captures
 from fusetui.trace import Trace, open_trace
+from fusetui.trace.model.ids import Id
 from fusetui.trace.read.source import beginning, glimpse
 
 SERVER = Server()
@@ -71,12 +71,12 @@ def test_a_named_capture_that_does_not_fit_says_why(tmp_path: Path) -> None:
 def test_nothing_is_looked_for_without_replays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def looked(path: str) -> list[File]:
+    def looked(path: str, pids: set[Id]) -> list[str]:
         raise AssertionError(path)
 
     trace = opened(tmp_path / "capture.json", SERVER.capture(4))
     save(tmp_path / "other.json", SERVER.capture(8))
-    monkeypatch.setattr(find, "files_beside", looked)
+    monkeypatch.setattr(opening, "same_process", looked)
     assert with_captures(trace, (), open_trace) == (trace, ())
 
 
@@ -92,8 +92,8 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
 
         return noted
 
-    monkeypatch.setattr(find, "glimpse", noting("looked at", glimpse))
-    monkeypatch.setattr(find, "beginning", noting("searched", beginning))
+    monkeypatch.setattr(opening, "glimpse", noting("looked at", glimpse))
+    monkeypatch.setattr(opening, "beginning", noting("searched", beginning))
     return asked
 
 
@@ -123,7 +123,7 @@ def test_beyond_the_budget_only_the_head_is_read(
 ) -> None:
     trace = opened(tmp_path / "replay.json", SERVER.step(4, 0, 1))
     save(tmp_path / "capture.json", SERVER.capture(4))
-    monkeypatch.setattr(find, "BUDGET", 100)
+    monkeypatch.setattr(opening, "BUDGET", 100)
     assert found_for(trace) == []
     assert read == [("looked at", "capture.json")]
 
@@ -216,6 +216,13 @@ def test_named_from_within_their_folder(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.chdir(tmp_path)
     _, joins = with_captures(trace, ["1.json", "./2.json", "4.json"], open_trace)
     assert [one.path for one in joins] == ["4.json"]
+
+
+def test_what_was_named_once_is_found_later(tmp_path: Path) -> None:
+    trace = opened(tmp_path / "replay.json", SERVER.step(3, 0, 1))
+    names = [str(save(tmp_path / f"{size}.json", SERVER.capture(size))) for size in (2, 4)]
+    with_captures(trace, names, open_trace)
+    assert found_for(trace, batches=[3]) == names[1:]
 
 
 def test_of_several_named_captures_one_fits(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fusetui.gpu.roofline.inputs import Inputs, inputs_of
-from fusetui.gpu.roofline.model import Work
+from fusetui.gpu.roofline.model import KernelWork
 from fusetui.gpu.roofline.products import matmul
 from fusetui.gpu.roofline.row import work_of
 from fusetui.trace import Trace
@@ -19,7 +19,7 @@ GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn"
 Make = Callable[..., Any]
 
 
-def work(trace: Trace, number: int = 0) -> Work | None:
+def work(trace: Trace, number: int = 0) -> KernelWork | None:
     return work_of(trace, int(trace.gpu_rows[number]))
 
 

@@ -10,7 +10,7 @@ import pytest
 from tests.places import TRACES
 
 from fusetui.gpu.roofline.describe import describe, remarks
-from fusetui.gpu.roofline.model import Work
+from fusetui.gpu.roofline.model import KernelWork
 from fusetui.gpu.roofline.peaks import Peak, peak_of
 from fusetui.gpu.roofline.row import properties_of, work_of
 from fusetui.trace import Trace, open_trace
@@ -43,7 +43,7 @@ def trace(request: pytest.FixtureRequest) -> Trace:
 
 
 @pytest.fixture(scope="module")
-def works(trace: Trace) -> list[tuple[Work, Peak | None]]:
+def works(trace: Trace) -> list[tuple[KernelWork, Peak | None]]:
     found = ((row, work_of(trace, row)) for row in trace.gpu_rows.tolist())
     return [(work, peak_of(properties_of(trace, row))) for row, work in found if work is not None]
 
@@ -55,7 +55,7 @@ def test_every_kernel_has_an_answer(trace: Trace) -> None:
         assert all(remarks(trace, row))
 
 
-def test_no_kernel_beats_its_device(works: list[tuple[Work, Peak | None]]) -> None:
+def test_no_kernel_beats_its_device(works: list[tuple[KernelWork, Peak | None]]) -> None:
     for work, peak in works:
         assert (work.share_of_compute or 0) <= 1.05, work
         assert (work.share_of_bandwidth or 0) <= 1.05, work
@@ -65,7 +65,7 @@ def test_no_kernel_beats_its_device(works: list[tuple[Work, Peak | None]]) -> No
             assert fits or work.bytes_per_s <= 1.05 * (peak.bytes_per_s or 0), work
 
 
-def test_rates_are_plausible(works: list[tuple[Work, Peak | None]]) -> None:
+def test_rates_are_plausible(works: list[tuple[KernelWork, Peak | None]]) -> None:
     for work, _ in works:
         assert work.flop is None or 0 <= work.flop < 10**16
         assert (work.flop_per_s or 0) < 5e15

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from fusetui.trace.read.autograd import _integer
+from fusetui.trace.read.events import integer
 from fusetui.trace.read.repair import loads
 
 
 def test_a_sequence_number_beyond_all_bounds_is_none() -> None:
-    assert _integer(loads(b"1e1000000")) == -1
-    assert _integer(loads(b"1.0")) == 1
+    assert integer(loads(b"1e1000000")) == -1
+    assert integer(loads(b"1.0")) == 1

@@ -10,7 +10,7 @@ from tests.tui.mixed import mixed
 from fusetui.trace import Trace
 from fusetui.tui.drawing.device_lines import legend_line
 from fusetui.tui.drawing.glyphs import ASCII, UNICODE, Glyphs
-from fusetui.tui.layout.kinds import Kind, shares
+from fusetui.tui.layout.kinds import SliceKind, shares
 
 Make = Callable[..., Trace]
 
@@ -19,10 +19,10 @@ def test_shares_are_those_of_all_gpu_time(trace_of: Make) -> None:
     """Of each step: 450 us of communication, 250 of additions, 100 of a GEMM, 60 of attention."""
     found = shares(trace_of(mixed()))
     assert [(share.kind, share.ns // 1000) for share in found] == [
-        (Kind.COMM, 900),
-        (Kind.POINTWISE, 500),
-        (Kind.GEMM, 200),
-        (Kind.ATTENTION, 120),
+        (SliceKind.COMM, 900),
+        (SliceKind.POINTWISE, 500),
+        (SliceKind.GEMM, 200),
+        (SliceKind.ATTENTION, 120),
     ]
     assert {share.whole_ns // 1000 for share in found} == {1720}
 

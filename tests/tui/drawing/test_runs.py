@@ -8,9 +8,9 @@ import pytest
 from fusetui.trace.cells.raster import MANY, NONE, Cells
 from fusetui.tui.drawing.glyphs import ASCII, COLORLESS, UNICODE
 from fusetui.tui.drawing.lane_lines import slices
-from fusetui.tui.layout.kinds import KINDS, Kind, label_of, narrow
+from fusetui.tui.layout.kinds import KINDS, SliceKind, label_of, narrow
 
-GEMM = KINDS.index(Kind.GEMM)
+GEMM = KINDS.index(SliceKind.GEMM)
 
 
 def label(row: int) -> str:

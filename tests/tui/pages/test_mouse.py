@@ -15,7 +15,7 @@ from textual.events import MouseMove
 
 from fusetui.trace import Trace
 from fusetui.tui.layout.frame import divided
-from fusetui.tui.layout.ranks import Job
+from fusetui.tui.layout.ranks import RankedJob
 from fusetui.tui.pages.page import Drag, Page, Turn
 from fusetui.tui.registry import PAGES
 from fusetui.tui.screen_layout import dragged, pointed, wheeled
@@ -64,7 +64,7 @@ def test_a_click_drops_what_was_asked_for(mlp: Trace) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_a_click_on_the_bar_brings_the_page(mlp: Trace, page: Page) -> None:
-    job = Job(("rank0.json", "rank1.json"))
+    job = RankedJob(("rank0.json", "rank1.json"))
     state = replace(opened(mlp, mlp, size=Size(80, 24)), job=job)
     at = drawn(state).split("\n")[0].index(f"{page.key} {page.title}")
     assert after(state, partial(pointed, x=at, y=0)).page == page.name

@@ -12,29 +12,27 @@ from msgspec.structs import replace
 from fusetui.analysis.ranks.blame import caused_by, charges_of
 from fusetui.analysis.ranks.clocks import Clocks, clocks_of
 from fusetui.analysis.ranks.groups import with_groups, with_peers
-from fusetui.analysis.ranks.job import Job, job_of
+from fusetui.analysis.ranks.job import RankJob, job_of
 from fusetui.analysis.ranks.matching import match, steps_of
 from fusetui.analysis.ranks.model import CLASSES, NoSummary, RankSummary
 from fusetui.analysis.ranks.outliers import balance, outliers
 from fusetui.analysis.ranks.pipeline import pipeline_of
 from fusetui.analysis.ranks.records import ClockAnswer, HostClock, JobAnswer, RankRow, WorstWait
 from fusetui.analysis.ranks.replay import replayable
-from fusetui.analysis.ranks.stragglers import Facts, stragglers_of, verdict_of
+from fusetui.analysis.ranks.stragglers import JobFacts, stragglers_of, verdict_of
 from fusetui.analysis.ranks.waits import kinds_of, sums_of_ranks, waits_of
 from fusetui.text.figures import plural
 from fusetui.trace.model.arrays import Int64s
 
 ACCOUNT = ("step_ns", "compute_ns", "exposed_comm_ns", "exposed_copy_ns", "idle_ns")
-FIGURES = (*ACCOUNT, "caused_ns")
-"""In which a rank can stand out."""
-ALL = "all"
-"""The only step of a job without steps."""
+FIGURES = (*ACCOUNT, "caused_ns")  # in which a rank can stand out
+ALL = "all"  # the only step of a job without steps
 
 
 class Explained(msgspec.Struct, frozen=True, eq=False):
     """The answer, and what it is made from."""
 
-    facts: Facts
+    facts: JobFacts
     answer: JobAnswer
 
 
@@ -73,7 +71,7 @@ def explained(found: Iterable[RankSummary | NoSummary]) -> Explained:
     waits, steps = waits_of(matched, clocks), steps_of(matched)
     pipeline = pipeline_of(matched, steps.length_ns)
     charges = charges_of(matched, waits, clocks, pipeline.stage_of if pipeline else None)
-    facts = Facts(
+    facts = JobFacts(
         job=job,
         matched=matched,
         clocks=clocks,
@@ -99,7 +97,7 @@ def strip_of(found: Explained) -> Strip:
     return Strip(tuple(one.rank for one in matched.ranks), steps.names or (ALL,), waited)
 
 
-def _answer(facts: Facts) -> JobAnswer:
+def _answer(facts: JobFacts) -> JobAnswer:
     job, matched, waits = facts.job, facts.matched, facts.waits
     stragglers = tuple(stragglers_of(facts))
     first = {one.rank: place for place, one in enumerate(stragglers)}
@@ -130,7 +128,7 @@ def _answer(facts: Facts) -> JobAnswer:
     )
 
 
-def _rows(facts: Facts) -> list[RankRow]:
+def _rows(facts: JobFacts) -> list[RankRow]:
     matched, sums, caused, clocks = facts.matched, facts.sums, facts.caused, facts.clocks
     figures = [_figures(one) for one in matched.ranks]
     columns = [np.array([own[name] for own in figures], dtype=np.float64) for name in ACCOUNT]
@@ -181,7 +179,7 @@ def _figures(one: RankSummary) -> dict[str, Any]:
     }
 
 
-def _worst(facts: Facts, row: int) -> WorstWait | None:
+def _worst(facts: JobFacts, row: int) -> WorstWait | None:
     if row < 0:
         return None
     matched, waits = facts.matched, facts.waits
@@ -195,7 +193,7 @@ def _worst(facts: Facts, row: int) -> WorstWait | None:
     )
 
 
-def _clocks(job: Job, clocks: Clocks) -> ClockAnswer:
+def _clocks(job: RankJob, clocks: Clocks) -> ClockAnswer:
     bounded = len(clocks.half) and bool(np.isfinite(clocks.half).all())
     hosts = clocks.hosts
     own = [np.flatnonzero(hosts.of_rank == n) for n in range(len(hosts.names))]

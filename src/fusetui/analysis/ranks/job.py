@@ -18,7 +18,7 @@ APART_NS = 60 * 10**9
 clocks of machines differ by much less."""
 
 
-class Job(msgspec.Struct, frozen=True, eq=False):
+class RankJob(msgspec.Struct, frozen=True, eq=False):
     """The ranks of a job that are given, in their order."""
 
     ranks: tuple[RankSummary, ...]
@@ -32,7 +32,7 @@ class Job(msgspec.Struct, frozen=True, eq=False):
         return bool(self.world_size) and not self.missing
 
 
-def job_of(found: Iterable[RankSummary | NoSummary]) -> Job:
+def job_of(found: Iterable[RankSummary | NoSummary]) -> RankJob:
     """Sorts out files that could not be read, ranks of other jobs, and numbers given twice."""
     known: list[RankSummary] = []
     left: list[LeftOut] = []
@@ -58,7 +58,7 @@ def job_of(found: Iterable[RankSummary | NoSummary]) -> Job:
     notes = [f"Some ranks are numbered by {source}." for source in sources]
     notes += dict.fromkeys(one.note for one in ranks.values() if one.note)
     missing = tuple(sorted(set(range(size)) - ranks.keys()))
-    return Job(tuple(ranks[n] for n in sorted(ranks)), tuple(left), size, missing, tuple(notes))
+    return RankJob(tuple(ranks[n] for n in sorted(ranks)), tuple(left), size, missing, tuple(notes))
 
 
 def _numbered(given: Sequence[RankSummary]) -> list[RankSummary]:

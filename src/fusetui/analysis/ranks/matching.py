@@ -142,8 +142,7 @@ def _keys_of(one: RankSummary, keys: dict[tuple[str, Group], int]) -> Int64s:
         )
         for n in distinct.tolist()
     ]
-    key: Int64s = np.array(numbers, dtype=np.int64)[which]
-    return key
+    return np.array(numbers, dtype=np.int64)[which]
 
 
 def _key(one: RankSummary, name: int, group: int, peer: int) -> tuple[str, Group]:
@@ -200,8 +199,7 @@ def _places(flat: _Flat, rows: Rows) -> Int64s:
     ):
         return sequence
     damaged = np.array([bool(one.damage) for one in flat.ranks])[rank]
-    places: Int64s = np.where(damaged, -1, _from_the_end(flat, rows))
-    return places
+    return np.where(damaged, -1, _from_the_end(flat, rows))
 
 
 def _from_the_end(flat: _Flat, rows: Rows) -> Int64s:

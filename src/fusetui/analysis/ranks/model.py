@@ -15,8 +15,7 @@ from fusetui.analysis.questions.process_groups import Group
 from fusetui.analysis.why.idle_reasons import IDLE
 from fusetui.trace.model.arrays import Int64s
 
-VERSION = 3
-"""Incremented with every change of what a summary holds or means."""
+VERSION = 4  # incremented with every change of what a summary holds or means
 
 CLASSES = ("span", "compute", "exposed_comm", "exposed_copy", "idle", *IDLE)
 """The classes of an account, in the order of the rows of `accounts` and `before`."""
@@ -75,14 +74,11 @@ class RankSummary(msgspec.Struct, frozen=True, eq=False):
     rank_by: str  # where the rank comes from, for users
     world_size: int  # 0 if it was not recorded
     host: str
-    backend: str
     devices: int  # listed in the file
     device: int  # whose account this is, -1 without a GPU
     device_name: str
-    base_ns: int  # baseTimeNanoseconds, 0 if it was not recorded
     begin_ns: int
     end_ns: int
-    steps_by: str  # "" without steps
     steps: tuple[str, ...]
     step_start: Int64s
     step_end: Int64s
@@ -112,8 +108,7 @@ class NoSummary(msgspec.Struct, frozen=True):
 
 def packed(accounts: Int64s) -> bytes:
     """Accounts [n, CLASSES], of which most figures are 0 and few are ever looked at."""
-    data: bytes = isal_zlib.compress(accounts.astype("<i8").tobytes(), 1)
-    return data
+    return isal_zlib.compress(accounts.astype("<i8").tobytes(), 1)
 
 
 def unpacked(data: bytes) -> Int64s:

@@ -27,8 +27,3 @@ def looks_like_a_rank(path: str) -> bool:
     """Whether a file is named as torch or a person names the traces of ranks."""
     name = os.path.basename(path)
     return IN_NAME.search(name) is not None or OF_TORCH.search(name) is not None
-
-
-def backend(keys: Mapping[str, Any]) -> str:
-    found = distributed_info(keys).get("backend")
-    return found if isinstance(found, str) else ""

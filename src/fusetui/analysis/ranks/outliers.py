@@ -25,8 +25,7 @@ def outliers(values: Floats, step: float) -> Flags:
     if len(known) < FEWEST:
         return np.zeros(len(values), dtype=np.bool_)
     middle, limit = middle_and_limit(known)
-    found: Flags = np.nan_to_num(np.abs(values - middle)) > max(limit, LEAST * step)
-    return found
+    return np.nan_to_num(np.abs(values - middle)) > max(limit, LEAST * step)
 
 
 def balance(values: Floats) -> float | None:

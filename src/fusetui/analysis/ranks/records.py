@@ -151,7 +151,7 @@ class Straggler(msgspec.Struct, frozen=True):
     slow: Slow | None = None
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class JobVerdict(msgspec.Struct, frozen=True):
     """What else is to say of who is late. `kind`: in turn (another rank in each step), untold,
     nobody, or "" where somebody is named or nothing is known."""
 
@@ -178,7 +178,7 @@ class JobAnswer(msgspec.Struct, frozen=True):
     ranks: tuple[RankRow, ...]  # the one that causes most waiting first
     left_out: tuple[LeftOut, ...]
     stragglers: tuple[Straggler, ...]
-    verdict: Verdict
+    verdict: JobVerdict
     bubble: float | None  # of a pipeline: the share of a step in sends and receives alone
     kinds: tuple[KindOfCollective, ...]
     balance: float | None  # of compute; None without a GPU

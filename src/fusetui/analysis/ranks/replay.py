@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from fusetui.analysis.ranks.job import Job
+from fusetui.analysis.ranks.job import RankJob
 from fusetui.analysis.ranks.matching import Matched, step_keys
 from fusetui.analysis.ranks.records import WhatIf
 from fusetui.analysis.ranks.waits import Waits
@@ -32,7 +32,7 @@ class ReplayableSteps(msgspec.Struct, frozen=True, eq=False):
     recorded: tuple[float, ...]
 
 
-def replayable(job: Job, matched: Matched, waits: Waits) -> ReplayableSteps | str:
+def replayable(job: RankJob, matched: Matched, waits: Waits) -> ReplayableSteps | str:
     """The steps, or why they cannot be replayed: the rest of a sentence."""
     ranks = len(matched.ranks)
     if not job.is_whole or ranks < 2:

@@ -15,11 +15,11 @@ import numpy as np
 
 from fusetui.analysis.ranks.blame import BUBBLE, LEAST, OUTSIDE, TRANSFER, UNTOLD, Caused, Charges
 from fusetui.analysis.ranks.clocks import Clocks
-from fusetui.analysis.ranks.job import Job
+from fusetui.analysis.ranks.job import RankJob
 from fusetui.analysis.ranks.matching import Matched, StepsOfRows
 from fusetui.analysis.ranks.model import CLASSES, RankSummary, unpacked
 from fusetui.analysis.ranks.pipeline import Pipeline
-from fusetui.analysis.ranks.records import Excess, Reason, Slow, Straggler, Verdict
+from fusetui.analysis.ranks.records import Excess, JobVerdict, Reason, Slow, Straggler
 from fusetui.analysis.ranks.replay import ReplayableSteps, what_if
 from fusetui.analysis.ranks.waits import OfRanks, Waits
 from fusetui.trace.model.arrays import Floats, Int64s, Rows
@@ -37,14 +37,13 @@ WHY = {
     BUBBLE: "it goes back to sends and receives of a pipeline",
 }
 
-Key = tuple[str, str]
-"""Kind and name of an Excess."""
+Key = tuple[str, str]  # kind and name of an Excess
 
 
-class Facts(msgspec.Struct, frozen=True, eq=False):
+class JobFacts(msgspec.Struct, frozen=True, eq=False):
     """Everything that was found out about a job."""
 
-    job: Job
+    job: RankJob
     matched: Matched
     clocks: Clocks
     waits: Waits
@@ -56,7 +55,7 @@ class Facts(msgspec.Struct, frozen=True, eq=False):
     replay: ReplayableSteps | str
 
 
-def stragglers_of(facts: Facts) -> Iterator[Straggler]:
+def stragglers_of(facts: JobFacts) -> Iterator[Straggler]:
     """Ranks that hold up others, who hold them up longest first; else those that compute longer
     than their like in a pipeline."""
     order = np.argsort(-facts.caused.total, kind="stable").tolist()
@@ -71,7 +70,7 @@ def stragglers_of(facts: Facts) -> Iterator[Straggler]:
             yield _straggler(facts, slow.index, "inside", reason, slow=slow)
 
 
-def _held_up(facts: Facts, rank: int) -> Straggler:
+def _held_up(facts: JobFacts, rank: int) -> Straggler:
     ranks, replay = facts.matched.ranks, facts.replay
     reason = reason_of(facts.matched, facts.charges, facts.clocks, rank)
     largest = reason.excess[0].ns if reason.excess else 0
@@ -87,7 +86,7 @@ def _held_up(facts: Facts, rank: int) -> Straggler:
 
 
 def _straggler(
-    facts: Facts, rank: int, cause: str, reason: Reason, slow: Slow | None = None
+    facts: JobFacts, rank: int, cause: str, reason: Reason, slow: Slow | None = None
 ) -> Straggler:
     return Straggler(
         rank=facts.matched.ranks[rank].rank,
@@ -102,30 +101,29 @@ def _straggler(
     )
 
 
-def verdict_of(facts: Facts, anyone: bool) -> Verdict:
+def verdict_of(facts: JobFacts, anyone: bool) -> JobVerdict:
     """What else is to say of who is late: why nobody is named, where that is so."""
     stages = facts.pipeline.stages if facts.pipeline else None
     if anyone or not len(facts.matched) or facts.clocks.refused:
-        return Verdict(stages)
+        return JobVerdict(stages)
     every, least = facts.caused.every_step, LEAST * facts.steps.length_ns
     if every.mean() >= least:
         in_turn = int((facts.caused.by_step.max(axis=1) >= least).sum())
-        return Verdict(stages, "in turn", tuple(every.tolist()), in_turn)
+        return JobVerdict(stages, "in turn", tuple(every.tolist()), in_turn)
     lost = _lost(facts) / len(every)
     worst = int(np.argmax(lost))
     if lost[worst] >= least:
-        return Verdict(stages, "untold", (float(lost[worst]),), why=WHY[worst])
-    return Verdict(stages, "nobody")
+        return JobVerdict(stages, "untold", (float(lost[worst]),), why=WHY[worst])
+    return JobVerdict(stages, "nobody")
 
 
-def _lost(facts: Facts) -> Floats:
+def _lost(facts: JobFacts) -> Floats:
     """Waits that go back to nobody, by the reason, ns of the mean rank over all steps."""
     matched, waits = facts.matched, facts.waits
     unsure = (waits.last < 0) & ~matched.point_to_point
     lost = facts.charges.lost.copy()
     lost[UNTOLD] = max(lost[UNTOLD], waits.alone[unsure[matched.of_row]].sum())
-    found: Floats = lost / max(len(matched.ranks) - 1, 1)
-    return found
+    return lost / max(len(matched.ranks) - 1, 1)
 
 
 def reason_of(matched: Matched, charges: Charges, clocks: Clocks, rank: int) -> Reason:

@@ -48,7 +48,7 @@ from fusetui.trace.model.errors import TraceError
 KEPT_AS = "ranks"
 
 
-class Kept(msgspec.Struct, frozen=True):
+class KeptSummary(msgspec.Struct, frozen=True):
     """A summary as it lies in the cache."""
 
     data: bytes
@@ -65,7 +65,7 @@ def summary_of(path: str, cached: bool = True) -> RankSummary | NoSummary:
     except TraceError as error:
         return NoSummary(path, str(error))
     if record is not None:
-        record.store(Kept(encoded(found)))
+        record.store(KeptSummary(encoded(found)))
     return found
 
 
@@ -75,7 +75,7 @@ def known_summary(path: str) -> RankSummary | None:
 
 
 def _kept(record: Record | None, path: str) -> RankSummary | None:
-    kept = record.load(Kept) if record is not None else None
+    kept = record.load(KeptSummary) if record is not None else None
     try:
         found = decoded(kept.data) if kept is not None else None
     except msgspec.MsgspecError:
@@ -104,14 +104,11 @@ def summarized(trace: Trace, path: str) -> RankSummary:
         rank_by=rank_by,
         world_size=world_size(trace.keys),
         host=host[:200] if isinstance(host, str) else "",
-        backend=naming.backend(trace.keys),
         devices=len(listed) if isinstance(listed, list) else 0,
         device=device.pid if device and isinstance(device.pid, int) else -1,
         device_name=device.name if device else "",
-        base_ns=base,
         begin_ns=trace.begin_ns + base,
         end_ns=trace.end_ns + base,
-        steps_by=spans.by,
         steps=tuple(map(trace.name_of, spans.rows.tolist())),
         step_start=spans.start + base,
         step_end=spans.end + base,

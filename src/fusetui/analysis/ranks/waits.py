@@ -1,5 +1,5 @@
 """Who waits for whom: on each rank, a collective waits from its own start to the last rank's. Its
-bandwidth counts once all ranks have arrived (see collective_kinds.py)."""
+bandwidth counts once all ranks have arrived (see questions/collectives.py)."""
 
 from __future__ import annotations
 
@@ -84,8 +84,7 @@ def _transfer(matched: Matched, clocks: Clocks, end: Int64s, last_start: Int64s)
         clocks.resolution_of(matched.rank, np.full(len(matched.rank), clocks.reference)), first
     )
     known = matched.whole & (ns > 2 * blur) & (not clocks.refused)
-    found: Int64s = np.where(known, ns, UNTOLD)
-    return found
+    return np.where(known, ns, UNTOLD)
 
 
 class OfRanks(msgspec.Struct, frozen=True, eq=False):

@@ -9,12 +9,12 @@ import numpy as np
 
 from fusetui.analysis.questions.spread import percentile
 from fusetui.analysis.serving.between import Between, between_of
+from fusetui.analysis.serving.captures import bare_launches
 from fusetui.analysis.serving.config import ModelConfig
 from fusetui.analysis.serving.layers import Experts, Layers, experts_of, layers_of
 from fusetui.analysis.serving.limit import Limit, limit_of
 from fusetui.analysis.serving.outliers import outliers
 from fusetui.analysis.serving.passes import Pass, interval_of, passes, trains
-from fusetui.analysis.serving.replays import bare_launches
 from fusetui.analysis.serving.steps import Phase
 from fusetui.analysis.serving.weights import products_of
 from fusetui.analysis.why.account import accounts
@@ -25,7 +25,7 @@ from fusetui.trace.model.joined import Join, Joined
 UNDERSTOOD = (Phase.DECODE, Phase.PREFILL, Phase.MIXED, Phase.VERIFY, Phase.DRAFT, Phase.UNKNOWN)
 
 
-class Step(msgspec.Struct, frozen=True):
+class ServerStep(msgspec.Struct, frozen=True):
     """One step of the server. None where it is not known. `start_ns` counts from the beginning of
     the trace."""
 
@@ -76,7 +76,7 @@ class Serving(msgspec.Struct, frozen=True):
 
     file: str
     joins: tuple[Join, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[ServerStep, ...]
     phases: tuple[PhaseTimes, ...]
     limits: tuple[PhaseLimit, ...]
     between: Between | None
@@ -88,29 +88,29 @@ def serving(
 ) -> Serving:
     """`given`: figures of the device (see `peak_of`)."""
     found = passes(trace)
-    known = accounts(trace)
-    odd = outliers(trace, found, known.devices)
+    devices = accounts(trace).devices
+    odd = outliers(trace, found, devices)
     tokens = _captured_tokens(trace, found)
-    steps = tuple(
-        _step(trace, one, own, odd.get(n))
-        for n, (one, own) in enumerate(zip(found, tokens, strict=True))
-    )
-    groups = {
-        phase: [n for n, one in enumerate(found) if one.asked.phase is phase and len(one.model)]
-        for phase in UNDERSTOOD
-    }
-    groups = {phase: own for phase, own in groups.items() if own}
-    each = [between_of(trace, found, device) for device in known.devices]
+    steps = tuple(_step(trace, one, tokens[n], odd.get(n)) for n, one in enumerate(found))
+    phases, limits = [], []
+    for phase in UNDERSTOOD:
+        own = [n for n, one in enumerate(found) if one.asked.phase is phase and len(one.model)]
+        if own:
+            own.sort(key=lambda n: steps[n].model_ns)
+            phases.append(_times(phase, [steps[n].model_ns for n in own]))
+            at = own[(len(own) - 1) // 2]
+            rows = found[at].model
+            layers = layers_of(trace, rows)
+            limit = limit_of(trace, found[at], layers, model, given)
+            limits.append(PhaseLimit(phase.value, at, layers, experts_of(trace, rows), limit))
+    each = [between_of(trace, found, device) for device in devices]
     most = max((one for one in each if one), key=lambda one: one.count, default=None)
     return Serving(
         file=trace.report.file,
         joins=trace.joins if isinstance(trace, Joined) else (),
         steps=steps,
-        phases=tuple(_times(phase, [steps[n] for n in own]) for phase, own in groups.items()),
-        limits=tuple(
-            _limit(trace, phase, _median(steps, own), found, model, given)
-            for phase, own in groups.items()
-        ),
+        phases=tuple(phases),
+        limits=tuple(limits),
         between=most,
         missing=tuple(_missing(trace, found, most)),
     )
@@ -130,9 +130,11 @@ def _captured_tokens(trace: Trace, found: Sequence[Pass]) -> list[int | None]:
     return each
 
 
-def _step(trace: Trace, one: Pass, captured: int | None, because: tuple[str, ...] | None) -> Step:
+def _step(
+    trace: Trace, one: Pass, captured: int | None, because: tuple[str, ...] | None
+) -> ServerStep:
     all_, model = interval_of(trace, one.rows), interval_of(trace, one.model)
-    return Step(
+    return ServerStep(
         name=one.name,
         start_ns=one.start_ns - trace.begin_ns,
         dur_ns=one.dur_ns,
@@ -153,30 +155,10 @@ def _step(trace: Trace, one: Pass, captured: int | None, because: tuple[str, ...
     )
 
 
-def _times(phase: Phase, steps: Sequence[Step]) -> PhaseTimes:
-    each = np.sort(np.array([step.model_ns for step in steps], dtype=np.int64))
-    first, count = np.array([0]), np.array([len(each)])
+def _times(phase: Phase, sorted_ns: Sequence[int]) -> PhaseTimes:
+    each, first, count = np.array(sorted_ns), np.array([0]), np.array([len(sorted_ns)])
     at = [int(percentile(each, first, count, percent)[0]) for percent in (50, 90, 99, 100)]
     return PhaseTimes(phase.value, len(each), *at)
-
-
-def _median(steps: Sequence[Step], own: Sequence[int]) -> int:
-    ordered = sorted(own, key=lambda n: steps[n].model_ns)
-    return ordered[(len(ordered) - 1) // 2]
-
-
-def _limit(
-    trace: Trace,
-    phase: Phase,
-    at: int,
-    found: Sequence[Pass],
-    model: ModelConfig | None,
-    given: Mapping[str, float],
-) -> PhaseLimit:
-    one = found[at]
-    layers = layers_of(trace, one.model)
-    limit = limit_of(trace, one, layers, model, given)
-    return PhaseLimit(phase.value, at, layers, experts_of(trace, one.model), limit)
 
 
 def _missing(trace: Trace, found: Sequence[Pass], between: Between | None) -> list[str]:

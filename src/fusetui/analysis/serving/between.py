@@ -8,7 +8,7 @@ start of the pass, and from its end to the last event of the step.
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Sequence
 
 import msgspec
@@ -65,14 +65,12 @@ def between_of(trace: Trace, steps: Sequence[Pass], device: Device) -> Between |
     """The time between these passes on a device; None if there is none."""
     own = [step for step in steps if len(step.model)]
     own = [step for step in own if trace.track_of(int(step.model[0])).pid == device.pid]
-    parts = sorted((interval_of(trace, step.model) for step in own), key=lambda part: part.begin_ns)
-    ends = np.array([part.end_ns for part in parts], dtype=np.int64)
-    begin = np.maximum.accumulate(ends)[:-1] if len(parts) else ends
-    end = np.array([part.begin_ns for part in parts[1:]], dtype=np.int64)
-    apart = end > begin
-    begin, end = begin[apart], end[apart]
     if len(own) == 1:
         return _around(trace, own[0], device)
+    parts = sorted((interval_of(trace, step.model) for step in own), key=lambda part: part.begin_ns)
+    begin = np.maximum.accumulate(np.array([part.end_ns for part in parts], dtype=np.int64))[:-1]
+    end = np.array([part.begin_ns for part in parts[1:]], dtype=np.int64)
+    begin, end = begin[end > begin], end[end > begin]
     if not len(begin):
         return None
     each = np.sort(end - begin)
@@ -95,10 +93,9 @@ def _between(
 ) -> Between:
     """The account of these windows; without a count they are those before and after one pass."""
     accounts = device.over(begin, end)
-    idle: defaultdict[str, int] = defaultdict(int)
+    idle: Counter[str] = Counter()
     for account in accounts:
-        for reason, ns in account.idle.items():
-            idle[reason] += ns
+        idle.update(account.idle)
     each = end - begin
     return Between(
         count=count,
@@ -120,7 +117,7 @@ def _doing(device: Device, begin: Int64s, end: Int64s) -> tuple[Doing, ...]:
     gaps = device.gaps
     at = np.searchsorted(begin, gaps.begin, side="right") - 1
     inside = np.flatnonzero((at >= 0) & (gaps.end <= end[np.maximum(at, 0)]))
-    found: defaultdict[tuple[str, str], int] = defaultdict(int)
+    found: Counter[tuple[str, str]] = Counter()
     for gap in gaps_of(device, inside):
         sync = gap.idle.get("host_sync", 0)
         rest = sum(ns for reason, ns in gap.idle.items() if reason.startswith(HOST)) - sync

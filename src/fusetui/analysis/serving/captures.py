@@ -1,7 +1,13 @@
-"""The graphs that a trace captures: the calls between the begin and the end of a stream capture.
+"""The graphs that a trace captures, and their replays, each with its nodes in the order of their
+capture.
 
-Every one of them becomes a node of the graph instead of running: a call in between that launched a
-GPU event belongs to another stream.
+A capture is the calls between the begin and the end of a stream capture. Every one of them becomes
+a node of the graph instead of running: a call in between that launched a GPU event belongs to
+another stream.
+
+The order of the nodes of a replay is that of `graph node id` where the profiler wrote it (Kineto
+since 2026), as CUDA numbers nodes in the order in which they were added; else that of the starts on
+the device (see also join.py).
 """
 
 from __future__ import annotations
@@ -15,12 +21,15 @@ import numpy as np
 
 from fusetui.analysis.questions.computing import within
 from fusetui.analysis.questions.launches import GRAPH, LAUNCHES, LONGEST_NAME
+from fusetui.analysis.questions.spread import grouped
+from fusetui.analysis.serving.graphs import graph_calls
 from fusetui.analysis.serving.weights import inputs_by_op
 from fusetui.gpu.roofline.products import matmul
 from fusetui.trace.model.arguments import arguments, parsed
-from fusetui.trace.model.arrays import Rows
+from fusetui.trace.model.arrays import Int64s, Rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.ids import Id
 from fusetui.trace.model.memo import memo
 
 BEGIN = re.compile(r"StreamBeginCapture")
@@ -57,7 +66,7 @@ class Captures(msgspec.Struct, frozen=True, eq=False):
     cut: int
 
 
-class Size(msgspec.Struct, frozen=True):
+class CaptureSize(msgspec.Struct, frozen=True):
     """How much a graph was captured for; None for what is not known."""
 
     requests: int | None = None
@@ -161,7 +170,7 @@ def _annotated(trace: Trace, begin: int) -> tuple[int | None, str]:
     return None, ""
 
 
-def size_of(there: Trace, capture: Capture) -> Size:
+def size_of(there: Trace, capture: Capture) -> CaptureSize:
     """For how much a graph was captured.
 
     An annotation around the capture counts tokens in vLLM, and in a decode of SGLang requests; in
@@ -170,13 +179,13 @@ def size_of(there: Trace, capture: Capture) -> Size:
     """
     size = capture.size
     if size is not None and capture.mode.startswith(TOKENS):
-        return Size(tokens=size)
+        return CaptureSize(tokens=size)
     if size is not None and capture.mode in REQUESTS:
-        return Size(requests=size)
+        return CaptureSize(requests=size)
     tokens = _rows_of_products(there, capture)
     if size is None or not tokens or tokens % max(size, 1):
-        return Size(tokens=tokens)
-    return Size(requests=None if tokens == size else size, tokens=tokens)
+        return CaptureSize(tokens=tokens)
+    return CaptureSize(requests=None if tokens == size else size, tokens=tokens)
 
 
 def _rows_of_products(there: Trace, capture: Capture) -> int | None:
@@ -187,3 +196,63 @@ def _rows_of_products(there: Trace, capture: Capture) -> int | None:
     rows = Counter(product.m for product in products if product)
     size, count = rows.most_common(1)[0] if rows else (None, 0)
     return size if 2 * count > len(ops) else None
+
+
+NODE = ("graph node id",)
+AMD = {"roctracer_version", "hip_runtime_version"}
+"""Keys of files whose nodes have no ids, as HIP's have not."""
+
+
+class Nodes(msgspec.Struct, frozen=True, eq=False):
+    """The nodes of one graph launch on one device."""
+
+    call: int  # row of the launch
+    device: Id
+    rows: Rows  # GPU rows, in the order in which they were captured
+    numbered: bool = False  # that order is recorded
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+def replays(trace: Trace) -> tuple[Nodes, ...]:
+    """All graph launches with recorded events, in order of their calls."""
+    rows = trace.gpu_rows
+    launch = trace.launch[rows]
+    graph = graph_calls(trace)
+    rows = rows[(launch >= 0) & graph[launch]]
+    if not len(rows):
+        return ()
+    device = trace.process_of_track[trace.track[rows]]
+    key = trace.launch[rows].astype(np.int64) * (len(trace.tracks) + 1) + device
+    groups = grouped(key, trace.start[rows])
+    ids = _node_ids(trace, rows)
+    found = []
+    for places in map(groups.places, range(len(groups))):
+        if ids is not None:
+            places = places[np.argsort(ids[places], kind="stable")]
+        own = rows[places]
+        pid = trace.track_of(int(own[0])).pid
+        found.append(Nodes(int(trace.launch[own[0]]), pid, own, numbered=ids is not None))
+    return tuple(sorted(found, key=lambda nodes: int(trace.start[nodes.call])))
+
+
+def bare_launches(trace: Trace) -> int:
+    """How many graph launches have no event: the profiler did not record the nodes of graphs."""
+    launch = trace.launch[trace.gpu_rows]
+    events = np.bincount(launch[launch >= 0], minlength=len(trace))
+    return int((graph_calls(trace) & (events == 0)).sum())
+
+
+def _node_ids(trace: Trace, rows: Rows) -> Int64s | None:
+    """The ids of all nodes; None unless every one has an id of its own in its replay."""
+    first = int(rows[0])
+    if AMD & trace.keys.keys() or trace.name_of(int(trace.launch[first])).startswith("hip"):
+        return None
+    if not trace.args_of(first).get(NODE[0]):
+        return None
+    found = arguments(trace.elements, trace.order[rows], NODE, keep_as="nodes")
+    values = [parsed(texts[0]) for texts in found.distinct]
+    ids = [v if isinstance(v, int) and 0 < v < 1 << 62 else 0 for v in values]
+    each = np.array([*ids, 0], dtype=np.int64)[found.number]
+    return each if (each > 0).all() else None

@@ -14,14 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from itertools import compress
 from typing import Final
 
 import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from fusetui.analysis.serving.captures import Capture, Size
-from fusetui.analysis.serving.replays import Nodes
+from fusetui.analysis.serving.captures import Capture, CaptureSize, Nodes
 from fusetui.gpu.kernel_names import decode
 from fusetui.text.cutting import clip
 from fusetui.text.figures import plural
@@ -29,34 +29,32 @@ from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.op_names import stem, words
 
-_PRODUCTS: Final = frozenset(
-    ("mm", "addmm", "bmm", "baddbmm", "matmul", "linear", "_scaled_mm", "_int_mm", "mv", "addmv")
-)
-_OF_PRODUCTS: Final = frozenset(("gemm", "gemv", "reduction", "copy", "fill", "memset", "memcpy"))
-_POINTWISE: Final = words(
-    """add sub mul div neg exp silu gelu relu sigmoid tanh where rsub reciprocal sqrt rsqrt pow cos
-    sin clamp bitwise_and eq"""
-)
 _KINDS: Final[dict[str, frozenset[str]]] = {
-    **dict.fromkeys(_PRODUCTS, _OF_PRODUCTS),
-    **dict.fromkeys(_POINTWISE, frozenset(("elementwise",))),
-    **dict.fromkeys(
-        ("copy", "clone", "contiguous", "to", "_to_copy"),
-        frozenset(("copy", "elementwise", "memcpy")),
-    ),
-    **dict.fromkeys(("fill", "zero"), frozenset(("fill", "elementwise", "memset"))),
-    **dict.fromkeys(
-        ("index_select", "embedding", "index", "gather"), frozenset(("index", "embedding"))
-    ),
-    **dict.fromkeys(("softmax", "_softmax"), frozenset(("softmax",))),
-    **dict.fromkeys(("sum", "mean", "argmax"), frozenset(("reduction",))),
-    **dict.fromkeys(("cat", "stack"), frozenset(("copy", "memcpy"))),
+    op: frozenset(kinds.split())
+    for ops, kinds in (
+        (
+            "mm addmm bmm baddbmm matmul linear _scaled_mm _int_mm mv addmv",
+            "gemm gemv reduction copy fill memset memcpy",
+        ),
+        (
+            "add sub mul div neg exp silu gelu relu sigmoid tanh where rsub reciprocal sqrt rsqrt"
+            " pow cos sin clamp bitwise_and eq",
+            "elementwise",
+        ),
+        ("copy clone contiguous to _to_copy", "copy elementwise memcpy"),
+        ("fill zero", "fill elementwise memset"),
+        ("index_select embedding index gather", "index embedding"),
+        ("softmax _softmax", "softmax"),
+        ("sum mean argmax", "reduction"),
+        ("cat stack", "copy memcpy"),
+    )
+    for op in words(ops)
 }
 """The kinds of kernels (`KernelName.op`) that each of these ops of aten:: launches."""
 
 _MOVED: Final = {
-    "Memcpy": (Role.MEMCPY, frozenset(("copy", "memcpy"))),
-    "Memset": (Role.MEMSET, frozenset(("fill", "memset"))),
+    "Memcpy": (Role.MEMCPY, ("copy", "memcpy")),
+    "Memset": (Role.MEMSET, ("fill", "memset")),
 }
 SHARE: Final = 10
 """Without names of kernels, at least one node in this many must be confirmed by its kind."""
@@ -77,13 +75,12 @@ def kernels_alone(
     trace: Trace, nodes: Nodes, capture: Capture, there: Trace
 ) -> tuple[Nodes, Capture]:
     """Without copies and sets: a graph may do them in other ways, or not at all."""
-    kernels = nodes.rows[trace.role[nodes.rows] == Role.KERNEL]
-    names = [there.name_of(call) for call in capture.calls.tolist()]
-    launch = np.array([not any(word in name for word in _MOVED) for name in names], np.bool_)
-    texts = tuple(text for text, own in zip(capture.kernels, launch, strict=True) if own)
-    return replace(nodes, rows=kernels), replace(
-        capture, calls=capture.calls[launch], kernels=texts
-    )
+    rows = nodes.rows[trace.role[nodes.rows] == Role.KERNEL]
+    names = map(there.name_of, capture.calls.tolist())
+    launch = [not any(word in name for word in _MOVED) for name in names]
+    texts = tuple(compress(capture.kernels, launch))
+    calls = capture.calls[np.array(launch, dtype=np.bool_)]
+    return replace(nodes, rows=rows), replace(capture, calls=calls, kernels=texts)
 
 
 def fit(trace: Trace, nodes: Nodes, capture: Capture, there: Trace) -> Fit:
@@ -131,13 +128,12 @@ def _agree(
     name, role = trace.name_of(row), Role(int(trace.role[row]))
     if kernel:
         return kernel.removesuffix(".kd") == name.removesuffix(".kd"), True, kernel
-    called = there.name_of(call)
+    called, op = there.name_of(call), int(there.op[call])
     for word, (own, kinds) in _MOVED.items():
         if word in called:
             return role == own or _kind(name) in kinds, True, called
     if role != Role.KERNEL:
         return False, False, called
-    op = int(there.op[call])
     return (None, False, called) if op < 0 else _by_op(there.name_of(op), name)
 
 
@@ -147,9 +143,7 @@ def _by_op(op: str, name: str) -> tuple[bool | None, bool, str]:
         return (op == name, True, op) if name.startswith("triton_") else (None, False, op)
     wanted = _KINDS.get(stem(op)) if op.startswith("aten::") else None
     kind = _kind(name)
-    if wanted is None or kind is None:
-        return None, False, op
-    return kind in wanted, False, op
+    return None if wanted is None or kind is None else kind in wanted, False, op
 
 
 def _kind(name: str) -> str | None:
@@ -183,8 +177,8 @@ def choose(
     there: Trace,
     replays: Sequence[Nodes],
     captures: Sequence[Capture],
-    sizes: Sequence[Size],
-    steps: Sequence[tuple[int, Size]],
+    sizes: Sequence[CaptureSize],
+    steps: Sequence[tuple[int, CaptureSize]],
 ) -> list[Chosen]:
     """For each replay its capture. `sizes`: of each capture; `steps`: of each replay the number of
     its step (-1: none), and what was asked of it."""
@@ -197,7 +191,7 @@ def choose(
             for at in same:
                 found[at] = Chosen(problem=problem)
             continue
-        by_step: dict[tuple[int, Size], list[int]] = {}
+        by_step: dict[tuple[int, CaptureSize], list[int]] = {}
         for at in same:
             by_step.setdefault(steps[at], []).append(at)
         fitting = {asked: _fitting(matching, sizes, asked) for _, asked in by_step}
@@ -223,7 +217,9 @@ class Fitting(msgspec.Struct, frozen=True):
     problem: str = ""
 
 
-def _fitting(matching: Mapping[int, Fit], sizes: Sequence[Size], asked: Size) -> Fitting:
+def _fitting(
+    matching: Mapping[int, Fit], sizes: Sequence[CaptureSize], asked: CaptureSize
+) -> Fitting:
     """Of the captures that match by their kernels, for a step of which so much was asked."""
     each, batch = _comparable(matching, sizes, asked)
     size, problem = _size(matching, each, batch)
@@ -251,7 +247,7 @@ def _of_step(count: int, found: Fitting, matching: Mapping[int, Fit]) -> list[Ch
 
 
 def _comparable(
-    matching: Mapping[int, Fit], sizes: Sequence[Size], asked: Size
+    matching: Mapping[int, Fit], sizes: Sequence[CaptureSize], asked: CaptureSize
 ) -> tuple[list[int | None], int | None]:
     """The sizes and the batch in tokens, if they are known of all that match, else in requests."""
     for unit in ("tokens", "requests"):

@@ -18,7 +18,7 @@ import msgspec
 
 from fusetui.analysis.questions.process_groups import world_size
 from fusetui.analysis.serving.layers import Layers
-from fusetui.analysis.serving.steps import Asked
+from fusetui.analysis.serving.steps import Requested
 from fusetui.analysis.serving.weights import Product, Products
 from fusetui.gpu.roofline.inputs import SIZES
 from fusetui.trace.model.columns import Trace
@@ -29,8 +29,7 @@ DTYPES = {"float16": "fp16", "bfloat16": "bf16", "float32": "fp32"}
 DENSE = ("llama", "mistral", "qwen2", "qwen3")
 """`model_type` of decoders whose layers are attention and a gated MLP: seven matrices, nothing
 shared, no experts."""
-FUSED = (4, 5, 6, 7)
-"""Products of a layer: of 7 matrices, q, k and v may be one, and gate and up."""
+FUSED = (4, 5, 6, 7)  # products of a layer: of 7 matrices, q, k and v may be one, and gate and up
 LACKS = "the configuration lacks the sizes or the type of the model"
 
 
@@ -107,7 +106,7 @@ def config_of(keys: Mapping[str, Any]) -> ModelConfig:
 
 
 def by_configuration(
-    trace: Trace, found: Products, layers: Layers | None, model: ModelConfig, asked: Asked
+    trace: Trace, found: Products, layers: Layers | None, model: ModelConfig, asked: Requested
 ) -> tuple[Products, str]:
     """The products of a pass with the weights that the configuration gives them, if it can, and a
     remark about that; otherwise as they were found, and why. Without the tokens that were asked for
@@ -128,7 +127,6 @@ def by_configuration(
     known = msgspec.structs.replace(
         found,
         known=found.unknown,
-        kernels=found.unknown,
         each=tuple(
             Product("", size * k * n, 2 * m * k * n if asked.new_tokens else 0, model.dtype)
             for m, k, n in every

@@ -10,9 +10,17 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from fusetui.analysis.serving.captures import Capture, Size, captures, size_of
+from fusetui.analysis.serving.captures import (
+    Capture,
+    Captures,
+    CaptureSize,
+    Nodes,
+    bare_launches,
+    captures,
+    replays,
+    size_of,
+)
 from fusetui.analysis.serving.choose import BY_KIND, Chosen, choose, counted, kernels_alone
-from fusetui.analysis.serving.replays import Nodes, bare_launches, replays
 from fusetui.analysis.serving.steps import server_steps
 from fusetui.text.figures import plural
 from fusetui.trace.model.arrays import Rows
@@ -20,6 +28,8 @@ from fusetui.trace.model.categories import CPU_LAYERS, Layer, Role
 from fusetui.trace.model.columns import Trace, Track
 from fusetui.trace.model.joined import CERTAIN, LIKELY, Combined, Join, Joined
 
+KEPT = (Role.ANNOTATION, Role.PYTHON, Role.OP)
+"""What is taken from a capture, where it contains a captured call, besides the calls."""
 NO_OPS = "The capture recorded no op around its calls: it says nothing about what was replayed."
 
 
@@ -29,54 +39,37 @@ def join(trace: Trace, there: Trace, found: bool = False) -> tuple[Trace, Join]:
     named it."""
     own = [nodes for nodes in replays(trace) if not _is_joined(trace, nodes)]
     known = captures(there)
-    if known.whole and not any((there.op[one.calls] >= 0).any() for one in known.whole):
-        return trace, _nothing(there, len(own), NO_OPS, found)
-    chosen = _chosen(trace, there, own, known.whole)
-    _again_in_other_orders(trace, there, own, chosen, known.whole)
-    made = [
-        _paired(trace, nodes, known.whole[one.capture], there, one)
-        for nodes, one in zip(own, chosen, strict=True)
+    whole = known.whole
+    if whole and not any((there.op[one.calls] >= 0).any() for one in whole):
+        chosen, refused = [], [NO_OPS]
+    else:
+        chosen = _chosen(trace, there, own, whole)
+        _again_in_other_orders(trace, there, own, chosen, whole)
+        problems = counted([one.problem for one in chosen if one.problem])
+        refused = [*problems, *_remarks(trace, own, known)]
+    pairs = [
+        kernels_alone(trace, nodes, whole[one.capture], there)
+        if one.kernels_only
+        else (nodes, whole[one.capture])
+        for nodes, one in zip(own, chosen, strict=False)
         if one.capture >= 0
     ]
     likely = list(dict.fromkeys(one.likely for one in chosen if one.likely))
-    refused = counted([one.problem for one in chosen if one.problem])
     record = Join(
         path=there.report.path,
-        replays=len(made),
+        replays=len(pairs),
         of_replays=len(own),
-        kernels=sum(len(nodes) for nodes, _ in made),  # copies and sets too
+        kernels=sum(len(nodes) for nodes, _ in pairs),  # copies and sets too
         certainty=LIKELY if likely else CERTAIN,
         why_likely="; ".join(likely),
-        refused=(*refused, *_remarks(trace, own, known.whole, known.cut)),
+        refused=tuple(refused),
         found=found,
     )
-    if not made:
+    if not pairs:
         return trace, record
-    nodes, calls = (np.concatenate(rows) for rows in zip(*made, strict=True))
-    return graft(trace, there, nodes, calls, record), record
-
-
-def _nothing(there: Trace, replays: int, why: str, found: bool) -> Join:
-    """The record of a capture with which nothing was joined."""
-    return Join(
-        path=there.report.path,
-        replays=0,
-        of_replays=replays,
-        kernels=0,
-        certainty=CERTAIN,
-        why_likely="",
-        refused=(why,),
-        found=found,
-    )
-
-
-def _paired(
-    trace: Trace, nodes: Nodes, capture: Capture, there: Trace, one: Chosen
-) -> tuple[Rows, Rows]:
-    """The nodes and their calls."""
-    if one.kernels_only:
-        nodes, capture = kernels_alone(trace, nodes, capture, there)
-    return nodes.rows, capture.calls
+    rows = np.concatenate([nodes.rows for nodes, _ in pairs])
+    calls = np.concatenate([capture.calls for _, capture in pairs])
+    return graft(trace, there, rows, calls, record), record
 
 
 def _again_in_other_orders(
@@ -113,14 +106,14 @@ def _chosen(
     steps = server_steps(trace)
     at = steps.steps.at(np.array([int(trace.start[nodes.call]) for nodes in own], dtype=np.int64))
     asked = [steps.asked[step] if step >= 0 else None for step in at.tolist()]
-    of_steps = [Size() if one is None else Size(one.batch, one.new_tokens) for one in asked]
+    of_steps = [
+        CaptureSize() if one is None else CaptureSize(one.batch, one.new_tokens) for one in asked
+    ]
     each = list(zip(at.tolist(), of_steps, strict=True))
     return choose(trace, there, own, whole, [size_of(there, one) for one in whole], each)
 
 
-def _remarks(
-    trace: Trace, own: Sequence[Nodes], whole: Sequence[Capture], cut: int
-) -> tuple[str, ...]:
+def _remarks(trace: Trace, own: Sequence[Nodes], known: Captures) -> tuple[str, ...]:
     """What is missing, where nothing could be compared."""
     said = []
     if bare := bare_launches(trace):
@@ -130,46 +123,33 @@ def _remarks(
         )
     elif not own:
         said.append("The trace has no graph replay to join.")
-    if not whole:
-        said.append(
-            "The capture has no stream capture from its begin to its end"
-            + (f": {plural(cut, 'capture')} did not end in it." if cut else ".")
-        )
+    if not known.whole:
+        cut = f": {plural(known.cut, 'capture')} did not end in it." if known.cut else "."
+        said.append(f"The capture has no stream capture from its begin to its end{cut}")
     return tuple(said)
 
 
-KEPT = (Role.ANNOTATION, Role.PYTHON, Role.OP)
-"""What is taken from a capture, where it contains a captured call, besides the calls."""
-
-
 def graft(trace: Trace, there: Trace, nodes: Rows, calls: Rows, join: Join) -> Joined:
-    """The trace with the op of each captured call for its node. `nodes`: GPU rows of the trace;
-    `calls`: for each of them a row of `there`, the trace of the capture, which may be the same."""
-    if there is trace:
-        return _linked(trace, nodes, calls, join)
-    taken = _around(there, np.unique(calls))
-    place = np.full(len(there), -1, dtype=np.int32)
-    place[taken] = len(trace) + np.arange(len(taken), dtype=np.int32)
-    return _linked(
-        _with_rows(trace, there, taken, place), nodes, place[calls].astype(np.intp), join
-    )
-
-
-def _linked(trace: Trace, nodes: Rows, calls: Rows, join: Join) -> Joined:
-    """The same rows; the nodes belong to the calls."""
-    before, joins = _captured(trace)
-    captured = before.copy()
+    """The trace with the op of each captured call for its node (see model/joined.py). `nodes`: GPU
+    rows of the trace; `calls`: for each of them a row of `there`, the trace of the capture, which
+    may be the same."""
+    if there is not trace:
+        taken = _around(there, np.unique(calls))
+        place = np.full(len(there), -1, dtype=np.int32)
+        place[taken] = len(trace) + np.arange(len(taken), dtype=np.int32)
+        trace, calls = _with_rows(trace, there, taken, place), place[calls].astype(np.intp)
+    captured, joins = _captured(trace)
     captured[nodes] = calls
     op = trace.op.copy()
     op[nodes] = trace.op[calls]
-    fields = _fields(trace) | {"op": op}
-    return Joined(**fields, captured=captured, roles=trace.source_role, joins=(*joins, join))
+    fields = _fields(trace) | {"op": op, "roles": trace.source_role}
+    return Joined(**fields, captured=captured, joins=(*joins, join))
 
 
 def _captured(trace: Trace) -> tuple[NDArray[np.int32], tuple[Join, ...]]:
     """What was joined before."""
     if isinstance(trace, Joined):
-        return trace.captured, trace.joins
+        return trace.captured.copy(), trace.joins
     return np.full(len(trace), -1, dtype=np.int32), ()
 
 
@@ -183,17 +163,12 @@ def _around(there: Trace, calls: Rows) -> Rows:
     chosen = np.zeros(len(there), dtype=np.bool_)
     chosen[calls] = True
     thread = there.thread_of_track[there.track]
+    layer = np.array([track.layer in CPU_LAYERS for track in there.tracks])[there.track]
+    kept = layer & np.isin(there.role, KEPT)
     for number in np.unique(thread[calls]).tolist():
-        own = [
-            np.arange(track.first_row, track.end_row)
-            for track, its in zip(there.tracks, there.thread_of_track.tolist(), strict=True)
-            if its == number and track.layer in CPU_LAYERS
-        ]
-        rows = np.concatenate(own)
-        rows = rows[np.isin(there.role[rows], KEPT)]
+        rows = np.flatnonzero(kept & (thread == number))
         times = np.sort(there.start[calls[thread[calls] == number]])
-        first = np.searchsorted(times, there.start[rows], side="left")
-        last = np.searchsorted(times, there.end[rows], side="left")
+        first, last = np.searchsorted(times, (there.start[rows], there.end[rows]))
         chosen[rows[last > first]] = True
     return np.flatnonzero(chosen)
 
@@ -222,25 +197,22 @@ def _with_rows(trace: Trace, there: Trace, taken: Rows, place: NDArray[np.int32]
         "op": _placed(place, there.op[taken]),
         "order": there.order[taken] + events,
     }
-    columns = {
-        field: np.concatenate((getattr(trace, field), column)).astype(getattr(trace, field).dtype)
-        for field, column in more.items()
-    }
-    nothing = np.full(len(taken), -1, dtype=np.int32)
+    for field, column in more.items():
+        own = getattr(trace, field)
+        more[field] = np.concatenate((own, column)).astype(own.dtype)
     captured, joins = _captured(trace)
     rest: dict[str, Any] = {"names": names, "categories": categories, "tracks": tracks}
     return Joined(
-        **_fields(trace) | columns | rest | {"elements": Combined(trace.elements, there.elements)},
-        captured=np.concatenate((captured, nothing)),
-        roles=np.concatenate((trace.source_role, there.source_role[taken])),
+        **_fields(trace) | more | rest | {"elements": Combined(trace.elements, there.elements)},
+        captured=np.append(captured, np.full(len(taken), -1, dtype=np.int32)),
+        roles=np.append(trace.source_role, there.source_role[taken]),
         joins=joins,
     )
 
 
 def _placed(place: NDArray[np.int32], rows: NDArray[np.int32]) -> NDArray[np.int32]:
     """Rows of the capture as rows of the joined trace; -1 for what was not taken."""
-    found: NDArray[np.int32] = np.where(rows >= 0, place[rows], np.int32(-1))
-    return found
+    return np.where(rows >= 0, place[rows], np.int32(-1))
 
 
 def _numbered(

@@ -32,7 +32,7 @@ MOST_PERIODS = 64  # that are tried
 SLOWER = 0.05  # than the median: a layer that is worth a word
 
 
-class Layer(msgspec.Struct, frozen=True):
+class ModelLayer(msgspec.Struct, frozen=True):
     """One layer; its number counts from 1."""
 
     number: int
@@ -49,7 +49,7 @@ class Layers(msgspec.Struct, frozen=True):
     total_ns: int  # of all layers
     others_ns: int
     median_ns: int  # of a layer; of an even count the lower one
-    slow: tuple[Layer, ...]  # more than SLOWER above the median, the slowest first
+    slow: tuple[ModelLayer, ...]  # more than SLOWER above the median, the slowest first
 
 
 def layers_of(trace: Trace, rows: Rows) -> Layers | None:
@@ -58,31 +58,24 @@ def layers_of(trace: Trace, rows: Rows) -> Layers | None:
     for order in (trace.start[kernels], trace.order[kernels]):
         rows = kernels[np.lexsort((kernels, order))]
         if (found := repetition(trace.name[rows])) is not None:
-            break
-    else:
-        return None
-    first, period, count = found
+            return _layers(trace, rows, *found)
+    return None
+
+
+def _layers(trace: Trace, rows: Rows, first: int, period: int, count: int) -> Layers:
     inside = rows[first : first + period * count].reshape(count, period)
     each = trace.dur[inside].sum(axis=1)
+    begin = trace.start[inside[:, 0]] - trace.begin_ns
     median = int(np.sort(each)[(count - 1) // 2])
-    slow = [
-        Layer(
-            number=number + 1,
-            dur_ns=int(each[number]),
-            start_ns=int(trace.start[inside[number, 0]]) - trace.begin_ns,
-        )
-        for number in np.argsort(-each, kind="stable").tolist()
-        if each[number] > (1 + SLOWER) * median
-    ]
-    total = int(trace.dur[rows].sum())
+    slow = [n for n in np.argsort(-each, kind="stable").tolist() if each[n] > (1 + SLOWER) * median]
     return Layers(
         count=count,
         kernels=period,
         others=len(rows) - inside.size,
         total_ns=int(each.sum()),
-        others_ns=total - int(each.sum()),
+        others_ns=int(trace.dur[rows].sum() - each.sum()),
         median_ns=median,
-        slow=tuple(slow),
+        slow=tuple(ModelLayer(n + 1, int(each[n]), int(begin[n])) for n in slow),
     )
 
 
@@ -145,8 +138,11 @@ def experts_of(trace: Trace, rows: Rows) -> Experts | None:
     """Of a pass with these GPU events; None if none is known to be of experts."""
     kernels = rows[trace.role[rows] == Role.KERNEL]
     kernels = kernels[np.argsort(trace.start[kernels], kind="stable")]
-    total = int(trace.dur[kernels].sum())
-    own = kernels[_of_experts(trace, kernels)]
+    # A kernel is of experts by its own name, or if it is a product, by that of its op.
+    ops = np.where(trace.op[kernels] >= 0, trace.name[trace.op[kernels]], -1)
+    pairs, which = np.unique(np.stack((trace.name[kernels], ops)), axis=1, return_inverse=True)
+    told = np.array([_of_experts(trace, *pair) for pair in pairs.T.tolist()], dtype=np.bool_)
+    own = kernels[told[which.reshape(-1)]]
     if not len(own):
         return None
     numbers, which = np.unique(trace.name[own], return_inverse=True)
@@ -154,10 +150,11 @@ def experts_of(trace: Trace, rows: Rows) -> Experts | None:
     runs = trace.dur[own[which == longest]]
     if len(runs) < FEWEST:
         return None
+    spent, total = int(trace.dur[own].sum()), int(trace.dur[kernels].sum())
     return Experts(
         kernels=len(own),
-        total_ns=int(trace.dur[own].sum()),
-        share=int(trace.dur[own].sum()) / total if total else 0.0,
+        total_ns=spent,
+        share=spent / total if total else 0.0,
         name=trace.names[int(numbers[longest])],
         runs=len(runs),
         median_ns=int(np.sort(runs)[(len(runs) - 1) // 2]),
@@ -166,18 +163,9 @@ def experts_of(trace: Trace, rows: Rows) -> Experts | None:
     )
 
 
-def _of_experts(trace: Trace, kernels: Rows) -> Flags:
-    """Which kernels their own name gives to experts, or if they are products, that of their op."""
-    ops = np.where(trace.op[kernels] >= 0, trace.name[trace.op[kernels]], -1)
-    pairs, which = np.unique(np.stack((trace.name[kernels], ops)), axis=1, return_inverse=True)
-    told = [_tells(trace, kernel, op) for kernel, op in pairs.T.tolist()]
-    found: Flags = np.array(told or [False])[which.reshape(-1)]
-    return found[: len(kernels)]
-
-
-def _tells(trace: Trace, kernel: int, op: int) -> bool:
+def _of_experts(trace: Trace, kernel: int, op: int) -> bool:
     decoded = decode(trace.names[kernel])
     if decoded is None or decoded.op not in PRODUCTS:
         return False
-    words = [trace.names[kernel]] + ([trace.names[op]] if op >= 0 else [])
+    words = [trace.names[name] for name in (kernel, op) if name >= 0]
     return decoded.op == "moe" or any(NAMED.search(word, 0, LONGEST_NAME) for word in words)

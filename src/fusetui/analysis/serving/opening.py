@@ -1,27 +1,132 @@
-"""From the trace of replays to one that is joined with its captures, named or found."""
+"""From the trace of replays to one that is joined with its captures, named or found.
+
+They are found by what is in them, only for a trace with graph replays that have no op. The files of
+its folder, and of folders in it that servers write captures to, are looked at in this order:
+
+1. the beginning of each, once: only those in which the process of the replays appears may hold the
+   capture, as a graph lives in the process that captured it;
+2. of these the bytes, once, up to BUDGET: for the begin of a stream capture, for annotations that
+   say for how many requests it is, and for the names of kernels, which must be those of the replays
+   where the calls have any;
+3. at most OPENED of those left are read as captures, those of the right size first.
+
+What was found out about a file is remembered in the cache, in one record for each folder, and used
+while its size, time of change and inode are the same: to find nothing again costs one listing and
+one small file.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
+from hashlib import blake2b
 
+import msgspec
 import numpy as np
+from msgspec.structs import replace
 
-from fusetui.analysis.serving.captures import has_captures
-from fusetui.analysis.serving.find import candidates, files_named, remembered, same_process
+from fusetui.analysis.serving.captures import has_captures, replays
 from fusetui.analysis.serving.graphs import graph_calls, wants_capture
 from fusetui.analysis.serving.join import join
-from fusetui.analysis.serving.replays import replays
 from fusetui.analysis.serving.steps import server_steps
+from fusetui.trace.cache import Record, record_for
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import TraceError
 from fusetui.trace.model.ids import Id
-from fusetui.trace.model.joined import Join, Joined
+from fusetui.trace.model.joined import Join
+from fusetui.trace.read.source import beginning, glimpse
+
+ENDINGS = (".json", ".json.gz", ".json.zst")
+FOLDERS = re.compile(r"capture", re.IGNORECASE)
+"""Folders beside traces that servers write captures to: capture_traces (vLLM, SGLang) and
+graph_capture_profile (SGLang)."""
+MOST_FOLDERS = 4
+NEIGHBORS = 64
+LISTED = 4096  # entries of a folder that are looked at
+KEPT_AS = "graphs"
+
+HEAD = 1 << 13  # bytes of a document
+LONG_HEAD = 1 << 18  # if there is no event in the head: of large jobs, the metadata is long
+BUDGET = 1 << 27  # bytes of documents that are searched whole
+PACKED = 15  # the usual compression ratio of traces
+PACKINGS = (".gz", ".zst")
+OPENED = 4
+_PROCESS = re.compile(rb'"pid": ?"?([^\\",}\s]{1,64})')
+_BEGIN = b"StreamBeginCapture"
+_NAMED = re.compile(rb'"name": ?"(?:[a-z]{1,40}_)?capture_([0-9]{1,9})(?:_[A-Za-z_]{1,40})?"')
+_KERNEL = re.compile(rb'"kernel": ?"([^"\\]{1,8000})"')
+PLAIN = re.compile(r'[^"\\]{1,8000}', re.ASCII)  # names that stand in JSON as they are
 
 SOME = 8
 MOST_TOLD = 4
 Open = Callable[[str], Trace]
+
+FileState = tuple[int, int, int]  # size in bytes, modification time in ns, and inode of a file
+
+
+class Graphs(msgspec.Struct, frozen=True):
+    """What a search of a file found."""
+
+    captures: bool
+    sizes: tuple[int, ...] = ()  # requests or tokens, as annotations say
+    kernels: tuple[bytes, ...] = ()  # hashes of the names of the kernels that calls launch
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """What is known of a file in that state; None: it was not looked at, or not searched."""
+
+    state: FileState
+    pids: tuple[str, ...] | None = None  # the processes of its first events
+    graphs: Graphs | None = None
+
+
+class File(msgspec.Struct, frozen=True):
+    """A file beside a trace."""
+
+    folder: str
+    name: str
+    state: FileState
+
+    @property
+    def path(self) -> str:
+        return os.path.join(self.folder, self.name)
+
+
+class Index(msgspec.Struct, frozen=True):
+    """The record of a folder, by the names of its files."""
+
+    files: dict[str, Seen]
+
+
+class _Memory:
+    """What is known of files, by their folders."""
+
+    def __init__(self, files: Iterable[File]) -> None:
+        self._records: dict[str, Record | None] = {}  # None: the cache is off
+        self._known: dict[str, dict[str, Seen]] = {}
+        self._changed: set[str] = set()
+        for folder in {file.folder for file in files}:
+            record = self._records[folder] = record_for(folder, KEPT_AS)
+            found = record.load(Index) if record else None
+            self._known[folder] = found.files if found else {}
+
+    def seen(self, file: File) -> Seen:
+        """Of a file that has changed, nothing is known."""
+        found = self._known[file.folder].get(file.name)
+        return found if found is not None and found.state == file.state else Seen(file.state)
+
+    def put(self, file: File, seen: Seen) -> None:
+        self._known[file.folder][file.name] = seen
+        self._changed.add(file.folder)
+
+    def keep(self) -> None:
+        """Writes the records in which anything is new."""
+        for folder in self._changed:
+            if record := self._records[folder]:
+                record.store(Index(dict(list(self._known[folder].items())[-LISTED:])))
 
 
 def with_captures(
@@ -33,24 +138,19 @@ def with_captures(
     Raises TraceError if a named capture cannot be read.
     """
     joins: list[Join] = []
-    if named:
-        for path in _in_order(named, trace):
-            if joins and not wants_capture(trace):
-                break
-            trace, record = join(trace, open_trace(path))
-            joins.append(record)
-        return trace, tuple(joins)
-    if trace.report.prefix is not None or not wants_capture(trace):
+    if not named and (trace.report.prefix is not None or not wants_capture(trace)):
         return trace, ()
-    if has_captures(trace):
+    if not named and has_captures(trace):
         trace, record = join(trace, trace, found=True)
         joins.append(record)
-    for path in _found(trace):
-        if not wants_capture(trace):
+    for path in _in_order(named, trace) if named else _found(trace):
+        if joins and not wants_capture(trace):
             break
         try:
-            trace, record = join(trace, open_trace(path), found=True)
+            trace, record = join(trace, open_trace(path), found=not named)
         except TraceError:
+            if named:
+                raise
             continue  # nobody asked for this file
         joins.append(record)
     return trace, tuple(joins)
@@ -60,17 +160,24 @@ def _in_order(named: Sequence[str], trace: Trace) -> list[str]:
     """The files that a user names, of several those first that are likely to fit."""
     if len(named) < 2:
         return list(named)
-    folders = list(remembered(files_named(named)))
-    first = set(map(os.path.realpath, candidates(folders, _batches(trace), _kernels(trace))))
+    files = []
+    for path in named:
+        with suppress(OSError):
+            folder, name = os.path.split(path)
+            files.append(File(folder or ".", name, _state(os.stat(path))))
+    likely = candidates(files, _batches(trace), _kernels(trace))
+    first = set(map(os.path.realpath, likely))
     return sorted(named, key=lambda path: os.path.realpath(path) not in first)
 
 
 def _found(trace: Trace) -> list[str]:
-    """The files beside the trace that may hold what it replays."""
-    if isinstance(trace, Joined) and not wants_capture(trace):
+    """The files beside the trace that may hold what it replays. Only processes that launch graphs
+    count: other tracks have names that are in every trace."""
+    if not wants_capture(trace):
         return []
-    folders = same_process(trace.report.path, _pids(trace))
-    return candidates(folders, _batches(trace), _kernels(trace)) if folders else []
+    tracks = np.unique(trace.track[graph_calls(trace)]).tolist()
+    files = same_process(trace.report.path, {trace.tracks[track].pid for track in tracks})
+    return candidates(files, _batches(trace), _kernels(trace)) if files else []
 
 
 def _batches(trace: Trace) -> list[int]:
@@ -78,12 +185,6 @@ def _batches(trace: Trace) -> list[int]:
     asked = [one for one in server_steps(trace).asked if one is not None]
     both = [size for one in asked for size in (one.batch, one.new_tokens)]
     return [size for size in dict.fromkeys(both) if size]
-
-
-def _pids(trace: Trace) -> set[Id]:
-    """Of the processes that launch graphs: other tracks have names that are in every trace."""
-    tracks = np.unique(trace.track[graph_calls(trace)])
-    return {trace.tracks[track].pid for track in tracks.tolist()}
 
 
 def _kernels(trace: Trace) -> list[str]:
@@ -96,9 +197,124 @@ def _kernels(trace: Trace) -> list[str]:
 def said(joins: Sequence[Join]) -> list[str]:
     """What to tell a user who opened the trace: what could not be joined in the end. A capture that
     was found and fits nothing is not worth a word, nor is one of several for which another fits."""
-    if joins and sum(join.replays for join in joins) == joins[0].of_replays:
-        return [text for join in joins if join.replays for text in join.refused]
-    told = [text for join in joins if join.replays or not join.found for text in join.refused]
+    whole = joins and sum(join.replays for join in joins) == joins[0].of_replays
+    told = [
+        text for join in joins if join.replays or not (join.found or whole) for text in join.refused
+    ]
     distinct = list(dict.fromkeys(told))
     more = len(distinct) - MOST_TOLD
     return distinct if more <= 0 else [*distinct[:MOST_TOLD], f"... and {more} more reasons."]
+
+
+def _files_beside(path: str) -> list[File]:
+    """Other traces in the folder of a trace, and in folders in it that are named after captures:
+    the NEIGHBORS nearest in time of each."""
+    folder = os.path.dirname(path) or "."
+    try:
+        own = _state(os.stat(path))
+    except OSError:
+        return []
+    here, folders = _listed(folder)
+    inside = (_listed(os.path.join(folder, name))[0] for name in sorted(folders)[:MOST_FOLDERS])
+    return [file for files in (here, *inside) for file in _nearest(files, own)]
+
+
+def _state(state: os.stat_result) -> FileState:
+    return state.st_size, state.st_mtime_ns, state.st_ino
+
+
+def _listed(folder: str) -> tuple[list[File], list[str]]:
+    """The traces in a folder, and the names of folders of captures; none if it cannot be read."""
+    files, folders = [], []
+    try:
+        with os.scandir(folder) as items:
+            for item, _ in zip(items, range(LISTED), strict=False):
+                if item.name.endswith(ENDINGS) and item.is_file():
+                    files.append(File(folder, item.name, _state(item.stat())))
+                elif FOLDERS.search(item.name) and item.is_dir():
+                    folders.append(item.name)
+    except OSError:
+        return [], []
+    return files, folders
+
+
+def _nearest(files: Sequence[File], own: FileState) -> list[File]:
+    """Without the trace itself."""
+    others = [file for file in files if file.state != own]
+    return sorted(others, key=lambda f: (abs(f.state[1] - own[1]), f.name))[:NEIGHBORS]
+
+
+def same_process(path: str, pids: Collection[Id]) -> list[File]:
+    """The files beside a trace that events of these processes are in, the nearest in time first."""
+    own, found, files = {str(pid) for pid in pids}, [], _files_beside(path)
+    memory = _Memory(files)
+    for file in files:
+        seen = memory.seen(file)
+        if seen.pids is None:
+            seen = replace(seen, pids=_processes(file.path))
+            memory.put(file, seen)
+        if not own.isdisjoint(seen.pids or ()):
+            found.append(file)
+    memory.keep()
+    return found
+
+
+def candidates(
+    files: Sequence[File], batches: Sequence[int], kernels: Sequence[str] = ()
+) -> list[str]:
+    """Those of these files that capture graphs, at most OPENED: first those of the smallest size
+    that is enough for each of the batches, then those that do not say their size. `kernels`: names
+    of some that are replayed."""
+    asked = {_hash(name.encode()) for name in kernels if PLAIN.fullmatch(name)}
+    found = [
+        (file.path, graphs)
+        for file, graphs in _searched(files)
+        if graphs.captures and (not graphs.kernels or asked <= set(graphs.kernels))
+    ]
+    wanted = set()
+    for batch in set(batches):
+        enough = [s for _, graphs in found for s in graphs.sizes if s >= batch]
+        wanted |= {min(enough)} if enough else set()
+    sure = [one for one, graphs in found if wanted & set(graphs.sizes)]
+    open_ = [one for one, graphs in found if not graphs.sizes or not batches]
+    return list(dict.fromkeys((*sure, *open_)))[:OPENED]
+
+
+def _searched(files: Sequence[File]) -> list[tuple[File, Graphs]]:
+    """What the bytes of the files tell, as far as the budget goes."""
+    budget, found, memory = BUDGET, [], _Memory(files)
+    for file in files:
+        seen = memory.seen(file)
+        if seen.graphs is None:
+            size = file.state[0] * (PACKED if file.name.endswith(PACKINGS) else 1)
+            if size > budget:
+                continue
+            budget -= size
+            seen = replace(seen, graphs=_judged(beginning(file.path, BUDGET)))
+            memory.put(file, seen)
+        found.append((file, seen.graphs or Graphs(False)))
+    memory.keep()
+    return found
+
+
+def _processes(path: str) -> tuple[str, ...]:
+    """The processes of the first events."""
+    for most in (HEAD, LONG_HEAD):
+        text = glimpse(path, most) if most == HEAD else beginning(path, most)
+        if found := set(_PROCESS.findall(text)):
+            return tuple(sorted(pid.decode(errors="replace") for pid in found))
+        if len(text) < most:
+            break
+    return ()
+
+
+def _judged(text: bytes) -> Graphs:
+    if _BEGIN not in text:
+        return Graphs(False)
+    sizes = {int(size) for size in _NAMED.findall(text)}
+    kernels = {_hash(name) for name in set(_KERNEL.findall(text))}
+    return Graphs(True, tuple(sorted(sizes)), tuple(sorted(kernels)))
+
+
+def _hash(name: bytes) -> bytes:
+    return blake2b(name, digest_size=8).digest()

@@ -42,12 +42,11 @@ def outliers(
         for n in own:
             if spans[n] > LONGER * spans[median]:
                 excess = spans[n] - spans[median]
-                causes = [
+                found[n] = (
                     *_causes(trace, steps, n, excess, usual),
                     *_asked(steps[n], steps[median]),
-                ]
-                parts = _parts(trace, steps[n], steps[median], excess, devices)
-                found[n] = (*causes, *parts)
+                    *_parts(trace, steps[n], steps[median], excess, devices),
+                )
     return found
 
 
@@ -67,11 +66,13 @@ def _causes(trace: Trace, steps: Sequence[Pass], n: int, excess: int, usual: Mod
 
 def _asked(step: Pass, usual: Pass) -> Iterator[str]:
     """What more a step was asked to do than the one of the median time."""
-    for what in ("new_tokens", "kv_tokens"):
-        own, other = getattr(step.asked, what), getattr(usual.asked, what)
+    amounts = (
+        ("new tokens", step.asked.new_tokens, usual.asked.new_tokens),
+        ("tokens that attention reads", step.asked.kv_tokens, usual.asked.kv_tokens),
+    )
+    for what, own, other in amounts:
         if own and other and own > LONGER * other:
-            told = "new tokens" if what == "new_tokens" else "tokens that attention reads"
-            yield f"{count(own)} {told}, where the median step has {count(other)}"
+            yield f"{count(own)} {what}, where the median step has {count(other)}"
 
 
 def _parts(
@@ -99,12 +100,11 @@ def _parts(
 def _account(trace: Trace, step: Pass, devices: Sequence[Device]) -> DeviceAccount | None:
     """Of the device of its model, from the first start to the last end of what the step ran there.
     None if the device has no account."""
-    pid = trace.track_of(int(step.model[0])).pid
-    part = interval_of(trace, step.rows)
-    found = [device for device in devices if device.pid == pid]
-    if not found:
-        return None
-    return found[0].over(np.array([part.begin_ns]), np.array([part.end_ns]))[0]
+    pid, part = trace.track_of(int(step.model[0])).pid, interval_of(trace, step.rows)
+    for device in devices:
+        if device.pid == pid:
+            return device.over(np.array([part.begin_ns]), np.array([part.end_ns]))[0]
+    return None
 
 
 def _busy(trace: Trace, step: Pass) -> int:
@@ -117,28 +117,26 @@ def _busy(trace: Trace, step: Pass) -> int:
 
 def _kernel(trace: Trace, step: Pass, usual: Pass) -> str:
     """`, most of all NAME (3 of them, instead of 2)`."""
-    own, other = _by_name(trace, step), _by_name(trace, usual)
-    name = max(own, key=lambda name: own[name][1] - other.get(name, (0, 0))[1], default="")
-    if not name:
+    (times, ns), (times_usual, ns_usual) = _by_name(trace, step), _by_name(trace, usual)
+    name = max(ns, key=lambda name: ns[name] - ns_usual[name], default=None)
+    if name is None:
         return ""
-    times, before = own[name][0], other.get(name, (0, 0))[0]
-    told = f"instead of {count(before)}" if times != before else "as in the median step"
-    return f", most of all {short_name(name)} ({count(times)} of them, {told})"
+    same = times[name] == times_usual[name]
+    told = "as in the median step" if same else f"instead of {count(times_usual[name])}"
+    return f", most of all {short_name(trace.names[name])} ({count(times[name])} of them, {told})"
 
 
-def _by_name(trace: Trace, step: Pass) -> dict[str, tuple[int, int]]:
+def _by_name(trace: Trace, step: Pass) -> tuple[Counter[int], Counter[int]]:
     """How many kernels of each name ran in a step, and how long in all, in ns."""
     rows = step.rows[trace.role[step.rows] == Role.KERNEL]
-    times, ns = Counter[int](), Counter[int]()
-    for name, dur in zip(trace.name[rows].tolist(), trace.dur[rows].tolist(), strict=True):
-        times[name] += 1
+    names, ns = trace.name[rows].tolist(), Counter[int]()
+    for name, dur in zip(names, trace.dur[rows].tolist(), strict=True):
         ns[name] += dur
-    return {trace.names[name]: (times[name], ns[name]) for name in times}
+    return Counter(names), ns
 
 
 def _compiles(trace: Trace, begin: int, end: int) -> bool:
     named = [COMPILER.search(name[:LONGEST_NAME]) is not None for name in trace.names]
     flags = np.array(named or [False])[trace.name]
     flags &= np.isin(trace.role, (Role.ANNOTATION, Role.OP, Role.PYTHON))
-    rows = np.flatnonzero(flags)
-    return bool(((trace.start[rows] < end) & (trace.end[rows] > begin)).any())
+    return bool((flags & (trace.start < end) & (trace.end > begin)).any())

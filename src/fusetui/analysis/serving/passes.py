@@ -8,13 +8,13 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from fusetui.analysis.serving.captures import Nodes, replays
 from fusetui.analysis.serving.graphs import graph_calls
-from fusetui.analysis.serving.replays import replays
-from fusetui.analysis.serving.steps import Asked, Phase, server_steps
+from fusetui.analysis.serving.steps import Phase, Requested, server_steps
 from fusetui.analysis.serving.weights import PRODUCTS
 from fusetui.gpu.kernel_names import decode
 from fusetui.trace.layout.steps import OPTIMIZER, by_launch_time
-from fusetui.trace.model.arrays import Flags, Rows
+from fusetui.trace.model.arrays import Rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import union_length
@@ -38,18 +38,14 @@ class Pass(msgspec.Struct, frozen=True, eq=False):
     name: str
     start_ns: int  # of the annotation, or of the launch of the graph
     dur_ns: int
-    asked: Asked
+    asked: Requested
     mode: Mode
     rows: Rows  # all GPU events that it launched
     model: Rows  # of the device with most: those of its graphs, or if it is eager, see _prepared
     replays: int
 
-    @property
-    def kernels(self) -> int:
-        return len(self.rows)
 
-
-class Interval(msgspec.Struct, frozen=True):
+class BusyInterval(msgspec.Struct, frozen=True):
     """When some GPU events ran."""
 
     begin_ns: int
@@ -61,12 +57,12 @@ class Interval(msgspec.Struct, frozen=True):
         return self.end_ns - self.begin_ns
 
 
-def interval_of(trace: Trace, rows: Rows) -> Interval:
+def interval_of(trace: Trace, rows: Rows) -> BusyInterval:
     """Zeros if there are none."""
     if not len(rows):
-        return Interval(0, 0, 0)
+        return BusyInterval(0, 0, 0)
     start, end = trace.start[rows], trace.end[rows]
-    return Interval(int(start.min()), int(end.max()), union_length(start, end))
+    return BusyInterval(int(start.min()), int(end.max()), union_length(start, end))
 
 
 def trains(trace: Trace) -> bool:
@@ -79,22 +75,8 @@ def trains(trace: Trace) -> bool:
 def passes(trace: Trace) -> tuple[Pass, ...]:
     """All steps in time order; without any, all replays, unless they are parts of training."""
     steps = server_steps(trace)
-    if not len(steps) and trains(trace):
-        return ()
     if not len(steps):
-        return tuple(
-            Pass(
-                name=trace.name_of(one.call),
-                start_ns=int(trace.start[one.call]),
-                dur_ns=int(trace.dur[one.call]),
-                asked=Asked(Phase.UNKNOWN),
-                mode=Mode.GRAPH,
-                rows=one.rows,
-                model=one.rows,
-                replays=1,
-            )
-            for one in replays(trace)
-        )
+        return () if trains(trace) else tuple(_of_replay(trace, one) for one in replays(trace))
     launched, called = by_launch_time(trace)
     graph, kinds = graph_calls(trace), _kinds(trace)
     found = []
@@ -107,7 +89,7 @@ def passes(trace: Trace) -> tuple[Pass, ...]:
                 name=name,
                 start_ns=int(steps.steps.start[number]),
                 dur_ns=int(steps.steps.dur[number]),
-                asked=asked or Asked(Phase.UNKNOWN),
+                asked=asked or Requested(Phase.UNKNOWN),
                 mode=mode,
                 rows=rows,
                 model=model,
@@ -117,8 +99,14 @@ def passes(trace: Trace) -> tuple[Pass, ...]:
     return tuple(found)
 
 
+def _of_replay(trace: Trace, one: Nodes) -> Pass:
+    start, dur = int(trace.start[one.call]), int(trace.dur[one.call])
+    asked = Requested(Phase.UNKNOWN)
+    return Pass(trace.name_of(one.call), start, dur, asked, Mode.GRAPH, one.rows, one.rows, 1)
+
+
 def _model(
-    trace: Trace, rows: Rows, graph: Flags, kinds: NDArray[np.int8]
+    trace: Trace, rows: Rows, graph: NDArray[np.bool_], kinds: NDArray[np.int8]
 ) -> tuple[Rows, Mode, int]:
     """The events of the model itself, how they were launched, and by how many graphs."""
     if not len(rows):

@@ -55,7 +55,7 @@ MODES = {
 """SGLang's ForwardMode."""
 
 
-class Asked(msgspec.Struct, frozen=True):
+class Requested(msgspec.Struct, frozen=True):
     """The requests of a step; None where the annotation does not say."""
 
     phase: Phase
@@ -80,47 +80,47 @@ def _phase(prefills: int, decodes: int, tokens: int) -> Phase:
     return Phase.IDLE
 
 
-def _summed(found: re.Match[str]) -> Asked:
+def _summed(found: re.Match[str]) -> Requested:
     _, prefills, prefill_q, prefill_k, decodes, decode_q, decode_k = map(int, found.groups())
     phase = _phase(prefills, decodes, decode_q)
-    return Asked(phase, prefills + decodes, prefill_q + decode_q, prefill_k + decode_k)
+    return Requested(phase, prefills + decodes, prefill_q + decode_q, prefill_k + decode_k)
 
 
-def _plain(found: re.Match[str]) -> Asked:
+def _plain(found: re.Match[str]) -> Requested:
     prefills, prefill_tokens, decodes, decode_tokens = map(int, found.groups())
     phase = _phase(prefills, decodes, decode_tokens)
-    return Asked(phase, prefills + decodes, prefill_tokens + decode_tokens)
+    return Requested(phase, prefills + decodes, prefill_tokens + decode_tokens)
 
 
-def _counted(found: re.Match[str]) -> Asked:
+def _counted(found: re.Match[str]) -> Requested:
     """Requests that go on may still be in their prefill."""
-    return Asked(Phase.UNKNOWN, int(found[1]) + int(found[2]))
+    return Requested(Phase.UNKNOWN, int(found[1]) + int(found[2]))
 
 
-def _sglang(found: re.Match[str]) -> Asked:
+def _sglang(found: re.Match[str]) -> Requested:
     phase = MODES.get(found[1], Phase.UNKNOWN)
     values = {key: int(value) for key, value in re.findall(r"([a-z_]+)=(\d+)", found[2])}
     batch = values.get("bs")
     new = [values[key] for key in ("c_sq", "g_sq") if key in values]
     tokens = values.get("toks", sum(new) if new else batch if phase is Phase.DECODE else None)
     sums = [values[key] for key in ("c_sk", "g_sk") if key in values]
-    return Asked(phase, batch, tokens, sum(sums) if sums else None)
+    return Requested(phase, batch, tokens, sum(sums) if sums else None)
 
 
-def _atom(found: re.Match[str]) -> Asked:
+def _atom(found: re.Match[str]) -> Requested:
     values = {key: int(value) for key, value in re.findall(_SPACED, found[4])}
     batch, tokens, prefills = int(found[2]), values.get("tok"), values.get("p", 0)
     phase = Phase.MIXED if prefills else _phase(0, batch, tokens or 0)
     if found[1] == "prefill":
         phase = Phase.PREFILL
-    return Asked(phase, batch, tokens, values.get("sk"))
+    return Requested(phase, batch, tokens, values.get("sk"))
 
 
 _N = r"(\d{1,15})"
 _SPACED = rf"(?:^| )([a-z]{{1,20}})={_N}(?![^ ])"
 _SUMS = rf"{_N}\(sq{_N}sk{_N}[a-z0-9]{{0,80}}\)"
 _TOKENS = rf"{_N}\({_N}(?:_\d{{1,30}})*\)"
-_FORMS: tuple[tuple[str, Callable[[re.Match[str]], Asked]], ...] = (
+_FORMS: tuple[tuple[str, Callable[[re.Match[str]], Requested]], ...] = (
     (rf"execute_{_N}_context_{_SUMS}_generation_{_SUMS}\Z", _summed),
     (rf"execute_context_{_TOKENS}_generation_{_TOKENS}\Z", _plain),
     (rf"execute_new_{_N}_cached_{_N}\Z", _counted),
@@ -130,11 +130,11 @@ _FORMS: tuple[tuple[str, Callable[[re.Match[str]], Asked]], ...] = (
 
 
 @lru_cache(maxsize=4096)
-def asked_by(name: str) -> Asked | None:
+def asked_by(name: str) -> Requested | None:
     """What the annotation of this name says; None if it is not one of a server's step.
 
     >>> asked_by("step[DECODE bs=16]")
-    Asked(phase=<Phase.DECODE: 'decode'>, batch=16, new_tokens=16, kv_tokens=None)
+    Requested(phase=<Phase.DECODE: 'decode'>, batch=16, new_tokens=16, kv_tokens=None)
     """
     if len(name) > LONGEST:
         return None
@@ -142,7 +142,7 @@ def asked_by(name: str) -> Asked | None:
     return next((read(match) for match, read in found if match), None)
 
 
-def merged(outer: Asked, inner: Asked) -> Asked:
+def merged(outer: Requested, inner: Requested) -> Requested:
     """What two annotations around the same work say together; the inner one knows the phase."""
     known = {
         key: value for key, value in msgspec.structs.asdict(inner).items() if value is not None
@@ -156,7 +156,7 @@ class ServerSteps(msgspec.Struct, frozen=True, eq=False):
     """The steps of a server, and what each was asked to do; shape [steps]."""
 
     steps: Steps
-    asked: tuple[Asked | None, ...]  # None: the annotation has a form that is not known
+    asked: tuple[Requested | None, ...]  # None: the annotation has a form that is not known
 
     def __len__(self) -> int:
         return len(self.steps)
@@ -166,7 +166,7 @@ def server_steps(trace: Trace) -> ServerSteps:
     """The steps of the server; none if no annotation has the name of one. The annotations inside
     them add to what is known."""
     steps = steps_of(trace, SERVER)
-    asked: list[Asked | None] = [None] * len(steps)
+    asked: list[Requested | None] = [None] * len(steps)
     rows = annotations_with(trace, is_of_server)
     number = np.searchsorted(steps.start, trace.start[rows], side="right") - 1
     for row, step in zip(rows.tolist(), number.tolist(), strict=True):

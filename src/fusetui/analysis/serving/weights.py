@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.gpu.kernel_names import KernelName, decode
+from fusetui.gpu.kernel_names import decode
 from fusetui.gpu.roofline.inputs import Inputs, Tensor, inputs_of
 from fusetui.gpu.roofline.many import INPUTS
 from fusetui.gpu.roofline.products import matmul
@@ -41,8 +41,6 @@ class Products(msgspec.Struct, frozen=True):
     """The products of some kernels; each op counts once, however many kernels it launched."""
 
     known: int  # products whose weights are known
-    kernels: int  # their kernels
-    ns: int  # the durations of those
     each: tuple[Product, ...]  # the known ones
     shapes: tuple[tuple[int, int], ...]  # K and N of the known ones, distinct
     rows: int | None  # M of more than half of them: tokens
@@ -66,17 +64,11 @@ class Products(msgspec.Struct, frozen=True):
 def products_of(trace: Trace, kernels: Rows) -> Products:
     """The products that some kernels, of one pass of the model, compute."""
     kernels = kernels[trace.role[kernels] == Role.KERNEL]
-    ops = trace.op[kernels]
-    named = {name: decode(trace.names[name]) for name in np.unique(trace.name[kernels]).tolist()}
-    multiplies = np.array(
-        [
-            (one := named[n]) is not None and one.op in PRODUCTS
-            for n in trace.name[kernels].tolist()
-        ],
-        dtype=np.bool_,
-    )
+    ops, names = trace.op[kernels], trace.name[kernels]
+    decoded = {name: decode(trace.names[name]) for name in np.unique(names).tolist()}
+    named = {name: one for name, one in decoded.items() if one and one.op in PRODUCTS}
     asked = np.unique(ops[ops >= 0])
-    asked = asked[np.array([trace.name_of(op) in WEIGHTS for op in asked.tolist()], np.bool_)]
+    asked = asked[[trace.name_of(op) in WEIGHTS for op in asked.tolist()]]
     found = {op: inputs for op, inputs in inputs_by_op(trace, asked).items() if _weights(inputs)}
     own = np.isin(ops, list(found))
     rows: Counter[int] = Counter()
@@ -84,30 +76,22 @@ def products_of(trace: Trace, kernels: Rows) -> Products:
     each: list[Product] = []
     for inputs in found.values():
         product, weights = matmul(inputs), _weights(inputs)
-        if product is None or weights is None:
-            continue
-        moved, flop = weights.bytes or 0, product.flop or 0
-        each.append(Product(inputs.op, moved, flop, product.dtype or ""))
-        rows[product.m or 0] += 1
-        shapes.add((product.k or 0, product.n or 0))
+        if product is not None and weights is not None:
+            each.append(
+                Product(inputs.op, weights.bytes or 0, product.flop or 0, product.dtype or "")
+            )
+            rows[product.m or 0] += 1
+            shapes.add((product.k or 0, product.n or 0))
     most, count = rows.most_common(1)[0] if rows else (0, 0)
+    dtypes = {dtype for one in named.values() for dtype in (one.dtype_a, one.dtype_b) if dtype}
     return Products(
         known=len(found),
-        kernels=int(own.sum()),
-        ns=int(trace.dur[kernels[own]].sum()),
         each=tuple(each),
         shapes=tuple(sorted(shapes)),
         rows=most if 2 * count > len(found) else None,
-        unknown=int((multiplies & ~own).sum()),
-        dtypes=frozenset(dtype for one in named.values() for dtype in _dtypes(one)),
+        unknown=int((np.isin(names, list(named)) & ~own).sum()),
+        dtypes=frozenset(dtypes),
     )
-
-
-def _dtypes(kernel: KernelName | None) -> list[str]:
-    """The element types that a product multiplies, as its name tells."""
-    if kernel is None or kernel.op not in PRODUCTS:
-        return []
-    return [dtype for dtype in (kernel.dtype_a, kernel.dtype_b) if dtype]
 
 
 def _weights(inputs: Inputs) -> Tensor | None:

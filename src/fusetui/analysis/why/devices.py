@@ -12,8 +12,10 @@ from numpy.typing import NDArray
 from fusetui.analysis.questions.busy import communicates
 from fusetui.analysis.why.gaps import (
     AFTER,
+    Cuts,
     Gaps,
     Reasons,
+    cuts_of,
     events_in_order,
     one_after_another,
     reasons,
@@ -171,6 +173,10 @@ class Devices:
     def reasons_of(self, gaps: Gaps) -> Reasons:
         """Of gaps of these devices, or of parts of them."""
         return reasons(self.trace, self.threads, gaps, self.latency_of(gaps))
+
+    def cuts_of(self, gaps: Gaps) -> Cuts:
+        """Where the reasons of gaps of these devices change."""
+        return cuts_of(self.trace, gaps, self.latency_of(gaps))
 
     def latency_of(self, gaps: Gaps) -> Int64s:
         """The usual latency of the device of each gap (ns)."""

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.analysis.why.devices import Devices
-from fusetui.analysis.why.gaps import Reasons, cuts_of
+from fusetui.analysis.why.gaps import Reasons
 from fusetui.analysis.why.host import CALLS, Host, Threads
 from fusetui.analysis.why.idle_reasons import IDLE
 from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows
@@ -60,7 +60,7 @@ def idle_of(lines: Sequence[Devices], window: tuple[int, int] | None) -> Idle:
         gaps, why = line.idle_in(window)
         plain = np.flatnonzero(gaps.plain)
         some = gaps.only(plain)
-        cuts = cuts_of(line.trace, some, line.latency_of(some))
+        cuts = line.cuts_of(some)
         called, returned = gaps.begin.copy(), gaps.begin.copy()
         called[plain], returned[plain] = cuts.called, cuts.returned
         columns = (gaps.begin, gaps.end, gaps.event, gaps.before, gaps.launch, called, returned)

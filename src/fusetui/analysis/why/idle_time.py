@@ -24,7 +24,6 @@ from fusetui.analysis.why.gaps import (
     Cuts,
     Gaps,
     Reasons,
-    cuts_of,
 )
 from fusetui.analysis.why.host import Host, Threads
 from fusetui.analysis.why.idle_reasons import IDLE
@@ -123,7 +122,7 @@ def told_of(line: Devices, every: Gaps, why: Reasons, which: Rows) -> list[Gap]:
 def _explained(line: Devices, gaps: Gaps) -> Covering:
     """The rows that covered most of the host part of gaps; for a gap without one, of the launch
     call that was running."""
-    trace, cuts = line.trace, cuts_of(line.trace, gaps, line.latency_of(gaps))
+    trace, cuts = line.trace, line.cuts_of(gaps)
     waits = cuts.called > gaps.begin
     first = np.where(waits, gaps.begin, cuts.called)
     last = np.where(waits, cuts.called, cuts.returned)
@@ -254,7 +253,7 @@ def _reasons(line: Devices) -> list[tuple[ReasonTimes, ...]]:
 
 def _collect(found: list[list[Pieces]], line: Devices, gaps: Gaps) -> None:
     number, unlinked, plain = line.number(gaps.event), gaps.launch < 0, gaps.plain
-    cuts = cuts_of(line.trace, gaps, line.latency_of(gaps))
+    cuts = line.cuts_of(gaps)
     for reason, which, start, end in (
         (UNLINKED, unlinked, gaps.begin, gaps.end),
         (GRAPH, gaps.in_graph, gaps.begin, gaps.end),

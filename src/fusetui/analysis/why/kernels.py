@@ -25,7 +25,7 @@ from fusetui.gpu.kernel_names import KernelName, decode
 from fusetui.gpu.roofline.many import Jobs, blocks_of_each, jobs, peaks_of_devices, share_known
 from fusetui.gpu.roofline.model import Amount
 from fusetui.gpu.roofline.peaks import NO_PEAKS, Peak
-from fusetui.gpu.roofline.row import Job
+from fusetui.gpu.roofline.row import KernelJob
 from fusetui.trace.layout.devices import device_properties
 from fusetui.trace.layout.steps import OPTIMIZER
 from fusetui.trace.model.arguments import Arguments
@@ -98,7 +98,7 @@ def bounds_of(
     )
 
 
-def _bound_ns(job: Job) -> float | None:
+def _bound_ns(job: KernelJob) -> float | None:
     times = (job.attainable.compute_ns, job.attainable.memory_ns)
     return max((ns for ns in times if ns is not None), default=None)
 
@@ -282,7 +282,7 @@ class Kernels:
         table = np.array([n if type(n) is int and n < MANY_SMS else 0 for n in counts] or [0])
         return table[self.trace.track[self.rows]]
 
-    def of_jobs(self, value: Callable[[Job], float | None]) -> NDArray[np.float64]:
+    def of_jobs(self, value: Callable[[KernelJob], float | None]) -> NDArray[np.float64]:
         """A figure of each row by its job, nan for none."""
         return self._of(self.jobs.rows, self.jobs.of_each(value), np.nan)
 

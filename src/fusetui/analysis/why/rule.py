@@ -68,6 +68,7 @@ class Rule(msgspec.Struct, frozen=True):
     thresholds: dict[str, float]
     find: Callable[[Facts], Iterable[Claim]]
     """Raises CannotTell."""
+    by_launches: bool = False  # cannot tell without launch calls
     of_kernels: bool = False  # about the work of the device, not about its idle time
     once: bool = False  # about what happens once, however many steps are recorded
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Final
 
 from fusetui.gpu.kernel_names import (
@@ -61,19 +60,9 @@ _FAMILIES: Final[tuple[Family, ...]] = (
 
 def decode_body(name: str) -> KernelName | None:
     """The record of the first family that knows a name."""
-    for beginnings, family in _candidates(name[:1]):
+    for beginnings, family in _FAMILIES:
         if not beginnings or name.startswith(beginnings):
             found = family(name)
             if found is not None:
                 return found
     return None
-
-
-@lru_cache(maxsize=256)
-def _candidates(first: str) -> tuple[Family, ...]:
-    """The families, in order, whose names may begin with this character."""
-    return tuple(
-        (beginnings, family)
-        for beginnings, family in _FAMILIES
-        if not beginnings or any(text.startswith(first) for text in beginnings)
-    )

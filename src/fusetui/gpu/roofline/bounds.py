@@ -56,7 +56,7 @@ class Limits(msgspec.Struct, frozen=True):
 
     def shares(self, ns: int) -> dict[str, Any]:
         """What bounds work of `ns` nanoseconds, and how close it came to each limit (1.0: all of a
-        peak); nothing for 0 ns. The keys are those of `Work`."""
+        peak); nothing for 0 ns. The keys are those of `KernelWork`."""
         if ns <= 0:
             return {}
         memory = None if self.memory_ns is None or self.cached else self.memory_ns / ns

@@ -8,7 +8,7 @@ from typing import Any, Final
 from fusetui.gpu.kernel_names import decode
 from fusetui.gpu.kernel_names.record import KernelName
 from fusetui.gpu.kernel_names.vocabulary import from_capability
-from fusetui.gpu.roofline.model import Work
+from fusetui.gpu.roofline.model import KernelWork
 from fusetui.gpu.roofline.row import properties_of, work_of
 from fusetui.text.figures import count, percent, plural, quantity, significant
 from fusetui.trace.model.categories import Role
@@ -43,12 +43,12 @@ def remarks(trace: Trace, row: int) -> tuple[str, ...]:
     return tuple(text for text in found if text)
 
 
-def shapes_text(work: Work) -> str:
+def shapes_text(work: KernelWork) -> str:
     """`[8192, 768] x [768, 3072]`, with * between image and weight, commas elsewhere."""
     return _BETWEEN.get(work.kind, ", ").join(str(list(shape)) for shape in work.shapes)
 
 
-def tiles_text(work: Work) -> str:
+def tiles_text(work: KernelWork) -> str:
     """`1,536 tiles, 14.2 waves, the last 22 % full`."""
     if work.tiles is None:
         return ""
@@ -64,7 +64,7 @@ def tiles_text(work: Work) -> str:
     return f"{text}, {waves} waves, the last {full} full"
 
 
-def _rates(work: Work) -> tuple[str, ...]:
+def _rates(work: KernelWork) -> tuple[str, ...]:
     """Operations and their rate; bytes and theirs if memory is the limit or nothing else is
     known."""
     operations = _pair(work.flop, work.flop_per_s, "FLOP")
@@ -80,14 +80,14 @@ def _pair(number: int | None, rate: float | None, unit: str) -> tuple[str, ...]:
     return (text, quantity(rate, f"{unit}/s", DIGITS)) if rate else (text,)
 
 
-def _share(work: Work) -> str:
+def _share(work: KernelWork) -> str:
     share = work.share_of_peak
     if share is None:
         return ""
     return f"{percent(share, 1)} of peak{' bandwidth' if work.bound == 'memory' else ''}"
 
 
-def _last_wave(work: Work | None, unit: str) -> str:
+def _last_wave(work: KernelWork | None, unit: str) -> str:
     """Idle multiprocessors, or a last wave that is so empty that it costs a notable share of
     time."""
     if work is None or work.tiles is None or work.waves is None or not work.sms:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from fusetui.gpu.kernel_names import decode
 from fusetui.gpu.roofline.peaks import NO_PEAKS, Peak, peak_of
-from fusetui.gpu.roofline.row import IN_THREADS, Job, job_of
+from fusetui.gpu.roofline.row import IN_THREADS, KernelJob, job_of
 from fusetui.gpu.roofline.tiles import blocks_of
 from fusetui.trace.layout.devices import device_properties
 from fusetui.trace.model.arguments import Arguments, arguments, arguments_of, parsed
@@ -39,13 +39,13 @@ class Jobs(msgspec.Struct, frozen=True, eq=False):
 
     rows: Rows
     number: NDArray[np.int32]
-    distinct: tuple[Job, ...]
+    distinct: tuple[KernelJob, ...]
     inputs: Arguments
     """The recorded inputs of the op of each row: INPUTS."""
     launches: Arguments
     """The launch configuration of each row: LAUNCH."""
 
-    def of_each(self, value: Callable[[Job], float | None]) -> NDArray[np.float64]:
+    def of_each(self, value: Callable[[KernelJob], float | None]) -> NDArray[np.float64]:
         """A figure of each row, by its job; nan if it is not known. Shape [rows]."""
         found = [value(job) for job in self.distinct]
         table = np.array([*found, None], dtype=np.float64)  # None becomes nan
@@ -67,7 +67,7 @@ def jobs(trace: Trace, rows: Rows | None = None, given: Mapping[str, float] = NO
     tiled = np.where(_has_tiles(trace, rows), launches.number, -1)[places]
     first, same = _alike(trace, rows[places], inputs.number[places], tiled)
     peaks = {found.device: found.peak for found in peaks_of_devices(trace, given)}
-    distinct: list[Job] = []
+    distinct: list[KernelJob] = []
     known = np.full(len(first), -1, dtype=np.int32)
     for n, place in enumerate(first.tolist()):
         row = int(rows[places[place]])

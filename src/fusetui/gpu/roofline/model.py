@@ -27,7 +27,7 @@ class Amount(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int | None = None
 
 
-class Work(Amount, frozen=True, kw_only=True):
+class KernelWork(Amount, frozen=True, kw_only=True):
     """The work of one kernel. Whatever depends on an unknown input is None.
 
     The output of a matmul is [batch, m, n], each element a sum of k products. A wave is what the

@@ -250,7 +250,7 @@ MAF: Final = (
 )
 
 
-class Measured(msgspec.Struct, frozen=True):
+class MeasuredRates(msgspec.Struct, frozen=True):
     """TFLOP/s of matrix products on devices whose name matches the pattern."""
 
     pattern: str
@@ -259,15 +259,15 @@ class Measured(msgspec.Struct, frozen=True):
 
 
 MEASURED: Final = (
-    Measured(r"\bA100-SXM4", {"bf16": 271.2}, MAMF),
-    Measured(r"\bA100.*PCIe\b", {"bf16": 252.9}, MAMF),
-    Measured(r"\bH100 (80GB HBM3|SXM)", {"bf16": 794.5, "fp8": 1402.6}, MAMF),
-    Measured(r"\bH200$", {"bf16": 794.5, "fp8": 1453.4}, MAMF),
-    Measured(r"\bB200\b", {"bf16": 1745.0, "fp8": 3432.5}, MAMF),
-    Measured(r"\bB300\b", {"bf16": 1769.0, "fp8": 3353.3}, MAMF),
-    Measured(r"\bMI300X\b", {"fp16": 654.0, "bf16": 708.0, "fp8": 1273.0}, MAF),
-    Measured(r"\bMI325X\b", {"fp16": 794.0, "bf16": 843.0, "fp8": 1519.0}, MAF),
-    Measured(r"\bMI355X\b", {"bf16": 1565.0}, MAMF),
+    MeasuredRates(r"\bA100-SXM4", {"bf16": 271.2}, MAMF),
+    MeasuredRates(r"\bA100.*PCIe\b", {"bf16": 252.9}, MAMF),
+    MeasuredRates(r"\bH100 (80GB HBM3|SXM)", {"bf16": 794.5, "fp8": 1402.6}, MAMF),
+    MeasuredRates(r"\bH200$", {"bf16": 794.5, "fp8": 1453.4}, MAMF),
+    MeasuredRates(r"\bB200\b", {"bf16": 1745.0, "fp8": 3432.5}, MAMF),
+    MeasuredRates(r"\bB300\b", {"bf16": 1769.0, "fp8": 3353.3}, MAMF),
+    MeasuredRates(r"\bMI300X\b", {"fp16": 654.0, "bf16": 708.0, "fp8": 1273.0}, MAF),
+    MeasuredRates(r"\bMI325X\b", {"fp16": 794.0, "bf16": 843.0, "fp8": 1519.0}, MAF),
+    MeasuredRates(r"\bMI355X\b", {"bf16": 1565.0}, MAMF),
 )
 """The first matching pattern is used."""
 

@@ -14,7 +14,7 @@ from fusetui.gpu.kernel_names import decode
 from fusetui.gpu.kernel_names.record import KernelName
 from fusetui.gpu.roofline.bounds import Limits, limits
 from fusetui.gpu.roofline.inputs import Inputs, inputs_of
-from fusetui.gpu.roofline.model import Amount, Work
+from fusetui.gpu.roofline.model import Amount, KernelWork
 from fusetui.gpu.roofline.peaks import BANDWIDTH, Peak, attainable, is_assumed, peak_of
 from fusetui.gpu.roofline.pointwise import pointwise, rowwise
 from fusetui.gpu.roofline.products import attention, conv, matmul
@@ -42,7 +42,7 @@ _MAIN: Final = {
 _AROUND: Final = re.compile(r"dot_do_o|convert_d[qkv]|combine|[Pp]reprocess|[Pp]ostprocess")
 
 
-class Job(msgspec.Struct, frozen=True):
+class KernelJob(msgspec.Struct, frozen=True):
     """What a kernel computed and what its device allows, independent of the time it took."""
 
     op: str
@@ -54,7 +54,7 @@ class Job(msgspec.Struct, frozen=True):
 
 
 @memo(64)
-def work_of(trace: Trace, row: int) -> Work | None:
+def work_of(trace: Trace, row: int) -> KernelWork | None:
     """What the op that launched a kernel computed, and how efficiently the kernel did it.
 
     None if the op is not known, its shapes were not recorded, or the work cannot be attributed to
@@ -70,7 +70,7 @@ def work_of(trace: Trace, row: int) -> Work | None:
 
 def job_of(
     trace: Trace, row: int, op_args: Args, own_args: Callable[[], Args], peak: Peak | None
-) -> Job | None:
+) -> KernelJob | None:
     """What a kernel computed, from the args of its op and its own; None as in `work_of`."""
     op = trace.name_of(int(trace.op[row]))
     inputs = inputs_of(op, op_args)
@@ -78,7 +78,7 @@ def job_of(
     amount = amount_of(inputs, kernel) if inputs else None
     if amount is None or not _did_the_work(trace, row, amount.kind):
         return None
-    found = Job(op=op, amount=amount, tiles=_tiles(trace, row, amount, own_args))
+    found = KernelJob(op=op, amount=amount, tiles=_tiles(trace, row, amount, own_args))
     if peak is None:
         return found
     name, reached = trace.name_of(row), attainable(peak)
@@ -91,11 +91,11 @@ def job_of(
     )
 
 
-def work_in(job: Job, ns: int) -> Work:
+def work_in(job: KernelJob, ns: int) -> KernelWork:
     """The work of a kernel that took `ns` nanoseconds for a job."""
     fields = msgspec.structs.asdict(job.amount)
     fields |= msgspec.structs.asdict(job.tiles) if job.tiles else {}
-    return Work(op=job.op, ns=ns, **fields, **job.limits.shares(ns))
+    return KernelWork(op=job.op, ns=ns, **fields, **job.limits.shares(ns))
 
 
 def amount_of(inputs: Inputs, kernel: KernelName | None) -> Amount | None:

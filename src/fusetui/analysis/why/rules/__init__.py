@@ -27,7 +27,7 @@ import msgspec
 
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.model import Finding, Unknown
-from fusetui.analysis.why.rule import CannotTell, Claim, Rule, is_worth
+from fusetui.analysis.why.rule import NO_LAUNCHES, CannotTell, Claim, Rule, is_worth
 from fusetui.trace.layout.devices import device_names, device_properties, gpu_activity, is_rocm
 from fusetui.trace.model.categories import Role
 
@@ -110,6 +110,8 @@ def findings_of(facts: Facts) -> Answers:
             continue
         try:
             asked = facts.steady if rule.of_kernels else facts
+            if rule.by_launches and not asked.has_launches:
+                raise NO_LAUNCHES
             for claim in rule.find(asked):
                 at_stake = claim.at_stake_ns
                 if at_stake is None or (

@@ -19,7 +19,7 @@ from fusetui.analysis.why.rules.products import (
     is_unaligned,
 )
 from fusetui.gpu.kernel_names import KernelName, decode, short_name
-from fusetui.gpu.roofline.row import Job
+from fusetui.gpu.roofline.row import KernelJob
 from fusetui.text.figures import count, duration, percent, plural, significant
 from fusetui.text.printable import printable
 from fusetui.trace.layout.devices import device_properties
@@ -221,7 +221,7 @@ def _tail_wave(facts: Facts) -> Iterator[Claim]:
     )
 
 
-def _waves(job: Job) -> float | None:
+def _waves(job: KernelJob) -> float | None:
     """Of a product bound by arithmetic, between one and MOST_WAVES, the last one mostly empty."""
     tiles = job.tiles
     if tiles is None or tiles.waves is None or tiles.last_wave_empty is None:

@@ -11,7 +11,7 @@ from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.host import Host
 from fusetui.analysis.why.idle import CPU_BOUND, LONG_WORK_NS, SLICE_NS, WORK_NS
 from fusetui.analysis.why.kernels import the_most
-from fusetui.analysis.why.rule import NO_LAUNCHES, Claim, Rule, of_span, why_likely
+from fusetui.analysis.why.rule import Claim, Rule, of_span, why_likely
 from fusetui.analysis.why.warming import GRAPH_LAUNCH, LONG_NS
 from fusetui.text.figures import count, duration, plural
 from fusetui.text.printable import printable
@@ -43,8 +43,6 @@ REPLAYED = (
 
 
 def _host_bound(facts: Facts) -> Iterator[Claim]:
-    if not facts.has_launches:
-        raise NO_LAUNCHES
     which = ~facts.busy_cpu
     by_kind = facts.late[:, which].sum(axis=1)
     at_stake = int(by_kind.sum())
@@ -123,12 +121,11 @@ HOST_BOUND = Rule(
     "kernels}; larger batches{training: and fused optimizers} need fewer launches.",
     thresholds={"least_share": CPU_BOUND},
     find=_host_bound,
+    by_launches=True,
 )
 
 
 def _cpu_work(facts: Facts) -> Iterator[Claim]:
-    if not facts.has_launches:
-        raise NO_LAUNCHES
     by_kind = facts.late[:, facts.busy_cpu].sum(axis=1)
     at_stake = int(by_kind.sum())
     if not at_stake:
@@ -153,6 +150,7 @@ CPU_WORK = Rule(
     "or do it on the GPU. Graphs do not help: nothing is launched meanwhile.",
     thresholds={"work_ns": WORK_NS, "slice_ns": SLICE_NS, "long_work_ns": LONG_WORK_NS},
     find=_cpu_work,
+    by_launches=True,
 )
 
 
@@ -160,8 +158,6 @@ SLOW_NS = LONG_NS
 
 
 def _slow_launches(facts: Facts) -> Iterator[Claim]:
-    if not facts.has_launches:
-        raise NO_LAUNCHES
     trace, idle, launch = facts.trace, facts.idle, facts.idle.launch
     waited = idle.ns("launch_call") - facts.warming.within(idle.called, idle.returned)
     graphs = np.isin(launch, facts.named(GRAPH_LAUNCH.search, Role.CALL))
@@ -192,6 +188,7 @@ SLOW_LAUNCHES = Rule(
     "another stream, and a CPU that is taken away from the thread look the same.",
     thresholds={"slow_ns": SLOW_NS},
     find=_slow_launches,
+    by_launches=True,
 )
 
 

@@ -13,7 +13,7 @@ from fusetui.analysis.why.kernels import the_most
 from fusetui.analysis.why.rule import Claim, Rule, frame_text, of_span, of_work
 from fusetui.analysis.why.warming import LONG_NS, LONG_OP_NS, OFTEN, SLOW_FIRST, TIMES
 from fusetui.gpu.roofline.many import distinct_rows
-from fusetui.gpu.roofline.row import Job
+from fusetui.gpu.roofline.row import KernelJob
 from fusetui.text.figures import count, duration, plural
 from fusetui.trace.model.arrays import Int64s, Rows
 from fusetui.trace.model.intervals import counted
@@ -96,7 +96,7 @@ def _count_within(job: Int64s, step: Rows, start: Int64s) -> Int64s:
     return found
 
 
-def _is_regular(job: Job) -> float:
+def _is_regular(job: KernelJob) -> float:
     return float(job.amount.kind in KINDS)
 
 

@@ -13,7 +13,7 @@ from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.host import Host
 from fusetui.analysis.why.idle import Idle
 from fusetui.analysis.why.kernels import the_most
-from fusetui.analysis.why.rule import NO_LAUNCHES, Claim, Rule, of_span
+from fusetui.analysis.why.rule import Claim, Rule, of_span
 from fusetui.analysis.why.rules.launches import SLOW_NS
 from fusetui.analysis.why.warming import captures
 from fusetui.text.figures import count, duration, plural
@@ -29,8 +29,6 @@ hipGraphLaunch; not cudaLaunchHostFunc, nor sets, which do nothing where their l
 
 
 def _holes(facts: Facts) -> Iterator[Claim]:
-    if not facts.has_launches:
-        raise NO_LAUNCHES
     yield from _in_graphs(facts)
     if facts.trace.report.complete:  # else the events may be in what is missing of the file
         yield from _without_events(facts)
@@ -137,6 +135,7 @@ HOLES = Rule(
     "{nvidia: (Nsight, DCGM)} runs.",
     thresholds={"long_ns": LONG_NS},
     find=_holes,
+    by_launches=True,
 )
 
 
@@ -144,8 +143,6 @@ LEAST_NS = 20_000
 
 
 def _waits_outside(facts: Facts) -> Iterator[Claim]:
-    if not facts.has_launches:
-        raise NO_LAUNCHES
     idle, ns = facts.idle, facts.idle.ns("queued")
     slow = (idle.launch >= 0) & (facts.trace.dur[idle.launch] > SLOW_NS)
     long = np.flatnonzero((ns > LEAST_NS) & ~slow)
@@ -200,6 +197,7 @@ WAITS_OUTSIDE = Rule(
     "the stream.",
     thresholds={"least_ns": LEAST_NS},
     find=_waits_outside,
+    by_launches=True,
 )
 
 

@@ -14,7 +14,6 @@ from fusetui.analysis.why.host import Host
 from fusetui.analysis.why.idle import bounds_on, on_line, sums
 from fusetui.analysis.why.kernels import the_most
 from fusetui.analysis.why.rule import (
-    NO_LAUNCHES,
     Claim,
     Rule,
     frame_text,
@@ -157,8 +156,6 @@ class Drained(msgspec.Struct, frozen=True, eq=False):
 
 
 def _drained_by_sync(facts: Facts) -> Iterator[Claim]:
-    if not facts.has_launches:
-        raise NO_LAUNCHES
     found = _drained(facts)
     each = np.minimum(found.lost, found.waited)
     at_stake, lost = int(each.sum()), int(found.lost.sum())
@@ -260,6 +257,7 @@ DRAINED_BY_SYNC = Rule(
     "non_blocking=True and an event.",
     thresholds={"lead": LEAD},
     find=_drained_by_sync,
+    by_launches=True,
 )
 
 
@@ -276,8 +274,6 @@ OFTEN_STEPS = 0.5
 
 
 def _allocation(facts: Facts) -> Iterator[Claim]:
-    if not facts.has_launches:
-        raise NO_LAUNCHES
     rows = np.flatnonzero(facts.accounts.kinds == Host.ALLOC)
     inside = (facts.trace.end[rows] > facts.begin_ns) & (facts.trace.start[rows] < facts.end_ns)
     rows = rows[inside][recurring(facts.trace, facts.spans, rows[inside])]
@@ -324,6 +320,7 @@ ALLOCATION = Rule(
     "}and room to spare.",
     thresholds={"often": OFTEN, "often_steps": OFTEN_STEPS},
     find=_allocation,
+    by_launches=True,
 )
 
 
