@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks.pages import put
 
 from fusetui.analysis.diff.compare import diff
-from fusetui.analysis.diff.model import Diff, Kind, Row
+from fusetui.analysis.diff.model import Diff, Row, RowKind
 from fusetui.gpu.kernel_names import decode
 from fusetui.text.figures import duration, percent
 from fusetui.trace import open_trace
@@ -79,7 +79,7 @@ def _share(found: Diff, of: Callable[[Row], bool]) -> str:
 
 def _is_op(row: Row) -> bool:
     """Is it a row of one op, or of the same kernel on both sides."""
-    return not row.together or row.kind is not Kind.REPLACED
+    return not row.together or row.kind is not RowKind.REPLACED
 
 
 def _is_layout(row: Row) -> bool:

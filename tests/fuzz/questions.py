@@ -14,7 +14,7 @@ from tests.fuzz.checks import check, check_json
 from tests.fuzz.commands import answer
 
 from fusetui.analysis.diff.compare import diff
-from fusetui.analysis.diff.model import Diff, Kind
+from fusetui.analysis.diff.model import Diff, RowKind
 from fusetui.analysis.questions.chain import (
     launch_chain,
     launch_latency_ns,
@@ -172,7 +172,9 @@ def ask_cells(trace: Trace, rnd: Random) -> None:
 def ask_same(trace: Trace) -> None:
     found = ask_diff(trace, trace)
     check(
-        all(row.kind is Kind.SAME and not row.change_ns for row in found.rows), "same", found.rows
+        all(row.kind is RowKind.SAME and not row.change_ns for row in found.rows),
+        "same",
+        found.rows,
     )
     check(found.step.a_ns == found.step.b_ns and not found.step.shown, "the same step", found.step)
     check(found.step.ratio in (1, None), "ratio of the same", found.step)

@@ -7,9 +7,9 @@ from functools import lru_cache, partial
 
 from msgspec.structs import replace
 
-from fusetui.analysis.diff.model import Answer, Diff, Kind
+from fusetui.analysis.diff.model import Answer, Diff, RowKind
 from fusetui.report.diff import judgment, side_lines
-from fusetui.report.diff_lines import APART, REGION, Line, differing, fitted
+from fusetui.report.diff_lines import APART, REGION, DiffLine, differing, fitted
 from fusetui.text.figures import microseconds
 from fusetui.tui.drawing.details import flow
 from fusetui.tui.drawing.glyphs import glyphs_for
@@ -51,7 +51,7 @@ def columns_of(found: Found | None) -> tuple[ListColumn, ...]:
     )
 
 
-def _texts(line: Line) -> tuple[str, ...]:
+def _texts(line: DiffLine) -> tuple[str, ...]:
     change = microseconds(line.change_ns, signed=True)
     return (
         line.mark,
@@ -63,35 +63,35 @@ def _texts(line: Line) -> tuple[str, ...]:
     )
 
 
-def fitting(columns: Sequence[ListColumn], line: Line, width: int) -> list[str]:
+def fitting(columns: Sequence[ListColumn], line: DiffLine, width: int) -> list[str]:
     """The texts of a line, in the width of their columns."""
     *texts, _ = _texts(line)
     return fit(columns, [*texts, fitted(narrowed(line), room(columns, width)).text], width)
 
 
-def beside(line: Line, columns: Sequence[ListColumn], width: int) -> str:
+def beside(line: DiffLine, columns: Sequence[ListColumn], width: int) -> str:
     """What the row of a line has no room for; all of it where it has."""
     return APART.join(fitted(line, room(columns, width)).left_out) or line.what
 
 
-def narrowed(line: Line) -> Line:
+def narrowed(line: DiffLine) -> DiffLine:
     """All that it is about in characters of one cell."""
     return replace(line, what=narrow(line.what), parts=tuple(map(narrow, line.parts)))
 
 
 def formatted(
-    columns: Sequence[ListColumn], lines: Sequence[Line], index: int, width: int
+    columns: Sequence[ListColumn], lines: Sequence[DiffLine], index: int, width: int
 ) -> list[Styled]:
     """A line of the list."""
     style = STYLES.get(lines[index].mark, "faint")
     return [(text, style) for text in fitting(columns, lines[index], width)]
 
 
-def both_names(line: Line) -> list[Said]:
+def both_names(line: DiffLine) -> list[Said]:
     """The kernels of a line whose kernel was replaced, with the differences marked below."""
     first = line.rows[0] if line.rows else None
     pair = first is not None and first.a and first.b and line.kind != REGION
-    if first is None or not pair or first.kind is not Kind.REPLACED:
+    if first is None or not pair or first.kind is not RowKind.REPLACED:
         return []
     a, b = narrow(first.a[0]), narrow(first.b[0])
     marks_a, marks_b = differing(a, b)
@@ -275,7 +275,7 @@ def _window(step: Move[P], *numbers: P.args, **named: P.kwargs) -> Run:
     return run
 
 
-def _pinned(found: Found | None, pinned: Sequence[Line]) -> TextPicture:
+def _pinned(found: Found | None, pinned: Sequence[DiffLine]) -> TextPicture:
     columns = columns_of(found)
     return TextPicture(
         (found, len(pinned)),

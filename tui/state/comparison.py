@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from fusetui.analysis.diff.model import Diff
-from fusetui.report.diff_lines import PINNED, Line, by_effect, closing, regions
+from fusetui.report.diff_lines import PINNED, DiffLine, by_effect, closing, regions
 from fusetui.text.figures import microseconds
 from fusetui.trace.model.columns import Trace
 from fusetui.tui.layout.answer import Insight
@@ -28,10 +28,12 @@ class Found(msgspec.Struct, frozen=True, eq=False):
     sum and are always in sight: each, or where there is little room, the few `closing`."""
 
     diff: Diff
-    lines: tuple[Line, ...]
-    pinned: tuple[Line, ...]
-    closing: tuple[Line, ...]
-    inner: Mapping[int, tuple[Line, ...]]  # of lines that can be opened, by their place in `lines`
+    lines: tuple[DiffLine, ...]
+    pinned: tuple[DiffLine, ...]
+    closing: tuple[DiffLine, ...]
+    inner: Mapping[
+        int, tuple[DiffLine, ...]
+    ]  # of lines that can be opened, by their place in `lines`
 
 
 def told(diff: Diff) -> Found:
@@ -46,7 +48,7 @@ def told(diff: Diff) -> Found:
     return Found(diff, listed, tuple(last), tuple(_joined(last)), inner)
 
 
-def _joined(last: Sequence[Line]) -> Iterator[Line]:
+def _joined(last: Sequence[DiffLine]) -> Iterator[DiffLine]:
     """The lines that close the sum, as one those that say how work crosses borders."""
     others = [line for line in last if line.kind not in PINNED]
     for line in last:
@@ -55,10 +57,10 @@ def _joined(last: Sequence[Line]) -> Iterator[Line]:
         elif line is others[0]:
             parts = (f"{one.kind} {microseconds(one.change_ns, signed=True)}" for one in others)
             change = sum(one.change_ns for one in others)
-            yield Line("", "borders", None, None, change, "   ".join(parts))
+            yield DiffLine("", "borders", None, None, change, "   ".join(parts))
 
 
-def _indented(line: Line) -> Line:
+def _indented(line: DiffLine) -> DiffLine:
     return replace(line, what=f"  {line.what}")
 
 
@@ -72,12 +74,12 @@ class Comparison(msgspec.Struct, frozen=True, eq=False, dict=True):
     opened: frozenset[int] = frozenset()  # lines of `found` whose inner lines are shown
 
     @cached_property
-    def lines(self) -> tuple[Line, ...]:
+    def lines(self) -> tuple[DiffLine, ...]:
         """Those that are shown."""
         return tuple(line for line, _ in self._shown)
 
     @cached_property
-    def _shown(self) -> list[tuple[Line, int]]:
+    def _shown(self) -> list[tuple[DiffLine, int]]:
         """Lines, and the place in `found` of each, or of the line that it is inside of."""
         found = self.found
         if found is None:
@@ -142,7 +144,7 @@ def comparing(sides: Sequence[Side], views: Sequence[View]) -> Comparison:
     return Comparison(own, shown, tuple(frozenset[int]() for _ in own))
 
 
-def pair_of(line: Line) -> Pair:
+def pair_of(line: DiffLine) -> Pair:
     """The rows of both traces that a line stands for."""
     return (
         [row for found in line.rows for row in found.a_rows],
@@ -150,7 +152,7 @@ def pair_of(line: Line) -> Pair:
     )
 
 
-def names_of(line: Line) -> Sequence[str]:
+def names_of(line: DiffLine) -> Sequence[str]:
     """The names of A, then of B; the text of the line if there are none."""
     a = [name for found in line.rows for name in found.a]
     return [*a, *(name for found in line.rows for name in found.b)] or [line.what]

@@ -9,7 +9,7 @@ import msgspec
 
 from fusetui.analysis.diff.model import Answer, Diff, Side, StepChange, Subtotal
 from fusetui.analysis.diff.statistics import CONFIDENCE
-from fusetui.report.diff_lines import Line, by_effect, closing, lines
+from fusetui.report.diff_lines import DiffLine, by_effect, closing, lines
 from fusetui.text.cutting import clip
 from fusetui.text.figures import (
     change,
@@ -84,7 +84,9 @@ def to_text(diff: Diff, width: int = 118, limit: int | None = TEXT_LINES) -> str
     return "\n".join(body) + "\n"
 
 
-def _divided(found: Sequence[Line], limit: int | None) -> tuple[Sequence[Line], Sequence[Line]]:
+def _divided(
+    found: Sequence[DiffLine], limit: int | None
+) -> tuple[Sequence[DiffLine], Sequence[DiffLine]]:
     """The lines to show, and those that are summed up."""
     if limit is None:
         return found, ()
@@ -228,7 +230,7 @@ def _thing(a: Side, b: Side) -> str:
     return "GPU event" if a.gpu and b.gpu else "piece of work" if a.gpu or b.gpu else "working op"
 
 
-def _row(line: Line, width: int) -> Iterator[str]:
+def _row(line: DiffLine, width: int) -> Iterator[str]:
     """The numbers and what it is; the reason behind it or, where there is no room, below."""
     more = microseconds(line.change_ns, signed=True)
     more = more if line.counts else f"({more})"
@@ -252,12 +254,12 @@ def _folded(text: str, width: int) -> list[str]:
     return [*found[: MAX_FOLDS - 1], clip(" ".join(found[MAX_FOLDS - 1 :]), width)]
 
 
-def _rest(rest: Sequence[Line], width: int) -> list[str]:
+def _rest(rest: Sequence[DiffLine], width: int) -> list[str]:
     if not rest:
         return []
     change = sum(line.change_ns for line in rest if line.counts)
     what = f"{plural(len(rest), 'line')} of smaller effect"
-    return list(_row(Line("", "", None, None, change, what), width))
+    return list(_row(DiffLine("", "", None, None, change, what), width))
 
 
 def _wrapped(text: str, width: int, indent: str) -> Iterator[str]:
@@ -273,7 +275,7 @@ def _wrapped(text: str, width: int, indent: str) -> Iterator[str]:
     yield line.rstrip()
 
 
-def _markdown_row(line: Line) -> str:
+def _markdown_row(line: DiffLine) -> str:
     more = microseconds(line.change_ns, signed=True)
     more = more if line.counts else f"({more})"
     numbers = [microseconds(ns) for ns in (line.a_ns, line.b_ns)]

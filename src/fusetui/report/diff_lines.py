@@ -10,7 +10,7 @@ from difflib import SequenceMatcher
 
 import msgspec
 
-from fusetui.analysis.diff.model import CPU, ELSEWHERE, ONLY, REPEATED, Diff, Kind, Row
+from fusetui.analysis.diff.model import CPU, ELSEWHERE, ONLY, REPEATED, Diff, Row, RowKind
 from fusetui.analysis.diff.names import decoded, identity, shared_start
 from fusetui.analysis.diff.statistics import FLOOR_PERCENT
 from fusetui.analysis.diff.story import changes
@@ -26,7 +26,13 @@ MOST_WAITS = 3
 ARROW = " -> "
 APART = "  "  # between the parts of a line
 
-MARKS = {Kind.SAME: "~", Kind.FASTER: "-", Kind.SLOWER: "+", Kind.REMOVED: "-", Kind.ADDED: "+"}
+MARKS = {
+    RowKind.SAME: "~",
+    RowKind.FASTER: "-",
+    RowKind.SLOWER: "+",
+    RowKind.REMOVED: "-",
+    RowKind.ADDED: "+",
+}
 
 SAME = "the same kernel"
 REGION = "region"
@@ -38,10 +44,10 @@ ODD = "the effect on the median of steps with other work"
 STEP = "step"
 PINNED = ("idle", "", STEP)
 """The lines that are always in sight: idle time, what is not explained, the sum."""
-TIMED = (Kind.FASTER, Kind.SLOWER)
+TIMED = (RowKind.FASTER, RowKind.SLOWER)
 
 
-class Line(msgspec.Struct, frozen=True):
+class DiffLine(msgspec.Struct, frozen=True):
     """One line; ns per step, None on a side that has nothing. Every text is safe to print."""
 
     mark: str  # + more time, - less, ~ no change beyond noise
@@ -64,7 +70,7 @@ class Line(msgspec.Struct, frozen=True):
         return both and all(microseconds(ns) == microseconds(0) for ns in figures)
 
 
-def by_effect(found: Iterable[Line]) -> list[Line]:
+def by_effect(found: Iterable[DiffLine]) -> list[DiffLine]:
     """The largest change first, whatever its direction; lines of the sum before the others."""
     return sorted(found, key=lambda line: (not line.counts, -abs(line.change_ns)))
 
@@ -72,16 +78,16 @@ def by_effect(found: Iterable[Line]) -> list[Line]:
 class Region(msgspec.Struct, frozen=True):
     """A part of the program that torch.compile made anew on a side: its sums, and its lines."""
 
-    line: Line
-    inner: tuple[Line, ...]
+    line: DiffLine
+    inner: tuple[DiffLine, ...]
 
 
-def lines(diff: Diff) -> list[Line]:
+def lines(diff: Diff) -> list[DiffLine]:
     """All rows in program order, then the changes in dispatch on the CPU."""
     return _lines(diff.rows)
 
 
-def regions(diff: Diff) -> tuple[list[Region], list[Line]]:
+def regions(diff: Diff) -> tuple[list[Region], list[DiffLine]]:
     """The compiled parts of the program that have many lines, and the lines of all else."""
     work = (row for row in diff.rows if row.counts and not row.on_cpu)
     places = by_key(work, lambda row: (row.phase, row.where))
@@ -95,7 +101,7 @@ def regions(diff: Diff) -> tuple[list[Region], list[Line]]:
     return found, _lines(row for row in diff.rows if id(row) not in folded)
 
 
-def _region(name: str, rows: Sequence[Row]) -> Line:
+def _region(name: str, rows: Sequence[Row]) -> DiffLine:
     """`forward ## over_arch ##: 372 kernels -> 511 kernels, 498 compiled`."""
     a_ns, b_ns = _sums(rows)
     sides = []
@@ -105,32 +111,32 @@ def _region(name: str, rows: Sequence[Row]) -> Line:
         kernels = plural(sum(times for times, _ in counts), "kernel")
         sides.append(f"{kernels}, {count(made)} compiled" if made else kernels)
     what = f"{printable(name) or 'the program'}: {ARROW.join(sides)}"
-    return Line(_sign(a_ns, b_ns), REGION, a_ns, b_ns, b_ns - a_ns, what, rows=tuple(rows))
+    return DiffLine(_sign(a_ns, b_ns), REGION, a_ns, b_ns, b_ns - a_ns, what, rows=tuple(rows))
 
 
 def _sums(rows: Sequence[Row]) -> tuple[int, int]:
     return sum(row.a_ns for row in rows), sum(row.b_ns for row in rows)
 
 
-def _lines(rows: Iterable[Row]) -> list[Line]:
+def _lines(rows: Iterable[Row]) -> list[DiffLine]:
     listed = list(rows)
     work = [row for row in listed if not row.on_cpu]
     cpu = [row for row in listed if row.on_cpu]
     return [_work(group) for group in _alike(work)] + [_dispatch(g) for g in _dispatch_groups(cpu)]
 
 
-def closing(diff: Diff) -> list[Line]:
+def closing(diff: Diff) -> list[DiffLine]:
     """The lines that close the sum: idle time, work that crosses the borders of a step or overlaps
     other work, what is not explained, and the step itself; none whose figures are all zeros."""
     sums, a, b = diff.accounting, diff.side_a, diff.side_b
     found = [
-        Line("", "idle", a.idle_ns, b.idle_ns, sums.idle_ns, _idle(diff), _waits(diff)),
-        Line("", "earlier", a.earlier_ns, b.earlier_ns, sums.earlier_ns, EARLIER),
-        Line("", "later", -a.later_ns, -b.later_ns, sums.later_ns, LATER),
-        Line("", "overlap", -a.overlap_ns, -b.overlap_ns, sums.overlap_ns, OVERLAP),
-        Line("", "odd", a.odd_ns, b.odd_ns, sums.odd_ns, ODD),
-        Line("", "", None, None, sums.not_explained_ns, "not explained"),
-        Line("", STEP, diff.step.a_ns, diff.step.b_ns, sums.step_ns, "= the sum of all above"),
+        DiffLine("", "idle", a.idle_ns, b.idle_ns, sums.idle_ns, _idle(diff), _waits(diff)),
+        DiffLine("", "earlier", a.earlier_ns, b.earlier_ns, sums.earlier_ns, EARLIER),
+        DiffLine("", "later", -a.later_ns, -b.later_ns, sums.later_ns, LATER),
+        DiffLine("", "overlap", -a.overlap_ns, -b.overlap_ns, sums.overlap_ns, OVERLAP),
+        DiffLine("", "odd", a.odd_ns, b.odd_ns, sums.odd_ns, ODD),
+        DiffLine("", "", None, None, sums.not_explained_ns, "not explained"),
+        DiffLine("", STEP, diff.step.a_ns, diff.step.b_ns, sums.step_ns, "= the sum of all above"),
     ]
     return [line for line in found if line.kind == STEP or not line.is_nothing]
 
@@ -152,19 +158,19 @@ def _alike(rows: Iterable[Row]) -> list[list[Row]]:
     """Groups of rows that say the same about the same names, in the order of their first rows."""
 
     def said(row: Row) -> tuple[object, ...]:
-        timed = row.kind in (Kind.SAME, Kind.MOVED, *TIMED)
+        timed = row.kind in (RowKind.SAME, RowKind.MOVED, *TIMED)
         names = tuple(map(identity, row.a)), tuple(map(identity, row.b))
         return row.kind, row.op, row.phase, *names, "" if timed else row.why
 
     return list(by_key(rows, said).values())
 
 
-def _work(rows: Sequence[Row]) -> Line:
+def _work(rows: Sequence[Row]) -> DiffLine:
     row = rows[0]
     a_ns, b_ns = _sums(rows)
     parts = _parts(row, _place(rows))
     times = f"{APART}x{len(rows)}" if len(rows) > 1 else ""
-    return Line(
+    return DiffLine(
         mark=MARKS.get(row.kind) or _sign(a_ns, b_ns),
         kind=_kind(row.kind, a_ns, b_ns),
         a_ns=a_ns if row.a else None,
@@ -179,18 +185,18 @@ def _work(rows: Sequence[Row]) -> Line:
     )
 
 
-def _kind(kind: Kind, a_ns: int, b_ns: int) -> str:
+def _kind(kind: RowKind, a_ns: int, b_ns: int) -> str:
     """What changed by a quarter or more is not called the same, even where it may be noise."""
-    return NOISE if kind is Kind.SAME and 4 * abs(b_ns - a_ns) >= a_ns > 0 else str(kind)
+    return NOISE if kind is RowKind.SAME and 4 * abs(b_ns - a_ns) >= a_ns > 0 else str(kind)
 
 
 def _why(row: Row, times: int, a_ns: int, b_ns: int) -> str:
     """The reason, without repeating what the kind says already."""
     if times > 1 and (row.kind in TIMED or _kind(row.kind, a_ns, b_ns) == NOISE):
         return f"the same, {change(a_ns, b_ns)} time"
-    if times > 1 and row.kind is Kind.MOVED:
+    if times > 1 and row.kind is RowKind.MOVED:
         return ELSEWHERE
-    return printable(row.why.removeprefix(SAME) if row.kind is Kind.SAME else row.why)
+    return printable(row.why.removeprefix(SAME) if row.kind is RowKind.SAME else row.why)
 
 
 def _sign(a_ns: int, b_ns: int) -> str:
@@ -216,11 +222,11 @@ def _parts(row: Row, place: str) -> tuple[str, ...]:
     op, where = printable(row.op), clip(printable(place), MAX_NAME)
     if row.work == REPEATED:
         parts = [op]
-    elif row.kind in (Kind.FUSED, Kind.SPLIT):
+    elif row.kind in (RowKind.FUSED, RowKind.SPLIT):
         parts = [where, _several(row, op)]
     elif row.together:
         parts = [where, row.work, _as_a_whole(row)]
-    elif row.kind is Kind.REPLACED and row.a_count != row.b_count:
+    elif row.kind is RowKind.REPLACED and row.a_count != row.b_count:
         parts = [where, op, f"{_names(row.a)}{ARROW}{_names(row.b)}"]
     else:
         kernel = _short((row.b or row.a)[0])
@@ -230,7 +236,7 @@ def _parts(row: Row, place: str) -> tuple[str, ...]:
 
 def _several(row: Row, op: str) -> str:
     """Several kernels of an op, or of several ops, for one or for others."""
-    fused = row.kind is Kind.FUSED
+    fused = row.kind is RowKind.FUSED
     ones = row.b if fused else row.a
     one = _plain(ones[0]) if len(ones) == 1 else f"{_plain(ones[0])} + {len(ones) - 1} more"
     many = max(row.a_count, row.b_count)
@@ -241,7 +247,7 @@ def _several(row: Row, op: str) -> str:
 
 
 def _as_a_whole(row: Row) -> str:
-    if row.kind is Kind.REPLACED:
+    if row.kind is RowKind.REPLACED:
         return ARROW.join(_counted(names) for names in (row.a, row.b))
     return f"{_short(row.a[0])}  {row.a_count}{ARROW}{row.b_count} times"
 
@@ -275,11 +281,11 @@ def _only(row: Row) -> str:
     return row.why if row.why.startswith(ONLY) else ""
 
 
-def _dispatch(rows: Sequence[Row]) -> Line:
+def _dispatch(rows: Sequence[Row]) -> DiffLine:
     a_ns, b_ns = _sums(rows)
     count = Counter({r.op.removeprefix(CPU): abs(r.b_count - r.a_count) for r in rows})
     names = [f"{printable(op)} x{n}" if n > 1 else printable(op) for op, n in count.items()]
-    return Line(
+    return DiffLine(
         mark=MARKS.get(rows[0].kind, "~"),
         kind=str(rows[0].kind),
         a_ns=a_ns if any(r.a for r in rows) else None,
@@ -302,13 +308,13 @@ class Fitted(msgspec.Struct, frozen=True):
     left_out: tuple[str, ...] = ()
 
 
-def fitted(line: Line, most: int) -> Fitted:
+def fitted(line: DiffLine, most: int) -> Fitted:
     """In at most `most` cells. Where `what` is wider, the place is shortened or left out, then the
     op, and only then the kernel is cut.
 
     >>> parts = ("Attention_*", "aten::bmm", "gemm bf16 128x128x64")
     >>> what = "Attention_*  aten::bmm  gemm bf16 128x128x64  x24"
-    >>> line = Line("-", "removed", 9, None, -9, what, parts=parts, times="  x24")
+    >>> line = DiffLine("-", "removed", 9, None, -9, what, parts=parts, times="  x24")
     >>> fitted(line, 36).text
     'aten::bmm  gemm bf16 128x128x64  x24'
     >>> fitted(line, 22).text

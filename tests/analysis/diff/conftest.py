@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from fusetui.analysis.diff.model import Diff, Kind, Row
+from fusetui.analysis.diff.model import Diff, Row, RowKind
 from fusetui.trace import Trace, open_trace
 
 STARTS = 1_000_000  # us: where the clock of a built trace begins
@@ -170,6 +170,6 @@ def work() -> Callable[[Diff], list[Row]]:
 
 
 @pytest.fixture(scope="session")
-def kinds(work: Callable[[Diff], list[Row]]) -> Callable[[Diff], list[Kind]]:
+def kinds(work: Callable[[Diff], list[Row]]) -> Callable[[Diff], list[RowKind]]:
     """The kinds of those rows, in order."""
     return lambda found: [row.kind for row in work(found)]

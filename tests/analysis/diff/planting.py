@@ -16,7 +16,7 @@ from tests.analysis.diff.blocks import Cut
 
 from fusetui.analysis.diff.compare import diff
 from fusetui.analysis.diff.items import Items, Vocabulary, items, settled
-from fusetui.analysis.diff.model import REPEATED, Diff, Kind, Row
+from fusetui.analysis.diff.model import REPEATED, Diff, Row, RowKind
 from fusetui.analysis.diff.noise import FEWEST
 from fusetui.analysis.diff.program_location import places
 from fusetui.analysis.diff.work import work_of
@@ -87,11 +87,11 @@ class Subject:
         random.Random(SEED).shuffle(found)
         return found[number] if number < len(found) else None
 
-    def slower(self, pairs: int) -> Kind:
+    def slower(self, pairs: int) -> RowKind:
         """What a kernel that takes longer is called, among so many that are on both sides: with one
         step, some others have to say what times vary by."""
         told = len(self.items.alike) > 1 or pairs >= FEWEST
-        return Kind.SLOWER if told else Kind.SAME
+        return RowKind.SLOWER if told else RowKind.SAME
 
     def steps(self, place: str) -> list[int]:
         """The steps that a change is made in; none where there is no other step."""
@@ -107,7 +107,7 @@ class Planted:
     second change in the same steps."""
 
     events: list[Event]
-    kind: Kind | None  # None: no row at all; the same: a row that may be noise
+    kind: RowKind | None  # None: no row at all; the same: a row that may be noise
     change_ns: int = 0  # of that row
     op: str = ""
     idle_ns: int = 0
@@ -166,7 +166,7 @@ def judge(subject: Subject, planted: Planted, into: Path) -> Answer:
     """Is the change found, alone and with its figure."""
     into.write_bytes(ENCODE.encode({**subject.document, "traceEvents": planted.events}))
     found = diff(subject.trace, open_trace(str(into)))
-    noise = Kind.SAME in (planted.kind, planted.also and planted.also.kind)
+    noise = RowKind.SAME in (planted.kind, planted.also and planted.also.kind)
     work = [r for r in found.rows if not r.on_cpu and (_changed(r) or (noise and _may_be(r)))]
     cpu = [r.op.removeprefix("CPU: ") for r in found.rows if r.on_cpu and _changed(r)]
     wrong = [f"dispatch {op}" for op in cpu if op not in planted.dispatch]
@@ -179,7 +179,7 @@ def judge(subject: Subject, planted: Planted, into: Path) -> Answer:
         wrong += [f"{len(work)} rows", *map(_said, work[:4])]
     else:
         wrong += _wrong(work[0], planted)
-    same = sum(r.change_ns for r in found.rows if r.kind is Kind.SAME and r not in work)
+    same = sum(r.change_ns for r in found.rows if r.kind is RowKind.SAME and r not in work)
     wrong += [f"same {same:+} ns"] if abs(same) > NOISE * (found.step.a_ns or 0) else []
     return Answer(not wrong, "; ".join(wrong))
 
@@ -191,7 +191,7 @@ def judge_block(path: Path, document: dict[str, Any], cut: Cut, sign: int, into:
     found = diff(open_trace(str(path)), open_trace(str(into)))
     rows = [row for row in found.rows if _changed(row)]
     blocks = [row for row in rows if row.work == REPEATED and row.counts]
-    kind = Kind.ADDED if sign > 0 else Kind.REMOVED
+    kind = RowKind.ADDED if sign > 0 else RowKind.REMOVED
     beside = [row for row in rows if row.work == "communication" and row.kind is kind]
     side = found.side_a if sign < 0 else found.side_b
     all_steps = side.steps == len(cut.ns)
@@ -204,7 +204,7 @@ def judge_block(path: Path, document: dict[str, Any], cut: Cut, sign: int, into:
 
 
 def _changed(row: Row) -> bool:
-    return row.kind is not Kind.SAME
+    return row.kind is not RowKind.SAME
 
 
 def _may_be(row: Row) -> bool:

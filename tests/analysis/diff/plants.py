@@ -14,7 +14,7 @@ import numpy as np
 from tests.analysis.diff.planting import GPU, PLACES, SEED, Editor, Event, Planted, Subject, number
 
 from fusetui.analysis.diff.items import Items
-from fusetui.analysis.diff.model import Kind
+from fusetui.analysis.diff.model import RowKind
 from fusetui.trace.model.categories import Role
 
 IDLE = 0.05
@@ -24,7 +24,7 @@ IDLE = 0.05
 def drop(subject: Subject, place: str, nth: int) -> Planted | None:
     """A kernel is gone, and its launch."""
     item = subject.chosen(place, nth, lambda n: True)
-    return each(subject, place, item, remove, Kind.REMOVED, lambda ns: -ns)
+    return each(subject, place, item, remove, RowKind.REMOVED, lambda ns: -ns)
 
 
 def scale(subject: Subject, place: str, nth: int) -> Planted | None:
@@ -48,13 +48,13 @@ def fuse(subject: Subject, place: str, nth: int) -> Planted | None:
         )
 
     item = subject.chosen(place, nth, pair)
-    return each(subject, place, item, _fuse, Kind.FUSED, lambda ns: -ns)
+    return each(subject, place, item, _fuse, RowKind.FUSED, lambda ns: -ns)
 
 
 def split(subject: Subject, place: str, nth: int) -> Planted | None:
     """A kernel becomes two others under the same op."""
     item = subject.chosen(place, nth, lambda n: _part(subject, n))
-    return each(subject, place, item, _split, Kind.SPLIT, lambda ns: 0)
+    return each(subject, place, item, _split, RowKind.SPLIT, lambda ns: 0)
 
 
 def retile(subject: Subject, place: str, nth: int) -> Planted | None:
@@ -62,7 +62,7 @@ def retile(subject: Subject, place: str, nth: int) -> Planted | None:
     item = subject.chosen(
         place, nth, lambda n: re.search(r"\d+x\d+", _name(subject, n)) is not None
     )
-    return each(subject, place, item, _retile, Kind.REPLACED, lambda ns: 0)
+    return each(subject, place, item, _retile, RowKind.REPLACED, lambda ns: 0)
 
 
 def idle(subject: Subject, place: str, nth: int) -> Planted | None:
@@ -84,13 +84,13 @@ def idle(subject: Subject, place: str, nth: int) -> Planted | None:
 def copy(subject: Subject, place: str, nth: int) -> Planted | None:
     """A copy more, with its op and its launch."""
     item = subject.chosen(place, nth, lambda n: True)
-    return each(subject, place, item, _copy, Kind.ADDED, lambda ns: 5000, {"aten::copy_"})
+    return each(subject, place, item, _copy, RowKind.ADDED, lambda ns: 5000, {"aten::copy_"})
 
 
 def duplicate(subject: Subject, place: str, nth: int) -> Planted | None:
     """An op and its kernel once more, right after."""
     item = subject.chosen(place, nth, lambda n: True)
-    return each(subject, place, item, _duplicate, Kind.ADDED, lambda ns: ns)
+    return each(subject, place, item, _duplicate, RowKind.ADDED, lambda ns: ns)
 
 
 def drop_and_scale(subject: Subject, place: str, nth: int) -> Planted | None:
@@ -114,7 +114,7 @@ def drop_and_scale(subject: Subject, place: str, nth: int) -> Planted | None:
     ops = subject.items.op_names
     kind = subject.slower(len(ops) - 1)
     also = Planted([], kind, 3 * more // 10, ops[second], once=once)
-    return Planted(editor.finished(), Kind.REMOVED, -gone, ops[first], 0, once, labels, also)
+    return Planted(editor.finished(), RowKind.REMOVED, -gone, ops[first], 0, once, labels, also)
 
 
 def reorder_streams(subject: Subject, place: str, nth: int) -> Planted | None:
@@ -189,7 +189,7 @@ def each(
     place: str,
     item: int | None,
     change: Change,
-    kind: Kind,
+    kind: RowKind,
     figure: Callable[[int], int],
     dispatch: set[str] | None = None,
 ) -> Planted | None:
@@ -209,7 +209,9 @@ def each(
         editor.finished(),
         kind,
         figure(mean),
-        subject.items.op_names[item] if kind in (Kind.REMOVED, Kind.SLOWER, Kind.SAME) else "",
+        subject.items.op_names[item]
+        if kind in (RowKind.REMOVED, RowKind.SLOWER, RowKind.SAME)
+        else "",
         0,
         once,
         labels,

@@ -9,7 +9,7 @@ import numpy as np
 from tests.analysis.diff.planting import PLACES, Editor, Event, Planted, Subject, number
 from tests.analysis.diff.plants import each, remove
 
-from fusetui.analysis.diff.model import Kind
+from fusetui.analysis.diff.model import RowKind
 
 RUN = 300
 TIMES = 7  # what takes how long repeats after so many: a prime, so that no pattern fits it
@@ -60,4 +60,4 @@ def one_of_run(subject: Subject, nth: int) -> Planted | None:
     bounds = np.concatenate([[0], cuts, [len(keys)]])
     longest = int(np.diff(bounds).argmax())
     item = int(bounds[longest]) + nth
-    return each(subject, PLACES[1], item, remove, Kind.REMOVED, lambda ns: -ns)
+    return each(subject, PLACES[1], item, remove, RowKind.REMOVED, lambda ns: -ns)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fusetui.analysis.diff.compare import diff
-from fusetui.analysis.diff.model import Diff, Kind, Row
+from fusetui.analysis.diff.model import Diff, Row, RowKind
 from fusetui.trace import Trace
 
 Build = Callable[..., Trace]
@@ -27,7 +27,7 @@ def test_dispatch_that_disappeared(build: Build) -> None:
     rows = dispatch(diff(build(EAGER), build(COMPILED)))
     row = rows["CPU: aten::t"]
     assert (row.kind, row.a, row.b, row.a_count, row.b_count) == (
-        Kind.REMOVED,
+        RowKind.REMOVED,
         ("aten::t",),
         (),
         1,
@@ -38,7 +38,7 @@ def test_dispatch_that_disappeared(build: Build) -> None:
 
 def test_guards_and_prologue_that_appeared(build: Build) -> None:
     rows = dispatch(diff(build(EAGER), build(COMPILED)))
-    added = {op for op, row in rows.items() if row.kind is Kind.ADDED}
+    added = {op for op, row in rows.items() if row.kind is RowKind.ADDED}
     assert added == {
         "CPU: TorchDynamo Cache Lookup",
         "CPU: Torch-Compiled Region",
@@ -53,7 +53,7 @@ def test_beside_a_gpu_dispatch_is_no_part_of_the_sum(build: Build) -> None:
 def test_fewer_launches(build: Build) -> None:
     gemm = ("aten::mm", "gemm", 20.0)
     row = dispatch(diff(build([gemm, gemm]), build([gemm])))["CPU: launch calls"]
-    assert (row.kind, row.a_count, row.b_count) == (Kind.REMOVED, 2, 1)
+    assert (row.kind, row.a_count, row.b_count) == (RowKind.REMOVED, 2, 1)
     assert row.why == "2 -> 1 a step"
 
 

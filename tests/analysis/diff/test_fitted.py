@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from fusetui.report.diff_lines import APART, Line, fitted
+from fusetui.report.diff_lines import APART, DiffLine, fitted
 
 PLACE, OP, KERNEL = "execute_32_context_8_generation_0", "aten::bmm", "gemm bf16 128x128x64"
 
 
-def line(*parts: str, times: str = "") -> Line:
+def line(*parts: str, times: str = "") -> DiffLine:
     what = APART.join(parts) + times
-    return Line("-", "removed", 9, None, -9, what, parts=parts, times=times)
+    return DiffLine("-", "removed", 9, None, -9, what, parts=parts, times=times)
 
 
 @pytest.mark.parametrize(
@@ -45,10 +45,10 @@ def test_of_what_was_fused_both_sides_can_be_seen() -> None:
 
 
 def test_what_has_no_parts_is_cut_at_its_end() -> None:
-    whole = Line("", "idle", 9, 9, 0, "no GPU event runs in the step")
+    whole = DiffLine("", "idle", 9, 9, 0, "no GPU event runs in the step")
     assert fitted(whole, 12).text == "no GPU even…"
 
 
 def test_what_stands_inside_a_region_stays_indented() -> None:
-    inner = Line("", "same", 9, 9, 0, f"  {PLACE}  {KERNEL}", parts=(PLACE, KERNEL))
+    inner = DiffLine("", "same", 9, 9, 0, f"  {PLACE}  {KERNEL}", parts=(PLACE, KERNEL))
     assert fitted(inner, 24).text == f"  {KERNEL}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from fusetui.analysis.diff.compare import diff
-from fusetui.analysis.diff.model import Diff, Kind, Row
+from fusetui.analysis.diff.model import Diff, Row, RowKind
 from fusetui.trace import Trace
 
 Build = Callable[..., Trace]
@@ -18,7 +18,7 @@ GELU = ("aten::gelu", "gelu_kernel", 8.0)
 MUL = ("aten::mul", "mul_kernel", 6.0)
 
 
-def fused(found: list[Row], kind: Kind = Kind.FUSED) -> Row:
+def fused(found: list[Row], kind: RowKind = RowKind.FUSED) -> Row:
     (row,) = [row for row in found if row.kind is kind]
     return row
 
@@ -36,12 +36,12 @@ def test_the_ops_may_lie_on_both_sides_of_a_gemm(build: Build, work: Work) -> No
     eager = [GATE, GELU, GATE, MUL, GATE]
     compiled = [GATE, GATE, (FUSED, FUSED, 7.0), GATE]
     found = work(diff(build(eager), build(compiled)))
-    assert [row.kind for row in found].count(Kind.SAME) == 3
+    assert [row.kind for row in found].count(RowKind.SAME) == 3
     assert fused(found).op == "aten::gelu + aten::mul"
 
 
 def test_turned_round_it_is_a_split(build: Build, work: Work) -> None:
-    row = fused(work(diff(build([(FUSED, FUSED)]), build([GELU, MUL]))), Kind.SPLIT)
+    row = fused(work(diff(build([(FUSED, FUSED)]), build([GELU, MUL]))), RowKind.SPLIT)
     assert (row.a, row.b_count) == ((FUSED,), 2)
 
 
@@ -55,7 +55,7 @@ def test_several_fused_kernels_in_a_row_share_what_was_there(build: Build, work:
 def test_a_compiled_kernel_stands_for_no_gemm(build: Build, work: Work) -> None:
     name = "triton_poi_fused_addmm_gelu_0"
     found = work(diff(build([("aten::addmm", GEMM), GELU]), build([(name, name)])))
-    assert [row.kind for row in found] == [Kind.REMOVED, Kind.REPLACED]
+    assert [row.kind for row in found] == [RowKind.REMOVED, RowKind.REPLACED]
 
 
 def test_the_words_of_a_hand_written_kernel(build: Build, work: Work) -> None:
@@ -87,10 +87,10 @@ def test_one_op_many_times_and_once(build: Build, work: Work) -> None:
     a = [*split * 16, ("aten::stack / aten::cat", "cat", 4.0), head]
     found = work(diff(build(a), build([*whole, head])))
     assert [(row.kind, row.a_count, row.b_count) for row in found] == [
-        (Kind.FUSED, 16, 1),
-        (Kind.FUSED, 16, 1),
-        (Kind.REMOVED, 1, 0),
-        (Kind.SAME, 1, 1),
+        (RowKind.FUSED, 16, 1),
+        (RowKind.FUSED, 16, 1),
+        (RowKind.REMOVED, 1, 0),
+        (RowKind.SAME, 1, 1),
     ]
 
 
@@ -100,7 +100,7 @@ def test_twice_and_once_is_believed_when_the_tensor_is_as_large(build: Build, wo
 
     assert fused(work(diff(build([tanh(4), tanh(4)]), build([tanh(8)])))).a_count == 2
     kinds = {row.kind for row in work(diff(build([tanh(8), tanh(8)]), build([tanh(8)])))}
-    assert kinds == {Kind.SAME, Kind.REMOVED}
+    assert kinds == {RowKind.SAME, RowKind.REMOVED}
 
 
 def test_what_is_left_of_several_is_not_taken_for_all_of_them(build: Build, work: Work) -> None:
@@ -111,8 +111,8 @@ def test_what_is_left_of_several_is_not_taken_for_all_of_them(build: Build, work
     plain = ("aten::tanh", "tanh", 2.0)
     for many, left in (([small, large], [large]), ([plain] * 3, [plain])):
         kinds = [row.kind for row in work(diff(build(many), build(left)))]
-        assert kinds.count(Kind.SAME) == 1
-        assert set(kinds) == {Kind.SAME, Kind.REMOVED}
+        assert kinds.count(RowKind.SAME) == 1
+        assert set(kinds) == {RowKind.SAME, RowKind.REMOVED}
 
 
 def test_the_epilogue_of_a_gemm(build: Build, work: Work) -> None:
@@ -130,7 +130,7 @@ def test_a_kernel_of_no_known_op_in_the_place_of_several(build: Build, work: Wor
 
 def test_different_known_ops_are_not_taken_for_each_other(build: Build, work: Work) -> None:
     found = work(diff(build([GELU]), build([("aten::sort", "sort_kernel")])))
-    assert {row.kind for row in found} == {Kind.REMOVED, Kind.ADDED}
+    assert {row.kind for row in found} == {RowKind.REMOVED, RowKind.ADDED}
 
 
 def test_the_tensor_between_them_is_named(build: Build, work: Work) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from fusetui.analysis.diff.compare import diff
-from fusetui.analysis.diff.model import Diff, Kind, Row
+from fusetui.analysis.diff.model import Diff, Row, RowKind
 from fusetui.report.diff_lines import lines
 from fusetui.trace import Trace
 
@@ -93,7 +93,7 @@ def test_another_algorithm_of_cudnn_is_neither_fused_nor_split(
     b = trace_of_op("aten::cudnn_convolution", [(IMPLICIT, 755.0)])
     for found, kernels in ((diff(a, b), "conv"), (diff(b, a), "implicit")):
         (row,) = work(found)
-        assert row.kind is Kind.REPLACED
+        assert row.kind is RowKind.REPLACED
         assert row.why.startswith(
             "another algorithm: 3 kernels -> 1"
             if row.a_count == 3
@@ -109,10 +109,10 @@ def test_a_product_with_split_k_and_its_reduction(
     a = trace_of_op("aten::mm", [(GEMM, 20.0)])
     b = trace_of_op("aten::mm", [(SPLIT, 12.0), (REDUCE, 3.0)])
     (row,) = work(diff(a, b))
-    assert (row.kind, row.a, row.b) == (Kind.SPLIT, (GEMM,), (SPLIT, REDUCE))
+    assert (row.kind, row.a, row.b) == (RowKind.SPLIT, (GEMM,), (SPLIT, REDUCE))
     assert row.why == "all of aten::mm"
     (back,) = work(diff(b, a))
-    assert (back.kind, back.change_ns) == (Kind.FUSED, -row.change_ns)
+    assert (back.kind, back.change_ns) == (RowKind.FUSED, -row.change_ns)
 
 
 def test_a_reduction_beside_the_same_product_is_one_row_with_it(
@@ -122,9 +122,14 @@ def test_a_reduction_beside_the_same_product_is_one_row_with_it(
     a = trace_of_op("aten::mm", [(GEMM, 20.0)])
     b = trace_of_op("aten::mm", [(GEMM, 12.0), (REDUCE, 3.0)])
     (row,) = work(diff(a, b))
-    assert (row.kind, row.a, row.b, row.change_ns) == (Kind.SPLIT, (GEMM,), (GEMM, REDUCE), -5000)
+    assert (row.kind, row.a, row.b, row.change_ns) == (
+        RowKind.SPLIT,
+        (GEMM,),
+        (GEMM, REDUCE),
+        -5000,
+    )
     (back,) = work(diff(b, a))
-    assert (back.kind, back.change_ns) == (Kind.FUSED, 5000)
+    assert (back.kind, back.change_ns) == (RowKind.FUSED, 5000)
 
 
 @pytest.mark.parametrize("main", [TENSOR, IMPLICIT])
@@ -135,9 +140,9 @@ def test_a_convolution_and_the_reduction_of_its_parts_is_split(
     a = trace_of_op("aten::cudnn_convolution", [(TENSOR, 90.0)])
     b = trace_of_op("aten::cudnn_convolution", [(main, 60.0), (REDUCE, 3.0)])
     (row,) = work(diff(a, b))
-    assert (row.kind, row.a, row.b) == (Kind.SPLIT, (TENSOR,), (main, REDUCE))
+    assert (row.kind, row.a, row.b) == (RowKind.SPLIT, (TENSOR,), (main, REDUCE))
     (back,) = work(diff(b, a))
-    assert (back.kind, back.change_ns) == (Kind.FUSED, 27_000)
+    assert (back.kind, back.change_ns) == (RowKind.FUSED, 27_000)
 
 
 def test_one_more_kernel_beside_the_same_one_is_added(
@@ -146,16 +151,19 @@ def test_one_more_kernel_beside_the_same_one_is_added(
     a = trace_of_op("aten::mm", [(GEMM, 20.0)])
     b = trace_of_op("aten::mm", [(GEMM, 20.0), (BACK, 3.0)])
     rows = work(diff(a, b))
-    assert [(row.kind, row.b) for row in rows] == [(Kind.SAME, (GEMM,)), (Kind.ADDED, (BACK,))]
+    assert [(row.kind, row.b) for row in rows] == [
+        (RowKind.SAME, (GEMM,)),
+        (RowKind.ADDED, (BACK,)),
+    ]
 
 
 def test_attention_in_one_kernel_and_in_three_under_one_op(build: Build, work: Work) -> None:
     around = ("aten::linear / aten::mm", GEMM, 50.0)
     rows = work(diff(build([around, FLASH, around]), build([around, MATH, around])))
-    assert [row.kind for row in rows] == [Kind.SAME, Kind.SPLIT, Kind.SAME]
+    assert [row.kind for row in rows] == [RowKind.SAME, RowKind.SPLIT, RowKind.SAME]
     assert (rows[1].a_count, rows[1].b_count) == (1, 3)
     back = work(diff(build([around, MATH, around]), build([around, FLASH, around])))
-    assert [row.kind for row in back] == [Kind.SAME, Kind.FUSED, Kind.SAME]
+    assert [row.kind for row in back] == [RowKind.SAME, RowKind.FUSED, RowKind.SAME]
 
 
 def test_a_kernel_that_runs_once_more_is_added_and_nothing_else(build: Build, work: Work) -> None:
@@ -163,15 +171,20 @@ def test_a_kernel_that_runs_once_more_is_added_and_nothing_else(build: Build, wo
     a = build([(*add, 10.0), (*add, 40.0), (*add, 20.0)])
     b = build([(*add, 10.0), (*add, 10.0), (*add, 40.0), (*add, 20.0)])
     rows = work(diff(a, b))
-    assert sorted(row.kind for row in rows) == [Kind.ADDED, Kind.SAME, Kind.SAME, Kind.SAME]
+    assert sorted(row.kind for row in rows) == [
+        RowKind.ADDED,
+        RowKind.SAME,
+        RowKind.SAME,
+        RowKind.SAME,
+    ]
     assert sum(row.change_ns for row in rows) == 10_000
 
 
 def test_without_ops_the_reduction_after_a_product_joins_it(build: Build, work: Work) -> None:
     a = build([("", GEMM, 40.0), ("", BACK, 5.0)])
     b = build([("", SPLIT, 30.0), ("", REDUCE, 5.0), ("", BACK, 5.0)])
-    row = next(row for row in work(diff(a, b)) if row.kind is not Kind.SAME)
-    assert (row.kind, row.b) == (Kind.SPLIT, (SPLIT, REDUCE))
+    row = next(row for row in work(diff(a, b)) if row.kind is not RowKind.SAME)
+    assert (row.kind, row.b) == (RowKind.SPLIT, (SPLIT, REDUCE))
     assert row.why == "with the kernel that adds up its parts"
 
 
@@ -180,13 +193,13 @@ def test_without_ops_the_reduction_after_the_same_product_joins_it(
 ) -> None:
     a = build([("", GEMM, 40.0), ("", BACK, 5.0)])
     b = build([("", GEMM, 30.0), ("", REDUCE, 5.0), ("", BACK, 5.0)])
-    row = next(row for row in work(diff(a, b)) if row.kind is not Kind.SAME)
-    assert (row.kind, row.a, row.b) == (Kind.SPLIT, (GEMM,), (GEMM, REDUCE))
+    row = next(row for row in work(diff(a, b)) if row.kind is not RowKind.SAME)
+    assert (row.kind, row.a, row.b) == (RowKind.SPLIT, (GEMM,), (GEMM, REDUCE))
 
 
 def test_without_ops_the_reduction_after_attention_joins_it(build: Build, work: Work) -> None:
     parts = "paged_attention_ll4mi_QKV_mfma16_kernel", "paged_attention_ll4mi_reduce_kernel"
     a = build([("", FLASH[1], 20.0), ("", BACK, 5.0)])
     b = build([("", parts[0], 30.0), ("", parts[1], 10.0), ("", BACK, 5.0)])
-    row = next(row for row in work(diff(a, b)) if row.kind is not Kind.SAME)
-    assert (row.kind, row.b) == (Kind.SPLIT, parts)
+    row = next(row for row in work(diff(a, b)) if row.kind is not RowKind.SAME)
+    assert (row.kind, row.b) == (RowKind.SPLIT, parts)

@@ -8,7 +8,7 @@ import pytest
 
 from fusetui.analysis.diff import align
 from fusetui.analysis.diff.compare import diff
-from fusetui.analysis.diff.model import Kind
+from fusetui.analysis.diff.model import RowKind
 from fusetui.trace import Trace
 from fusetui.trace.model.arrays import Int64s
 
@@ -29,5 +29,5 @@ def test_the_work_of_many_lanes_is_not_compared_with_that_of_each_other(
 
     monkeypatch.setattr(align, "_in_common", counted)
     found = diff(trace, trace)
-    assert all(row.kind is Kind.SAME for row in found.rows)
+    assert all(row.kind is RowKind.SAME for row in found.rows)
     assert len(compared) <= 2 * (align.COMPARED**2 + LANES)

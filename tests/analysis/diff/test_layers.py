@@ -9,7 +9,7 @@ import numpy as np
 
 from fusetui.analysis.diff.blocks import Lane, blocks
 from fusetui.analysis.diff.compare import diff
-from fusetui.analysis.diff.model import Diff, Kind, Row
+from fusetui.analysis.diff.model import Diff, Row, RowKind
 from fusetui.report.diff import to_text
 from fusetui.trace import Trace
 
@@ -40,7 +40,7 @@ def model(layers: list[int], gemm: str = GEMM) -> list[tuple[Any, ...]]:
 
 
 def changed(rows: list[Row]) -> list[Row]:
-    return [row for row in rows if row.kind is not Kind.SAME]
+    return [row for row in rows if row.kind is not RowKind.SAME]
 
 
 def test_a_removed_layer_is_one_row_with_its_time(build: Build) -> None:
@@ -49,7 +49,7 @@ def test_a_removed_layer_is_one_row_with_its_time(build: Build) -> None:
         found = diff(build(model([*range(6)])), build(model(left)))
         (row,) = changed(list(found.rows))
         assert (row.kind, row.op, row.change_ns) == (
-            Kind.REMOVED,
+            RowKind.REMOVED,
             "6 layers -> 5",
             -85_000 - 21_250 * gone,
         )
@@ -61,7 +61,7 @@ def test_a_removed_layer_is_one_row_with_its_time(build: Build) -> None:
 def test_a_layer_done_twice_is_one_row(build: Build) -> None:
     a, b = build(model([0, 1, 2, 3])), build(model([0, 1, 1, 2, 3]))
     (row,) = changed(list(diff(a, b).rows))
-    assert (row.kind, row.op, row.b_count) == (Kind.ADDED, "4 layers -> 5", 5)
+    assert (row.kind, row.op, row.b_count) == (RowKind.ADDED, "4 layers -> 5", 5)
     assert row.why == "5 pieces of work in each"
 
 
@@ -88,8 +88,8 @@ def test_layers_apart_from_each_other_are_one_row(build: Build) -> None:
 def test_another_product_in_all_layers_is_told_beside_it(build: Build, work: Work) -> None:
     found = diff(build(model([*range(6)])), build(model([0, 1, 3, 4, 5], OTHER)))
     rows = changed(work(found))
-    assert [row.kind for row in rows].count(Kind.REMOVED) == 1
-    assert {row.kind for row in rows} == {Kind.REMOVED, Kind.REPLACED}
+    assert [row.kind for row in rows].count(RowKind.REMOVED) == 1
+    assert {row.kind for row in rows} == {RowKind.REMOVED, RowKind.REPLACED}
     assert len(rows) == 1 + 5
 
 
@@ -98,7 +98,7 @@ def test_a_kernel_gone_from_a_layer_is_no_layer_gone(build: Build) -> None:
     attention = 2 + 3 * 5 + 2
     found = diff(build(pieces), build(pieces[:attention] + pieces[attention + 1 :]))
     (row,) = (row for row in changed(list(found.rows)) if not row.on_cpu)
-    assert (row.kind, row.op) == (Kind.REMOVED, "aten::_flash_attention_forward")
+    assert (row.kind, row.op) == (RowKind.REMOVED, "aten::_flash_attention_forward")
 
 
 def test_blocks_without_attention_are_not_called_layers(build: Build) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from fusetui.analysis.diff import sequences
 from fusetui.analysis.diff.compare import diff
-from fusetui.analysis.diff.model import Diff, Kind, Row
+from fusetui.analysis.diff.model import Diff, Row, RowKind
 from fusetui.trace import Trace
 
 Build = Callable[..., Trace]
@@ -24,7 +24,7 @@ def run(count: int) -> list[tuple[str, str, float]]:
 
 
 def changed(rows: list[Row]) -> list[Row]:
-    return [row for row in rows if row.kind is not Kind.SAME]
+    return [row for row in rows if row.kind is not RowKind.SAME]
 
 
 @pytest.mark.parametrize("gone", [0, 150, 299])
@@ -33,9 +33,9 @@ def test_one_of_three_hundred_is_one_row(build: Build, work: Work, gone: int) ->
     a = build([*AROUND, *fills, *AROUND])
     b = build([*AROUND, *fills[:gone], *fills[gone + 1 :], *AROUND])
     (row,) = changed(work(diff(a, b)))
-    assert (row.kind, row.change_ns) == (Kind.REMOVED, -round(1000 * fills[gone][2]))
+    assert (row.kind, row.change_ns) == (RowKind.REMOVED, -round(1000 * fills[gone][2]))
     (back,) = changed(work(diff(b, a)))
-    assert (back.kind, back.change_ns) == (Kind.ADDED, -row.change_ns)
+    assert (back.kind, back.change_ns) == (RowKind.ADDED, -row.change_ns)
 
 
 def test_a_run_that_would_take_too_long_is_compared_as_a_whole(
@@ -46,7 +46,7 @@ def test_a_run_that_would_take_too_long_is_compared_as_a_whole(
     a = build([*AROUND, *fills, *AROUND])
     b = build([*AROUND, *fills[:100], *fills[250:], *AROUND])
     row = next(row for row in work(diff(a, b)) if row.together)
-    assert (row.kind, row.a_count, row.b_count) == (Kind.FASTER, 300, 150)
+    assert (row.kind, row.a_count, row.b_count) == (RowKind.FASTER, 300, 150)
     assert row.change_ns == -round(1000 * sum(us for _, _, us in fills[100:250]))
     assert len(work(diff(a, b))) == 3
 

@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 from tests.places import TRACES
 
 from fusetui.analysis.diff.compare import compared
-from fusetui.analysis.diff.model import Kind, Row
+from fusetui.analysis.diff.model import Row, RowKind
 from fusetui.analysis.diff.noise import _student, beyond_noise, far_apart, noise_of
 from fusetui.analysis.diff.work import Work, work_of
 from fusetui.trace import open_trace
 
 Samples = NDArray[np.int64]
-TIMED = (Kind.FASTER, Kind.SLOWER)
+TIMED = (RowKind.FASTER, RowKind.SLOWER)
 
 
 def told(a: Samples, b: Samples, **more: Any) -> NDArray[np.bool_]:
@@ -123,5 +123,5 @@ def test_a_convolution_made_a_third_slower_in_one_half_is_told() -> None:
     for step in range(len(other.windows)):
         ns[other.of_window(step).start + place] *= 1.3
     (row,) = changed(one, msgspec.structs.replace(other, ns=ns))
-    assert (row.kind, row.a_count) == (Kind.SLOWER, 1)
+    assert (row.kind, row.a_count) == (RowKind.SLOWER, 1)
     assert row.change_ns == pytest.approx(0.3 * row.a_ns, rel=0.1)

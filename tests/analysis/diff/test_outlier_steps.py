@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fusetui.analysis.diff.compare import diff
-from fusetui.analysis.diff.model import Diff, Kind, Row
+from fusetui.analysis.diff.model import Diff, Row, RowKind
 from fusetui.report.diff_lines import lines
 from fusetui.trace import Trace
 
@@ -20,7 +20,7 @@ FACTORS = (1.0, 1.02, 1.01, 1.03, 1.0, 1.04)
 
 
 def changed(found: Diff) -> list[Row]:
-    return [row for row in found.rows if row.kind is not Kind.SAME and not row.on_cpu]
+    return [row for row in found.rows if row.kind is not RowKind.SAME and not row.on_cpu]
 
 
 def planted(build: Build, *step: Any) -> Diff:
@@ -31,14 +31,14 @@ def planted(build: Build, *step: Any) -> Diff:
 def test_a_copy_in_one_step_is_a_row_that_names_the_step(build: Build) -> None:
     found = planted(build, *USUAL, COPY)
     (row,) = changed(found)
-    assert (row.kind, row.op, row.why) == (Kind.ADDED, "aten::copy_", "only in step 3 of B")
+    assert (row.kind, row.op, row.why) == (RowKind.ADDED, "aten::copy_", "only in step 3 of B")
     assert (row.b_ns, row.counts) == (25_750, False)
     assert found.accounting.rows_ns == 0
 
 
 def test_what_is_missing_in_one_step(build: Build) -> None:
     (row,) = changed(planted(build, MM, USUAL[2]))
-    assert (row.kind, row.op) == (Kind.REMOVED, "aten::add")
+    assert (row.kind, row.op) == (RowKind.REMOVED, "aten::add")
     assert row.why == "missing only in step 3 of B"
 
 
@@ -46,7 +46,11 @@ def test_what_is_missing_is_told_once_where_the_other_steps_vary(build: Build) -
     varied = (1.0, 1.0, 1.0, 1.5, 1.5, 1.5)  # the usual time of five of them is another
     a, b = build(USUAL, varied), build(USUAL, varied, odd={0: [MM, USUAL[2]]})
     (row,) = changed(diff(a, b))
-    assert (row.kind, row.op, row.why) == (Kind.REMOVED, "aten::add", "missing only in step 0 of B")
+    assert (row.kind, row.op, row.why) == (
+        RowKind.REMOVED,
+        "aten::add",
+        "missing only in step 0 of B",
+    )
 
 
 def test_what_is_missing_is_shown_in_a_usual_step_of_its_own_side(build: Build) -> None:
@@ -68,7 +72,7 @@ FUSED = ("aten::add_relu", "triton_poi_fused_add_relu_0", 40.0)
 
 def test_two_kernels_that_one_step_fuses_are_one_row(build: Build) -> None:
     (row,) = changed(planted(build, MM, FUSED))
-    assert (row.kind, row.a, row.b) == (Kind.FUSED, ("add_kernel", "relu_kernel"), (FUSED[1],))
+    assert (row.kind, row.a, row.b) == (RowKind.FUSED, ("add_kernel", "relu_kernel"), (FUSED[1],))
     assert (row.why, row.counts) == ("only in step 3 of B", False)
     assert row.change_ns == 40_000 * 103 // 100 - 70_000 * 103 // 100
 
@@ -76,18 +80,18 @@ def test_two_kernels_that_one_step_fuses_are_one_row(build: Build) -> None:
 def test_a_fused_kernel_that_one_step_lacks_is_split(build: Build) -> None:
     found = diff(build([MM, FUSED], FACTORS), build([MM, FUSED], FACTORS, odd={3: USUAL}))
     (row,) = changed(found)
-    assert (row.kind, row.a, row.b) == (Kind.SPLIT, (FUSED[1],), ("add_kernel", "relu_kernel"))
+    assert (row.kind, row.a, row.b) == (RowKind.SPLIT, (FUSED[1],), ("add_kernel", "relu_kernel"))
 
 
 def test_a_kernel_that_lists_other_ops_is_no_fusion(build: Build) -> None:
     other = ("aten::mul", "triton_poi_fused_cos_mul_0", 40.0)
     found = changed(planted(build, MM, other))
-    assert sorted(row.kind for row in found) == [Kind.ADDED, Kind.REMOVED, Kind.REMOVED]
+    assert sorted(row.kind for row in found) == [RowKind.ADDED, RowKind.REMOVED, RowKind.REMOVED]
 
 
 def test_a_kernel_that_took_long_in_one_step(build: Build) -> None:
     (row,) = changed(planted(build, MM, (*ADD[:2], 52.0), USUAL[2]))
-    assert (row.kind, row.op) == (Kind.SLOWER, "aten::add")
+    assert (row.kind, row.op) == (RowKind.SLOWER, "aten::add")
     assert row.why == "only in step 3: 30.0 % more time"
 
 
@@ -115,8 +119,8 @@ def test_dispatch_of_one_step(build: Build) -> None:
     found = diff(
         build([*USUAL, MM], FACTORS), build([*USUAL, MM], FACTORS, odd={3: [*USUAL, view, MM]})
     )
-    (row,) = [row for row in found.rows if row.kind is not Kind.SAME]
-    assert (row.kind, row.op, row.why) == (Kind.ADDED, "CPU: aten::view", "only in step 3")
+    (row,) = [row for row in found.rows if row.kind is not RowKind.SAME]
+    assert (row.kind, row.op, row.why) == (RowKind.ADDED, "CPU: aten::view", "only in step 3")
     (line,) = [line for line in lines(found) if line.kind == "added"]
     assert (line.what, line.why) == ("CPU: aten::view", "only in step 3")
 
@@ -125,8 +129,8 @@ def test_a_slow_kernel_is_told_beside_one_that_is_missing_in_the_same_step(build
     found = planted(build, (*MM[:2], 400.0), USUAL[2])
     told = {(row.kind, row.op, row.change_ns) for row in changed(found)}
     assert told == {
-        (Kind.REMOVED, "aten::add", -41_200),
-        (Kind.SLOWER, "aten::mm", 206_000),
+        (RowKind.REMOVED, "aten::add", -41_200),
+        (RowKind.SLOWER, "aten::mm", 206_000),
     }
 
 
@@ -144,8 +148,8 @@ def test_a_repeated_kernel_is_missing_where_the_others_around_it_say(build: Buil
     odd = [(*ADD[:2], 60.0), USUAL[2], MM, (*ADD[:2], 80.0)]
     found = changed(diff(build(usual, FACTORS), build(usual, FACTORS, odd={3: odd})))
     assert {(row.kind, row.a_ns) for row in found} == {
-        (Kind.REMOVED, 61_800),
-        (Kind.SLOWER, 41_200),
+        (RowKind.REMOVED, 61_800),
+        (RowKind.SLOWER, 41_200),
     }
 
 

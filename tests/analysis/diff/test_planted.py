@@ -13,7 +13,7 @@ import pytest
 from tests.places import TRACES
 
 from fusetui.analysis.diff.compare import diff
-from fusetui.analysis.diff.model import Diff, Kind, Row
+from fusetui.analysis.diff.model import Diff, Row, RowKind
 from fusetui.trace import open_trace
 
 Event = dict[str, Any]
@@ -129,7 +129,7 @@ def inside(inner: Event, outer: Event) -> bool:
 
 
 def changed(found: Diff) -> list[Row]:
-    return [row for row in found.rows if row.kind is not Kind.SAME]
+    return [row for row in found.rows if row.kind is not RowKind.SAME]
 
 
 @pytest.fixture(params=PLANS, ids=lambda plan: plan.trace)
@@ -145,7 +145,7 @@ def test_one_kernel_made_slower_is_the_only_change(editor: Editor, tmp_path: Pat
     editor.second["dur"] = round(1.2 * before, 3)
     found = editor.compared(tmp_path)
     (row,) = changed(found)
-    assert (row.kind, row.op) == (Kind.SLOWER, editor.plan.second)
+    assert (row.kind, row.op) == (RowKind.SLOWER, editor.plan.second)
     assert "20.0 % more time" in row.why
     assert found.accounting.rows_ns == row.change_ns == round(200 * before)
 
@@ -154,7 +154,7 @@ def test_one_kernel_taken_out_is_the_only_change(editor: Editor, tmp_path: Path)
     launch = editor.launch_of(editor.second)
     editor.events = [e for e in editor.events if e is not editor.second and e is not launch]
     work, calls = split(changed(editor.compared(tmp_path)))
-    assert [(row.kind, row.op) for row in work] == [(Kind.REMOVED, editor.plan.second)]
+    assert [(row.kind, row.op) for row in work] == [(RowKind.REMOVED, editor.plan.second)]
     assert labels(calls) == {"CPU: launch calls", f"CPU: {editor.plan.second}"}
 
 
@@ -167,12 +167,12 @@ def test_two_kernels_made_one_are_fused(editor: Editor, tmp_path: Path) -> None:
     compile_both(editor, begin, end, launch)
     work, calls = split(changed(editor.compared(tmp_path)))
     (row,) = work
-    assert (row.kind, row.op) == (Kind.FUSED, f"{editor.plan.first} + {editor.plan.second}")
+    assert (row.kind, row.op) == (RowKind.FUSED, f"{editor.plan.first} + {editor.plan.second}")
     assert row.b == (editor.plan.fused,)
     assert (row.a_count, row.b_count) == (2, 1)
     dispatched = {f"CPU: {event['name']}" for event in gone if id(event) not in working}
     wrappers = {"CPU: Torch-Compiled Region", "CPU: TorchDynamo Cache Lookup"}
-    assert {row.op for row in calls if row.kind is Kind.ADDED} == wrappers
+    assert {row.op for row in calls if row.kind is RowKind.ADDED} == wrappers
     ops = {f"CPU: {editor.plan.first}", f"CPU: {editor.plan.second}"}
     assert labels(calls) - wrappers == dispatched - ops | {"CPU: launch calls"}
 
@@ -180,7 +180,7 @@ def test_two_kernels_made_one_are_fused(editor: Editor, tmp_path: Path) -> None:
 def test_a_sync_put_in_is_the_only_change(editor: Editor, tmp_path: Path) -> None:
     editor.put_in("cuda_runtime", editor.plan.sync, quiet(editor), 1.0)
     (row,) = changed(editor.compared(tmp_path))
-    assert (row.kind, row.op) == (Kind.ADDED, "CPU: cudaDeviceSynchronize")
+    assert (row.kind, row.op) == (RowKind.ADDED, "CPU: cudaDeviceSynchronize")
     assert row.b_count == row.a_count + 1
 
 

@@ -11,7 +11,7 @@ from tests.places import TRACES
 
 from fusetui import sample_traces
 from fusetui.analysis.diff.compare import diff
-from fusetui.analysis.diff.model import Diff, Kind, Row
+from fusetui.analysis.diff.model import Diff, Row, RowKind
 from fusetui.trace import open_trace
 
 SAMPLES = Path(str(sample_traces.__file__)).parent
@@ -26,13 +26,13 @@ def compared(folder: Path, a: str, b: str) -> Diff:
     return diff(*(open_trace(str(path)) for path in paths))
 
 
-def op_kinds(rows: list[Row], *ops: str) -> set[Kind]:
+def op_kinds(rows: list[Row], *ops: str) -> set[RowKind]:
     return {row.kind for row in rows if row.op in ops}
 
 
 def test_mlp_compiled_fuses_gelu_and_mul(work: Work) -> None:
     rows = work(compared(SAMPLES, "mlp-eager", "mlp-compiled"))
-    (fused,) = [row for row in rows if row.kind is Kind.FUSED]
+    (fused,) = [row for row in rows if row.kind is RowKind.FUSED]
     assert fused.op == "aten::gelu + aten::mul"
     assert "fused" in fused.b[0]
     assert "its name lists gelu and mul" in fused.why
@@ -48,36 +48,36 @@ def test_mlp_compiled_keeps_its_three_gemms(work: Work) -> None:
 def test_mlp_compiled_has_less_dispatch_and_new_guards() -> None:
     rows = compared(SAMPLES, "mlp-eager", "mlp-compiled").rows
     kinds = {row.op: row.kind for row in rows if row.on_cpu}
-    assert kinds["CPU: aten::t"] is kinds["CPU: aten::linear"] is Kind.REMOVED
-    assert kinds["CPU: TorchDynamo Cache Lookup"] is Kind.ADDED
-    assert kinds["CPU: AOTDispatcher Runtime Wrapper Prologue"] is Kind.ADDED
-    assert kinds["CPU: ## Call CompiledFxGraph ##"] is Kind.ADDED
+    assert kinds["CPU: aten::t"] is kinds["CPU: aten::linear"] is RowKind.REMOVED
+    assert kinds["CPU: TorchDynamo Cache Lookup"] is RowKind.ADDED
+    assert kinds["CPU: AOTDispatcher Runtime Wrapper Prologue"] is RowKind.ADDED
+    assert kinds["CPU: ## Call CompiledFxGraph ##"] is RowKind.ADDED
 
 
 def test_linear_compiled_loses_only_its_transpose(work: Work) -> None:
     found = compared(SAMPLES, "linear-eager", "linear-compiled")
-    assert op_kinds(work(found), "aten::addmm") <= {Kind.SAME, Kind.FASTER, Kind.SLOWER}
-    assert any(r.op == "CPU: aten::t" and r.kind is Kind.REMOVED for r in found.rows)
+    assert op_kinds(work(found), "aten::addmm") <= {RowKind.SAME, RowKind.FASTER, RowKind.SLOWER}
+    assert any(r.op == "CPU: aten::t" and r.kind is RowKind.REMOVED for r in found.rows)
 
 
 def test_attention_in_one_kernel_and_in_three(work: Work) -> None:
     names = "pair_attention_unfused_h100", "pair_attention_fused_mi300"
     (row,) = work(compared(TRACES, *names))
-    assert (row.kind, row.a_count, row.b_count) == (Kind.FUSED, 3, 1)
+    assert (row.kind, row.a_count, row.b_count) == (RowKind.FUSED, 3, 1)
     (row,) = work(compared(TRACES, *names[::-1]))
-    assert (row.kind, row.a_count, row.b_count) == (Kind.SPLIT, 1, 3)
+    assert (row.kind, row.a_count, row.b_count) == (RowKind.SPLIT, 1, 3)
 
 
 def test_a_mixture_of_experts_in_four_kernels_and_in_one(work: Work) -> None:
     (row,) = work(compared(TRACES, "pair_moe_unfused_mi300", "pair_moe_fused_h100"))
-    assert (row.kind, row.a_count, row.b_count) == (Kind.FUSED, 4, 1)
+    assert (row.kind, row.a_count, row.b_count) == (RowKind.FUSED, 4, 1)
 
 
 def test_one_model_on_two_makers_gpus(work: Work) -> None:
     found = compared(TRACES, "h100_bert-small", "mi300_bert-small")
     kinds = Counter(row.kind for row in work(found))
-    assert not kinds.keys() & {Kind.ADDED, Kind.REMOVED, Kind.FUSED, Kind.SPLIT}
-    assert op_kinds(work(found), "aten::addmm") == {Kind.REPLACED}
+    assert not kinds.keys() & {RowKind.ADDED, RowKind.REMOVED, RowKind.FUSED, RowKind.SPLIT}
+    assert op_kinds(work(found), "aten::addmm") == {RowKind.REPLACED}
     assert found.notes[0].startswith("devices differ: NVIDIA H100")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from fusetui.analysis.diff.compare import diff
-from fusetui.analysis.diff.model import Diff, Kind, Row
+from fusetui.analysis.diff.model import Diff, Row, RowKind
 from fusetui.report.diff import to_text
 from fusetui.report.diff_lines import MANY_LINES, lines, regions
 from fusetui.trace import Trace
@@ -29,7 +29,7 @@ def compiled(*kernels: tuple[str, float]) -> list[tuple[str, str, float]]:
 
 def test_the_same_kernel_several_times_on_both_sides_is_one_group(build: Build, work: Work) -> None:
     (row,) = work(diff(build(eager(*[(ADD, 20.0)] * 3)), build(compiled(*[(ADD, 60.0)] * 2))))
-    assert (row.kind, row.a_count, row.b_count) == (Kind.SLOWER, 3, 2)
+    assert (row.kind, row.a_count, row.b_count) == (RowKind.SLOWER, 3, 2)
     assert row.why == "all of this kernel left"
 
 
@@ -40,8 +40,8 @@ def test_such_a_group_says_how_often(build: Build) -> None:
 
 def test_copies_that_only_one_side_has_are_added(build: Build, work: Work) -> None:
     rows = work(diff(build(eager((ADD, 20.0))), build(compiled((ADD, 20.0), *[(DTOD, 9.0)] * 4))))
-    assert [(row.kind, row.b) for row in rows if row.kind is not Kind.SAME] == [
-        (Kind.ADDED, (DTOD,))
+    assert [(row.kind, row.b) for row in rows if row.kind is not RowKind.SAME] == [
+        (RowKind.ADDED, (DTOD,))
     ] * 4
 
 

@@ -8,7 +8,7 @@ import pytest
 from tests.places import TRACES
 
 from fusetui.analysis.diff.compare import diff
-from fusetui.analysis.diff.model import Diff, Kind
+from fusetui.analysis.diff.model import Diff, RowKind
 from fusetui.trace import Trace, open_trace
 
 FILES = (
@@ -33,7 +33,7 @@ MLP = [
 
 
 def is_all_same(found: Diff) -> bool:
-    return all(row.kind is Kind.SAME and row.change_ns == 0 for row in found.rows)
+    return all(row.kind is RowKind.SAME and row.change_ns == 0 for row in found.rows)
 
 
 def test_of_a_built_trace(build: Callable[..., Trace]) -> None:

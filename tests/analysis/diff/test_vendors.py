@@ -10,7 +10,7 @@ from tests.analysis.diff.planting import Subject
 from tests.analysis.diff.vendors import as_amd, judge_vendors
 
 from fusetui.analysis.diff.compare import diff
-from fusetui.analysis.diff.model import Diff, Kind, Row
+from fusetui.analysis.diff.model import Diff, Row, RowKind
 from fusetui.trace import Trace
 
 Build = Callable[..., Trace]
@@ -46,7 +46,7 @@ def test_a_product_of_two_vectors_is_the_main_work_of_its_op(build: Build, work:
     a = build([under("aten::mm", DOT, SUM)])
     b = build([under("aten::mm", TENSILE)])
     (row,) = work(diff(a, b))
-    assert (row.kind, row.a, row.b) == (Kind.FUSED, (DOT, SUM), (TENSILE,))
+    assert (row.kind, row.a, row.b) == (RowKind.FUSED, (DOT, SUM), (TENSILE,))
 
 
 PROGRAM = [

@@ -14,7 +14,7 @@ from fusetui.analysis.diff.items import Vocabulary, items, settled
 from fusetui.analysis.diff.layers import around, surplus
 from fusetui.analysis.diff.model import Diff
 from fusetui.analysis.diff.notes import notes
-from fusetui.analysis.diff.program_location import Program
+from fusetui.analysis.diff.program_location import ProgramPlaces
 from fusetui.analysis.diff.regions import by_region
 from fusetui.analysis.diff.rules import group, moved
 from fusetui.analysis.diff.step_change import other_devices, step_change, verdict
@@ -46,7 +46,7 @@ def compared(work_a: Work, work_b: Work) -> Diff:
     of_a, notes_a = items(work_a, words)
     of_b, notes_b = items(work_b, words)
     of_a, of_b = settled(of_a, of_b)
-    programs = Program(of_a), Program(of_b)
+    programs = ProgramPlaces(of_a), ProgramPlaces(of_b)
     aligned = align(of_a, of_b, (programs[0].at, programs[1].at))
     groups = [found for lanes in aligned for found in group(of_a, of_b, lanes)]
     groups = moved(of_a, of_b, groups)

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from fusetui.analysis.diff.items import Items
-from fusetui.analysis.diff.model import CPU, ONLY, Kind, Row, Share, row_of
+from fusetui.analysis.diff.model import CPU, ONLY, Row, RowKind, RowShare, row_of
 from fusetui.analysis.diff.names import dispatch_name
 from fusetui.analysis.diff.noise import beyond_noise
 from fusetui.analysis.diff.statistics import mean, median
@@ -45,15 +45,15 @@ class Dispatch(msgspec.Struct, frozen=True, eq=False):
         return int(median(self.count))
 
     @property
-    def share(self) -> Share:
+    def share(self) -> RowShare:
         """In a usual step."""
         count, times = self.per_step, (int(mean(self.ns[self.usual])), int(median(self.ns)))
         names, rows = (self.names, self.rows) if count else ((), ())
-        return Share(names, times[0], count, times[1], rows)
+        return RowShare(names, times[0], count, times[1], rows)
 
-    def share_in(self, step: int) -> Share:
+    def share_in(self, step: int) -> RowShare:
         count, rows = int(self.count[step]), self.every[self.step == step].tolist()
-        return Share(self.names if count else (), int(self.ns[step]), count, rows=rows)
+        return RowShare(self.names if count else (), int(self.ns[step]), count, rows=rows)
 
 
 Pair = tuple[Dispatch | None, Dispatch | None]
@@ -88,13 +88,13 @@ def _once(a: Items, b: Items, pair: Pair) -> list[Row]:
     if len(odd) != 1 or any(len(set(np.delete(count, odd).tolist())) > 1 for count in counts):
         return []
     step = int(odd[0])
-    before, after = (found.share_in(step) if found else Share() for found in pair)
+    before, after = (found.share_in(step) if found else RowShare() for found in pair)
     why = f"{ONLY} {b.work.windows.labels[step]}"
     return [_row(pair, before, after, why, counts=False)]
 
 
-def _row(pair: Pair, before: Share, after: Share, why: str, counts: bool) -> Row:
-    kind = Kind.REMOVED if after.count < before.count else Kind.ADDED
+def _row(pair: Pair, before: RowShare, after: RowShare, why: str, counts: bool) -> Row:
+    kind = RowKind.REMOVED if after.count < before.count else RowKind.ADDED
     label = next(found.label for found in pair if found)
     return row_of(kind, CPU + label, before, after, why, counts=counts)
 
@@ -109,7 +109,7 @@ def dispatched(items: Items) -> Int64s:
 
 
 def _changed(pair: Pair, counts: bool) -> Row:
-    before, after = (found.share if found else Share() for found in pair)
+    before, after = (found.share if found else RowShare() for found in pair)
     both = before.count and after.count
     why = f"{count(before.count)} -> {count(after.count)} a step" if both else ""
     adds_up = all(found.adds_up for found in pair if found)
@@ -125,7 +125,7 @@ def _rest(equal: list[Pair]) -> list[Row]:
         return []
     times = [np.sum([found.ns for found in side], axis=0) for side in sides]
     before, after = (
-        Share(
+        RowShare(
             names=[name for found in side for name in found.names],
             ns=int(mean(ns[side[0].usual])),
             count=sum(found.per_step for found in side),
@@ -134,7 +134,7 @@ def _rest(equal: list[Pair]) -> list[Row]:
         for side, ns in zip(sides, times, strict=True)
     )
     far = bool(beyond_noise(times[0][:, None], times[1][:, None], 0)[0])
-    kind = Kind.SAME if not far else Kind.FASTER if after.ns < before.ns else Kind.SLOWER
+    kind = RowKind.SAME if not far else RowKind.FASTER if after.ns < before.ns else RowKind.SLOWER
     op = f"{CPU}other ops that compute nothing"
     return [row_of(kind, op, before, after, "as many on both sides")]
 

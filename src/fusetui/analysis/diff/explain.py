@@ -14,11 +14,11 @@ import numpy as np
 
 from fusetui.analysis.diff.groups import Group, pairs_of
 from fusetui.analysis.diff.items import KERNEL_MASK, Items
-from fusetui.analysis.diff.model import ELSEWHERE, REPEATED, Kind, Row, Share, row_of
+from fusetui.analysis.diff.model import ELSEWHERE, REPEATED, Row, RowKind, RowShare, row_of
 from fusetui.analysis.diff.names import adds_up_parts, differences, identity, part
 from fusetui.analysis.diff.noise import Noise, beyond_noise, noise_of
 from fusetui.analysis.diff.ops import saved
-from fusetui.analysis.diff.program_location import Program
+from fusetui.analysis.diff.program_location import ProgramPlaces
 from fusetui.analysis.diff.statistics import resolution
 from fusetui.analysis.diff.work_kind import OTHER, of_all
 from fusetui.text.figures import change, duration, plural
@@ -43,7 +43,7 @@ LOOKED_UP = 500  # shapes are looked up for at most this many fusions, because e
 
 
 def rows(
-    a: Items, b: Items, groups: Sequence[Group], programs: tuple[Program, Program]
+    a: Items, b: Items, groups: Sequence[Group], programs: tuple[ProgramPlaces, ProgramPlaces]
 ) -> list[Row]:
     """One row for every group, in program order."""
     groups = _with_savings(a, groups)
@@ -54,11 +54,11 @@ def rows(
     ]
     for n, group in enumerate(groups):
         if group.why == ELSEWHERE:
-            found[n] = msgspec.structs.replace(found[n], kind=Kind.MOVED)
+            found[n] = msgspec.structs.replace(found[n], kind=RowKind.MOVED)
     return [found[n] for n in _program_order(a, b, groups)]
 
 
-def _context(group: Group, a: Program, b: Program) -> Context:
+def _context(group: Group, a: ProgramPlaces, b: ProgramPlaces) -> Context:
     """Where the program does the work, according to A, or to B for work that only B has."""
     program, members = (a, group.a) if group.a else (b, group.b)
     sides = "a" if any(map(a.compiled, group.a)) else ""
@@ -87,7 +87,7 @@ def _with_savings(a: Items, groups: Sequence[Group]) -> Sequence[Group]:
     return found
 
 
-def _row(a: Items, b: Items, group: Group, kind: Kind, context: Context) -> Row:
+def _row(a: Items, b: Items, group: Group, kind: RowKind, context: Context) -> Row:
     if len(group.a) == len(group.b) == 1:
         op, why, together = a.op_names[group.a[0]], _why_of_pair(a, b, group, kind), False
     else:
@@ -96,23 +96,23 @@ def _row(a: Items, b: Items, group: Group, kind: Kind, context: Context) -> Row:
     return row_of(kind, op, *shares, why, together=together, **context._asdict())
 
 
-def _share(items: Items, members: Sequence[int]) -> Share:
+def _share(items: Items, members: Sequence[int]) -> RowShare:
     lists = items.times, items.medians, items.hidden
     ns, median_ns, hidden_ns = (sum(values[i] for i in members) for values in lists)
     names, rows = [items.names[i] for i in members], [items.rows[i] for i in members]
-    return Share(names, ns, len(members), median_ns, rows, hidden_ns)
+    return RowShare(names, ns, len(members), median_ns, rows, hidden_ns)
 
 
-def _why_of_pair(a: Items, b: Items, group: Group, kind: Kind) -> str:
+def _why_of_pair(a: Items, b: Items, group: Group, kind: RowKind) -> str:
     i, j = group.a[0], group.b[0]
     a_ns, b_ns, names = a.times[i], b.times[j], (a.names[i], b.names[j])
     said = [_change_of_op(a.op_names[i], b.op_names[j], names)]
-    if kind is Kind.REPLACED:
+    if kind is RowKind.REPLACED:
         said.append(differences(*names) if any(names) else "")
     else:
         thing = "kernel" if a.work.gpu and b.work.gpu else "op"
-        timed = "" if kind is Kind.SAME else f", {change(a_ns, b_ns)} time"
-        if kind is Kind.SAME and 4 * abs(b_ns - a_ns) >= a_ns > 0:
+        timed = "" if kind is RowKind.SAME else f", {change(a_ns, b_ns)} time"
+        if kind is RowKind.SAME and 4 * abs(b_ns - a_ns) >= a_ns > 0:
             ranges = (
                 f"{duration(int(times.min()))} to {duration(int(times.max()))}"
                 for times in (a.samples[:, i], b.samples[:, j])
@@ -122,15 +122,15 @@ def _why_of_pair(a: Items, b: Items, group: Group, kind: Kind) -> str:
     return "; ".join(text for text in (*said, group.why) if text)
 
 
-def _why(a: Items, b: Items, group: Group, kind: Kind) -> str:
-    if kind is not Kind.REPLACED or group.together or not _other_algorithm(a, b, group):
+def _why(a: Items, b: Items, group: Group, kind: RowKind) -> str:
+    if kind is not RowKind.REPLACED or group.together or not _other_algorithm(a, b, group):
         return group.why
     main = any(part(a.names[i]) == "main" for i in group.a)
     what = plural(len(group.a), "kernel" if main else "helper")
     return f"{'another algorithm: ' * main}{what} -> {len(group.b)}; {group.why}"
 
 
-def _kinds(a: Items, b: Items, groups: Sequence[Group]) -> list[Kind]:
+def _kinds(a: Items, b: Items, groups: Sequence[Group]) -> list[RowKind]:
     pairs = [n for n, group in enumerate(groups) if len(group.a) == len(group.b) == 1]
     one, other = pairs_of(groups)
     same = (a.exact[one] & KERNEL_MASK) == (b.exact[other] & KERNEL_MASK)
@@ -140,26 +140,26 @@ def _kinds(a: Items, b: Items, groups: Sequence[Group]) -> list[Kind]:
         same_steps=np.array_equal(a.alike, b.alike),
     )
     timed = _timed(a, b, one, other, noise)
-    kinds = [k if s else Kind.REPLACED for k, s in zip(timed, same.tolist(), strict=True)]
+    kinds = [k if s else RowKind.REPLACED for k, s in zip(timed, same.tolist(), strict=True)]
     known = dict(zip(pairs, kinds, strict=True))
     return [
         known[n] if n in known else _shape(a, b, group, noise) for n, group in enumerate(groups)
     ]
 
 
-def _shape(a: Items, b: Items, group: Group, noise: Noise) -> Kind:
+def _shape(a: Items, b: Items, group: Group, noise: Noise) -> RowKind:
     """The kind of a group that is no pair."""
     if group.together:
         kernels = {*a.exact[[*group.a]].tolist(), *b.exact[[*group.b]].tolist()}
         one_kernel = len({kernel & KERNEL_MASK for kernel in kernels}) == 1
-        return _as_a_whole(a, b, group, noise) if one_kernel else Kind.REPLACED
+        return _as_a_whole(a, b, group, noise) if one_kernel else RowKind.REPLACED
     if not group.b:
-        return Kind.REMOVED
+        return RowKind.REMOVED
     if not group.a:
-        return Kind.ADDED
+        return RowKind.ADDED
     if len(group.a) == len(group.b) or _other_algorithm(a, b, group):
-        return Kind.REPLACED
-    return Kind.FUSED if len(group.a) > len(group.b) else Kind.SPLIT
+        return RowKind.REPLACED
+    return RowKind.FUSED if len(group.a) > len(group.b) else RowKind.SPLIT
 
 
 def _other_algorithm(a: Items, b: Items, group: Group) -> bool:
@@ -173,7 +173,7 @@ def _other_algorithm(a: Items, b: Items, group: Group) -> bool:
     return one_op and main != [1, 1] and all(map(_CHOSEN.search, stems))
 
 
-def _as_a_whole(a: Items, b: Items, group: Group, noise: Noise) -> Kind:
+def _as_a_whole(a: Items, b: Items, group: Group, noise: Noise) -> RowKind:
     """Of one kernel several times on both sides: by the time of all of them."""
     before, after = (
         items.samples[:, [*members]].sum(axis=1, keepdims=True)
@@ -181,17 +181,17 @@ def _as_a_whole(a: Items, b: Items, group: Group, noise: Noise) -> Kind:
     )
     tick = max(resolution(a.samples), resolution(b.samples))
     if not beyond_noise(before, after, tick, noise)[0]:
-        return Kind.SAME
-    return Kind.FASTER if np.median(after) < np.median(before) else Kind.SLOWER
+        return RowKind.SAME
+    return RowKind.FASTER if np.median(after) < np.median(before) else RowKind.SLOWER
 
 
-def _timed(a: Items, b: Items, one: Rows, other: Rows, noise: Noise) -> list[Kind]:
+def _timed(a: Items, b: Items, one: Rows, other: Rows, noise: Noise) -> list[RowKind]:
     """The kind of pairs of the same kernel: its time within noise or not."""
     tick = max(resolution(a.samples), resolution(b.samples))
     changed = beyond_noise(a.samples[:, one], b.samples[:, other], tick, noise)
     faster = b.median_ns[other] < a.median_ns[one]
     return [
-        Kind.SAME if not far else Kind.FASTER if less else Kind.SLOWER
+        RowKind.SAME if not far else RowKind.FASTER if less else RowKind.SLOWER
         for far, less in zip(changed.tolist(), faster.tolist(), strict=True)
     ]
 

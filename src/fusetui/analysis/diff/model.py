@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 
-class Kind(StrEnum):
+class RowKind(StrEnum):
     """What happened to a piece of work between A and B."""
 
     SAME = "same"  # the same kernel; that its time changed cannot be told from noise
@@ -78,7 +78,7 @@ class Row(msgspec.Struct, frozen=True):
     is shown, but overlaps the GPU's work.
     """
 
-    kind: Kind
+    kind: RowKind
     op: str  # what the program called it; "" when unknown; dispatch starts with "CPU: "
     a: tuple[str, ...]  # names of kernels, or of ops in traces without a GPU
     b: tuple[str, ...]
@@ -114,7 +114,7 @@ class Row(msgspec.Struct, frozen=True):
         return self.op.startswith(CPU)
 
 
-class Share(msgspec.Struct, frozen=True):
+class RowShare(msgspec.Struct, frozen=True):
     """What one side has of a row."""
 
     names: Sequence[str] = ()
@@ -125,7 +125,7 @@ class Share(msgspec.Struct, frozen=True):
     hidden_ns: int = 0
 
 
-def row_of(kind: Kind, op: str, a: Share, b: Share, why: str, **more: Any) -> Row:
+def row_of(kind: RowKind, op: str, a: RowShare, b: RowShare, why: str, **more: Any) -> Row:
     """`more`: other fields of the row, by name."""
     times = a.ns, b.ns, a.count, b.count
     return Row(

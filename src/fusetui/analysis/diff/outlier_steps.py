@@ -9,7 +9,7 @@ import numpy as np
 
 from fusetui.analysis.diff.groups import Group, pairs_of
 from fusetui.analysis.diff.items import Items
-from fusetui.analysis.diff.model import ONLY, Kind, Row, Share, row_of
+from fusetui.analysis.diff.model import ONLY, Row, RowKind, RowShare, row_of
 from fusetui.analysis.diff.outlier_work import rows_of
 from fusetui.analysis.diff.statistics import FLOOR_NS, FLOOR_PERCENT, resolution
 from fusetui.analysis.questions.busy import any_busy_ns
@@ -79,11 +79,11 @@ def _kernels_once(a: Items, b: Items, groups: Sequence[Group]) -> list[Once]:
         number = int(step[n])
         ends = (a, int(one[n]), int(rows_a[number, n])), (b, int(other[n]), int(rows_b[number, n]))
         mine, theirs = (
-            Share((of.names[item],), int(of.trace.dur[row]), 1, of.medians[item], (row,))
+            RowShare((of.names[item],), int(of.trace.dur[row]), 1, of.medians[item], (row,))
             for of, item, row in ends
         )
         why = f"{ONLY} {b.work.windows.labels[number]}: {change(mine.ns, theirs.ns)} time"
-        kind = Kind.FASTER if theirs.ns < mine.ns else Kind.SLOWER
+        kind = RowKind.FASTER if theirs.ns < mine.ns else RowKind.SLOWER
         row = row_of(kind, a.op_names[int(one[n])], mine, theirs, why, counts=False)
         found.append(Once(number, row, bool(paired[n])))
     return found
@@ -149,8 +149,8 @@ def _idle_once(a: Items, b: Items) -> list[Once]:
     if apart[0] <= least or abs(b_ns - gap - a_ns) <= least:
         return []
     why = f"{ONLY} {b.work.windows.labels[number]}"
-    kind = Kind.ADDED if b_ns > a_ns else Kind.REMOVED
-    shares = Share(("idle",), a_ns), Share(("idle",), b_ns)
+    kind = RowKind.ADDED if b_ns > a_ns else RowKind.REMOVED
+    shares = RowShare(("idle",), a_ns), RowShare(("idle",), b_ns)
     row = row_of(kind, "idle", *shares, why, counts=False)
     return [Once(number, row, bool(paired[0]))]
 

@@ -12,7 +12,7 @@ from fusetui.analysis.diff.fusion import Collector, collector
 from fusetui.analysis.diff.groups import oriented
 from fusetui.analysis.diff.instances import MANY
 from fusetui.analysis.diff.items import OP_SHIFT, Items
-from fusetui.analysis.diff.model import Kind, Row, Share, row_of
+from fusetui.analysis.diff.model import Row, RowKind, RowShare, row_of
 from fusetui.analysis.diff.ops import known_names
 from fusetui.analysis.diff.sequences import closest, is_feasible, is_like, match
 from fusetui.text.figures import plural
@@ -126,7 +126,7 @@ def _loose(keys: Int64s, left: list[int]) -> list[int]:
     return found
 
 
-class Piece(msgspec.Struct, frozen=True):
+class OutlierPiece(msgspec.Struct, frozen=True):
     """A piece of work that a step has, but usual steps lack; or, if `missing`, the reverse."""
 
     step: int
@@ -137,12 +137,14 @@ class Piece(msgspec.Struct, frozen=True):
     gap: int  # how many pieces of usual work come before it in the step
 
 
-def fused(trace: Trace, pieces: Sequence[Piece]) -> list[tuple[Piece, list[Piece]]]:
+def fused(
+    trace: Trace, pieces: Sequence[OutlierPiece]
+) -> list[tuple[OutlierPiece, list[OutlierPiece]]]:
     """Of the pieces in which one step differs: each kernel whose name lists ops, and the pieces of
     these ops, in a row, that the step lacks (or has, if it lacks the kernel)."""
     if len(pieces) > MOST:
         return []
-    found: list[tuple[Piece, list[Piece]]] = []
+    found: list[tuple[OutlierPiece, list[OutlierPiece]]] = []
     taken: set[int] = set()
     for one in sorted(pieces, key=lambda piece: piece.row):
         kind = collector(trace.name_of(one.row))
@@ -156,9 +158,9 @@ def fused(trace: Trace, pieces: Sequence[Piece]) -> list[tuple[Piece, list[Piece
     return found
 
 
-def _run(trace: Trace, others: Sequence[Piece], kind: Collector) -> list[Piece]:
+def _run(trace: Trace, others: Sequence[OutlierPiece], kind: Collector) -> list[OutlierPiece]:
     """The first pieces in a row that the kernel may do, if they are evidence enough."""
-    found: list[tuple[Piece, frozenset[str]]] = []
+    found: list[tuple[OutlierPiece, frozenset[str]]] = []
     for piece in others:
         listed = known_names(trace, int(trace.op[piece.row])) & kind.ops
         if found and not listed:
@@ -175,7 +177,7 @@ def rows(a: Items, b: Items) -> list[Row]:
     """
     same_steps = len(a.work.windows) == len(b.work.windows)
 
-    def key(piece: Piece) -> tuple[int, bool, int]:
+    def key(piece: OutlierPiece) -> tuple[int, bool, int]:
         return piece.step if same_steps else -1, piece.missing, piece.word
 
     found = [by_key(_odd(*sides), key) for sides in ((a, b), (b, a))]
@@ -186,7 +188,7 @@ def rows(a: Items, b: Items) -> list[Row]:
     return changed
 
 
-def _odd(items: Items, twin: Items) -> Iterator[Piece]:
+def _odd(items: Items, twin: Items) -> Iterator[OutlierPiece]:
     """What differs in each step with unusual work. Missing work is assumed to take as long as in
     the same step of the other side, or else as in the usual steps."""
     work = items.work
@@ -197,13 +199,13 @@ def _odd(items: Items, twin: Items) -> Iterator[Piece]:
         has = odd.place >= 0
         for item in lacking:
             gap, word = int(has[:item].sum()), int(items.exact[item])
-            yield Piece(odd.number, True, items.rows[item], odd.usual[item], word, gap)
+            yield OutlierPiece(odd.number, True, items.rows[item], odd.usual[item], word, gap)
         for place in more:
             gap, word = int((has & (odd.place < place)).sum()), int(words[place])
-            yield Piece(odd.number, False, int(own[place]), int(ns[place]), word, gap)
+            yield OutlierPiece(odd.number, False, int(own[place]), int(ns[place]), word, gap)
 
 
-def _rows(items: Items, pieces: Sequence[Piece], side: str) -> list[Row]:
+def _rows(items: Items, pieces: Sequence[OutlierPiece], side: str) -> list[Row]:
     """One row for each kind of work in each step, or one for all of a step that differs in many.
 
     Where an op has other kernels in a step than usual, these are one row; so is a kernel that does
@@ -220,8 +222,8 @@ def _rows(items: Items, pieces: Sequence[Piece], side: str) -> list[Row]:
 
 
 def _replaced(
-    items: Items, pieces: Sequence[Piece], side: str
-) -> tuple[list[Row], Sequence[Piece]]:
+    items: Items, pieces: Sequence[OutlierPiece], side: str
+) -> tuple[list[Row], Sequence[OutlierPiece]]:
     """The rows of ops that have other kernels in one step, and the pieces that are not in them."""
     found, left = [], []
     for op, members in _near(pieces):
@@ -234,7 +236,7 @@ def _replaced(
     return found, left
 
 
-def _near(pieces: Sequence[Piece]) -> Iterator[tuple[int, list[Piece]]]:
+def _near(pieces: Sequence[OutlierPiece]) -> Iterator[tuple[int, list[OutlierPiece]]]:
     """The number of an op, and its pieces in a step that are so near to each other that they may be
     of one call."""
     ops = by_key(pieces, lambda piece: (piece.step, piece.word >> OP_SHIFT))
@@ -247,7 +249,9 @@ def _near(pieces: Sequence[Piece]) -> Iterator[tuple[int, list[Piece]]]:
                 first = n
 
 
-def _fused(items: Items, pieces: Sequence[Piece], side: str) -> tuple[list[Row], Sequence[Piece]]:
+def _fused(
+    items: Items, pieces: Sequence[OutlierPiece], side: str
+) -> tuple[list[Row], Sequence[OutlierPiece]]:
     """The rows of kernels that do the work of several in one step, or that several do the work of,
     and the pieces that are not in them."""
     found, taken = [], set()
@@ -259,15 +263,17 @@ def _fused(items: Items, pieces: Sequence[Piece], side: str) -> tuple[list[Row],
     return found, [p for p in pieces if (p.step, p.missing, p.row) not in taken]
 
 
-def _other_kernels(items: Items, more: Sequence[Piece], lacking: Sequence[Piece], side: str) -> Row:
+def _other_kernels(
+    items: Items, more: Sequence[OutlierPiece], lacking: Sequence[OutlierPiece], side: str
+) -> Row:
     a, b = oriented("AB".index(side), _share(items, more, more), _share(items, lacking))
-    kind = Kind.FUSED if a.count > b.count else Kind.SPLIT
-    kind = Kind.REPLACED if a.count == b.count else kind
+    kind = RowKind.FUSED if a.count > b.count else RowKind.SPLIT
+    kind = RowKind.REPLACED if a.count == b.count else kind
     op = items.trace.name_of(int(items.trace.op[more[0].row]))
     return row_of(kind, op, a, b, _only(items, more[0], side), counts=False)
 
 
-def _row(items: Items, pieces: Sequence[Piece], side: str, many: bool) -> Row:
+def _row(items: Items, pieces: Sequence[OutlierPiece], side: str, many: bool) -> Row:
     trace, missing = items.trace, pieces[0].missing
     op = int(trace.op[pieces[0].row])
     more = missing == (side == "A")
@@ -277,13 +283,15 @@ def _row(items: Items, pieces: Sequence[Piece], side: str, many: bool) -> Row:
     named = trace.name_of(op) if op >= 0 else ""
     what = plural(len(pieces), "piece") + " of work" if many else named
     why = f"{'missing ' if missing else ''}{_only(items, pieces[0], side)}"
-    return row_of(Kind.ADDED if more else Kind.REMOVED, what, a, b, why, counts=False)
+    return row_of(RowKind.ADDED if more else RowKind.REMOVED, what, a, b, why, counts=False)
 
 
-def _only(items: Items, piece: Piece, side: str) -> str:
+def _only(items: Items, piece: OutlierPiece, side: str) -> str:
     return f"only in step {items.work.windows.labels[piece.step]} of {side}"
 
 
-def _share(items: Items, pieces: Sequence[Piece], shown: Sequence[Piece] = ()) -> Share:
+def _share(
+    items: Items, pieces: Sequence[OutlierPiece], shown: Sequence[OutlierPiece] = ()
+) -> RowShare:
     names, ns = [items.trace.name_of(piece.row) for piece in pieces], sum(p.ns for p in pieces)
-    return Share(names, ns, len(pieces), ns, [piece.row for piece in shown])
+    return RowShare(names, ns, len(pieces), ns, [piece.row for piece in shown])

@@ -26,7 +26,7 @@ _NODE = re.compile(r"(?:\w+Backward\d*|torch::autograd::CppNode<.*)\Z", re.DOTAL
 _NUMBER = re.compile(r"\d+")
 
 
-class Program:
+class ProgramPlaces:
     """Per item of a side: its sort of work, its phase, and the module or annotation around it."""
 
     def __init__(self, items: Items) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from fusetui.analysis.diff.groups import Group, joined
 from fusetui.analysis.diff.items import KERNEL_MASK
 from fusetui.analysis.diff.names import decoded
-from fusetui.analysis.diff.program_location import Program
+from fusetui.analysis.diff.program_location import ProgramPlaces
 from fusetui.analysis.diff.sequences import closest, is_feasible
 from fusetui.analysis.diff.work_kind import OTHER
 
@@ -30,7 +30,7 @@ FACTOR, MOST = 2.0, 0.8
 this factor."""
 
 
-def by_region(a: Program, b: Program, groups: Sequence[Group]) -> list[Group]:
+def by_region(a: ProgramPlaces, b: ProgramPlaces, groups: Sequence[Group]) -> list[Group]:
     """Joins open work of one sort on both sides, in the same place, then in the same phase, then
     anywhere, where a side does not say which ops its kernels come from.
 
@@ -43,7 +43,7 @@ def by_region(a: Program, b: Program, groups: Sequence[Group]) -> list[Group]:
     return found
 
 
-Level = Callable[[Program, int], Key]
+Level = Callable[[ProgramPlaces, int], Key]
 Sides = tuple[list[int], list[int]]
 LEVELS: Sequence[Level] = (
     lambda program, item: (program.phases[item], program.places[item]),
@@ -53,7 +53,7 @@ LEVELS: Sequence[Level] = (
 """What pieces in the same place, in the same phase, and anywhere have in common."""
 
 
-def _joined(a: Program, b: Program, groups: list[Group], level: Level) -> list[Group]:
+def _joined(a: ProgramPlaces, b: ProgramPlaces, groups: list[Group], level: Level) -> list[Group]:
     found = []
     for key, sides in _open(a, b, groups, level).items():
         of_a, of_b = sides
@@ -63,7 +63,9 @@ def _joined(a: Program, b: Program, groups: list[Group], level: Level) -> list[G
     return joined(groups, found)
 
 
-def _open(a: Program, b: Program, groups: Sequence[Group], level: Level) -> dict[Key, Sides]:
+def _open(
+    a: ProgramPlaces, b: ProgramPlaces, groups: Sequence[Group], level: Level
+) -> dict[Key, Sides]:
     """What has no partner, by the part of the program and the sort of work, in order."""
     found: defaultdict[Key, Sides] = defaultdict(lambda: ([], []))
     for group in groups:
@@ -78,7 +80,9 @@ def _open(a: Program, b: Program, groups: Sequence[Group], level: Level) -> dict
     return found
 
 
-def _of_one_sort(a: Program, b: Program, sides: Sides, sort: str, left: str) -> list[Group]:
+def _of_one_sort(
+    a: ProgramPlaces, b: ProgramPlaces, sides: Sides, sort: str, left: str
+) -> list[Group]:
     """Main work in order, the same kernels as one group each, then all that is left as a whole."""
     found: list[Group] = []
     if sort in MAIN:
@@ -99,7 +103,7 @@ def _as_one(sides: Sides, why: str) -> list[Group]:
     return [Group(tuple(of_a), tuple(of_b), why, together=True)] if of_a and of_b else []
 
 
-def _same_kernels(a: Program, b: Program, sides: Sides, why: str) -> list[Group]:
+def _same_kernels(a: ProgramPlaces, b: ProgramPlaces, sides: Sides, why: str) -> list[Group]:
     kernels: defaultdict[int, Sides] = defaultdict(lambda: ([], []))
     for side, program in enumerate((a, b)):
         for item in sides[side]:
@@ -111,7 +115,7 @@ def _same_kernels(a: Program, b: Program, sides: Sides, why: str) -> list[Group]
     ]
 
 
-def _by_layout(a: Program, b: Program, sides: Sides) -> dict[str, Sides]:
+def _by_layout(a: ProgramPlaces, b: ProgramPlaces, sides: Sides) -> dict[str, Sides]:
     """Products whose names tell the layout of their operands."""
     found: defaultdict[str, Sides] = defaultdict(lambda: ([], []))
     for side, program in enumerate((a, b)):
@@ -127,7 +131,7 @@ def _alike(sides: Sides) -> bool:
     return 0 < few >= LIKE * many
 
 
-def _in_order(a: Program, b: Program, sides: Sides, why: str) -> list[Group]:
+def _in_order(a: ProgramPlaces, b: ProgramPlaces, sides: Sides, why: str) -> list[Group]:
     """Pairs in order, where there is nearly as much on both sides and the times of most pairs
     differ by the same factor, as those of two different orders would not."""
     few, many = sorted(map(len, sides))

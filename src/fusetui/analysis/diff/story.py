@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
-from fusetui.analysis.diff.model import CPU, REPEATED, Diff, Kind, Row, Subtotal
+from fusetui.analysis.diff.model import CPU, REPEATED, Diff, Row, RowKind, Subtotal
 from fusetui.analysis.diff.names import decoded
 from fusetui.analysis.why.idle_reasons import COMPILER, IDLE, LOADER
 from fusetui.text.figures import duration, plural, signed_duration
@@ -63,7 +63,7 @@ def story(diff: Diff) -> str:
 
 def _moved(diff: Diff) -> str:
     """`24 kernels moved (mostly aten::cat)`."""
-    ops = Counter(_label(row) for row in diff.rows if row.kind is Kind.MOVED)
+    ops = Counter(_label(row) for row in diff.rows if row.kind is RowKind.MOVED)
     if not ops:
         return ""
     ((op, times),) = ops.most_common(1)
@@ -128,11 +128,14 @@ def _term(work: str, phase: str, compiled: bool, rows: Sequence[Row]) -> str:
 
 def _detail(work: str, rows: Sequence[Row]) -> str:
     """What to say about the row, or the op, that makes up most of a term."""
-    if all(row.kind is Kind.SAME for row in rows):
+    if all(row.kind is RowKind.SAME for row in rows):
         return "may be noise"
     whole = _change(rows)
     largest = max(rows, key=lambda row: abs(row.change_ns))
-    if largest.kind in (Kind.FUSED, Kind.SPLIT) and _change([largest]) / (whole or 1) >= MOSTLY:
+    if (
+        largest.kind in (RowKind.FUSED, RowKind.SPLIT)
+        and _change([largest]) / (whole or 1) >= MOSTLY
+    ):
         kernels = "one kernel" if largest.b_count == 1 else f"{largest.b_count} kernels"
         return f"{largest.op} in {kernels}" if largest.op else ""
     if work == "GEMM" and (said := _math(largest)):
