@@ -7,12 +7,14 @@ from collections.abc import Iterator, Sequence
 from fusetui.analysis.questions.summary import StepFigures, Summary, TrackFigures
 from fusetui.analysis.questions.totals import KernelTotal, OpTotal
 from fusetui.gpu.kernel_names import short_name
+from fusetui.text.cutting import clip
 from fusetui.text.figures import count, duration, percent, plural, size
 from fusetui.text.printable import printable
 from fusetui.text.tables import Column, cut, left_out, table
 from fusetui.trace.layout.steps import UP_TO, labels_of
 
 MOST = 12  # steps or lanes; --json has all
+LONGEST_LABEL = 50  # cells; those of servers are longer
 HEAVIEST = 5
 STEP_COLUMNS = (
     Column("step", left=True),
@@ -97,7 +99,7 @@ def _steps(figures: Summary, width: int) -> Iterator[str]:
 
 def _step(step: StepFigures, label: str) -> tuple[str, ...]:
     return (
-        printable(label),
+        clip(printable(label), LONGEST_LABEL, "..."),
         duration(step.dur_ns),
         count(step.kernels),
         duration(step.gpu_busy_ns),
