@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.pages import put
 
-from fusetui.tui.app import FusetuiApp, Options
+from fusetui.tui.app import AppOptions, FusetuiApp
 from fusetui.tui.drawing.canvas import Canvas
 from fusetui.tui.registry import ACTIONS
 
@@ -37,7 +37,7 @@ WALK = {
 
 async def walk(path: str) -> list[str]:
     """A row of the table for each kind of key."""
-    app = FusetuiApp(Options((path,)))
+    app = FusetuiApp(AppOptions((path,)))
     rows: list[str] = []
     async with app.run_test(size=SIZE) as pilot:
         await app.workers.wait_for_complete()

@@ -29,7 +29,7 @@ MARKER = ".fusetui-capture"
 _PART = re.compile(r"\..+\.part", re.DOTALL)
 _OPEN = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
-_held: set[Claim] = set()
+_held: set[FolderClaim] = set()
 """What this process has claimed and neither kept nor released."""
 
 
@@ -37,7 +37,7 @@ class TakenError(CaptureError):
     """The folder exists, or another capture is writing it."""
 
 
-class Claim:
+class FolderClaim:
     """A folder to fill, `part`, which becomes `out` or is removed.
 
     A child process forked by the user's code can do neither. Raises CaptureError; TakenError if
@@ -104,11 +104,11 @@ class Claim:
         os.close(self._marker)
 
 
-def claim_free(first: Path) -> Claim:
+def claim_free(first: Path) -> FolderClaim:
     """A folder to fill, with a number appended to its name if it is taken. Raises CaptureError."""
     for path in numbered(first):
         with suppress(TakenError):
-            return Claim(path)
+            return FolderClaim(path)
     raise AssertionError("there is always a higher number")
 
 

@@ -28,7 +28,7 @@ _NOISE = (
 
 
 @dataclass(frozen=True)
-class Device:
+class CaptureDevice:
     """`kind` is torch's name, cpu or cuda; `name` is for users.
 
     `cache_bytes` is the size of a GPU's L2 cache, which inputs must exceed; 0 on a CPU.
@@ -68,7 +68,7 @@ def quiet_torch() -> Iterator[None]:
         yield
 
 
-def find_device(wanted: str) -> Device:
+def find_device(wanted: str) -> CaptureDevice:
     """The device for `auto`, `cuda` or `cpu`; `auto` prefers a GPU.
 
     Raises CaptureError for another word, or for `cuda` where torch sees no GPU.
@@ -77,11 +77,11 @@ def find_device(wanted: str) -> Device:
     torch = load_torch()
     if wanted != "cpu" and torch.cuda.is_available():
         capability = None if torch.version.hip else torch.cuda.get_device_capability()
-        return Device("cuda", torch.cuda.get_device_name(), _cache_bytes(torch), capability)
+        return CaptureDevice("cuda", torch.cuda.get_device_name(), _cache_bytes(torch), capability)
     if wanted == "cuda":
         raise CaptureError("torch sees no GPU here: use --device cpu, or install a CUDA build.")
     threads = torch.get_num_threads()
-    return Device("cpu", f"{_cpu_name()}, {threads} thread{'s' if threads > 1 else ''}")
+    return CaptureDevice("cpu", f"{_cpu_name()}, {threads} thread{'s' if threads > 1 else ''}")
 
 
 def versions() -> dict[str, str | None]:

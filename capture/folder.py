@@ -10,7 +10,7 @@ from pathlib import Path
 
 import orjson
 
-from .claim import Claim, claim_free, release_all
+from .claim import FolderClaim, claim_free, release_all
 from .errors import CaptureError
 from .guard import tidied
 from .record import RunRecord
@@ -35,7 +35,7 @@ def new_folder(out: Path) -> Iterator[Path]:
     It is also removed if a signal ends the process; see `claim` for what happens if it is killed.
     Raises CaptureError if `out` already exists or cannot be created.
     """
-    with _filled(lambda: Claim(out)) as claim:
+    with _filled(lambda: FolderClaim(out)) as claim:
         yield claim.part
 
 
@@ -48,7 +48,7 @@ def new_numbered_folder(first: Path) -> Iterator[tuple[Path, Path]]:
 
 
 @contextmanager
-def _filled(take: Callable[[], Claim]) -> Iterator[Claim]:
+def _filled(take: Callable[[], FolderClaim]) -> Iterator[FolderClaim]:
     with tidied(release_all):
         claim = take()
         try:

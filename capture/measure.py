@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from fusetui import kernels
 
-from .device import Device, find_device, load_torch, quiet_torch
+from .device import CaptureDevice, find_device, load_torch, quiet_torch
 from .errors import CaptureError
 from .folder import (
     default_folder,
@@ -45,7 +45,9 @@ def measure(
 
 
 @contextmanager
-def _folder_for(workload: str, device: Device, out: Path | None) -> Iterator[tuple[Path, Path]]:
+def _folder_for(
+    workload: str, device: CaptureDevice, out: Path | None
+) -> Iterator[tuple[Path, Path]]:
     """The folder to fill, and its final name."""
     if out is None:
         first = default_folder(file_name(workload), device.kind, datetime.now())
@@ -56,7 +58,7 @@ def _folder_for(workload: str, device: Device, out: Path | None) -> Iterator[tup
             yield part, out
 
 
-def make_job(workload: str, options: Options, device: Device) -> Job:
+def make_job(workload: str, options: Options, device: CaptureDevice) -> Job:
     """The variants to run, with weights and inputs.
 
     Raises CaptureError for an unknown workload, an option that does not apply, or if there is not
@@ -77,7 +79,7 @@ def make_job(workload: str, options: Options, device: Device) -> Job:
 
 
 def _run(
-    workload: str, options: Options, device: Device, folder: Path, progress: Progress
+    workload: str, options: Options, device: CaptureDevice, folder: Path, progress: Progress
 ) -> RunRecord:
     """Fills the run folder. Raises CaptureError if no variant was measured."""
     load_torch()

@@ -16,7 +16,7 @@ import torch
 from fusetui.analysis.questions.tally import Tallies
 
 from . import check, compiler, expect, failure, recorder, step, timing, turns
-from .device import Device, versions
+from .device import CaptureDevice, versions
 from .errors import CaptureError
 from .guard import parent_only
 from .job import Job, Trial
@@ -55,7 +55,9 @@ class Runner:
     Its only state is the answer that later trials are compared with if the job has none.
     """
 
-    def __init__(self, job: Job, options: Options, device: Device, progress: Progress) -> None:
+    def __init__(
+        self, job: Job, options: Options, device: CaptureDevice, progress: Progress
+    ) -> None:
         self._job, self._options, self._device = job, options, device
         self._progress = progress
         self._first_answer: Answer | None = None

@@ -25,7 +25,7 @@ _LONGEST = 60
 T = TypeVar("T")
 
 
-class Variant(msgspec.Struct, frozen=True):
+class ListedVariant(msgspec.Struct, frozen=True):
     """The fields of a variant that are needed to open its traces."""
 
     name: str = ""
@@ -68,7 +68,7 @@ class SavedRun(msgspec.Struct, frozen=True):
 
 
 class _Listing(msgspec.Struct, frozen=True):
-    variants: tuple[Variant, ...]
+    variants: tuple[ListedVariant, ...]
 
 
 def read_run(folder: Path) -> SavedRun:

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from fusetui.trace.read.source import open_source
-from fusetui.trace.scrub.document import Document
+from fusetui.trace.scrub.document import ScrubbedDocument
 from fusetui.trace.scrub.file import this_machine
 from fusetui.trace.scrub.texts import Texts
 
@@ -20,7 +20,7 @@ def scrubbed(trace: Path, trace_name: str) -> str:
 
     Raises CaptureError if part of the trace could not be read, and TraceError.
     """
-    document = Document(open_source(str(trace)), this_machine(), trace_name)
+    document = ScrubbedDocument(open_source(str(trace)), this_machine(), trace_name)
     document.learn()
     text = b"".join(document.text()).decode()
     if document.lost or document.keys_lost or document.ends_early:

@@ -25,7 +25,7 @@ from .table import guesses
 from .telling import tell
 
 if TYPE_CHECKING:
-    from .device import Device
+    from .device import CaptureDevice
 
 
 class Session:
@@ -135,7 +135,7 @@ def _profiler(
 
 
 def _record(
-    session: Session, options: Options, device: Device, plain: Path, name: str, where: Path
+    session: Session, options: Options, device: CaptureDevice, plain: Path, name: str, where: Path
 ) -> RunRecord:
     """Compresses the trace and collects the measurements; `where` is the folder of the user's code.
 

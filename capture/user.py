@@ -21,7 +21,7 @@ from typing import Any
 import torch
 
 from . import failure
-from .device import Device
+from .device import CaptureDevice
 from .errors import CaptureError
 from .guard import parent_only
 from .job import Job, Trial
@@ -49,7 +49,7 @@ def folder_of(target: str) -> Path:
         raise CaptureError(f"{target} is not where code can be: {error}.") from None
 
 
-def user_job(target: str, options: Options, device: Device) -> Job:
+def user_job(target: str, options: Options, device: CaptureDevice) -> Job:
     """Builds the user's functions. Raises CaptureError with one sentence if that fails."""
     if options.mode is not None:
         raise CaptureError("--mode is for the built-in workloads: give the mode to torch.compile.")
@@ -131,7 +131,7 @@ def _same(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-def _context(build: Build, device: Device, dtype: str, options: Options) -> dict[str, Any]:
+def _context(build: Build, device: CaptureDevice, dtype: str, options: Options) -> dict[str, Any]:
     """`device` and `dtype` for a build function that has parameters of these names."""
     known = inspect.signature(build).parameters
     if options.dtype and "dtype" not in known:

@@ -12,7 +12,7 @@ from fusetui.kernels import Shapes, Variant, Workload
 from fusetui.kernels.variants import prepare
 
 from .check import TOLERANCE
-from .device import Device
+from .device import CaptureDevice
 from .job import Job, Trial
 from .options import Options, choose, dtype_name
 from .shapes import parse_shapes
@@ -22,7 +22,7 @@ SEED = 0
 NEEDS_GPU = "it needs a GPU: its Triton kernel does not run on a CPU."
 
 
-def workload_job(workload: Workload, options: Options, device: Device) -> Job:
+def workload_job(workload: Workload, options: Options, device: CaptureDevice) -> Job:
     """Random weights and inputs from a fixed seed, and the float32 reference computed from them.
 
     The reference uses the weights as rounded to the run's dtype, so that only the variant's own
@@ -63,7 +63,7 @@ def workload_job(workload: Workload, options: Options, device: Device) -> Job:
     )
 
 
-def unable(variant: Variant, device: Device) -> str | None:
+def unable(variant: Variant, device: CaptureDevice) -> str | None:
     """Why a variant cannot run on a device, in one sentence, or None."""
     if device.kind == "cpu":
         return NEEDS_GPU if variant.needs_gpu else None

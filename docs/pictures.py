@@ -15,7 +15,7 @@ from typing import NamedTuple
 from textual.pilot import Pilot
 
 from fusetui.commands.sources import LESSON, one_trace
-from fusetui.tui.app import FusetuiApp, Options
+from fusetui.tui.app import AppOptions, FusetuiApp
 from fusetui.tui.state.tour import LESSONS, STEPS
 
 FOLDER = Path(__file__).parent / "pictures"
@@ -47,7 +47,7 @@ def tour() -> Iterator[tuple[str, Picture]]:
 async def draw(name: str, picture: Picture) -> None:
     """Opens traces, presses keys, and saves the screen as an SVG."""
     paths = tuple(map(one_trace, picture.traces))
-    app = FusetuiApp(Options(paths, picture.opened))
+    app = FusetuiApp(AppOptions(paths, picture.opened))
     async with app.run_test(size=SIZE) as pilot:
         await _settled(app, pilot)
         for key in picture.keys:

@@ -13,7 +13,7 @@ from pathlib import Path
 from textwrap import fill
 from typing import NamedTuple
 
-from fusetui.tui.app import FusetuiApp, Options
+from fusetui.tui.app import AppOptions, FusetuiApp
 from fusetui.tui.state.action import key_text
 
 TARGET = Path(__file__).with_name("questions.md")
@@ -83,7 +83,7 @@ ALONE = {"FUSETUI_KEPT": "off", "FUSETUI_KEYS": "off", "FUSETUI_CONFIG": "off"}
 
 async def screen(question: Question, folder: Path) -> str:
     """What the app shows after the keys."""
-    app = FusetuiApp(Options((str(folder / f"{question.trace}.json.gz"),)))
+    app = FusetuiApp(AppOptions((str(folder / f"{question.trace}.json.gz"),)))
     async with app.run_test(size=SIZE) as pilot:
         await app.workers.wait_for_complete()
         await pilot.pause()

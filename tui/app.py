@@ -24,7 +24,7 @@ from fusetui.tui.early import Early, as_pressed, is_starting
 from fusetui.tui.ending import Ending
 from fusetui.tui.keymap import Keymap, user_keymap
 from fusetui.tui.layout.ranks import job_of_paths
-from fusetui.tui.loading import Loaded
+from fusetui.tui.loading import TracesLoaded
 from fusetui.tui.pages.page import Drag, Turn
 from fusetui.tui.performing import Answered, Performing
 from fusetui.tui.screens import OverlayScreen, PageScreen
@@ -48,7 +48,7 @@ FEW_COLORS = ("standard", "windows")
 """Color systems of Rich with 16 colors."""
 
 
-class Options(msgspec.Struct, frozen=True):
+class AppOptions(msgspec.Struct, frozen=True):
     """What the app opens, and how it draws."""
 
     paths: tuple[str, ...]
@@ -70,7 +70,7 @@ class FusetuiApp(Ending):
     CSS_PATH = "app.tcss"
     AUTO_FOCUS = None
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: AppOptions) -> None:
         super().__init__()
         self.animation_level = "none"
         few = self.console.color_system in FEW_COLORS
@@ -246,12 +246,12 @@ class FusetuiApp(Ending):
     # Threads
 
     def on_answered(self, message: Answered) -> None:
-        if isinstance(message.answer, Loaded):
+        if isinstance(message.answer, TracesLoaded):
             self._loaded(message.answer)
         else:
             self.do(message.answer)
 
-    def _loaded(self, found: Loaded) -> None:
+    def _loaded(self, found: TracesLoaded) -> None:
         state = self.state
         if found.paths is not state.wanted or state.reading is None:
             return  # another trace is being read by now
@@ -292,7 +292,7 @@ def run(
     """
     keymap = user_keymap(registry.ACTIONS)
     performing.be_patient()
-    app = FusetuiApp(Options(tuple(paths), keymap=keymap, alone=False, **options))
+    app = FusetuiApp(AppOptions(tuple(paths), keymap=keymap, alone=False, **options))
     with ended_by_signals(app):
         app.run(mouse=mouse)
     if said := keep(app.state):

@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 
 from fusetui.analysis.questions.launches import queues
 from fusetui.analysis.questions.query import Query
-from fusetui.analysis.questions.search import Texts, by_args, by_words
+from fusetui.analysis.questions.search import NameTexts, by_args, by_words
 from fusetui.trace.cells.counters import Curve, curve_of
 from fusetui.trace.layout.counters import counters
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.report import Stop
-from fusetui.tui.layout.answer import Answer, Insight
+from fusetui.tui.layout.answer import AnswerPage, Insight
 from fusetui.tui.layout.call_tree import FRAMES, call_tree, callers_tree, frame_tree
 from fusetui.tui.layout.op_tree import op_tree
 
@@ -81,12 +81,14 @@ def _insights(trace: Trace, cancelled: Stop) -> Iterator[Insight | Made]:
         tree = module_tree(why.modules, origins)
         lists = answer_lists(why, tree, trace) if why.devices else cpu_lists(why, trace)
         keys = keys_of(trace, facts.kernels.jobs, origins)
-        yield Insight(idle, Answer(why, tree, lists, keys, origins))
+        yield Insight(idle, AnswerPage(why, tree, lists, keys, origins))
     if not cancelled():
         yield Made({FRAMES: frame_tree(trace, origins)})
 
 
-def as_read(trace: Trace, texts: Texts, query: Query, rows: NDArray[np.intp]) -> Iterator[ArgsRead]:
+def as_read(
+    trace: Trace, texts: NameTexts, query: Query, rows: NDArray[np.intp]
+) -> Iterator[ArgsRead]:
     """What args say, after each stretch of the file; `rows`: what names say."""
     if query.reads_args:
         for held, share in by_args(trace, query, rows):

@@ -27,18 +27,18 @@ from fusetui.tui.layout.kinds import shares
 from fusetui.tui.layout.view import Side, make_sides, short_label
 from fusetui.tui.state import ranks, reading
 from fusetui.tui.state.action import Run
-from fusetui.tui.view_store import Kept, name_of, read_kept
+from fusetui.tui.view_store import KeptView, name_of, read_kept
 
 Pair = tuple[Side, Side]
 
 
-class Loaded(msgspec.Struct, frozen=True, eq=False):
+class TracesLoaded(msgspec.Struct, frozen=True, eq=False):
     """All traces, read; if reading was stopped, what was read of them, or none."""
 
     paths: Sequence[str]
     sides: tuple[Side, ...]
     notices: Sequence[str]
-    kept: Kept  # of the only trace
+    kept: KeptView  # of the only trace
     kept_as: str
 
     @property
@@ -47,7 +47,7 @@ class Loaded(msgspec.Struct, frozen=True, eq=False):
         return len(self.sides) == len(self.paths)
 
 
-Post = Callable[[Run | Loaded], object]
+Post = Callable[[Run | TracesLoaded], object]
 
 
 def load(
@@ -72,8 +72,8 @@ def load(
             post(partial(reading.failed, paths=paths, sentence=str(error)))
             return
         is_only = len(traces) == len(paths) == 1
-        kept, kept_as = (read_kept(paths[0]), name_of(paths[0])) if is_only else (Kept(), "")
-        post(Loaded(paths, _sides(traces, paths), notices, kept, kept_as))
+        kept, kept_as = (read_kept(paths[0]), name_of(paths[0])) if is_only else (KeptView(), "")
+        post(TracesLoaded(paths, _sides(traces, paths), notices, kept, kept_as))
         for trace in traces:
             if not trace.elements.at_hand:
                 trace.elements.warm()
@@ -93,7 +93,7 @@ class Cancelled(Exception):  # noqa: N818
 def _while_wanted(post: Post, cancelled: Stop) -> Post:
     """Posts; raises Cancelled instead once that is so."""
 
-    def posted(answer: Run | Loaded) -> None:
+    def posted(answer: Run | TracesLoaded) -> None:
         if cancelled():
             raise Cancelled
         post(answer)

@@ -16,7 +16,7 @@ from fusetui.tui.ending import Ending
 from fusetui.tui.helper_client import ALONE, Beside
 from fusetui.tui.layout.moves import next_line, next_slice
 from fusetui.tui.layout.view import Side, View
-from fusetui.tui.loading import Loaded, Pair, compare, load, rank, summarize
+from fusetui.tui.loading import Pair, TracesLoaded, compare, load, rank, summarize
 from fusetui.tui.searching import Helped, look, match_lanes
 from fusetui.tui.state import reading
 from fusetui.tui.state.action import Run
@@ -109,7 +109,7 @@ LARGE = 100_000
 class Answered(Message):
     """A thread has found something: how the state changes."""
 
-    def __init__(self, answer: Run | Loaded) -> None:
+    def __init__(self, answer: Run | TracesLoaded) -> None:
         super().__init__()
         self.answer = answer
 
@@ -201,10 +201,10 @@ class Performing:
 
         self._app.run_worker(run, group=group, thread=True, exclusive=True)
 
-    def _post(self, answer: Run | Loaded) -> None:
+    def _post(self, answer: Run | TracesLoaded) -> None:
         self._app.post_message(Answered(answer))
 
-    def _settle(self, answer: Run | Loaded) -> None:
+    def _settle(self, answer: Run | TracesLoaded) -> None:
         """Posts what stays for as long as the trace is open, or how far it is."""
         if not self._alone and getattr(answer, "func", None) is not reading.progressed:
             gc.freeze()  # not looked at again until `thaw`

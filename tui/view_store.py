@@ -49,7 +49,7 @@ class KeptLanes(msgspec.Struct, frozen=True):
     families: bool = False
 
 
-class Kept(msgspec.Struct, frozen=True):
+class KeptView(msgspec.Struct, frozen=True):
     """Of one trace."""
 
     marks: dict[str, KeptMark] = {}
@@ -58,13 +58,13 @@ class Kept(msgspec.Struct, frozen=True):
     lanes: KeptLanes | None = None  # None: as at first
 
 
-def read_kept(path: str) -> Kept:
+def read_kept(path: str) -> KeptView:
     """What was kept of a file; nothing where nothing was, or it cannot be read."""
     with suppress(OSError, RuntimeError, msgspec.DecodeError, UnicodeDecodeError):
         place = _place(path)
         if place is not None and place.stat().st_size <= LONGEST:
-            return msgspec.json.decode(place.read_bytes(), type=Kept)
-    return Kept()
+            return msgspec.json.decode(place.read_bytes(), type=KeptView)
+    return KeptView()
 
 
 def name_of(path: str) -> str:
@@ -85,24 +85,24 @@ def keep(state: State) -> str:
         place = _place(state.paths[0])
         if place is None or state.kept_as not in ("", place.stem):
             return ""  # the file is not the one that was opened
-        if kept != Kept():
+        if kept != KeptView():
             _write(place, msgspec.json.encode(kept))
         elif place.exists():
             place.unlink()
     except (OSError, RuntimeError) as error:
         why = getattr(error, "strerror", None) or str(error)
-        return f"Marks and window were not kept: {why.lower()}." if kept != Kept() else ""
+        return f"Marks and window were not kept: {why.lower()}." if kept != KeptView() else ""
     return ""
 
 
-def kept_of(state: State) -> Kept:
+def kept_of(state: State) -> KeptView:
     """What is worth keeping."""
     side, view = state.side, state.view
     first = first_view(side)
     fits = state.fits[0] if state.fits else first.folds
     window = (view.begin + side.origin, view.end + side.origin)
     is_whole = (view.begin, view.end) == (first.begin, first.end)
-    return Kept(
+    return KeptView(
         marks={
             letter: KeptMark(mark.begin, mark.end, _order(side.trace, mark.row), mark.note)
             for letter, mark in state.session.bookmarks.items()
@@ -117,10 +117,10 @@ def kept_of(state: State) -> Kept:
     )
 
 
-def restored(state: State, kept: Kept) -> State:
+def restored(state: State, kept: KeptView) -> State:
     """A trace that was just opened as it was left; what is set already stays. The guided tour
     begins with a trace as it comes."""
-    if state.tour is not None or len(state.sides) != 1 or kept == Kept() or state.session.past:
+    if state.tour is not None or len(state.sides) != 1 or kept == KeptView() or state.session.past:
         return state
     side, session = state.side, state.session
     marks = {

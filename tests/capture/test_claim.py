@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fusetui.capture import claim
-from fusetui.capture.claim import MARKER, Claim, remove_abandoned
+from fusetui.capture.claim import MARKER, FolderClaim, remove_abandoned
 from fusetui.capture.folder import new_folder
 
 DIES = """
@@ -34,7 +34,7 @@ def names(folder: Path) -> list[str]:
 @pytest.fixture
 def abandoned(tmp_path: Path) -> Path:
     """What a capture leaves behind when its process is killed."""
-    made = Claim(tmp_path / "a")
+    made = FolderClaim(tmp_path / "a")
     (made.part / "eager.json").write_text("{")
     os.close(made._marker)
     claim._held.discard(made)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fusetui.capture.claim import Claim
+from fusetui.capture.claim import FolderClaim
 from fusetui.capture.errors import CaptureError
 from fusetui.capture.folder import default_folder, new_folder, new_numbered_folder
 
@@ -71,7 +71,7 @@ def test_a_folder_that_another_capture_writes_is_told_before_anything_is_measure
 
 
 def test_a_run_is_kept_when_another_program_takes_its_name(tmp_path: Path) -> None:
-    claim = Claim(tmp_path / "a")
+    claim = FolderClaim(tmp_path / "a")
     (claim.part / "x").touch()
     (tmp_path / "a").mkdir()
     with pytest.raises(CaptureError, match=r"the run is in .*/a-2\."):

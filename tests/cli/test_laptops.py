@@ -22,7 +22,7 @@ from fusetui.sample_traces import lessons
 from fusetui.trace import Trace, open_trace
 from fusetui.trace.cache.folder import opened, own_files
 from fusetui.trace.read import workers
-from fusetui.tui.app import FusetuiApp, Options
+from fusetui.tui.app import AppOptions, FusetuiApp
 
 Run = Callable[..., Any]
 LARGEST = 1 << 18  # bytes of the traces of FUSETUI_TRACES that are read here
@@ -99,7 +99,7 @@ def test_a_pipe(fusetui: Run, laptop: str, monkeypatch: pytest.MonkeyPatch) -> N
 
 async def test_the_app(laptop: str) -> None:
     paths = tuple(str(lessons.path(name)) for name in ("mlp-eager", "mlp-compiled"))
-    app = FusetuiApp(Options(paths))
+    app = FusetuiApp(AppOptions(paths))
     async with app.run_test(size=(100, 30)) as pilot:
         for _ in range(2):
             await settled(app, pilot)

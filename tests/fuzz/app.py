@@ -32,7 +32,7 @@ from textual.worker import WorkerError
 
 from fusetui.text.printable import printable_lines
 from fusetui.trace import TraceError
-from fusetui.tui.app import FusetuiApp, Options
+from fusetui.tui.app import AppOptions, FusetuiApp
 from fusetui.tui.registry import ACTIONS
 
 Step = tuple[str, ...]
@@ -115,7 +115,7 @@ def examine_app(tried: AppCase, limited: Limited = nullcontext) -> str:
         paths = [Path(folder) / f"{letter}.json" for letter in "ab"]
         for path, data in zip(paths, (tried.traces * 2)[:2], strict=True):
             path.write_bytes(data)
-        app = FusetuiApp(Options(tuple(map(str, paths[: len(tried.traces)]))))
+        app = FusetuiApp(AppOptions(tuple(map(str, paths[: len(tried.traces)]))))
         asyncio.run(_driven(app, tried, paths, limited))
         try:
             code = app.outcome()

@@ -19,7 +19,7 @@ from tests.fuzz.words import KERNELS, NAMES
 
 from fusetui.trace.read.source import open_source
 from fusetui.trace.scrub.detect import secrets_in
-from fusetui.trace.scrub.document import Document
+from fusetui.trace.scrub.document import ScrubbedDocument
 from fusetui.trace.scrub.placeholders import FORM
 
 FORM_INSIDE = re.compile(FORM)
@@ -105,7 +105,7 @@ def _scrubbed(document: dict[str, Any]) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "in.json"
         path.write_text(json.dumps(document))
-        scrubbed = Document(open_source(str(path)))
+        scrubbed = ScrubbedDocument(open_source(str(path)))
         scrubbed.learn()
         found: dict[str, Any] = json.loads(b"".join(scrubbed.text()))
     return found

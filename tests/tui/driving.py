@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from textual.pilot import Pilot
 from textual.strip import Strip
 
-from fusetui.tui.app import FusetuiApp, Options
+from fusetui.tui.app import AppOptions, FusetuiApp
 
 SMALL, LARGE = (100, 30), (200, 50)
 
@@ -18,7 +18,7 @@ async def opened(
     paths: Sequence[str], size: tuple[int, int] = SMALL, tour: bool = False
 ) -> AsyncIterator[tuple[FusetuiApp, Pilot[int]]]:
     """The app with these traces read and compared."""
-    app = FusetuiApp(Options(tuple(paths), tour=tour))
+    app = FusetuiApp(AppOptions(tuple(paths), tour=tour))
     async with app.run_test(size=size) as pilot:
         for _ in range(2):
             await settled(app, pilot)

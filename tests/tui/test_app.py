@@ -16,7 +16,7 @@ from textual.widgets import OptionList
 
 from fusetui.trace import CannotRead
 from fusetui.trace.model.report import never
-from fusetui.tui.app import FusetuiApp, Options
+from fusetui.tui.app import AppOptions, FusetuiApp
 from fusetui.tui.loading import compare
 from fusetui.tui.state.effects import Compare
 from fusetui.tui.state.reading import compared_anew
@@ -100,7 +100,7 @@ async def test_two_traces_can_move_apart(path: str) -> None:
 
 
 async def test_a_folder_of_ranks_is_a_list_to_choose_from(path: str) -> None:
-    app = FusetuiApp(Options((path, path), opened=0))
+    app = FusetuiApp(AppOptions((path, path), opened=0))
     async with app.run_test(size=SMALL) as pilot:
         await app.workers.wait_for_complete()
         await pilot.press("j")
@@ -124,7 +124,7 @@ async def test_another_trace_is_opened_beside_the_first(path: str) -> None:
 async def test_a_file_that_is_no_trace_ends_with_one_sentence(tmp_path: Path) -> None:
     broken = tmp_path / "notes.txt"
     broken.write_text("no JSON at all")
-    app = FusetuiApp(Options((str(broken),)))
+    app = FusetuiApp(AppOptions((str(broken),)))
     async with app.run_test() as pilot:
         while app.is_running and app.return_value is None:
             await pilot.pause(0.01)
@@ -141,7 +141,7 @@ async def test_control_c_quits_from_anywhere(path: str, keys: list[str]) -> None
 
 
 async def test_a_bug_is_raised_when_the_app_has_ended(path: str) -> None:
-    app = FusetuiApp(Options((path,)))
+    app = FusetuiApp(AppOptions((path,)))
 
     async def ran() -> None:
         async with app.run_test() as pilot:
@@ -156,7 +156,7 @@ async def test_a_bug_is_raised_when_the_app_has_ended(path: str) -> None:
 
 async def test_a_part_of_the_screen_that_is_gone_is_no_bug_once_the_app_ends(path: str) -> None:
     """As of the palette, which still looks for commands when the terminal is closed."""
-    app = FusetuiApp(Options((path,)))
+    app = FusetuiApp(AppOptions((path,)))
     async with app.run_test():
         app.exit(129)
         app._handle_exception(NoMatches("CommandList"))
@@ -341,7 +341,7 @@ async def test_any_key_on_an_odd_trace(tmp_path: Path, events: list[dict[str, ob
 
 async def test_a_run_that_is_chosen_opens_two_of_its_variants(path: str) -> None:
     run = Offer("runs/demo/", (path, path, path), "run: a, b, c")
-    app = FusetuiApp(Options((), opened=0, offers=(run,)))
+    app = FusetuiApp(AppOptions((), opened=0, offers=(run,)))
     async with app.run_test(size=SMALL) as pilot:
         await settled(app, pilot)
         assert "runs/demo/" in screen(app)
@@ -352,7 +352,7 @@ async def test_a_run_that_is_chosen_opens_two_of_its_variants(path: str) -> None
 
 
 async def test_the_tutor_that_is_chosen_starts_the_tour(path: str) -> None:
-    app = FusetuiApp(Options((), opened=0, offers=(Offer("tutor", (path,), "a tour", True),)))
+    app = FusetuiApp(AppOptions((), opened=0, offers=(Offer("tutor", (path,), "a tour", True),)))
     async with app.run_test(size=SMALL) as pilot:
         await settled(app, pilot)
         await pilot.press("enter")

@@ -12,7 +12,7 @@ from tests.tui.driving import LARGE, opened, screen, selected, settled
 from fusetui.trace.model.joined import Joined
 from fusetui.trace.model.report import never
 from fusetui.tui import loading, registry
-from fusetui.tui.app import FusetuiApp, Options
+from fusetui.tui.app import AppOptions, FusetuiApp
 from fusetui.tui.layout.view import Side
 
 SERVER = Server()
@@ -68,7 +68,7 @@ async def test_all_details_of_a_captured_op(tmp_path: Path) -> None:
 
 def sides_of(answer: Any) -> tuple[Side, ...]:
     """Those that a thread has read, all or a part."""
-    if isinstance(answer, loading.Loaded):
+    if isinstance(answer, loading.TracesLoaded):
         return answer.sides
     return tuple(getattr(answer, "keywords", {}).get("sides", ()))
 
@@ -83,13 +83,13 @@ def test_the_trace_is_shown_before_its_capture_is_read(tmp_path: Path) -> None:
 def test_without_a_capture_it_is_shown_once(tmp_path: Path) -> None:
     posted: list[Any] = []
     loading.load([str(save(tmp_path / "a.json", SERVER.step(4, 0, 1)))], posted.append, never)
-    assert [type(one) for one in posted if sides_of(one)] == [loading.Loaded]
+    assert [type(one) for one in posted if sides_of(one)] == [loading.TracesLoaded]
 
 
 async def test_a_named_capture_that_does_not_fit_is_told(tmp_path: Path) -> None:
     path = save(tmp_path / "replay.json", SERVER.step(4, 0, 1))
     other = save(tmp_path / "other.json", Server(layers=5).capture(4))
-    app = FusetuiApp(Options((str(path),), captured_by=(str(other),)))
+    app = FusetuiApp(AppOptions((str(path),), captured_by=(str(other),)))
     async with app.run_test(size=LARGE) as pilot:
         await settled(app, pilot)
         assert "1 graph replay cannot be joined" in screen(app)

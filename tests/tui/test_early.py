@@ -14,7 +14,7 @@ from textual.pilot import Pilot
 from textual.worker import WorkerCancelled
 
 from fusetui.trace import Trace, open_trace
-from fusetui.tui.app import FusetuiApp, Options
+from fusetui.tui.app import AppOptions, FusetuiApp
 
 Starting = Callable[..., Any]
 
@@ -32,7 +32,7 @@ def starting(mlp: Trace, monkeypatch: pytest.MonkeyPatch) -> Starting:
 
     @asynccontextmanager
     async def run(typed: str = "") -> AsyncIterator[tuple[FusetuiApp, Pilot[int], Starting]]:
-        app = FusetuiApp(Options((mlp.report.path,), typed=typed))
+        app = FusetuiApp(AppOptions((mlp.report.path,), typed=typed))
         async with app.run_test(size=(100, 30)) as pilot:
 
             async def read() -> None:
@@ -81,7 +81,7 @@ async def test_what_can_be_done_at_once_is_done(starting: Starting) -> None:
 
 async def test_of_a_trace_that_cannot_be_read_no_key_is_left(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text("{}")
-    app = FusetuiApp(Options((str(tmp_path / "a.json"),), typed="3"))
+    app = FusetuiApp(AppOptions((str(tmp_path / "a.json"),), typed="3"))
     async with app.run_test(size=(100, 30)) as pilot:
         with suppress(WorkerCancelled):  # the app ends
             await settled(app, pilot)

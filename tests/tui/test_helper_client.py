@@ -19,7 +19,7 @@ from fusetui.analysis.questions.kernel_groups import Keys
 from fusetui.trace import Trace, open_trace
 from fusetui.trace.model.report import Stop, never
 from fusetui.tui import performing
-from fusetui.tui.app import FusetuiApp, Options
+from fusetui.tui.app import AppOptions, FusetuiApp
 from fusetui.tui.background_results import Made, Piece, pieces
 from fusetui.tui.helper_client import ALONE, Beside, Named, NotBeside, ship, unship
 from fusetui.tui.layout.answer import Insight
@@ -150,7 +150,7 @@ async def test_large_traces_are_compared_beside(
         return own(beside, a, b, cancelled)
 
     monkeypatch.setattr(Beside, "diff", noted)
-    app = FusetuiApp(Options((path, other), alone=False))
+    app = FusetuiApp(AppOptions((path, other), alone=False))
     async with app.run_test(size=(100, 30)) as pilot:
         await settled(app, pilot)
         await settled(app, pilot)

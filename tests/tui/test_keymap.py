@@ -18,7 +18,7 @@ from tests.tui.prepared import after, do, drawn, explained, line, opened
 
 from fusetui.trace import Trace
 from fusetui.tui import screen_layout
-from fusetui.tui.app import FusetuiApp, Options
+from fusetui.tui.app import AppOptions, FusetuiApp
 from fusetui.tui.keymap import LISTS, MODAL, OF_MANY, KeymapError, parsed, user_keymap
 from fusetui.tui.pages.page import Page
 from fusetui.tui.registry import ACTIONS, PAGES, action_for, help_sections
@@ -124,7 +124,7 @@ def test_every_hint_names_actions(page: object) -> None:
 
 
 async def test_the_palette_shows_keys(path: str) -> None:
-    app = FusetuiApp(Options((path,), keymap={"copy": ("Y",)}))
+    app = FusetuiApp(AppOptions((path,), keymap={"copy": ("Y",)}))
     async with app.run_test(size=(100, 30)) as pilot:
         await app.workers.wait_for_complete()
         await pilot.press("ctrl+p", *"copy")

@@ -14,7 +14,7 @@ from fusetui.tui.layout.call_tree import FRAMES, call_tree, callers_tree
 from fusetui.tui.layout.frame import busy_of
 from fusetui.tui.layout.kinds import shares
 from fusetui.tui.layout.op_tree import op_tree
-from fusetui.tui.loading import Loaded, load
+from fusetui.tui.loading import TracesLoaded, load
 from fusetui.tui.state import reading
 
 
@@ -24,7 +24,7 @@ def test_loading_reports_and_ends_with_the_sides(tmp_path: Path) -> None:
     posted: list[Any] = []
     load([str(path)], posted.append, lambda: False)
     assert posted[0].func is reading.progressed
-    (loaded,) = [message for message in posted if isinstance(message, Loaded)]
+    (loaded,) = [message for message in posted if isinstance(message, TracesLoaded)]
     assert loaded.sides[0].label == "mlp"
 
 
@@ -33,7 +33,7 @@ def test_what_the_first_frame_needs_is_there_before_it(tmp_path: Path) -> None:
     path.write_text(json.dumps({"traceEvents": mlp_events()}))
     posted: list[Any] = []
     load([str(path)], posted.append, lambda: False)
-    (loaded,) = [message for message in posted if isinstance(message, Loaded)]
+    (loaded,) = [message for message in posted if isinstance(message, TracesLoaded)]
     assert {busy_of, shares, parts} <= kept_on(loaded.sides[0].trace).keys()
 
 
@@ -44,7 +44,7 @@ def test_what_takes_longer_comes_after_the_lanes(tmp_path: Path) -> None:
     posted: list[Any] = []
     load([str(path)], posted.append, lambda: False)
     loaded, counted, first, last, *trees = posted[-8:]
-    assert isinstance(loaded, Loaded)
+    assert isinstance(loaded, TracesLoaded)
     assert counted.func is reading.counted
     assert first.func is last.func is reading.explained
     begun, whole = first.keywords["insight"], last.keywords["insight"]

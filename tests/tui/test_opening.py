@@ -22,7 +22,7 @@ from textual.pilot import Pilot
 from fusetui.trace import CannotRead, Trace, open_trace
 from fusetui.trace.model.errors import NothingRead
 from fusetui.trace.model.report import Prefix, Progress, Stop, never, silent
-from fusetui.tui.app import FusetuiApp, Options
+from fusetui.tui.app import AppOptions, FusetuiApp
 from fusetui.tui.layout.view import times
 from fusetui.tui.pages.tree import TREE
 from fusetui.tui.state.state import Chooser
@@ -109,7 +109,7 @@ def shut(whole: Trace, monkeypatch: pytest.MonkeyPatch) -> Gate:
 
 @asynccontextmanager
 async def reading(*paths: str, opened: int = 2) -> AsyncIterator[tuple[FusetuiApp, Pilot[int]]]:
-    app = FusetuiApp(Options(paths or ("big.json",), opened))
+    app = FusetuiApp(AppOptions(paths or ("big.json",), opened))
     async with app.run_test(size=SIZE) as pilot:
         yield app, pilot
 

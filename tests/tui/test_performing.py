@@ -11,7 +11,7 @@ from tests.tui.conftest import mlp_events
 
 from fusetui.trace import Trace
 from fusetui.tui import performing
-from fusetui.tui.app import FusetuiApp, Options
+from fusetui.tui.app import AppOptions, FusetuiApp
 from fusetui.tui.layout.moves import next_line, next_slice, select_first
 from fusetui.tui.layout.view import Side, View
 from fusetui.tui.performing import Ahead, likely
@@ -41,7 +41,7 @@ def test_their_args_are_read_aside(side: Side, view: View) -> None:
 async def test_an_open_trace_is_not_looked_at_again(tmp_path: Path) -> None:
     path = tmp_path / "mlp.json"
     path.write_text(json.dumps({"traceEvents": mlp_events()}))
-    app = FusetuiApp(Options((str(path),), alone=False))
+    app = FusetuiApp(AppOptions((str(path),), alone=False))
     try:
         async with app.run_test() as pilot:
             await app.workers.wait_for_complete()

@@ -19,7 +19,7 @@ from textual.pilot import Pilot
 from fusetui.analysis.ranks.answer import explained as answered
 from fusetui.analysis.ranks.answer import strip_of
 from fusetui.trace import Trace, open_trace
-from fusetui.tui.app import FusetuiApp, Options
+from fusetui.tui.app import AppOptions, FusetuiApp
 from fusetui.tui.layout.ranks import RankedJob
 from fusetui.tui.pages.page import Page
 from fusetui.tui.registry import ACTIONS, PAGES
@@ -224,7 +224,7 @@ def traces(tmp_path_factory: pytest.TempPathFactory) -> tuple[Trace, Trace]:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def running() -> AsyncIterator[Pilot[int]]:
     """One app for all keys: each test puts a state of its own into it."""
-    app = FusetuiApp(Options(("a", "b"), opened=0))
+    app = FusetuiApp(AppOptions(("a", "b"), opened=0))
     async with app.run_test(size=(SIZE.width, SIZE.height)) as pilot:
         yield pilot
 

@@ -9,7 +9,7 @@ from tests.tui.prepared import after, at, do, drawn, explained, opened
 
 from fusetui.sample_traces import lessons
 from fusetui.trace import Trace, open_trace
-from fusetui.tui.app import FusetuiApp, Options
+from fusetui.tui.app import AppOptions, FusetuiApp
 from fusetui.tui.layout.text_layout import wrapped
 from fusetui.tui.state.action import with_keys
 from fusetui.tui.state.state import State
@@ -97,7 +97,7 @@ def test_keys_are_not_broken_over_two_lines(step: TourStep) -> None:
 
 
 async def test_a_list_over_the_page_does_not_cover_what_is_asked() -> None:
-    app = FusetuiApp(Options(PATHS, opened=1, tour=True))
+    app = FusetuiApp(AppOptions(PATHS, opened=1, tour=True))
     async with app.run_test(size=(80, 24)) as pilot:
         await settled(app, pilot)
         app.do(lambda state: replace(state, tour=NUMBERS["Side by side"]))
@@ -109,7 +109,7 @@ async def test_a_list_over_the_page_does_not_cover_what_is_asked() -> None:
 @pytest.mark.parametrize("size", [(80, 24), (120, 35)])
 async def test_it_can_be_finished(size: tuple[int, int]) -> None:
     """Each step by the keys that it names; what it asks is on the screen."""
-    app = FusetuiApp(Options(PATHS, opened=1, tour=True))
+    app = FusetuiApp(AppOptions(PATHS, opened=1, tour=True))
     async with app.run_test(size=size) as pilot:
         await settled(app, pilot)
         for number, step in enumerate(STEPS):

@@ -18,7 +18,7 @@ from fusetui.tui import view_store
 from fusetui.tui.layout.view import first_view
 from fusetui.tui.state import commands, marks
 from fusetui.tui.state.state import Size, State
-from fusetui.tui.view_store import Kept, KeptMark, keep, name_of, read_kept, restored
+from fusetui.tui.view_store import KeptMark, KeptView, keep, name_of, read_kept, restored
 
 
 @pytest.fixture
@@ -48,15 +48,15 @@ def test_what_was_left_is_there_again(mlp: Trace, path: str, folder: Path) -> No
 def test_it_belongs_to_the_content(mlp: Trace, path: str, folder: Path, tmp_path: Path) -> None:
     keep(left(mlp, path))
     copy = shutil.copy(path, tmp_path / "renamed.json")
-    assert read_kept(str(copy)) == read_kept(path) != Kept()
+    assert read_kept(str(copy)) == read_kept(path) != KeptView()
     Path(path).write_text(Path(path).read_text() + " ")
-    assert read_kept(path) == Kept()
+    assert read_kept(path) == KeptView()
 
 
 def test_nothing_is_kept_of_what_was_left_as_it_came(mlp: Trace, path: str, folder: Path) -> None:
     keep(left(mlp, path))
     keep(replace(opened(mlp, size=Size(80, 20)), paths=(path,)))
-    assert read_kept(path) == Kept()
+    assert read_kept(path) == KeptView()
 
 
 def test_what_a_person_did_already_stays(mlp: Trace, path: str, folder: Path) -> None:
@@ -85,7 +85,7 @@ def test_a_folder_that_cannot_be_written_is_no_error(mlp: Trace, path: str, fold
     folder.write_text("a file")
     assert keep(left(mlp, path)).startswith("Marks and window were not kept: ")
     assert keep(replace(opened(mlp), paths=(path,))) == ""
-    assert read_kept(path) == Kept()
+    assert read_kept(path) == KeptView()
 
 
 def test_the_oldest_go(
@@ -96,7 +96,7 @@ def test_the_oldest_go(
     (folder / "0.json").write_text("{}")
     keep(left(mlp, path))
     assert len(list(folder.iterdir())) == 1
-    assert read_kept(path) != Kept()
+    assert read_kept(path) != KeptView()
 
 
 async def test_the_app_opens_as_it_was_left(mlp: Trace, path: str, folder: Path) -> None:
@@ -120,7 +120,7 @@ async def test_the_tour_begins_afresh_and_leaves_nothing(
         assert app.state.view == first_view(app.state.side)
         await pilot.press("w", "w", "m", "b")
         keep(app.state)
-    assert read_kept(path) == before != Kept()
+    assert read_kept(path) == before != KeptView()
 
 
 def test_pinned_and_hidden_lanes_are_there_again(mlp: Trace, path: str, folder: Path) -> None:
@@ -132,19 +132,19 @@ def test_pinned_and_hidden_lanes_are_there_again(mlp: Trace, path: str, folder: 
     assert len(again.view.arranged.pinned) == len(again.view.arranged.hidden) == 1
 
 
-DAMAGED: tuple[Kept, ...] = (
-    Kept(window=(-(2**63), 2**63 - 1)),
-    Kept(window=(2**62, 2**63 - 1)),
-    Kept(marks={"a": KeptMark(5, 5)}),
-    Kept(marks={"a": KeptMark(0, 10**30)}),
-    Kept(marks={"a": KeptMark(-(2**63), 2**63 - 1, order=2**63 - 1)}),
-    Kept(marks={"a": KeptMark(0, 1_000_000, order=2**80)}),
-    Kept(folds={"ops 1 1": -(2**80)}),
+DAMAGED: tuple[KeptView, ...] = (
+    KeptView(window=(-(2**63), 2**63 - 1)),
+    KeptView(window=(2**62, 2**63 - 1)),
+    KeptView(marks={"a": KeptMark(5, 5)}),
+    KeptView(marks={"a": KeptMark(0, 10**30)}),
+    KeptView(marks={"a": KeptMark(-(2**63), 2**63 - 1, order=2**63 - 1)}),
+    KeptView(marks={"a": KeptMark(0, 1_000_000, order=2**80)}),
+    KeptView(folds={"ops 1 1": -(2**80)}),
 )
 
 
 @pytest.mark.parametrize("damaged", DAMAGED)
-def test_what_no_trace_can_have_is_left_out(mlp: Trace, damaged: Kept) -> None:
+def test_what_no_trace_can_have_is_left_out(mlp: Trace, damaged: KeptView) -> None:
     """The app opens, and every key works."""
     first = opened(mlp)
     state = restored(first, damaged)
@@ -160,7 +160,7 @@ def test_nothing_is_kept_of_a_file_that_was_changed_meanwhile(
     state = replace(left(mlp, path), kept_as=name_of(path))
     Path(path).write_text(Path(path).read_text() + " ")
     keep(state)
-    assert read_kept(path) == Kept()
+    assert read_kept(path) == KeptView()
 
 
 def test_notes_are_kept(mlp: Trace, path: str, folder: Path) -> None:

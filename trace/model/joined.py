@@ -118,7 +118,7 @@ class Joint(msgspec.Struct, frozen=True, eq=False):
         return self.second.part(start - self.shift, end - self.shift)
 
 
-class Combined:
+class CombinedEvents:
     """Indices of the second document count on from the number of events of the first. Its counters
     are not those of this trace: none of its stretches has samples."""
 
@@ -143,7 +143,7 @@ class Combined:
         self.second.warm()
 
     def kept_by(self, keeper: Keeper) -> Events:
-        return Combined(self.first.kept_by(keeper), self.second)
+        return CombinedEvents(self.first.kept_by(keeper), self.second)
 
     def recall(self, name: str, kind: type[T]) -> T | None:
         found = self._kept.get(name)
@@ -170,7 +170,7 @@ class Combined:
 
 def own_events(events: Events) -> Events:
     """The events of the trace itself, without those of captures that it was joined with."""
-    while isinstance(events, Combined):
+    while isinstance(events, CombinedEvents):
         events = events.first
     return events
 

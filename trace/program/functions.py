@@ -51,7 +51,7 @@ class Functions(msgspec.Struct, frozen=True):
     gpu_ns: int
 
 
-class Calls:
+class FunctionCalls:
     """The frames of some functions, and sums of amounts by function."""
 
     def __init__(self, trace: Trace, spans: Spans) -> None:
@@ -94,7 +94,7 @@ def function_times(found: Origins, file: str | None = None, idle: Idle | None = 
     functions = _functions(trace, file)
     wanted = np.zeros(len(trace.names) or 1, dtype=np.bool_)
     wanted[list(functions)] = True
-    calls = Calls(trace, frames(trace, found.line, wanted))
+    calls = FunctionCalls(trace, frames(trace, found.line, wanted))
     columns = _columns(found, calls, idle)
     rows = zip(calls.names.tolist(), *(column.tolist() for column in columns.values()), strict=True)
     times = [
@@ -117,7 +117,7 @@ def _functions(trace: Trace, file: str | None) -> dict[int, Function]:
     return found
 
 
-def _columns(found: Origins, calls: Calls, idle: Idle | None) -> dict[str, Int64s]:
+def _columns(found: Origins, calls: FunctionCalls, idle: Idle | None) -> dict[str, Int64s]:
     """The figures of FunctionTime, each of shape [functions]."""
     trace, rows, spans = found.trace, found.trace.gpu_rows, calls.spans
     credit = found.credit(spans, rows)

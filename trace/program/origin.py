@@ -16,7 +16,7 @@ from fusetui.trace.model.categories import GPU_ROLES, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.report import Stop, never
 from fusetui.trace.program.backward import Backward, backward_ops
-from fusetui.trace.program.regions import Line, Spans, cpu_rows, frames, regions
+from fusetui.trace.program.regions import Spans, ThreadLine, cpu_rows, frames, regions
 
 
 class Nowhere(StrEnum):
@@ -41,7 +41,7 @@ class Origins(msgspec.Struct, frozen=True, eq=False, dict=True):
     backward pass."""
 
     trace: Trace
-    line: Line
+    line: ThreadLine
     backward: Backward
 
     @cached_property
@@ -93,7 +93,7 @@ class Origins(msgspec.Struct, frozen=True, eq=False, dict=True):
 
 def origins(trace: Trace, stop: Stop = never) -> Origins:
     """The origins of a trace. May read the file again (see backward_ops)."""
-    return Origins(trace, Line(trace), backward_ops(trace, stop))
+    return Origins(trace, ThreadLine(trace), backward_ops(trace, stop))
 
 
 def hosts_of(trace: Trace, rows: NDArray[np.integer]) -> Int32s:

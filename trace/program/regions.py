@@ -52,7 +52,7 @@ def label_of(name: str, expanded: bool = False) -> str:
     return NUMBER.sub("_*", plain) if is_module(name) else INDEX.sub("*", plain)
 
 
-def regions(trace: Trace, line: Line) -> Spans:
+def regions(trace: Trace, line: ThreadLine) -> Spans:
     """All regions of the CPU threads."""
     chosen = np.zeros(len(trace), dtype=np.bool_)
     for role in (Role.PYTHON, Role.ANNOTATION):
@@ -64,7 +64,7 @@ def regions(trace: Trace, line: Line) -> Spans:
     return Spans(trace, line, np.flatnonzero(chosen & cpu_rows(trace)))
 
 
-def frames(trace: Trace, line: Line, wanted: NDArray[np.bool_] | None = None) -> Spans:
+def frames(trace: Trace, line: ThreadLine, wanted: NDArray[np.bool_] | None = None) -> Spans:
     """The Python frames of functions, without those of modules; `wanted`: only frames with these
     names, shape [names]."""
     chosen = trace.named(lambda name: not is_module(name))
@@ -79,7 +79,7 @@ FARTHEST = 1 << 62
 ON_CPU = (*CPU_LAYERS, Layer.CAPTURED)
 
 
-class Line:
+class ThreadLine:
     """All threads of a trace one after the other, so that a single search serves all of them."""
 
     def __init__(self, trace: Trace) -> None:
@@ -110,7 +110,7 @@ class Line:
 class Spans:
     """The slices of `rows`, all of CPU threads, in the order (thread, start, -duration, row)."""
 
-    def __init__(self, trace: Trace, line: Line, rows: NDArray[np.integer]) -> None:
+    def __init__(self, trace: Trace, line: ThreadLine, rows: NDArray[np.integer]) -> None:
         start, end = line.bounds(rows)
         order = np.lexsort((rows, -end, start))
         self.rows: Int32s = rows[order].astype(np.int32)

@@ -21,7 +21,7 @@ BLANKS = bytes(byte in b" \t\r\n" for byte in range(256))
 STEPS = np.array([0, 0, 0, 0, 1, -1], dtype=np.int64)  # change of the depth, by kind
 
 
-class State(NamedTuple):
+class Brackets(NamedTuple):
     """What is open between two bytes: brackets, a string, an escape in it."""
 
     depth: int = 0
@@ -29,21 +29,21 @@ class State(NamedTuple):
     escaped: bool = False
 
 
-INSIDE = State()
+INSIDE = Brackets()
 """Between two elements of a list."""
 
 
-class Split(NamedTuple):
+class SplitElements(NamedTuple):
     """Element n is in the bytes [begins[n], ends[n]), with whitespace around it; it may be
     blank."""
 
     begins: Places
     ends: Places
     close: int  # the position of the bracket that closes the list, or -1
-    state: State  # at the end of the text; meaningless if the list is closed
+    state: Brackets  # at the end of the text; meaningless if the list is closed
 
 
-def split(text: bytes | memoryview, state: State = INSIDE) -> Split:
+def split(text: bytes | memoryview, state: Brackets = INSIDE) -> SplitElements:
     """Splits a text that begins inside a list, at commas and where an object follows another.
 
     What follows the last such place is not an element yet. An unmatched closing brace splits as
@@ -71,7 +71,7 @@ def split(text: bytes | memoryview, state: State = INSIDE) -> Split:
     begins = np.concatenate(([0], ends[:-1] + ~follows[bounds][:-1])) if len(ends) else ends
     closes = len(below) and text[int(places[until])] == ord("]")
     close = int(places[until]) if closes else -1
-    return Split(begins, ends, close, State(last, in_string, escaped and in_string))
+    return SplitElements(begins, ends, close, Brackets(last, in_string, escaped and in_string))
 
 
 def first_bytes(text: bytes | memoryview, begins: Places, ends: Places) -> Places:

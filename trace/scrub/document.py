@@ -16,7 +16,7 @@ from typing import Any
 from fusetui.trace.model.report import Progress, silent
 from fusetui.trace.read.body import BLANKS, find_body, read_keys
 from fusetui.trace.read.source import Source
-from fusetui.trace.scrub.events import UNWRITABLE, Cut, Events, JsonPiece
+from fusetui.trace.scrub.events import UNWRITABLE, EventCutter, JsonPiece, ScrubbedEvents
 from fusetui.trace.scrub.texts import Machine, Texts
 from fusetui.trace.scrub.values import TRACE_NAME, Pairs, Values, parse_damaged, write
 
@@ -25,7 +25,7 @@ OTHERS = re.compile(rb"<(?:user|host|mail|secret|command)[1-9][0-9]{0,8}>")
 LARGEST_TAIL = 64 << 20  # bytes; at most this much of a damaged tail is searched
 
 
-class Document:
+class ScrubbedDocument:
     """One trace: `learn` examines it, then `text` returns it scrubbed."""
 
     def __init__(
@@ -36,7 +36,7 @@ class Document:
         self._body = find_body(source)
         self._texts = Texts()
         self._values = Values(self._texts, trace_name)
-        self._events = Events(source.document, self._texts, self._values)
+        self._events = ScrubbedEvents(source.document, self._texts, self._values)
         self._known = known or Machine()
         self._pieces: list[JsonPiece] = []
         self._head, self._tail = Pairs(), Pairs()
@@ -91,7 +91,7 @@ class Document:
         return {**self._texts.given.counts, "variable": len(self._values.variables)}
 
     def _divide(self, reached: Callable[[int], None]) -> None:
-        cut = Cut(self._document, self._body.start)
+        cut = EventCutter(self._document, self._body.start)
         self._reserve(self._document[: self._body.start])
         for piece in cut.pieces():
             self._pieces.append(piece)

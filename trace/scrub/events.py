@@ -40,7 +40,7 @@ class JsonPiece(msgspec.Struct, frozen=True, eq=False):
     places: NDArray[np.int64] | None = None  # shape [n, 2]: start and end of each element
 
 
-class Cut:
+class EventCutter:
     """Goes through traceEvents once."""
 
     def __init__(self, document: Document, start: int) -> None:
@@ -184,7 +184,7 @@ def _tells(text: str) -> bool:
     return kind_of(text) is not None or text in TELLING or text.partition("=")[0] in TELLING
 
 
-class Events:
+class ScrubbedEvents:
     """The events of one document: all pieces are learnt before the first is scrubbed."""
 
     def __init__(self, document: Document, texts: Texts, values: Values) -> None:

@@ -17,7 +17,7 @@ from isal import igzip_threaded
 from fusetui.trace.model.errors import NotATrace, TraceError
 from fusetui.trace.model.report import Progress, silent
 from fusetui.trace.read.source import open_source, reason
-from fusetui.trace.scrub.document import Document
+from fusetui.trace.scrub.document import ScrubbedDocument
 from fusetui.trace.scrub.secrets import is_secret
 from fusetui.trace.scrub.texts import Machine
 
@@ -109,7 +109,7 @@ def scrub_file(path: str, out: str, progress: Progress = silent) -> Scrubbed:
     """
     check_target(out)
     source = open_source(path)
-    document = Document(source, this_machine())
+    document = ScrubbedDocument(source, this_machine())
     document.learn(progress)
     if not document.events:
         raise NotATrace(f"{source.path} contains no readable event, so there is nothing to write.")

@@ -20,10 +20,10 @@ from fusetui.tui.drawing.schemes import CURSOR, TEXT, Styled
 from fusetui.tui.layout.answer import (
     BETWEEN,
     SHARE,
-    Answer,
     AnswerAt,
     AnswerList,
-    Entry,
+    AnswerPage,
+    AnswerRow,
     fitting,
 )
 from fusetui.tui.layout.text_layout import sentence_lines
@@ -40,7 +40,7 @@ class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
     cursor is."""
 
     side: Side
-    found: Answer
+    found: AnswerPage
     glyphs: Glyphs
     at: AnswerAt | None
     title: str
@@ -204,7 +204,7 @@ def _title(one: AnswerList, cells: int, bar: int, more: str) -> list[Styled]:
     ]
 
 
-def _entry(entry: Entry, figure: str, text: str, bar: int, glyphs: Glyphs) -> list[Styled]:
+def _entry(entry: AnswerRow, figure: str, text: str, bar: int, glyphs: Glyphs) -> list[Styled]:
     share = share_bar(entry.ns, entry.whole_ns, bar - 1, glyphs) + " " if bar else ""
     return [
         (" ", "strong"),

@@ -49,7 +49,7 @@ class Way(NamedTuple):
     at: int = -1
 
 
-class Entry(msgspec.Struct, frozen=True):
+class AnswerRow(msgspec.Struct, frozen=True):
     """One row of a list: a time, the whole that its bar is a share of, what it is of, where it
     leads, and what stands beside the time instead of its share."""
 
@@ -70,7 +70,7 @@ class AnswerList(msgspec.Struct, frozen=True):
 
     title: str
     unit: Unit
-    entries: tuple[Entry, ...]
+    entries: tuple[AnswerRow, ...]
     aside: str = SHARE
 
 
@@ -113,27 +113,27 @@ def way_of(lists: Sequence[AnswerList], at: AnswerAt) -> Way:
     return Way("why") if at.row < 0 else lists[at.column].entries[at.row].way
 
 
-def timed(title: str, found: Iterable[Entry]) -> AnswerList:
+def timed(title: str, found: Iterable[AnswerRow]) -> AnswerList:
     """A list of times with their shares, the largest first."""
     ordered = sorted((one for one in found if one.ns), key=lambda one: -one.ns)[:MOST]
     return AnswerList(title, unit_of(one.ns for one in ordered), tuple(ordered))
 
 
-def of_name(total: KernelTotal, role: Role, whole_ns: int, way: Way) -> Entry:
+def of_name(total: KernelTotal, role: Role, whole_ns: int, way: Way) -> AnswerRow:
     """All slices of one name and role."""
     label, kind = label_of(int(role), total.name), kind_of(int(role), total.name)
-    return Entry(total.total_ns, whole_ns, label, way, kind)
+    return AnswerRow(total.total_ns, whole_ns, label, way, kind)
 
 
 def _modules(tree: ModuleTree) -> AnswerList:
     """Also what belongs to no module, so that the shares add up, unless there is nothing else."""
     rows = [
-        Entry(one.ns, tree.gpu_ns, narrow(one.name), Way("module", one.node))
+        AnswerRow(one.ns, tree.gpu_ns, narrow(one.name), Way("module", one.node))
         for one in self_times(tree)
     ]
     if rows:
         rows += [
-            Entry(one.gpu_ns, tree.gpu_ns, NOWHERE[one.why], Way("module", node))
+            AnswerRow(one.gpu_ns, tree.gpu_ns, NOWHERE[one.why], Way("module", node))
             for node, one in enumerate(tree.none, len(tree.times))
         ]
     return timed("GPU time by module", rows)
@@ -163,7 +163,7 @@ def _gaps(why: Why) -> AnswerList:
     begins = unit_of(gap.start_ns - why.base_ns for gap in why.gaps)
     largest = max((gap.dur_ns for gap in why.gaps), default=0)
     entries = tuple(
-        Entry(gap.dur_ns, largest, narrow(inside(gap)), Way("gap", n), None, begin)
+        AnswerRow(gap.dur_ns, largest, narrow(inside(gap)), Way("gap", n), None, begin)
         for n, gap in enumerate(why.gaps)
         for begin in (begins.text(gap.start_ns - why.base_ns),)
     )
@@ -220,7 +220,7 @@ def _covered(trace: Trace, rows: NDArray[np.intp]) -> int:
     return sum(union_length(trace.start[own], trace.end[own]) for own in each)
 
 
-def _ops(trace: Trace) -> Iterator[Entry]:
+def _ops(trace: Trace) -> Iterator[AnswerRow]:
     """The time in ops, without the slices directly inside them."""
     rows, role = trace.rows_of(Role.OP), int(Role.OP)
     row_of = {one.name: longest(trace, one) for one in kernel_totals(trace, rows)}
@@ -228,10 +228,10 @@ def _ops(trace: Trace) -> Iterator[Entry]:
     whole = sum(op.self_ns for op in totals)
     for op in totals:
         label, kind = label_of(role, op.name), kind_of(role, op.name)
-        yield Entry(op.self_ns, whole, label, Way("slice", row_of[op.name]), kind)
+        yield AnswerRow(op.self_ns, whole, label, Way("slice", row_of[op.name]), kind)
 
 
-def _threads(why: Why, trace: Trace) -> Iterator[Entry]:
+def _threads(why: Why, trace: Trace) -> Iterator[AnswerRow]:
     """How much of each thread's time anything was recorded, from its first slice to its last."""
     rows: dict[tuple[Id, Id], int] = {}  # the longest slice of each
     for track in trace.tracks:
@@ -242,10 +242,10 @@ def _threads(why: Why, trace: Trace) -> Iterator[Entry]:
     for one in why.cpu:
         ns = one.op_ns + one.python_ns + one.wait_ns + one.annotation_ns
         way = Way("slice", rows[one.process, one.thread])
-        yield Entry(ns, one.span_ns, narrow(one.label), way)
+        yield AnswerRow(ns, one.span_ns, narrow(one.label), way)
 
 
-class Answer(msgspec.Struct, frozen=True, eq=False):
+class AnswerPage(msgspec.Struct, frozen=True, eq=False):
     """Where the time went and why, and the parts of the program."""
 
     why: Why
@@ -259,7 +259,7 @@ class Insight(msgspec.Struct, frozen=True, eq=False):
     """None until known; the idle time is known before the answer."""
 
     idle: tuple[IdleTime, ...] | None = None  # of each device
-    answer: Answer | None = None
+    answer: AnswerPage | None = None
 
     @property
     def origins(self) -> Origins | None:

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 from fusetui.tui.drawing.answer_lines import AnswerPicture
 from fusetui.tui.drawing.glyphs import glyphs_for
 from fusetui.tui.layout.answer import (
-    Answer,
     AnswerAt,
+    AnswerPage,
     moved,
     way_of,
 )
@@ -34,7 +34,7 @@ INSIDE = (
 MODULES, KERNELS = ModulesPage(), KernelsPage()
 
 
-def answer_of(state: State) -> Answer | None:
+def answer_of(state: State) -> AnswerPage | None:
     """The answer that stands below the lanes; None where something else does."""
     if state.page != TIMELINE or state.overlay is not None or not state.sides:
         return None
@@ -85,7 +85,7 @@ def follow(state: State) -> State:
     return went(state, found, at) if found and at else state
 
 
-def went(state: State, found: Answer, at: AnswerAt) -> State:
+def went(state: State, found: AnswerPage, at: AnswerAt) -> State:
     """To what a row is about; the cursor is on that row when the person comes back."""
     state = replace(state, answer_at=at)
     to, place = way_of(found.lists, at)

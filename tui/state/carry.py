@@ -17,13 +17,13 @@ from fusetui.analysis.questions.search import search, texts_of
 from fusetui.trace.model.columns import Trace
 from fusetui.tui.layout.lanes import Arrangement
 from fusetui.tui.layout.view import Side, View, Views, first_view
-from fusetui.tui.state.session import NOTHING, Hits, Session
+from fusetui.tui.state.session import NOTHING, Hits, ViewSession
 
 Rows = Mapping[int, int]
 """The new row of a row of the earlier trace. -1 stays -1."""
 
 
-def carried(session: Session, sides: Sequence[Side]) -> Session:
+def carried(session: ViewSession, sides: Sequence[Side]) -> ViewSession:
     """The session on other sides, which have all slices of its own sides."""
     pairs = list(zip(session.sides, sides, strict=True))
     rows = [same_rows(a.trace, b.trace, _used(session, n)) for n, (a, b) in enumerate(pairs)]
@@ -67,7 +67,7 @@ def still_there(old: Trace, new: Trace, rows: NDArray[np.intp]) -> NDArray[np.in
     return found[np.argsort(new.start[found], kind="stable")]
 
 
-def _used(session: Session, index: int) -> Iterable[int]:
+def _used(session: ViewSession, index: int) -> Iterable[int]:
     """All rows of one side that a session refers to."""
     for views in (session.views, *session.past, *session.future):
         yield views[index].selected

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from fusetui.tui.layout import moves
 from fusetui.tui.layout.view import Side, View
 from fusetui.tui.state.action import Run, action, on_timeline, two_traces
-from fusetui.tui.state.session import Session
+from fusetui.tui.state.session import ViewSession
 from fusetui.tui.state.state import TIMELINE, State, told
 
 P = ParamSpec("P")
@@ -19,7 +19,7 @@ Move = Callable[Concatenate[Side, View, P], View]
 SECTION = "In the timeline"
 
 
-def changed(state: State, session: Session) -> State:
+def changed(state: State, session: ViewSession) -> State:
     """The state with another session; the state itself if the session is the same."""
     return state if session is state.session else replace(state, session=session)
 
@@ -48,7 +48,7 @@ def looked_at(state: State, index: int, view: View) -> State:
     return replace(changed(state, state.session.moved(index, view)), active=index)
 
 
-def brought(state: State, session: Session, index: int) -> State:
+def brought(state: State, session: ViewSession, index: int) -> State:
     """The state with another session, the timeline in front and this side active."""
     return replace(state, session=session, active=index, page=TIMELINE, hint="")
 

@@ -105,7 +105,7 @@ class Hits(msgspec.Struct, frozen=True, eq=False):
         return at < len(self.by_args) and int(self.by_args[at]) == row
 
 
-class Session(msgspec.Struct, frozen=True, eq=False):
+class ViewSession(msgspec.Struct, frozen=True, eq=False):
     """One or two sides with their views and marked rows; the undo history; the hits of a search."""
 
     sides: tuple[Side, ...] = ()
@@ -118,45 +118,45 @@ class Session(msgspec.Struct, frozen=True, eq=False):
     bookmarks: Bookmarks = field(default_factory=dict)
     time_range: Range | None = None
 
-    def go(self, views: Views) -> Session:
+    def go(self, views: Views) -> ViewSession:
         """Other views; the movement can be undone."""
         if views == self.views:
             return self
         return replace(self, views=views, past=(*self.past, self.views)[-DEEPEST:], future=())
 
-    def moved(self, index: int, view: View) -> Session:
+    def moved(self, index: int, view: View) -> ViewSession:
         """One view changed; if the sides move together, the other moves and zooms by as much."""
         return self.go(_moved(self.views, index, view, self.together))
 
-    def windowed(self, index: int, window: View) -> Session:
+    def windowed(self, index: int, window: View) -> ViewSession:
         """The window of one side changed, and nothing else of it."""
         view = replace(self.views[index], begin=window.begin, end=window.end)
         return self.moved(index, view)
 
-    def selected(self, index: int, row: int) -> Session:
+    def selected(self, index: int, row: int) -> ViewSession:
         """A row selected on one side, in sight."""
         return self.moved(index, select(self.sides[index], self.views[index], row))
 
-    def undo(self) -> Session:
+    def undo(self) -> ViewSession:
         if not self.past:
             return self
         future = (self.views, *self.future)
         return replace(self, views=self.past[-1], past=self.past[:-1], future=future)
 
-    def redo(self) -> Session:
+    def redo(self) -> ViewSession:
         if not self.future:
             return self
         past = (*self.past, self.views)
         return replace(self, views=self.future[0], past=past, future=self.future[1:])
 
-    def cleared(self) -> Session:
+    def cleared(self) -> ViewSession:
         """Without the range; if there is none, without any selection and marked rows."""
         if self.time_range:
             return replace(self, time_range=None)
         views = tuple(deselect(s, v) for s, v in zip(self.sides, self.views, strict=True))
         return replace(self.go(views), marked=_no_marks(self.sides))
 
-    def paired(self, pair: Sequence[Sequence[int]]) -> Session:
+    def paired(self, pair: Sequence[Sequence[int]]) -> ViewSession:
         """The rows of both sides marked, the first of each selected."""
         now = replace(self, marked=tuple(frozenset(rows) for rows in pair))
         for index, rows in enumerate(pair):
@@ -164,17 +164,17 @@ class Session(msgspec.Struct, frozen=True, eq=False):
                 now = now.selected(index, rows[0])
         return now
 
-    def hit(self, hits: Hits) -> Session:
+    def hit(self, hits: Hits) -> ViewSession:
         """A hit selected on its side."""
         return replace(self.selected(hits.side, hits.row), hits=hits)
 
-    def with_bookmark(self, letter: str, index: int, note: str = "") -> Session:
+    def with_bookmark(self, letter: str, index: int, note: str = "") -> ViewSession:
         """A mark, by its letter, of what one side shows now."""
         origin, view = self.sides[index].origin, self.views[index]
         mark = Bookmark(index, view.begin + origin, view.end + origin, view.selected, note)
         return replace(self, bookmarks={**self.bookmarks, letter: mark})
 
-    def at_bookmark(self, letter: str) -> Session:
+    def at_bookmark(self, letter: str) -> ViewSession:
         """The window and the selection of a mark; folds are kept."""
         mark = self.bookmarks[letter]
         origin = self.sides[mark.side].origin
@@ -182,7 +182,7 @@ class Session(msgspec.Struct, frozen=True, eq=False):
         view = replace(self.views[mark.side], begin=begin, end=end, selected=mark.row)
         return self.moved(mark.side, view)
 
-    def ranged(self, index: int) -> Session:
+    def ranged(self, index: int) -> ViewSession:
         """A range of time started or ended on one side."""
         found = pressed(self.time_range, index, self.sides[index], self.views[index])
         return replace(self, time_range=found)
@@ -196,23 +196,23 @@ class Session(msgspec.Struct, frozen=True, eq=False):
             found = pressed(found, index, side, view)
         return found.begin - side.origin, found.end - side.origin
 
-    def known(self, trace: Trace, **fields: Any) -> Session:
+    def known(self, trace: Trace, **fields: Any) -> ViewSession:
         """More is known about a trace: fields of its side; the session itself if it does not show
         the trace."""
         sides = now_known(self.sides, trace, **fields)
         return self if sides is self.sides else replace(self, sides=sides)
 
-    def refitted(self, index: int, lines: int) -> Session:
+    def refitted(self, index: int, lines: int) -> ViewSession:
         """The lanes of one side unfolded as far as there is room now; no movement to undo."""
         side, view = self.sides[index], self.views[index]
         whole = replace(first_view(side), arranged=view.arranged)
         now = replace(view, folds=fitted(side, whole, lines).folds)
         return replace(self, views=(*self.views[:index], now, *self.views[index + 1 :]))
 
-    def swapped(self) -> Session:
+    def swapped(self) -> ViewSession:
         """Swaps A and B."""
         found = self.time_range
-        return Session(
+        return ViewSession(
             self.sides[::-1],
             self.views[::-1],
             self.marked[::-1],
@@ -223,7 +223,7 @@ class Session(msgspec.Struct, frozen=True, eq=False):
             time_range=found and replace(found, side=1 - found.side),
         )
 
-    def realigned(self, diff: Diff) -> Session:
+    def realigned(self, diff: Diff) -> ViewSession:
         """Makes both sides count from the steps that the diff compares."""
         sides = aligned(self.sides, diff)
         return replace(
@@ -247,13 +247,13 @@ def now_known(sides: tuple[Side, ...], trace: Trace, **fields: Any) -> tuple[Sid
     return tuple(replace(s, **fields) if s.trace is trace else s for s in sides)
 
 
-def start(sides: tuple[Side, ...], lines: int | None = None) -> Session:
+def start(sides: tuple[Side, ...], lines: int | None = None) -> ViewSession:
     """The first views, with nothing selected; `lines`: of the screen, for the lanes of each
     side."""
     views = first_views(sides)
     if lines is not None:
         views = tuple(fitted(s, v, lines) for s, v in zip(sides, views, strict=True))
-    return Session(sides, views, _no_marks(sides))
+    return ViewSession(sides, views, _no_marks(sides))
 
 
 def _no_marks(sides: Sequence[Side]) -> Marks:

@@ -23,7 +23,7 @@ from fusetui.tui.layout.search_hits import SearchHits
 from fusetui.tui.layout.view import GapAt, Side, View
 from fusetui.tui.state.comparison import Comparison
 from fusetui.tui.state.effects import Effect
-from fusetui.tui.state.session import Hits, Range, Session
+from fusetui.tui.state.session import Hits, Range, ViewSession
 
 JOB = "all ranks"
 TOGETHER = 2  # traces of one offer that are opened at once, side by side
@@ -154,7 +154,7 @@ class ListState(msgspec.Struct, frozen=True):
 class State(msgspec.Struct, frozen=True, eq=False):
     """Frozen: every change is a function from one State to the next."""
 
-    session: Session = Session()
+    session: ViewSession = ViewSession()
     page: str = TIMELINE
     active: int = 0  # the side that keys act on
     tops: tuple[int, ...] = (0, 0)  # of each side: the first line of its lanes on the screen

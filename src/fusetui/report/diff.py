@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from fusetui.analysis.diff.model import Answer, Diff, Side, StepChange, Subtotal
+from fusetui.analysis.diff.model import Answer, Diff, DiffSide, StepChange, Subtotal
 from fusetui.analysis.diff.statistics import CONFIDENCE
 from fusetui.report.diff_lines import DiffLine, by_effect, closing, lines
 from fusetui.text.cutting import clip
@@ -186,7 +186,7 @@ def side_lines(diff: Diff) -> list[str]:
     ]
 
 
-def _fields(name: str, diff: Diff, side: Side, step_ns: int | None) -> list[str]:
+def _fields(name: str, diff: Diff, side: DiffSide, step_ns: int | None) -> list[str]:
     return [
         f"{name} {clip(printable(side.label), PLACE)}",
         f"step {duration(step_ns)}" if step_ns is not None else "no work",
@@ -226,7 +226,7 @@ def _times(part: Subtotal) -> str:
     return f"{duration(part.a_ns)} -> {duration(part.b_ns)} ({signed_duration(part.change_ns)})"
 
 
-def _thing(a: Side, b: Side) -> str:
+def _thing(a: DiffSide, b: DiffSide) -> str:
     return "GPU event" if a.gpu and b.gpu else "piece of work" if a.gpu or b.gpu else "working op"
 
 

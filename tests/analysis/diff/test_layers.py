@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fusetui.analysis.diff.blocks import Lane, blocks
+from fusetui.analysis.diff.blocks import LaneWork, blocks
 from fusetui.analysis.diff.compare import diff
 from fusetui.analysis.diff.model import Diff, Row, RowKind
 from fusetui.report.diff import to_text
@@ -74,8 +74,8 @@ def test_of_equal_times_a_block_begins_as_early_as_it_may() -> None:
     assert found.items == (2, 3, 4, 5)
 
 
-def lane(keys: list[int], times: list[int]) -> Lane:
-    return Lane(np.array(keys), np.array(times), np.arange(len(keys)))
+def lane(keys: list[int], times: list[int]) -> LaneWork:
+    return LaneWork(np.array(keys), np.array(times), np.arange(len(keys)))
 
 
 def test_layers_apart_from_each_other_are_one_row(build: Build) -> None:

@@ -13,7 +13,7 @@ from tests.places import TRACES
 
 from fusetui.analysis.questions.process_groups import Group
 from fusetui.analysis.ranks.executors import summarize
-from fusetui.analysis.ranks.model import KernelTotal, RankSummary
+from fusetui.analysis.ranks.model import KernelRuns, RankSummary
 from fusetui.analysis.ranks.records import Straggler
 
 DLRM = TRACES / "dlrm_ranks"
@@ -53,7 +53,7 @@ def test_a_class_of_its_account_explains_it() -> None:
 def test_the_same_kernels_slower() -> None:
     def kernels(us: int) -> dict[str, Any]:
         before = [{}, {"compute": us}]
-        return {"before": before, "kernels": (KernelTotal("gemm", 8, us * US, False),)}
+        return {"before": before, "kernels": (KernelRuns("gemm", 8, us * US, False),)}
 
     assert "take 50 % longer" in only(late_by_100(kernels(300), kernels(200)))[1]
 

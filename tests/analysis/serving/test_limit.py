@@ -15,7 +15,7 @@ from fusetui.analysis.serving.config import NoConfig, config_of, read_config
 from fusetui.analysis.serving.join import join
 from fusetui.analysis.serving.limit import Limit, cache_of, limit_of
 from fusetui.analysis.serving.passes import Mode, Pass
-from fusetui.analysis.serving.steps import Phase, Requested
+from fusetui.analysis.serving.steps import Requested, ServerPhase
 from fusetui.trace import Trace, open_trace
 from fusetui.trace.model.arrays import Rows
 
@@ -50,7 +50,7 @@ def mm(number: int, k: int = K, n: int = N, name: str = "aten::mm") -> list[Even
     return op(name, 10 * number, number, GEMM, [[BATCH, k], [k, n]], "c10::BFloat16")
 
 
-def step(rows: Rows, tokens: int | None = None, phase: Phase = Phase.UNKNOWN) -> Pass:
+def step(rows: Rows, tokens: int | None = None, phase: ServerPhase = ServerPhase.UNKNOWN) -> Pass:
     asked = Requested(phase, BATCH, BATCH, tokens)
     return Pass("step", 0, 0, asked, Mode.EAGER, rows, rows, 0)
 
@@ -176,9 +176,11 @@ def test_what_an_op_needs_is_not_known_if_that_of_one_product_is_not(tmp_path: P
     assert [one.least_ns for one in found.losses if one.what == "aten::mm"] == [None]
 
 
-@pytest.mark.parametrize(("phase", "is_known"), [(Phase.DECODE, True), (Phase.PREFILL, False)])
+@pytest.mark.parametrize(
+    ("phase", "is_known"), [(ServerPhase.DECODE, True), (ServerPhase.PREFILL, False)]
+)
 def test_attention_of_many_tokens_does_more_than_read(
-    tmp_path: Path, phase: Phase, is_known: bool
+    tmp_path: Path, phase: ServerPhase, is_known: bool
 ) -> None:
     cache = [900, 16, 8, 128]
     attention = op("my::attention", 50, 5, "k", [[BATCH, 32, 128], cache, cache], "c10::BFloat16")

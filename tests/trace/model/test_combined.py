@@ -8,15 +8,15 @@ import numpy as np
 from tests.analysis.serving.servers import call, cpu, opened
 
 from fusetui.trace.model.arguments import arguments
-from fusetui.trace.model.joined import Combined, own_events
+from fusetui.trace.model.joined import CombinedEvents, own_events
 from fusetui.trace.read.document_text import list_text
 from fusetui.trace.read.reread import Reread
 
 
-def combined(tmp_path: Path) -> Combined:
+def combined(tmp_path: Path) -> CombinedEvents:
     a = opened(tmp_path / "a.json", [cpu("a", 0, 1), call("b", 5, 1, 1, x="one")])
     b = opened(tmp_path / "b.json", [call("c", 0, 1, 2, x="two"), call("d", 5, 1, 3, x="three")])
-    return Combined(a.elements, b.elements)
+    return CombinedEvents(a.elements, b.elements)
 
 
 def test_elements_and_args_of_both(tmp_path: Path) -> None:
@@ -39,7 +39,7 @@ def test_what_reads_the_text_itself_reads_the_right_document(tmp_path: Path) -> 
 def test_three_documents(tmp_path: Path) -> None:
     both = combined(tmp_path)
     third = opened(tmp_path / "c.json", [call("e", 0, 1, 4, x="four")])
-    every = Combined(both, third.elements)
+    every = CombinedEvents(both, third.elements)
     assert every.element(4)["name"] == "e"
     assert b'"four"' in bytes(list_text(every.text, every.stretches[2]))
     assert own_events(every) is own_events(both)

@@ -9,7 +9,7 @@ import numpy as np
 
 from fusetui.trace.model.categories import Role
 from fusetui.trace.program import regions
-from fusetui.trace.program.regions import Line, Spans
+from fusetui.trace.program.regions import Spans, ThreadLine
 
 Make = Callable[..., Any]
 Names = dict[str, str]
@@ -18,7 +18,7 @@ Names = dict[str, str]
 def around(trace: Any) -> Names:
     """Of every op the annotation or frame around it."""
     rows = trace.rows_of(Role.ANNOTATION, Role.PYTHON)
-    found = Spans(trace, Line(trace), rows)
+    found = Spans(trace, ThreadLine(trace), rows)
     ops = trace.rows_of(Role.OP)
     over = found.rows_at(found.around(ops)).tolist()
     names = [trace.name_of(row) if row >= 0 else "" for row in over]
@@ -72,7 +72,7 @@ def test_depths_and_ends(trace_of: Make, event: Make) -> None:
             event("e", 200, 10, **note),
         ]
     )
-    found = Spans(trace, Line(trace), np.arange(len(trace)))
+    found = Spans(trace, ThreadLine(trace), np.arange(len(trace)))
     assert found.depth.tolist() == [0, 1, 2, 1, 0]
     assert found.end_place.tolist() == [4, 3, 3, 4, 5]
     assert found.parent.tolist() == [-1, 0, 1, 0, -1]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fusetui.trace.read.source import open_source
-from fusetui.trace.scrub.document import Document
+from fusetui.trace.scrub.document import ScrubbedDocument
 from fusetui.trace.scrub.texts import Machine
 
 Scrub = Callable[..., str]
@@ -24,7 +24,7 @@ def scrub(tmp_path: Path) -> Scrub:
         path = tmp_path / "in.json"
         text = document if isinstance(document, str) else json.dumps(document)
         path.write_bytes(text.encode(errors="surrogateescape"))
-        found = Document(open_source(str(path)), known)
+        found = ScrubbedDocument(open_source(str(path)), known)
         found.learn()
         return b"".join(found.text()).decode()
 

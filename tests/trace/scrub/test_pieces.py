@@ -11,7 +11,7 @@ import pytest
 
 from fusetui.trace.read import mend
 from fusetui.trace.read.document import Document
-from fusetui.trace.scrub.events import Cut, texts_of
+from fusetui.trace.scrub.events import EventCutter, texts_of
 
 INNER = {"a": [{"b": 1}, {"c": [{}, {}]}], "text": '"}, {"ph": \\'}
 EVENTS = [{"ph": "X", "name": f"f{n}", "args": {"n": n, **INNER}} for n in range(200)]
@@ -33,7 +33,7 @@ def read(text: str) -> tuple[list[Any], list[tuple[int, str]], int]:
 
 
 def pieces_of(document: Document, start: int) -> tuple[list[Any], list[tuple[int, str]], int]:
-    cut = Cut(document, start)
+    cut = EventCutter(document, start)
     found: list[Any] = []
     for piece in cut.pieces():
         whole = document[piece.start : piece.end]
@@ -92,5 +92,5 @@ def test_a_first_event_with_args_that_are_no_utf_8_is_kept() -> None:
     with TemporaryFile(buffering=0) as file:
         file.write(data)
         document = Document(file.fileno(), len(data))
-        pieces = list(Cut(document, data.index(b"[") + 1).pieces())
+        pieces = list(EventCutter(document, data.index(b"[") + 1).pieces())
         assert [text for piece in pieces for text in texts_of(document, piece)] == events

@@ -20,7 +20,7 @@ from fusetui.tui.drawing.device_lines import counter_line, levels
 from fusetui.tui.drawing.glyphs import ASCII, UNICODE
 from fusetui.tui.drawing.lane_lines import labeled
 from fusetui.tui.layout.view import Side, View
-from fusetui.tui.state.session import Session
+from fusetui.tui.state.session import ViewSession
 
 
 def counted_events() -> list[dict[str, Any]]:
@@ -73,9 +73,9 @@ def test_only_the_side_with_the_trace_gets_its_counters(
     side: Side, mlp: Trace, queue: Counter
 ) -> None:
     curves = (curve_of(queue),)
-    session = Session(sides=(side,)).known(mlp, counters=curves)
+    session = ViewSession(sides=(side,)).known(mlp, counters=curves)
     assert session.sides[0].counters == curves
-    other = Session(sides=(replace(side, trace=replace_of(mlp)),))
+    other = ViewSession(sides=(replace(side, trace=replace_of(mlp)),))
     assert other.known(mlp, counters=curves) is other
 
 

@@ -13,7 +13,7 @@ from fusetui.trace import Trace
 from fusetui.tui.layout.lanes import ALL, lanes_of
 from fusetui.tui.layout.view import make_sides
 from fusetui.tui.state.carry import carried, same_rows
-from fusetui.tui.state.session import Hits, Session, start
+from fusetui.tui.state.session import Hits, ViewSession, start
 
 Make = Callable[..., Any]
 
@@ -33,12 +33,12 @@ def more(trace_of: Make, event: Make) -> Trace:
     return found
 
 
-def now(session: Session, trace: Trace) -> Session:
+def now(session: ViewSession, trace: Trace) -> ViewSession:
     return carried(session, make_sides([trace], ["more"]))
 
 
 @pytest.fixture
-def session(part: Trace) -> Session:
+def session(part: Trace) -> ViewSession:
     return start(make_sides([part], ["part"]))
 
 
@@ -48,32 +48,32 @@ def test_rows_are_found_by_their_place_in_the_file(part: Trace, more: Trace) -> 
     assert rows[-1] == -1
 
 
-def test_the_selection_and_the_marks(session: Session, more: Trace) -> None:
+def test_the_selection_and_the_marks(session: ViewSession, more: Trace) -> None:
     chosen = replace(session.selected(0, 1), marked=(frozenset({0, 1}),))
     after = now(chosen, more)
     assert more.name_of(after.views[0].selected) == "b"
     assert {more.name_of(row) for row in after.marked[0]} == {"a", "b"}
 
 
-def test_a_window_keeps_its_times_though_zero_is_earlier(session: Session, more: Trace) -> None:
+def test_a_window_keeps_its_times_though_zero_is_earlier(session: ViewSession, more: Trace) -> None:
     zoomed = session.moved(0, replace(session.views[0], begin=5_000, end=15_000))
     after = now(zoomed, more)
     assert (after.views[0].begin, after.views[0].end) == (65_000, 75_000)
     assert (after.undo().views[0].begin, after.undo().views[0].end) == (0, 90_000)
 
 
-def test_lanes_keep_their_folds(session: Session, more: Trace) -> None:
+def test_lanes_keep_their_folds(session: ViewSession, more: Trace) -> None:
     view, more_lanes = session.views[0], lanes_of(more)
     folded = session.moved(0, replace(view, folds=(view.folds[0], ALL)))
     assert now(folded, more).views[0].folds == (more_lanes[0].some, more_lanes[1].some, ALL)
 
 
-def test_a_table_s_rows_are_forgotten(session: Session, more: Trace) -> None:
+def test_a_table_s_rows_are_forgotten(session: ViewSession, more: Trace) -> None:
     hits = Hits("a", 0, np.array([0]), 0)
     assert now(replace(session, hits=hits), more).hits is None
 
 
-def test_a_search_is_made_again(session: Session, more: Trace) -> None:
+def test_a_search_is_made_again(session: ViewSession, more: Trace) -> None:
     hits = Hits("b", 0, np.array([1]), 0, searched=True)
     after = now(replace(session, hits=hits), more).hits
     assert after is not None

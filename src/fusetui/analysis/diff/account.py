@@ -8,7 +8,7 @@ import numpy as np
 
 from fusetui.analysis.diff.dispatch import dispatched
 from fusetui.analysis.diff.items import Items
-from fusetui.analysis.diff.model import Accounting, Row, Side, StepChange
+from fusetui.analysis.diff.model import Accounting, DiffSide, Row, StepChange
 from fusetui.analysis.diff.statistics import mean, middle
 from fusetui.analysis.diff.work import Work
 from fusetui.analysis.questions.busy import any_busy_ns
@@ -19,7 +19,7 @@ from fusetui.trace.model.categories import Layer
 from fusetui.trace.model.columns import Trace
 
 
-def side(items: Items, on_cpu: bool) -> Side:
+def side(items: Items, on_cpu: bool) -> DiffSide:
     """The figures of one trace: means over its usual steps, which add up to these steps.
 
     `on_cpu`: neither trace has GPU events, so dispatch on the CPU is part of the sum.
@@ -32,7 +32,7 @@ def side(items: Items, on_cpu: bool) -> Side:
     later, earlier = _beyond(work, rows, usual)
     work_ns, busy_ns = int(items.ns.sum()), int(mean(busy))
     idle_ns = int(mean(work.windows.dur[usual])) - busy_ns
-    return Side(
+    return DiffSide(
         label=work.label,
         gpu=work.gpu,
         devices=tuple(dict.fromkeys(device_names(work.trace))) if work.gpu else (),
@@ -52,7 +52,7 @@ def side(items: Items, on_cpu: bool) -> Side:
     )
 
 
-def accounting(step: StepChange, a: Side, b: Side, rows: Iterable[Row]) -> Accounting:
+def accounting(step: StepChange, a: DiffSide, b: DiffSide, rows: Iterable[Row]) -> Accounting:
     """Integers throughout, so that the sum closes exactly."""
     of_rows = sum(row.change_ns for row in rows if row.counts)
     idle = b.idle_ns - a.idle_ns

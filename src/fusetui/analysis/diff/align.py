@@ -10,7 +10,7 @@ from itertools import pairwise
 import msgspec
 import numpy as np
 
-from fusetui.analysis.diff.blocks import Block, Lane, blocks
+from fusetui.analysis.diff.blocks import Block, LaneWork, blocks
 from fusetui.analysis.diff.items import Items
 from fusetui.analysis.diff.sequences import Pair, Stretch, exact, gaps, match
 from fusetui.trace.model.arrays import Int64s
@@ -63,7 +63,9 @@ def _aligned(
     """Repeated blocks that only one side has are left out first, so that no piece of one block is
     paired with that of another."""
     lanes = [
-        Lane(items.by_op[_slice(lane)], items.ns[_slice(lane)], np.arange(lane.start, lane.stop))
+        LaneWork(
+            items.by_op[_slice(lane)], items.ns[_slice(lane)], np.arange(lane.start, lane.stop)
+        )
         for items, lane in ((a, of_a), (b, of_b))
     ]
     found = blocks(*lanes)

@@ -17,15 +17,15 @@ CELLS = 1 << 24
 """Of blocks whose comparison would take more than so many pieces, only some pieces are compared."""
 
 
-class Lane(msgspec.Struct, frozen=True, eq=False):
+class LaneWork(msgspec.Struct, frozen=True, eq=False):
     """The work of a lane: its keys and times (ns), and the number of the item of each."""
 
     keys: Int64s
     ns: Int64s
     items: Rows
 
-    def without(self, places: Rows) -> Lane:
-        return Lane(*(np.delete(column, places) for column in (self.keys, self.ns, self.items)))
+    def without(self, places: Rows) -> LaneWork:
+        return LaneWork(*(np.delete(column, places) for column in (self.keys, self.ns, self.items)))
 
 
 class Block(msgspec.Struct, frozen=True):
@@ -38,7 +38,7 @@ class Block(msgspec.Struct, frozen=True):
     items: tuple[int, ...]
 
 
-def blocks(a: Lane, b: Lane) -> list[Block]:
+def blocks(a: LaneWork, b: LaneWork) -> list[Block]:
     """Blocks that repeat in a row and are not equally many on both sides."""
     found: list[Block] = []
     while len(found) < KINDS:
@@ -55,7 +55,7 @@ def blocks(a: Lane, b: Lane) -> list[Block]:
     return found
 
 
-def _surplus(many: Lane, few: Lane, found: Repeat) -> Rows:
+def _surplus(many: LaneWork, few: LaneWork, found: Repeat) -> Rows:
     """The places of the blocks without a counterpart: in order, those whose times fit the least."""
     chosen = in_order(_costs(many, few, found), found.more)
     left = np.setdiff1d(np.arange(len(found.many)), chosen)
@@ -63,7 +63,7 @@ def _surplus(many: Lane, few: Lane, found: Repeat) -> Rows:
     return np.unique(np.concatenate([np.arange(first, last) for first, last in gone]))
 
 
-def _costs(many: Lane, few: Lane, found: Repeat) -> Iterable[Int64s]:
+def _costs(many: LaneWork, few: LaneWork, found: Repeat) -> Iterable[Int64s]:
     """Per block of the few: how far the times of each block that may be its counterpart are from
     its own (ns); a piece of other work costs the time of both."""
     cells = len(found.few) * (found.more + 1) * found.size
@@ -77,7 +77,7 @@ def _costs(many: Lane, few: Lane, found: Repeat) -> Iterable[Int64s]:
         yield np.where(same, apart, times_a[others] + times_b[n]).sum(axis=1)
 
 
-def _windows(of: Lane, starts: Rows, within: Rows) -> tuple[Int64s, Int64s]:
+def _windows(of: LaneWork, starts: Rows, within: Rows) -> tuple[Int64s, Int64s]:
     """Keys and times of shape [blocks, pieces]; what lies beyond the end takes no time."""
     places = starts[:, None] + within
     inside = places < len(of.keys)
@@ -92,7 +92,7 @@ def runs(numbers: Rows) -> list[tuple[int, int]]:
 
 
 def _slid(
-    many: Lane, few: Lane, found: Repeat, chosen: list[int], run: tuple[int, int]
+    many: LaneWork, few: LaneWork, found: Repeat, chosen: list[int], run: tuple[int, int]
 ) -> tuple[int, int]:
     """The stretch of blocks in a row that have no counterpart, moved by part of a block to where
     the times of what is left fit best: a mark need not be where a block begins."""
@@ -107,7 +107,9 @@ def _slid(
     return begin + shift, end + shift
 
 
-def _gain(many: Lane, few: Lane, begin: int, end: int, place: int, size: int, way: int) -> Int64s:
+def _gain(
+    many: LaneWork, few: LaneWork, begin: int, end: int, place: int, size: int, way: int
+) -> Int64s:
     """For a shift of 0, 1, ... pieces: how much less well the times fit (ns, negative: better)."""
     n = np.arange(size)
     if way > 0:

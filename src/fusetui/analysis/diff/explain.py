@@ -12,7 +12,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from fusetui.analysis.diff.groups import Group, pairs_of
+from fusetui.analysis.diff.groups import WorkGroup, pairs_of
 from fusetui.analysis.diff.items import KERNEL_MASK, Items
 from fusetui.analysis.diff.model import ELSEWHERE, REPEATED, Row, RowKind, RowShare, row_of
 from fusetui.analysis.diff.names import adds_up_parts, differences, identity, part
@@ -43,7 +43,7 @@ LOOKED_UP = 500  # shapes are looked up for at most this many fusions, because e
 
 
 def rows(
-    a: Items, b: Items, groups: Sequence[Group], programs: tuple[ProgramPlaces, ProgramPlaces]
+    a: Items, b: Items, groups: Sequence[WorkGroup], programs: tuple[ProgramPlaces, ProgramPlaces]
 ) -> list[Row]:
     """One row for every group, in program order."""
     groups = _with_savings(a, groups)
@@ -58,7 +58,7 @@ def rows(
     return [found[n] for n in _program_order(a, b, groups)]
 
 
-def _context(group: Group, a: ProgramPlaces, b: ProgramPlaces) -> Context:
+def _context(group: WorkGroup, a: ProgramPlaces, b: ProgramPlaces) -> Context:
     """Where the program does the work, according to A, or to B for work that only B has."""
     program, members = (a, group.a) if group.a else (b, group.b)
     sides = "a" if any(map(a.compiled, group.a)) else ""
@@ -72,7 +72,7 @@ def _context(group: Group, a: ProgramPlaces, b: ProgramPlaces) -> Context:
     return Context(program.places[members[0]], program.phases[members[0]], work, sides)
 
 
-def _with_savings(a: Items, groups: Sequence[Group]) -> Sequence[Group]:
+def _with_savings(a: Items, groups: Sequence[WorkGroup]) -> Sequence[WorkGroup]:
     """Adds to each fusion the tensors that it avoids, unless there are too many to look up: where
     different ops became one kernel, each used the result of the one before it."""
     fused = [
@@ -87,7 +87,7 @@ def _with_savings(a: Items, groups: Sequence[Group]) -> Sequence[Group]:
     return found
 
 
-def _row(a: Items, b: Items, group: Group, kind: RowKind, context: Context) -> Row:
+def _row(a: Items, b: Items, group: WorkGroup, kind: RowKind, context: Context) -> Row:
     if len(group.a) == len(group.b) == 1:
         op, why, together = a.op_names[group.a[0]], _why_of_pair(a, b, group, kind), False
     else:
@@ -103,7 +103,7 @@ def _share(items: Items, members: Sequence[int]) -> RowShare:
     return RowShare(names, ns, len(members), median_ns, rows, hidden_ns)
 
 
-def _why_of_pair(a: Items, b: Items, group: Group, kind: RowKind) -> str:
+def _why_of_pair(a: Items, b: Items, group: WorkGroup, kind: RowKind) -> str:
     i, j = group.a[0], group.b[0]
     a_ns, b_ns, names = a.times[i], b.times[j], (a.names[i], b.names[j])
     said = [_change_of_op(a.op_names[i], b.op_names[j], names)]
@@ -122,7 +122,7 @@ def _why_of_pair(a: Items, b: Items, group: Group, kind: RowKind) -> str:
     return "; ".join(text for text in (*said, group.why) if text)
 
 
-def _why(a: Items, b: Items, group: Group, kind: RowKind) -> str:
+def _why(a: Items, b: Items, group: WorkGroup, kind: RowKind) -> str:
     if kind is not RowKind.REPLACED or group.together or not _other_algorithm(a, b, group):
         return group.why
     main = any(part(a.names[i]) == "main" for i in group.a)
@@ -130,7 +130,7 @@ def _why(a: Items, b: Items, group: Group, kind: RowKind) -> str:
     return f"{'another algorithm: ' * main}{what} -> {len(group.b)}; {group.why}"
 
 
-def _kinds(a: Items, b: Items, groups: Sequence[Group]) -> list[RowKind]:
+def _kinds(a: Items, b: Items, groups: Sequence[WorkGroup]) -> list[RowKind]:
     pairs = [n for n, group in enumerate(groups) if len(group.a) == len(group.b) == 1]
     one, other = pairs_of(groups)
     same = (a.exact[one] & KERNEL_MASK) == (b.exact[other] & KERNEL_MASK)
@@ -147,7 +147,7 @@ def _kinds(a: Items, b: Items, groups: Sequence[Group]) -> list[RowKind]:
     ]
 
 
-def _shape(a: Items, b: Items, group: Group, noise: Noise) -> RowKind:
+def _shape(a: Items, b: Items, group: WorkGroup, noise: Noise) -> RowKind:
     """The kind of a group that is no pair."""
     if group.together:
         kernels = {*a.exact[[*group.a]].tolist(), *b.exact[[*group.b]].tolist()}
@@ -162,7 +162,7 @@ def _shape(a: Items, b: Items, group: Group, noise: Noise) -> RowKind:
     return RowKind.FUSED if len(group.a) > len(group.b) else RowKind.SPLIT
 
 
-def _other_algorithm(a: Items, b: Items, group: Group) -> bool:
+def _other_algorithm(a: Items, b: Items, group: WorkGroup) -> bool:
     """Whether cuDNN or MIOpen chose other kernels, more or fewer of them, for one op: nothing of
     the program was fused. One kernel whose parts another adds up is split."""
     ops = {*map(a.op_word, group.a)}, {*map(b.op_word, group.b)}
@@ -173,7 +173,7 @@ def _other_algorithm(a: Items, b: Items, group: Group) -> bool:
     return one_op and main != [1, 1] and all(map(_CHOSEN.search, stems))
 
 
-def _as_a_whole(a: Items, b: Items, group: Group, noise: Noise) -> RowKind:
+def _as_a_whole(a: Items, b: Items, group: WorkGroup, noise: Noise) -> RowKind:
     """Of one kernel several times on both sides: by the time of all of them."""
     before, after = (
         items.samples[:, [*members]].sum(axis=1, keepdims=True)
@@ -196,7 +196,7 @@ def _timed(a: Items, b: Items, one: Rows, other: Rows, noise: Noise) -> list[Row
     ]
 
 
-def _op(a: Items, b: Items, group: Group) -> str:
+def _op(a: Items, b: Items, group: WorkGroup) -> str:
     """The ops of the side that has more of them, as `aten::gelu + aten::mul x2`."""
     items, members = (a, group.a) if len(group.a) >= len(group.b) else (b, group.b)
     if group.together and not any(items.op_word(item) for item in members):
@@ -217,7 +217,7 @@ def _change_of_op(before: str, after: str, names: tuple[str, str]) -> str:
     return f"{printable(before)} -> {printable(after)}"
 
 
-def _program_order(a: Items, b: Items, groups: Sequence[Group]) -> list[int]:
+def _program_order(a: Items, b: Items, groups: Sequence[WorkGroup]) -> list[int]:
     """In the order of A's launches; what only B has comes after what precedes it on its lane."""
     rank_a, rank_b = _launch_ranks(a), _launch_ranks(b)
     matched = (group for group in groups if group.a and group.b)

@@ -20,7 +20,7 @@ Gap = tuple[list[int], list[int]]  # the open items of A and of B between two pa
 REACH = 4  # a fused kernel looks for the ops in its name in so many gaps before and after its own
 
 
-class Group(msgspec.Struct, frozen=True):
+class WorkGroup(msgspec.Struct, frozen=True):
     """Items of A, and the items of B that do the same work; one side is empty when nothing does.
 
     `why` is the evidence where the names alone do not give it.
@@ -45,7 +45,7 @@ class Board:
         self.ranges = (lanes.a, lanes.b)
         self.pairs: list[Pair | None] = list(lanes.pairs)
         self.gaps: list[Gap] = [(list(of_a), list(of_b)) for of_a, of_b in lanes.gaps()]
-        self.groups: list[Group] = []
+        self.groups: list[WorkGroup] = []
         self._known_as: dict[tuple[int, int], frozenset[str]] = {}
 
     def claim(self, side: int, many: Iterable[int], one: int, gap: int, why: str) -> None:
@@ -74,7 +74,7 @@ class Board:
                 self.groups += _alone(side, [item for item in members if not helps(names[item])])
             sides = helpers[0], helpers[1]
         if any(sides):
-            self.groups.append(Group(*sides, why if all(sides) else "", together))
+            self.groups.append(WorkGroup(*sides, why if all(sides) else "", together))
 
     def close(self, side: int, items: set[int], gaps: Iterable[Gap]) -> None:
         """They are open no more."""
@@ -89,7 +89,7 @@ class Board:
         return not ((main[0] and only[1]) or (main[1] and only[0]))
 
     def add(self, side: int, many: tuple[int, ...], one: int, why: str) -> None:
-        self.groups.append(Group(*oriented(side, many, (one,)), why))
+        self.groups.append(WorkGroup(*oriented(side, many, (one,)), why))
 
     def is_compute(self, side: int, item: int) -> bool:
         """Neither a copy nor a set."""
@@ -102,9 +102,11 @@ class Board:
             self._known_as[side, item] = known_names(items.trace, int(items.op[item]))
         return self._known_as[side, item]
 
-    def finish(self) -> list[Group]:
+    def finish(self) -> list[WorkGroup]:
         """All groups: those found, the pairs left, and each open item by itself."""
-        self.groups += [Group((pair[0],), (pair[1],)) for pair in self.pairs if pair is not None]
+        self.groups += [
+            WorkGroup((pair[0],), (pair[1],)) for pair in self.pairs if pair is not None
+        ]
         for side in (0, 1):
             self.groups += _alone(side, [item for gap in self.gaps for item in gap[side]])
         return self.groups
@@ -115,17 +117,17 @@ def oriented(side: int, own: T, other: T) -> tuple[T, T]:
     return (own, other) if side == 0 else (other, own)
 
 
-def _alone(side: int, items: Iterable[int]) -> list[Group]:
-    return [Group(*oriented(side, (item,), ())) for item in items]
+def _alone(side: int, items: Iterable[int]) -> list[WorkGroup]:
+    return [WorkGroup(*oriented(side, (item,), ())) for item in items]
 
 
-def pairs_of(groups: Iterable[Group]) -> Rows:
+def pairs_of(groups: Iterable[WorkGroup]) -> Rows:
     """The items of A and of B that are matched one to one; shape [2, pairs]."""
     pairs = [(g.a[0], g.b[0]) for g in groups if len(g.a) == len(g.b) == 1]
     return np.array(pairs, dtype=np.intp).reshape(-1, 2).T
 
 
-def joined(groups: Iterable[Group], more: Sequence[Group]) -> list[Group]:
+def joined(groups: Iterable[WorkGroup], more: Sequence[WorkGroup]) -> list[WorkGroup]:
     """With `more`, whose items had no partner before."""
     of_a = {item for group in more for item in group.a}
     of_b = {item for group in more for item in group.b}

@@ -9,7 +9,7 @@ import numpy as np
 
 from fusetui.analysis.diff.align import Lanes
 from fusetui.analysis.diff.blocks import Block, runs
-from fusetui.analysis.diff.groups import Group
+from fusetui.analysis.diff.groups import WorkGroup
 from fusetui.analysis.diff.items import Items
 from fusetui.analysis.diff.names import work_class
 from fusetui.text.figures import count, plural
@@ -17,7 +17,7 @@ from fusetui.trace.model.arrays import Flags
 from fusetui.trace.model.grouping import by_key
 
 
-def surplus(a: Items, b: Items, aligned: Sequence[Lanes]) -> list[Group]:
+def surplus(a: Items, b: Items, aligned: Sequence[Lanes]) -> list[WorkGroup]:
     """One group for all blocks that occur as often: a layer has work in the forward and in the
     backward pass, and on several lanes."""
     blocks = (block for lanes in aligned for block in lanes.blocks)
@@ -25,7 +25,7 @@ def surplus(a: Items, b: Items, aligned: Sequence[Lanes]) -> list[Group]:
     return [_group((a, b)[found[0].side], found) for found in alike.values()]
 
 
-def _group(items: Items, found: Sequence[Block]) -> Group:
+def _group(items: Items, found: Sequence[Block]) -> WorkGroup:
     first, members = found[0], tuple(sorted(item for block in found for item in block.items))
     more = abs(first.a - first.b)
     layers = any(_attentions(items, block) == more for block in found)
@@ -33,7 +33,7 @@ def _group(items: Items, found: Sequence[Block]) -> Group:
     named = f"{plural(first.a, word)} -> {count(first.b)}"
     why = f"{plural(round(len(members) / more), 'piece')} of work in each"
     of_a, of_b = ((), members) if first.side else (members, ())
-    return Group(of_a, of_b, why, named=named)
+    return WorkGroup(of_a, of_b, why, named=named)
 
 
 def _attentions(items: Items, block: Block) -> int:
@@ -45,7 +45,7 @@ def _attentions(items: Items, block: Block) -> int:
     return starts or kinds.count("softmax")
 
 
-def around(a: Items, b: Items, groups: Sequence[Group]) -> tuple[Flags, Flags]:
+def around(a: Items, b: Items, groups: Sequence[WorkGroup]) -> tuple[Flags, Flags]:
     """Per row of each trace: whether the CPU did it for such a block, in any step alike."""
     found = [np.zeros(len(items.trace), dtype=np.bool_) for items in (a, b)]
     for group in groups:

@@ -155,7 +155,7 @@ CPU = "CPU: "
 ONLY = "only in step"  # `why` begins with it where a row is about one step alone
 
 
-class Side(msgspec.Struct, frozen=True):
+class DiffSide(msgspec.Struct, frozen=True):
     """One of the two traces; times are means over its usual steps, in ns.
 
     The step is work_ns + dispatch_ns + earlier_ns - later_ns - overlap_ns + idle_ns, exactly.
@@ -223,8 +223,8 @@ class Diff(msgspec.Struct, frozen=True):
     rows: tuple[Row, ...]
     notes: tuple[str, ...]
     accounting: Accounting
-    side_a: Side
-    side_b: Side
+    side_a: DiffSide
+    side_b: DiffSide
     story: str = ""  # one sentence: the largest terms of the change
     by_work: tuple[Subtotal, ...] = ()  # the rows of the sum by sort of work, and by place
     by_place: tuple[Subtotal, ...] = ()

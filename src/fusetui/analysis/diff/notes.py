@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fusetui.analysis.diff.groups import Group, pairs_of
+from fusetui.analysis.diff.groups import WorkGroup, pairs_of
 from fusetui.analysis.diff.items import Items
 from fusetui.analysis.diff.model import Accounting, StepChange
 from fusetui.analysis.diff.statistics import FEW_STEPS
@@ -25,7 +25,12 @@ VARIES = 0.02  # an unexplained part gets a note when it is more than this share
 
 
 def notes(
-    a: Items, b: Items, groups: Sequence[Group], devices: str, step: StepChange, sums: Accounting
+    a: Items,
+    b: Items,
+    groups: Sequence[WorkGroup],
+    devices: str,
+    step: StepChange,
+    sums: Accounting,
 ) -> list[str]:
     """Sentences for a person, the most important first; `devices` are those of `other_devices`."""
     found = [
@@ -92,7 +97,7 @@ def _runtime(trace: Trace) -> str:
     return ""
 
 
-def _inputs(a: Items, b: Items, groups: Sequence[Group]) -> list[str]:
+def _inputs(a: Items, b: Items, groups: Sequence[WorkGroup]) -> list[str]:
     """Shapes and dtypes of the longest pairs under one op: the first difference of each."""
     found: dict[str, str] = {}
     for i, j in _heaviest(a, b, groups):
@@ -103,7 +108,7 @@ def _inputs(a: Items, b: Items, groups: Sequence[Group]) -> list[str]:
     return list(found.values())
 
 
-def _heaviest(a: Items, b: Items, groups: Sequence[Group]) -> Iterator[tuple[int, int]]:
+def _heaviest(a: Items, b: Items, groups: Sequence[WorkGroup]) -> Iterator[tuple[int, int]]:
     """Pairs under one op, those that take the most time."""
     of_a, of_b = pairs_of(groups)
     order = np.argsort(-(a.ns[of_a] + b.ns[of_b]), kind="stable")

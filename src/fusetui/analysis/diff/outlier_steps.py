@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from fusetui.analysis.diff.groups import Group, pairs_of
+from fusetui.analysis.diff.groups import WorkGroup, pairs_of
 from fusetui.analysis.diff.items import Items
 from fusetui.analysis.diff.model import ONLY, Row, RowKind, RowShare, row_of
 from fusetui.analysis.diff.outlier_work import rows_of
@@ -37,7 +37,7 @@ less than their times."""
 SHOWN = 5  # at most this many such kernels are reported
 
 
-class Once(msgspec.Struct, frozen=True):
+class OneStepOnly(msgspec.Struct, frozen=True):
     """What took a different time in one step than in all others used.
 
     `paired`: in the other steps the two sides vary alike, as two copies of one recording do, so
@@ -49,7 +49,7 @@ class Once(msgspec.Struct, frozen=True):
     paired: bool
 
 
-def once(a: Items, b: Items, groups: Sequence[Group]) -> list[Once]:
+def once(a: Items, b: Items, groups: Sequence[WorkGroup]) -> list[OneStepOnly]:
     """Kernels and idle time that changed in one step only, if both sides have equally many steps
     and vary alike, as two copies of one recording do: the n-th steps of two runs have nothing in
     common but chance."""
@@ -58,7 +58,7 @@ def once(a: Items, b: Items, groups: Sequence[Group]) -> list[Once]:
     return [*_kernels_once(a, b, groups), *_idle_once(a, b)]
 
 
-def _kernels_once(a: Items, b: Items, groups: Sequence[Group]) -> list[Once]:
+def _kernels_once(a: Items, b: Items, groups: Sequence[WorkGroup]) -> list[OneStepOnly]:
     """Kernels that took more or less time in one step of one side than in all others."""
     one, other = pairs_of(groups)
     if not len(one) or _few(a, b):
@@ -85,11 +85,11 @@ def _kernels_once(a: Items, b: Items, groups: Sequence[Group]) -> list[Once]:
         why = f"{ONLY} {b.work.windows.labels[number]}: {change(mine.ns, theirs.ns)} time"
         kind = RowKind.FASTER if theirs.ns < mine.ns else RowKind.SLOWER
         row = row_of(kind, a.op_names[int(one[n])], mine, theirs, why, counts=False)
-        found.append(Once(number, row, bool(paired[n])))
+        found.append(OneStepOnly(number, row, bool(paired[n])))
     return found
 
 
-def _vary_alike(a: Items, b: Items, groups: Sequence[Group]) -> bool:
+def _vary_alike(a: Items, b: Items, groups: Sequence[WorkGroup]) -> bool:
     """In the steps that do the usual work on both sides."""
     one, other = pairs_of(groups)
     before, after = (
@@ -130,7 +130,7 @@ def _outliers(
     return np.where(sharp, ordered[-1], 0), step, followed
 
 
-def _idle_once(a: Items, b: Items) -> list[Once]:
+def _idle_once(a: Items, b: Items) -> list[OneStepOnly]:
     """Idle time that only one step has, of those that do the usual work on one side at least. Work
     that is gone or faster leaves a gap, and more work fills one: that is no change of its own."""
     usual = [np.isin(np.arange(len(side.work.windows)), side.alike) for side in (a, b)]
@@ -152,7 +152,7 @@ def _idle_once(a: Items, b: Items) -> list[Once]:
     kind = RowKind.ADDED if b_ns > a_ns else RowKind.REMOVED
     shares = RowShare(("idle",), a_ns), RowShare(("idle",), b_ns)
     row = row_of(kind, "idle", *shares, why, counts=False)
-    return [Once(number, row, bool(paired[0]))]
+    return [OneStepOnly(number, row, bool(paired[0]))]
 
 
 def _work_in(a: Items, b: Items) -> Int64s:

@@ -16,7 +16,7 @@ from fusetui.trace.model.categories import LAYERS, STEP_PREFIX, Layer, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.op_names import is_compiler
 from fusetui.trace.program.origin import hosts_of
-from fusetui.trace.program.regions import MODULE_PREFIX, Line, Spans, is_module
+from fusetui.trace.program.regions import MODULE_PREFIX, Spans, ThreadLine, is_module
 
 Hosts = NDArray[np.int32]
 
@@ -105,7 +105,7 @@ def _around(trace: Trace, hosts: Hosts, layer: Layer, test: Callable[[str], bool
     own = np.array([LAYERS[role] is layer for role in Role])
     taken = (trace.role == Role.CAPTURED) & own[trace.source_role]
     rows = np.flatnonzero(_named(trace, test)[trace.name] & (on_layer[trace.track] | taken))
-    spans = Spans(trace, Line(trace), rows)
+    spans = Spans(trace, ThreadLine(trace), rows)
     return spans.rows_at(spans.around(hosts))
 
 

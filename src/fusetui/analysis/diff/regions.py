@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from fusetui.analysis.diff.groups import Group, joined
+from fusetui.analysis.diff.groups import WorkGroup, joined
 from fusetui.analysis.diff.items import KERNEL_MASK
 from fusetui.analysis.diff.names import decoded
 from fusetui.analysis.diff.program_location import ProgramPlaces
@@ -30,7 +30,7 @@ FACTOR, MOST = 2.0, 0.8
 this factor."""
 
 
-def by_region(a: ProgramPlaces, b: ProgramPlaces, groups: Sequence[Group]) -> list[Group]:
+def by_region(a: ProgramPlaces, b: ProgramPlaces, groups: Sequence[WorkGroup]) -> list[WorkGroup]:
     """Joins open work of one sort on both sides, in the same place, then in the same phase, then
     anywhere, where a side does not say which ops its kernels come from.
 
@@ -53,7 +53,9 @@ LEVELS: Sequence[Level] = (
 """What pieces in the same place, in the same phase, and anywhere have in common."""
 
 
-def _joined(a: ProgramPlaces, b: ProgramPlaces, groups: list[Group], level: Level) -> list[Group]:
+def _joined(
+    a: ProgramPlaces, b: ProgramPlaces, groups: list[WorkGroup], level: Level
+) -> list[WorkGroup]:
     found = []
     for key, sides in _open(a, b, groups, level).items():
         of_a, of_b = sides
@@ -64,7 +66,7 @@ def _joined(a: ProgramPlaces, b: ProgramPlaces, groups: list[Group], level: Leve
 
 
 def _open(
-    a: ProgramPlaces, b: ProgramPlaces, groups: Sequence[Group], level: Level
+    a: ProgramPlaces, b: ProgramPlaces, groups: Sequence[WorkGroup], level: Level
 ) -> dict[Key, Sides]:
     """What has no partner, by the part of the program and the sort of work, in order."""
     found: defaultdict[Key, Sides] = defaultdict(lambda: ([], []))
@@ -82,9 +84,9 @@ def _open(
 
 def _of_one_sort(
     a: ProgramPlaces, b: ProgramPlaces, sides: Sides, sort: str, left: str
-) -> list[Group]:
+) -> list[WorkGroup]:
     """Main work in order, the same kernels as one group each, then all that is left as a whole."""
-    found: list[Group] = []
+    found: list[WorkGroup] = []
     if sort in MAIN:
         found = _in_order(a, b, sides, f"in order among the {sort} {left}")
         sides = _without(sides, found)
@@ -98,18 +100,18 @@ def _of_one_sort(
     return [*found, *same, *rest]
 
 
-def _as_one(sides: Sides, why: str) -> list[Group]:
+def _as_one(sides: Sides, why: str) -> list[WorkGroup]:
     of_a, of_b = sides
-    return [Group(tuple(of_a), tuple(of_b), why, together=True)] if of_a and of_b else []
+    return [WorkGroup(tuple(of_a), tuple(of_b), why, together=True)] if of_a and of_b else []
 
 
-def _same_kernels(a: ProgramPlaces, b: ProgramPlaces, sides: Sides, why: str) -> list[Group]:
+def _same_kernels(a: ProgramPlaces, b: ProgramPlaces, sides: Sides, why: str) -> list[WorkGroup]:
     kernels: defaultdict[int, Sides] = defaultdict(lambda: ([], []))
     for side, program in enumerate((a, b)):
         for item in sides[side]:
             kernels[int(program.items.exact[item]) & KERNEL_MASK][side].append(item)
     return [
-        Group(tuple(of_a), tuple(of_b), why, together=len(of_a) + len(of_b) > 2)
+        WorkGroup(tuple(of_a), tuple(of_b), why, together=len(of_a) + len(of_b) > 2)
         for of_a, of_b in kernels.values()
         if of_a and of_b
     ]
@@ -131,7 +133,7 @@ def _alike(sides: Sides) -> bool:
     return 0 < few >= LIKE * many
 
 
-def _in_order(a: ProgramPlaces, b: ProgramPlaces, sides: Sides, why: str) -> list[Group]:
+def _in_order(a: ProgramPlaces, b: ProgramPlaces, sides: Sides, why: str) -> list[WorkGroup]:
     """Pairs in order, where there is nearly as much on both sides and the times of most pairs
     differ by the same factor, as those of two different orders would not."""
     few, many = sorted(map(len, sides))
@@ -149,10 +151,10 @@ def _in_order(a: ProgramPlaces, b: ProgramPlaces, sides: Sides, why: str) -> lis
     if np.mean(apart <= math.log(FACTOR)) < MOST:
         return []
     pairs = zip(places_a, places_b, strict=True)
-    return [Group((sides[0][i],), (sides[1][j],), why) for i, j in pairs]
+    return [WorkGroup((sides[0][i],), (sides[1][j],), why) for i, j in pairs]
 
 
-def _without(sides: Sides, found: Sequence[Group]) -> Sides:
+def _without(sides: Sides, found: Sequence[WorkGroup]) -> Sides:
     of_a = {item for group in found for item in group.a}
     of_b = {item for group in found for item in group.b}
     return [i for i in sides[0] if i not in of_a], [j for j in sides[1] if j not in of_b]

@@ -10,7 +10,7 @@ from typing import Final
 
 from fusetui.analysis.diff.align import Lanes
 from fusetui.analysis.diff.fusion import by_name
-from fusetui.analysis.diff.groups import Board, Group, joined, oriented, pairs_of
+from fusetui.analysis.diff.groups import Board, WorkGroup, joined, oriented, pairs_of
 from fusetui.analysis.diff.instances import MANY, repeated, rest_of_ops, with_reduction
 from fusetui.analysis.diff.items import Items
 from fusetui.analysis.diff.model import ELSEWHERE
@@ -32,7 +32,7 @@ CROWDED = 4  # pieces of one op are counted only where they are 1 / CROWDED of a
 FEW = 16  # position alone does not match one kernel with more open pieces than this
 
 
-def group(a: Items, b: Items, lanes: Lanes) -> list[Group]:
+def group(a: Items, b: Items, lanes: Lanes) -> list[WorkGroup]:
     """Every item of two lanes in exactly one group."""
     board = Board(a, b, lanes)
     repeated(board)
@@ -104,7 +104,7 @@ RULES: Final[Sequence[Rule]] = (
 )
 
 
-def moved(a: Items, b: Items, groups: list[Group]) -> list[Group]:
+def moved(a: Items, b: Items, groups: list[WorkGroup]) -> list[WorkGroup]:
     """Pairs what is left open on both sides and is the same kernel under the same op, if it takes
     about as long, allowing for how much faster one side is at other such kernels."""
     open_b = (group_.b[0] for group_ in groups if not group_.a)
@@ -119,10 +119,10 @@ def moved(a: Items, b: Items, groups: list[Group]) -> list[Group]:
             if is_like(b.times[nearest], time):
                 found[group_.a[0]] = nearest
                 waiting.remove(nearest)
-    return joined(groups, [Group((i,), (j,), ELSEWHERE) for i, j in found.items()])
+    return joined(groups, [WorkGroup((i,), (j,), ELSEWHERE) for i, j in found.items()])
 
 
-def _factor(a: Items, b: Items, groups: list[Group]) -> float:
+def _factor(a: Items, b: Items, groups: list[WorkGroup]) -> float:
     """The median of B / A over the pairs of one kernel; 1 where there is none."""
     of_a, of_b = pairs_of(groups)
     ratios = [

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from fusetui.analysis.diff.groups import Group, pairs_of
+from fusetui.analysis.diff.groups import WorkGroup, pairs_of
 from fusetui.analysis.diff.items import Items
-from fusetui.analysis.diff.model import Answer, Side, StepChange, Verdict
+from fusetui.analysis.diff.model import Answer, DiffSide, StepChange, Verdict
 from fusetui.analysis.diff.statistics import (
     FEW_ROUNDS,
     FEW_STEPS,
@@ -26,7 +26,7 @@ LEAST = 8
 first quarter of its times lies below, and by more than one part in so many."""
 
 
-def step_change(a: Items, b: Items, groups: Sequence[Group]) -> StepChange:
+def step_change(a: Items, b: Items, groups: Sequence[WorkGroup]) -> StepChange:
     """The medians over the steps used, and the interval of their ratio.
 
     Where the steps of both took turns, each is compared with its neighbor, and what became slower
@@ -70,7 +70,7 @@ class Cut(msgspec.Struct, frozen=True, eq=False):
         return found
 
 
-def undisturbed(a: Items, b: Items, groups: Sequence[Group]) -> tuple[Times, Times]:
+def undisturbed(a: Items, b: Items, groups: Sequence[WorkGroup]) -> tuple[Times, Times]:
     """What a piece took is counted up to what is usual for it.
 
     The same kernel or op on both sides is cut at one limit, the higher one of the two: with a limit
@@ -88,7 +88,7 @@ def undisturbed(a: Items, b: Items, groups: Sequence[Group]) -> tuple[Times, Tim
 
 
 def _columns(
-    a: Items, b: Items, cuts: tuple[Cut, Cut], groups: Sequence[Group]
+    a: Items, b: Items, cuts: tuple[Cut, Cut], groups: Sequence[WorkGroup]
 ) -> tuple[Rows, Rows]:
     """Of what comes before all work, and of the pairs that are the same kernel under the same
     op."""
@@ -142,7 +142,7 @@ def take_turns(a: Work, b: Work) -> bool:
     return bool(within.all() and (last[:-1] <= first[1:]).all())
 
 
-def verdict(step: StepChange, a: Side, b: Side) -> Verdict:
+def verdict(step: StepChange, a: DiffSide, b: DiffSide) -> Verdict:
     """Faster or slower when the interval of the ratio excludes 1, else no difference.
 
     There is no verdict between different devices, because that is no change of the program, nor
@@ -156,7 +156,7 @@ def verdict(step: StepChange, a: Side, b: Side) -> Verdict:
     return Verdict(Answer.FASTER if (step.high or 0) < 1 else Answer.SLOWER)
 
 
-def other_devices(a: Side, b: Side) -> str:
+def other_devices(a: DiffSide, b: DiffSide) -> str:
     """`A100 -> H100`; "" where both ran on the same, or a file does not say."""
     if not (a.items and b.items) or (a.gpu == b.gpu and not (a.devices and b.devices)):
         return ""
@@ -166,7 +166,7 @@ def other_devices(a: Side, b: Side) -> str:
     return f"{before} -> {after}" if before != after else ""
 
 
-def _reason(step: StepChange, a: Side, b: Side) -> str:
+def _reason(step: StepChange, a: DiffSide, b: DiffSide) -> str:
     empty = [name for name, side in (("A", a), ("B", b)) if not side.items]
     if empty:
         return f"there is no work in the steps of {' and '.join(empty)}"

@@ -58,7 +58,7 @@ PLAIN = re.compile(r"[\w.,:;\[\](){}=+*#@!?|-]+", re.ASCII)
 MOST_STREAMS = 8  # that a sentence lists
 
 
-class Texts(msgspec.Struct, frozen=True, eq=False):
+class NameTexts(msgspec.Struct, frozen=True, eq=False):
     """What each name says, by field; lists of the length of `trace.names`."""
 
     as_written: dict[str, list[str]]
@@ -79,7 +79,7 @@ def find(trace: Trace, text: str) -> Rows:
     )
 
 
-def texts_of(trace: Trace) -> Texts:
+def texts_of(trace: Trace) -> NameTexts:
     """Made once per trace: every kernel name is decoded."""
     gpu = np.zeros(len(trace.names) + 1, dtype=np.bool_)
     gpu[trace.name[trace.gpu_rows]] = True
@@ -89,10 +89,10 @@ def texts_of(trace: Trace) -> Texts:
         written[field] = [text(found) if found else "" for found in decoded]
     written[""] = ["\n".join(parts) for parts in zip(*written.values(), strict=True)]
     folded = {field: [text.lower() for text in texts] for field, texts in written.items()}
-    return Texts(written, folded)
+    return NameTexts(written, folded)
 
 
-def search(trace: Trace, texts: Texts, query: Query) -> Rows:
+def search(trace: Trace, texts: NameTexts, query: Query) -> Rows:
     """The rows for which all terms hold but those about args, in time order.
 
     Raises WrongQuery when a pattern takes too long.
@@ -100,7 +100,7 @@ def search(trace: Trace, texts: Texts, query: Query) -> Rows:
     return _search(trace, texts, query.terms)
 
 
-def _search(trace: Trace, texts: Texts, terms: Sequence[Term]) -> Rows:
+def _search(trace: Trace, texts: NameTexts, terms: Sequence[Term]) -> Rows:
     if not terms:
         return np.empty(0, dtype=np.intp)
     names = np.ones(len(trace.names) + 1, dtype=np.bool_)
@@ -118,7 +118,7 @@ def _search(trace: Trace, texts: Texts, terms: Sequence[Term]) -> Rows:
     return _in_order(trace, rows)
 
 
-def by_words(trace: Trace, texts: Texts, query: Query, named: Rows) -> Iterator[Found]:
+def by_words(trace: Trace, texts: NameTexts, query: Query, named: Rows) -> Iterator[Found]:
     """Rows that are not `named`: of which names do not say all words of the query, but args do, as
     by_args finds them. Python frames are left out: they have no args of interest.
 
@@ -202,7 +202,7 @@ def _in_order(trace: Trace, rows: Rows) -> Rows:
     return rows[np.argsort(trace.start[rows], kind="stable")]
 
 
-def _names_with(texts: Texts, term: Word) -> Flags:
+def _names_with(texts: NameTexts, term: Word) -> Flags:
     given = (texts.folded if term.folds else texts.as_written)[term.field]
     return np.array([term.text in text for text in given], dtype=np.bool_)
 

@@ -27,7 +27,7 @@ MOST_PLACES = 256
 whose places are known; what is left out is said."""
 
 
-class KernelTotal(msgspec.Struct, frozen=True):
+class KernelRuns(msgspec.Struct, frozen=True):
     """All runs of the kernels of one name."""
 
     name: str
@@ -36,7 +36,7 @@ class KernelTotal(msgspec.Struct, frozen=True):
     communicates: bool
 
 
-class Place(msgspec.Struct, frozen=True):
+class PlaceTime(msgspec.Struct, frozen=True):
     """For how long slices of one name were innermost of their kind on the issuing thread, before
     the collective `number` and since the one before it."""
 
@@ -84,11 +84,11 @@ class RankSummary(msgspec.Struct, frozen=True, eq=False):
     step_end: Int64s
     accounts: Int64s  # of the steps; shape [steps, CLASSES], empty without a GPU
     account: Int64s  # of the device's span; shape [CLASSES], empty without a GPU
-    kernels: tuple[KernelTotal, ...]  # the longest totals
+    kernels: tuple[KernelRuns, ...]  # the longest totals
     groups: tuple[Group, ...]
     names: tuple[str, ...]  # of collectives and dtypes
     collectives: Collectives
-    places: tuple[Place, ...]
+    places: tuple[PlaceTime, ...]
     memory_peak: int  # bytes allocated, -1 if it was not recorded
     note: str  # of a trace that was reconstructed and not recorded, else ""
     inferred: tuple[str, ...]  # what was not recorded and inferred instead; sentences

@@ -27,9 +27,9 @@ from fusetui.analysis.ranks.model import (
     MOST_PLACES,
     VERSION,
     Collectives,
-    KernelTotal,
+    KernelRuns,
     NoSummary,
-    Place,
+    PlaceTime,
     RankSummary,
     decoded,
     encoded,
@@ -191,7 +191,7 @@ def _columns(
     )
 
 
-def _kernels(trace: Trace) -> tuple[KernelTotal, ...]:
+def _kernels(trace: Trace) -> tuple[KernelRuns, ...]:
     rows = trace.rows_of(Role.KERNEL)
     counts = np.bincount(trace.name[rows], minlength=len(trace.names))
     total = np.zeros(len(trace.names), dtype=np.int64)
@@ -201,7 +201,7 @@ def _kernels(trace: Trace) -> tuple[KernelTotal, ...]:
     names = np.argsort(-total, kind="stable")[: min(MOST_KERNELS, np.count_nonzero(counts))]
     comm = communicates(trace, first[names])
     return tuple(
-        KernelTotal(trace.names[n][:400], int(counts[n]), int(total[n]), bool(moves))
+        KernelRuns(trace.names[n][:400], int(counts[n]), int(total[n]), bool(moves))
         for n, moves in zip(names.tolist(), comm, strict=True)
     )
 
@@ -222,7 +222,7 @@ KINDS = {Layer.ANNOTATIONS: "annotation", Layer.OPS: "op", Layer.PYTHON: "frame"
 MOST_NAMES = 5  # of each kind, those with the most time
 
 
-def places_before(trace: Trace, found: Found, begin: Int64s) -> tuple[Place, ...]:
+def places_before(trace: Trace, found: Found, begin: Int64s) -> tuple[PlaceTime, ...]:
     """The slices in which the issuing thread was longest, from `begin` until the collective was
     issued; of the longest stretches."""
     length = found.issued - begin
@@ -253,7 +253,7 @@ def _threads(trace: Trace, found: Found) -> NDArray[np.int32]:
     return thread
 
 
-def _on_track(trace: Trace, track: Track, number: int, begin: int, end: int) -> Iterator[Place]:
+def _on_track(trace: Trace, track: Track, number: int, begin: int, end: int) -> Iterator[PlaceTime]:
     rows = _touching(trace, track, begin, end)
     if not len(rows):
         return
@@ -268,7 +268,7 @@ def _on_track(trace: Trace, track: Track, number: int, begin: int, end: int) -> 
     for at in np.argsort(-ns, kind="stable")[:MOST_NAMES].tolist():
         name = trace.names[int(names[at])][:200]
         if ns[at] > 0 and not name.startswith(STEP_PREFIX):
-            yield Place(number, KINDS[track.layer], name, int(ns[at]))
+            yield PlaceTime(number, KINDS[track.layer], name, int(ns[at]))
 
 
 def _touching(trace: Trace, track: Track, begin: int, end: int) -> Rows:

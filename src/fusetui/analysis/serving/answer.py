@@ -15,14 +15,21 @@ from fusetui.analysis.serving.layers import Experts, Layers, experts_of, layers_
 from fusetui.analysis.serving.limit import Limit, limit_of
 from fusetui.analysis.serving.outliers import outliers
 from fusetui.analysis.serving.passes import Pass, interval_of, passes, trains
-from fusetui.analysis.serving.steps import Phase
+from fusetui.analysis.serving.steps import ServerPhase
 from fusetui.analysis.serving.weights import products_of
 from fusetui.analysis.why.account import accounts
 from fusetui.gpu.roofline.peaks import NO_PEAKS
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.joined import Join, Joined
 
-UNDERSTOOD = (Phase.DECODE, Phase.PREFILL, Phase.MIXED, Phase.VERIFY, Phase.DRAFT, Phase.UNKNOWN)
+UNDERSTOOD = (
+    ServerPhase.DECODE,
+    ServerPhase.PREFILL,
+    ServerPhase.MIXED,
+    ServerPhase.VERIFY,
+    ServerPhase.DRAFT,
+    ServerPhase.UNKNOWN,
+)
 
 
 class ServerStep(msgspec.Struct, frozen=True):
@@ -155,7 +162,7 @@ def _step(
     )
 
 
-def _times(phase: Phase, sorted_ns: Sequence[int]) -> PhaseTimes:
+def _times(phase: ServerPhase, sorted_ns: Sequence[int]) -> PhaseTimes:
     each, first, count = np.array(sorted_ns), np.array([0]), np.array([len(sorted_ns)])
     at = [int(percentile(each, first, count, percent)[0]) for percent in (50, 90, 99, 100)]
     return PhaseTimes(phase.value, len(each), *at)

@@ -26,7 +26,7 @@ from fusetui.text.figures import plural
 from fusetui.trace.model.arrays import Rows
 from fusetui.trace.model.categories import CPU_LAYERS, Layer, Role
 from fusetui.trace.model.columns import Trace, Track
-from fusetui.trace.model.joined import CERTAIN, LIKELY, Combined, Join, Joined
+from fusetui.trace.model.joined import CERTAIN, LIKELY, CombinedEvents, Join, Joined
 
 KEPT = (Role.ANNOTATION, Role.PYTHON, Role.OP)
 """What is taken from a capture, where it contains a captured call, besides the calls."""
@@ -203,7 +203,10 @@ def _with_rows(trace: Trace, there: Trace, taken: Rows, place: NDArray[np.int32]
     captured, joins = _captured(trace)
     rest: dict[str, Any] = {"names": names, "categories": categories, "tracks": tracks}
     return Joined(
-        **_fields(trace) | more | rest | {"elements": Combined(trace.elements, there.elements)},
+        **_fields(trace)
+        | more
+        | rest
+        | {"elements": CombinedEvents(trace.elements, there.elements)},
         captured=np.append(captured, np.full(len(taken), -1, dtype=np.int32)),
         roles=np.append(trace.source_role, there.source_role[taken]),
         joins=joins,

@@ -20,7 +20,7 @@ import numpy as np
 from fusetui.analysis.serving.config import LACKS, ModelConfig, by_configuration
 from fusetui.analysis.serving.layers import Layers
 from fusetui.analysis.serving.passes import Pass
-from fusetui.analysis.serving.steps import Phase
+from fusetui.analysis.serving.steps import ServerPhase
 from fusetui.analysis.serving.weights import Product, Products, inputs_by_op, products_of
 from fusetui.gpu.roofline.inputs import SIZES, Inputs
 from fusetui.gpu.roofline.many import peaks_of_devices
@@ -234,7 +234,10 @@ def limit_of(
         why = cache.missing or "no annotation counts the tokens that attention reads"
         missing.append(f"keys and values are not counted: {why}")
     remarks = (told if products.known else "", guessed, "" if kv is None else cache.remark)
-    reads_only = step.asked.phase in (Phase.DECODE, Phase.VERIFY)  # attention of few tokens
+    reads_only = step.asked.phase in (
+        ServerPhase.DECODE,
+        ServerPhase.VERIFY,
+    )  # attention of few tokens
     return Limit(
         dur_ns=ns,
         products=products.known,

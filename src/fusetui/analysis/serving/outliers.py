@@ -10,7 +10,7 @@ import numpy as np
 
 from fusetui.analysis.questions.busy import communicates
 from fusetui.analysis.serving.passes import Mode, Pass, interval_of
-from fusetui.analysis.serving.steps import Phase
+from fusetui.analysis.serving.steps import ServerPhase
 from fusetui.analysis.why.account import Device
 from fusetui.analysis.why.facts import COMPILER
 from fusetui.analysis.why.idle_reasons import IDLE
@@ -58,7 +58,7 @@ def _causes(trace: Trace, steps: Sequence[Pass], n: int, excess: int, usual: Mod
         yield "torch.compile or Triton compiles in it"
     if step.mode is Mode.EAGER and usual is not Mode.EAGER:
         yield f"it runs eagerly, where the others replay {GRAPHS[usual]}"
-    if n and steps[n - 1].asked.phase in (Phase.PREFILL, Phase.MIXED):
+    if n and steps[n - 1].asked.phase in (ServerPhase.PREFILL, ServerPhase.MIXED):
         before, own = interval_of(trace, steps[n - 1].rows), interval_of(trace, step.rows)
         if before.end_ns > begin and own.end_ns > before.end_ns > own.begin_ns - excess:
             yield "the prefill before it was still running"

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fusetui.analysis.serving.captures import Nodes, replays
 from fusetui.analysis.serving.graphs import graph_calls
-from fusetui.analysis.serving.steps import Phase, Requested, server_steps
+from fusetui.analysis.serving.steps import Requested, ServerPhase, server_steps
 from fusetui.analysis.serving.weights import PRODUCTS
 from fusetui.gpu.kernel_names import decode
 from fusetui.trace.layout.steps import OPTIMIZER, by_launch_time
@@ -89,7 +89,7 @@ def passes(trace: Trace) -> tuple[Pass, ...]:
                 name=name,
                 start_ns=int(steps.steps.start[number]),
                 dur_ns=int(steps.steps.dur[number]),
-                asked=asked or Requested(Phase.UNKNOWN),
+                asked=asked or Requested(ServerPhase.UNKNOWN),
                 mode=mode,
                 rows=rows,
                 model=model,
@@ -101,7 +101,7 @@ def passes(trace: Trace) -> tuple[Pass, ...]:
 
 def _of_replay(trace: Trace, one: Nodes) -> Pass:
     start, dur = int(trace.start[one.call]), int(trace.dur[one.call])
-    asked = Requested(Phase.UNKNOWN)
+    asked = Requested(ServerPhase.UNKNOWN)
     return Pass(trace.name_of(one.call), start, dur, asked, Mode.GRAPH, one.rows, one.rows, 1)
 
 

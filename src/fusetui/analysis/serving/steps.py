@@ -30,7 +30,7 @@ from fusetui.trace.model.columns import Trace
 LONGEST = 400  # characters of a name that are read
 
 
-class Phase(StrEnum):
+class ServerPhase(StrEnum):
     """What a step does."""
 
     DECODE = "decode"
@@ -43,14 +43,14 @@ class Phase(StrEnum):
 
 
 MODES = {
-    "DECODE": Phase.DECODE,
-    "EXTEND": Phase.PREFILL,
-    "SPLIT_PREFILL": Phase.PREFILL,
-    "MIXED": Phase.MIXED,
-    "TARGET_VERIFY": Phase.VERIFY,
-    "DRAFT_EXTEND": Phase.DRAFT,
-    "DRAFT_EXTEND_V2": Phase.DRAFT,
-    "IDLE": Phase.IDLE,
+    "DECODE": ServerPhase.DECODE,
+    "EXTEND": ServerPhase.PREFILL,
+    "SPLIT_PREFILL": ServerPhase.PREFILL,
+    "MIXED": ServerPhase.MIXED,
+    "TARGET_VERIFY": ServerPhase.VERIFY,
+    "DRAFT_EXTEND": ServerPhase.DRAFT,
+    "DRAFT_EXTEND_V2": ServerPhase.DRAFT,
+    "IDLE": ServerPhase.IDLE,
 }
 """SGLang's ForwardMode."""
 
@@ -58,7 +58,7 @@ MODES = {
 class Requested(msgspec.Struct, frozen=True):
     """The requests of a step; None where the annotation does not say."""
 
-    phase: Phase
+    phase: ServerPhase
     batch: int | None = None  # requests
     new_tokens: int | None = None
     kv_tokens: int | None = None  # tokens whose keys and values attention reads, over all requests
@@ -71,13 +71,13 @@ class Requested(msgspec.Struct, frozen=True):
         return max(self.kv_tokens - self.new_tokens, 0)
 
 
-def _phase(prefills: int, decodes: int, tokens: int) -> Phase:
+def _phase(prefills: int, decodes: int, tokens: int) -> ServerPhase:
     """`tokens`: of the decodes; more than one of a request are drafts that are verified."""
     if prefills:
-        return Phase.MIXED if decodes else Phase.PREFILL
+        return ServerPhase.MIXED if decodes else ServerPhase.PREFILL
     if decodes:
-        return Phase.VERIFY if tokens > decodes else Phase.DECODE
-    return Phase.IDLE
+        return ServerPhase.VERIFY if tokens > decodes else ServerPhase.DECODE
+    return ServerPhase.IDLE
 
 
 def _summed(found: re.Match[str]) -> Requested:
@@ -94,15 +94,15 @@ def _plain(found: re.Match[str]) -> Requested:
 
 def _counted(found: re.Match[str]) -> Requested:
     """Requests that go on may still be in their prefill."""
-    return Requested(Phase.UNKNOWN, int(found[1]) + int(found[2]))
+    return Requested(ServerPhase.UNKNOWN, int(found[1]) + int(found[2]))
 
 
 def _sglang(found: re.Match[str]) -> Requested:
-    phase = MODES.get(found[1], Phase.UNKNOWN)
+    phase = MODES.get(found[1], ServerPhase.UNKNOWN)
     values = {key: int(value) for key, value in re.findall(r"([a-z_]+)=(\d+)", found[2])}
     batch = values.get("bs")
     new = [values[key] for key in ("c_sq", "g_sq") if key in values]
-    tokens = values.get("toks", sum(new) if new else batch if phase is Phase.DECODE else None)
+    tokens = values.get("toks", sum(new) if new else batch if phase is ServerPhase.DECODE else None)
     sums = [values[key] for key in ("c_sk", "g_sk") if key in values]
     return Requested(phase, batch, tokens, sum(sums) if sums else None)
 
@@ -110,9 +110,9 @@ def _sglang(found: re.Match[str]) -> Requested:
 def _atom(found: re.Match[str]) -> Requested:
     values = {key: int(value) for key, value in re.findall(_SPACED, found[4])}
     batch, tokens, prefills = int(found[2]), values.get("tok"), values.get("p", 0)
-    phase = Phase.MIXED if prefills else _phase(0, batch, tokens or 0)
+    phase = ServerPhase.MIXED if prefills else _phase(0, batch, tokens or 0)
     if found[1] == "prefill":
-        phase = Phase.PREFILL
+        phase = ServerPhase.PREFILL
     return Requested(phase, batch, tokens, values.get("sk"))
 
 
@@ -147,7 +147,7 @@ def merged(outer: Requested, inner: Requested) -> Requested:
     known = {
         key: value for key, value in msgspec.structs.asdict(inner).items() if value is not None
     }
-    if inner.phase is Phase.UNKNOWN:
+    if inner.phase is ServerPhase.UNKNOWN:
         del known["phase"]
     return msgspec.structs.replace(outer, **known)
 

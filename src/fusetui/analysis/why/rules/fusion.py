@@ -38,7 +38,7 @@ OWN = "aten::"  # inputs of other ops are not those of each kernel that they lau
 UNKNOWN = -1
 
 
-class Size(IntEnum):
+class InputSize(IntEnum):
     """What is known of the op of a kernel by its inputs; UNKNOWN without shapes."""
 
     ALL = 0  # bytes of all tensors
@@ -49,7 +49,7 @@ class Size(IntEnum):
     GIVEN = 5  # elements of the first, the second and the third
 
 
-WIDTH = Size.GIVEN + 3
+WIDTH = InputSize.GIVEN + 3
 
 
 class Runs(msgspec.Struct, frozen=True, eq=False):
@@ -141,7 +141,7 @@ def runs_of(kernels: Kernels) -> Runs:
     copies = kernels.under(frozenset({INTO}))[order]  # write their first input
     reduces = kernels.flags(lambda kernel: kernel.op == "reduction")[order]
     sizes = _sizes(kernels, copies)
-    are_chains = bool((wanted & (sizes[Size.RESULT] >= 0)).any())
+    are_chains = bool((wanted & (sizes[InputSize.RESULT] >= 0)).any())
     joined = wanted[1:] & wanted[:-1] & (module[1:] == module[:-1]) & (stream[1:] == stream[:-1])
     if are_chains:
         joined &= _follows(sizes, reduces) & ~_repeats(kernels, sizes, copies)
@@ -151,7 +151,9 @@ def runs_of(kernels: Kernels) -> Runs:
     several = reads[end] - reads[begin] >= 2
     begin, end = begin[several], end[several]
     total = _before(ns)
-    written = np.where(reduces, 0, np.where(copies, sizes[Size.FIRST], sizes[Size.LARGEST]))
+    written = np.where(
+        reduces, 0, np.where(copies, sizes[InputSize.FIRST], sizes[InputSize.LARGEST])
+    )
     least = _least_ns(kernels, sizes, written, begin, end)
     return Runs(begin, end, total[end] - total[begin], module[begin], least, are_chains)
 
@@ -159,7 +161,7 @@ def runs_of(kernels: Kernels) -> Runs:
 def _follows(sizes: Int64s, reduces: Flags) -> Flags:
     """Whether each kernel but the first can take what the one before it wrote: by the number of
     elements, of which a reduction leaves a part."""
-    before, given = sizes[Size.RESULT, :-1], sizes[Size.GIVEN :, 1:]
+    before, given = sizes[InputSize.RESULT, :-1], sizes[InputSize.GIVEN :, 1:]
     part = (given > 1) & (given < before) & (before % np.maximum(given, 1) == 0)
     same = (given >= 0) & (given == before)
     found: Flags = np.where(reduces[:-1], part, same).any(axis=0)
@@ -171,7 +173,7 @@ def _repeats(kernels: Kernels, sizes: Int64s, copies: Flags) -> Flags:
     several tensors one after another."""
     op = kernels.trace.op[kernels.rows[kernels.in_order]]
     number, name = kernels.inputs.number[kernels.in_order], kernels.trace.name[op]
-    one = (sizes[Size.GIVEN + 1] < 0) | copies
+    one = (sizes[InputSize.GIVEN + 1] < 0) | copies
     found: Flags = one[1:] & (number[1:] == number[:-1]) & (name[1:] == name[:-1])
     return found
 
@@ -191,8 +193,8 @@ def _least_ns(kernels: Kernels, sizes: Int64s, written: Int64s, begin: Rows, end
     if not rate or not len(begin):
         return np.full(len(begin), UNKNOWN, dtype=np.int64)
     edges = np.stack((begin, end), axis=1).reshape(-1)
-    largest = np.maximum.reduceat(np.append(sizes[Size.LARGEST], UNKNOWN), edges)[::2]
-    first, last = sizes[Size.ALL, begin], written[end - 1]
+    largest = np.maximum.reduceat(np.append(sizes[InputSize.LARGEST], UNKNOWN), edges)[::2]
+    first, last = sizes[InputSize.ALL, begin], written[end - 1]
     least = np.maximum((np.maximum(first, largest) + last) / rate * NS, SHORTEST_NS)
     return np.where((first >= 0) & (last >= 0), np.rint(least), UNKNOWN).astype(np.int64)
 
@@ -206,9 +208,9 @@ def _sizes(kernels: Kernels, copies: Flags) -> Int64s:
     op = trace.op[kernels.rows[kernels.in_order]]
     own = np.array([name.startswith(OWN) for name in trace.names] or [False])
     found[:, (op < 0) | ~own[trace.name[op]]] = UNKNOWN
-    found[: Size.FIRST, copies] = found[Size.SECOND, copies]
-    found[Size.RESULT, copies] = found[Size.GIVEN, copies]
-    found[Size.GIVEN, copies] = UNKNOWN
+    found[: InputSize.FIRST, copies] = found[InputSize.SECOND, copies]
+    found[InputSize.RESULT, copies] = found[InputSize.GIVEN, copies]
+    found[InputSize.GIVEN, copies] = UNKNOWN
     return found
 
 
@@ -218,7 +220,7 @@ def _of_inputs(texts: tuple[bytes, ...]) -> tuple[int, ...]:
     parts = inputs_of("", {"Input Dims": _first(args.get("Input Dims"))})
     if parts and None not in parts.dims:  # of a list of tensors, whose types are not recorded
         elements = [math.prod(shape) for shape in parts.dims if shape is not None]
-        return (*(UNKNOWN,) * Size.RESULT, sum(elements), *[*elements, *(UNKNOWN,) * 3][:3])
+        return (*(UNKNOWN,) * InputSize.RESULT, sum(elements), *[*elements, *(UNKNOWN,) * 3][:3])
     given = inputs_of("", args)
     tensors = [given.tensor(place) for place in range(len(given.dims))] if given else []
     shapes = [tensor.shape for tensor in tensors if tensor is not None]
