@@ -67,6 +67,7 @@ def started(program: str, *arguments: str) -> Started:
         ("capture --help", ["torch", "textual", "numpy"]),
         ("decode ampere_sgemm_32x32_tn", ["torch", "textual"]),
         ("summary TRACE", ["torch", "textual", "regex"]),
+        ("summary TRACE --json", ["torch", "textual", "regex", "numpy.ma"]),
         ("kernels TRACE --json", ["torch", "textual"]),
         ("modules TRACE --json", ["torch", "textual"]),
         ("summary nowhere.json", ["torch", "textual"]),

@@ -56,13 +56,13 @@ def nest_tracks(
         depth[rows] = tree.depth
 
     nested = overlapping(bounds, start, end)
-    small = np.setdiff1d(small_ones(bounds, nested), np.fromiter(known, np.intp, len(known)))
+    small = np.setdiff1d(small_ones(bounds, nested), [*known], assume_unique=True)
     if len(small):
         rows, begins = rows_of(bounds, small)
         tree = nest(*as_one(begins, start[rows], end[rows]))
         first = rows - np.arange(len(rows))
         put(rows, first, tree, rows[tree.parent])
-    for track in np.setdiff1d(nested, small).tolist():
+    for track in np.setdiff1d(nested, small, assume_unique=True).tolist():
         here = slice(int(bounds[track]), int(bounds[track + 1]))
         tree = known.get(track) or nest(start[here], end[here])
         put(here, here.start, tree, tree.parent + here.start)

@@ -9,7 +9,7 @@ from itertools import pairwise
 import msgspec
 import numpy as np
 
-from fusetui.trace.model.arrays import Int64s, Rows
+from fusetui.trace.model.arrays import Int64s, Rows, distinct
 from fusetui.trace.model.categories import STEP_PREFIX, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.memo import memo
@@ -170,7 +170,7 @@ def annotations_with(trace: Trace, wanted: Callable[[str], bool]) -> Rows:
     first."""
     rows = trace.rows_of(Role.ANNOTATION)
     matches = np.zeros(len(trace.names), dtype=np.bool_)
-    for number in np.unique(trace.name[rows]).tolist():
+    for number in distinct(trace.name[rows]).tolist():
         matches[number] = wanted(trace.names[number])
     rows = rows[matches[trace.name[rows]]]
     if not len(rows):
@@ -218,7 +218,7 @@ def _recurring(trace: Trace) -> list[Rows]:
     rows = rows[trace.parent[rows] < 0]
     numbers: dict[str, int] = {}
     of_name = np.full(len(trace.names), -1)
-    for number in np.unique(trace.name[rows]).tolist():
+    for number in distinct(trace.name[rows]).tolist():
         name = trace.names[number]
         if not is_compiler(name) and not name.startswith(PARTS):
             stem = re.sub(r"\d+", "#", name[:LONGEST_STEM])

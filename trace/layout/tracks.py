@@ -187,7 +187,7 @@ def _subrows(
             rows, begins = rows_of(bounds, small)
             numbers = as_one(begins, start[rows], end[rows])
             subrow[rows] = arrange(*numbers, call[rows], kind)[0]
-            tangled = np.setdiff1d(tangled, small)
+            tangled = np.setdiff1d(tangled, small, assume_unique=True)
     slices = [slice(int(bounds[n]), int(bounds[n + 1])) for n in tangled]
 
     def arranged(number: int) -> tuple[NDArray[np.int32], Nesting | None]:

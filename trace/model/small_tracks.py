@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fusetui.trace.model.arrays import Int64s, Rows
+from fusetui.trace.model.arrays import Int64s, Rows, distinct
 
 SMALL = 64  # rows of a track that are not worth a call of their own
 MANY = 500  # small tracks that are worth being combined
@@ -15,7 +15,7 @@ def overlapping(bounds: Int64s, start: Int64s, end: Int64s) -> Rows:
     is nested. Track n has the rows [bounds[n], bounds[n + 1])."""
     early = np.flatnonzero(start[1:] < end[:-1]) + 1
     track = np.searchsorted(bounds, early, side="right") - 1
-    return np.unique(track[early > bounds[track]])
+    return distinct(track[early > bounds[track]])
 
 
 def small_ones(bounds: Int64s, tracks: Rows) -> Rows:
