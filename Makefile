@@ -6,7 +6,7 @@
 # make questions  write docs/questions.md from the traces in the folder FUSETUI_TRACES
 # make lessons    write the lessons anew, byte for byte
 # make benchmarks measure all tables of the documentation again, from the traces in FUSETUI_TRACES
-# make reference  regenerate docs/reference.md from the code
+# make reference  regenerate what docs/ takes from the code: reference.md, files.md and more
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -64,6 +64,7 @@ benchmarks: $(VENV)/.dev
 
 reference: $(VENV)/.dev
 	@$(BIN)/python -P docs/make_reference.py
+	@$(BIN)/python -P docs/make_map.py
 
 clean:
 	rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -44,3 +44,13 @@ def test_the_tour_has_its_pictures() -> None:
     named = re.findall(r"\]\((pictures/.*)\)", (DOCS / "tour.md").read_text(encoding="utf-8"))
     assert named
     assert all((DOCS / name).is_file() for name in named)
+
+
+def test_the_list_of_files_is_that_of_this_code() -> None:
+    written = (DOCS / "files.md").read_text(encoding="utf-8")
+    assert written == script("make_map").files(), "run make reference"
+
+
+def test_the_picture_of_the_rooms_is_that_of_this_code() -> None:
+    written = (DOCS / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    assert written == script("make_map").architecture(), "run make reference"
