@@ -138,6 +138,19 @@ def test_in_a_pipe_no_name_is_cut(
     assert inputs in fusetui("kernels", products(), "--by", "shape").out
 
 
+@pytest.mark.parametrize("command", ["summary", "kernels"])
+def test_in_a_pipe_the_name_of_a_kernel_is_whole(
+    fusetui: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    name = f"my_{'long_' * 12}kernel"
+    kernel = {"ph": "X", "pid": 0, "tid": 7, "cat": "kernel", "name": name, "ts": 1, "dur": 2}
+    path = tmp_path / "long.json"
+    path.write_text(json.dumps({"traceEvents": [kernel]}))
+    assert name not in fusetui(command, path).out
+    monkeypatch.delenv("COLUMNS")
+    assert name in fusetui(command, path).out
+
+
 def test_a_trace_without_kernels_says_why(fusetui: Run, tmp_path: Path) -> None:
     op = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 1, "dur": 9}
     copy = {**op, "cat": "gpu_memcpy", "name": "Memcpy HtoD", "pid": 0, "tid": 7}

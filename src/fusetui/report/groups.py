@@ -10,7 +10,7 @@ from msgspec.structs import asdict
 
 from fusetui.analysis.questions.kernel_groups import KernelGroup
 from fusetui.analysis.questions.op_groups import OpGroup
-from fusetui.gpu.kernel_names import decode, short_name
+from fusetui.gpu.kernel_names import decode
 from fusetui.gpu.roofline.many import DevicePeak
 from fusetui.gpu.roofline.model import NS
 from fusetui.gpu.roofline.peaks import BANDWIDTH, TERA
@@ -21,6 +21,7 @@ from fusetui.report.documents import (
     OpDocument,
     OpsDocument,
 )
+from fusetui.report.labels import kernel_label
 from fusetui.text.figures import count, duration, percent, quantity, significant
 from fusetui.text.printable import printable
 from fusetui.text.tables import LEAST, TOP_ALL, Column, left_out, table
@@ -76,7 +77,7 @@ def kernels_text(
     rows = []
     for group in shown:
         names = [printable(group.fields["name"])] if full else []
-        rows.append((*_kernel(group, whole), _label(group.fields, by), *names))
+        rows.append((*_kernel(group, whole), _label(group.fields, by, width), *names))
     lines = [_table(columns, rows, width, by)]
     rest = groups[len(shown) :]
     share = percent(sum(group.spread.total_ns for group in rest), whole)
@@ -131,13 +132,13 @@ def _noun(by: str) -> str:
     return "name" if by == "name" else "group"
 
 
-def _label(fields: dict[str, Any], by: str) -> str:
+def _label(fields: dict[str, Any], by: str, width: int) -> str:
     """The text of the last column, which the table cuts to fit."""
     if by == "name":
-        return printable(short_name(fields["name"]))
+        return kernel_label(fields["name"], width)
     if by == "shape":
         op = _op_label({**fields, "name": fields["op"] or "no op"}, by)
-        return f"{printable(short_name(fields['name']))}   {op}"
+        return f"{kernel_label(fields['name'], width)}   {op}"
     if by == "stream":
         return printable(f"{device_label(fields['device'])} {stream_label(fields['stream'])}")
     return printable(str(fields[by] or f"no {by}"))

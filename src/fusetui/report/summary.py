@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from fusetui.analysis.questions.summary import StepFigures, Summary, TrackFigures
 from fusetui.analysis.questions.totals import KernelTotal, OpTotal
-from fusetui.gpu.kernel_names import short_name
+from fusetui.report.labels import kernel_label
 from fusetui.text.cutting import clip
 from fusetui.text.figures import count, duration, percent, plural, size
 from fusetui.text.printable import printable
@@ -159,7 +159,7 @@ def kernels_text(totals: Sequence[KernelTotal], top: int, width: int, hint: str)
         return "no kernels in this trace"
     whole = sum(total.total_ns for total in totals)
     shown = totals[:top]
-    lines = [table(KERNEL_COLUMNS, [_kernel(total, whole) for total in shown], width)]
+    lines = [table(KERNEL_COLUMNS, [_kernel(total, whole, width) for total in shown], width)]
     rest = totals[len(shown) :]
     share = percent(sum(total.total_ns for total in rest), whole)
     return "\n".join([*lines, *left_out(len(rest), "name", hint, share)])
@@ -176,7 +176,7 @@ def ops_text(totals: Sequence[OpTotal], top: int, width: int, hint: str) -> str:
     return "\n".join([*lines, *left_out(len(totals) - len(shown), "name", hint)])
 
 
-def _kernel(total: KernelTotal, whole: int) -> tuple[str, ...]:
+def _kernel(total: KernelTotal, whole: int, width: int) -> tuple[str, ...]:
     return (
         duration(total.total_ns),
         percent(total.total_ns, whole),
@@ -184,7 +184,7 @@ def _kernel(total: KernelTotal, whole: int) -> tuple[str, ...]:
         duration(total.min_ns),
         duration(total.median_ns),
         duration(total.max_ns),
-        printable(short_name(total.name)),
+        kernel_label(total.name, width),
         printable(total.name),
     )
 
