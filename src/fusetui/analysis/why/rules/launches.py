@@ -134,7 +134,7 @@ def _cpu_work(facts: Facts) -> Iterator[Claim]:
     found = holding(facts, facts.busy_cpu)
     yield Claim(
         text=f"The GPU waits {of_span(facts, at_stake)} in {gaps} of "
-        f"more than {duration(WORK_NS)} while the CPU does other work than launching"
+        f"more than {duration(WORK_NS)} while the CPU launches nothing for it"
         f"{without(facts)}: {doing(facts, by_kind, found)}.",
         at_stake_ns=at_stake,
         rows=heaviest(facts, facts.busy_cpu),
