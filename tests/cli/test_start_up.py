@@ -91,14 +91,13 @@ def test_the_version() -> None:
 
 def test_a_summary_decodes_no_kernel_and_knows_no_server() -> None:
     found = started(COMMAND, "summary", SAMPLE, "--json")
-    assert "fusetui.gpu.kernel_names.families" not in found.modules
-    assert not found.ours(".gpu.roofline")
+    assert found.ours(".gpu") == {"fusetui.gpu", "fusetui.gpu.kinds"}
     assert found.ours(".analysis.serving") == {
         "fusetui.analysis.serving",
         "fusetui.analysis.serving.graphs",
     }
-    assert len(found.ours()) <= 108
-    assert found.patterns <= 68
+    assert len(found.ours()) <= 91
+    assert found.patterns <= 49
 
 
 def test_the_app_begins_without_what_it_answers_later() -> None:
@@ -114,5 +113,5 @@ def test_the_app_begins_without_what_it_answers_later() -> None:
     }
     assert not found.ours(".analysis.why.rules")
     assert not found.ours(".analysis.diff.align")
-    assert len(found.ours()) <= 338
-    assert found.patterns <= 317
+    assert len(found.ours()) <= 208
+    assert found.patterns <= 96
