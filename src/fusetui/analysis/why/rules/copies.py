@@ -10,7 +10,7 @@ import numpy as np
 
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.kernels import Kernels
-from fusetui.analysis.why.rule import Claim, Rule, most_module, of_work, subject
+from fusetui.analysis.why.rule import Claim, most_module, of_work, rule, subject
 from fusetui.analysis.why.rules.fusion import claimed_by_runs
 from fusetui.gpu.kernel_names import KernelName
 from fusetui.text.figures import count, duration
@@ -30,7 +30,12 @@ COPIES = (
 JOINS = "Write into slices of one buffer instead of torch.cat"
 
 
-def _casts_and_copies(facts: Facts) -> Iterator[Claim]:
+@rule(
+    remedy=f"{CASTS}; {COPIES}; {JOINS}.",
+    thresholds={"least_part": LEAST_PART},
+    of_kernels=True,
+)
+def casts_and_copies(facts: Facts) -> Iterator[Claim]:
     yield from _on_device(facts)
     yield from _pageable(facts)
 
@@ -132,20 +137,16 @@ def _pageable(facts: Facts) -> Iterator[Claim]:
         )
 
 
-CASTS_AND_COPIES = Rule(
-    id="casts-and-copies",
-    needs=("GPU events",),
-    remedy=f"{CASTS}; {COPIES}; {JOINS}.",
-    thresholds={"least_part": LEAST_PART},
-    find=_casts_and_copies,
-    of_kernels=True,
-)
-
-
 LIBRARIES: Final = {"cudnn": "cuDNN", "miopen": "MIOpen"}
 
 
-def _layout_changes(facts: Facts) -> Iterator[Claim]:
+@rule(
+    remedy="model.to(memory_format=torch.channels_last), and the same for its inputs, if the "
+    "convolutions want NHWC, as the fast ones of 16-bit types and TF32 do"
+    "{amd:; on ROCm also PYTORCH_MIOPEN_SUGGEST_NHWC=1}.",
+    of_kernels=True,
+)
+def layout_changes(facts: Facts) -> Iterator[Claim]:
     kernels = facts.kernels
     for family, library in LIBRARIES.items():
         found = kernels.flags(_of(family))
@@ -164,18 +165,3 @@ def _layout_changes(facts: Facts) -> Iterator[Claim]:
 
 def _of(family: str) -> Callable[[KernelName], bool]:
     return lambda kernel: kernel.op == "copy" and kernel.family == family
-
-
-LAYOUT_CHANGES = Rule(
-    id="layout-changes",
-    needs=("GPU events",),
-    remedy="model.to(memory_format=torch.channels_last), and the same for its inputs, if the "
-    "convolutions want NHWC, as the fast ones of 16-bit types and TF32 do"
-    "{amd:; on ROCm also PYTORCH_MIOPEN_SUGGEST_NHWC=1}.",
-    thresholds={},
-    find=_layout_changes,
-    of_kernels=True,
-)
-
-
-RULES = (CASTS_AND_COPIES, LAYOUT_CHANGES)

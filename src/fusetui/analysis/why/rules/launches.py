@@ -11,7 +11,7 @@ from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.host import Host
 from fusetui.analysis.why.idle import CPU_BOUND, LONG_WORK_NS, SLICE_NS, WORK_NS
 from fusetui.analysis.why.kernels import the_most
-from fusetui.analysis.why.rule import Claim, Rule, of_span, why_likely
+from fusetui.analysis.why.rule import Claim, of_span, rule, why_likely
 from fusetui.analysis.why.warming import GRAPH_LAUNCH, LONG_NS
 from fusetui.text.figures import count, duration, plural
 from fusetui.text.printable import printable
@@ -42,7 +42,16 @@ REPLAYED = (
 """The remedy where graphs launch most of the GPU's work."""
 
 
-def _host_bound(facts: Facts) -> Iterator[Claim]:
+@rule(
+    "launch calls",
+    remedy="{serving:vLLM without --enforce-eager and SGLang without --disable-cuda-graph replay "
+    'the launches as graphs|graphs:torch.compile(mode="reduce-overhead") or torch.cuda.graph() '
+    "replays the launches|nvidia:torch.cuda.graph() replays the launches|:torch.compile fuses "
+    "kernels}; larger batches{training: and fused optimizers} need fewer launches.",
+    thresholds={"least_share": CPU_BOUND},
+    by_launches=True,
+)
+def host_bound(facts: Facts) -> Iterator[Claim]:
     which = ~facts.busy_cpu
     by_kind = facts.late[:, which].sum(axis=1)
     at_stake = int(by_kind.sum())
@@ -112,20 +121,14 @@ def heaviest(facts: Facts, which: Flags) -> tuple[int, ...]:
     return the_most(facts.idle.launch[which], facts.late[:, which].sum(axis=0))
 
 
-HOST_BOUND = Rule(
-    id="host-bound",
-    needs=("GPU events", "launch calls"),
-    remedy="{serving:vLLM without --enforce-eager and SGLang without --disable-cuda-graph replay "
-    'the launches as graphs|graphs:torch.compile(mode="reduce-overhead") or torch.cuda.graph() '
-    "replays the launches|nvidia:torch.cuda.graph() replays the launches|:torch.compile fuses "
-    "kernels}; larger batches{training: and fused optimizers} need fewer launches.",
-    thresholds={"least_share": CPU_BOUND},
-    find=_host_bound,
+@rule(
+    "launch calls",
+    remedy="Do this work ahead, in workers of the data loader or in a thread while the GPU runs, "
+    "or do it on the GPU. Graphs do not help: nothing is launched meanwhile.",
+    thresholds={"work_ns": WORK_NS, "slice_ns": SLICE_NS, "long_work_ns": LONG_WORK_NS},
     by_launches=True,
 )
-
-
-def _cpu_work(facts: Facts) -> Iterator[Claim]:
+def cpu_work(facts: Facts) -> Iterator[Claim]:
     by_kind = facts.late[:, facts.busy_cpu].sum(axis=1)
     at_stake = int(by_kind.sum())
     if not at_stake:
@@ -143,21 +146,17 @@ def _cpu_work(facts: Facts) -> Iterator[Claim]:
     )
 
 
-CPU_WORK = Rule(
-    id="cpu-work",
-    needs=("GPU events", "launch calls"),
-    remedy="Do this work ahead, in workers of the data loader or in a thread while the GPU runs, "
-    "or do it on the GPU. Graphs do not help: nothing is launched meanwhile.",
-    thresholds={"work_ns": WORK_NS, "slice_ns": SLICE_NS, "long_work_ns": LONG_WORK_NS},
-    find=_cpu_work,
-    by_launches=True,
-)
-
-
 SLOW_NS = LONG_NS
 
 
-def _slow_launches(facts: Facts) -> Iterator[Claim]:
+@rule(
+    "launch calls",
+    remedy="See whether they recur at the same place: allocation inside the call, a full queue of "
+    "another stream, and a CPU that is taken away from the thread look the same.",
+    thresholds={"slow_ns": SLOW_NS},
+    by_launches=True,
+)
+def slow_launches(facts: Facts) -> Iterator[Claim]:
     trace, idle, launch = facts.trace, facts.idle, facts.idle.launch
     waited = idle.ns("launch_call") - facts.warming.within(idle.called, idle.returned)
     graphs = np.isin(launch, facts.named(GRAPH_LAUNCH.search, Role.CALL))
@@ -179,17 +178,3 @@ def _slow_launches(facts: Facts) -> Iterator[Claim]:
             at_stake_ns=at_stake,
             rows=rows,
         )
-
-
-SLOW_LAUNCHES = Rule(
-    id="slow-launches",
-    needs=("GPU events", "launch calls"),
-    remedy="See whether they recur at the same place: allocation inside the call, a full queue of "
-    "another stream, and a CPU that is taken away from the thread look the same.",
-    thresholds={"slow_ns": SLOW_NS},
-    find=_slow_launches,
-    by_launches=True,
-)
-
-
-RULES = (HOST_BOUND, CPU_WORK, SLOW_LAUNCHES)

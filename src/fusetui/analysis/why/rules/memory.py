@@ -7,7 +7,7 @@ from typing import Any
 
 from fusetui.analysis.questions.memory import MemoryPeak, memory_peaks
 from fusetui.analysis.why.facts import Facts
-from fusetui.analysis.why.rule import CannotTell, Claim, Rule, most_module, of_span, subject
+from fusetui.analysis.why.rule import CannotTell, Claim, most_module, of_span, rule, subject
 from fusetui.text.figures import percent, quantity
 from fusetui.trace.layout.devices import device_ids, device_properties, is_rocm
 from fusetui.trace.model.categories import Role
@@ -17,7 +17,13 @@ CHECKPOINT = "CheckpointFunctionBackward"
 """The node of torch.utils.checkpoint with use_reentrant=True; without, nothing names it."""
 
 
-def _recompute(facts: Facts) -> Iterator[Claim]:
+@rule(
+    "Python frames and modules",
+    remedy="As far as memory allows, checkpoint fewer modules, or keep the results of their "
+    "products: torch.utils.checkpoint.create_selective_checkpoint_contexts.",
+    of_kernels=True,
+)
+def recompute(facts: Facts) -> Iterator[Claim]:
     kernels = facts.kernels
     if not len(kernels.origins.modules):
         if len(facts.named(lambda name: name == CHECKPOINT, Role.OP)):
@@ -35,22 +41,16 @@ def _recompute(facts: Facts) -> Iterator[Claim]:
     )
 
 
-RECOMPUTE = Rule(
-    id="recompute",
-    needs=("GPU events", "Python frames and modules"),
-    remedy="As far as memory allows, checkpoint fewer modules, or keep the results of their "
-    "products: torch.utils.checkpoint.create_selective_checkpoint_contexts.",
-    thresholds={},
-    find=_recompute,
-    of_kernels=True,
-)
-
-
 NEARLY_FULL = 0.8  # of the memory of the device is reserved
 UNUSED = 0.2  # of what is reserved was never allocated at once
 
 
-def _memory_headroom(facts: Facts) -> Iterator[Claim]:
+@rule(
+    remedy="{nvidia:PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True against fragments, and }"
+    "torch.{intel:xpu|:cuda}.empty_cache() once between phases of different sizes.",
+    thresholds={"nearly_full": NEARLY_FULL, "unused": UNUSED},
+)
+def memory_headroom(facts: Facts) -> Iterator[Claim]:
     if not facts.is_whole:
         return
     found = memory_peaks(facts.trace)
@@ -96,16 +96,3 @@ def _is_wasted(peak: MemoryPeak, size: int) -> bool:
 def _size(properties: dict[str, Any]) -> int:
     size = properties.get("totalGlobalMem")
     return size if type(size) is int else 0
-
-
-MEMORY_HEADROOM = Rule(
-    id="memory-headroom",
-    needs=("GPU events",),
-    remedy="{nvidia:PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True against fragments, and }"
-    "torch.{intel:xpu|:cuda}.empty_cache() once between phases of different sizes.",
-    thresholds={"nearly_full": NEARLY_FULL, "unused": UNUSED},
-    find=_memory_headroom,
-)
-
-
-RULES = (RECOMPUTE, MEMORY_HEADROOM)

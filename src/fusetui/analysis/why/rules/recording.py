@@ -9,7 +9,7 @@ import numpy as np
 
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.kernels import the_most
-from fusetui.analysis.why.rule import Claim, Rule, of_span
+from fusetui.analysis.why.rule import Claim, of_span, rule
 from fusetui.analysis.why.warming import FEWEST, GRAPH_LAUNCH, captures, first_step
 from fusetui.text.figures import duration, percent, plural, quantity
 from fusetui.text.printable import printable
@@ -29,7 +29,18 @@ class Note(NamedTuple):
     remedy: str
 
 
-def find(facts: Facts) -> Iterator[Claim]:
+@rule(
+    without_gpu=True,
+    remedy="Record again.",
+    thresholds={
+        "slow_first": SLOW_FIRST,
+        "fewest": FEWEST,
+        "unlinked": UNLINKED,
+        "replays": REPLAYS,
+        "captured": CAPTURED,
+    },
+)
+def recording(facts: Facts) -> Iterator[Claim]:
     """All notes as one."""
     found = facts.spans
     captures = list(_captures(facts, found))
@@ -132,21 +143,3 @@ def _few_steps(facts: Facts, found: Steps) -> Iterator[Note]:
             if profiled
             else f"Record {FEWEST} steps or more.",
         )
-
-
-RECORDING = Rule(
-    id="recording",
-    needs=(),
-    remedy="Record again.",
-    thresholds={
-        "slow_first": SLOW_FIRST,
-        "fewest": FEWEST,
-        "unlinked": UNLINKED,
-        "replays": REPLAYS,
-        "captured": CAPTURED,
-    },
-    find=find,
-)
-
-
-RULES = (RECORDING,)

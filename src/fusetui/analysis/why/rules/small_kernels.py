@@ -8,7 +8,7 @@ import numpy as np
 
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.kernels import the_most
-from fusetui.analysis.why.rule import Claim, Rule, of_span
+from fusetui.analysis.why.rule import Claim, of_span, rule
 from fusetui.analysis.why.rules.launches import SLOW_NS
 from fusetui.gpu.kernel_names import KernelName
 from fusetui.text.figures import count, duration, percent, plural
@@ -26,7 +26,13 @@ REPLAYED_ALREADY = (
 """The remedy where graphs launch most of the GPU's work."""
 
 
-def _small_kernels(facts: Facts) -> Iterator[Claim]:
+@rule(
+    remedy="{compile:torch.compile fuses|:Fused layers replace} pointwise work{training:; foreach "
+    "and fused optimizers replace many launches}.",
+    thresholds={"short_ns": SHORTER_NS, "least_count": LEAST_COUNT, "least_time": LEAST_TIME},
+    of_kernels=True,
+)
+def small_kernels(facts: Facts) -> Iterator[Claim]:
     trace, kernels = facts.trace, facts.kernel_rows
     is_short = np.zeros(len(trace) + 1, dtype=np.bool_)  # the last one for a gap without an event
     is_short[kernels] = trace.dur[kernels] < SHORTER_NS
@@ -54,21 +60,17 @@ def _between_ns(facts: Facts, is_short: Flags) -> int:
     return int((idle.end - idle.begin)[both & ~slow].sum())
 
 
-SMALL_KERNELS = Rule(
-    id="small-kernels",
-    needs=("GPU events",),
-    remedy="{compile:torch.compile fuses|:Fused layers replace} pointwise work{training:; foreach "
-    "and fused optimizers replace many launches}.",
-    thresholds={"short_ns": SHORTER_NS, "least_count": LEAST_COUNT, "least_time": LEAST_TIME},
-    find=_small_kernels,
-    of_kernels=True,
-)
-
-
 LONGEST_NS = 10_000
 
 
-def _kernel_switches(facts: Facts) -> Iterator[Claim]:
+@rule(
+    "launch calls",
+    remedy="Fewer, larger kernels (fusion{compile:, torch.compile}){pdl:; on Hopper and later "
+    "programmatic dependent launch hides the switch}.",
+    thresholds={"longest_ns": LONGEST_NS},
+    of_kernels=True,
+)
+def kernel_switches(facts: Facts) -> Iterator[Claim]:
     """Gaps that are short, and end with an event that was launched before they began."""
     idle, waited = facts.idle, facts.idle.ns("queued", "graph")
     short = (idle.end - idle.begin <= LONGEST_NS) & (idle.called <= idle.begin) & (waited > 0)
@@ -84,23 +86,20 @@ def _kernel_switches(facts: Facts) -> Iterator[Claim]:
         )
 
 
-KERNEL_SWITCHES = Rule(
-    id="kernel-switches",
-    needs=("GPU events", "launch calls"),
-    remedy="Fewer, larger kernels (fusion{compile:, torch.compile}){pdl:; on Hopper and later "
-    "programmatic dependent launch hides the switch}.",
-    thresholds={"longest_ns": LONGEST_NS},
-    find=_kernel_switches,
-    of_kernels=True,
-)
-
-
 FEWEST = 50  # kernels in one step of an optimizer
 SHORT_NS = 20_000  # on average
 LEAST_SHARE = 0.02  # of the span: the kernels, and the gaps before them
 
 
-def _optimizer_launches(facts: Facts) -> Iterator[Claim]:
+@rule(
+    "launch calls",
+    "CPU ops",
+    "annotations",
+    remedy="optimizer(..., fused=True), or foreach=True if there is no fused one.",
+    thresholds={"fewest": FEWEST, "short_ns": SHORT_NS, "least_share": LEAST_SHARE},
+    of_kernels=True,
+)
+def optimizer_launches(facts: Facts) -> Iterator[Claim]:
     kernels, trace = facts.kernels, facts.trace
     inside = kernels.is_kernel & kernels.in_optimizer
     single = inside & ~kernels.flags(is_of_many)
@@ -125,16 +124,3 @@ def _optimizer_launches(facts: Facts) -> Iterator[Claim]:
 def is_of_many(kernel: KernelName) -> bool:
     """A kernel of a foreach or fused optimizer works on many parameters."""
     return kernel.op in ("foreach", "optimizer") or "multi_tensor" in kernel.name
-
-
-OPTIMIZER_LAUNCHES = Rule(
-    id="optimizer-launches",
-    needs=("GPU events", "launch calls", "CPU ops", "annotations"),
-    remedy="optimizer(..., fused=True), or foreach=True if there is no fused one.",
-    thresholds={"fewest": FEWEST, "short_ns": SHORT_NS, "least_share": LEAST_SHARE},
-    find=_optimizer_launches,
-    of_kernels=True,
-)
-
-
-RULES = (SMALL_KERNELS, KERNEL_SWITCHES, OPTIMIZER_LAUNCHES)

@@ -13,7 +13,7 @@ from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.host import Host
 from fusetui.analysis.why.idle import Idle
 from fusetui.analysis.why.kernels import the_most
-from fusetui.analysis.why.rule import Claim, Rule, of_span
+from fusetui.analysis.why.rule import Claim, of_span, rule
 from fusetui.analysis.why.rules.launches import SLOW_NS
 from fusetui.analysis.why.warming import captures
 from fusetui.text.figures import count, duration, plural
@@ -28,7 +28,15 @@ LAUNCHES = re.compile(r"LaunchKernel|KernelLaunch|LaunchCooperativeKernel|GraphL
 hipGraphLaunch; not cudaLaunchHostFunc, nor sets, which do nothing where their length is 0."""
 
 
-def _holes(facts: Facts) -> Iterator[Claim]:
+@rule(
+    "launch calls",
+    remedy="Record a shorter window with fewer activities, as full buffers drop events; newer "
+    "drivers{nvidia: and CUPTI|amd: and roctracer} record more; check that no other profiler"
+    "{nvidia: (Nsight, DCGM)} runs.",
+    thresholds={"long_ns": LONG_NS},
+    by_launches=True,
+)
+def holes(facts: Facts) -> Iterator[Claim]:
     yield from _in_graphs(facts)
     if facts.trace.report.complete:  # else the events may be in what is missing of the file
         yield from _without_events(facts)
@@ -127,22 +135,18 @@ def _launches(facts: Facts) -> Rows:
     return found
 
 
-HOLES = Rule(
-    id="holes",
-    needs=("GPU events", "launch calls"),
-    remedy="Record a shorter window with fewer activities, as full buffers drop events; newer "
-    "drivers{nvidia: and CUPTI|amd: and roctracer} record more; check that no other profiler"
-    "{nvidia: (Nsight, DCGM)} runs.",
-    thresholds={"long_ns": LONG_NS},
-    find=_holes,
-    by_launches=True,
-)
-
-
 LEAST_NS = 20_000
 
 
-def _waits_outside(facts: Facts) -> Iterator[Claim]:
+@rule(
+    "launch calls",
+    remedy="Look at the other devices of the job, and at "
+    "{nvidia:cudaStreamWaitEvent|amd:hipStreamWaitEvent|:waits for events} and host functions on "
+    "the stream.",
+    thresholds={"least_ns": LEAST_NS},
+    by_launches=True,
+)
+def waits_outside(facts: Facts) -> Iterator[Claim]:
     idle, ns = facts.idle, facts.idle.ns("queued")
     slow = (idle.launch >= 0) & (facts.trace.dur[idle.launch] > SLOW_NS)
     long = np.flatnonzero((ns > LEAST_NS) & ~slow)
@@ -187,18 +191,3 @@ def _is_waited_for(facts: Facts, places: Rows) -> Flags:
     rows = np.flatnonzero(facts.accounts.kinds == Host.SYNC)
     cover = facts.while_launching(rows)
     return cover.within(facts.idle.begin[places], facts.idle.end[places]) > 0
-
-
-WAITS_OUTSIDE = Rule(
-    id="waits-outside",
-    needs=("GPU events", "launch calls"),
-    remedy="Look at the other devices of the job, and at "
-    "{nvidia:cudaStreamWaitEvent|amd:hipStreamWaitEvent|:waits for events} and host functions on "
-    "the stream.",
-    thresholds={"least_ns": LEAST_NS},
-    find=_waits_outside,
-    by_launches=True,
-)
-
-
-RULES = (HOLES, WAITS_OUTSIDE)
