@@ -92,16 +92,8 @@ def test_the_version() -> None:
 def test_a_summary_decodes_no_kernel_and_knows_no_server() -> None:
     found = started(COMMAND, "summary", SAMPLE, "--json")
     assert found.ours(".gpu") == {"fusetui.gpu", "fusetui.gpu.kinds"}
-<<<<<<< HEAD
-    assert found.ours(".analysis.serving") == {
-        "fusetui.analysis.serving",
-        "fusetui.analysis.serving.graphs",
-    }
-    assert len(found.ours()) <= 93
-=======
     assert not found.ours(".analysis.serving")
-    assert len(found.ours()) <= 91
->>>>>>> main
+    assert len(found.ours()) <= 93
     assert found.patterns <= 49
 
 
