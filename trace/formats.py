@@ -31,7 +31,7 @@ from fusetui.trace.read.source import (
 )
 from fusetui.trace.read.unpack import first_pieces
 
-SURELY_JSON = (b"{", b"[", b" ", b"\n", b"\r", b"\t")
+SURELY_JSON = (b"{", b"[", b" ", b"\r", b"\t")  # a line feed may be a packet of protobuf
 
 
 class Format(msgspec.Struct, frozen=True):

@@ -56,16 +56,15 @@ def read(stored: Stored, callbacks: Callbacks) -> Raw:
             return callbacks.stop()
 
         found = index(source.document, scanned)
-    if source.taken is not None or (callbacks.stop() and found.read < size):
+        now = state_of(stored.file.fileno())
+    prefix = None
+    if found.read < size and callbacks.stop():
         prefix = Prefix(found.read, size, exact=source.taken is None)
-    else:
-        prefix = None
-    if prefix and not len(found.bounds) > 1:
-        raise NothingRead
+        if len(found.bounds) == 1:
+            raise NothingRead
     raw = _raw(source, found, prefix)
-    if state_of(stored.file.fileno()) != stored.state and stored.arriving is None:
-        return msgspec.structs.replace(raw, changed=True)
-    return raw
+    changed = stored.arriving is None and now != stored.state
+    return msgspec.structs.replace(raw, changed=True) if changed else raw
 
 
 def text(path: str, file: OpenFile, state: State) -> Text:

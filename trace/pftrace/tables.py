@@ -19,7 +19,7 @@ CATEGORIES, NAMES, QUEUES, COUNTERS, ARGS = 1, 2, 24, 47, 1001
 REALTIME = 1
 MASK = 0x7FFFFFFF  # of the ids of processes and threads in a file
 OWN_ID = re.compile(r"(?:(?:thread|stream|process) )?(-?[0-9]{1,19})(?: \(.*)?", re.DOTALL)
-QUEUE = re.compile(r"\[([0-9]{1,9})\] (.*)", re.DOTALL)
+QUEUE = re.compile(r"\[([0-9]{1,19})\] (.*)", re.DOTALL)
 OVERHEAD = "Overhead"
 EXPORTER = ("arch", "process_id", "process_name")
 """What the extras of every event say of the process that exported; the keys of an annotation
