@@ -282,6 +282,17 @@ COMMANDS = (
         "removed; all figures stay exactly as they are.",
     ),
     Command(
+        "convert",
+        "Write a trace of any format as the JSON of torch.profiler.",
+        (
+            TRACE,
+            argument(
+                "out", metavar="OUT", help="The new file, named .json, .json.gz or .json.zst."
+            ),
+        ),
+        "It holds all that the trace does, to the nanosecond, and opens in Perfetto and others.",
+    ),
+    Command(
         "decode",
         "Explain kernel names, part by part.",
         (

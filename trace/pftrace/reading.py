@@ -107,8 +107,8 @@ def _raw(source: Source, found: Index, prefix: Prefix | None) -> Raw:
     by_order = np.argsort(order, kind="stable")  # torch writes them in this order already
 
     def of_slices(*parts: NDArray[Any]) -> NDArray[Any]:
-        joined: NDArray[Any] = np.concatenate(parts)
-        return joined[kept][by_order]
+        found: NDArray[Any] = np.concatenate(parts)[kept][by_order]
+        return found
 
     flows, slices = len(found.flows.source), len(order)
     noted = np.array([name == ANNOTATION for name in columns.categories] or [False])

@@ -65,11 +65,11 @@ class Writer:
     def write(self, number: int) -> bytes:
         """The elements of one stretch."""
         if number == 0:
-            return b",".join(map(label_text, self._columns.labels))
+            return b",\n".join(map(label_text, self._columns.labels))
         if number < len(self._index.bounds):
-            return b",".join(self._events(number - 1))
+            return b",\n".join(self._events(number - 1))
         first = (number - len(self._index.bounds)) * EACH
-        return b",".join(self._flows(first))
+        return b",\n".join(self._flows(first))
 
     def _events(self, number: int) -> list[bytes]:
         index = self._index
