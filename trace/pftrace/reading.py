@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from fusetui.trace.model.arrays import Flags
 from fusetui.trace.model.errors import NotATrace, NothingRead
 from fusetui.trace.model.events import Stretch, Text
 from fusetui.trace.model.raw import Raw
@@ -19,6 +20,7 @@ from fusetui.trace.model.report import Prefix
 from fusetui.trace.pftrace.columns import Columns, columns_of
 from fusetui.trace.pftrace.index import EACH, Index, index
 from fusetui.trace.pftrace.render import Writer
+from fusetui.trace.pftrace.scan import Stages
 from fusetui.trace.read.assemble import LONGEST_SUM_NS
 from fusetui.trace.read.document import OpenFile
 from fusetui.trace.read.document_text import Filed, text_of
@@ -145,7 +147,17 @@ def _raw(source: Source, found: Index, prefix: Prefix | None) -> Raw:
         unfinished=counts["i"],
         unmatched=found.unmatched,
         format=NAME,
+        cut_ends=_cut_ends(stages, is_note),
     )
+
+
+def _cut_ends(stages: Stages, is_note: Flags) -> int:
+    """Events that end where the next one of their lane begins, as torch cuts longer ones."""
+    work = np.flatnonzero(~is_note)
+    row = work[np.lexsort((stages.time[work], stages.queue[work], stages.gpu[work]))]
+    here, after = row[:-1], row[1:]
+    same = (stages.gpu[here] == stages.gpu[after]) & (stages.queue[here] == stages.queue[after])
+    return int((same & (stages.time[here] + stages.dur[here] == stages.time[after])).sum())
 
 
 def _stretches(found: Index, columns: Columns) -> tuple[Stretch, ...]:

@@ -82,6 +82,8 @@ def _doubts(trace: Trace) -> list[str]:
         found.append(report.missing)
     if report.unreadable:
         found.append(f"{plural(report.unreadable, 'event')} unreadable")
+    if report.cut_ends:
+        found.append(f"{plural(report.cut_ends, 'GPU event')} cut by the writer")
     if report.negative_delays:
         early = plural(report.negative_delays, "kernel")
         found.append(f"{early} before the launch: clocks differ")
