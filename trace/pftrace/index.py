@@ -7,6 +7,7 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from fusetui.trace.model.arrays import Flags, Int64s
 from fusetui.trace.model.report import Skipped
@@ -20,8 +21,8 @@ PIECE = 1 << 20  # bytes that are scanned at once: what is made of them stays in
 EACH = 1 << 10  # events of a stretch
 MOST_BYTES = 22  # bits: bytes of a stretch
 FAR = 1 << 16  # bytes between events, as there are where the ends of a group stand
+NESTED = "so begins and ends are paired by nesting, which is not exact"
 Table = TypeVar("Table", bound=msgspec.Struct)
-KINDS = BEGIN, STAGE, COUNTER = range(3)
 
 
 class Parts(Protocol):
@@ -47,7 +48,6 @@ class Index(msgspec.Struct, frozen=True, eq=False):
     counters: Counters
     dur: Int64s  # of each begin in ns; of one without an end -1, see `has_end`
     has_end: Flags
-    by_runs: bool  # how the ends were paired
     unmatched: int  # ends
     flows: Flows
     order: tuple[Int64s, Int64s, Int64s]  # the number of each begin, stage, value among all events
@@ -69,26 +69,26 @@ def index(text: Parts, progress: Callable[[int], bool] = lambda read: False) -> 
     lost_in_all = 0
     while not damaged and not progress(at) and (data := bytes(text.part(at, at + most))):
         piece = scan(data, at)
-        damaged = piece.damaged
-        if not piece.rest and not damaged:
-            if len(data) < most:  # the rest of a packet is missing
-                break
-            most *= 2  # a packet that is larger than that
-            continue
-        for kind, content in piece.tables:
+        damaged = piece.next_end < 0
+        for byte, kind, content in piece.tables:
             try:
                 tables.add(kind, content)
             except ValueError as error:
-                lost.append(Skipped(at, f"a damaged table: {error}"))
+                lost.append(Skipped(byte, f"a damaged table: {error}"))
                 lost_in_all += 1
-        lost += piece.lost[: max(MOST_LISTED - len(lost), 0)]
+        lost += piece.lost
+        del lost[MOST_LISTED:]
         lost_in_all += piece.lost_in_all
         tables.exporter = tables.exporter or _exporter(piece)
         pieces.append(_columns(piece))
-        at, most = at + piece.rest, PIECE
+        if not piece.rest and len(data) < most:  # the end is missing
+            break
+        at, most = at + piece.rest, max(PIECE, piece.next_end - piece.rest)
     begins, ends = _joined(Begins, pieces, "begins"), _joined(Ends, pieces, "ends")
     stages, counters = _joined(Stages, pieces, "stages"), _joined(Counters, pieces, "counters")
     end, by_runs = paired(begins, ends, cut=not lost_in_all)
+    if lost and not by_runs:
+        lost[0] = replace(lost[0], reason=f"{lost[0].reason}; {NESTED}")
     has_end = end >= 0
     dur = np.where(has_end, (ends.time[end] if len(ends.time) else 0) - begins.time, -1)
     order, bounds, places = _stretches((begins, stages, counters))
@@ -99,7 +99,6 @@ def index(text: Parts, progress: Callable[[int], bool] = lambda read: False) -> 
         counters=counters,
         dur=dur,
         has_end=has_end,
-        by_runs=by_runs,
         unmatched=len(ends.at) - int(has_end.sum()),
         flows=_flows(stages),
         order=order,
@@ -124,12 +123,12 @@ def _exporter(piece: Piece) -> dict[str, str]:
 def _columns(piece: Piece) -> Piece:
     """Without what only the text needs."""
     nothing = Repeated(*(np.empty(0, np.int64) for _ in range(3)))
-    return msgspec.structs.replace(
+    return replace(
         piece,
         data=b"",
         tables=(),
-        begins=msgspec.structs.replace(piece.begins, args=nothing),
-        stages=msgspec.structs.replace(piece.stages, extra=nothing),
+        begins=replace(piece.begins, args=nothing),
+        stages=replace(piece.stages, extra=nothing),
     )
 
 
@@ -143,15 +142,13 @@ def _joined(kind: type[Table], pieces: list[Piece], name: str) -> Table:
         if field in ("args", "extra", "waits"):
             message = [one.message + row for one, row in zip(values, rows, strict=False)]
             columns[field] = Repeated(
-                _one(message), _one([one.at for one in values]), _one([one.value for one in values])
+                np.concatenate(message),
+                np.concatenate([one.at for one in values]),
+                np.concatenate([one.value for one in values]),
             )
         else:
-            columns[field] = _one(values)
+            columns[field] = np.concatenate(values)
     return kind(**columns)
-
-
-def _one(parts: list[Any]) -> Any:
-    return np.concatenate(parts)
 
 
 def _flows(stages: Stages) -> Flows:

@@ -96,17 +96,17 @@ class Piece(msgspec.Struct, frozen=True, eq=False):
     ends: Ends
     stages: Stages
     counters: Counters
-    tables: tuple[tuple[int, bytes], ...]  # packets that are few: number of the field, and content
+    tables: tuple[tuple[int, int, bytes], ...]  # packets that are few: byte, field and content
     lost: tuple[Skipped, ...]  # the first packets that are no readable event
     lost_in_all: int
     rest: int  # the bytes that were used
-    damaged: bool  # no packet can follow
+    next_end: int  # where the next packet ends, from the first byte on, -1 if there can be none
 
 
 def scan(data: bytes, first: int = 0) -> Piece:
     """The events in whole packets at the beginning of `data`, which is at byte `first`."""
     words = words_of(data)
-    found = packets(words, len(data))
+    found = packets(words, data)
     outer = np.concatenate(([0], found.end[:-1])) + first
     packet = fields(words, found.start, found.end, {TIME: VARINT, **dict.fromkeys(CONTENTS, BYTES)})
     left = packet.whole.copy()
@@ -117,15 +117,16 @@ def scan(data: bytes, first: int = 0) -> Piece:
     lost = [(outer[~packet.whole], "a damaged packet"), (outer[left], "a packet of another kind")]
     time = packet.value[TIME]
     in_time = (packet.at[TIME] >= 0) & (time >= 0) & (time <= LIMIT_NS)
-    tables = tuple(
-        (number, data[packet.at[number][row] : packet.at[number][row] + packet.value[number][row]])
-        for number in (CLOCK, TRACK, INTERNED)
-        for row in rows[number].tolist()
-    )
 
     def within(number: int) -> tuple[Int64s, Int64s]:
         at = packet.at[number][rows[number]]
         return at, at + packet.value[number][rows[number]]
+
+    tables = [
+        (byte, number, data[start:end])
+        for number in (CLOCK, TRACK, INTERNED)
+        for byte, start, end in np.stack((outer[rows[number]], *within(number)), 1).tolist()
+    ]
 
     def readable(number: int, good: Flags) -> Rows:
         good = good & in_time[rows[number]]
@@ -153,11 +154,11 @@ def scan(data: bytes, first: int = 0) -> Piece:
         ends=Ends(places[EVENT][0][end], places[EVENT][2][end], event.value[11][end]),
         stages=_stages(words, stage, staged, places[STAGE], dur),
         counters=counters,
-        tables=tables,
+        tables=tuple(tables),
         lost=tuple(sorted(told, key=lambda one: one.byte)[:MOST_LISTED]),
         lost_in_all=sum(len(at) for at, _ in lost),
         rest=found.rest,
-        damaged=found.damaged,
+        next_end=found.next_end,
     )
 
 

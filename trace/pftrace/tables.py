@@ -13,24 +13,27 @@ from fusetui.trace.model.raw import Label, Thread
 from fusetui.trace.pftrace.scan import CLOCK, TRACK
 from fusetui.trace.pftrace.wire import decoded
 from fusetui.trace.read.gather import Interner
+from fusetui.trace.read.times import LIMIT_NS
 
 CATEGORIES, NAMES, QUEUES, COUNTERS, ARGS = 1, 2, 24, 47, 1001
 """Fields of interned data (interned_data.proto, gpu_interned_data.proto)."""
 REALTIME = 1
 MASK = 0x7FFFFFFF  # of the ids of processes and threads in a file
-OWN_ID = re.compile(r"(?:(?:thread|stream|process) )?(-?[0-9]{1,19})(?: \(.*)?", re.DOTALL)
-QUEUE = re.compile(r"\[([0-9]{1,19})\] (.*)", re.DOTALL)
+OWN_ID = re.compile(r"(?:(?:thread|stream|process) )?(-?[0-9]{1,18})(?: \(.*)?", re.DOTALL)
+QUEUE = re.compile(r"\[([0-9]{1,18})\] (.*)", re.DOTALL)
 OVERHEAD = "Overhead"
 EXPORTER = ("arch", "process_id", "process_name")
 """What the extras of every event say of the process that exported; the keys of an annotation
 follow."""
 NOTHING = 0, b""
+MOST, MOST_NAMES = 1 << 16, 1 << 20  # packets of tables, and names of one
 
 
 class Tables:
     """Filled packet by packet, in the order of the file; the first of equal numbers counts."""
 
     def __init__(self) -> None:
+        self._count = 0  # of packets
         self.base = 0  # ns since the epoch
         self.names: dict[int, str] = {}
         self.categories: dict[int, str] = {}
@@ -48,19 +51,25 @@ class Tables:
         self._threads: dict[int, tuple[int, int, str]] = {}  # pid and tid as written
 
     def add(self, kind: int, content: bytes) -> None:
-        """Adds one packet. Raises ValueError after what could be read of a damaged one."""
+        """Adds one packet. Raises ValueError after what could be read of a damaged one, and where
+        there are too many."""
+        self._count += 1
+        if self._count > MOST:
+            raise ValueError("too many")
         if kind == CLOCK:
             self._clock(content)
         elif kind == TRACK:
             self._track(content)
         else:
-            for number, _, entry in decoded(content):
+            for place, (number, _, entry) in enumerate(decoded(content)):
+                if place > MOST_NAMES:
+                    raise ValueError("too many names")
                 self._interned(number, entry)
 
     def _clock(self, content: bytes) -> None:
         clocks = (_message(clock) for _, _, clock in decoded(content))
         known = (_value(clock, 2) for clock in clocks if _value(clock, 1) == REALTIME)
-        self.base = self.base or next(known, 0)
+        self.base = self.base or next((time for time in known if time <= LIMIT_NS), 0)
 
     def _track(self, content: bytes) -> None:
         found = _message(content)
@@ -119,7 +128,7 @@ def true_id(masked: int, name: str) -> Id:
     found = OWN_ID.fullmatch(name)
     if found and int(found[1]) & MASK == masked:
         return abs(int(found[1]))
-    return masked
+    return masked if masked >> 63 == 0 else str(masked)
 
 
 def _process(pid: int, name: str) -> Id:

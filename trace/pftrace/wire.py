@@ -19,8 +19,8 @@ Words = NDArray[np.uint64]
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 PADDING = 32  # bytes behind the data, so that any of them begins a word
 MOST_FIELDS = 1000  # of a message; one with more is unreadable
-PACKET = 0x0A  # how each packet of a trace begins: bytes, as field 1
-LARGEST = 1 << 40  # bytes; longer lengths are wrong, and must not overflow sums
+PACKET = b"\x0a"  # how each packet of a trace begins: bytes, as field 1
+LARGEST = 1 << 28  # bytes of a packet, and of anything in it
 
 STOPS = np.uint64(0x8080808080808080)
 DIGITS = np.uint64(0x7F7F7F7F7F7F7F7F)
@@ -154,37 +154,47 @@ class Packets(msgspec.Struct, frozen=True, eq=False):
     start: Int64s  # of their content
     end: Int64s
     rest: int  # where the next one begins, or what is none
-    damaged: bool  # no packet can begin at `rest`
+    next_end: int  # where that one ends, -1 if it is none
 
 
-def packets(words: Words, size: int) -> Packets:
-    """The whole packets in the first `size` bytes.
+def packets(words: Words, data: bytes) -> Packets:
+    """The whole packets in `data`.
 
     Any byte PACKET might begin one: where each would end, and which of them the chain from byte 0
     reaches, is found by doubling the steps.
     """
-    data = words[:size] & BYTE_MASK
-    places = np.flatnonzero(data == PACKET)
-    length, width = varints(words, places + 1)
-    begin = places + 1 + width
-    fits = (width > 0) & (length >= 0) & (length < LARGEST)
-    after = np.where(fits, begin + length, LARGEST)
-    number = np.full(size + 1, len(places), np.int32)
+    size = len(data)
+    (begin,), (after,) = _extents(words, np.zeros(1, np.int64))
+    if data[:1] == PACKET and size < 2 * after < LARGEST:  # a large one
+        one = np.array([begin] if after <= size else [], np.int64)
+        return Packets(one, one - begin + after, int(after) * len(one), int(after))
+    places = np.flatnonzero(np.frombuffer(data, "S1") == PACKET)
+    begin, after = _extents(words, places)
+    number = np.full(size + 1, len(places), np.int32)  # by place
     number[places] = np.arange(len(places))
-    is_whole = after <= size
-    jump = np.append(np.where(is_whole, number[np.minimum(after, size)], len(places)), len(places))
+    jump = number[np.where(after <= size, after, size)]
+    jump = np.append(jump, len(places))
     reached = np.zeros(len(jump), np.bool_)
-    reached[number[0] if size else 0] = True
+    reached[number[0]] = True
     known = 0
     while (now := int(reached.sum())) != known:
         known = now
         reached[jump[np.flatnonzero(reached)]] = True
         jump = jump[jump]
     chain = np.flatnonzero(reached[:-1])
-    chain = chain[is_whole[chain]]
+    chain = chain[after[chain] <= size]
     rest = int(after[chain[-1]]) if len(chain) else 0
-    damaged = rest < size and (data[rest] != PACKET or not fits[number[rest]])
-    return Packets(begin[chain], after[chain], rest, bool(damaged))
+    next_end = int(_extents(words, np.array([rest]))[1][0])
+    is_one = data[rest : rest + 1] in (PACKET, b"") and next_end < LARGEST
+    return Packets(begin[chain], after[chain], rest, next_end if is_one else -1)
+
+
+def _extents(words: Words, places: Int64s) -> tuple[Int64s, Int64s]:
+    """The content of packets that begin at these bytes; the end of what is none is LARGEST."""
+    size, width = varints(words, places + 1)
+    begin = places + 1 + width
+    fits = (width > 0) & (size >= 0) & (size < LARGEST)
+    return begin, np.where(fits, begin + size, 2 * LARGEST)
 
 
 def decoded(data: bytes) -> Iterator[tuple[int, int, bytes]]:
