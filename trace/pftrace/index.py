@@ -70,15 +70,9 @@ def index(text: Parts, progress: Callable[[int], bool] = lambda read: False) -> 
     while not damaged and not progress(at) and (data := bytes(text.part(at, at + most))):
         piece = scan(data, at)
         damaged = piece.next_end < 0
-        for byte, kind, content in piece.tables:
-            try:
-                tables.add(kind, content)
-            except ValueError as error:
-                lost.append(Skipped(byte, f"a damaged table: {error}"))
-                lost_in_all += 1
-        lost += piece.lost
-        del lost[MOST_LISTED:]
-        lost_in_all += piece.lost_in_all
+        wrong, unread = tables.add(piece.tables)
+        lost = [*lost, *wrong, *piece.lost][:MOST_LISTED]
+        lost_in_all += unread + piece.lost_in_all
         tables.exporter = tables.exporter or _exporter(piece)
         pieces.append(_columns(piece))
         if not piece.rest and len(data) < most:  # the end is missing
@@ -175,6 +169,7 @@ def _stretches(
     at, end = at[sequence], np.concatenate([table.end for table in tables])[sequence]
     starts = np.arange(len(at)) % EACH == 0
     starts[1:] |= (at[1:] >> MOST_BYTES != at[:-1] >> MOST_BYTES) | (at[1:] - end[:-1] > FAR)
+    starts |= end - at > FAR
     starts[1:] &= at[1:] != at[:-1]  # values of one packet stay together
     firsts = np.flatnonzero(starts)
     bounds = np.append(firsts, len(at))

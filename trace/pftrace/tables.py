@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
 from fusetui.trace.model.arrays import Int64s, distinct
 from fusetui.trace.model.ids import Id
 from fusetui.trace.model.raw import Label, Thread
+from fusetui.trace.model.report import Skipped
 from fusetui.trace.pftrace.scan import CLOCK, TRACK
 from fusetui.trace.pftrace.wire import decoded
 from fusetui.trace.read.gather import Interner
@@ -33,7 +34,7 @@ class Tables:
     """Filled packet by packet, in the order of the file; the first of equal numbers counts."""
 
     def __init__(self) -> None:
-        self._count = 0  # of packets
+        self._room = MOST
         self.base = 0  # ns since the epoch
         self.names: dict[int, str] = {}
         self.categories: dict[int, str] = {}
@@ -50,12 +51,21 @@ class Tables:
         self._processes: dict[int, tuple[int, str]] = {}  # pid as written, and name
         self._threads: dict[int, tuple[int, int, str]] = {}  # pid and tid as written
 
-    def add(self, kind: int, content: bytes) -> None:
-        """Adds one packet. Raises ValueError after what could be read of a damaged one, and where
-        there are too many."""
-        self._count += 1
-        if self._count > MOST:
-            raise ValueError("too many")
+    def add(self, packets: Sequence[tuple[int, int, bytes]]) -> tuple[list[Skipped], int]:
+        """Adds what can be read of some packets, up to MOST of them in all; returns those that are
+        damaged, and how many were not read to their end."""
+        wrong: list[Skipped] = []
+        room, self._room = self._room, max(self._room - len(packets), 0)
+        for byte, kind, content in packets[:room]:
+            try:
+                self._packet(kind, content)
+            except ValueError as error:
+                wrong.append(Skipped(byte, f"a damaged table: {error}"))
+        if len(packets) > room:
+            wrong.append(Skipped(packets[room][0], f"only {MOST} tables are read"))
+        return wrong, len(wrong) + max(len(packets) - room - 1, 0)
+
+    def _packet(self, kind: int, content: bytes) -> None:
         if kind == CLOCK:
             self._clock(content)
         elif kind == TRACK:

@@ -165,7 +165,7 @@ def packets(words: Words, data: bytes) -> Packets:
     """
     size = len(data)
     (begin,), (after,) = _extents(words, np.zeros(1, np.int64))
-    if data[:1] == PACKET and size < 2 * after < LARGEST:  # a large one
+    if data[:1] == PACKET and size <= after < LARGEST:  # one, perhaps a large one
         one = np.array([begin] if after <= size else [], np.int64)
         return Packets(one, one - begin + after, int(after) * len(one), int(after))
     places = np.flatnonzero(np.frombuffer(data, "S1") == PACKET)
