@@ -103,11 +103,12 @@ def stage(
     number: int = 1,
     queue: int = 100,
     extras: Sequence[tuple[str, str]] = (),
+    noted: Sequence[Field] = (),
 ) -> bytes:
     """An event of GPU 0."""
     texts = [*extras, ("arch", "sm_90"), ("process_id", "42"), ("process_name", "python")]
     fields = [(1, number), (2, dur), (11, 0), (13, queue), (14, kind), *more]
-    return at(begin, (13, 2), (53, [*fields, *((6, [(1, k), (2, v)]) for k, v in texts)]))
+    return at(begin, (13, 2), (53, [*fields, *((6, [(1, k), (2, v)]) for k, v in texts), *noted]))
 
 
 def counter(time: int, value: float, number: int = 0) -> bytes:
