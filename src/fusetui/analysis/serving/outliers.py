@@ -13,8 +13,7 @@ from fusetui.analysis.serving.passes import Mode, Pass, interval_of
 from fusetui.analysis.serving.steps import ServerPhase
 from fusetui.analysis.why.account import Device
 from fusetui.analysis.why.facts import COMPILER
-from fusetui.analysis.why.idle_reasons import IDLE
-from fusetui.analysis.why.model import DeviceAccount
+from fusetui.analysis.why.model import IDLE, DeviceAccount
 from fusetui.gpu.kernel_names import short_name
 from fusetui.text.figures import count, duration
 from fusetui.trace.model.categories import Role
