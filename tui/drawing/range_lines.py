@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fusetui.analysis.questions.windows import WindowFigures, window_figures
+from fusetui.analysis.questions.busy import WindowFigures, window_figures
 from fusetui.analysis.why.idle_time import IdleTime
 from fusetui.analysis.why.model import IDLE, Gap
 from fusetui.text.cutting import clip, joined

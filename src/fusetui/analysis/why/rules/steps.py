@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import msgspec
 import numpy as np
 
-from fusetui.analysis.questions.spread import percentile
+from fusetui.analysis.questions.totals import percentile
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.kernels import the_most
 from fusetui.analysis.why.rule import Claim, frame_text, of_span, of_work, rule
