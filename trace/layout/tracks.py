@@ -29,9 +29,8 @@ from fusetui.trace.model.categories import (
 )
 from fusetui.trace.model.ids import Id, device_label, stream_label
 from fusetui.trace.model.pool import each, in_threads
+from fusetui.trace.model.raw import Label, Lane, Raw, Thread
 from fusetui.trace.model.small_tracks import as_one, overlapping, rows_of, small_ones
-from fusetui.trace.read import Raw
-from fusetui.trace.read.gather import Label, Lane, Thread
 
 THREAD_NAME = re.compile(r"thread (-?\w+) \((.*)\)\Z", re.DOTALL)
 FEW = 1 << 15  # tracks whose numbers fit into 16 bits, which sort in linear time

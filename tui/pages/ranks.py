@@ -33,7 +33,7 @@ from fusetui.tui.state.screen import body, head_height
 from fusetui.tui.state.state import Outcome, Size, State, told
 
 if TYPE_CHECKING:
-    from fusetui.analysis.ranks.records import JobAnswer, RankRow
+    from fusetui.analysis.ranks.model import JobAnswer, RankRow
 
 NAME = "ranks"
 COLUMNS = (

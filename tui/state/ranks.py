@@ -16,7 +16,7 @@ from fusetui.tui.state.reading import read
 from fusetui.tui.state.state import TIMELINE, Outcome, State, told
 
 if TYPE_CHECKING:
-    from fusetui.analysis.ranks.records import JobAnswer, RankRow, WorstWait
+    from fusetui.analysis.ranks.model import JobAnswer, RankRow, WorstWait
 
 AROUND = 2  # a wait takes about this fraction of the window
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from fusetui.analysis.serving.graphs import wants_capture
+from fusetui.analysis.questions.launches import wants_capture
 from fusetui.commands.errors import DONE, UNUSABLE, say
 from fusetui.commands.sources import is_shipped, one_trace, traces
 from fusetui.report.progress import Bar
