@@ -5,7 +5,6 @@ The CUPTI monitor of torch 2.14 writes directions and kinds of memory into args 
 
 from __future__ import annotations
 
-import re
 from itertools import product
 
 import numpy as np
@@ -16,8 +15,7 @@ from fusetui.trace.model.raw import Raw
 
 PLAIN = ("Memcpy", "Memset")
 ARGS = ("copy kind", "src kind", "dst kind", "memory kind")
-DIRECTION = re.compile(r"[A-Z]to[A-Z]")
-KIND = re.compile(r"[a-z]{1,20}")
+LONGEST = 20  # characters of the name of a kind of memory
 MEMORY = {1: "Pageable", 2: "Pinned", 3: "Device", 4: "Array", 5: "Managed"}
 """Source: CUpti_ActivityMemoryKind in cupti_activity.h."""
 
@@ -44,8 +42,8 @@ def _full(name: str, texts: tuple[bytes, ...]) -> str:
     direction, source, target, kind = map(parsed, texts)
     if name == "Memset":
         return f"{name} ({MEMORY[kind]})" if type(kind) is int and kind in MEMORY else name
-    if not isinstance(direction, str) or not DIRECTION.fullmatch(direction):
+    if not isinstance(direction, str) or not (len(direction) == 4 and direction[1:3] == "to"):
         return name
-    ends = [end for end in (source, target) if isinstance(end, str) and KIND.fullmatch(end)]
+    ends = [end for end in (source, target) if isinstance(end, str) and 0 < len(end) <= LONGEST]
     memory = f" ({ends[0].capitalize()} -> {ends[1].capitalize()})" if len(ends) == 2 else ""
     return f"{name} {direction}{memory}"
