@@ -46,8 +46,11 @@ def used_in(node: ast.AST) -> Iterator[str]:
 
 
 def definitions(tree: ast.Module) -> Iterator[tuple[str, ast.AST]]:
-    """Functions, classes and constants of a module, and the methods of its classes."""
+    """Functions, classes and constants of a module, and the methods of its classes; without the
+    rules of why, which are found by what they are."""
     for node in tree.body:
+        if any("rule" in used_in(part) for part in getattr(node, "decorator_list", ())):
+            continue
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             yield node.name, node
         elif isinstance(node, ast.Assign | ast.AnnAssign):

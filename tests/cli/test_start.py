@@ -14,7 +14,7 @@ import pytest
 from fusetui.commands.open import NEWEST, found_in
 from fusetui.commands.sources import one_trace
 from fusetui.sample_traces import lessons
-from fusetui.trace.read.source import looks_like_a_trace
+from fusetui.trace.formats import looks_like_a_trace
 from fusetui.tui.state.state import offers_of
 
 Run = Callable[..., Any]

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from fusetui.analysis.serving.graphs import wants_capture
+from fusetui.analysis.questions.launches import wants_capture
 from fusetui.commands.errors import DONE, UNUSABLE, CommandError, say
 from fusetui.commands.sources import is_shipped, one_trace, traces
 from fusetui.report.progress import Bar

@@ -162,7 +162,7 @@ def _inside(name: str) -> Iterator[Offer]:
 
 
 def _traces(folder: Path) -> Iterator[Offer]:
-    from fusetui.trace.read.source import looks_like_a_trace
+    from fusetui.trace.formats import looks_like_a_trace
 
     files = [path for path in listed(folder) if path.name.endswith(ENDINGS) and path.is_file()]
     newest = heapq.nlargest(LOOKED_AT, files, key=changed)

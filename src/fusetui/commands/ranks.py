@@ -10,8 +10,7 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from fusetui.analysis.ranks.model import NoSummary, RankSummary
-from fusetui.analysis.ranks.records import JobAnswer, LeftOut, RankRow
+from fusetui.analysis.ranks.model import JobAnswer, LeftOut, NoSummary, RankRow, RankSummary
 from fusetui.commands.errors import CANNOT_TELL, DONE, UNUSABLE, CommandError, say
 from fusetui.commands.loading import one_form
 from fusetui.commands.sources import ENDINGS, of_one_job

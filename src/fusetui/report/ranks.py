@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from fusetui.analysis.ranks.records import JobAnswer, KindOfCollective, RankRow
+from fusetui.analysis.ranks.model import JobAnswer, KindOfCollective, RankRow
 from fusetui.report.ranks_words import clocks_text, headline, straggler_text, verdict_lines
 from fusetui.text.figures import count, duration, several, size
 from fusetui.text.printable import printable

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from textwrap import wrap
 
-from fusetui.analysis.why.idle_reasons import IDLE
+from fusetui.analysis.why.model import IDLE
 from fusetui.analysis.why.versus import FEWEST, Change, Compared, Moved, Versus
 from fusetui.report.why import Document, why_document
 from fusetui.report.why_answer import NOTHING, named, qualified

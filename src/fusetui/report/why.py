@@ -8,9 +8,8 @@ from typing import Any
 
 from msgspec.structs import asdict, replace
 
-from fusetui.analysis.why.idle_reasons import IDLE
 from fusetui.analysis.why.model import CLASSES as PARTS
-from fusetui.analysis.why.model import Gap, Why
+from fusetui.analysis.why.model import IDLE, Gap, Why
 from fusetui.report.why_answer import (
     CLASSES,
     HIDDEN,

@@ -7,9 +7,17 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from fusetui.analysis.why.idle_reasons import IDLE
 from fusetui.analysis.why.model import CLASSES as PARTS
-from fusetui.analysis.why.model import Gap, Share, Why, median_step, steps_tell, totals, working
+from fusetui.analysis.why.model import (
+    IDLE,
+    Gap,
+    Share,
+    Why,
+    median_step,
+    steps_tell,
+    totals,
+    working,
+)
 from fusetui.text.cutting import clip, joined
 from fusetui.text.cutting import width as cells
 from fusetui.text.figures import count, duration, percent, plural, unit_of
