@@ -20,14 +20,12 @@ from typing import Any
 
 import torch
 
-from . import failure
 from .device import CaptureDevice
-from .errors import CaptureError
+from .errors import CaptureError, sentence
 from .guard import parent_only
-from .job import Job, Trial
+from .job import SEED, Job, Trial
 from .options import Options, choose, dtype_name
 from .shapes import parse_shapes
-from .workload_job import SEED
 
 Build = Callable[..., object]
 
@@ -62,7 +60,7 @@ def user_job(target: str, options: Options, device: CaptureDevice) -> Job:
         with parent_only():
             built = build(**shapes, **context)
     except (Exception, SystemExit) as error:
-        raise CaptureError(f"{target} failed: {failure.sentence(error)}") from error
+        raise CaptureError(f"{target} failed: {sentence(error)}") from error
     functions = functions_of(built, target)
     names = choose(target, functions, options.variants)
     return Job(
@@ -87,7 +85,7 @@ def load(target: str) -> Build:
     except CaptureError:
         raise
     except (Exception, SystemExit) as error:
-        raise CaptureError(f"{source} cannot be imported: {failure.sentence(error)}") from error
+        raise CaptureError(f"{source} cannot be imported: {sentence(error)}") from error
     build = getattr(module, name, None)
     if not callable(build):
         raise CaptureError(f"{source} has no function '{name}'.")

@@ -72,7 +72,7 @@ def _of_capture() -> tuple[Argument, ...]:
     from fusetui.capture.options import declared
 
     out = "The run folder to write: a new one, or that of a sweep to continue."
-    options = (option(one) for one in declared().values() if one.asked.flag)
+    options = (option(one) for one in declared().values() if one.flag)
     return (
         argument(
             "workload", metavar="WORKLOAD", help="mlp, linear, ... or your own file.py:build."
