@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from fusetui.gpu.kernel_names import (
+from . import (
     aten,
     aten_other,
     attention,
@@ -19,7 +19,7 @@ from fusetui.gpu.kernel_names import (
     triton,
     xmma,
 )
-from fusetui.gpu.kernel_names.record import KernelName
+from .record import KernelName
 
 Family = tuple[tuple[str, ...], Callable[[str], KernelName | None]]
 

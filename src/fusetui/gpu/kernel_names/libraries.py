@@ -18,9 +18,9 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from fusetui.gpu.kernel_names.cxx import SCOPE, Signature, callee_text, signature
-from fusetui.gpu.kernel_names.record import KernelName, build, compiled, op_by, spaced
-from fusetui.gpu.kernel_names.vocabulary import CXX_TYPE, cxx_type
+from .cxx import SCOPE, Signature, callee_text, signature
+from .record import KernelName, build, compiled, op_by, spaced
+from .vocabulary import CXX_TYPE, cxx_type
 
 
 class Library(NamedTuple):
