@@ -32,7 +32,7 @@ from .options import Options, declared, validate
 from .record import Outcome, SavedRun, SavedVariant, read_json, read_run
 from .scrub import texts
 from .shapes import Point, as_arguments, describe_point, parse_sweep
-from .table import Row, closing_table, guesses, sweep_chart, sweep_csv, sweep_table, title
+from .table import closing_table, guesses, sweep_chart, sweep_csv, sweep_table, title
 from .telling import Progress, tell
 
 SWEEP_NAME, CSV_NAME = "sweep.json", "sweep.csv"
@@ -72,7 +72,11 @@ def run_sweep(workload: str, options: Options, out: Path | None) -> Outcome:
     options = dataclasses.replace(options, sweep=(), seconds=options.timing_seconds)
     kind = find_device(options.device).kind
     asked = _asked(workload, options, kind, points)
-    folder = _claim_free(workload, kind, asked) if out is None else _claim(out, asked)
+    if out is None:
+        first = default_folder(f"{file_name(workload)}-sweep", kind, datetime.now())
+        folder = next(folder for folder in numbered(first) if _made(folder, asked))
+    else:
+        folder = _claim(out, asked)
     _saved(folder, points)  # reports an unreadable point before others are run
     progress = Progress()
     try:
@@ -83,7 +87,9 @@ def run_sweep(workload: str, options: Options, out: Path | None) -> Outcome:
         raise
     finally:
         runs = _saved(folder, points)
-        _write_results(folder, asked, list(_rows(runs, points)))
+        rows = list(_rows(runs, points))
+        _write_json(folder / SWEEP_NAME, {"asked": asked, "rows": rows})
+        _replace(folder / CSV_NAME, sweep_csv(rows).encode())
     if not runs:
         _remove(folder)
         raise CaptureError("Nothing was captured at any point of the sweep.")
@@ -111,12 +117,6 @@ def _asked(workload: str, options: Options, kind: str, points: Sequence[Point]) 
     asked = {"workload": shown, "device": kind, **dataclasses.asdict(options)}
     found: dict[str, Any] = orjson.loads(orjson.dumps(asked | {"points": list(points)}))
     return found
-
-
-def _claim_free(workload: str, kind: str, asked: Mapping[str, Any]) -> Path:
-    """Creates a folder with a name that is free."""
-    first = default_folder(f"{file_name(workload)}-sweep", kind, datetime.now())
-    return next(folder for folder in numbered(first) if _made(folder, asked))
 
 
 def _claim(folder: Path, asked: Mapping[str, Any]) -> Path:
@@ -160,12 +160,7 @@ def _made(folder: Path, asked: Mapping[str, Any]) -> bool:
 
 
 def _run_point(
-    workload: str,
-    options: Options,
-    point: Point,
-    folder: Path,
-    progress: Progress,
-    number: str,
+    workload: str, options: Options, point: Point, folder: Path, progress: Progress, number: str
 ) -> None:
     place = folder / describe_point(point)
     if os.path.lexists(place):
@@ -219,11 +214,6 @@ def _failed(runs: Runs, points: Sequence[Point]) -> Iterator[str]:
     for point, variant in _variants(runs, points):
         if variant.failed and not variant.skipped:
             yield f"{describe_point(point)} {variant.name}"
-
-
-def _write_results(folder: Path, asked: Mapping[str, Any], rows: Sequence[Row]) -> None:
-    _write_json(folder / SWEEP_NAME, {"asked": asked, "rows": rows})
-    _replace(folder / CSV_NAME, sweep_csv(rows).encode())
 
 
 def _remove(folder: Path) -> None:

@@ -24,6 +24,7 @@ from .options import Options
 RECORD_NAME = "run.json"
 LARGEST = 16 << 20
 """The most bytes of one of our JSON files; a run of a hundred variants takes 100 kB."""
+NO_WAIT = getattr(os, "O_NONBLOCK", 0)
 _LONGEST = 60
 """Characters of a name in a message."""
 
@@ -214,7 +215,8 @@ def why_not(folder: Path, name: str) -> str | None:
     It must be a regular file inside the folder after following all links.
     """
     try:
-        if not _leads_into(folder, name):
+        real = Path(os.path.realpath(folder / name))  # ValueError for an impossible name
+        if not real.is_relative_to(os.path.realpath(folder)):
             return "leads out of the folder"
         regular = stat.S_ISREG(os.stat(folder / name).st_mode)
     except OSError as error:
@@ -248,21 +250,11 @@ def _content(path: Path) -> bytes:
     """The content of a file. Raises OSError, also if it is not a regular file or too large."""
     if not stat.S_ISREG(os.stat(path).st_mode):  # not even opened: that could block
         raise OSError("it is no regular file")
-    with open(path, "rb", opener=_without_waiting) as file:
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | NO_WAIT)) as file:
         content = file.read(LARGEST + 1)
     if len(content) > LARGEST:
         raise OSError(f"it is larger than {LARGEST >> 20} MiB")
     return content
-
-
-def _without_waiting(path: str, flags: int) -> int:
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
-
-
-def _leads_into(folder: Path, name: str) -> bool:
-    """Whether a file is inside the folder. Raises ValueError for an impossible file name."""
-    real = Path(os.path.realpath(folder / name))
-    return real.is_relative_to(os.path.realpath(folder))
 
 
 def _told(folder: Path, name: str, reason: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -69,7 +69,8 @@ class Runner:
         If a trial fails, the others still run. `where` is the folder of the user's code.
         """
         show_cpu_kernels()
-        with self._autograd():
+        keeps, backward = self._job.keeps_gradients, self._job.backward
+        with nullcontext() if keeps else torch.set_grad_enabled(backward):
             outcomes = self._in_turns(folder) if self._options.compare else self._one_by_one(folder)
         job, options = self._job, self._options
         return new_record(
@@ -113,12 +114,6 @@ class Runner:
             steps = {one.name: one.parts for one in ready}
             recorder.record_in_turns(steps, self._options, self._device.kind, folder)
         return tuple(self._read(one, folder) if isinstance(one, Ready) else one for one in made)
-
-    def _autograd(self) -> AbstractContextManager[Any]:
-        if self._job.keeps_gradients:
-            return nullcontext()
-        context: AbstractContextManager[Any] = torch.set_grad_enabled(self._job.backward)
-        return context
 
     def _attempt(self, trial: Trial, folder: Path, act: Callable[[], T]) -> T | Failed:
         if trial.unable:
@@ -200,7 +195,7 @@ class Runner:
 
     def _timed(self, parts: Step) -> tuple[timing.Timing, int | None]:
         """Time per step, and on a GPU the most memory that was allocated meanwhile, in bytes."""
-        call, kind = step.as_call(parts), self._device.kind
+        call, kind = partial(step.run_step, parts), self._device.kind
         if kind == "cpu":
             return timing.time_steps(call, kind, self._options.timing_seconds), None
         torch.cuda.reset_peak_memory_stats()

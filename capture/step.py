@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import cycle
 from typing import Any
 
@@ -112,11 +111,6 @@ def weight_bytes(call: Callable[..., Any]) -> int | None:
     if not isinstance(call, torch.nn.Module):
         return None
     return sum(int(tensor.nbytes) for tensor in (*call.parameters(), *call.buffers()))
-
-
-def as_call(parts: Step) -> Callable[[], Any]:
-    """The step as a function without arguments."""
-    return partial(run_step, parts)
 
 
 def _parameters(call: Callable[..., Any]) -> dict[str, Tensor]:
