@@ -67,11 +67,7 @@ class Session:
 
 @contextmanager
 def profile(
-    out: str | Path,
-    *,
-    skip: int = 1,
-    name: str = "train",
-    **options: Any,
+    out: str | Path, *, skip: int = 1, name: str = "train", **options: Any
 ) -> Iterator[Session]:
     """Records steps of a loop into the run folder `out`, which must not exist.
 
@@ -120,9 +116,7 @@ def _profiler(
     plan = torch.profiler.schedule(wait=skip, warmup=1, active=options.profiled_steps, repeat=1)
     with quiet_torch():
         profiler = torch.profiler.profile(
-            **recorder.settings(options, kind),
-            schedule=plan,
-            on_trace_ready=export,
+            **recorder.settings(options, kind), schedule=plan, on_trace_ready=export
         )
         profiler.start()
     try:

@@ -117,11 +117,7 @@ COMMANDS = (
         "Without a trace, you choose from the newest traces and runs in this folder, the lessons "
         "and the samples.",
     ),
-    Command(
-        "summary",
-        "Key figures of the whole trace: times, counts, steps, lanes.",
-        ANSWER,
-    ),
+    Command("summary", "Key figures of the whole trace: times, counts, steps, lanes.", ANSWER),
     Command(
         "kernels",
         "The kernels grouped by name, op, shape and so on, the largest total first.",
@@ -137,11 +133,7 @@ COMMANDS = (
     Command(
         "modules",
         "The tree of modules and annotations, with the GPU time of each.",
-        (
-            *ANSWER,
-            TOP,
-            flag("--expand", "Keep module indices: Linear_3 instead of Linear_*."),
-        ),
+        (*ANSWER, TOP, flag("--expand", "Keep module indices: Linear_3 instead of Linear_*.")),
         "Backward work belongs to the module of its forward op. Module names need recorded stacks "
         "(with_stack=True); annotations are those of record_function.",
     ),
@@ -271,10 +263,7 @@ COMMANDS = (
     Command(
         "decode",
         "Explain kernel names, part by part.",
-        (
-            argument("names", metavar="NAME", nargs="+", help="Kernel names; - reads stdin."),
-            JSON,
-        ),
+        (argument("names", metavar="NAME", nargs="+", help="Kernel names; - reads stdin."), JSON),
     ),
     Command(
         "check",

@@ -30,10 +30,7 @@ _FAMILIES: Final[tuple[Family, ...]] = (
     (("void at::", "at::"), aten.decode_elementwise),
     (("triton_", "cpp_", "graph_"), triton.decode_inductor),
     (("Mem",), transfers.decode_copy),
-    (
-        ("nccl", "void nccl", "rccl", "void rccl", "msccl", "void msccl"),
-        transfers.decode_nccl,
-    ),
+    (("nccl", "void nccl", "rccl", "void rccl", "msccl", "void msccl"), transfers.decode_nccl),
     ((), cublas.decode_tuned),
     (("sm",), xmma.decode),
     ((), cutlass.decode2),

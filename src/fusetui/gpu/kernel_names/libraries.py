@@ -127,9 +127,7 @@ _LIBRARIES: Final = (
         argument=True,
     ),
     Library(
-        "mojo",
-        r"(?:linalg|layout|nn)_\w{1,200}_gpu|multistage_gemm_",
-        {"gemm": r"gemm|matmul"},
+        "mojo", r"(?:linalg|layout|nn)_\w{1,200}_gpu|multistage_gemm_", {"gemm": r"gemm|matmul"}
     ),
     Library(
         "tilelang",
