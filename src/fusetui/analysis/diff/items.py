@@ -144,6 +144,10 @@ class Items(msgspec.Struct, frozen=True, eq=False, dict=True):
         """The number of its op; 0 when there is none."""
         return int(self.exact[item]) >> OP_SHIFT
 
+    def kernel_word(self, item: int) -> int:
+        """The number of its kernel."""
+        return int(self.exact[item]) & KERNEL_MASK
+
     @cached_property
     def words_of_ops(self) -> dict[int, int]:
         """The number of the op in a row of the trace that an item comes from."""
@@ -161,7 +165,7 @@ def listed(numbers: NDArray[np.integer]) -> list[int]:
     return found
 
 
-def items(work: Work, words: Vocabulary) -> tuple[Items, tuple[str, ...]]:
+def items(work: Work, words: Vocabulary) -> Items:
     """The representative step: the median one of those with the most common sequence of work; the
     lower one of two."""
     kernel, op = _word_numbers(work, words)
@@ -172,7 +176,7 @@ def items(work: Work, words: Vocabulary) -> tuple[Items, tuple[str, ...]]:
     chosen = work.of_window(window)
     samples = np.array([work.ns[work.of_window(w)] for w in alike], dtype=np.int64)
     steps = np.array(alike, dtype=np.intp)
-    found = Items(
+    return Items(
         work=work,
         window=window,
         alike=steps,
@@ -188,13 +192,6 @@ def items(work: Work, words: Vocabulary) -> tuple[Items, tuple[str, ...]]:
         samples=samples.reshape(max(1, len(alike)), chosen.stop - chosen.start),
         every=exact,
     )
-    if len(alike) == len(work.windows):
-        return found, ()
-    note = (
-        f"{work.label}: steps differ in their work; times of rows are from the {len(alike)} of"
-        f" {len(work.windows)} steps that are alike"
-    )
-    return found, (note,)
 
 
 def settled(a: Items, b: Items, without: Sequence[int] = ()) -> tuple[Items, Items]:

@@ -294,4 +294,4 @@ def _share(
     items: Items, pieces: Sequence[OutlierPiece], shown: Sequence[OutlierPiece] = ()
 ) -> RowShare:
     names, ns = [items.trace.name_of(piece.row) for piece in pieces], sum(p.ns for p in pieces)
-    return RowShare(names, ns, len(pieces), ns, [piece.row for piece in shown])
+    return RowShare(names, ns, len(pieces), ns, tuple(piece.row for piece in shown))

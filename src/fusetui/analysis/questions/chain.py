@@ -108,10 +108,10 @@ def _parts_under(trace: Trace, row: int) -> list[slice]:
     number, times = trace.thread_of_track, [trace.start[row], trace.end[row]]
     own = np.flatnonzero(number == number[trace.track[row]]).tolist()
     tracks = [trace.tracks[track] for track in own]
-    return [index.within(*_rows_between(trace, track, times)) for track in tracks]
+    return [index.within(*rows_between(trace, track, times)) for track in tracks]
 
 
-def _rows_between(trace: Trace, track: Track, times: list[int]) -> tuple[int, int]:
+def rows_between(trace: Trace, track: Track, times: list[int]) -> tuple[int, int]:
     """The rows of a track that start in [begin, end)."""
     first, end = trace.start[track.rows].searchsorted(times).tolist()
     return track.first_row + first, track.first_row + end
