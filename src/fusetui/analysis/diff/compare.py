@@ -7,7 +7,6 @@ import os
 import re
 from collections.abc import Iterable
 
-import msgspec
 import numpy as np
 
 from fusetui.analysis.diff import dispatch, explain, outlier_steps, outlier_work
@@ -21,7 +20,7 @@ from fusetui.analysis.diff.regions import around, by_region, surplus
 from fusetui.analysis.diff.rules import group, moved
 from fusetui.analysis.diff.statistics import mean, middle
 from fusetui.analysis.diff.step_change import other_devices, step_change, verdict
-from fusetui.analysis.diff.story import by_place, by_work, story
+from fusetui.analysis.diff.story import told
 from fusetui.analysis.diff.work import Work, in_common, work_of
 from fusetui.analysis.questions.busy import any_busy_ns
 from fusetui.analysis.why.causes import idle_by_cause
@@ -76,10 +75,7 @@ def compared(work_a: Work, work_b: Work) -> Diff:
     sums = accounting(step, side_a, side_b, rows)
     said = tuple(dict.fromkeys(notes(of_a, of_b, groups, devices, step, sums)))
     judged = verdict(step, side_a, side_b)
-    found = Diff(work_a.label, work_b.label, step, judged, rows, said, sums, side_a, side_b)
-    return msgspec.structs.replace(
-        found, story=story(found), by_work=by_work(found), by_place=by_place(found)
-    )
+    return told(Diff(work_a.label, work_b.label, step, judged, rows, said, sums, side_a, side_b))
 
 
 def side(items: Items, on_cpu: bool) -> DiffSide:

@@ -14,9 +14,10 @@ from fusetui.analysis.diff.align import Lanes
 from fusetui.analysis.diff.blocks import Block, runs
 from fusetui.analysis.diff.groups import WorkGroup, joined
 from fusetui.analysis.diff.items import Items
-from fusetui.analysis.diff.names import decoded, work_class
+from fusetui.analysis.diff.names import work_class
 from fusetui.analysis.diff.program_location import OTHER, ProgramPlaces
 from fusetui.analysis.diff.sequences import closest, is_feasible
+from fusetui.gpu.kernel_names import decode
 from fusetui.text.figures import count, plural
 from fusetui.trace.model.arrays import Flags
 from fusetui.trace.model.grouping import by_key
@@ -117,7 +118,7 @@ def _same_kernels(a: ProgramPlaces, b: ProgramPlaces, sides: Sides, why: str) ->
 
 def _layout(program: ProgramPlaces, item: int) -> str | None:
     """Of the operands of a product whose name tells it."""
-    known = decoded(program.items.names[item])
+    known = decode(program.items.names[item])
     return (known.layout or None) if known is not None else None
 
 

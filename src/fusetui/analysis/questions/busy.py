@@ -23,7 +23,7 @@ from fusetui.gpu.kinds import is_between_devices, is_collective
 from fusetui.trace.model.arrays import Int64s, Rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace, Track
-from fusetui.trace.model.intervals import covered_until, union, union_length, union_length_of_each
+from fusetui.trace.model.intervals import union, union_length, union_length_of_each
 from fusetui.trace.model.small_tracks import as_one
 
 
@@ -74,9 +74,7 @@ def window_busy_ns(trace: Trace, rows: Rows, begin_ns: int, end_ns: int) -> int:
 def any_busy_ns(trace: Trace, rows: Rows, begins: Int64s, ends: Int64s) -> Int64s:
     """How long any of these rows runs in each window [begin, end) (ns), on any device or thread;
     the idle time of a window is its length minus this."""
-    starts, untils = union(trace.start[rows], trace.end[rows])
-    until: Int64s = covered_until(starts, untils, ends)
-    return until - covered_until(starts, untils, begins)
+    return union(trace.start[rows], trace.end[rows]).within(begins, ends)
 
 
 def _sorted_by_device(trace: Trace, rows: Rows) -> tuple[Rows, Rows]:

@@ -20,6 +20,7 @@ from fusetui.analysis.questions.query import (
     misread,
 )
 from fusetui.gpu.kernel_names import KernelName, decode
+from fusetui.gpu.kernel_names.record import tile_words
 from fusetui.text.figures import count
 from fusetui.trace.layout.steps import launched_in_steps, steps_of
 from fusetui.trace.model.arguments import arguments
@@ -263,11 +264,6 @@ OF_ROW: dict[str, Callable[[Trace, Rows, str], Flags]] = {
 }
 
 
-def _tile(found: KernelName) -> str:
-    sizes = (found.tile_m, found.tile_n, found.tile_k)
-    return "x".join(str(size) for size in sizes if size is not None)
-
-
 def _types(found: KernelName) -> str:
     given = (found.dtype, found.dtype_a, found.dtype_b, found.dtype_acc, found.dtype_out)
     return " ".join(dict.fromkeys(filter(None, given)))
@@ -276,7 +272,7 @@ def _types(found: KernelName) -> str:
 FROM_NAME: dict[str, Callable[[KernelName], str]] = {
     "family": lambda found: " ".join(filter(None, (found.op, found.family, found.collective))),
     "dtype": _types,
-    "tile": _tile,
+    "tile": lambda found: tile_words(found.tile_m, found.tile_n, found.tile_k) or "",
     "arch": lambda found: " ".join(filter(None, (found.arch, found.arch_name))),
     "short": lambda found: found.short,
 }
