@@ -20,8 +20,13 @@ import msgspec
 import numpy as np
 
 from fusetui.analysis.questions.computing import within
-from fusetui.analysis.questions.launches import GRAPH, LAUNCHES, LONGEST_NAME, graph_calls
-from fusetui.analysis.questions.totals import grouped
+from fusetui.analysis.questions.launches import (
+    GRAPH,
+    LAUNCHES,
+    LONGEST_NAME,
+    graph_calls,
+    nodes_of_replays,
+)
 from fusetui.analysis.serving.weights import inputs_by_op
 from fusetui.gpu.roofline.products import matmul
 from fusetui.trace.model.arguments import arguments, parsed
@@ -216,24 +221,15 @@ class Nodes(msgspec.Struct, frozen=True, eq=False):
 
 def replays(trace: Trace) -> tuple[Nodes, ...]:
     """All graph launches with recorded events, in order of their calls."""
-    rows = trace.gpu_rows
-    launch = trace.launch[rows]
-    graph = graph_calls(trace)
-    rows = rows[(launch >= 0) & graph[launch]]
-    if not len(rows):
+    each = nodes_of_replays(trace)
+    if not each:
         return ()
-    device = trace.process_of_track[trace.track[rows]]
-    key = trace.launch[rows].astype(np.int64) * (len(trace.tracks) + 1) + device
-    groups = grouped(key, trace.start[rows])
-    ids = _node_ids(trace, rows)
-    found = []
-    for places in map(groups.places, range(len(groups))):
-        if ids is not None:
-            places = places[np.argsort(ids[places], kind="stable")]
-        own = rows[places]
-        pid = trace.track_of(int(own[0])).pid
-        found.append(Nodes(int(trace.launch[own[0]]), pid, own, numbered=ids is not None))
-    return tuple(sorted(found, key=lambda nodes: int(trace.start[nodes.call])))
+    ids = _node_ids(trace, np.concatenate(each))
+    if ids is not None:
+        of_each = np.split(ids, np.cumsum([len(own) for own in each])[:-1])
+        each = [own[np.argsort(n, kind="stable")] for own, n in zip(each, of_each, strict=True)]
+    calls = [(int(trace.launch[own[0]]), trace.track_of(int(own[0])).pid) for own in each]
+    return tuple(Nodes(*of, own, ids is not None) for of, own in zip(calls, each, strict=True))
 
 
 def bare_launches(trace: Trace) -> int:
