@@ -8,6 +8,7 @@ counts, with the events of all.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import msgspec
 import numpy as np
@@ -213,12 +214,18 @@ def _running(begin: Int64s, end: Int64s) -> tuple[Int64s, NDArray[np.float64]]:
 @memo()
 def graph_calls(trace: Trace) -> Flags:
     """For each row, whether it is a call that launches a graph."""
+    found = np.zeros(len(trace), dtype=np.bool_)
+    found[calls_named(trace, is_replay)] = True
+    return found
+
+
+def calls_named(trace: Trace, test: Callable[[str], bool]) -> Rows:
+    """The calls whose names pass. Of a trace with Python most names are those of frames: only those
+    of calls are looked at."""
     rows = np.flatnonzero(trace.role == Role.CALL)
     used, which = np.unique(trace.name[rows], return_inverse=True)
-    named = np.array([is_replay(trace.names[name]) for name in used.tolist()], dtype=np.bool_)
-    found = np.zeros(len(trace), dtype=np.bool_)
-    found[rows] = named[which.reshape(-1)]
-    return found
+    named = np.array([test(trace.names[name]) for name in used.tolist()], dtype=np.bool_)
+    return rows[named[which.reshape(-1)]]
 
 
 def wants_capture(trace: Trace) -> bool:
