@@ -12,13 +12,13 @@ import msgspec
 import numpy as np
 
 from fusetui.analysis.diff.groups import WorkGroup, pairs_of
-from fusetui.analysis.diff.items import KERNEL_MASK, Items
+from fusetui.analysis.diff.items import KERNEL_MASK, Items, tick_of
 from fusetui.analysis.diff.model import ELSEWHERE, REPEATED, Row, RowKind, RowShare, row_of
 from fusetui.analysis.diff.names import adds_up_parts, differences, identity, part
 from fusetui.analysis.diff.noise import Noise, beyond_noise, noise_of
 from fusetui.analysis.diff.ops import saved
 from fusetui.analysis.diff.program_location import OTHER, ProgramPlaces, of_all
-from fusetui.analysis.diff.statistics import median, resolution
+from fusetui.analysis.diff.statistics import median
 from fusetui.text.figures import change, duration, plural
 from fusetui.text.printable import printable
 from fusetui.trace.model.arrays import Int64s
@@ -163,8 +163,7 @@ def _other_algorithm(a: Items, b: Items, group: WorkGroup) -> bool:
 
 def _timed(a: Items, b: Items, before: Int64s, after: Int64s, noise: Noise) -> list[RowKind]:
     """Per column of samples of the same kernel: its time within noise or not."""
-    tick = max(resolution(a.samples), resolution(b.samples))
-    changed = beyond_noise(before, after, tick, noise)
+    changed = beyond_noise(before, after, tick_of(a, b), noise)
     faster = median(after) < median(before)
     return [
         RowKind.SAME if not far else RowKind.FASTER if less else RowKind.SLOWER

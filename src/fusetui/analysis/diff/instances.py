@@ -177,5 +177,5 @@ def _one_op(board: Board, pair: Pair) -> bool:
 
 def _ops(items: Items, members: list[int]) -> tuple[list[int], list[int]]:
     """The rows of the ops that items come from, each once, and the numbers of their names."""
-    rows = list(dict.fromkeys(int(items.op[item]) for item in members if items.op_word(item)))
-    return rows, [items.words_of_ops.get(row, 0) for row in rows]
+    words = {int(items.op[item]): word for item in members if (word := items.op_word(item))}
+    return list(words), list(words.values())
