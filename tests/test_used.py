@@ -22,6 +22,8 @@ FOLDERS = (
     "docs",
 )
 LOOKED_AT = ("trace", "capture", "kernels", "sample_traces", "src/fusetui")
+SPECIAL = "__.*__|run_.*"
+"""Methods that Python calls, and commands, which the registry calls by their names."""
 FOR_OTHERS = {
     "category_of",  # of a Trace, like name_of: trace is a library
     "frame_of",  # of a kernel's origin, like module_of
@@ -44,8 +46,11 @@ def used_in(node: ast.AST) -> Iterator[str]:
 
 
 def definitions(tree: ast.Module) -> Iterator[tuple[str, ast.AST]]:
-    """Functions, classes and constants of a module, and the methods of its classes."""
+    """Functions, classes and constants of a module, and the methods of its classes; without the
+    rules of why, which are found by what they are."""
     for node in tree.body:
+        if any("rule" in used_in(part) for part in getattr(node, "decorator_list", ())):
+            continue
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             yield node.name, node
         elif isinstance(node, ast.Assign | ast.AnnAssign):
@@ -70,7 +75,7 @@ def unused(trees: dict[str, ast.Module]) -> list[str]:
         for path, tree in trees.items()
         if path.startswith(LOOKED_AT)
         for name, node in definitions(tree)
-        if not re.fullmatch("__.*__", name) and name not in FOR_OTHERS
+        if not re.fullmatch(SPECIAL, name) and name not in FOR_OTHERS
         if everywhere[name] == inside[path][name]  # else another file uses it
         if everywhere[name] <= Counter(used_in(node))[name]
     ]

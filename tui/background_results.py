@@ -20,8 +20,7 @@ from fusetui.trace.layout.counters import counters
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.report import Stop
 from fusetui.tui.layout.answer import AnswerPage, Insight
-from fusetui.tui.layout.call_tree import FRAMES, call_tree, callers_tree, frame_tree
-from fusetui.tui.layout.op_tree import op_tree
+from fusetui.tui.layout.op_tree import FRAMES, call_tree, callers_tree, frame_tree, op_tree
 
 OFTEN = 0.2  # seconds between two counts while args are read
 NOTHING = np.empty(0, dtype=np.intp)

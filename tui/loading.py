@@ -9,7 +9,7 @@ from functools import partial
 
 import msgspec
 
-from fusetui.analysis.serving.graphs import wants_capture
+from fusetui.analysis.questions.launches import wants_capture
 from fusetui.text import cutting
 from fusetui.text.printable import printable
 from fusetui.trace.load import Preview, open_trace

@@ -15,7 +15,7 @@ from fusetui.tui.layout.view import Side
 from fusetui.tui.pages import answer, folding, overlays, timeline
 from fusetui.tui.pages.diff import DiffPage
 from fusetui.tui.pages.flame import FlamePage
-from fusetui.tui.pages.folding import TreeListPage
+from fusetui.tui.pages.folding import AnyTree, TreeListPage
 from fusetui.tui.pages.kernels import KernelsPage
 from fusetui.tui.pages.modules import ModulesPage
 from fusetui.tui.pages.overlays import OVERLAYS, laid_over
@@ -78,7 +78,7 @@ def list_of(state: State) -> ListPage | None:
     return page if isinstance(page, ListPage) and state.sides else None
 
 
-def tree_of(state: State) -> TreeListPage | None:
+def tree_of(state: State) -> AnyTree | None:
     """The tree that receives the keys."""
     found = list_of(state)
     return found if isinstance(found, TreeListPage) else None

@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from fusetui.analysis.questions.busy import gpu_times
+from fusetui.analysis.questions.busy import gpu_times, window_figures
 from fusetui.analysis.questions.totals import gpu_under, self_ns
-from fusetui.analysis.questions.windows import window_figures
 from fusetui.trace import Trace
 from fusetui.trace.model.categories import GPU_ROLES, Layer, Role
 

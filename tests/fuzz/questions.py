@@ -15,6 +15,7 @@ from tests.fuzz.commands import answer
 
 from fusetui.analysis.diff.compare import diff
 from fusetui.analysis.diff.model import Diff, RowKind
+from fusetui.analysis.questions.busy import window_figures
 from fusetui.analysis.questions.chain import (
     launch_chain,
     launch_latency_ns,
@@ -25,7 +26,6 @@ from fusetui.analysis.questions.search import find
 from fusetui.analysis.questions.summary import summary
 from fusetui.analysis.questions.tally import tallies
 from fusetui.analysis.questions.totals import kernel_totals, op_totals
-from fusetui.analysis.questions.windows import window_figures
 from fusetui.capture.expect import compare, parse
 from fusetui.commands.loading import notices
 from fusetui.gpu.kernel_names import decode, short_name

@@ -23,7 +23,7 @@ from fusetui.tui.app import AppOptions, FusetuiApp
 from fusetui.tui.background_results import Made, Piece, pieces
 from fusetui.tui.helper_client import ALONE, Beside, Named, NotBeside, ship, unship
 from fusetui.tui.layout.answer import Insight
-from fusetui.tui.layout.call_tree import call_tree
+from fusetui.tui.layout.op_tree import call_tree
 from fusetui.tui.layout.view import make_sides
 from fusetui.tui.loading import compare, load
 from fusetui.tui.state.reading import compared_anew
@@ -56,7 +56,7 @@ def test_both_find_the_same(path: str) -> None:
     trees = [
         piece.by[call_tree] for piece in others if isinstance(piece, Made) if call_tree in piece.by
     ]
-    assert trees[0].gpu_ns.tolist() == call_tree(trace).gpu_ns.tolist()
+    assert trees[0].figures["GPU"].tolist() == call_tree(trace).figures["GPU"].tolist()
     number = int(here.kernel_keys["module"].number[0])
     known = there.kernel_keys["module"]
     assert known.fields(number) == here.kernel_keys["module"].fields(number)

@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.analysis.questions.kernel_groups import GROUPINGS, Keys, module_keys
-from fusetui.analysis.questions.spread import Spread, grouped, spreads
-from fusetui.analysis.questions.totals import self_ns
+from fusetui.analysis.questions.totals import Spread, grouped, self_ns, spreads
 from fusetui.gpu.kernel_names import decode
 from fusetui.gpu.roofline.many import Jobs
 from fusetui.text.figures import Unit, unit_of

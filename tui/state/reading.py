@@ -16,9 +16,9 @@ from fusetui.trace.cells.counters import Curve
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.memo import kept_on
 from fusetui.tui.layout.answer import Insight
-from fusetui.tui.layout.call_tree import TreeView
 from fusetui.tui.layout.flame import FlameView
 from fusetui.tui.layout.kernel_table import KernelView
+from fusetui.tui.layout.op_tree import TreeView
 from fusetui.tui.layout.view import Side
 from fusetui.tui.state.action import action, nothing, two_traces
 from fusetui.tui.state.carry import carried

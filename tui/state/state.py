@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from fusetui.text.printable import without_credentials
 from fusetui.trace.layout.steps import Steps
 from fusetui.tui.layout.answer import AnswerAt
-from fusetui.tui.layout.call_tree import TreeView
 from fusetui.tui.layout.flame import FlameView
 from fusetui.tui.layout.kernel_table import KernelView
+from fusetui.tui.layout.op_tree import TreeView
 from fusetui.tui.layout.ranks import RankedJob
 from fusetui.tui.layout.search_hits import SearchHits
 from fusetui.tui.layout.view import GapAt, Side, View

@@ -9,8 +9,13 @@ import numpy as np
 import pytest
 
 from fusetui.analysis.diff.compare import diff
-from fusetui.analysis.questions.busy import any_busy_ns, gpu_times, window_busy_ns, work_busy_ns
-from fusetui.analysis.questions.windows import window_figures
+from fusetui.analysis.questions.busy import (
+    any_busy_ns,
+    gpu_times,
+    window_busy_ns,
+    window_figures,
+    work_busy_ns,
+)
 from fusetui.trace import Trace
 from fusetui.trace.layout.steps import launched_in_steps
 

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fusetui.analysis.questions.spread import grouped, spreads
+from fusetui.analysis.questions.totals import grouped, spreads
 
 PAIRS = st.lists(st.tuples(st.integers(-2, 4), st.integers(0, 10**9)), max_size=60)
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fusetui.analysis.questions.windows import StreamTime, window_figures
+from fusetui.analysis.questions.busy import StreamTime, window_figures
 from fusetui.trace import Trace
 
 Event = dict[str, Any]

@@ -14,8 +14,7 @@ from fusetui.analysis.serving.captures import replays
 from fusetui.analysis.serving.config import NoConfig, config_of, read_config
 from fusetui.analysis.serving.join import join
 from fusetui.analysis.serving.limit import Limit, cache_of, limit_of
-from fusetui.analysis.serving.passes import Mode, Pass
-from fusetui.analysis.serving.steps import Requested, ServerPhase
+from fusetui.analysis.serving.steps import Mode, Pass, Requested, ServerPhase
 from fusetui.trace import Trace, open_trace
 from fusetui.trace.model.arrays import Rows
 

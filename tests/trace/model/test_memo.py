@@ -10,9 +10,9 @@ import msgspec
 import pytest
 
 from fusetui.analysis.diff.compare import diff
+from fusetui.analysis.questions.launches import wants_capture
 from fusetui.analysis.questions.summary import summary
 from fusetui.analysis.serving.captures import captures
-from fusetui.analysis.serving.graphs import wants_capture
 from fusetui.analysis.why.answer import why
 from fusetui.gpu.roofline.describe import describe
 from fusetui.sample_traces import lessons

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from tests.tui.explainable import training
 from tests.tui.prepared import after, do, drawn, explained, opened
 
-from fusetui.analysis.questions.windows import window_figures
+from fusetui.analysis.questions.busy import window_figures
 from fusetui.trace import Trace
 from fusetui.tui.drawing.range_lines import all_range_lines
 from fusetui.tui.state.session import Range

@@ -18,9 +18,8 @@ from fusetui.analysis.diff.model import ELSEWHERE, REPEATED, Row, RowKind, RowSh
 from fusetui.analysis.diff.names import adds_up_parts, differences, identity, part
 from fusetui.analysis.diff.noise import Noise, beyond_noise, noise_of
 from fusetui.analysis.diff.ops import saved
-from fusetui.analysis.diff.program_location import ProgramPlaces
+from fusetui.analysis.diff.program_location import OTHER, ProgramPlaces, of_all
 from fusetui.analysis.diff.statistics import resolution
-from fusetui.analysis.diff.work_kind import OTHER, of_all
 from fusetui.text.figures import change, duration, plural
 from fusetui.text.printable import printable
 from fusetui.trace.model.arrays import Rows

@@ -3,20 +3,72 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from functools import cached_property
+from collections.abc import Callable, Iterable
+from functools import cache, cached_property
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.analysis.diff.items import Items, ancestors
-from fusetui.analysis.diff.work_kind import sorts
+from fusetui.gpu.kinds import kinds_of
 from fusetui.trace.model.arrays import Flags
 from fusetui.trace.model.categories import LAYERS, STEP_PREFIX, Layer, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.op_names import is_compiler
 from fusetui.trace.program.origin import hosts_of
 from fusetui.trace.program.regions import MODULE_PREFIX, Spans, ThreadLine, is_module
+
+SORTS: Final = {
+    "attention": "attention",
+    "conv": "convolution",
+    "gemm": "GEMM",
+    "gemv": "GEMM",
+    "moe": "mixture of experts",
+    "comm": "communication",
+    "memcpy": "copy",
+    "memset": "fill",
+    "norm": "norm",
+    "softmax": "softmax",
+    "embedding": "embedding",
+    "optimizer": "optimizer",
+    "reduction": "reduction",
+    "copy": "copy",
+    "fill": "fill",
+    "foreach": "pointwise",
+    "pointwise": "pointwise",
+    "triton": "pointwise",
+}
+"""Kinds of kernels and what they are called here; of several, the first one counts."""
+
+OTHER: Final = "other"
+_RANK: Final = {sort: n for n, sort in enumerate(dict.fromkeys(SORTS.values()))}
+
+
+def sorts(items: Items) -> list[str]:
+    """Per item: one of the values of SORTS, or `other`."""
+    roles = items.trace.role[items.row].tolist()
+    names = zip(roles, items.names, items.op_names, strict=True)
+    return [_sort(role, kernel, op) for role, kernel, op in names]
+
+
+def of_all(found: Iterable[str]) -> str:
+    """The sort of several pieces that belong together: attention, even if products are part of
+    it."""
+    return min(found, key=lambda sort: _RANK.get(sort, len(_RANK)), default=OTHER)
+
+
+@cache
+def _sort(role: int, kernel: str, op: str) -> str:
+    """By the kernel, else by the op that launched it."""
+    found = _named(role, kernel)
+    return _named(int(Role.OP), op) if found == OTHER and op.startswith("aten::") else found
+
+
+def _named(role: int, name: str) -> str:
+    kinds = kinds_of(Role(role), name)
+    return next((called for kind, called in SORTS.items() if kind in kinds), OTHER)
+
 
 Hosts = NDArray[np.int32]
 
@@ -81,7 +133,7 @@ def _phases(items: Items) -> list[str]:
 
 def _below(items: Items, rows: NDArray[np.integer], test: Callable[[str], bool]) -> Flags:
     """Whether the name of each row, or of any around it, passes."""
-    named, found = _named(items.trace, test), np.zeros(len(items), dtype=np.bool_)
+    named, found = items.trace.named(test), np.zeros(len(items), dtype=np.bool_)
     for row in ancestors(items.trace, rows):
         found |= (row >= 0) & named[items.trace.name[row]]
     return found
@@ -104,10 +156,6 @@ def _around(trace: Trace, hosts: Hosts, layer: Layer, test: Callable[[str], bool
     on_layer = np.array([t.layer is layer and t.subrow == 0 for t in trace.tracks] or [False])
     own = np.array([LAYERS[role] is layer for role in Role])
     taken = (trace.role == Role.CAPTURED) & own[trace.source_role]
-    rows = np.flatnonzero(_named(trace, test)[trace.name] & (on_layer[trace.track] | taken))
+    rows = np.flatnonzero(trace.named(test)[trace.name] & (on_layer[trace.track] | taken))
     spans = Spans(trace, ThreadLine(trace), rows)
     return spans.rows_at(spans.around(hosts))
-
-
-def _named(trace: Trace, test: Callable[[str], bool]) -> Flags:
-    return np.array([test(name) for name in trace.names] or [False])

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from fusetui.analysis.diff.model import CPU, REPEATED, Diff, Row, RowKind, Subtotal
 from fusetui.analysis.diff.names import decoded
-from fusetui.analysis.why.idle_reasons import COMPILER, IDLE, LOADER
+from fusetui.analysis.why.model import COMPILER, IDLE, LOADER
 from fusetui.text.figures import duration, plural, signed_duration
 from fusetui.text.printable import printable
 from fusetui.trace.model.grouping import by_key

@@ -8,8 +8,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from fusetui.analysis.questions.computing import computing_ops
-from fusetui.analysis.serving.passes import interval_of, passes
-from fusetui.analysis.serving.steps import server_steps
+from fusetui.analysis.serving.steps import interval_of, passes, server_steps
 from fusetui.gpu.kinds import is_collective
 from fusetui.text.figures import count, plural
 from fusetui.trace.layout.steps import MOST, PROFILED, Steps, place_in, steps_of

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from fusetui.analysis.questions.busy import effective_ns
 from fusetui.analysis.questions.op_groups import input_keys
-from fusetui.analysis.questions.spread import Groups, Spread, grouped, spreads
+from fusetui.analysis.questions.totals import Groups, Spread, grouped, spreads
 from fusetui.gpu.kernel_names import decode
 from fusetui.gpu.roofline.many import Jobs, distinct_rows, share_known
 from fusetui.trace.layout.steps import labels_of, launched_in_steps, steps_of

@@ -1,4 +1,4 @@
-"""What launching cost the CPU, and what each replay of a CUDA graph did.
+"""What launching cost the CPU, which calls launch graphs, and what each replay of one did.
 
 A launch call is a runtime or driver call that launched a GPU event of the trace, or whose name says
 that it launches one. If such calls are nested (a driver call in a runtime call), the outer one
@@ -14,13 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.analysis.questions.computing import within
-from fusetui.analysis.questions.spread import Groups, grouped, percentile
+from fusetui.analysis.questions.totals import Groups, grouped, percentile
 from fusetui.trace.layout.counters import Counter
-from fusetui.trace.model.arrays import Int64s, Rows
+from fusetui.trace.model.arrays import Flags, Int64s, Rows
 from fusetui.trace.model.categories import CPU_LAYERS, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import Id, device_label
 from fusetui.trace.model.intervals import union_length
+from fusetui.trace.model.joined import Joined
+from fusetui.trace.model.memo import memo
 
 LAUNCHES = re.compile(r"Launch(?!HostFunc)", re.IGNORECASE)
 GRAPH = re.compile(r"GraphLaunch", re.IGNORECASE)
@@ -218,3 +220,24 @@ def _running(begin: Int64s, end: Int64s) -> tuple[Int64s, NDArray[np.float64]]:
     value = np.cumsum(change)
     new = np.concatenate(([True], np.diff(value) != 0))
     return time[new], value[new].astype(np.float64)
+
+
+@memo()
+def graph_calls(trace: Trace) -> Flags:
+    """For each row, whether it is a call that launches a graph."""
+    rows = np.flatnonzero(trace.role == Role.CALL)
+    used, which = np.unique(trace.name[rows], return_inverse=True)
+    named = np.array([is_replay(trace.names[name]) for name in used.tolist()], dtype=np.bool_)
+    found = np.zeros(len(trace), dtype=np.bool_)
+    found[rows] = named[which.reshape(-1)]
+    return found
+
+
+def wants_capture(trace: Trace) -> bool:
+    """Whether the trace has nodes of graphs that were not joined."""
+    rows = trace.gpu_rows
+    launch = trace.launch[rows]
+    nodes = (launch >= 0) & graph_calls(trace)[launch]
+    if isinstance(trace, Joined):
+        nodes &= trace.captured[rows] < 0
+    return bool(nodes.any())

@@ -9,8 +9,7 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from fusetui.analysis.questions.spread import Spread, grouped, spreads
-from fusetui.analysis.questions.totals import op_sums
+from fusetui.analysis.questions.totals import Spread, grouped, op_sums, spreads
 from fusetui.gpu.roofline.inputs import type_of
 from fusetui.gpu.roofline.many import distinct_rows, inputs_of_ops
 from fusetui.trace.model.arguments import Arguments, parsed

@@ -20,9 +20,8 @@ import msgspec
 import numpy as np
 
 from fusetui.analysis.questions.computing import within
-from fusetui.analysis.questions.launches import GRAPH, LAUNCHES, LONGEST_NAME
-from fusetui.analysis.questions.spread import grouped
-from fusetui.analysis.serving.graphs import graph_calls
+from fusetui.analysis.questions.launches import GRAPH, LAUNCHES, LONGEST_NAME, graph_calls
+from fusetui.analysis.questions.totals import grouped
 from fusetui.analysis.serving.weights import inputs_by_op
 from fusetui.gpu.roofline.products import matmul
 from fusetui.trace.model.arguments import arguments, parsed

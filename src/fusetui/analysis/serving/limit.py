@@ -19,8 +19,7 @@ import numpy as np
 
 from fusetui.analysis.serving.config import LACKS, ModelConfig, by_configuration
 from fusetui.analysis.serving.layers import Layers
-from fusetui.analysis.serving.passes import Pass
-from fusetui.analysis.serving.steps import ServerPhase
+from fusetui.analysis.serving.steps import Pass, ServerPhase
 from fusetui.analysis.serving.weights import Product, Products, inputs_by_op, products_of
 from fusetui.gpu.roofline.inputs import SIZES, Inputs
 from fusetui.gpu.roofline.many import peaks_of_devices

@@ -27,8 +27,8 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
+from fusetui.analysis.questions.launches import graph_calls, wants_capture
 from fusetui.analysis.serving.captures import has_captures, replays
-from fusetui.analysis.serving.graphs import graph_calls, wants_capture
 from fusetui.analysis.serving.join import join
 from fusetui.analysis.serving.steps import server_steps
 from fusetui.trace.cache import Record, record_for

@@ -73,6 +73,23 @@ class Rule(msgspec.Struct, frozen=True):
     once: bool = False  # about what happens once, however many steps are recorded
 
 
+def rule(
+    *needs: str,
+    remedy: str,
+    thresholds: dict[str, float] | None = None,
+    by_launches: bool = False,
+    of_kernels: bool = False,
+    once: bool = False,
+    without_gpu: bool = False,
+) -> Callable[[Callable[[Facts], Iterable[Claim]]], Rule]:
+    """Makes a function a rule whose id is its name; all but those `without_gpu` need GPU events."""
+    every = needs if without_gpu else ("GPU events", *needs)
+    flags = (by_launches, of_kernels, once)
+    return lambda find: Rule(
+        find.__name__.replace("_", "-"), every, remedy, thresholds or {}, find, *flags
+    )
+
+
 PROPERTIES = "deviceProperties, as torch 1.12 and later"
 
 

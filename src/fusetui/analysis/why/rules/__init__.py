@@ -1,5 +1,4 @@
-"""The rules: each file has those about one subject, as its RULES. Adding one is adding it there, or
-adding a file.
+"""The rules: each file has those about one subject. Adding one is adding it there, or a file.
 
 A remedy is one line that says of a trace only what its devices and its program have. A part in
 braces is for some traces only: `{nvidia:A|amd:B|:C}` is the first of its texts whose tag holds, C
@@ -85,8 +84,8 @@ def _calls(facts: Facts, pattern: re.Pattern[str]) -> bool:
 def all_rules() -> tuple[Rule, ...]:
     """Every rule, by its id."""
     modules = (import_module(f"{__name__}.{one.name}") for one in pkgutil.iter_modules(__path__))
-    rules = [rule for module in modules for rule in module.RULES]
-    return tuple(sorted(rules, key=lambda rule: rule.id))
+    every = [one for module in modules for one in vars(module).values() if isinstance(one, Rule)]
+    return tuple(sorted(every, key=lambda rule: rule.id))
 
 
 class Answers(NamedTuple):

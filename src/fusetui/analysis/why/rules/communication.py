@@ -11,7 +11,7 @@ from fusetui.analysis.questions.collectives import ON_CPU
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.idle import LATE
 from fusetui.analysis.why.kernels import Kernels, the_most
-from fusetui.analysis.why.rule import Claim, Rule, of_span, of_work
+from fusetui.analysis.why.rule import Claim, of_span, of_work, rule
 from fusetui.analysis.why.transfers import FEWEST, Transfers, kind_text, moved, told_apart
 from fusetui.text.figures import count, duration, percent, size
 from fusetui.text.printable import printable
@@ -24,7 +24,15 @@ NO_COMPUTE = "Nothing was recorded that could run beside it; compare the ranks."
 """The remedy where no kernel computes."""
 
 
-def _exposed_communication(facts: Facts) -> Iterator[Claim]:
+@rule(
+    remedy="Overlap it: {training:DDP's bucket_cap_mb and gradient_as_bucket_view, FSDP's "
+    "prefetching, or a stream of its own|:one half of the batch computes while the other "
+    "communicates; in tensor parallelism an all-reduce fused with the norm that follows, or fewer "
+    "ranks}. Waiting for another rank cannot be solved here: compare the ranks.",
+    thresholds={"fewest": FEWEST},
+    of_kernels=True,
+)
+def exposed_communication(facts: Facts) -> Iterator[Claim]:
     kernels = facts.kernels
     if not kernels.communicates.any():
         return
@@ -86,26 +94,20 @@ def _apart(kernels: Kernels, which: Flags) -> tuple[int, int]:
     return exposed, hidden
 
 
-EXPOSED_COMMUNICATION = Rule(
-    id="exposed-communication",
-    needs=("GPU events",),
-    remedy="Overlap it: {training:DDP's bucket_cap_mb and gradient_as_bucket_view, FSDP's "
-    "prefetching, or a stream of its own|:one half of the batch computes while the other "
-    "communicates; in tensor parallelism an all-reduce fused with the norm that follows, or fewer "
-    "ranks}. Waiting for another rank cannot be solved here: compare the ranks.",
-    thresholds={"fewest": FEWEST},
-    find=_exposed_communication,
-    of_kernels=True,
-)
-
-
 SHORT_NS = 50_000
 SMALL = 1 << 20  # bytes
 MANY = 50  # of one kind
 NO_SIZES = "Their sizes were not recorded: that they are small is inferred from their durations."
 
 
-def _small_collectives(facts: Facts) -> Iterator[Claim]:
+@rule(
+    remedy="Send less often: {training:larger buckets (DDP's bucket_cap_mb), larger FSDP units, }"
+    "torch.distributed._coalescing_manager, several values in one tensor; in tensor-parallel "
+    "decoding an all-reduce fused with the norm, or fewer ranks.",
+    thresholds={"short_ns": SHORT_NS, "small_bytes": SMALL, "fewest": MANY},
+    of_kernels=True,
+)
+def small_collectives(facts: Facts) -> Iterator[Claim]:
     small = [kind for kind in facts.transfers if _is_small(facts, kind)]
     if not small:
         return
@@ -143,22 +145,19 @@ def _told(facts: Facts, kind: Transfers, several: bool) -> str:
     return f"{kind_text(kind, several)}{dtype} of {median} (the median){mean}"
 
 
-SMALL_COLLECTIVES = Rule(
-    id="small-collectives",
-    needs=("GPU events",),
-    remedy="Send less often: {training:larger buckets (DDP's bucket_cap_mb), larger FSDP units, }"
-    "torch.distributed._coalescing_manager, several values in one tensor; in tensor-parallel "
-    "decoding an all-reduce fused with the norm, or fewer ranks.",
-    thresholds={"short_ns": SHORT_NS, "small_bytes": SMALL, "fewest": MANY},
-    find=_small_collectives,
-    of_kernels=True,
-)
-
-
 FEWEST_ALIKE = 5  # of a kernel alone, and beside communication
 
 
-def _overlap_tax(facts: Facts) -> Iterator[Claim]:
+@rule(
+    "input shapes",
+    remedy="Fewer SMs for communication{nvidia: (NCCL_MAX_CTAS, NCCL_MIN_CTAS)|amd: "
+    "(NCCL_MAX_NCHANNELS)}, copy engines instead of kernels, or communication beside work that is "
+    "bound by arithmetic, not memory. The overlap may still pay: compare this with the time that "
+    "it hides.",
+    thresholds={"fewest": FEWEST_ALIKE},
+    of_kernels=True,
+)
+def overlap_tax(facts: Facts) -> Iterator[Claim]:
     kernels = facts.kernels
     if not kernels.communicates.any():
         return
@@ -196,24 +195,18 @@ def _usual(job: Int64s, alone: Flags, beside: Flags, ns: Int64s) -> Int64s:
     return found
 
 
-OVERLAP_TAX = Rule(
-    id="overlap-tax",
-    needs=("GPU events", "input shapes"),
-    remedy="Fewer SMs for communication{nvidia: (NCCL_MAX_CTAS, NCCL_MIN_CTAS)|amd: "
-    "(NCCL_MAX_NCHANNELS)}, copy engines instead of kernels, or communication beside work that is "
-    "bound by arithmetic, not memory. The overlap may still pay: compare this with the time that "
-    "it hides.",
-    thresholds={"fewest": FEWEST_ALIKE},
-    find=_overlap_tax,
-    of_kernels=True,
-)
-
-
 LEAST = 0.1  # of the recording, where there is no GPU
 TOLD_NAMES = 3  # names
 
 
-def _cpu_collectives(facts: Facts) -> Iterator[Claim]:
+@rule(
+    without_gpu=True,
+    remedy="Collectives of tensors on the GPU (backend {intel:xccl|:nccl}) overlap with compute; "
+    "keep barriers, object collectives and tensors on the CPU out of the step. Waiting for "
+    "another rank cannot be solved here: compare the ranks.",
+    thresholds={"least": LEAST},
+)
+def cpu_collectives(facts: Facts) -> Iterator[Claim]:
     trace, rows = facts.trace, facts.named(ON_CPU.match, Role.ANNOTATION)
     if not len(rows):
         return
@@ -251,17 +244,3 @@ def _while_idle(facts: Facts, rows: Rows, cover: Cover) -> Iterator[Claim]:
 def _named(facts: Facts, rows: Rows) -> str:
     names = Counter(facts.trace.name_of(int(row)) for row in rows)
     return ", ".join(f"{count(n)} {printable(name)}" for name, n in names.most_common(TOLD_NAMES))
-
-
-CPU_COLLECTIVES = Rule(
-    id="cpu-collectives",
-    needs=(),
-    remedy="Collectives of tensors on the GPU (backend {intel:xccl|:nccl}) overlap with compute; "
-    "keep barriers, object collectives and tensors on the CPU out of the step. Waiting for "
-    "another rank cannot be solved here: compare the ranks.",
-    thresholds={"least": LEAST},
-    find=_cpu_collectives,
-)
-
-
-RULES = (EXPOSED_COMMUNICATION, SMALL_COLLECTIVES, OVERLAP_TAX, CPU_COLLECTIVES)

@@ -10,7 +10,7 @@ import numpy as np
 
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.kernels import Kernels
-from fusetui.analysis.why.rule import Claim, Rule, of_work, subject
+from fusetui.analysis.why.rule import Claim, of_work, rule, subject
 from fusetui.analysis.why.rules.fusion import claimed_by_attention
 from fusetui.analysis.why.rules.products import (
     claimed_by_alignment,
@@ -38,7 +38,15 @@ CLAIMED = (claimed_by_alignment, claimed_by_blocks, claimed_by_tensor_cores, cla
 """What rules that name the cause claim is theirs."""
 
 
-def _far_from_peak(facts: Facts) -> Iterator[Claim]:
+@rule(
+    "input shapes",
+    "a device of the table of peaks",
+    remedy="Other sizes or layouts (multiples of 64, contiguous inputs, channels_last), another "
+    f"backend of attention (torch.nn.attention.sdpa_kernel), {LIBRARIES}.",
+    thresholds={"near": NEAR, "shortest_ns": SHORTEST_NS},
+    of_kernels=True,
+)
+def far_from_peak(facts: Facts) -> Iterator[Claim]:
     kernels = facts.kernels
     if not (kernels.bounded.bound_ns >= 0).any():
         return
@@ -105,24 +113,21 @@ def _remedy(facts: Facts, far: Flags) -> str:
     return f"{text[0].upper()}{text[1:]}."
 
 
-FAR_FROM_PEAK = Rule(
-    id="far-from-peak",
-    needs=("GPU events", "input shapes", "a device of the table of peaks"),
-    remedy="Other sizes or layouts (multiples of 64, contiguous inputs, channels_last), another "
-    f"backend of attention (torch.nn.attention.sdpa_kernel), {LIBRARIES}.",
-    thresholds={"near": NEAR, "shortest_ns": SHORTEST_NS},
-    find=_far_from_peak,
-    of_kernels=True,
-)
-
-
 FAR = 2  # times the bound
 SM = re.compile(r"sm(\d{1,3})\d\Z")
 NATIVE = {12: 8}
 """Compute capabilities that have the matrix instructions of an earlier one."""
 
 
-def _old_architecture(facts: Facts) -> Iterator[Claim]:
+@rule(
+    "input shapes",
+    "a device of the table of peaks",
+    remedy="A newer {nvidia:cuBLAS or cuDNN|:library}, aligned sizes and contiguous inputs"
+    '{compile:; or torch.compile(mode="max-autotune"), which measures several kernels}.',
+    thresholds={"far": FAR},
+    of_kernels=True,
+)
+def old_architecture(facts: Facts) -> Iterator[Claim]:
     kernels = facts.kernels
     majors = {_native(known) for known in device_properties(facts.trace).values()}
     if len(majors) != 1 or None in majors:
@@ -182,22 +187,20 @@ def _dtypes(kernels: Kernels) -> np.ndarray[Any, np.dtype[np.int64]]:
     return table[trace.name[kernels.rows]]
 
 
-OLD_ARCHITECTURE = Rule(
-    id="old-architecture",
-    needs=("GPU events", "input shapes", "a device of the table of peaks"),
-    remedy="A newer {nvidia:cuBLAS or cuDNN|:library}, aligned sizes and contiguous inputs"
-    '{compile:; or torch.compile(mode="max-autotune"), which measures several kernels}.',
-    thresholds={"far": FAR},
-    find=_old_architecture,
-    of_kernels=True,
-)
-
-
 MOSTLY = 0.5  # of the places of a wave
 MOST_WAVES = 4
 
 
-def _tail_wave(facts: Facts) -> Iterator[Claim]:
+@rule(
+    "input shapes",
+    "launch configurations",
+    "a device of the table of peaks",
+    remedy="Other sizes of the batch or of a layer, or a kernel with other tiles"
+    '{compile: (torch.compile(mode="max-autotune") measures several)}, split-K or stream-K.',
+    thresholds={"mostly": MOSTLY, "most_waves": MOST_WAVES},
+    of_kernels=True,
+)
+def tail_wave(facts: Facts) -> Iterator[Claim]:
     kernels = facts.kernels
     waves = kernels.of_jobs(_waves)
     tailed = ~np.isnan(waves) & (kernels.bounded.bound_ns >= 0) & kernels.alone
@@ -228,17 +231,3 @@ def _waves(job: KernelJob) -> float | None:
         return None
     fits = job.limits.bound == "compute" and 1 < tiles.waves <= MOST_WAVES
     return tiles.waves if fits and tiles.last_wave_empty > MOSTLY else None
-
-
-TAIL_WAVE = Rule(
-    id="tail-wave",
-    needs=("GPU events", "input shapes", "launch configurations", "a device of the table of peaks"),
-    remedy="Other sizes of the batch or of a layer, or a kernel with other tiles"
-    '{compile: (torch.compile(mode="max-autotune") measures several)}, split-K or stream-K.',
-    thresholds={"mostly": MOSTLY, "most_waves": MOST_WAVES},
-    find=_tail_wave,
-    of_kernels=True,
-)
-
-
-RULES = (FAR_FROM_PEAK, OLD_ARCHITECTURE, TAIL_WAVE)

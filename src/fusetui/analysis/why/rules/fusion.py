@@ -16,11 +16,11 @@ from fusetui.analysis.why.kernels import Kernels, the_most
 from fusetui.analysis.why.rule import (
     CannotTell,
     Claim,
-    Rule,
     is_worth,
     module_text,
     most_module,
     of_work,
+    rule,
 )
 from fusetui.gpu.kernel_names import KernelName
 from fusetui.gpu.roofline.inputs import inputs_of
@@ -71,7 +71,16 @@ class Runs(msgspec.Struct, frozen=True, eq=False):
         return bool((self.least_ns >= 0).any())
 
 
-def _fusable_run(facts: Facts) -> Iterator[Claim]:
+@rule(
+    "CPU ops",
+    "annotations",
+    "Python frames and modules",
+    remedy="{compile:torch.compile fuses such runs; a|:A} fused norm, activation or rotary "
+    "embedding does it by hand.",
+    thresholds={"shortest_ns": SHORTEST_NS},
+    of_kernels=True,
+)
+def fusable_run(facts: Facts) -> Iterator[Claim]:
     kernels = facts.kernels
     if not kernels.flags(is_pointwise).any():
         return
@@ -249,17 +258,6 @@ def _without(kernels: Kernels, runs: Runs) -> str:
     )
 
 
-FUSABLE_RUN = Rule(
-    id="fusable-run",
-    needs=("GPU events", "CPU ops", "annotations", "Python frames and modules"),
-    remedy="{compile:torch.compile fuses such runs; a|:A} fused norm, activation or rotary "
-    "embedding does it by hand.",
-    thresholds={"shortest_ns": SHORTEST_NS},
-    find=_fusable_run,
-    of_kernels=True,
-)
-
-
 PRODUCTS = frozenset(
     {"aten::bmm", "aten::baddbmm", "aten::baddbmm_", "aten::matmul", "aten::einsum"}
 )
@@ -267,7 +265,14 @@ SIMPLE = ("elementwise", "copy", "fill", "softmax")
 FARTHEST = 6  # kernels between a product and the softmax
 
 
-def _unfused_attention(facts: Facts) -> Iterator[Claim]:
+@rule(
+    "CPU ops",
+    remedy='torch.nn.functional.scaled_dot_product_attention (attn_implementation="sdpa" in '
+    "transformers); its sums are rounded in another order.",
+    thresholds={"farthest": FARTHEST},
+    of_kernels=True,
+)
+def unfused_attention(facts: Facts) -> Iterator[Claim]:
     kernels = facts.kernels
     softmax = kernels.flags(is_softmax)
     if not softmax.any():
@@ -335,17 +340,3 @@ def _product(place: int, step: int, product: Flags, simple: Flags) -> int:
         if not simple[at]:
             return -1
     return -1
-
-
-UNFUSED_ATTENTION = Rule(
-    id="unfused-attention",
-    needs=("GPU events", "CPU ops"),
-    remedy='torch.nn.functional.scaled_dot_product_attention (attn_implementation="sdpa" in '
-    "transformers); its sums are rounded in another order.",
-    thresholds={"farthest": FARTHEST},
-    find=_unfused_attention,
-    of_kernels=True,
-)
-
-
-RULES = (FUSABLE_RUN, UNFUSED_ATTENTION)

@@ -9,7 +9,7 @@ import numpy as np
 
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.kernels import Kernels
-from fusetui.analysis.why.rule import CannotTell, Claim, Rule, is_worth, of_work, subject
+from fusetui.analysis.why.rule import CannotTell, Claim, is_worth, of_work, rule, subject
 from fusetui.gpu.kernel_names import KernelName, short_name
 from fusetui.gpu.roofline.bounds import on_plain_cores
 from fusetui.gpu.roofline.peaks import Peak
@@ -24,7 +24,13 @@ PLAIN = "_simt_"
 their names say align1 however the tensors are aligned."""
 
 
-def _alignment(facts: Facts) -> Iterator[Claim]:
+@rule(
+    remedy="Pad sizes to multiples of 8 (16-bit types) or 4 (float32): the vocabulary, the length "
+    "of the sequence, the width of a layer.",
+    thresholds={"unaligned": UNALIGNED},
+    of_kernels=True,
+)
+def alignment(facts: Facts) -> Iterator[Claim]:
     kernels = facts.kernels
     unaligned = kernels.flags(is_unaligned)
     taken = kernels.ns(unaligned)
@@ -71,17 +77,6 @@ def _shape(kernels: Kernels, which: Flags) -> str:
     return f", most of all {batch}{shape}"
 
 
-ALIGNMENT = Rule(
-    id="alignment",
-    needs=("GPU events",),
-    remedy="Pad sizes to multiples of 8 (16-bit types) or 4 (float32): the vocabulary, the length "
-    "of the sequence, the width of a layer.",
-    thresholds={"unaligned": UNALIGNED},
-    find=_alignment,
-    of_kernels=True,
-)
-
-
 HALF = (
     "torch.autocast('cuda', dtype=torch.float16) with torch.amp.GradScaler: inputs are rounded to "
     "10 bits of mantissa, and small gradients vanish without its loss scaling."
@@ -95,7 +90,14 @@ class Faster(NamedTuple):
     remedy: str | None = None  # instead of the rule's own
 
 
-def _no_tensor_cores(facts: Facts) -> Iterator[Claim]:
+@rule(
+    "a device of the table of peaks",
+    remedy='torch.set_float32_matmul_precision("high") uses TF32'
+    "{nvidia: (torch.backends.cudnn.allow_tf32 for convolutions)}: inputs are rounded to 10 bits "
+    "of mantissa. autocast to bfloat16 rounds to 7.",
+    of_kernels=True,
+)
+def no_tensor_cores(facts: Facts) -> Iterator[Claim]:
     kernels = facts.kernels
     plain = plain_of(kernels)
     if not plain.any():
@@ -157,18 +159,6 @@ def _faster(peak: Peak) -> Faster | None:
     return None
 
 
-NO_TENSOR_CORES = Rule(
-    id="no-tensor-cores",
-    needs=("GPU events", "a device of the table of peaks"),
-    remedy='torch.set_float32_matmul_precision("high") uses TF32'
-    "{nvidia: (torch.backends.cudnn.allow_tf32 for convolutions)}: inputs are rounded to 10 bits "
-    "of mantissa. autocast to bfloat16 rounds to 7.",
-    thresholds={},
-    find=_no_tensor_cores,
-    of_kernels=True,
-)
-
-
 SHORTEST_NS = 20_000
 FEW = 0.75  # blocks for each multiprocessor
 LEAST_SHARE = 0.05  # of the time of all kernels
@@ -185,7 +175,20 @@ OF_WORK: Final[dict[str, Callable[[KernelName], object]]] = {
 """Remedies, and the kernels that they are for."""
 
 
-def _few_blocks(facts: Facts) -> Iterator[Claim]:
+@rule(
+    "launch configurations",
+    "the number of multiprocessors",
+    remedy="Larger batches; split-K or stream-K for products with a small output; for a batch norm "
+    "with few channels channels_last; else another implementation.",
+    thresholds={
+        "shortest_ns": SHORTEST_NS,
+        "few": FEW,
+        "least_share": LEAST_SHARE,
+        "busy_memory": BUSY_MEMORY,
+    },
+    of_kernels=True,
+)
+def few_blocks(facts: Facts) -> Iterator[Claim]:
     kernels = facts.kernels
     few = _candidates(kernels)
     taken, at_stake = kernels.ns(few), _without_block_ns(kernels, few)
@@ -256,22 +259,3 @@ def _by_memory(kernels: Kernels) -> Flags:
     bound = kernels.of_jobs(lambda job: float(job.limits.bound == "memory")) == 1
     found: Flags = bound & (BUSY_MEMORY * kernels.effective_ns <= np.nan_to_num(least))
     return found
-
-
-FEW_BLOCKS = Rule(
-    id="few-blocks",
-    needs=("GPU events", "launch configurations", "the number of multiprocessors"),
-    remedy="Larger batches; split-K or stream-K for products with a small output; for a batch norm "
-    "with few channels channels_last; else another implementation.",
-    thresholds={
-        "shortest_ns": SHORTEST_NS,
-        "few": FEW,
-        "least_share": LEAST_SHARE,
-        "busy_memory": BUSY_MEMORY,
-    },
-    find=_few_blocks,
-    of_kernels=True,
-)
-
-
-RULES = (ALIGNMENT, NO_TENSOR_CORES, FEW_BLOCKS)

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import msgspec
 import numpy as np
 
-from fusetui.analysis.questions.spread import percentile
+from fusetui.analysis.questions.totals import percentile
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.kernels import the_most
-from fusetui.analysis.why.rule import Claim, Rule, frame_text, of_span, of_work
+from fusetui.analysis.why.rule import Claim, frame_text, of_span, of_work, rule
 from fusetui.analysis.why.warming import LONG_NS, LONG_OP_NS, OFTEN, SLOW_FIRST, TIMES
 from fusetui.gpu.roofline.many import distinct_rows
 from fusetui.gpu.roofline.row import KernelJob
@@ -37,7 +37,16 @@ class Alike(msgspec.Struct, frozen=True, eq=False):
     count: Int64s
 
 
-def _unsteady(facts: Facts) -> Iterator[Claim]:
+@rule(
+    "launch calls",
+    "input shapes",
+    remedy="Look at clocks and temperature {nvidia:(nvidia-smi -q -d PERFORMANCE,CLOCK) "
+    "|amd:(amd-smi metric) }and at other work on the device; lock the clocks to compare "
+    "measurements.",
+    thresholds={"varies": VARIES, "fewest": FEWEST, "shortest_ns": SHORTEST_NS},
+    of_kernels=True,
+)
+def unsteady(facts: Facts) -> Iterator[Claim]:
     alike = _alike(facts)
     if alike is None:
         return
@@ -100,23 +109,26 @@ def _is_regular(job: KernelJob) -> float:
     return float(job.amount.kind in KINDS)
 
 
-UNSTEADY = Rule(
-    id="unsteady",
-    needs=("GPU events", "launch calls", "input shapes"),
-    remedy="Look at clocks and temperature {nvidia:(nvidia-smi -q -d PERFORMANCE,CLOCK) "
-    "|amd:(amd-smi metric) }and at other work on the device; lock the clocks to compare "
-    "measurements.",
-    thresholds={"varies": VARIES, "fewest": FEWEST, "shortest_ns": SHORTEST_NS},
-    find=_unsteady,
-    of_kernels=True,
-)
-
-
 SHOWN = 3  # parts that are named
 FEWEST_SHARE = 0.05  # of the warm-up; less is not named
 
 
-def _warm_up(facts: Facts) -> Iterator[Claim]:
+@rule(
+    "launch calls",
+    remedy="Nothing, if this is about the steady state: record later steps, "
+    "torch.profiler.schedule(wait=..., warmup=..., active=...). If the start itself matters: "
+    "{nvidia:CUDA_MODULE_LOADING=EAGER, |amd:HIP_ENABLE_DEFERRED_LOADING=0, }cached compilation, "
+    "and one run of each shape beforehand.",
+    thresholds={
+        "long_ns": LONG_NS,
+        "long_op_ns": LONG_OP_NS,
+        "times": TIMES,
+        "slow_first": SLOW_FIRST,
+        "often": OFTEN,
+    },
+    once=True,
+)
+def warm_up(facts: Facts) -> Iterator[Claim]:
     if not facts.has_launches:
         return
     waited = {n: facts.late_under(cover) for n, (_, cover) in enumerate(facts.warm_up)}
@@ -147,25 +159,3 @@ def _part(facts: Facts, number: int, alone: bool) -> str:
     calls = int(np.count_nonzero(waited == most))
     mostly = "mostly " if calls < len(waited) else ""
     return f"{part.what} ({mostly}{count(calls)} x {frame_text(trace.names[most])})"
-
-
-WARM_UP = Rule(
-    id="warm-up",
-    needs=("GPU events", "launch calls"),
-    remedy="Nothing, if this is about the steady state: record later steps, "
-    "torch.profiler.schedule(wait=..., warmup=..., active=...). If the start itself matters: "
-    "{nvidia:CUDA_MODULE_LOADING=EAGER, |amd:HIP_ENABLE_DEFERRED_LOADING=0, }cached compilation, "
-    "and one run of each shape beforehand.",
-    thresholds={
-        "long_ns": LONG_NS,
-        "long_op_ns": LONG_OP_NS,
-        "times": TIMES,
-        "slow_first": SLOW_FIRST,
-        "often": OFTEN,
-    },
-    find=_warm_up,
-    once=True,
-)
-
-
-RULES = (UNSTEADY, WARM_UP)

@@ -15,9 +15,9 @@ from fusetui.analysis.why.idle import bounds_on, on_line, sums
 from fusetui.analysis.why.kernels import the_most
 from fusetui.analysis.why.rule import (
     Claim,
-    Rule,
     frame_text,
     of_span,
+    rule,
     why_likely,
 )
 from fusetui.analysis.why.warming import OFTEN, recurring
@@ -41,7 +41,15 @@ MORE_WORKERS = (
 MOST_OF_IT = 0.5  # of the time; a frame with at least this share is named
 
 
-def _data_loading(facts: Facts) -> Iterator[Claim]:
+@rule(
+    "launch calls",
+    "CPU ops",
+    "annotations",
+    "Python frames and modules",
+    remedy="DataLoader(num_workers=..., persistent_workers=True, prefetch_factor=...) prepares "
+    "batches ahead; move heavy transforms to the GPU.",
+)
+def data_loading(facts: Facts) -> Iterator[Claim]:
     rows, names = facts.loader_rows, facts.trace.names
     waited = facts.idle_during(rows)
     if waited:
@@ -66,16 +74,6 @@ def _mostly(facts: Facts, rows: Rows, waited: int) -> str:
     return ""
 
 
-DATA_LOADING = Rule(
-    id="data-loading",
-    needs=("GPU events", "launch calls", "CPU ops", "annotations", "Python frames and modules"),
-    remedy="DataLoader(num_workers=..., persistent_workers=True, prefetch_factor=...) prepares "
-    "batches ahead; move heavy transforms to the GPU.",
-    thresholds={},
-    find=_data_loading,
-)
-
-
 REGION = re.compile(r"Torch-Compiled Region: [0-9]{1,9}/[0-9]{1,9}")
 RESUMES = re.compile(r"torch_dynamo_resume_in_")
 """Dynamo's name for the function that continues after a graph break."""
@@ -83,7 +81,15 @@ SEVERAL = 3  # compiled regions per step; two may be two functions, such as a mo
 SHOWN = 3
 
 
-def _recompilation(facts: Facts) -> Iterator[Claim]:
+@rule(
+    "annotations",
+    "Python frames and modules",
+    remedy="Warm up before recording; if it recurs, TORCH_LOGS=recompiles names the guard that "
+    "failed, and torch.compile(dynamic=True) or mark_dynamic avoids recompilation for new sizes.",
+    thresholds={"several": SEVERAL},
+    once=True,
+)
+def recompilation(facts: Facts) -> Iterator[Claim]:
     rows = facts.compiler_rows
     waited = facts.idle_during(rows)
     if waited:
@@ -132,17 +138,6 @@ def _of_a_step(facts: Facts, rows: Rows) -> tuple[Rows, int]:
     return usual[np.argsort(facts.trace.start[usual], kind="stable")], len(usual)
 
 
-RECOMPILATION = Rule(
-    id="recompilation",
-    needs=("GPU events", "annotations", "Python frames and modules"),
-    remedy="Warm up before recording; if it recurs, TORCH_LOGS=recompiles names the guard that "
-    "failed, and torch.compile(dynamic=True) or mark_dynamic avoids recompilation for new sizes.",
-    thresholds={"several": SEVERAL},
-    find=_recompilation,
-    once=True,
-)
-
-
 LEAD = 3  # launches in the queue; from this many on, the CPU is ahead again
 
 
@@ -155,7 +150,15 @@ class Drained(msgspec.Struct, frozen=True, eq=False):
     waited: Int64s  # by the CPU, since its previous launch
 
 
-def _drained_by_sync(facts: Facts) -> Iterator[Claim]:
+@rule(
+    "launch calls",
+    remedy="Keep .item(), .tolist(), nonzero(), torch.{intel:xpu|:cuda}.synchronize() and copies "
+    "from pageable memory out of the loop; read results a step later, from pinned memory with "
+    "non_blocking=True and an event.",
+    thresholds={"lead": LEAD},
+    by_launches=True,
+)
+def drained_by_sync(facts: Facts) -> Iterator[Claim]:
     found = _drained(facts)
     each = np.minimum(found.lost, found.waited)
     at_stake, lost = int(each.sum()), int(found.lost.sum())
@@ -249,18 +252,6 @@ def _queued(facts: Facts, devices: Devices) -> tuple[Int64s, Int64s]:
     return start, np.searchsorted(launched, start, side="right") - np.arange(1, len(rows) + 1)
 
 
-DRAINED_BY_SYNC = Rule(
-    id="drained-by-sync",
-    needs=("GPU events", "launch calls"),
-    remedy="Keep .item(), .tolist(), nonzero(), torch.{intel:xpu|:cuda}.synchronize() and copies "
-    "from pageable memory out of the loop; read results a step later, from pinned memory with "
-    "non_blocking=True and an event.",
-    thresholds={"lead": LEAD},
-    find=_drained_by_sync,
-    by_launches=True,
-)
-
-
 UNCACHED = (
     "So many frees mean that the caching allocator does not serve the program: look for "
     "{intel:|:PYTORCH_NO_CUDA_MEMORY_CACHING}{amd: or PYTORCH_NO_HIP_MEMORY_CACHING}{intel:|: in "
@@ -273,7 +264,15 @@ OFTEN_STEPS = 0.5
 """Of the steps after the first one: calls of a name in fewer of them do not recur."""
 
 
-def _allocation(facts: Facts) -> Iterator[Claim]:
+@rule(
+    "launch calls",
+    remedy="Let the caching allocator keep its memory: no torch.{intel:xpu|:cuda}.empty_cache() "
+    "in the loop, {nvidia:PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True against fragmentation, "
+    "}and room to spare.",
+    thresholds={"often": OFTEN, "often_steps": OFTEN_STEPS},
+    by_launches=True,
+)
+def allocation(facts: Facts) -> Iterator[Claim]:
     rows = np.flatnonzero(facts.accounts.kinds == Host.ALLOC)
     inside = (facts.trace.end[rows] > facts.begin_ns) & (facts.trace.start[rows] < facts.end_ns)
     rows = rows[inside][recurring(facts.trace, facts.spans, rows[inside])]
@@ -310,18 +309,3 @@ def _in_many_steps(facts: Facts, rows: Rows) -> Rows:
 def _frees(facts: Facts, rows: Rows) -> int:
     freeing = facts.named(lambda name: "Free" in name, Role.CALL)
     return int(np.count_nonzero(np.isin(rows, freeing)))
-
-
-ALLOCATION = Rule(
-    id="allocation",
-    needs=("GPU events", "launch calls"),
-    remedy="Let the caching allocator keep its memory: no torch.{intel:xpu|:cuda}.empty_cache() "
-    "in the loop, {nvidia:PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True against fragmentation, "
-    "}and room to spare.",
-    thresholds={"often": OFTEN, "often_steps": OFTEN_STEPS},
-    find=_allocation,
-    by_launches=True,
-)
-
-
-RULES = (DATA_LOADING, RECOMPILATION, DRAINED_BY_SYNC, ALLOCATION)
