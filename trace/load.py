@@ -13,6 +13,7 @@ from fusetui.trace.formats import read, text_of
 from fusetui.trace.layout.links import adopt_overlapping, enclosing_ops, gpu_ops, launch_calls
 from fusetui.trace.layout.nesting import nest_tracks
 from fusetui.trace.layout.tracks import TrackKey, lay_out
+from fusetui.trace.layout.transfers import with_directions
 from fusetui.trace.model.columns import Trace, Track
 from fusetui.trace.model.errors import CannotRead
 from fusetui.trace.model.pool import each
@@ -61,6 +62,7 @@ def open_trace(
 
 def build(raw: Raw) -> Trace:
     """Builds the sorted, nested, linked Trace from raw columns in file order."""
+    raw = with_directions(raw)
     layout = lay_out(raw)
     order, role, start, dur = layout.order, layout.role, layout.start, layout.dur
     bounds = np.searchsorted(layout.track, np.arange(len(layout.keys) + 1))

@@ -252,7 +252,9 @@ class Naming:
 
 
 def _more_specific(known: str, new: str) -> str:
-    """`thread 7 (pt_autograd_0)` says more than `thread 7 (python3)`."""
+    """`thread 7 (pt_autograd_0)` says more than `thread 7 (python3)`, and that more than
+    `thread 7`."""
     generic = ("python", "python3", "pt_main_thread")
     found = THREAD_NAME.match(known)
-    return new if not known or (found and found[2] in generic) else known
+    is_generic = found and found[2] in generic and not known.startswith(new)
+    return new if not known or is_generic else known

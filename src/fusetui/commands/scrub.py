@@ -25,20 +25,17 @@ KINDS = (
 )
 
 
-def run(args: Namespace) -> int:
+def run_scrub(args: Namespace) -> int:
     """Raises TraceError or CommandError; `out` is not written then."""
     name, out = args.trace, args.out
     with Bar(f"scrubbing {name}", sys.stderr) as bar:
         scrubbed = scrub_file(one_trace(name), out, bar.update)
     for sentence in notices(scrubbed):
         say(sentence)
-    emit(f"{printable(out)}: {plural(scrubbed.events, 'event')}; removed: {taken_out(scrubbed)}.")
+    counts = [(scrubbed.counts.get(kind, 0), words) for kind, words in KINDS]
+    removed = ", ".join(plural(number, words) for number, words in counts if number) or "nothing"
+    emit(f"{printable(out)}: {plural(scrubbed.events, 'event')}; removed: {removed}.")
     return UNUSABLE if scrubbed.cut else DONE
-
-
-def taken_out(scrubbed: Scrubbed) -> str:
-    found = [(scrubbed.counts.get(kind, 0), words) for kind, words in KINDS]
-    return ", ".join(plural(number, words) for number, words in found if number) or "nothing"
 
 
 def notices(scrubbed: Scrubbed) -> Iterator[str]:
