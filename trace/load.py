@@ -9,14 +9,17 @@ import numpy as np
 from msgspec.structs import replace
 
 from fusetui.trace.cache import entry_for
+from fusetui.trace.formats import read, text_of
 from fusetui.trace.layout.links import adopt_overlapping, enclosing_ops, gpu_ops, launch_calls
 from fusetui.trace.layout.nesting import nest_tracks
 from fusetui.trace.layout.tracks import TrackKey, lay_out
+from fusetui.trace.layout.transfers import with_directions
 from fusetui.trace.model.columns import Trace, Track
 from fusetui.trace.model.errors import CannotRead
 from fusetui.trace.model.pool import each
+from fusetui.trace.model.raw import Raw
 from fusetui.trace.model.report import Progress, Report, Stop, never, silent
-from fusetui.trace.read import Callbacks, Raw, read
+from fusetui.trace.read import Callbacks
 
 Preview = Callable[[Trace], None]
 """Called with the trace that the first part of a file gives."""
@@ -40,7 +43,7 @@ def open_trace(
     or NothingRead when stopped too early.
     """
     entry = entry_for(path) if cached else None
-    known = entry.load() if entry else None
+    known = entry.load(text_of) if entry else None
     look = None if preview is None else lambda raw: preview(build(raw))
     try:
         trace = (
@@ -59,6 +62,7 @@ def open_trace(
 
 def build(raw: Raw) -> Trace:
     """Builds the sorted, nested, linked Trace from raw columns in file order."""
+    raw = with_directions(raw)
     layout = lay_out(raw)
     order, role, start, dur = layout.order, layout.role, layout.start, layout.dur
     bounds = np.searchsorted(layout.track, np.arange(len(layout.keys) + 1))
@@ -105,14 +109,14 @@ def _tracks(keys: Sequence[TrackKey], bounds: Sequence[int]) -> tuple[Track, ...
 
 def _report(raw: Raw, negative_delays: int) -> Report:
     return Report(
-        path=raw.source.path,
-        bytes=raw.source.size,
+        path=raw.path,
+        bytes=raw.bytes,
         events=raw.events,
         phases=raw.phases,
         unreadable=raw.unreadable,
         skipped=raw.skipped,
         complete=raw.complete,
-        cut=raw.source.cut,
+        cut=raw.cut,
         negative_durations=raw.negative,
         negative_delays=negative_delays,
         unfinished=raw.unfinished,
@@ -120,4 +124,5 @@ def _report(raw: Raw, negative_delays: int) -> Report:
         prefix=raw.prefix,
         too_damaged=raw.too_damaged,
         changed=raw.changed,
+        format=raw.format,
     )

@@ -15,7 +15,7 @@ from fusetui.tui.layout.view import Side
 from fusetui.tui.pages import answer, folding, overlays, timeline
 from fusetui.tui.pages.diff import DiffPage
 from fusetui.tui.pages.flame import FlamePage
-from fusetui.tui.pages.folding import TreeListPage
+from fusetui.tui.pages.folding import AnyTree, TreeListPage
 from fusetui.tui.pages.kernels import KernelsPage
 from fusetui.tui.pages.modules import ModulesPage
 from fusetui.tui.pages.overlays import OVERLAYS, laid_over
@@ -37,9 +37,8 @@ from fusetui.tui.state import (
 )
 from fusetui.tui.state.action import Action, Run, action, chosen, key_text, keys_of, nothing
 from fusetui.tui.state.copying import what_was_copied
-from fusetui.tui.state.effects import CopyText, Effect, Interrupt, Quit, Suspend
 from fusetui.tui.state.screen import body, overlay_body, tabs_height, tour_lines
-from fusetui.tui.state.state import Help, Outcome, Size, State, told
+from fusetui.tui.state.state import CopyText, Effect, Help, Order, Outcome, Size, State, told
 
 PAGES: tuple[Page, ...] = (
     TimelinePage(),
@@ -78,7 +77,7 @@ def list_of(state: State) -> ListPage | None:
     return page if isinstance(page, ListPage) and state.sides else None
 
 
-def tree_of(state: State) -> TreeListPage | None:
+def tree_of(state: State) -> AnyTree | None:
     """The tree that receives the keys."""
     found = list_of(state)
     return found if isinstance(found, TreeListPage) else None
@@ -138,11 +137,11 @@ ACTIONS: tuple[Action, ...] = (
     reading.SWAP,
     *tour.ACTIONS,
     _anytime("help", "Keys", "?", "this page", show_help),
-    _anytime("suspend", "Suspend", "ctrl+z", "back to the shell; fg returns", asks(Suspend())),
-    _anytime("quit", "Quit", "q", "an open overlay is closed first", asks(Quit())),
+    _anytime("suspend", "Suspend", "ctrl+z", "back to the shell; fg returns", asks(Order.SUSPEND)),
+    _anytime("quit", "Quit", "q", "an open overlay is closed first", asks(Order.QUIT)),
     _anytime(
         *("interrupt", "Quit at once", "ctrl+c", "from anywhere; exit code 130"),
-        asks(Interrupt()),
+        asks(Order.INTERRUPT),
         always=True,
     ),
 )

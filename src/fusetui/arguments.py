@@ -70,16 +70,9 @@ def option(one: Declared) -> Argument:
     if one.kind is bool:
         action = BooleanOptionalAction if one.default else "store_true"
         return argument(name, dest=one.name, action=action, help=text, default=SUPPRESS)
+    settings = {"metavar": one.asked.metavar, "type": one.kind, "default": SUPPRESS}
     action = "append" if one.many else "store"
-    return argument(
-        name,
-        dest=one.name,
-        metavar=one.asked.metavar,
-        type=one.kind,
-        action=action,
-        help=text,
-        default=SUPPRESS,
-    )
+    return argument(name, dest=one.name, action=action, help=text, **settings)
 
 
 KERNELS_BY = ("name", "op", "shape", "module", "family", "stream", "step")

@@ -25,14 +25,17 @@ from fusetui.tui.pages.page import Page
 from fusetui.tui.registry import ACTIONS, PAGES
 from fusetui.tui.state import marks, ranks, search
 from fusetui.tui.state.action import Action, Run, action
-from fusetui.tui.state.effects import Effect, Interrupt, Quit, Suspend
-from fusetui.tui.state.state import Chooser, Reading, Size, State
+from fusetui.tui.state.state import Chooser, Effect, Order, Reading, Size, State
 
 Patch = pytest.MonkeyPatch
 LOW = Size(100, 14)  # too low for all lanes
 CLOSE = do("zoom-in", "zoom-in")
 
-ENDS: dict[str, Effect] = {"suspend": Suspend(), "quit": Quit(), "interrupt": Interrupt()}
+ENDS: dict[str, Effect] = {
+    "suspend": Order.SUSPEND,
+    "quit": Order.QUIT,
+    "interrupt": Order.INTERRUPT,
+}
 """What leaves the screen as it is, and is asked of the world instead."""
 
 

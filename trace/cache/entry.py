@@ -17,8 +17,8 @@ from fusetui.trace.cache.folder import cache_folder, make_room, open_own, replac
 from fusetui.trace.cache.pack import Origin
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import TraceError
+from fusetui.trace.model.events import Text
 from fusetui.trace.read.document import OpenFile
-from fusetui.trace.read.document_text import Filed
 from fusetui.trace.read.foreign import is_archive
 from fusetui.trace.read.remote import is_remote, state_of_url
 from fusetui.trace.read.source import likely_size, open_stored
@@ -26,6 +26,8 @@ from fusetui.trace.read.source import likely_size, open_stored
 SMALLEST = 8 << 20  # bytes of a document; smaller ones are read just as fast
 ENDS = 1 << 16  # bytes of the head and of the tail of a file that are compared
 T = TypeVar("T")
+TextOf = Callable[..., Text]
+"""See formats.text_of."""
 
 
 class Kept(msgspec.Struct, frozen=True):
@@ -66,14 +68,19 @@ class Record(Kept, frozen=True):
 class Entry(Kept, frozen=True):
     """A trace."""
 
-    def load(self) -> Trace | None:
+    def load(self, text_of: TextOf) -> Trace | None:
         """The trace, if there is a valid entry for this state of the file."""
 
         def read(file: IO[bytes]) -> Trace:
             with Path(self.path).open("rb") as original:
                 state = (self.origin.size, self.origin.mtime_ns)
-                text = Filed(self.path, OpenFile(original.fileno()), state)
-                return pack.read_trace(file, self.origin, self.path, text)
+                opened = OpenFile(original.fileno())
+                return pack.read_trace(
+                    file,
+                    self.origin,
+                    self.path,
+                    lambda form: text_of(form, self.path, opened, state),
+                )
 
         return self._load(read)
 

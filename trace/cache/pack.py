@@ -7,7 +7,7 @@ bytes 0-7 magic, 8-11 CRC-32 of all that follows, 12-15 length of the header, he
 from __future__ import annotations
 
 import mmap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import IO, Any, TypeVar, get_origin, get_type_hints
 
@@ -22,7 +22,7 @@ from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.events import Stretch, Text
 from fusetui.trace.read.elements import Elements
 
-VERSION = 7
+VERSION = 8
 """Incremented with every change of the meaning of a Trace, of what is kept beside it, or of this
 format."""
 
@@ -99,11 +99,12 @@ def read(file: IO[bytes], origin: Origin, kind: type[T]) -> T:
     return kind(**_fields(file, origin, kind))
 
 
-def read_trace(file: IO[bytes], origin: Origin, path: str, text: Text) -> Trace:
-    """As `read`, the Trace of the file at `path`, whose bytes are `text`."""
+def read_trace(file: IO[bytes], origin: Origin, path: str, text_of: Callable[[str], Text]) -> Trace:
+    """As `read`, the Trace of the file at `path`; `text_of` gives its text for its format."""
     fields = _fields(file, origin, Trace)
     stretches = _stretches(fields.pop("stretches"), fields.pop("places"))
     fields["report"] = replace(fields["report"], path=path)
+    text = text_of(fields["report"].format)
     return Trace(elements=Elements(text, stretches), **fields)
 
 

@@ -29,9 +29,8 @@ from fusetui.trace.model.categories import (
 )
 from fusetui.trace.model.ids import Id, device_label, stream_label
 from fusetui.trace.model.pool import each, in_threads
+from fusetui.trace.model.raw import Label, Lane, Raw, Thread
 from fusetui.trace.model.small_tracks import as_one, overlapping, rows_of, small_ones
-from fusetui.trace.read import Raw
-from fusetui.trace.read.gather import Label, Lane, Thread
 
 THREAD_NAME = re.compile(r"thread (-?\w+) \((.*)\)\Z", re.DOTALL)
 FEW = 1 << 15  # tracks whose numbers fit into 16 bits, which sort in linear time
@@ -253,7 +252,9 @@ class Naming:
 
 
 def _more_specific(known: str, new: str) -> str:
-    """`thread 7 (pt_autograd_0)` says more than `thread 7 (python3)`."""
+    """`thread 7 (pt_autograd_0)` says more than `thread 7 (python3)`, and that more than
+    `thread 7`."""
     generic = ("python", "python3", "pt_main_thread")
     found = THREAD_NAME.match(known)
-    return new if not known or (found and found[2] in generic) else known
+    is_generic = found and found[2] in generic and not known.startswith(new)
+    return new if not known or is_generic else known

@@ -49,6 +49,7 @@ class Report(msgspec.Struct, frozen=True):
     prefix: Prefix | None = None  # what was read, if reading was stopped or is still going on
     too_damaged: int = -1  # the byte at which reading stopped because of too much damage
     changed: bool = False  # the file changed while it was read: figures may mix two states
+    format: str = "json"  # the name of its format, see formats.py
     named: str = ""  # what the user called it where that is not its path: sample:NAME
 
     @property

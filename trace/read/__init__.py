@@ -1,6 +1,7 @@
-"""From the bytes of a trace to columns. `read` is the only entry point; the rest is private."""
+"""From the JSON of a trace to columns. `read` and `text` are the door (see formats.py); the rest is
+private."""
 
-from fusetui.trace.read.assemble import Raw
+from fusetui.trace.read.document_text import text
 from fusetui.trace.read.reading import Callbacks, read
 
-__all__ = ["Callbacks", "Raw", "read"]
+__all__ = ["Callbacks", "read", "text"]

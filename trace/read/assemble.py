@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from fusetui.trace.model.errors import CannotRead, NotATrace
 from fusetui.trace.model.events import Stretch
 from fusetui.trace.model.pool import each
+from fusetui.trace.model.raw import Raw, Thread
 from fusetui.trace.model.report import Prefix, Skipped
 from fusetui.trace.read.batch import MOST_LISTED
 from fusetui.trace.read.body import Body, Tail, tail_of
@@ -22,7 +23,7 @@ from fusetui.trace.read.chunks import Chunk
 from fusetui.trace.read.document_text import text_of
 from fusetui.trace.read.elements import Elements
 from fusetui.trace.read.events import PHASES_OF_SAMPLES
-from fusetui.trace.read.gather import ChunkColumns, Interner, Label, Lane, Mark, Thread
+from fusetui.trace.read.gather import ChunkColumns, Interner, Mark
 from fusetui.trace.read.memory import memory_left
 from fusetui.trace.read.source import Source
 
@@ -34,37 +35,6 @@ LONGEST_SUM_NS = 2.0**62
 
 ENDS = {"E": "B", "e": "b", "F": "S"}
 """Phases that end a slice, with those that begin one."""
-
-
-class Raw(msgspec.Struct, frozen=True, eq=False):
-    """The slices of a file in file order, before tracks, nesting and links. Arrays are [slices]."""
-
-    source: Source
-    elements: Elements
-    phases: Counter[str]
-    names: tuple[str, ...]
-    categories: tuple[str, ...]
-    threads: tuple[Lane, ...]
-    labels: tuple[Label, ...]
-    start: NDArray[np.int64]  # ns
-    dur: NDArray[np.int64]  # ns, never negative
-    name: NDArray[np.int32]
-    category: NDArray[np.int32]
-    thread: NDArray[np.int32]
-    correlation: NDArray[np.int64]
-    external_id: NDArray[np.int64]
-    order: NDArray[np.int64]  # index in traceEvents
-    keys: dict[str, Any]  # the other top-level keys
-    events: int
-    unreadable: int  # elements
-    skipped: tuple[Skipped, ...]  # the first ones
-    complete: bool
-    too_damaged: int  # the byte at which reading stopped because of damage, or -1
-    prefix: Prefix | None  # what was read, if it was not read to its end
-    negative: int  # durations below zero, shown as zero
-    unfinished: int  # begin events (ph B, b, S) without an end
-    unmatched: int  # end events without a begin
-    changed: bool = False  # the file changed while it was read
 
 
 def assemble(
@@ -96,7 +66,9 @@ def assemble(
     order += np.repeat(firsts, np.array([len(c.order) for c in columns], np.int64))
     negative = int((dur < 0).sum())
     raw = Raw(
-        source=source,
+        path=source.path,
+        bytes=source.size,
+        cut=source.cut,
         elements=Elements(text_of(source), [_stretch(chunk) for chunk in chunks]),
         phases=phases,
         names=names,

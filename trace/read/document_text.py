@@ -99,6 +99,11 @@ def text_of(source: Source) -> Text:
     return Filed(source.path, source.file, source.state)
 
 
+def text(path: str, file: OpenFile, state: State) -> Text:
+    """The text of a file that had this state when it was read."""
+    return Filed(path, file, state)
+
+
 def list_text(text: Text, stretch: Stretch) -> bytearray:
     """The bytes of a stretch as one JSON list. Raises TraceError or OSError."""
     found = bytearray(b"[")

@@ -14,21 +14,9 @@ from numpy.typing import NDArray
 
 from fusetui.trace.model.categories import GPU_ROLES, role
 from fusetui.trace.model.ids import Id
+from fusetui.trace.model.raw import Label, Lane, Thread
 from fusetui.trace.read.events import NO_ARGS, PHASES_OF_PAIRS, AnyEvent, Args, ExactEvent
 from fusetui.trace.read.times import check_ends, exact_nanoseconds, nanoseconds
-
-Thread = tuple[Id, Id]
-Lane = tuple[Id, Id, int | None]
-"""pid, tid and, of a GPU event, the number of its device (`args.device`), if it says so."""
-
-
-class Label(msgspec.Struct, frozen=True):
-    """One metadata event (ph M): the name of a process or thread."""
-
-    kind: str  # process_name, process_labels, thread_name, ...
-    pid: Id
-    tid: Id
-    value: Any
 
 
 class Mark(msgspec.Struct, frozen=True):

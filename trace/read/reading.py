@@ -6,14 +6,15 @@ import gc
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from typing import IO
 
 import msgspec
 
 from fusetui.trace.model.errors import CannotRead, NotATrace, NothingRead, TraceError
+from fusetui.trace.model.raw import Raw
 from fusetui.trace.model.report import Prefix, Progress, Stop, never, silent
-from fusetui.trace.read.assemble import Raw, assemble
+from fusetui.trace.read.assemble import assemble
 from fusetui.trace.read.body import Body, find_body
 from fusetui.trace.read.chunks import EXTENT, Chunk
 from fusetui.trace.read.mend import Joiner
@@ -22,9 +23,7 @@ from fusetui.trace.read.source import (
     Source,
     Stored,
     likely_size,
-    open_arriving,
     present,
-    reason,
     room_for,
     state_of,
     unpacked,
@@ -46,18 +45,13 @@ class Callbacks(msgspec.Struct, frozen=True):
     alone: bool = False  # decode in this process, without workers
 
 
-def read(path: str, callbacks: Callbacks | None = None) -> Raw:
-    """Reads a trace file. Raises CannotRead or NotATrace with one plain sentence.
+def read(stored: Stored, callbacks: Callbacks) -> Raw:
+    """Reads a trace file. Raises CannotRead or NotATrace with one plain sentence, or OSError.
 
     If it is stopped, the result has a `prefix`; raises NothingRead if that would be empty.
     """
-    callbacks = callbacks or Callbacks()
-    stored = open_arriving(path)
-    try:
-        with without_collector(), closing(stored.file), _room(stored) as room:
-            return _read(stored, room, callbacks)
-    except OSError as error:
-        raise CannotRead(f"{stored.path} cannot be read: {reason(error)}.") from None
+    with without_collector(), _room(stored) as room:
+        return _read(stored, room, callbacks)
 
 
 def _read(stored: Stored, room: IO[bytes], callbacks: Callbacks) -> Raw:

@@ -301,12 +301,6 @@ def reason(error: OSError) -> str:
     return (error.strerror or str(error)).lower()
 
 
-def looks_like_a_trace(path: str) -> bool:
-    """False also for what cannot be read."""
-    head = beginning(path)
-    return KEY in head or EVENT.search(head) is not None
-
-
 def beginning(path: str, most: int = ENOUGH) -> bytes:
     """At least the first `most` bytes of the document, or all that it has; b"" for what cannot be
     read."""

@@ -9,8 +9,7 @@ from functools import cached_property
 import msgspec
 import numpy as np
 
-from fusetui.analysis.why.idle_reasons import IDLE
-from fusetui.analysis.why.model import Why
+from fusetui.analysis.why.model import IDLE, Why
 from fusetui.report.why_answer import account_line, answer, brief_answer
 from fusetui.text.cutting import clip, clip_apart, joined
 from fusetui.text.printable import printable

@@ -10,8 +10,8 @@ from itertools import groupby
 
 import numpy as np
 
-from fusetui.analysis.why.idle_reasons import IDLE
 from fusetui.analysis.why.idle_time import IdleTime
+from fusetui.analysis.why.model import IDLE
 from fusetui.text.figures import percent, quantity
 from fusetui.trace.cells.counters import Curve, values
 from fusetui.trace.cells.raster import amounts, edges

@@ -8,9 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from fusetui.analysis.questions.busy import WindowFigures, window_figures
-from fusetui.analysis.why.idle_reasons import IDLE
 from fusetui.analysis.why.idle_time import IdleTime
-from fusetui.analysis.why.model import Gap
+from fusetui.analysis.why.model import IDLE, Gap
 from fusetui.text.cutting import clip, joined
 from fusetui.text.figures import count, duration, percent, plural, tick
 from fusetui.trace.model.categories import Role

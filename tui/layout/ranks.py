@@ -11,7 +11,7 @@ from fusetui.analysis.ranks.naming import looks_like_a_rank
 
 if TYPE_CHECKING:
     from fusetui.analysis.ranks.answer import Strip
-    from fusetui.analysis.ranks.records import JobAnswer, RankRow
+    from fusetui.analysis.ranks.model import JobAnswer, RankRow
 
 Key = Callable[["RankRow"], tuple[float, ...]]
 

@@ -29,9 +29,9 @@ from fusetui.tui.layout.kernel_table import (
 )
 from fusetui.tui.layout.text_layout import ListColumn, titles
 from fusetui.tui.layout.view import Side
-from fusetui.tui.pages.page import ListPage, Pane, sort_actions
+from fusetui.tui.pages.page import ListPage, Pane, next_of, sort_actions
 from fusetui.tui.state import search
-from fusetui.tui.state.action import Run, action, on
+from fusetui.tui.state.action import action, on
 from fusetui.tui.state.copying import names_text
 from fusetui.tui.state.session import Hits
 from fusetui.tui.state.state import OVERLAY, HitList, ListState, Size, State, told
@@ -212,7 +212,7 @@ def group_by(state: State) -> State:
     """The next way to group them."""
     if not len(state.side.trace.rows_of(Role.KERNEL)):
         return told(state, "this trace has no kernels: its CPU ops are shown by name")
-    by = BYS[(BYS.index(state.kernels.by) + 1) % len(BYS)]
+    by = next_of(BYS, state.kernels.by)
     now = _with_view(state, replace(state.kernels, by=by))
     if by in known_keys(state.side):
         return now
@@ -239,15 +239,10 @@ def widen(state: State) -> State:
     return _with_view(state, KernelView(last.by, state.kernels.sort, state.kernels.only[:-1]))
 
 
-def sort_by(by: int) -> Run:
-    """Sorted by the next column, or the one before, as an action runs it."""
-
-    def run(state: State) -> State:
-        at = SORTS.index(state.kernels.sort) + by
-        view = replace(state.kernels, sort=SORTS[at % len(SORTS)])
-        return replace(state, kernels=view).with_list(NAME, ListState())
-
-    return run
+def sort(state: State, by: int) -> State:
+    """By the next column, or the one before."""
+    view = replace(state.kernels, sort=next_of(SORTS, state.kernels.sort, by))
+    return replace(state, kernels=view).with_list(NAME, ListState())
 
 
 def instances(state: State) -> State:
@@ -267,6 +262,6 @@ KernelsPage.actions = (
     _action("group-by", "Group by", "t", "name, kind, family, op, shape, module, ...", group_by),
     _action("narrow", "Only these", "space l right", _ONLY, narrow_to),
     _action("widen", "All again", "h left", "back to the groups", widen),
-    *sort_actions(_action, "", sort_by, said="its title has a star"),
+    *sort_actions(_action, "", sort, said="its title has a star"),
     _action("instances", "Instances", "T", "of the group, as a list", instances),
 )

@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from fusetui.tui.drawing.picture import ListPicture, Picture, Rows, scrolled
-from fusetui.tui.state.action import Action, Run, action, nothing
+from fusetui.tui.state.action import Action, action, nothing
 from fusetui.tui.state.screen import size_of
 from fusetui.tui.state.state import Outcome, Overlay, Size, SliceDetails, State
 
@@ -157,22 +157,18 @@ def at_row(listing: ListPage, state: State, index: int) -> State:
 
 
 LISTS = "In the lists"
-Find = Callable[[State], ListPage | None]
-"""The list that receives the keys now."""
+ENDLESS = 1 << 60  # rows
 
 
-def list_actions(find: Find) -> tuple[Action, ...]:
+def list_actions(find: Callable[[State], ListPage | None]) -> tuple[Action, ...]:
     """The actions of lists; the argument finds the list that receives the keys."""
 
-    def is_list(state: State) -> bool:
-        return find(state) is not None
-
-    def at(place: Callable[[ListPage, State], int]) -> Run:
-        def run(state: State) -> State:
-            listing = find(state)
-            return at_row(listing, state, place(listing, state)) if listing else state
-
-        return run
+    def move(state: State, rows: int = 0, pages: int = 0) -> State:
+        """By rows and by screens of rows."""
+        if (listing := find(state)) is None:
+            return state
+        room = max(1, listing.room(state, size_of(state)) - 1) if pages else 0
+        return at_row(listing, state, state.list_of(listing.name).cursor + rows + pages * room)
 
     def choose(state: State) -> Outcome:
         listing = find(state)
@@ -180,46 +176,35 @@ def list_actions(find: Find) -> tuple[Action, ...]:
             return state
         return listing.chosen(state, state.list_of(listing.name).cursor)
 
-    of_list = partial(action, section=LISTS, where=is_list, needs=nothing)
+    listed = partial(action, section=LISTS, where=lambda s: find(s) is not None, needs=nothing)
+    down, up = (partial(move, pages=by) for by in (1, -1))
+    first, last = (partial(move, rows=by) for by in (-ENDLESS, ENDLESS))
     return (
-        of_list("row-down", "Row down", "j down", "the next row", at(_by(1))),
-        of_list("row-up", "Row up", "k up", "the row before", at(_by(-1))),
-        of_list(
-            "rows-down", "Page of rows down", "pagedown", "a screen of rows down", at(_page(1))
-        ),
-        of_list("rows-up", "Page of rows up", "pageup", "a screen of rows up", at(_page(-1))),
-        of_list("first", "First row", "g home", "of the list", at(lambda listing, state: 0)),
-        of_list("last", "Last row", "G end", "of the list", at(_last)),
-        of_list("show", "Show", "enter", "the row in the timeline; open a trace", choose),
+        listed("row-down", "Row down", "j down", "the next row", partial(move, rows=1)),
+        listed("row-up", "Row up", "k up", "the row before", partial(move, rows=-1)),
+        listed("rows-down", "Page of rows down", "pagedown", "a screen of rows down", down),
+        listed("rows-up", "Page of rows up", "pageup", "a screen of rows up", up),
+        listed("first", "First row", "g home", "of the list", first),
+        listed("last", "Last row", "G end", "of the list", last),
+        listed("show", "Show", "enter", "the row in the timeline; open a trace", choose),
     )
 
 
 def sort_actions(
     make: Callable[..., Action],
     prefix: str,
-    sort_by: Callable[[int], Run],
-    keys: str = "greater_than_sign",
+    sort: Callable[[State, int], Outcome],
+    keys: str = ">",
     said: str = "marked *",
 ) -> tuple[Action, Action]:
     """Sorted by the next column of a table, or the one before; `make` makes actions of its page."""
     right, left = f"{prefix}sort-right", f"{prefix}sort-left"
     return (
-        make(right, "Sort by the next column", keys, said, sort_by(1)),
-        make(left, "Sort by the one before", "less_than_sign", "marked *", sort_by(-1)),
+        make(right, "Sort by the next column", keys, said, lambda state: sort(state, 1)),
+        make(left, "Sort by the one before", "<", "marked *", lambda state: sort(state, -1)),
     )
 
 
-def _by(rows: int) -> Callable[[ListPage, State], int]:
-    return lambda listing, state: state.list_of(listing.name).cursor + rows
-
-
-def _page(pages: int) -> Callable[[ListPage, State], int]:
-    def place(listing: ListPage, state: State) -> int:
-        room = listing.room(state, size_of(state))
-        return state.list_of(listing.name).cursor + pages * max(1, room - 1)
-
-    return place
-
-
-def _last(listing: ListPage, state: State) -> int:
-    return listing.rows(state).count - 1
+def next_of(names: Sequence[str], now: str, by: int = 1) -> str:
+    """The name after one of them, or before it; the first after the last."""
+    return names[(names.index(now) + by) % len(names)]

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from fusetui.text.figures import Unit, count, plural, unit_of
 from fusetui.text.printable import printable
 from fusetui.tui.drawing.details import details_height
@@ -21,9 +23,9 @@ from fusetui.tui.drawing.picture import (
     ruled,
 )
 from fusetui.tui.drawing.schemes import Styled
-from fusetui.tui.layout.ranks import RankedJob
+from fusetui.tui.layout.ranks import SORTS, RankedJob
 from fusetui.tui.layout.text_layout import ListColumn, room, sentence_lines, titles
-from fusetui.tui.pages.page import ListPage, Pane, sort_actions
+from fusetui.tui.pages.page import ListPage, Pane, next_of, sort_actions
 from fusetui.tui.state import ranks
 from fusetui.tui.state.action import action, on
 from fusetui.tui.state.copying import names_text
@@ -31,7 +33,7 @@ from fusetui.tui.state.screen import body, head_height
 from fusetui.tui.state.state import Outcome, Size, State, told
 
 if TYPE_CHECKING:
-    from fusetui.analysis.ranks.records import JobAnswer, RankRow
+    from fusetui.analysis.ranks.model import JobAnswer, RankRow
 
 NAME = "ranks"
 COLUMNS = (
@@ -66,6 +68,10 @@ def _others(state: State) -> Outcome:
     return ranks.beside_others(state, found[at], most) if at < len(found) else state
 
 
+def _sort(state: State, by: int) -> State:
+    return replace(state, job=replace(state.job, sort=next_of([*SORTS], state.job.sort, by)))
+
+
 _action = partial(action, section="In the ranks", where=on(NAME))
 
 
@@ -86,7 +92,7 @@ class RanksPage(ListPage):
         "copy copy",
     )
     actions = (
-        *sort_actions(_action, "ranks-", ranks.sorted_by, "greater_than_sign s"),
+        *sort_actions(_action, "ranks-", _sort, "> s"),
         _action(
             "ranks-beside",
             "Open beside the rank it waits for",

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from fusetui.analysis.why.idle_reasons import IDLE
-from fusetui.analysis.why.model import Finding, Gap, Unknown, Why
+from fusetui.analysis.why.model import IDLE, Finding, Gap, Unknown, Why
 from fusetui.report.why import why_markdown
 from fusetui.report.why_answer import (
     REASON_ROWS,

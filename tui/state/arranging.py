@@ -13,9 +13,8 @@ from fusetui.tui.layout.lanes import ALL, Arrangement, matching
 from fusetui.tui.layout.lanes import groups as groups_of
 from fusetui.tui.layout.view import Side
 from fusetui.tui.state.action import action, on_timeline
-from fusetui.tui.state.effects import MatchLanes
 from fusetui.tui.state.moving import SECTION, viewed
-from fusetui.tui.state.state import Outcome, State, told
+from fusetui.tui.state.state import MatchLanes, Outcome, State, told
 
 NOTHING = "nothing is selected", "down/up select a slice, and with it a lane"
 

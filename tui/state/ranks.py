@@ -10,15 +10,12 @@ from msgspec.structs import replace
 from fusetui.text.figures import duration
 from fusetui.tui.layout.lanes import but_streams
 from fusetui.tui.layout.moves import over
-from fusetui.tui.layout.ranks import SORTS
 from fusetui.tui.layout.view import Interval, Side, View
-from fusetui.tui.state.action import Run
-from fusetui.tui.state.effects import ReadRanks
 from fusetui.tui.state.reading import read
-from fusetui.tui.state.state import TIMELINE, Outcome, State, told
+from fusetui.tui.state.state import TIMELINE, Outcome, ReadRanks, State, told
 
 if TYPE_CHECKING:
-    from fusetui.analysis.ranks.records import JobAnswer, RankRow, WorstWait
+    from fusetui.analysis.ranks.model import JobAnswer, RankRow, WorstWait
 
 AROUND = 2  # a wait takes about this fraction of the window
 
@@ -35,17 +32,6 @@ def known(state: State, paths: tuple[str, ...], **fields: Any) -> State:
     if state.job.paths != paths:
         return state
     return replace(state, job=replace(state.job, **fields))
-
-
-def sorted_by(by: int) -> Run:
-    """An action that sorts by the next column, or by the one before."""
-    names = list(SORTS)
-
-    def run(state: State) -> State:
-        at = (names.index(state.job.sort) + by) % len(names)
-        return replace(state, job=replace(state.job, sort=names[at]))
-
-    return run
 
 
 def to_worst_wait(state: State, row: RankRow) -> Outcome:

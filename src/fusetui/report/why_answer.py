@@ -7,9 +7,17 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from fusetui.analysis.why.idle_reasons import IDLE
 from fusetui.analysis.why.model import CLASSES as PARTS
-from fusetui.analysis.why.model import Gap, Share, Why, median_step, steps_tell, totals, working
+from fusetui.analysis.why.model import (
+    IDLE,
+    Gap,
+    Share,
+    Why,
+    median_step,
+    steps_tell,
+    totals,
+    working,
+)
 from fusetui.text.cutting import clip, joined
 from fusetui.text.cutting import width as cells
 from fusetui.text.figures import count, duration, percent, plural, unit_of
@@ -127,10 +135,7 @@ def headline(found: Why) -> tuple[str, Sums]:
     """What the figures of the answer are about, and their sums over all devices."""
     if steps_tell(found):
         step = median_step(found.steps)
-        return (
-            f"{duration(step.dur_ns)} a step{_of(found)}.",
-            totals(step.devices),
-        )
+        return f"{duration(step.dur_ns)} a step{_of(found)}.", totals(step.devices)
     sums = totals(found.devices)
     if found.about:
         return f"{found.about}: {duration(found.devices[0].span_ns)}.", sums
@@ -234,7 +239,11 @@ def account_parts(found: Why) -> list[str]:
 
 def _classes(found: Why, names: Mapping[str, str]) -> list[str]:
     _, sums = headline(found)
-    return [f"{names[name]} {_share(sums, name)}" for name in PARTS if sums[name]]
+    return [
+        f"{names[name]} {duration(sums[name])}, {percent(sums[name], sums['span'])}"
+        for name in PARTS
+        if sums[name]
+    ]
 
 
 def _with_reasons(found: Why, classes: list[str]) -> list[str]:
@@ -242,10 +251,6 @@ def _with_reasons(found: Why, classes: list[str]) -> list[str]:
     reasons = sorted((name for name in IDLE if sums[name]), key=lambda name: -sums[name])
     shown = [f"{IDLE[name].short} {duration(sums[name])}" for name in reasons[:REASON_ROWS]]
     return [*classes[:-1], f"{classes[-1]}: {shown[0]}", *shown[1:]] if shown else classes
-
-
-def _share(sums: Sums, name: str) -> str:
-    return f"{duration(sums[name])}, {percent(sums[name], sums['span'])}"
 
 
 HIDDEN = {
@@ -346,9 +351,9 @@ def breakdown_parts(found: Why) -> list[tuple[str, tuple[Share, ...], int]]:
     known = found.breakdown
     if known is None:
         return []
-    parts = [("kernel", known.kernels, known.kernels_ns)]
-    parts.append(("module or annotation", known.modules, known.modules_ns))
-    return [part for part in parts if part[1]]
+    by_kernel = ("kernel", known.kernels, known.kernels_ns)
+    by_module = ("module or annotation", known.modules, known.modules_ns)
+    return [part for part in (by_kernel, by_module) if part[1]]
 
 
 def breakdown_text(found: Why, longest: int = LONGEST_TOLD) -> str:

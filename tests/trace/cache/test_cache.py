@@ -19,6 +19,7 @@ from fusetui.analysis.questions.summary import summary
 from fusetui.trace import Trace, open_trace
 from fusetui.trace.cache import entry_for
 from fusetui.trace.cache import folder as cache_module
+from fusetui.trace.formats import text_of
 
 EVENTS: list[dict[str, Any]] = [
     {"ph": "M", "name": "thread_name", "pid": 1, "tid": 2, "args": {"name": "thread 2 (main)"}},
@@ -144,7 +145,7 @@ def test_another_version(
     entry = entry_for(path)
     assert entry
     entry.place.write_bytes(old)
-    assert entry.load() is None
+    assert entry.load(text_of) is None
 
 
 def test_a_file_that_is_gone_later(write: Callable[..., Path], folder: Path) -> None:

@@ -26,6 +26,7 @@ from fusetui.trace.cache.folder import (
     own_files,
     remove,
 )
+from fusetui.trace.formats import text_of
 
 TEXT = json.dumps({"traceEvents": [{"ph": "X", "name": "a", "ts": 1, "dur": 9}]})
 HASH = "0123456789abcdef" * 2
@@ -189,7 +190,7 @@ def test_a_file_of_somebody_elses_at_the_place_of_an_entry_stays(entry: Entry) -
 def test_an_entry_that_a_power_cut_emptied_is_written_anew(entry: Entry) -> None:
     entry.place.write_bytes(b"")
     open_trace(entry.path)
-    assert entry.load()
+    assert entry.load(text_of)
 
 
 def test_other_files_do_not_count(entry: Entry, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,7 +205,7 @@ def test_files_of_another_user_are_neither_read_nor_removed(
     monkeypatch.setenv("FUSETUI_CACHE_MB", "0")
     user = os.geteuid()
     monkeypatch.setattr(os, "geteuid", lambda: user + 1)
-    assert entry.load() is None
+    assert entry.load(text_of) is None
     before = entry.place.stat()
     make_room(entry.place.parent)
     entry.store(open_trace(entry.path))
@@ -263,7 +264,7 @@ def test_a_file_that_another_process_replaced_or_removed(folder: Path) -> None:
 
 
 def test_an_entry_can_be_removed_while_it_is_read(entry: Entry) -> None:
-    trace = entry.load()
+    trace = entry.load(text_of)
     assert trace
     entry.place.unlink()
     assert trace.name_of(0) == "a"
@@ -281,9 +282,9 @@ def test_few_files_can_be_opened(entry: Entry, free: int) -> None:
     trace = open_trace(entry.path)
     with open_files(free):
         entry_for(entry.path)
-        entry.load()
+        entry.load(text_of)
         entry.store(trace)
-    assert entry.load()
+    assert entry.load(text_of)
 
 
 FIRST_USE = """

@@ -11,6 +11,7 @@ import pytest
 
 from fusetui.trace import Trace, open_trace
 from fusetui.trace.cache import entry_for
+from fusetui.trace.formats import text_of
 from fusetui.trace.layout.counters import MOST, Counter, counters
 
 Make = Callable[..., Any]
@@ -145,6 +146,6 @@ def test_a_trace_from_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     path.write_text(json.dumps([sample("c", 1.5, v=2)]))
     first = by_label(open_trace(str(path)))
     entry = entry_for(str(path))
-    again = entry.load() if entry else None
+    again = entry.load(text_of) if entry else None
     assert again is not None
     assert by_label(again) == first == {"c": [(1_500, 2.0)]}

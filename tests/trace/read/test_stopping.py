@@ -15,6 +15,7 @@ from tests.trace.large import EVENTS, TEXT, same_start
 from fusetui.commands.loading import notices
 from fusetui.trace import NotATrace, Trace, open_trace
 from fusetui.trace.cache import entry_for
+from fusetui.trace.formats import text_of
 from fusetui.trace.model.errors import NothingRead
 
 pytestmark = pytest.mark.usefixtures("small_extents")
@@ -129,7 +130,7 @@ def test_a_part_is_not_kept_in_the_cache(
     stopped(path)
     entry = entry_for(str(path))
     assert entry is not None
-    assert entry.load() is None
+    assert entry.load(text_of) is None
 
 
 def test_what_is_said_of_a_part(write: Callable[[bytes], Path]) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from msgspec.structs import replace
 
 from fusetui.analysis.diff.model import CPU, REPEATED, Diff, Row, RowKind, Subtotal
-from fusetui.analysis.why.idle_reasons import COMPILER, IDLE, LOADER
+from fusetui.analysis.why.model import COMPILER, IDLE, LOADER
 from fusetui.gpu.kernel_names import decode
 from fusetui.text.figures import duration, plural, signed_duration
 from fusetui.text.printable import printable

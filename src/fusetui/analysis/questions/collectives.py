@@ -38,6 +38,7 @@ ARGS = (
     *("Collective name", "dtype", "In msg nelems", "Out msg nelems", "Group size"),
     *("Process Group Name", "Process Group Description", "Process Group Ranks", "Seq"),
     *("Src Rank", "Dst Rank", "Input Dims", "Input type"),
+    *("func", "count", "datatype", "process_group", "process_group_ranks", "seq", "root"),
 )
 MOST_RANKS = 1 << 24  # in any job
 OUTPUT = frozenset({"all_gather", "gather"})
@@ -196,6 +197,8 @@ def _told(trace: Trace, row: int, mark: int, args: Sequence[dict[str, Any]]) -> 
     first = next((own for own in (on_kernel, on_op) if "Collective name" in own), None)
     if first is not None:
         return _recorded(trace, first)
+    if isinstance(on_kernel.get("func"), str):
+        return _of_nccl(trace, on_kernel)
     group = _only_group(trace)
     inferred = [ONE_GROUP] if group != UNKNOWN_GROUP and not group.name else []
     kernel = decode(trace.name_of(row)) if row >= 0 else None
@@ -240,6 +243,22 @@ def _recorded(trace: Trace, args: dict[str, Any]) -> Told:
     )
 
 
+def _of_nccl(trace: Trace, args: dict[str, Any]) -> Told:
+    """From what NCCL tells the CUPTI monitor of torch 2.14: `func`, `count` and `datatype` are
+    those of its API, where a gather or a scatter counts the elements of one rank."""
+    name = collective_name(str(args["func"]))
+    ranks = args.get("process_group_ranks")
+    group = group_of(args.get("process_group"), None, ranks, None)
+    if not group.ranks:
+        group = groups_of_file(trace.keys).get(group.name, group)
+    dtype = NCCL_TYPES.get(str(args.get("datatype")), "")
+    count = _number(args.get("count"))
+    if name in ("all_gather", "reduce_scatter"):
+        count = count * group.size if count >= 0 and group.size else -1
+    moved = _number(count * element_size(dtype)) if count >= 0 and dtype else -1
+    return Told(name, group, dtype, moved, _number(args.get("seq")))
+
+
 def _moved(name: str, args: dict[str, Any], dtype: object) -> int:
     """The size that nccl-tests calls S: the input, but for a gather the output; -1 if unknown."""
     elements = _number(args.get("Out msg nelems" if name in OUTPUT else "In msg nelems"))
@@ -280,12 +299,29 @@ POINT_TO_POINT = frozenset({"send", "recv", "send_recv"})
 
 BYTES = {
     **dict.fromkeys(("float", "int", "uint32", "complexhalf", "c10::complexhalf"), 4),
-    **dict.fromkeys(("double", "long", "long int", "int64", "complexfloat"), 8),
+    **dict.fromkeys(("double", "long", "long int", "int64", "uint64", "complexfloat"), 8),
     **dict.fromkeys(("half", "bfloat16", "short", "c10::half", "c10::bfloat16"), 2),
     **dict.fromkeys(("byte", "char", "bool", "unsigned char", "signed char"), 1),
     **dict.fromkeys(("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz"), 1),
 }
 """Bytes of an element by the name of its type, as c10 or its C++ spelling has it."""
+
+
+NCCL_TYPES = {
+    "ncclFloat16": "Half",
+    "ncclFloat32": "Float",
+    "ncclFloat64": "Double",
+    "ncclBfloat16": "BFloat16",
+    "ncclFloat8e4m3": "Float8_e4m3fn",
+    "ncclFloat8e5m2": "Float8_e5m2",
+    "ncclInt8": "Char",
+    "ncclUint8": "Byte",
+    "ncclInt32": "Int",
+    "ncclUint32": "UInt32",
+    "ncclInt64": "Long",
+    "ncclUint64": "UInt64",
+}
+"""Names of torch for the types of nccl.h."""
 
 
 def collective_name(name: str) -> str:

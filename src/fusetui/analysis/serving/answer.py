@@ -20,8 +20,7 @@ from fusetui.analysis.serving.steps import Mode, Pass, ServerPhase, interval_of,
 from fusetui.analysis.serving.weights import products_of
 from fusetui.analysis.why.account import Device, accounts
 from fusetui.analysis.why.facts import COMPILER
-from fusetui.analysis.why.idle_reasons import IDLE
-from fusetui.analysis.why.model import DeviceAccount
+from fusetui.analysis.why.model import IDLE, DeviceAccount
 from fusetui.gpu.kernel_names import short_name
 from fusetui.gpu.roofline.peaks import NO_PEAKS
 from fusetui.text.figures import count, duration

@@ -21,8 +21,7 @@ from fusetui.analysis.why.gaps import (
     reasons,
 )
 from fusetui.analysis.why.host import Threads, line_of
-from fusetui.analysis.why.idle_reasons import IDLE
-from fusetui.analysis.why.model import DeviceAccount
+from fusetui.analysis.why.model import IDLE, DeviceAccount
 from fusetui.trace.model.arrays import Int32s, Int64s, Rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
