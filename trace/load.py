@@ -21,8 +21,7 @@ from fusetui.trace.model.raw import Raw
 from fusetui.trace.model.report import Progress, Report, Stop, never, silent
 from fusetui.trace.read import Callbacks
 
-Preview = Callable[[Trace], None]
-"""Called with the trace that the first part of a file gives."""
+Preview = Callable[[Trace], None]  # called with the trace that the first part of a file gives
 
 
 def open_trace(

@@ -15,8 +15,7 @@ from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.memo import memo
 from fusetui.trace.model.op_names import is_compiler
 
-MOST = 0.8
-"""Annotations are steps if they contain at least this share of the work."""
+MOST = 0.8  # annotations are steps if they contain at least this share of the work
 
 SERVER = r"^(?:execute_(?:new_|context_|\d+_context_)|step\[|(?:prefill|decode)\[bs=)"
 """How the annotations of a server (vLLM, SGLang, ATOM) begin: even a single one is a step."""

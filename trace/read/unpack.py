@@ -38,7 +38,6 @@ LIMIT = "FUSETUI_UNPACK_LIMIT"
 GIB = 1 << 30
 RATIO = 100  # traces compress 7 to 29 times
 LARGEST = 64  # GiB
-
 IsalError = cast(type[Exception], igzip_lib.IsalError)  # its stubs call the class an instance
 DAMAGE: tuple[type[Exception], ...] = (IsalError, zstd.ZstdError, EOFError)
 
