@@ -14,9 +14,9 @@ from fusetui.trace.layout.links import adopt_overlapping, enclosing_ops, gpu_ops
 from fusetui.trace.layout.nesting import nest_tracks
 from fusetui.trace.layout.tracks import TrackKey, lay_out
 from fusetui.trace.layout.transfers import with_directions
+from fusetui.trace.model.arrays import each
 from fusetui.trace.model.columns import Trace, Track
 from fusetui.trace.model.errors import CannotRead
-from fusetui.trace.model.pool import each
 from fusetui.trace.model.raw import Raw
 from fusetui.trace.model.report import Progress, Report, Stop, never, silent
 from fusetui.trace.read import Callbacks

@@ -18,7 +18,7 @@ from typing import IO
 
 import msgspec
 
-from fusetui.trace.model.variables import amount
+from fusetui.text.figures import amount
 from fusetui.trace.read.document import read_at
 
 PLACE = "FUSETUI_CACHE"  # the environment variable that holds the folder, or `off`

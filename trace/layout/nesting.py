@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 
 from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows
-from fusetui.trace.model.small_tracks import as_one, overlapping, rows_of, small_ones
+from fusetui.trace.model.intervals import as_one, overlapping, rows_of, small_ones
 
 DEEP = 1000  # levels from which on they are not processed one by one
 

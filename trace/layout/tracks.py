@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from fusetui.trace.layout.devices import device_numbers
 from fusetui.trace.layout.nesting import Nesting, arrange
-from fusetui.trace.model.arrays import Int32s, Int64s, Rows
+from fusetui.trace.model.arrays import Int32s, Int64s, Rows, each, in_threads
 from fusetui.trace.model.categories import (
     CPU_LAYERS,
     GPU_LAYERS,
@@ -29,9 +29,8 @@ from fusetui.trace.model.categories import (
     role,
 )
 from fusetui.trace.model.ids import Id, device_label, stream_label
-from fusetui.trace.model.pool import each, in_threads
+from fusetui.trace.model.intervals import as_one, overlapping, rows_of, small_ones
 from fusetui.trace.model.raw import Label, Lane, Raw, Thread
-from fusetui.trace.model.small_tracks import as_one, overlapping, rows_of, small_ones
 
 THREAD_NAME = re.compile(r"thread (-?\w+) \((.*)\)\Z", re.DOTALL)
 FEW = 1 << 15  # tracks whose numbers fit into 16 bits, which sort in linear time

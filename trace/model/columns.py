@@ -82,16 +82,17 @@ class Trace(msgspec.Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def launch_rows(self) -> Int32s:
         """For each of `gpu_rows`: the launch call, else the op that it belongs to, else -1."""
-        rows = self.gpu_rows
-        hosts: Int32s = np.where(self.launch[rows] >= 0, self.launch[rows], self.op[rows])
-        return hosts
+        launch, op = self.launch[self.gpu_rows], self.op[self.gpu_rows]
+        return np.where(launch >= 0, launch, op)
 
     @cached_property
     def launch_index(self) -> LaunchIndex:
         """The GPU events in order of `launch_rows`."""
-        rows = self.gpu_rows
-        is_kernel = self.role[rows] == Role.KERNEL
-        return launch_index(self.launch_rows, rows, self.dur[rows], is_kernel)
+        order = np.argsort(self.launch_rows, kind="stable")
+        rows = self.gpu_rows[order]
+        before = np.append(0, np.cumsum(self.dur[rows]))
+        kernels = np.append(0, np.cumsum(self.role[rows] == Role.KERNEL)).astype(np.int32)
+        return LaunchIndex(self.launch_rows[order], rows, before, kernels)
 
     @cached_property
     def begin_ns(self) -> int:
@@ -188,11 +189,3 @@ class LaunchIndex(msgspec.Struct, frozen=True, eq=False):
         rows = np.array([first_row, end_row], dtype=self.host.dtype)
         first, end = self.host.searchsorted(rows).tolist()
         return slice(first, end)
-
-
-def launch_index(host: Int32s, rows: Rows, ns: Int64s, is_kernel: Flags) -> LaunchIndex:
-    """`ns` and `is_kernel` are those of each of `rows`."""
-    order = np.argsort(host, kind="stable")
-    before = np.concatenate(([0], np.cumsum(ns[order])))
-    kernels = np.concatenate(([0], np.cumsum(is_kernel[order], dtype=np.int32)))
-    return LaunchIndex(host[order], rows[order], before, kernels.astype(np.int32))

@@ -73,13 +73,6 @@ class Events(Keeper, Protocol):
     @property
     def stretches(self) -> tuple[Stretch, ...]: ...
 
-    @property
-    def at_hand(self) -> bool:
-        """Whether any event is available without delay."""
-
-    def problem(self) -> str:
-        """Why no event is available any more, in one sentence; "" if they are."""
-
     def warm(self) -> None:
         """Makes the text available, which may take a second per GB."""
 

@@ -132,13 +132,6 @@ class CombinedEvents:
         self.stretches: tuple[Stretch, ...] = (*first.stretches, *shifted)
         self._kept: dict[str, msgspec.Struct] = {}
 
-    @property
-    def at_hand(self) -> bool:
-        return self.text.at_hand
-
-    def problem(self) -> str:
-        return self.text.problem()
-
     def warm(self) -> None:
         self.first.warm()
         self.second.warm()

@@ -16,10 +16,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.trace.model.arrays import Int32s, Int64s, Rows
+from fusetui.trace.model.arrays import Int32s, Int64s, Rows, distinct
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.intervals import Reach, distinct
+from fusetui.trace.model.intervals import Reach
 from fusetui.trace.model.joined import own_events
 from fusetui.trace.model.report import Stop, never
 from fusetui.trace.read.autograd import Autograd, FlowEnd, read_autograd

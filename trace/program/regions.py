@@ -12,10 +12,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows
+from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows, distinct
 from fusetui.trace.model.categories import CPU_LAYERS, STEP_PREFIX, Layer, Role
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.intervals import Reach, distinct
+from fusetui.trace.model.intervals import Reach
 from fusetui.trace.model.joined import rows_there
 
 MODULE_PREFIX = "nn.Module: "

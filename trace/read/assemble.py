@@ -12,10 +12,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.trace.model.arrays import Int32s
+from fusetui.trace.model.arrays import Int32s, each
 from fusetui.trace.model.errors import CannotRead, NotATrace
 from fusetui.trace.model.events import Stretch
-from fusetui.trace.model.pool import each
 from fusetui.trace.model.raw import Raw, Thread
 from fusetui.trace.model.report import Prefix, Skipped
 from fusetui.trace.read.batch import MOST_LISTED

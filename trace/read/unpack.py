@@ -16,8 +16,8 @@ from typing import Any, Protocol, cast
 import msgspec
 from isal import igzip_lib
 
+from fusetui.text.figures import amount
 from fusetui.trace.model.errors import CannotRead
-from fusetui.trace.model.variables import amount
 
 if sys.version_info >= (3, 14):
     from compression import zstd
