@@ -8,7 +8,6 @@ from itertools import chain
 
 import msgspec
 import numpy as np
-from msgspec.structs import replace
 
 from fusetui.text.figures import plural
 from fusetui.trace.cells.raster import Lines, Numbers
@@ -185,16 +184,6 @@ class Arrangement(msgspec.Struct, frozen=True):
     pinned: tuple[int, ...] = ()  # above all others
     by_busy: bool = False  # the busiest threads and devices first, else as in the trace
     families: bool = False  # a line for each kind of slices below each stream
-
-    def pin(self, lane: int) -> Arrangement:
-        """A lane pinned, or no longer."""
-        kept = tuple(n for n in self.pinned if n != lane)
-        pinned = kept if lane in self.pinned else (*kept, lane)
-        return replace(self, pinned=pinned, hidden=self.hidden - {lane})
-
-    def hide(self, lane: int) -> Arrangement:
-        pinned = tuple(n for n in self.pinned if n != lane)
-        return replace(self, hidden=self.hidden | {lane}, pinned=pinned)
 
 
 def quiet(lanes: Sequence[Lane], span_ns: int) -> frozenset[int]:
