@@ -108,8 +108,7 @@ def unfold(state: State) -> State:
 
 def _lane(state: State) -> int:
     """The lane of the selected slice; -1 for none."""
-    row = state.view.selected
-    return state.side.lane_of_track[int(state.side.trace.track[row])] if row >= 0 else -1
+    return state.side.lane_of(state.view.selected)
 
 
 def _now(state: State) -> Arrangement:

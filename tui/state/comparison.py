@@ -121,7 +121,7 @@ class Comparison(msgspec.Struct, frozen=True, eq=False, dict=True):
         if not self.lines:
             return self
         drawn = [
-            [row for row in rows if int(side.trace.track[row]) in side.lane_of_track]
+            [row for row in rows if side.lane_of(row) >= 0]
             for side, rows in zip(self.sides, pair_of(self.lines[index]), strict=True)
         ]
         views = [
