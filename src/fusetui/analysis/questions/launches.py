@@ -209,7 +209,7 @@ def _queue(trace: Trace, rows: NDArray[np.intp]) -> Counter:
     begin = np.minimum(trace.start[trace.launch[rows]], trace.start[rows])
     time, value = _running(begin, trace.end[rows])
     pid = trace.track_of(int(rows[0])).pid
-    return Counter(GROUP, f"{device_label(pid)} queue", "", time, value)
+    return Counter(GROUP, f"{device_label(pid)} queue", "", pid, time, value)
 
 
 def _running(begin: Int64s, end: Int64s) -> tuple[Int64s, NDArray[np.float64]]:
