@@ -28,7 +28,6 @@ from fusetui.tui.state import (
     arranging,
     commands,
     jumping,
-    marks,
     moving,
     ranks,
     reading,
@@ -37,9 +36,8 @@ from fusetui.tui.state import (
 )
 from fusetui.tui.state.action import Action, Run, action, chosen, key_text, keys_of, nothing
 from fusetui.tui.state.copying import what_was_copied
-from fusetui.tui.state.effects import CopyText, Effect, Interrupt, Quit, Suspend
 from fusetui.tui.state.screen import body, overlay_body, tabs_height, tour_lines
-from fusetui.tui.state.state import Help, Outcome, Size, State, told
+from fusetui.tui.state.state import CopyText, Effect, Help, Order, Outcome, Size, State, told
 
 PAGES: tuple[Page, ...] = (
     TimelinePage(),
@@ -123,7 +121,7 @@ ACTIONS: tuple[Action, ...] = (
     *moving.ACTIONS,
     *arranging.ACTIONS,
     *timeline.SCROLLING,
-    *marks.ACTIONS,
+    *moving.MARKING,
     *(action for page in PAGES for action in page.actions),
     *jumping.ACTIONS,
     *folding.tree_actions(tree_of),
@@ -138,11 +136,11 @@ ACTIONS: tuple[Action, ...] = (
     reading.SWAP,
     *tour.ACTIONS,
     _anytime("help", "Keys", "?", "this page", show_help),
-    _anytime("suspend", "Suspend", "ctrl+z", "back to the shell; fg returns", asks(Suspend())),
-    _anytime("quit", "Quit", "q", "an open overlay is closed first", asks(Quit())),
+    _anytime("suspend", "Suspend", "ctrl+z", "back to the shell; fg returns", asks(Order.SUSPEND)),
+    _anytime("quit", "Quit", "q", "an open overlay is closed first", asks(Order.QUIT)),
     _anytime(
         *("interrupt", "Quit at once", "ctrl+c", "from anywhere; exit code 130"),
-        asks(Interrupt()),
+        asks(Order.INTERRUPT),
         always=True,
     ),
 )

@@ -20,7 +20,6 @@ from fusetui.tui.pages.page import ListPage, Pane
 from fusetui.tui.state import search
 from fusetui.tui.state.action import a_trace, action, hint_text, hints_text, nothing
 from fusetui.tui.state.commands import shown_step
-from fusetui.tui.state.effects import Quit
 from fusetui.tui.state.reading import read
 from fusetui.tui.state.screen import overlay_size
 from fusetui.tui.state.state import (
@@ -31,6 +30,7 @@ from fusetui.tui.state.state import (
     Help,
     HitList,
     ListState,
+    Order,
     Outcome,
     Overlay,
     RangeFigures,
@@ -98,7 +98,7 @@ def closed(state: State) -> State:
 def close(state: State) -> Outcome:
     """Closes the overlay; closing the first choice of traces ends the app."""
     left = closed(state)
-    return left if state.sides or state.reading else (left, Quit())
+    return left if state.sides or state.reading else (left, Order.QUIT)
 
 
 def beside(state: State) -> Outcome:

@@ -13,12 +13,11 @@ from fusetui.text.figures import parse_time, plural, tick
 from fusetui.text.printable import printable
 from fusetui.trace.layout.steps import steps_of
 from fusetui.tui.layout.moves import at_time, over
-from fusetui.tui.state import arranging, marks
+from fusetui.tui.state import arranging, moving
 from fusetui.tui.state.action import action
-from fusetui.tui.state.effects import Quit
 from fusetui.tui.state.moving import shown
 from fusetui.tui.state.reading import read
-from fusetui.tui.state.state import Outcome, Prompt, State, told
+from fusetui.tui.state.state import Order, Outcome, Prompt, State, told
 
 EXAMPLES = ("goto 12.5ms", "step 2", "mark a", "only gpu", "open PATH", "diff PATH", "q")
 VERBS = tuple(example.partition(" ")[0] for example in EXAMPLES)
@@ -91,7 +90,7 @@ def _mark(state: State, rest: str) -> State:
     letter, _, note = rest.partition(" ")
     if not LETTER.fullmatch(letter):
         return told(state, "mark takes one letter, then a note: mark a slow step")
-    return marks.set_mark(state, letter, clip(printable(note.strip()), LONGEST_NOTE))
+    return moving.set_mark(state, letter, clip(printable(note.strip()), LONGEST_NOTE))
 
 
 def _open(state: State, rest: str) -> Outcome:
@@ -114,7 +113,7 @@ def _reading(state: State, text: str, beside: tuple[str, ...]) -> Outcome:
 
 
 def _quit(state: State, rest: str) -> Outcome:
-    return told(state, "q takes no argument") if rest else (state, Quit())
+    return told(state, "q takes no argument") if rest else (state, Order.QUIT)
 
 
 COMMANDS: dict[str, Callable[[State, str], Outcome]] = dict(

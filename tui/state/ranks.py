@@ -11,9 +11,8 @@ from fusetui.text.figures import duration
 from fusetui.tui.layout.lanes import but_streams
 from fusetui.tui.layout.moves import over
 from fusetui.tui.layout.view import Interval, Side, View
-from fusetui.tui.state.effects import ReadRanks
 from fusetui.tui.state.reading import read
-from fusetui.tui.state.state import TIMELINE, Outcome, State, told
+from fusetui.tui.state.state import TIMELINE, Outcome, ReadRanks, State, told
 
 if TYPE_CHECKING:
     from fusetui.analysis.ranks.model import JobAnswer, RankRow, WorstWait

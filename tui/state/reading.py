@@ -23,17 +23,21 @@ from fusetui.tui.layout.view import Side
 from fusetui.tui.state.action import action, nothing, two_traces
 from fusetui.tui.state.carry import carried
 from fusetui.tui.state.comparison import comparing
-from fusetui.tui.state.effects import Compare, Quit, Read, Refuse, StopReading, Summarize
 from fusetui.tui.state.session import start
 from fusetui.tui.state.state import (
     DIFF,
     OVERLAY,
     TIMELINE,
     Chooser,
+    Compare,
     ListState,
+    Order,
     Outcome,
+    Read,
     Reading,
+    Refuse,
     State,
+    Summarize,
     told,
 )
 
@@ -56,7 +60,7 @@ def progressed(state: State, **known: Any) -> State:
 
 def stop(state: State) -> Outcome:
     """Stops reading, and keeps what was read."""
-    return progressed(state, stopping=True), StopReading()
+    return progressed(state, stopping=True), Order.STOP_READING
 
 
 def replaced(state: State, sides: tuple[Side, ...]) -> State:
@@ -153,7 +157,7 @@ def finished(state: State, missing: Sequence[str]) -> Outcome:
     state = replace(state, reading=None)
     if state.sides:
         return told(state, f"not read: {printable(' and '.join(missing))}") if missing else state
-    return choose(state) if state.must_choose else (state, Quit())
+    return choose(state) if state.must_choose else (state, Order.QUIT)
 
 
 def choose(state: State) -> Outcome:

@@ -17,10 +17,18 @@ from fusetui.tui.layout.search_hits import SearchHits
 from fusetui.tui.layout.view import Side
 from fusetui.tui.state.action import action
 from fusetui.tui.state.carry import still_there
-from fusetui.tui.state.effects import Search
 from fusetui.tui.state.moving import brought
 from fusetui.tui.state.session import NOTHING, Hits
-from fusetui.tui.state.state import OVERLAY, HitList, ListState, Outcome, Prompt, State, told
+from fusetui.tui.state.state import (
+    OVERLAY,
+    HitList,
+    ListState,
+    Outcome,
+    Prompt,
+    Search,
+    State,
+    told,
+)
 
 LARGE = 200_000  # slices: more are searched in a thread, so that no key waits
 

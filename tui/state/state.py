@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from enum import Enum
+from enum import Enum, auto
 from pathlib import Path
 
 import msgspec
@@ -12,6 +12,7 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
+from fusetui.analysis.questions.query import Pattern
 from fusetui.text.printable import without_credentials
 from fusetui.trace.layout.steps import Steps
 from fusetui.tui.layout.answer import AnswerAt
@@ -22,7 +23,6 @@ from fusetui.tui.layout.ranks import RankedJob
 from fusetui.tui.layout.search_hits import SearchHits
 from fusetui.tui.layout.view import GapAt, Side, View
 from fusetui.tui.state.comparison import Comparison
-from fusetui.tui.state.effects import Effect
 from fusetui.tui.state.session import Hits, Range, ViewSession
 
 JOB = "all ranks"
@@ -210,6 +210,74 @@ class State(msgspec.Struct, frozen=True, eq=False):
 
     def with_list(self, name: str, now: ListState) -> State:
         return replace(self, lists={**self.lists, name: now})
+
+
+class Read(msgspec.Struct, frozen=True):
+    """Read these traces in a thread, instead of what is being read."""
+
+    paths: tuple[str, ...]
+
+
+class Compare(msgspec.Struct, frozen=True, eq=False):
+    """Compare two sides, which were read from these paths, in a thread or in another process."""
+
+    a: Side
+    b: Side
+    paths: tuple[str, ...]
+
+
+class Summarize(msgspec.Struct, frozen=True):
+    """Summarize these traces in a thread, one after the other."""
+
+    wanted: tuple[tuple[int, str], ...]  # the place in the list, and the path
+
+
+class ReadRanks(msgspec.Struct, frozen=True):
+    """Read the ranks of a job in a thread that starts processes."""
+
+    paths: tuple[str, ...]
+
+
+class Search(msgspec.Struct, frozen=True, eq=False):
+    """Search a side, which was read from this path, in a thread, instead of what is searched
+    for."""
+
+    side: Side
+    text: str
+    path: str
+
+
+class MatchLanes(msgspec.Struct, frozen=True, eq=False):
+    """Look in a thread for the lanes of a side that a regular expression matches."""
+
+    side: Side
+    pattern: Pattern
+
+
+class CopyText(msgspec.Struct, frozen=True):
+    """Put a text into the clipboard of the terminal (OSC 52)."""
+
+    text: str
+
+
+class Refuse(msgspec.Struct, frozen=True):
+    """End, because there is nothing to show; the sentence says why."""
+
+    sentence: str
+
+
+class Order(Enum):
+    """What needs no more words; `STOP_READING` keeps what was read so far, `QUIT` ends with exit
+    code 0, `INTERRUPT` as by Ctrl+C, `SUSPEND` until `fg`."""
+
+    STOP_READING = auto()
+    QUIT = auto()
+    INTERRUPT = auto()
+    SUSPEND = auto()
+
+
+Effect = Read | Compare | Summarize | ReadRanks | Search | MatchLanes | CopyText | Refuse | Order
+"""What an action does outside the state, as data. `performing.py` carries it out."""
 
 
 Outcome = State | tuple[State, Effect]

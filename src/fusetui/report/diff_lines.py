@@ -11,9 +11,10 @@ from difflib import SequenceMatcher
 import msgspec
 
 from fusetui.analysis.diff.model import CPU, ELSEWHERE, ONLY, REPEATED, Diff, Row, RowKind
-from fusetui.analysis.diff.names import decoded, identity, shared_start
+from fusetui.analysis.diff.names import identity, shared_start
 from fusetui.analysis.diff.statistics import FLOOR_PERCENT
 from fusetui.analysis.diff.story import changes
+from fusetui.gpu.kernel_names import decode
 from fusetui.text.cutting import clip, width
 from fusetui.text.figures import change, count, microseconds, plural, signed_duration
 from fusetui.text.printable import printable
@@ -257,7 +258,7 @@ def _names(names: Sequence[str]) -> str:
 
 
 def _short(name: str) -> str:
-    known = decoded(name)
+    known = decode(name)
     return clip(printable(known.short if known is not None else name), MAX_NAME)
 
 

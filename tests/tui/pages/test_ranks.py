@@ -26,8 +26,15 @@ from fusetui.tui.loading import rank
 from fusetui.tui.pages.ranks import NAME, NO_JOB
 from fusetui.tui.registry import arrived
 from fusetui.tui.state import ranks, reading
-from fusetui.tui.state.effects import Read, ReadRanks
-from fusetui.tui.state.state import OVERLAY, Chooser, Size, State, offers_of_job
+from fusetui.tui.state.state import (
+    OVERLAY,
+    Chooser,
+    Read,
+    ReadRanks,
+    Size,
+    State,
+    offers_of_job,
+)
 
 Screen = Callable[[str, str], None]
 
