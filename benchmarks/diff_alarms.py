@@ -22,8 +22,8 @@ from benchmarks.pages import put
 
 from fusetui.analysis.diff.compare import diff
 from fusetui.analysis.diff.model import Answer
+from fusetui.capture import recorder as turns
 from fusetui.capture.options import ROUNDS, Options
-from fusetui.capture.recorder import record_in_turns
 from fusetui.capture.step import Step, forward_step
 from fusetui.trace import open_trace
 
@@ -66,7 +66,7 @@ def _answers(pairs: int, steps: int, layers_of_b: int) -> Counter[Answer]:
     with torch.no_grad():
         for _ in range(pairs):
             with tempfile.TemporaryDirectory() as folder:
-                record_in_turns(sides, Options(steps=steps), "cpu", Path(folder))
+                turns.record(sides, Options(steps=steps), "cpu", Path(folder))
                 paths = [str(Path(folder, f"{side}.json.gz")) for side in sides]
                 found[diff(*(open_trace(p, cached=False) for p in paths)).verdict.answer] += 1
     return found

@@ -48,16 +48,14 @@ class _Event(msgspec.Struct):
         return self.args.get("correlation") if isinstance(self.args, dict) else None
 
 
-def record(step: Step, options: Options, device_kind: str, path: Path) -> None:
+def record_one(step: Step, options: Options, device_kind: str, path: Path) -> None:
     """Profiles steps into `path` (.json.gz)."""
     plain = path.with_suffix("")
     _profile([step], [step] * options.profiled_steps, options, device_kind, plain)
     compress(plain, path, options.scrub)
 
 
-def record_in_turns(
-    steps: Mapping[str, Step], options: Options, device_kind: str, folder: Path
-) -> None:
+def record(steps: Mapping[str, Step], options: Options, device_kind: str, folder: Path) -> None:
     """Profiles all variants into one trace, and writes for each `NAME.json.gz` with its own steps;
     so whatever the machine does hits all alike.
 

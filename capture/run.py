@@ -112,7 +112,7 @@ class Runner:
         with self._progress.phase(f"profiling {names} in turns"), parent_only():
             forget_counts()
             steps = {one.name: one.parts for one in ready}
-            recorder.record_in_turns(steps, self._options, self._device.kind, folder)
+            recorder.record(steps, self._options, self._device.kind, folder)
         return tuple(self._read(one, folder) if isinstance(one, Ready) else one for one in made)
 
     def _attempt(self, trial: Trial, folder: Path, act: Callable[[], T]) -> T | Failed:
@@ -164,7 +164,7 @@ class Runner:
         kind, path = self._device.kind, folder / f"{ready.name}.json.gz"
         with self._progress.phase(f"profiling {ready.name}"), parent_only():
             forget_counts()
-            recorder.record(ready.parts, self._options, kind, path)
+            recorder.record_one(ready.parts, self._options, kind, path)
             return self._read(ready, folder)
 
     def _read(self, ready: Ready, folder: Path) -> Measured:
