@@ -98,7 +98,6 @@ def run_sweep(workload: str, options: Options, out: Path | None) -> Outcome:
 
 
 def _points(workload: str, sweep: Sequence[str]) -> tuple[Point, ...]:
-    """The points, by the axes of a workload or of the user's build function."""
     load_torch()
     from . import user
 
@@ -175,7 +174,6 @@ def _run_point(
 
 
 def _saved(folder: Path, points: Sequence[Point]) -> dict[str, SavedRun]:
-    """The existing runs, by `describe_point`. Raises CaptureError for one that cannot be read."""
     names = [describe_point(point) for point in points]
     try:
         return {name: read_run(folder / name) for name in names if os.path.lexists(folder / name)}

@@ -104,7 +104,6 @@ def launches_json(
     graphs: Sequence[Replay],
     queues: Sequence[QueueLength],
 ) -> LaunchesDocument:
-    """The document of `launches --json`."""
     return LaunchesDocument(
         base_ns=str(trace.begin_ns),
         threads=[_thread_json(thread) for thread in threads],
