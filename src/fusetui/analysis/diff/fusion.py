@@ -10,7 +10,8 @@ from typing import Final
 import msgspec
 
 from fusetui.analysis.diff.groups import REACH, Board
-from fusetui.analysis.diff.names import decoded, work_class
+from fusetui.analysis.diff.names import work_class
+from fusetui.gpu.kernel_names import decode
 from fusetui.trace.model.op_names import METADATA, is_metadata
 
 Claims = dict[int, list[int]]  # the fused item -> the items whose work it does
@@ -215,7 +216,7 @@ def is_library(kernel: str) -> bool:
 @cache
 def collector(kernel: str) -> Collector | None:
     """What a kernel (or a CPU op in its place) collects according to its name; None for most."""
-    known = decoded(kernel)
+    known = decode(kernel)
     if known is not None and known.fused_ops:
         ops = frozenset(op.rstrip("_") or op for op in known.fused_ops)
         template = known.kernel_category == "template"

@@ -48,8 +48,15 @@ def notes(
         _interrupted(b, step.interrupted_b),
         *a.work.windows.notes,
         *b.work.windows.notes,
+        *map(_alike, (a, b)),
     ]
     return [note for note in found if note]
+
+
+def _alike(items: Items) -> str:
+    alike, steps = len(items.alike), len(items.work.windows)
+    said = f"steps differ in their work; times of rows are from the {alike} of {steps} steps"
+    return _of_side(items, f"{said} that are alike") if alike != steps else ""
 
 
 def _of_side(items: Items, note: str) -> str:

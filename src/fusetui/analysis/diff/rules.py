@@ -14,9 +14,10 @@ from fusetui.analysis.diff.groups import Board, WorkGroup, joined, oriented, pai
 from fusetui.analysis.diff.instances import MANY, repeated, rest_of_ops, with_reduction
 from fusetui.analysis.diff.items import Items
 from fusetui.analysis.diff.model import ELSEWHERE
-from fusetui.analysis.diff.names import decoded, part, work_class
+from fusetui.analysis.diff.names import part, work_class
 from fusetui.analysis.diff.ops import numel
 from fusetui.analysis.diff.sequences import is_like
+from fusetui.gpu.kernel_names import decode
 from fusetui.trace.model.grouping import by_key
 from fusetui.trace.model.op_names import stem
 
@@ -135,7 +136,7 @@ def _factor(a: Items, b: Items, groups: list[WorkGroup]) -> float:
 
 @cache
 def _epilogue(kernel: str) -> frozenset[str]:
-    known = decoded(kernel)
+    known = decode(kernel)
     return frozenset((known.epilogue or "").lower().split("_") if known is not None else ())
 
 

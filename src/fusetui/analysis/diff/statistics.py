@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import cache
+from typing import NamedTuple
 
-import msgspec
 import numpy as np
 
 from fusetui.trace.model.arrays import Floats, Int64s, Rows
@@ -56,7 +56,7 @@ normal."""
 Z = 1.959964  # the two-sided 5 % point of the normal distribution
 
 
-class Interval(msgspec.Struct, frozen=True):
+class Interval(NamedTuple):
     """B / A: `ratio` within [low, high], None with too few steps; and by how much each run drifted
     from its first to its last step."""
 
