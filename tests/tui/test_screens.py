@@ -20,6 +20,7 @@ from fusetui.report.why_answer import account_lines
 from fusetui.sample_traces import lessons
 from fusetui.trace import open_trace
 from fusetui.tui import screen_layout
+from fusetui.tui.drawing.canvas import Click
 from fusetui.tui.drawing.glyphs import glyphs_for
 from fusetui.tui.layout.ranks import job_of_paths
 from fusetui.tui.layout.search_hits import found_of
@@ -170,7 +171,7 @@ def test_every_page_is_in_the_bar(width: int, lesson: State) -> None:
     bar = drawn(state).splitlines()[0]
     assert "6 Modules" in bar
     assert bar.rstrip()[-1] in ("8", "e")
-    clicked = after(state, lambda now: screen_layout.pointed(now, bar.rindex("8"), 0))
+    clicked = after(state, lambda now: screen_layout.moused(now, 0, Click(bar.rindex("8"))))
     assert clicked.page == "flame"
 
 

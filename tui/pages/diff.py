@@ -222,7 +222,7 @@ def windowed(state: State, index: int, view: View) -> State:
     """One side through another window; only the window is used, because its lanes differ."""
     if state.comparison is None:
         return state
-    session = state.session.windowed(index, view)
+    session = state.session.windowed(index, view.begin, view.end)
     comparison = state.comparison.windowed(session.views)
     return replace(state, session=session, comparison=comparison)
 

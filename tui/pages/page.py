@@ -10,6 +10,7 @@ from typing import ClassVar
 import msgspec
 from msgspec.structs import replace
 
+from fusetui.tui.drawing.canvas import Drag, Turn
 from fusetui.tui.drawing.details import details
 from fusetui.tui.drawing.glyphs import glyphs_for
 from fusetui.tui.drawing.picture import ListPicture, Picture, Rows, TextPicture, ruled, scrolled
@@ -18,22 +19,6 @@ from fusetui.tui.state.screen import size_of
 from fusetui.tui.state.state import Outcome, Overlay, Size, SliceDetails, State
 
 NO_MORE = "this row stands for no slice, so there is no more to show"
-
-
-class Turn(msgspec.Struct, frozen=True):
-    """The wheel was turned at a cell, by lines; negative is up."""
-
-    x: int
-    lines: int
-    shifted: bool = False
-
-
-class Drag(msgspec.Struct, frozen=True):
-    """The mouse was moved from cell to cell with the button down; `ended`: it was let go."""
-
-    x: int
-    to: int
-    ended: bool
 
 
 class Pane(msgspec.Struct, frozen=True, eq=False):

@@ -39,18 +39,16 @@ class Offer(msgspec.Struct, frozen=True):
     is_job: bool = False  # all traces, as the ranks of one job
 
 
-def offers_of_job(paths: Sequence[str]) -> tuple[Offer, ...]:
-    """All of them at once, and each alone."""
-    job = Offer(JOB, tuple(paths[:1]), f"{len(paths)} traces: who waits for whom", is_job=True)
-    return (job, *offers_of(paths))
-
-
-def offers_of(paths: Sequence[str]) -> tuple[Offer, ...]:
-    """Traces by the names of their files, or by their paths where several have one name."""
+def offers_of(paths: Sequence[str], are_job: bool = False) -> tuple[Offer, ...]:
+    """Traces by the names of their files, or by their paths where several have one name; of a job
+    first all of them at once."""
+    about = f"{len(paths)} traces: who waits for whom"
+    job = (Offer(JOB, tuple(paths[:1]), about, is_job=True),) if are_job else ()
     shown = {path: without_credentials(path) for path in paths}
     count = Counter(Path(path).name for path in shown.values())
     names = ((path, Path(shown[path]).name) for path in paths)
-    return tuple(Offer(name if count[name] == 1 else shown[path], (path,)) for path, name in names)
+    alone = (Offer(name if count[name] == 1 else shown[path], (path,)) for path, name in names)
+    return *job, *alone
 
 
 OVERLAY = "overlay"

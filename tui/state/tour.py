@@ -42,13 +42,9 @@ def _has_zoomed(before: State, after: State) -> bool:
     return after.view.span * CLOSE <= after.side.end - after.side.begin
 
 
-def _selected(*roles: Role) -> Done:
-    """A slice of one of these roles is selected in the timeline."""
-
-    def is_selected(before: State, after: State) -> bool:
-        return after.page == TIMELINE and _role(after) in roles
-
-    return is_selected
+def _selected(role: Role) -> Done:
+    """A slice of this role is selected in the timeline."""
+    return lambda before, after: after.page == TIMELINE and _role(after) == role
 
 
 def _role(state: State) -> int:
@@ -219,18 +215,13 @@ def is_on(state: State) -> bool:
 
 def skip(state: State) -> State:
     """To the next step that can be done here."""
-    if state.tour is None:
-        return state
-    later = (n for n in range(state.tour + 1, len(STEPS)) if _can_be_done(state, STEPS[n]))
-    return _at(state, next(later, state.tour))
-
-
-def _can_be_done(state: State, step: TourStep) -> bool:
-    return len(state.sides) == 2 or not step.of_two
+    now, are_two = state.tour or 0, len(state.sides) == 2
+    later = (n for n in range(now + 1, len(STEPS)) if are_two or not STEPS[n].of_two)
+    return _at(state, next(later, now))
 
 
 def back(state: State) -> State:
-    return state if state.tour is None else _at(state, state.tour - 1)
+    return _at(state, (state.tour or 0) - 1)
 
 
 def _at(state: State, step: int) -> State:

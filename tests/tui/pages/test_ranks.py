@@ -33,7 +33,7 @@ from fusetui.tui.state.state import (
     ReadRanks,
     Size,
     State,
-    offers_of_job,
+    offers_of,
 )
 
 Screen = Callable[[str, str], None]
@@ -202,7 +202,7 @@ def test_every_column_sorts(state: State) -> None:
 
 
 def test_the_list_of_traces_offers_the_job(paths: tuple[str, ...]) -> None:
-    first = State(offers=offers_of_job(paths), job=job_of_paths(paths), must_choose=True)
+    first = State(offers=offers_of(paths, are_job=True), job=job_of_paths(paths), must_choose=True)
     choosing = after(first, reading.choose)
     assert isinstance(choosing.overlay, Chooser)
     assert choosing.overlay.summaries[0] == "4 traces: who waits for whom"
