@@ -17,7 +17,7 @@ from fusetui.tui.pages.overlays import OVERLAYS
 from fusetui.tui.pages.page import Drag, Pane, Turn
 from fusetui.tui.registry import BY_ACTION, BY_NAME, PAGES, page_of, turned_to
 from fusetui.tui.state.action import applies, hint_text, hints_text, keys_text, perform, with_keys
-from fusetui.tui.state.marks import marks_text
+from fusetui.tui.state.moving import marks_text
 from fusetui.tui.state.screen import (
     BESIDE,
     body,
@@ -82,7 +82,7 @@ def _shown_hints(state: State) -> list[tuple[str, str]]:
     if state.hint:
         hints = state.hint_keys
     else:
-        hints = page_of(state).hints if state.sides else ("quit quit",)
+        hints = tuple((page_of(state).hints if state.sides else "quit quit").split("; "))
         hints = (STOP_HINT, *hints) if state.reading else hints
     texts = ((hint, hint_text(hint, state)) for hint in hints)
     return [*said, *((hint, text) for hint, text in texts if text)]
