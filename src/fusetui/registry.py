@@ -114,8 +114,8 @@ COMMANDS = (
             ),
             *(ASCII, THEME, MOUSE, CAPTURED_BY, NO_CACHE),
         ),
-        "Without a trace, you choose from the newest traces and runs in this folder, the lessons "
-        "and the samples.",
+        "`fusetui TRACE` does the same. Without a trace, you choose from the newest traces and "
+        "runs in this folder, the lessons and the samples.",
     ),
     Command("summary", "Key figures of the whole trace: times, counts, steps, lanes.", ANSWER),
     Command(
