@@ -23,14 +23,22 @@ from fusetui.tui.drawing.schemes import scheme_for
 from fusetui.tui.drawing.segments import ASCII_DOOR, DOOR
 from fusetui.tui.ending import Ending
 from fusetui.tui.keymap import Keymap, user_keymap
-from fusetui.tui.layout.ranks import job_of_paths
 from fusetui.tui.loading import TracesLoaded
 from fusetui.tui.performing import Answered, Performing
 from fusetui.tui.screens import OverlayScreen, PageScreen
 from fusetui.tui.state import commands, moving, reading, search
 from fusetui.tui.state.action import Action, Run, all_keys_text, applies, perform
 from fusetui.tui.state.screen import overlay_size
-from fusetui.tui.state.state import Offer, Outcome, Prompt, Size, State, offers_of, told
+from fusetui.tui.state.state import (
+    Offer,
+    Outcome,
+    Prompt,
+    Size,
+    State,
+    job_of_paths,
+    offers_of,
+    told,
+)
 from fusetui.tui.view_store import keep, restored
 
 PAGING = ("pageup", "pagedown")

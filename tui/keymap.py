@@ -61,8 +61,8 @@ def parsed(text: str, path: str, actions: Sequence[Action]) -> Keymap:
     found: dict[str, tuple[str, ...]] = {}
     for name, value in table.items():
         try:
-            keys = value if isinstance(value, list) else [value]
-            found[_known(name, named)] = tuple(map(_key, keys))
+            action = _known(name, named)
+            found[action] = tuple(map(_key, value if isinstance(value, list) else [value]))
         except ValueError as wrong:
             sentence, *said = wrong.args
             line = _line(text, name, *said)

@@ -19,14 +19,13 @@ from fusetui.tui.pages.folding import AnyTree, TreeListPage
 from fusetui.tui.pages.kernels import KernelsPage
 from fusetui.tui.pages.modules import ModulesPage
 from fusetui.tui.pages.overlays import OVERLAYS, laid_over
-from fusetui.tui.pages.page import LISTS, ListPage, Page, list_actions
+from fusetui.tui.pages.page import LISTS, ListPage, Page, list_actions, what_was_copied
 from fusetui.tui.pages.ranks import RanksPage
 from fusetui.tui.pages.timeline import TimelinePage
 from fusetui.tui.pages.tree import TREE
 from fusetui.tui.pages.why import WhyPage
 from fusetui.tui.state import arranging, commands, jumping, moving, ranks, reading, search, tour
 from fusetui.tui.state.action import Action, Run, action, all_keys_text, chosen, keys_of, nothing
-from fusetui.tui.state.copying import what_was_copied
 from fusetui.tui.state.screen import body, overlay_body, tabs_height, tour_lines
 from fusetui.tui.state.state import CopyText, Effect, Help, Order, Outcome, Size, State, told
 

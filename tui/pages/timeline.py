@@ -28,9 +28,8 @@ from fusetui.tui.layout.moves import deselect, gap_of_time, go, pan, select, zoo
 from fusetui.tui.layout.places import places, same_line
 from fusetui.tui.layout.view import HIDDEN, View
 from fusetui.tui.pages.answer import answer_pane
-from fusetui.tui.pages.page import Page, Pane, slice_details
+from fusetui.tui.pages.page import Page, Pane, slice_details, slice_text
 from fusetui.tui.state.action import action, hints_text, on_timeline
-from fusetui.tui.state.copying import slice_text
 from fusetui.tui.state.moving import ENDED, SECTION, looked_at
 from fusetui.tui.state.screen import body
 from fusetui.tui.state.session import Range

@@ -16,11 +16,10 @@ from textual.events import MouseMove
 from fusetui.trace import Trace
 from fusetui.tui.drawing.canvas import Click, Drag, Turn
 from fusetui.tui.layout.frame import divided
-from fusetui.tui.layout.ranks import RankedJob
 from fusetui.tui.pages.page import Page
 from fusetui.tui.registry import PAGES
 from fusetui.tui.screen_layout import moused
-from fusetui.tui.state.state import Size
+from fusetui.tui.state.state import RankedJob, Size
 
 STREAM = 10  # the line of the only stream, at 100x30
 LABELS = 18  # cells left of the time axis
