@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 
 import msgspec
@@ -175,7 +176,8 @@ def _populations(work: Work) -> Iterator[tuple[Rows, Label, Int64s, bool]]:
     calls = trace.rows_of(Role.CALL)
     launches = np.isin(calls, trace.launch)
     yield calls[launches], lambda name: LAUNCHES, own[calls[launches]], True
-    yield calls[~launches], _call_name, own[calls[~launches]], True
+    # `hipX` and `cudaX` are the same call from two vendors
+    yield calls[~launches], lambda name: re.sub(r"\Ahip", "cuda", name), own[calls[~launches]], True
     notes = trace.rows_of(Role.ANNOTATION)
     notes = notes[trace.named(is_compiler)[trace.name[notes]]]
     yield notes, dispatch_name, _own_of_notes(trace, notes), False
@@ -185,13 +187,9 @@ def _does_work(work: Work) -> Flags:
     """Per row: whether this op launches GPU work itself or, without a GPU, computes something or is
     part of an op that does."""
     trace = work.trace
-    if not work.gpu:
-        rows_ = computing_ops(trace)
-        found = within(trace, rows_)
-    else:
-        rows_ = trace.op[trace.gpu_rows].astype(np.intp)
-        found = np.zeros(len(trace), dtype=np.bool_)
-    found[rows_[rows_ >= 0]] = True
+    ops = trace.op[trace.gpu_rows].astype(np.intp) if work.gpu else computing_ops(trace)
+    found = np.zeros(len(trace), dtype=np.bool_) if work.gpu else within(trace, ops)
+    found[ops[ops >= 0]] = True
     return found
 
 
@@ -206,8 +204,3 @@ def _own_of_notes(trace: Trace, notes: Rows) -> Int64s:
             inner = inner[trace.end[inner] <= trace.end[row]]
             own[n] -= union_length(trace.start[inner], trace.end[inner])
     return own
-
-
-def _call_name(name: str) -> str:
-    """`hipX` and `cudaX` are the same call from two vendors."""
-    return "cuda" + name.removeprefix("hip") if name.startswith("hip") else name

@@ -7,6 +7,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
 from functools import cache
+from operator import itemgetter
 
 import msgspec
 import numpy as np
@@ -62,13 +63,9 @@ def _context(group: WorkGroup, a: ProgramPlaces, b: ProgramPlaces) -> dict[str, 
 def _with_savings(a: Items, groups: Sequence[WorkGroup]) -> Sequence[WorkGroup]:
     """Adds to each fusion the tensors that it avoids, unless there are too many to look up: where
     different ops became one kernel, each used the result of the one before it."""
-    fused = [
-        n
-        for n, group in enumerate(groups)
-        if len(group.b) == 1 and len({a.op_names[i] for i in group.a}) > 1
-    ]
+    several = [len(of.b) == 1 and len({a.op_names[i] for i in of.a}) > 1 for of in groups]
     found = list(groups)
-    for n in fused if len(fused) <= LOOKED_UP else ():
+    for n in np.flatnonzero(several).tolist() if sum(several) <= LOOKED_UP else ():
         if spared := saved(a, groups[n].a):
             found[n] = msgspec.structs.replace(groups[n], why=f"{groups[n].why}; {spared}")
     return found
@@ -195,16 +192,15 @@ def _change_of_op(before: str, after: str, names: tuple[str, str]) -> str:
 def _program_order(a: Items, b: Items, groups: Sequence[WorkGroup]) -> list[int]:
     """In the order of A's launches; what only B has comes after what precedes it on its lane."""
     rank_a, rank_b = _launch_ranks(a), _launch_ranks(b)
-    matched = (group for group in groups if group.a and group.b)
-    known = sorted((min(group.b), min(rank_a[i] for i in group.a)) for group in matched)
-    before = [first for first, _ in known]
+    firsts = [min((rank_a[i] for i in group.a), default=-1) for group in groups]
+    known = sorted((min(of.b), n) for of, n in zip(groups, firsts, strict=True) if of.a and of.b)
     keys = []
-    for number, group in enumerate(groups):
+    for number, (group, first) in enumerate(zip(groups, firsts, strict=True)):
         if group.a:
-            keys.append((min(rank_a[i] for i in group.a), -1, number))
+            keys.append((first, -1, number))
         else:
-            place = bisect_right(before, group.b[0]) - 1
-            same_lane = place >= 0 and b.lane[before[place]] == b.lane[group.b[0]]
+            place = bisect_right(known, group.b[0], key=itemgetter(0)) - 1
+            same_lane = place >= 0 and b.lane[known[place][0]] == b.lane[group.b[0]]
             keys.append((known[place][1] if same_lane else -1, rank_b[group.b[0]], number))
     return [number for _, _, number in sorted(keys)]
 

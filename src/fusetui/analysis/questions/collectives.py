@@ -182,13 +182,12 @@ def _args(trace: Trace, several: Sequence[Rows], keep_as: str = "") -> list[list
     read = arguments(trace.elements, trace.order[rows[known]], ARGS, keep_as)
     number = np.full(len(rows), -1, dtype=np.int32)
     number[known] = read.number
-    distinct = [*(_values(texts) for texts in read.distinct), {}]  # the last is that of -1
+    distinct = [
+        {name: parsed(text) for name, text in zip(ARGS, texts, strict=True) if text}
+        for texts in (*read.distinct, (b"",) * len(ARGS))  # the last is that of -1
+    ]
     ends = np.cumsum([len(some) for some in several])[:-1]
     return [[distinct[n] for n in part.tolist()] for part in np.split(number, ends)]
-
-
-def _values(texts: Sequence[bytes]) -> dict[str, Any]:
-    return {name: parsed(text) for name, text in zip(ARGS, texts, strict=True) if text}
 
 
 def _told(trace: Trace, row: int, mark: int, args: Sequence[dict[str, Any]]) -> Told:
@@ -202,8 +201,9 @@ def _told(trace: Trace, row: int, mark: int, args: Sequence[dict[str, Any]]) -> 
     group = _only_group(trace)
     inferred = [ONE_GROUP] if group != UNKNOWN_GROUP and not group.name else []
     kernel = decode(trace.name_of(row)) if row >= 0 else None
-    if mark >= 0 and not (kernel and kernel.collective and is_batch(trace.name_of(mark))):
-        name = trace.name_of(mark)
+    name = trace.name_of(mark) if mark >= 0 else ""
+    batch = name.rpartition(":")[2] == "coalesced"  # of several collectives: names none of them
+    if name and not (kernel and kernel.collective and batch):
         inferred += [FROM_ANNOTATIONS] if row >= 0 else []
     else:
         name = (kernel and (kernel.collective or kernel.short)) or trace.name_of(row)
@@ -330,11 +330,6 @@ def collective_name(name: str) -> str:
     plain = re.sub(r"[^a-z0-9]", "", name.rpartition(":")[2][:200].lower())
     plain = plain.replace("all2all", "alltoall")
     return next((kind for kind in KINDS if kind.replace("_", "") in plain), name[:200])
-
-
-def is_batch(name: str) -> bool:
-    """Whether an annotation is around several collectives, and so names none of them."""
-    return name.rpartition(":")[2] == "coalesced"
 
 
 def element_size(dtype: str) -> int:

@@ -71,10 +71,6 @@ def is_replay(name: str) -> bool:
     return GRAPH.search(name, 0, LONGEST_NAME) is not None
 
 
-def _is_launch(name: str) -> bool:
-    return LAUNCHES.search(name, 0, LONGEST_NAME) is not None
-
-
 def thread_launches(trace: Trace) -> tuple[ThreadLaunches, ...]:
     """The launch calls of every thread that has any, the largest total first."""
     rows, events = launch_calls(trace)
@@ -105,8 +101,8 @@ def launch_calls(trace: Trace) -> tuple[Rows, Int64s]:
     """The rows of all launch calls, ascending, and the number of GPU events that each launched."""
     launch = trace.launch[trace.gpu_rows]
     events = np.bincount(launch[launch >= 0], minlength=len(trace))
-    named = trace.named(_is_launch)[trace.name] & (trace.role == Role.CALL)
-    rows = np.flatnonzero((events > 0) | named)
+    rows = calls_named(trace, lambda n: LAUNCHES.search(n, 0, LONGEST_NAME) is not None)
+    rows = np.union1d(np.flatnonzero(events), rows)
     outer = rows[~within(trace, rows)[rows]]
     before = np.concatenate(([0], np.cumsum(events)))
     return outer, before[trace.end_row[outer]] - before[outer]
