@@ -68,7 +68,10 @@ class Runner:
 
         If a trial fails, the others still run. `where` is the folder of the user's code.
         """
-        show_cpu_kernels()
+        import torch._inductor.config
+
+        # The profiler sees Inductor's fused C++ kernels, which are hidden by default.
+        torch._inductor.config.cpp.enable_kernel_profile = True
         keeps, backward = self._job.keeps_gradients, self._job.backward
         with nullcontext() if keeps else torch.set_grad_enabled(backward):
             outcomes = self._in_turns(folder) if self._options.compare else self._one_by_one(folder)
@@ -220,13 +223,6 @@ def _first_call(parts: Step, kind: str) -> tuple[Any, int]:
     result = step.run_step(parts)
     timing.synchronizer(kind)()
     return result, perf_counter_ns() - begin
-
-
-def show_cpu_kernels() -> None:
-    """Makes Inductor report its fused C++ kernels to the profiler, which it hides by default."""
-    import torch._inductor.config
-
-    torch._inductor.config.cpp.enable_kernel_profile = True
 
 
 def forget_compiled() -> None:
