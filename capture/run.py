@@ -33,7 +33,6 @@ class EmptyTraceError(Exception):
     """The profiler ran but saw no kernels, for instance for lack of permission to read counters."""
 
 
-Outcome = Measured | Failed
 T = TypeVar("T")
 
 
@@ -93,14 +92,14 @@ class Runner:
             mode=options.mode,
         )
 
-    def _one_by_one(self, folder: Path) -> tuple[Outcome, ...]:
+    def _one_by_one(self, folder: Path) -> tuple[Measured | Failed, ...]:
         def whole(trial: Trial) -> Measured:
             forget_compiled()
             return self._profiled(self._ready(trial), folder)
 
         return tuple(self._attempt(t, folder, partial(whole, t)) for t in self._job.trials)
 
-    def _in_turns(self, folder: Path) -> tuple[Outcome, ...]:
+    def _in_turns(self, folder: Path) -> tuple[Measured | Failed, ...]:
         """All are made ready first; what was compiled for one is kept for its turns.
 
         Raises CaptureError if fewer than two can take turns.
