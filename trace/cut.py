@@ -2,14 +2,15 @@
 
 Kept is what runs in the window, the GPU event before and after it, and of GPU events their launch
 calls with all that encloses them, even before the window. GPU events stay whole; CPU slices and
-annotations that reach beyond what is kept are clipped to it. Counters, flows and instants stay where
-they lie in the same time, names of processes and threads always. What is not clipped stays as it is
-written, byte for byte.
+annotations that reach beyond what is kept are clipped to it. Counters, flows and instants stay if
+they lie in the same time, names of processes and threads always. What is not clipped stays as it
+is written, byte for byte.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -18,16 +19,15 @@ import numpy as np
 
 from fusetui.trace.model.arrays import Flags, Int64s, Rows
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.errors import TraceError
+from fusetui.trace.model.errors import CannotRead
 from fusetui.trace.model.events import Stretch
 from fusetui.trace.model.joined import own_events
 from fusetui.trace.model.report import Progress, silent
 from fusetui.trace.read.document_text import decoded
 from fusetui.trace.read.events import decode_raw
 from fusetui.trace.read.times import InexactTimes, exact_nanoseconds, nanoseconds
+from fusetui.trace.scrub.values import write
 
-PART_OF = "part_of"
-"""The top-level key that says what a trace is a part of."""
 PAIRED = frozenset("BEbeSFnT")
 """Phases of slices that are written as several events: they are written as one (ph X)."""
 
@@ -117,13 +117,18 @@ def _keep_around(trace: Trace, hosts: Rows, kept: Flags) -> None:
     kept[hosts] = True
 
 
-def texts_of(trace: Trace, part: Part, about: str, progress: Progress = silent) -> Iterator[bytes]:
-    """The text of the part, in pieces. Raises TraceError where the file cannot be read any more."""
+def texts_of(
+    trace: Trace, part: Part, keys: Mapping[str, Any], progress: Progress = silent
+) -> Iterator[bytes]:
+    """The text of the part, in pieces, with these top-level keys besides its own. Raises TraceError
+    where the file cannot be read any more."""
     events = own_events(trace.elements)
     if problem := events.text.problem():
-        raise TraceError(f"{problem}.")
-    keys = msgspec.json.encode({**trace.keys, PART_OF: about}, enc_hook=str)
-    yield keys[:-1] + b',"traceEvents":['
+        raise CannotRead(f"{problem}.")
+    yield b"{\n"
+    for key, value in {**trace.keys, **keys}.items():
+        yield f"{json.dumps(key)}: {write(value)},\n".encode()
+    yield b'"traceEvents": ['
     order = trace.order[part.rows]
     by_order = np.argsort(order, kind="stable")
     firsts = np.cumsum([0, *(stretch.events for stretch in events.stretches)])
