@@ -32,7 +32,7 @@ PAIRED = frozenset("BEbeSFnT")
 """Phases of slices that are written as several events: they are written as one (ph X)."""
 
 
-class Part(msgspec.Struct, frozen=True, eq=False):
+class Excerpt(msgspec.Struct, frozen=True, eq=False):
     """Times in ns of the file."""
 
     begin_ns: int  # of the window
@@ -54,7 +54,7 @@ decode_heads = msgspec.json.Decoder(list[Head]).decode
 decode_numbers = msgspec.json.Decoder(list[int | float]).decode
 
 
-def part_of(trace: Trace, begin_ns: int, end_ns: int) -> Part:
+def part_of(trace: Trace, begin_ns: int, end_ns: int) -> Excerpt:
     """The part between two times (ns of the file)."""
     length = trace.recorded()
     start, end = trace.start[:length], trace.end[:length]
@@ -75,7 +75,7 @@ def part_of(trace: Trace, begin_ns: int, end_ns: int) -> Part:
     last = max([until, *end[gpu].tolist()])
     rows = np.flatnonzero(kept)
     clipped = ~on_gpu[rows] & ((start[rows] < first) | (end[rows] > last))
-    return Part(begin_ns, end_ns, first, last, rows, clipped)
+    return Excerpt(begin_ns, end_ns, first, last, rows, clipped)
 
 
 def _in(start: Int64s, end: Int64s, begin_ns: int, end_ns: int) -> Flags:
@@ -118,7 +118,7 @@ def _keep_around(trace: Trace, hosts: Rows, kept: Flags) -> None:
 
 
 def texts_of(
-    trace: Trace, part: Part, keys: Mapping[str, Any], progress: Progress = silent
+    trace: Trace, part: Excerpt, keys: Mapping[str, Any], progress: Progress = silent
 ) -> Iterator[bytes]:
     """The text of the part, in pieces, with these top-level keys besides its own. Raises TraceError
     where the file cannot be read any more."""
@@ -150,7 +150,7 @@ def texts_of(
 
 
 def _of_stretch(
-    trace: Trace, part: Part, stretch: Stretch, first: int, places: Rows
+    trace: Trace, part: Excerpt, stretch: Stretch, first: int, places: Rows
 ) -> list[bytes]:
     """The texts of what is kept of a stretch, in file order. `places`: of its slices in `part`."""
     events = own_events(trace.elements)
@@ -179,7 +179,7 @@ def _heads(texts: dict[int, Any]) -> list[Head] | None:
         return None
 
 
-def _inside(times: list[bytes], part: Part) -> list[bool]:
+def _inside(times: list[bytes], part: Excerpt) -> list[bool]:
     """Which of these times, as written, lie in what is kept; not those that are none."""
     try:
         numbers = nanoseconds(decode_numbers(b"[" + b",".join(times) + b"]"))
@@ -189,14 +189,14 @@ def _inside(times: list[bytes], part: Part) -> list[bool]:
     return kept
 
 
-def _is_inside(time: bytes, part: Part) -> bool:
+def _is_inside(time: bytes, part: Excerpt) -> bool:
     with suppress(ValueError, OverflowError):
         return part.first_ns <= exact_nanoseconds(time) < part.last_ns
     return False
 
 
 def _others_one_by_one(
-    trace: Trace, part: Part, stretch: Stretch, first: int, slices: dict[int, bytes]
+    trace: Trace, part: Excerpt, stretch: Stretch, first: int, slices: dict[int, bytes]
 ) -> dict[int, bytes]:
     """Of a damaged stretch, or one of unusual types: what is no slice, as it can be read."""
     found = {}
@@ -214,7 +214,7 @@ def _others_one_by_one(
     return found
 
 
-def _rewritten(trace: Trace, part: Part, place: int) -> bytes:
+def _rewritten(trace: Trace, part: Excerpt, place: int) -> bytes:
     """A slice as one event, clipped if it must be."""
     row = int(part.rows[place])
     start, end = int(trace.start[row]), int(trace.end[row])

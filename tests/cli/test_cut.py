@@ -14,7 +14,7 @@ LESSON = "lesson:mlp-eager"
 
 
 def part(path: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(path.read_text())["part_of"]
+    found: dict[str, Any] = json.loads(path.read_text())["cut_from"]
     return found
 
 

@@ -113,7 +113,7 @@ def test_what_is_damaged_is_left_out_alone(write: Make) -> None:
 def test_every_answer_says_that_it_is_a_part(trace_of: Make, write: Make) -> None:
     trace = trace_of(slices(("kernel", "k", 10, 5), ("kernel", "l", 20, 5)))
     part = part_of(trace, 10_000, 15_000)
-    about = {"part_of": msgspec.to_builtins(_about(trace, part, "run.json"))}
+    about = {"cut_from": msgspec.to_builtins(_about(trace, part, "run.json"))}
     path = write(b"".join(texts_of(trace, part, about)))
     assert note_of(open_trace(str(path))) == (
         "This is the part from 0 ns to 5 us of run.json, which lasts 15 us."
@@ -122,7 +122,7 @@ def test_every_answer_says_that_it_is_a_part(trace_of: Make, write: Make) -> Non
 
 @pytest.mark.parametrize("value", [None, 7, {}, {"file": "x", "from_ns": -1}, {"file": 3}])
 def test_a_key_that_means_nothing_is_ignored(trace_of: Make, value: Any) -> None:
-    trace = trace_of(slices(("kernel", "k", 10, 5)), part_of=value)
+    trace = trace_of(slices(("kernel", "k", 10, 5)), cut_from=value)
     assert note_of(trace) == ""
     assert accounted(trace).devices
 
@@ -142,7 +142,7 @@ def test_the_figures_of_the_part_are_those_of_the_whole(path: Path, write: Make)
     first, last = int(whole.start[gpu].min()), int(whole.end[gpu].max())
     begin, end = (first + (last - first) * fifth // 5 for fifth in (2, 3))
     cut_out = part_of(whole, begin, end)
-    about = {"part_of": msgspec.to_builtins(_about(whole, cut_out, ""))}
+    about = {"cut_from": msgspec.to_builtins(_about(whole, cut_out, ""))}
     part = open_trace(str(write(b"".join(texts_of(whole, cut_out, about)))), cached=False)
     assert not part.report.unreadable
     assert len(part) == len(cut_out.rows)

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from fusetui.analysis.questions.note import PART_OF, PartOf
+from fusetui.analysis.questions.note import CUT_FROM, Whole
 from fusetui.analysis.why.account import accounts
 from fusetui.analysis.why.selection import NotThere, asked
 from fusetui.commands.errors import CommandError, say
@@ -23,7 +23,7 @@ from fusetui.report.progress import Bar
 from fusetui.text.figures import count, duration, plural
 from fusetui.text.printable import printable
 from fusetui.trace import Trace
-from fusetui.trace.cut import Part, part_of, texts_of
+from fusetui.trace.cut import Excerpt, part_of, texts_of
 from fusetui.trace.layout.steps import steps_of
 from fusetui.trace.scrub.file import check_target, save, scrub_file
 
@@ -41,7 +41,11 @@ def run_cut(args: Namespace) -> int:
         raise CommandError(f"{args.trace} has nothing in that time.")
     name = "" if args.scrub else os.path.basename(trace.report.file)
     _write(
-        trace, part, args.out, {PART_OF: msgspec.to_builtins(_about(trace, part, name))}, args.scrub
+        trace,
+        part,
+        args.out,
+        {CUT_FROM: msgspec.to_builtins(_about(trace, part, name))},
+        args.scrub,
     )
     if not args.scrub:
         for sentence in secret_notices(trace):
@@ -56,7 +60,7 @@ def run_cut(args: Namespace) -> int:
     return code
 
 
-def _write(trace: Trace, part: Part, out: str, keys: dict[str, Any], scrub: bool) -> None:
+def _write(trace: Trace, part: Excerpt, out: str, keys: dict[str, Any], scrub: bool) -> None:
     with Bar(f"writing {out}", sys.stderr) as bar:
         if not scrub:
             save(out, texts_of(trace, part, keys, bar.update))
@@ -67,7 +71,7 @@ def _write(trace: Trace, part: Part, out: str, keys: dict[str, Any], scrub: bool
             scrub_file(place, out, bar.update)
 
 
-def _about(trace: Trace, part: Part, name: str) -> PartOf:
+def _about(trace: Trace, part: Excerpt, name: str) -> Whole:
     """What the part has to say of the whole: where it lies, and what its own gaps may be too few
     to tell."""
     latencies = {
@@ -76,7 +80,7 @@ def _about(trace: Trace, part: Part, name: str) -> PartOf:
         for device, latency in zip(line.named, line.latency_ns.tolist(), strict=True)
     }
     begin, end, whole = (ns - trace.begin_ns for ns in (part.begin_ns, part.end_ns, trace.end_ns))
-    return PartOf(name, begin, end, whole, latencies)
+    return Whole(name, begin, end, whole, latencies)
 
 
 def _window(trace: Trace, args: Namespace) -> Window:

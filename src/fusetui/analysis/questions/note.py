@@ -13,13 +13,13 @@ from fusetui.trace.model.columns import Trace
 
 RECONSTRUCTED = "reconstructed"
 """The top-level key of a trace that was not recorded; its value says where it comes from."""
-PART_OF = "part_of"
-"""The top-level key of a trace that was cut out of another: a PartOf."""
+CUT_FROM = "cut_from"
+"""The top-level key of a trace that was cut out of another: a Whole."""
 LONGEST = 300
 Time = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
 
 
-class PartOf(msgspec.Struct, frozen=True):
+class Whole(msgspec.Struct, frozen=True):
     """Times in ns from the first slice of the whole trace."""
 
     file: str
@@ -49,9 +49,9 @@ def _notes(trace: Trace) -> Iterator[str]:
         yield f"This is the part from {begin} to {end} of {file}, which lasts {whole}."
 
 
-def whole_of(trace: Trace) -> PartOf | None:
+def whole_of(trace: Trace) -> Whole | None:
     """What a trace is a part of; None if it is whole."""
     try:
-        return msgspec.convert(trace.keys.get(PART_OF), PartOf)
+        return msgspec.convert(trace.keys.get(CUT_FROM), Whole)
     except msgspec.ValidationError:
         return None
