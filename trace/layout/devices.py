@@ -12,6 +12,7 @@ from fusetui.trace.model.categories import GPU_LAYERS, Layer, Role, role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.grouping import by_key
 from fusetui.trace.model.ids import Id
+from fusetui.trace.model.memo import memo
 
 CUDA, XPU = re.compile(r"cuda|hip", re.IGNORECASE), re.compile(r"xpu", re.IGNORECASE)
 """How their categories begin."""
@@ -41,6 +42,7 @@ def device_numbers(
     return (lambda pid, device: pid) if ambiguous else number
 
 
+@memo()
 def device_properties(trace: Trace) -> dict[Id, dict[str, Any]]:
     """Properties of each device that has events, {} if unknown.
 
