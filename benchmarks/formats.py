@@ -2,9 +2,9 @@
 
     python -P benchmarks/formats.py ../shared/pftrace/a100_nccl_ddp_full --megabytes 50
 
-Each name stands for NAME.json.gz and NAME.pftrace.gz. Both are repeated as often as makes so many MB
-of JSON (see generate.py and generate_pftrace.py), then opened in turn, without the cache, each time by
-a new process. The tables are medians; they go into docs/benchmarks.md.
+Each name stands for NAME.json.gz and NAME.pftrace.gz. Both are repeated as often as makes so many
+MB of JSON (see generate.py and generate_pftrace.py), then opened in turn, without the cache, each
+time by a new process. The table has medians; it goes into docs/benchmarks.md.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ def texts(raw: Raw, progress: Progress = silent) -> Iterator[bytes]:
             yield between + text
             between = b",\n"
         progress(raw.bytes * (len(stretches) + number) // (2 * len(stretches)), raw.bytes)
-    if raw.changed or raw.elements.problem():
+    if raw.changed or raw.elements.text.problem():
         raise CannotRead(f"{raw.path} changed while it was read: try again.")
     yield b"\n]\n}\n"
 

@@ -24,7 +24,7 @@ ARGUMENTS = {
     "completion": ["bash"],
 }
 """Of the commands that do not take one trace."""
-NO_OUTPUT = ("capture", "tutor", "open", "scrub", "convert")
+NO_OUTPUT = ("capture", "tutor", "open", "scrub", "cut", "convert")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no full device")
@@ -38,15 +38,15 @@ def test_output(fusetui: Run, monkeypatch: pytest.MonkeyPatch, name: str) -> Non
         assert found.sentence == "Standard output cannot be written: No space left on device."
 
 
-@pytest.mark.parametrize("command", ["scrub", "convert"])
 @pytest.mark.parametrize("ending", ENDINGS)
-def test_scrub_and_convert(
-    fusetui: Run, tmp_path: Path, trace_file: File, ending: str, command: str
+@pytest.mark.parametrize("command", [("scrub",), ("convert",), ("cut", "--from=0ns")])
+def test_writing_a_trace(
+    fusetui: Run, tmp_path: Path, trace_file: File, ending: str, command: tuple[str, ...]
 ) -> None:
     path = trace_file()
     for room in (0, 200):
         with room_for(room):
-            found = fusetui(command, path, tmp_path / f"out{ending}")
+            found = fusetui(*command, path, tmp_path / f"out{ending}")
         assert found.code == 2
         assert found.sentence.endswith(f"out{ending} cannot be written: file too large.")
         assert list(tmp_path.iterdir()) == [path]

@@ -254,13 +254,13 @@ def test_from_the_cache(
     path = tmp_path / "x.pftrace"
     path.write_bytes(pack(b"".join((*pftraces.head(), *pftraces.group(OPS), KERNEL))))
     first, again = (open_trace(str(path)) for _ in range(2))
-    assert not again.elements.at_hand
+    assert not again.elements.text.at_hand
     elements = [trace.elements.element(n) for trace in (first, again) for n in range(8)]
     assert elements[:8] == elements[8:]
-    assert again.elements.at_hand
+    assert again.elements.text.at_hand
     os.utime(path, ns=(1, 1))
     if pack is bytes:
-        assert "has changed" in again.elements.problem()
+        assert "has changed" in again.elements.text.problem()
 
 
 def test_a_trace_of_another_writer_has_one_sentence(make: Make) -> None:

@@ -12,14 +12,19 @@ from msgspec.structs import replace
 from fusetui.analysis.ranks.blame import caused_by, charges_of
 from fusetui.analysis.ranks.clocks import Clocks, clocks_of
 from fusetui.analysis.ranks.groups import with_groups, with_peers
-from fusetui.analysis.ranks.job import RankJob, job_of
-from fusetui.analysis.ranks.matching import match, steps_of
-from fusetui.analysis.ranks.model import CLASSES, NoSummary, RankSummary
-from fusetui.analysis.ranks.outliers import balance, outliers
-from fusetui.analysis.ranks.pipeline import pipeline_of
-from fusetui.analysis.ranks.records import ClockAnswer, HostClock, JobAnswer, RankRow, WorstWait
-from fusetui.analysis.ranks.replay import replayable
-from fusetui.analysis.ranks.stragglers import JobFacts, stragglers_of, verdict_of
+from fusetui.analysis.ranks.matching import RankJob, job_of, match, steps_of
+from fusetui.analysis.ranks.model import (
+    CLASSES,
+    ClockAnswer,
+    HostClock,
+    JobAnswer,
+    NoSummary,
+    RankRow,
+    RankSummary,
+    WorstWait,
+)
+from fusetui.analysis.ranks.pipeline import balance, outliers, pipeline_of
+from fusetui.analysis.ranks.stragglers import JobFacts, replayable, stragglers_of, verdict_of
 from fusetui.analysis.ranks.waits import kinds_of, sums_of_ranks, waits_of
 from fusetui.text.figures import plural
 from fusetui.trace.model.arrays import Int64s

@@ -23,10 +23,10 @@ import numpy as np
 from fusetui.analysis.questions.collectives import SYNCHRONOUS
 from fusetui.analysis.ranks.matching import Matched, run_bounds
 from fusetui.analysis.ranks.model import RankSummary
-from fusetui.analysis.ranks.outliers import SCALE
 from fusetui.trace.model.arrays import Flags, Floats, Int64s, Rows
 
 NAMES = frozenset({"all_reduce", "reduce_scatter", "barrier"})
+SCALE = 1.4826  # a normal distribution's standard deviation is this many times its MAD
 FEWEST = 4  # collectives, for an offset, and at either end for a drift
 ROUNDS = 16  # how many groups the way to a host, or a bound, may pass through
 

@@ -10,7 +10,7 @@ from fusetui.analysis.questions.collectives import bus_factor
 from fusetui.analysis.questions.process_groups import Group
 from fusetui.analysis.ranks.clocks import Clocks
 from fusetui.analysis.ranks.matching import Matched
-from fusetui.analysis.ranks.records import KindOfCollective
+from fusetui.analysis.ranks.model import KindOfCollective
 from fusetui.trace.model.arrays import Int64s, Rows
 
 UNTOLD = -1

@@ -13,7 +13,7 @@ from fusetui.analysis.why.account import accounts
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.host import LAYERS, Host, Threads, together
 from fusetui.analysis.why.idle import by_text, sums
-from fusetui.analysis.why.idle_reasons import COMPILER, LOADER
+from fusetui.analysis.why.model import COMPILER, LOADER
 from fusetui.analysis.why.rule import frame_text, module_text
 from fusetui.text.figures import count, duration
 from fusetui.trace.model.arrays import Flags, Int64s, Rows

@@ -7,7 +7,7 @@ import numpy as np
 from msgspec.structs import astuple
 
 from fusetui.analysis.why.host import Host, Threads
-from fusetui.analysis.why.idle_reasons import IDLE
+from fusetui.analysis.why.model import IDLE
 from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows
 from fusetui.trace.model.columns import Trace
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fusetui.analysis.why.devices import Devices
 from fusetui.analysis.why.gaps import Reasons
 from fusetui.analysis.why.host import CALLS, Host, Threads
-from fusetui.analysis.why.idle_reasons import IDLE
+from fusetui.analysis.why.model import IDLE
 from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows
 from fusetui.trace.model.columns import Trace
 

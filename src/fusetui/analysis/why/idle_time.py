@@ -26,8 +26,7 @@ from fusetui.analysis.why.gaps import (
     Reasons,
 )
 from fusetui.analysis.why.host import Host, Threads
-from fusetui.analysis.why.idle_reasons import IDLE
-from fusetui.analysis.why.model import Gap
+from fusetui.analysis.why.model import IDLE, Gap
 from fusetui.trace.model.arrays import Int64s, Rows
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import Id, exact_id

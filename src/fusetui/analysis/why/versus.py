@@ -10,9 +10,9 @@ from typing import Literal, NamedTuple
 import msgspec
 import numpy as np
 
-from fusetui.analysis.why.idle_reasons import IDLE
 from fusetui.analysis.why.model import (
     CLASSES,
+    IDLE,
     StepAccount,
     Why,
     median_step,
