@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
+from fusetui.trace.layout.transfers import MEMORY
 from fusetui.trace.model.arrays import Flags, Int32s, Int64s
 from fusetui.trace.model.categories import GPU_ROLES, role
 from fusetui.trace.model.ids import device_label
@@ -13,6 +14,7 @@ from fusetui.trace.pftrace.index import Index
 from fusetui.trace.pftrace.tables import numbered
 from fusetui.trace.read.gather import Interner
 
+MOST_KINDS = 16  # of memory
 CATEGORIES = {
     "Kernel": "kernel",
     "Memcpy": "gpu_memcpy",
@@ -60,7 +62,14 @@ def columns_of(index: Index) -> Columns:
     stage_names = np.empty(len(stages.at), np.int64)
     own = stages.name >= 0
     stage_names[own] = numbered(stages.name[own], lambda key: tables.names.get(key, ""), names)
-    stage_names[~own] = numbered(stages.kind[~own], kind_of, names)
+    memory = np.clip(stages.memory[~own], 0, MOST_KINDS - 1)
+
+    def named_by_kind(key: int) -> str:
+        name = kind_of(key // MOST_KINDS)
+        known = MEMORY.get(key % MOST_KINDS) if name == "Memset" else None
+        return f"{name} ({known})" if known else name
+
+    stage_names[~own] = numbered(stages.kind[~own] * MOST_KINDS + memory, named_by_kind, names)
     is_work = np.array([role(name) in GPU_ROLES for name in categories] or [False])[stage_kinds]
     lane, labels = _lanes(index, is_work, threads)
     return Columns(

@@ -147,6 +147,7 @@ def _raw(source: Source, found: Index, prefix: Prefix | None) -> Raw:
         unfinished=counts["i"],
         unmatched=found.unmatched,
         format=NAME,
+        copies_named=True,
         cut_ends=_cut_ends(stages, is_note),
     )
 

@@ -70,6 +70,7 @@ class Stages(msgspec.Struct, frozen=True, eq=False):
     kind: Int64s
     name: Int64s  # -1 if absent
     correlation: Int64s  # 0 if absent
+    memory: Int64s  # kind of it, 0 if absent
     launch: Int64s  # its place in the piece, -1 if absent
     launch_size: Int64s
     extra: Repeated  # in the bytes of the piece
@@ -205,7 +206,8 @@ def _stages(words: Words, stage: Fields, rows: Rows, places: Places, dur: Int64s
             name: stage.value[number][rows]
             for name, number in (("id", 1), ("gpu", 11), ("queue", 13), ("kind", 14), ("name", 20))
         },
-        correlation=_correlations(words, extra, len(rows)),
+        correlation=_numbers(words, extra, len(rows), b"correlation"),
+        memory=_numbers(words, extra, len(rows), b"memory kind"),
         launch=stage.at[21][rows],
         launch_size=stage.value[21][rows],
         extra=extra,
@@ -259,15 +261,15 @@ def _integers(words: Words, args: Repeated, count: int, *keys: bytes) -> Int64s:
     return found
 
 
-def _correlations(words: Words, extra: Repeated, count: int) -> Int64s:
-    """The text of the extra `correlation` as a number, 0 where there is none: torch leaves out
-    zeros. Behind `process_id` any key may follow, also this one, with another meaning."""
+def _numbers(words: Words, extra: Repeated, count: int, key: bytes) -> Int64s:
+    """The text of this extra as a number, 0 where there is none: torch leaves out zeros. Behind
+    `process_id` any key may follow, also this one, with another meaning."""
     until = np.full(count, np.iinfo(np.int64).max)
     ends = np.flatnonzero(_keyed(words, extra, b"\x0a", b"process_id", b"\x12"))
     until[extra.message[ends[::-1]]] = extra.at[ends[::-1]]
-    rows = np.flatnonzero(_keyed(words, extra, b"\x0a", b"correlation", b"\x12"))
+    rows = np.flatnonzero(_keyed(words, extra, b"\x0a", key, b"\x12"))
     rows = rows[extra.at[rows] < until[extra.message[rows]]]
-    at = extra.at[rows] + 14
+    at = extra.at[rows] + len(key) + 3
     size, width = varints(words, at)
     good = (width > 0) & (size > 0) & (size <= LONGEST_NUMBER)
     good &= at + width + size <= extra.at[rows] + extra.value[rows]

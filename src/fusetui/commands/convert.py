@@ -16,7 +16,7 @@ from fusetui.trace.convert import convert_file
 from fusetui.trace.model.raw import Raw
 
 
-def run(args: Namespace) -> int:
+def run_convert(args: Namespace) -> int:
     """Raises TraceError or CommandError; `out` is not written then."""
     with Bar(f"converting {args.trace}", sys.stderr) as bar:
         raw = convert_file(one_trace(args.trace), args.out, bar.update)

@@ -86,8 +86,8 @@ def test_names_lanes_and_times(name: str) -> None:
     ends = cut_ends(other)
     for row, twin in pairs(name):
         what = other.name_of(twin)
-        if what.startswith("HostNode"):  # JSON has the function in the name
-            what = "HostNode"
+        if what.startswith(("HostNode", "Memcpy")):  # only JSON has the function, the direction
+            what = "HostNode" if what.startswith("HostNode") else "Memcpy"
         if not what and other.category_of(twin) == "kernel":  # the name of its kind instead
             what = "Kernel"
         assert one.name_of(row) == what
