@@ -25,7 +25,7 @@ NESTED = "so begins and ends are paired by nesting, which is not exact"
 Table = TypeVar("Table", bound=msgspec.Struct)
 
 
-class Parts(Protocol):
+class Bytes(Protocol):
     """The bytes of a document."""
 
     def part(self, start: int, end: int) -> Any:
@@ -59,7 +59,7 @@ class Index(msgspec.Struct, frozen=True, eq=False):
     damaged: bool  # no packet can begin at byte `read`
 
 
-def index(text: Parts, progress: Callable[[int], bool] = lambda read: False) -> Index:
+def index(text: Bytes, progress: Callable[[int], bool] = lambda read: False) -> Index:
     """Scans a document until `progress`, called with the bytes read, returns True.
 
     Raises TraceError or OSError.

@@ -164,12 +164,12 @@ def packets(words: Words, data: bytes) -> Packets:
     reaches, is found by doubling the steps.
     """
     size = len(data)
-    (begin,), (after,) = _extents(words, np.zeros(1, np.int64))
+    (begin,), (after,) = _ends(words, np.zeros(1, np.int64))
     if data[:1] == PACKET and size <= after < LARGEST:  # one, perhaps a large one
         one = np.array([begin] if after <= size else [], np.int64)
         return Packets(one, one - begin + after, int(after) * len(one), int(after))
     places = np.flatnonzero(np.frombuffer(data, "S1") == PACKET)
-    begin, after = _extents(words, places)
+    begin, after = _ends(words, places)
     number = np.full(size + 1, len(places), np.int32)  # by place
     number[places] = np.arange(len(places))
     jump = number[np.where(after <= size, after, size)]
@@ -184,12 +184,12 @@ def packets(words: Words, data: bytes) -> Packets:
     chain = np.flatnonzero(reached[:-1])
     chain = chain[after[chain] <= size]
     rest = int(after[chain[-1]]) if len(chain) else 0
-    next_end = int(_extents(words, np.array([rest]))[1][0])
+    next_end = int(_ends(words, np.array([rest]))[1][0])
     is_one = data[rest : rest + 1] in (PACKET, b"") and next_end < LARGEST
     return Packets(begin[chain], after[chain], rest, next_end if is_one else -1)
 
 
-def _extents(words: Words, places: Int64s) -> tuple[Int64s, Int64s]:
+def _ends(words: Words, places: Int64s) -> tuple[Int64s, Int64s]:
     """The content of packets that begin at these bytes; the end of what is none is LARGEST."""
     size, width = varints(words, places + 1)
     begin = places + 1 + width
