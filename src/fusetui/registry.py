@@ -18,6 +18,7 @@ from fusetui.arguments import (
     MOUSE,
     NO_CACHE,
     OPS_BY,
+    OUT,
     PART,
     PEAK,
     SHELLS,
@@ -252,9 +253,7 @@ COMMANDS = (
         "Write a copy of a trace without private data, to share it.",
         (
             TRACE,
-            argument(
-                "out", metavar="OUT", help="The new file, named .json, .json.gz or .json.zst."
-            ),
+            OUT,
         ),
         "Environment variables, tokens, names of hosts and users, command lines and folders are "
         "removed; all figures stay exactly as they are.",
@@ -264,9 +263,7 @@ COMMANDS = (
         "Write a part of a trace as a trace of its own.",
         (
             TRACE,
-            argument(
-                "out", metavar="OUT", help="The new file, named .json, .json.gz or .json.zst."
-            ),
+            OUT,
             *PART[:3],
             STEP_BY,
             argument(
@@ -287,9 +284,7 @@ COMMANDS = (
         "Write a trace of any format as the JSON of torch.profiler.",
         (
             TRACE,
-            argument(
-                "out", metavar="OUT", help="The new file, named .json, .json.gz or .json.zst."
-            ),
+            OUT,
         ),
         "It holds all that the trace does, to the nanosecond, and opens in Perfetto and others.",
     ),

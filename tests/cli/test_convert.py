@@ -65,3 +65,8 @@ def test_scrub_takes_json_only(fusetui: Run, pftrace: Path) -> None:
         2,
         f"{pftrace} is not JSON: write it as JSON with fusetui convert, and scrub that.",
     )
+
+
+def test_a_folder_of_them(fusetui: Run, pftrace: Path) -> None:
+    found = fusetui("summary", pftrace.parent, "--json")
+    assert (found.code, found.json["slices"]) == (0, 3)
