@@ -86,7 +86,7 @@ def _once(a: Items, b: Items, pair: Pair) -> list[Row]:
     if steps < 3 or len(a.work.windows) != steps:
         return []
     counts = [found.count if found else np.zeros(steps, dtype=np.int64) for found in pair]
-    (odd,) = np.nonzero(counts[0] != counts[1])
+    odd = np.flatnonzero(counts[0] != counts[1])
     if len(odd) != 1 or any(len(set(np.delete(count, odd).tolist())) > 1 for count in counts):
         return []
     step = int(odd[0])

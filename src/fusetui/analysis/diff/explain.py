@@ -12,12 +12,11 @@ from operator import itemgetter
 import msgspec
 import numpy as np
 
-from fusetui.analysis.diff.groups import WorkGroup, pairs_of
+from fusetui.analysis.diff.groups import WorkGroup, pairs_of, saved
 from fusetui.analysis.diff.items import KERNEL_MASK, Items, tick_of
 from fusetui.analysis.diff.model import ELSEWHERE, REPEATED, Row, RowKind, RowShare, row_of
 from fusetui.analysis.diff.names import adds_up_parts, differences, identity, part
 from fusetui.analysis.diff.noise import Noise, beyond_noise, noise_of
-from fusetui.analysis.diff.ops import saved
 from fusetui.analysis.diff.program_location import OTHER, ProgramPlaces, of_all
 from fusetui.analysis.diff.statistics import median
 from fusetui.text.figures import change, duration, plural

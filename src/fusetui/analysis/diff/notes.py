@@ -54,9 +54,9 @@ def notes(
 
 
 def _alike(items: Items) -> str:
+    said = "steps differ in their work; times of rows are from the"
     alike, steps = len(items.alike), len(items.work.windows)
-    said = f"steps differ in their work; times of rows are from the {alike} of {steps} steps"
-    return _of_side(items, f"{said} that are alike") if alike != steps else ""
+    return _of_side(items, f"{said} {alike} of {steps} steps that are alike" * (alike != steps))
 
 
 def _of_side(items: Items, note: str) -> str:

@@ -43,9 +43,7 @@ OF_ARGS: Final = {
     "args": "any text in its args",
 }
 TIMES: Final = {"dur": "its duration", "at": "its start after that of the trace"}
-FIELDS: Final = {**OF_NAMES, **OF_ROWS, **OF_ARGS, **TIMES}
-"""What each field is, in a few words."""
-
+FIELDS: Final = {**OF_NAMES, **OF_ROWS, **OF_ARGS, **TIMES}  # what each field is, in a few words
 LONGEST = 500  # characters of a query
 SECONDS = 2.0  # that a pattern may take
 TERM = re.compile(r'-?(?:/(?:[^/\\]|\\.)+/(?=\s|$)|[a-z]+:"[^"]*"|"[^"]*"|\S+)')

@@ -51,8 +51,7 @@ ROLES = {
 }
 """Of each kind."""
 
-SHAPE = re.compile(r"\d+(?:x\d+)+")
-"""A word that shapes are compared with."""
+SHAPE = re.compile(r"\d+(?:x\d+)+")  # a word that shapes are compared with
 PLAIN = re.compile(r"[\w.,:;\[\](){}=+*#@!?|-]+", re.ASCII)
 """Text that JSON has only one way to write."""
 MOST_STREAMS = 8  # that a sentence lists

@@ -193,48 +193,33 @@ def choose(
             for at in same:
                 found[at] = Chosen(problem=problem)
             continue
-        by_step = by_key(same, steps.__getitem__)
-        fitting = {asked: _fitting(matching, sizes, asked) for _, asked in by_step}
-        for (_, asked), own in by_step.items():
-            for at, one in zip(own, _of_step(len(own), fitting[asked], matching), strict=True):
+        for (_, asked), own in by_key(same, steps.__getitem__).items():
+            chosen = _of_step(len(own), matching, sizes, asked)
+            for at, one in zip(own, chosen, strict=True):
                 found[at] = one
     return found
 
 
-class Fitting(msgspec.Struct, frozen=True):
-    """The captures of the size that a step replays, why they are only likely, or why none fits."""
-
-    captures: tuple[int, ...] = ()
-    likely: tuple[str, ...] = ()
-    problem: str = ""
-
-
-def _fitting(
-    matching: Mapping[int, Fit], sizes: Sequence[CaptureSize], asked: CaptureSize
-) -> Fitting:
-    """Of the captures that match by their kernels, for a step of which so much was asked."""
+def _of_step(
+    count: int, matching: Mapping[int, Fit], sizes: Sequence[CaptureSize], asked: CaptureSize
+) -> list[Chosen]:
+    """For so many replays of one step with equal kernels, in order: of the captures that match by
+    their kernels, those of the size that the step replays."""
     each, batch = _comparable(matching, sizes, asked)
     size, problem = _size(matching, each, batch)
+    fitting = [n for n in matching if each[n] == size]
+    several = len(fitting) > 1
+    if several and count != len(fitting) and not problem:
+        text = plural(len(fitting), "graph") + " of the capture fit equally"
+        problem = f"{text}, and the step replays {count}"
     if problem:
-        return Fitting(problem=problem)
-    fitting = tuple(n for n in matching if each[n] == size)
+        return [Chosen(problem=problem)] * count
     likely = [] if all(matching[n].by_name for n in fitting) else [BY_KIND]
     likely += [FORKED] if any(matching[n].forks for n in fitting) else []
     if size is not None and batch is not None and size != batch:
         likely.append(PADDED.format(size=size, batch=batch))
-    return Fitting(fitting, tuple(likely))
-
-
-def _of_step(count: int, found: Fitting, matching: Mapping[int, Fit]) -> list[Chosen]:
-    """For so many replays of one step with equal kernels, in order."""
-    if found.problem:
-        return [Chosen(problem=found.problem)] * count
-    several, likely = len(found.captures) > 1, found.likely
-    if several and count != len(found.captures):
-        text = plural(len(found.captures), "graph") + " of the capture fit equally"
-        return [Chosen(problem=f"{text}, and the step replays {count}")] * count
-    why = "; ".join((*likely, IN_TURN) if several else likely)
-    chosen = found.captures if several else found.captures * count
+    why = "; ".join([*likely, IN_TURN] if several else likely)
+    chosen = fitting if several else fitting * count
     return [Chosen(n, why, kernels_only=matching[n].kernels_only) for n in chosen]
 
 
