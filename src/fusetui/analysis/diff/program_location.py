@@ -20,24 +20,11 @@ from fusetui.trace.program.origin import hosts_of
 from fusetui.trace.program.regions import MODULE_PREFIX, Spans, ThreadLine, is_module
 
 SORTS: Final = {
-    "attention": "attention",
-    "conv": "convolution",
-    "gemm": "GEMM",
-    "gemv": "GEMM",
-    "moe": "mixture of experts",
-    "comm": "communication",
-    "memcpy": "copy",
-    "memset": "fill",
-    "norm": "norm",
-    "softmax": "softmax",
-    "embedding": "embedding",
-    "optimizer": "optimizer",
-    "reduction": "reduction",
-    "copy": "copy",
-    "fill": "fill",
-    "foreach": "pointwise",
-    "pointwise": "pointwise",
-    "triton": "pointwise",
+    **{"attention": "attention", "conv": "convolution", "gemm": "GEMM", "gemv": "GEMM"},
+    **{"moe": "mixture of experts", "comm": "communication", "memcpy": "copy", "memset": "fill"},
+    **{kind: kind for kind in ("norm", "softmax", "embedding", "optimizer", "reduction")},
+    **{"copy": "copy", "fill": "fill"},
+    **dict.fromkeys(("foreach", "pointwise", "triton"), "pointwise"),
 }
 """Kinds of kernels and what they are called here; of several, the first one counts."""
 

@@ -303,18 +303,10 @@ BYTES = {
 
 
 NCCL_TYPES = {
-    "ncclFloat16": "Half",
-    "ncclFloat32": "Float",
-    "ncclFloat64": "Double",
-    "ncclBfloat16": "BFloat16",
-    "ncclFloat8e4m3": "Float8_e4m3fn",
-    "ncclFloat8e5m2": "Float8_e5m2",
-    "ncclInt8": "Char",
-    "ncclUint8": "Byte",
-    "ncclInt32": "Int",
-    "ncclUint32": "UInt32",
-    "ncclInt64": "Long",
-    "ncclUint64": "UInt64",
+    **{"ncclFloat16": "Half", "ncclFloat32": "Float", "ncclFloat64": "Double"},
+    **{"ncclFloat8e4m3": "Float8_e4m3fn", "ncclFloat8e5m2": "Float8_e5m2"},
+    **{"ncclInt8": "Char", "ncclUint8": "Byte", "ncclInt32": "Int", "ncclUint32": "UInt32"},
+    **{"ncclInt64": "Long", "ncclUint64": "UInt64", "ncclBfloat16": "BFloat16"},
 }
 """Names of torch for the types of nccl.h."""
 

@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 
 from fusetui.analysis.questions.query import (
+    KINDS,
     OF_ARGS,
     OF_NAMES,
     Bound,
@@ -40,14 +41,8 @@ ARGS = (
 """The args that `args:` looks into."""
 
 ROLES = {
-    "kernel": (Role.KERNEL,),
-    "memcpy": (Role.MEMCPY,),
-    "memset": (Role.MEMSET,),
-    "op": (Role.OP,),
-    "call": (Role.CALL,),
-    "python": (Role.PYTHON,),
+    **{kind: (Role[kind.upper()],) for kind in KINDS},
     "annotation": (Role.ANNOTATION, Role.GPU_ANNOTATION),
-    "sync": (Role.SYNC,),
 }
 """Of each kind."""
 

@@ -30,18 +30,13 @@ from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.grouping import by_key
 from fusetui.trace.model.op_names import stem, words
 
+_OF_PRODUCTS: Final = "gemm gemv reduction copy fill memset memcpy"
 _KINDS: Final[dict[str, frozenset[str]]] = {
     op: frozenset(kinds.split())
     for ops, kinds in (
-        (
-            "mm addmm bmm baddbmm matmul linear _scaled_mm _int_mm mv addmv",
-            "gemm gemv reduction copy fill memset memcpy",
-        ),
-        (
-            "add sub mul div neg exp silu gelu relu sigmoid tanh where rsub reciprocal sqrt rsqrt"
-            " pow cos sin clamp bitwise_and eq",
-            "elementwise",
-        ),
+        ("mm addmm bmm baddbmm matmul linear _scaled_mm _int_mm mv addmv", _OF_PRODUCTS),
+        ("add sub mul div neg exp silu gelu relu sigmoid tanh where rsub", "elementwise"),
+        ("reciprocal sqrt rsqrt pow cos sin clamp bitwise_and eq", "elementwise"),
         ("copy clone contiguous to _to_copy", "copy elementwise memcpy"),
         ("fill zero", "fill elementwise memset"),
         ("index_select embedding index gather", "index embedding"),

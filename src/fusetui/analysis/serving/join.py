@@ -142,7 +142,6 @@ def graft(trace: Trace, there: Trace, nodes: Rows, calls: Rows, join: Join) -> J
 
 
 def _captured(trace: Trace) -> tuple[NDArray[np.int32], tuple[Join, ...]]:
-    """What was joined before."""
     if isinstance(trace, Joined):
         return trace.captured.copy(), trace.joins
     return np.full(len(trace), -1, dtype=np.int32), ()
