@@ -178,10 +178,6 @@ def kernel_groups(trace: Trace, known: Jobs, by: str = "name") -> tuple[KernelGr
     return tuple(found)
 
 
-def _by_name(trace: Trace, known: Jobs) -> Keys:
-    return Keys(trace.name[known.rows], lambda number: {"name": trace.names[number]})
-
-
 def _by_op(trace: Trace, known: Jobs) -> Keys:
     """By the innermost op around the launch."""
     op = trace.op[known.rows]
@@ -205,10 +201,6 @@ def _by_shape(trace: Trace, known: Jobs) -> Keys:
         }
 
     return Keys(number, fields)
-
-
-def _by_module(trace: Trace, known: Jobs) -> Keys:
-    return module_keys(trace, known.rows, origins(trace))
 
 
 def module_keys(trace: Trace, kernels: Rows, found: Origins) -> Keys:
@@ -259,10 +251,10 @@ def _by_step(trace: Trace, known: Jobs) -> Keys:
 
 
 GROUPINGS: Final[dict[str, Callable[[Trace, Jobs], Keys]]] = {
-    "name": _by_name,
+    "name": lambda trace, known: Keys(trace.name[known.rows], lambda n: {"name": trace.names[n]}),
     "op": _by_op,
     "shape": _by_shape,
-    "module": _by_module,
+    "module": lambda trace, known: module_keys(trace, known.rows, origins(trace)),
     "family": _by_family,
     "stream": _by_stream,
     "step": _by_step,

@@ -100,7 +100,9 @@ def _compared(trace: Trace, nodes: Nodes, capture: Capture, there: Trace) -> Fit
         agrees, named, wanted = _agree(trace, row, there, call, kernel)
         if agrees is False:
             streams = len(np.unique(trace.thread_of_track[trace.track[nodes.rows]]))
-            return Fit(_differs(at, trace.name_of(row), wanted, streams), at)
+            more = f"; it ran on {streams} streams, whose order is not recorded" * (streams > 1)
+            name, wanted = (clip(n, LONGEST, "...") for n in (trace.name_of(row), wanted))
+            return Fit(f"node {at + 1} is {name}, and the capture has {wanted}{more}", at)
         by_name &= named
         confirmed += agrees is True
     if not by_name and confirmed * SHARE < len(rows):
@@ -109,12 +111,6 @@ def _compared(trace: Trace, nodes: Nodes, capture: Capture, there: Trace) -> Fit
     if forks and not by_name:
         return Fit("the capture uses several streams, whose order on the device is not recorded", 0)
     return Fit(by_name=by_name, forks=forks)
-
-
-def _differs(at: int, name: str, wanted: str, streams: int) -> str:
-    several = f"; it ran on {streams} streams, whose order is not recorded" if streams > 1 else ""
-    name, wanted = (clip(text, LONGEST, "...") for text in (name, wanted))
-    return f"node {at + 1} is {name}, and the capture has {wanted}{several}"
 
 
 def _agree(
