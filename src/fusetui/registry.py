@@ -55,13 +55,11 @@ class Command(NamedTuple):
     open_ended: bool = False
 
     def add_to(self, parser: ArgumentParser) -> None:
-        """Adds the arguments to `parser`."""
         arguments = self.arguments() if callable(self.arguments) else self.arguments
         for one in arguments:
             parser.add_argument(*one.names, **one.settings)
 
     def run(self, args: Namespace) -> int:
-        """The exit code."""
         module = import_module(f"fusetui.commands.{MODULES.get(self.name, self.name)}")
         code: int = getattr(module, f"run_{self.name}")(args)
         return code

@@ -7,10 +7,11 @@ from functools import partial
 from msgspec.structs import replace
 
 from fusetui.tui.drawing.answer_lines import AnswerPicture
+from fusetui.tui.drawing.canvas import Turn
 from fusetui.tui.drawing.glyphs import glyphs_for
 from fusetui.tui.layout.answer import AnswerAt, AnswerPage, moved, way_of
 from fusetui.tui.pages import kernels, modules
-from fusetui.tui.pages.page import Pane, Turn
+from fusetui.tui.pages.page import Pane
 from fusetui.tui.pages.why import WhyPage
 from fusetui.tui.state.action import action, hints_text
 from fusetui.tui.state.jumping import alike, at_gap, place_of_gap

@@ -7,6 +7,7 @@ from functools import partial
 
 from msgspec.structs import replace
 
+from fusetui.tui.drawing.canvas import Drag, Turn
 from fusetui.tui.drawing.details import details_height
 from fusetui.tui.drawing.glyphs import glyphs_for
 from fusetui.tui.drawing.picture import Said, TextPicture, ruled
@@ -27,9 +28,8 @@ from fusetui.tui.layout.moves import deselect, gap_of_time, go, pan, select, zoo
 from fusetui.tui.layout.places import places, same_line
 from fusetui.tui.layout.view import HIDDEN, View
 from fusetui.tui.pages.answer import answer_pane
-from fusetui.tui.pages.page import Drag, Page, Pane, Turn, slice_details
+from fusetui.tui.pages.page import Page, Pane, slice_details, slice_text
 from fusetui.tui.state.action import action, hints_text, on_timeline
-from fusetui.tui.state.copying import slice_text
 from fusetui.tui.state.moving import ENDED, SECTION, looked_at
 from fusetui.tui.state.screen import body
 from fusetui.tui.state.session import Range

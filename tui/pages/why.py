@@ -29,9 +29,8 @@ from fusetui.tui.layout.answer import inside, working
 from fusetui.tui.layout.kinds import narrow
 from fusetui.tui.layout.text_layout import ListColumn, sentence_lines, titles
 from fusetui.tui.layout.view import Side
-from fusetui.tui.pages.page import NO_MORE, ListPage, Pane
+from fusetui.tui.pages.page import MOST_COPIED, NO_MORE, ListPage, Pane
 from fusetui.tui.state import jumping, search
-from fusetui.tui.state.copying import MOST
 from fusetui.tui.state.session import Hits
 from fusetui.tui.state.state import GapDetails, Overlay, Size, SliceDetails, State, told
 
@@ -119,7 +118,7 @@ class WhyPage(ListPage):
     def copied(self, state: State) -> str:
         """The whole answer, for a pull request or an issue."""
         found = _why(state.side)
-        return clip(why_markdown(found), MOST) if found else ""
+        return clip(why_markdown(found), MOST_COPIED) if found else ""
 
     def _below(self, size: Size) -> int:
         return max(BELOW, min(10, size.height // 4))
