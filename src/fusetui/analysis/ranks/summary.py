@@ -35,7 +35,7 @@ from fusetui.analysis.ranks.model import (
     encoded,
     packed,
 )
-from fusetui.analysis.why.account import Device, accounts
+from fusetui.analysis.why.account import Accounts, Device
 from fusetui.analysis.why.model import DeviceAccount
 from fusetui.trace.cache import Record, record_for
 from fusetui.trace.layout.steps import main_thread, steps_of
@@ -128,7 +128,7 @@ def summarized(trace: Trace, path: str) -> RankSummary:
 
 def _device(trace: Trace) -> Device | None:
     """The device whose account is the rank's: the one that communicates most often."""
-    devices = accounts(trace).devices
+    devices = Accounts(trace).devices
     rows = trace.gpu_rows[communicates(trace, trace.gpu_rows)]
     pids = [trace.track_of(int(row)).pid for row in rows[:1000]]
     return max(devices, key=lambda device: pids.count(device.pid), default=None)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import msgspec
 
 from fusetui.analysis.questions import memory
-from fusetui.analysis.why.account import accounts
+from fusetui.analysis.why.account import Accounts
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.idle import by_text
 from fusetui.analysis.why.kernels import Kernels
@@ -29,7 +29,7 @@ from fusetui.trace.read.reread import Aside, Reread, StretchArgs
 
 def why(trace: Trace, selection: Selection | None = None) -> Why:
     """The account, the gaps, the ceiling, the modules and the findings. Raises NotThere."""
-    return explained(asked(accounts(trace), selection))[0]
+    return explained(asked(Accounts(trace), selection))[0]
 
 
 def explained(question: Question) -> tuple[Why, Facts]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 import numpy as np
 
-from fusetui.analysis.why.account import accounts
+from fusetui.analysis.why.account import Accounts
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.host import LAYERS, Host, Threads, together
 from fusetui.analysis.why.idle import by_text, sums
@@ -37,7 +37,7 @@ def idle_causes(trace: Trace) -> tuple[Rows, Int64s] | None:
     the innermost slice of the launching thread: a row may occur several times, and time in which
     only an annotation was recorded is left out. None if no launch call is known.
     """
-    facts = Facts(accounts(trace))
+    facts = Facts(Accounts(trace))
     if not facts.has_launches:
         return None
     return held(facts, np.ones(len(facts.idle), dtype=np.bool_), NOTHING, LAYERS[:-1])
@@ -69,7 +69,7 @@ def idle_by_cause(trace: Trace, begin: Int64s, end: Int64s, idle_ns: int) -> dic
     found: Counter[str] = Counter()
     if not (len(trace.gpu_rows) and len(begin)):
         return {}
-    every = accounts(trace)
+    every = Accounts(trace)
     whole = every.as_one()
     for account in whole.over(begin, end)[0]:
         found.update(account.idle)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -20,7 +21,7 @@ from fusetui.analysis.why.gaps import (
     one_after_another,
     reasons,
 )
-from fusetui.analysis.why.host import Threads, line_of
+from fusetui.analysis.why.host import Threads, TimeLine
 from fusetui.analysis.why.model import IDLE, DeviceAccount
 from fusetui.trace.model.arrays import Int32s, Int64s, Rows
 from fusetui.trace.model.categories import Role
@@ -32,7 +33,7 @@ FEWEST = 20
 """The fewest gaps from which the usual launch latency is derived."""
 
 
-class Named(msgspec.Struct, frozen=True):
+class Named(NamedTuple):
     """A device; the name is blank where the file does not tell it."""
 
     pid: Id
@@ -57,7 +58,7 @@ class Devices:
         self.threads = threads
         self.named = named
         self._number_of_track = number_of_track
-        self._line = line_of(trace)
+        self._line = TimeLine(trace)
         self._as_one = as_one
 
     def __len__(self) -> int:

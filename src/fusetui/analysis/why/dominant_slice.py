@@ -10,7 +10,7 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
-from fusetui.analysis.why.host import Host, Slices, Threads, named
+from fusetui.analysis.why.host import Host, Slices, Threads, matching
 from fusetui.trace.model.arrays import Int64s, Rows
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import Reach, innermost
@@ -35,7 +35,7 @@ class Covering(msgspec.Struct, frozen=True, eq=False):
 def covering(trace: Trace, line: Threads, begin: Int64s, end: Int64s) -> Covering:
     """What covered most of each stretch [begin, end) of a line of time (ns)."""
     frames = line.slices(Host.PYTHON)
-    calls = (named(trace, frames.rows, is_module) > 0)[trace.name[frames.rows]]
+    calls = matching(trace, frames.rows, is_module)
     return Covering(
         op=most_of(trace, line.slices(Host.OP), begin, end),
         annotation=most_of(trace, line.slices(Host.ANNOTATION), begin, end),

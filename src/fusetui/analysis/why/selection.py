@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from fusetui.analysis.why.account import Accounts, Device, accounts, cpu_accounts
+from fusetui.analysis.why.account import Accounts, Device, cpu_accounts
 from fusetui.analysis.why.devices import Devices
 from fusetui.analysis.why.idle_time import LONGEST, longest_gaps
 from fusetui.analysis.why.model import DeviceAccount, StepAccount, Unknown, Why
@@ -50,7 +50,7 @@ class Question(msgspec.Struct, frozen=True, eq=False):
 
 def accounted(trace: Trace, selection: Selection | None = None) -> Why:
     """The account and the longest gaps alone. Raises NotThere."""
-    return account_of(asked(accounts(trace), selection))
+    return account_of(asked(Accounts(trace), selection))
 
 
 def asked(found: Accounts, selection: Selection | None = None) -> Question:

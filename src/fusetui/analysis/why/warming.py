@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.analysis.why.gaps import events_in_order
-from fusetui.analysis.why.host import Host, named
+from fusetui.analysis.why.host import Host, matching
 from fusetui.trace.layout.steps import Steps
 from fusetui.trace.model.arrays import Flags, Int64s, Rows
 from fusetui.trace.model.categories import Role
@@ -138,8 +138,7 @@ def _part(trace: Trace, what: str, rows: Rows) -> Once:
 
 
 def _named(trace: Trace, rows: Rows, pattern: re.Pattern[str]) -> Rows:
-    matching = named(trace, rows, lambda name: pattern.search(name) is not None)
-    return rows[matching[trace.name[rows]] > 0]
+    return rows[matching(trace, rows, pattern.search)]
 
 
 def captures(trace: Trace) -> Once:
