@@ -20,7 +20,7 @@ from fusetui.trace.model.arrays import Int32s, Int64s, Rows
 from fusetui.trace.model.categories import CPU_LAYERS
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import exact_id
-from fusetui.trace.model.intervals import NOTHING, Cover, common, innermost, union
+from fusetui.trace.model.intervals import Cover, common, union
 
 
 class Accounts:
@@ -194,13 +194,7 @@ def _collectives(trace: Trace, line: Threads) -> Cover:
 
 def _waiting_frames(trace: Trace, line: Threads) -> Cover:
     """The time in which the innermost frame is that of a function that waits."""
-    frames, start, end = line.slices(Host.PYTHON)
-    waits = matching(trace, frames, WAITS.search)
-    if not waits.any():
-        return NOTHING
-    found = union(start[waits], end[waits])
-    at = found.start.searchsorted(start, side="right") - 1
-    within = (at >= 0) & (start < found.end[at])  # these frames, and what they call
-    times, inner = innermost(start[within], end[within])
-    waiting = np.append(waits[within], False)[inner][:-1]  # the last stands for none
-    return union(times[:-1][waiting], times[1:][waiting])
+    frames = line.slices(Host.PYTHON)
+    waits = union(*frames.only(matching(trace, frames.rows, WAITS.search))[1:])
+    parts = frames.only(waits.place_of(frames.start) >= 0).parts()  # and what they call
+    return union(*parts.only(matching(trace, parts.rows, WAITS.search))[1:])

@@ -24,7 +24,6 @@ from fusetui.trace.model.intervals import (
     Cover,
     common,
     counted,
-    innermost,
     outside,
     union,
     without,
@@ -102,13 +101,9 @@ def _on(
     found = []
     for kinds in layers:
         touching = [line.slices(kind).touching(waiting.start, waiting.end) for kind in kinds]
-        rows, start, end = together(touching)
-        if len(rows):
-            times, place = innermost(start, end)
-            inside = place[:-1] >= 0
-            ns = waiting.within(times[:-1][inside], times[1:][inside])
-            found.append((rows[place[:-1][inside]], ns))
-            waiting = waiting.only(outside(union(start, end)))
+        rows, start, end = together(touching).parts()
+        found.append((rows, waiting.within(start, end)))
+        waiting = waiting.only(outside(union(start, end)))
     return found
 
 

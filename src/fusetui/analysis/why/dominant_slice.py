@@ -13,7 +13,7 @@ import numpy as np
 from fusetui.analysis.why.host import Host, Slices, Threads, matching
 from fusetui.trace.model.arrays import Int64s, Rows
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.intervals import Reach, innermost
+from fusetui.trace.model.intervals import Cover, Reach, pieces
 from fusetui.trace.program.regions import is_module
 
 LEAST = 10
@@ -47,7 +47,8 @@ def covering(trace: Trace, line: Threads, begin: Int64s, end: Int64s) -> Coverin
 def inside_of(trace: Trace, line: Threads, kind: Host, times: Int64s) -> Rows:
     """The innermost slice of a kind at each time of a line, -1 for none."""
     slices = line.slices(kind)
-    return _row(slices, _innermost_at(slices, times))
+    before = slices.start.searchsorted(times, side="right") - 1
+    return _row(slices, Reach(slices.end).last(before, times))
 
 
 def most_of(trace: Trace, slices: Slices, begin: Int64s, end: Int64s) -> Rows:
@@ -77,12 +78,6 @@ def _more_than_half(slices: Slices, begin: Int64s, end: Int64s) -> Rows:
     return _row(slices, place)
 
 
-def _innermost_at(slices: Slices, times: Int64s) -> Rows:
-    if not len(slices.rows):
-        return np.full(len(times), -1, dtype=np.intp)
-    return Reach(slices.end).last(slices.start.searchsorted(times, side="right") - 1, times)
-
-
 def _row(slices: Slices, place: Rows) -> Rows:
     if not len(slices.rows):
         return place
@@ -94,32 +89,21 @@ def _longest_name(trace: Trace, slices: Slices, begin: Int64s, end: Int64s) -> R
     found = np.full(len(begin), -1, dtype=np.intp)
     if not len(slices.rows):
         return found
-    times, inner = innermost(slices.start, slices.end)
-    stretch, part = _parts(times, begin, end)
-    inside = np.minimum(times[part + 1], end[stretch]) - np.maximum(times[part], begin[stretch])
-    known = (inner[part] >= 0) & (inside > 0)
-    stretch, inside, part = stretch[known], inside[known], part[known]
-    row = slices.rows[inner[part]]
+    parts = slices.parts()
+    inside, stretch = pieces(Cover(begin, end), Cover(parts.start, parts.end))
+    row = parts.rows[parts.end.searchsorted(inside.start, side="right")]
     order = np.lexsort((trace.name[row], stretch))
-    stretch, inside, part, row = stretch[order], inside[order], part[order], row[order]
-    name = trace.name[row]
-    new = (np.diff(stretch) != 0) | (np.diff(name) != 0)
+    stretch, row, start, ns = (
+        column[order] for column in (stretch, row, inside.start, inside.end - inside.start)
+    )
+    new = (np.diff(stretch) != 0) | (np.diff(trace.name[row]) != 0)
     first = np.concatenate(([0], np.flatnonzero(new) + 1))[: len(row)]
     if not len(first):
         return found
-    total = np.add.reduceat(inside, first)
+    total = np.add.reduceat(ns, first)
     enough = LEAST * total >= (end - begin)[stretch[first]]
     first, total = first[enough], total[enough]
-    by_size = np.lexsort((-part[first], total))  # the largest, and first of those, is assigned last
+    # The largest, and the first of those, is assigned last.
+    by_size = np.lexsort((-start[first], total))
     found[stretch[first][by_size]] = row[first][by_size]
     return found
-
-
-def _parts(times: Int64s, begin: Int64s, end: Int64s) -> tuple[Rows, Rows]:
-    """All overlapping pairs of a stretch and a part [times[n], times[n + 1]), as two lists."""
-    first = np.maximum(times.searchsorted(begin, side="right") - 1, 0)
-    last = np.minimum(times.searchsorted(end, side="left"), len(times) - 1)
-    sizes = np.maximum(last - first, 0)
-    stretch = np.repeat(np.arange(len(begin)), sizes)
-    inside = np.arange(len(stretch)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    return stretch, first[stretch] + inside

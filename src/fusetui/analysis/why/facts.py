@@ -11,12 +11,11 @@ import numpy as np
 from fusetui.analysis.why.account import Accounts, devices_on
 from fusetui.analysis.why.devices import Devices
 from fusetui.analysis.why.dominant_slice import inside_of
-from fusetui.analysis.why.host import Host, Threads
+from fusetui.analysis.why.host import Host, Threads, matching
 from fusetui.analysis.why.idle import (
     CPU_BOUND,
     LATE,
     Idle,
-    bounds_on,
     idle_of,
     on_line,
     other_work,
@@ -33,7 +32,6 @@ from fusetui.trace.model.intervals import (
     Cover,
     common,
     counted,
-    innermost,
     joined,
     union,
     without,
@@ -115,11 +113,6 @@ class Facts:
         return transfers_of(self.trace, self.kernels.rows[self.kernels.communicates])
 
     @cached_property
-    def kernel_rows(self) -> Rows:
-        found: Rows = self.gpu_rows[self.trace.role[self.gpu_rows] == Role.KERNEL]
-        return found
-
-    @cached_property
     def span_ns(self) -> int:
         """Of each device from its first to its last event, or the window, added up."""
         if not self.is_whole:
@@ -131,17 +124,10 @@ class Facts:
         """The idle time of the devices."""
         return idle_of(self.lines, None if self.is_whole else (self.begin_ns, self.end_ns))
 
-    def idle_ns(self, *names: str) -> int:
-        """How long the devices were idle for these reasons, in total."""
-        return int(self.idle.ns(*names).sum())
-
     def named(self, matches: Callable[[str], object], *roles: Role) -> Rows:
         """The rows of these roles whose names match; the test is made once per name."""
         rows = self.trace.rows_of(*roles)
-        wanted = np.zeros(len(self.trace.names), dtype=np.bool_)
-        for number in np.flatnonzero(np.bincount(self.trace.name[rows])).tolist():
-            wanted[number] = bool(matches(self.trace.names[number]))
-        return rows[wanted[self.trace.name[rows]]]
+        return rows[matching(self.trace, rows, matches)]
 
     def idle_during(self, rows: Rows) -> int:
         """How long the devices were idle while any of these rows ran on any thread that launches
@@ -172,11 +158,10 @@ class Facts:
         track, called = idle.track(self.trace), idle.called
         for line in self.accounts.threads:
             own = np.flatnonzero((called > idle.begin) & line.tracks[track])
-            first, last = (line.on_line(track[own], t[own]) for t in (idle.begin, called))
-            parts = line.parts(counted(first, last), cover)  # each wholly in a gap, or outside
-            split = np.cumsum(line.split(parts.start, parts.end), axis=1)
-            until = np.pad(split, ((0, 0), (1, 0)))
-            first, last = (parts.start.searchsorted(times) for times in (first, last))
+            edges = [line.on_line(track[own], t[own]) for t in (idle.begin, called)]
+            parts = line.parts(counted(*edges), cover)  # each wholly in a gap, or outside
+            until = np.pad(line.split(parts.start, parts.end).cumsum(axis=1), ((0, 0), (1, 0)))
+            first, last = (parts.start.searchsorted(times) for times in edges)
             found[:, own] = until[:, last] - until[:, first]
         return found
 
@@ -201,11 +186,6 @@ class Facts:
         return int(cover.within(self.idle.begin, self.idle.returned).sum())
 
     @cached_property
-    def steady_ns(self) -> int:
-        """The span without what the devices waited for the warm-up."""
-        return self.span_ns - self.late_under(self.warming)
-
-    @cached_property
     def explained(self) -> Cover:
         """The time that data-loading, recompilation and warm-up claim."""
         return joined(self.loading, self.compiling, self.warming)
@@ -214,12 +194,8 @@ class Facts:
     def late(self) -> Int64s:
         """The host parts of gaps except synchronization and allocation, minus what is explained;
         see host_under."""
-        found: Int64s = (self._host - self.host_under(self.explained)) * LATE[:, None]
+        found: Int64s = (self.idle.host - self.host_under(self.explained)) * LATE[:, None]
         return found
-
-    @cached_property
-    def _host(self) -> Int64s:
-        return np.stack([self.idle.ns(f"host_{kind.name.lower()}") for kind in Host])
 
     @cached_property
     def busy_cpu(self) -> Flags:
@@ -233,8 +209,8 @@ class Facts:
     def is_late(self) -> bool:
         """Whether the GPU waits for launches for a considerable part of the span, both without the
         warm-up."""
-        late = int((self._host - self.host_under(self.warming))[LATE].sum())
-        return late >= CPU_BOUND * self.steady_ns > 0
+        late = int((self.idle.host - self.host_under(self.warming))[LATE].sum())
+        return late >= CPU_BOUND * (self.span_ns - self.late_under(self.warming)) > 0
 
     @cached_property
     def is_profiled(self) -> bool:
@@ -292,27 +268,17 @@ class Facts:
         waits = np.zeros(len(rows), dtype=np.int64)
         for line in self.accounts.threads:
             own = np.flatnonzero(line.tracks[self.trace.track[rows]])
-            waits[own] = self._idle_cover(line).within(*bounds_on(self.trace, line, rows[own]))
+            waits[own] = self._idle_cover(line).within(*line.bounds(rows[own]))
         return the_most(rows[waits > 0], waits[waits > 0])
-
-    def on_line(self, line: Threads, rows: Rows) -> Cover:
-        """The time that these rows cover on the threads of a line."""
-        own = rows[line.tracks[self.trace.track[rows]]]
-        return union(*bounds_on(self.trace, line, own))
 
     def innermost_under(self, rows: Rows, kind: Host) -> dict[int, int]:
         """What the launching threads did under these rows while a device was idle: name id of the
         innermost slice of a kind -> ns, the longest first."""
         found = np.zeros(len(self.trace.names), dtype=np.int64)
         for line in self.accounts.threads:
-            waiting = common(self._idle_cover(line), self.on_line(line, rows))
-            inner, start, end = line.slices(kind).touching(*waiting)
-            if not len(inner):
-                continue
-            times, place = innermost(start, end)
-            covered = waiting.within(times[:-1], times[1:])
-            known = place[:-1] >= 0
-            np.add.at(found, self.trace.name[inner[place[:-1][known]]], covered[known])
+            waiting = common(self._idle_cover(line), union(*line.bounds(line.own(rows))))
+            inner, start, end = line.slices(kind).touching(*waiting).parts()
+            np.add.at(found, self.trace.name[inner], waiting.within(start, end))
         order = np.argsort(-found, kind="stable")
         return {int(name): int(found[name]) for name in order[: np.count_nonzero(found)]}
 

@@ -128,6 +128,12 @@ class Slices(NamedTuple):
     def only(self, which: Flags) -> Slices:
         return Slices(self.rows[which], self.start[which], self.end[which])
 
+    def parts(self) -> Slices:
+        """When each is the innermost one: parts that do not overlap, in order."""
+        times, inner = innermost(self.start, self.end)
+        inside = np.flatnonzero(inner[:-1] >= 0)
+        return Slices(self.rows[inner[inside]], times[inside], times[inside + 1])
+
     def touching(self, begin: Int64s, end: Int64s) -> Slices:
         """The slices that lie at least partly in one of some stretches."""
         ended = np.sort(end).searchsorted(self.start, side="right")
@@ -223,10 +229,7 @@ class Threads:
 
     def _innermost(self, slices: Sequence[Slices], kinds: Sequence[Host]) -> tuple[Cover, ...]:
         """The time in which a slice of each kind is the innermost one of these."""
-        rows, start, end = together(slices)
+        every = together(slices)
+        rows, start, end = every.parts() if (every.start[1:] < every.end[:-1]).any() else every
         found = self._kinds[rows]
-        if (start[1:] < end[:-1]).any():
-            times, inner = innermost(start, end)
-            found = np.where(inner >= 0, found[inner], Host.NOTHING)[:-1]
-            start, end = times[:-1], times[1:]
         return tuple(union(start[found == kind], end[found == kind]) for kind in kinds)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.analysis.why.devices import Devices
-from fusetui.analysis.why.gaps import Reasons
+from fusetui.analysis.why.gaps import HOST, Reasons
 from fusetui.analysis.why.host import CALLS, Host, Threads
 from fusetui.analysis.why.model import IDLE
 from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows
@@ -46,10 +46,13 @@ class Idle(msgspec.Struct, frozen=True, eq=False):
 
     def ns(self, *names: str) -> Int64s:
         """How long each gap lasted for these reasons."""
-        found = np.zeros(len(self), dtype=np.int64)
-        for name in names:
-            found += self.reasons[[*IDLE].index(name)]
+        found: Int64s = np.stack([self.reasons[[*IDLE].index(name)] for name in names]).sum(axis=0)
         return found
+
+    @property
+    def host(self) -> Int64s:
+        """How long each gap lasted for what the launching thread did, [Host, gaps]."""
+        return np.stack(self.reasons[HOST : HOST + len(Host)])
 
 
 def idle_of(lines: Sequence[Devices], window: tuple[int, int] | None) -> Idle:
@@ -58,11 +61,10 @@ def idle_of(lines: Sequence[Devices], window: tuple[int, int] | None) -> Idle:
     devices = 0
     for line in lines:
         gaps, why = line.idle_in(window)
-        plain = np.flatnonzero(gaps.plain)
-        some = gaps.only(plain)
-        cuts = line.cuts_of(some)
-        called, returned = gaps.begin.copy(), gaps.begin.copy()
-        called[plain], returned[plain] = cuts.called, cuts.returned
+        cuts = line.cuts_of(gaps)
+        called, returned = (
+            np.where(gaps.plain, t, gaps.begin) for t in (cuts.called, cuts.returned)
+        )
         columns = (gaps.begin, gaps.end, gaps.event, gaps.before, gaps.launch, called, returned)
         parts.append([line.number(gaps.event) + devices, *columns, *why])
         devices += len(line)
@@ -71,12 +73,6 @@ def idle_of(lines: Sequence[Devices], window: tuple[int, int] | None) -> Idle:
     whole = parts[0] if len(parts) == 1 else [np.concatenate(c) for c in zip(*parts, strict=True)]
     device, begin, end, event, before, launch, called, returned, *reasons = whole
     return Idle(device, begin, end, event, before, launch, called, returned, tuple(reasons))
-
-
-def bounds_on(trace: Trace, line: Threads, rows: Rows) -> tuple[Int64s, Int64s]:
-    """Starts and ends on the line."""
-    start = line.on_line(trace.track[rows], trace.start[rows])
-    return start, start + trace.dur[rows]
 
 
 def sums(places: Rows, ns: Int64s, length: int) -> Int64s:

@@ -201,7 +201,7 @@ REPLAYED_ALREADY = (
     of_kernels=True,
 )
 def small_kernels(facts: Facts) -> Iterator[Claim]:
-    trace, kernels = facts.trace, facts.kernel_rows
+    trace, kernels = facts.trace, facts.kernels.rows[facts.kernels.is_kernel]
     is_short = np.zeros(len(trace) + 1, dtype=np.bool_)  # the last one for a gap without an event
     is_short[kernels] = trace.dur[kernels] < SHORTER_NS
     short = np.flatnonzero(is_short)

@@ -11,7 +11,7 @@ import numpy as np
 from fusetui.analysis.why.devices import Devices
 from fusetui.analysis.why.facts import LOADER, Facts
 from fusetui.analysis.why.host import Host
-from fusetui.analysis.why.idle import bounds_on, on_line, sums
+from fusetui.analysis.why.idle import on_line, sums
 from fusetui.analysis.why.kernels import the_most
 from fusetui.analysis.why.rule import (
     Claim,
@@ -211,8 +211,8 @@ def _waited(facts: Facts) -> Int64s:
     calls = distinct(trace.launch[trace.gpu_rows].astype(np.int64))
     calls = calls[calls >= 0]
     for line in facts.accounts.threads:
-        own = calls[line.tracks[trace.track[calls]]]
-        starts = np.sort(bounds_on(trace, line, own)[0])
+        own = line.own(calls)
+        starts = np.sort(line.bounds(own)[0])
         places, _, _ = on_line(trace, line, idle)
         track = idle.track(trace)[places]
         until = line.on_line(track, idle.called[places])
