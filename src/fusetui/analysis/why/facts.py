@@ -86,8 +86,12 @@ class Facts:
         rows = self.trace.gpu_rows
         if sum(len(line.events) for line in self.lines) < len(rows):
             rows = np.sort(np.concatenate([NO_ROWS, *(line.events for line in self.lines)]))
-        inside = (self.trace.end[rows] > self.begin_ns) & (self.trace.start[rows] < self.end_ns)
-        return rows[inside]
+        return self.inside(rows)
+
+    def inside(self, rows: Rows) -> Rows:
+        """Those of these rows that run in the window."""
+        trace = self.trace
+        return rows[(trace.end[rows] > self.begin_ns) & (trace.start[rows] < self.end_ns)]
 
     @cached_property
     def steady(self) -> Facts:

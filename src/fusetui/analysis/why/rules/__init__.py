@@ -50,8 +50,13 @@ def said(remedy: str, tags: frozenset[str]) -> str:
 
 def tags_of(facts: Facts) -> frozenset[str]:
     """The tags that hold."""
-    vendor = _vendor(facts)
-    majors = [one.get("computeMajor") for one in device_properties(facts.trace).values()]
+    trace, names = facts.trace, " ".join(device_names(facts.trace))
+    vendor = "nvidia" if names or _calls(facts, CUDA) else ""
+    if gpu_activity(trace) == "ProfilerActivity.XPU" or "Intel" in names:
+        vendor = "intel"
+    elif is_rocm(trace) or "AMD" in names or _calls(facts, HIP):
+        vendor = "amd"
+    majors = [one.get("computeMajor") for one in device_properties(trace).values()]
     major = min((one for one in majors if isinstance(one, int)), default=HOPPER)
     compiles = vendor != "nvidia" or major >= TRITON
     trains = facts.named(BACKWARD.search, Role.OP, Role.ANNOTATION, Role.KERNEL)
@@ -60,20 +65,10 @@ def tags_of(facts: Facts) -> frozenset[str]:
         "compile": compiles,
         "graphs": compiles and vendor != "intel",
         "pdl": vendor == "nvidia" and major >= HOPPER,
-        "training": len(trains) > 0 or not (facts.trace.role == Role.OP).any(),
+        "training": len(trains) > 0 or not (trace.role == Role.OP).any(),
         "serving": facts.spans.are_of_server,
     }
     return frozenset(tag for tag, holds in found.items() if holds and tag)
-
-
-def _vendor(facts: Facts) -> str:
-    """`nvidia`, `amd`, `intel`, or "" where nothing tells."""
-    trace, names = facts.trace, " ".join(device_names(facts.trace))
-    if gpu_activity(trace) == "ProfilerActivity.XPU" or "Intel" in names:
-        return "intel"
-    if is_rocm(trace) or "AMD" in names or _calls(facts, HIP):
-        return "amd"
-    return "nvidia" if names or _calls(facts, CUDA) else ""
 
 
 def _calls(facts: Facts, pattern: re.Pattern[str]) -> bool:
@@ -121,19 +116,12 @@ def findings_of(facts: Facts) -> Answers:
                     below[rule.id] = below.get(rule.id, 0) + at_stake
         except CannotTell as lack:
             unknown.append(Unknown(rule.id, lack.missing, lack.record_with))
-    found = [
-        finding if _is_part(finding, found) else msgspec.structs.replace(finding, part_of=None)
-        for finding in found
-    ]
-    found.sort(key=lambda finding: -1 if finding.at_stake_ns is None else -finding.at_stake_ns)
-    found.sort(key=lambda finding: finding.at_stake_ns is None)
+    for n, finding in enumerate(found):  # it is a part of what is told, and of no less than it
+        wholes = [one.at_stake_ns or 0 for one in found if one.rule == finding.part_of]
+        if (finding.at_stake_ns or 0) > max(wholes, default=-1):
+            found[n] = msgspec.structs.replace(finding, part_of=None)
+    found.sort(key=lambda one: (one.at_stake_ns is None, -(one.at_stake_ns or 0)))
     return Answers(tuple(found), tuple(unknown), below)
-
-
-def _is_part(finding: Finding, found: list[Finding]) -> bool:
-    """Whether what it is part of is told, and is no less than it."""
-    wholes = [one.at_stake_ns or 0 for one in found if one.rule == finding.part_of]
-    return bool(wholes) and (finding.at_stake_ns or 0) <= max(wholes)
 
 
 def _finding(rule: Rule, claim: Claim, facts: Facts, tags: frozenset[str]) -> Finding:
