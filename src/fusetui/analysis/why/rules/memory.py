@@ -4,7 +4,7 @@ that are copied, cast or transposed for other kernels to use."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 import numpy as np
