@@ -11,7 +11,7 @@ import numpy as np
 
 from fusetui.analysis.why.account import Accounts
 from fusetui.analysis.why.facts import Facts
-from fusetui.analysis.why.host import LAYERS, Host, Threads, together
+from fusetui.analysis.why.host import LAYERS, Host, together
 from fusetui.analysis.why.idle import by_text, sums
 from fusetui.analysis.why.model import COMPILER, LOADER
 from fusetui.analysis.why.rule import frame_text, module_text
@@ -20,7 +20,6 @@ from fusetui.trace.model.arrays import Flags, Int64s, Rows
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import (
     NOTHING,
-    Counted,
     Cover,
     common,
     counted,
@@ -47,14 +46,18 @@ def held(
 ) -> tuple[Rows, Int64s]:
     """Likewise in the host parts of some gaps, except during a cover (ns of the file), by the
     innermost slice of some layers."""
-    found = [
-        part
-        for line in facts.accounts.threads
-        for part in _on(line, _waiting(facts, line, which, leaving_out), layers)
-    ]
+    idle, found = facts.idle, []
+    for line, _, placed in facts.launched(which & (idle.called > idle.begin)):
+        waiting = counted(placed(idle.begin), placed(idle.called))  # for each of several devices
+        waiting = line.parts(waiting, outside(leaving_out))
+        for kinds in layers:
+            touching = [line.slices(kind).touching(waiting.start, waiting.end) for kind in kinds]
+            rows, start, end = together(touching).parts()
+            found.append((rows, waiting.within(start, end)))
+            waiting = waiting.only(outside(union(start, end)))
     none = np.empty(0, dtype=np.int64)
-    rows = np.concatenate([none, *(rows for rows, _ in found)]).astype(np.intp)
-    return rows, np.concatenate([none, *(ns for _, ns in found)])
+    every = np.concatenate([none, *(rows for rows, _ in found)]).astype(np.intp)
+    return every, np.concatenate([none, *(ns for _, ns in found)])
 
 
 def idle_by_cause(trace: Trace, begin: Int64s, end: Int64s, idle_ns: int) -> dict[str, int]:
@@ -83,28 +86,6 @@ def idle_by_cause(trace: Trace, begin: Int64s, end: Int64s, idle_ns: int) -> dic
     if means:
         means[max(means, key=lambda cause: means[cause])] += idle_ns - sum(means.values())
     return means
-
-
-def _waiting(facts: Facts, line: Threads, which: Flags, leaving_out: Cover) -> Counted:
-    """The host parts of gaps, as times of the threads that launched then; what several devices
-    waited for counts for each."""
-    idle, track = facts.idle, facts.idle.track(facts.trace)
-    late = which & (idle.launch >= 0) & (idle.called > idle.begin) & line.tracks[track]
-    times = (line.on_line(track[late], t[late]) for t in (idle.begin, idle.called))
-    waiting = counted(*times)
-    return line.parts(waiting, outside(leaving_out))
-
-
-def _on(
-    line: Threads, waiting: Counted, layers: Sequence[tuple[Host, ...]]
-) -> list[tuple[Rows, Int64s]]:
-    found = []
-    for kinds in layers:
-        touching = [line.slices(kind).touching(waiting.start, waiting.end) for kind in kinds]
-        rows, start, end = together(touching).parts()
-        found.append((rows, waiting.within(start, end)))
-        waiting = waiting.only(outside(union(start, end)))
-    return found
 
 
 SHOWN = 2  # names of one kind

@@ -44,13 +44,6 @@ def covering(trace: Trace, line: Threads, begin: Int64s, end: Int64s) -> Coverin
     )
 
 
-def inside_of(trace: Trace, line: Threads, kind: Host, times: Int64s) -> Rows:
-    """The innermost slice of a kind at each time of a line, -1 for none."""
-    slices = line.slices(kind)
-    before = slices.start.searchsorted(times, side="right") - 1
-    return _row(slices, Reach(slices.end).last(before, times))
-
-
 def most_of(trace: Trace, slices: Slices, begin: Int64s, end: Int64s) -> Rows:
     """The row that covered most of each stretch, -1 for none; shape of `begin`."""
     found = np.full(len(begin), -1, dtype=np.intp)
@@ -72,16 +65,10 @@ def _more_than_half(slices: Slices, begin: Int64s, end: Int64s) -> Rows:
         inside = np.minimum(slices.end[place], end) - np.maximum(slices.start[place], begin)
         short = np.flatnonzero((place >= 0) & (2 * inside <= end - begin))
         if not len(short):
-            return _row(slices, place)
+            return np.append(slices.rows, -1)[place]
         place[short] = reach.last(place[short] - 1, middle[short])
     place[short] = -1
-    return _row(slices, place)
-
-
-def _row(slices: Slices, place: Rows) -> Rows:
-    if not len(slices.rows):
-        return place
-    return np.where(place >= 0, slices.rows[place], -1)
+    return np.append(slices.rows, -1)[place]
 
 
 def _longest_name(trace: Trace, slices: Slices, begin: Int64s, end: Int64s) -> Rows:

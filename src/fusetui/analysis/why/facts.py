@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 
 import numpy as np
 
 from fusetui.analysis.why.account import Accounts, devices_on
 from fusetui.analysis.why.devices import Devices
-from fusetui.analysis.why.dominant_slice import inside_of
-from fusetui.analysis.why.host import Host, Threads, matching
+from fusetui.analysis.why.host import Host, Threads, launching, matching
 from fusetui.analysis.why.idle import (
     CPU_BOUND,
     LATE,
     Idle,
     idle_of,
-    on_line,
     other_work,
 )
 from fusetui.analysis.why.kernels import Kernels, the_most
@@ -159,10 +157,8 @@ class Facts:
         found = np.zeros((len(Host), len(idle)), dtype=np.int64)
         if not len(cover.start):
             return found
-        track, called = idle.track(self.trace), idle.called
-        for line in self.accounts.threads:
-            own = np.flatnonzero((called > idle.begin) & line.tracks[track])
-            edges = [line.on_line(track[own], t[own]) for t in (idle.begin, called)]
+        for line, own, placed in self.launched(idle.called > idle.begin):
+            edges = placed(idle.begin), placed(idle.called)
             parts = line.parts(counted(*edges), cover)  # each wholly in a gap, or outside
             until = np.pad(line.split(parts.start, parts.end).cumsum(axis=1), ((0, 0), (1, 0)))
             first, last = (parts.start.searchsorted(times) for times in edges)
@@ -229,14 +225,13 @@ class Facts:
         replays = np.isin(calls, self.named(GRAPH_LAUNCH.search, Role.CALL))
         return 2 * int(np.count_nonzero(replays)) >= len(calls) > 0
 
-    def running_at_begin(self, kind: Host) -> Rows:
-        """For each gap, the innermost slice of a kind in which the launching thread is when the gap
-        begins, -1 for none."""
-        found = np.full(len(self.idle), -1, dtype=np.intp)
-        for line in self.accounts.threads:
-            places, begin, _ = on_line(self.trace, line, self.idle)
-            found[places] = inside_of(self.trace, line, kind, begin)
-        return found
+    def launched(
+        self, which: Flags | None = None
+    ) -> Iterator[tuple[Threads, Rows, Callable[[Int64s], Int64s]]]:
+        """Which gaps (of some) end with a launch from each line of threads; see host.launching."""
+        launch = self.idle.launch
+        known = launch >= 0 if which is None else which
+        return launching(self.trace, self.accounts.threads, launch, known)
 
     @cached_property
     def loader_rows(self) -> Rows:
@@ -270,22 +265,20 @@ class Facts:
     def heaviest(self, rows: Rows) -> tuple[int, ...]:
         """The rows under which the devices waited longest, as evidence."""
         waits = np.zeros(len(rows), dtype=np.int64)
-        for line in self.accounts.threads:
+        for line, _, placed in self.launched():
             own = np.flatnonzero(line.tracks[self.trace.track[rows]])
-            waits[own] = self._idle_cover(line).within(*line.bounds(rows[own]))
+            cover = union(placed(self.idle.begin), placed(self.idle.end))
+            waits[own] = cover.within(*line.bounds(rows[own]))
         return the_most(rows[waits > 0], waits[waits > 0])
 
     def innermost_under(self, rows: Rows, kind: Host) -> dict[int, int]:
         """What the launching threads did under these rows while a device was idle: name id of the
         innermost slice of a kind -> ns, the longest first."""
         found = np.zeros(len(self.trace.names), dtype=np.int64)
-        for line in self.accounts.threads:
-            waiting = common(self._idle_cover(line), union(*line.bounds(line.own(rows))))
+        for line, _, placed in self.launched():
+            idle = union(placed(self.idle.begin), placed(self.idle.end))
+            waiting = common(idle, union(*line.bounds(line.own(rows))))
             inner, start, end = line.slices(kind).touching(*waiting).parts()
             np.add.at(found, self.trace.name[inner], waiting.within(start, end))
         order = np.argsort(-found, kind="stable")
         return {int(name): int(found[name]) for name in order[: np.count_nonzero(found)]}
-
-    def _idle_cover(self, line: Threads) -> Cover:
-        """The gaps that end with a launch from a thread of this line, as time of that thread."""
-        return union(*on_line(self.trace, line, self.idle)[1:])

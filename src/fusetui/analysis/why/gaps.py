@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 from msgspec.structs import astuple
 
-from fusetui.analysis.why.host import Host, Threads
+from fusetui.analysis.why.host import Host, Threads, launching
 from fusetui.analysis.why.model import IDLE
 from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows
 from fusetui.trace.model.columns import Trace
@@ -117,14 +117,9 @@ def reasons(trace: Trace, threads: tuple[Threads, ...], gaps: Gaps, latency_ns: 
 def _by_host(trace: Trace, threads: tuple[Threads, ...], gaps: Gaps, called: Int64s) -> Int64s:
     """What the launching threads did in gaps before they launched; shape [Host, gaps]."""
     found = np.zeros((len(Host), len(gaps)), dtype=np.int64)
-    waits = np.flatnonzero(called > gaps.begin)
-    track = trace.track[gaps.launch[waits]]
-    for line in threads:
-        own = line.tracks[track]
-        here, on = waits[own], track[own]
-        begin, until = gaps.begin[here], called[here]
-        first, last = line.on_line(on, begin), line.on_line(on, until)
+    for line, own, placed in launching(trace, threads, gaps.launch, called > gaps.begin):
+        first, last = placed(gaps.begin), placed(called)
         split = line.split(first, last)
-        split[Host.NOTHING] += until - begin - (last - first)  # outside the trace
-        found[:, here] = split
+        split[Host.NOTHING] += (called - gaps.begin)[own] - (last - first)  # outside the trace
+        found[:, own] = split
     return found

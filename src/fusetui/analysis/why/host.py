@@ -8,9 +8,9 @@ itself. The kind of a slice is that of its role.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import IntEnum
-from functools import cached_property
+from functools import cached_property, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -23,6 +23,7 @@ from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import (
     Counted,
     Cover,
+    Reach,
     common,
     innermost,
     joined,
@@ -233,3 +234,32 @@ class Threads:
         rows, start, end = every.parts() if (every.start[1:] < every.end[:-1]).any() else every
         found = self._kinds[rows]
         return tuple(union(start[found == kind], end[found == kind]) for kind in kinds)
+
+
+def launching(
+    trace: Trace, threads: Sequence[Threads], launch: NDArray[np.integer], which: Flags
+) -> Iterator[tuple[Threads, Rows, Callable[[Int64s], Int64s]]]:
+    """Which of some launch calls (rows, -1 for none; those where `which` says so) are on each line,
+    if any, and what places times (ns of the file, one for each call) on it."""
+    track = trace.track[np.maximum(launch, 0)]
+    for line in threads:
+        own = np.flatnonzero(which & (launch >= 0) & line.tracks[track])
+        if len(own):
+            yield line, own, partial(_placed, line, track[own], own)
+
+
+def _placed(line: Threads, tracks: NDArray[np.integer], own: Rows, times: Int64s) -> Int64s:
+    return line.on_line(tracks, times[own])
+
+
+def running(
+    trace: Trace, threads: Sequence[Threads], launch: NDArray[np.integer], times: Int64s
+) -> Rows:
+    """The innermost call that waits for the device in which the thread of each launch call is at a
+    time (ns of the file), -1 for none."""
+    found = np.full(len(launch), -1, dtype=np.intp)
+    for line, own, placed in launching(trace, threads, launch, launch >= 0):
+        slices, at = line.slices(Host.SYNC), placed(times)
+        place = Reach(slices.end).last(slices.start.searchsorted(at, side="right") - 1, at)
+        found[own] = np.append(slices.rows, -1)[place]
+    return found

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fusetui.analysis.why.devices import Devices
 from fusetui.analysis.why.gaps import HOST, Reasons
-from fusetui.analysis.why.host import CALLS, Host, Threads
+from fusetui.analysis.why.host import CALLS, Host, Threads, launching
 from fusetui.analysis.why.model import IDLE
 from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows
 from fusetui.trace.model.columns import Trace
@@ -39,10 +39,6 @@ class Idle(msgspec.Struct, frozen=True, eq=False):
 
     def __len__(self) -> int:
         return len(self.begin)
-
-    def track(self, trace: Trace) -> Int32s:
-        """For each gap, the track of its launch call; any track if that is not known."""
-        return trace.track[np.maximum(self.launch, 0)]
 
     def ns(self, *names: str) -> Int64s:
         """How long each gap lasted for these reasons."""
@@ -98,25 +94,13 @@ def by_text(
     return found
 
 
-def on_line(trace: Trace, line: Threads, idle: Idle) -> tuple[Rows, Int64s, Int64s]:
-    """The gaps whose launch is on this line: their places, begins and ends on the line."""
-    track = idle.track(trace)
-    places = np.flatnonzero((idle.launch >= 0) & line.tracks[track])
-    on = track[places]
-    return places, line.on_line(on, idle.begin[places]), line.on_line(on, idle.end[places])
-
-
 def other_work(trace: Trace, threads: tuple[Threads, ...], idle: Idle, late_ns: Int64s) -> Flags:
     """The gaps in which the launching thread does something else than launch: `late_ns` of its time
     is more than a sequence of ops takes, and not made of many short slices."""
-    long = np.flatnonzero((late_ns > WORK_NS) & (idle.launch >= 0))
-    begin, until, track = idle.begin[long], idle.called[long], idle.track(trace)[long]
-    slices = np.zeros(len(long), dtype=np.int64)
-    for line in threads:
-        own = line.tracks[track]
-        edges = [line.on_line(track[own], times[own]) for times in (begin, until)]
+    long, slices = (late_ns > WORK_NS) & (idle.launch >= 0), np.zeros(len(idle), dtype=np.int64)
+    for line, own, placed in launching(trace, threads, idle.launch, long):
+        edges = placed(idle.begin), placed(idle.called)
         for kind in (*CALLS, Host.OP, Host.PYTHON):
             slices[own] += np.diff(line.slices(kind).start.searchsorted(edges), axis=0)[0]
-    found = np.zeros(len(idle), dtype=np.bool_)
-    found[long] = (late_ns[long] > SLICE_NS * slices) | (late_ns[long] > LONG_WORK_NS)
+    found: Flags = long & ((late_ns > SLICE_NS * slices) | (late_ns > LONG_WORK_NS))
     return found

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fusetui.analysis.why.account import Device
 from fusetui.analysis.why.devices import Devices
-from fusetui.analysis.why.dominant_slice import Covering, covering, inside_of
+from fusetui.analysis.why.dominant_slice import Covering, covering
 from fusetui.analysis.why.gaps import (
     AFTER,
     GRAPH,
@@ -21,14 +21,12 @@ from fusetui.analysis.why.gaps import (
     LAUNCH_LATENCY,
     QUEUED,
     UNLINKED,
-    Cuts,
     Gaps,
     Reasons,
 )
-from fusetui.analysis.why.host import Host, Threads
+from fusetui.analysis.why.host import launching, running
 from fusetui.analysis.why.model import IDLE, Gap
 from fusetui.trace.model.arrays import Int64s, Rows
-from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import Id, exact_id
 from fusetui.trace.model.intervals import Cover, joined, outside, pieces
 from fusetui.trace.program.regions import MODULE_PREFIX
@@ -83,21 +81,24 @@ def longest(gaps: Gaps, most: int | None) -> Rows:
 def told_of(line: Devices, every: Gaps, why: Reasons, which: Rows) -> list[Gap]:
     """What is known about some of these gaps, by their places and with their reasons."""
     trace, gaps = line.trace, every.only(which)
-    rows, drained = _explained(line, gaps), _drained_by(line, gaps)
+    late = np.where(trace.start[gaps.launch] > gaps.begin, gaps.launch, -1)
+    drained = running(trace, line.threads, late, gaps.begin)
+    rows = _explained(line, gaps)
     named = (gaps.before, gaps.event, rows.op, rows.annotation, rows.module, rows.frame, drained)
+    names = [[trace.name_of(n) if n >= 0 else None for n in own.tolist()] for own in named]
     columns = zip(
         line.number(gaps.event).tolist(),
         gaps.begin.tolist(),
         (gaps.end - gaps.begin).tolist(),
         np.stack([column[which] for column in why]).T.tolist(),
-        zip(*(_names_of(trace, row) for row in named), strict=True),
+        zip(*names, strict=True),
         gaps.event.tolist(),
         gaps.launch.tolist(),
         strict=True,
     )
     found = []
-    for number, start, dur, reasons, names, event, launch in columns:
-        before, after, op, annotation, module, frame, call = names
+    for number, start, dur, reasons, labels, event, launch in columns:
+        before, after, op, annotation, module, frame, call = labels
         found.append(
             Gap(
                 device=exact_id(line.named[number].pid),
@@ -127,33 +128,10 @@ def _explained(line: Devices, gaps: Gaps) -> Covering:
     last = np.where(waits, cuts.called, cuts.returned)
     known = gaps.plain & (last > first)
     found = np.full((4, len(gaps)), -1, dtype=np.intp)
-    track = trace.track[np.maximum(gaps.launch, 0)]
-    for threads in line.threads:
-        own = np.flatnonzero(known & threads.tracks[track])
-        if len(own):
-            begin, end = (threads.on_line(track[own], times[own]) for times in (first, last))
-            most = covering(trace, threads, begin, end)
-            found[:, own] = most.op, most.annotation, most.module, most.frame
+    for threads, own, placed in launching(trace, line.threads, gaps.launch, known):
+        most = covering(trace, threads, placed(first), placed(last))
+        found[:, own] = most.op, most.annotation, most.module, most.frame
     return Covering(*found)
-
-
-def _drained_by(line: Devices, gaps: Gaps) -> Rows:
-    """The call that waits for the device inside which the launching thread was when a gap began,
-    -1 for none, or if the next event had been launched by then; shape [gaps]."""
-    trace = line.trace
-    found = np.full(len(gaps), -1, dtype=np.intp)
-    called = np.maximum(gaps.launch, 0)
-    track, late = trace.track[called], trace.start[called] > gaps.begin
-    for threads in line.threads:
-        own = np.flatnonzero((gaps.launch >= 0) & late & threads.tracks[track])
-        if len(own):
-            times = threads.on_line(track[own], gaps.begin[own])
-            found[own] = inside_of(trace, threads, Host.SYNC, times)
-    return found
-
-
-def _names_of(trace: Trace, rows: NDArray[np.integer]) -> list[str | None]:
-    return [trace.name_of(row) if row >= 0 else None for row in rows.tolist()]
 
 
 Pieces = tuple[NDArray[np.integer], Int64s, Int64s]
@@ -261,26 +239,14 @@ def _collect(found: list[list[Pieces]], line: Devices, gaps: Gaps) -> None:
         (QUEUED, plain, cuts.due, gaps.end),
     ):
         found[reason].append((number[which], start[which], end[which]))
-    waits = np.flatnonzero(plain & (cuts.called > gaps.begin))
-    track = line.trace.track[gaps.launch[waits]]
-    for threads in line.threads:
-        own = waits[threads.tracks[track]]
-        for kind, (gap, start, end) in enumerate(_of_host(line.trace, threads, gaps, cuts, own)):
-            found[HOST + kind].append((number[gap], start, end))
-
-
-def _of_host(
-    trace: Trace, threads: Threads, gaps: Gaps, cuts: Cuts, which: Rows
-) -> Iterator[Pieces]:
-    """The host part of some gaps, divided by what the launching thread did; with the gap of each
-    piece."""
-    track = trace.track[gaps.launch[which]]
-    begin = threads.on_line(track, gaps.begin[which])
-    waiting = Cover(begin, threads.on_line(track, cuts.called[which]))
-    back = gaps.begin[which] - begin
-    for cover in (*threads.covers, outside(joined(*threads.covers))):
-        (start, end), place = pieces(waiting, cover)
-        yield which[place], start + back[place], end + back[place]
+    waits = plain & (cuts.called > gaps.begin)
+    for threads, own, placed in launching(line.trace, line.threads, gaps.launch, waits):
+        waiting = Cover(placed(gaps.begin), placed(cuts.called))
+        back = gaps.begin[own] - waiting.start
+        for kind, cover in enumerate((*threads.covers, outside(joined(*threads.covers)))):
+            (start, end), place = pieces(waiting, cover)
+            piece = number[own[place]], start + back[place], end + back[place]
+            found[HOST + kind].append(piece)
 
 
 def _of_each(name: str, found: Sequence[Pieces]) -> Iterator[tuple[int, ReasonTimes]]:

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from fusetui.analysis.why.facts import LOADER, Facts
-from fusetui.analysis.why.host import Host
-from fusetui.analysis.why.idle import on_line, sums
+from fusetui.analysis.why.host import Host, running
+from fusetui.analysis.why.idle import sums
 from fusetui.analysis.why.kernels import the_most
 from fusetui.analysis.why.rule import Claim, frame_text, of_span, rule, why_likely
 from fusetui.analysis.why.warming import OFTEN, recurring
@@ -141,7 +141,7 @@ LEAD = 3  # launches in the queue; from this many on, the CPU is ahead again
 )
 def drained_by_sync(facts: Facts) -> Iterator[Claim]:
     device, late = facts.idle.device, facts.late.sum(axis=0)
-    call = facts.running_at_begin(Host.SYNC)
+    call = running(facts.trace, facts.accounts.threads, facts.idle.launch, facts.idle.begin)
     marks = np.where(call >= 0, 2, np.where(_ahead_before(facts), 1, 0))
     last = np.maximum.accumulate(np.where(marks > 0, np.arange(len(marks)), -1))
     behind = (last >= device.searchsorted(device)) & (marks[last] == 2)  # on the same device
@@ -186,13 +186,9 @@ def _waited(facts: Facts) -> Int64s:
     found = np.zeros(len(idle), dtype=np.int64)
     calls = distinct(trace.launch[trace.gpu_rows].astype(np.int64))
     calls = calls[calls >= 0]
-    for line in facts.accounts.threads:
-        own = line.own(calls)
-        starts = np.sort(line.bounds(own)[0])
-        places, _, _ = on_line(trace, line, idle)
-        track = idle.track(trace)[places]
-        until = line.on_line(track, idle.called[places])
-        since = line.on_line(track, np.full(len(places), facts.begin_ns))
+    for line, places, placed in facts.launched():
+        starts = np.sort(line.bounds(line.own(calls))[0])
+        until, since = placed(idle.called), placed(np.full(len(idle), facts.begin_ns))
         before = np.searchsorted(starts, until) - 1
         since = np.where(before >= 0, np.maximum(np.append(starts, 0)[before], since), since)
         found[places] = line.covers[Host.SYNC].within(np.minimum(since, until), until)
