@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.analysis.questions.collectives import ON_CPU
-from fusetui.analysis.why.devices import Devices, Named
-from fusetui.analysis.why.gaps import Gaps, Reasons
+from fusetui.analysis.why.devices import Devices, Gaps, Named, Reasons
 from fusetui.analysis.why.host import Host, Threads, TimeLine, host_kinds, matching
 from fusetui.analysis.why.model import DeviceAccount, ThreadAccount
 from fusetui.trace.layout.devices import device_properties

@@ -9,8 +9,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.analysis.why.devices import Devices
-from fusetui.analysis.why.gaps import HOST, Reasons
+from fusetui.analysis.why.devices import HOST, Devices, Reasons
 from fusetui.analysis.why.host import CALLS, Host, Threads, launching
 from fusetui.analysis.why.model import IDLE
 from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows

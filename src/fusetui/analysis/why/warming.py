@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.analysis.why.gaps import events_in_order
+from fusetui.analysis.why.devices import events_in_order
 from fusetui.analysis.why.host import Host, matching
 from fusetui.trace.layout.steps import Steps
 from fusetui.trace.model.arrays import Flags, Int64s, Rows
