@@ -35,18 +35,12 @@ LONGEST = 100
 """The number of gaps that are reported, unless all are asked for."""
 
 
-class Listed(msgspec.Struct, frozen=True):
-    """Gaps, the longest first, and how many there are in all."""
-
-    gaps: tuple[Gap, ...]
-    count: int
-
-
 def longest_gaps(
     lines: Sequence[Devices], most: int | None = LONGEST, window: tuple[int, int] | None = None
-) -> Listed:
-    """The gaps of all devices together; None for all. `window`: what lies in [begin, end), in ns of
-    the file; a gap across its border counts with the part inside, as in the account."""
+) -> tuple[tuple[Gap, ...], int]:
+    """The longest gaps of all devices together (None: all), and how many there are. `window`: what
+    lies in [begin, end), in ns of the file; a gap across its border counts with the part inside, as
+    in the account."""
     found: list[Gap] = []
     number = 0
     for line in lines:
@@ -54,7 +48,7 @@ def longest_gaps(
         number += len(gaps)
         found += told_of(line, gaps, why, longest(gaps, most))
     found.sort(key=lambda gap: (-gap.dur_ns, gap.start_ns))
-    return Listed(tuple(found[:most]), number)
+    return tuple(found[:most]), number
 
 
 def gaps_of(device: Device, which: Rows) -> list[Gap]:
