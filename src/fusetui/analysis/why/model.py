@@ -5,7 +5,6 @@ Ids of devices, processes and threads are representable in JSON (see `exact_id`)
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import Final, Literal
@@ -218,7 +217,7 @@ class IdleReason(msgspec.Struct, frozen=True):
     meanwhile: str = ""  # of a rank that others waited for; "" is not told
 
 
-_REASONS = """
+_REASONS = """\
 unlinked: ? | launch not recorded | for an unknown reason | the launch of the next kernel was
     not recorded | for a reason that was not recorded
 graph: g | in a CUDA graph | between graph nodes | between the nodes of a CUDA graph | between
@@ -253,6 +252,6 @@ after: e | after the last event | after the last event | after the last GPU even
 # events too. host_*: not launched yet; what the launching thread was doing, in the order of Host.
 # queued: launched, but not started. after: only in steps and windows.
 
-_each = (reason.partition(": ") for reason in re.split(r"\n(?=\w)", _REASONS.strip()))
-IDLE: Final = {key: IdleReason(*" ".join(told.split()).split(" | ")) for key, _, told in _each}
+_each = (one.partition(": ") for one in _REASONS.replace("\n    ", " ").splitlines())
+IDLE: Final = {key: IdleReason(*told.split(" | ")) for key, _, told in _each}
 """Every ns of idle time has one of these reasons."""
