@@ -10,8 +10,7 @@ import msgspec
 from fusetui.analysis.questions import memory
 from fusetui.analysis.why.account import Accounts
 from fusetui.analysis.why.facts import Facts
-from fusetui.analysis.why.idle import by_text
-from fusetui.analysis.why.kernels import Kernels
+from fusetui.analysis.why.kernels import Kernels, by_text
 from fusetui.analysis.why.model import Breakdown, Share, Unknown, Why
 from fusetui.analysis.why.rule import lacks_of, module_text
 from fusetui.analysis.why.rules import findings_of

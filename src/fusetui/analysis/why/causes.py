@@ -12,7 +12,7 @@ import numpy as np
 from fusetui.analysis.why.account import Accounts
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.host import LAYERS, Host, together
-from fusetui.analysis.why.idle import by_text, sums
+from fusetui.analysis.why.kernels import by_text, sums
 from fusetui.analysis.why.model import COMPILER, LOADER
 from fusetui.analysis.why.rule import frame_text, module_text
 from fusetui.text.figures import count, duration

@@ -5,24 +5,21 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
+from typing import Any
 
+import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from fusetui.analysis.why.account import Accounts, devices_on
-from fusetui.analysis.why.devices import Devices
-from fusetui.analysis.why.host import Host, Threads, launching, matching
-from fusetui.analysis.why.idle import (
-    CPU_BOUND,
-    LATE,
-    Idle,
-    idle_of,
-    other_work,
-)
+from fusetui.analysis.why.devices import HOST, Devices, Reasons
+from fusetui.analysis.why.host import CALLS, Host, Threads, launching, matching
 from fusetui.analysis.why.kernels import Kernels, the_most
+from fusetui.analysis.why.model import IDLE
 from fusetui.analysis.why.transfers import Transfers, transfers_of
 from fusetui.analysis.why.warming import GRAPH_LAUNCH, Once, slow_first_step, warm_up
 from fusetui.trace.layout.steps import Steps, steps_of
-from fusetui.trace.model.arrays import Flags, Int64s, Rows
+from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import (
@@ -203,7 +200,14 @@ class Facts:
 
         Their `late` part is longer than a sequence of ops takes, and not made of many small slices.
         """
-        return other_work(self.trace, self.accounts.threads, self.idle, self.late.sum(axis=0))
+        idle, late_ns = self.idle, self.late.sum(axis=0)
+        long, slices = (late_ns > WORK_NS) & (idle.launch >= 0), np.zeros(len(idle), dtype=np.int64)
+        for line, own, placed in self.launched(long):
+            edges = placed(idle.begin), placed(idle.called)
+            for kind in (*CALLS, Host.OP, Host.PYTHON):
+                slices[own] += np.diff(line.slices(kind).start.searchsorted(edges), axis=0)[0]
+        found: Flags = long & ((late_ns > SLICE_NS * slices) | (late_ns > LONG_WORK_NS))
+        return found
 
     @cached_property
     def is_late(self) -> bool:
@@ -282,3 +286,58 @@ class Facts:
             np.add.at(found, self.trace.name[inner], waiting.within(start, end))
         order = np.argsort(-found, kind="stable")
         return {int(name): int(found[name]) for name in order[: np.count_nonzero(found)]}
+
+
+CPU_BOUND = 0.10  # of the span; from this share on, a GPU counts as waiting for launches
+WORK_NS = 5_000_000  # a longer gap is not due to launching, unless it has many slices:
+SLICE_NS = 200_000  # of no more than this on average
+LONG_WORK_NS = 50_000_000  # whatever it is made of
+LATE = np.array([kind not in (Host.SYNC, Host.ALLOC) for kind in Host])
+"""What a thread that launches too late is doing: neither waiting nor allocating."""
+
+
+class Idle(msgspec.Struct, frozen=True, eq=False):
+    """The gaps of devices within the window, clipped to it; arrays of shape [gaps], ns."""
+
+    device: Int32s  # a number, in order
+    begin: Int64s
+    end: Int64s
+    event: Int32s  # the GPU event that ends the gap
+    before: Int32s  # the one that ended last before it, -1 for none
+    launch: Int32s  # the launch call of the event, -1 where it is not known
+    called: Int64s  # the end of the host part: when that call begins; `begin` without one
+    returned: Int64s  # the end of the call, if it lies in the gap; `begin` without one
+    reasons: Reasons
+
+    def __len__(self) -> int:
+        return len(self.begin)
+
+    def ns(self, *names: str) -> Int64s:
+        """How long each gap lasted for these reasons."""
+        found: Int64s = np.stack([self.reasons[[*IDLE].index(name)] for name in names]).sum(axis=0)
+        return found
+
+    @property
+    def host(self) -> Int64s:
+        """How long each gap lasted for what the launching thread did, [Host, gaps]."""
+        return np.stack(self.reasons[HOST : HOST + len(Host)])
+
+
+def idle_of(lines: Sequence[Devices], window: tuple[int, int] | None) -> Idle:
+    """The gaps of all devices; in a window [begin, end) (ns of the file) what lies in it."""
+    parts: list[list[NDArray[Any]]] = []
+    devices = 0
+    for line in lines:
+        gaps, why = line.idle_in(window)
+        cuts = line.cuts_of(gaps)
+        called, returned = (
+            np.where(gaps.plain, t, gaps.begin) for t in (cuts.called, cuts.returned)
+        )
+        columns = (gaps.begin, gaps.end, gaps.event, gaps.before, gaps.launch, called, returned)
+        parts.append([line.number(gaps.event) + devices, *columns, *why])
+        devices += len(line)
+    if not parts:
+        parts.append([np.empty(0, dtype=np.int32)] * (8 + len(IDLE)))
+    whole = parts[0] if len(parts) == 1 else [np.concatenate(c) for c in zip(*parts, strict=True)]
+    device, begin, end, event, before, launch, called, returned, *reasons = whole
+    return Idle(device, begin, end, event, before, launch, called, returned, tuple(reasons))

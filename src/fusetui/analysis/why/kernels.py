@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from fusetui.analysis.questions.busy import communicates, effective_ns
 from fusetui.analysis.why.host import matching
-from fusetui.analysis.why.idle import by_text
 from fusetui.analysis.why.model import Ceiling
 from fusetui.gpu.kernel_names import KernelName, decode
 from fusetui.gpu.roofline.many import Jobs, blocks_of_each, jobs, peaks_of_devices, share_known
@@ -33,6 +32,29 @@ from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import Cover, union
 from fusetui.trace.program.origin import Credit, Origins, origins
+
+
+def sums(places: Rows, ns: Int64s, length: int) -> Int64s:
+    """The exact sum of the ns of each place; shape [length]."""
+    found = np.zeros(length, dtype=np.int64)
+    np.add.at(found, places, ns)
+    return found
+
+
+def by_text(
+    trace: Trace, rows: Rows, ns: Int64s, text: Callable[[str], str]
+) -> dict[str, tuple[int, int]]:
+    """How many rows have a name that is said like this, and their exact sum (ns)."""
+    names, each = np.unique(trace.name[rows], return_inverse=True)
+    counts = np.bincount(each, minlength=len(names)).tolist()
+    found: dict[str, tuple[int, int]] = {}
+    totals = sums(each, ns, len(names)).tolist()
+    for number, n, total in zip(names.tolist(), counts, totals, strict=True):
+        said = text(trace.names[number])
+        before = found.get(said, (0, 0))
+        found[said] = before[0] + n, before[1] + total
+    return found
+
 
 MOST_ROWS = 5
 """Rows of evidence for one finding."""

@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from fusetui.analysis.why.facts import Facts
-from fusetui.analysis.why.idle import by_text
-from fusetui.analysis.why.kernels import Kernels
+from fusetui.analysis.why.kernels import Kernels, by_text
 from fusetui.text.cutting import clip
 from fusetui.text.figures import count, duration, percent, plural
 from fusetui.text.printable import printable

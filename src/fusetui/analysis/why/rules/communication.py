@@ -8,8 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from fusetui.analysis.questions.collectives import ON_CPU
-from fusetui.analysis.why.facts import Facts
-from fusetui.analysis.why.idle import LATE
+from fusetui.analysis.why.facts import LATE, Facts
 from fusetui.analysis.why.kernels import Kernels, the_most
 from fusetui.analysis.why.rule import Claim, of_span, of_work, rule
 from fusetui.analysis.why.transfers import FEWEST, Transfers, kind_text, moved, told_apart

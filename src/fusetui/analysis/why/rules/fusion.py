@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.analysis.why.facts import Facts
-from fusetui.analysis.why.idle import by_text
-from fusetui.analysis.why.kernels import Kernels, the_most
+from fusetui.analysis.why.kernels import Kernels, by_text, the_most
 from fusetui.analysis.why.rule import (
     CannotTell,
     Claim,

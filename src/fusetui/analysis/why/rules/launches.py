@@ -8,9 +8,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from fusetui.analysis.why.causes import Holding, holding
-from fusetui.analysis.why.facts import Facts
+from fusetui.analysis.why.facts import CPU_BOUND, LONG_WORK_NS, SLICE_NS, WORK_NS, Facts
 from fusetui.analysis.why.host import Host
-from fusetui.analysis.why.idle import CPU_BOUND, LONG_WORK_NS, SLICE_NS, WORK_NS
 from fusetui.analysis.why.kernels import the_most
 from fusetui.analysis.why.rule import Claim, of_span, rule, why_likely
 from fusetui.analysis.why.warming import GRAPH_LAUNCH, LONG_NS

@@ -9,8 +9,7 @@ import numpy as np
 
 from fusetui.analysis.why.facts import LOADER, Facts
 from fusetui.analysis.why.host import Host, running
-from fusetui.analysis.why.idle import sums
-from fusetui.analysis.why.kernels import the_most
+from fusetui.analysis.why.kernels import sums, the_most
 from fusetui.analysis.why.rule import Claim, frame_text, of_span, rule, why_likely
 from fusetui.analysis.why.warming import OFTEN, recurring
 from fusetui.text.figures import count, duration, plural
