@@ -75,30 +75,24 @@ LONGEST_NAME = 1000  # characters
 def breakdown_of(kernels: Kernels, modules: Modules | None) -> Breakdown:
     """The kernels with the longest effective time, and the modules with the longest time of their
     own, each kind of module once."""
+    own = kernels.is_kernel
+    by_kernel = by_text(kernels.trace, kernels.rows[own], kernels.effective_ns[own], _short)
+    by_module: dict[str, tuple[int, int]] = {}
+    for one in modules.modules if modules else ():
+        name = module_text(one.module.removesuffix("_*"), LONGEST_NAME)
+        before = by_module.get(name, (0, 0))
+        by_module[name] = before[0] + one.count, before[1] + one.gpu_self_ns
     return Breakdown(
-        kernels=_by_kernel(kernels),
-        kernels_ns=kernels.ns(kernels.is_kernel),
-        modules=_by_module(modules) if modules else (),
+        kernels=_longest(by_kernel),
+        kernels_ns=kernels.ns(own),
+        modules=_longest(by_module),
         modules_ns=modules.gpu_ns if modules else 0,
     )
 
 
-def _by_kernel(kernels: Kernels) -> tuple[Share, ...]:
-    def short(name: str) -> str:
-        kernel = decode(name)
-        return kernel.short if kernel else name[:LONGEST_NAME]
-
-    own = kernels.is_kernel
-    return _longest(by_text(kernels.trace, kernels.rows[own], kernels.effective_ns[own], short))
-
-
-def _by_module(modules: Modules) -> tuple[Share, ...]:
-    found: dict[str, tuple[int, int]] = {}
-    for one in modules.modules:
-        name = module_text(one.module.removesuffix("_*"), LONGEST_NAME)
-        before = found.get(name, (0, 0))
-        found[name] = before[0] + one.count, before[1] + one.gpu_self_ns
-    return _longest(found)
+def _short(name: str) -> str:
+    kernel = decode(name)
+    return kernel.short if kernel else name[:LONGEST_NAME]
 
 
 def _longest(found: dict[str, tuple[int, int]]) -> tuple[Share, ...]:

@@ -24,8 +24,7 @@ class CannotTell(Exception):  # noqa: N818
 
     def __init__(self, missing: str, record_with: str) -> None:
         super().__init__(missing)
-        self.missing = missing
-        self.record_with = record_with
+        self.missing, self.record_with = missing, record_with
 
 
 LEAST_SHARE = 0.02  # of the span; less is not worth a look
@@ -119,9 +118,9 @@ def frame_text(name: str, most: int = LONGEST) -> str:
     """A frame as a user would name it: `zoom (_interpolation.py:691)`, `zoom_shift`."""
     name = name[:1000]
     if found := BUILT_IN.match(name):
-        return printable(clip(found[1].removesuffix(">"), most))
-    if found := FRAME.fullmatch(name):
-        return printable(clip(f"{found[3]} ({found[1]}:{found[2]})", most))
+        name = found[1].removesuffix(">")
+    elif found := FRAME.fullmatch(name):
+        name = f"{found[3]} ({found[1]}:{found[2]})"
     return printable(clip(name, most))
 
 
@@ -129,8 +128,7 @@ def of_span(facts: Facts, ns: int) -> str:
     """`12 ms (45.8 % of the span)`; of a step or a window, `45.8 % of the time`, or what it is
     called; of several GPUs together, `45.8 % of the spans of 2 GPUs`."""
     gpus = len(facts.devices)
-    span = "the span" if gpus < 2 else "the spans"
-    whole = span if facts.is_whole else facts.called
+    whole = f"the span{'s' if gpus > 1 else ''}" if facts.is_whole else facts.called
     of = f" of {count(gpus)} GPUs" if gpus > 1 else ""
     return f"{duration(ns)} ({percent(ns, facts.span_ns, fine=True)} of {whole}{of})"
 
@@ -168,8 +166,6 @@ def most_module(kernels: Kernels, which: Flags | Rows, before: str = ", most of 
 
 
 STACKS = "Python stacks were recorded: these times include the profiler's own work."
-
-
 COLD = "Most of the time is warm-up: what is left may be, too."
 
 
