@@ -6,7 +6,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-import msgspec
 import numpy as np
 
 from fusetui.analysis.why.account import Accounts
@@ -93,52 +92,18 @@ NUMBER = re.compile(r"#[0-9]{1,18}\Z")
 LEAST = 0.02  # of all time; a name with less is not told
 
 
-class Holder(msgspec.Struct, frozen=True):
-    """All slices of one name that held a launching thread."""
-
-    name: str
-    ns: int  # for which they were the innermost ones while a GPU waited for a launch
-    calls: int
-
-    @property
-    def text(self) -> str:
-        """`aten::conv2d (265 x, 21.3 ms)`."""
-        return f"{self.name} ({count(self.calls)} x, {duration(self.ns)})"
-
-
-class Holding(msgspec.Struct, frozen=True, eq=False):
-    """What held the launching threads in some gaps."""
-
-    facts: Facts
-    rows: Rows
-    ns: Int64s
-
-    def of(self, kind: Host) -> list[Holder]:
-        """The names of a kind with the most time."""
-        own = self.facts.accounts.kinds[self.rows] == kind
-        return self._named(self.rows[own], self.ns[own], _label)
-
-    @property
-    def modules(self) -> list[Holder]:
-        """The modules with the most time, each without what lies in modules inside it."""
-        spans = self.facts.kernels.origins.modules
-        around = spans.rows_at(spans.around(self.rows)).astype(np.intp)
-        return self._named(around[around >= 0], self.ns[around >= 0], module_text)
-
-    def _named(self, rows: Rows, ns: Int64s, text: Callable[[str], str]) -> list[Holder]:
-        each, place = np.unique(rows, return_inverse=True)
-        total = sums(place, ns, len(each))
-        found = by_text(self.facts.trace, each, total, text)
-        every = [Holder(label, amount, calls) for label, (calls, amount) in found.items()]
-        enough = [one for one in every if one.ns >= LEAST * int(self.ns.sum()) > 0]
-        return sorted(enough, key=lambda one: -one.ns)[:SHOWN]
+def holders(
+    trace: Trace, rows: Rows, ns: Int64s, text: Callable[[str], str], all_ns: int
+) -> list[tuple[str, int]]:
+    """Of some slices, with the time for which each held a launching thread, the names with the most
+    time: `aten::conv2d (265 x, 21.3 ms)`, and these ns; `all_ns`: of all slices."""
+    each, place = np.unique(rows, return_inverse=True)
+    found = by_text(trace, each, sums(place, ns, len(each)), text)
+    enough = [(name, *one) for name, one in found.items() if one[1] >= LEAST * all_ns > 0]
+    longest = sorted(enough, key=lambda one: -one[2])[:SHOWN]
+    return [(f"{name} ({count(calls)} x, {duration(held)})", held) for name, calls, held in longest]
 
 
-def _label(name: str) -> str:
+def label(name: str) -> str:
     """Steps count as one, as do modules of one class."""
     return module_text(name) if is_module(name) else frame_text(NUMBER.sub("", name))
-
-
-def holding(facts: Facts, which: Flags) -> Holding:
-    """In the host parts of some gaps (see held), without what other rules explain."""
-    return Holding(facts, *held(facts, which, facts.explained, LAYERS))

@@ -77,8 +77,7 @@ def told_of(line: Devices, every: Gaps, why: Reasons, which: Rows) -> list[Gap]:
     trace, gaps = line.trace, every.only(which)
     late = np.where(trace.start[gaps.launch] > gaps.begin, gaps.launch, -1)
     drained = running(trace, line.threads, late, gaps.begin)
-    rows = _explained(line, gaps)
-    named = (gaps.before, gaps.event, rows.op, rows.annotation, rows.module, rows.frame, drained)
+    named = (gaps.before, gaps.event, *_explained(line, gaps), drained)
     names = [[trace.name_of(n) if n >= 0 else None for n in own.tolist()] for own in named]
     columns = zip(
         line.number(gaps.event).tolist(),
@@ -113,7 +112,7 @@ def told_of(line: Devices, every: Gaps, why: Reasons, which: Rows) -> list[Gap]:
     return found
 
 
-def _explained(line: Devices, gaps: Gaps) -> Covering:
+def _explained(line: Devices, gaps: Gaps) -> Rows:
     """The rows that covered most of the host part of gaps; for a gap without one, of the launch
     call that was running."""
     trace, cuts = line.trace, line.cuts_of(gaps)
@@ -123,9 +122,8 @@ def _explained(line: Devices, gaps: Gaps) -> Covering:
     known = gaps.plain & (last > first)
     found = np.full((4, len(gaps)), -1, dtype=np.intp)
     for threads, own, placed in launching(trace, line.threads, gaps.launch, known):
-        most = covering(trace, threads, placed(first), placed(last))
-        found[:, own] = most.op, most.annotation, most.module, most.frame
-    return Covering(*found)
+        found[:, own] = covering(trace, threads, placed(first), placed(last))
+    return found
 
 
 Pieces = tuple[NDArray[np.integer], Int64s, Int64s]
@@ -262,25 +260,14 @@ DEEPEST = 2000
 """How many slices around one moment are examined; Python itself allows 1,000 frames."""
 
 
-class Covering(msgspec.Struct, frozen=True, eq=False):
-    """Rows of shape [stretches], -1 for none."""
-
-    op: Rows
-    annotation: Rows
-    module: Rows
-    frame: Rows
-
-
-def covering(trace: Trace, line: Threads, begin: Int64s, end: Int64s) -> Covering:
-    """What covered most of each stretch [begin, end) of a line of time (ns)."""
+def covering(trace: Trace, line: Threads, begin: Int64s, end: Int64s) -> Rows:
+    """The op, the annotation, the module and the frame that covered most of each stretch
+    [begin, end) of a line of time (ns): rows of shape [4, stretches], -1 for none."""
     frames = line.slices(Host.PYTHON)
     calls = matching(trace, frames.rows, is_module)
-    return Covering(
-        op=most_of(trace, line.slices(Host.OP), begin, end),
-        annotation=most_of(trace, line.slices(Host.ANNOTATION), begin, end),
-        module=most_of(trace, frames.only(calls), begin, end),
-        frame=most_of(trace, frames.only(~calls), begin, end),
-    )
+    kinds = (line.slices(Host.OP), line.slices(Host.ANNOTATION))
+    every = (*kinds, frames.only(calls), frames.only(~calls))
+    return np.stack([most_of(trace, slices, begin, end) for slices in every])
 
 
 def most_of(trace: Trace, slices: Slices, begin: Int64s, end: Int64s) -> Rows:

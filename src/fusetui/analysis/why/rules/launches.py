@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from fusetui.analysis.why.causes import Holding, holding
+from fusetui.analysis.why.causes import held, holders, label
 from fusetui.analysis.why.facts import CPU_BOUND, LONG_WORK_NS, SLICE_NS, WORK_NS, Facts
-from fusetui.analysis.why.host import Host
+from fusetui.analysis.why.host import LAYERS, Host
 from fusetui.analysis.why.kernels import the_most
-from fusetui.analysis.why.rule import Claim, of_span, rule, why_likely
+from fusetui.analysis.why.rule import Claim, module_text, of_span, rule, why_likely
 from fusetui.analysis.why.warming import GRAPH_LAUNCH, LONG_NS
 from fusetui.gpu.kernel_names import KernelName
 from fusetui.text.figures import count, duration, percent, plural
@@ -60,7 +60,7 @@ def host_bound(facts: Facts) -> Iterator[Claim]:
     unseen = unseen_remedy(facts, by_kind)
     yield Claim(
         text=f"The GPU waits {of_span(facts, at_stake)} for the CPU to launch the next kernel"
-        f"{without(facts)}: {doing(facts, by_kind, holding(facts, which))}.",
+        f"{without(facts)}: {doing(facts, by_kind, which)}.",
         at_stake_ns=at_stake,
         rows=heaviest(facts, which),
         remedy=unseen or (REPLAYED if facts.is_replayed else None),
@@ -68,19 +68,26 @@ def host_bound(facts: Facts) -> Iterator[Claim]:
     )
 
 
-def doing(facts: Facts, by_kind: Int64s, found: Holding) -> str:
+def doing(facts: Facts, by_kind: Int64s, which: Flags) -> str:
     """`60 us in ops, mostly aten::add (3 x, 40 us), 15 us with nothing recorded`, and modules."""
     has_ops = bool((facts.trace.role == Role.OP).any())
     words = WORDS if has_ops else {**WORDS, Host.ANNOTATION: "in annotations"}
     kinds = sorted((kind for kind in words if by_kind[kind]), key=lambda kind: -by_kind[kind])
-    parts = []
+    rows, ns = held(facts, which, facts.explained, LAYERS)  # without what other rules explain
+    all_ns, parts = int(ns.sum()), []
     for kind in kinds[:SHOWN]:
-        holders, ns = found.of(kind), int(by_kind[kind])
-        named = f", such as {' and '.join(one.text for one in holders)}" if holders else ""
-        if holders and 2 * holders[0].ns > ns:
-            named = f", mostly {holders[0].text}"
-        parts.append(f"{duration(ns)} {words[kind]}{named}")
-    modules = " and ".join(one.text for one in found.modules)
+        own, whole = facts.accounts.kinds[rows] == kind, int(by_kind[kind])
+        found = holders(facts.trace, rows[own], ns[own], label, all_ns)
+        named = f", such as {' and '.join(text for text, _ in found)}" if found else ""
+        if found and 2 * found[0][1] > whole:
+            named = f", mostly {found[0][0]}"
+        parts.append(f"{duration(whole)} {words[kind]}{named}")
+    # The modules with the most time, each without what lies in modules inside it.
+    spans = facts.kernels.origins.modules
+    around = spans.rows_at(spans.around(rows)).astype(np.intp)
+    inside = around >= 0
+    found = holders(facts.trace, around[inside], ns[inside], module_text, all_ns)
+    modules = " and ".join(text for text, _ in found)
     return "; ".join(parts) + (f". Among modules, longest in {modules}" if modules else "")
 
 
@@ -121,7 +128,7 @@ def cpu_work(facts: Facts) -> Iterator[Claim]:
     yield Claim(
         text=f"The GPU waits {of_span(facts, at_stake)} in {gaps} of more than {duration(WORK_NS)} "
         f"while the CPU launches nothing for it{without(facts)}: "
-        f"{doing(facts, by_kind, holding(facts, facts.busy_cpu))}.",
+        f"{doing(facts, by_kind, facts.busy_cpu)}.",
         at_stake_ns=at_stake,
         rows=heaviest(facts, facts.busy_cpu),
         remedy=unseen_remedy(facts, by_kind),
