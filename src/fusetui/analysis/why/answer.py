@@ -9,11 +9,11 @@ import msgspec
 
 from fusetui.analysis.questions import memory
 from fusetui.analysis.why.account import Accounts
+from fusetui.analysis.why.causes import module_text
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.kernels import Kernels, by_text
 from fusetui.analysis.why.model import Breakdown, Share, Unknown, Why
-from fusetui.analysis.why.rule import lacks_of, module_text
-from fusetui.analysis.why.rules import findings_of
+from fusetui.analysis.why.rules import findings_of, lacks_of
 from fusetui.analysis.why.selection import Question, Selection, account_of, asked, on_this_device
 from fusetui.gpu.kernel_names import decode
 from fusetui.gpu.roofline import many

@@ -13,8 +13,9 @@ from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.host import LAYERS, Host, together
 from fusetui.analysis.why.kernels import by_text, sums
 from fusetui.analysis.why.model import COMPILER, LOADER
-from fusetui.analysis.why.rule import frame_text, module_text
+from fusetui.text.cutting import clip
 from fusetui.text.figures import count, duration
+from fusetui.text.printable import printable
 from fusetui.trace.model.arrays import Flags, Int64s, Rows
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import (
@@ -26,7 +27,8 @@ from fusetui.trace.model.intervals import (
     union,
     without,
 )
-from fusetui.trace.program.regions import is_module
+from fusetui.trace.program.regions import MODULE_PREFIX, is_module
+from fusetui.trace.program.regions import NUMBER as MODULE_NUMBER
 
 
 def idle_causes(trace: Trace) -> tuple[Rows, Int64s] | None:
@@ -85,6 +87,26 @@ def idle_by_cause(trace: Trace, begin: Int64s, end: Int64s, idle_ns: int) -> dic
     if means:
         means[max(means, key=lambda cause: means[cause])] += idle_ns - sum(means.values())
     return means
+
+
+FRAME = re.compile(r"(?:.*/)?([^/]+)\((\d+)\): (.+)", re.DOTALL)
+BUILT_IN = re.compile(r"<built-in (?:method|function) (\S+)")
+LONGEST_TEXT = 60
+
+
+def frame_text(name: str, most: int = LONGEST_TEXT) -> str:
+    """A frame as a user would name it: `zoom (_interpolation.py:691)`, `zoom_shift`."""
+    name = name[:1000]
+    if found := BUILT_IN.match(name):
+        name = found[1].removesuffix(">")
+    elif found := FRAME.fullmatch(name):
+        name = f"{found[3]} ({found[1]}:{found[2]})"
+    return printable(clip(name, most))
+
+
+def module_text(name: str, most: int = LONGEST_TEXT) -> str:
+    """A module without its number, or an annotation: `Qwen2MLP`, `## forward ##`."""
+    return frame_text(MODULE_NUMBER.sub("", name.removeprefix(MODULE_PREFIX)), most)
 
 
 SHOWN = 2  # names of one kind

@@ -20,8 +20,7 @@ from fusetui.analysis.why.model import (
     totals,
     working,
 )
-from fusetui.analysis.why.rule import LEAST_OF_BUSY, LEAST_SHARE, Rule
-from fusetui.analysis.why.rules import all_rules
+from fusetui.analysis.why.rules import LEAST_OF_BUSY, LEAST_SHARE, Rule, all_rules
 
 Status = Literal["gone", "new", "stays", "unknown"]
 USUAL = 0.1, 0.9

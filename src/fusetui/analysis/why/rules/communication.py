@@ -10,7 +10,7 @@ import numpy as np
 from fusetui.analysis.questions.collectives import ON_CPU
 from fusetui.analysis.why.facts import LATE, Facts
 from fusetui.analysis.why.kernels import Kernels, the_most
-from fusetui.analysis.why.rule import Claim, of_span, of_work, rule
+from fusetui.analysis.why.rules import Claim, of_span, of_work, rule
 from fusetui.analysis.why.transfers import FEWEST, Transfers, kind_text, moved, told_apart
 from fusetui.text.figures import count, duration, percent, size
 from fusetui.text.printable import printable

@@ -10,7 +10,7 @@ import numpy as np
 
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.kernels import Kernels
-from fusetui.analysis.why.rule import Claim, of_work, rule, subject
+from fusetui.analysis.why.rules import Claim, of_work, rule, subject
 from fusetui.analysis.why.rules.fusion import claimed_by_attention
 from fusetui.analysis.why.rules.products import (
     claimed_by_alignment,

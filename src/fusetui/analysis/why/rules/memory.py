@@ -13,7 +13,7 @@ from fusetui.analysis.questions.memory import MemoryPeak, memory_peaks
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.host import matching
 from fusetui.analysis.why.kernels import Kernels
-from fusetui.analysis.why.rule import (
+from fusetui.analysis.why.rules import (
     CannotTell,
     Claim,
     most_module,

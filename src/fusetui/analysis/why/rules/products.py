@@ -9,7 +9,7 @@ import numpy as np
 
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.kernels import Kernels
-from fusetui.analysis.why.rule import (
+from fusetui.analysis.why.rules import (
     PROPERTIES,
     CannotTell,
     Claim,

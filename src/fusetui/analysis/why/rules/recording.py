@@ -12,7 +12,7 @@ import numpy as np
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.host import Host
 from fusetui.analysis.why.kernels import the_most
-from fusetui.analysis.why.rule import Claim, of_span, rule
+from fusetui.analysis.why.rules import Claim, of_span, rule
 from fusetui.analysis.why.rules.launches import SLOW_NS
 from fusetui.analysis.why.warming import FEWEST, GRAPH_LAUNCH, captures, first_step
 from fusetui.text.figures import count, duration, percent, plural, quantity

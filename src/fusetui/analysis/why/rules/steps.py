@@ -7,9 +7,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from fusetui.analysis.questions.totals import percentile
+from fusetui.analysis.why.causes import frame_text
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.kernels import the_most
-from fusetui.analysis.why.rule import Claim, frame_text, of_span, of_work, rule
+from fusetui.analysis.why.rules import Claim, of_span, of_work, rule
 from fusetui.analysis.why.warming import LONG_NS, LONG_OP_NS, OFTEN, SLOW_FIRST, TIMES
 from fusetui.gpu.roofline.many import distinct_rows
 from fusetui.text.figures import count, duration, plural
