@@ -1,5 +1,5 @@
-"""All commands. The command NAME is carried out by `run(args)` of `commands/NAME.py`, which is
-imported when it runs. The parsers, the help and the reference are made from this table.
+"""All commands. NAME is carried out by `run_NAME(args)` of `commands/NAME.py` or the module
+in MODULES, which is imported when it runs. Parsers, help and reference are made from this table.
 """
 
 from __future__ import annotations
@@ -33,6 +33,12 @@ from fusetui.arguments import (
     share,
 )
 
+MODULES = {
+    **dict.fromkeys(("summary", "kernels", "ops", "modules", "lines", "launches"), "answers"),
+    **{"serving": "answers", "check": "answers", "gaps": "why", "tutor": "open"},
+    **dict.fromkeys(("decode", "samples", "schema", "completion"), "about"),
+}
+
 
 class Command(NamedTuple):
     """`help` is one line; `more` is shown below it in the command's own help.
@@ -49,14 +55,13 @@ class Command(NamedTuple):
     open_ended: bool = False
 
     def add_to(self, parser: ArgumentParser) -> None:
-        """Adds the arguments to `parser`."""
         arguments = self.arguments() if callable(self.arguments) else self.arguments
         for one in arguments:
             parser.add_argument(*one.names, **one.settings)
 
     def run(self, args: Namespace) -> int:
-        """The exit code."""
-        code: int = import_module(f"fusetui.commands.{self.name}").run(args)
+        module = import_module(f"fusetui.commands.{MODULES.get(self.name, self.name)}")
+        code: int = getattr(module, f"run_{self.name}")(args)
         return code
 
 
@@ -65,7 +70,7 @@ def _of_capture() -> tuple[Argument, ...]:
     from fusetui.capture.options import declared
 
     out = "The run folder to write: a new one, or that of a sweep to continue."
-    options = (option(one) for one in declared().values() if one.asked.flag)
+    options = (option(one) for one in declared().values() if one.flag)
     return (
         argument(
             "workload", metavar="WORKLOAD", help="mlp, linear, ... or your own file.py:build."
@@ -76,6 +81,7 @@ def _of_capture() -> tuple[Argument, ...]:
     )
 
 
+ANSWER = (TRACE, JSON, NO_CACHE, CAPTURED_BY)
 COMMANDS = (
     Command(
         "capture",
@@ -104,51 +110,28 @@ COMMANDS = (
                 help="A trace, a run folder, a folder of runs, sample:NAME or lesson:NAME; two are "
                 "shown side by side, of more you choose.",
             ),
-            ASCII,
-            THEME,
-            MOUSE,
-            CAPTURED_BY,
-            NO_CACHE,
+            *(ASCII, THEME, MOUSE, CAPTURED_BY, NO_CACHE),
         ),
-        "Without a trace, you choose from the newest traces and runs in this folder, the lessons "
-        "and the samples.",
+        "`fusetui TRACE` does the same. Without a trace, you choose from the newest traces and "
+        "runs in this folder, the lessons and the samples.",
     ),
-    Command(
-        "summary",
-        "Key figures of the whole trace: times, counts, steps, lanes.",
-        (TRACE, JSON, NO_CACHE, CAPTURED_BY),
-    ),
+    Command("summary", "Key figures of the whole trace: times, counts, steps, lanes.", ANSWER),
     Command(
         "kernels",
         "The kernels grouped by name, op, shape and so on, the largest total first.",
-        (
-            TRACE,
-            JSON,
-            NO_CACHE,
-            CAPTURED_BY,
-            TOP,
-            by(*KERNELS_BY),
-            PEAK,
-        ),
+        (*ANSWER, TOP, by(*KERNELS_BY), PEAK),
         "If shapes were recorded, also shows the FLOP and bytes of the work, and the share of the "
         "device's peak.",
     ),
     Command(
         "ops",
         "The CPU ops by name or shape, with the GPU time launched under each.",
-        (TRACE, JSON, NO_CACHE, CAPTURED_BY, TOP, by(*OPS_BY)),
+        (*ANSWER, TOP, by(*OPS_BY)),
     ),
     Command(
         "modules",
         "The tree of modules and annotations, with the GPU time of each.",
-        (
-            TRACE,
-            JSON,
-            NO_CACHE,
-            CAPTURED_BY,
-            TOP,
-            flag("--expand", "Keep module indices: Linear_3 instead of Linear_*."),
-        ),
+        (*ANSWER, TOP, flag("--expand", "Keep module indices: Linear_3 instead of Linear_*.")),
         "Backward work belongs to the module of its forward op. Module names need recorded stacks "
         "(with_stack=True); annotations are those of record_function.",
     ),
@@ -156,10 +139,7 @@ COMMANDS = (
         "lines",
         "Your Python functions, with the CPU and GPU time of each.",
         (
-            TRACE,
-            JSON,
-            NO_CACHE,
-            CAPTURED_BY,
+            *ANSWER,
             TOP,
             argument(
                 "--file",
@@ -173,16 +153,13 @@ COMMANDS = (
     Command(
         "launches",
         "The launch calls of each thread, CUDA graph replays, and the launch queue.",
-        (TRACE, JSON, NO_CACHE, CAPTURED_BY),
+        ANSWER,
     ),
     Command(
         "serving",
         "Steps of vLLM and SGLang: phases, layers, the time between, and the least they can take.",
         (
-            TRACE,
-            JSON,
-            NO_CACHE,
-            CAPTURED_BY,
+            *ANSWER,
             argument(
                 "--model-config",
                 metavar="FILE",
@@ -284,10 +261,7 @@ COMMANDS = (
     Command(
         "decode",
         "Explain kernel names, part by part.",
-        (
-            argument("names", metavar="NAME", nargs="+", help="Kernel names; - reads stdin."),
-            JSON,
-        ),
+        (argument("names", metavar="NAME", nargs="+", help="Kernel names; - reads stdin."), JSON),
     ),
     Command(
         "check",

@@ -22,8 +22,7 @@ from fusetui.trace.model.events import Sample
 from fusetui.trace.model.ids import Id
 from fusetui.trace.model.report import Stop, never
 
-MOST = 64
-"""The most series of counters, and of memory, that are kept; others are only counted."""
+MOST = 64  # the most series of counters, and of memory, that are kept; others are only counted
 MOST_COUNTED = 10_000
 
 TOTALS = {"Total Allocated": "allocated", "Total Reserved": "reserved"}
@@ -36,6 +35,7 @@ class Counter(msgspec.Struct, frozen=True, eq=False):
     group: str  # "memory" or "counters", and how many series of the group are left out
     label: str
     unit: str  # "bytes", or "" if the file does not say
+    pid: Id  # whose it is, as in the file
     time: NDArray[np.int64]  # ns as in the file, sorted
     value: NDArray[np.float64]  # finite
 
@@ -159,4 +159,4 @@ def _counter(series: Series, key: Key, group: str, label: str, unit: str) -> Cou
     time = np.frombuffer(times, dtype=np.int64)
     value = np.frombuffer(values, dtype=np.float64)
     order = np.argsort(time, kind="stable")
-    return Counter(group, label, unit, time[order], value[order])
+    return Counter(group, label, unit, key.pid, time[order], value[order])

@@ -11,6 +11,7 @@ import numpy as np
 from fusetui.trace.model.categories import GPU_LAYERS, Layer, Role, role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import Id
+from fusetui.trace.model.memo import memo
 
 CUDA, XPU = re.compile(r"cuda|hip", re.IGNORECASE), re.compile(r"xpu", re.IGNORECASE)
 """How their categories begin."""
@@ -46,6 +47,7 @@ def device_numbers(
     return (lambda pid, device: pid) if ambiguous else number
 
 
+@memo()
 def device_properties(trace: Trace) -> dict[Id, dict[str, Any]]:
     """Properties of each device that has events, {} if unknown.
 

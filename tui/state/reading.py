@@ -6,6 +6,7 @@ A part of a trace is never compared, because it would differ in what was not rea
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
@@ -16,24 +17,29 @@ from fusetui.trace.cells.counters import Curve
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.memo import kept_on
 from fusetui.tui.layout.answer import Insight
-from fusetui.tui.layout.call_tree import TreeView
 from fusetui.tui.layout.flame import FlameView
 from fusetui.tui.layout.kernel_table import KernelView
+from fusetui.tui.layout.op_tree import TreeView
 from fusetui.tui.layout.view import Side
 from fusetui.tui.state.action import action, nothing, two_traces
 from fusetui.tui.state.carry import carried
 from fusetui.tui.state.comparison import comparing
-from fusetui.tui.state.effects import Compare, Quit, Read, Refuse, StopReading, Summarize
+from fusetui.tui.state.moving import changed
 from fusetui.tui.state.session import start
 from fusetui.tui.state.state import (
     DIFF,
     OVERLAY,
     TIMELINE,
     Chooser,
+    Compare,
     ListState,
+    Order,
     Outcome,
+    Read,
     Reading,
+    Refuse,
     State,
+    Summarize,
     told,
 )
 
@@ -56,7 +62,7 @@ def progressed(state: State, **known: Any) -> State:
 
 def stop(state: State) -> Outcome:
     """Stops reading, and keeps what was read."""
-    return progressed(state, stopping=True), StopReading()
+    return progressed(state, stopping=True), Order.STOP_READING
 
 
 def replaced(state: State, sides: tuple[Side, ...]) -> State:
@@ -115,8 +121,7 @@ def compared(state: State, a: Trace, b: Trace, diff: Diff) -> State:
 
 def counted(state: State, trace: Trace, curves: tuple[Curve, ...]) -> State:
     """The counters of a trace have arrived."""
-    session = state.session.known(trace, counters=curves)
-    return state if session is state.session else replace(state, session=session)
+    return changed(state, state.session.known(trace, counters=curves))
 
 
 def explained(state: State, trace: Trace, insight: Insight) -> State:
@@ -153,7 +158,7 @@ def finished(state: State, missing: Sequence[str]) -> Outcome:
     state = replace(state, reading=None)
     if state.sides:
         return told(state, f"not read: {printable(' and '.join(missing))}") if missing else state
-    return choose(state) if state.must_choose else (state, Quit())
+    return choose(state) if state.must_choose else (state, Order.QUIT)
 
 
 def choose(state: State) -> Outcome:
@@ -162,7 +167,7 @@ def choose(state: State) -> Outcome:
         return state
     overlay = Chooser(tuple(offer.about or "..." for offer in state.offers))
     over = replace(state, overlay=overlay).with_list(OVERLAY, ListState())
-    wanted = [(at, offer.paths[0]) for at, offer in enumerate(state.offers) if not offer.about]
+    wanted = ((at, offer.paths[0]) for at, offer in enumerate(state.offers) if not offer.about)
     return over, Summarize(tuple(wanted))
 
 
@@ -170,9 +175,8 @@ def summarized(state: State, index: int, text: str) -> State:
     """The summary of one of the traces to choose from."""
     if not isinstance(state.overlay, Chooser):
         return state
-    texts = list(state.overlay.summaries)
-    texts[index] = text
-    return replace(state, overlay=Chooser(tuple(texts)))
+    texts = state.overlay.summaries
+    return replace(state, overlay=Chooser((*texts[:index], text, *texts[index + 1 :])))
 
 
 def swap(state: State) -> Outcome:
@@ -183,21 +187,9 @@ def swap(state: State) -> Outcome:
     return compared_anew(swapped) if swapped.has_diff else swapped
 
 
-STOP = action(
-    "stop",
-    "Stop reading",
-    "escape",
-    "and keep what was read of the trace",
-    stop,
-    where=is_reading,
-    needs=nothing,
-)
-CHOOSE = action(
-    "choose",
-    "Other traces",
-    "o",
-    "the other variants or ranks that were named",
-    choose,
-    needs=nothing,
-)
+_anytime = partial(action, needs=nothing)
+_STOP = "and keep what was read of the trace"
+_OTHERS = "the other variants or ranks that were named"
+STOP = _anytime("stop", "Stop reading", "escape", _STOP, stop, where=is_reading)
+CHOOSE = _anytime("choose", "Other traces", "o", _OTHERS, choose)
 SWAP = action("swap", "Swap the sides", "x", "A becomes B", swap, needs=two_traces)

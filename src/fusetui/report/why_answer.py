@@ -34,11 +34,7 @@ CLASSES: Final = {
     "idle": "idle",
 }
 
-SHORT_CLASSES: Final = {
-    **CLASSES,
-    "exposed_comm": "exposed comm",
-    "exposed_copy": "exposed copies",
-}
+SHORT_CLASSES: Final = {**CLASSES, "exposed_comm": "exposed comm", "exposed_copy": "exposed copies"}
 """The same where there is less room."""
 
 REASON_ROWS = 4
@@ -135,10 +131,7 @@ def headline(found: Why) -> tuple[str, Sums]:
     """What the figures of the answer are about, and their sums over all devices."""
     if steps_tell(found):
         step = median_step(found.steps)
-        return (
-            f"{duration(step.dur_ns)} a step{_of(found)}.",
-            totals(step.devices),
-        )
+        return f"{duration(step.dur_ns)} a step{_of(found)}.", totals(step.devices)
     sums = totals(found.devices)
     if found.about:
         return f"{found.about}: {duration(found.devices[0].span_ns)}.", sums
@@ -242,7 +235,11 @@ def account_parts(found: Why) -> list[str]:
 
 def _classes(found: Why, names: Mapping[str, str]) -> list[str]:
     _, sums = headline(found)
-    return [f"{names[name]} {_share(sums, name)}" for name in PARTS if sums[name]]
+    return [
+        f"{names[name]} {duration(sums[name])}, {percent(sums[name], sums['span'])}"
+        for name in PARTS
+        if sums[name]
+    ]
 
 
 def _with_reasons(found: Why, classes: list[str]) -> list[str]:
@@ -252,14 +249,7 @@ def _with_reasons(found: Why, classes: list[str]) -> list[str]:
     return [*classes[:-1], f"{classes[-1]}: {shown[0]}", *shown[1:]] if shown else classes
 
 
-def _share(sums: Sums, name: str) -> str:
-    return f"{duration(sums[name])}, {percent(sums[name], sums['span'])}"
-
-
-HIDDEN = {
-    "hidden_comm": "beside compute: communication",
-    "hidden_copy": "beside both: copies",
-}
+HIDDEN = {"hidden_comm": "beside compute: communication", "hidden_copy": "beside both: copies"}
 
 
 def device_text(found: Why) -> str:
@@ -354,9 +344,9 @@ def breakdown_parts(found: Why) -> list[tuple[str, tuple[Share, ...], int]]:
     known = found.breakdown
     if known is None:
         return []
-    parts = [("kernel", known.kernels, known.kernels_ns)]
-    parts.append(("module or annotation", known.modules, known.modules_ns))
-    return [part for part in parts if part[1]]
+    by_kernel = ("kernel", known.kernels, known.kernels_ns)
+    by_module = ("module or annotation", known.modules, known.modules_ns)
+    return [part for part in (by_kernel, by_module) if part[1]]
 
 
 def breakdown_text(found: Why, longest: int = LONGEST_TOLD) -> str:

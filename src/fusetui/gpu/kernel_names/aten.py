@@ -17,9 +17,9 @@ import re
 from functools import lru_cache
 from typing import Any, Final
 
-from fusetui.gpu.kernel_names.cxx import SCOPE, base_of, split_args
-from fusetui.gpu.kernel_names.record import KernelName, Part, build, dtype_words, explain, spaced
-from fusetui.gpu.kernel_names.vocabulary import CXX_TYPE, cxx_type
+from .cxx import SCOPE, base_of, split_args
+from .record import KernelName, Part, build, dtype_words, explain, spaced
+from .vocabulary import CXX_TYPE, cxx_type
 
 _NUMBER = r"(?:\(\w+\))?"
 _ELEMENTWISE = re.compile(
@@ -69,7 +69,6 @@ _ARGUMENTS = ("type of the input", "how values are combined", "type of an index"
 
 
 def decode_elementwise(name: str) -> KernelName | None:
-    """The record of an elementwise kernel of ATen."""
     if "elementwise_" not in name[:100]:
         return None
     match = _ELEMENTWISE.match(name)
@@ -194,7 +193,6 @@ def _elementwise_parts(match: re.Match[str]) -> list[Part]:
 
 
 def decode_reduction(name: str) -> KernelName | None:
-    """The record of a reduction kernel of ATen."""
     match = _REDUCTION.match(name)
     if match is None:
         return None

@@ -17,14 +17,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from fusetui.gpu.kernel_names.record import (
-    KernelName,
-    build,
-    explain,
-    spaced,
-    tokens,
-)
-from fusetui.gpu.kernel_names.vocabulary import named
+from .record import KernelName, build, explain, spaced, tokens
+from .vocabulary import named
 
 _NAME = re.compile(
     r"(?:void )?nccl(?P<sym>Symk)?(?:Dev)?Kernel_(?P<what>[A-Za-z]+)(?P<rest>(?:_[A-Za-z0-9]+)*)"
@@ -74,7 +68,6 @@ _MEMORY: Final = {
 
 
 def decode_nccl(name: str) -> KernelName | None:
-    """The record of a communication kernel of NCCL or RCCL."""
     if rccl := _RCCL.match(name):
         parts = [(*rccl.span(), "can be any collective")]
         return build(name, "nccl", "rccl any", parts, op="comm")
@@ -111,7 +104,6 @@ def _classified(word: str) -> tuple[str, str]:
 
 
 def decode_copy(name: str) -> KernelName | None:
-    """The record of a copy or a fill by the copy engine."""
     match = _COPY.fullmatch(name)
     if match is None:
         return _decode_fill(name)
