@@ -174,7 +174,6 @@ def _may_replace(place: Path) -> bool:
 
 
 def _is_own(folder: Folder, name: str, state: os.stat_result) -> bool:
-    """Whether a file is ours. Raises OSError."""
     _regular(state)
     path, number = _place(folder, name)
     file = os.open(path, _CAREFULLY, dir_fd=number)

@@ -51,7 +51,6 @@ class Document:
 
     @property
     def number(self) -> int:
-        """The descriptor of the file."""
         return self._file if isinstance(self._file, int) else self._file.number
 
     def part(self, start: int, end: int) -> bytes:

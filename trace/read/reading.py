@@ -102,8 +102,6 @@ def without_collector() -> Iterator[None]:
 
 
 class _Reading:
-    """One file while it is being read."""
-
     def __init__(
         self, stored: Stored, room: IO[bytes], workers: Workers, callbacks: Callbacks
     ) -> None:

@@ -67,7 +67,6 @@ class Stored(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def document(self) -> Document:
-        """Its bytes, as stored."""
         return self.arriving or Document(self.file.fileno(), self.size)
 
 
