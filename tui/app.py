@@ -105,8 +105,9 @@ class FusetuiApp(Ending):
         return [DOOR, *ascii_only, *super().get_line_filters()]
 
     def on_mount(self) -> None:
-        self.app_resume_signal.subscribe(self, self._repaint)
-        self._resized(self.size.width, self.size.height)
+        # After Ctrl+z nothing that was drawn before is left on the terminal.
+        self.app_resume_signal.subscribe(self, lambda _: self.screen.refresh())
+        self._resized(*self.size)
         first = self._opened_first
         self.do(partial(reading.read, paths=first) if first else reading.choose)
 
@@ -156,8 +157,7 @@ class FusetuiApp(Ending):
     # Input
 
     async def on_event(self, event: events.Event) -> None:
-        """Keys arrive here first, so that each key of a burst sees the change made by the one
-        before."""
+        """Keys arrive here first: each of a burst sees the change made by the one before."""
         if not isinstance(event, events.Key) or event.is_forwarded:
             await super().on_event(event)
         elif self._waits(event):
@@ -167,8 +167,7 @@ class FusetuiApp(Ending):
             await self._press(event)
 
     def _waits(self, event: events.Key) -> bool:
-        """Can nothing be done with a key until the first trace is there: it may be part of a text,
-        or needs a trace."""
+        """Can nothing be done with a key until the first trace is there."""
         if not is_starting(self.state) or registry.always(event.key, self.state):
             return False
         begun = (registry.action_for(early.key, self.state) for early in self._early)
@@ -195,24 +194,20 @@ class FusetuiApp(Ending):
         if action is None:
             if self.screen not in (self._page, self._overlay):
                 # The palette is open; a list that was given no room yet, Textual cannot page.
-                lists = self.screen.query(OptionList)
-                return event.key in PAGING and not all(
-                    one.scrollable_content_region for one in lists
-                )
-            if state.prompt is not None:
-                return self._answered(state.prompt, event)
+                lists = (one.scrollable_content_region for one in self.screen.query(OptionList))
+                return event.key in PAGING and not all(lists)
+            if (prompt := state.prompt) is not None and prompt.is_letter:
+                self.do(partial(moving.answered, character=event.character or ""))
+                return True
+            if prompt is not None and event.key == "escape":
+                self.do(partial(replace, prompt=None, hint="", found=None))
+            if prompt is not None:
+                return event.key == "escape"
             action = registry.action_for(event.key, state)
         if action is None:
             return False
         self.act(action)
         return True
-
-    def _answered(self, prompt: Prompt, event: events.Key) -> bool:
-        if prompt.is_letter:
-            self.do(partial(moving.answered, character=event.character or ""))
-        elif event.key == "escape":
-            self.do(partial(replace, prompt=None, hint="", found=None))
-        return prompt.is_letter or event.key == "escape"
 
     def act(self, action: Action) -> None:
         """Runs an action of the registry, from a key or from the palette."""
@@ -232,7 +227,7 @@ class FusetuiApp(Ending):
         self.do(partial(screen_layout.moused, y=message.y, done=message.done))
 
     def on_resize(self, event: events.Resize) -> None:
-        self._resized(event.size.width, event.size.height)
+        self._resized(*event.size)
 
     def _resized(self, width: int, height: int) -> None:
         if (size := Size(width, height)) != self.state.size:
@@ -268,10 +263,6 @@ class FusetuiApp(Ending):
         self.do(partial(reading.finished, missing=found.paths[len(found.sides) :]))
         if notices := [*found.notices, *filter(None, [said])]:
             self.do(partial(told, sentence="   ".join(map(printable, notices))))
-
-    def _repaint(self, _: object) -> None:
-        """After Ctrl+z nothing that was drawn before is left on the terminal."""
-        self.screen.refresh()
 
 
 def is_starting(state: State) -> bool:

@@ -91,8 +91,7 @@ def _key(text: object) -> str:
 
 
 def _clash(action: Action, found: Keymap, actions: Sequence[Action]) -> str:
-    """A sentence about a key that another action has which is there at the same time; "" for
-    none."""
+    """A sentence about a key of another action that is there at the same time; "" for none."""
     for other in actions:
         if other is action or not _meet(other.section, action.section):
             continue

@@ -90,8 +90,7 @@ def _shown_hints(state: State) -> list[tuple[str, str]]:
 
 
 def exactly(found: Iterable[Pane], lines: int) -> Iterator[Pane]:
-    """Panes on this many lines: cut if there are fewer, with blank lines below if there are
-    more."""
+    """Panes on this many lines: cut if there are fewer, with blank lines below if more."""
     for pane in found:
         height = max(0, min(pane.height, lines))
         lines -= height

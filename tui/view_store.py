@@ -74,8 +74,7 @@ def name_of(path: str) -> str:
 
 
 def keep(state: State) -> str:
-    """Writes what is kept of the only trace that is open, but not of that of the guided tour; a
-    sentence if that fails, else ""."""
+    """Writes what is kept of the only trace, but not in the tour; a sentence if that fails."""
     if state.tour is not None or len(state.sides) != 1 or state.side.trace.report.prefix:
         return ""
     kept = kept_of(state)
@@ -117,8 +116,7 @@ def kept_of(state: State) -> KeptView:
 
 
 def restored(state: State, kept: KeptView) -> State:
-    """A trace that was just opened as it was left; what is set already stays. The guided tour
-    begins with a trace as it comes."""
+    """A trace just opened as it was left; what is set already stays, and the tour begins anew."""
     if state.tour is not None or len(state.sides) != 1 or kept == KeptView() or state.session.past:
         return state
     side, session = state.side, state.session

@@ -21,8 +21,7 @@ from fusetui.tui.drawing.segments import filtered, painted, shorten
 
 
 def writer_is_behind(app: App[object]) -> bool:
-    """True if the thread that writes has not handed over all output yet, so that a frame drawn now
-    would be stale when it arrives."""
+    """Whether output still waits to be written: a frame drawn now would be stale by then."""
     thread = getattr(getattr(app, "_driver", None), "_writer_thread", None)
     queue = getattr(thread, "_queue", None)
     if queue is None:
@@ -98,8 +97,7 @@ class Canvas(Widget, inherit_bindings=False):
         return self._drawn[y][1]
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """Called by Textual for all lines in every frame, also when it repaints on its own: most
-        of them are those of the frame before."""
+        """Called by Textual for all lines in every frame: most are those of the frame before."""
         if self._stale:
             self._renew_all()
         if any(self.gutter):

@@ -143,8 +143,7 @@ def durations(overlay: HitList, width: int, ascii_only: bool) -> str:
 
 
 def _times(overlay: HitList) -> tuple[Int64s, Int64s]:
-    """The starts and durations (ns) of the hits: of steps theirs, which their annotations may only
-    end."""
+    """Starts and durations (ns); of steps theirs, which their annotations may only end."""
     if overlay.steps is not None:
         return overlay.steps.start, overlay.steps.dur
     trace, rows = overlay.side.trace, overlay.hits.rows

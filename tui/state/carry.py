@@ -59,8 +59,7 @@ def same_rows(old: Trace, new: Trace, rows: Iterable[int]) -> Rows:
 
 
 def still_there(old: Trace, new: Trace, rows: NDArray[np.intp]) -> NDArray[np.intp]:
-    """The rows of the other trace for these rows, in order of time; those not found are left
-    out."""
+    """The rows of the other trace for these, in order of time, without those not found."""
     found = np.flatnonzero(np.isin(new.order, old.order[rows]))
     return found[np.argsort(new.start[found], kind="stable")]
 

@@ -30,8 +30,7 @@ NO_STEPS = "this trace has no steps: no annotation and no optimizer tells them"
 
 
 def obeyed(state: State, line: str) -> Outcome:
-    """The state after a command: a verb and the rest of the line. What is wrong is answered with
-    one sentence that says what is right."""
+    """Obeys a verb and the rest of the line, or says in one sentence what would be right."""
     state = replace(state, prompt=None, hint="")
     if not line.strip():
         return state

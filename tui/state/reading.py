@@ -6,7 +6,6 @@ A part of a trace is never compared, because it would differ in what was not rea
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
@@ -23,9 +22,9 @@ from fusetui.tui.layout.op_tree import TreeView
 from fusetui.tui.layout.view import Side
 from fusetui.tui.state.action import action, nothing, two_traces
 from fusetui.tui.state.carry import carried
-from fusetui.tui.state.comparison import comparing
+from fusetui.tui.state.comparison import comparing, lines_of
 from fusetui.tui.state.moving import changed
-from fusetui.tui.state.session import start
+from fusetui.tui.state.session import now_known, start
 from fusetui.tui.state.state import (
     DIFF,
     OVERLAY,
@@ -48,10 +47,6 @@ def read(state: State, paths: Sequence[str]) -> Outcome:
     """Opens these traces; what is open stays until they are read."""
     wanted = tuple(paths)
     return replace(state, wanted=wanted, reading=Reading(wanted[0]), hint=""), Read(wanted)
-
-
-def is_reading(state: State) -> bool:
-    return state.reading is not None and state.overlay is None
 
 
 def progressed(state: State, **known: Any) -> State:
@@ -114,7 +109,7 @@ def compared(state: State, a: Trace, b: Trace, diff: Diff) -> State:
     if len(state.sides) != 2 or state.sides[0].trace is not a or state.sides[1].trace is not b:
         return state
     session = state.session.realigned(diff)
-    comparison = comparing(session.sides, session.views).filled(diff)
+    comparison = replace(comparing(session.sides, session.views), found=lines_of(diff)).at(0)
     done = replace(state, session=session, comparison=comparison)
     return done.with_list(DIFF, ListState())
 
@@ -129,8 +124,10 @@ def explained(state: State, trace: Trace, insight: Insight) -> State:
     session, shown = state.session.known(trace, insight=insight), state.comparison
     if session is state.session:
         return state
-    comparison = shown.explained(trace, insight) if shown else None
-    return replace(state, session=session, comparison=comparison)
+    if shown:
+        sides = now_known(shown.sides, trace, insight=insight)
+        state = replace(state, comparison=replace(shown, sides=sides))
+    return replace(state, session=session)
 
 
 def prepared(state: State, trace: Trace, made: Mapping[Hashable, Any]) -> State:
@@ -187,9 +184,11 @@ def swap(state: State) -> Outcome:
     return compared_anew(swapped) if swapped.has_diff else swapped
 
 
-_anytime = partial(action, needs=nothing)
-_STOP = "and keep what was read of the trace"
 _OTHERS = "the other variants or ranks that were named"
-STOP = _anytime("stop", "Stop reading", "escape", _STOP, stop, where=is_reading)
-CHOOSE = _anytime("choose", "Other traces", "o", _OTHERS, choose)
+STOP = action(
+    *("stop", "Stop reading", "escape", "and keep what was read of the trace", stop),
+    where=lambda state: state.reading is not None and state.overlay is None,
+    needs=nothing,
+)
+CHOOSE = action("choose", "Other traces", "o", _OTHERS, choose, needs=nothing)
 SWAP = action("swap", "Swap the sides", "x", "A becomes B", swap, needs=two_traces)

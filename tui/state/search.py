@@ -79,8 +79,7 @@ def again(before: State, state: State) -> Outcome:
 
 
 def _followed(before: State, state: State) -> State:
-    """The list that lies over the page, in more of the trace: that of a search with the hits of
-    today, any other with the slices that it had."""
+    """The list over the page: of a search with the hits of today, else with the slices it had."""
     if not isinstance(state.overlay, HitList):
         return state
     hits, was = state.session.hits, state.overlay
@@ -168,8 +167,7 @@ def _place(hits: Hits) -> str:
 
 
 def shown(state: State, hits: Hits) -> State:
-    """Selects one hit in the timeline. What was captured is not there: the kernels that replay it
-    are."""
+    """Selects one hit in the timeline; of what was captured, the kernels that replay it."""
     if not len(hits.rows):
         return state
     trace = state.sides[hits.side].trace

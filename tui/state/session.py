@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fusetui.analysis.diff.model import Diff
 from fusetui.trace.model.columns import Trace
-from fusetui.tui.layout.moves import deselect, select
+from fusetui.tui.layout.moves import select
 from fusetui.tui.layout.places import fitted
 from fusetui.tui.layout.view import (
     Interval,
@@ -159,7 +159,7 @@ class ViewSession(msgspec.Struct, frozen=True, eq=False):
         """Without the range; if there is none, without any selection and marked rows."""
         if self.time_range:
             return replace(self, time_range=None)
-        views = tuple(deselect(s, v) for s, v in zip(self.sides, self.views, strict=True))
+        views = tuple(replace(view, selected=-1, gap=None) for view in self.views)
         return replace(self.go(views), marked=_no_marks(self.sides))
 
     def paired(self, pair: Sequence[Sequence[int]]) -> ViewSession:
@@ -202,8 +202,7 @@ class ViewSession(msgspec.Struct, frozen=True, eq=False):
         return found.begin - side.origin, found.end - side.origin
 
     def known(self, trace: Trace, **fields: Any) -> ViewSession:
-        """More is known about a trace: fields of its side; the session itself if it does not show
-        the trace."""
+        """More is known about a trace: fields of its side; itself where it is not shown."""
         sides = now_known(self.sides, trace, **fields)
         return self if sides is self.sides else replace(self, sides=sides)
 
@@ -241,8 +240,7 @@ def now_known(sides: tuple[Side, ...], trace: Trace, **fields: Any) -> tuple[Sid
 
 
 def start(sides: tuple[Side, ...], lines: int | None = None) -> ViewSession:
-    """The first views, with nothing selected; `lines`: of the screen, for the lanes of each
-    side."""
+    """The first views, nothing selected; `lines`: for the lanes of each side."""
     views = first_views(sides)
     if lines is not None:
         views = tuple(fitted(s, v, lines) for s, v in zip(sides, views, strict=True))

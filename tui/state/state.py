@@ -286,8 +286,7 @@ class ReadRanks(msgspec.Struct, frozen=True):
 
 
 class Search(msgspec.Struct, frozen=True, eq=False):
-    """Search a side, which was read from this path, in a thread, instead of what is searched
-    for."""
+    """Search a side, which was read from this path, in a thread, instead of the last search."""
 
     side: Side
     text: str

@@ -24,8 +24,7 @@ Done = Callable[[State, State], bool]
 
 
 class TourStep(msgspec.Struct, frozen=True):
-    """One instruction; keys stand between backticks in its text, by the names of their actions: see
-    action.with_keys."""
+    """One instruction; its text names actions between backticks: see action.with_keys."""
 
     title: str
     text: str
@@ -176,8 +175,7 @@ STEPS = tuple(
 
 @lru_cache(maxsize=4)
 def tour_height(texts: tuple[str, ...], width: int) -> int:
-    """The lines that the longest of these texts takes with its title, so that nothing jumps between
-    steps."""
+    """The lines of the longest of these texts with its title: nothing jumps between steps."""
     return 1 + max(len(wrapped(text, width - MARGIN)) for text in texts)
 
 
