@@ -24,7 +24,7 @@ from fusetui.tui.pages.ranks import RanksPage
 from fusetui.tui.pages.timeline import TimelinePage
 from fusetui.tui.pages.tree import TREE
 from fusetui.tui.pages.why import WhyPage
-from fusetui.tui.state import arranging, commands, jumping, moving, ranks, reading, search, tour
+from fusetui.tui.state import commands, jumping, moving, ranks, reading, search, tour
 from fusetui.tui.state.action import Action, Run, action, all_keys_text, chosen, keys_of, nothing
 from fusetui.tui.state.screen import body, overlay_body, tabs_height, tour_lines
 from fusetui.tui.state.state import CopyText, Effect, Help, Order, Outcome, Size, State, told
@@ -105,7 +105,7 @@ ACTIONS: tuple[Action, ...] = (
     reading.STOP,
     *answer.ACTIONS,
     *moving.ACTIONS,
-    *arranging.ACTIONS,
+    *moving.ARRANGING,
     *timeline.SCROLLING,
     *moving.MARKING,
     *(action for page in PAGES for action in page.actions),

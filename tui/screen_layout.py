@@ -11,10 +11,9 @@ from fusetui.text.cutting import clip, joined
 from fusetui.tui.drawing.canvas import Click, Drag, Turn
 from fusetui.tui.drawing.chrome import Tab, TabsPicture, TourPicture, head, reading_line
 from fusetui.tui.drawing.details import details_height
-from fusetui.tui.drawing.glyphs import glyphs_for
 from fusetui.tui.drawing.picture import Said, Stack, TextPicture, text
-from fusetui.tui.pages.hits import FoundPicture
-from fusetui.tui.pages.overlays import OVERLAYS
+from fusetui.tui.drawing.schemes import glyphs_for
+from fusetui.tui.pages.overlays import OVERLAYS, FoundPicture
 from fusetui.tui.pages.page import Pane
 from fusetui.tui.registry import BY_ACTION, BY_NAME, PAGES, page_of, turned_to
 from fusetui.tui.state.action import applies, hint_text, hints_text, keys_text, perform, with_keys

@@ -15,9 +15,8 @@ from fusetui.analysis.why.model import IDLE
 from fusetui.text.figures import percent, quantity
 from fusetui.trace.cells.counters import Curve, values
 from fusetui.trace.cells.raster import Line, amounts, edges
-from fusetui.tui.drawing.glyphs import Glyphs
 from fusetui.tui.drawing.lane_lines import labeled
-from fusetui.tui.drawing.schemes import BAR, Styled
+from fusetui.tui.drawing.schemes import BAR, Glyphs, Styled
 from fusetui.tui.layout.frame import cells_of
 from fusetui.tui.layout.kinds import KINDS, LETTERS, KindShare
 from fusetui.tui.layout.view import Side, View, gap_times

@@ -20,8 +20,7 @@ from textual.filter import ANSIToTruecolor, LineFilter
 from textual.strip import Strip
 
 from fusetui.text.printable import is_printable, printable
-from fusetui.tui.drawing.glyphs import ASCII, UNICODE
-from fusetui.tui.drawing.schemes import Styled
+from fusetui.tui.drawing.schemes import ASCII, UNICODE, Styled
 
 INSTEAD = "·"
 MOST_STYLES = 4096  # whose codes are kept

@@ -10,9 +10,8 @@ import msgspec
 from fusetui.text.cutting import clip, word_clip
 from fusetui.trace.cells.raster import MANY, seen_in
 from fusetui.tui.drawing import device_lines
-from fusetui.tui.drawing.glyphs import Glyphs
 from fusetui.tui.drawing.lane_lines import labeled, lane_line, where_line
-from fusetui.tui.drawing.schemes import Styled
+from fusetui.tui.drawing.schemes import Glyphs, Styled
 from fusetui.tui.layout.frame import (
     Division,
     busy_of,

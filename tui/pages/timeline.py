@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from fusetui.tui.drawing.canvas import Drag, Turn
 from fusetui.tui.drawing.details import details_height
-from fusetui.tui.drawing.glyphs import glyphs_for
 from fusetui.tui.drawing.picture import Said, TextPicture, ruled
 from fusetui.tui.drawing.range_lines import gap_lines, range_lines
+from fusetui.tui.drawing.schemes import glyphs_for
 from fusetui.tui.drawing.timeline import TimelinePicture
 from fusetui.tui.layout.answer import working
 from fusetui.tui.layout.frame import (
