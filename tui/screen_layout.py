@@ -14,7 +14,7 @@ from fusetui.tui.drawing.details import details_height
 from fusetui.tui.drawing.picture import Said, Stack, TextPicture, text
 from fusetui.tui.drawing.schemes import glyphs_for
 from fusetui.tui.pages.overlays import OVERLAYS, FoundPicture
-from fusetui.tui.pages.page import Pane
+from fusetui.tui.pages.page import Page, Pane
 from fusetui.tui.registry import BY_ACTION, BY_NAME, PAGES, page_of, turned_to
 from fusetui.tui.state.action import applies, hint_text, hints_text, keys_text, perform, with_keys
 from fusetui.tui.state.moving import marks_text
@@ -140,17 +140,13 @@ def _found(state: State, size: Size) -> list[Pane]:
 
 def _tabs(state: State) -> Pane:
     """The bar of pages; a click brings one to the front."""
-    picture = TabsPicture(
-        tuple(
-            Tab(
-                page.name,
-                f"{keys_text(page.name, state)} {page.title}".strip(),
-                page.name == state.page,
-                not state.sides or bool(page.missing(state)),
-            )
-            for page in PAGES
-        )
-    )
+
+    def tab(page: Page) -> Tab:
+        text = f"{keys_text(page.name, state)} {page.title}".strip()
+        is_missing = not state.sides or bool(page.missing(state))
+        return Tab(page.name, text, page.name == state.page, is_missing)
+
+    picture = TabsPicture(tuple(map(tab, PAGES)))
 
     def pointed(state: State, x: int, y: int) -> Outcome:
         name = picture.at(x, state.size.width)
