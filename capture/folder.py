@@ -35,8 +35,7 @@ MARKER = ".fusetui-capture"
 _PART = re.compile(r"\..+\.part", re.DOTALL)
 _OPEN = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
-_held: set[FolderClaim] = set()
-"""What this process has claimed and neither kept nor released."""
+_held: set[FolderClaim] = set()  # what this process has claimed and neither kept nor released
 
 
 class TakenError(CaptureError):

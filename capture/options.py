@@ -24,13 +24,11 @@ AMONG = {
 """The values of options that take no others."""
 IN_LOOP = ("device", "steps", "stack", "record_shapes", "memory", "expect", "scrub")
 """The options that also apply to a training loop of the user."""
-STEPS = 7
-"""A verdict of the diff needs five; two more leave room for outliers."""
+STEPS = 7  # a verdict of the diff needs five; two more leave room for outliers
 ROUNDS = 30
 """Steps of each variant where they take turns: enough for a tenth to show on a busy machine."""
 SECONDS = 1.0
-SECONDS_OF_A_POINT = 0.3
-"""Less than for a single capture, because a sweep has many points."""
+SECONDS_OF_A_POINT = 0.3  # less than for a single capture, because a sweep has many points
 
 
 class Declared(NamedTuple):

@@ -235,8 +235,7 @@ def _has_memory(properties: Mapping[str, Any], bounds: tuple[int, int] | None) -
     return isinstance(size, int) and bounds[0] * GIGA <= size <= bounds[1] * GIGA
 
 
-ASSUMED: Final = 0.8
-"""As a share of the dense figure of the data sheet."""
+ASSUMED: Final = 0.8  # as a share of the dense figure of the data sheet
 
 # "Maximum Achievable Matmul FLOPS comparison table": means of 100 matmuls of the best shape found.
 MAMF: Final = "https://github.com/stas00/ml-engineering/blob/master/compute/accelerator/README.md"
