@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 from torch.profiler import ProfilerActivity, profile, record_function, schedule
 
-from fusetui.analysis.questions.tally import Tallies, tallies
+from fusetui.analysis.questions.computing import Tallies, tallies
 from fusetui.trace import open_trace
 
 from .errors import CaptureError

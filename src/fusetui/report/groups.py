@@ -8,8 +8,7 @@ from typing import Any
 
 from msgspec.structs import asdict
 
-from fusetui.analysis.questions.kernel_groups import KernelGroup
-from fusetui.analysis.questions.op_groups import OpGroup
+from fusetui.analysis.questions.groups import KernelGroup, OpGroup
 from fusetui.gpu.kernel_names import decode
 from fusetui.gpu.roofline.many import DevicePeak
 from fusetui.gpu.roofline.model import NS
