@@ -48,14 +48,6 @@ def say(sentence: str) -> None:
         print(printable(without_credentials(sentence)), file=sys.stderr, flush=True)
 
 
-def is_for_user(error: Exception) -> bool:
-    """Whether the message of this error is a sentence for the user."""
-    from fusetui.capture.errors import CaptureError
-    from fusetui.trace.model.errors import TraceError
-
-    return isinstance(error, OUR_SENTENCES | CaptureError | TraceError)
-
-
 def _code_of(command: Callable[[], int]) -> int:
     try:
         try:
@@ -72,7 +64,10 @@ def _code_of(command: Callable[[], int]) -> int:
 
 def _told(error: Exception) -> int:
     try:
-        if is_for_user(error):
+        from fusetui.capture.errors import CaptureError
+        from fusetui.trace.model.errors import TraceError
+
+        if isinstance(error, OUR_SENTENCES | CaptureError | TraceError):
             say(str(error))
             return UNUSABLE
         from fusetui.commands.crash import crash_sentence

@@ -18,7 +18,7 @@ from fusetui.analysis.serving.layers import Experts, Layers, experts_of, layers_
 from fusetui.analysis.serving.limit import Limit, limit_of
 from fusetui.analysis.serving.steps import Mode, Pass, ServerPhase, interval_of, passes, trains
 from fusetui.analysis.serving.weights import products_of
-from fusetui.analysis.why.account import Device, accounts
+from fusetui.analysis.why.account import Accounts, Device
 from fusetui.analysis.why.facts import COMPILER
 from fusetui.analysis.why.model import IDLE, DeviceAccount
 from fusetui.gpu.kernel_names import short_name
@@ -59,7 +59,6 @@ def outliers(
 
 
 def _causes(trace: Trace, steps: Sequence[Pass], n: int, excess: int, usual: Mode) -> Iterator[str]:
-    """What is unusual about a step."""
     step = steps[n]
     begin, end = step.start_ns, step.start_ns + step.dur_ns
     compiles = trace.named(lambda name: COMPILER.search(name[:LONGEST_NAME]) is not None)
@@ -208,7 +207,7 @@ def serving(
 ) -> Serving:
     """`given`: figures of the device (see `peak_of`)."""
     found = passes(trace)
-    devices = accounts(trace).devices
+    devices = Accounts(trace).devices
     odd = outliers(trace, found, devices)
     tokens = _captured_tokens(trace, found)
     steps = tuple(_step(trace, one, tokens[n], odd.get(n)) for n, one in enumerate(found))
