@@ -40,8 +40,7 @@ OP_COLUMNS = (
     Column("p90", spare=7, cell=lambda group: duration(group.spread.p90_ns)),
 )
 TITLES = {"name": "kernel", "shape": "kernel, op and inputs"}
-WIDEST = 60
-"""Width that names with shapes get before figures do."""
+WIDEST = 60  # width that names with shapes get before figures do
 
 
 def kernels_text(
