@@ -142,8 +142,7 @@ def amounts(line: Line, borders: Int64s, kind: int) -> Int64s:
         before = line.before[after] - over
     else:
         before = of_kind.until(after.astype(np.int32)) - np.where(last == kind, over, 0)
-    found: Int64s = np.diff(before)
-    return found
+    return np.diff(before)
 
 
 def row_in(line: Line, begin: int, end: int) -> int:
@@ -206,8 +205,7 @@ def _highest(rank: Int32s, first: Rows, last: Rows) -> Int32s:
     """The largest rank in each [first, last); ranges are ascending and not empty."""
     cuts = np.empty(2 * len(first), dtype=np.intp)
     cuts[::2], cuts[1::2] = first, last
-    highest: Int32s = np.maximum.reduceat(rank, cuts)[::2]
-    return highest
+    return np.maximum.reduceat(rank, cuts)[::2]
 
 
 Numbers = NDArray[np.uint8]  # a kind of slice as a number; what it means is known to the caller
