@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import pairwise
-from typing import overload
 
 import msgspec
 import numpy as np
@@ -49,7 +48,7 @@ class Cells(msgspec.Struct, frozen=True, eq=False):
     covered: Int64s  # nanoseconds of the cell that slices cover
 
 
-class Lines(Sequence[Line]):
+class Lines:
     """The lines of some tracks from top to bottom, one per depth; each is built on first access,
     because a deep track has thousands."""
 
@@ -69,14 +68,10 @@ class Lines(Sequence[Line]):
     def __len__(self) -> int:
         return len(self._rows)
 
-    @overload
-    def __getitem__(self, index: int) -> Line: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Line]: ...
-    def __getitem__(self, index: int | slice) -> Line | Sequence[Line]:
-        if isinstance(index, slice):
-            return [self[n] for n in range(*index.indices(len(self)))]
-        number = range(len(self))[index]
+    def __iter__(self) -> Iterator[Line]:
+        return map(self.__getitem__, range(len(self)))
+
+    def __getitem__(self, number: int) -> Line:
         if number not in self._made:
             self._made[number] = _line(self._trace, self._rows[number], self._kinds)
         return self._made[number]

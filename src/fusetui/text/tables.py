@@ -89,15 +89,11 @@ def left_out(number: int, noun: str, hint: str, share: str = "") -> list[str]:
 def _shown(columns: Sequence[Column], natural: Sequence[int], most: int, least: int) -> list[int]:
     shown = list(range(len(columns)))
     for number in sorted(shown, key=lambda n: -columns[n].spare):
-        if not columns[number].spare or _needed(shown, natural, least) <= most:
+        needed = sum(natural[n] + len(GAP) for n in shown[:-1]) + min(natural[shown[-1]], least)
+        if not columns[number].spare or needed <= most:
             break
         shown.remove(number)
     return shown
-
-
-def _needed(shown: Sequence[int], natural: Sequence[int], least: int) -> int:
-    fixed = sum(natural[n] + len(GAP) for n in shown[:-1])
-    return fixed + min(natural[shown[-1]], least)
 
 
 def _line(
