@@ -53,7 +53,11 @@ def table(
         if not isinstance(most, Unseen):
             rest = most - sum(natural[n] + len(GAP) for n in shown[:-1])
             natural[shown[-1]] = max(1, min(natural[shown[-1]], rest))
-    return "\n".join(_line(columns, line, shown, natural) for line in lines)
+    cells = (
+        [pad(clip(line[n], natural[n], CUT), natural[n], columns[n].left) for n in shown]
+        for line in lines
+    )
+    return "\n".join(GAP.join(line).rstrip() for line in cells)
 
 
 def table_of(
@@ -94,10 +98,3 @@ def _shown(columns: Sequence[Column], natural: Sequence[int], most: int, least: 
             break
         shown.remove(number)
     return shown
-
-
-def _line(
-    columns: Sequence[Column], line: Sequence[str], shown: Sequence[int], widths: Sequence[int]
-) -> str:
-    padded = [pad(clip(line[n], widths[n], CUT), widths[n], columns[n].left) for n in shown]
-    return GAP.join(padded).rstrip()
