@@ -26,6 +26,13 @@ def distinct(values: NDArray[Number]) -> NDArray[Number]:
     return ordered[keep]
 
 
+def ordinals(keys: NDArray[np.integer]) -> Int64s:
+    """How many equal keys come before each."""
+    order, found = np.argsort(keys, kind="stable"), np.empty(len(keys), dtype=np.int64)
+    found[order] = np.arange(len(keys)) - np.searchsorted(keys[order], keys[order])
+    return found
+
+
 Result = TypeVar("Result")
 
 LARGE = 1 << 18  # rows that are worth a thread
