@@ -174,7 +174,8 @@ def first_fit(slices: Iterable[Slice], flat: bool) -> list[int]:
                 rooms.set(number, _room(open_[number], now, flat))
         while ends and ends[0][0] <= now:
             _, number = heappop(ends)
-            _close(open_[number], now)
+            while open_[number] and open_[number][-1].end <= now:
+                open_[number].pop()
             rooms.set(number, _room(open_[number], now, flat))
         number = rooms.first(2 * slice_.end + slice_.call)
         inner = open_.setdefault(number, [])
@@ -185,11 +186,6 @@ def first_fit(slices: Iterable[Slice], flat: bool) -> list[int]:
             fresh.append(number)
         found.append(number)
     return found
-
-
-def _close(inner: list[Slice], now: int) -> None:
-    while inner and inner[-1].end <= now:
-        inner.pop()
 
 
 def _room(inner: list[Slice], now: int, flat: bool) -> int:

@@ -75,7 +75,6 @@ class Steps(msgspec.Struct, frozen=True, eq=False):
         return self.numbers.index(number) if number in self.numbers else -1
 
     def only(self, places: Rows) -> Steps:
-        """Some of the steps, by index."""
         arrays = {name: getattr(self, name)[places] for name in ("rows", "start", "end")}
         names, numbers = (tuple(all_[n] for n in places) for all_ in (self.names, self.numbers))
         return msgspec.structs.replace(self, names=names, numbers=numbers, **arrays)
@@ -154,7 +153,6 @@ def main_thread(trace: Trace, rows: Rows) -> Rows:
 
 
 def is_of_server(name: str) -> bool:
-    """Whether an annotation of this name is a step of a server."""
     return re.match(SERVER, name) is not None
 
 

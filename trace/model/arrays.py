@@ -33,6 +33,15 @@ def ordinals(keys: NDArray[np.integer]) -> Int64s:
     return found
 
 
+def first_with(keys: Int64s, rows: Rows, wanted: Int64s) -> Int32s:
+    """The first row with each wanted key, else -1; `keys` are those of the rows."""
+    order = np.argsort(keys, kind="stable")
+    keys, rows = keys[order], np.append(rows[order], -1)
+    place = np.searchsorted(keys, wanted)
+    place[np.append(keys, 0)[place] != wanted] = -1
+    return rows[np.where(place < len(keys), place, -1)].astype(np.int32)
+
+
 Result = TypeVar("Result")
 
 LARGE = 1 << 18  # rows that are worth a thread

@@ -102,8 +102,6 @@ def without_collector() -> Iterator[None]:
 
 
 class _Reading:
-    """One file while it is being read."""
-
     def __init__(
         self, stored: Stored, room: IO[bytes], workers: Workers, callbacks: Callbacks
     ) -> None:
@@ -160,7 +158,11 @@ class _Reading:
         self._decoded = max(self._decoded, decoded)  # the likely size may vary; the bar only grows
         self._report(self._taken / self._stored.size, self._decoded)
         if self._workers.reached >= self._again and self._is_due(self._workers.reached):
-            self._preview(source or self._so_far())
+            stored = self._stored  # of which a part is unpacked
+            part = source or Source(
+                stored.path, stored.size, present(self._room), None, self._taken
+            )
+            self._preview(part)
 
     def _joined(self, source: Source, body: Body, tried: int) -> list[Chunk]:
         joiner, stop = self._joiner, self._callbacks.stop
@@ -217,11 +219,6 @@ class _Reading:
             return
         if len(raw.start):
             self._callbacks.preview(raw)
-
-    def _so_far(self) -> Source:
-        """The part of the document that is unpacked so far."""
-        stored = self._stored
-        return Source(stored.path, stored.size, present(self._room), taken=self._taken)
 
     def _prefix(self, chunks: Sequence[Chunk]) -> Prefix:
         read = chunks[-1].end if chunks else 0

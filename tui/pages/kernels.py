@@ -7,7 +7,7 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from fusetui.analysis.questions.kernel_groups import Keys
+from fusetui.analysis.questions.groups import Keys
 from fusetui.text.figures import count, duration, percent
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.memo import memo

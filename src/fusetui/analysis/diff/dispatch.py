@@ -61,12 +61,13 @@ class Dispatch(msgspec.Struct, frozen=True, eq=False):
 Pair = tuple[Dispatch | None, Dispatch | None]
 
 
-def rows(a: Items, b: Items, without: tuple[Flags, Flags] | None = None) -> list[Row]:
+def rows(a: Items, b: Items, without: tuple[Flags, Flags]) -> list[Row]:
     """What occurs more or less often in a step, the largest change first, then all else in one
     row. `without`: rows of each trace that are told elsewhere, unless they are part of the sum."""
     counts = not (a.work.gpu or b.work.gpu)
-    left_out = without if without is not None and not counts else (None, None)
-    of_a, of_b = _by_label(a, left_out[0]), _by_label(b, left_out[1])
+    of_a, of_b = (
+        _by_label(of, None if counts else told) for of, told in zip((a, b), without, strict=True)
+    )
     equal: list[Pair] = []
     changed: list[Row] = []
     for label in dict.fromkeys([*of_a, *of_b]):
@@ -86,7 +87,7 @@ def _once(a: Items, b: Items, pair: Pair) -> list[Row]:
     if steps < 3 or len(a.work.windows) != steps:
         return []
     counts = [found.count if found else np.zeros(steps, dtype=np.int64) for found in pair]
-    (odd,) = np.nonzero(counts[0] != counts[1])
+    odd = np.flatnonzero(counts[0] != counts[1])
     if len(odd) != 1 or any(len(set(np.delete(count, odd).tolist())) > 1 for count in counts):
         return []
     step = int(odd[0])

@@ -8,6 +8,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
+from itertools import groupby
 
 from fusetui.analysis.diff.groups import Board, oriented
 from fusetui.analysis.diff.items import Items
@@ -107,11 +108,11 @@ def _runs(board: Board) -> Iterator[tuple[int, int]]:
         for pair in board.pairs
     ]
     first = 0
-    for number in range(1, len(keys) + 1):
-        if number == len(keys) or keys[number] != keys[first] or keys[first] is None:
-            if keys[first] is not None and any(map(any, board.gaps[first : number + 1])):
-                yield first, number
-            first = number
+    for key, run in groupby(keys):
+        last = first + len([*run])
+        if key is not None and any(map(any, board.gaps[first : last + 1])):
+            yield first, last
+        first = last
 
 
 def _choose(

@@ -52,10 +52,7 @@ def groups_of_file(keys: Mapping[str, Any]) -> dict[str, Group]:
     found = {}
     for one in listed if isinstance(listed, list) else ():
         if isinstance(one, dict):
-            named, described, ranks, size = (
-                one.get(key) for key in ("pg_name", "pg_desc", "ranks", "pg_size")
-            )
-            group = group_of(named, described, ranks, size)
+            group = group_of(*map(one.get, ("pg_name", "pg_desc", "ranks", "pg_size")))
             found[group.name] = group
     return found
 

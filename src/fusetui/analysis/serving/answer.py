@@ -59,7 +59,6 @@ def outliers(
 
 
 def _causes(trace: Trace, steps: Sequence[Pass], n: int, excess: int, usual: Mode) -> Iterator[str]:
-    """What is unusual about a step."""
     step = steps[n]
     begin, end = step.start_ns, step.start_ns + step.dur_ns
     compiles = trace.named(lambda name: COMPILER.search(name[:LONGEST_NAME]) is not None)
