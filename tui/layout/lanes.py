@@ -19,14 +19,9 @@ from fusetui.trace.model.memo import once
 from fusetui.tui.layout.kinds import narrow, numbers_of
 
 LAYER_LABELS = {
-    Layer.ANNOTATIONS: "notes",
-    Layer.PYTHON: "python",
-    Layer.OPS: "ops",
-    Layer.STREAM: "stream",
-    Layer.GPU_ANNOTATIONS: "gpu notes",
-    Layer.SYNC: "sync",
-    Layer.DEVICE: "device",
-    Layer.OTHER: "other",
+    **{Layer.ANNOTATIONS: "notes", Layer.PYTHON: "python", Layer.OPS: "ops"},
+    **{Layer.STREAM: "stream", Layer.GPU_ANNOTATIONS: "gpu notes", Layer.SYNC: "sync"},
+    **{Layer.DEVICE: "device", Layer.OTHER: "other"},
 }
 MOST = 1000  # lanes
 PREPARED = 500  # lines
