@@ -75,7 +75,11 @@ def rows(a: Items, b: Items, without: tuple[Flags, Flags]) -> list[Row]:
         if len({found.per_step if found else 0 for found in pair}) == 1:
             equal.append(pair)
         else:
-            changed.append(_changed(pair, counts))
+            before, after = (found.share if found else RowShare() for found in pair)
+            both = before.count and after.count
+            why = f"{count(before.count)} -> {count(after.count)} a step" if both else ""
+            adds_up = all(found.adds_up for found in pair if found)
+            changed.append(_row(pair, before, after, why, counts and adds_up))
     changed.sort(key=lambda row: (-abs(row.change_ns), row.op))
     changed += [row for pair in equal for row in _once(a, b, pair)]
     return changed + (_rest(equal) if counts else [])
@@ -106,14 +110,6 @@ def dispatched(items: Items) -> Int64s:
     """Per step: the time of all dispatch that is part of the sum."""
     nothing = np.zeros(len(items.work.windows), dtype=np.int64)
     return sum((one.ns for one in _by_label(items).values() if one.adds_up), nothing)
-
-
-def _changed(pair: Pair, counts: bool) -> Row:
-    before, after = (found.share if found else RowShare() for found in pair)
-    both = before.count and after.count
-    why = f"{count(before.count)} -> {count(after.count)} a step" if both else ""
-    adds_up = all(found.adds_up for found in pair if found)
-    return _row(pair, before, after, why, counts and adds_up)
 
 
 def _rest(equal: list[Pair]) -> list[Row]:
