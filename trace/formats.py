@@ -20,15 +20,7 @@ from fusetui.trace.model.raw import Raw
 from fusetui.trace.read import Callbacks
 from fusetui.trace.read.document import OpenFile
 from fusetui.trace.read.foreign import HEAD, is_pftrace_of_torch
-from fusetui.trace.read.source import (
-    EVENT,
-    KEY,
-    State,
-    Stored,
-    beginning,
-    open_arriving,
-    reason,
-)
+from fusetui.trace.read.source import EVENT, KEY, State, Stored, beginning, open_arriving, reason
 from fusetui.trace.read.unpack import first_pieces
 
 SURELY_JSON = (b"{", b"[", b" ", b"\r", b"\t")  # a line feed may be a packet of protobuf

@@ -11,11 +11,10 @@ from fusetui.text.cutting import clip, joined
 from fusetui.tui.drawing.canvas import Click, Drag, Turn
 from fusetui.tui.drawing.chrome import Tab, TabsPicture, TourPicture, head, reading_line
 from fusetui.tui.drawing.details import details_height
-from fusetui.tui.drawing.glyphs import glyphs_for
 from fusetui.tui.drawing.picture import Said, Stack, TextPicture, text
-from fusetui.tui.pages.hits import FoundPicture
-from fusetui.tui.pages.overlays import OVERLAYS
-from fusetui.tui.pages.page import Pane
+from fusetui.tui.drawing.schemes import glyphs_for
+from fusetui.tui.pages.overlays import OVERLAYS, FoundPicture
+from fusetui.tui.pages.page import Page, Pane
 from fusetui.tui.registry import BY_ACTION, BY_NAME, PAGES, page_of, turned_to
 from fusetui.tui.state.action import applies, hint_text, hints_text, keys_text, perform, with_keys
 from fusetui.tui.state.moving import marks_text
@@ -141,17 +140,13 @@ def _found(state: State, size: Size) -> list[Pane]:
 
 def _tabs(state: State) -> Pane:
     """The bar of pages; a click brings one to the front."""
-    picture = TabsPicture(
-        tuple(
-            Tab(
-                page.name,
-                f"{keys_text(page.name, state)} {page.title}".strip(),
-                page.name == state.page,
-                not state.sides or bool(page.missing(state)),
-            )
-            for page in PAGES
-        )
-    )
+
+    def tab(page: Page) -> Tab:
+        text = f"{keys_text(page.name, state)} {page.title}".strip()
+        is_missing = not state.sides or bool(page.missing(state))
+        return Tab(page.name, text, page.name == state.page, is_missing)
+
+    picture = TabsPicture(tuple(map(tab, PAGES)))
 
     def pointed(state: State, x: int, y: int) -> Outcome:
         name = picture.at(x, state.size.width)

@@ -81,5 +81,4 @@ def silent(*_: int) -> None:
 
 
 def never() -> bool:
-    """Never stops."""
     return False

@@ -17,8 +17,7 @@ from fusetui.trace.layout.steps import steps_of
 from fusetui.trace.model.categories import Layer
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.scrub.detect import secrets_of
-from fusetui.tui.drawing.glyphs import Glyphs
-from fusetui.tui.drawing.schemes import Styled
+from fusetui.tui.drawing.schemes import Glyphs, Styled
 from fusetui.tui.layout.text_layout import wrapped
 from fusetui.tui.layout.view import Side
 from fusetui.tui.state.tour import MARGIN

@@ -28,8 +28,8 @@ from fusetui.trace.model.memo import memo
 from fusetui.trace.program.origin import Origins
 from fusetui.trace.program.own_code import Program, path_of, program_of, source_of
 from fusetui.trace.program.regions import label_of as region_label
-from fusetui.tui.drawing.glyphs import Glyphs
 from fusetui.tui.drawing.picture import Said
+from fusetui.tui.drawing.schemes import Glyphs
 from fusetui.tui.drawing.values import MOST_LINES, value_text, why_missing
 from fusetui.tui.layout.kinds import label_of, narrow
 

@@ -12,8 +12,8 @@ from typing import Any
 from fusetui.text.cutting import clip
 from fusetui.text.printable import printable
 from fusetui.trace.model.columns import Trace
-from fusetui.tui.drawing.glyphs import Glyphs
 from fusetui.tui.drawing.picture import Said
+from fusetui.tui.drawing.schemes import Glyphs
 from fusetui.tui.layout.kinds import narrow
 
 DEEPEST = 16  # levels of nested lists and objects

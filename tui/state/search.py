@@ -17,9 +17,8 @@ from fusetui.trace.model.categories import Role
 from fusetui.tui.layout.search_hits import SearchHits
 from fusetui.tui.layout.view import Side
 from fusetui.tui.state.action import action
-from fusetui.tui.state.carry import still_there
 from fusetui.tui.state.moving import brought
-from fusetui.tui.state.session import NOTHING, Hits
+from fusetui.tui.state.session import NOTHING, Hits, still_there
 from fusetui.tui.state.state import (
     OVERLAY,
     HitList,
