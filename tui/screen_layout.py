@@ -158,16 +158,9 @@ def _head(state: State) -> TextPicture:
     reading = state.reading
     if reading is not None:
         glyphs = glyphs_for(state.ascii_only)
-
-        def bar(width: int, height: int) -> list[Said]:
-            if reading.stopping:
-                return [Said(" stopping; what was read is kept")]
-            line = reading_line(
-                reading.path, reading.done, reading.total, width - 2, glyphs, reading.shown
-            )
-            return [Said(f" {line}")]
-
-        return TextPicture(reading, bar)
+        return TextPicture(
+            reading, lambda width, height: [Said(f" {reading_line(reading, width - 2, glyphs)}")]
+        )
     sides = state.sides
     marks = AGAIN if len(sides) == 2 else ("",) * len(sides)
 
