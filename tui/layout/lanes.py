@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from itertools import chain, groupby
+from itertools import chain, groupby, islice
 
 import msgspec
 import numpy as np
@@ -55,7 +55,7 @@ class Lane(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     def prepare(self) -> None:
         """Compute the lines that fit on any screen."""
-        _ = self.lines[:PREPARED]
+        _ = [*islice(self.lines, PREPARED)]
 
     @property
     def some(self) -> int:

@@ -75,7 +75,11 @@ def rows(a: Items, b: Items, without: tuple[Flags, Flags]) -> list[Row]:
         if len({found.per_step if found else 0 for found in pair}) == 1:
             equal.append(pair)
         else:
-            changed.append(_changed(pair, counts))
+            before, after = (found.share if found else RowShare() for found in pair)
+            both = before.count and after.count
+            why = f"{count(before.count)} -> {count(after.count)} a step" if both else ""
+            adds_up = all(found.adds_up for found in pair if found)
+            changed.append(_row(pair, before, after, why, counts and adds_up))
     changed.sort(key=lambda row: (-abs(row.change_ns), row.op))
     changed += [row for pair in equal for row in _once(a, b, pair)]
     return changed + (_rest(equal) if counts else [])
@@ -106,14 +110,6 @@ def dispatched(items: Items) -> Int64s:
     """Per step: the time of all dispatch that is part of the sum."""
     nothing = np.zeros(len(items.work.windows), dtype=np.int64)
     return sum((one.ns for one in _by_label(items).values() if one.adds_up), nothing)
-
-
-def _changed(pair: Pair, counts: bool) -> Row:
-    before, after = (found.share if found else RowShare() for found in pair)
-    both = before.count and after.count
-    why = f"{count(before.count)} -> {count(after.count)} a step" if both else ""
-    adds_up = all(found.adds_up for found in pair if found)
-    return _row(pair, before, after, why, counts and adds_up)
 
 
 def _rest(equal: list[Pair]) -> list[Row]:
@@ -171,8 +167,12 @@ def _populations(work: Work) -> Iterator[tuple[Rows, Label, Int64s, bool]]:
     the sum."""
     trace = work.trace
     own = self_ns(trace)
+    # ops that launch GPU work themselves or, without a GPU, compute or are part of one that does
+    works = trace.op[trace.gpu_rows].astype(np.intp) if work.gpu else computing_ops(trace)
+    inside = np.zeros(len(trace), dtype=np.bool_) if work.gpu else within(trace, works)
+    inside[works[works >= 0]] = True
     ops = trace.rows_of(Role.OP)
-    ops = ops[~_does_work(work)[ops]]
+    ops = ops[~inside[ops]]
     yield ops, dispatch_name, own[ops], True
     calls = trace.rows_of(Role.CALL)
     launches = np.isin(calls, trace.launch)
@@ -182,16 +182,6 @@ def _populations(work: Work) -> Iterator[tuple[Rows, Label, Int64s, bool]]:
     notes = trace.rows_of(Role.ANNOTATION)
     notes = notes[trace.named(is_compiler)[trace.name[notes]]]
     yield notes, dispatch_name, _own_of_notes(trace, notes), False
-
-
-def _does_work(work: Work) -> Flags:
-    """Per row: whether this op launches GPU work itself or, without a GPU, computes something or is
-    part of an op that does."""
-    trace = work.trace
-    ops = trace.op[trace.gpu_rows].astype(np.intp) if work.gpu else computing_ops(trace)
-    found = np.zeros(len(trace), dtype=np.bool_) if work.gpu else within(trace, ops)
-    found[ops[ops >= 0]] = True
-    return found
 
 
 def _own_of_notes(trace: Trace, notes: Rows) -> Int64s:

@@ -53,17 +53,15 @@ def op_groups(trace: Trace, by: str = "name") -> tuple[OpGroup, ...]:
     captured and launched replayed kernels."""
     recorded = _groups(trace, by, trace.rows_of(Role.OP))
     taken = np.flatnonzero((trace.role == Role.CAPTURED) & (trace.source_role == Role.OP))
-    captured = [_as_captured(group) for group in _groups(trace, by, taken) if group.gpu_ns]
+    captured = []
+    for group in _groups(trace, by, taken):
+        if group.gpu_ns:  # their times are not of this trace, but those of their kernels are
+            spread = replace(group.spread, **dict.fromkeys(TIMES, 0))
+            group.fields["captured"] = True
+            captured.append(replace(group, spread=spread, total_ns=0, self_ns=0))
     recorded.sort(key=lambda op: (-op.total_ns, str(list(op.fields.values()))))
     captured.sort(key=lambda op: (-op.gpu_ns, str(list(op.fields.values()))))
     return (*recorded, *captured)
-
-
-def _as_captured(group: OpGroup) -> OpGroup:
-    """Ops of a capture: their times are not of this trace, but those of their kernels are."""
-    spread = replace(group.spread, **dict.fromkeys(TIMES, 0))
-    fields = {**group.fields, "captured": True}
-    return replace(group, fields=fields, spread=spread, total_ns=0, self_ns=0)
 
 
 def _groups(trace: Trace, by: str, rows: Rows) -> list[OpGroup]:
@@ -148,7 +146,7 @@ class KernelGroup(msgspec.Struct, frozen=True, eq=False):
 
     fields: Fields
     spread: Spread
-    effective_ns: int  # see effective.py; less than the total if kernels of a stream overlap
+    effective_ns: int  # see busy.effective_ns; less than the total if kernels of a stream overlap
     work: GroupWork
     rows: Rows  # of the trace, in time order
 
