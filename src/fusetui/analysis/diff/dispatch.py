@@ -167,8 +167,12 @@ def _populations(work: Work) -> Iterator[tuple[Rows, Label, Int64s, bool]]:
     the sum."""
     trace = work.trace
     own = self_ns(trace)
+    # ops that launch GPU work themselves or, without a GPU, compute or are part of one that does
+    works = trace.op[trace.gpu_rows].astype(np.intp) if work.gpu else computing_ops(trace)
+    inside = np.zeros(len(trace), dtype=np.bool_) if work.gpu else within(trace, works)
+    inside[works[works >= 0]] = True
     ops = trace.rows_of(Role.OP)
-    ops = ops[~_does_work(work)[ops]]
+    ops = ops[~inside[ops]]
     yield ops, dispatch_name, own[ops], True
     calls = trace.rows_of(Role.CALL)
     launches = np.isin(calls, trace.launch)
@@ -178,16 +182,6 @@ def _populations(work: Work) -> Iterator[tuple[Rows, Label, Int64s, bool]]:
     notes = trace.rows_of(Role.ANNOTATION)
     notes = notes[trace.named(is_compiler)[trace.name[notes]]]
     yield notes, dispatch_name, _own_of_notes(trace, notes), False
-
-
-def _does_work(work: Work) -> Flags:
-    """Per row: whether this op launches GPU work itself or, without a GPU, computes something or is
-    part of an op that does."""
-    trace = work.trace
-    ops = trace.op[trace.gpu_rows].astype(np.intp) if work.gpu else computing_ops(trace)
-    found = np.zeros(len(trace), dtype=np.bool_) if work.gpu else within(trace, ops)
-    found[ops[ops >= 0]] = True
-    return found
 
 
 def _own_of_notes(trace: Trace, notes: Rows) -> Int64s:
