@@ -55,7 +55,7 @@ def panes(state: State) -> list[Pane]:
 def _sentence(said: str, size: Size) -> list[Pane]:
     """Nothing but a sentence."""
     lines = wrap(said, max(1, size.width - 1))
-    return list(exactly([Pane(len(lines), text([*map(Said, lines)]))], size.height))
+    return [*exactly([Pane(len(lines), text([*map(Said, lines)]))], size.height)]
 
 
 def _hint_pointed(state: State, x: int, y: int) -> Outcome:
@@ -78,14 +78,12 @@ def _hint_pointed(state: State, x: int, y: int) -> Outcome:
 
 def _shown_hints(state: State) -> list[tuple[str, str]]:
     """The hints that stand on the last line now, and their texts; "" is the hint of a sentence."""
-    said = [("", state.hint)] if state.hint else []
-    if state.hint:
-        hints = state.hint_keys
-    else:
-        hints = tuple((page_of(state).hints if state.sides else "quit quit").split("; "))
-        hints = (STOP_HINT, *hints) if state.reading else hints
-    texts = ((hint, hint_text(hint, state)) for hint in hints)
-    return [*said, *((hint, text) for hint, text in texts if text)]
+    hints = [*state.hint_keys]
+    if not state.hint:
+        own = page_of(state).hints if state.sides else "quit quit"
+        hints = [STOP_HINT] * bool(state.reading) + own.split("; ")
+    texts = [("", state.hint), *((hint, hint_text(hint, state)) for hint in hints)]
+    return [(hint, text) for hint, text in texts if text]
 
 
 def exactly(found: Iterable[Pane], lines: int) -> Iterator[Pane]:
@@ -160,16 +158,9 @@ def _head(state: State) -> TextPicture:
     reading = state.reading
     if reading is not None:
         glyphs = glyphs_for(state.ascii_only)
-
-        def bar(width: int, height: int) -> list[Said]:
-            if reading.stopping:
-                return [Said(" stopping; what was read is kept")]
-            line = reading_line(
-                reading.path, reading.done, reading.total, width - 2, glyphs, reading.shown
-            )
-            return [Said(f" {line}")]
-
-        return TextPicture(reading, bar)
+        return TextPicture(
+            reading, lambda width, height: [Said(f" {reading_line(reading, width - 2, glyphs)}")]
+        )
     sides = state.sides
     marks = AGAIN if len(sides) == 2 else ("",) * len(sides)
 

@@ -51,7 +51,13 @@ class TimelinePicture(msgspec.Struct, frozen=True, eq=False, dict=True):
     def key(self, y: int, width: int, height: int) -> Hashable:
         division, trace = divided(width, height), self.side.trace
         if y < division.axis:
-            window = self._window, self.side.begin, self.side.end
+            window = (
+                self.view.begin,
+                self.view.end,
+                self.side.origin,
+                self.side.begin,
+                self.side.end,
+            )
             return trace, window, y, division, self.chosen, self._count(division)
         if y >= division.axis + division.lanes:
             return trace, self.glyphs, width, "legend"
@@ -61,30 +67,24 @@ class TimelinePicture(msgspec.Struct, frozen=True, eq=False, dict=True):
         place, bar = self.places[index], self._bar(y - division.axis, division)
         return trace, width, bar, self._place_key(place, division)
 
-    @property
-    def _window(self) -> tuple[int, int, int]:
-        return self.view.begin, self.view.end, self.side.origin
-
     def _place_key(self, place: Place, division: Division) -> Hashable:
         """What a line depends on, and nothing else: it is made again once this changes. Where the
         picture of a lane is the same in many windows, these have one key."""
         side, view = self.side, self.view
+        window = view.begin, view.end, side.origin
         if place.idle_of is not None:
-            idle = side.insight.idle
-            return self._window, place.idle_of.key, place.label, view.gap, idle
-        if place.family is not None:
-            return self._window, place.family, place.label
-        if place.curve is not None:
-            return self._window, place.curve, place.label
+            return window, place.idle_of.key, place.label, view.gap, side.insight.idle
+        if place.family is not None or place.curve is not None:
+            return window, place.family, place.curve, place.label
         if place.line is None:
             return place.label, place.depth
         label = gutter_text(place, division.gutter, self.glyphs)
         if place.where:
             selected = view.selected if marks_selection(side, view, place) else -1
-            return self._window, place.lane, label, selected
+            return window, place.lane, label, selected
         selected = view.selected if place.holds(view.selected) else -1
         seen = seen_in(place.line, view.begin + side.origin, view.end + side.origin)
-        shown = self._window if seen == MANY else seen
+        shown = window if seen == MANY else seen
         return shown, place.lane, place.depth, place.around, label, selected, self.marked
 
     def line(self, y: int, width: int, height: int) -> Sequence[Styled]:

@@ -15,11 +15,10 @@ from fusetui.text.cutting import clip, joined
 from fusetui.text.figures import Unit, count, duration, percent, plural, unit_of
 from fusetui.trace.layout.steps import steps_of
 from fusetui.trace.model.arrays import Int64s
-from fusetui.tui.drawing.details import all_details
+from fusetui.tui.drawing.details import all_details, raw_lines
 from fusetui.tui.drawing.picture import Rows, Said, row_parts, text
 from fusetui.tui.drawing.range_lines import all_range_lines, gap_lines
 from fusetui.tui.drawing.schemes import TEXT, Glyphs, Styled, glyphs_for, share_bar
-from fusetui.tui.drawing.values import raw_lines
 from fusetui.tui.layout.kinds import kind_of, label_of, narrow
 from fusetui.tui.layout.search_hits import SearchHits, trend
 from fusetui.tui.layout.text_layout import ListColumn, shown, start_unit, titles
