@@ -39,6 +39,8 @@ ZEROS = {
     "graph_host_node": ("correlation",),
 }
 """What torch leaves out where it is 0."""
+OF_NCCL = ("count", "root", "n_channels", "n_warps", "seq", "rank")
+"""Of a collective, these are numbers; torch writes all that it notes of an event as text."""
 NOTE = "gpu_user_annotation"
 LAUNCH = {
     "registers_per_thread": "registers per thread",
@@ -83,7 +85,7 @@ def gpu_args(
     collective follow, which may be any, also one that torch has written before.
     """
     own: dict[str, Any] = dict.fromkeys(ZEROS.get(kind, ()), 0)
-    noted: dict[str, str] = {}
+    noted: dict[str, Any] = {}
     is_own = True
     for key, text in map(key_and_text, extras):
         if is_own and key in OWN:
@@ -91,6 +93,8 @@ def gpu_args(
         elif not is_own or tables.exporter.get(key) != text:
             noted[key] = text
         is_own = is_own and key != EXPORTER[-1]
+    if "func" in noted:
+        noted |= {key: _number(noted[key]) for key in OF_NCCL if key in noted}
     stream = own.get("stream", lane[1])
     own = {} if kind == NOTE else own | {"device": lane[0], "stream": lane[1]}
     if stream != lane[1]:  # the lane has a name of its own

@@ -17,6 +17,7 @@ import orjson
 import pytest
 from tests.places import TRACES
 
+from fusetui.analysis.questions.collectives import collectives_of
 from fusetui.analysis.why.answer import why
 from fusetui.trace import Trace, open_trace
 from fusetui.trace.program.modules import module_times
@@ -145,6 +146,17 @@ def test_modules(name: str) -> None:
     assert one == other
 
 
+@pytest.mark.parametrize("name", ["a100_nccl_ddp_full", "edge"])
+def test_collectives(name: str) -> None:
+    """But for the group, where only the ranks of the job, which are lost, name it."""
+    one, other = (collectives_of(trace).told for trace in twins(name))
+    assert len(one) == len(other) > 0
+    for here, there in zip(one, other, strict=True):
+        assert (here.name, here.dtype, here.sequence) == (there.name, there.dtype, there.sequence)
+        assert here.bytes == there.bytes
+        assert here.group.ranks in (there.group.ranks, ())
+
+
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in LATE])
 def test_gaps(name: str) -> None:
     """A nested event that was cut shortens the time in which a GPU is busy, and nothing else."""
@@ -208,7 +220,11 @@ def as_noted(name: str, args: Args) -> Args:
         del noted["annotation"]
         for part in json.loads(text):
             noted |= part if isinstance(part, dict) else {"annotation": part}
-    return {k: v if isinstance(v, str) else orjson.dumps(v).decode() for k, v in noted.items()}
+    kept = OF_NCCL if "func" in noted else ()
+    return {
+        k: v if isinstance(v, str) or k in kept else orjson.dumps(v).decode()
+        for k, v in noted.items()
+    }
 
 
 KERNEL = (
@@ -216,6 +232,7 @@ KERNEL = (
     *("registers per thread", "priority", "queued", "channel", "channel_type"),
     *("graph id", "graph node id"),
 )
+OF_NCCL = ("count", "root", "n_channels", "n_warps", "seq", "rank")
 ODD: dict[str, Args] = {
     "graph node 6": {"annotation": "text in a list"},  # JSON: a list of one text
     "graph node 8": {"annotation": "5"},  # JSON: the number
