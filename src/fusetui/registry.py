@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from fusetui.arguments import (
     ASCII,
-    CAPTURED_BY,
+    GRAPHS,
     JSON,
     KERNELS_BY,
     MOUSE,
@@ -83,7 +83,7 @@ def _of_capture() -> tuple[Argument, ...]:
     )
 
 
-ANSWER = (TRACE, JSON, NO_CACHE, CAPTURED_BY)
+ANSWER = (TRACE, JSON, NO_CACHE, *GRAPHS)
 COMMANDS = (
     Command(
         "capture",
@@ -112,7 +112,7 @@ COMMANDS = (
                 help="A trace, a run folder, a folder of runs, sample:NAME or lesson:NAME; two are "
                 "shown side by side, of more you choose.",
             ),
-            *(ASCII, THEME, MOUSE, CAPTURED_BY, NO_CACHE),
+            *(ASCII, THEME, MOUSE, *GRAPHS, NO_CACHE),
         ),
         "`fusetui TRACE` does the same. Without a trace, you choose from the newest traces and "
         "runs in this folder, the lessons and the samples.",
@@ -216,7 +216,7 @@ COMMANDS = (
             JSON,
             flag("--markdown", "Print Markdown, for a pull request."),
             NO_CACHE,
-            CAPTURED_BY,
+            *GRAPHS,
         ),
         "Compute, exposed communication, exposed copies and idle time add up to the time asked "
         "about, exactly; the reasons add up to the idle time. docs/why.md explains each.",
@@ -224,7 +224,7 @@ COMMANDS = (
     Command(
         "gaps",
         "The longest gaps in which a GPU was idle, and what it waited for.",
-        (TRACE, *PART, JSON, NO_CACHE, CAPTURED_BY),
+        (TRACE, *PART, JSON, NO_CACHE, *GRAPHS),
     ),
     Command(
         "ranks",
