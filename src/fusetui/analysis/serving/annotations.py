@@ -70,7 +70,7 @@ def with_annotations(trace: Trace, files: Sequence[str]) -> tuple[Trace, tuple[J
         return trace, ()
     by_node: dict[int, Any] = {}
     problems: list[str] = []
-    beside = re.sub(ENDING, BESIDE, trace.report.path)
+    beside = ENDING.sub(BESIDE, trace.report.path, count=1)
     paths = list(files) or ([beside] if os.path.isfile(beside) else [])
     for path in paths:
         try:
