@@ -19,7 +19,7 @@ from fusetui.trace.model.events import Text
 from fusetui.trace.model.raw import Raw
 from fusetui.trace.read import Callbacks
 from fusetui.trace.read.document import OpenFile
-from fusetui.trace.read.foreign import HEAD
+from fusetui.trace.read.foreign import HEAD, is_export_of_nsys
 from fusetui.trace.read.source import (
     EVENT,
     KEY,
@@ -42,7 +42,7 @@ class Format(msgspec.Struct, frozen=True):
     package: str  # with `read` and `text`
 
 
-FORMATS: tuple[Format, ...] = ()
+FORMATS: tuple[Format, ...] = (Format("nsys", is_export_of_nsys, "fusetui.trace.nsys"),)
 
 
 def read(path: str, callbacks: Callbacks) -> Raw:

@@ -59,3 +59,5 @@ class Raw(msgspec.Struct, frozen=True, eq=False):
     unmatched: int  # end events without a begin
     changed: bool = False  # the file changed while it was read
     format: str = "json"  # see formats.py
+    left_out: dict[str, int] = {}  # see Report
+    remarks: tuple[str, ...] = ()
