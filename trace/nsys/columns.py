@@ -156,8 +156,11 @@ def _tables(
     ]
     places, place = distinct(*(columns[c] for c in ("owner", "device", "stream", "context")))
     lanes = [who.lane(source, *where) for where in places]
-    values = zip(into, (named, categories, lanes), (kind, kind, place), strict=True)
-    return [table.ids(found)[which] for table, found, which in values]
+    return [
+        into[0].ids(named)[kind],
+        into[1].ids(categories)[kind],
+        into[2].ids(lanes)[place],
+    ]
 
 
 def _joined(parts: Sequence[NDArray[Any]], dtype: type) -> NDArray[Any]:

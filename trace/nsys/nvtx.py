@@ -8,7 +8,7 @@ getNvtxStr). record_function gives such ranges too, without a sequence number.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import Any
 
@@ -80,35 +80,44 @@ def nvtx_fields(db: Database) -> dict[str, str]:
     }
 
 
-def texts(db: Database) -> tuple[str, ...]:
-    """The expressions of `args_of`."""
-    columns = ("text", "jsonText")
-    numbers = [f'"{c}"' if db.has(NVTX, c) else "NULL" for c in PAYLOADS]
-    sequence = SEQUENCE if db.has(NVTX, "text") else str(NONE)
-    integers = (db.integer(NVTX, c) for c in ("jsonTextId", "domainId"))
-    return (*(db.text(NVTX, c) for c in columns), sequence, *integers, *numbers)
+def more_fields(db: Database) -> tuple[str, ...]:
+    """The expressions of what is read of a range only to write it: its name, None if that is one of
+    StringIds, and what `args_of` takes."""
+    has_text = db.has(NVTX, "text")
+    values = (f"iif(typeof({c}) in ('integer', 'real'), {c}, NULL)" for c in PAYLOADS)
+    known = [value for value, c in zip(values, PAYLOADS, strict=True) if db.has(NVTX, c)]
+    return (
+        BASE if has_text else "NULL",
+        SEQUENCE if has_text else str(NONE),
+        f"iif({_IS_TORCH} and {_AT['sizes']}, text, NULL)" if has_text else "NULL",
+        db.text(NVTX, "jsonText"),
+        db.integer(NVTX, "jsonTextId"),
+        db.integer(NVTX, "domainId"),
+        f"coalesce({', '.join(known)}, NULL, NULL)" if known else "NULL",
+    )
 
 
 def args_of(
-    row: tuple[Any, ...], external: int, strings: Mapping[int, str], domains: Mapping[int, str]
+    row: Sequence[Any], external: int, strings: Mapping[int, str], domains: Mapping[int, str]
 ) -> dict[str, Any]:
     """The args of a range as torch writes them, and its payload: that of NCCL says bytes and
     peer."""
-    text, payload, sequence, payload_id, domain, *values = row
+    sequence, sized, payload, payload_id, domain, value = row
     args: dict[str, Any] = {}
     if external != NONE:
         args["Record function id"] = external
     if sequence != NONE:
         args["Sequence number"] = sequence
-    if external != NONE and (found := SIZES.search(text)):
-        args |= {"Input Dims": sizes} if (sizes := _json(found[1])) is not None else {}
+    if sized and (found := SIZES.search(sized)) and (sizes := _json(found[1])) is not None:
+        args["Input Dims"] = sizes
     if domain in domains:
         args["domain"] = domains[domain]
-    known = _json(payload or strings.get(payload_id, ""))
-    if known is not None:
-        args |= known if isinstance(known, dict) else {"payload": known}
-    numbers = [v for v in values if isinstance(v, int | float) and abs(v) < 1e300]
-    return args | ({"payload": numbers[0]} if numbers and "payload" not in args else {})
+    if payload or payload_id in strings:
+        found_there = _json(payload or strings[payload_id])
+        args |= found_there if isinstance(found_there, dict) else {"payload": found_there}
+    if value is not None:
+        args.setdefault("payload", value)
+    return args
 
 
 def domains_of(db: Database) -> dict[int, str]:

@@ -88,7 +88,8 @@ def _read(db: Database, place: Place, stored: Stored, progress: Callable[[int, i
     )
     unreadable = sum(part.unreadable for part in parts)
     problem = partial(_problem, place.path, stored.state) if place.data is None else str
-    begin, end = int(slices.start.min(initial=0)), int((slices.start + slices.dur).max(initial=0))
+    ends = slices.start + slices.dur
+    times = (int(slices.start.min()), int(ends.max())) if len(ends) else (0, 0)
     left_out = _left_out(db)
     remarks = _remarks(place, parts, unnamed(parts, words), unreadable)
     return Raw(
@@ -102,7 +103,7 @@ def _read(db: Database, place: Place, stored: Stored, progress: Callable[[int, i
         ),
         phases=+phases,
         labels=labels,
-        keys=keys_of(db, begin, end),
+        keys=keys_of(db, *times),
         events=phases.total() + unreadable,
         unreadable=unreadable,
         skipped=(),
@@ -183,6 +184,6 @@ def _remarks(
             with suppress(OSError):
                 if os.stat(place.path + ending).st_size:
                     yield (
-                        f"Changes in {os.path.basename(place.path)}{ending} are not read: something "
-                        "still writes the export, or was stopped."
+                        f"Changes in {os.path.basename(place.path)}{ending} are not read: something"
+                        " still writes the export, or was stopped."
                     )

@@ -194,7 +194,7 @@ def fields(db: Database, source: Source) -> dict[str, str]:
     }
     if source.packed:
         parts = zip((16, 8, 0), source.name_by, strict=True)
-        found["name"] = " | ".join(f"(({integer(c)}) & 255) << {bits}" for bits, c in parts)
+        found["name"] = " | ".join(f"((({integer(c)}) & 255) << {bits})" for bits, c in parts)
     if source.kind == "eventClass":
         found["kind"] = f"({integer('eventClass')}) = 1"
     if source.is_nvtx:

@@ -16,6 +16,7 @@ from fusetui.trace.nsys.plan import Blocks, plan
 from fusetui.trace.nsys.processes import OWN, Processes
 from fusetui.trace.nsys.tables import CUPTI, FIELDS, Source, Words, fields, present, words_of
 
+MOST_HEADS = 1 << 16
 INVALID = 0xFFFFFFFF  # CUPTI_SYNCHRONIZATION_INVALID_VALUE
 Row = tuple[Any, ...]
 encode = msgspec.json.encode
@@ -30,6 +31,28 @@ class Known(msgspec.Struct, frozen=True, eq=False):
     labels: bytes  # the first stretch: metadata events
     domains: dict[int, str]
     metrics: dict[tuple[int, int], str]
+    lanes: dict[tuple[Any, ...], tuple[bytes, int, int | None]] = {}
+    heads: dict[tuple[Any, ...], bytes] = {}
+
+    def lane(self, source: Source, owner: int, *where: int) -> tuple[bytes, int, int | None]:
+        """The text of a lane, what is added to numbers of its process, and its device."""
+        key = (source.works, source.on_gpu, owner, *where)
+        if key not in self.lanes:
+            pid, tid, gpu = self.who.lane(source, owner, *where)
+            text = encode({"pid": pid, "tid": tid})[1:-1]
+            self.lanes[key] = text, self.who.number(owner >> 24) * OWN, gpu
+        return self.lanes[key]
+
+    def head(self, source: Source, kind: int, number: int, title: str | None) -> bytes:
+        """The text of a category and a name."""
+        key = (source.table, kind, number, title)
+        if key not in self.heads:
+            name = title or source.named(self.words, number)
+            category = nvtx.category(kind, name) if source.is_nvtx else source.categories[kind]
+            if len(self.heads) >= MOST_HEADS:
+                self.heads.clear()
+            self.heads[key] = encode({"cat": category, "name": name})[1:-1]
+        return self.heads[key]
 
 
 class Writer:
@@ -82,43 +105,37 @@ def _rows(db: Database, blocks: Blocks, number: int) -> Iterator[Row]:
 def _more(db: Database, source: Source) -> tuple[str, ...]:
     """The expressions of what is read of an event only to write it."""
     if source.is_nvtx:
-        base = nvtx.BASE if db.has(source.table, "text") else "NULL"
-        return base, *nvtx.texts(db)
+        return nvtx.more_fields(db)
     if source.is_metrics:
         return ("value",)
     return tuple(db.integer(source.table, column) for column in source.args)
 
 
 def _slice(row: Row, source: Source, known: Known) -> bytes:
-    _, start, end, owner, device, context, stream, correlation, external, number, kind = row[:11]
-    words, more = known.words, row[11:]
-    pid, tid, gpu = known.who.lane(source, owner, device, stream, context)
-    offset = known.who.number(owner >> 24) * OWN
+    _, start, end, owner, device, context, stream, correlation, external, number, kind, *more = row
+    lane, offset, gpu = known.lane(source, owner, device, stream, context)
     args: dict[str, Any] = {}
     if 0 < external < OWN:
         args["External id"] = external + offset
     if source.is_nvtx:
-        name = more[0] or source.named(words, number)
-        category = nvtx.category(kind, name)
-        args |= nvtx.args_of(more[1:], external, words.strings, known.domains)
+        title, *said = more
+        head = known.head(source, kind, number, title)
+        args |= nvtx.args_of(said, external, known.words.strings, known.domains)
     else:
-        name, category = source.named(words, number), source.categories[kind]
-        numbers = {"device": NONE if gpu is None else gpu, "context": context, "stream": stream}
-        args |= {key: value for key, value in numbers.items() if value != NONE}
+        head = known.head(source, kind, number, None)
+        if gpu is not None:
+            args["device"] = gpu
+        if context != NONE:
+            args["context"] = context
+        if stream != NONE:
+            args["stream"] = stream
         if 0 < correlation < OWN:
             args["correlation"] = correlation + offset
-        values = dict(zip(source.args, more, strict=True))
-        args |= ARGS.get(source.table, _others)(
-            {key: value for key, value in values.items() if value != NONE}
-        )
-    head = {"cat": category, "name": name, "pid": pid, "tid": tid}
-    times = (b"X", _us(end - start)) if end != NONE else (b"B", b"")
-    dur = b',"dur":' + times[1] if times[1] else b""
-    return b'{"ph":"%b",%b,"ts":%b%b,"args":%b}' % (
-        times[0],
-        encode(head)[1:-1],
-        _us(start),
-        dur,
+        values = {c: v for c, v in zip(source.args, more, strict=True) if v != NONE}
+        args |= ARGS[source.table](values) if values else {}
+    phase, dur = (b"X", b',"dur":%b' % _us(end - start)) if end != NONE else (b"B", b"")
+    return b'{"ph":"%b",%b,%b,"ts":%b%b,"args":%b}' % (
+        *(phase, head, lane, _us(start), dur),
         encode(args),
     )
 
@@ -156,16 +173,12 @@ def _copy(values: dict[str, int]) -> dict[str, Any]:
 
 def _sync(values: dict[str, int]) -> dict[str, Any]:
     names = {"eventId": "event id", "eventSyncId": "event sync id"}
-    return {name: values[c] for c, name in names.items() if values.get(c, INVALID) != INVALID}
+    return {name: values[c] for c, name in names.items() if values.get(c) not in (None, 0, INVALID)}
 
 
 def _call(values: dict[str, int]) -> dict[str, Any]:
     result = values.get("returnValue")
     return {"result": result} if result else {}
-
-
-def _others(values: dict[str, int]) -> dict[str, Any]:
-    return dict(values)
 
 
 ARGS: dict[str, Callable[[dict[str, int]], dict[str, Any]]] = {
@@ -201,5 +214,6 @@ def _label(label: Label) -> bytes:
 
 def _us(ns: int) -> bytes:
     """Microseconds with three decimals, exactly."""
-    whole, rest = divmod(abs(ns), 1000)
-    return b"%b%d.%03d" % (b"-" if ns < 0 else b"", whole, rest)
+    if ns < 0:
+        return b"-" + _us(-ns)
+    return b"%d.%03d" % (ns // 1000, ns % 1000)
