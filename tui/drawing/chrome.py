@@ -82,6 +82,10 @@ def _doubts(trace: Trace) -> list[str]:
         found.append(report.missing)
     if report.unreadable:
         found.append(f"{plural(report.unreadable, 'event')} unreadable")
+    if report.left_out:
+        found.append(f"{plural(sum(report.left_out.values()), 'row')} of other tables not shown")
+    if report.remarks:
+        found.append(report.remarks[0].rstrip("."))
     if report.negative_delays:
         early = plural(report.negative_delays, "kernel")
         found.append(f"{early} before the launch: clocks differ")

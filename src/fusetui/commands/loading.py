@@ -104,6 +104,11 @@ def notices(report: Report) -> Iterator[str]:
             f"{report.file}: {unreadable} of {report.events} events could not be read; the first "
             f"is at byte {first.byte} ({first.reason})."
         )
+    if report.left_out:
+        rows = [f"{count:,} of {printable(what)}" for what, count in report.left_out.items()]
+        yield f"{report.file}: rows that have no place in a trace: {several(rows, 6)}."
+    for remark in report.remarks:
+        yield f"{report.file}: {printable(remark)}"
 
 
 def secret_notices(trace: Trace) -> Iterator[str]:
