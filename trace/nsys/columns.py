@@ -92,7 +92,7 @@ def slices_of(
     dur = np.where(is_open, last, end) - start
     names, categories, lanes = Interner(), Interner(), Interner()
     tables = [_tables(part, texts, words, who, (names, categories, lanes)) for part in parts]
-    name, category, thread = (_joined(list(t), np.int32) for t in zip(*tables, strict=True))
+    name, category, thread = (_joined([t[n] for t in tables], np.int32) for n in range(3))
     correlation, external = (
         _joined([who.unique(p.columns["owner"], p.columns[c]) for p in parts], np.int64)
         for c in ("correlation", "external")
