@@ -138,6 +138,11 @@ PEAK = argument(
     help="Peak FLOP/s of the device, as in bf16=989e12, or bytes/s, as in bandwidth=3.35e12; may "
     "be repeated.",
 )
+MODEL = argument(
+    "--device",
+    metavar="NAME",
+    help="The model of the GPUs where the trace does not say it, as in 'H100 80GB HBM3'.",
+)
 TOP = argument(
     "--top",
     metavar="N",

@@ -19,6 +19,7 @@ from fusetui.arguments import (
     NO_CACHE,
     OPS_BY,
     PART,
+    MODEL,
     PEAK,
     SHELLS,
     STEP_BY,
@@ -129,6 +130,7 @@ COMMANDS = (
             TOP,
             by(*KERNELS_BY),
             PEAK,
+            MODEL,
         ),
         "If shapes were recorded, also shows the FLOP and bytes of the work, and the share of the "
         "device's peak.",
@@ -190,6 +192,7 @@ COMMANDS = (
                 "its weights, where no recorded shapes tell them.",
             ),
             PEAK,
+            MODEL,
         ),
         "The least time of a step is that of reading its weights, keys and values once and of "
         "computing its products, at the peaks of the device. docs/serving.md explains it.",

@@ -275,6 +275,7 @@ def expected(path: Path) -> tuple[list[int], list[int], list[int]]:
                     for b, e, v in events
                 )
                 readable.append(good)
+                left_out.append(len(rows) - len(events))
                 unreadable.append(len(events) - good)
     return readable, unreadable, left_out
 

@@ -147,6 +147,7 @@ def _host(table: str, categories: tuple[str, ...], named: Named, kind: str, *arg
     return Source(table, categories, named, ("nameId",), "globalTid", kind=kind, args=args)
 
 
+NO_STREAM = 0xFFFFFFFF  # CUPTI_SYNCHRONIZATION_INVALID_VALUE; torch writes -1
 CALLS = ("cuda_runtime", "cuda_driver")
 INSTANT = ("timestamp", "timestamp")
 SOURCES = (
@@ -195,6 +196,8 @@ def fields(db: Database, source: Source) -> dict[str, str]:
     if source.packed:
         parts = zip((16, 8, 0), source.name_by, strict=True)
         found["name"] = " | ".join(f"((({integer(c)}) & 255) << {bits})" for bits, c in parts)
+    if source.on_gpu and not source.works:
+        found["stream"] = f"iif(({found['stream']}) = {NO_STREAM}, -1, {found['stream']})"
     if source.kind == "eventClass":
         found["kind"] = f"({integer('eventClass')}) = 1"
     if source.is_nvtx:

@@ -14,10 +14,18 @@ from fusetui.trace.nsys import nvtx
 from fusetui.trace.nsys.database import NONE, Database, Place, opened
 from fusetui.trace.nsys.plan import Blocks, plan
 from fusetui.trace.nsys.processes import OWN, Processes
-from fusetui.trace.nsys.tables import CUPTI, FIELDS, Source, Words, fields, present, words_of
+from fusetui.trace.nsys.tables import (
+    CUPTI,
+    FIELDS,
+    NO_STREAM,
+    Source,
+    Words,
+    fields,
+    present,
+    words_of,
+)
 
 MOST_HEADS = 1 << 16
-INVALID = 0xFFFFFFFF  # CUPTI_SYNCHRONIZATION_INVALID_VALUE
 Row = tuple[Any, ...]
 encode = msgspec.json.encode
 
@@ -173,7 +181,9 @@ def _copy(values: dict[str, int]) -> dict[str, Any]:
 
 def _sync(values: dict[str, int]) -> dict[str, Any]:
     names = {"eventId": "event id", "eventSyncId": "event sync id"}
-    return {name: values[c] for c, name in names.items() if values.get(c) not in (None, 0, INVALID)}
+    return {
+        name: values[c] for c, name in names.items() if values.get(c) not in (None, 0, NO_STREAM)
+    }
 
 
 def _call(values: dict[str, int]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ def run(args: Namespace) -> int:
     """Raises CommandError if the configuration of the model cannot be used."""
     from fusetui.analysis.serving.answer import serving
     from fusetui.analysis.serving.config import NoConfig, read_config
-    from fusetui.commands.peaks import given_peaks
+    from fusetui.commands.peaks import given_peaks, with_device
     from fusetui.report.serving import serving_json, serving_text
 
     given = given_peaks(args.peak)
@@ -23,9 +23,10 @@ def run(args: Namespace) -> int:
     except NoConfig as error:
         raise CommandError(str(error)) from None
     loaded = load(args.trace, args.captured_by)
-    found = serving(loaded.trace, config, given)
+    trace = with_device(loaded.trace, args.device)
+    found = serving(trace, config, given)
     if args.json:
-        emit_json_of(loaded.trace, serving_json(found, loaded.trace))
+        emit_json_of(trace, serving_json(found, trace))
     else:
-        emit_of(loaded.trace, serving_text(found, width()))
+        emit_of(trace, serving_text(found, width()))
     return loaded.code

@@ -41,7 +41,9 @@ NO_MODULES = (
     "nothing in this trace names a part of the program",
     "with_stack=True records the calls of modules, record_function names any other part",
 )
-NO_CALLS = "the calls of modules are not in this trace: with_stack=True records them"
+NO_CALLS = (
+    "the calls of modules are not in this trace: torch.profiler with with_stack=True records them"
+)
 NO_CALLS_IN_STACKS = (
     "Python stacks were recorded, but no call of a module: record_function names other parts"
 )
