@@ -10,7 +10,8 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
+from io import BytesIO
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,7 @@ class Place(msgspec.Struct, frozen=True, eq=False):
     path: str
     size: int  # bytes
     data: bytes | None = None
+    is_cut: bool = False  # pages are missing at its end (sqlite.org/fileformat.html)
 
 
 class Database:
@@ -51,6 +53,8 @@ class Database:
         self._until = time.thread_time() + SECONDS + SECONDS_A_BYTE * place.size
         try:
             self._connection = _connected(place)
+            if place.is_cut:
+                self.damage.append("The file was cut short: the rows in its last part are missing.")
             self._connection.set_progress_handler(self._is_over, OFTEN)
             self.tables = self._tables()
         except sqlite3.Error as error:
@@ -139,12 +143,28 @@ def _connected(place: Place) -> sqlite3.Connection:
     else:
         connection = connect(":memory:", isolation_level=None)
         connection.deserialize(place.data)
+    if place.is_cut:  # else SQLite refuses all of it
+        connection.execute("pragma writable_schema = on")
     connection.text_factory = lambda text: str(text, "utf-8", "replace")
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST)
     connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
     for setting in ("trusted_schema = off", "cell_size_check = on", "query_only = on"):
         connection.execute(f"pragma {setting}")
     return connection
+
+
+def place_of(path: str, size: int, data: bytes | None = None) -> Place:
+    """A database, held in memory if it is cut short: SQLite would take what is missing of its last
+    page for zeros. Raises OSError."""
+    with Path(path).open("rb") if data is None else nullcontext(BytesIO(data)) as file:
+        head = file.read(100)
+        page = int.from_bytes(head[16:18], "big")
+        page = 1 << 16 if page == 1 else page
+        known = head[24:28] == head[92:96]  # versions before 3.7 leave an old number of pages
+        if not known or size >= int.from_bytes(head[28:32], "big") * page:
+            return Place(path, size, data)
+        rest = file.read(max(0, size // page * page - len(head)))
+        return Place(path, size, head + rest, is_cut=True)
 
 
 def distinct(*columns: NDArray[np.int64]) -> tuple[list[tuple[int, ...]], NDArray[np.intp]]:

@@ -16,7 +16,7 @@ from fusetui.trace.model.errors import NotATrace, NothingRead
 from fusetui.trace.model.events import Text
 from fusetui.trace.model.raw import Raw
 from fusetui.trace.nsys.columns import Part, check_memory, part_of, slices_of, unnamed
-from fusetui.trace.nsys.database import Database, Place, opened
+from fusetui.trace.nsys.database import Database, Place, opened, place_of
 from fusetui.trace.nsys.nvtx import DECLARED, NVTX, SHOWN
 from fusetui.trace.nsys.plan import plan
 from fusetui.trace.nsys.processes import Processes, keys_of
@@ -53,7 +53,7 @@ def read(stored: Stored, callbacks: Callbacks) -> Raw:
 
 def text(path: str, file: OpenFile, state: State) -> Text:
     """The text of a file that had this state when it was read."""
-    return Rendered(Writer(Place(path, state[0])), partial(_problem, path, state))
+    return Rendered(Writer(place_of(path, state[0])), partial(_problem, path, state))
 
 
 def _read(db: Database, place: Place, stored: Stored, progress: Callable[[int, int], None]) -> Raw:
@@ -124,7 +124,7 @@ def _place(stored: Stored) -> tuple[Place, str | None]:
         with suppress(OSError):
             own, named = os.fstat(stored.file.fileno()), os.stat(stored.path)
             if (own.st_dev, own.st_ino) == (named.st_dev, named.st_ino):
-                return Place(stored.path, stored.size), stored.cut
+                return place_of(stored.path, stored.size), stored.cut
     limit = min(limit_for(stored.size), memory_left() // 2)
     found, cut = bytearray(), stored.cut
     try:
@@ -139,7 +139,7 @@ def _place(stored: Stored) -> tuple[Place, str | None]:
         cut = str(damage)
     if found[18:20] == WITH_LOG:
         found[18:20] = WITHOUT
-    return Place(stored.path, len(found), bytes(found)), cut
+    return place_of(stored.path, len(found), bytes(found)), cut
 
 
 def _problem(path: str, state: State) -> str:

@@ -83,6 +83,10 @@ def _offered(name: str) -> list[Offer]:
 def _found(name: str, every: bool) -> list[str]:
     """Every trace of a folder, or only the first, next to another trace."""
     found = traces(name)
+    if name.endswith(".nsys-rep"):
+        from fusetui.commands.exporting import exported  # rarely needed
+
+        found = [exported(path) for path in found]
     if every:
         return found
     if len(found) > 1:

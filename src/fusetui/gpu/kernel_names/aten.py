@@ -25,7 +25,8 @@ _NUMBER = r"(?:\(\w+\))?"
 _ELEMENTWISE = re.compile(
     rf"(?:void )?at::native::{SCOPE}(?P<kernel>\w*elementwise_\w*kernel\w*)<"
     rf"(?:{_NUMBER}(?P<first>\d{{1,6}}), |(?:float|double), )?(?:{_NUMBER}(?P<second>\d{{1,6}}), )?"
-    rf"(?:(?:void )?at::native::{SCOPE}(?:gpu_kernel_impl\w*|type_specialized_\w+<\d{{1,6}}>::apply)<)?"
+    rf"(?:(?:void )?at::native::{SCOPE}"
+    r"(?:gpu_kernel_impl\w*|type_specialized_\w+<\d{1,6}>::apply)<)?"
     rf"(?:void )?(?P<functor>{SCOPE}(?P<word>\w+))"
 )
 _OPERANDS = re.compile(rf"<(?P<a>{CXX_TYPE}), (?P<b>{CXX_TYPE}), (?P<out>{CXX_TYPE}), ")
