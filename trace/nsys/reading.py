@@ -86,6 +86,7 @@ def _read(db: Database, place: Place, stored: Stored, progress: Callable[[int, i
         C=sum(chain.from_iterable(values)),
         M=len(labels),
     )
+    stretches = stretches_of([len(labels), *chain(*counts)], [0, *chain(*values)])
     unreadable = sum(part.unreadable for part in parts)
     problem = partial(_problem, place.path, stored.state) if place.data is None else str
     ends = slices.start + slices.dur
@@ -99,7 +100,7 @@ def _read(db: Database, place: Place, stored: Stored, progress: Callable[[int, i
         cut=None,
         elements=Elements(
             Rendered(Writer(place), problem),
-            stretches_of([len(labels), *chain(*counts)], [0, *chain(*values)]),
+            [one for one in stretches if one.events],  # rowids may be far apart
         ),
         phases=+phases,
         labels=labels,

@@ -11,7 +11,6 @@ from hashlib import blake2b
 from pathlib import Path
 
 from fusetui.commands.errors import CommandError, say
-from fusetui.text.printable import printable
 from fusetui.trace.cache.folder import cache_folder
 
 REPORT = ".nsys-rep"
@@ -44,13 +43,7 @@ def _place(path: str) -> Path | None:
 
 
 def _wanted(path: str, place: Path) -> bool:
-    print(
-        f"{printable(path)} is a report of Nsight Systems. Export it with nsys to "
-        f"{printable(str(place))}? [y/N] ",
-        end="",
-        file=sys.stderr,
-        flush=True,
-    )
+    say(f"{path} is a report of Nsight Systems. Export it with nsys to {place}? [y/N]")
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 

@@ -26,6 +26,7 @@ def run(args: Namespace) -> int:
         emit_json_of(loaded.trace, ModulesDocument(**asdict(times), phases=by_phase))
     else:
         stacks = len(loaded.trace.rows_of(Role.PYTHON)) > 0
-        shown = modules_text(times, by_phase, args.top, width(), stacks=stacks)
+        form = loaded.trace.report.format
+        shown = modules_text(times, by_phase, args.top, width(), stacks=stacks, form=form)
         emit_of(loaded.trace, shown)
     return loaded.code
