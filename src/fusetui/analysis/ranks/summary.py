@@ -214,6 +214,12 @@ def _damage(trace: Trace, found: Found) -> Iterator[str]:
         yield report.missing
     if report.unreadable:
         yield f"{report.unreadable} of {report.events} events could not be read"
+    calls = trace.launch[trace.gpu_rows]
+    launching = {
+        t.pid for t in map(trace.tracks.__getitem__, np.unique(trace.track[calls[calls >= 0]]))
+    }
+    if len(launching) > 1:
+        yield f"{len(launching)} processes launched its work and are taken for one rank"
     if len(found.rows) == MOST_COLLECTIVES:
         yield f"only its first {MOST_COLLECTIVES} collectives are used"
 
