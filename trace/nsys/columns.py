@@ -14,7 +14,7 @@ from fusetui.trace.model.errors import CannotRead
 from fusetui.trace.model.raw import Lane
 from fusetui.trace.nsys.database import NONE, Database, Place, distinct
 from fusetui.trace.nsys.nvtx import BASE, NVTX, SHOWN, category
-from fusetui.trace.nsys.plan import Blocks
+from fusetui.trace.nsys.plan import Batches
 from fusetui.trace.nsys.processes import Processes
 from fusetui.trace.nsys.tables import FIELDS, Source, Words, fields
 from fusetui.trace.read.assemble import BYTES_A_SLICE, MANY
@@ -25,17 +25,17 @@ SMALLEST_ROW = 16  # bytes
 NO_TEXT = -1
 
 
-class Part(msgspec.Struct, frozen=True, eq=False):
+class TableEvents(msgspec.Struct, frozen=True, eq=False):
     """The events of one table, in order of their rowids; arrays of shape [events]."""
 
-    blocks: Blocks
+    batches: Batches
     columns: dict[str, NDArray[np.int64]]  # FIELDS
     text: NDArray[np.int32]  # into the texts of ranges, NO_TEXT for none
     unreadable: int  # rows that should be events
 
     @property
     def source(self) -> Source:
-        return self.blocks.source
+        return self.batches.source
 
     def __len__(self) -> int:
         return len(self.text)
@@ -59,11 +59,11 @@ class Slices(msgspec.Struct, frozen=True, eq=False):
     unfinished: int
 
 
-def part_of(db: Database, blocks: Blocks, texts: Interner) -> Part:
+def events_of(db: Database, batches: Batches, texts: Interner) -> TableEvents:
     """Reads the events of a table as far as that is possible."""
-    source = blocks.source
+    source = batches.source
     asked = fields(db, source)
-    rest = f"where {blocks.readable} order by rowid"
+    rest = f"where {batches.readable} order by rowid"
     found = db.integers(source.table, [asked[name] for name in FIELDS], rest)
     text = np.full(found.shape[1], NO_TEXT, np.int32)
     if source.is_nvtx and db.has(NVTX, "text"):
@@ -74,13 +74,13 @@ def part_of(db: Database, blocks: Blocks, texts: Interner) -> Part:
         db.damaged(source.table, f"row {whole + 1} is out of order")
     columns = dict(zip(FIELDS, np.ascontiguousarray(found[:, :whole]), strict=True))
     should = SHOWN if source.is_nvtx and db.has(NVTX, "eventType") else "1"
-    condition = f"where {should} and not ({blocks.readable})"
+    condition = f"where {should} and not ({batches.readable})"
     lost = sum(n or 0 for (n,) in db.rows(source.table, ("sum(1)",), condition))
-    return Part(blocks, columns, text[:whole], lost)
+    return TableEvents(batches, columns, text[:whole], lost)
 
 
 def slices_of(
-    parts: Sequence[Part], first: int, texts: Sequence[str], words: Words, who: Processes
+    parts: Sequence[TableEvents], first: int, texts: Sequence[str], words: Words, who: Processes
 ) -> Slices:
     """The slices of all parts; `first` is the index of their first event in traceEvents."""
     begins = np.cumsum([first, *map(len, parts)]).tolist()
@@ -114,7 +114,7 @@ def slices_of(
     )
 
 
-def unnamed(parts: Sequence[Part], words: Words) -> Iterator[tuple[str, int]]:
+def unnamed(parts: Sequence[TableEvents], words: Words) -> Iterator[tuple[str, int]]:
     """The tables with rows whose names are missing from StringIds, and how many."""
     known = np.fromiter(words.strings, np.int64, len(words.strings))
     for part in parts:
@@ -124,9 +124,9 @@ def unnamed(parts: Sequence[Part], words: Words) -> Iterator[tuple[str, int]]:
                 yield part.source.table, int(lost.sum())
 
 
-def check_memory(place: Place, blocks: Sequence[Blocks]) -> None:
+def check_memory(place: Place, batches: Sequence[Batches]) -> None:
     """Raises CannotRead if memory does not suffice, rather than being killed by the system."""
-    rows = min(sum(one.rows * one.count for one in blocks), place.size // SMALLEST_ROW)
+    rows = min(sum(one.rows * one.count for one in batches), place.size // SMALLEST_ROW)
     if rows > MANY and rows * BYTES_A_SLICE > memory_left():
         raise CannotRead(f"{place.path} has about {rows:,} rows: there is not enough memory.")
 
@@ -138,7 +138,7 @@ def _ascending(row: NDArray[np.int64]) -> int:
 
 
 def _tables(
-    part: Part,
+    part: TableEvents,
     texts: Sequence[str],
     words: Words,
     who: Processes,

@@ -1,4 +1,4 @@
-"""How an export is divided: each table into blocks of rows by their rowids, so that where a block
+"""How an export is divided: each table into batches of rows by their rowids, so that where a batch
 is follows from the file alone."""
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from fusetui.trace.nsys.database import Database
 from fusetui.trace.nsys.tables import Source, shown, sound
 
-ROWS, MOST = 1 << 12, 1 << 16  # of a block, where rowids have no gaps; blocks of a table
+ROWS, MOST = 1 << 12, 1 << 16  # of a batch, where rowids have no gaps; batches of a table
 LAST = 2**63 - 1
 
 
-class Blocks(msgspec.Struct, frozen=True):
-    """The blocks of one table: the rowids from `first` on, `rows` in each but the last, which has
+class Batches(msgspec.Struct, frozen=True):
+    """The batches of one table: the rowids from `first` on, `rows` in each but the last, which has
     all further ones."""
 
     source: Source
@@ -32,13 +32,13 @@ class Blocks(msgspec.Struct, frozen=True):
         return begin, LAST if number == self.count - 1 else begin + self.rows - 1
 
     def counts(self, row: NDArray[np.int64]) -> list[int]:
-        """How many of some rows are in each block."""
+        """How many of some rows are in each batch."""
         place = (row.view(np.uint64) - np.uint64(self.first % 2**64)) // np.uint64(self.rows)
         most = np.minimum(place, np.uint64(self.count - 1)).astype(np.int64)
         return np.bincount(most, minlength=self.count).tolist()  # type: ignore[no-any-return]
 
 
-def plan(db: Database, sources: Sequence[Source]) -> list[Blocks]:
+def plan(db: Database, sources: Sequence[Source]) -> list[Batches]:
     """The tables that have rows."""
     found = []
     for source in sources:
@@ -49,5 +49,5 @@ def plan(db: Database, sources: Sequence[Source]) -> list[Blocks]:
         span = max((last or [LAST])[0] - first[0], 0)
         rows = max(ROWS, span // MOST + 1)
         readable = f"{shown(db, source)} and {sound(source)}"
-        found.append(Blocks(source, first[0], rows, span // rows + 1, readable))
+        found.append(Batches(source, first[0], rows, span // rows + 1, readable))
     return found

@@ -15,7 +15,7 @@ from msgspec.structs import asdict, replace
 from fusetui.trace.model.errors import NotATrace, NothingRead
 from fusetui.trace.model.events import Text
 from fusetui.trace.model.raw import Raw
-from fusetui.trace.nsys.columns import Part, check_memory, part_of, slices_of, unnamed
+from fusetui.trace.nsys.columns import TableEvents, check_memory, events_of, slices_of, unnamed
 from fusetui.trace.nsys.database import Database, Place, opened, place_of
 from fusetui.trace.nsys.nvtx import DECLARED, NVTX, SHOWN
 from fusetui.trace.nsys.plan import plan
@@ -63,12 +63,12 @@ def _read(db: Database, place: Place, stored: Stored, progress: Callable[[int, i
             f"{place.path} is a database without events of Nsight Systems: record with nsys "
             "profile -t cuda,nvtx, and export with nsys export --type sqlite."
         )
-    blocks = plan(db, sources)
-    check_memory(place, blocks)
-    texts, parts = Interner(), list[Part]()
-    for number, one in enumerate(blocks):
-        progress(stored.size * number // len(blocks), stored.size)
-        parts.append(part_of(db, one, texts))
+    batches = plan(db, sources)
+    check_memory(place, batches)
+    texts, parts = Interner(), list[TableEvents]()
+    for number, one in enumerate(batches):
+        progress(stored.size * number // len(batches), stored.size)
+        parts.append(events_of(db, one, texts))
         if db.stopped:
             raise NothingRead
     words, who = words_of(db), Processes(db, sources)
@@ -76,7 +76,7 @@ def _read(db: Database, place: Place, stored: Stored, progress: Callable[[int, i
     slices = slices_of(parts, len(labels), list(texts), words, who)
     if float(slices.dur.sum(dtype=float)) > LONGEST_SUM_NS:
         raise NotATrace(f"{place.path} is not a trace of one run: its durations exceed 146 years.")
-    counts = [part.blocks.counts(part.columns["row"]) for part in parts]
+    counts = [part.batches.counts(part.columns["row"]) for part in parts]
     values = [
         n if p.source.is_metrics else [0] * len(n) for p, n in zip(parts, counts, strict=True)
     ]
@@ -165,7 +165,7 @@ def _left_out(db: Database) -> dict[str, int]:
 
 
 def _remarks(
-    place: Place, parts: Sequence[Part], unnamed: Iterator[tuple[str, int]], unreadable: int
+    place: Place, parts: Sequence[TableEvents], unnamed: Iterator[tuple[str, int]], unreadable: int
 ) -> Iterator[str]:
     """What has to be known of what was read, in sentences without the name of the file."""
     if unreadable:

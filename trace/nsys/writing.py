@@ -12,7 +12,7 @@ import msgspec
 from fusetui.trace.model.raw import Label
 from fusetui.trace.nsys import nvtx
 from fusetui.trace.nsys.database import NONE, Database, Place, opened
-from fusetui.trace.nsys.plan import Blocks, plan
+from fusetui.trace.nsys.plan import Batches, plan
 from fusetui.trace.nsys.processes import OWN, Processes
 from fusetui.trace.nsys.tables import (
     CUPTI,
@@ -31,9 +31,9 @@ encode = msgspec.json.encode
 
 
 class Known(msgspec.Struct, frozen=True, eq=False):
-    """What every block needs; worked out once."""
+    """What every batch needs; worked out once."""
 
-    blocks: tuple[tuple[Blocks, int], ...]  # of each stretch but the first
+    batches: tuple[tuple[Batches, int], ...]  # of each stretch but the first
     words: Words
     who: Processes
     labels: bytes  # the first stretch: metadata events
@@ -75,10 +75,12 @@ class Writer:
         known = self._known
         if number == 0:
             return known.labels
-        blocks, block = known.blocks[number - 1]
+        batches, batch = known.batches[number - 1]
         with opened(self._place) as db:
-            write = _metric if blocks.source.is_metrics else _slice
-            return b",\n".join(write(row, blocks.source, known) for row in _rows(db, blocks, block))
+            write = _metric if batches.source.is_metrics else _slice
+            return b",\n".join(
+                write(row, batches.source, known) for row in _rows(db, batches, batch)
+            )
 
     @cached_property
     def _known(self) -> Known:
@@ -102,12 +104,12 @@ class Writer:
             )
 
 
-def _rows(db: Database, blocks: Blocks, number: int) -> Iterator[Row]:
-    source = blocks.source
+def _rows(db: Database, batches: Batches, number: int) -> Iterator[Row]:
+    source = batches.source
     asked = fields(db, source)
     columns = (*(asked[name] for name in FIELDS), *_more(db, source))
-    rest = f"where rowid between ? and ? and {blocks.readable} order by rowid"
-    return db.rows(source.table, columns, rest, blocks.bounds(number))
+    rest = f"where rowid between ? and ? and {batches.readable} order by rowid"
+    return db.rows(source.table, columns, rest, batches.bounds(number))
 
 
 def _more(db: Database, source: Source) -> tuple[str, ...]:
@@ -155,7 +157,7 @@ def _kernel(values: dict[str, int]) -> dict[str, Any]:
     shared = [values[c] for c in ("staticSharedMemory", "dynamicSharedMemory") if c in values]
     if shared:
         args["shared memory"] = sum(shared)
-    for key in ("grid", "block", "cluster"):
+    for key in ("grid", "batch", "cluster"):
         sizes = [values.get(f"{key}{axis}", 0) for axis in "XYZ"]
         if all(sizes):
             args[key] = sizes

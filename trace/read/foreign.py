@@ -107,6 +107,11 @@ FORMATS: tuple[ForeignFormat, ...] = (
         f"run rocpd convert -i IN.db --output-format pftrace, then {CONVERT}",
         _database_with(b"rocpd_"),
     ),
+    (
+        "an export of Nsight Systems",
+        "fusetui convert IN OUT.json.gz makes JSON of it, which this takes",
+        is_export_of_nsys,
+    ),
     ("a SQLite database", RECORD, _starts(SQLITE)),
     (
         "a memory snapshot of PyTorch",
