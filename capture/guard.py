@@ -82,7 +82,6 @@ def tidied(tidy: Callable[[], None]) -> Iterator[None]:
         yield
         return
     ending = _Ending(tidy)
-    ending.begin()
     try:
         yield
     finally:
@@ -103,8 +102,6 @@ class _Ending:
         self._heard: set[int] = set()
         self._told, self._tell = os.pipe()
         self._thread = threading.Thread(target=self._wait, daemon=True)
-
-    def begin(self) -> None:
         _know_forks()
         _active.add(self)
         if hasattr(os, "set_blocking"):  # Windows has it from Python 3.12 on

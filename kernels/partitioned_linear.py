@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from .model import Shapes, Variant, Workload
+from .model import Variant, Workload
 from .variants import COMPILED, EAGER, TENSOR_CORES
 
 
@@ -92,7 +92,7 @@ class Bmm(Form):
         return torch.baddbmm(self.bias, x.transpose(0, 1), self.weight).transpose(0, 1)
 
 
-class Fused(Form):
+class Grouped(Form):
     """One grouped Triton GEMM that reads and writes the interleaved tensors in place."""
 
     def __init__(self, weight: Tensor, bias: Tensor) -> None:
@@ -133,14 +133,6 @@ def _form(form: type[Form], *, compiled: bool = False) -> Variant:
     return Variant(partial(convert, to=form), compiled=compiled)
 
 
-def _model(shapes: Shapes) -> nn.Module:
-    return random_loop(shapes["n"], shapes["in"], shapes["out"])
-
-
-def _inputs(shapes: Shapes) -> tuple[Tensor, ...]:
-    return (torch.randn(shapes["batch"], shapes["n"], shapes["in"]),)
-
-
 _SHAPES = {"batch": 64, "n": 32, "in": 32, "out": 32}
 
 WORKLOAD = Workload(
@@ -149,14 +141,14 @@ WORKLOAD = Workload(
     dtype="bfloat16",
     gpu_shapes=_SHAPES,
     cpu_shapes=_SHAPES,
-    model=_model,
-    inputs=_inputs,
+    model=lambda shapes: random_loop(shapes["n"], shapes["in"], shapes["out"]),
+    inputs=lambda shapes: (torch.randn(shapes["batch"], shapes["n"], shapes["in"]),),
     variants={
         "loop": EAGER,
         "big": _form(Big),
         "masked": _form(Masked),
         "bmm": _form(Bmm),
-        "fused": Variant(partial(convert, to=Fused), needs_gpu=True, capability=TENSOR_CORES),
+        "fused": Variant(partial(convert, to=Grouped), needs_gpu=True, capability=TENSOR_CORES),
         "loop-compiled": COMPILED,
         "masked-compiled": _form(Masked, compiled=True),
         "bmm-compiled": _form(Bmm, compiled=True),

@@ -22,6 +22,8 @@ FOLDERS = (
     "docs",
 )
 LOOKED_AT = ("trace", "capture", "kernels", "sample_traces", "src/fusetui")
+SPECIAL = "__.*__|run_.*"
+"""Methods that Python calls, and commands, which the registry calls by their names."""
 FOR_OTHERS = {
     "category_of",  # of a Trace, like name_of: trace is a library
     "frame_of",  # of a kernel's origin, like module_of
@@ -73,7 +75,7 @@ def unused(trees: dict[str, ast.Module]) -> list[str]:
         for path, tree in trees.items()
         if path.startswith(LOOKED_AT)
         for name, node in definitions(tree)
-        if not re.fullmatch("__.*__", name) and name not in FOR_OTHERS
+        if not re.fullmatch(SPECIAL, name) and name not in FOR_OTHERS
         if everywhere[name] == inside[path][name]  # else another file uses it
         if everywhere[name] <= Counter(used_in(node))[name]
     ]

@@ -1,6 +1,6 @@
 """What is known about a trace some time after its lanes: its counters, why its devices were idle,
-the answer, and what args say to a search. Nothing here needs a terminal, so that another process
-can work it out."""
+the answer, what changed to another trace, and what args say to a search. Nothing here needs a
+terminal, so that another process can work it out."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from fusetui.analysis.questions.launches import queues
-from fusetui.analysis.questions.query import Query
-from fusetui.analysis.questions.search import NameTexts, by_args, by_words
+from fusetui.analysis.questions.query import parse
+from fusetui.analysis.questions.search import by_args, by_words, search, texts_of
 from fusetui.trace.cells.counters import Curve, curve_of
 from fusetui.trace.layout.counters import counters
+from fusetui.trace.model.arrays import Rows
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.memo import memo, once
 from fusetui.trace.model.report import Stop
 from fusetui.tui.layout.answer import AnswerPage, Insight
-from fusetui.tui.layout.call_tree import FRAMES, call_tree, callers_tree, frame_tree
-from fusetui.tui.layout.op_tree import op_tree
+from fusetui.tui.layout.op_tree import FRAMES, call_tree, callers_tree, frame_tree, op_tree
 
 OFTEN = 0.2  # seconds between two counts while args are read
 NOTHING = np.empty(0, dtype=np.intp)
@@ -33,10 +33,19 @@ class Made(msgspec.Struct, frozen=True, eq=False):
     by: dict[Hashable, Any]
 
 
-ArgsRead = tuple[NDArray[np.intp], NDArray[np.intp], float]
+ArgsRead = tuple[Rows, Rows, float]
 """Hits, those by args alone, and the share of the args that was read."""
 Piece = tuple[Curve, ...] | Insight | Made
 """All counters known by now, or all that is known about where the time went, or what pages need."""
+
+
+def answers(trace: Trace, cancelled: Stop, other: Trace | None, text: str) -> Iterator[Any]:
+    """What changed from a trace to the other; what args say to a search; else all pieces."""
+    if other is not None:
+        from fusetui.analysis.diff.compare import diff
+
+        return iter([diff(trace, other)])
+    return often(as_read(trace, text)) if text else pieces(trace, cancelled)
 
 
 def pieces(trace: Trace, cancelled: Stop) -> Iterator[Piece]:
@@ -60,16 +69,16 @@ def _insights(trace: Trace, cancelled: Stop) -> Iterator[Insight | Made]:
     """Nothing is said about a part of a trace, because the rest could reverse it."""
     if trace.report.prefix:
         return
-    from fusetui.analysis.why.account import accounts
+    from fusetui.analysis.why.account import Accounts
     from fusetui.analysis.why.answer import explained
     from fusetui.analysis.why.idle_time import idle_times
     from fusetui.analysis.why.selection import asked
-    from fusetui.tui.drawing.program_lines import warm
+    from fusetui.tui.drawing.details import warm
     from fusetui.tui.layout.answer import answer_lists, cpu_lists
     from fusetui.tui.layout.kernel_table import keys_of
     from fusetui.tui.layout.modules import module_tree
 
-    found = accounts(trace)
+    found = Accounts(trace)
     idle = tuple(one for line in found.lines for one in idle_times(line))
     if cancelled():
         return
@@ -86,15 +95,20 @@ def _insights(trace: Trace, cancelled: Stop) -> Iterator[Insight | Made]:
         yield Made({FRAMES: frame_tree(trace, origins)})
 
 
-def as_read(
-    trace: Trace, texts: NameTexts, query: Query, rows: NDArray[np.intp]
-) -> Iterator[ArgsRead]:
-    """What args say, after each stretch of the file; `rows`: what names say."""
+@memo()
+def by_names(trace: Trace, text: str) -> Rows:
+    """What names say to a search. Raises WrongQuery."""
+    return search(trace, once(trace, texts_of), parse(text))
+
+
+def as_read(trace: Trace, text: str) -> Iterator[ArgsRead]:
+    """What args say, after each stretch of the file."""
+    query, rows = parse(text), by_names(trace, text)
     if query.reads_args:
         for held, share in by_args(trace, query, rows):
             yield held, NOTHING, share
     else:
-        for extra, share in by_words(trace, texts, query, rows):
+        for extra, share in by_words(trace, once(trace, texts_of), query, rows):
             yield rows, extra, share
 
 

@@ -20,6 +20,7 @@ import struct
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from subprocess import PIPE, Popen
 from typing import IO, Any, Self
 
@@ -27,12 +28,11 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from fusetui.analysis.diff.model import Diff
 from fusetui.analysis.questions.kernel_groups import Keys
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.report import Stop
 from fusetui.trace.read.workers import started
-from fusetui.tui.background_results import ArgsRead, Piece
+from fusetui.tui.background_results import answers
 
 Named = tuple[str, Trace]
 """A path, and the trace that was read from it."""
@@ -62,6 +62,10 @@ class NotBeside(Exception):  # noqa: N818
     """The other process does not do it."""
 
 
+class _Cancelled(Exception):  # noqa: N818
+    """Nobody wants it any more."""
+
+
 def request_for(path: str, trace: Trace, captured_by: tuple[str, ...] = ()) -> Request:
     names = zlib.crc32("\0".join(trace.names).encode(errors="surrogatepass"))
     total_ns = int(trace.dur.sum())
@@ -72,8 +76,7 @@ class Beside:
     """The other process. Use as a context manager: it is ended at the end."""
 
     def __init__(self, captured_by: tuple[str, ...] = (), alone: bool = False) -> None:
-        """`captured_by`: the captures that traces are joined with, see opening.with_captures;
-        `alone`: there is no other process."""
+        """`captured_by`: see opening.with_captures; `alone`: there is no other process."""
         self._captured_by = captured_by
         self._process: Popen[bytes] | None = None
         if os.name == "posix" and not alone:
@@ -88,41 +91,30 @@ class Beside:
             self._process.kill()
             self._process.communicate()
 
-    def pieces(self, path: str, trace: Trace, cancelled: Stop) -> Iterator[Piece]:
-        """See background_results.pieces. Raises NotBeside, possibly after some of them."""
-        yield from self._answers(self._request(path, trace), trace, cancelled)
+    def answers(
+        self, named: Named, cancelled: Stop, other: Named | None = None, text: str = ""
+    ) -> Iterator[Any]:
+        """See background_results.answers; where the other process fails, all of them from this
+        one. Ends early once nobody wants them any more."""
+        try:
+            yield from self.told(named, cancelled, other, text)
+        except NotBeside:
+            yield from answers(named[1], cancelled, other[1] if other else None, text)
 
-    def diff(self, a: Named, b: Named, cancelled: Stop) -> Diff | None:
-        """What changed from one trace to the other; None once nobody wants it any more. Raises
-        NotBeside."""
-        request = replace(self._request(*a), against=self._request(*b))
-        answers = [*self._answers(request, a[1], cancelled)]
-        return answers[0] if answers else None
-
-    def search(self, path: str, trace: Trace, text: str, cancelled: Stop) -> Iterator[ArgsRead]:
-        """See background_results.as_read. Raises NotBeside, possibly after some of them."""
-        request = replace(self._request(path, trace), search=text)
-        yield from self._answers(request, trace, cancelled)
-
-    def _request(self, path: str, trace: Trace) -> Request:
-        """Raises NotBeside for what another process cannot read."""
-        if (
-            self._process is None
-            or path == "-"
-            or trace.report.prefix is not None
-            or trace.report.changed
-        ):
-            raise NotBeside
-        return request_for(path, trace, self._captured_by)
-
-    def _answers(self, request: Request, trace: Trace, cancelled: Stop) -> Iterator[Any]:
+    def told(
+        self, named: Named, cancelled: Stop, other: Named | None = None, text: str = ""
+    ) -> Iterator[Any]:
+        """Only from the other process. Raises NotBeside, possibly after some of them."""
+        against = self._request(*other) if other else None
+        request = replace(self._request(*named), against=against, search=text)
         if self._process is None or self._process.stdin is None:
             raise NotBeside
         try:
             left = memoryview(msgspec.json.encode(request) + b"\n")
             while left:  # it has no buffer
                 left = left[self._process.stdin.write(left) :]
-            while (found := unship(lambda size: self._take(size, cancelled), trace)) is not None:
+            take, trace = partial(self._take, cancelled=cancelled), named[1]
+            while (found := unship(take, trace)) is not None:
                 if found is False:
                     raise NotBeside
                 yield found
@@ -130,6 +122,13 @@ class Beside:
             return
         except (OSError, EOFError, ValueError):
             raise NotBeside from None
+
+    def _request(self, path: str, trace: Trace) -> Request:
+        """Raises NotBeside for what another process cannot read."""
+        report = trace.report
+        if self._process is None or path == "-" or report.prefix is not None or report.changed:
+            raise NotBeside
+        return request_for(path, trace, self._captured_by)
 
     def _take(self, size: int, cancelled: Stop) -> memoryview:
         """The next bytes. Raises EOFError when the process has ended, and _Cancelled."""
@@ -144,10 +143,6 @@ class Beside:
                 raise EOFError
             rest = rest[count:]
         return found
-
-
-class _Cancelled(Exception):  # noqa: N818
-    """Nobody wants it any more."""
 
 
 ALONE = Beside(alone=True)

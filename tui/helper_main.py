@@ -9,7 +9,6 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Iterable
 from contextlib import suppress
 from queue import SimpleQueue
 from threading import Thread
@@ -18,15 +17,12 @@ from typing import IO
 import msgspec
 from msgspec.structs import replace
 
-from fusetui.analysis.diff.compare import diff
-from fusetui.analysis.questions.query import parse
-from fusetui.analysis.questions.search import search, texts_of
 from fusetui.analysis.serving.opening import with_captures
 from fusetui.trace.load import open_trace
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import TraceError
 from fusetui.trace.model.report import never
-from fusetui.tui.background_results import as_read, often, pieces
+from fusetui.tui.background_results import answers
 from fusetui.tui.helper_client import Request, request_for, ship
 
 
@@ -51,18 +47,9 @@ def answer(request: Request, out: IO[bytes]) -> None:
     if trace is None or (against and other is None):
         ship(False, None, out)
         return
-    for found in _answers(request, trace, other):
+    for found in answers(trace, never, other, request.search):
         ship(found, trace, out)
     ship(None, trace, out)
-
-
-def _answers(request: Request, trace: Trace, other: Trace | None) -> Iterable[object]:
-    if other is not None:
-        return [diff(trace, other)]
-    if not request.search:
-        return pieces(trace, never)
-    query, texts = parse(request.search), texts_of(trace)
-    return often(as_read(trace, texts, query, search(trace, texts, query)))
 
 
 def _opened(request: Request) -> Trace | None:
@@ -83,6 +70,7 @@ def _listen(requests: SimpleQueue[Request]) -> None:
 
 def _warm() -> None:
     """Imports what is needed while the app still reads the trace."""
+    import fusetui.analysis.diff.compare
     import fusetui.analysis.why.answer
     import fusetui.tui.layout.answer
     import fusetui.tui.layout.kernel_table  # noqa: F401

@@ -1,15 +1,20 @@
-"""Reads traces, compares and summarizes them in threads; what is found arrives as a change of the
-state."""
+"""What threads do beside the app: they read traces, compare, search and summarize them; what is
+found arrives as a change of the state."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import time
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 
 import msgspec
+import numpy as np
+from msgspec.structs import replace
 
 from fusetui.analysis.questions.launches import wants_capture
+from fusetui.analysis.questions.query import Pattern, WrongQuery, matching, parse
+from fusetui.analysis.questions.search import why_nothing
 from fusetui.text import cutting
 from fusetui.text.printable import printable
 from fusetui.trace.load import Preview, open_trace
@@ -18,18 +23,22 @@ from fusetui.trace.model.errors import NothingRead, TraceError
 from fusetui.trace.model.memo import once
 from fusetui.trace.model.report import Stop, never
 from fusetui.tui import registry
-from fusetui.tui.background_results import Made, Piece, pieces
+from fusetui.tui.background_results import Made, Piece, by_names
 from fusetui.tui.drawing.chrome import parts, summary_line
-from fusetui.tui.helper_client import ALONE, Beside, NotBeside
+from fusetui.tui.helper_client import ALONE, Beside
 from fusetui.tui.layout.answer import Insight
 from fusetui.tui.layout.frame import busy_of
 from fusetui.tui.layout.kinds import shares
+from fusetui.tui.layout.lanes import names_of
+from fusetui.tui.layout.search_hits import SearchHits, found_of
 from fusetui.tui.layout.view import Side, make_sides, short_label
-from fusetui.tui.state import ranks, reading
+from fusetui.tui.state import arranging, ranks, reading, search
 from fusetui.tui.state.action import Run
 from fusetui.tui.view_store import KeptView, name_of, read_kept
 
 Pair = tuple[Side, Side]
+Start = Callable[[], Beside]
+PAUSE = 0.3  # seconds without a key, until another process is started for a search
 
 
 class TracesLoaded(msgspec.Struct, frozen=True, eq=False):
@@ -64,25 +73,23 @@ def load(
 
     Once `stopped`, posts Loaded with what was read by then; once `cancelled`, nothing more.
     """
-    post = _while_wanted(post, cancelled)
+    post = partial(_posted, post, cancelled)
     with suppress(Cancelled):
         try:
             traces, notices = _read(paths, post, stopped, captured_by)
         except TraceError as error:
             post(partial(reading.failed, paths=paths, sentence=str(error)))
             return
-        is_only = len(traces) == len(paths) == 1
-        kept, kept_as = (read_kept(paths[0]), name_of(paths[0])) if is_only else (KeptView(), "")
+        only = paths[0] if len(traces) == len(paths) == 1 else ""
+        kept, kept_as = read_kept(only), name_of(only)
         post(TracesLoaded(paths, _sides(traces, paths), notices, kept, kept_as))
         for trace in traces:
-            if not trace.elements.at_hand:
+            if not trace.elements.text.at_hand:
                 trace.elements.warm()
                 post(reading.unpacked)
         for path, trace in zip(paths, traces, strict=False):
-            try:
-                _post_all(trace, beside.pieces(path, trace, cancelled), post)
-            except NotBeside:
-                _post_all(trace, pieces(trace, cancelled), post)
+            for piece in beside.answers((path, trace), cancelled):
+                post(_told(trace, piece))
         cutting.warm()
 
 
@@ -90,15 +97,11 @@ class Cancelled(Exception):  # noqa: N818
     """Nobody waits for it any more."""
 
 
-def _while_wanted(post: Post, cancelled: Stop) -> Post:
-    """Posts; raises Cancelled instead once that is so."""
-
-    def posted(answer: Run | TracesLoaded) -> None:
-        if cancelled():
-            raise Cancelled
-        post(answer)
-
-    return posted
+def _posted(post: Post, cancelled: Stop, answer: Run | TracesLoaded) -> None:
+    """Raises Cancelled instead once that is so."""
+    if cancelled():
+        raise Cancelled
+    post(answer)
 
 
 def _read(
@@ -159,11 +162,6 @@ def _sides(traces: Sequence[Trace], paths: Sequence[str]) -> tuple[Side, ...]:
     return sides
 
 
-def _post_all(trace: Trace, found: Iterable[Piece], post: Post) -> None:
-    for piece in found:
-        post(_told(trace, piece))
-
-
 def _told(trace: Trace, piece: Piece) -> Run:
     if isinstance(piece, Insight):
         return partial(reading.explained, trace=trace, insight=piece)
@@ -176,24 +174,18 @@ def compare(
     sides: Pair, paths: Sequence[str], post: Post, cancelled: Stop, beside: Beside = ALONE
 ) -> None:
     """Posts the diff, unless nobody wants it any more; `beside` may work it out."""
-    a, b = sides
-    try:
-        found = beside.diff((paths[0], a.trace), (paths[1], b.trace), cancelled)
-    except NotBeside:
-        from fusetui.analysis.diff.compare import diff
-
-        found = diff(a.trace, b.trace)
-    if found is not None and not cancelled():
-        post(partial(reading.compared, a=a.trace, b=b.trace, diff=found))
+    a, b = (side.trace for side in sides)
+    for found in beside.answers((paths[0], a), cancelled, (paths[1], b)):
+        if not cancelled():
+            post(partial(reading.compared, a=a, b=b, diff=found))
 
 
 def rank(paths: tuple[str, ...], post: Post, cancelled: Stop) -> None:
-    """Reads the ranks of a job, each in a process; posts each, and then who waits for whom, or why
-    it is not known."""
+    """Reads the ranks of a job, each in a process; posts each, then who waits for whom."""
     from fusetui.analysis.ranks.answer import explained, strip_of
     from fusetui.analysis.ranks.executors import summarize as summarize_ranks
 
-    tell = _while_wanted(post, cancelled)
+    tell = partial(_posted, post, cancelled)
 
     def told(done: int, total: int) -> None:
         tell(partial(ranks.known, paths=paths, done=done))
@@ -216,3 +208,55 @@ def summarize(wanted: Sequence[tuple[int, str]], post: Post, cancelled: Stop) ->
         except TraceError as error:
             text = printable(str(error))
         post(partial(reading.summarized, index=index, text=text))
+
+
+def look(
+    side: Side, text: str, post: Post, cancelled: Stop, path: str = "", start: Start | None = None
+) -> None:
+    """Posts what names say, then as long as args are read, again and again. `start` starts another
+    process, which reads those of a large trace from `path`, so that no key waits for it."""
+    trace = side.trace
+
+    def found_now(found: SearchHits) -> None:
+        post(partial(search.arrived, side=side, found=found))
+
+    try:
+        query, rows = parse(text), by_names(trace, text)
+    except WrongQuery as wrong:
+        found_now(SearchHits(text, wrong=str(wrong)))
+        return
+    missing = "" if len(rows) else why_nothing(trace, query)
+    if not query.reads_args and (not query.words or trace.report.prefix):
+        found_now(replace(found_of(trace, text, rows), missing=missing))
+        return
+    if not query.reads_args:
+        found_now(found_of(trace, text, rows, 0.0))
+    if start and not _paused(cancelled):
+        return
+    with start() if start else ALONE as beside:
+        for held, extra, share in beside.answers((path, trace), cancelled, text=text):
+            if cancelled():
+                return
+            found = found_of(trace, text, held, share, extra, by_names=not query.reads_args)
+            found_now(replace(found, missing=missing))
+
+
+def match_lanes(side: Side, pattern: Pattern, post: Post) -> None:
+    """Posts the lanes that a pattern matches, or what is wrong with it."""
+    found = partial(arranging.matched, side=side)
+    try:
+        flags, said = matching(pattern.text, names_of(side.lanes)) ^ pattern.excluded, ""
+    except WrongQuery as wrong:
+        flags, said = np.zeros(0, dtype=np.bool_), str(wrong)
+    lanes = frozenset(np.flatnonzero(flags).tolist())
+    post(partial(found, text=f"/{pattern.text}/", lanes=lanes, wrong=said))
+
+
+def _paused(cancelled: Stop) -> bool:
+    """Waits a little; False if a person went on typing meanwhile."""
+    until = time.monotonic() + PAUSE
+    while time.monotonic() < until:
+        if cancelled():
+            return False
+        time.sleep(0.02)
+    return True

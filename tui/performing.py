@@ -4,58 +4,41 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterator
+from functools import partial
 from queue import Empty, SimpleQueue
 from threading import Event, Thread
 
 from textual.message import Message
 from textual.worker import get_current_worker
 
-from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.report import Stop
 from fusetui.tui.ending import Ending
 from fusetui.tui.helper_client import ALONE, Beside
 from fusetui.tui.layout.moves import next_line, next_slice
 from fusetui.tui.layout.view import Side, View
-from fusetui.tui.loading import Pair, TracesLoaded, compare, load, rank, summarize
-from fusetui.tui.searching import Helped, look, match_lanes
+from fusetui.tui.loading import TracesLoaded, compare, load, look, match_lanes, rank, summarize
 from fusetui.tui.state import reading
+from fusetui.tui.state import state as effects
 from fusetui.tui.state.action import Run
-from fusetui.tui.state.effects import (
-    Compare,
-    CopyText,
-    Effect,
-    Interrupt,
-    MatchLanes,
-    Quit,
-    Read,
-    ReadRanks,
-    Refuse,
-    Search,
-    StopReading,
-    Summarize,
-    Suspend,
-)
-from fusetui.tui.state.state import State
+from fusetui.tui.state.state import Effect, State
 
 PAUSE = 0.03  # seconds without a key
+YOUNG = 20_000
+"""New objects between two looks at them; a frame makes some thousands, most without cycles."""
+LARGE = 100_000
+"""Slices of a trace: what is asked about fewer is known before another process has read them."""
 
 
 def likely(side: Side, view: View) -> Iterator[int]:
     """Rows that one key selects from here, the nearest first; none twice."""
-    known = {-1, view.selected}
-    for step in (next_slice, next_line):
-        for by in (1, -1):
-            row = step(side, view, by).selected
-            if row not in known:
-                known.add(row)
-                yield row
+    rows = (step(side, view, by).selected for step in (next_slice, next_line) for by in (1, -1))
+    return (row for row in dict.fromkeys(rows) if row not in (-1, view.selected))
 
 
 class Ahead:
-    """A thread that begins with the first look and ends with the app."""
+    """Reads the args of likely rows in a thread, which ends with the app."""
 
-    def __init__(self, read: Callable[[Trace, int], object] = Trace.args_of) -> None:
-        self._read = read
+    def __init__(self) -> None:
         self._asked: SimpleQueue[tuple[Side, View]] = SimpleQueue()
         self._is_started = False
 
@@ -67,27 +50,19 @@ class Ahead:
         self._asked.put((side, view))
 
     def _run(self) -> None:
-        while True:
-            self._look(*self._last())
-
-    def _last(self) -> tuple[Side, View]:
-        """What is asked for last, after a pause."""
-        found = self._asked.get()
+        """Reads what is asked for last, after a pause."""
+        side, view = self._asked.get()
         while True:
             try:
-                found = self._asked.get(timeout=PAUSE)
+                side, view = self._asked.get(timeout=PAUSE)
+                continue
             except Empty:
-                return found
-
-    def _look(self, side: Side, view: View) -> None:
-        for row in likely(side, view):
-            if not self._asked.empty() or not side.trace.elements.at_hand:
-                return
-            self._read(side.trace, row)
-
-
-YOUNG = 20_000
-"""New objects between two looks at them; a frame makes some thousands, most without cycles."""
+                pass
+            for row in likely(side, view):
+                if not self._asked.empty() or not side.trace.elements.text.at_hand:
+                    break
+                side.trace.args_of(row)
+            side, view = self._asked.get()
 
 
 def be_patient() -> None:
@@ -100,10 +75,6 @@ def thaw() -> None:
     if gc.get_freeze_count():
         gc.unfreeze()
         gc.collect()
-
-
-LARGE = 100_000
-"""Slices of a trace: what is asked about fewer is known before another process has read them."""
 
 
 class Answered(Message):
@@ -121,27 +92,28 @@ class Performing:
         """`alone`: no other process helps."""
         self._app, self._alone = app, alone
         self._captured_by = captured_by  # see opening.with_captures
-        self._stop = Event()
-        self._ahead = Ahead()
+        self._beside = partial(Beside, self._captured_by, alone)
+        self._stop, self._ahead = Event(), Ahead()
 
     def perform(self, effect: Effect) -> None:
+        post = self._post
         match effect:
-            case Read(paths):
+            case effects.Read(paths):
                 self._read(paths)
-            case StopReading():
-                self._stop.set()
-            case Compare(a, b, paths):
+            case effects.Compare(a, b, paths):
                 self._compare((a, b), paths)
-            case Summarize(wanted):
-                self._in_thread("choose", lambda stop: summarize(wanted, self._post, stop))
-            case ReadRanks(paths):
-                self._in_thread("ranks", lambda stop: rank(paths, self._post, stop))
-            case Search(side, text, path):
-                self._search(side, text, path)
-            case MatchLanes(side, pattern):
-                self._in_thread("lanes", lambda _: match_lanes(side, pattern, self._post))
+            case effects.Summarize(wanted):
+                self._in_thread("choose", lambda stop: summarize(wanted, post, stop))
+            case effects.ReadRanks(paths):
+                self._in_thread("ranks", lambda stop: rank(paths, post, stop))
+            case effects.Search(side, text, path):
+                alone = self._alone or len(side.trace) < LARGE
+                start = None if alone else self._beside
+                self._in_thread("search", lambda stop: look(side, text, post, stop, path, start))
+            case effects.MatchLanes(side, pattern):
+                self._in_thread("lanes", lambda _: match_lanes(side, pattern, post))
             case _:
-                self._ask_terminal(effect)
+                self._at_once(effect)
 
     def foresee(self, before: State, state: State) -> None:
         """Prepares for the next key, beside this thread."""
@@ -149,18 +121,20 @@ class Performing:
         if moved and state.sides and state.view.selected >= 0 and not self._alone:
             self._ahead.look(state.side, state.view)
 
-    def _ask_terminal(self, effect: CopyText | Refuse | Quit | Interrupt | Suspend) -> None:
+    def _at_once(self, effect: effects.CopyText | effects.Refuse | effects.Order) -> None:
         app = self._app
         match effect:
-            case CopyText(text):
+            case effects.CopyText(text):
                 app.copy_to_clipboard(text)
-            case Refuse(sentence):
+            case effects.Refuse(sentence):
                 app.refuse(sentence)
-            case Quit():
+            case effects.Order.STOP_READING:
+                self._stop.set()
+            case effects.Order.QUIT:
                 app.exit(0)
-            case Interrupt():
+            case effects.Order.INTERRUPT:
                 app.interrupt()
-            case Suspend():
+            case effects.Order.SUSPEND:
                 app.action_suspend_process()
 
     def _read(self, paths: tuple[str, ...]) -> None:
@@ -175,7 +149,7 @@ class Performing:
 
         self._in_thread("load", work)
 
-    def _compare(self, sides: Pair, paths: tuple[str, ...]) -> None:
+    def _compare(self, sides: tuple[Side, Side], paths: tuple[str, ...]) -> None:
         is_small = sum(len(side.trace) for side in sides) < 2 * LARGE
 
         def work(cancelled: Stop) -> None:
@@ -183,14 +157,6 @@ class Performing:
                 compare(sides, paths, self._settle, cancelled, beside)
 
         self._in_thread("diff", work)
-
-    def _beside(self) -> Beside:
-        return Beside(self._captured_by, self._alone)
-
-    def _search(self, side: Side, text: str, path: str) -> None:
-        alone = self._alone or len(side.trace) < LARGE
-        helped = None if alone else Helped(path, self._beside)
-        self._in_thread("search", lambda cancelled: look(side, text, self._post, cancelled, helped))
 
     def _in_thread(self, group: str, work: Callable[[Stop], None]) -> None:
         """`work` is told by its argument when other work of its group begins."""

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator, Mapping
 
 from fusetui.commands.errors import guarded, say
-from fusetui.commands.variables import ignored
 from fusetui.parser import parse
 from fusetui.registry import command
+
+AMOUNTS = {"FUSETUI_CACHE_MB": "megabytes", "FUSETUI_UNPACK_LIMIT": "GiB"}
+"""Variables of the environment that hold a number, and what it counts."""
 
 
 def run(arguments: list[str]) -> int:
     """Carries out one command line and returns its exit code."""
     args = parse(arguments)
     if args.command is None:
-        from fusetui.commands.start import start  # only when nothing is named
+        from fusetui.commands.open import start  # only when nothing is named
 
         return start()
     for sentence in ignored(os.environ):
@@ -23,6 +26,16 @@ def run(arguments: list[str]) -> int:
     if getattr(args, "no_cache", False):
         os.environ["FUSETUI_CACHE"] = "off"
     return command(args.command).run(args)
+
+
+def ignored(environment: Mapping[str, str]) -> Iterator[str]:
+    """A sentence for each of our variables whose value means nothing."""
+    for name, unit in AMOUNTS.items():
+        if text := environment.get(name):
+            from fusetui.text.figures import amount  # only where one is set
+
+            if amount(text) is None:
+                yield f"{name} is {text!r} and is ignored: set it to a number of {unit}."
 
 
 def main() -> int:

@@ -1,5 +1,5 @@
-"""All commands. The command NAME is carried out by `run(args)` of `commands/NAME.py`, which is
-imported when it runs. The parsers, the help and the reference are made from this table.
+"""All commands. NAME is carried out by `run_NAME(args)` of `commands/NAME.py` or the module
+in MODULES, which is imported when it runs. Parsers, help and reference are made from this table.
 """
 
 from __future__ import annotations
@@ -27,12 +27,19 @@ from fusetui.arguments import (
     TOP,
     TRACE,
     Argument,
+    amount,
     argument,
     by,
     flag,
     option,
     share,
 )
+
+MODULES = {
+    **dict.fromkeys(("summary", "kernels", "ops", "modules", "lines", "launches"), "answers"),
+    **{"serving": "answers", "check": "answers", "gaps": "why", "tutor": "open"},
+    **dict.fromkeys(("decode", "samples", "schema", "completion"), "about"),
+}
 
 
 class Command(NamedTuple):
@@ -50,14 +57,13 @@ class Command(NamedTuple):
     open_ended: bool = False
 
     def add_to(self, parser: ArgumentParser) -> None:
-        """Adds the arguments to `parser`."""
         arguments = self.arguments() if callable(self.arguments) else self.arguments
         for one in arguments:
             parser.add_argument(*one.names, **one.settings)
 
     def run(self, args: Namespace) -> int:
-        """The exit code."""
-        code: int = import_module(f"fusetui.commands.{self.name}").run(args)
+        module = import_module(f"fusetui.commands.{MODULES.get(self.name, self.name)}")
+        code: int = getattr(module, f"run_{self.name}")(args)
         return code
 
 
@@ -66,7 +72,7 @@ def _of_capture() -> tuple[Argument, ...]:
     from fusetui.capture.options import declared
 
     out = "The run folder to write: a new one, or that of a sweep to continue."
-    options = (option(one) for one in declared().values() if one.asked.flag)
+    options = (option(one) for one in declared().values() if one.flag)
     return (
         argument(
             "workload", metavar="WORKLOAD", help="mlp, linear, ... or your own file.py:build."
@@ -77,6 +83,7 @@ def _of_capture() -> tuple[Argument, ...]:
     )
 
 
+ANSWER = (TRACE, JSON, NO_CACHE, CAPTURED_BY)
 COMMANDS = (
     Command(
         "capture",
@@ -105,52 +112,28 @@ COMMANDS = (
                 help="A trace, a run folder, a folder of runs, sample:NAME or lesson:NAME; two are "
                 "shown side by side, of more you choose.",
             ),
-            ASCII,
-            THEME,
-            MOUSE,
-            CAPTURED_BY,
-            NO_CACHE,
+            *(ASCII, THEME, MOUSE, CAPTURED_BY, NO_CACHE),
         ),
-        "Without a trace, you choose from the newest traces and runs in this folder, the lessons "
-        "and the samples.",
+        "`fusetui TRACE` does the same. Without a trace, you choose from the newest traces and "
+        "runs in this folder, the lessons and the samples.",
     ),
-    Command(
-        "summary",
-        "Key figures of the whole trace: times, counts, steps, lanes.",
-        (TRACE, JSON, NO_CACHE, CAPTURED_BY),
-    ),
+    Command("summary", "Key figures of the whole trace: times, counts, steps, lanes.", ANSWER),
     Command(
         "kernels",
         "The kernels grouped by name, op, shape and so on, the largest total first.",
-        (
-            TRACE,
-            JSON,
-            NO_CACHE,
-            CAPTURED_BY,
-            TOP,
-            by(*KERNELS_BY),
-            PEAK,
-            MODEL,
-        ),
+        (*ANSWER, TOP, by(*KERNELS_BY), PEAK, MODEL),
         "If shapes were recorded, also shows the FLOP and bytes of the work, and the share of the "
         "device's peak.",
     ),
     Command(
         "ops",
         "The CPU ops by name or shape, with the GPU time launched under each.",
-        (TRACE, JSON, NO_CACHE, CAPTURED_BY, TOP, by(*OPS_BY)),
+        (*ANSWER, TOP, by(*OPS_BY)),
     ),
     Command(
         "modules",
         "The tree of modules and annotations, with the GPU time of each.",
-        (
-            TRACE,
-            JSON,
-            NO_CACHE,
-            CAPTURED_BY,
-            TOP,
-            flag("--expand", "Keep module indices: Linear_3 instead of Linear_*."),
-        ),
+        (*ANSWER, TOP, flag("--expand", "Keep module indices: Linear_3 instead of Linear_*.")),
         "Backward work belongs to the module of its forward op. Module names need recorded stacks "
         "(with_stack=True); annotations are those of record_function.",
     ),
@@ -158,10 +141,7 @@ COMMANDS = (
         "lines",
         "Your Python functions, with the CPU and GPU time of each.",
         (
-            TRACE,
-            JSON,
-            NO_CACHE,
-            CAPTURED_BY,
+            *ANSWER,
             TOP,
             argument(
                 "--file",
@@ -175,16 +155,13 @@ COMMANDS = (
     Command(
         "launches",
         "The launch calls of each thread, CUDA graph replays, and the launch queue.",
-        (TRACE, JSON, NO_CACHE, CAPTURED_BY),
+        ANSWER,
     ),
     Command(
         "serving",
         "Steps of vLLM and SGLang: phases, layers, the time between, and the least they can take.",
         (
-            TRACE,
-            JSON,
-            NO_CACHE,
-            CAPTURED_BY,
+            *ANSWER,
             argument(
                 "--model-config",
                 metavar="FILE",
@@ -285,12 +262,32 @@ COMMANDS = (
         "removed; all figures stay exactly as they are.",
     ),
     Command(
+        "cut",
+        "Write a part of a trace as a trace of its own.",
+        (
+            TRACE,
+            argument(
+                "out", metavar="OUT", help="The new file, named .json, .json.gz or .json.zst."
+            ),
+            *PART[:3],
+            STEP_BY,
+            argument(
+                "--around",
+                metavar="ROW",
+                type=amount,
+                help="A slice, by its row, with the GPU events that it launched.",
+            ),
+            flag("--steady", "The step of median duration, the first left aside."),
+            flag("--scrub", "Remove private data, as scrub does."),
+            NO_CACHE,
+        ),
+        "GPU events stay whole and keep their launch calls with all that encloses them; CPU slices "
+        "that reach beyond the part are clipped. Its figures are those of the whole for that time.",
+    ),
+    Command(
         "decode",
         "Explain kernel names, part by part.",
-        (
-            argument("names", metavar="NAME", nargs="+", help="Kernel names; - reads stdin."),
-            JSON,
-        ),
+        (argument("names", metavar="NAME", nargs="+", help="Kernel names; - reads stdin."), JSON),
     ),
     Command(
         "check",

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from fusetui.commands import start
-from fusetui.commands.folders import folders_below
+from fusetui.commands.open import found_in
+from fusetui.commands.sources import folders_below
 from fusetui.sample_traces import lessons
 
 Run = Callable[..., Any]
@@ -88,7 +88,7 @@ def test_folders_of_traces_are_listed_by_trace(
 def test_there_is_a_bound_and_it_is_told(
     fusetui: Run, opened: Opened, runs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(start, "MOST", 1)
+    monkeypatch.setattr("fusetui.commands.open.MOST", 1)
     found = fusetui("open", runs)
     assert len(opened[0]["offers"]) == 1
     assert found.sentence == "There are more than 1 runs and traces: only the newest are listed."
@@ -132,6 +132,6 @@ def test_a_run_without_a_trace_is_not_listed(tmp_path: Path) -> None:
     """As after a capture of which every variant failed."""
     run_at(tmp_path / "failed", variants=())
     run_at(tmp_path / "mine")
-    labels = [offer.label for offer in start.found_in(tmp_path)]
+    labels = [offer.label for offer in found_in(tmp_path)]
     assert f"{tmp_path}/mine/" in labels
     assert f"{tmp_path}/failed/" not in labels

@@ -1,7 +1,8 @@
-"""A command is one file and one entry of the registry."""
+"""A command is one function and one entry of the registry."""
 
 from __future__ import annotations
 
+import re
 from argparse import Namespace
 from importlib import import_module
 from inspect import signature
@@ -13,18 +14,19 @@ from tests.places import ROOT
 from fusetui import cli, registry
 from fusetui.arguments import JSON, argument
 from fusetui.parser import command_parsers
-from fusetui.registry import COMMANDS, Command
+from fusetui.registry import COMMANDS, MODULES, Command
 
 
 @pytest.mark.parametrize("name", [one.name for one in COMMANDS])
-def test_a_command_has_a_file(name: str) -> None:
-    run = import_module(f"fusetui.commands.{name}").run
+def test_a_command_has_a_function(name: str) -> None:
+    module = import_module(f"fusetui.commands.{MODULES.get(name, name)}")
+    run = getattr(module, f"run_{name}")
     assert list(signature(run).parameters) == ["args"]
 
 
-def test_a_file_that_runs_is_in_the_registry() -> None:
+def test_a_function_that_runs_is_in_the_registry() -> None:
     files = (ROOT / "src/fusetui/commands").glob("*.py")
-    running = {path.stem for path in files if "\ndef run(args: Namespace)" in path.read_text()}
+    running = {name for path in files for name in re.findall(r"\ndef run_(\w+)", path.read_text())}
     assert running == {one.name for one in COMMANDS}
 
 
@@ -32,7 +34,9 @@ def test_an_entry_is_all_that_a_new_command_needs(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Its file is not imported before it runs."""
-    (tmp_path / "count.py").write_text("def run(args):\n    return args.number + len(args.rest)\n")
+    (tmp_path / "count.py").write_text(
+        "def run_count(args):\n    return args.number + len(args.rest)\n"
+    )
     monkeypatch.setattr(import_module("fusetui.commands"), "__path__", [str(tmp_path)])
     number = argument("number", type=int)
     new = Command("count", "Count.", (number, JSON), "More of it.", open_ended=True)
@@ -50,6 +54,6 @@ def test_what_no_parser_knows_is_the_commands(monkeypatch: pytest.MonkeyPatch) -
         told.append(args.rest)
         return 0
 
-    monkeypatch.setattr("fusetui.commands.capture.run", run)
+    monkeypatch.setattr("fusetui.commands.capture.run_capture", run)
     assert cli.run(["capture", "mlp", "--batch", "32"]) == 0
     assert told == [("--batch", "32")]

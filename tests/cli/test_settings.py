@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from fusetui.commands import showing
+from fusetui.cli import AMOUNTS
 from fusetui.commands.errors import CommandError
-from fusetui.commands.settings import Settings, user_settings
-from fusetui.commands.variables import AMOUNTS, ignored_colors
+from fusetui.commands.open import show
+from fusetui.commands.settings import Settings, ignored_colors, user_settings
 from fusetui.trace.cache.folder import BOUND
 from fusetui.trace.read.unpack import LIMIT
 from fusetui.tui import app
@@ -82,8 +82,8 @@ def test_options_come_before_the_file(file: Path, monkeypatch: pytest.MonkeyPatc
         return 0
 
     monkeypatch.setattr(app, "run", run)
-    showing.show([])
-    showing.show([], theme="dark", mouse=True)
+    show([])
+    show([], theme="dark", mouse=True)
     assert given == [(True, False), (False, True)]
 
 
@@ -117,7 +117,7 @@ def test_colors_are_told_of_only_where_they_would_decide(
     monkeypatch.delenv("FUSETUI_THEME", raising=False)
     monkeypatch.setenv("TERM", "dumb")
     monkeypatch.setattr(app, "run", lambda *_, **__: 0)
-    showing.show([], theme="dark")
+    show([], theme="dark")
     assert capsys.readouterr().err == ""
-    showing.show([])
+    show([])
     assert "COLORFGBG" in capsys.readouterr().err

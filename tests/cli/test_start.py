@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from fusetui.commands.open import NEWEST, found_in
 from fusetui.commands.sources import one_trace
-from fusetui.commands.start import NEWEST, found_in
 from fusetui.sample_traces import lessons
 from fusetui.trace.formats import looks_like_a_trace
 from fusetui.tui.state.state import offers_of
@@ -38,8 +38,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[str], dict[str, A
         calls.append(([Path(path).name for path in paths], settings))
         return 0
 
-    for command in ("open", "start", "tutor"):
-        monkeypatch.setattr(f"fusetui.commands.{command}.has_terminal", lambda: True)
+    monkeypatch.setattr("fusetui.commands.open.has_terminal", lambda: True)
     monkeypatch.setattr("fusetui.tui.app.run", run)
     return calls
 

@@ -9,10 +9,8 @@ import pytest
 from tests.places import ROOT
 
 from fusetui.analysis.why.host import Host
-from fusetui.analysis.why.idle_reasons import IDLE
-from fusetui.analysis.why.model import Ceiling, DeviceAccount, Finding, Gap, ThreadAccount
-from fusetui.analysis.why.rule import Rule
-from fusetui.analysis.why.rules import all_rules, said
+from fusetui.analysis.why.model import IDLE, Ceiling, DeviceAccount, Finding, Gap, ThreadAccount
+from fusetui.analysis.why.rules import Rule, all_rules, said
 
 DEFAULT = frozenset({"nvidia", "compile", "graphs", "pdl", "training"})
 """Of the section about a rule: training on a recent NVIDIA GPU."""

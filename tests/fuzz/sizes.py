@@ -17,7 +17,6 @@ SMALL = {
     "read.document.WINDOW": 1 << 12,
     "read.mend.WINDOW": 300,
     "read.mend.AFTER_DAMAGE": 64,
-    "read.batch.FEW": 2,
     "read.unpack.PIECE": 100,
     "read.unpack.FIRST": 64,
     "read.unpack.MOST": 300,
@@ -32,7 +31,6 @@ TINY = {
     "read.body.WINDOW": 7,
     "read.mend.WINDOW": 64,
     "read.mend.AFTER_DAMAGE": 32,
-    "model.small_tracks.MANY": 0,
     "model.intervals.MANY": 0,
     "layout.nesting.DEEP": 2,
 }

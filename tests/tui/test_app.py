@@ -18,9 +18,8 @@ from fusetui.trace import CannotRead
 from fusetui.trace.model.report import never
 from fusetui.tui.app import AppOptions, FusetuiApp
 from fusetui.tui.loading import compare
-from fusetui.tui.state.effects import Compare
 from fusetui.tui.state.reading import compared_anew
-from fusetui.tui.state.state import DIFF, TIMELINE, Offer, State
+from fusetui.tui.state.state import DIFF, TIMELINE, Compare, Offer, State
 
 Write = Callable[[str], Path]
 

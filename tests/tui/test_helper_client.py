@@ -14,7 +14,6 @@ from tests.tui.explainable import training
 from tests.tui.prepared import after, drawn, opened
 
 from fusetui.analysis.diff.compare import diff
-from fusetui.analysis.diff.model import Diff
 from fusetui.analysis.questions.kernel_groups import Keys
 from fusetui.trace import Trace, open_trace
 from fusetui.trace.model.report import Stop, never
@@ -23,7 +22,7 @@ from fusetui.tui.app import AppOptions, FusetuiApp
 from fusetui.tui.background_results import Made, Piece, pieces
 from fusetui.tui.helper_client import ALONE, Beside, Named, NotBeside, ship, unship
 from fusetui.tui.layout.answer import Insight
-from fusetui.tui.layout.call_tree import call_tree
+from fusetui.tui.layout.op_tree import call_tree
 from fusetui.tui.layout.view import make_sides
 from fusetui.tui.loading import compare, load
 from fusetui.tui.state.reading import compared_anew
@@ -45,7 +44,7 @@ def test_both_find_the_same(path: str) -> None:
     trace = open_trace(path)
     own = list(pieces(trace, never))
     with Beside() as beside:
-        others = list(beside.pieces(path, trace, never))
+        others = list(beside.told((path, trace), never))
     assert [type(piece) for piece in others] == [type(piece) for piece in own]
     here, there = last(own).answer, last(others).answer
     assert here is not None
@@ -56,7 +55,7 @@ def test_both_find_the_same(path: str) -> None:
     trees = [
         piece.by[call_tree] for piece in others if isinstance(piece, Made) if call_tree in piece.by
     ]
-    assert trees[0].gpu_ns.tolist() == call_tree(trace).gpu_ns.tolist()
+    assert trees[0].figures["GPU"].tolist() == call_tree(trace).figures["GPU"].tolist()
     number = int(here.kernel_keys["module"].number[0])
     known = there.kernel_keys["module"]
     assert known.fields(number) == here.kernel_keys["module"].fields(number)
@@ -67,12 +66,12 @@ def test_a_file_that_has_changed_is_left_to_the_thread(path: str) -> None:
     trace = open_trace(path)
     Path(path).write_text(json.dumps({"traceEvents": training(4)}))
     with Beside() as beside, pytest.raises(NotBeside):
-        list(beside.pieces(path, trace, never))
+        list(beside.told((path, trace), never))
 
 
 def test_nobody_waits_for_what_is_not_wanted_any_more(path: str) -> None:
     with Beside() as beside:
-        assert list(beside.pieces(path, open_trace(path), lambda: True)) == []
+        assert list(beside.answers((path, open_trace(path)), lambda: True)) == []
 
 
 def test_without_another_process_the_thread_does_it(path: str) -> None:
@@ -108,17 +107,15 @@ def other(tmp_path: Path) -> str:
 def test_both_find_the_same_diff(path: str, other: str) -> None:
     a, b = open_trace(path), open_trace(other)
     with Beside() as beside:
-        found = beside.diff((path, a), (other, b), never)
-        assert found == diff(a, b)
-        again = beside.diff((other, b), (path, a), never)
-    assert again == diff(b, a)
+        assert [*beside.told((path, a), never, (other, b))] == [diff(a, b)]
+        assert [*beside.told((other, b), never, (path, a))] == [diff(b, a)]
 
 
 def test_a_diff_of_a_file_that_has_changed_is_left_to_the_thread(path: str, other: str) -> None:
     a, b = open_trace(path), open_trace(other)
     Path(other).write_text(json.dumps({"traceEvents": training(4)}))
     with Beside() as beside, pytest.raises(NotBeside):
-        beside.diff((path, a), (other, b), never)
+        list(beside.told((path, a), never, (other, b)))
 
 
 def test_nobody_waits_for_a_diff_that_is_not_wanted_any_more(path: str, other: str) -> None:
@@ -143,13 +140,14 @@ async def test_large_traces_are_compared_beside(
     """The page says that the diff is worked out, then it is there."""
     monkeypatch.setattr(performing, "LARGE", 1)
     asked: list[object] = []
-    own = Beside.diff
+    own = Beside.told
 
-    def noted(beside: Beside, a: Named, b: Named, cancelled: Stop) -> Diff | None:
-        asked.append(a[0])
-        return own(beside, a, b, cancelled)
+    def noted(beside: Beside, a: Named, cancelled: Stop, b: Named | None, text: str) -> Any:
+        if b:
+            asked.append(a[0])
+        return own(beside, a, cancelled, b, text)
 
-    monkeypatch.setattr(Beside, "diff", noted)
+    monkeypatch.setattr(Beside, "told", noted)
     app = FusetuiApp(AppOptions((path, other), alone=False))
     async with app.run_test(size=(100, 30)) as pilot:
         await settled(app, pilot)

@@ -10,10 +10,9 @@ from tests.tui.conftest import mlp_events
 
 from fusetui.trace.model.memo import kept_on
 from fusetui.tui.drawing.chrome import parts
-from fusetui.tui.layout.call_tree import FRAMES, call_tree, callers_tree
 from fusetui.tui.layout.frame import busy_of
 from fusetui.tui.layout.kinds import shares
-from fusetui.tui.layout.op_tree import op_tree
+from fusetui.tui.layout.op_tree import FRAMES, call_tree, callers_tree, op_tree
 from fusetui.tui.loading import TracesLoaded, load
 from fusetui.tui.state import reading
 

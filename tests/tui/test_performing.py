@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from queue import SimpleQueue
 
+import pytest
 from tests.tui.conftest import mlp_events
 
 from fusetui.trace import Trace
@@ -27,14 +28,15 @@ def test_the_neighbors_of_a_slice_are_likely(side: Side, view: View) -> None:
     assert len(set(found)) == len(found) > 1
 
 
-def test_their_args_are_read_aside(side: Side, view: View) -> None:
+def test_their_args_are_read_aside(side: Side, view: View, monkeypatch: pytest.MonkeyPatch) -> None:
     read: SimpleQueue[int] = SimpleQueue()
 
     def note(trace: Trace, row: int) -> None:
         read.put(row)
 
     chosen = select_first(side, view)
-    Ahead(note).look(side, chosen)
+    monkeypatch.setattr(Trace, "args_of", note)
+    Ahead().look(side, chosen)
     assert [read.get(timeout=SECONDS) for _ in likely(side, chosen)] == [*likely(side, chosen)]
 
 

@@ -20,19 +20,21 @@ from fusetui.analysis.ranks.answer import explained as answered
 from fusetui.analysis.ranks.answer import strip_of
 from fusetui.trace import Trace, open_trace
 from fusetui.tui.app import AppOptions, FusetuiApp
-from fusetui.tui.layout.ranks import RankedJob
 from fusetui.tui.pages.page import Page
 from fusetui.tui.registry import ACTIONS, PAGES
-from fusetui.tui.state import marks, ranks, search
+from fusetui.tui.state import moving, ranks, search
 from fusetui.tui.state.action import Action, Run, action
-from fusetui.tui.state.effects import Effect, Interrupt, Quit, Suspend
-from fusetui.tui.state.state import Chooser, Reading, Size, State
+from fusetui.tui.state.state import Chooser, Effect, Order, RankedJob, Reading, Size, State
 
 Patch = pytest.MonkeyPatch
 LOW = Size(100, 14)  # too low for all lanes
 CLOSE = do("zoom-in", "zoom-in")
 
-ENDS: dict[str, Effect] = {"suspend": Suspend(), "quit": Quit(), "interrupt": Interrupt()}
+ENDS: dict[str, Effect] = {
+    "suspend": Order.SUSPEND,
+    "quit": Order.QUIT,
+    "interrupt": Order.INTERRUPT,
+}
 """What leaves the screen as it is, and is asked of the world instead."""
 
 
@@ -136,7 +138,7 @@ CASES = {
     "page-up": Case(*do("page-down"), size=LOW),
     "range": Case(LINEAR),
     "mark": Case(),
-    "to-mark": Case(partial(marks.set_mark, letter="a")),
+    "to-mark": Case(partial(moving.set_mark, letter="a")),
     "tree-mode": Case(*do("tree")),
     "tree-sort-right": Case(*do("tree")),
     "tree-sort-left": Case(*do("tree")),

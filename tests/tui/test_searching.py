@@ -23,12 +23,11 @@ from fusetui.tui import registry
 from fusetui.tui.helper_client import Beside
 from fusetui.tui.layout.search_hits import SearchHits
 from fusetui.tui.layout.view import make_sides
+from fusetui.tui.loading import look
 from fusetui.tui.pages.hits import said
-from fusetui.tui.searching import Helped, look
 from fusetui.tui.state import search
 from fusetui.tui.state.action import Run
-from fusetui.tui.state.effects import Search
-from fusetui.tui.state.state import OVERLAY, HitList, Reading, State
+from fusetui.tui.state.state import OVERLAY, HitList, Reading, Search, State
 
 
 def posted_about(state: State, text: str) -> list[Any]:
@@ -188,18 +187,17 @@ def test_args_of_a_large_trace_are_read_beside(shaped: Trace) -> None:
     """And by this process where no other one can help."""
     posted: list[Any] = []
     side = opened(shaped).side
-    helped = Helped(shaped.report.path, Beside)
     own = found(opened(shaped), "blue")[-1]
-    for help_ in (helped, Helped("", Beside)):
-        look(side, "blue", posted.append, never, help_)
+    for path in (shaped.report.path, ""):
+        look(side, "blue", posted.append, never, path, Beside)
         assert posted[-1].keywords["found"].is_done
     assert posted[-1].keywords["found"].extra.tolist() == own.extra.tolist()
 
 
 def test_a_person_who_goes_on_typing_starts_no_process(shaped: Trace) -> None:
     posted: list[object] = []
-    helped = Helped(shaped.report.path, cast(Callable[[], Beside], posted.clear))
-    look(opened(shaped).side, "blue", posted.append, lambda: True, helped)
+    start = cast(Callable[[], Beside], posted.clear)
+    look(opened(shaped).side, "blue", posted.append, lambda: True, shaped.report.path, start)
     assert len(posted) == 1
 
 

@@ -18,6 +18,7 @@ from msgspec.structs import asdict, replace
 from numpy.typing import NDArray
 
 from fusetui.trace.cache.folder import MAGIC
+from fusetui.trace.model.arrays import Int64s
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.events import Stretch, Text
 from fusetui.trace.read.elements import Elements
@@ -27,8 +28,7 @@ VERSION = 8
 format."""
 
 ALIGNED = 64  # bytes
-APART = "elements"
-"""The field of a Trace in whose place its stretches are written."""
+APART = "elements"  # the field of a Trace in whose place its stretches are written
 T = TypeVar("T")
 
 
@@ -113,7 +113,9 @@ def _fields(file: IO[bytes], origin: Origin, kind: type) -> dict[str, Any]:
     header, at = _checked(memoryview(data))
     if header.version != VERSION or header.origin != origin:
         raise ValueError("of another version, or of another state of the file")
-    rest = msgspec.msgpack.decode(header.rest, type=rest_of(kind), dec_hook=_decoded)
+    rest = msgspec.msgpack.decode(
+        header.rest, type=rest_of(kind), dec_hook=lambda known, value: known(value)
+    )  # the Counter of a report
     return asdict(rest) | dict(_columns(data, header.columns, at))
 
 
@@ -140,25 +142,18 @@ def _columns(
         at += count * dtype.itemsize
 
 
-def _decoded(kind: Any, value: Any) -> Any:
-    """Decodes a type that msgspec does not know: the Counter of a report."""
-    return kind(value)
-
-
 def _columns_of_stretches(stretches: Sequence[Stretch]) -> dict[str, NDArray[Any]]:
     """Stretches as [start, end, events, samples, number of places or -1], and all their places."""
     places = [s.places for s in stretches if s.places is not None]
-    rows = [
-        (s.start, s.end, s.events, s.samples, -1 if s.places is None else len(s.places))
-        for s in stretches
-    ]
+    numbers = (-1 if s.places is None else len(s.places) for s in stretches)
+    rows = [(s.start, s.end, s.events, s.samples, next(numbers)) for s in stretches]
     return {
         "stretches": np.array(rows, dtype=np.int64).reshape(-1, 5),
         "places": np.concatenate([np.empty((0, 3), dtype=np.int64), *places]),
     }
 
 
-def _stretches(rows: NDArray[np.int64], places: NDArray[np.int64]) -> Sequence[Stretch]:
+def _stretches(rows: Int64s, places: Int64s) -> Sequence[Stretch]:
     found: list[Stretch] = []
     first = 0
     for start, end, events, samples, count in rows.tolist():

@@ -6,13 +6,13 @@ So the args of a million calls with the same shapes are decoded only once.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
+from fusetui.trace.model.arrays import Int32s, Int64s
 from fusetui.trace.model.events import BETWEEN, Events
 
 
@@ -23,7 +23,7 @@ class Arguments(msgspec.Struct, frozen=True, eq=False):
     one.
     """
 
-    number: NDArray[np.int32]
+    number: Int32s
     distinct: tuple[tuple[bytes, ...], ...]
 
 
@@ -31,12 +31,12 @@ class KeptArguments(msgspec.Struct, frozen=True, eq=False):
     """Arguments as they are kept, with what was asked for."""
 
     asked: bytes  # a hash of the names and the orders
-    number: NDArray[np.int32]
+    number: Int32s
     texts: tuple[bytes, ...]  # each of `distinct`, joined by BETWEEN
 
 
 def arguments(
-    events: Events, orders: NDArray[np.int64], names: tuple[str, ...], keep_as: str = ""
+    events: Events, orders: Int64s, names: tuple[str, ...], keep_as: str = ""
 ) -> Arguments:
     """The args with these names of the events at `orders` (indices in traceEvents), shape [n].
 
@@ -44,48 +44,66 @@ def arguments(
     file that contain the events, at about 500 MB/s; with `keep_as`, a name for this question, only
     the first time.
     """
-    if not keep_as:
-        return _as_arguments(*_read(events, orders, names))
-    asked = digest(orders, names)
-    kept = events.recall(keep_as, KeptArguments)
+    asked = digest(orders, names) if keep_as else b""
+    kept = events.recall(keep_as, KeptArguments) if keep_as else None
     if kept is None or kept.asked != asked:
-        kept = KeptArguments(asked, *_read(events, orders, names))
-        events.keep(keep_as, kept)
-    return _as_arguments(kept.number, kept.texts)
+        wanted = Wanted(events, orders, names)
+        each = map(wanted.places, range(len(events.stretches)))
+        texts = (events.args(n, places, names) if places else () for n, places in enumerate(each))
+        kept = wanted.together(map(wanted.numbered, texts), asked)
+        if keep_as:
+            events.keep(keep_as, kept)
+    return Arguments(kept.number, tuple(tuple(text.split(BETWEEN)) for text in kept.texts))
 
 
-def digest(orders: NDArray[np.int64], names: tuple[str, ...]) -> bytes:
+def digest(orders: Int64s, names: tuple[str, ...]) -> bytes:
     """Equal for equal questions only."""
     from hashlib import blake2b  # not needed by most commands
 
     return blake2b("\0".join(names).encode() + orders.tobytes(), digest_size=16).digest()
 
 
-def _as_arguments(number: NDArray[np.int32], texts: Sequence[bytes]) -> Arguments:
-    return Arguments(number, tuple(tuple(text.split(BETWEEN)) for text in texts))
+Numbered = tuple[Int32s, tuple[bytes, ...]]
+"""Of each wanted event of a stretch the index of its args in the texts, -1 for none; and these,
+distinct, each the texts of the args, joined by BETWEEN."""
 
 
-def _read(
-    events: Events, orders: NDArray[np.int64], names: tuple[str, ...]
-) -> tuple[NDArray[np.int32], tuple[bytes, ...]]:
-    """The number of the args of each event, and their joined texts."""
-    firsts = np.cumsum([0, *(stretch.events for stretch in events.stretches)])
-    by_place = np.argsort(orders, kind="stable")
-    ordered = orders[by_place]
-    cuts = np.searchsorted(ordered, firsts)
-    numbers: dict[bytes, int] = {BETWEEN * (len(names) - 1): -1}
-    found = np.full(len(orders), -1, dtype=np.int32)
-    for stretch in np.flatnonzero(np.diff(cuts)).tolist():
-        rows = slice(cuts[stretch], cuts[stretch + 1])
-        texts = events.args(stretch, (ordered[rows] - firsts[stretch]).tolist(), names)
-        found[by_place[rows]] = [numbers.setdefault(text, len(numbers) - 1) for text in texts]
-    return found, tuple(numbers)[1:]
+class Wanted:
+    """The args with some names of some events, stretch by stretch."""
+
+    def __init__(self, events: Events, orders: Int64s, names: tuple[str, ...]) -> None:
+        """`orders`: the indices of the events in traceEvents."""
+        self.names = names
+        self.firsts = np.cumsum([0, *(stretch.events for stretch in events.stretches)])
+        self._by_place = np.argsort(orders, kind="stable")
+        self._ordered = orders[self._by_place]
+        self._cuts = np.searchsorted(self._ordered, self.firsts)
+
+    def places(self, stretch: int) -> list[int]:
+        """The wanted elements of a stretch; they count from its first one."""
+        rows = slice(self._cuts[stretch], self._cuts[stretch + 1])
+        places: list[int] = (self._ordered[rows] - self.firsts[stretch]).tolist()
+        return places
+
+    def numbered(self, texts: Iterable[bytes]) -> Numbered:
+        """From the texts of the args at the places of one stretch."""
+        numbers: dict[bytes, int] = {BETWEEN * (len(self.names) - 1): -1}
+        number = [numbers.setdefault(text, len(numbers) - 1) for text in texts]
+        return np.array(number, dtype=np.int32), tuple(numbers)[1:]
+
+    def together(self, parts: Iterable[Numbered], asked: bytes) -> KeptArguments:
+        """From all stretches, in order."""
+        number = np.full(len(self._ordered), -1, dtype=np.int32)
+        numbers: dict[bytes, int] = {}
+        for stretch, (own, texts) in enumerate(parts):
+            common = [numbers.setdefault(text, len(numbers)) for text in texts]
+            rows = self._by_place[self._cuts[stretch] : self._cuts[stretch + 1]]
+            number[rows] = np.array([*common, -1], dtype=np.int32)[own]
+        return KeptArguments(asked, number, tuple(numbers))
 
 
 def arguments_of(
-    events: Events,
-    asked: Sequence[tuple[NDArray[np.int64], tuple[str, ...]]],
-    keep_as: str = "",
+    events: Events, asked: Sequence[tuple[Int64s, tuple[str, ...]]], keep_as: str = ""
 ) -> tuple[Arguments, ...]:
     """Several such questions, answered by one pass over the file."""
     together, names = joined(asked)
@@ -98,9 +116,7 @@ def arguments_of(
     return tuple(found)
 
 
-def joined(
-    asked: Sequence[tuple[NDArray[np.int64], tuple[str, ...]]],
-) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+def joined(asked: Sequence[tuple[Int64s, tuple[str, ...]]]) -> tuple[Int64s, tuple[str, ...]]:
     """Several questions as one: all orders, and all names."""
     names = tuple(dict.fromkeys(name for _, some in asked for name in some))
     return np.concatenate([orders for orders, _ in asked]), names

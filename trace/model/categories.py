@@ -54,6 +54,8 @@ ROLES = {
     "cuda_sync": Role.SYNC,
     "xpu_sync": Role.SYNC,
     "cuda_event": Role.SYNC,
+    "graph_event_node": Role.SYNC,
+    "graph_host_node": Role.SYNC,
     "mtia_ccp_events": Role.DEVICE,
     "cuda_profiler_range": Role.DEVICE,
     "trace": Role.PROFILER,

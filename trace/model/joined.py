@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
+from fusetui.trace.model.arrays import Int32s, Rows
 from fusetui.trace.model.categories import Layer, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.events import Events, Keeper, Sample, Stretch, Text
@@ -49,13 +50,13 @@ class Join(msgspec.Struct, frozen=True):
 class Joined(Trace, frozen=True, eq=False, dict=True):
     """The arrays have the shape [slices]."""
 
-    captured: NDArray[np.int32]  # of a node of a graph: the call that was captured, else -1
+    captured: Int32s  # of a node of a graph: the call that was captured, else -1
     roles: NDArray[np.uint8]  # the roles, and those that rows of a capture have there
     joins: tuple[Join, ...]
 
     @cached_property
-    def asked(self) -> NDArray[np.int32]:
-        found: NDArray[np.int32] = np.where(self.captured >= 0, self.captured, self.launch)
+    def asked(self) -> Int32s:
+        found: Int32s = np.where(self.captured >= 0, self.captured, self.launch)
         return found
 
     @property
@@ -90,7 +91,7 @@ def is_joined(trace: Trace, row: int) -> bool:
     return isinstance(trace, Joined) and int(trace.captured[row]) >= 0
 
 
-def rows_there(trace: Trace, role: Role) -> NDArray[np.intp]:
+def rows_there(trace: Trace, role: Role) -> Rows:
     """The rows of a role, also those taken from a capture."""
     return np.flatnonzero(trace.source_role == role)
 
@@ -98,7 +99,7 @@ def rows_there(trace: Trace, role: Role) -> NDArray[np.intp]:
 T = TypeVar("T")
 
 
-class Joint(msgspec.Struct, frozen=True, eq=False):
+class Joint(NamedTuple):
     """The texts of two documents; from `shift` on, positions are those of the second."""
 
     first: Text
@@ -113,9 +114,8 @@ class Joint(msgspec.Struct, frozen=True, eq=False):
         return self.first.problem() or self.second.problem()
 
     def part(self, start: int, end: int) -> Any:
-        if start < self.shift:
-            return self.first.part(start, end)
-        return self.second.part(start - self.shift, end - self.shift)
+        text, by = (self.first, 0) if start < self.shift else (self.second, self.shift)
+        return text.part(start - by, end - by)
 
 
 class CombinedEvents:
@@ -130,13 +130,6 @@ class CombinedEvents:
         shifted = (_shifted(stretch, shift) for stretch in second.stretches)
         self.stretches: tuple[Stretch, ...] = (*first.stretches, *shifted)
         self._kept: dict[str, msgspec.Struct] = {}
-
-    @property
-    def at_hand(self) -> bool:
-        return self.text.at_hand
-
-    def problem(self) -> str:
-        return self.text.problem()
 
     def warm(self) -> None:
         self.first.warm()
@@ -154,9 +147,8 @@ class CombinedEvents:
         self._kept[name] = found
 
     def element(self, order: int) -> dict[str, Any]:
-        if order < self._size:
-            return self.first.element(order)
-        return self.second.element(order - self._size)
+        own = order < self._size
+        return self.first.element(order) if own else self.second.element(order - self._size)
 
     def samples(self, number: int) -> Iterable[tuple[Sample, int]]:
         return self.first.samples(number) if number < len(self.first.stretches) else ()
@@ -176,8 +168,6 @@ def own_events(events: Events) -> Events:
 
 
 def _shifted(stretch: Stretch, by: int) -> Stretch:
-    places = stretch.places
-    if places is not None:
-        places = places + np.array([0, by, by], dtype=np.int64)
+    places = None if stretch.places is None else stretch.places + np.array([0, by, by])
     start, end = stretch.start + by, stretch.end + by
     return replace(stretch, start=start, end=end, places=places, samples=0)

@@ -157,7 +157,7 @@ def _kernel(values: dict[str, int]) -> dict[str, Any]:
     shared = [values[c] for c in ("staticSharedMemory", "dynamicSharedMemory") if c in values]
     if shared:
         args["shared memory"] = sum(shared)
-    for key in ("grid", "batch", "cluster"):
+    for key in ("grid", "block", "cluster"):
         sizes = [values.get(f"{key}{axis}", 0) for axis in "XYZ"]
         if all(sizes):
             args[key] = sizes

@@ -16,10 +16,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.trace.model.arrays import Int32s, Int64s
+from fusetui.trace.model.arrays import Int32s, Int64s, Rows, distinct, first_with
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.intervals import Reach, distinct
+from fusetui.trace.model.intervals import Reach
 from fusetui.trace.model.joined import own_events
 from fusetui.trace.model.report import Stop, never
 from fusetui.trace.read.autograd import Autograd, FlowEnd, read_autograd
@@ -38,7 +38,7 @@ class Subtrees(msgspec.Struct, frozen=True, eq=False, dict=True):
     rows: Int32s
     end_row: Int32s
 
-    def over(self, asked: NDArray[np.integer]) -> NDArray[np.intp]:
+    def over(self, asked: NDArray[np.integer]) -> Rows:
         """For each row asked for, the index of the innermost of these rows that it is or lies in on
         its track, else -1; -1 stays -1."""
         last = np.searchsorted(self.rows, asked, side="right") - 1
@@ -74,30 +74,25 @@ def backward_ops(trace: Trace, stop: Stop = never) -> Backward:
     pass."""
     if not may_run_backward(trace):
         return _collected(trace, np.full(len(trace), -1, dtype=np.int32), np.zeros(0, np.intp))
-    return linked_by(trace, _autograd(trace, stop))
-
-
-def may_run_backward(trace: Trace) -> bool:
-    """Whether any op may belong to a backward pass, by its name."""
-    ops = trace.rows_of(Role.OP)
-    used = np.flatnonzero(np.bincount(trace.name[ops], minlength=len(trace.names)))
-    return any(BACKWARD.search(trace.names[n]) for n in used.tolist())
-
-
-def _autograd(trace: Trace, stop: Stop) -> Autograd:
-    """What the file says about autograd; read only once if the trace is in the cache."""
     events = own_events(trace.elements)
     found = events.recall(KEPT_AS, Autograd)
     if found is None:
         found = read_autograd(events, stop)
         if not stop():
             events.keep(KEPT_AS, found)
-    return found
+    return linked_by(trace, found)
+
+
+def may_run_backward(trace: Trace) -> bool:
+    """Whether any op may belong to a backward pass, by its name."""
+    used = distinct(trace.name[trace.role == Role.OP])
+    return any(BACKWARD.search(trace.names[n]) for n in used.tolist())
 
 
 def linked_by(trace: Trace, autograd: Autograd) -> Backward:
     """The backward ops according to the file, or by their names if the file says nothing."""
-    rows = _rows_of(trace, autograd.order)
+    ops = trace.rows_of(Role.OP)
+    rows = first_with(trace.order[ops], ops, autograd.order)
     known = rows >= 0
     rows, number, thread = rows[known], autograd.number[known], autograd.thread[known]
     if not (thread > 0).any() and not autograd.flows:  # ranges of NVTX do not say the thread
@@ -126,25 +121,14 @@ def _is_node(trace: Trace) -> NDArray[np.bool_]:
     return trace.named(lambda name: NODE.match(name) is not None)
 
 
-def _rows_of(trace: Trace, order: Int64s) -> Int32s:
-    """The rows of ops at these indices in traceEvents, else -1."""
-    ops = trace.rows_of(Role.OP)
-    if not len(ops):
-        return np.full(len(order), -1, dtype=np.int32)
-    ops = ops[np.argsort(trace.order[ops], kind="stable")]
-    place = np.minimum(np.searchsorted(trace.order[ops], order), len(ops) - 1)
-    return np.where(trace.order[ops[place]] == order, ops[place], -1).astype(np.int32)
-
-
 def _by_number(trace: Trace, rows: Int32s, number: Int64s, thread: Int64s) -> Int32s:
     """For each backward op, in order, its forward op, else -1.
 
     Which thread torch's number means is not recorded: it is the one of the same process whose ops
     explain most of them.
     """
-    threads, process = (
-        of[trace.track[rows]] for of in (trace.thread_of_track, trace.process_of_track)
-    )
+    threads = trace.thread_of_track[trace.track[rows]]
+    process = trace.process_of_track[trace.track[rows]]
     thread = np.where(thread > 0, thread * (len(trace.tracks) + 1) + process, 0)
     back, ahead = np.flatnonzero(thread > 0), np.flatnonzero(thread == 0)
     found = np.full(len(back), -1, dtype=np.int32)

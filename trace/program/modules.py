@@ -6,9 +6,8 @@ from collections.abc import Mapping
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
-from fusetui.trace.model.arrays import Int64s, Rows
+from fusetui.trace.model.arrays import Flags, Int64s, Rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.program.origin import Credit, Nowhere, Origins, hosts_of
@@ -61,7 +60,8 @@ def module_times(found: Origins, expanded: bool = False) -> Modules:
     dur = trace.dur[rows]
     columns = _columns(trace, found.regions, paths, credit, dur)
     order = _preorder(paths, columns["gpu_ns"], columns["cpu_ns"])
-    kinds = _kinds(trace, found.regions, paths)
+    kinds = np.zeros(len(paths), dtype=np.bool_)
+    kinds[paths.of_place] = trace.named(is_module)[trace.name[found.regions.rows]]
     times = [
         ModuleTime(
             module=paths.name(number),
@@ -98,13 +98,6 @@ def _columns(
         "cpu_ns": paths.sums(all_regions, np.where(counted, cpu, 0)),
         "cpu_self_ns": paths.sums(all_regions, np.where(counted, regions.self_ns(cpu), 0)),
     }
-
-
-def _kinds(trace: Trace, regions: Spans, paths: Paths) -> NDArray[np.bool_]:
-    """For each path, whether it is one of modules."""
-    kinds = np.zeros(len(paths), dtype=np.bool_)
-    kinds[paths.of_place] = trace.named(is_module)[trace.name[regions.rows]]
-    return kinds
 
 
 def _preorder(paths: Paths, gpu: Int64s, cpu: Int64s) -> list[int]:
@@ -147,11 +140,11 @@ class Paths(msgspec.Struct, frozen=True, eq=False):
     """The tree of paths; arrays of shape [paths], each after its parent."""
 
     labels: tuple[str, ...]
-    label: NDArray[np.int64]  # index into labels
+    label: Int64s  # index into labels
     parent: Rows  # -1: none
     level: Rows  # 0: outermost
     of_place: Rows  # for each region its path; shape [regions]
-    counted: NDArray[np.bool_]  # for each region, whether it is within the tree's levels
+    counted: Flags  # for each region, whether it is within the tree's levels
 
     def __len__(self) -> int:
         return len(self.label)
@@ -198,18 +191,12 @@ def paths_of(trace: Trace, regions: Spans, expanded: bool = False) -> Paths:
         label_of_path.append(keys % len(labels))
         parent.append(keys // len(labels))
         level.append(np.full(len(keys), depth))
-    _adopt_deepest(regions, of_place)
-    whole = [np.concatenate((np.zeros(0, np.intp), *p)) for p in (label_of_path, parent, level)]
     counted = regions.depth < MOST_LEVELS
-    return Paths(labels, whole[0], whole[1], whole[2], of_place, counted)
-
-
-def _adopt_deepest(regions: Spans, of_place: Rows) -> None:
-    """Regions beyond the last level are assigned to the region of that level around them."""
-    over = np.where(regions.depth < MOST_LEVELS, np.arange(len(regions)), regions.parent)
-    while (regions.depth[over] >= MOST_LEVELS).any():
+    over = np.where(counted, np.arange(len(regions)), regions.parent)
+    while not counted[over].all():  # those beyond the last level count for the one around them
         over = over[over]
-    of_place[:] = of_place[over]
+    whole = [np.concatenate((np.zeros(0, np.intp), *p)) for p in (label_of_path, parent, level)]
+    return Paths(labels, whole[0], whole[1], whole[2], of_place[over], counted)
 
 
 def _labels(trace: Trace, regions: Spans, expanded: bool) -> tuple[tuple[str, ...], Rows]:

@@ -12,10 +12,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.trace.model.arrays import Int32s, Int64s, Rows
+from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows, distinct
 from fusetui.trace.model.categories import CPU_LAYERS, STEP_PREFIX, Layer, Role
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.intervals import Reach, distinct
+from fusetui.trace.model.intervals import Reach
 from fusetui.trace.model.joined import rows_there
 
 MODULE_PREFIX = "nn.Module: "
@@ -29,15 +29,6 @@ INDEX = re.compile(r"(?<![A-Za-z0-9=])[0-9]+(?![A-Za-z0-9])")
 
 def is_module(name: str) -> bool:
     return name.startswith(MODULE_PREFIX)
-
-
-def is_region(role: Role, name: str) -> bool:
-    """Whether a slice with this role and name is a part of the program."""
-    if role == Role.PYTHON:
-        return is_module(name)
-    if role != Role.ANNOTATION:
-        return False
-    return not name.startswith(STEP_PREFIX) and not COLLECTIVE.match(name)
 
 
 def label_of(name: str, expanded: bool = False) -> str:
@@ -54,17 +45,15 @@ def label_of(name: str, expanded: bool = False) -> str:
 
 def regions(trace: Trace, line: ThreadLine) -> Spans:
     """All regions of the CPU threads."""
-    chosen = np.zeros(len(trace), dtype=np.bool_)
-    for role in (Role.PYTHON, Role.ANNOTATION):
-        rows = rows_there(trace, role)
-        flags = np.zeros(len(trace.names) + 1, dtype=np.bool_)
-        for number in np.flatnonzero(np.bincount(trace.name[rows])).tolist():
-            flags[number] = is_region(role, trace.names[number])
-        chosen[rows] = flags[trace.name[rows]]
+    parts = trace.named(
+        lambda name: not name.startswith(STEP_PREFIX) and COLLECTIVE.match(name) is None
+    )
+    chosen = (trace.source_role == Role.ANNOTATION) & parts[trace.name]
+    chosen |= (trace.source_role == Role.PYTHON) & trace.named(is_module)[trace.name]
     return Spans(trace, line, np.flatnonzero(chosen & cpu_rows(trace)))
 
 
-def frames(trace: Trace, line: ThreadLine, wanted: NDArray[np.bool_] | None = None) -> Spans:
+def frames(trace: Trace, line: ThreadLine, wanted: Flags | None = None) -> Spans:
     """The Python frames of functions, without those of modules; `wanted`: only frames with these
     names, shape [names]."""
     chosen = trace.named(lambda name: not is_module(name))
@@ -88,9 +77,7 @@ class ThreadLine:
         self._times: Int64s | None = None
         self._begin, end = trace.reach_ns
         self._length = end - self._begin + 1
-        if (
-            self._length * len(trace.tracks) > FARTHEST
-        ):  # times apart by centuries: count them instead
+        if self._length * len(trace.tracks) > FARTHEST:  # centuries apart: count the times instead
             self._times = distinct(np.concatenate((trace.start, trace.end)))
             self._length = len(self._times)
 
@@ -188,7 +175,7 @@ class Spans:
         return Reach(self._end)
 
 
-def cpu_rows(trace: Trace, rows: NDArray[np.integer] | None = None) -> NDArray[np.bool_]:
+def cpu_rows(trace: Trace, rows: NDArray[np.integer] | None = None) -> Flags:
     """Of each of `rows` (default: of the trace): does it lie on a CPU thread."""
     of_track = np.array([t.layer in ON_CPU for t in trace.tracks] or [False])
     return of_track[trace.track if rows is None else trace.track[rows]]

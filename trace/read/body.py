@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -25,7 +26,6 @@ BLANKS = b" \t\r\n\xef\xbb\xbf"
 HEAD = 1 << 16  # bytes that are searched for what a file is instead of a trace
 WINDOW = 1 << 20
 MOST = 64 << 20  # bytes before and after the events in which keys are read
-
 PHASE = re.compile(rb'"ph"')  # in every event
 NEAR = 1 << 12  # bytes in which it mostly shows whether the list really ends
 FAR = 1 << 18  # bytes of an object that need no further look: no event is so long
@@ -100,14 +100,11 @@ def _events_key(document: Document, start: int) -> Match | None:
 
 def keys_of(text: bytes) -> dict[str, Any] | None:
     """Those of an object; None when it is no JSON, even repaired."""
-    try:
-        found = orjson.loads(text)
-    except orjson.JSONDecodeError:
-        try:
-            found = orjson.loads(repaired(text))
-        except orjson.JSONDecodeError:
-            return None
-    return found if isinstance(found, dict) else None
+    for form in (bytes, repaired):
+        with suppress(orjson.JSONDecodeError):
+            found = orjson.loads(form(text))
+            return found if isinstance(found, dict) else None
+    return None
 
 
 def pieces(text: bytes) -> dict[str, Any]:
@@ -116,11 +113,9 @@ def pieces(text: bytes) -> dict[str, Any]:
     for key in (b"deviceProperties", b"distributedInfo"):
         begin = re.search(rb'"%b"\s*:\s*' % key, text)
         value = re.compile(rb"\[[^\]]*\]|\{[^}]*\}").match(text, begin.end()) if begin else None
-        if value:
-            try:
+        with suppress(orjson.JSONDecodeError):
+            if value:
                 found[key.decode()] = orjson.loads(value[0])
-            except orjson.JSONDecodeError:
-                continue
     return found
 
 

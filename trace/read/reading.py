@@ -102,8 +102,6 @@ def without_collector() -> Iterator[None]:
 
 
 class _Reading:
-    """One file while it is being read."""
-
     def __init__(
         self, stored: Stored, room: IO[bytes], workers: Workers, callbacks: Callbacks
     ) -> None:
@@ -160,7 +158,11 @@ class _Reading:
         self._decoded = max(self._decoded, decoded)  # the likely size may vary; the bar only grows
         self._report(self._taken / self._stored.size, self._decoded)
         if self._workers.reached >= self._again and self._is_due(self._workers.reached):
-            self._preview(source or self._so_far())
+            stored = self._stored  # of which a part is unpacked
+            part = source or Source(
+                stored.path, stored.size, present(self._room), None, self._taken
+            )
+            self._preview(part)
 
     def _joined(self, source: Source, body: Body, tried: int) -> list[Chunk]:
         joiner, stop = self._joiner, self._callbacks.stop
@@ -218,11 +220,6 @@ class _Reading:
         if len(raw.start):
             self._callbacks.preview(raw)
 
-    def _so_far(self) -> Source:
-        """The part of the document that is unpacked so far."""
-        stored = self._stored
-        return Source(stored.path, stored.size, present(self._room), taken=self._taken)
-
     def _prefix(self, chunks: Sequence[Chunk]) -> Prefix:
         read = chunks[-1].end if chunks else 0
         return Prefix(read, self._likely, exact=self._taken == self._stored.size)
@@ -238,7 +235,7 @@ def _is_whole(source: Source, body: Body, chunks: Sequence[Chunk]) -> bool:
     allows."""
     if source.taken is not None:
         return False
-    end = chunks[-1].end if chunks else body.start
-    return end >= len(source.document) or bool(
-        chunks and (chunks[-1].after != -1 or chunks[-1].too_damaged)
-    )
+    if not chunks:
+        return body.start >= len(source.document)
+    last = chunks[-1]
+    return last.end >= len(source.document) or last.after != -1 or last.too_damaged

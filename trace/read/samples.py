@@ -9,8 +9,9 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
+from fusetui.trace.model.arguments import parsed
+from fusetui.trace.model.arrays import Floats
 from fusetui.trace.model.errors import TraceError
 from fusetui.trace.model.events import Sample, Stretch, Text
 from fusetui.trace.model.ids import Id
@@ -23,7 +24,7 @@ from fusetui.trace.read.times import InexactTimes, exact_nanoseconds, nanosecond
 
 MEMORY = "[memory]"
 PLACE = ("Device Type", "Device Id")
-Rows = NDArray[np.float64]
+Rows = Floats
 
 
 class Coded(msgspec.Struct, gc=False):
@@ -105,10 +106,8 @@ def _one(text: bytes) -> Sample | None:
 
 
 def _decoded(event: Coded) -> Sample:
-    try:
-        return _sample(event, msgspec.json.decode(event.args))
-    except UNDECODABLE:  # a number out of range
-        return _sample(event, loads(bytes(event.args)))
+    args = parsed(bytes(event.args))  # numbers may be out of range
+    return _sample(event, loads(bytes(event.args)) if args is None else args)
 
 
 def _sample(event: Coded | ExactEvent, args: object) -> Sample:

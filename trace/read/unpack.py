@@ -16,8 +16,8 @@ from typing import Any, Protocol, cast
 import msgspec
 from isal import igzip_lib
 
+from fusetui.text.figures import amount
 from fusetui.trace.model.errors import CannotRead
-from fusetui.trace.model.variables import amount
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -38,7 +38,6 @@ LIMIT = "FUSETUI_UNPACK_LIMIT"
 GIB = 1 << 30
 RATIO = 100  # traces compress 7 to 29 times
 LARGEST = 64  # GiB
-
 IsalError = cast(type[Exception], igzip_lib.IsalError)  # its stubs call the class an instance
 DAMAGE: tuple[type[Exception], ...] = (IsalError, zstd.ZstdError, EOFError)
 
@@ -86,21 +85,16 @@ def gzip_header(stored: Any, at: int) -> int:
     that goes in by pieces. At most LONGEST_HEADER."""
     for most in (FIRST, LONGEST_HEADER):
         head = stored[at : at + most]
-        end = _header_end(head)
+        flags, end = head[3] if len(head) > 3 else 0, 10
+        if flags & 4:
+            end += 2 + int.from_bytes(head[10:12], "little")
+        for flag in (8, 16):  # a name, a comment: each ends with a zero
+            if flags & flag:
+                end = head.find(b"\0", end) + 1 or len(head)
+        end += flags & 2  # a checksum
         if end < len(head):
             break
     return min(end, LONGEST_HEADER)
-
-
-def _header_end(head: bytes) -> int:
-    """Where it ends, or the length of `head` if that is later."""
-    flags, end = head[3] if len(head) > 3 else 0, 10
-    if flags & 4:
-        end += 2 + int.from_bytes(head[10:12], "little")
-    for flag in (8, 16):  # a name, a comment: each ends with a zero
-        if flags & flag:
-            end = head.find(b"\0", end) + 1 or len(head)
-    return end + 2 if flags & 2 else end  # a checksum
 
 
 def _gzip() -> Stream:

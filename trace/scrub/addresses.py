@@ -139,7 +139,6 @@ def _is_ipv4(text: str) -> bool:
 
 def _is_ipv6(text: str) -> bool:
     try:
-        IPv6Address(text)
+        return bool(IPv6Address(text))
     except AddressValueError:
         return False
-    return True

@@ -23,10 +23,9 @@ from fusetui.trace.scrub.secrets import (
     is_trivial,
     secrecy,
 )
-from fusetui.trace.scrub.tokens import kinds_in
+from fusetui.trace.scrub.tokens import tokens_in
 
-Place = tuple[int, int, str]
-"""Begin and end of a secret in a text, and what it is called."""
+Place = tuple[int, int, str]  # Begin and end of a secret in a text, and what it is called
 
 NAME = r"[A-Za-z_][\w.-]{1,80}+"
 SIGN = r"=(?<=[\w\\\"'\]\s:!=]=)|:(?<=[\w\\\"'\]\s]:)(?!:)|-(?=-[A-Za-z])"
@@ -171,7 +170,7 @@ def secrets_in(keys: Mapping[str, Any], names: Iterable[str]) -> tuple[str, ...]
     texts = [name for name in names if not name.startswith(OF_CODE)]
     found = [*_of_keys(keys, texts)]
     text = BETWEEN.join(texts)
-    found += kinds_in(text)
+    found += (kind for _, _, kind in tokens_in(text))
     found += (name for begin, end, name in named_in(text) if is_secret(name, text[begin:end]))
     return tuple(dict.fromkeys(found))
 

@@ -11,18 +11,17 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from json import dumps
-from typing import Any
 
 from fusetui.trace.model.report import Progress, silent
 from fusetui.trace.read.body import BLANKS, find_body, read_keys
 from fusetui.trace.read.source import Source
 from fusetui.trace.scrub.events import UNWRITABLE, EventCutter, JsonPiece, ScrubbedEvents
 from fusetui.trace.scrub.texts import Machine, Texts
-from fusetui.trace.scrub.values import TRACE_NAME, Pairs, Values, parse_damaged, write
+from fusetui.trace.scrub.values import TRACE_NAME, Pairs, Values, parse, write
 
 FOLDER = re.compile(rb"dir[1-9][0-9]{0,8}")
 OTHERS = re.compile(rb"<(?:user|host|mail|secret|command)[1-9][0-9]{0,8}>")
-LARGEST_TAIL = 64 << 20  # bytes; at most this much of a damaged tail is searched
+LARGEST = 64 << 20  # bytes; at most this much of a damaged head or tail is searched
 
 
 class ScrubbedDocument:
@@ -32,6 +31,7 @@ class ScrubbedDocument:
         self, source: Source, known: Machine | None = None, trace_name: str = TRACE_NAME
     ) -> None:
         """Raises NotATrace."""
+        self.source = source
         self._document = source.document
         self._body = find_body(source)
         self._texts = Texts()
@@ -76,7 +76,8 @@ class ScrubbedDocument:
     def text(self, progress: Progress = silent) -> Iterator[bytes]:
         """The scrubbed document, piece by piece."""
         size = len(self._document)
-        yield b"[\n" if self._body.bare else self._begin()
+        head = "".join(f"{member},\n" for member in self._members(self._head))
+        yield b"[\n" if self._body.bare else f'{{\n{head}"traceEvents": [\n'.encode()
         between = b""
         for piece in self._pieces:
             body = self._events.scrubbed(piece)
@@ -84,7 +85,8 @@ class ScrubbedDocument:
                 yield between + body
                 between = b",\n"
             progress(size // 2 + piece.end // 2, size)
-        yield b"\n]\n" if self._body.bare else self._end()
+        tail = "".join(f",\n{member}" for member in self._members(self._tail))
+        yield b"\n]\n" if self._body.bare else f"\n]{tail}\n}}\n".encode()
 
     def counts(self) -> dict[str, int]:
         """How many distinct things of each kind were removed, once the whole text was taken."""
@@ -104,35 +106,24 @@ class ScrubbedDocument:
             self.keys_lost = tail not in (b"", b"}")
             return
         self.ends_early = cut.after == -1
-        head = self._document[: self._body.start].lstrip(BLANKS) + b"]}"
-        found = self._object(head, lambda: self._body.head)
+        found = self._object(self._document[: self._body.start].lstrip(BLANKS) + b"]}")
         self._head = Pairs(pair for pair in found if pair[0] != "traceEvents")
         if not self.ends_early:
-            rest = b"{" + tail.removeprefix(b",")
-            self._tail = self._object(rest, lambda: read_keys(rest[:LARGEST_TAIL]))
+            self._tail = self._object(b"{" + tail.removeprefix(b","))
 
     def _reserve(self, text: bytes) -> None:
         """Placeholders that already occur in the text are not used for anything else."""
-        for found in {*FOLDER.findall(text), *OTHERS.findall(text)}:
-            self._texts.given.reserve(found.decode())
+        found = {*FOLDER.findall(text), *OTHERS.findall(text)}
+        self._texts.given.reserved.update(map(bytes.decode, found))
 
-    def _object(self, text: bytes, least: Callable[[], dict[str, Any]]) -> Pairs:
-        """An object, repaired where that is safe, or else at least these keys of it."""
+    def _object(self, text: bytes) -> Pairs:
+        """An object, repaired where that is safe, or else the keys of it that matter most."""
         with suppress(*UNWRITABLE):
-            found = parse_damaged(text)
-            if isinstance(found, dict):
-                return Pairs(found.items())
-            if isinstance(found, Pairs):
+            if isinstance(found := parse(text), Pairs):
                 return found
         self.keys_lost = True
-        return Pairs(least().items())
-
-    def _begin(self) -> bytes:
-        members = [*self._members(self._head), '"traceEvents": [\n']
-        return b"{\n" + ",\n".join(members).encode()
-
-    def _end(self) -> bytes:
-        return "".join(["\n]", *(f",\n{m}" for m in self._members(self._tail)), "\n}\n"]).encode()
+        least: Pairs = parse(dumps(read_keys(text[:LARGEST])).encode())
+        return least
 
     def _members(self, keys: Pairs) -> list[str]:
         """Keys and values as JSON, scrubbed."""

@@ -6,12 +6,11 @@ import re
 from array import array
 from collections.abc import Callable, Iterator
 from json import dumps, loads
-from typing import Any
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
+from fusetui.trace.model.arrays import Int64s
 from fusetui.trace.read.chunks import UNDECODABLE, Chunk
 from fusetui.trace.read.document import Document
 from fusetui.trace.read.events import decode_raw
@@ -19,7 +18,7 @@ from fusetui.trace.read.mend import SEPARATORS, whole
 from fusetui.trace.read.structure import first_bytes, split
 from fusetui.trace.scrub.keys import TELLING, kind_of
 from fusetui.trace.scrub.texts import Texts
-from fusetui.trace.scrub.values import Values, parse, parse_damaged, write
+from fusetui.trace.scrub.values import Values, parse, write
 
 STRING = re.compile(rb'"([^"\\]*+(?:\\.[^"\\]*+)*+)"', re.DOTALL)
 MOST = 256 << 20  # bytes of distinct strings that are cached
@@ -37,7 +36,7 @@ class JsonPiece(msgspec.Struct, frozen=True, eq=False):
     start: int
     end: int
     events: int
-    places: NDArray[np.int64] | None = None  # shape [n, 2]: start and end of each element
+    places: Int64s | None = None  # shape [n, 2]: start and end of each element
 
 
 class EventCutter:
@@ -171,7 +170,6 @@ def parts(text: bytes) -> list[bytes]:
 
 
 def changed(text: bytes, strings: Strings) -> bytes:
-    """JSON with all its strings changed."""
     found = parts(text)
     found[1::2] = map(strings.__getitem__, found[1::2])
     return b'"'.join(found)
@@ -199,12 +197,11 @@ class ScrubbedEvents:
     def learn(self, piece: JsonPiece) -> None:
         if piece.places is not None:
             for text in texts_of(self._document, piece):
-                if not _is_whole(text):
-                    self._scrub(text, parse_damaged)
-                    continue
-                self._learn_strings(parts(text)[1::2])
-                if self._tells(text):
-                    self._scrub(text, parse)
+                is_whole = _is_whole(text)
+                if is_whole:
+                    self._learn_strings(parts(text)[1::2])
+                if not is_whole or self._tells(text):
+                    self._rewritten(text)
             return
         text = self._document[piece.start : piece.end]
         known = self._learn_strings(parts(text)[1::2])
@@ -212,7 +209,7 @@ class ScrubbedEvents:
         if not known.isdisjoint(self._learnt.telling):
             self._told.add(piece)
             for event in filter(self._tells, _elements(text)):
-                self._scrub(event, parse)
+                self._rewritten(event)
 
     def _learn_strings(self, strings: list[bytes]) -> set[bytes]:
         """Looks at those that are new, in order, so that numbers are reproducible."""
@@ -225,38 +222,29 @@ class ScrubbedEvents:
 
     def scrubbed(self, piece: JsonPiece) -> bytes:
         """The piece as JSON, a list without its brackets; blank if nothing is left."""
-        if piece.places is not None:
-            found = (
-                self._event(text, piece)
-                if _is_whole(text)
-                else self._written(text, parse_damaged, piece)
-                for text in texts_of(self._document, piece)
-            )
-            return b",\n".join(filter(None, found))
         text = self._document[piece.start : piece.end]
-        if piece in self._told:
-            return b",\n".join(filter(None, (self._event(e, piece) for e in _elements(text))))
+        if piece.places is not None or piece in self._told:
+            each = _elements(text) if piece.places is None else texts_of(self._document, piece)
+            return b",\n".join(filter(None, (self._event(event, piece) for event in each)))
         differing = self._used.differing(piece.start, self._final)
         swap = None if differing is None else swapped(text, differing)
         return changed(text, self._final) if swap is None else swap
 
     def _event(self, event: bytes, piece: JsonPiece) -> bytes:
-        if self._tells(event):
-            return self._written(event, parse, piece)
-        return changed(event, self._final)
-
-    def _tells(self, event: bytes) -> bool:
-        return not self._learnt.telling.isdisjoint(parts(event)[1::2])
-
-    def _written(self, text: bytes, parser: Callable[[bytes], Any], piece: JsonPiece) -> bytes:
-        found = self._scrub(text, parser)
+        if (piece.places is None or _is_whole(event)) and not self._tells(event):
+            return changed(event, self._final)
+        found = self._rewritten(event)
         if found is None:
             self.lost.append((piece.start, "nested too deeply"))
         return found or b""
 
-    def _scrub(self, text: bytes, parser: Callable[[bytes], Any]) -> bytes | None:
+    def _tells(self, event: bytes) -> bool:
+        return not self._learnt.telling.isdisjoint(parts(event)[1::2])
+
+    def _rewritten(self, text: bytes) -> bytes | None:
+        """An event parsed, scrubbed and written; None if it is nested too deeply."""
         try:
-            return write(self._values.event(parser(text))).encode()
+            return write(self._values.scrubbed(parse(text))).encode()
         except UNWRITABLE:
             return None
 

@@ -22,23 +22,37 @@ class KeyKind(Enum):
     OTHER = auto()  # private for another reason: a job, an id of the run
 
 
-_USERS = """user username users login loginname logname owner author startedby submittedby createdby
-    launchedby runby useremail email mail account accountname fullname realname gituser gitauthor"""
-_HOSTS = """host hostname hostnames hosts hostid fqdn computername machinename nodename nodelist
-    ipaddr ipaddress hostip hostaddress masteraddr masteraddress masterhost podname containerid
-    containername instanceid slurmnodelist macaddress serverhost sshclient sshconnection"""
-_HOSTS_OF_METADATA = "node nodes ip pod server domain cluster"
-_COMMANDS = "cmdline commandline argv sysargv launchcommand runcommand execcommand pythonargv"
-_COMMANDS_OF_METADATA = "cmd command commands entrypoint executable exe"
-_ENVIRONMENTS = """env envs environ environment environmentvariables environmentvars envvars
-    envvariables osenviron processenv processenvironment environmentdict envdict dotenv"""
-_FOLDERS = "cwd oldpwd workdir workingdir workingdirectory home homedir homedirectory userprofile"
-_OTHERS = "traceid grouptraceid"
-_ENDS = {
-    **dict.fromkeys(("dir", "directory", "folder"), KeyKind.FOLDER),
-    **dict.fromkeys(("_user", "_username", "-user"), KeyKind.USER),
-    **dict.fromkeys(("_hostname", "-hostname", "_fqdn"), KeyKind.HOST),
-}
+def _by_word(words: dict[KeyKind, str]) -> dict[str, KeyKind]:
+    return {word: kind for kind, listed in words.items() for word in listed.split()}
+
+
+_ANYWHERE = _by_word({
+    KeyKind.USER: """user username users login loginname logname owner author startedby submittedby
+        createdby launchedby runby useremail email mail account accountname fullname realname
+        gituser gitauthor""",
+    KeyKind.HOST: """host hostname hostnames hosts hostid fqdn computername machinename nodename
+        nodelist ipaddr ipaddress hostip hostaddress masteraddr masteraddress masterhost podname
+        containerid containername instanceid slurmnodelist macaddress serverhost sshclient
+        sshconnection""",
+    KeyKind.COMMAND: """cmdline commandline argv sysargv launchcommand runcommand execcommand
+        pythonargv""",
+    KeyKind.ENVIRONMENT: """env envs environ environment environmentvariables environmentvars
+        envvars envvariables osenviron processenv processenvironment environmentdict envdict
+        dotenv""",
+    KeyKind.FOLDER: """cwd oldpwd workdir workingdir workingdirectory home homedir homedirectory
+        userprofile""",
+})  # fmt: skip
+_OF_METADATA = _ANYWHERE | _by_word({
+    KeyKind.HOST: "node nodes ip pod server domain cluster",
+    KeyKind.COMMAND: "cmd command commands entrypoint executable exe",
+    KeyKind.OTHER: "traceid grouptraceid",
+    KeyKind.TRACE: "tracename",
+})  # fmt: skip
+_ENDS = _by_word({
+    KeyKind.FOLDER: "dir directory folder",
+    KeyKind.USER: "_user _username -user",
+    KeyKind.HOST: "_hostname -hostname _fqdn",
+})  # fmt: skip
 _JOBS = re.compile(r"(?i)tw_|mast_|PT_PROFILER_|ai_rm_|logical_server_")
 
 NAME = re.compile(r"[\w .:/-]{1,80}")
@@ -57,21 +71,6 @@ TELLING = listed(
     LC_CTYPE CUDA_VISIBLE_DEVICES CONDA_PREFIX HF_HOME HF_TOKEN"""
 )
 """An object with two of these keys is an environment, whatever it is called."""
-
-_ANYWHERE = {
-    **dict.fromkeys(_USERS.split(), KeyKind.USER),
-    **dict.fromkeys(_HOSTS.split(), KeyKind.HOST),
-    **dict.fromkeys(_COMMANDS.split(), KeyKind.COMMAND),
-    **dict.fromkeys(_ENVIRONMENTS.split(), KeyKind.ENVIRONMENT),
-    **dict.fromkeys(_FOLDERS.split(), KeyKind.FOLDER),
-}
-_OF_METADATA = {
-    **_ANYWHERE,
-    **dict.fromkeys(_HOSTS_OF_METADATA.split(), KeyKind.HOST),
-    **dict.fromkeys(_COMMANDS_OF_METADATA.split(), KeyKind.COMMAND),
-    **dict.fromkeys(_OTHERS.split(), KeyKind.OTHER),
-    "tracename": KeyKind.TRACE,
-}
 
 
 @lru_cache(maxsize=1 << 14)

@@ -34,10 +34,7 @@ def common_words() -> frozenset[str]:
 
 def is_common(name: str) -> bool:
     """Whether searching for this name everywhere would hit other things."""
-    lower = name.lower()
-    if len(lower) < SHORTEST or not PART.search(lower):
-        return True
-    return lower in common_words()
+    return len(name) < SHORTEST or not PART.search(name) or name.lower() in common_words()
 
 
 class Names:
@@ -75,7 +72,7 @@ class Names:
         """A text without the names that were learnt."""
         if not self._known:
             return text
-        found = ((begin, end, _lower(text[begin:end])) for begin, end in self._found(text))
+        found = ((a, b, _lower(text[a:b])) for a, b in self._found(text))
         give = self._given.give
         return replaced(text, ((a, b, give(self._known[name], name)) for a, b, name in found))
 
@@ -119,15 +116,12 @@ class Names:
     def _is_word(self, text: str, begin: int, end: int) -> bool:
         if _lower(text[begin:end]) in self._public:
             return False
-        before, after = text[begin - 1 : begin], text[end : end + 1]
-        first, last = text[begin], text[end - 1]
-        if before.isalpha() and first.isalpha() and not (before.islower() and first.isupper()):
-            return False
-        if before.isdigit() and first.isdigit():
-            return False
-        if after.isalpha() and last.isalpha() and not (last.islower() and after.isupper()):
-            return False
-        return not (after.isdigit() and last.isdigit())
+        borders = (text[begin - 1 : begin], text[begin]), (text[end - 1], text[end : end + 1])
+        return not any(
+            (before.isalpha() and after.isalpha() and not (before.islower() and after.isupper()))
+            or (before.isdigit() and after.isdigit())
+            for before, after in borders
+        )
 
 
 def _lower(text: str) -> str:

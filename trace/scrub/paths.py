@@ -122,14 +122,8 @@ def _public(plain: str, given: Placeholders) -> str:
     folder, _, name = plain.rpartition("/")
     if not FILE.fullmatch(name) or HOMES.search(folder):
         folder, name = plain.rstrip("/"), ""
-    end = f"/{name}" if name and folder else name
     library = LIBRARY.fullmatch(folder)
-    if library is None:
-        return (_placeholder(folder, given) if folder else "") + end
-    before = library["before"]
-    begin = f"{_placeholder(before, given)}/" if before else ""
-    return f"{begin}{library['kept']}{end}"
-
-
-def _placeholder(folder: str, given: Placeholders) -> str:
-    return folder if is_placeholder(folder.strip("/")) else given.give(FOLDER, folder)
+    before, kept = (library["before"], library["kept"]) if library else (folder, "")
+    if before and not is_placeholder(before.strip("/")):
+        before = given.give(FOLDER, before)
+    return "/".join(filter(None, (before, kept, name)))

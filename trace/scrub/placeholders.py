@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import count
 
-REMOVED = "scrubbed"
-"""For text that need not be distinguished from anything."""
+REMOVED = "scrubbed"  # For text that need not be distinguished from anything
 
 FOLDER = "dir"
 KINDS = ("user", "host", "mail", "secret", "command")
@@ -39,30 +39,19 @@ class Placeholders:
     """The placeholders of one file."""
 
     def __init__(self) -> None:
-        self._given: dict[tuple[str, str], str] = {}
-        self._taken: set[str] = set()
-        self._last: Counter[str] = Counter()
+        self.reserved: set[str] = set()  # those of the file: they are not given to anything else
         self.counts: Counter[str] = Counter()  # number of distinct texts that were removed, by kind
-
-    def reserve(self, text: str) -> None:
-        """Reserves the placeholders in a text of the file: they are not given to anything else."""
-        self._taken.update(INSIDE.findall(text))
+        self._given: dict[tuple[str, str], str] = {}
+        self._numbers: dict[str, Iterator[int]] = {}
 
     def give(self, kind: str, text: str) -> str:
         """The placeholder of a text; a placeholder is kept as it is."""
         if is_placeholder(text):
             return text
-        key = (kind, text)
-        known = self._given.get(key)
-        if known is None:
-            known = self._given[key] = self._next(kind)
+        if (kind, text) not in self._given:
+            numbers = self._numbers.setdefault(kind, count(1))
+            form = f"{kind}{{}}" if kind == FOLDER else f"<{kind}{{}}>"
+            names = map(form.format, numbers)
+            self._given[kind, text] = next(name for name in names if name not in self.reserved)
             self.counts[kind] += 1
-        return known
-
-    def _next(self, kind: str) -> str:
-        while True:
-            self._last[kind] += 1
-            number = self._last[kind]
-            name = f"{kind}{number}" if kind == FOLDER else f"<{kind}{number}>"
-            if name not in self._taken:
-                return name
+        return self._given[kind, text]

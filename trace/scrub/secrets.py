@@ -12,7 +12,6 @@ compiled = lru_cache(maxsize=None)(re.compile)
 
 
 def listed(words: str) -> frozenset[str]:
-    """Words separated by whitespace."""
     return frozenset(words.split())
 
 
@@ -22,8 +21,6 @@ def words_of(name: str) -> frozenset[str]:
 
 
 WORD = re.compile(r"[A-Z]+(?![a-zñ])|[A-Z]?[a-zñ]+|\d+")
-
-
 NAME = re.compile(r"[\w .:/()\[\]-]{1,100}")
 """The form of a name; any other text does not say what its value is."""
 
@@ -143,7 +140,16 @@ def _secrecy(name: str) -> Secrecy:
     locks = {"key": OF_A_LOCK, "token": OF_A_LOCK, "pass": OF_A_LOGIN}.get(last, ())
     if last in ALWAYS or before in locks:
         return Secrecy.CERTAIN
-    if _is_usual(last, before, name.isupper()):
+    of_variable = before != "" and name.isupper()  # written in capitals
+    usual = {
+        "pwd": before not in ("", "old"),
+        "pw": before != "",
+        "pat": before in OF_A_VAULT or of_variable,
+        "auth": name.isupper(),
+        "token": before not in OF_A_TOKENIZER,
+        "key": before in OF_A_VAULT or (of_variable and before not in OF_A_TABLE),
+    }
+    if usual.get(last):
         return Secrecy.USUAL
     if not OF_A_SERVICE.isdisjoint([*words, *map("".join, pairwise(words))]):
         return Secrecy.NONE if last in NOT_THE_SECRET else Secrecy.LIKELY
@@ -154,26 +160,6 @@ def _secrecy(name: str) -> Secrecy:
 def _is_strong(word: str) -> bool:
     """Also as the end of a longer word: PGPASSWORD."""
     return word.removesuffix("s").endswith(tuple(STRONG)) and word != "secretary"
-
-
-def _is_usual(last: str, before: str, is_variable: bool) -> bool:
-    """Whether two words name a secret; `is_variable`: they are written in capitals."""
-    match last:
-        case "pwd":
-            return before not in ("", "old")
-        case "pw":
-            return before != ""
-        case "pat":
-            return before in OF_A_VAULT or (is_variable and before != "")
-        case "auth":
-            return is_variable
-        case "token":
-            return before not in OF_A_TOKENIZER
-        case "key":
-            return before in OF_A_VAULT or (
-                is_variable and before != "" and before not in OF_A_TABLE
-            )
-    return False
 
 
 def is_trivial(value: str) -> bool:
@@ -206,13 +192,11 @@ def is_no_word(value: str) -> bool:
 def hides(name: str, value: str) -> bool:
     """Whether a value is taken out because of its name."""
     sure = secrecy(name)
-    if sure is Secrecy.NONE:
-        return False
-    if sure is Secrecy.WEAK and not is_random(value):
-        return False
+    if sure is Secrecy.WEAK:
+        return is_random(value) and not is_trivial(value)
     if sure is Secrecy.LIKELY and not (is_no_word(value) or UUID.fullmatch(value)):
         return False
-    return not is_trivial(value)
+    return sure is not Secrecy.NONE and not is_trivial(value)
 
 
 def is_secret(name: str, value: object) -> bool:

@@ -19,7 +19,7 @@ from fusetui.trace.scrub.secrets import compiled
 from fusetui.trace.scrub.tokens import tokens_in
 
 VALUE = r"[^\s\"'\\,;&|<>()\[\]{}]++"
-DUMP = re.compile(r"(?<=[\r\n])(?:export )?[A-Za-z_]\w{0,80}=([^\r\n]++)")
+DUMP = re.compile(r"(?<=[\r\n])((?:export )?[A-Za-z_]\w{0,80}=)([^\r\n]++)")
 LEAST = 3  # minimum number of lines NAME=value of a text that is an environment
 
 PROGRAM = re.compile(
@@ -66,14 +66,21 @@ def scrub_settings(text: str, names: Names) -> str:
         return text
     text = replaced(text, _settings(text, names))
     if "\n" in text and len(DUMP.findall(f"\n{text}")) >= LEAST:  # one variable per line
-        text = DUMP.sub(lambda m: m[0][: -len(m[1])] + _line(m[1], names), f"\n{text}")[1:]
+
+        def hide(line: re.Match[str]) -> str:
+            return line[0] if is_placeholder(line[2]) else line[1] + names.secret(line[2])
+
+        text = DUMP.sub(hide, f"\n{text}")[1:]
     return text
 
 
 def _settings(text: str, names: Names) -> Iterator[tuple[int, int, str]]:
     """Begin and end of each value to be hidden, and what replaces it."""
     at = 0
-    everything = _is_environment(text)
+    everything = False  # whether two of the variables are in it that every environment has
+    if "PATH" in text or "HOME" in text or "USER" in text:
+        known = TELLING.intersection(map(name_of, compiled(SETTING).finditer(text)))
+        everything = len(known) > 1
     while found := compiled(SETTING).search(text, at):
         at = found.end()
         hide = _hiding(found, everything, names)
@@ -81,17 +88,6 @@ def _settings(text: str, names: Names) -> Iterator[tuple[int, int, str]]:
         if hide and end > at and not is_placeholder(text[at:end]):
             yield at, end, hide(text[at:end])
             at = end
-
-
-def _line(value: str, names: Names) -> str:
-    return value if is_placeholder(value) else names.secret(value)
-
-
-def _is_environment(text: str) -> bool:
-    """Whether a text contains at least two of the variables that every environment has."""
-    if "PATH" not in text and "HOME" not in text and "USER" not in text:
-        return False
-    return len(TELLING.intersection(map(name_of, compiled(SETTING).finditer(text)))) > 1
 
 
 def _hiding(found: re.Match[str], everything: bool, names: Names) -> Callable[[str], str] | None:
@@ -130,30 +126,21 @@ class Texts:
     def learn(self, text: str) -> str:
         """The text without what its own form reveals; names in that are learnt."""
         self.names.see(text)
-        return self._settled(text, self._by_form)
+        return _settled(text, self._by_form)
 
     def scrub(self, text: str) -> str:
-        """The text without private data."""
         return self.finish(self.learn(text))
 
     def finish(self, learnt: str) -> str:
         """The result of `learn`, without the names that were learnt."""
-        return self._settled(learnt, self._by_name)
-
-    def _settled(self, text: str, change: Callable[[str], str]) -> str:
-        """The text, changed until nothing changes any more: a placeholder may delimit a word, so
-        that what is next to it is recognized."""
-        for _ in range(ROUNDS):
-            before, text = text, change(text)
-            if text == before:
-                break
-        return text
+        return _settled(learnt, self._by_name)
 
     def _by_name(self, text: str) -> str:
         found = self.names.scrub(text)
         if "@" in found and ("<user" in found or "<host" in found):
-            found = ACCOUNT.sub(self._account, found)
-        return found if found == text else self._settled(found, self._by_form)
+            give = self.given.give
+            found = ACCOUNT.sub(lambda m: give("mail", m[0]) if "<" in m[0] else m[0], found)
+        return found if found == text else _settled(found, self._by_form)
 
     def _by_form(self, text: str) -> str:
         self._learn_names(text)
@@ -179,5 +166,12 @@ class Texts:
         for found in OF_ID.finditer(text) if "uid=" in text else ():
             self.names.user(found[1])
 
-    def _account(self, found: re.Match[str]) -> str:
-        return self.given.give("mail", found[0]) if "<" in found[0] else found[0]
+
+def _settled(text: str, change: Callable[[str], str]) -> str:
+    """The text, changed until nothing changes any more: a placeholder may delimit a word, so that
+    what is next to it is recognized."""
+    for _ in range(ROUNDS):
+        before, text = text, change(text)
+        if text == before:
+            break
+    return text

@@ -8,12 +8,11 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
-from fusetui.trace.read.repair import loads
+from fusetui.trace.read.repair import repaired
 from fusetui.trace.scrub.keys import TELLING, VARIABLE, KeyKind, kind_in_metadata, kind_of
 from fusetui.trace.scrub.placeholders import REMOVED
 from fusetui.trace.scrub.secrets import Secrecy, hides, secrecy
@@ -40,27 +39,23 @@ class Pairs(list[tuple[str, Any]]):
 
 
 def parse(text: bytes) -> Any:
-    """JSON whose numbers are Digits and whose objects are Pairs. Raises ValueError."""
-    plain = text.decode("utf-8", "replace")
+    """JSON, repaired where that is safe (see repair.py), whose numbers are Digits and whose objects
+    are Pairs. Raises ValueError and RecursionError."""
     try:
-        return json.loads(
-            plain,
-            parse_float=Digits,
-            parse_int=Digits,
-            parse_constant=str,  # NaN and infinity are text for the reader too
-            object_pairs_hook=Pairs,
-            strict=False,
-        )
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
-
-
-def parse_damaged(text: bytes) -> Any:
-    """Like `parse`, but repairs what can be repaired (see repair.loads). Raises ValueError."""
-    try:
-        return parse(text)
+        return _parse(text)
     except ValueError:
-        return loads(text)
+        return _parse(repaired(text))
+
+
+def _parse(text: bytes) -> Any:
+    return json.loads(
+        text.decode("utf-8", "replace"),
+        parse_float=Digits,
+        parse_int=Digits,
+        parse_constant=str,  # NaN and infinity are text for the reader too
+        object_pairs_hook=Pairs,
+        strict=False,
+    )
 
 
 def write(value: Any) -> str:
@@ -72,9 +67,9 @@ def write(value: Any) -> str:
             return f"{{{', '.join(f'{json.dumps(k)}: {write(v)}' for k, v in value)}}}"
         case dict():
             return write(Pairs(value.items()))
-        case list() | tuple():
+        case list():
             return f"[{', '.join(map(write, value))}]"
-        case Decimal():
+        case Decimal():  # of repair.loads
             return str(value) if value.is_finite() else f'"{value}"'
     return json.dumps(value)
 
@@ -93,27 +88,21 @@ class Values:
         self._text = lru_cache(MOST)(self._texts.scrub)
         self.variables.clear()
 
-    def event(self, value: Any) -> Any:
-        """One element of traceEvents."""
-        return self._inside(value, metadata=False)
-
     def metadata(self, keys: Pairs) -> Pairs:
         """The keys around traceEvents, with their values."""
         return Pairs((self._text(key), self._member(key, value, True, True)) for key, value in keys)
 
     def _member(self, key: str, value: Any, metadata: bool, top: bool = False) -> Any:
         kind = kind_in_metadata(key, top) if metadata else kind_of(key)
-        return self._of(kind, key, value, metadata) if kind else self._inside(value, metadata)
+        return self._of(kind, key, value, metadata) if kind else self.scrubbed(value, metadata)
 
-    def _inside(self, value: Any, metadata: bool) -> Any:
-        """A value whose key says nothing about it."""
+    def scrubbed(self, value: Any, metadata: bool = False) -> Any:
+        """An element of traceEvents, or another value whose key says nothing about it."""
         match value:
             case Digits():
                 return value
             case str():
                 return self._text(value)
-            case dict():
-                return self._inside(Pairs(value.items()), metadata)
             case Pairs():
                 if len(TELLING.intersection(key for key, _ in value)) > 1:
                     return self._without(value)
@@ -122,7 +111,7 @@ class Values:
             case list():
                 if _is_dump(value):
                     return self._without(value)
-                return [self._inside(item, metadata) for item in value]
+                return [self.scrubbed(item, metadata) for item in value]
         return value
 
     def _of(self, kind: KeyKind, key: str, value: Any, metadata: bool) -> Any:
@@ -137,10 +126,9 @@ class Values:
         if kind is KeyKind.ENVIRONMENT:
             return self._without(value)
         if kind in (KeyKind.USER, KeyKind.HOST, KeyKind.FOLDER, KeyKind.MAYBE):
-            if isinstance(value, Pairs | dict):
-                return self._inside(value, metadata)
-            if isinstance(value, list):
-                return [self._of(kind, key, item, metadata) for item in value]
+            if isinstance(value, Pairs):
+                return self.scrubbed(value, metadata)
+            return [self._of(kind, key, item, metadata) for item in value]
         self._learn_all(kind, key, value)
         return REMOVED
 
@@ -167,22 +155,22 @@ class Values:
     def _learn_all(self, kind: KeyKind, key: str, value: Any) -> None:
         """Learns from a value that is removed as a whole: its content is searched for
         everywhere."""
-        if isinstance(value, Pairs | dict):
-            for inner, item in _pairs(value):
+        if isinstance(value, Pairs):
+            for inner, item in value:
                 self._of(kind_of(inner) or kind, inner, item, True)
-        elif isinstance(value, list):
-            self._texts.learn(" ".join(item for item in value if isinstance(item, str)))
-            if kind is KeyKind.SECRET:
-                for item in value:
-                    self._of(kind, key, item, True)
+            return
+        self._texts.learn(" ".join(item for item in value if isinstance(item, str)))
+        if kind is KeyKind.SECRET:
+            for item in value:
+                self._of(kind, key, item, True)
 
     def _without(self, variables: Any) -> Any:
         """Removes an environment, but learns the users, hosts and secrets in it."""
-        if isinstance(variables, list) and not isinstance(variables, Pairs):
+        if not isinstance(variables, Pairs):
             self.variables.update(str(text).partition("=")[0] for text in variables)
             self._texts.learn("\n".join(map(str, variables)))
             return []
-        for key, value in _pairs(variables):
+        for key, value in variables:
             self.variables[key] += 1
             kind = kind_of(key)
             if kind in (KeyKind.USER, KeyKind.HOST, KeyKind.SECRET, KeyKind.MAYBE):
@@ -190,10 +178,6 @@ class Values:
             elif isinstance(value, str) and not isinstance(value, Digits):
                 self._texts.learn(value)
         return Pairs()
-
-
-def _pairs(value: Any) -> Iterable[tuple[str, Any]]:
-    return value.items() if isinstance(value, dict) else value
 
 
 def _is_dump(values: list[Any]) -> bool:

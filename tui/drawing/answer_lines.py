@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Sequence
-from functools import cached_property
 
 import msgspec
 import numpy as np
 
-from fusetui.analysis.why.idle_reasons import IDLE
-from fusetui.analysis.why.model import Why
+from fusetui.analysis.why.model import IDLE, Why
 from fusetui.report.why_answer import account_line, answer, brief_answer
 from fusetui.text.cutting import clip, clip_apart, joined
 from fusetui.text.printable import printable
+from fusetui.trace.model.memo import memo
 from fusetui.tui.drawing.glyphs import Glyphs, share_bar
 from fusetui.tui.drawing.picture import scrolled
 from fusetui.tui.drawing.schemes import CURSOR, TEXT, Styled
@@ -36,8 +35,7 @@ WITH_BAR = 44  # cells of a list; narrower ones have no bars
 
 
 class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
-    """A rule with a title, the verdict, the account, and lists side by side; `at` is where the
-    cursor is."""
+    """A rule with a title, the verdict, the account, and lists side by side; `at`: the cursor."""
 
     side: Side
     found: AnswerPage
@@ -49,15 +47,8 @@ class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
         return self.side, self.found, self.at, self.title, y, width, height
 
     def line(self, y: int, width: int, height: int) -> Sequence[Styled]:
-        if (width, height) not in self._made:
-            self._made[width, height] = self._parts(width, height)
-        found = self._made[width, height]
+        found = self._parts(width, height)
         return found[y] if y < len(found) else ()
-
-    @cached_property
-    def _made(self) -> dict[tuple[int, int], list[Sequence[Styled]]]:
-        """All lines of a size, of which each is asked for by itself."""
-        return {}
 
     def place(self, x: int, y: int, width: int, height: int) -> AnswerAt | None:
         """The row at a cell, None beside them."""
@@ -75,8 +66,8 @@ class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
         return AnswerAt(column, row) if is_there else None
 
     def _widths(self, shown: Sequence[int], width: int) -> list[int]:
-        more = MORE if len(shown) < len(self.found.lists) else 0
-        return widths_of([self.found.lists[column] for column in shown], width, more)
+        lists = self.found.lists
+        return widths_of([lists[n] for n in shown], width, MORE * (len(shown) < len(lists)))
 
     def _room(self, width: int, height: int) -> int:
         """How many rows of the lists are seen."""
@@ -89,8 +80,7 @@ class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
         return scrolled(at.row, 0, room) if at and at.column == column else 0
 
     def _legend(self, width: int, height: int) -> Sequence[str]:
-        """`s sync` for each reason that occurs, the longest first, unless the verdict takes the
-        line."""
+        """`s sync` for each reason, the longest first, unless the verdict takes the line."""
         if height <= ROOMY and len(self._said(width, height)) > 1:
             return ()
         sums: Counter[str] = Counter()
@@ -106,7 +96,9 @@ class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
         account = account_line(why, width - 2) if height > ROOMY else ""
         return [*lines, (f" {account}", "plain")] if account else lines
 
+    @memo()
     def _parts(self, width: int, height: int) -> list[Sequence[Styled]]:
+        """All lines of a size, of which each is asked for by itself."""
         shown = fitting(self.found.lists, width, self.at)
         room = self._room(width, height)
         widths, rule = self._widths(shown, width), self.glyphs.rule
@@ -123,13 +115,15 @@ class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
         return lines
 
     def _titles(self, shown: Sequence[int], widths: Sequence[int], bar: int) -> list[Styled]:
-        """Those of the lists; the last one counts the lists that do not fit."""
-        hidden = len(self.found.lists) - len(shown)
-        more = f" {self.glyphs.folded}{hidden}" if hidden else ""
-        parts: list[Styled] = []
+        """Those of the lists, with faint units; the last one counts the lists that do not fit."""
+        hidden, parts = len(self.found.lists) - len(shown), list[Styled]()
         for column, cells in zip(shown, widths, strict=True):
-            said = more if column == shown[-1] else ""
-            parts += _title(self.found.lists[column], cells, bar, said)
+            one = self.found.lists[column]
+            more = f" {self.glyphs.folded}{hidden}" if hidden and column == shown[-1] else ""
+            units = f"{one.unit.name:>{FIGURE}} {one.aside:>{ASIDE}} {' ' * bar}"
+            left = cells - len(units) - len(more)
+            parts += [(units, "faint"), (clip(one.title, left).ljust(left), "title")]
+            parts.append((more.ljust(len(more) + BETWEEN), "faint"))
         return parts
 
     def _rows(self, column: int, cells: int, bar: int, room: int) -> list[list[Styled]]:
@@ -154,8 +148,7 @@ class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
 
 
 def _verdict(why: Why, width: int) -> list[str]:
-    """The first sentence of the answer, in fewer words where these take fewer lines; at most two
-    lines."""
+    """The first sentence of the answer, in fewer words if that takes fewer lines; two at most."""
     texts = answer(why), brief_answer(why), brief_answer(why, with_reason=False)
     whole, brief, least = (sentence_lines(printable(text), width) for text in texts)
     shown = brief if len(brief) < len(whole) else whole
@@ -169,8 +162,10 @@ def widths_of(lists: Sequence[AnswerList], width: int, more: int = 0) -> list[in
     if not lists:
         return []
     whole = max(len(lists), width - 1 - BETWEEN * (len(lists) - 1))
-    equal, bar = whole // len(lists), bar_cells(width, len(lists))
-    needs = [_needed(one, bar, more if one is lists[-1] else 0) for one in lists]
+    equal, others = whole // len(lists), FIGURE + ASIDE + 2 + bar_cells(width, len(lists))
+    longest = (max((len(entry.text) for entry in one.entries), default=0) for one in lists)
+    titles = (len(one.title) + more * (one is lists[-1]) for one in lists)
+    needs = [others + max(cells) for cells in zip(longest, titles, strict=True)]
     found = [min(need, equal) for need in needs]
     spare = whole - sum(found)
     for n in sorted(range(len(lists)), key=lambda n: needs[n] - found[n]):
@@ -186,22 +181,6 @@ def bar_cells(width: int, count: int) -> int:
     """The cells that a bar takes in each of so many lists, the blank after it included."""
     each = (width - BETWEEN * (count - 1)) // max(1, count)
     return BAR + 1 if each >= WITH_BAR else 0
-
-
-def _needed(one: AnswerList, bar: int, more: int) -> int:
-    longest = max((len(entry.text) for entry in one.entries), default=0)
-    return FIGURE + ASIDE + 2 + bar + max(longest, len(one.title) + more)
-
-
-def _title(one: AnswerList, cells: int, bar: int, more: str) -> list[Styled]:
-    """The units faint, so that they do not read as a part of the title."""
-    units = f"{one.unit.name:>{FIGURE}} {one.aside:>{ASIDE}} {' ' * bar}"
-    left = cells - len(units) - len(more)
-    return [
-        (units, "faint"),
-        (clip(one.title, left).ljust(left), "title"),
-        (more.ljust(len(more) + BETWEEN), "faint"),
-    ]
 
 
 def _entry(entry: AnswerRow, figure: str, text: str, bar: int, glyphs: Glyphs) -> list[Styled]:

@@ -10,17 +10,17 @@ from itertools import groupby
 
 import numpy as np
 
-from fusetui.analysis.why.idle_reasons import IDLE
 from fusetui.analysis.why.idle_time import IdleTime
+from fusetui.analysis.why.model import IDLE
 from fusetui.text.figures import percent, quantity
 from fusetui.trace.cells.counters import Curve, values
-from fusetui.trace.cells.raster import amounts, edges
+from fusetui.trace.cells.raster import Line, amounts, edges
 from fusetui.tui.drawing.glyphs import Glyphs
 from fusetui.tui.drawing.lane_lines import labeled
 from fusetui.tui.drawing.schemes import BAR, Styled
 from fusetui.tui.layout.frame import cells_of
 from fusetui.tui.layout.kinds import KINDS, LETTERS, KindShare
-from fusetui.tui.layout.view import Family, Side, View, gap_times
+from fusetui.tui.layout.view import Side, View, gap_times
 
 UNITS = {"bytes": "B"}
 ROOM = 10  # cells that the largest value may take in the gutter, including the space before it
@@ -57,12 +57,14 @@ def levels(found: np.ndarray[tuple[int], np.dtype[np.float64]], most: float, gly
     return glyphs.bars(level.astype(np.int8).tolist())
 
 
-def family_line(side: Side, view: View, family: Family, width: int, glyphs: Glyphs) -> Styled:
+def family_line(
+    side: Side, view: View, line: Line, kind: int, width: int, glyphs: Glyphs
+) -> Styled:
     """A bar in each cell, as high as the share of its time; the least height for any time."""
     borders = edges(view.begin + side.origin, view.end + side.origin, width)
-    ns, size = amounts(family.line, borders, family.kind), np.maximum(np.diff(borders), 1)
+    ns, size = amounts(line, borders, kind), np.maximum(np.diff(borders), 1)
     level = np.where(ns > 0, np.clip(ns * glyphs.top // size, 1, glyphs.top), 0)
-    return glyphs.bars(level.tolist()), KINDS[family.kind].token + BAR
+    return glyphs.bars(level.tolist()), KINDS[kind].token + BAR
 
 
 def family_label(label: str, cells: int) -> str:
@@ -94,8 +96,7 @@ def idle_line(side: Side, view: View, found: IdleTime, width: int, glyphs: Glyph
 def _idle_cells(
     side: Side, view: View, found: IdleTime, width: int, glyphs: Glyphs
 ) -> list[tuple[int, int, bool]]:
-    """The reason (NOWHERE: none), the height of its bar (0: a block with its letter), and whether
-    it is selected."""
+    """The reason (NOWHERE: none), the height of its bar (0: a block), and is it selected."""
     borders = edges(view.begin + side.origin, view.end + side.origin, width)
     ns = found.within(borders)
     if not len(ns):
@@ -104,13 +105,12 @@ def _idle_cells(
     size = np.maximum(np.diff(borders), 1)
     level = np.clip((idle * top + size - 1) // size, 1, top // 2)
     level[2 * idle >= size] = 0
-    reason = np.where(idle > 0, ns.argmax(axis=0), NOWHERE)
-    chosen = [False] * width
+    reason = np.where(idle > 0, ns.argmax(axis=0), NOWHERE).tolist()
     times = gap_times(side, view.gap) if view.gap else None
+    chosen = range(0)
     if times and view.gap and side.insight.device(found.device) == view.gap.device:
-        for x in cells_of(view, *times, width):
-            chosen[x] = True
-    return list(zip(reason.tolist(), level.tolist(), chosen, strict=True))
+        chosen = cells_of(view, *times, width)
+    return [(*cell, x in chosen) for x, cell in enumerate(zip(reason, level.tolist(), strict=True))]
 
 
 def legend_line(

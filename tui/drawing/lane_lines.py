@@ -44,15 +44,10 @@ def labeled(label: str, parts: Sequence[Styled], gutter: int, bar: str = " ") ->
 
 def labels_of(trace: Trace) -> Label:
     """What the rows are called; made once per trace: `side.once(labels_of)`."""
-    known: dict[int, str] = {}
 
+    @lru_cache(maxsize=MOST_LABELS)
     def label(row: int) -> str:
-        found = known.get(row)
-        if found is None:
-            if len(known) >= MOST_LABELS:
-                known.clear()
-            found = known[row] = label_of(int(trace.role[row]), trace.name_of(row))
-        return found
+        return label_of(int(trace.role[row]), trace.name_of(row))
 
     return label
 
@@ -101,13 +96,12 @@ def where_line(side: Side, view: View, place: Place, width: int, glyphs: Glyphs)
             names[x] = label(view.selected), True
     found: list[Styled] = []
     for (name, selected), group in groupby(names):
-        size = len(list(group))
-        if not name:
-            found.append((" " * size, "plain"))
-        elif selected:
-            found.append(chosen_slice(name, size, glyphs))
-        else:
-            found.append(filled_slice(name, size, SliceKind.PYTHON, is_filled(found), glyphs))
+        size, part = len(list(group)), ("", "plain")
+        if selected:
+            part = chosen_slice(name, size, glyphs)
+        elif name:
+            part = filled_slice(name, size, SliceKind.PYTHON, is_filled(found), glyphs)
+        found.append(part if name else (" " * size, "plain"))
     return found
 
 
@@ -126,7 +120,10 @@ def slices(
     share of the cell that is covered. Where there may be no color, letters tell the kind.
     """
     found: list[Styled] = []
-    shown = _with_selected(cells.row, selected, selected_cells)
+    shown = cells.row
+    if selected_cells:  # over all others
+        shown = shown.copy()
+        shown[selected_cells.start : selected_cells.stop] = selected
     rows, kinds = shown.tolist(), cells.kind.tolist()
     levels: list[int] = []  # worked out where there is a bar
     x = 0
@@ -151,15 +148,6 @@ def slices(
                 text = found.pop()[0] + text
             found.append((text, token))
         x = end
-    return found
-
-
-def _with_selected(rows: Int32s, selected: int, cells: range) -> Int32s:
-    """The rows of the cells, the selected one over all others."""
-    if not cells:
-        return rows
-    found = rows.copy()
-    found[cells.start : cells.stop] = selected
     return found
 
 
@@ -202,8 +190,7 @@ def chosen_slice(label: str, width: int, glyphs: Glyphs, token: str = "selection
 
 @lru_cache(maxsize=1 << 15)
 def _fitted(label: str, width: int, ellipsis: str) -> str:
-    """The label, or its first words, or its ends; nothing if that would be meaningless. A frame
-    asks for the same few hundred."""
+    """The label, or its first words, or its ends; nothing if that would be meaningless."""
     if len(label) <= width:
         return label
     bare = label

@@ -1,4 +1,5 @@
-"""What trees of ops have in common: figures of each node, in any order, as shares of a whole."""
+"""What trees of ops and of modules have in common: figures of each node, in any order, as shares of
+a whole; which nodes are shown."""
 
 from __future__ import annotations
 
@@ -12,8 +13,12 @@ import numpy as np
 
 from fusetui.text.figures import Unit, unit_of
 from fusetui.trace.model.arrays import Flags, Int64s, Rows
-from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.memo import memo
+from fusetui.tui.layout.kinds import SliceKind
+
+TIMES: Final = ("GPU", "total", "self", "CPU")
+"""The figures that are times (ns): of the GPU, on the CPU, without what is inside."""
+WIDEST = 9  # cells of a time
 
 
 class Preorder(msgspec.Struct, frozen=True, eq=False):
@@ -24,24 +29,105 @@ class Preorder(msgspec.Struct, frozen=True, eq=False):
     place: Int64s
 
 
-def preorder(parent: Int64s, level: Int64s, size: Int64s, key: Int64s) -> Preorder:
-    """Siblings in order of their keys. Arrays of shape [nodes], in which a node comes after its
-    parent (-1: none); `size`: the nodes of each subtree.
+class FigureTree(msgspec.Struct, frozen=True, eq=False, dict=True):
+    """Nodes, each after the one around it, in columns of shape [nodes]."""
 
-    Each node begins after its parent and after its earlier siblings with all within them.
-    """
-    count = len(parent)
-    order = np.lexsort((np.arange(count), key, parent))
+    ON_CPU: ClassVar[str]
+    """The figure of the time on the CPU, with what is inside."""
+
+    parent: Int64s  # -1: none
+    level: Int64s
+    size: Int64s  # nodes of the subtree
+    row: Int64s  # of the slice that a node stands for, or of the longest; -1: none
+    figures: Mapping[str, Int64s]
+
+    def __len__(self) -> int:
+        return len(self.parent)
+
+    @property
+    @abstractmethod
+    def sorts(self) -> tuple[str, ...]:
+        """What the nodes can be sorted by, in the order of the columns."""
+
+    @property
+    @abstractmethod
+    def names(self) -> Int64s:
+        """The place of each node in the order of names."""
+
+    @abstractmethod
+    def label(self, node: int) -> str:
+        """Printable, a cell a character."""
+
+    @abstractmethod
+    def kind(self, node: int) -> SliceKind: ...
+
+    @abstractmethod
+    def counted(self, measure: str) -> Flags | slice:
+        """The nodes whose figures add up to the whole of a measure."""
+
+    @property
+    def calls(self) -> Int64s:
+        return next(self.figures[name] for name in ("count", "calls") if name in self.figures)
+
+    @property
+    def is_thread(self) -> Flags:
+        return np.zeros(len(self), dtype=np.bool_)
+
+    def key(self, sort: str) -> Int64s:
+        """Siblings are in the order of these."""
+        return self.names if sort == "name" else -self.figures[sort]
+
+    @memo(6)
+    def preorder(self, sort: str) -> Preorder:
+        """The nodes as they are shown, the largest of each first."""
+        count = np.arange(len(self))
+        if sort == "start":  # as they are here
+            return Preorder(count, count + self.size, count)
+        place = placed(self.parent, self.level, self.key(sort), self.size, 1)
+        nodes = np.argsort(place, kind="stable")
+        return Preorder(nodes, count + self.size[nodes], place)
+
+    @memo(6)
+    def whole(self, measure: str) -> int:
+        """What the figures of a measure are shares of."""
+        return int(self.figures[measure][self.counted(measure)].sum())
+
+    def measure(self, sort: str = "") -> str:
+        """The measure to sort by where a person has chosen none, or whose shares are shown."""
+        if sort in self.figures:
+            return sort
+        return "GPU" if self.whole("GPU") else self.ON_CPU
+
+    @cached_property
+    def units(self) -> Mapping[str, Unit]:
+        """One for each column of times: that of the longest op, if that of a thread fits too."""
+        return {time: self._unit(self.figures[time]) for time in TIMES if time in self.figures}
+
+    def _unit(self, times: Int64s) -> Unit:
+        of_op = unit_of([int(times[~self.is_thread].max(initial=0))])
+        longest = int(times.max(initial=0))
+        return of_op if len(of_op.text(longest)) <= WIDEST else unit_of([longest])
+
+
+def placed(parent: Int64s, level: Int64s, key: Int64s, size: Int64s, inset: int = 0) -> Int64s:
+    """Where each node begins, if it takes `size`: after its earlier siblings, which are in order of
+    their keys, within the node around it, `inset` from its begin."""
+    order = np.lexsort((np.arange(len(parent)), key, parent))
     before = np.cumsum(size[order]) - size[order]
     siblings = parent[order]
-    first = np.searchsorted(siblings, siblings, side="left")
-    within = np.empty(count, dtype=np.int64)
-    within[order] = before - before[first]
-    place = within.copy()
+    begin = np.empty(len(parent), dtype=np.int64)
+    begin[order] = before - before[np.searchsorted(siblings, siblings, side="left")]
     for nodes in by_level(level)[1:]:
-        place[nodes] += place[parent[nodes]] + 1
-    nodes = np.argsort(place, kind="stable")
-    return Preorder(nodes, np.arange(count) + size[nodes], place)
+        begin[nodes] += begin[parent[nodes]] + inset
+    return begin
+
+
+def sizes(parent: Int64s, level: Int64s) -> Int64s:
+    """The nodes of each subtree."""
+    size = np.ones(len(parent), dtype=np.int64)
+    for nodes in by_level(level)[:0:-1]:
+        np.add.at(size, parent[nodes], size[nodes])
+    return size
 
 
 def by_name(names: Sequence[str]) -> Int64s:
@@ -60,82 +146,6 @@ def by_level(level: Int64s) -> list[Rows]:
     return np.split(order, cuts)
 
 
-MEASURES: Final = ("GPU", "total", "self", "kernels", "count")
-"""The figures that are shares of a whole: GPU time launched by a node, its time with what is
-inside, its time without that, kernels launched, calls."""
-TIMES: Final = ("GPU", "total", "self")
-WIDEST = 9  # cells of a time
-
-
-class FigureTree(msgspec.Struct, frozen=True, eq=False, dict=True):
-    """Nodes, of which some stand for threads. What is worked out of them is kept."""
-
-    SORTS: ClassVar[tuple[str, ...]]
-    """What the nodes can be sorted by, in the order of the columns."""
-
-    trace: Trace
-    row: Int64s
-    """Of the slice that a node stands for, or of the longest; -1 for a thread."""
-
-    @property
-    @abstractmethod
-    def nodes(self) -> tuple[Int64s, Int64s, Int64s]:
-        """Parent (-1: none), level and size of the subtree of each node; a node comes after its
-        parent."""
-
-    @property
-    @abstractmethod
-    def figures(self) -> Mapping[str, Int64s]:
-        """Of each node, by measures; of a thread those of its ops together, self time excepted."""
-
-    @property
-    @abstractmethod
-    def is_thread(self) -> Flags:
-        """Whether a node stands for a thread."""
-
-    @abstractmethod
-    def name_of(self, node: int) -> str:
-        """As the trace has it, or the label of a thread."""
-
-    @abstractmethod
-    def _whole(self, measure: str) -> int: ...
-
-    @abstractmethod
-    def _key(self, sort: str) -> Int64s:
-        """Siblings are in the order of these."""
-
-    @memo(len(MEASURES) + 1)
-    def preorder(self, sort: str) -> Preorder:
-        """The nodes as they are shown, the largest of each first."""
-        return preorder(*self.nodes, self._key(sort))
-
-    @memo(len(MEASURES))
-    def whole(self, measure: str) -> int:
-        """What the figures of a measure are shares of."""
-        return self._whole(measure)
-
-    def measure(self, sort: str = "") -> str:
-        """The measure to sort by where a person has chosen none, or whose shares are shown."""
-        if sort in MEASURES:
-            return sort
-        return "GPU" if self.whole("GPU") else "total"
-
-    @cached_property
-    def units(self) -> Mapping[str, Unit]:
-        """One for each column of times: that of the longest op, if that of a thread fits too."""
-        return {time: self._unit(self.figures[time]) for time in TIMES}
-
-    def _unit(self, times: Int64s) -> Unit:
-        of_op = unit_of([int(times[~self.is_thread].max(initial=0))])
-        longest = int(times.max(initial=0))
-        return of_op if len(of_op.text(longest)) <= WIDEST else unit_of([longest])
-
-    @cached_property
-    def all_gpu_ns(self) -> int:
-        """Of all GPU events, also of those whose launch was not recorded."""
-        return int(self.trace.dur[self.trace.gpu_rows].sum())
-
-
 def visible(end: Int64s, opened: Flags) -> Rows:
     """The nodes whose ancestors are all open. Both arrays of shape [nodes], in preorder; `end` is
     one past the last node of a subtree."""
@@ -149,7 +159,6 @@ def visible(end: Int64s, opened: Flags) -> Rows:
 
 def open_to(end: Int64s, opened: Flags, node: int) -> Flags:
     """The open nodes, with all ancestors of a node opened too; `end` as for `visible`."""
-    around = np.flatnonzero(end[:node] > node)
     changed = opened.copy()
-    changed[around] = True
+    changed[np.flatnonzero(end[:node] > node)] = True
     return changed

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cached_property
 from typing import Final
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
-from fusetui.tui.layout.call_tree import CallTree
-from fusetui.tui.layout.kinds import SliceKind, kind_of, label_of, narrow
+from fusetui.trace.model.arrays import Int64s, Rows
+from fusetui.tui.layout.figure_trees import FigureTree, by_level, placed
 from fusetui.tui.layout.modules import ModuleTree
 
-Int64s = NDArray[np.int64]
-Nodes = NDArray[np.intp]
 TREES: Final = ("ops", "modules", "frames")
 TIMES: Final = ("GPU", "CPU")
 """GPU time launched by a node, or time on the CPU."""
@@ -32,28 +28,21 @@ class FlameView(msgspec.Struct, frozen=True):
 
 
 class Flame(msgspec.Struct, frozen=True, eq=False, dict=True):
-    """Arrays of shape [nodes]; a node comes after the one around it, and lies within it."""
+    """Where the nodes of a tree lie, each within the one around it; arrays of shape [nodes]."""
 
-    parent: Int64s  # WHOLE: none
-    level: Int64s
-    begin: Int64s  # ns from the left
+    tree: FigureTree
     amount: Int64s  # ns, of what is inside too
-    count: Int64s
-    row: Int64s  # of the longest, -1: none
-    text: Callable[[int], str]
-    kind: Callable[[int], SliceKind]
+    begin: Int64s  # ns from the left
 
     @cached_property
     def whole_ns(self) -> int:
-        return int(self.amount[self.parent == WHOLE].sum())
+        return int(self.amount[self.tree.level == 0].sum())
 
     @cached_property
-    def levels(self) -> tuple[Nodes, ...]:
+    def levels(self) -> tuple[Rows, ...]:
         """The nodes of each level that have any width, from left to right."""
-        order = np.lexsort((self.begin, self.level))
-        order = order[self.amount[order] > 0]
-        cuts = np.searchsorted(self.level[order], np.arange(1, int(self.level.max(initial=0)) + 1))
-        return tuple(np.split(order, cuts))
+        levels = (nodes[self.amount[nodes] > 0] for nodes in by_level(self.tree.level))
+        return tuple(nodes[np.argsort(self.begin[nodes], kind="stable")] for nodes in levels)
 
     def interval(self, node: int) -> tuple[int, int]:
         """Begin and width (ns) of a node, or of everything."""
@@ -63,32 +52,30 @@ class Flame(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     def first_level(self, root: int) -> int:
         """The level that is drawn first: that of the node that is as wide as the screen."""
-        return 0 if root == WHOLE else int(self.level[root])
+        return 0 if root == WHOLE else int(self.tree.level[root])
 
     def depth(self, root: int) -> int:
         """How many levels lie within a node, its own included."""
-        begin, width = self.interval(root)
-        first = self.first_level(root)
+        (begin, width), first, level = self.interval(root), self.first_level(root), self.tree.level
         inside = (self.begin >= begin) & (self.begin < begin + width) & (self.amount > 0)
-        inside &= self.level >= first
-        return int(self.level[inside].max(initial=first - 1)) - first + 1
+        return int(level[inside & (level >= first)].max(initial=first - 1)) - first + 1
 
-    def in_sight(self, root: int, level: int, width: int) -> tuple[Nodes, Int64s, Int64s]:
+    def in_sight(self, root: int, level: int, width: int) -> list[tuple[int, int, int]]:
         """The nodes of a level that take a cell at least, their first cells and those behind."""
         begin, span = self.interval(root)
         nodes = self.levels[level] if level < len(self.levels) else np.empty(0, dtype=np.intp)
         first = (self.begin[nodes] - begin) * width // span
         last = (self.begin[nodes] + self.amount[nodes] - begin) * width // span
         seen = np.flatnonzero((first >= 0) & (last <= width) & (last > first))
-        return nodes[seen], first[seen], last[seen]
+        columns = (nodes[seen].tolist(), first[seen].tolist(), last[seen].tolist())
+        return list(zip(*columns, strict=True))
 
     def largest(self, root: int) -> int:
         """The largest node within, or the root itself; WHOLE in an empty tree."""
-        return next((n for n in self.children(root)), root)
+        return next(iter(self.children(root)), root)
 
     def fork(self, root: int) -> int:
-        """Where the time begins to divide: the innermost node that has all of it, else the largest
-        of the first level."""
+        """The innermost node that has all of the time, else the largest of the first level."""
         node = self.largest(root)
         while (inner := self.largest(node)) != node and self.amount[inner] == self.amount[node]:
             node = inner
@@ -96,86 +83,28 @@ class Flame(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     def children(self, node: int) -> list[int]:
         """Those with any width, the largest first."""
-        found = np.flatnonzero((self.parent == node) & (self.amount > 0))
-        return [int(n) for n in found[np.argsort(self.begin[found], kind="stable")]]
+        found = np.flatnonzero((self.tree.parent == node) & (self.amount > 0))
+        inner: list[int] = found[np.argsort(self.begin[found], kind="stable")].tolist()
+        return inner
 
     def beside(self, node: int, by: int, root: int, width: int) -> int:
         """The next block of the same level that can be seen, or the node itself."""
-        nodes = self.in_sight(root, int(self.level[node]), width)[0].tolist()
+        nodes = [one for one, _, _ in self.in_sight(root, int(self.tree.level[node]), width)]
         at = nodes.index(node) + by if node in nodes else -1
-        return int(nodes[at]) if 0 <= at < len(nodes) else node
+        return nodes[at] if 0 <= at < len(nodes) else node
 
     def path(self, node: int) -> list[int]:
         """From the outermost node to this one."""
         found: list[int] = []
         while node != WHOLE:
             found.append(node)
-            node = int(self.parent[node])
+            node = int(self.tree.parent[node])
         return found[::-1]
 
 
-def flame_of_calls(tree: CallTree, time: str) -> Flame:
-    """Of merged ops or frames, in GPU time or in time on the CPU."""
-    amount = tree.figures["GPU" if time == "GPU" else "total"].copy()
-    roots = np.flatnonzero(tree.level == 0)
-    role = tree.trace.source_role
-
-    def text(node: int) -> str:
-        name = int(tree.name[node])
-        if name < 0:
-            return narrow(tree.trace.tracks[-1 - name].label)
-        return label_of(int(role[tree.row[node]]), tree.trace.names[name])
-
-    def kind(node: int) -> SliceKind:
-        name = int(tree.name[node])
-        return (
-            SliceKind.OTHER
-            if name < 0
-            else kind_of(int(role[tree.row[node]]), tree.trace.names[name])
-        )
-
-    if time != "GPU":  # a thread is as wide as what it holds
-        inner = np.flatnonzero(tree.level == 1)
-        amount[roots] = 0
-        np.add.at(amount, tree.parent[inner], amount[inner])
-    return _flame(tree.parent, tree.level, amount, tree.count, tree.row, text, kind)
-
-
-def flame_of_modules(tree: ModuleTree, time: str) -> Flame:
-    """Of modules and annotations."""
-    times = tree.times
-    level = np.array([one.level for one in times], dtype=np.int64)
-    parent = tree.parents[: len(times)]
-    amount = np.array([one.gpu_ns if time == "GPU" else one.cpu_ns for one in times], np.int64)
-    return _flame(
-        parent,
-        level,
-        amount,
-        np.array([one.count for one in times], dtype=np.int64),
-        tree.row,
-        lambda node: narrow(times[node].module),
-        lambda node: SliceKind.ANNOTATION if times[node].kind == "annotation" else SliceKind.PYTHON,
-    )
-
-
-def _flame(
-    parent: Int64s,
-    level: Int64s,
-    amount: Int64s,
-    count: Int64s,
-    row: Int64s,
-    text: Callable[[int], str],
-    kind: Callable[[int], SliceKind],
-) -> Flame:
-    """Places each node after its larger siblings, within the one around it."""
-    order = np.lexsort((np.arange(len(parent)), -amount, parent))
-    before = np.cumsum(amount[order]) - amount[order]
-    siblings = parent[order]
-    first = np.searchsorted(siblings, siblings, side="left")
-    within = np.empty(len(parent), dtype=np.int64)
-    within[order] = before - before[first]
-    begin = within.copy()
-    for number in range(1, int(level.max(initial=0)) + 1):
-        nodes = np.flatnonzero(level == number)
-        begin[nodes] = begin[parent[nodes]] + within[nodes]
-    return Flame(parent, level, begin, amount, count, row, text, kind)
+def flame_of(tree: FigureTree, time: str) -> Flame:
+    """Of merged ops or frames, or of modules and annotations."""
+    amount = tree.figures["GPU" if time == "GPU" else tree.ON_CPU]
+    if isinstance(tree, ModuleTree):  # without what belongs to none
+        amount = np.where(np.arange(len(tree)) < len(tree.times), amount, 0)
+    return Flame(tree, amount, placed(tree.parent, tree.level, -amount, amount))

@@ -23,8 +23,7 @@ TALL = 12  # with fewer lines the legend is left out
 
 
 class Busy(msgspec.Struct, frozen=True, eq=False, dict=True):
-    """The union of what the minimap shows: GPU events, else those of other devices, else the ops of
-    the CPU."""
+    """The union of GPU events, else those of other devices, else the ops of the CPU."""
 
     starts: np.ndarray[tuple[int], np.dtype[np.int64]]
     ends: np.ndarray[tuple[int], np.dtype[np.int64]]
@@ -48,8 +47,7 @@ def busy_of(trace: Trace) -> Busy:
     if not len(rows):
         rows, label = trace.rows_of(Role.DEVICE), "device busy"
     if not len(rows):
-        rows = np.flatnonzero((trace.op >= 0) & (trace.depth == 0))
-        label = "CPU ops"
+        rows, label = np.flatnonzero((trace.op >= 0) & (trace.depth == 0)), "CPU ops"
     starts, ends = union(trace.start[rows], trace.end[rows])
     return Busy(starts, ends, label)
 
@@ -110,17 +108,14 @@ def divided(width: int, height: int) -> Division:
 
 
 def lanes_in(lines: int) -> int:
-    """How many lines of a timeline of so many are for lanes: not those above them, nor the legend
-    below."""
+    """How many lines of a timeline are for lanes: not those above them, nor the legend below."""
     return lines - (2 if lines < SMALL else 3) - (lines >= TALL)
 
 
 def top_for(side: Side, view: View, shown: Sequence[Place], top: int, room: int) -> int:
     """The first line on the screen, such that the selected line, if any, is on the screen."""
-    index = -1
-    if view.selected >= 0:
-        index = index_of(side, shown, view.selected)
-    elif view.gap:
+    index = index_of(side, shown, view.selected) if view.selected >= 0 else -1
+    if index < 0 and view.gap:
         index = index_of_gap(side, shown, view.gap)
     if index >= 0 and room > 0:
         top = max(min(top, index), index - room + 1)
@@ -139,14 +134,12 @@ def first_top(side: Side, view: View, shown: Sequence[Place], top: int, room: in
 
 def in_view(shown: Sequence[Place], top: int, room: int) -> str:
     """`1-15 of 41`; "" when all lines are on the screen."""
-    if len(shown) <= room or room <= 0:
-        return ""
-    return f"{top + 1}-{min(top + room, len(shown))} of {len(shown)}"
+    is_all = len(shown) <= room or room <= 0
+    return "" if is_all else f"{top + 1}-{min(top + room, len(shown))} of {len(shown)}"
 
 
 def thumb(shown: Sequence[Place], top: int, room: int) -> range:
-    """The lines on the screen beside which the bar of a scroll bar stands; empty when all lines are
-    on the screen."""
+    """The lines beside which the bar of a scroll bar stands; empty when all lines are in sight."""
     if len(shown) <= room or room <= 0:
         return range(0)
     size = max(1, room * room // len(shown))

@@ -25,8 +25,6 @@ from fusetui.tui.layout.view import MIN_SPAN_NS, GapAt, Place, Side, View, gap_t
 
 SEEN = 10
 """A gap is well visible if it takes at least 1 / SEEN of the window."""
-
-
 TOP = (WHERE, 0)
 """Depths of the first line of a lane."""
 
@@ -60,9 +58,8 @@ def go(side: Side, view: View, time: int) -> View:
 
 def at_time(side: Side, view: View, time: int) -> View:
     """`time` in the middle; from a window over the whole trace, in one of a tenth of it."""
-    whole = side.end - side.begin
-    span = view.span if view.span < whole else _span(side, whole // 10)
-    return _within(side, view, time - span // 2, span)
+    is_part = view.span < side.end - side.begin
+    return go(side, view if is_part else zoom(side, view, 1, 10), time)
 
 
 def over(side: Side, view: View, begin: int, end: int) -> View:
@@ -75,7 +72,7 @@ def over(side: Side, view: View, begin: int, end: int) -> View:
 def select(side: Side, view: View, row: int) -> View:
     """Selects a row; the window moves only if the row would be out of sight."""
     if row < 0:
-        return deselect(side, view)
+        return replace(view, selected=-1, gap=None)
     begin, end = times(side, row)
     chosen = replace(view, selected=row, gap=None)
     if end <= view.begin or begin >= view.end:
@@ -86,11 +83,7 @@ def select(side: Side, view: View, row: int) -> View:
 def zoom_to(side: Side, view: View) -> View:
     """A window in which the selection takes half of the width."""
     found = held(side, view)
-    if found is None:
-        return select_first(side, view)
-    begin, end = found
-    span = _span(side, 2 * (end - begin))
-    return _within(side, view, (begin + end - span) // 2, span)
+    return _about(side, view, *found, 2) if found else select_first(side, view)
 
 
 def center(side: Side, view: View) -> View:
@@ -100,22 +93,18 @@ def center(side: Side, view: View) -> View:
 
 
 def to_gap(side: Side, view: View, at: GapAt) -> View:
-    """Selects a gap; the window becomes three times as long, unless it shows the gap well
-    already."""
+    """Selects a gap; the window becomes three times as long, unless it shows it well already."""
     begin, end = gap_times(side, at) or (view.begin, view.end)
     chosen = replace(view, selected=-1, gap=at)
     if begin >= view.begin and end <= view.end and SEEN * (end - begin) >= view.span:
         return chosen
-    span = _span(side, 3 * (end - begin))
-    return _within(side, chosen, (begin + end - span) // 2, span)
+    return _about(side, chosen, begin, end, 3)
 
 
 def gap_of_time(side: Side, pid: Id, time: int) -> GapAt | None:
     """The gap of a device at a time (ns from the origin), if that is known."""
-    device = side.insight.device(pid)
-    if device < 0 or side.insight.idle is None:
-        return None
-    gap = side.insight.idle[device].gap_at(time + side.origin)
+    device, idle = side.insight.device(pid), side.insight.idle or ()
+    gap = idle[device].gap_at(time + side.origin) if device >= 0 else -1
     return GapAt(device, gap) if gap >= 0 else None
 
 
@@ -123,11 +112,6 @@ def edge(side: Side, view: View, which: int) -> View:
     """The start (-1) or the end (+1) of the trace, at the same zoom."""
     begin = side.begin if which < 0 else side.end - view.span
     return _within(side, view, begin, view.span)
-
-
-def deselect(side: Side, view: View) -> View:
-    """Nothing selected."""
-    return replace(view, selected=-1, gap=None)
 
 
 def next_slice(side: Side, view: View, step: int) -> View:
@@ -154,7 +138,7 @@ def next_lane(side: Side, view: View, step: int) -> View:
     """The same, to the top line of the next lane."""
     if view.selected < 0:
         return select_first(side, view)
-    lane = side.lane_of_track[int(side.trace.track[view.selected])]
+    lane = side.lane_of(view.selected)
     later = [p for p in places(side, view) if (p.lane - lane) * step > 0 and p.depth in TOP]
     return _nearest_on(side, view, later if step > 0 else reversed(later))
 
@@ -166,11 +150,10 @@ def select_first(side: Side, view: View) -> View:
 
 def to_kernel(side: Side, view: View) -> View:
     """From a CPU slice to the first GPU event launched under it; repeated, to the next one."""
-    row = view.selected
-    if row < 0 or is_gpu(side.trace, row):
+    row, trace = view.selected, side.trace
+    if row < 0 or is_gpu(trace, row) or not len(launched := launched_under(trace, row)):
         return view
-    launched = launched_under(side.trace, row)
-    return select(side, view, int(launched[0])) if len(launched) else view
+    return select(side, view, int(launched[0]))
 
 
 def to_launch(side: Side, view: View) -> View:
@@ -192,12 +175,11 @@ def fold(side: Side, view: View) -> View:
     if view.selected < 0:
         chosen = select_first(side, view)
         return fold(side, chosen) if chosen.selected >= 0 else view
-    index = side.lane_of_track[int(side.trace.track[view.selected])]
+    index = side.lane_of(view.selected)
     lane = side.lanes[index]
     now = lane.shown(view.folds[index])
-    following = lane.some if now < lane.shown(lane.some) else ALL
-    if now == lane.height:
-        following = FOLDED
+    more = lane.some if now < lane.shown(lane.some) else ALL
+    following = FOLDED if now == lane.height else more
     folds = (*view.folds[:index], following, *view.folds[index + 1 :])
     return _seen(side, replace(view, folds=folds), index)
 
@@ -235,6 +217,12 @@ def _nearest_on(side: Side, view: View, candidates: Iterable[Place]) -> View:
     return view
 
 
+def _about(side: Side, view: View, begin: int, end: int, times: int) -> View:
+    """A window so many times as long as this stretch of time, which is in its middle."""
+    span = _span(side, times * (end - begin))
+    return _within(side, view, (begin + end - span) // 2, span)
+
+
 def _span(side: Side, ns: int) -> int:
     """A span that a window of the trace can have."""
     return max(MIN_SPAN_NS, min(ns, side.end - side.begin))
@@ -242,8 +230,7 @@ def _span(side: Side, ns: int) -> int:
 
 def _within(side: Side, view: View, begin: int, span: int) -> View:
     """A window of this span that overlaps the trace; at most half of it lies outside."""
-    lowest = side.begin - span // 2
-    highest = side.end - span // 2
+    lowest, highest = side.begin - span // 2, side.end - span // 2
     if span >= side.end - side.begin:
         lowest, highest = side.begin, max(side.begin, side.end - span)
     begin = max(lowest, min(begin, highest))

@@ -1,121 +1,254 @@
-"""The op tree of a trace as preorder arrays; which nodes are shown takes one pass of numpy."""
+"""The ops of a trace as trees: merged by call path, from the ops up to what calls them, or each."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from functools import cached_property
 from typing import ClassVar, Final
 
+import msgspec
 import numpy as np
+from msgspec.structs import replace
+from numpy.typing import NDArray
 
-from fusetui.analysis.questions.totals import gpu_under, self_ns
-from fusetui.trace.model.arrays import Flags, Int64s
+from fusetui.analysis.questions.totals import gpu_under, inside_same_name, self_ns, subtree_sums
+from fusetui.trace.model.arrays import Flags, Int64s, Rows
 from fusetui.trace.model.categories import LAYERS, Layer, Role
 from fusetui.trace.model.columns import Trace, Track
-from fusetui.trace.model.memo import memo
-from fusetui.tui.layout.figure_trees import MEASURES, FigureTree, Preorder, by_name, preorder
+from fusetui.trace.program.origin import Origins, frame_of
+from fusetui.tui.layout.figure_trees import FigureTree, by_name, sizes
+from fusetui.tui.layout.kinds import SliceKind, kind_of, label_of, narrow
 
-SORTS: Final = ("GPU", "total", "self", "kernels", "start", "name")
+MODES: Final = ("path", "callers", "each")
+MEASURES: Final = ("GPU", "total", "self", "kernels", "count")
+"""The figures that are shares of a whole: GPU time launched by a node, its time with what is
+inside, its time without that, kernels launched, calls."""
+FRAMES: Final = "frames"
+"""The tree of Python frames among what is made of a trace, see memo.kept_on."""
+DEEPEST_FRAMES = 1000
+DEEPEST = 64  # levels; what lies deeper is part of the level above
+
+
+class TreeView(msgspec.Struct, frozen=True):
+    """What the page shows: ops by call path, from the ops up, or each of them; how it is sorted."""
+
+    mode: str = "path"
+    sort: str = ""  # of merged ops; "": by the measure that says most
+    each: str = "start"  # of those that are not merged
+
+    def sort_of(self, tree: FigureTree) -> str:
+        """What a tree is sorted by."""
+        return self.each if self.mode == "each" else self.sort or tree.measure()
+
+    def sorted_by(self, sort: str) -> TreeView:
+        return replace(self, **{"each" if self.mode == "each" else "sort": sort})
 
 
 class OpTree(FigureTree, frozen=True, eq=False, dict=True):
-    """Nodes in preorder, shape [nodes]: one per thread (row -1), then its ops and calls.
+    """Nodes of level 0 are threads, or in a tree from the ops up, the ops. The figures of a thread
+    are those of its ops together, self time excepted."""
 
-    `end` is one past the last node of the subtree.
-    """
+    ON_CPU: ClassVar[str] = "total"
 
-    SORTS: ClassVar[tuple[str, ...]] = SORTS
-
-    depth: Int64s
-    end: Int64s
-    track: Int64s
-    total_ns: Int64s
-    own_ns: Int64s
-    gpu_ns: Int64s
-    kernels: Int64s
-
-    def __len__(self) -> int:
-        return len(self.row)
+    trace: Trace
+    mode: str
+    name: Int64s  # a number of trace.names; of a thread, -1 - the number of its track
+    of_row: NDArray[np.int32]  # the node of each row of the trace, -1 for none
 
     @property
-    def nodes(self) -> tuple[Int64s, Int64s, Int64s]:
-        first = np.flatnonzero(self.row < 0)  # of each thread
-        thread = first[np.cumsum(self.row < 0) - 1]
-        above = np.where(self.row >= 0, self.trace.parent[self.row].astype(np.int64), -1)
-        offset = np.where(self.row >= 0, np.arange(len(self)) - self.row, 0)
-        parent = np.where(above >= 0, above + offset, thread)
-        parent[first] = -1
-        return parent, self.depth, self.end - np.arange(len(self))
-
-    @property
-    def figures(self) -> Mapping[str, Int64s]:
-        return dict(
-            zip(MEASURES, (self.gpu_ns, self.total_ns, self.own_ns, self.kernels), strict=False)
-        )
+    def sorts(self) -> tuple[str, ...]:
+        """In the order of the columns."""
+        return (*MEASURES[:-1], "start" if self.mode == "each" else "count", "name")
 
     @property
     def is_thread(self) -> Flags:
-        return self.row < 0
+        return self.name < 0
+
+    @property
+    def names(self) -> Int64s:
+        return np.append(by_name(self.trace.names), -1)[np.maximum(self.name, -1)]
 
     def name_of(self, node: int) -> str:
+        """As the trace has it, or the label of a thread."""
+        name = int(self.name[node])
+        return self.trace.names[name] if name >= 0 else self.trace.tracks[-1 - name].label
+
+    def role(self, node: int) -> int:
+        """That of the slice, -1 for a thread."""
         row = int(self.row[node])
-        if row >= 0:
-            return self.trace.name_of(row)
-        return self.trace.tracks[int(self.track[node])].label
+        return int(self.trace.source_role[row]) if row >= 0 else -1
 
-    def _whole(self, measure: str) -> int:
-        level = self.depth > 0 if measure == "self" else self.depth == 1
-        return int(self.figures[measure][level].sum())
+    def label(self, node: int) -> str:
+        role, name = self.role(node), self.name_of(node)
+        return label_of(role, name) if role >= 0 else narrow(name)
 
-    @memo(len(SORTS))
-    def preorder(self, sort: str) -> Preorder:
-        if sort != "start":
-            return preorder(*self.nodes, self._key(sort))
-        nodes = np.arange(len(self))
-        return Preorder(nodes, self.end, nodes)
+    def kind(self, node: int) -> SliceKind:
+        role = self.role(node)
+        return kind_of(role, self.name_of(node)) if role >= 0 else SliceKind.OTHER
 
-    def _key(self, sort: str) -> Int64s:
-        if sort != "name":
-            return -self.figures[sort]
-        names = np.where(self.row >= 0, self.trace.name[self.row], -1)
-        return np.append(by_name(self.trace.names), -1)[names]
+    def counted(self, measure: str) -> Flags:
+        """By call path, what is inside has a count and a self time of its own."""
+        if self.mode == "callers":
+            return self.parent < 0
+        inner: Flags = self.parent >= 0
+        return inner if measure in ("self", "count") else inner & (self.level == 1)
+
+    def whole(self, measure: str) -> int:
+        """From the ops up the self times of the first level add up to all their time."""
+        is_total = self.mode == "callers" and measure == "total"
+        return super().whole("self" if is_total else measure)
+
+    @cached_property
+    def all_gpu_ns(self) -> int:
+        """Of all GPU events, also of those whose launch was not recorded."""
+        return int(self.trace.dur[self.trace.gpu_rows].sum())
+
+
+Part = tuple[Rows, Rows]
+"""Nodes, and as many rows that add to their figures."""
+Nodes = tuple[Int64s, Int64s, Int64s, Int64s]
+"""Parent, level, size and name of each."""
+
+
+def call_tree(trace: Trace) -> OpTree:
+    """Ops and calls of each thread merged with those of the same call path."""
+    return _by_path(trace, _rows_on(trace, Layer.OPS), gpu_under(trace), DEEPEST)
+
+
+def frame_tree(trace: Trace, found: Origins) -> OpTree:
+    """Python frames and modules of each thread merged with those of the same call path; GPU time
+    counts in the innermost frame that its work belongs to, see Origins."""
+    frame = frame_of(found, trace.gpu_rows)
+    rows, frame = trace.gpu_rows[frame >= 0], frame[frame >= 0]
+    kernels = (trace.role[rows] == Role.KERNEL).astype(np.int64)
+    under = subtree_sums(trace, frame, trace.dur[rows]), subtree_sums(trace, frame, kernels)
+    return _by_path(trace, _rows_on(trace, Layer.PYTHON), under, DEEPEST_FRAMES)
+
+
+def _by_path(trace: Trace, rows: Rows, under: tuple[Int64s, Int64s], deepest: int) -> OpTree:
+    """`under`: GPU time and kernels of each row of the trace, with what is inside."""
+    roots, thread = np.unique(-1 - trace.track[rows].astype(np.int64), return_inverse=True)
+    of_row = np.full(len(trace), -1, dtype=np.int64)
+    of_row[rows] = thread  # until the level of a row comes
+    depth = np.minimum(trace.depth[rows], deepest)
+    outer = trace.depth[rows] == 0
+    parts: list[Part] = [(thread[outer], rows[outer])]
+    parents, names = [np.full(len(roots), -1)], [roots]
+    nodes = len(roots)
+    for level in range(int(depth.max(initial=-1)) + 1):
+        own = rows[depth == level]
+        above, name, place = _merged(trace, of_row[trace.parent[own] if level else own], own)
+        of_row[own] = nodes + place
+        parts.append((of_row[own], own))
+        parents.append(above)
+        names.append(name)
+        nodes += len(name)
+    return _tree(trace, "path", _nodes(parents, names), parts, of_row, under)
+
+
+def callers_tree(trace: Trace) -> OpTree:
+    """Ops and calls of one name, then what calls them, and what calls that: self time of the op."""
+    rows = _rows_on(trace, Layer.OPS)
+    ops, node = np.unique(trace.name[rows].astype(np.int64), return_inverse=True)
+    of_row = np.full(len(trace), -1, dtype=np.int64)
+    of_row[rows] = node
+    parts: list[Part] = [(node, rows)]
+    parents, names = [np.full(len(ops), -1)], [ops]
+    nodes, asked, above = len(ops), rows, trace.parent[rows].astype(np.int64)
+    for _ in range(DEEPEST):
+        kept = above >= 0
+        if not kept.any():
+            break
+        asked, above = asked[kept], above[kept]
+        around, name, place = _merged(trace, node[kept], above)
+        node = nodes + place
+        parts.append((node, asked))
+        parents.append(around)
+        names.append(name)
+        nodes += len(name)
+        above = trace.parent[above].astype(np.int64)
+    under, inner = gpu_under(trace), np.flatnonzero(trace.parent >= 0)
+    own = under[0].copy(), under[1].copy()  # without what was launched under the rows in it
+    for found, amount in zip(own, under, strict=True):
+        np.subtract.at(found, trace.parent[inner], amount[inner])
+    return _tree(trace, "callers", _nodes(parents, names), parts, of_row, own)
 
 
 def op_tree(trace: Trace) -> OpTree:
-    """All ops layers of a trace, one thread after the other."""
-    tracks = [n for n, one in enumerate(trace.tracks) if layer_of(trace, one) is Layer.OPS]
-    columns: list[list[Int64s]] = [[np.empty(0, dtype=np.int64)] for _ in range(4)]
-    before = 0
-    for number in tracks:
-        lane = trace.tracks[number]
-        size = len(lane) + 1
-        inner = trace.end_row[lane.rows].astype(np.int64) - lane.first_row + 1
-        parts = (
-            np.concatenate(([-1], np.arange(lane.first_row, lane.end_row))),
-            np.concatenate(([0], trace.depth[lane.rows].astype(np.int64) + 1)),
-            np.concatenate(([size], inner)) + before,
-            np.full(size, number),
-        )
-        for column, part in zip(columns, parts, strict=True):
-            column.append(part)
-        before += size
-    row, level, end, track = map(np.concatenate, columns)
-    gpu_ns, kernels = gpu_under(trace)
-    total, on_gpu, launched = (_of_nodes(one, row, level) for one in (trace.dur, gpu_ns, kernels))
-    own = np.where(row >= 0, self_ns(trace)[row], 0) if len(row) else row
-    return OpTree(trace, row, level, end, track, total, own, on_gpu, launched)
+    """All ops and calls in order of time, those of one thread after the other."""
+    rows = _rows_on(trace, Layer.OPS)
+    tracks, first, thread = np.unique(trace.track[rows], return_index=True, return_inverse=True)
+    threads, node = first + np.arange(len(tracks)), np.arange(len(rows)) + thread + 1
+    of_row = np.full(len(trace) + 1, -1, dtype=np.int64)  # the last: of no row
+    of_row[rows] = node
+    parent, name = (np.empty(len(tracks) + len(rows), dtype=np.int64) for _ in range(2))
+    level = np.zeros(len(parent), dtype=np.int64)
+    parent[threads], name[threads] = -1, -1 - tracks.astype(np.int64)
+    above = of_row[trace.parent[rows]]
+    parent[node], name[node] = np.where(above >= 0, above, threads[thread]), trace.name[rows]
+    level[node] = trace.depth[rows].astype(np.int64) + 1
+    size = np.empty(len(parent), dtype=np.int64)
+    size[threads] = np.diff(np.append(threads, len(parent)))
+    size[node] = trace.end_row[rows].astype(np.int64) - rows
+    outer = trace.depth[rows] == 0
+    parts = [(threads[thread[outer]], rows[outer]), (node, rows)]
+    return _tree(trace, "each", (parent, level, size, name), parts, of_row[:-1], gpu_under(trace))
 
 
-def _of_nodes(amount: Int64s, row: Int64s, level: Int64s) -> Int64s:
-    """The amounts of the rows of nodes; of a thread, those of its outer ops together."""
-    if not len(row):
-        return row
-    found = np.where(row >= 0, amount[row], 0)
-    threads, outer = np.flatnonzero(row < 0), np.flatnonzero(level == 1)
-    np.add.at(found, threads[np.searchsorted(threads, outer) - 1], found[outer])
-    return found
+def _merged(trace: Trace, above: Int64s, named: Rows) -> tuple[Int64s, Int64s, Rows]:
+    """Of nodes merged by the one above and a name: parents, names, and the node of each row."""
+    keys = above * (len(trace.names) + 1) + trace.name[named]
+    found, place = np.unique(keys, return_inverse=True)
+    return *np.divmod(found, len(trace.names) + 1), place
 
 
-def layer_of(trace: Trace, track: Track) -> Layer:
+def _nodes(parents: list[Int64s], names: list[Int64s]) -> Nodes:
+    """Of those of each level."""
+    level = np.repeat(np.arange(len(parents)), [len(one) for one in parents])
+    columns = (np.concatenate(one).astype(np.int64, copy=False) for one in (parents, names))
+    parent, name = columns
+    return parent, level, sizes(parent, level), name
+
+
+def _tree(
+    trace: Trace,
+    mode: str,
+    nodes: Nodes,
+    parts: list[Part],
+    of_row: Int64s,
+    under: tuple[Int64s, Int64s],
+) -> OpTree:
+    """The figures of nodes: the sums of what their rows add. From the ops up, a capture has no
+    thread of its own: only its GPU time counts. And an op inside another one of its name adds
+    nothing to their total."""
+    parent, level, size, name = nodes
+    calls, total, own = np.ones(len(trace), dtype=np.int64), trace.dur, self_ns(trace)
+    if mode == "callers":
+        recorded = trace.role != Role.CAPTURED
+        once, outer = recorded.copy(), parts[0][1]
+        once[outer[inside_same_name(trace, outer)]] = False
+        calls, own = np.where(recorded, calls, 0), np.where(recorded, own, 0)
+        total = np.where(once, total, 0)
+    amounts = dict(zip(MEASURES, (under[0], total, own, under[1], calls), strict=True))
+    if mode == "each":
+        del amounts["count"]
+    figures = {measure: np.zeros(len(parent), dtype=np.int64) for measure in amounts}
+    row = np.full(len(parent), -1, dtype=np.int64)
+    for node, rows in parts:
+        for measure, amount in amounts.items():
+            np.add.at(figures[measure], node, amount[rows])
+        by_length = np.argsort(trace.dur[rows], kind="stable")
+        row[node[by_length]] = rows[by_length]  # the last one assigned is kept
+    row[name < 0], figures["self"][name < 0] = -1, 0
+    return OpTree(parent, level, size, row, figures, trace, mode, name, of_row.astype(np.int32))
+
+
+def _rows_on(trace: Trace, layer: Layer) -> Rows:
+    """Of such layers of all threads, and of those of a capture."""
+    tracks = [_layer_of(trace, track) is layer for track in trace.tracks]
+    return np.flatnonzero(np.array([*tracks, False])[trace.track])
+
+
+def _layer_of(trace: Trace, track: Track) -> Layer:
     """Its layer; of a track of a capture, the layer that it has there."""
     if track.layer is not Layer.CAPTURED or not len(track):
         return track.layer
@@ -128,9 +261,9 @@ def places_of(tree: OpTree, threads: dict[object, int]) -> Int64s:
     For a thread, a negative number from `threads`, which grows.
     """
     places = np.where(tree.row >= 0, tree.trace.order[tree.row], -1)
-    for node in np.flatnonzero(tree.row < 0).tolist():
-        lane = tree.trace.tracks[int(tree.track[node])]
-        places[node] = -1 - threads.setdefault((lane.pid, lane.tid, lane.subrow), len(threads))
+    for node in np.flatnonzero(tree.is_thread).tolist():
+        track = tree.trace.tracks[-1 - int(tree.name[node])]
+        places[node] = -1 - threads.setdefault((track.pid, track.tid, track.subrow), len(threads))
     return places
 
 
@@ -138,12 +271,6 @@ def same_open(old: OpTree, opened: Flags, node: int, new: OpTree) -> tuple[Flags
     """For a tree of more of the same trace: which nodes are open, and where `node` is (or -1)."""
     threads: dict[object, int] = {}
     before, now = places_of(old, threads), places_of(new, threads)
-    is_new_thread = (new.row < 0) & ~np.isin(now, before)
+    is_new_thread = new.is_thread & ~np.isin(now, before)
     here = np.flatnonzero(now == before[node]).tolist() if node >= 0 else []
     return np.isin(now, before[opened]) | is_new_thread, here[0] if here else -1
-
-
-def node_of(tree: OpTree, row: int) -> int:
-    """The node of a row of the trace, or -1."""
-    found = np.flatnonzero(tree.row == row)
-    return int(found[0]) if len(found) else -1

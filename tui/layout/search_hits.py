@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from fusetui.analysis.questions.chain import is_gpu
 from fusetui.trace.layout.steps import Steps
@@ -69,18 +70,9 @@ def found_of(
     """The hits by name, then those by args alone."""
     (names, count), (more, _) = _by_name(trace, rows), _by_name(trace, extra, in_args=True)
     merged = np.concatenate((rows, extra)) if len(extra) else NOTHING
-    return SearchHits(
-        text,
-        rows,
-        (*names, *more)[:MOST],
-        count,
-        int(trace.dur[rows].sum()),
-        share,
-        extra=extra,
-        by_names=by_names,
-        merged=merged[np.argsort(trace.start[merged], kind="stable")],
-        by_args=np.sort(extra),
-    )
+    merged, ns = merged[np.argsort(trace.start[merged], kind="stable")], int(trace.dur[rows].sum())
+    found = SearchHits(text, rows, (*names, *more)[:MOST], count, ns, share, extra=extra)
+    return replace(found, by_names=by_names, merged=merged, by_args=np.sort(extra))
 
 
 def _by_name(trace: Trace, rows: Rows, in_args: bool = False) -> tuple[Sequence[NameHits], int]:
@@ -112,19 +104,15 @@ class Trend(msgspec.Struct, frozen=True):
 
 
 def trend(trace: Trace, rows: Rows, dur: Int64s, steps: Steps, cells: int) -> Trend | None:
-    """`rows` in order of time, which take `dur` ns each; at most `cells` stretches. GPU work counts
-    where it was launched."""
+    """At most `cells` stretches of rows in order of time; GPU work counts where it was launched."""
     if len(rows) < FEW or cells < FEW:
         return None
     number, total = _of_steps(trace, rows, steps) if len(steps) > 1 else (np.arange(len(rows)), 0)
     count = total or len(rows)
     stretch = number * min(cells, count) // count
-    medians = [
-        int(np.median(own)) if len(own) else -1
-        for own in (dur[stretch == cell] for cell in range(min(cells, count)))
-    ]
-    least, most = int(dur.min()), int(dur.max())
-    return Trend(tuple(medians), total, least, int(np.median(dur)), most)
+    parts = (dur[stretch == cell] for cell in range(min(cells, count)))
+    medians = tuple(int(np.median(own)) if len(own) else -1 for own in parts)
+    return Trend(medians, total, int(dur.min()), int(np.median(dur)), int(dur.max()))
 
 
 def _of_steps(trace: Trace, rows: Rows, steps: Steps) -> tuple[Rows, int]:

@@ -69,6 +69,10 @@ class Side(msgspec.Struct, frozen=True, eq=False, dict=True):
             for track in lane.tracks
         }
 
+    def lane_of(self, row: int) -> int:
+        """The lane of a row; -1 for none."""
+        return self.lane_of_track.get(int(self.trace.track[row]), -1) if row >= 0 else -1
+
     @cached_property
     def quiet(self) -> frozenset[int]:
         """Lanes that say little."""
@@ -107,13 +111,6 @@ class View(msgspec.Struct, frozen=True):
         return self.end - self.begin
 
 
-class Family(msgspec.Struct, frozen=True, eq=False):
-    """The slices of one kind on a line."""
-
-    line: Line
-    kind: int  # its number
-
-
 class Place(msgspec.Struct, frozen=True, eq=False):
     """One line of the screen: one line of a lane, else the idle time of a device, else a counter,
     else one kind of slices of a line, else the name of a group, else the names of what is hidden.
@@ -128,7 +125,7 @@ class Place(msgspec.Struct, frozen=True, eq=False):
     curve: Curve | None = None
     idle_of: Lane | None = None  # a stream of the device
     where: bool = False  # where the program was, not the line itself
-    family: Family | None = None  # how much of a line the slices of one kind cover
+    family: tuple[Line, int] | None = None  # a line, of which only slices of this kind are shown
     more: int = 0  # lines of the lane that are not shown; on the last one that is
     around: int = 0  # lines above it, named on it because one slice of each spans the window
 
@@ -137,18 +134,16 @@ class Place(msgspec.Struct, frozen=True, eq=False):
         if row < 0 or self.line is None or self.where:
             return False
         rows = self.line.rows
-        if not rows[0] <= row <= rows[-1]:
-            return False
-        return int(rows[rows.searchsorted(rows.dtype.type(row))]) == row
+        is_near = rows[0] <= row <= rows[-1]
+        return bool(is_near and rows[rows.searchsorted(rows.dtype.type(row))] == row)
 
 
 def first_view(side: Side, begin: int | None = None, end: int | None = None) -> View:
     """The whole of a side, or a given window, nothing selected."""
     folds = tuple(lane.first_fold for lane in side.lanes)
-    lower = side.begin if begin is None else begin
-    upper = side.end if end is None else end
-    arrangement = Arrangement(side.quiet)
-    return View(lower, max(upper, lower + MIN_SPAN_NS), -1, folds, arranged=arrangement)
+    lower, upper = side.begin if begin is None else begin, side.end if end is None else end
+    upper = max(upper, lower + MIN_SPAN_NS)
+    return View(lower, upper, folds=folds, arranged=Arrangement(side.quiet))
 
 
 def times(side: Side, row: int) -> tuple[int, int]:
@@ -181,10 +176,10 @@ def held(side: Side, view: View) -> Interval | None:
 
 def index_of_gap(side: Side, shown: Sequence[Place], at: GapAt) -> int:
     """The index of the line of a gap's device among the places, -1 if it is not there."""
-    found = idle_of(side, at)
-    pid = found.device if found else None
-    lanes = (p.idle_of.key[1] if p.idle_of else None for p in shown)
-    return next((n for n, own in enumerate(lanes) if own is not None and own == pid), -1)
+    if (found := idle_of(side, at)) is None:
+        return -1
+    own = (n for n, p in enumerate(shown) if p.idle_of and p.idle_of.key[1] == found.device)
+    return next(own, -1)
 
 
 Views = tuple[View, ...]
@@ -194,23 +189,23 @@ def make_sides(traces: Sequence[Trace], labels: Sequence[str]) -> tuple[Side, ..
     """One side counts from the start of its trace; several are aligned at their first steps."""
     together = len(traces) > 1
     return tuple(
-        Side(trace, lanes_of(trace), _step_start(trace) if together else trace.begin_ns, label)
+        Side(trace, lanes_of(trace), _first_step(trace)[0] if together else trace.begin_ns, label)
         for trace, label in zip(traces, labels, strict=True)
     )
 
 
 def aligned(sides: Sequence[Side], diff: Diff) -> tuple[Side, ...]:
     """The sides with zero at the start of the steps that the diff compares."""
-    of_a = [row for one in diff.rows for row in one.a_rows]
+    a, b = sides
     of_b = [row for one in diff.rows for row in one.b_rows]
-    return tuple(_aligned(side, rows) for side, rows in zip(sides, (of_a, of_b), strict=True))
+    return _aligned(a, [row for one in diff.rows for row in one.a_rows]), _aligned(b, of_b)
 
 
 def first_views(sides: Sequence[Side]) -> Views:
     """The whole trace; for several, the longest first step, from a little before it."""
     if len(sides) == 1:
         return (first_view(sides[0]),)
-    longest = max(_step_length(side) for side in sides)
+    longest = max(_first_step(side.trace)[1] for side in sides)
     return tuple(first_view(side, -longest // 20, longest + longest // 20) for side in sides)
 
 
@@ -226,14 +221,12 @@ def _aligned(side: Side, rows: Sequence[int]) -> Side:
     return replace(side, origin=begins[0] if begins else time)
 
 
-def _step_start(trace: Trace) -> int:
+def _first_step(trace: Trace) -> tuple[int, int]:
+    """Start and length (ns) of the first step, else of the trace."""
     steps = steps_of(trace)
-    return int(steps.start[0]) if len(steps) else trace.begin_ns
-
-
-def _step_length(side: Side) -> int:
-    steps = steps_of(side.trace)
-    return int(steps.dur[0]) if len(steps) else side.end - side.begin
+    if not len(steps):
+        return trace.begin_ns, max(trace.end_ns - trace.begin_ns, MIN_SPAN_NS)
+    return int(steps.start[0]), int(steps.dur[0])
 
 
 def short_label(path: str) -> str:

@@ -1,68 +1,146 @@
-"""Pages that are trees, whose rows open and close."""
+"""Pages that are trees, whose rows open and close: figures of each node, as shares of a whole."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
+from typing import ClassVar, Generic, TypeVar
 
 import numpy as np
 from msgspec.structs import replace
 
+from fusetui.text.figures import count, duration, percent
 from fusetui.trace.model.arrays import Flags, Int64s
-from fusetui.tui.drawing.glyphs import glyphs_for
-from fusetui.tui.drawing.picture import Rows
+from fusetui.tui.drawing.glyphs import glyphs_for, share_bar
+from fusetui.tui.drawing.picture import Rows, Said, no_rows, row_parts, text
 from fusetui.tui.drawing.schemes import Styled
-from fusetui.tui.layout.figure_trees import Preorder, open_to, visible
+from fusetui.tui.layout.figure_trees import FigureTree, Preorder, open_to, visible
 from fusetui.tui.layout.text_layout import ListColumn, titles
-from fusetui.tui.pages.page import ListPage, at_row
+from fusetui.tui.pages.page import ListPage, Pane, at_row, next_of
 from fusetui.tui.state.action import Action, Run, action
-from fusetui.tui.state.state import Opened, State
+from fusetui.tui.state.state import Opened, Size, State
 
 SECTION = "In the trees"
-RowParts = Callable[[int, str, int], list[Styled]]
+BAR = 10  # cells
+NOTHING = Preorder(*(np.empty(0, dtype=np.int64) for _ in range(3)))
+Tree = TypeVar("Tree", bound=FigureTree)
+Columns = Mapping[str, ListColumn]
+"""By figures, `share`, "" for its bar, and `name`."""
 
 
-class TreeListPage(ListPage):
+def figure_column(
+    tree: FigureTree, sort: str, name: str, cells: int, from_width: int = 0, title: str = ""
+) -> ListColumn:
+    """The column by which the rows are sorted has a star."""
+    title = title or (f"{name} {tree.units[name].name}" if name in tree.units else name)
+    star = "*" if name and name == sort else ""
+    return ListColumn(title + star, cells, name in ("", "name"), from_width)
+
+
+class TreeListPage(ListPage, Generic[Tree]):
     """A list whose rows are the shown nodes of a tree, which are counted by their places in it."""
 
-    @abstractmethod
-    def order(self, state: State) -> Preorder:
-        """The nodes as they are shown."""
+    zeros: ClassVar[Collection[str]] = ()  # the figures that are shown even where they are 0
 
     @abstractmethod
-    def open_at_first(self, state: State) -> Flags:
+    def tree(self, state: State) -> Tree | None:
+        """None until it is known."""
+
+    @abstractmethod
+    def sort(self, state: State, tree: Tree) -> str:
+        """What the nodes are sorted by."""
+
+    @abstractmethod
+    def sorted_by(self, state: State, sort: str) -> State: ...
+
+    @abstractmethod
+    def open_at_first(self, tree: Tree) -> Flags:
         """Which nodes are open at first."""
+
+    @abstractmethod
+    def columns(self, state: State, tree: Tree, sort: str) -> Columns: ...
+
+    @abstractmethod
+    def look(self, tree: Tree, node: int) -> tuple[str, str]:
+        """The tokens of a row and of its last text."""
+
+    @abstractmethod
+    def heading(self, state: State, tree: Tree, measure: str) -> tuple[str, str]:
+        """What the rows are, and what their shares are of, after its figure."""
+
+    def texts(self, state: State, tree: Tree, node: int) -> Mapping[str, str]:
+        """Instead of figures."""
+        return {}
+
+    def nothing(self, state: State) -> str:
+        """Why there are no rows."""
+        return ""
+
+    def rows(self, state: State) -> Rows:
+        tree = self.tree(state)
+        if tree is None or not len(tree):
+            return no_rows(self.nothing(state))
+        found, sort = tree, self.sort(state, tree)
+        named, glyphs = self.columns(state, tree, sort), glyphs_for(state.ascii_only)
+        opened, order, columns = self.opened(state), self.order(state), [*named.values()]
+        measure = tree.measure(sort)
+
+        def said(name: str, figures: Mapping[str, int]) -> str:
+            if name == "share":
+                share = figures[measure]
+                return percent(share, found.whole(measure)) if share else ""
+            if not name:
+                return share_bar(figures[measure], found.whole(measure), BAR, glyphs)
+            if not figures[name] and name not in self.zeros:
+                return ""
+            unit = found.units.get(name)
+            return unit.text(figures[name]) if unit else count(figures[name])
+
+        def formatted(index: int, width: int) -> list[Styled]:
+            place = int(opened.shown[index])
+            node, inner = int(order.nodes[place]), int(order.end[place]) > place + 1
+            turned = glyphs.unfolded if opened.nodes[place] else glyphs.folded
+            mark = turned if inner else glyphs.leaf
+            figures = {name: int(values[node]) for name, values in found.figures.items()}
+            own = dict(self.texts(state, found, node))
+            own["name"] = f"{'  ' * int(found.level[node])}{mark} {found.label(node)}"
+            texts = [own[n] if n in own else said(n, figures) for n in named]
+            return row_parts(columns, texts, width, *self.look(found, node))
+
+        identity = opened, *columns
+        return Rows(identity, len(opened.shown), lambda width: titles(columns, width), formatted)
+
+    def above(self, state: State, size: Size) -> Sequence[Pane]:
+        """What the rows are, and what their shares are of."""
+        tree = self.tree(state)
+        if tree is None or not len(tree):
+            return ()
+        measure = tree.measure(self.sort(state, tree))
+        whole, (what, of) = tree.whole(measure), self.heading(state, tree, measure)
+        figure = duration(whole) if measure in tree.units else count(whole)
+        return (Pane(1, text([Said(f" {what}   share of the {figure} {of}", "plain")])),)
+
+    def subject(self, state: State) -> int:
+        tree, node = self.tree(state), self.tree_node(state)
+        return int(tree.row[node]) if tree and node >= 0 else -1
+
+    def order(self, state: State) -> Preorder:
+        """The nodes as they are shown."""
+        tree = self.tree(state)
+        return tree.preorder(self.sort(state, tree)) if tree else NOTHING
 
     def ends(self, state: State) -> Int64s:
         """Of each node, one past the last node of its subtree."""
         return self.order(state).end
 
-    def tree_rows(
-        self,
-        state: State,
-        columns: Sequence[ListColumn],
-        row: Callable[[int, str, int], list[Styled]],
-    ) -> Rows:
-        """`row`: the number that the tree has for a node, its mark, the width."""
-        opened, order, glyphs = self.opened(state), self.order(state), glyphs_for(state.ascii_only)
-
-        def formatted(index: int, width: int) -> list[Styled]:
-            place = int(opened.shown[index])
-            inner = int(order.end[place]) > place + 1
-            mark = (glyphs.folded, glyphs.unfolded)[bool(opened.nodes[place])]
-            return row(int(order.nodes[place]), mark if inner else glyphs.leaf, width)
-
-        identity = opened, *columns
-        return Rows(identity, len(opened.shown), lambda width: titles(columns, width), formatted)
-
     def opened(self, state: State) -> Opened:
         """Which nodes are open, and which are therefore shown."""
-        opened, ends = state.list_of(self.name).opened, self.ends(state)
-        if opened is not None and len(opened.nodes) == len(ends):
+        opened, tree, order = state.list_of(self.name).opened, self.tree(state), self.order(state)
+        if opened is not None and len(opened.nodes) == len(order.end):
             return opened
-        nodes = self.open_at_first(state)
-        return Opened(nodes, visible(ends, nodes))
+        nodes = self.open_at_first(tree)[order.nodes] if tree else np.empty(0, dtype=np.bool_)
+        return Opened(nodes, visible(order.end, nodes))
 
     def with_nodes(self, state: State, nodes: Flags) -> State:
         """Opens these nodes and closes all others."""
@@ -82,12 +160,15 @@ class TreeListPage(ListPage):
         opened = open_to(self.ends(state), nodes, node)
         return self.on_node(self.with_nodes(state, opened), node)
 
-    def sorted(self, state: State, change: Callable[[State], State]) -> State:
-        """The nodes in another order: those that are open stay open, and the cursor on its node."""
+    def sort_on(self, state: State, by: int) -> State:
+        """Sorted by the next column, or the one before: open nodes and the cursor stay."""
+        tree = self.tree(state)
+        if tree is None or not len(tree):
+            return state
         before, here, was = self.opened(state).nodes, self.node(state), self.order(state)
         opened = np.zeros(len(before), dtype=np.bool_)
         opened[was.nodes] = before
-        state = change(state)
+        state = self.sorted_by(state, next_of(tree.sorts, self.sort(state, tree), by))
         now = self.order(state)
         state = self.with_nodes(state, opened[now.nodes])
         return self.on_node(state, int(now.place[was.nodes[here]])) if here >= 0 else state
@@ -138,20 +219,20 @@ class TreeListPage(ListPage):
         return at_row(self, state, int(np.searchsorted(before, around[-1])))
 
 
-def tree_actions(find: Callable[[State], TreeListPage | None]) -> tuple[Action, ...]:
-    """The actions of all trees; `tree` finds the tree that receives the keys."""
+AnyTree = TreeListPage[FigureTree]
 
-    def is_tree(state: State) -> bool:
-        return find(state) is not None
 
-    def of(change: Callable[[TreeListPage, State], State]) -> Run:
+def tree_actions(find: Callable[[State], AnyTree | None]) -> tuple[Action, ...]:
+    """The actions of all trees; `find` finds the tree that receives the keys."""
+
+    def of(change: Callable[[AnyTree, State], State]) -> Run:
         def run(state: State) -> State:
             tree = find(state)
             return change(tree, state) if tree else state
 
         return run
 
-    of_tree = partial(action, section=SECTION, where=is_tree)
+    of_tree = partial(action, section=SECTION, where=lambda state: find(state) is not None)
     turn, unfold, fold = map(of, (TreeListPage.turn, TreeListPage.unfold, TreeListPage.fold))
     return (
         of_tree("turn", "Open or close", "space", "the node under the cursor", turn),

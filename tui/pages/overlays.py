@@ -9,18 +9,18 @@ from textwrap import wrap
 from msgspec.structs import replace
 
 from fusetui.text.cutting import clip
-from fusetui.tui.drawing.details import all_details, raw_lines
+from fusetui.tui.drawing.details import all_details
 from fusetui.tui.drawing.glyphs import glyphs_for
 from fusetui.tui.drawing.picture import Rows, Said, text
 from fusetui.tui.drawing.range_lines import all_range_lines, gap_lines
 from fusetui.tui.drawing.schemes import Styled
+from fusetui.tui.drawing.values import raw_lines
 from fusetui.tui.layout.kinds import narrow
 from fusetui.tui.pages.hits import durations, hit_rows
 from fusetui.tui.pages.page import ListPage, Pane
 from fusetui.tui.state import search
 from fusetui.tui.state.action import a_trace, action, hint_text, hints_text, nothing
 from fusetui.tui.state.commands import shown_step
-from fusetui.tui.state.effects import Quit
 from fusetui.tui.state.reading import read
 from fusetui.tui.state.screen import overlay_size
 from fusetui.tui.state.state import (
@@ -31,6 +31,7 @@ from fusetui.tui.state.state import (
     Help,
     HitList,
     ListState,
+    Order,
     Outcome,
     Overlay,
     RangeFigures,
@@ -53,8 +54,7 @@ class OverlayList(ListPage):
     """An overlay as a list, with the keys of all lists."""
 
     name = OVERLAY
-    title = key = help = ""
-    hints = ()
+    title = key = help = hints = ""
 
     def rows(self, state: State) -> Rows:
         if state.overlay is None:
@@ -91,14 +91,13 @@ class OverlayList(ListPage):
 OVERLAYS = OverlayList()
 
 
-def closed(state: State) -> State:
-    return replace(state, overlay=None)
+closed = partial(replace, overlay=None)
 
 
 def close(state: State) -> Outcome:
     """Closes the overlay; closing the first choice of traces ends the app."""
     left = closed(state)
-    return left if state.sides or state.reading else (left, Quit())
+    return left if state.sides or state.reading else (left, Order.QUIT)
 
 
 def beside(state: State) -> Outcome:
@@ -107,13 +106,17 @@ def beside(state: State) -> Outcome:
     return read(closed(state), (*state.paths[:1], offer.paths[0]))
 
 
-def is_text(state: State) -> bool:
-    """A text or a list to read, not a choice."""
-    return state.overlay is not None and not isinstance(state.overlay, Chooser)
-
-
 def is_slice(state: State) -> bool:
     return isinstance(state.overlay, SliceDetails)
+
+
+def is_choosing(state: State) -> bool:
+    return isinstance(state.overlay, Chooser)
+
+
+def is_text(state: State) -> bool:
+    """A text or a list to read, not a choice."""
+    return state.overlay is not None and not is_choosing(state)
 
 
 def turn_raw(state: State) -> State:
@@ -122,10 +125,6 @@ def turn_raw(state: State) -> State:
     if not isinstance(shown, SliceDetails):
         return state
     return laid_over(state, replace(shown, raw=not shown.raw))
-
-
-def is_choosing(state: State) -> bool:
-    return isinstance(state.overlay, Chooser)
 
 
 def laid_over(state: State, overlay: Overlay) -> State:
@@ -159,11 +158,8 @@ def _texts(
             title = "everything about this range"
             lines = all_range_lines(side, found, width)
 
-    def row(index: int, width: int) -> list[Styled]:
-        return [lines[index]]
-
-    heading = f" {title}   {keys}"
-    return Rows((overlay, width, unpacked, keys), len(lines), lambda width: heading, row)
+    identity, heading = (overlay, width, unpacked, keys), f" {title}   {keys}"
+    return Rows(identity, len(lines), lambda width: heading, lambda index, width: [lines[index]])
 
 
 def _sections(

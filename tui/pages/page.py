@@ -3,35 +3,27 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import ClassVar
 
 import msgspec
 from msgspec.structs import replace
 
-from fusetui.tui.drawing.picture import ListPicture, Picture, Rows, scrolled
-from fusetui.tui.state.action import Action, Run, action, nothing
+from fusetui.text.cutting import clip
+from fusetui.text.figures import count, plural
+from fusetui.text.printable import printable
+from fusetui.tui.drawing.canvas import Drag, Turn
+from fusetui.tui.drawing.details import details
+from fusetui.tui.drawing.glyphs import glyphs_for
+from fusetui.tui.drawing.picture import ListPicture, Picture, Rows, TextPicture, ruled, scrolled
+from fusetui.tui.layout.kinds import narrow
+from fusetui.tui.layout.view import Side
+from fusetui.tui.state.action import Action, action, nothing
 from fusetui.tui.state.screen import size_of
-from fusetui.tui.state.state import Outcome, Overlay, Size, SliceDetails, State
+from fusetui.tui.state.state import COPIED, Outcome, Overlay, Size, SliceDetails, State
 
 NO_MORE = "this row stands for no slice, so there is no more to show"
-
-
-class Turn(msgspec.Struct, frozen=True):
-    """The wheel was turned at a cell, by lines; negative is up."""
-
-    x: int
-    lines: int
-    shifted: bool = False
-
-
-class Drag(msgspec.Struct, frozen=True):
-    """The mouse was moved from cell to cell with the button down; `ended`: it was let go."""
-
-    x: int
-    to: int
-    ended: bool
 
 
 class Pane(msgspec.Struct, frozen=True, eq=False):
@@ -51,9 +43,9 @@ class Page(ABC):
     title: ClassVar[str]
     key: ClassVar[str]
     help: ClassVar[str]
-    hints: ClassVar[tuple[str, ...]]
-    """The last line of the screen, what matters most first: `down/up line` names two actions, whose
-    keys are shown, and says what they do."""
+    hints: ClassVar[str]
+    """The last line of the screen, what matters most first, with `; ` between: `down/up line` names
+    two actions, whose keys are shown, and says what they do."""
     copies: ClassVar[str] = "name"  # what each line of `copied` is
     actions: ClassVar[tuple[Action, ...]] = ()  # keys of this page alone
 
@@ -89,6 +81,13 @@ class Page(ABC):
     def missing(self, state: State) -> str:
         """Why the page cannot be shown; "" if it can."""
         return ""
+
+
+def slice_details(state: State, row: int, title: str) -> TextPicture:
+    """A few lines about a slice of the active side."""
+    side, glyphs = state.side, glyphs_for(state.ascii_only)
+    lines = partial(details, side.trace, row, glyphs=glyphs, found=side.insight.origins)
+    return ruled((side, row, state.unpacked), title, glyphs.rule, lines)
 
 
 class ListPage(Page):
@@ -157,22 +156,18 @@ def at_row(listing: ListPage, state: State, index: int) -> State:
 
 
 LISTS = "In the lists"
-Find = Callable[[State], ListPage | None]
-"""The list that receives the keys now."""
+ENDLESS = 1 << 60  # rows
 
 
-def list_actions(find: Find) -> tuple[Action, ...]:
+def list_actions(find: Callable[[State], ListPage | None]) -> tuple[Action, ...]:
     """The actions of lists; the argument finds the list that receives the keys."""
 
-    def is_list(state: State) -> bool:
-        return find(state) is not None
-
-    def at(place: Callable[[ListPage, State], int]) -> Run:
-        def run(state: State) -> State:
-            listing = find(state)
-            return at_row(listing, state, place(listing, state)) if listing else state
-
-        return run
+    def move(state: State, rows: int = 0, pages: int = 0) -> State:
+        """By rows and by screens of rows."""
+        if (listing := find(state)) is None:
+            return state
+        room = max(1, listing.room(state, size_of(state)) - 1) if pages else 0
+        return at_row(listing, state, state.list_of(listing.name).cursor + rows + pages * room)
 
     def choose(state: State) -> Outcome:
         listing = find(state)
@@ -180,46 +175,62 @@ def list_actions(find: Find) -> tuple[Action, ...]:
             return state
         return listing.chosen(state, state.list_of(listing.name).cursor)
 
-    of_list = partial(action, section=LISTS, where=is_list, needs=nothing)
+    listed = partial(action, section=LISTS, where=lambda s: find(s) is not None, needs=nothing)
+    down, up = (partial(move, pages=by) for by in (1, -1))
+    first, last = (partial(move, rows=by) for by in (-ENDLESS, ENDLESS))
     return (
-        of_list("row-down", "Row down", "j down", "the next row", at(_by(1))),
-        of_list("row-up", "Row up", "k up", "the row before", at(_by(-1))),
-        of_list(
-            "rows-down", "Page of rows down", "pagedown", "a screen of rows down", at(_page(1))
-        ),
-        of_list("rows-up", "Page of rows up", "pageup", "a screen of rows up", at(_page(-1))),
-        of_list("first", "First row", "g home", "of the list", at(lambda listing, state: 0)),
-        of_list("last", "Last row", "G end", "of the list", at(_last)),
-        of_list("show", "Show", "enter", "the row in the timeline; open a trace", choose),
+        listed("row-down", "Row down", "j down", "the next row", partial(move, rows=1)),
+        listed("row-up", "Row up", "k up", "the row before", partial(move, rows=-1)),
+        listed("rows-down", "Page of rows down", "pagedown", "a screen of rows down", down),
+        listed("rows-up", "Page of rows up", "pageup", "a screen of rows up", up),
+        listed("first", "First row", "g home", "of the list", first),
+        listed("last", "Last row", "G end", "of the list", last),
+        listed("show", "Show", "enter", "the row in the timeline; open a trace", choose),
     )
 
 
 def sort_actions(
     make: Callable[..., Action],
     prefix: str,
-    sort_by: Callable[[int], Run],
-    keys: str = "greater_than_sign",
+    sort: Callable[[State, int], Outcome],
+    keys: str = ">",
     said: str = "marked *",
 ) -> tuple[Action, Action]:
     """Sorted by the next column of a table, or the one before; `make` makes actions of its page."""
     right, left = f"{prefix}sort-right", f"{prefix}sort-left"
     return (
-        make(right, "Sort by the next column", keys, said, sort_by(1)),
-        make(left, "Sort by the one before", "less_than_sign", "marked *", sort_by(-1)),
+        make(right, "Sort by the next column", keys, said, lambda state: sort(state, 1)),
+        make(left, "Sort by the one before", "<", "marked *", lambda state: sort(state, -1)),
     )
 
 
-def _by(rows: int) -> Callable[[ListPage, State], int]:
-    return lambda listing, state: state.list_of(listing.name).cursor + rows
+def next_of(names: Sequence[str], now: str, by: int = 1) -> str:
+    """The name after one of them, or before it; the first after the last."""
+    return names[(names.index(now) + by) % len(names)]
 
 
-def _page(pages: int) -> Callable[[ListPage, State], int]:
-    def place(listing: ListPage, state: State) -> int:
-        room = listing.room(state, size_of(state))
-        return state.list_of(listing.name).cursor + pages * max(1, room - 1)
-
-    return place
+MOST_COPIED = 50_000  # characters; terminals drop much longer clipboard texts
+WORTH_SAYING = 1000  # characters of the text; no hint shows more
 
 
-def _last(listing: ListPage, state: State) -> int:
-    return listing.rows(state).count - 1
+def slice_text(side: Side, row: int) -> str:
+    """The full name of a slice, its start as on the ruler, and its duration; exact."""
+    trace = side.trace
+    start, dur = int(trace.start[row]) - side.origin, int(trace.dur[row])
+    rest = f"   start {start} ns   duration {dur} ns"
+    return clip(printable(trace.name_of(row)), MOST_COPIED - len(rest)) + rest
+
+
+def names_text(names: Iterable[str]) -> str:
+    """Full names, one per line, each once."""
+    return clip("\n".join(dict.fromkeys(printable(name) for name in names)), MOST_COPIED)
+
+
+def what_was_copied(text: str, noun: str = "name") -> str:
+    """One sentence about a copied text, on one line; `noun`: what each of its lines is."""
+    if not text:
+        return "nothing is selected, so nothing was copied"
+    lines = text.split("\n")
+    cut = f" (the first {count(MOST_COPIED)} characters)" if len(text) >= MOST_COPIED else ""
+    counted = f" {plural(len(lines), noun)}" if len(lines) > 1 else ""
+    return f"{COPIED}{counted}{cut}: {narrow(lines[0][:WORTH_SAYING])}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -13,12 +14,11 @@ from fusetui.text.figures import parse_time, plural, tick
 from fusetui.text.printable import printable
 from fusetui.trace.layout.steps import steps_of
 from fusetui.tui.layout.moves import at_time, over
-from fusetui.tui.state import arranging, marks
+from fusetui.tui.state import arranging, moving
 from fusetui.tui.state.action import action
-from fusetui.tui.state.effects import Quit
 from fusetui.tui.state.moving import shown
 from fusetui.tui.state.reading import read
-from fusetui.tui.state.state import Outcome, Prompt, State, told
+from fusetui.tui.state.state import Order, Outcome, Prompt, State, told
 
 EXAMPLES = ("goto 12.5ms", "step 2", "mark a", "only gpu", "open PATH", "diff PATH", "q")
 VERBS = tuple(example.partition(" ")[0] for example in EXAMPLES)
@@ -29,13 +29,8 @@ LONGEST = 30  # characters of a wrong word that are repeated
 NO_STEPS = "this trace has no steps: no annotation and no optimizer tells them"
 
 
-def ask(state: State) -> State:
-    return replace(state, prompt=Prompt.COMMAND)
-
-
 def obeyed(state: State, line: str) -> Outcome:
-    """The state after a command: a verb and the rest of the line. What is wrong is answered with
-    one sentence that says what is right."""
+    """Obeys a verb and the rest of the line, or says in one sentence what would be right."""
     state = replace(state, prompt=None, hint="")
     if not line.strip():
         return state
@@ -59,17 +54,13 @@ def _goto(state: State, rest: str) -> State:
 
 
 def _step(state: State, rest: str) -> State:
-    if not NUMBER.fullmatch(rest):
-        return told(state, "step takes a number: step 2")
-    return to_step(state, int(rest))
-
-
-def to_step(state: State, number: int) -> State:
     """The step of the active side with this number fills the window."""
     steps = steps_of(state.side.trace)
+    if not NUMBER.fullmatch(rest):
+        return told(state, "step takes a number: step 2")
     if not len(steps):
         return told(state, NO_STEPS)
-    at = steps.place(number)
+    at = steps.place(int(rest))
     return shown_step(state, at) if at >= 0 else told(state, f"this trace has {steps.known}")
 
 
@@ -91,33 +82,27 @@ def _mark(state: State, rest: str) -> State:
     letter, _, note = rest.partition(" ")
     if not LETTER.fullmatch(letter):
         return told(state, "mark takes one letter, then a note: mark a slow step")
-    return marks.set_mark(state, letter, clip(printable(note.strip()), LONGEST_NOTE))
+    return moving.set_mark(state, letter, clip(printable(note.strip()), LONGEST_NOTE))
 
 
-def _open(state: State, rest: str) -> Outcome:
-    return _reading(state, rest, ()) if rest else told(state, "open takes the path of a trace")
-
-
-def _diff(state: State, rest: str) -> Outcome:
-    """Beside the first trace that is open."""
+def _open(state: State, rest: str, verb: str = "open", of: str = "a", beside: int = 0) -> Outcome:
+    """A trace, after so many of those that are open."""
     if not rest:
-        return told(state, "diff takes the path of another trace")
-    return _reading(state, rest, state.paths[:1])
-
-
-def _reading(state: State, text: str, beside: tuple[str, ...]) -> Outcome:
-    path = Path(text).expanduser()
+        return told(state, f"{verb} takes the path of {of} trace")
+    path = Path(rest).expanduser()
     if path.is_file():
-        return read(state, (*beside, str(path)))
+        return read(state, (*state.paths[:beside], str(path)))
     what = "is a folder, not a trace" if path.is_dir() else "does not exist"
     return told(state, f"{printable(str(path))} {what}")
 
 
 def _quit(state: State, rest: str) -> Outcome:
-    return told(state, "q takes no argument") if rest else (state, Quit())
+    return told(state, "q takes no argument") if rest else (state, Order.QUIT)
 
 
+_diff = partial(_open, verb="diff", of="another", beside=1)
 COMMANDS: dict[str, Callable[[State, str], Outcome]] = dict(
     zip(VERBS, (_goto, _step, _mark, arranging.only, _open, _diff, _quit), strict=True)
 )
-ACTIONS = (action("command", "Command", ":", "goto, step, mark, only, open, diff, q", ask),)
+_ask = partial(replace, prompt=Prompt.COMMAND)
+ACTIONS = (action("command", "Command", ":", "goto, step, mark, only, open, diff, q", _ask),)

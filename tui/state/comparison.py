@@ -1,5 +1,4 @@
-"""The diff of the two sides as a page shows it: its lines, and the work of one line in both
-windows."""
+"""The diff as a page shows it: its lines, and the work of one line in both windows."""
 
 from __future__ import annotations
 
@@ -12,12 +11,9 @@ from msgspec.structs import replace
 from fusetui.analysis.diff.model import Diff
 from fusetui.report.diff_lines import PINNED, DiffLine, by_effect, closing, regions
 from fusetui.text.figures import microseconds
-from fusetui.trace.model.columns import Trace
-from fusetui.tui.layout.answer import Insight
 from fusetui.tui.layout.lanes import key_lanes
 from fusetui.tui.layout.moves import select
 from fusetui.tui.layout.view import Side, View, first_view
-from fusetui.tui.state.session import now_known
 
 Pair = tuple[Sequence[int], Sequence[int]]
 """Rows of A and of B."""
@@ -31,9 +27,8 @@ class DiffLines(msgspec.Struct, frozen=True, eq=False):
     lines: tuple[DiffLine, ...]
     pinned: tuple[DiffLine, ...]
     closing: tuple[DiffLine, ...]
-    inner: Mapping[
-        int, tuple[DiffLine, ...]
-    ]  # of lines that can be opened, by their place in `lines`
+    inner: Mapping[int, tuple[DiffLine, ...]]
+    """Of lines that can be opened, by their place in `lines`."""
 
 
 def lines_of(diff: Diff) -> DiffLines:
@@ -44,7 +39,12 @@ def lines_of(diff: Diff) -> DiffLines:
     compiled, rest = regions(diff)
     last = closing(diff)
     listed = tuple(by_effect([*rest, *(region.line for region in compiled)]))
-    inner = {listed.index(r.line): tuple(map(_indented, by_effect(r.inner))) for r in compiled}
+    inner = {
+        listed.index(region.line): tuple(
+            replace(line, what=f"  {line.what}") for line in by_effect(region.inner)
+        )
+        for region in compiled
+    }
     return DiffLines(diff, listed, tuple(last), tuple(_joined(last)), inner)
 
 
@@ -58,10 +58,6 @@ def _joined(last: Sequence[DiffLine]) -> Iterator[DiffLine]:
             parts = (f"{one.kind} {microseconds(one.change_ns, signed=True)}" for one in others)
             change = sum(one.change_ns for one in others)
             yield DiffLine("", "borders", None, None, change, "   ".join(parts))
-
-
-def _indented(line: DiffLine) -> DiffLine:
-    return replace(line, what=f"  {line.what}")
 
 
 class Comparison(msgspec.Struct, frozen=True, eq=False, dict=True):
@@ -102,26 +98,16 @@ class Comparison(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     def windowed(self, views: Sequence[View]) -> Comparison:
         """The windows of the session; the selections are kept."""
-        now = tuple(
-            replace(mine, begin=view.begin, end=view.end)
-            for mine, view in zip(self.views, views, strict=True)
-        )
+        pairs = zip(self.views, views, strict=True)
+        now = tuple(replace(mine, begin=view.begin, end=view.end) for mine, view in pairs)
         return replace(self, views=now)
-
-    def explained(self, trace: Trace, insight: Insight) -> Comparison:
-        """More is known about a trace."""
-        return replace(self, sides=now_known(self.sides, trace, insight=insight))
-
-    def filled(self, diff: Diff) -> Comparison:
-        """The diff is there."""
-        return replace(self, found=lines_of(diff)).at(0)
 
     def at(self, index: int) -> Comparison:
         """Marks the work of one line; both windows move together to keep the first row in sight."""
         if not self.lines:
             return self
         drawn = [
-            [row for row in rows if int(side.trace.track[row]) in side.lane_of_track]
+            [row for row in rows if side.lane_of(row) >= 0]
             for side, rows in zip(self.sides, pair_of(self.lines[index]), strict=True)
         ]
         views = [
@@ -146,10 +132,8 @@ def comparing(sides: Sequence[Side], views: Sequence[View]) -> Comparison:
 
 def pair_of(line: DiffLine) -> Pair:
     """The rows of both traces that a line stands for."""
-    return (
-        [row for found in line.rows for row in found.a_rows],
-        [row for found in line.rows for row in found.b_rows],
-    )
+    b = [row for found in line.rows for row in found.b_rows]
+    return [row for found in line.rows for row in found.a_rows], b
 
 
 def names_of(line: DiffLine) -> Sequence[str]:

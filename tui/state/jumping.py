@@ -5,8 +5,6 @@ from __future__ import annotations
 from functools import partial
 
 import numpy as np
-from msgspec.structs import replace
-from numpy.typing import NDArray
 
 from fusetui.analysis.why.model import Gap
 from fusetui.text.figures import count
@@ -17,28 +15,23 @@ from fusetui.tui.layout.answer import working
 from fusetui.tui.layout.moves import to_gap
 from fusetui.tui.layout.view import GapAt, Side
 from fusetui.tui.state import search
-from fusetui.tui.state.action import Run, action, on_timeline
+from fusetui.tui.state.action import action, on_timeline
 from fusetui.tui.state.commands import NO_STEPS, shown_step
 from fusetui.tui.state.moving import SECTION, brought, shown
 from fusetui.tui.state.session import Hits
-from fusetui.tui.state.state import OVERLAY, HitList, ListState, State, told
+from fusetui.tui.state.state import State, told
 
 NOTHING = "nothing is selected", "down/up select a slice"
 
 
-def same_name(by: int) -> Run:
-    """The next or previous slice of the name that the selected one has, as an action runs it."""
-
-    def run(state: State) -> State:
-        row = state.view.selected
-        return told(state, *NOTHING) if row < 0 else search.shown(state, alike(state, row).step(by))
-
-    return run
+def same_name(state: State, by: int) -> State:
+    """The next or previous slice of the name that the selected one has."""
+    row = state.view.selected
+    return told(state, *NOTHING) if row < 0 else search.shown(state, alike(state, row).step(by))
 
 
 def alike(state: State, row: int) -> Hits:
-    """All slices of that name and role in order of time; those found before, as long as they are
-    the same."""
+    """All slices of that name and role in order of time; those found before, if the same."""
     hits, trace = state.session.hits, state.side.trace
     if hits and hits.side == state.active and hits.is_of_name and hits.at >= 0 and hits.row == row:
         return hits
@@ -48,22 +41,18 @@ def alike(state: State, row: int) -> Hits:
     return Hits(trace.name_of(row), state.active, rows, at, is_of_name=True)
 
 
-def step_by(by: int) -> Run:
-    """The next or previous step in the window, as an action runs it."""
-
-    def run(state: State) -> State:
-        steps, view = steps_of(state.side.trace), state.view
-        if not len(steps):
-            return told(state, NO_STEPS)
-        starts = steps.start - state.side.origin
-        middles = starts + steps.dur // 2
-        here = int(np.searchsorted(starts, (view.begin + view.end) // 2, side="right")) - 1
-        last = len(steps) - 1
-        if np.count_nonzero((view.begin <= middles) & (middles < view.end)) > 1:
-            return shown_step(state, 0 if by > 0 else last)
-        return shown_step(state, max(0, min(here + by, last)))
-
-    return run
+def step_by(state: State, by: int) -> State:
+    """The next or previous step in the window."""
+    steps, view = steps_of(state.side.trace), state.view
+    if not len(steps):
+        return told(state, NO_STEPS)
+    starts = steps.start - state.side.origin
+    middles = starts + steps.dur // 2
+    here = int(np.searchsorted(starts, (view.begin + view.end) // 2, side="right")) - 1
+    last = len(steps) - 1
+    if np.count_nonzero((view.begin <= middles) & (middles < view.end)) > 1:
+        return shown_step(state, 0 if by > 0 else last)
+    return shown_step(state, max(0, min(here + by, last)))
 
 
 def list_steps(state: State) -> State:
@@ -73,8 +62,7 @@ def list_steps(state: State) -> State:
         return told(state, NO_STEPS)
     middle = (state.view.begin + state.view.end) // 2 + state.side.origin
     hits = Hits("steps", state.active, steps.rows).nearest(state.side.trace, middle)
-    over = replace(state, overlay=HitList(state.side, hits, steps))
-    return over.with_list(OVERLAY, ListState(cursor=max(0, hits.at)))
+    return search.listed(state, hits, steps)
 
 
 def other_pass(state: State) -> State:
@@ -121,58 +109,49 @@ def place_of_gap(side: Side, gap: Gap) -> GapAt | None:
     return None
 
 
-def step(by: int) -> Run:
-    """An action to the next gap by length, or to the one before."""
-
-    def run(state: State) -> State:
-        idle = state.side.insight.idle
-        if idle is None:
-            return told(state, working(state.side.trace, "the idle time of the GPU"))
-        device = _device(state)
-        if device < 0:
-            return told(state, "this trace has no idle time of a GPU")
-        longest = idle[device].longest
-        gap = state.view.gap
-        rank = _rank(longest, gap.gap if gap and gap.device == device else -1, by)
-        there = at_gap(state, GapAt(device, int(longest[rank])))
-        place = f"gap {count(rank + 1)} of the {count(len(longest))} longest"
-        return told(there, place, "next-gap the next longest", "previous-gap back", "undo undo")
-
-    return run
-
-
-def _rank(longest: NDArray[np.intp], gap: int, by: int) -> int:
-    """The rank after or before that of a gap; for a gap without a rank, the first or the last."""
-    here = np.flatnonzero(longest == gap).tolist()
-    if here:
-        return int(here[0] + by) % len(longest)
-    return 0 if by > 0 else len(longest) - 1
+def step(state: State, by: int) -> State:
+    """To the next gap by length, or the one before; from none to the first or the last."""
+    idle, gap = state.side.insight.idle, state.view.gap
+    if idle is None:
+        return told(state, working(state.side.trace, "the idle time of the GPU"))
+    device = _device(state)
+    if device < 0:
+        return told(state, "this trace has no idle time of a GPU")
+    longest: list[int] = idle[device].longest.tolist()
+    at = gap.gap if gap and gap.device == device else -1
+    rank = longest.index(at) + by if at in longest else 0 if by > 0 else -1
+    rank %= len(longest)
+    there = at_gap(state, GapAt(device, longest[rank]))
+    place = f"gap {count(rank + 1)} of the {count(len(longest))} longest"
+    return told(there, place, "next-gap the next longest", "previous-gap back", "undo undo")
 
 
 def _device(state: State) -> int:
-    """The device of the selected gap or GPU event, else the one with the longest gap; -1 for
-    none."""
+    """The device of the selected gap or GPU event, else that of the longest gap; -1 for none."""
     insight, view, trace = state.side.insight, state.view, state.side.trace
     idle = insight.idle or ()
     if view.gap:
         return view.gap.device
-    if view.selected >= 0:
-        own = insight.device(trace.track_of(view.selected).pid)
-        if own >= 0 and len(idle[own].longest):
-            return own
+    own = insight.device(trace.track_of(view.selected).pid) if view.selected >= 0 else -1
+    if own >= 0 and len(idle[own].longest):
+        return own
     lengths = [max((gap.dur_ns for gap in one.told[:1]), default=0) for one in idle]
     return lengths.index(max(lengths)) if any(lengths) else -1
 
 
 _here = partial(action, section=SECTION, where=on_timeline)
 
+_alike, _alike_before = partial(same_name, by=1), partial(same_name, by=-1)
+_gap, _back = partial(step, by=1), partial(step, by=-1)
+_step, _before = partial(step_by, by=1), partial(step_by, by=-1)
+
 ACTIONS = (
-    action("next-gap", "Next gap", "e", "of the GPU: the longest, then the next", step(1), SECTION),
-    action("previous-gap", "Previous gap", "E", "back to the longer one", step(-1), SECTION),
-    _here("next-alike", "Next of this name", "*", "in order of time, on any line", same_name(1)),
-    _here("previous-alike", "Previous of this name", "#", "on any line", same_name(-1)),
-    _here("next-step", "Next step", "}", "of the profile fills the window", step_by(1)),
-    _here("previous-step", "Previous step", "{", "of the profile", step_by(-1)),
+    action("next-gap", "Next gap", "e", "of the GPU: the longest, then the next", _gap, SECTION),
+    action("previous-gap", "Previous gap", "E", "back to the longer one", _back, SECTION),
+    _here("next-alike", "Next of this name", "*", "in order of time, on any line", _alike),
+    _here("previous-alike", "Previous of this name", "#", "on any line", _alike_before),
+    _here("next-step", "Next step", "}", "of the profile fills the window", _step),
+    _here("previous-step", "Previous step", "{", "of the profile", _before),
     action("steps", "Steps", "C", "of the profile as a list, with their durations", list_steps),
     _here("other-pass", "Forward or backward", "B", "to the work of the other pass", other_pass),
 )

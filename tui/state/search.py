@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 from msgspec.structs import replace
 
@@ -10,21 +12,26 @@ from fusetui.analysis.questions.query import WrongQuery, parse
 from fusetui.analysis.questions.search import search, texts_of, why_nothing
 from fusetui.text.figures import count
 from fusetui.text.printable import printable
+from fusetui.trace.layout.steps import Steps
 from fusetui.trace.model.categories import Role
 from fusetui.tui.layout.search_hits import SearchHits
 from fusetui.tui.layout.view import Side
-from fusetui.tui.state.action import Run, action
+from fusetui.tui.state.action import action
 from fusetui.tui.state.carry import still_there
-from fusetui.tui.state.effects import Search
 from fusetui.tui.state.moving import brought
 from fusetui.tui.state.session import NOTHING, Hits
-from fusetui.tui.state.state import OVERLAY, HitList, ListState, Outcome, Prompt, State, told
+from fusetui.tui.state.state import (
+    OVERLAY,
+    HitList,
+    ListState,
+    Outcome,
+    Prompt,
+    Search,
+    State,
+    told,
+)
 
 LARGE = 200_000  # slices: more are searched in a thread, so that no key waits
-
-
-def ask(state: State) -> State:
-    return replace(state, prompt=Prompt.SEARCH, found=None, wanted_hit="")
 
 
 def typed(state: State, text: str) -> Outcome:
@@ -72,8 +79,7 @@ def again(before: State, state: State) -> Outcome:
 
 
 def _followed(before: State, state: State) -> State:
-    """The list that lies over the page, in more of the trace: that of a search with the hits of
-    today, any other with the slices that it had."""
+    """The list over the page: of a search with the hits of today, else with the slices it had."""
     if not isinstance(state.overlay, HitList):
         return state
     hits, was = state.session.hits, state.overlay
@@ -161,8 +167,7 @@ def _place(hits: Hits) -> str:
 
 
 def shown(state: State, hits: Hits) -> State:
-    """Selects one hit in the timeline. What was captured is not there: the kernels that replay it
-    are."""
+    """Selects one hit in the timeline; of what was captured, the kernels that replay it."""
     if not len(hits.rows):
         return state
     trace = state.sides[hits.side].trace
@@ -176,18 +181,16 @@ def shown(state: State, hits: Hits) -> State:
     return told(found, _place(hits), *keys)
 
 
-def step(by: int) -> Run:
-    """An action to the next or previous hit."""
+def shown_row(state: State, row: int, what: str = "") -> State:
+    """Selects one slice of the active side, as the only hit; `what`: else its name."""
+    what = what or state.side.trace.name_of(row)
+    return shown(state, Hits(what, state.active, np.array([row]), 0))
 
-    def run(state: State) -> State:
-        hits = state.session.hits
-        return (
-            told(state, "no search yet", "search search")
-            if hits is None
-            else shown(state, hits.step(by))
-        )
 
-    return run
+def step(state: State, by: int) -> State:
+    """To the next or previous hit."""
+    hits = state.session.hits
+    return shown(state, hits.step(by)) if hits else told(state, "no search yet", "search search")
 
 
 def list_hits(state: State) -> State:
@@ -195,13 +198,19 @@ def list_hits(state: State) -> State:
     hits = state.session.hits
     if hits is None or not len(hits.rows):
         return told(state, "nothing was searched for", "search search")
-    over = replace(state, overlay=HitList(state.sides[hits.side], hits))
+    return listed(state, hits)
+
+
+def listed(state: State, hits: Hits, steps: Steps | None = None) -> State:
+    """Hits as a list over the page."""
+    over = replace(state, overlay=HitList(state.sides[hits.side], hits, steps))
     return over.with_list(OVERLAY, ListState(cursor=max(0, hits.at)))
 
 
+_ask = partial(replace, prompt=Prompt.SEARCH, found=None, wanted_hit="")
 ACTIONS = (
-    action("search", "Search", "/", "names, families, shapes: family:gemm dur>50us", ask),
-    action("next-hit", "Next hit", "n", "of the search, in order of time", step(1)),
-    action("previous-hit", "Previous hit", "N", "of the search", step(-1)),
+    action("search", "Search", "/", "names, families, shapes: family:gemm dur>50us", _ask),
+    action("next-hit", "Next hit", "n", "of the search, in order of time", partial(step, by=1)),
+    action("previous-hit", "Previous hit", "N", "of the search", partial(step, by=-1)),
     action("hits", "List of hits", "T", "of the search, or of the row of a table", list_hits),
 )

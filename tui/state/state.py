@@ -3,29 +3,35 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from enum import Enum
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum, auto
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
+from fusetui.analysis.questions.query import Pattern
+from fusetui.analysis.ranks.naming import looks_like_a_rank
 from fusetui.text.printable import without_credentials
 from fusetui.trace.layout.steps import Steps
 from fusetui.tui.layout.answer import AnswerAt
-from fusetui.tui.layout.call_tree import TreeView
 from fusetui.tui.layout.flame import FlameView
 from fusetui.tui.layout.kernel_table import KernelView
-from fusetui.tui.layout.ranks import RankedJob
+from fusetui.tui.layout.op_tree import TreeView
 from fusetui.tui.layout.search_hits import SearchHits
 from fusetui.tui.layout.view import GapAt, Side, View
 from fusetui.tui.state.comparison import Comparison
-from fusetui.tui.state.effects import Effect
 from fusetui.tui.state.session import Hits, Range, ViewSession
 
+if TYPE_CHECKING:
+    from fusetui.analysis.ranks.answer import Strip
+    from fusetui.analysis.ranks.model import JobAnswer, RankRow
+
 JOB = "all ranks"
+COPIED = "copied"  # how the hint about a copied text begins
 TOGETHER = 2  # traces of one offer that are opened at once, side by side
 
 
@@ -39,18 +45,53 @@ class Offer(msgspec.Struct, frozen=True):
     is_job: bool = False  # all traces, as the ranks of one job
 
 
-def offers_of_job(paths: Sequence[str]) -> tuple[Offer, ...]:
-    """All of them at once, and each alone."""
-    job = Offer(JOB, tuple(paths[:1]), f"{len(paths)} traces: who waits for whom", is_job=True)
-    return (job, *offers_of(paths))
-
-
-def offers_of(paths: Sequence[str]) -> tuple[Offer, ...]:
-    """Traces by the names of their files, or by their paths where several have one name."""
+def offers_of(paths: Sequence[str], are_job: bool = False) -> tuple[Offer, ...]:
+    """Traces by the names of their files, or by their paths where several have one name; of a job
+    first all of them at once."""
+    about = f"{len(paths)} traces: who waits for whom"
+    job = (Offer(JOB, tuple(paths[:1]), about, is_job=True),) if are_job else ()
     shown = {path: without_credentials(path) for path in paths}
     count = Counter(Path(path).name for path in shown.values())
     names = ((path, Path(shown[path]).name) for path in paths)
-    return tuple(Offer(name if count[name] == 1 else shown[path], (path,)) for path, name in names)
+    alone = (Offer(name if count[name] == 1 else shown[path], (path,)) for path, name in names)
+    return *job, *alone
+
+
+RANK_SORTS: dict[str, Callable[[RankRow], tuple[float, ...]]] = {
+    "others wait": lambda row: (-row.caused_ns, row.rank),
+    "waits": lambda row: (-row.waited_ns, row.rank),
+    "last": lambda row: (-row.last_count, row.rank),
+    "step": lambda row: (-row.step_ns, row.rank),
+    "compute": lambda row: (-(row.compute_ns or 0), row.rank),
+    "comm": lambda row: (-(row.exposed_comm_ns or 0), row.rank),
+    "idle": lambda row: (-(row.idle_ns or 0), row.rank),
+    "rank": lambda row: (row.rank,),
+}
+"""The columns by which the rows can be sorted; the first one is in force at first."""
+
+
+class RankedJob(msgspec.Struct, frozen=True, eq=False):
+    """What is known about the files that may be ranks of one job."""
+
+    paths: tuple[str, ...] = ()
+    done: int = -1  # ranks that were read; -1: nobody asked for them yet
+    answer: JobAnswer | None = None
+    strip: Strip | None = None
+    sort: str = "others wait"
+    problem: str = ""  # why there is no answer
+    comes_first: bool = False  # the page is shown once a trace is open
+    window: tuple[int, int] | None = None  # what the first of `wanted` shows first
+    wanted: tuple[RankRow, ...] = ()  # whose traces are being read; several share one time axis
+    only_streams: bool = False  # of these show the GPU streams and nothing else
+
+    def rows(self) -> list[RankRow]:
+        return sorted(self.answer.ranks, key=RANK_SORTS[self.sort]) if self.answer else []
+
+
+def job_of_paths(paths: tuple[str, ...]) -> RankedJob:
+    """A job, if most of the files are named as those of ranks are."""
+    ranks = sum(map(looks_like_a_rank, paths))
+    return RankedJob(paths if len(paths) > 1 and 2 * ranks > len(paths) else ())
 
 
 OVERLAY = "overlay"
@@ -201,6 +242,12 @@ class State(msgspec.Struct, frozen=True, eq=False):
         return self.session.views[self.active]
 
     @property
+    def time_range(self) -> Range | None:
+        """That which was selected on the active side."""
+        found = self.session.time_range
+        return found if found and found.ended and found.side == self.active else None
+
+    @property
     def has_diff(self) -> bool:
         """Whether there are two sides, both whole: a part would differ in what was not read."""
         return len(self.sides) == 2 and not any(s.trace.report.prefix for s in self.sides)
@@ -210,6 +257,73 @@ class State(msgspec.Struct, frozen=True, eq=False):
 
     def with_list(self, name: str, now: ListState) -> State:
         return replace(self, lists={**self.lists, name: now})
+
+
+class Read(msgspec.Struct, frozen=True):
+    """Read these traces in a thread, instead of what is being read."""
+
+    paths: tuple[str, ...]
+
+
+class Compare(msgspec.Struct, frozen=True, eq=False):
+    """Compare two sides, which were read from these paths, in a thread or in another process."""
+
+    a: Side
+    b: Side
+    paths: tuple[str, ...]
+
+
+class Summarize(msgspec.Struct, frozen=True):
+    """Summarize these traces in a thread, one after the other."""
+
+    wanted: tuple[tuple[int, str], ...]  # the place in the list, and the path
+
+
+class ReadRanks(msgspec.Struct, frozen=True):
+    """Read the ranks of a job in a thread that starts processes."""
+
+    paths: tuple[str, ...]
+
+
+class Search(msgspec.Struct, frozen=True, eq=False):
+    """Search a side, which was read from this path, in a thread, instead of the last search."""
+
+    side: Side
+    text: str
+    path: str
+
+
+class MatchLanes(msgspec.Struct, frozen=True, eq=False):
+    """Look in a thread for the lanes of a side that a regular expression matches."""
+
+    side: Side
+    pattern: Pattern
+
+
+class CopyText(msgspec.Struct, frozen=True):
+    """Put a text into the clipboard of the terminal (OSC 52)."""
+
+    text: str
+
+
+class Refuse(msgspec.Struct, frozen=True):
+    """End, because there is nothing to show; the sentence says why."""
+
+    sentence: str
+
+
+class Order(Enum):
+    """What needs no more words; `STOP_READING` keeps what was read so far, `QUIT` ends with exit
+    code 0, `INTERRUPT` as by Ctrl+C, `SUSPEND` until `fg`."""
+
+    STOP_READING = auto()
+    QUIT = auto()
+    INTERRUPT = auto()
+    SUSPEND = auto()
+
+
+Effect = Read | Compare | Summarize | ReadRanks | Search | MatchLanes | CopyText | Refuse | Order
+"""What an action does outside the state, as data. `performing.py` carries it out."""
 
 
 Outcome = State | tuple[State, Effect]

@@ -18,20 +18,22 @@ LONGEST = 200  # characters of the error that the message repeats
 
 
 def crash_sentence(error: BaseException) -> str:
-    """The message for the user: what failed, and where the traceback is."""
-    return f"fusetui failed with an internal error: {_what(error)}; {_where(error)}."
-
-
-def _what(error: BaseException) -> str:
-    """`ValueError: the first line of its message`."""
-    lines = _text(error).strip().splitlines()
+    """The message for the user: `ValueError: the first line of its message`, and where the
+    traceback is."""
+    try:
+        lines = str(error).strip().splitlines()
+    except Exception:  # of its own __str__
+        lines = []
     name = type(error).__name__
-    return clip(f"{name}: {lines[0].rstrip('.')}" if lines else name, LONGEST)
+    what = clip(f"{name}: {lines[0].rstrip('.')}" if lines else name, LONGEST)
+    return f"fusetui failed with an internal error: {what}; {_where(error)}."
 
 
 def _where(error: BaseException) -> str:
     try:
-        path = written(_report(error))
+        versions = f"fusetui {__version__}, Python {platform.python_version()}, {sys.platform}"
+        trace = "".join(traceback.format_exception(error))  # without the values of variables
+        path = written(f"{versions}\n{sys.argv}\n\n{trace}")
     except Exception:
         frames = traceback.extract_tb(error.__traceback__)
         place = f"{Path(frames[-1].filename).name}, line {frames[-1].lineno}" if frames else "?"
@@ -46,7 +48,8 @@ def written(text: str) -> str:
     """
     content = printable_lines(text).encode()
     try:
-        return _written(_among_logs(), content)
+        name = _among_logs()
+        return _filled(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), name, content)
     except (OSError, RuntimeError):  # RuntimeError: there is no home folder
         handle, name = tempfile.mkstemp(".txt", "fusetui-crash-")
         return _filled(handle, name, content)
@@ -60,10 +63,6 @@ def _among_logs() -> str:
     return str(folder / f"crash-{datetime.now():%Y%m%d-%H%M%S}-{os.getpid()}.txt")
 
 
-def _written(name: str, content: bytes) -> str:
-    return _filled(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), name, content)
-
-
 def _filled(handle: int, name: str, content: bytes) -> str:
     """The whole content in a file, or no file. Raises OSError."""
     try:
@@ -73,18 +72,3 @@ def _filled(handle: int, name: str, content: bytes) -> str:
         os.unlink(name)
         raise
     return name
-
-
-def _report(error: BaseException) -> str:
-    """Versions, the command line, and the traceback without the values of variables."""
-    versions = f"fusetui {__version__}, Python {platform.python_version()}, {sys.platform}"
-    lines = traceback.format_exception(error)
-    return "".join([f"{versions}\n{sys.argv}\n\n", *lines])
-
-
-def _text(error: BaseException) -> str:
-    """The message of the error, or "" if its own `__str__` raises."""
-    try:
-        return str(error)
-    except Exception:
-        return ""

@@ -4,55 +4,44 @@ from __future__ import annotations
 
 import os
 from argparse import Namespace
-from collections.abc import Sequence
 from pathlib import Path
 
 from fusetui.analysis.diff.compare import diff
 from fusetui.analysis.diff.model import Answer, Diff
 from fusetui.analysis.diff.work import NoStepsError
 from fusetui.commands.errors import CANNOT_TELL, DONE, NO, UNUSABLE, CommandError, say
-from fusetui.commands.folders import folders_below
-from fusetui.commands.loading import Loaded, load
-from fusetui.commands.sources import is_run, only_below, traces
+from fusetui.commands.loading import Loaded, load, one_form
+from fusetui.commands.sources import folders_below, is_run, only_below, traces
 from fusetui.report.diff import document, to_markdown, to_text
 from fusetui.report.output import emit, emit_json, width
-from fusetui.trace import Trace
 
 Pair = tuple[str, str]
 
 
-def run(args: Namespace) -> int:
+def run_diff(args: Namespace) -> int:
     """Raises CommandError if it is unclear what to compare."""
-    if args.json and args.markdown:
-        raise CommandError("Use either --json or --markdown, not both.")
+    one_form(args, "markdown")
     loaded: dict[str, Loaded] = {}
     found: list[Diff] = []
     for pair in _pairs(args.a, args.b, args.baseline):
         for name in pair:
             loaded[name] = loaded.get(name) or load(name, ())
-        found.append(_compared(loaded[pair[0]].trace, loaded[pair[1]].trace, args.step_by))
-    _show(found, args.json, args.markdown)
+        a, b = (loaded[name].trace for name in pair)
+        try:
+            found.append(diff(a, b, step_by=args.step_by))
+        except NoStepsError as missing:
+            raise CommandError(str(missing)) from None
+    if args.json:  # one document for a single pair, a list for several
+        documents = [document(one) for one in found]
+        emit_json(documents[0] if len(documents) == 1 else {"diffs": documents})
+    else:
+        texts = (to_markdown(one) if args.markdown else to_text(one, width()) for one in found)
+        emit("\n".join(texts))
     codes = [one.code for one in loaded.values()]
     if args.fail_over is not None:
         codes += [_judged(one, args.fail_over) for one in found]
-    return _worst(codes)
-
-
-def _compared(a: Trace, b: Trace, step_by: str | None) -> Diff:
-    try:
-        return diff(a, b, step_by=step_by)
-    except NoStepsError as missing:
-        raise CommandError(str(missing)) from None
-
-
-def _show(found: list[Diff], as_json: bool, markdown: bool) -> None:
-    """Prints one document for a single pair, or in JSON a list for several."""
-    if as_json:
-        documents = [document(one) for one in found]
-        emit_json(documents[0] if len(documents) == 1 else {"diffs": documents})
-        return
-    texts = [to_markdown(one) if markdown else to_text(one, width=width()) for one in found]
-    emit("\n".join(texts))
+    # The most serious: a file not fully read, then a slower pair, then an unclear one.
+    return next((code for code in (UNUSABLE, NO, CANNOT_TELL) if code in codes), DONE)
 
 
 def _pairs(a: str, b: str | None, baseline: str | None) -> list[Pair]:
@@ -74,7 +63,7 @@ def _variants(folder: str, baseline: str | None) -> list[Pair]:
         raise CommandError(f"{run} is no run folder: give a second trace or folder to compare.")
     if len(found) < 2:
         raise CommandError(f"Give a second trace to compare {folder} with.")
-    named = {_variant(path): path for path in found}
+    named = {Path(path).name.removesuffix(".gz").removesuffix(".json"): path for path in found}
     first = found[0] if baseline is None else named.get(baseline)
     if first is None:
         raise CommandError(f"{folder} has no variant {baseline}, only {', '.join(named)}.")
@@ -90,10 +79,6 @@ def _by_name(a: str, b: str) -> list[Pair]:
     return pairs
 
 
-def _variant(path: str) -> str:
-    return Path(path).name.removesuffix(".gz").removesuffix(".json")
-
-
 def _judged(found: Diff, percent: float) -> int:
     """The exit code of --fail-over: NO if even the lower bound of the ratio exceeds it."""
     verdict, step = found.verdict, found.step
@@ -106,8 +91,3 @@ def _judged(found: Diff, percent: float) -> int:
     by = f"{step.ratio:.3f} times as long as A's"
     say(f"{pair}: B's step is more than {percent:g} % slower: {by}.")
     return NO
-
-
-def _worst(codes: Sequence[int]) -> int:
-    """The most serious code: a file not fully read, then a slower pair, then an unclear one."""
-    return next((code for code in (UNUSABLE, NO, CANNOT_TELL) if code in codes), DONE)

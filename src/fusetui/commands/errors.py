@@ -42,27 +42,19 @@ def guarded(command: Callable[[], int]) -> int:
 
 def say(sentence: str) -> None:
     """Writes a message to stderr, on one line. It is not an error if stderr cannot be written."""
-    from fusetui.text.printable import (
-        printable,  # imports that only messages need
-        without_credentials,
-    )
+    from fusetui.text.printable import printable, without_credentials  # only messages need them
 
     with suppress(OSError):
         print(printable(without_credentials(sentence)), file=sys.stderr, flush=True)
 
 
-def is_for_user(error: Exception) -> bool:
-    """Whether the message of this error is a sentence for the user."""
-    from fusetui.capture.errors import CaptureError
-    from fusetui.trace.model.errors import TraceError
-
-    return isinstance(error, OUR_SENTENCES | CaptureError | TraceError)
-
-
 def _code_of(command: Callable[[], int]) -> int:
     try:
-        code = _ended(command)
-        streams.finish()
+        try:
+            code = command()
+        except SystemExit as ended:  # as --help does
+            code = ended.code if isinstance(ended.code, int) else DONE
+        streams.write("")
         return code
     except BrokenPipeError:
         return PIPE_CLOSED
@@ -70,18 +62,12 @@ def _code_of(command: Callable[[], int]) -> int:
         return _told(error)
 
 
-def _ended(command: Callable[[], int]) -> int:
-    """The exit code of a command, also if it ends with SystemExit (as --help does)."""
-    try:
-        return command()
-    except SystemExit as ended:
-        return ended.code if isinstance(ended.code, int) else DONE
-
-
 def _told(error: Exception) -> int:
-    """Reports an error and returns its exit code."""
     try:
-        if is_for_user(error):
+        from fusetui.capture.errors import CaptureError
+        from fusetui.trace.model.errors import TraceError
+
+        if isinstance(error, OUR_SENTENCES | CaptureError | TraceError):
             say(str(error))
             return UNUSABLE
         from fusetui.commands.crash import crash_sentence

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
+from argparse import Namespace
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
-import msgspec
 from msgspec.structs import replace
 
 from fusetui.analysis.questions.launches import wants_capture
-from fusetui.commands.errors import DONE, UNUSABLE, say
+from fusetui.commands.errors import DONE, UNUSABLE, CommandError, say
 from fusetui.commands.sources import is_shipped, one_trace, traces
 from fusetui.report.progress import Bar
 from fusetui.text.figures import several
@@ -20,7 +21,7 @@ from fusetui.trace.read.chunks import CUT_SHORT
 from fusetui.trace.scrub.detect import secrets_of
 
 
-class Loaded(msgspec.Struct, frozen=True, eq=False):
+class Loaded(NamedTuple):
     """A trace and the exit code for reading it: UNUSABLE if the figures are in doubt."""
 
     trace: Trace
@@ -41,19 +42,20 @@ def load(name: str, captured_by: Sequence[str] | None = None) -> Loaded:
     return Loaded(trace, UNUSABLE if doubtful else DONE)
 
 
+def one_form(args: Namespace, other: str) -> None:
+    """Raises CommandError if both --json and the other form of the answer are asked for."""
+    if args.json and getattr(args, other):
+        raise CommandError(f"Use either --json or --{other}, not both.")
+
+
 def _read(name: str, path: str) -> Trace:
     with Bar(f"reading {name}", sys.stderr) as bar:
-        trace = _called(open_trace(path, bar.update), name)
+        trace = open_trace(path, bar.update)
+    if is_shipped(name):  # told by its name, and not by the path of its file
+        trace = replace(trace, report=replace(trace.report, named=name))
     for sentence in notices(trace.report):
         say(sentence)
     return trace
-
-
-def _called(trace: Trace, name: str) -> Trace:
-    """A trace that ships with fusetui is told by its name, and not by the path of its file."""
-    if not is_shipped(name):
-        return trace
-    return replace(trace, report=replace(trace.report, named=name))
 
 
 def _joined(trace: Trace, captured_by: Sequence[str]) -> Trace:
@@ -78,6 +80,8 @@ def captures_named(captured_by: Sequence[str]) -> list[str]:
 def notices(report: Report) -> Iterator[str]:
     """A sentence for each way in which the file is incomplete."""
     skipped, unreadable = list(report.skipped), report.unreadable
+    read = report.events - unreadable
+    readable = f"{read} event{'' if read == 1 else 's'} could be read"
     is_cut = bool(skipped) and skipped[-1].reason == CUT_SHORT
     if report.changed:
         yield f"{report.file} changed while it was read: the figures may mix two states of it."
@@ -89,12 +93,11 @@ def notices(report: Report) -> Iterator[str]:
         )
     elif report.too_damaged >= 0:
         yield (
-            f"{report.file} is too damaged to be read beyond byte {report.too_damaged}: "
-            f"{_count(report)} could be read."
+            f"{report.file} is too damaged to be read beyond byte {report.too_damaged}: {readable}."
         )
     elif not report.complete:
         where = f" in the event at byte {skipped[-1].byte}" if is_cut else ""
-        yield f"{report.file} ends early{where}: {_count(report)} could be read."
+        yield f"{report.file} ends early{where}: {readable}."
     if is_cut:  # already reported
         del skipped[-1:]
         unreadable -= 1
@@ -119,8 +122,3 @@ def secret_notices(trace: Trace) -> Iterator[str]:
             f"{trace.report.file} contains what looks like a secret ({named}): remove it with "
             "fusetui scrub before you share the trace."
         )
-
-
-def _count(report: Report) -> str:
-    count = report.events - report.unreadable
-    return f"{count} event{'' if count == 1 else 's'}"

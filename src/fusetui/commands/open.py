@@ -1,83 +1,82 @@
-"""`open`: shows the traces that the user names in the app."""
+"""`open` and `tutor`: the app in this terminal, with what the user names or chooses."""
 
 from __future__ import annotations
 
+import heapq
+import os
+import sys
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from datetime import datetime
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from fusetui.commands.errors import CommandError, say
-from fusetui.commands.folders import folders_below
+from fusetui.commands.about import lines_about
+from fusetui.commands.errors import DONE, CommandError, say
 from fusetui.commands.loading import captures_named
-from fusetui.commands.showing import show
-from fusetui.commands.sources import is_run, traces
-from fusetui.commands.terminal import has_terminal
+from fusetui.commands.settings import ignored_colors, user_settings
+from fusetui.commands.sources import (
+    ENDINGS,
+    LESSON,
+    SAMPLE,
+    changed,
+    folders_below,
+    is_run,
+    listed,
+    traces,
+)
+from fusetui.commands.terminal import background, has_terminal, needs_ascii, prepare
 from fusetui.trace.read.remote import is_remote
 
 if TYPE_CHECKING:
     from fusetui.tui.state.state import Offer
 
 SIDES = 2  # traces that are shown side by side
+NEWEST = 9  # traces, and as many runs
+MOST = 200  # of what is in a folder of folders
+LOOKED_AT = 50  # of the newest files: not every .json is a trace
+RUNS = "runs"  # the folder in which make demo puts its runs
+HINT = "fusetui open NAME opens one of them; fusetui --help lists all commands."
 
 
-def run(args: Namespace) -> int:
+def run_open(args: Namespace) -> int:
+    look = {"ascii_only": args.ascii, "theme": args.theme, "mouse": args.mouse}
     if not args.traces:
-        from fusetui.commands.start import start  # only when nothing is named
-
-        return start(args.ascii, args.mouse, args.theme)
-    captured_by = captures_named(args.captured_by)
-    return browse(args.traces, args.ascii, args.mouse, args.theme, captured_by)
+        return start(**look)
+    return browse(args.traces, captured_by=captures_named(args.captured_by), **look)
 
 
-def browse(
-    names: Sequence[str],
-    ascii_only: bool = False,
-    mouse: bool | None = None,
-    theme: str = "auto",
-    captured_by: Sequence[str] = (),
-) -> int:
-    """Runs the app and returns its exit code; of more than two names the user chooses.
+def run_tutor(args: Namespace) -> int:
+    """A guided tour of the app, on a lesson. Raises CommandError if there is no terminal."""
+    if not has_terminal():
+        raise CommandError("fusetui tutor needs a terminal; docs/tour.md describes the same steps.")
+    from fusetui.sample_traces import lessons
+    from fusetui.tui.state.tour import LESSONS
+
+    paths = [str(lessons.path(name)) for name in LESSONS]
+    look = {"ascii_only": args.ascii, "theme": args.theme, "mouse": args.mouse}
+    return show(paths, opened=1, tour=True, **look)
+
+
+def browse(names: Sequence[str], **options: Any) -> int:
+    """Runs the app and returns its exit code; of more than two names the user chooses. `options`
+    are those of `show`.
 
     Raises CommandError if there is no terminal, if there is no trace behind a name, or if the
     user's keys.toml is wrong.
     """
     if not has_terminal():
         raise CommandError("fusetui open needs a terminal: use fusetui summary or diff instead.")
-    if len(names) == 1 and (found := _offered(names[0])):
-        return show(
-            [],
-            opened=0,
-            ascii_only=ascii_only,
-            theme=theme,
-            mouse=mouse,
-            offers=found,
-            captured_by=captured_by,
-        )
+    if len(names) == 1 and len(below := folders_below(names[0])) > 1:
+        return show([], opened=0, offers=found_below(below), **options)
     paths = [path for name in names for path in _found(name, len(names) != SIDES)]
     for path in paths:
         if path == "-" or not (is_remote(path) or Path(path).is_file()):
             raise CommandError(f"{path} cannot be opened: there is no such file.")
     ranks = len(names) == 1 and len(paths) > 1 and not is_run(names[0])
-    opened = 0 if ranks or len(names) > SIDES else SIDES
-    return show(
-        paths,
-        opened=opened,
-        ascii_only=ascii_only,
-        theme=theme,
-        mouse=mouse,
-        captured_by=captured_by,
-    )
-
-
-def _offered(name: str) -> list[Offer]:
-    """What to choose from in a folder of several folders with traces; [] for anything else."""
-    found = folders_below(name)
-    if len(found) < 2:
-        return []
-    from fusetui.commands.start import found_below  # imports a part of the app
-
-    return found_below(found)
+    return show(paths, opened=0 if ranks or len(names) > SIDES else SIDES, **options)
 
 
 def _found(name: str, every: bool) -> list[str]:
@@ -87,8 +86,122 @@ def _found(name: str, every: bool) -> list[str]:
         from fusetui.commands.exporting import exported  # rarely needed
 
         found = [exported(path) for path in found]
-    if every:
-        return found
-    if len(found) > 1:
+    if len(found) > 1 and not every:
         say(f"{name} contains {len(found)} traces; opening {found[0]}.")
-    return found[:1]
+    return found if every else found[:1]
+
+
+def show(
+    paths: Sequence[str],
+    *,
+    ascii_only: bool = False,
+    theme: str = "auto",
+    mouse: bool | None = None,
+    **options: Any,
+) -> int:
+    """Runs the app as fits the terminal (`options` as for `tui.app.run`); returns its exit code.
+    What is not given is as the user's config.toml says.
+
+    Raises CommandError if config.toml or keys.toml is wrong.
+    """
+    settings = user_settings()
+    theme = theme if theme != "auto" else settings.theme
+    for sentence in ignored_colors(os.environ) if theme == "auto" else ():
+        say(sentence)
+    light, typed = background(theme, os.environ)
+    prepare(os.environ)
+    from fusetui.tui import app  # imports Textual, which reads the environment
+    from fusetui.tui.keymap import KeymapError
+
+    try:
+        return app.run(
+            paths,
+            ascii_only=ascii_only or settings.ascii or needs_ascii(os.environ, sys.stderr.encoding),
+            light=light,
+            mouse=settings.mouse if mouse is None else mouse,
+            typed=typed,
+            say=say,
+            **options,
+        )
+    except KeymapError as error:
+        raise CommandError(str(error)) from None
+
+
+def start(**look: Any) -> int:
+    """Where nothing was named: lets the user choose in the app, or prints the list if there is no
+    terminal; returns the exit code."""
+    offers = list(found_in(Path()))
+    if has_terminal():
+        return show([], opened=0, offers=offers, **look)
+    from fusetui.report.output import emit
+
+    lines = [line for offer in offers for line in lines_about(offer.label, offer.about)]
+    emit("\n".join([*lines, "", HINT]))
+    return DONE
+
+
+def found_in(folder: Path) -> Iterator[Offer]:
+    """The newest traces and runs of a folder, then what ships with fusetui."""
+    yield from _traces(folder)
+    runs = (path for path in (*listed(folder), *listed(folder / RUNS)) if is_run(str(path)))
+    for path in heapq.nlargest(NEWEST, runs, key=changed):
+        yield from _run(path)
+    yield from _shipped()
+
+
+def found_below(folders: Sequence[str]) -> list[Offer]:
+    """At most MOST of what is in run folders and folders of traces; a run is one offer. No trace is
+    read."""
+    found = list(islice((offer for name in folders for offer in _inside(name)), MOST + 1))
+    if len(found) > MOST:
+        say(f"There are more than {MOST} runs and traces: only the newest are listed.")
+    return found[:MOST]
+
+
+def _inside(name: str) -> Iterator[Offer]:
+    if is_run(name):
+        yield from _run(Path(name))
+    else:
+        yield from map(_trace, sorted(map(Path, traces(name)), key=changed, reverse=True))
+
+
+def _traces(folder: Path) -> Iterator[Offer]:
+    from fusetui.trace.formats import looks_like_a_trace
+
+    files = [path for path in listed(folder) if path.name.endswith(ENDINGS) and path.is_file()]
+    newest = heapq.nlargest(LOOKED_AT, files, key=changed)
+    yield from map(_trace, [path for path in newest if looks_like_a_trace(str(path))][:NEWEST])
+
+
+def _trace(path: Path) -> Offer:
+    from fusetui.text.figures import size
+    from fusetui.tui.state.state import Offer
+
+    return Offer(str(path), (str(path),), f"{_when(path)}   {size(path.stat().st_size)}")
+
+
+def _run(path: Path) -> Iterator[Offer]:
+    """The variants of a run; nothing if there is none, as after a capture that failed."""
+    from fusetui.tui.state.state import Offer
+
+    with suppress(CommandError):
+        paths = tuple(traces(str(path)))
+        names = ", ".join(Path(name).name.partition(".")[0] for name in paths)
+        yield Offer(f"{path}/", paths, f"{_when(path)}   run: {names}")
+
+
+def _shipped() -> Iterator[Offer]:
+    from fusetui import sample_traces
+    from fusetui.sample_traces import lessons
+    from fusetui.tui.state.state import Offer
+    from fusetui.tui.state.tour import LESSONS
+
+    paths = tuple(str(lessons.path(name)) for name in LESSONS[:1])
+    yield Offer("tutor", paths, "a guided tour of the app, in five minutes", is_tour=True)
+    for prefix, shelf in ((LESSON, lessons), (SAMPLE, sample_traces)):
+        for name in shelf.names():
+            yield Offer(prefix + name, (str(shelf.path(name)),), shelf.describe(name))
+
+
+def _when(path: Path) -> str:
+    return f"{datetime.fromtimestamp(changed(path)):%Y-%m-%d %H:%M}"

@@ -10,11 +10,10 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from fusetui.analysis.ranks.model import NoSummary, RankSummary
-from fusetui.analysis.ranks.records import JobAnswer, LeftOut, RankRow
+from fusetui.analysis.ranks.model import JobAnswer, LeftOut, NoSummary, RankRow, RankSummary
 from fusetui.commands.errors import CANNOT_TELL, DONE, UNUSABLE, CommandError, say
-from fusetui.commands.folders import ENDINGS
-from fusetui.commands.sources import of_one_job
+from fusetui.commands.loading import one_form
+from fusetui.commands.sources import ENDINGS, of_one_job
 from fusetui.report.output import emit, emit_json, width
 from fusetui.report.progress import Bar
 from fusetui.text.figures import plural
@@ -24,27 +23,23 @@ from fusetui.trace.read.remote import is_remote, matching
 Row = TypeVar("Row", RankRow, LeftOut)
 
 
-def run(args: Namespace) -> int:
+def run_ranks(args: Namespace) -> int:
     """Raises CommandError and TraceError for what was asked in a wrong way."""
-    if args.json and args.csv:
-        raise CommandError("Use either --json or --csv, not both.")
+    one_form(args, "csv")
     paths = files(args.paths)
     from fusetui.analysis.ranks.answer import explained
+    from fusetui.report.ranks import ranks_csv, ranks_json, ranks_text
 
     answer = _told(explained(_summaries(paths, args)).answer)
     if not answer.ranks and not args.json:
-        raise CommandError(_none(answer))
+        reason, *more = (one.reason.rstrip(".") for one in answer.left_out)
+        others = f"; nor is any of {plural(len(more), 'other file')} a rank" if more else ""
+        raise CommandError(f"{reason}{others}.")
     if args.json:
-        from fusetui.report.ranks import ranks_json
-
         emit_json(ranks_json(answer))
     elif args.csv:
-        from fusetui.report.ranks import ranks_csv
-
         emit(ranks_csv(answer))
     else:
-        from fusetui.report.ranks import ranks_text
-
         emit(ranks_text(answer, width(), args.top))
     damaged = sum(bool(row.damage) for row in answer.ranks)
     if bad := len(paths) - answer.given + damaged:
@@ -64,13 +59,6 @@ def _told(answer: JobAnswer) -> JobAnswer:
 
     left = (replace(told(one), reason=without_credentials(one.reason)) for one in answer.left_out)
     return replace(answer, ranks=tuple(map(told, answer.ranks)), left_out=tuple(left))
-
-
-def _none(answer: JobAnswer) -> str:
-    """Why there is no rank."""
-    reason = answer.left_out[0].reason.rstrip(".")
-    more = len(answer.left_out) - 1
-    return f"{reason}; nor is any of {plural(more, 'other file')} a rank." if more else f"{reason}."
 
 
 def files(names: Sequence[str]) -> list[str]:

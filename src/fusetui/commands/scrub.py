@@ -12,7 +12,8 @@ from fusetui.report.output import emit
 from fusetui.report.progress import Bar
 from fusetui.text.figures import plural
 from fusetui.text.printable import printable
-from fusetui.trace.scrub.file import Scrubbed, scrub_file
+from fusetui.trace.scrub.document import ScrubbedDocument
+from fusetui.trace.scrub.file import scrub_file
 
 KINDS = (
     ("variable", "environment variable"),
@@ -25,27 +26,25 @@ KINDS = (
 )
 
 
-def run(args: Namespace) -> int:
+def run_scrub(args: Namespace) -> int:
     """Raises TraceError or CommandError; `out` is not written then."""
     name, out = args.trace, args.out
     with Bar(f"scrubbing {name}", sys.stderr) as bar:
         scrubbed = scrub_file(one_trace(name), out, bar.update)
     for sentence in notices(scrubbed):
         say(sentence)
-    emit(f"{printable(out)}: {plural(scrubbed.events, 'event')}; removed: {taken_out(scrubbed)}.")
-    return UNUSABLE if scrubbed.cut else DONE
+    found = scrubbed.counts()
+    counts = [(found.get(kind, 0), words) for kind, words in KINDS]
+    removed = ", ".join(plural(number, words) for number, words in counts if number) or "nothing"
+    emit(f"{printable(out)}: {plural(scrubbed.events, 'event')}; removed: {removed}.")
+    return UNUSABLE if scrubbed.source.cut else DONE
 
 
-def taken_out(scrubbed: Scrubbed) -> str:
-    found = [(scrubbed.counts.get(kind, 0), words) for kind, words in KINDS]
-    return ", ".join(plural(number, words) for number, words in found if number) or "nothing"
-
-
-def notices(scrubbed: Scrubbed) -> Iterator[str]:
+def notices(scrubbed: ScrubbedDocument) -> Iterator[str]:
     """A sentence for each way in which the result is less than the trace."""
-    path = printable(scrubbed.path)
-    if scrubbed.cut:
-        yield f"{path}: {scrubbed.cut}, so it cannot be verified; what was unpacked is written."
+    path, cut = printable(scrubbed.source.path), scrubbed.source.cut
+    if cut:
+        yield f"{path}: {cut}, so it cannot be verified; what was unpacked is written."
     elif scrubbed.ends_early:
         yield f"{path} ends early: what could be read is written."
     if scrubbed.lost:

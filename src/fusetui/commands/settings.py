@@ -10,7 +10,7 @@ Options of the command line and variables come first.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -22,6 +22,7 @@ from fusetui.text.toml import WrongFile, table_in, text_of
 PLACE = "FUSETUI_CONFIG"
 """Names another file, or is `off`."""
 FILE = "config.toml"
+COLORS = "COLORFGBG"
 Theme = Literal["auto", "dark", "light"]
 THEMES: tuple[str, ...] = get_args(Theme)
 
@@ -47,7 +48,12 @@ def user_settings(environment: Mapping[str, str] = os.environ) -> Settings:
 def _from_file(place: str) -> Settings:
     if place == "off":
         return Settings()
-    path = Path(place) if place else _usual_path()
+    if place:
+        path = Path(place)
+    else:
+        from platformdirs import user_config_path
+
+        path = user_config_path("fusetui") / FILE
     try:
         table = table_in(text_of(path), path)
     except FileNotFoundError:
@@ -72,7 +78,13 @@ def _checked(table: Mapping[str, object], path: Path) -> Settings:
     return msgspec.convert(table, Settings)
 
 
-def _usual_path() -> Path:
-    from platformdirs import user_config_path
-
-    return user_config_path("fusetui") / FILE
+def ignored_colors(environment: Mapping[str, str]) -> Iterator[str]:
+    """A sentence if COLORFGBG says nothing about the background. `default` is the word of rxvt for
+    a color that is none of the 16."""
+    text = environment.get(COLORS, "")
+    last = text.rpartition(";")[2]
+    if text and last != "default" and not last.isdecimal():
+        yield (
+            f"{COLORS} is {text!r} and is ignored: it should name the colors of text and "
+            "background, as in 15;0; --theme light or dark decides."
+        )

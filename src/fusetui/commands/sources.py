@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 from fusetui.commands.errors import CommandError, say
-from fusetui.commands.folders import ENDINGS, RECORD, SWEEP, folders_below
 
 SAMPLE, LESSON = "sample:", "lesson:"
+RECORD = "run.json"
+SWEEP = "sweep.json"
+ENDINGS = (".json", ".json.gz", ".json.zst")
+DEPTH = 2  # levels of folders
+LISTED = 10_000  # entries of a folder that are looked at
+FOLDERS = 500  # folders that are looked into, the newest first
 MOST_NAMED = 3  # folders listed in a message
 
 
@@ -71,7 +78,6 @@ def is_run(name: str) -> bool:
 
 
 def _shipped(name: str) -> str:
-    """The file of a sample or a lesson."""
     from fusetui import sample_traces
     from fusetui.sample_traces import lessons
 
@@ -88,7 +94,7 @@ def _variants(folder: Path) -> list[Path]:
     if not is_run(str(folder)):
         return []
     from fusetui.capture.errors import CaptureError
-    from fusetui.capture.saved import trace_files
+    from fusetui.capture.record import trace_files
 
     try:
         listed = trace_files(folder)
@@ -111,12 +117,57 @@ def _inside(folder: Path) -> list[Path]:
         if not (path.is_file() or path.is_dir()):
             say(f"{path} is left out: it is no regular file, or a link that leads nowhere.")
     found = [path for path in found if path.is_file()]
-    return _own(folder, found) if is_run(str(folder)) else found
+    if not is_run(str(folder)):
+        return found
+    from fusetui.capture.record import why_not
+
+    # A link could lead anywhere: a run folder may come from somebody else.
+    return [path for path in found if why_not(folder, path.name) is None]
 
 
-def _own(folder: Path, files: list[Path]) -> list[Path]:
-    """The files of a run that lie inside its folder. A link could lead anywhere: a run folder may
-    come from somebody else."""
-    from fusetui.capture.saved import why_not
+def folders_below(name: str) -> list[str]:
+    """Run folders and other folders with traces, the newest first; [] where `name` has traces of
+    its own. No file is read."""
+    top = Path(name)
+    if not top.is_dir() or _newest(top) is not None:
+        return []
+    found = islice(_below(top, DEPTH), FOLDERS)
+    newest = sorted(((changed, str(path)) for path, changed in found), reverse=True)
+    return [path for _, path in newest]
 
-    return [path for path in files if why_not(folder, path.name) is None]
+
+def changed(path: Path) -> float:
+    """When it was written; 0 if that cannot be told."""
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def listed(folder: Path) -> list[Path]:
+    """What is in a folder, of very many entries the first; [] if it cannot be listed."""
+    try:
+        with os.scandir(folder) as entries:
+            return [folder / entry.name for entry in islice(entries, LISTED)]
+    except OSError:
+        return []
+
+
+def _below(folder: Path, depth: int) -> Iterator[tuple[Path, float]]:
+    """Folders with traces, and when the newest trace of each was written. Hidden folders are left
+    out: a capture that is not complete is one."""
+    inner = [path for path in listed(folder) if path.name[0] != "." and path.is_dir()]
+    for path in sorted(inner, key=changed, reverse=True)[:FOLDERS]:
+        newest = _newest(path)
+        if newest is not None:
+            yield path, newest
+        elif depth > 1:
+            yield from _below(path, depth - 1)
+
+
+def _newest(folder: Path) -> float | None:
+    """When the record of a run or the newest trace was written; None in a folder without either."""
+    if (folder / RECORD).is_file():
+        return changed(folder / RECORD)
+    names = (path for path in listed(folder) if path.name.endswith(ENDINGS) and path.name != SWEEP)
+    return max((changed(path) for path in names if path.is_file()), default=None)

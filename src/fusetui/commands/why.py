@@ -1,61 +1,99 @@
-"""`why`: where the time went, and why the GPU was idle."""
+"""`why`: where the time went, and why the GPU was idle; `gaps`: its longest idle times."""
 
 from __future__ import annotations
 
+import re
 from argparse import Namespace
+from collections.abc import Callable
 
-from fusetui.analysis.why.answer import why
 from fusetui.analysis.why.model import Why
+from fusetui.analysis.why.selection import NotThere, Selection
 from fusetui.commands.errors import CommandError
-from fusetui.commands.loading import load
-from fusetui.commands.selecting import found_in
-from fusetui.report.note import emit_json_of, emit_of, note_lines
-from fusetui.report.output import width
+from fusetui.commands.loading import load, one_form
+from fusetui.report.output import emit_json_of, emit_of, note_lines, width
+from fusetui.text.figures import parse_time
 from fusetui.trace import Trace
 
+MOST_GAPS = 20
+NS = re.compile(r"[0-9]{1,18}")
 
-def run(args: Namespace) -> int:
+
+def run_why(args: Namespace) -> int:
     """Raises CommandError if the selected part is not in the trace."""
-    if args.json and args.markdown:
-        raise CommandError("Use either --json or --markdown, not both.")
-    loaded = load(args.trace, args.captured_by)
-    found = found_in(loaded.trace, args, why)
-    if args.other is None:
-        _show(loaded.trace, found, args)
-        return loaded.code
-    other = load(args.other, ())
-    _show_both((loaded.trace, other.trace), (found, found_in(other.trace, args, why)), args)
-    return max(loaded.code, other.code)
+    from fusetui.analysis.why.answer import why
 
+    one_form(args, "markdown")
+    trace, code = load(args.trace, args.captured_by)
+    found = found_in(trace, args, why)
+    if args.other is not None:
+        other, other_code = load(args.other, ())
+        _show_both((trace, other), (found, found_in(other, args, why)), args)
+        return max(code, other_code)
+    from fusetui.report.why import why_document, why_markdown, why_text
 
-def _show(trace: Trace, found: Why, args: Namespace) -> None:
     if args.json:
-        from fusetui.report.why import why_document
-
         emit_json_of(trace, why_document(found, trace))
     elif args.markdown:
-        from fusetui.report.why import why_markdown
-
         emit_of(trace, why_markdown(found))
     else:
-        from fusetui.report.why import why_text
-
         emit_of(trace, why_text(found, width(), len(note_lines(trace)), args.all))
+    return code
 
 
 def _show_both(traces: tuple[Trace, Trace], found: tuple[Why, Why], args: Namespace) -> None:
     from fusetui.analysis.why.versus import versus
+    from fusetui.report.versus import versus_document, versus_markdown, versus_text
 
     both = versus(*found)
     if args.json:
-        from fusetui.report.versus import versus_document
-
         emit_json_of(traces[0], versus_document(both, traces), traces[1])
-    elif args.markdown:
-        from fusetui.report.versus import versus_markdown
-
-        emit_of(traces[0], versus_markdown(both), traces[1])
     else:
-        from fusetui.report.versus import versus_text
+        text = versus_markdown(both) if args.markdown else versus_text(both, width())
+        emit_of(traces[0], text, traces[1])
 
-        emit_of(traces[0], versus_text(both, width()), traces[1])
+
+def run_gaps(args: Namespace) -> int:
+    """Raises CommandError if the selected part is not in the trace."""
+    from fusetui.analysis.why.selection import accounted
+    from fusetui.report.why import gaps_document, gaps_text
+
+    trace, code = load(args.trace, args.captured_by)
+    found = found_in(trace, args, accounted)
+    if args.json:
+        emit_json_of(trace, {"base_ns": str(found.base_ns), **gaps_document(found)})
+    else:
+        emit_of(trace, gaps_text(found, None if args.all else MOST_GAPS, width()))
+    return code
+
+
+def found_in(trace: Trace, args: Namespace, ask: Callable[[Trace, Selection], Why]) -> Why:
+    """Answers for the selected part; `ask` is `why`, or `accounted` for account and gaps only.
+
+    Raises CommandError if the selected part is not in the trace.
+    """
+    try:
+        return ask(trace, selection_of(args))
+    except NotThere as missing:
+        raise CommandError(str(missing)) from None
+
+
+def selection_of(args: Namespace) -> Selection:
+    """Raises CommandError for a time without a unit."""
+    return Selection(
+        step=args.step,
+        from_ns=_time("--from", args.begin),
+        to_ns=_time("--to", args.end),
+        device=getattr(args, "device", None),
+        step_by=args.step_by,
+        all_gaps=getattr(args, "all", False),
+    )
+
+
+def _time(option: str, text: str | None) -> int | None:
+    """Nanoseconds from a time with its unit, or from an integer as in --json."""
+    if text is None or NS.fullmatch(text):
+        return None if text is None else int(text)
+    ns = parse_time(text)
+    if ns is None:
+        raise CommandError(f"{option} takes a time with a unit, such as 12.5ms, not {text}.")
+    return ns

@@ -21,48 +21,28 @@ from fusetui.report.documents import (
     OpDocument,
     OpsDocument,
 )
-from fusetui.report.labels import kernel_label
+from fusetui.report.summary import kernel_label
 from fusetui.text.figures import count, duration, percent, quantity, significant
 from fusetui.text.printable import printable
-from fusetui.text.tables import LEAST, TOP_ALL, Column, left_out, table
+from fusetui.text.tables import LEAST, TOP_ALL, Column, known, left_out, table_of
 from fusetui.trace.model.ids import LARGEST, device_label, exact_id, stream_label
 
 DIGITS = 3  # of rates, which are based on estimates
 
-KERNEL_COLUMNS = (
-    Column("total"),
-    Column("effective", spare=5),
-    Column("share", spare=2),
-    Column("count", spare=3),
-    Column("of peak", spare=1),
-    Column("FLOP/s", spare=12),
-    Column("B/s", spare=13),
-    Column("waves", spare=14),
-    Column("mean", spare=6),
-    Column("min", spare=10),
-    Column("p10", spare=8),
-    Column("median", spare=4),
-    Column("p90", spare=7),
-    Column("max", spare=11),
-)
 OP_COLUMNS = (
-    Column("total"),
-    Column("self", spare=3),
-    Column("GPU", spare=1),
-    Column("kernels", spare=2),
-    Column("count", spare=4),
-    Column("mean", spare=5),
-    Column("p10", spare=8),
-    Column("median", spare=6),
-    Column("p90", spare=7),
+    Column("total", cell=lambda group: duration(group.total_ns)),
+    Column("self", spare=3, cell=lambda group: duration(group.self_ns)),
+    Column("GPU", spare=1, cell=lambda group: duration(group.gpu_ns) if group.gpu_ns else ""),
+    Column("kernels", spare=2, cell=lambda group: count(group.kernels) if group.kernels else ""),
+    Column("count", spare=4, cell=lambda group: count(group.spread.count)),
+    Column("mean", spare=5, cell=lambda group: duration(group.spread.mean_ns)),
+    Column("p10", spare=8, cell=lambda group: duration(group.spread.p10_ns)),
+    Column("median", spare=6, cell=lambda group: duration(group.spread.median_ns)),
+    Column("p90", spare=7, cell=lambda group: duration(group.spread.p90_ns)),
 )
 TITLES = {"name": "kernel", "shape": "kernel, op and inputs"}
-FULL_NAME = Column("name", left=True, spare=15)
-
 WIDEST = 60
 """Width that names with shapes get before figures do."""
-
-Row = Sequence[str]
 
 
 def kernels_text(
@@ -72,17 +52,43 @@ def kernels_text(
     missing figures."""
     whole = sum(group.spread.total_ns for group in groups)
     shown = groups[:top] if top else groups
-    full = [FULL_NAME] if by == "name" else []
-    columns = (*KERNEL_COLUMNS, Column(TITLES.get(by, by), left=True), *full)
-    rows = []
-    for group in shown:
-        names = [printable(group.fields["name"])] if full else []
-        rows.append((*_kernel(group, whole), _label(group.fields, by, width), *names))
-    lines = [_table(columns, rows, width, by)]
+    label = Column(TITLES.get(by, by), True, cell=lambda group: _label(group.fields, by, width))
+    columns = [*_kernel_columns(whole), label]
+    if by == "name":
+        columns.append(Column("name", True, 15, lambda group: printable(group.fields["name"])))
     rest = groups[len(shown) :]
     share = percent(sum(group.spread.total_ns for group in rest), whole)
-    lines += left_out(len(rest), _noun(by), TOP_ALL, share)
+    lines = [
+        _table(columns, shown, width, by),
+        *left_out(len(rest), "name" if by == "name" else "group", TOP_ALL, share),
+    ]
     return "\n".join([*lines, *(fill(printable(notice), width) for notice in notices)])
+
+
+def _kernel_columns(whole: int) -> tuple[Column, ...]:
+    return (
+        Column("total", cell=lambda group: duration(group.spread.total_ns)),
+        Column("effective", spare=5, cell=_effective_text),
+        Column("share", spare=2, cell=lambda group: percent(group.spread.total_ns, whole)),
+        Column("count", spare=3, cell=lambda group: count(group.spread.count)),
+        Column(
+            "of peak",
+            False,
+            1,
+            lambda g: known(g.work.share_of_peak, lambda of: percent(of, 1), ""),
+        ),
+        Column("FLOP/s", False, 12, lambda g: _rate(g.work.flop, g.work.flop_ns, "FLOP/s")),
+        Column("B/s", False, 13, lambda g: _rate(g.work.bytes, g.work.bytes_ns, "B/s")),
+        Column(
+            "waves", False, 14, lambda g: known(g.work.waves, lambda n: significant(n, DIGITS), "")
+        ),
+        Column("mean", spare=6, cell=lambda group: duration(group.spread.mean_ns)),
+        Column("min", spare=10, cell=lambda group: duration(group.spread.min_ns)),
+        Column("p10", spare=8, cell=lambda group: duration(group.spread.p10_ns)),
+        Column("median", spare=4, cell=lambda group: duration(group.spread.median_ns)),
+        Column("p90", spare=7, cell=lambda group: duration(group.spread.p90_ns)),
+        Column("max", spare=11, cell=lambda group: duration(group.spread.max_ns)),
+    )
 
 
 def ops_text(groups: Sequence[OpGroup], by: str, top: int, width: int) -> str:
@@ -90,16 +96,15 @@ def ops_text(groups: Sequence[OpGroup], by: str, top: int, width: int) -> str:
     if not groups:
         return "no CPU ops in this trace"
     shown = groups[:top] if top else groups
-    label = Column("op and inputs" if by == "shape" else "op", left=True)
-    rows = [(*_op(group), _op_label(group.fields, by)) for group in shown]
-    lines = [_table((*OP_COLUMNS, label), rows, width, by)]
-    return "\n".join([*lines, *left_out(len(groups) - len(shown), _noun(by), TOP_ALL)])
+    title = "op and inputs" if by == "shape" else "op"
+    columns = (*OP_COLUMNS, Column(title, True, cell=lambda group: _op_label(group.fields, by)))
+    lines = left_out(len(groups) - len(shown), "name" if by == "name" else "group", TOP_ALL)
+    return "\n".join([_table(columns, shown, width, by), *lines])
 
 
 def kernels_json(
     groups: Sequence[KernelGroup], by: str, devices: Sequence[DevicePeak]
 ) -> KernelsDocument:
-    """The document of `kernels --json`."""
     return KernelsDocument(
         by=by,  # type: ignore[arg-type]  # one of arguments.KERNELS_BY
         devices=[_device(device) for device in devices],
@@ -108,7 +113,6 @@ def kernels_json(
 
 
 def ops_json(groups: Sequence[OpGroup], by: str) -> OpsDocument:
-    """The document of `ops --json`."""
     ops = [
         OpDocument(
             **group.fields,
@@ -121,15 +125,8 @@ def ops_json(groups: Sequence[OpGroup], by: str) -> OpsDocument:
     return OpsDocument(by=by, ops=ops)  # type: ignore[arg-type]  # one of arguments.OPS_BY
 
 
-def _table(columns: Sequence[Column], rows: Sequence[Row], width: int, by: str) -> str:
-    """A table without columns that would be blank."""
-    kept = [n for n in range(len(columns)) if any(row[n] for row in rows)]
-    named, shown = [columns[n] for n in kept], [[row[n] for n in kept] for row in rows]
-    return table(named, shown, width, WIDEST if by == "shape" else LEAST)
-
-
-def _noun(by: str) -> str:
-    return "name" if by == "name" else "group"
+def _table(columns: Sequence[Column], groups: Sequence[object], width: int, by: str) -> str:
+    return table_of(columns, groups, width, WIDEST if by == "shape" else LEAST, blank="")
 
 
 def _label(fields: dict[str, Any], by: str, width: int) -> str:
@@ -157,43 +154,13 @@ def _inputs(fields: dict[str, Any]) -> str:
     return printable(", ".join(texts))
 
 
-def _kernel(group: KernelGroup, whole: int) -> Row:
-    spread, work = group.spread, group.work
-    return (
-        duration(spread.total_ns),
-        duration(group.effective_ns) if group.effective_ns != spread.total_ns else "",
-        percent(spread.total_ns, whole),
-        count(spread.count),
-        "" if work.share_of_peak is None else percent(work.share_of_peak, 1),
-        _rate(work.flop, work.flop_ns, "FLOP/s"),
-        _rate(work.bytes, work.bytes_ns, "B/s"),
-        "" if work.waves is None else significant(work.waves, DIGITS),
-        duration(spread.mean_ns),
-        duration(spread.min_ns),
-        duration(spread.p10_ns),
-        duration(spread.median_ns),
-        duration(spread.p90_ns),
-        duration(spread.max_ns),
-    )
+def _effective_text(group: KernelGroup) -> str:
+    ns = group.effective_ns
+    return duration(ns) if ns != group.spread.total_ns else ""
 
 
 def _rate(amount: int | None, ns: int, unit: str) -> str:
     return quantity(amount * NS / ns, unit, DIGITS) if amount and ns else ""
-
-
-def _op(group: OpGroup) -> Row:
-    spread = group.spread
-    return (
-        duration(group.total_ns),
-        duration(group.self_ns),
-        duration(group.gpu_ns) if group.gpu_ns else "",
-        count(group.kernels) if group.kernels else "",
-        count(spread.count),
-        duration(spread.mean_ns),
-        duration(spread.p10_ns),
-        duration(spread.median_ns),
-        duration(spread.p90_ns),
-    )
 
 
 def _kernel_json(group: KernelGroup) -> KernelDocument:

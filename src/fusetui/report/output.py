@@ -1,10 +1,13 @@
-"""Standard output: results only, text or one JSON document, escaped for terminals."""
+"""Standard output: results only, text or one JSON document, escaped for terminals; those that are
+derived from traces together with the traces' notes about their origin."""
 
 from __future__ import annotations
 
 import json
 import shutil
 import sys
+from textwrap import wrap
+from typing import TYPE_CHECKING
 
 import msgspec
 import orjson
@@ -12,6 +15,9 @@ import orjson
 from fusetui.report.streams import write
 from fusetui.text.printable import json_lines, printable_lines
 from fusetui.text.tables import Unseen
+
+if TYPE_CHECKING:
+    from fusetui.trace import Trace
 
 NARROWEST, WIDEST = 40, 10_000
 UNKNOWN_WIDTH = 100
@@ -44,3 +50,27 @@ def _json(document: object) -> str:
         return orjson.dumps(document, msgspec.to_builtins, orjson.OPT_INDENT_2).decode()
     except orjson.JSONEncodeError:  # a lone surrogate, from a file name that is not UTF-8
         return json.dumps(document, indent=2, ensure_ascii=False, default=msgspec.to_builtins)
+
+
+def emit_of(trace: Trace, text: str, *others: Trace) -> None:
+    """Prints a table, followed by the notes of its traces, if any."""
+    emit("\n".join([text, *note_lines(trace, *others)]))
+
+
+def note_lines(*traces: Trace) -> list[str]:
+    """The lines that `emit_of` prints below a table."""
+    notes = (wrap(f"! {note}", width(), subsequent_indent="  ") for note in _notes(*traces))
+    return [line for note in notes for line in ("", *note)]
+
+
+def emit_json_of(trace: Trace, document: object, *others: Trace) -> None:
+    """Prints a JSON document, with the notes of its traces as `note`, if any."""
+    note = " ".join(_notes(trace, *others))
+    emit_json({**msgspec.to_builtins(document), "note": note} if note else document)
+
+
+def _notes(*traces: Trace) -> list[str]:
+    from fusetui.analysis.questions.note import note_of
+
+    notes = (note for trace in traces for note in (note_of(trace), *trace.notes))
+    return list(dict.fromkeys(filter(None, notes)))

@@ -4,48 +4,23 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from textwrap import wrap
 from typing import Any
 
 import msgspec
 
-from fusetui.analysis.ranks.records import JobAnswer, RankRow
+from fusetui.analysis.ranks.model import JobAnswer, KindOfCollective, RankRow
 from fusetui.report.ranks_words import clocks_text, headline, straggler_text, verdict_lines
 from fusetui.text.figures import count, duration, several, size
 from fusetui.text.printable import printable
-from fusetui.text.tables import TOP_ALL, Column, left_out, table
+from fusetui.text.tables import TOP_ALL, Column, known, left_out, table_of
 
 STANDS_OUT = "*"
 LEGEND = (
     "Figures of steps are medians. *: more than 3 scaled median absolute deviations from the "
     "median of the ranks."
 )
-COLUMNS = (
-    Column("rank"),
-    Column("last"),
-    Column("others wait"),
-    Column("waits", spare=1),
-    Column("step"),
-    Column("compute", spare=2),
-    Column("exposed comm", spare=3),
-    Column("copy", spare=5),
-    Column("idle", spare=4),
-    Column("memory", spare=7),
-    Column("clock", spare=6),
-    Column("device", left=True),
-)
-KINDS = (
-    Column("collective", left=True),
-    Column("group", left=True, spare=1),
-    Column("ranks"),
-    Column("size"),
-    Column("count"),
-    Column("waits"),
-    Column("transfer"),
-    Column("bus bandwidth"),
-)
-WAITS = ("caused_ns", "waited_ns")
 MOST_KINDS, MOST_HEAD = 5, 8
 DEVICE = 12
 NARROW = 8
@@ -116,57 +91,68 @@ def _verdict(answer: JobAnswer) -> Iterator[str]:
 def _ranks(answer: JobAnswer, most: int, top: int) -> list[str]:
     if not answer.ranks:
         return []
+    refused = answer.clocks.refused
+
+    def figure(name: str, each: Callable[[RankRow], int] = lambda _: 1) -> Callable[[RankRow], str]:
+        def text(row: RankRow) -> str:
+            value, mark = getattr(row, name), STANDS_OUT if name in row.outliers else ""
+            return "-" if value is None else f"{duration(value // max(each(row), 1))}{mark}"
+
+        return text
+
+    def wait(name: str) -> Callable[[RankRow], str]:
+        return (lambda _: "-") if refused else figure(name, lambda row: row.steps)
+
+    def clock(row: RankRow) -> str:
+        if row.uncertainty_ns is None or answer.clocks.shared:
+            return "-"
+        return f"{duration(row.offset_ns or 0)} ± {duration(row.uncertainty_ns)}"
+
+    columns = (
+        Column("rank", cell=lambda row: str(row.rank)),
+        Column("last", cell=lambda row: f"{count(row.last_count)} of {count(row.collectives)}"),
+        Column("others wait", cell=wait("caused_ns")),
+        Column("waits", spare=1, cell=wait("waited_ns")),
+        Column("step", cell=figure("step_ns")),
+        Column("compute", spare=2, cell=figure("compute_ns")),
+        Column("exposed comm", spare=3, cell=figure("exposed_comm_ns")),
+        Column("copy", spare=5, cell=figure("exposed_copy_ns")),
+        Column("idle", spare=4, cell=figure("idle_ns")),
+        Column("memory", spare=7, cell=lambda row: known(row.memory_peak_bytes, size)),
+        Column("clock", spare=6, cell=clock),
+        Column(
+            "device", True, cell=lambda row: printable(row.device) or printable(row.host) or "-"
+        ),
+    )
     shown = answer.ranks[:top] if top else answer.ranks
-    cells = [_row(answer, row) for row in shown]
-    used = [n for n in range(len(COLUMNS)) if any(cell[n] != "-" for cell in cells)]
-    rows = [[cell[n] for n in used] for cell in cells]
-    lines = table([COLUMNS[n] for n in used], rows, most, DEVICE).split("\n")
+    lines = table_of(columns, shown, most, DEVICE, blank="-").split("\n")
     return [*lines, *left_out(len(answer.ranks) - len(shown), "rank", TOP_ALL)]
-
-
-def _row(answer: JobAnswer, row: RankRow) -> list[str]:
-    def figure(name: str, steps: int = 1) -> str:
-        value = getattr(row, name)
-        mark = STANDS_OUT if name in row.outliers else ""
-        return "-" if value is None else f"{duration(value // max(steps, 1))}{mark}"
-
-    memory = row.memory_peak_bytes
-    clock = "-"
-    if row.uncertainty_ns is not None and not answer.clocks.shared:
-        clock = f"{duration(row.offset_ns or 0)} ± {duration(row.uncertainty_ns)}"
-    return [
-        str(row.rank),
-        f"{count(row.last_count)} of {count(row.collectives)}",
-        *("-" if answer.clocks.refused else figure(name, row.steps) for name in WAITS),
-        figure("step_ns"),
-        figure("compute_ns"),
-        figure("exposed_comm_ns"),
-        figure("exposed_copy_ns"),
-        figure("idle_ns"),
-        "-" if memory is None else size(memory),
-        clock,
-        printable(row.device) or printable(row.host) or "-",
-    ]
 
 
 def _kinds(answer: JobAnswer, most: int) -> list[str]:
     if not answer.kinds:
         return []
-    rows = [
-        [
-            printable(kind.name),
-            printable(kind.group) or "-",
-            f"{kind.given} of {kind.ranks}" if kind.ranks else str(kind.given),
-            "-" if kind.bytes is None else size(kind.bytes),
-            count(kind.count),
-            "-" if answer.clocks.refused else duration(kind.wait_ns // kind.count),
-            "-" if kind.transfer_ns is None else duration(kind.transfer_ns),
-            "-" if kind.bus_bytes_per_s is None else f"{size(round(kind.bus_bytes_per_s))}/s",
-        ]
-        for kind in answer.kinds[:MOST_KINDS]
-    ]
-    lines = table(KINDS, rows, most, NARROW).split("\n")
-    return [*lines, *left_out(len(answer.kinds) - len(rows), "kind", "--json has all")]
+
+    def wait(kind: KindOfCollective) -> str:
+        return "-" if answer.clocks.refused else duration(kind.wait_ns // kind.count)
+
+    columns = (
+        Column("collective", left=True, cell=lambda kind: printable(kind.name)),
+        Column("group", left=True, spare=1, cell=lambda kind: printable(kind.group) or "-"),
+        Column(
+            "ranks", cell=lambda kind: f"{kind.given}{f' of {kind.ranks}' if kind.ranks else ''}"
+        ),
+        Column("size", cell=lambda kind: known(kind.bytes, size)),
+        Column("count", cell=lambda kind: count(kind.count)),
+        Column("waits", cell=wait),
+        Column("transfer", cell=lambda kind: known(kind.transfer_ns, duration)),
+        Column(
+            "bus bandwidth",
+            cell=lambda kind: known(kind.bus_bytes_per_s, lambda rate: f"{size(round(rate))}/s"),
+        ),
+    )
+    lines = table_of(columns, answer.kinds[:MOST_KINDS], most, NARROW).split("\n")
+    return [*lines, *left_out(len(answer.kinds) - MOST_KINDS, "kind", "--json has all")]
 
 
 def _remarks(answer: JobAnswer) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from fusetui.analysis.ranks.blame import LEAST
-from fusetui.analysis.ranks.records import (
+from fusetui.analysis.ranks.model import (
     ClockAnswer,
     JobAnswer,
     JobVerdict,
@@ -13,7 +13,7 @@ from fusetui.analysis.ranks.records import (
     Slow,
     Straggler,
 )
-from fusetui.analysis.why.idle_reasons import IDLE
+from fusetui.analysis.why.model import IDLE
 from fusetui.text.figures import count, duration, percent, plural, several
 from fusetui.text.printable import printable
 
@@ -173,7 +173,6 @@ def headline(answer: JobAnswer) -> Iterator[str]:
 
 
 def wait_text(row: RankRow) -> Iterator[str]:
-    """The longest wait of a rank."""
     worst = row.worst_wait
     if worst is not None:
         by = (

@@ -9,73 +9,67 @@ from typing import Any
 
 import msgspec
 
-from fusetui.analysis.serving.answer import PhaseLimit, ServerStep, Serving
+from fusetui.analysis.serving.answer import PhaseLimit, Serving
 from fusetui.analysis.serving.between import Between
 from fusetui.analysis.serving.layers import Experts, Layers
 from fusetui.analysis.serving.limit import Limit, Loss
 from fusetui.gpu.kernel_names import short_name
 from fusetui.text.figures import count, duration, percent, plural, quantity, several
 from fusetui.text.printable import printable
-from fusetui.text.tables import JSON_ALL, Column, left_out, table
+from fusetui.text.tables import JSON_ALL, Column, known, left_out, table_of
 from fusetui.trace import Trace
 
 STEPS = 8  # that are listed: the outliers, then the longest
 LOSSES, DOINGS, SLOW = 5, 5, 3
-LARGEST = 1 << 53
+LARGEST = 1 << 53  # a double holds no larger integer exactly
 LONGEST_NAME = 400
 FOLDERS = re.compile(r"^[^<(]*/(?=[^/]*\.py\()")
 """Those of the file of a Python frame; its name, line and function follow."""
-TIMES = (
-    Column("phase", left=True),
-    *(Column(title) for title in ("steps", "p50", "p90", "p99", "longest")),
+PHASES = (
+    Column("phase", left=True, cell=lambda phase: phase.phase),
+    Column("steps", cell=lambda phase: count(phase.steps)),
+    Column("p50", cell=lambda phase: duration(phase.p50_ns)),
+    Column("p90", cell=lambda phase: duration(phase.p90_ns)),
+    Column("p99", cell=lambda phase: duration(phase.p99_ns)),
+    Column("longest", cell=lambda phase: duration(phase.max_ns)),
 )
 STEP = (
-    Column("model"),
-    Column("from", spare=2),
-    Column("phase", left=True),
-    Column("batch"),
-    Column("tokens", spare=1),
-    Column("cached", spare=3),
-    Column("captured", spare=4),
-    Column("launched by", left=True),
+    Column("model", cell=lambda step: duration(step.model_ns)),
+    Column("from", spare=2, cell=lambda step: duration(step.start_ns)),
+    Column("phase", left=True, cell=lambda step: step.phase),
+    Column("batch", cell=lambda step: known(step.batch, count)),
+    Column("tokens", spare=1, cell=lambda step: known(step.new_tokens, count)),
+    Column("cached", spare=3, cell=lambda step: known(step.cached_tokens, count)),
+    Column("captured", spare=4, cell=lambda step: known(step.captured_tokens, count)),
+    Column("launched by", True, cell=lambda s: s.mode if s.replays < 2 else f"{s.replays} graphs"),
 )
 
 
 def serving_text(found: Serving, width: int) -> str:
     """At most some 40 lines."""
-    blocks = [_phases(found, width), _steps(found, width)]
+    phases = table_of(PHASES, found.phases, width) if found.phases else ""
+    blocks = [phases, _steps(found, width)]
     blocks += [_wrapped(_limit(found, one), width) for one in found.limits]
     blocks.append(_wrapped(_between(found.between), width) if found.between else "")
     blocks += [_wrapped([f"Cannot tell: {text}"], width) for text in found.missing]
-    return "\n\n".join(block for block in blocks if block)
+    return "\n\n".join(filter(None, blocks))
 
 
 def serving_json(found: Serving, trace: Trace) -> dict[str, Any]:
     """The keys of docs/json.md."""
     document: dict[str, Any] = msgspec.to_builtins(found)
     for one in document["limits"]:
-        one["limit"] = {key: _exact(value) for key, value in one["limit"].items()}
+        for key, value in one["limit"].items():
+            if isinstance(value, int) and value > LARGEST:  # such FLOP are possible
+                one["limit"][key] = float(value)
     return {"base_ns": str(trace.begin_ns), **document}
-
-
-def _exact(value: Any) -> Any:
-    """An integer that a double cannot hold, rounded to one; such FLOP are possible."""
-    return float(value) if isinstance(value, int) and value > LARGEST else value
-
-
-def _phases(found: Serving, width: int) -> str:
-    rows = []
-    for one in found.phases:
-        times = (one.p50_ns, one.p90_ns, one.p99_ns, one.max_ns)
-        rows.append((one.phase, count(one.steps), *map(duration, times)))
-    return table(TIMES, rows, width) if rows else ""
 
 
 def _steps(found: Serving, width: int) -> str:
     order = sorted(found.steps, key=lambda step: (not step.outlier, -step.model_ns))
     if not order:
         return ""
-    lines = [table(STEP, [_step_row(step) for step in order[:STEPS]], width, 12)]
+    lines = [table_of(STEP, order[:STEPS], width, 12)]
     lines += left_out(len(order) - STEPS, "step", JSON_ALL)
     for step in order[:STEPS]:
         if step.outlier:
@@ -83,17 +77,6 @@ def _steps(found: Serving, width: int) -> str:
             told = f"The step from {duration(step.start_ns)} is long: {because}."
             lines.append(_wrapped([told], width))
     return "\n".join(lines)
-
-
-def _step_row(step: ServerStep) -> tuple[str, ...]:
-    numbers = (step.batch, step.new_tokens, step.cached_tokens, step.captured_tokens)
-    return (
-        duration(step.model_ns),
-        duration(step.start_ns),
-        step.phase,
-        *("-" if value is None else count(value) for value in numbers),
-        step.mode if step.replays < 2 else f"{step.replays} graphs",
-    )
 
 
 def _limit(found: Serving, one: PhaseLimit) -> Iterator[str]:

@@ -61,11 +61,6 @@ def _give_buffer(name: str) -> None:
         setattr(sys, f"__{name}__", whole)  # the app's
 
 
-def finish() -> None:
-    """Flushes standard output; raises as `write` does."""
-    write("")
-
-
 def settle() -> None:
     """Leaves nothing in the buffer that the interpreter would fail to write at exit."""
     try:

@@ -4,29 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from fusetui.analysis.questions.summary import StepFigures, Summary, TrackFigures
+from fusetui.analysis.questions.summary import Summary, TrackFigures
 from fusetui.analysis.questions.totals import KernelTotal, OpTotal
-from fusetui.report.labels import kernel_label
+from fusetui.gpu.kernel_names import short_name
+from fusetui.gpu.kernel_names.record import MAX_SHORT
 from fusetui.text.cutting import clip
 from fusetui.text.figures import count, duration, percent, plural, size
 from fusetui.text.printable import printable
-from fusetui.text.tables import Column, cut, left_out, table
+from fusetui.text.tables import Column, Unseen, cut, left_out, table_of
 from fusetui.trace.layout.steps import UP_TO, labels_of
 
 MOST = 12  # steps or lanes; --json has all
 LONGEST_LABEL = 50  # cells; those of servers are longer
 HEAVIEST = 5
 STEP_COLUMNS = (
-    Column("step", left=True),
-    Column("time"),
-    Column("kernels"),
-    Column("GPU busy with its work"),
+    Column("step", left=True, cell=lambda step: clip(printable(step[1]), LONGEST_LABEL, "...")),
+    Column("time", cell=lambda step: duration(step[0].dur_ns)),
+    Column("kernels", cell=lambda step: count(step[0].kernels)),
+    Column("GPU busy with its work", cell=lambda step: duration(step[0].gpu_busy_ns)),
 )
+"""Of a step and its label."""
 LANE_COLUMNS = (
-    Column("slices"),
-    Column("busy"),
-    Column("kind", left=True),
-    Column("lane", left=True),
+    Column("slices", cell=lambda track: count(track.slices)),
+    Column("busy", cell=lambda track: duration(track.busy_ns)),
+    Column("kind", left=True, cell=lambda track: track.kind.replace("_", " ")),
+    Column("lane", left=True, cell=lambda track: lane_text(track)),
 )
 
 
@@ -42,13 +44,13 @@ def summary_text(
     blocks = [
         "\n".join(cut(line, width) for line in _head(figures, cut_off)),
         *_steps(figures, width),
-        _lanes(figures.tracks, width),
+        *_lanes(figures.tracks, width),
     ]
     if kernels:
         blocks.append(kernels_text(kernels, HEAVIEST, width, "fusetui kernels shows more"))
     elif ops:
         blocks.append(ops_text(ops, HEAVIEST, width, "fusetui ops shows more"))
-    return "\n\n".join(block for block in blocks if block)
+    return "\n\n".join(filter(None, blocks))
 
 
 def _head(figures: Summary, cut_off: bool) -> Iterator[str]:
@@ -90,67 +92,35 @@ def _steps(figures: Summary, width: int) -> Iterator[str]:
     steps = figures.steps
     columns = STEP_COLUMNS if figures.gpu_events else STEP_COLUMNS[:2]
     if steps:
-        labels = labels_of([step.name for step in steps])
-        rows = [_step(step, label) for step, label in zip(steps[:MOST], labels, strict=False)]
+        labeled = zip(steps[:MOST], labels_of([step.name for step in steps]), strict=False)
         by = printable(figures.steps_by or "")
         what = f"\nNo step is annotated: each goes {by}." if by.startswith(UP_TO) else ""
-        yield table(columns, rows, width) + _more(steps) + cut(what, width)
+        yield table_of(columns, labeled, width) + _more(steps) + cut(what, width)
 
 
-def _step(step: StepFigures, label: str) -> tuple[str, ...]:
-    return (
-        clip(printable(label), LONGEST_LABEL, "..."),
-        duration(step.dur_ns),
-        count(step.kernels),
-        duration(step.gpu_busy_ns),
-    )
+def _lanes(tracks: Sequence[TrackFigures], width: int) -> Iterator[str]:
+    if tracks:
+        yield table_of(LANE_COLUMNS, tracks[:MOST], width) + _more(tracks)
 
 
-def _lanes(tracks: Sequence[TrackFigures], width: int) -> str:
-    if not tracks:
-        return ""
-    return table(LANE_COLUMNS, [_lane(track) for track in tracks[:MOST]], width) + _more(tracks)
-
-
-def _lane(track: TrackFigures) -> tuple[str, ...]:
-    spilled = f" (row {track.subrow + 1})" if track.subrow else ""
-    kind = track.kind.replace("_", " ")
-    return (
-        count(track.slices),
-        duration(track.busy_ns),
-        kind,
-        printable(track.label) + spilled,
-    )
+def lane_text(track: TrackFigures) -> str:
+    """Its label, and which row of it if overlapping slices take several."""
+    return printable(track.label) + (f" (row {track.subrow + 1})" if track.subrow else "")
 
 
 def _more(rows: Sequence[object]) -> str:
     return f"\n... and {len(rows) - MOST} more (--json has all)" if len(rows) > MOST else ""
 
 
-KERNEL_COLUMNS = (
-    Column("total"),
-    Column("share", spare=1),
-    Column("count", spare=2),
-    Column("min", spare=4),
-    Column("median", spare=3),
-    Column("max", spare=5),
-    Column("kernel", left=True),
-    Column("name", left=True, spare=6),
-)
 OP_COLUMNS = (
-    Column("total"),
-    Column("self", spare=3),
-    Column("GPU", spare=1),
-    Column("kernels", spare=2),
-    Column("count", spare=4),
-    Column("op", left=True),
+    Column("total", cell=lambda total: duration(total.total_ns)),
+    Column("self", spare=3, cell=lambda total: duration(total.self_ns)),
+    Column("GPU", spare=1, cell=lambda total: duration(total.gpu_ns) if total.gpu_ns else ""),
+    Column("kernels", spare=2, cell=lambda total: count(total.kernels) if total.kernels else ""),
+    Column("count", spare=4, cell=lambda total: count(total.count)),
+    Column("op", left=True, cell=lambda total: printable(total.name)),
 )
-
-GPU_COLUMNS = (2, 3)  # of the ops; left out if no op launched anything
-
-
-def any_gpu(totals: Sequence[OpTotal]) -> bool:
-    return any(total.kernels or total.gpu_ns for total in totals)
+GPU_COLUMNS = ("GPU", "kernels")  # of the ops; left out if no op launched anything
 
 
 def kernels_text(totals: Sequence[KernelTotal], top: int, width: int, hint: str) -> str:
@@ -158,43 +128,34 @@ def kernels_text(totals: Sequence[KernelTotal], top: int, width: int, hint: str)
     if not totals:
         return "no kernels in this trace"
     whole = sum(total.total_ns for total in totals)
-    shown = totals[:top]
-    lines = [table(KERNEL_COLUMNS, [_kernel(total, whole, width) for total in shown], width)]
-    rest = totals[len(shown) :]
+    columns = (
+        Column("total", cell=lambda total: duration(total.total_ns)),
+        Column("share", spare=1, cell=lambda total: percent(total.total_ns, whole)),
+        Column("count", spare=2, cell=lambda total: count(total.count)),
+        Column("min", spare=4, cell=lambda total: duration(total.min_ns)),
+        Column("median", spare=3, cell=lambda total: duration(total.median_ns)),
+        Column("max", spare=5, cell=lambda total: duration(total.max_ns)),
+        Column("kernel", left=True, cell=lambda total: kernel_label(total.name, width)),
+        Column("name", left=True, spare=6, cell=lambda total: printable(total.name)),
+    )
+    rest = totals[top:]
     share = percent(sum(total.total_ns for total in rest), whole)
-    return "\n".join([*lines, *left_out(len(rest), "name", hint, share)])
+    lines = left_out(len(rest), "name", hint, share)
+    return "\n".join([table_of(columns, totals[:top], width), *lines])
 
 
 def ops_text(totals: Sequence[OpTotal], top: int, width: int, hint: str) -> str:
     """The first `top` ops, how many are left out, and a hint how to see them."""
     if not totals:
         return "no CPU ops in this trace"
-    shown = totals[:top]
-    kept = [n for n in range(len(OP_COLUMNS)) if n not in GPU_COLUMNS or any_gpu(totals)]
-    rows = [[_op(total)[n] for n in kept] for total in shown]
-    lines = [table([OP_COLUMNS[n] for n in kept], rows, width)]
-    return "\n".join([*lines, *left_out(len(totals) - len(shown), "name", hint)])
+    any_gpu = any(total.kernels or total.gpu_ns for total in totals)
+    columns = [one for one in OP_COLUMNS if any_gpu or one.title not in GPU_COLUMNS]
+    lines = left_out(len(totals) - top, "name", hint)
+    return "\n".join([table_of(columns, totals[:top], width), *lines])
 
 
-def _kernel(total: KernelTotal, whole: int, width: int) -> tuple[str, ...]:
-    return (
-        duration(total.total_ns),
-        percent(total.total_ns, whole),
-        count(total.count),
-        duration(total.min_ns),
-        duration(total.median_ns),
-        duration(total.max_ns),
-        kernel_label(total.name, width),
-        printable(total.name),
-    )
-
-
-def _op(total: OpTotal) -> tuple[str, ...]:
-    return (
-        duration(total.total_ns),
-        duration(total.self_ns),
-        duration(total.gpu_ns) if total.gpu_ns else "",
-        count(total.kernels) if total.kernels else "",
-        count(total.count),
-        printable(total.name),
-    )
+def kernel_label(name: str, width: int) -> str:
+    """The short name, printable. Into a pipe a name goes whole where the short one may be cut."""
+    short = short_name(name)
+    is_cut = short.endswith("…") or len(short) >= MAX_SHORT
+    return printable(name if is_cut and isinstance(width, Unseen) else short)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from textwrap import wrap
 
-from fusetui.analysis.why.idle_reasons import IDLE
+from fusetui.analysis.why.model import IDLE
 from fusetui.analysis.why.versus import FEWEST, Change, Compared, Moved, Versus
 from fusetui.report.why import Document, why_document
 from fusetui.report.why_answer import NOTHING, named, qualified
@@ -31,14 +31,14 @@ def versus_text(found: Versus, width: int) -> str:
         lines += [line for text in qualified(why) for line in _told(f"{side}: {text}", width)]
     for title, moved in (("module", found.modules), ("kernel family", found.families)):
         lines += _told(_moved(title, moved, width), width)
-    columns = [Column(found.of, left=True), Column("A"), Column("B"), Column("change")]
+    figures = [Column("A"), Column("B"), Column("change")]
     rows: list[tuple[str, ...]] = [
         (f"{'  ' if one.name in IDLE else ''}{named(one.name)}", *_times(one))
         for one in found.change
     ]
-    lines += ["", *table(columns, rows, width).split("\n")]
+    lines += ["", *table([Column(found.of, left=True), *figures], rows, width).split("\n")]
     if rows := finding_rows(found.findings):
-        columns = [Column(name, left=True) for name in ("finding", "")] + columns[1:]
+        columns = [Column("finding", left=True), Column("", left=True), *figures]
         lines += ["", *table(columns, rows, width).split("\n")]
     for text in below_rows(found.findings, found.is_sure):
         lines += _told(printable(text), width)

@@ -8,9 +8,8 @@ from typing import Any
 
 from msgspec.structs import asdict, replace
 
-from fusetui.analysis.why.idle_reasons import IDLE
 from fusetui.analysis.why.model import CLASSES as PARTS
-from fusetui.analysis.why.model import Gap, Why
+from fusetui.analysis.why.model import IDLE, Gap, Why
 from fusetui.report.why_answer import (
     CLASSES,
     HIDDEN,
@@ -30,11 +29,10 @@ from fusetui.report.why_answer import (
 )
 from fusetui.text.figures import count, duration, percent, plural
 from fusetui.text.printable import markdown, markdown_table, printable
-from fusetui.text.tables import JSON_ALL, Column, Unseen, cut, left_out, table
+from fusetui.text.tables import JSON_ALL, Column, Unseen, cut, left_out, table, table_of
 from fusetui.trace.model.columns import Trace
 
 Document = dict[str, Any]
-Row = tuple[str, ...]
 
 MOST_LINES = 25
 MOST_UNKNOWN = 3  # lines
@@ -55,7 +53,10 @@ def why_text(found: Why, width: int, below: int = 0, everything: bool = False) -
     kernels and modules."""
     most = UNBOUNDED if everything else MOST_LINES - below
     account = account_lines(found, width) if found.devices else _threads(found, width)
-    paragraphs = [_head(found, width), account, _unknown(found, width)]
+    folded = min(width, WIDEST)
+    head = [printable(found.file), *wrap(printable(answer(found)), folded)]
+    unknown = wrap(printable(not_recorded(found)), folded)[:MOST_UNKNOWN]
+    paragraphs = [head, account, unknown]
     breakdown = _breakdown(found, width, everything)
     findings = _findings(found, _room([*paragraphs, breakdown], most), width, everything)
     if found.findings and not any(line.startswith("1. ") for line in findings):
@@ -64,8 +65,8 @@ def why_text(found: Why, width: int, below: int = 0, everything: bool = False) -
     room = min(_room(paragraphs, most) - 1, (ALL_GAPS if everything else GAPS) + 2)
     gaps = listed(found)[: room - 2]
     if room >= FEWEST_GAPS + 2 and gaps:
-        rows = gap_rows(gaps, found.base_ns)
-        paragraphs.insert(4, ["longest gaps", *gaps_table(rows, width).split("\n")])
+        listing = gaps_table(gaps, found.base_ns, width)
+        paragraphs.insert(4, ["longest gaps", *listing.split("\n")])
     lines = "\n\n".join("\n".join(paragraph) for paragraph in paragraphs if paragraph).split("\n")
     return "\n".join(cut(line, width) for line in lines[:most])
 
@@ -75,24 +76,24 @@ def _room(paragraphs: Sequence[Sequence[str]], most: int) -> int:
     return most - sum(len(paragraph) + 1 for paragraph in paragraphs if paragraph)
 
 
-def _head(found: Why, width: int) -> list[str]:
-    return [printable(found.file), *wrap(printable(answer(found)), min(width, WIDEST))]
+THREAD_COLUMNS = (
+    Column("ops", cell=lambda one: _figure(one.op_ns)),
+    Column("Python", cell=lambda one: _figure(one.python_ns)),
+    Column("waiting", cell=lambda one: _figure(one.wait_ns)),
+    Column("nothing", cell=lambda one: _figure(one.nothing_ns)),
+    Column("of", cell=lambda one: duration(one.span_ns)),
+    Column("thread", left=True, cell=lambda one: printable(one.label)),
+)
+
+
+def _figure(ns: int) -> str:
+    return duration(ns) if ns else ""
 
 
 def _threads(found: Why, width: int) -> list[str]:
-    columns = [Column(title) for title in ("ops", "Python", "waiting", "nothing", "of")]
-    columns.append(Column("thread", left=True))
     busiest = sorted(found.cpu, key=lambda one: -(one.op_ns + one.python_ns))[:THREADS]
-    rows = [
-        (
-            *(duration(ns) if ns else "" for ns in (t.op_ns, t.python_ns, t.wait_ns, t.nothing_ns)),
-            duration(t.span_ns),
-            printable(t.label),
-        )
-        for t in busiest
-    ]
     more = left_out(len(found.cpu) - len(busiest), "thread", JSON_ALL)
-    return [*table(columns, rows, width).split("\n"), *more] if rows else []
+    return [*table_of(THREAD_COLUMNS, busiest, width).split("\n"), *more] if busiest else []
 
 
 def _breakdown(found: Why, width: int, everything: bool) -> list[str]:
@@ -102,11 +103,8 @@ def _breakdown(found: Why, width: int, everything: bool) -> list[str]:
         return wrap(breakdown_text(found, longest), min(width, WIDEST))
     lines: list[str] = []
     for what, some, whole in breakdown_parts(found):
-        columns = [Column(title) for title in ("GPU time", "share", "count")]
-        columns.append(Column(what, left=True))
-        rows = [
-            (duration(one.ns), percent(one.ns, whole), count(one.count), one.name) for one in some
-        ]
+        columns = [*map(Column, ("GPU time", "share", "count")), Column(what, left=True)]
+        rows = [(duration(s.ns), percent(s.ns, whole), count(s.count), s.name) for s in some]
         lines += ["", *table(columns, rows, width).split("\n")]
     return lines[1:]
 
@@ -142,28 +140,12 @@ def _fitting(
     return lines, len(found.findings)
 
 
-def _unknown(found: Why, width: int) -> list[str]:
-    return wrap(printable(not_recorded(found)), min(width, WIDEST))[:MOST_UNKNOWN]
-
-
-COLUMNS = (
-    Column("idle for"),
-    Column("from", spare=2),
-    Column("GPU", spare=3),
-    Column("mostly", left=True),
-    Column("of it", spare=4),
-    Column("drained by", left=True, spare=1),
-    Column("while", left=True),
-)
-GPU = 2
-
-
 def gaps_text(found: Why, most: int | None, width: int) -> str:
     """The first `most` gaps (None: all that are listed), and how many more there are."""
     if not found.gaps:
         return "No GPU was idle." if found.devices else "no GPU events in this trace"
     shown = found.gaps[:most]
-    lines = [gaps_table(gap_rows(shown, found.base_ns), width)]
+    lines = [gaps_table(shown, found.base_ns, width)]
     rest = found.gaps_count - len(shown)
     if rest:
         gaps = sum(gap.dur_ns for gap in shown)
@@ -172,29 +154,20 @@ def gaps_text(found: Why, most: int | None, width: int) -> str:
     return "\n".join(lines)
 
 
-def gaps_table(rows: Sequence[Row], width: int) -> str:
+def gaps_table(gaps: Sequence[Gap], base_ns: int, width: int) -> str:
     """A table without the column of the GPU if there is only one."""
-    several = len({row[GPU] for row in rows}) > 1
-    kept = [n for n in range(len(COLUMNS)) if n != GPU or several]
-    return table([COLUMNS[n] for n in kept], [[row[n] for n in kept] for row in rows], width)
-
-
-def gap_rows(gaps: Sequence[Gap], base_ns: int) -> list[Row]:
-    """The table cells of each gap, one for each of COLUMNS."""
-    return [_row(gap, base_ns) for gap in gaps]
-
-
-def _row(gap: Gap, base_ns: int) -> Row:
-    reason = main_reason(gap)
-    return (
-        duration(gap.dur_ns),
-        duration(gap.start_ns - base_ns),
-        printable(str(gap.device)),
-        IDLE[reason].short,
-        percent(gap.idle.get(reason, 0), gap.dur_ns),
-        printable(gap.drained_by or ""),
-        printable(covered_by(gap)),
-    )
+    columns = [
+        Column("idle for", cell=lambda gap: duration(gap.dur_ns)),
+        Column("from", spare=2, cell=lambda gap: duration(gap.start_ns - base_ns)),
+        Column("GPU", spare=3, cell=lambda gap: printable(str(gap.device))),
+        Column("mostly", left=True, cell=lambda gap: IDLE[main_reason(gap)].short),
+        Column("of it", spare=4, cell=lambda g: percent(g.idle.get(main_reason(g), 0), g.dur_ns)),
+        Column("drained by", True, 1, lambda gap: printable(gap.drained_by or "")),
+        Column("while", left=True, cell=lambda gap: printable(covered_by(gap))),
+    ]
+    if len({printable(str(gap.device)) for gap in gaps}) == 1:
+        del columns[2]
+    return table_of(columns, gaps, width)
 
 
 def why_markdown(found: Why) -> str:
@@ -235,13 +208,8 @@ def _account(found: Why) -> list[str]:
 
 
 def _threads_md(found: Why) -> list[str]:
-    rows = [
-        (
-            markdown(one.label),
-            *map(duration, (one.op_ns, one.python_ns, one.wait_ns, one.nothing_ns)),
-        )
-        for one in found.cpu
-    ]
+    figures = ((t.label, t.op_ns, t.python_ns, t.wait_ns, t.nothing_ns) for t in found.cpu)
+    rows = [(markdown(label), *map(duration, times)) for label, *times in figures]
     return markdown_table(["thread", "ops", "Python", "waiting", "nothing"], rows, [0])
 
 
@@ -284,10 +252,9 @@ def gaps_document(found: Why) -> Document:
     """The longest gaps, or all; `gaps_count` is the total number."""
     return {
         "gaps_count": found.gaps_count,
-        "gaps": [_gap(one, found.base_ns) for one in found.gaps],
+        "gaps": [
+            {name: value for name, value in asdict(gap).items() if not name.endswith("_row")}
+            | {"start_ns": gap.start_ns - found.base_ns}
+            for gap in found.gaps
+        ],
     }
-
-
-def _gap(gap: Gap, base_ns: int) -> Document:
-    known = {name: value for name, value in asdict(gap).items() if not name.endswith("_row")}
-    return {**known, "start_ns": gap.start_ns - base_ns}

@@ -7,9 +7,17 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from fusetui.analysis.why.idle_reasons import IDLE
 from fusetui.analysis.why.model import CLASSES as PARTS
-from fusetui.analysis.why.model import Gap, Share, Why, median_step, steps_tell, totals, working
+from fusetui.analysis.why.model import (
+    IDLE,
+    Gap,
+    Share,
+    Why,
+    median_step,
+    steps_tell,
+    totals,
+    working,
+)
 from fusetui.text.cutting import clip, joined
 from fusetui.text.cutting import width as cells
 from fusetui.text.figures import count, duration, percent, plural, unit_of
@@ -26,11 +34,7 @@ CLASSES: Final = {
     "idle": "idle",
 }
 
-SHORT_CLASSES: Final = {
-    **CLASSES,
-    "exposed_comm": "exposed comm",
-    "exposed_copy": "exposed copies",
-}
+SHORT_CLASSES: Final = {**CLASSES, "exposed_comm": "exposed comm", "exposed_copy": "exposed copies"}
 """The same where there is less room."""
 
 REASON_ROWS = 4
@@ -127,10 +131,7 @@ def headline(found: Why) -> tuple[str, Sums]:
     """What the figures of the answer are about, and their sums over all devices."""
     if steps_tell(found):
         step = median_step(found.steps)
-        return (
-            f"{duration(step.dur_ns)} a step{_of(found)}.",
-            totals(step.devices),
-        )
+        return f"{duration(step.dur_ns)} a step{_of(found)}.", totals(step.devices)
     sums = totals(found.devices)
     if found.about:
         return f"{found.about}: {duration(found.devices[0].span_ns)}.", sums
@@ -204,15 +205,17 @@ def account_lines(found: Why, width: int, most: int = REASON_ROWS) -> list[str]:
     names = [(name, CLASSES[name]) for name in PARTS if any(sums[name] for _, sums in columns)]
     hidden = [(name, text) for name, text in HIDDEN.items() if any(s[name] for _, s in columns)]
     labels = [*names, *((name, f"  {IDLE[name].sentence}") for name in shown)]
-    rows = [_row(text, [sums[name] for _, sums in columns], columns) for name, text in labels]
+    rows = [_row(text, [name], columns) for name, text in labels]
     if rest:
-        others = [sum(sums[name] for name in rest) for _, sums in columns]
-        rows.append(_row(f"  {plural(len(rest), 'other reason')}", others, columns))
-    rows += [_row(text, [sums[name] for _, sums in columns], columns) for name, text in hidden]
+        rows.append(_row(f"  {plural(len(rest), 'other reason')}", rest, columns))
+    rows += [_row(text, [name], columns) for name, text in hidden]
     titles = [device_text(found)]
     for title, sums in columns:
         titles += [f"{title} {unit_of([sums['span']]).name}", "share"]
-    first, *lines = _narrowed([titles, *rows], width)
+    # The labels are cut, so that no figure has to be.
+    every = [titles, *rows]
+    figures = sum(max(len(row[n]) for row in every) + len(GAP) for n in range(1, len(titles)))
+    first, *lines = ([clip(row[0], max(1, width - figures)), *row[1:]] for row in every)
     headed = [Column(title, left=not n) for n, title in enumerate(first)]
     return table(headed, lines, width).split("\n")
 
@@ -234,7 +237,11 @@ def account_parts(found: Why) -> list[str]:
 
 def _classes(found: Why, names: Mapping[str, str]) -> list[str]:
     _, sums = headline(found)
-    return [f"{names[name]} {_share(sums, name)}" for name in PARTS if sums[name]]
+    return [
+        f"{names[name]} {duration(sums[name])}, {percent(sums[name], sums['span'])}"
+        for name in PARTS
+        if sums[name]
+    ]
 
 
 def _with_reasons(found: Why, classes: list[str]) -> list[str]:
@@ -244,14 +251,7 @@ def _with_reasons(found: Why, classes: list[str]) -> list[str]:
     return [*classes[:-1], f"{classes[-1]}: {shown[0]}", *shown[1:]] if shown else classes
 
 
-def _share(sums: Sums, name: str) -> str:
-    return f"{duration(sums[name])}, {percent(sums[name], sums['span'])}"
-
-
-HIDDEN = {
-    "hidden_comm": "beside compute: communication",
-    "hidden_copy": "beside both: copies",
-}
+HIDDEN = {"hidden_comm": "beside compute: communication", "hidden_copy": "beside both: copies"}
 
 
 def device_text(found: Why) -> str:
@@ -272,18 +272,13 @@ def account_columns(found: Why) -> list[tuple[str, Sums]]:
     return [("step", totals(median_step(found.steps).devices)), whole]
 
 
-def _row(text: str, amounts: Sequence[int], columns: Sequence[tuple[str, Sums]]) -> tuple[str, ...]:
+def _row(text: str, names: Sequence[str], columns: Sequence[tuple[str, Sums]]) -> list[str]:
+    """The time of these classes or reasons together, in each column."""
     cells = [text]
-    for ns, (_, sums) in zip(amounts, columns, strict=True):
-        unit = unit_of([sums["span"]])
+    for _, sums in columns:
+        ns, unit = sum(sums[name] for name in names), unit_of([sums["span"]])
         cells += [unit.text(ns), percent(ns, sums["span"])] if ns else ["", ""]
-    return tuple(cells)
-
-
-def _narrowed(rows: Sequence[Sequence[str]], width: int) -> list[tuple[str, ...]]:
-    """The labels cut, so that no figure has to be."""
-    figures = sum(max(len(row[n]) for row in rows) + len(GAP) for n in range(1, len(rows[0])))
-    return [(clip(row[0], max(1, width - figures)), *row[1:]) for row in rows]
+    return cells
 
 
 def ceiling_text(found: Why) -> str:
@@ -346,9 +341,9 @@ def breakdown_parts(found: Why) -> list[tuple[str, tuple[Share, ...], int]]:
     known = found.breakdown
     if known is None:
         return []
-    parts = [("kernel", known.kernels, known.kernels_ns)]
-    parts.append(("module or annotation", known.modules, known.modules_ns))
-    return [part for part in parts if part[1]]
+    by_kernel = ("kernel", known.kernels, known.kernels_ns)
+    by_module = ("module or annotation", known.modules, known.modules_ns)
+    return [part for part in (by_kernel, by_module) if part[1]]
 
 
 def breakdown_text(found: Why, longest: int = LONGEST_TOLD) -> str:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
 
 import msgspec
 
 from fusetui.text.cutting import clip, pad, width
 from fusetui.text.figures import plural
+
+T = TypeVar("T")
 
 GAP = "  "
 TOP_ALL, JSON_ALL = "--top 0 shows all", "--json has all"
@@ -21,11 +24,13 @@ class Unseen(int):
 
 
 class Column(msgspec.Struct, frozen=True):
-    """`spare`: dropped where space is short; the highest number goes first."""
+    """`spare`: dropped where space is short; the highest number goes first. `cell`: its text for a
+    record of `table_of`."""
 
     title: str
     left: bool = False
     spare: int = 0
+    cell: Callable[[Any], str] = str
 
 
 def table(
@@ -49,6 +54,25 @@ def table(
             rest = most - sum(natural[n] + len(GAP) for n in shown[:-1])
             natural[shown[-1]] = max(1, min(natural[shown[-1]], rest))
     return "\n".join(_line(columns, line, shown, natural) for line in lines)
+
+
+def table_of(
+    columns: Sequence[Column],
+    records: Iterable[object],
+    most: int | None = None,
+    least: int = LEAST,
+    blank: str | None = None,
+) -> str:
+    """A table with a row for each record, without columns that are `blank` in every row."""
+    rows = [[column.cell(record) for column in columns] for record in records]
+    some = range(len(columns))
+    kept = [n for n in some if blank is None or any(row[n] != blank for row in rows)]
+    return table([columns[n] for n in kept], [[row[n] for n in kept] for row in rows], most, least)
+
+
+def known(value: T | None, text: Callable[[T], str], otherwise: str = "-") -> str:
+    """The text of a value, or what stands for None."""
+    return otherwise if value is None else text(value)
 
 
 def cut(line: str, most: int) -> str:

@@ -61,6 +61,32 @@ def test_what_is_recorded_on_the_kernel(trace_of: Make) -> None:
     assert found.issued.tolist() == [5_000]
 
 
+def test_what_nccl_tells_the_monitor(trace_of: Make) -> None:
+    args = {
+        "func": "AllGather",
+        "datatype": "ncclBfloat16",
+        "count": 100,
+        "seq": 3,
+        "process_group": "3",
+        "process_group_ranks": [4, 5],
+    }
+    (told,) = collectives_of(trace_of([call(1, 5), comms(1, 10, 30, **args)])).told
+    assert (told.name, told.dtype, told.sequence, told.inferred) == (
+        "all_gather",
+        "BFloat16",
+        3,
+        (),
+    )
+    assert told.bytes == 100 * 2 * 2  # NCCL counts what one rank gives
+    assert (told.group.name, told.group.ranks, told.group.size) == ("3", (4, 5), 2)
+
+
+def test_a_gather_of_an_unknown_group_has_no_size(trace_of: Make) -> None:
+    args = {"func": "AllGather", "datatype": "ncclFloat32", "count": 100}
+    (told,) = collectives_of(trace_of([call(1, 5), comms(1, 10, 30, **args)])).told
+    assert told.bytes == -1
+
+
 def test_ranks_that_were_cut_off_are_taken_from_distributed_info(trace_of: Make) -> None:
     listed = [{"pg_name": "3", "pg_desc": "tp", "pg_size": 3, "ranks": [0, 1, 2]}]
     args = {"Collective name": "allreduce", "Process Group Name": "3", "Group size": 3}

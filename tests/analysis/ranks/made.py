@@ -14,13 +14,13 @@ from fusetui.analysis.ranks.model import (
     CLASSES,
     VERSION,
     Collectives,
+    JobAnswer,
     KernelRuns,
     NoSummary,
     PlaceTime,
     RankSummary,
     packed,
 )
-from fusetui.analysis.ranks.records import JobAnswer
 from fusetui.report.ranks_words import straggler_text, verdict_lines
 
 US = 1_000  # ns

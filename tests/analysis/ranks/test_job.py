@@ -15,7 +15,7 @@ from tests.analysis.ranks.made import answer_of, rank
 
 from fusetui.analysis.ranks import executors
 from fusetui.analysis.ranks.executors import processes_for, summarize
-from fusetui.analysis.ranks.job import job_of
+from fusetui.analysis.ranks.matching import job_of
 from fusetui.analysis.ranks.model import NoSummary, RankSummary, decoded, encoded
 from fusetui.analysis.ranks.summary import summary_of
 from fusetui.report.ranks_words import clocks_text, headline, numbers

@@ -12,8 +12,7 @@ from tests.analysis.ranks.made import Meet, answer_of, played, rank, texts_of, v
 from fusetui.analysis.questions.process_groups import Group
 from fusetui.analysis.ranks.groups import with_peers
 from fusetui.analysis.ranks.matching import match
-from fusetui.analysis.ranks.model import RankSummary
-from fusetui.analysis.ranks.records import RankRow
+from fusetui.analysis.ranks.model import RankRow, RankSummary
 
 BATCHES = 6
 

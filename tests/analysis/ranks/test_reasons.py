@@ -13,8 +13,7 @@ from tests.places import TRACES
 
 from fusetui.analysis.questions.process_groups import Group
 from fusetui.analysis.ranks.executors import summarize
-from fusetui.analysis.ranks.model import KernelRuns, RankSummary
-from fusetui.analysis.ranks.records import Straggler
+from fusetui.analysis.ranks.model import KernelRuns, RankSummary, Straggler
 
 DLRM = TRACES / "dlrm_ranks"
 PAIRS = ((0, 1), (2, 3), (1, 2))

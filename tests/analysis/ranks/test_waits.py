@@ -11,9 +11,8 @@ from fusetui.analysis.questions.collectives import bus_factor
 from fusetui.analysis.ranks.answer import explained, strip_of
 from fusetui.analysis.ranks.clocks import Clocks, clocks_of
 from fusetui.analysis.ranks.matching import Matched
-from fusetui.analysis.ranks.model import RankSummary
-from fusetui.analysis.ranks.outliers import balance, outliers
-from fusetui.analysis.ranks.records import JobAnswer, RankRow
+from fusetui.analysis.ranks.model import JobAnswer, RankRow, RankSummary
+from fusetui.analysis.ranks.pipeline import balance, outliers
 from fusetui.report.ranks_words import wait_text
 
 

@@ -91,6 +91,12 @@ def test_labels_after_the_events(trace_of: Make, event: Make) -> None:
     ]
 
 
+def test_the_number_of_a_thread_does_not_replace_its_name(trace_of: Make, event: Make) -> None:
+    names = ("thread 1 (python)", "thread 1")
+    labels = [meta("thread_name", 1, 1, name=name) for name in names]
+    assert lanes(trace_of([event("f", 0, 1), *labels])) == [("ops", "python 1")]
+
+
 def test_string_ids(trace_of: Make, event: Make) -> None:
     trace = trace_of([event(pid="CPU functions", tid="main"), event(pid="CPU functions", tid=1)])
     assert {track.label for track in trace.tracks} == {"main", "thread 1"}

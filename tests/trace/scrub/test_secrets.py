@@ -8,7 +8,7 @@ import pytest
 
 from fusetui.trace.scrub.detect import secrets_in
 from fusetui.trace.scrub.secrets import Secrecy, is_secret, secrecy
-from fusetui.trace.scrub.tokens import kinds_in
+from fusetui.trace.scrub.tokens import tokens_in
 
 TOKENS = {
     "a Hugging Face token": "hf_" + "aB3dE5gH7jK9" * 3,
@@ -27,7 +27,7 @@ TOKENS = {
 
 @pytest.mark.parametrize("kind", TOKENS)
 def test_known_forms_of_tokens(kind: str) -> None:
-    assert list(kinds_in(f"x {TOKENS[kind]} y")) == [kind]
+    assert [found for *_, found in tokens_in(f"x {TOKENS[kind]} y")] == [kind]
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_known_forms_of_tokens(kind: str) -> None:
      "eyJ.a.b", "ghp_short", "basic block of 12 warps", "postgres://ada:***@db"],
 )  # fmt: skip
 def test_what_only_looks_similar_is_no_token(text: str) -> None:
-    assert list(kinds_in(text)) == []
+    assert list(tokens_in(text)) == []
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from tests.tui.explainable import training
 from tests.tui.prepared import after, do, drawn, explained, opened
 
-from fusetui.analysis.why.idle_reasons import IDLE
+from fusetui.analysis.why.model import IDLE
 from fusetui.trace import Trace
 from fusetui.tui.drawing.device_lines import idle_line
 from fusetui.tui.drawing.glyphs import UNICODE

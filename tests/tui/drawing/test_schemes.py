@@ -13,7 +13,7 @@ from rich.palette import Palette
 from rich.style import Style
 from tests.tui.prepared import strip
 
-from fusetui.analysis.why.idle_reasons import IDLE
+from fusetui.analysis.why.model import IDLE
 from fusetui.tui.drawing.schemes import (
     BAR,
     CURSOR,

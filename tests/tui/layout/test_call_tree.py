@@ -12,7 +12,7 @@ from tests.tui.explainable import training
 from fusetui.analysis.questions.totals import gpu_under, op_totals, self_ns
 from fusetui.trace import Trace
 from fusetui.trace.model.categories import Layer
-from fusetui.tui.layout.call_tree import SORTS, CallTree, call_tree, callers_tree
+from fusetui.tui.layout.op_tree import MEASURES, OpTree, call_tree, callers_tree
 
 Path = tuple[str, ...]
 Opener = Callable[..., Trace]
@@ -35,7 +35,7 @@ def ops(trace: Trace) -> list[int]:
     return [row for row in range(len(trace)) if trace.track_of(row).layer is Layer.OPS]
 
 
-def paths_of(tree: CallTree) -> dict[int, Path]:
+def paths_of(tree: OpTree) -> dict[int, Path]:
     found: dict[int, Path] = {}
     for node in range(len(tree)):
         parent, name = int(tree.parent[node]), int(tree.name[node])
@@ -57,13 +57,8 @@ def test_figures_by_path(trace: Trace) -> None:
     found = {p: n for n, p in paths_of(tree).items() if p}
     assert set(found) == set(count)
     for key, node in found.items():
-        figures = (tree.count, tree.total_ns, tree.own_ns, tree.gpu_ns)
-        assert [int(f[node]) for f in figures] == [
-            count[key],
-            total[key],
-            self_time[key],
-            on_gpu[key],
-        ]
+        figures = [int(tree.figures[name][node]) for name in ("count", "total", "self", "GPU")]
+        assert figures == [count[key], total[key], self_time[key], on_gpu[key]]
 
 
 def test_self_times_from_the_ops_up(trace: Trace) -> None:
@@ -74,12 +69,12 @@ def test_self_times_from_the_ops_up(trace: Trace) -> None:
         for length in range(1, len(whole) + 1):
             expected[whole[:length]] += int(own[row])
     tree = callers_tree(trace)
-    found = {p: int(tree.own_ns[n]) for n, p in paths_of(tree).items()}
+    found = {p: int(tree.figures["self"][n]) for n, p in paths_of(tree).items()}
     assert found == expected
 
 
 @pytest.mark.parametrize("make", [call_tree, callers_tree])
-@pytest.mark.parametrize("sort", SORTS)
+@pytest.mark.parametrize("sort", [*MEASURES, "name"])
 def test_a_preorder_of_any_sort(trace: Trace, make: object, sort: str) -> None:
     tree = make(trace)  # type: ignore[operator]
     order = tree.preorder(sort)
@@ -107,8 +102,10 @@ def test_an_op_inside_one_of_its_name_adds_nothing_to_the_total(trace_of: Opener
     found = {p[0]: n for n, p in paths_of(tree).items() if len(p) == 1}
     for op in op_totals(trace):
         node = found[op.name]
-        assert int(tree.total_ns[node]) == op.total_ns
-        assert int(tree.own_ns[node]) == op.self_ns
-        assert int(tree.count[node]) == op.count
-    sums = [int(tree.total_ns[tree.parent == node].sum()) for node in range(len(tree))]
-    assert all(inner <= int(whole) for inner, whole in zip(sums, tree.total_ns, strict=True))
+        assert int(tree.figures["total"][node]) == op.total_ns
+        assert int(tree.figures["self"][node]) == op.self_ns
+        assert int(tree.figures["count"][node]) == op.count
+    sums = [int(tree.figures["total"][tree.parent == node].sum()) for node in range(len(tree))]
+    assert all(
+        inner <= int(whole) for inner, whole in zip(sums, tree.figures["total"], strict=True)
+    )

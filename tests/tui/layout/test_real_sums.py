@@ -19,11 +19,10 @@ from fusetui.trace import Trace, open_trace
 from fusetui.trace.model.categories import Role
 from fusetui.trace.program.modules import module_times
 from fusetui.trace.program.origin import origins
-from fusetui.tui.layout.call_tree import call_tree, callers_tree, frame_tree
-from fusetui.tui.layout.flame import Flame, flame_of_calls, flame_of_modules
+from fusetui.tui.layout.flame import Flame, flame_of
 from fusetui.tui.layout.kernel_table import KernelTable, KernelView, keys_of, table_of
 from fusetui.tui.layout.modules import module_tree
-from fusetui.tui.layout.op_tree import op_tree
+from fusetui.tui.layout.op_tree import call_tree, callers_tree, frame_tree, op_tree
 
 MOST = 1 << 20  # bytes of a file that is read in a moment
 PATHS = sorted(path for path in TRACES.glob("*.json.gz") if path.stat().st_size < MOST)
@@ -52,8 +51,7 @@ def inside(parent: Int64s, amount: Int64s) -> Int64s:
 
 def test_ops(trace: Trace) -> None:
     for tree in (call_tree(trace), op_tree(trace)):
-        parent, level, _ = tree.nodes
-        figures = tree.figures
+        parent, level, figures = tree.parent, tree.level, tree.figures
         rest = figures["total"] - inside(parent, figures["total"])
         assert (rest == figures["self"]).all()  # of a thread both are 0
         for measure in ("GPU", "kernels"):
@@ -72,9 +70,9 @@ def test_ops_from_below(trace: Trace) -> None:
     for op in recorded:
         node = names[op.fields["name"]]
         if int(tree.name[node]) not in calls:
-            figures = tree.count[node], tree.total_ns[node], tree.own_ns[node]
-            assert figures == (op.spread.count, op.total_ns, op.self_ns)
-    for values in (tree.total_ns, tree.own_ns, tree.gpu_ns, tree.kernels, tree.count):
+            figures = [tree.figures[name][node] for name in ("count", "total", "self")]
+            assert tuple(figures) == (op.spread.count, op.total_ns, op.self_ns)
+    for values in tree.figures.values():
         assert (inside(tree.parent, values) <= values).all()
     assert tree.whole("GPU") == call_tree(trace).whole("GPU") == op_tree(trace).whole("GPU")
 
@@ -111,13 +109,13 @@ def test_modules_and_flames(trace: Trace) -> None:
     tree = module_tree(modules, found)
     for whole, own in (("gpu_ns", "gpu_self_ns"), ("kernels", "kernels_self")):
         amounts = np.array([getattr(t, whole) for t in tree.times], dtype=np.int64)
-        rest = amounts - inside(tree.parents[: len(amounts)], amounts)
+        rest = amounts - inside(tree.parent[: len(amounts)], amounts)
         assert rest.tolist() == [getattr(t, own) for t in tree.times]
-    assert int(tree.figures["GPU"][tree.parents < 0].sum()) == tree.whole("GPU")
+    assert int(tree.figures["GPU"][tree.parent < 0].sum()) == tree.whole("GPU")
     for time in ("GPU", "CPU"):
-        for flame in (flame_of_modules(tree, time), flame_of_calls(frame_tree(trace, found), time)):
+        for flame in (flame_of(tree, time), flame_of(frame_tree(trace, found), time)):
             assert fits(flame)
 
 
 def fits(flame: Flame) -> bool:
-    return bool((inside(flame.parent, flame.amount) <= flame.amount).all())
+    return bool((inside(flame.tree.parent, flame.amount) <= flame.amount).all())

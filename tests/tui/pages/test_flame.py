@@ -9,9 +9,9 @@ from tests.tui.explainable import training
 from tests.tui.prepared import after, do, drawn, explained, opened
 
 from fusetui.trace import Trace
-from fusetui.tui.layout.call_tree import call_tree
-from fusetui.tui.layout.flame import WHOLE, Flame, flame_of_calls
-from fusetui.tui.pages.flame import FlamePage, cursor, flame_of
+from fusetui.tui.layout.flame import WHOLE, flame_of
+from fusetui.tui.layout.op_tree import call_tree
+from fusetui.tui.pages.flame import FlamePage, cursor, here
 from fusetui.tui.state.state import TIMELINE, Size, State
 
 Make = Callable[..., Trace]
@@ -24,9 +24,9 @@ def shown(trace: Trace, *names: str, size: Size = SMALL) -> State:
 
 
 def name_at(state: State) -> str:
-    flame = flame_of(state)
-    assert isinstance(flame, Flame)
-    return flame.text(cursor(state))
+    flame, at = here(state)
+    assert flame is not None
+    return flame.tree.label(at)
 
 
 @pytest.mark.parametrize("size", [Size(80, 24), Size(120, 35)], ids=str)
@@ -37,10 +37,10 @@ def test_screen(trace_of: Make, size: Size, matches_screen: Callable[[str, str],
 
 def test_a_block_lies_within_the_one_around_it_and_the_largest_is_left(mlp: Trace) -> None:
     for time in ("GPU", "CPU"):
-        flame = flame_of_calls(call_tree(mlp), time)
-        for node in range(len(flame.parent)):
+        flame = flame_of(call_tree(mlp), time)
+        for node in range(len(flame.tree.parent)):
             begin, width = flame.interval(node)
-            around, whole = flame.interval(int(flame.parent[node]))
+            around, whole = flame.interval(int(flame.tree.parent[node]))
             assert around <= begin
             assert begin + width <= around + whole or not flame.amount[node]
             sizes = [int(flame.amount[child]) for child in flame.children(node)]
@@ -48,11 +48,8 @@ def test_a_block_lies_within_the_one_around_it_and_the_largest_is_left(mlp: Trac
 
 
 def test_blocks_fill_the_screen_as_their_time_does(mlp: Trace) -> None:
-    flame = flame_of_calls(call_tree(mlp), "GPU")
-    nodes, first, last = flame.in_sight(WHOLE, 1, 100)
-    widths = {
-        flame.text(int(node)): int(b - a) for node, a, b in zip(nodes, first, last, strict=True)
-    }
+    flame = flame_of(call_tree(mlp), "GPU")
+    widths = {flame.tree.label(node): b - a for node, a, b in flame.in_sight(WHOLE, 1, 100)}
     assert widths == {"aten::linear": 65, "aten::gelu": 19, "aten::mul": 16}
 
 

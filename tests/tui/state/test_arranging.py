@@ -11,14 +11,14 @@ from tests.tui.prepared import after, at, do, drawn, opened
 
 from fusetui.analysis.questions.query import matching
 from fusetui.trace import Trace
-from fusetui.tui import screen_layout, searching
+from fusetui.tui import loading, screen_layout
+from fusetui.tui.drawing.canvas import Click
 from fusetui.tui.layout.places import places
 from fusetui.tui.layout.view import HIDDEN
-from fusetui.tui.searching import match_lanes
+from fusetui.tui.loading import match_lanes
 from fusetui.tui.state import commands
 from fusetui.tui.state.action import Run
-from fusetui.tui.state.effects import MatchLanes
-from fusetui.tui.state.state import Size, State
+from fusetui.tui.state.state import MatchLanes, Size, State
 
 Make = Callable[..., Trace]
 NCCL, OP, WAIT = at("nccl"), at("aten::op"), at("wait")
@@ -105,7 +105,7 @@ def test_an_expression_that_no_lane_matches_changes_nothing(state: State) -> Non
 def test_an_expression_that_takes_too_long_is_given_up(
     state: State, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(searching, "matching", partial(matching, seconds=0))
+    monkeypatch.setattr(loading, "matching", partial(matching, seconds=0))
     found = after(state, *expressed(state, "/(a+)+b/"))
     assert "takes longer than 0 s" in found.hint
     assert labels(found) == labels(state)
@@ -149,4 +149,4 @@ def test_all_lanes_unfolded(state: State) -> None:
 
 def test_a_click_on_what_is_hidden_shows_it(state: State) -> None:
     (y,) = [y for y, line in enumerate(drawn(state).splitlines()) if "folded:" in line]
-    assert "thread 101" in labels(after(state, partial(screen_layout.pointed, x=3, y=y)))
+    assert "thread 101" in labels(after(state, partial(screen_layout.moused, y=y, done=Click(3))))

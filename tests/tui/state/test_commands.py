@@ -21,8 +21,7 @@ from fusetui.tui.layout.moves import at_time, over, zoom
 from fusetui.tui.layout.view import Side, View
 from fusetui.tui.screens import PromptInput
 from fusetui.tui.state.commands import obeyed
-from fusetui.tui.state.effects import Quit, Read
-from fusetui.tui.state.state import TIMELINE
+from fusetui.tui.state.state import TIMELINE, Order, Read
 
 
 @pytest.mark.parametrize(
@@ -43,7 +42,7 @@ def test_commands_for_what_is_not_the_state(mlp: Trace, path: str) -> None:
     for line, effect in {
         f"open {path}": Read((path,)),
         f"diff {path}": Read(("first.json", path)),
-        "q": Quit(),
+        "q": Order.QUIT,
     }.items():
         outcome = obeyed(state, line)
         assert isinstance(outcome, tuple)

@@ -38,6 +38,7 @@ ARGS = (
     *("Collective name", "dtype", "In msg nelems", "Out msg nelems", "Group size"),
     *("Process Group Name", "Process Group Description", "Process Group Ranks", "Seq"),
     *("Src Rank", "Dst Rank", "Input Dims", "Input type"),
+    *("func", "count", "datatype", "process_group", "process_group_ranks", "seq", "root"),
 )
 MOST_RANKS = 1 << 24  # in any job
 OUTPUT = frozenset({"all_gather", "gather"})
@@ -181,13 +182,12 @@ def _args(trace: Trace, several: Sequence[Rows], keep_as: str = "") -> list[list
     read = arguments(trace.elements, trace.order[rows[known]], ARGS, keep_as)
     number = np.full(len(rows), -1, dtype=np.int32)
     number[known] = read.number
-    distinct = [*(_values(texts) for texts in read.distinct), {}]  # the last is that of -1
+    distinct = [
+        {name: parsed(text) for name, text in zip(ARGS, texts, strict=True) if text}
+        for texts in (*read.distinct, (b"",) * len(ARGS))  # the last is that of -1
+    ]
     ends = np.cumsum([len(some) for some in several])[:-1]
     return [[distinct[n] for n in part.tolist()] for part in np.split(number, ends)]
-
-
-def _values(texts: Sequence[bytes]) -> dict[str, Any]:
-    return {name: parsed(text) for name, text in zip(ARGS, texts, strict=True) if text}
 
 
 def _told(trace: Trace, row: int, mark: int, args: Sequence[dict[str, Any]]) -> Told:
@@ -196,11 +196,14 @@ def _told(trace: Trace, row: int, mark: int, args: Sequence[dict[str, Any]]) -> 
     first = next((own for own in (on_kernel, on_op) if "Collective name" in own), None)
     if first is not None:
         return _recorded(trace, first)
+    if isinstance(on_kernel.get("func"), str):
+        return _of_nccl(trace, on_kernel)
     group = _only_group(trace)
     inferred = [ONE_GROUP] if group != UNKNOWN_GROUP and not group.name else []
     kernel = decode(trace.name_of(row)) if row >= 0 else None
-    if mark >= 0 and not (kernel and kernel.collective and is_batch(trace.name_of(mark))):
-        name = trace.name_of(mark)
+    name = trace.name_of(mark) if mark >= 0 else ""
+    batch = name.rpartition(":")[2] == "coalesced"  # of several collectives: names none of them
+    if name and not (kernel and kernel.collective and batch):
         inferred += [FROM_ANNOTATIONS] if row >= 0 else []
     else:
         name = (kernel and (kernel.collective or kernel.short)) or trace.name_of(row)
@@ -236,8 +239,24 @@ def _recorded(trace: Trace, args: dict[str, Any]) -> Told:
         dtype=dtype if isinstance(dtype, str) else "",
         bytes=_moved(name, args, dtype),
         sequence=_number(args.get("Seq")),
-        peer=_rank(args.get("Dst Rank" if name == "send" else "Src Rank")),
+        peer=_number(args.get("Dst Rank" if name == "send" else "Src Rank"), MOST_RANKS),
     )
+
+
+def _of_nccl(trace: Trace, args: dict[str, Any]) -> Told:
+    """From what NCCL tells the CUPTI monitor of torch 2.14: `func`, `count` and `datatype` are
+    those of its API, where a gather or a scatter counts the elements of one rank."""
+    name = collective_name(str(args["func"]))
+    ranks = args.get("process_group_ranks")
+    group = group_of(args.get("process_group"), None, ranks, None)
+    if not group.ranks:
+        group = groups_of_file(trace.keys).get(group.name, group)
+    dtype = NCCL_TYPES.get(str(args.get("datatype")), "")
+    count = _number(args.get("count"))
+    if name in ("all_gather", "reduce_scatter"):
+        count = count * group.size if count >= 0 and group.size else -1
+    moved = _number(count * element_size(dtype)) if count >= 0 and dtype else -1
+    return Told(name, group, dtype, moved, _number(args.get("seq")))
 
 
 def _moved(name: str, args: dict[str, Any], dtype: object) -> int:
@@ -266,25 +285,11 @@ def _number(value: object, most: int = 1 << 62) -> int:
     return value if type(value) is int and 0 <= value < most else -1
 
 
-def _rank(value: object) -> int:
-    return _number(value, MOST_RANKS)
-
-
 KINDS = (
-    ("all_to_all", ("alltoall", "all2all")),
-    ("reduce_scatter", ("reducescatter",)),
-    ("all_reduce", ("allreduce",)),
-    ("all_gather", ("allgather",)),
-    ("barrier", ("barrier",)),
-    ("broadcast", ("broadcast",)),
-    ("send_recv", ("sendrecv",)),
-    ("send", ("isend", "send")),
-    ("recv", ("irecv", "recv")),
-    ("reduce", ("reduce",)),
-    ("gather", ("gather",)),
-    ("scatter", ("scatter",)),
+    *("all_to_all", "reduce_scatter", "all_reduce", "all_gather", "barrier", "broadcast"),
+    *("send_recv", "send", "recv", "reduce", "gather", "scatter"),
 )
-"""The name of torch.distributed, and words by which others call it; the first that fits counts."""
+"""As torch.distributed names them; the first whose letters a name contains counts."""
 
 SYNCHRONOUS = frozenset({"all_reduce", "all_gather", "reduce_scatter", "barrier"})
 """These cannot end on any rank before they have started on all."""
@@ -294,7 +299,7 @@ POINT_TO_POINT = frozenset({"send", "recv", "send_recv"})
 
 BYTES = {
     **dict.fromkeys(("float", "int", "uint32", "complexhalf", "c10::complexhalf"), 4),
-    **dict.fromkeys(("double", "long", "long int", "int64", "complexfloat"), 8),
+    **dict.fromkeys(("double", "long", "long int", "int64", "uint64", "complexfloat"), 8),
     **dict.fromkeys(("half", "bfloat16", "short", "c10::half", "c10::bfloat16"), 2),
     **dict.fromkeys(("byte", "char", "bool", "unsigned char", "signed char"), 1),
     **dict.fromkeys(("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz"), 1),
@@ -302,19 +307,29 @@ BYTES = {
 """Bytes of an element by the name of its type, as c10 or its C++ spelling has it."""
 
 
+NCCL_TYPES = {
+    "ncclFloat16": "Half",
+    "ncclFloat32": "Float",
+    "ncclFloat64": "Double",
+    "ncclBfloat16": "BFloat16",
+    "ncclFloat8e4m3": "Float8_e4m3fn",
+    "ncclFloat8e5m2": "Float8_e5m2",
+    "ncclInt8": "Char",
+    "ncclUint8": "Byte",
+    "ncclInt32": "Int",
+    "ncclUint32": "UInt32",
+    "ncclInt64": "Long",
+    "ncclUint64": "UInt64",
+}
+"""Names of torch for the types of nccl.h."""
+
+
 def collective_name(name: str) -> str:
     """`_allgather_base`, `nccl:all_gather`, `AllGather` -> `all_gather`; others stay as they
     are."""
     plain = re.sub(r"[^a-z0-9]", "", name.rpartition(":")[2][:200].lower())
-    for kind, words in KINDS:
-        if any(word in plain for word in words):
-            return kind
-    return name[:200]
-
-
-def is_batch(name: str) -> bool:
-    """Whether an annotation is around several collectives, and so names none of them."""
-    return name.rpartition(":")[2] == "coalesced"
+    plain = plain.replace("all2all", "alltoall")
+    return next((kind for kind in KINDS if kind.replace("_", "") in plain), name[:200])
 
 
 def element_size(dtype: str) -> int:

@@ -54,7 +54,7 @@ class _Pairs(msgspec.Struct, frozen=True, eq=False):
     weight: Floats  # how much of the lateness here is carried on to that collective
 
     def some(self, which: Flags) -> _Pairs:
-        return _Pairs(self.wait[which], self.late[which], self.other[which], self.weight[which])
+        return _Pairs(*(column[which] for column in msgspec.structs.astuple(self)))
 
     def __add__(self, more: _Pairs) -> _Pairs:
         both = zip(msgspec.structs.astuple(self), msgspec.structs.astuple(more), strict=True)

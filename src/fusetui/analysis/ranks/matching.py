@@ -1,4 +1,5 @@
-"""Which collective of one rank is which of another.
+"""Which of the files are ranks of one job, and why the others are not; and which collective of one
+rank is which of another.
 
 The n-th collective of a name in a process group is the same on all its ranks, as long as the counts
 agree. Where they do not, the sequence numbers that were recorded decide; without them collectives
@@ -8,16 +9,20 @@ are matched within each step from its end inwards, and what is left over is coun
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
 from functools import cached_property
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from fusetui.analysis.questions.collectives import POINT_TO_POINT
 from fusetui.analysis.questions.process_groups import UNKNOWN_GROUP, Group
-from fusetui.analysis.ranks.model import RankSummary
+from fusetui.analysis.ranks.model import LeftOut, NoSummary, RankSummary
+from fusetui.analysis.ranks.naming import ORDERED, RECORDED
+from fusetui.text.figures import duration
 from fusetui.trace.model.arrays import Flags, Int64s, Rows
 
 Key = tuple[object, ...]
@@ -136,12 +141,10 @@ def _keys_of(one: RankSummary, keys: dict[tuple[str, Group], int]) -> Int64s:
     names, groups = len(one.names), len(one.groups)
     each = ((found.peer + 1) * groups + found.group) * names + found.name
     distinct, which = np.unique(each, return_inverse=True)
-    numbers = [
-        keys.setdefault(
-            _key(one, n % names, n // names % groups, n // names // groups - 1), len(keys)
-        )
-        for n in distinct.tolist()
-    ]
+    numbers = []
+    for n in distinct.tolist():
+        key = _key(one, n % names, n // names % groups, n // names // groups - 1)
+        numbers.append(keys.setdefault(key, len(keys)))
     return np.array(numbers, dtype=np.int64)[which]
 
 
@@ -194,9 +197,8 @@ def _places(flat: _Flat, rows: Rows) -> Int64s:
     if counts.min() == counts.max():
         return _ordinals(rank)
     sequence = flat.sequence[rows]
-    if (sequence >= 0).all() and np.unique(np.stack((rank, sequence)), axis=1).shape[1] == len(
-        rank
-    ):
+    distinct = np.unique(np.stack((rank, sequence)), axis=1).shape[1]
+    if (sequence >= 0).all() and distinct == len(rank):
         return sequence
     damaged = np.array([bool(one.damage) for one in flat.ranks])[rank]
     return np.where(damaged, -1, _from_the_end(flat, rows))
@@ -241,11 +243,9 @@ def _in_time(flat: _Flat, order: Rows, number: Int64s, unmatched: Int64s, loose:
     heads = rows[starts[:-1]]
     keys = [flat.keys[key] for key in flat.key[heads].tolist()]
     given = {one.rank for one in flat.ranks}
-    nowhere = [group == UNKNOWN_GROUP for _, group in flat.keys]
-    lone = [
-        not unknown and group.size > 1 and len(given.intersection(group.ranks)) == 1
-        for unknown, (_, group) in zip(nowhere, flat.keys, strict=True)
-    ]
+    nowhere = np.array([group == UNKNOWN_GROUP for _, group in flat.keys], dtype=np.bool_)
+    one_given = [group.size > 1 and len(given & {*group.ranks}) == 1 for _, group in flat.keys]
+    lone = np.array(one_given, dtype=np.bool_) & ~nowhere
     return Matched(
         ranks=flat.ranks,
         first=starts,
@@ -261,8 +261,8 @@ def _in_time(flat: _Flat, order: Rows, number: Int64s, unmatched: Int64s, loose:
         unmatched=unmatched,
         loose_rank=flat.rank[loose],
         loose_end=end[loose],
-        one_given=int(np.isin(flat.key, np.flatnonzero(lone)).sum()),
-        no_group=int(np.isin(flat.key, np.flatnonzero(nowhere)).sum()),
+        one_given=int(lone[flat.key].sum()),
+        no_group=int(nowhere[flat.key].sum()),
     )
 
 
@@ -294,3 +294,64 @@ def steps_of(matched: Matched) -> StepsOfRows:
     ]
     length = float(np.median(np.concatenate(lengths))) if lengths else 0.0
     return StepsOfRows(tuple(names.values()), of_row, length)
+
+
+APART_NS = 60 * 10**9
+"""Windows that lie further apart than this, and than the length of both, are not of one recording:
+clocks of machines differ by much less."""
+
+
+class RankJob(msgspec.Struct, frozen=True, eq=False):
+    """The ranks of a job that are given, in their order."""
+
+    ranks: tuple[RankSummary, ...]
+    left: tuple[LeftOut, ...]
+    world_size: int  # 0 if it is not known
+    missing: tuple[int, ...]  # ranks that are not given; () if the size is not known
+    notes: tuple[str, ...]
+
+    @property
+    def is_whole(self) -> bool:
+        return bool(self.world_size) and not self.missing
+
+
+def job_of(found: Iterable[RankSummary | NoSummary]) -> RankJob:
+    """Sorts out files that could not be read, ranks of other jobs, and numbers given twice."""
+    files = list(found)
+    known = [one for one in files if isinstance(one, RankSummary)]
+    left = [LeftOut(one.path, None, one.reason) for one in files if isinstance(one, NoSummary)]
+    taken = {one.rank for one in known}  # what nothing numbers is numbered in order
+    free = (number for number in range(len(known) + len(taken)) if number not in taken)
+    given = [replace(one, rank=next(free)) if one.rank < 0 else one for one in known]
+    sizes = Counter(one.world_size for one in given if one.world_size)
+    size = max(sizes, key=lambda size: (sizes[size], size), default=0)
+    windows = sorted((one.begin_ns, one.end_ns) for one in given)
+    ranks: dict[int, RankSummary] = {}
+    for one in given:
+        reason = _foreign(one, size, windows[len(windows) // 2])
+        if not reason and one.rank in ranks:
+            reason = f"{one.path} is rank {one.rank}, as {ranks[one.rank].path} is: it is left out."
+        if reason:
+            left.append(LeftOut(one.path, one.rank, reason))
+        else:
+            ranks[one.rank] = one
+    sources = sorted({one.rank_by for one in given if one.rank_by != RECORDED})
+    notes = [f"Some ranks are numbered by {source}." for source in sources]
+    notes += dict.fromkeys(one.note for one in ranks.values() if one.note)
+    missing = tuple(sorted(set(range(size)) - ranks.keys()))
+    return RankJob(tuple(ranks[n] for n in sorted(ranks)), tuple(left), size, missing, tuple(notes))
+
+
+def _foreign(one: RankSummary, size: int, middle: tuple[int, int]) -> str:
+    """Why it is no rank of this job, else "". `size`: the most frequent size that was recorded, the
+    larger one of two, 0 if none was; `middle`: the window of the rank in the middle of all."""
+    if one.world_size and one.world_size != size:
+        world = one.world_size
+        return f"{one.path} is of another job: it has {world} ranks, the others have {size}."
+    if size and one.rank >= size and one.rank_by != ORDERED:
+        return f"{one.path} is rank {one.rank} of a job of {size}: it is left out."
+    apart = max(one.begin_ns - middle[1], middle[0] - one.end_ns)
+    lengths = max(one.end_ns - one.begin_ns, middle[1] - middle[0])
+    if apart > max(APART_NS, lengths):
+        return f"{one.path} was recorded at another time, {duration(apart)} apart: it is left out."
+    return ""

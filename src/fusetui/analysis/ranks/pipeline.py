@@ -2,7 +2,7 @@
 
 Waiting there is the pipeline's bubble and nobody's fault, so stages are compared by what they
 compute in a step. Ranks that send to one another are a line of stages; several lines beside each
-other (of data or tensor parallelism) have the same stages.
+other (of data or tensor parallelism) have the same stages. And which figures of ranks stand out.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import numpy as np
 
 from fusetui.analysis.questions.collectives import POINT_TO_POINT
 from fusetui.analysis.ranks.blame import LEAST
+from fusetui.analysis.ranks.clocks import SCALE
 from fusetui.analysis.ranks.matching import Matched
-from fusetui.analysis.ranks.model import CLASSES, RankSummary
-from fusetui.analysis.ranks.outliers import FEWEST, middle_and_limit
-from fusetui.analysis.ranks.records import Slow
-from fusetui.trace.model.arrays import Floats, Rows
+from fusetui.analysis.ranks.model import CLASSES, RankSummary, Slow
+from fusetui.trace.model.arrays import Flags, Floats, Rows
+from fusetui.trace.model.intervals import union_length
 
 SPAN, COMPUTE, EXPOSED = (CLASSES.index(name) for name in ("span", "compute", "exposed_comm"))
 
@@ -56,11 +56,7 @@ def _in_sends(one: RankSummary) -> int:
     """For how many ns of its steps a rank was in a send or a receive."""
     moves = np.array([name in POINT_TO_POINT for name in one.names] or [False])
     which = moves[one.collectives.name]
-    start, end = one.collectives.start[which], one.collectives.end[which]
-    order = np.argsort(start, kind="stable")
-    start, end = start[order], end[order]
-    covered = np.maximum.accumulate(np.concatenate((start[:1], end)))[:-1]
-    return int(np.maximum(end - np.maximum(start, covered), 0).sum())
+    return union_length(one.collectives.start[which], one.collectives.end[which])
 
 
 def _stages(matched: Matched) -> tuple[int | None, ...]:
@@ -138,3 +134,33 @@ def _above(values: Floats, least: float) -> Iterator[tuple[int, float, float]]:
         others = float(np.median(np.delete(values, at)))
         if values[at] - others >= least and (few or values[at] - middle > limit):
             yield at, float(values[at]) - others, others
+
+
+LIMIT = 3  # scaled median absolute deviations
+MATTERS = 0.01  # of a step: less is no difference that matters
+FEWEST = 4  # ranks
+
+
+def middle_and_limit(values: Floats) -> tuple[float, float]:
+    """The median, and how far from it a value stands out."""
+    middle = float(np.median(values))
+    return middle, LIMIT * SCALE * float(np.median(np.abs(values - middle)))
+
+
+def outliers(values: Floats, step: float) -> Flags:
+    """Which values lie more than 3 scaled median absolute deviations, and more than 1 % of a step
+    (ns), from the median; none of fewer than 4. nan is a value that is not known."""
+    known = values[~np.isnan(values)]
+    if len(known) < FEWEST:
+        return np.zeros(len(values), dtype=np.bool_)
+    middle, limit = middle_and_limit(known)
+    return np.nan_to_num(np.abs(values - middle)) > max(limit, MATTERS * step)
+
+
+def balance(values: Floats) -> float | None:
+    """The mean of the ranks as a share of the largest: 1 when all have equally much; None if that
+    is not known."""
+    known = values[~np.isnan(values)]
+    if len(known) < 2 or not known.max() > 0:
+        return None
+    return float(known.mean() / known.max())

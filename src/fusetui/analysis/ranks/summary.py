@@ -35,7 +35,7 @@ from fusetui.analysis.ranks.model import (
     encoded,
     packed,
 )
-from fusetui.analysis.why.account import Device, accounts
+from fusetui.analysis.why.account import Accounts, Device
 from fusetui.analysis.why.model import DeviceAccount
 from fusetui.trace.cache import Record, record_for
 from fusetui.trace.layout.steps import main_thread, steps_of
@@ -97,6 +97,14 @@ def summarized(trace: Trace, path: str) -> RankSummary:
     begin = _before(trace, found)
     listed, host = trace.keys.get("deviceProperties"), trace.keys.get("host_name")
     rank, rank_by = naming.rank_of(trace.keys, path)
+    report, all_used = trace.report, len(found.rows) < MOST_COLLECTIVES
+    lost = f"{report.unreadable} of {report.events} events could not be read"
+    damage = (
+        report.cut or report.missing,
+        lost if report.unreadable else "",
+        "" if all_used else f"only its first {MOST_COLLECTIVES} collectives are used",
+        _several_processes(trace),
+    )
     return RankSummary(
         version=VERSION,
         path=path,
@@ -122,13 +130,20 @@ def summarized(trace: Trace, path: str) -> RankSummary:
         memory_peak=max((peak.allocated for peak in memory_peaks(trace).peaks), default=-1),
         note=note_of(trace),
         inferred=tuple(dict.fromkeys(what for one in found.told for what in one.inferred)),
-        damage=tuple(_damage(trace, found)),
+        damage=tuple(filter(None, damage)),
     )
+
+
+def _several_processes(trace: Trace) -> str:
+    calls = trace.launch[trace.gpu_rows]
+    tracks = np.unique(trace.track[calls[calls >= 0]]).tolist()
+    count = len({trace.tracks[number].pid for number in tracks})
+    return f"{count} processes launched its work and are taken for one rank" if count > 1 else ""
 
 
 def _device(trace: Trace) -> Device | None:
     """The device whose account is the rank's: the one that communicates most often."""
-    devices = accounts(trace).devices
+    devices = Accounts(trace).devices
     rows = trace.gpu_rows[communicates(trace, trace.gpu_rows)]
     pids = [trace.track_of(int(row)).pid for row in rows[:1000]]
     return max(devices, key=lambda device: pids.count(device.pid), default=None)
@@ -147,11 +162,7 @@ def _before(trace: Trace, found: Found) -> Int64s:
 def _table(found: Sequence[DeviceAccount]) -> Int64s:
     """Accounts as rows of CLASSES."""
     rows = [
-        [
-            *(one.span_ns, one.compute_ns, one.exposed_comm_ns, one.exposed_copy_ns, one.idle_ns),
-            *(one.idle.get(reason, 0) for reason in CLASSES[5:]),
-        ]
-        for one in found
+        [getattr(one, f"{name}_ns", one.idle.get(name, 0)) for name in CLASSES] for one in found
     ]
     return np.array(rows, dtype=np.int64).reshape(-1, len(CLASSES))
 
@@ -165,24 +176,19 @@ def _columns(
     begin: Int64s,
 ) -> Collectives:
     """`begin`: of the time before each, whose account is kept."""
-    group = {value: n for n, value in enumerate(groups)}
-    name = {value: n for n, value in enumerate(names)}
+    group, name = ({value: n for n, value in enumerate(values)} for values in (groups, names))
     rows = [
         (group[one.group], name[one.name], name[one.dtype], one.sequence, one.bytes, one.peer)
         for one in found.told
     ]
-    told = np.array(rows, dtype=np.int64).reshape(-1, 6).T.copy()
     start, end, base = trace.start[found.rows], trace.end[found.rows], trace.epoch_ns
     covered = np.zeros_like(start)
     if device:
         covered[:] = [one.compute_ns for one in device.over(start, end)]
+    fields = ("group", "name", "dtype", "sequence", "size", "peer")
+    told = np.array(rows, dtype=np.int64).reshape(-1, len(fields)).T.copy()
     return Collectives(
-        group=told[0],
-        name=told[1],
-        dtype=told[2],
-        sequence=told[3],
-        size=told[4],
-        peer=told[5],
+        **dict(zip(fields, told, strict=True)),
         issued=found.issued + base,
         start=start + base,
         end=end + base,
@@ -204,24 +210,6 @@ def _kernels(trace: Trace) -> tuple[KernelRuns, ...]:
         KernelRuns(trace.names[n][:400], int(counts[n]), int(total[n]), bool(moves))
         for n, moves in zip(names.tolist(), comm, strict=True)
     )
-
-
-def _damage(trace: Trace, found: Found) -> Iterator[str]:
-    report = trace.report
-    if report.cut:
-        yield report.cut
-    elif report.missing:
-        yield report.missing
-    if report.unreadable:
-        yield f"{report.unreadable} of {report.events} events could not be read"
-    calls = trace.launch[trace.gpu_rows]
-    launching = {
-        t.pid for t in map(trace.tracks.__getitem__, np.unique(trace.track[calls[calls >= 0]]))
-    }
-    if len(launching) > 1:
-        yield f"{len(launching)} processes launched its work and are taken for one rank"
-    if len(found.rows) == MOST_COLLECTIVES:
-        yield f"only its first {MOST_COLLECTIVES} collectives are used"
 
 
 KINDS = {Layer.ANNOTATIONS: "annotation", Layer.OPS: "op", Layer.PYTHON: "frame"}

@@ -17,9 +17,9 @@ import re
 from functools import lru_cache
 from typing import Any, Final
 
-from fusetui.gpu.kernel_names.cxx import SCOPE, base_of, split_args
-from fusetui.gpu.kernel_names.record import KernelName, Part, build, dtype_words, explain, spaced
-from fusetui.gpu.kernel_names.vocabulary import CXX_TYPE, cxx_type
+from .cxx import SCOPE, base_of, split_args
+from .record import KernelName, Meanings, build, dtype_words, explain, spaced
+from .vocabulary import CXX_TYPE, cxx_type
 
 _NUMBER = r"(?:\(\w+\))?"
 _ELEMENTWISE = re.compile(
@@ -70,7 +70,6 @@ _ARGUMENTS = ("type of the input", "how values are combined", "type of an index"
 
 
 def decode_elementwise(name: str) -> KernelName | None:
-    """The record of an elementwise kernel of ATen."""
     if "elementwise_" not in name[:100]:
         return None
     match = _ELEMENTWISE.match(name)
@@ -78,7 +77,14 @@ def decode_elementwise(name: str) -> KernelName | None:
         return None
     fields = _elementwise_fields(name, match)
     short = _elementwise_short(name, match, fields)
-    return build(name, "aten-elementwise", short, _elementwise_parts(match), **fields)
+    vectorized = match["kernel"].startswith("vectorized")
+    meanings: Meanings = {
+        "kernel": lambda text: _KINDS.get(text, "an elementwise loop of ATen"),
+        "first": f"{{}} {'elements in one vector load' if vectorized else 'threads'}",
+        "second": "{} elements for each thread",
+        "word": lambda text: _WITH_SCALAR.get(text, "what is computed for each element"),
+    }
+    return build(name, "aten-elementwise", short, explain(match, meanings), **fields)
 
 
 def _elementwise_fields(name: str, match: re.Match[str]) -> dict[str, Any]:
@@ -181,21 +187,7 @@ def _access(name: str, match: re.Match[str], fields: dict[str, Any]) -> str | No
     return f"strided {match['first']}x{match['second']}{more}"
 
 
-def _elementwise_parts(match: re.Match[str]) -> list[Part]:
-    vectorized = match["kernel"].startswith("vectorized")
-    return explain(
-        match,
-        {
-            "kernel": lambda text: _KINDS.get(text, "an elementwise loop of ATen"),
-            "first": f"{{}} {'elements in one vector load' if vectorized else 'threads'}",
-            "second": "{} elements for each thread",
-            "word": lambda text: _WITH_SCALAR.get(text, "what is computed for each element"),
-        },
-    )
-
-
 def decode_reduction(name: str) -> KernelName | None:
-    """The record of a reduction kernel of ATen."""
     match = _REDUCTION.match(name)
     if match is None:
         return None

@@ -18,16 +18,9 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from fusetui.gpu.kernel_names.cxx import Signature, signature
-from fusetui.gpu.kernel_names.record import (
-    KernelName,
-    Part,
-    build,
-    explain,
-    fields_of,
-    gemm_label,
-)
-from fusetui.gpu.kernel_names.vocabulary import from_gfx, layout_meaning, named
+from .cxx import Signature, signature
+from .record import KernelName, Part, build, explain, fields_of, gemm_label
+from .vocabulary import from_gfx, layout_meaning, named
 
 _TENSILE = re.compile(
     r"(?:Custom_)?Cijk_A(?P<a>ilk|lik)C?_B(?P<b>ljk|jlk)C?_(?P<types>[A-Z0-9]+)"
@@ -107,7 +100,6 @@ Place = tuple[int, int, int]
 
 
 def decode_tensile(name: str) -> KernelName | None:
-    """The record of a kernel of Tensile or hipBLASLt."""
     match = _TENSILE.match(name)
     if match is None:
         return _decode_helper(name)
@@ -203,7 +195,6 @@ def _decode_igemm(name: str) -> KernelName | None:
 
 
 def decode_ck(name: str) -> KernelName | None:
-    """The record of a kernel of Composable Kernel or of its successor ck_tile."""
     sign = signature(name)
     if sign is None or not sign.scope.startswith(("ck::", "ck_tile::")):
         return None

@@ -15,7 +15,7 @@ from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 
 DIGITS: Final = 3  # of figures that are based on estimates
-_BETWEEN: Final = {"matmul": " x ", "conv": " * "}
+_BETWEEN: Final = {"matmul": " x ", "conv": " * "}  # shapes; commas elsewhere
 _NOTABLE: Final = 0.05  # share of the device's time that is lost to an unfilled last wave
 
 
@@ -27,8 +27,11 @@ def describe(trace: Trace, row: int) -> str:
     work = work_of(trace, row)
     if work is None:
         return ""
-    parts = (shapes_text(work), *_rates(work), _share(work), tiles_text(work))
-    return "   ".join(part for part in parts if part)
+    share, of = work.share_of_peak, " bandwidth" if work.bound == "memory" else ""
+    of_peak = "" if share is None else f"{percent(share, 1)} of peak{of}"
+    shapes = _BETWEEN.get(work.kind, ", ").join(str(list(shape)) for shape in work.shapes)
+    parts = (shapes, *_rates(work), of_peak, tiles_text(work))
+    return "   ".join(filter(None, parts))
 
 
 def remarks(trace: Trace, row: int) -> tuple[str, ...]:
@@ -36,16 +39,9 @@ def remarks(trace: Trace, row: int) -> tuple[str, ...]:
     if trace.role[row] != Role.KERNEL:
         return ()
     properties = properties_of(trace, row)
-    found = (
-        _generations(decode(trace.name_of(row)), properties),
-        _last_wave(work_of(trace, row), "CU" if _is_amd(properties) else "SM"),
-    )
-    return tuple(text for text in found if text)
-
-
-def shapes_text(work: KernelWork) -> str:
-    """`[8192, 768] x [768, 3072]`, with * between image and weight, commas elsewhere."""
-    return _BETWEEN.get(work.kind, ", ").join(str(list(shape)) for shape in work.shapes)
+    kernel, unit = decode(trace.name_of(row)), "CU" if _is_amd(properties) else "SM"
+    found = (_generations(kernel, properties), _last_wave(work_of(trace, row), unit))
+    return tuple(filter(None, found))
 
 
 def tiles_text(work: KernelWork) -> str:
@@ -80,13 +76,6 @@ def _pair(number: int | None, rate: float | None, unit: str) -> tuple[str, ...]:
     return (text, quantity(rate, f"{unit}/s", DIGITS)) if rate else (text,)
 
 
-def _share(work: KernelWork) -> str:
-    share = work.share_of_peak
-    if share is None:
-        return ""
-    return f"{percent(share, 1)} of peak{' bandwidth' if work.bound == 'memory' else ''}"
-
-
 def _last_wave(work: KernelWork | None, unit: str) -> str:
     """Idle multiprocessors, or a last wave that is so empty that it costs a notable share of
     time."""
@@ -94,10 +83,8 @@ def _last_wave(work: KernelWork | None, unit: str) -> str:
         return ""
     idle = work.sms - work.tiles
     if idle > _NOTABLE * work.sms:
-        leave = "leaves" if work.tiles == 1 else "leave"
-        return (
-            f"{plural(work.tiles, 'tile')} {leave} {count(idle)} of {plural(work.sms, unit)} idle"
-        )
+        tiles, of = plural(work.tiles, "tile"), plural(work.sms, unit)
+        return f"{tiles} {'leaves' if work.tiles == 1 else 'leave'} {count(idle)} of {of} idle"
     unused = (work.last_wave_empty or 0.0) / math.ceil(work.waves)
     if work.waves <= 1 or unused < _NOTABLE:
         return ""

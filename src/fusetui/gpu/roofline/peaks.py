@@ -213,29 +213,26 @@ def _listed(properties: Mapping[str, Any]) -> Peak | None:
     name, sms = properties.get("name"), properties.get("numSms")
     if not isinstance(name, str):
         return None
-    for peak in PEAKS:
-        if re.search(peak.pattern, name):
-            return peak if sms == peak.sms and _memory_fits(peak, properties) else None
-    return None
+    peak = next((peak for peak in PEAKS if re.search(peak.pattern, name)), None)
+    fits = peak is not None and sms == peak.sms and _has_memory(properties, peak.memory_gb)
+    return peak if fits else None
 
 
 def _nameless(properties: Mapping[str, Any]) -> Peak | None:
     """The entry of a device that some versions of ROCm give no name, by what else is recorded."""
     chip = tuple(properties.get(key) for key in ("computeMajor", "computeMinor", "numSms"))
-    for name, own, (least, most) in NAMELESS:
-        size = properties.get("totalGlobalMem")
-        if chip == own and isinstance(size, int) and least * GIGA <= size <= most * GIGA:
+    for name, own, bounds in NAMELESS:
+        if chip == own and _has_memory(properties, bounds):
             found = _listed({**properties, "name": name})
             return msgspec.structs.replace(found, device=name) if found else None
     return None
 
 
-def _memory_fits(peak: Peak, properties: Mapping[str, Any]) -> bool:
+def _has_memory(properties: Mapping[str, Any], bounds: tuple[int, int] | None) -> bool:
     size = properties.get("totalGlobalMem")
-    if peak.memory_gb is None:
+    if bounds is None:
         return True
-    least, most = peak.memory_gb
-    return isinstance(size, int) and least * GIGA <= size <= most * GIGA
+    return isinstance(size, int) and bounds[0] * GIGA <= size <= bounds[1] * GIGA
 
 
 ASSUMED: Final = 0.8

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from fusetui.analysis.why.rules.copies import CASTS, COPIES, JOINS
+from fusetui.analysis.why.rules.memory import CASTS, COPIES, JOINS
 
 from .conftest import Ask
 from .work import A100, ADD, COPY, ROWS, Event, module, work

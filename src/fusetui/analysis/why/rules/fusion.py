@@ -10,18 +10,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from fusetui.analysis.why.causes import module_text
 from fusetui.analysis.why.facts import Facts
-from fusetui.analysis.why.idle import by_text
-from fusetui.analysis.why.kernels import Kernels, the_most
-from fusetui.analysis.why.rule import (
-    CannotTell,
-    Claim,
-    is_worth,
-    module_text,
-    most_module,
-    of_work,
-    rule,
-)
+from fusetui.analysis.why.kernels import Kernels, by_text, the_most
+from fusetui.analysis.why.rules import CannotTell, Claim, is_worth, most_module, of_work, rule
 from fusetui.gpu.kernel_names import KernelName
 from fusetui.gpu.roofline.inputs import inputs_of
 from fusetui.gpu.roofline.many import INPUTS

@@ -1,17 +1,36 @@
-"""What memory costs: forward work done twice, and memory that is reserved and never used."""
+"""What memory costs: forward work done twice, memory that is reserved and never used, and tensors
+that are copied, cast or transposed for other kernels to use."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+import re
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import numpy as np
 
 from fusetui.analysis.questions.memory import MemoryPeak, memory_peaks
 from fusetui.analysis.why.facts import Facts
-from fusetui.analysis.why.rule import CannotTell, Claim, most_module, of_span, rule, subject
-from fusetui.text.figures import percent, quantity
+from fusetui.analysis.why.host import matching
+from fusetui.analysis.why.kernels import Kernels
+from fusetui.analysis.why.rules import (
+    CannotTell,
+    Claim,
+    most_module,
+    of_span,
+    of_work,
+    rule,
+    subject,
+)
+from fusetui.analysis.why.rules.fusion import claimed_by_runs
+from fusetui.gpu.kernel_names import KernelName
+from fusetui.text.figures import count, duration, percent, quantity
+from fusetui.text.printable import printable
 from fusetui.trace.layout.devices import device_ids, device_properties, is_rocm
+from fusetui.trace.model.arrays import Flags
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.ids import Id
+from fusetui.trace.model.intervals import without
 
 CHECKPOINT = "CheckpointFunctionBackward"
 """The node of torch.utils.checkpoint with use_reentrant=True; without, nothing names it."""
@@ -31,14 +50,13 @@ def recompute(facts: Facts) -> Iterator[Claim]:
         return
     again = kernels.credit.recompute & kernels.is_kernel
     taken = kernels.ns(again)
-    if not taken:
-        return
-    yield Claim(
-        text=f"{subject(int(again.sum()), 'kernel', 'run', ' of the forward pass')} once "
-        f"more in the backward pass, for {of_span(facts, taken)}{most_module(kernels, again)}.",
-        at_stake_ns=taken,
-        rows=kernels.heaviest(again),
-    )
+    if taken:
+        yield Claim(
+            text=f"{subject(int(again.sum()), 'kernel', 'run', ' of the forward pass')} once "
+            f"more in the backward pass, for {of_span(facts, taken)}{most_module(kernels, again)}.",
+            at_stake_ns=taken,
+            rows=kernels.heaviest(again),
+        )
 
 
 NEARLY_FULL = 0.8  # of the memory of the device is reserved
@@ -61,18 +79,19 @@ def memory_headroom(facts: Facts) -> Iterator[Claim]:
     known = device_properties(facts.trace)
     chosen = {device.pid for device in facts.devices}
     for pid, peak in _devices(facts, found.peaks).items():
-        size = _size(known.get(pid, {}))
-        if not size:
-            raise CannotTell(
-                "the size of the GPU's memory", "deviceProperties, torch 1.12 or later"
-            )
-        if pid in chosen and _is_wasted(peak, size):
+        size = known.get(pid, {}).get("totalGlobalMem")
+        if type(size) is not int or not size:
+            recorded_with = "deviceProperties, torch 1.12 or later"
+            raise CannotTell("the size of the GPU's memory", recorded_with)
+        unused = peak.reserved - peak.allocated
+        is_wasted = peak.reserved >= NEARLY_FULL * size and unused >= UNUSED * peak.reserved
+        if pid in chosen and is_wasted:
             yield Claim(
                 text=f"torch reserves {quantity(peak.reserved, 'B')} of the "
                 f"{quantity(size, 'B')} of GPU {pid}, but allocates no more than "
                 f"{quantity(peak.allocated, 'B')} at once: "
-                f"{percent(peak.reserved - peak.allocated, peak.reserved)} of it is fragments or "
-                "left from an earlier phase.",
+                f"{percent(unused, peak.reserved)} of it is fragments or left from an earlier "
+                "phase.",
                 at_stake_ns=None,
             )
 
@@ -88,11 +107,130 @@ def _devices(facts: Facts, peaks: tuple[MemoryPeak, ...]) -> dict[Id, MemoryPeak
     raise CannotTell("which GPU each memory event is about", "one GPU for each process")
 
 
-def _is_wasted(peak: MemoryPeak, size: int) -> bool:
-    unused = peak.reserved - peak.allocated
-    return peak.reserved >= NEARLY_FULL * size and unused >= UNUSED * peak.reserved
+DEVICE_TO_DEVICE = re.compile(r"DtoD|DeviceToDevice|Device -> Device")
+PAGEABLE = re.compile(r"Pageable")
+
+LEAST_PART = 0.1  # of the time of all of them
+CASTS = "Keep one dtype through a block"
+COPIES = (
+    "Keep tensors in the order in which they are read (.contiguous(), .clone(), reshape of a "
+    "transposed tensor and index assignments copy them)"
+)
+JOINS = "Write into slices of one buffer instead of torch.cat"
 
 
-def _size(properties: dict[str, Any]) -> int:
-    size = properties.get("totalGlobalMem")
-    return size if type(size) is int else 0
+@rule(
+    remedy=f"{CASTS}; {COPIES}; {JOINS}.",
+    thresholds={"least_part": LEAST_PART},
+    of_kernels=True,
+)
+def casts_and_copies(facts: Facts) -> Iterator[Claim]:
+    kernels = facts.kernels
+    # PyTorch's own; conversions inside a library are part of its op.
+    own = kernels.flags(lambda kernel: kernel.op == "copy" and kernel.family.startswith("aten"))
+    copies = own | _memcpy(kernels, DEVICE_TO_DEVICE)
+    at_stake = kernels.ns(copies)
+    if at_stake:
+        in_runs = copies & claimed_by_runs(facts)
+        all_there = bool((in_runs == copies).all())
+        shared = kernels.ns(in_runs)
+        number = int(copies.sum())
+        those = f"{count(number)} copies, casts and concatenations take"
+        those = those if number > 1 else "1 copy, cast or concatenation takes"
+        there = f"; {duration(shared)} of it is in runs that fusable-run counts too"
+        yield Claim(
+            text=f"{those} {of_work(facts, at_stake)}"
+            f"{_asked_by(facts, copies)}{there if shared and not all_there else ''}.",
+            at_stake_ns=at_stake,
+            rows=kernels.heaviest(copies),
+            remedy=_remedy(kernels, copies),
+            part_of="fusable-run" if all_there else None,
+        )
+    yield from _pageable(facts)
+
+
+def _remedy(kernels: Kernels, copies: Flags) -> str:
+    """What helps against those that take a tenth of the time. Some names do not tell whether they
+    convert."""
+    joins = kernels.flags(lambda kernel: "CatArray" in kernel.name)
+    casts = kernels.flags(_casts)
+    same = kernels.flags(lambda kernel: "nocast" in kernel.name) | ~kernels.is_kernel
+    parts = {CASTS: ~joins & ~same, COPIES: ~joins & ~casts, JOINS: joins}
+    least = LEAST_PART * kernels.ns(copies)
+    return f"{'; '.join(text for text, own in parts.items() if kernels.ns(copies & own) >= least)}."
+
+
+def _casts(kernel: KernelName) -> bool:
+    named = kernel.functor is not None and not kernel.functor.startswith("direct_copy")
+    return named or "cast" in kernel.short.split()
+
+
+def _memcpy(kernels: Kernels, kind: re.Pattern[str]) -> Flags:
+    """The copies of memory whose name has a match."""
+    copies: Flags = kernels.trace.role[kernels.rows] == Role.MEMCPY
+    return copies & matching(kernels.trace, kernels.rows, kind.search)
+
+
+def _asked_by(facts: Facts, copies: Flags) -> str:
+    """The op and the module with most of the time."""
+    kernels, trace = facts.kernels, facts.trace
+    ns, op = kernels.effective_ns[copies], trace.op[kernels.rows[copies]]
+    known = op >= 0
+    if not known.any():
+        return ""
+    by_name = np.bincount(trace.name[op[known]], ns[known], len(trace.names))
+    text = f", most of it in {printable(trace.names[int(by_name.argmax())][:80])}"
+    return text + most_module(kernels, copies, ", and in ")
+
+
+def _pageable(facts: Facts) -> Iterator[Claim]:
+    """Copies between the GPU and memory that is not pinned, while no kernel runs. Where there are
+    no steps, copies that all come before the first kernel set the program up: weights, inputs."""
+    kernels = facts.kernels
+    copies = _memcpy(kernels, PAGEABLE)
+    first = kernels.start[kernels.is_kernel].min(initial=facts.end_ns)
+    if not len(facts.spans) and (kernels.start[copies] < first).all():
+        return
+    at_stake = sum(
+        without(kernels.cover(copies, device), kernels.cover(kernels.is_kernel, device)).ns
+        for device in kernels.devices
+    )
+    if at_stake:
+        yield Claim(
+            text=f"{count(int(np.count_nonzero(copies)))} x copy between the GPU and "
+            f"pageable memory: {of_work(facts, at_stake)} in which no "
+            "kernel runs.",
+            at_stake_ns=at_stake,
+            rows=kernels.heaviest(copies),
+            remedy="DataLoader(pin_memory=True) and .to(device, non_blocking=True); a copy to the "
+            "host that does not block needs an event before its data is read. Do not call "
+            ".pin_memory() inline: it costs a copy of its own.",
+        )
+
+
+LIBRARIES: Final[dict[str, Callable[[KernelName], bool]]] = {
+    "cuDNN": lambda kernel: (kernel.op, kernel.family) == ("copy", "cudnn"),
+    "MIOpen": lambda kernel: (kernel.op, kernel.family) == ("copy", "miopen"),
+}
+
+
+@rule(
+    remedy="model.to(memory_format=torch.channels_last), and the same for its inputs, if the "
+    "convolutions want NHWC, as the fast ones of 16-bit types and TF32 do"
+    "{amd:; on ROCm also PYTORCH_MIOPEN_SUGGEST_NHWC=1}.",
+    of_kernels=True,
+)
+def layout_changes(facts: Facts) -> Iterator[Claim]:
+    kernels = facts.kernels
+    for library, matches in LIBRARIES.items():
+        found = kernels.flags(matches)
+        at_stake = kernels.ns(found)
+        if at_stake:
+            yield Claim(
+                text=f"{subject(int(found.sum()), 'kernel', 'take', f' of {library}')} "
+                f"{of_work(facts, at_stake)} to change the layout of tensors for convolutions"
+                f"{most_module(kernels, found)}.",
+                at_stake_ns=at_stake,
+                rows=kernels.heaviest(found),
+                why_likely="The other kernels may be slower in that layout.",
+            )

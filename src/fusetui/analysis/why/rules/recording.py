@@ -1,32 +1,32 @@
-"""What makes the trace itself misleading."""
+"""What makes the trace itself misleading, and what is not in it: GPU work, and what the GPU waited
+for."""
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import numpy as np
 
 from fusetui.analysis.why.facts import Facts
+from fusetui.analysis.why.host import Host
 from fusetui.analysis.why.kernels import the_most
-from fusetui.analysis.why.rule import Claim, of_span, rule
+from fusetui.analysis.why.rules import Claim, of_span, rule
+from fusetui.analysis.why.rules.launches import SLOW_NS
 from fusetui.analysis.why.warming import FEWEST, GRAPH_LAUNCH, captures, first_step
-from fusetui.text.figures import duration, percent, plural, quantity
+from fusetui.text.figures import count, duration, percent, plural, quantity
 from fusetui.text.printable import printable
-from fusetui.trace.layout.steps import PROFILED, Steps
+from fusetui.trace.layout.steps import PROFILED
+from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows
 from fusetui.trace.model.categories import Role
-from fusetui.trace.model.intervals import union
+from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.intervals import FOREVER, union
 
 SLOW_FIRST = 1.5  # times the median of the other steps
 UNLINKED = 0.05  # of the GPU time
 REPLAYS = 0.05  # of the span
 CAPTURED = 0.5  # of the steps
-
-
-class Note(NamedTuple):
-    text: str
-    rows: tuple[int, ...]
-    remedy: str
 
 
 @rule(
@@ -42,104 +42,250 @@ class Note(NamedTuple):
 )
 def recording(facts: Facts) -> Iterator[Claim]:
     """All notes as one."""
-    found = facts.spans
-    captures = list(_captures(facts, found))
-    notes = [
-        *_unlinked(facts),
-        *_first_step(facts, found),
-        *(captures or _few_steps(facts, found)),
-        *_stacks(facts),
-        *_graphs(facts),
-    ]
+    steps = list(_captures(facts)) or _few_steps(facts)
+    notes = [*_unlinked(facts), *_first_step(facts), *steps, *_stacks(facts), *_graphs(facts)]
     if notes:
         yield Claim(
             text=" ".join(note.text for note in notes),
             at_stake_ns=None,
             rows=tuple(row for note in notes for row in note.rows),
-            remedy=" ".join(note.remedy for note in notes),
+            remedy=" ".join(note.remedy or "" for note in notes),
         )
 
 
-def _stacks(facts: Facts) -> Iterator[Note]:
+def _stacks(facts: Facts) -> Iterator[Claim]:
     if facts.is_profiled:
-        yield Note(
+        yield Claim(
             "Python stacks were recorded while the GPU waited for the CPU: the times of the "
             "CPU include the work of the profiler, and without it the program may be faster.",
+            None,
             (),
             "Record again with with_stack=False for the times, and keep this trace for the frames.",
         )
 
 
-def _graphs(facts: Facts) -> Iterator[Note]:
+def _graphs(facts: Facts) -> Iterator[Claim]:
     """Graph launches that keep the GPU waiting."""
     launches, waited = facts.idle.launch, facts.idle.ns("launch_call")
     replays = np.isin(launches, facts.named(GRAPH_LAUNCH.search, Role.CALL)) & (waited > 0)
     at_stake = int(waited[replays].sum())
     if at_stake and at_stake >= REPLAYS * facts.span_ns:
         name = printable(facts.trace.name_of(int(launches[replays][0])))
-        yield Note(
+        yield Claim(
             f"The GPU waits {of_span(facts, at_stake)} inside "
             f"{name}, which recording the nodes of a graph makes slower.",
+            None,
             the_most(launches[replays], waited[replays]),
             "Time the step without the profiler to see how much of this stays.",
         )
 
 
-def _unlinked(facts: Facts) -> Iterator[Note]:
+def _unlinked(facts: Facts) -> Iterator[Claim]:
     """GPU events without a launch call beside others that have one."""
     trace, rows = facts.trace, facts.gpu_rows
     without = rows[trace.launch[rows] < 0]
     lost, whole = int(trace.dur[without].sum()), int(trace.dur[rows].sum())
     if facts.has_launches and whole and lost >= UNLINKED * whole:
-        yield Note(
+        yield Claim(
             f"The launch calls of {plural(len(without), 'GPU event')} ({percent(lost, whole)} "
             "of the GPU time) are not in the trace: they came before it began, or were not "
             "recorded.",
+            None,
             the_most(without, trace.dur[without]),
             "Call torch.{intel:xpu|:cuda}.synchronize() right before the recorded steps "
             "begin, so that no earlier work runs into them.",
         )
 
 
-def _first_step(facts: Facts, found: Steps) -> Iterator[Note]:
-    lengths = first_step(found)
-    if lengths is None:
-        return
-    first, others = lengths
+def _first_step(facts: Facts) -> Iterator[Claim]:
+    first, others = first_step(facts.spans) or (0, 0)
     if others and first >= SLOW_FIRST * others:
-        yield Note(
+        yield Claim(
             f"The first step takes {duration(first)}, {quantity(first / others, digits=2)} "
             f"times as long as the median of the others ({duration(round(others))}).",
-            tuple(found.rows[:1].tolist()),
+            None,
+            tuple(facts.spans.rows[:1].tolist()),
             "Look at the later steps (--step), or warm up for longer before recording.",
         )
 
 
-def _captures(facts: Facts, found: Steps) -> Iterator[Note]:
+def _captures(facts: Facts) -> Iterator[Claim]:
     """Of steps that do little but capture graphs."""
-    once = captures(facts.trace)
+    once, found = captures(facts.trace), facts.spans
     length = int((found.end - found.start).sum())
     captured = int(union(once.start, once.end).within(found.start, found.end).sum())
     if captured >= CAPTURED * length > 0:
-        yield Note(
+        yield Claim(
             f"For {duration(captured)} of {plural(len(found), 'step')} "
             f"({percent(captured, length)}) a graph is captured: what is launched meanwhile "
             "becomes part of it and does not run.",
+            None,
             tuple(once.rows[:FEWEST].tolist()),
             "Look at replays of the graph for what it costs.",
         )
 
 
-def _few_steps(facts: Facts, found: Steps) -> Iterator[Note]:
+def _few_steps(facts: Facts) -> Iterator[Claim]:
     """Of a whole trace: one step that was asked for is no recording of its own. Servers have no
     schedule of the profiler."""
+    found = facts.spans
     profiled = found.by == PROFILED
     if facts.is_whole and 0 < len(found) < FEWEST and (profiled or found.are_iterations):
-        yield Note(
+        yield Claim(
             f"Only {plural(len(found), 'step')} {'was' if len(found) == 1 else 'were'} "
             "recorded: whether others take as long is not known.",
+            None,
             tuple(found.rows.tolist()),
             f"Give the profiler a schedule with active={FEWEST} or more."
             if profiled
             else f"Record {FEWEST} steps or more.",
         )
+
+
+LONG_NS = 1_000_000
+LAUNCHES = re.compile(r"LaunchKernel|KernelLaunch|LaunchCooperativeKernel|GraphLaunch")
+"""cudaLaunchKernelExC, cuLaunchKernelEx, hipExtModuleLaunchKernel, urEnqueueKernelLaunch,
+hipGraphLaunch; not cudaLaunchHostFunc, nor sets, which do nothing where their length is 0."""
+
+
+@rule(
+    "launch calls",
+    remedy="Record a shorter window with fewer activities, as full buffers drop events; newer "
+    "drivers{nvidia: and CUPTI|amd: and roctracer} record more; check that no other profiler"
+    "{nvidia: (Nsight, DCGM)} runs.",
+    thresholds={"long_ns": LONG_NS},
+    by_launches=True,
+)
+def holes(facts: Facts) -> Iterator[Claim]:
+    ns, events = facts.idle.ns("graph"), facts.idle.event
+    long = ns > LONG_NS
+    at_stake = int(ns[long].sum())
+    if at_stake:
+        yield Claim(
+            text=f"Nothing is recorded for {of_span(facts, at_stake)} "
+            f"between nodes of CUDA graphs, in {plural(int(long.sum()), 'gap')} of more than "
+            f"{duration(LONG_NS)}: other nodes probably ran meanwhile, and were not recorded.",
+            at_stake_ns=at_stake,
+            rows=the_most(events[long], ns[long]),
+            why_likely="A graph may also wait for a function on the host or for another device.",
+        )
+    if facts.trace.report.complete:  # else the events may be in what is missing of the file
+        yield from _without_events(facts)
+
+
+def _without_events(facts: Facts) -> Iterator[Claim]:
+    trace, idle, launches = facts.trace, facts.idle, _launches(facts)
+    calls, following = _missing(trace, launches)
+    unlinked = int(np.count_nonzero(trace.launch[trace.gpu_rows] < 0))
+    if len(calls) <= unlinked:  # the events that belong to no call may be theirs
+        return
+    since = np.full(len(trace) + 1, FOREVER)  # by the call that launches next; the last for none
+    np.minimum.at(since, following, trace.start[calls])
+    begin = np.maximum(idle.begin, np.where(idle.ns("graph") > 0, FOREVER, since[idle.launch]))
+    at_stake = int((np.maximum(idle.end, begin) - begin).sum())
+    if not at_stake:
+        return
+    names = Counter(trace.name_of(int(row)) for row in calls)
+    lasted = trace.dur[calls]
+    low, high = duration(int(lasted.min())), duration(int(lasted.max()))
+    lasts = f"of {low}" if low == high else f"of {low} to {high}"
+    yield Claim(
+        text=f"{count(len(calls))} of {plural(len(launches), 'launch call')} "
+        f"({printable(names.most_common(1)[0][0])}, {lasts}) have no GPU event, although calls "
+        "before and after them have one: their work was not recorded, and may have run in "
+        f"{of_span(facts, at_stake)} of the idle time.",
+        at_stake_ns=at_stake,
+        rows=the_most(calls, lasted),
+    )
+
+
+def _missing(trace: Trace, calls: Rows) -> tuple[Rows, Rows]:
+    """The calls without an event between two calls of the same thread that have one, and the next
+    call that has one."""
+    every = trace.rows_of(Role.CALL)
+    with_event = every[np.isin(trace.correlation[every], trace.correlation[trace.gpu_rows])]
+    inside = with_event.searchsorted((calls, trace.end_row[calls]))
+    without = calls[inside[0] == inside[1]]  # nor a call inside of it
+    rows = np.concatenate((with_event, without))
+    thread = trace.thread_of_track[trace.track[rows]]
+    order = np.lexsort((trace.start[rows], thread))
+    rows, thread, known = rows[order], thread[order], order < len(with_event)
+    place = np.arange(len(rows))
+    last = np.maximum.accumulate(np.where(known, place, -1))
+    next_ = np.minimum.accumulate(np.where(known, place, len(rows))[::-1])[::-1]
+    bounded = np.flatnonzero((last >= 0) & (next_ < len(rows)) & ~known)
+    last, next_ = last[bounded], next_[bounded]
+    same = (thread[last] == thread[bounded]) & (thread[next_] == thread[bounded])
+    return rows[bounded[same]], rows[next_[same]]
+
+
+def _launches(facts: Facts) -> Rows:
+    """The calls in the window that launch kernels or graphs; of a call inside of a call, the outer
+    one."""
+    trace = facts.trace
+    calls = facts.named(LAUNCHES.search, Role.CALL)
+    outer = trace.parent[calls]
+    calls = calls[(outer < 0) | (trace.role[outer] != Role.CALL)]
+    inside = (trace.start[calls] >= facts.begin_ns) & (trace.start[calls] < facts.end_ns)
+    calls = calls[inside & (trace.correlation[calls] > 0)]
+    captured = captures(trace)  # what is launched meanwhile, by whichever thread, runs later
+    found: Rows = calls[union(captured.start, captured.end).place_of(trace.start[calls]) < 0]
+    return found
+
+
+LEAST_NS = 20_000
+SYNCHRONIZE = "Call torch.{intel:xpu|:cuda}.synchronize() before the recording starts."
+
+
+@rule(
+    "launch calls",
+    remedy="Look at the other devices of the job, and at "
+    "{nvidia:cudaStreamWaitEvent|amd:hipStreamWaitEvent|:waits for events} and host functions on "
+    "the stream.",
+    thresholds={"least_ns": LEAST_NS},
+    by_launches=True,
+)
+def waits_outside(facts: Facts) -> Iterator[Claim]:
+    idle, ns = facts.idle, facts.idle.ns("queued")
+    slow = (idle.launch >= 0) & (facts.trace.dur[idle.launch] > SLOW_NS)
+    long = np.flatnonzero((ns > LEAST_NS) & ~slow)
+    events = idle.event[long]
+    first = _is_first(facts.trace, events) & _is_waited_for(facts, long)
+    for own, early in ((first, True), (~first, False)):
+        if own.any():
+            yield _claim(facts, events[own], ns[long[own]], early)
+
+
+def _claim(facts: Facts, events: Int32s, waited: Int64s, early: bool) -> Claim:
+    """`early`: due to work before the recording."""
+    text = (
+        f"The GPU is idle for {of_span(facts, int(waited.sum()))} in {plural(len(events), 'gap')}"
+    )
+    text += (
+        " before the first work of a stream, which was already launched, while a thread waits for "
+        "the GPU: it probably finishes work from before the recording, so the share of busy time "
+        "means nothing here."
+        if early
+        else " although the next work was already launched. What it waited for is not recorded: "
+        "another device, a function on the host, or unrecorded work."
+    )
+    return Claim(
+        text=text,
+        at_stake_ns=int(waited.sum()),
+        rows=the_most(events, waited),
+        remedy=SYNCHRONIZE if early else None,
+        why_likely="Work that ran before the recording is not in the trace." if early else None,
+    )
+
+
+def _is_first(trace: Trace, events: Int32s) -> Flags:
+    """Whether nothing of its stream is recorded before the event."""
+    first = np.full(len(trace.tracks), FOREVER)
+    np.minimum.at(first, trace.track[trace.gpu_rows], trace.start[trace.gpu_rows])
+    return trace.start[events] <= first[trace.track[events]]
+
+
+def _is_waited_for(facts: Facts, places: Rows) -> Flags:
+    """Whether any thread is in a call that waits for the device during the gap."""
+    cover = facts.while_launching(np.flatnonzero(facts.accounts.kinds == Host.SYNC))
+    return cover.within(facts.idle.begin[places], facts.idle.end[places]) > 0

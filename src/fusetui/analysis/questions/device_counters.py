@@ -1,0 +1,116 @@
+"""What a device did while a kernel ran: clocks, power and activity, as counters recorded it.
+
+The names are those of torch's CUPTI monitor (2.14) and of the GPU metrics of Nsight Systems.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import cached_property
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from fusetui.trace.layout.counters import Counter, counters
+from fusetui.trace.model.arrays import Int64s
+from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.ids import Id
+from fusetui.trace.model.memo import memo
+
+OWNER = re.compile(r"GPU (\d{1,9})(?: .{0,40})?")
+CLOCK, POWER = "SM clock", "power"
+KINDS = (
+    (CLOCK, "MHz", re.compile(r"(?:SM|GPC) Clock\b", re.IGNORECASE)),
+    ("memory clock", "MHz", re.compile(r"Memory Clock\b", re.IGNORECASE)),
+    (POWER, "W", re.compile(r"Power\b.{0,9}\(W\)", re.IGNORECASE)),
+    ("temperature", "C", re.compile(r"Temperature\b", re.IGNORECASE)),
+    ("SM activity", "%", re.compile(r"SMs? Active\b", re.IGNORECASE)),
+    ("DRAM read", "%", re.compile(r"(?:DRAM|HBM) (?:BW/)?Read\b", re.IGNORECASE)),
+    ("DRAM write", "%", re.compile(r"(?:DRAM|HBM) (?:BW/)?Write\b", re.IGNORECASE)),
+    ("DRAM activity", "%", re.compile(r"(?:DRAM|HBM) BW\b(?!/)", re.IGNORECASE)),
+)
+"""What is known of a counter by the beginning of its name, and its unit."""
+STALE = 10
+"""A value holds until the next one, but for no longer than this many times the usual distance."""
+LONGEST_NS = 1 << 60  # times of a file are below 1 << 62
+
+
+class DeviceCounter(msgspec.Struct, frozen=True, eq=False, dict=True):
+    """A counter of one device."""
+
+    device: Id
+    kind: str
+    unit: str
+    counter: Counter
+
+    def mean(self, begin: Int64s, end: Int64s) -> NDArray[np.float64]:
+        """The mean over each [begin, end) in ns of the file, weighted by time; at `begin` where
+        that is empty. nan where part of it is not covered. Shape [n]."""
+        first, last = self._at(begin), self._at(np.maximum(end - 1, begin))
+        covered = (first >= 0) & (np.maximum(end - 1, begin) < self._until[last])
+        covered &= self._gaps[last] == self._gaps[first]
+        length = np.maximum(end - begin, 1)
+        sums = self._sum(end, last) - self._sum(begin, first)
+        means = np.where(end > begin, sums / length, self.counter.value[first])
+        return np.where(covered, means, np.nan)
+
+    def _at(self, times: Int64s) -> NDArray[np.intp]:
+        """The last value at or before each time, -1 for none."""
+        found: NDArray[np.intp] = self.counter.time.searchsorted(times, side="right") - 1
+        return found
+
+    def _sum(self, times: Int64s, at: NDArray[np.intp]) -> NDArray[np.float64]:
+        """The integral from the first value to each time."""
+        since = times - self.counter.time[at]
+        found: NDArray[np.float64] = self._before[at] + since * self.counter.value[at]
+        return found
+
+    @cached_property
+    def _until(self) -> Int64s:
+        """Until when each value holds; shape [values]."""
+        time = self.counter.time
+        usual = int(np.median(np.diff(time))) if len(time) > 1 else 0
+        holds = min(STALE * max(usual, 1), LONGEST_NS)
+        found: Int64s = np.minimum(np.append(time[1:], np.iinfo(np.int64).max), time + holds)
+        return found
+
+    @cached_property
+    def _gaps(self) -> Int64s:
+        """How many values before each held for less than until the next."""
+        gaps = self._until[:-1] < self.counter.time[1:]
+        return np.concatenate(([0], np.cumsum(gaps)))
+
+    @cached_property
+    def _before(self) -> NDArray[np.float64]:
+        """The integral up to each value."""
+        parts = self.counter.value[:-1] * np.diff(self.counter.time)
+        return np.concatenate(([0.0], np.cumsum(parts)))
+
+
+@memo()
+def device_counters(trace: Trace) -> tuple[DeviceCounter, ...]:
+    """Those of devices whose kind is known; reads the counters of the file, if it has any."""
+    if not trace.report.phases["C"]:
+        return ()
+    return of_devices(counters(trace))
+
+
+def of_devices(every: Sequence[Counter]) -> tuple[DeviceCounter, ...]:
+    """Of each device and kind the first."""
+    found: dict[tuple[Id, str], DeviceCounter] = {}
+    for one in every:
+        device = device_of(one.pid)
+        known = next(((kind, unit) for kind, unit, name in KINDS if name.match(one.label)), None)
+        if device is not None and known is not None and one.group.startswith("counters"):
+            found.setdefault((device, known[0]), DeviceCounter(device, *known, one))
+    return tuple(found.values())
+
+
+def device_of(pid: Id) -> Id:
+    """The device that a counter belongs to, None where that is not told."""
+    if isinstance(pid, str):
+        match = OWNER.fullmatch(pid)
+        return int(match[1]) if match else None
+    return pid

@@ -1,0 +1,113 @@
+"""The commands that need no trace: `decode`, `samples`, `schema` and `completion`."""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
+from textwrap import wrap
+from typing import Any
+
+from fusetui.commands.errors import DONE, CommandError
+from fusetui.commands.sources import LESSON, SAMPLE
+from fusetui.report.output import emit, emit_json, speaks_unicode, width
+from fusetui.text.printable import printable
+
+ASCII_UNDERLINE = ("\\", "_", "/", "|")
+FILES = frozenset({"TRACE", "OTHER", "A", "B", "OUT", "DIR", "PATH"})
+"""The arguments that are files or folders, by what the help calls them."""
+
+
+def run_decode(args: Namespace) -> int:
+    """What the parts of kernel names mean. Raises CommandError if there is no name."""
+    wanted = list(_expand(args.names))
+    if not wanted:
+        raise CommandError("There is no name to decode on standard input.")
+    if args.json:
+        emit_json({"names": [_record(name) for name in wanted]})
+    else:
+        emit("\n\n".join(_decoded_text(name) for name in wanted))
+    return DONE
+
+
+def _expand(names: Sequence[str]) -> Iterator[str]:
+    """Replaces `-` by the lines of standard input."""
+    for name in names:
+        if name != "-":
+            yield name
+            continue
+        try:
+            yield from filter(None, map(str.strip, sys.stdin))
+        except OSError as error:
+            raise CommandError(f"Standard input cannot be read: {error.strerror}.") from None
+
+
+def _record(name: str) -> dict[str, Any]:
+    from fusetui.gpu.kernel_names import decode, short_name
+
+    found = decode(name)
+    if found:
+        return found.to_json()
+    return {"name": name, "short": short_name(name), "family": None, "parts": []}
+
+
+def _decoded_text(name: str) -> str:
+    from fusetui.gpu.kernel_names import decode
+    from fusetui.gpu.kernel_names.annotate import UNDERLINE, annotate
+
+    found = decode(name)
+    parts = found.parts if found else ()
+    title = f"{found.short}   ({found.family})" if found else "not of a family that fusetui knows"
+    marked = annotate(name, parts, width(), UNDERLINE if speaks_unicode() else ASCII_UNDERLINE)
+    lines = [line for pair in marked.lines for line in pair if line]
+    for text in marked.legend:
+        lines += wrap(printable(text), width(), subsequent_indent="  ", break_on_hyphens=False)
+    return "\n".join([title, *lines])
+
+
+def run_samples(args: Namespace) -> int:
+    """The traces that ship with fusetui, recorded ones and lessons."""
+    from fusetui import sample_traces
+    from fusetui.report.documents import SampleDocument, SamplesDocument
+    from fusetui.sample_traces import lessons
+
+    samples = [SampleDocument(n, sample_traces.describe(n)) for n in sample_traces.names()]
+    taught = [SampleDocument(n, lessons.describe(n)) for n in lessons.names()]
+    if args.json:
+        emit_json(SamplesDocument(samples, taught))
+        return DONE
+    listed = [(SAMPLE, one) for one in samples] + [(LESSON, one) for one in taught]
+    lines = (line for kind, one in listed for line in lines_about(kind + one.name, one.shows))
+    emit("\n".join(lines))
+    return DONE
+
+
+def lines_about(name: str, shows: str) -> list[str]:
+    """A name, and what it shows below it."""
+    indent = "    "
+    return [name, *wrap(shows, width(), initial_indent=indent, subsequent_indent=indent)]
+
+
+def run_schema(args: Namespace) -> int:
+    """The JSON Schema of what a command prints with --json. Raises CommandError if it has none."""
+    from fusetui import schemas
+
+    known = schemas.names()
+    if args.of not in known:
+        raise CommandError(f"{args.of} has no schema: choose one of {', '.join(known)}.")
+    emit(schemas.text(args.of).rstrip("\n"))
+    return DONE
+
+
+def run_completion(args: Namespace) -> int:
+    """A script that has a shell complete commands, options and files."""
+    import shtab
+
+    from fusetui.parser import command_parsers
+
+    parsers = command_parsers()
+    for action in (action for parser in parsers.values() for action in parser._actions):
+        if action.metavar in FILES:
+            action.complete = shtab.FILE  # type: ignore[attr-defined]
+    emit(shtab.complete(parsers[""], args.shell))
+    return DONE
