@@ -130,12 +130,12 @@ def run_modules(args: Namespace) -> int:
     trace, _ = loaded = load(args.trace, args.captured_by)
     found = origins(trace)
     times, by_phase = module_times(found, args.expand), phases(found)
-    said = {"stacks": len(trace.rows_of(Role.PYTHON)) > 0, "form": trace.report.format}
+    stacks, form = len(trace.rows_of(Role.PYTHON)) > 0, trace.report.format
     return shown(
         args,
         loaded,
         lambda: ModulesDocument(**asdict(times), phases=by_phase),
-        lambda most: modules_text(times, by_phase, args.top, most, **said),
+        lambda most: modules_text(times, by_phase, args.top, most, stacks=stacks, form=form),
     )
 
 

@@ -292,7 +292,7 @@ def test_a_file_that_is_no_database_after_its_first_bytes(path: Path) -> None:
 def test_args_of_a_file_that_has_changed(path: Path) -> None:
     trace = opened(path, KERNEL=[kernel(0, 9)])
     path.write_bytes(path.read_bytes() + b"\0")
-    assert trace.elements.problem().endswith("has changed since it was read")
+    assert trace.elements.text.problem().endswith("has changed since it was read")
     assert args(trace, Role.KERNEL) == [{}]
 
 
