@@ -40,3 +40,9 @@ def test_a_diff_with_a_trace_of_torch(fusetui: Run, path: Path) -> None:
     found = fusetui("diff", path, "lesson:mlp-eager")
     assert found.code == 0
     assert "GPU busy" in found.out
+
+
+def test_processes_are_ranks(fusetui: Run) -> None:
+    found = fusetui("ranks", "--json", FILES[-1]).json
+    assert [rank["path"].rpartition("#")[2] for rank in found["ranks"]] == ["144", "145"]
+    assert found["collectives"]

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from fusetui.trace.model.errors import CannotRead
 from fusetui.trace.model.raw import Lane
 from fusetui.trace.nsys.database import NONE, Database, Place, distinct
-from fusetui.trace.nsys.nvtx import BASE, NVTX, SHOWN, category
+from fusetui.trace.nsys.nvtx import BASE, NVTX, category
 from fusetui.trace.nsys.plan import Batches
 from fusetui.trace.nsys.processes import Processes
-from fusetui.trace.nsys.tables import FIELDS, Source, Words, fields
+from fusetui.trace.nsys.tables import FIELDS, Source, Words, fields, shown
 from fusetui.trace.read.assemble import BYTES_A_SLICE, MANY
 from fusetui.trace.read.gather import Interner
 from fusetui.trace.read.memory import memory_left
@@ -73,8 +73,7 @@ def events_of(db: Database, batches: Batches, texts: Interner) -> TableEvents:
     if whole < found.shape[1]:
         db.damaged(source.table, f"row {whole + 1} is out of order")
     columns = dict(zip(FIELDS, np.ascontiguousarray(found[:, :whole]), strict=True))
-    should = SHOWN if source.is_nvtx and db.has(NVTX, "eventType") else "1"
-    condition = f"where {should} and not ({batches.readable})"
+    condition = f"where {shown(db, source)} and not ({batches.readable})"
     lost = sum(n or 0 for (n,) in db.rows(source.table, ("sum(1)",), condition))
     return TableEvents(batches, columns, text[:whole], lost)
 

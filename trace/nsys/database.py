@@ -38,6 +38,7 @@ class Place(msgspec.Struct, frozen=True, eq=False):
     size: int  # bytes
     data: bytes | None = None
     is_cut: bool = False  # pages are missing at its end (sqlite.org/fileformat.html)
+    process: int | None = None  # the pid of the only process that is read
 
 
 class Database:
@@ -46,7 +47,7 @@ class Database:
 
     def __init__(self, place: Place, stop: Stop = never) -> None:
         """Raises CannotRead."""
-        self.path = place.path
+        self.path, self.process = place.path, place.process
         self.damage: list[str] = []
         self.stopped = False
         self._stop = stop

@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from fusetui.trace.model.ids import Id
 from fusetui.trace.model.raw import Label, Lane
 from fusetui.trace.nsys.database import NONE, Database, distinct
-from fusetui.trace.nsys.tables import Source, fields
+from fusetui.trace.nsys.tables import PID, Source, fields, shown
 
-PID, OWN = 0xFFFFFF, 1 << 32
+OWN = 1 << 32
 UNKNOWN = "not recorded"
 PROPERTIES = {
     "name": "name",
@@ -52,14 +52,16 @@ class Processes:
         for source in sources:
             asked = fields(db, source)
             owner = f"distinct ({asked['owner']}) >> 24"
+            rest = f"where {shown(db, source)}"
             if source.is_metrics:
                 continue
             if source.works:
                 columns = (owner, asked["device"], asked["stream"], asked["context"])
-                work.update(db.rows(source.table, columns))
+                work.update(db.rows(source.table, columns, rest))
             else:
-                hosts.update(key for (key,) in db.rows(source.table, (owner,)))
+                hosts.update(key for (key,) in db.rows(source.table, (owner,), rest))
         on_gpu = {key for key, *_ in work}
+        self.working = sorted({key & PID for key in on_gpu if key >= 0})  # pids of GPU work
         keys = [key for key in (*sorted(on_gpu), *sorted(hosts - on_gpu)) if key >= 0]
         self._db = db
         self._contexts = {(key, context): device for key, device, _, context in work}
@@ -137,10 +139,12 @@ def keys_of(db: Database, begin: int, end: int) -> dict[str, Any]:
         for row in db.records("TARGET_INFO_GPU", *columns)
     ]
     version = dict(db.records("META_DATA_EXPORT", "name", "value")).get("EXPORT_PRODUCT_VERSION")
+    capture = dict(db.records("META_DATA_CAPTURE", "name", "value"))
     base = _base(db, begin, end)
     found = {
         "deviceProperties": devices,
         "nsight_systems_version": version,
+        "host_name": capture.get("DEVICE_DISPLAY_NAME"),
         "baseTimeNanoseconds": base,
     }
     return {key: value for key, value in found.items() if value not in (None, [])}

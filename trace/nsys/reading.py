@@ -39,12 +39,18 @@ WITH_LOG, WITHOUT = b"\2\2", b"\1\1"
 """Bytes 18 and 19 of a database with a write-ahead log, which one in memory cannot have."""
 
 
-def read(stored: Stored, callbacks: Callbacks) -> Raw:
-    """Reads all tables of events. Raises CannotRead or NotATrace with one plain sentence, and
-    NothingRead if it is stopped: some of the tables would be launches without their kernels."""
+def read(stored: Stored, callbacks: Callbacks, process: int | None = None) -> Raw:
+    """Reads all tables of events, of all processes or of the one with this pid.
+
+    Raises CannotRead or NotATrace with one plain sentence, and NothingRead if it is stopped: some
+    of the tables would be launches without their kernels.
+    """
     place, cut = _place(stored)
+    place = replace(place, process=process)
     with without_collector(), opened(place, callbacks.stop) as db:
         raw = _read(db, place, stored, callbacks.progress)
+        if process is not None and not len(raw.start):
+            raise NotATrace(f"{place.path} has no event of a process {process}.")
         if db.stopped:
             raise NothingRead
     changed = stored.arriving is None and state_of(stored.file.fileno()) != stored.state
@@ -54,6 +60,12 @@ def read(stored: Stored, callbacks: Callbacks) -> Raw:
 def text(path: str, file: OpenFile, state: State) -> Text:
     """The text of a file that had this state when it was read."""
     return Rendered(Writer(place_of(path, state[0])), partial(_problem, path, state))
+
+
+def processes(path: str) -> list[int]:
+    """The pids of the processes that have work of a GPU. Raises CannotRead or OSError."""
+    with opened(place_of(path, os.stat(path).st_size)) as db:
+        return Processes(db, present(db)).working
 
 
 def _read(db: Database, place: Place, stored: Stored, progress: Callable[[int, int], None]) -> Raw:

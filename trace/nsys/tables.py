@@ -25,6 +25,9 @@ FIELDS = (
 """What is read of every event, as integers. `end` is NONE if a range was not closed. `owner` is a
 globalPid of GPU work, else a globalTid; `kind` says which of its source's categories it has."""
 
+PID = 0xFFFFFF
+"""A globalPid is the number of a machine above 48 bits, then that of the process above 24; in a
+globalTid the lowest bits are the number of the thread."""
 VERSION = re.compile(r"_v[0-9]{4,5}\Z")
 """What CUPTI appends to the name of a runtime call; the reports of nsys leave it out too."""
 
@@ -222,8 +225,11 @@ def sound(source: Source) -> str:
 
 
 def shown(db: Database, source: Source) -> str:
-    """The condition for a row to be an event at all."""
-    return SHOWN if source.is_nvtx and db.has(NVTX, "eventType") else "1"
+    """The condition for a row to be an event of what is read."""
+    own = "1"
+    if db.process is not None and not source.is_metrics:
+        own = f"(({fields(db, source)['owner']}) >> 24) & {PID} = {db.process}"
+    return f"{SHOWN} and {own}" if source.is_nvtx and db.has(NVTX, "eventType") else own
 
 
 def present(db: Database) -> list[Source]:

@@ -18,6 +18,7 @@ from fusetui.report.output import emit, emit_json, width
 from fusetui.report.progress import Bar
 from fusetui.text.figures import plural
 from fusetui.text.printable import without_credentials
+from fusetui.trace.formats import processes_in
 from fusetui.trace.read.remote import is_remote, matching
 
 Row = TypeVar("Row", RankRow, LeftOut)
@@ -79,7 +80,8 @@ def _behind(name: str) -> Iterator[str]:
         found = of_one_job(name)
     if not found:
         raise CommandError(f"{name} matches no trace (.json, .json.gz or .json.zst).")
-    yield from found
+    for path in found:
+        yield from [path] if is_remote(path) else processes_in(path)
 
 
 def _summaries(paths: Sequence[str], args: Namespace) -> Sequence[RankSummary | NoSummary]:

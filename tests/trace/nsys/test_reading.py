@@ -12,6 +12,7 @@ import pytest
 from tests.trace.nsys.export import MACHINE, call, kernel, process, span, thread, write
 
 from fusetui.trace import CannotRead, NotATrace, Trace, open_trace
+from fusetui.trace.formats import processes_in
 from fusetui.trace.layout.counters import counters
 from fusetui.trace.layout.devices import device_properties
 from fusetui.trace.model.categories import Layer, Role
@@ -301,3 +302,24 @@ def test_a_process_without_a_name_for_its_owner(path: Path) -> None:
         path, RUNTIME=[call(0, 9, globalTid=None)], PROCESSES=[{"globalPid": process(7)}]
     )
     assert lanes(trace, Layer.OPS) == [("not recorded", "not recorded")]
+
+
+def test_one_process_of_several(path: Path) -> None:
+    calls = [call(0, 5, 1, pid=7), call(1, 6, 1, pid=8)]
+    work = [kernel(10, 20, 1, pid=8, deviceId=1), kernel(11, 21, 1, pid=7)]
+    write(path, RUNTIME=calls, KERNEL=work, NVTX_EVENTS=[span(0, 9, "mine"), span(0, 9, "its", 8)])
+    assert processes_in(str(path)) == [f"{path}#7", f"{path}#8"]
+    trace = open_trace(f"{path}#8", cached=False)
+    assert trace.report.path == f"{path}#8"
+    assert names(trace, Role.ANNOTATION) == ["its"]
+    assert lanes(trace, Layer.STREAM) == [(1, 7)]
+    assert [one["correlation"] for one in args(trace, Role.KERNEL)] == [1]
+    with pytest.raises(NotATrace, match="no event of a process 9"):
+        open_trace(f"{path}#9", cached=False)
+
+
+def test_a_file_of_one_process_is_not_divided(path: Path) -> None:
+    write(path, KERNEL=[kernel(0, 9)], RUNTIME=[call(0, 5, pid=8)])
+    assert processes_in(str(path)) == [str(path)]
+    (path.parent / "a.json").write_text("{}")
+    assert processes_in(str(path.parent / "a.json")) == [str(path.parent / "a.json")]
