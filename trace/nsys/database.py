@@ -31,6 +31,9 @@ SECONDS_A_BYTE = 1e-6  # how much more for each byte: several times what a sound
 OFTEN = 10_000  # instructions of SQLite between two looks at the time
 
 
+FAILURES = (sqlite3.Error, UnicodeDecodeError)  # of statements; the latter of what they say
+
+
 class Place(msgspec.Struct, frozen=True, eq=False):
     """Where a database is: in a file, or in memory."""
 
@@ -58,7 +61,7 @@ class Database:
                 self.damage.append("The file was cut short: the rows in its last part are missing.")
             self._connection.set_progress_handler(self._is_over, OFTEN)
             self.tables = self._tables()
-        except sqlite3.Error as error:
+        except FAILURES as error:
             raise CannotRead(f"{place.path} is a damaged SQLite database ({error}).") from None
 
     def close(self) -> None:
@@ -88,7 +91,7 @@ class Database:
             yield from self._connection.execute(
                 f'select {listed} from "{table}" not indexed {rest}', values
             )
-        except sqlite3.Error as error:
+        except FAILURES as error:
             late = "interrupt" in str(error)
             self.damaged(table, "it takes too long to read" if late else str(error))
 
