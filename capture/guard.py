@@ -65,8 +65,7 @@ def _leave(error: BaseException | None) -> NoReturn:
 
 _NAMES = ("SIGTERM", "SIGHUP", "SIGQUIT")
 _NUMBERS = tuple(getattr(signal, name) for name in _NAMES if hasattr(signal, name))
-GRACE = 2.0
-"""Seconds after which a thread ends the process if the main thread does not respond."""
+GRACE = 2.0  # seconds after which a thread ends the process if the main thread does not respond
 
 _forking = threading.local()
 

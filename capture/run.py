@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from fusetui.analysis.questions.tally import Tallies
+from fusetui.analysis.questions.computing import Tallies
 
 from . import expect, recorder, step, timing
 from .device import CaptureDevice

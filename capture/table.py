@@ -115,8 +115,7 @@ def _remarks(variant: Measured) -> list[str]:
 
 
 Row = Mapping[str, Any]
-WIDTH = 40
-"""Cells of the longest bar."""
+WIDTH = 40  # cells of the longest bar
 
 
 def sweep_table(rows: Sequence[Row], axes: Sequence[str]) -> str:

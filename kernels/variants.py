@@ -14,8 +14,7 @@ def _as_it_is(model: nn.Module) -> nn.Module:
     return model
 
 
-TENSOR_CORES = (8, 0)
-"""The least compute capability whose tensor cores Triton uses."""
+TENSOR_CORES = (8, 0)  # the least compute capability whose tensor cores Triton uses
 EAGER = Variant(_as_it_is)
 COMPILED = Variant(_as_it_is, compiled=True)
 

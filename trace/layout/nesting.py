@@ -87,7 +87,10 @@ def arrange(start: Int64s, end: Int64s, call: Flags, flat: bool) -> tuple[Int32s
     """
     subrow = np.zeros(len(start), dtype=np.int32)
     tree = None if flat else nest(start, end)
-    crossing = _crossing(start, end, call, tree.parent) if tree else _overlapping(start, end)
+    if tree:
+        crossing = _crossing(start, end, call, tree.parent)
+    else:  # rows that begin before an earlier one has ended
+        crossing = np.flatnonzero(start[1:] < np.maximum.accumulate(end)[:-1]) + 1
     if not len(crossing):
         return subrow, tree
     for first, last in _clusters(start, end, crossing):
@@ -119,12 +122,6 @@ def _deep_parents(depth: Int64s, by_depth: Int32s, parent: Int32s) -> Int32s:
     found = np.searchsorted(keys, (depth[inner] - 1) * len(depth) + inner) - 1
     parent[inner] = by_depth[np.maximum(found, 0)]
     return parent
-
-
-def _overlapping(start: Int64s, end: Int64s) -> Int64s:
-    """Rows that begin before an earlier one has ended."""
-    latest = np.maximum.accumulate(end) if len(end) else end
-    return np.flatnonzero(start[1:] < latest[:-1]) + 1
 
 
 def _crossing(start: Int64s, end: Int64s, call: Flags, parent: Int32s) -> Int64s:

@@ -56,8 +56,7 @@ class Joined(Trace, frozen=True, eq=False, dict=True):
 
     @cached_property
     def asked(self) -> Int32s:
-        found: Int32s = np.where(self.captured >= 0, self.captured, self.launch)
-        return found
+        return np.where(self.captured >= 0, self.captured, self.launch)
 
     @property
     def source_role(self) -> NDArray[np.uint8]:

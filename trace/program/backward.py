@@ -58,8 +58,7 @@ class Backward(Subtrees, frozen=True, eq=False, dict=True):
     def forward_of(self, ops: NDArray[np.integer]) -> Int32s:
         """Of each row of an op the forward op that its work belongs to, else -1."""
         linked, forward = self._linked
-        found: Int32s = forward[linked.over(ops)]
-        return found
+        return forward[linked.over(ops)]
 
     @cached_property
     def _linked(self) -> tuple[Subtrees, Int32s]:

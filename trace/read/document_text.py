@@ -31,10 +31,7 @@ class Held(msgspec.Struct, frozen=True, eq=False):
     """A document in memory, or in a private temporary file."""
 
     data: Any
-
-    @property
-    def at_hand(self) -> bool:
-        return True
+    at_hand = True
 
     def problem(self) -> str:
         return ""

@@ -98,8 +98,7 @@ def gzip_header(stored: Any, at: int) -> int:
 
 
 def _gzip() -> Stream:
-    stream: Stream = igzip_lib.IgzipDecompressor(flag=igzip_lib.DECOMP_GZIP)
-    return stream
+    return igzip_lib.IgzipDecompressor(flag=igzip_lib.DECOMP_GZIP)
 
 
 def zstd_stream() -> Stream:

@@ -8,8 +8,7 @@ from typing import Any
 
 from msgspec.structs import asdict
 
-from fusetui.analysis.questions.kernel_groups import KernelGroup
-from fusetui.analysis.questions.op_groups import OpGroup
+from fusetui.analysis.questions.groups import KernelGroup, OpGroup
 from fusetui.gpu.kernel_names import decode
 from fusetui.gpu.roofline.many import DevicePeak
 from fusetui.gpu.roofline.model import NS
@@ -41,8 +40,7 @@ OP_COLUMNS = (
     Column("p90", spare=7, cell=lambda group: duration(group.spread.p90_ns)),
 )
 TITLES = {"name": "kernel", "shape": "kernel, op and inputs"}
-WIDEST = 60
-"""Width that names with shapes get before figures do."""
+WIDEST = 60  # width that names with shapes get before figures do
 
 
 def kernels_text(

@@ -51,8 +51,7 @@ NOTHING = "Neither trace has GPU events to compare; fusetui diff compares CPU op
 CUT_OFF = "waits-outside"
 """With a likely finding of this rule, work from before the window is missing."""
 
-HOLES = "holes"
-"""With a finding of this rule, work of the window is missing."""
+HOLES = "holes"  # with a finding of this rule, work of the window is missing
 
 PATH = re.compile(r"\A[^\s<>]*/(?=[^/]*\.py\(\d)")  # the folders of torch's name for a frame
 
@@ -326,8 +325,7 @@ def named(name: str) -> str:
 
 TOLD = 3  # in a sentence
 LONGEST_TOLD = 48
-BUSY = 0.8
-"""From this share of the time asked about on, the GPU itself is the limit."""
+BUSY = 0.8  # from this share of the time asked about on, the GPU itself is the limit
 
 
 def is_limit(found: Why) -> bool:

@@ -23,7 +23,7 @@ from fusetui.analysis.questions.process_groups import UNKNOWN_GROUP, Group
 from fusetui.analysis.ranks.model import LeftOut, NoSummary, RankSummary
 from fusetui.analysis.ranks.naming import ORDERED, RECORDED
 from fusetui.text.figures import duration
-from fusetui.trace.model.arrays import Flags, Int64s, Rows
+from fusetui.trace.model.arrays import Flags, Int64s, Rows, ordinals
 
 Key = tuple[object, ...]
 MOST = 1 << 20  # more than any rank has collectives
@@ -161,15 +161,6 @@ def _key(one: RankSummary, name: int, group: int, peer: int) -> tuple[str, Group
     return f"send_recv {pair[0]} {link} {pair[1]}", Group(whole.name, pair, 2)
 
 
-def _ordinals(key: Int64s) -> Int64s:
-    """How many of the same key come before each."""
-    order = np.argsort(key, kind="stable")
-    bounds = run_bounds(key[order])
-    found = np.empty(len(key), dtype=np.int64)
-    found[order] = np.arange(len(key)) - np.repeat(bounds[:-1], np.diff(bounds))
-    return found
-
-
 def _numbers(flat: _Flat) -> Int64s:
     """The number of the collective that each row is of, UNMATCHED or ALONE."""
     number = np.full(len(flat.key), UNMATCHED, dtype=np.int64)
@@ -195,7 +186,7 @@ def _places(flat: _Flat, rows: Rows) -> Int64s:
     counts = np.bincount(rank)
     counts = counts[counts > 0]
     if counts.min() == counts.max():
-        return _ordinals(rank)
+        return ordinals(rank)
     sequence = flat.sequence[rows]
     distinct = np.unique(np.stack((rank, sequence)), axis=1).shape[1]
     if (sequence >= 0).all() and distinct == len(rank):
@@ -217,7 +208,7 @@ def _from_the_end(flat: _Flat, rows: Rows) -> Int64s:
         inside = (at >= 0) & (issued < np.append(one.step_end, 0)[at])
         numbers = [names.setdefault(key, len(names) + 1) for key in step_keys(one)]
         step = np.where(inside, np.array([*numbers, 0])[at], 0)
-        found[own] = step * MOST + _ordinals(step[::-1])[::-1]
+        found[own] = step * MOST + ordinals(step[::-1])[::-1]
     return found
 
 

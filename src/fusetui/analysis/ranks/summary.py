@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.analysis.questions.busy import communicates
-from fusetui.analysis.questions.collectives import Found, collectives_of
+from fusetui.analysis.questions.collectives import IssuedCollectives, collectives_of
 from fusetui.analysis.questions.memory import memory_peaks
 from fusetui.analysis.questions.note import note_of
 from fusetui.analysis.questions.process_groups import (
@@ -87,7 +87,9 @@ def summarized(trace: Trace, path: str) -> RankSummary:
     """The summary of an open trace; `path` is where it lies."""
     found = collectives_of(trace)
     most = slice(MOST_COLLECTIVES)
-    found = Found(found.told[most], found.rows[most], found.issued[most], found.host[most])
+    found = IssuedCollectives(
+        found.told[most], found.rows[most], found.issued[most], found.host[most]
+    )
     device, spans, base = _device(trace), steps_of(trace), trace.epoch_ns
     steps = device.over(spans.start, spans.end) if device and len(spans) else []
     groups = list(dict.fromkeys(one.group for one in found.told))
@@ -149,7 +151,7 @@ def _device(trace: Trace) -> Device | None:
     return max(devices, key=lambda device: pids.count(device.pid), default=None)
 
 
-def _before(trace: Trace, found: Found) -> Int64s:
+def _before(trace: Trace, found: IssuedCollectives) -> Int64s:
     """For each collective, when those that started earlier had ended, but not after its start."""
     start, end = trace.start[found.rows], trace.end[found.rows]
     order = np.argsort(start, kind="stable")
@@ -169,7 +171,7 @@ def _table(found: Sequence[DeviceAccount]) -> Int64s:
 
 def _columns(
     trace: Trace,
-    found: Found,
+    found: IssuedCollectives,
     groups: Sequence[Group],
     names: Sequence[str],
     device: Device | None,
@@ -216,7 +218,7 @@ KINDS = {Layer.ANNOTATIONS: "annotation", Layer.OPS: "op", Layer.PYTHON: "frame"
 MOST_NAMES = 5  # of each kind, those with the most time
 
 
-def places_before(trace: Trace, found: Found, begin: Int64s) -> tuple[PlaceTime, ...]:
+def places_before(trace: Trace, found: IssuedCollectives, begin: Int64s) -> tuple[PlaceTime, ...]:
     """The slices in which the issuing thread was longest, from `begin` until the collective was
     issued; of the longest stretches."""
     length = found.issued - begin
@@ -235,7 +237,7 @@ def places_before(trace: Trace, found: Found, begin: Int64s) -> tuple[PlaceTime,
     )
 
 
-def _threads(trace: Trace, found: Found) -> NDArray[np.int32]:
+def _threads(trace: Trace, found: IssuedCollectives) -> NDArray[np.int32]:
     """The thread that issued each; where that is not known, the one with most annotations."""
     marks = trace.rows_of(Role.ANNOTATION)
     usual = -1

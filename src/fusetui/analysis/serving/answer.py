@@ -59,7 +59,6 @@ def outliers(
 
 
 def _causes(trace: Trace, steps: Sequence[Pass], n: int, excess: int, usual: Mode) -> Iterator[str]:
-    """What is unusual about a step."""
     step = steps[n]
     begin, end = step.start_ns, step.start_ns + step.dur_ns
     compiles = trace.named(lambda name: COMPILER.search(name[:LONGEST_NAME]) is not None)
@@ -242,14 +241,12 @@ def _captured_tokens(trace: Trace, found: Sequence[Pass]) -> list[int | None]:
     """For how many tokens the graph of each pass was captured; each capture is looked at once."""
     if not isinstance(trace, Joined):
         return [None] * len(found)
-    known: dict[int, int | None] = {}
-    each: list[int | None] = []
-    for one in found:
-        call = int(trace.captured[one.model].max(initial=-1))
-        if call >= 0 and call not in known:
+    known: dict[int, int | None] = {-1: None}
+    calls = [int(trace.captured[one.model].max(initial=-1)) for one in found]
+    for call, one in zip(calls, found, strict=True):
+        if call not in known:
             known[call] = products_of(trace, one.model).rows
-        each.append(known.get(call))
-    return each
+    return [known[call] for call in calls]
 
 
 def _step(

@@ -15,7 +15,7 @@ from fusetui.analysis.why.devices import Devices, Gaps, Named, Reasons
 from fusetui.analysis.why.host import Host, Threads, TimeLine, host_kinds, matching
 from fusetui.analysis.why.model import DeviceAccount, ThreadAccount
 from fusetui.trace.layout.devices import device_properties
-from fusetui.trace.model.arrays import Int32s, Int64s, Rows
+from fusetui.trace.model.arrays import Int32s, Int64s
 from fusetui.trace.model.categories import CPU_LAYERS
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import exact_id
@@ -116,7 +116,6 @@ class Device:
 
     @property
     def reasons(self) -> Reasons:
-        """How long each gap lasted for which reason."""
         return tuple(column[self._places] for column in self.line.reasons)
 
     @cached_property
@@ -152,7 +151,16 @@ def _by_track(
     trace: Trace, line: Threads, window: tuple[int, int] | None
 ) -> dict[int, ThreadAccount]:
     """The accounts of threads by the first track of each."""
-    track, begin, end = _from_first_to_last(trace, line)
+    # The first track, first start and last end of each thread.
+    firsts = np.array([track.first_row for track in trace.tracks])
+    ends = np.maximum.reduceat(trace.end, firsts)
+    on_cpu = np.array([track.layer in CPU_LAYERS for track in trace.tracks])
+    tracks = np.flatnonzero(line.tracks & on_cpu)
+    _, first, own = np.unique(trace.thread_of_track[tracks], return_index=True, return_inverse=True)
+    track, begin = tracks[first], np.full(len(first), np.iinfo(np.int64).max)
+    end = np.full(len(first), np.iinfo(np.int64).min)
+    np.minimum.at(begin, own, trace.start[firsts[tracks]])
+    np.maximum.at(end, own, ends[tracks])
     if window is not None:
         begin, end = np.clip(begin, *window), np.clip(end, *window)
     first, last = line.on_line(track, begin), line.on_line(track, end)
@@ -168,21 +176,6 @@ def _by_track(
         own = trace.tracks[at]
         found[at] = ThreadAccount(exact_id(own.pid), exact_id(own.tid), own.label, *figures)
     return found
-
-
-def _from_first_to_last(trace: Trace, line: Threads) -> tuple[Rows, Int64s, Int64s]:
-    """The first track, first start and last end (ns) of each thread."""
-    firsts = np.array([track.first_row for track in trace.tracks])
-    ends = np.maximum.reduceat(trace.end, firsts)
-    on_cpu = np.array([track.layer in CPU_LAYERS for track in trace.tracks])
-    tracks = np.flatnonzero(line.tracks & on_cpu)
-    thread = trace.thread_of_track[tracks]
-    _, first, own = np.unique(thread, return_index=True, return_inverse=True)
-    begin = np.full(len(first), np.iinfo(np.int64).max)
-    end = np.full(len(first), np.iinfo(np.int64).min)
-    np.minimum.at(begin, own, trace.start[firsts[tracks]])
-    np.maximum.at(end, own, ends[tracks])
-    return tracks[first], begin, end
 
 
 def _collectives(trace: Trace, line: Threads) -> Cover:

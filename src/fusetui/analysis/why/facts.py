@@ -25,7 +25,6 @@ from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import (
     NOTHING,
     Cover,
-    common,
     counted,
     joined,
     union,
@@ -274,18 +273,6 @@ class Facts:
             cover = union(placed(self.idle.begin), placed(self.idle.end))
             waits[own] = cover.within(*line.bounds(rows[own]))
         return the_most(rows[waits > 0], waits[waits > 0])
-
-    def innermost_under(self, rows: Rows, kind: Host) -> dict[int, int]:
-        """What the launching threads did under these rows while a device was idle: name id of the
-        innermost slice of a kind -> ns, the longest first."""
-        found = np.zeros(len(self.trace.names), dtype=np.int64)
-        for line, _, placed in self.launched():
-            idle = union(placed(self.idle.begin), placed(self.idle.end))
-            waiting = common(idle, union(*line.bounds(line.own(rows))))
-            inner, start, end = line.slices(kind).touching(*waiting).parts()
-            np.add.at(found, self.trace.name[inner], waiting.within(start, end))
-        order = np.argsort(-found, kind="stable")
-        return {int(name): int(found[name]) for name in order[: np.count_nonzero(found)]}
 
 
 CPU_BOUND = 0.10  # of the span; from this share on, a GPU counts as waiting for launches

@@ -78,38 +78,26 @@ def told_of(line: Devices, every: Gaps, why: Reasons, which: Rows) -> list[Gap]:
     late = np.where(trace.start[gaps.launch] > gaps.begin, gaps.launch, -1)
     drained = running(trace, line.threads, late, gaps.begin)
     named = (gaps.before, gaps.event, *_explained(line, gaps), drained)
-    names = [[trace.name_of(n) if n >= 0 else None for n in own.tolist()] for own in named]
-    columns = zip(
-        line.number(gaps.event).tolist(),
+    previous, next_, op, annotation, module, frame, drained_by = (
+        [trace.name_of(row) if row >= 0 else None for row in own.tolist()] for own in named
+    )
+    reasons = np.stack([column[which] for column in why]).T.tolist()
+    columns = (
+        [exact_id(line.named[number].pid) for number in line.number(gaps.event).tolist()],
         gaps.begin.tolist(),
         (gaps.end - gaps.begin).tolist(),
-        np.stack([column[which] for column in why]).T.tolist(),
-        zip(*names, strict=True),
+        [{name: ns for name, ns in zip(IDLE, own, strict=True) if ns} for own in reasons],
+        previous,
+        [name or "" for name in next_],
+        op,
+        annotation,
+        [name.removeprefix(MODULE_PREFIX) if name else None for name in module],
+        frame,
+        drained_by,
         gaps.event.tolist(),
         gaps.launch.tolist(),
-        strict=True,
     )
-    found = []
-    for number, start, dur, reasons, labels, event, launch in columns:
-        before, after, op, annotation, module, frame, call = labels
-        found.append(
-            Gap(
-                device=exact_id(line.named[number].pid),
-                start_ns=start,
-                dur_ns=dur,
-                idle={name: ns for name, ns in zip(IDLE, reasons, strict=True) if ns},
-                previous=before,
-                next=after or "",
-                op=op,
-                annotation=annotation,
-                module=module.removeprefix(MODULE_PREFIX) if module else None,
-                frame=frame,
-                drained_by=call,
-                event_row=event,
-                launch_row=launch,
-            )
-        )
-    return found
+    return [Gap(*fields) for fields in zip(*columns, strict=True)]
 
 
 def _explained(line: Devices, gaps: Gaps) -> Rows:

@@ -174,12 +174,12 @@ def _memcpy(kernels: Kernels, kind: re.Pattern[str]) -> Flags:
 def _asked_by(facts: Facts, copies: Flags) -> str:
     """The op and the module with most of the time."""
     kernels, trace = facts.kernels, facts.trace
-    ns, op = kernels.effective_ns[copies], trace.op[kernels.rows[copies]]
-    known = op >= 0
+    known = copies & (trace.op[kernels.rows] >= 0)
     if not known.any():
         return ""
-    by_name = np.bincount(trace.name[op[known]], ns[known], len(trace.names))
-    text = f", most of it in {printable(trace.names[int(by_name.argmax())][:80])}"
+    names = trace.name[trace.op[kernels.rows[known]]]
+    most = int(np.bincount(names, kernels.effective_ns[known], len(trace.names)).argmax())
+    text = f", most of it in {printable(trace.names[most][:80])}"
     return text + most_module(kernels, copies, ", and in ")
 
 

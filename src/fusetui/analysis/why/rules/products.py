@@ -242,14 +242,11 @@ def few_of(kernels: Kernels) -> Flags:
 
 
 def _candidates(kernels: Kernels) -> Flags:
-    work = kernels.is_kernel & ~kernels.communicates & ~_by_memory(kernels)
-    fits = (kernels.blocks > 0) & (kernels.blocks <= FEW * kernels.sms)
-    return work & fits & (kernels.effective_ns >= SHORTEST_NS) & kernels.alone
-
-
-def _by_memory(kernels: Kernels) -> Flags:
-    """Those that memory keeps busy: they move their bytes at half of its bandwidth or more."""
-    least = kernels.of_jobs(lambda job: job.limits.memory_ns)
+    """Without those that memory keeps busy: they move their bytes at half of its bandwidth."""
+    least = np.nan_to_num(kernels.of_jobs(lambda job: job.limits.memory_ns))
     bound = kernels.of_jobs(lambda job: float(job.limits.bound == "memory")) == 1
-    found: Flags = bound & (BUSY_MEMORY * kernels.effective_ns <= np.nan_to_num(least))
+    by_memory = bound & (BUSY_MEMORY * kernels.effective_ns <= least)
+    fits = (kernels.blocks > 0) & (kernels.blocks <= FEW * kernels.sms)
+    long = kernels.effective_ns >= SHORTEST_NS
+    found: Flags = kernels.computes & ~by_memory & fits & long & kernels.alone
     return found

@@ -14,7 +14,7 @@ from fusetui.analysis.why.rules import Claim, of_span, of_work, rule
 from fusetui.analysis.why.warming import LONG_NS, LONG_OP_NS, OFTEN, SLOW_FIRST, TIMES
 from fusetui.gpu.roofline.many import distinct_rows
 from fusetui.text.figures import count, duration, plural
-from fusetui.trace.model.arrays import Int64s, Rows
+from fusetui.trace.model.arrays import Int64s, Rows, ordinals
 from fusetui.trace.model.intervals import counted
 
 VARIES = 1.3  # p90 / p10
@@ -64,24 +64,16 @@ def _alike(facts: Facts) -> tuple[Rows, Int64s]:
     step = np.where(launch >= 0, spans.at(kernels.trace.start[launch]), -1)
     plain = kernels.of_jobs(lambda job: float(job.amount.kind in KINDS)) == 1
     places = np.flatnonzero((step >= 0) & plain & kernels.alone & ~kernels.communicates)
-    job, step = kernels.job_numbers[places], step[places]
-    within = _count_within(job, step, kernels.start[places])
+    job, by_start = kernels.job_numbers[places], np.argsort(kernels.start[places], kind="stable")
+    within = np.empty(
+        len(places), dtype=np.int64
+    )  # how many of its job its step launched before it
+    within[by_start] = ordinals(distinct_rows((job, step[places]))[1][by_start])
     group = distinct_rows((job, within))[1]
     order = np.lexsort((kernels.effective_ns[places], group))
     count = np.bincount(group)
     enough = count >= FEWEST
     return places[order[enough[group[order]]]], count[enough].astype(np.int64)
-
-
-def _count_within(job: Int64s, step: Rows, start: Int64s) -> Int64s:
-    """Of each launch, how many of the same job the same step launched before it."""
-    order = np.lexsort((start, step, job))
-    new = np.ones(len(order), dtype=np.bool_)
-    new[1:] = (np.diff(job[order]) != 0) | (np.diff(step[order]) != 0)
-    at = np.arange(len(order))
-    found = np.empty(len(order), dtype=np.int64)
-    found[order] = at - np.maximum.accumulate(np.where(new, at, 0))
-    return found
 
 
 SHOWN = 3  # parts that are named

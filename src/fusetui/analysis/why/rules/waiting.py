@@ -17,6 +17,7 @@ from fusetui.text.figures import count, duration, plural
 from fusetui.text.printable import printable
 from fusetui.trace.model.arrays import Flags, Int64s, Rows, distinct
 from fusetui.trace.model.categories import Role
+from fusetui.trace.model.intervals import common, union
 
 ITSELF = re.compile(rf"{LOADER.pattern}|torch/utils/data/(?:dataloader|_utils/fetch)\.py")
 """Frames and ops of the loader itself: naming them would not help."""
@@ -57,9 +58,16 @@ def data_loading(facts: Facts) -> Iterator[Claim]:
 
 def _mostly(facts: Facts, rows: Rows, waited: int) -> str:
     """What the loader does for most of that time: a frame, else an op, if one stands out."""
+    trace, idle = facts.trace, facts.idle
     for kind in (Host.PYTHON, Host.OP):
-        for number, ns in facts.innermost_under(rows, kind).items():
-            name = facts.trace.names[number]
+        found = np.zeros(len(trace.names), dtype=np.int64)
+        for line, _, placed in facts.launched():
+            gaps = union(placed(idle.begin), placed(idle.end))
+            waiting = common(gaps, union(*line.bounds(line.own(rows))))
+            inner, start, end = line.slices(kind).touching(*waiting).parts()
+            np.add.at(found, trace.name[inner], waiting.within(start, end))
+        for number in np.argsort(-found, kind="stable")[: np.count_nonzero(found)].tolist():
+            name, ns = trace.names[number], int(found[number])
             if ns >= MOST_OF_IT * waited and not ITSELF.search(name):
                 return f", {duration(ns)} of it in {frame_text(name)}"
     return ""
