@@ -181,7 +181,7 @@ class Mender:
 
 def _first_event(text: bytes) -> ExactEvent | None:
     """The first event in a text in which something else follows it."""
-    length = first_object(text) if b"}" in text[:-1] else -1
+    length = first_object(text) if 0 <= text.find(b"}") < len(text) - 1 else -1
     return event_in(text[:length]) if 0 < length < len(text) else None
 
 
