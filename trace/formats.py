@@ -20,11 +20,11 @@ from fusetui.trace.model.events import Text
 from fusetui.trace.model.raw import Raw
 from fusetui.trace.read import Callbacks
 from fusetui.trace.read.document import OpenFile
-from fusetui.trace.read.foreign import HEAD, is_export_of_nsys
+from fusetui.trace.read.foreign import HEAD, is_export_of_nsys, is_pftrace_of_torch
 from fusetui.trace.read.source import EVENT, KEY, State, Stored, beginning, open_arriving, reason
 from fusetui.trace.read.unpack import first_pieces
 
-SURELY_JSON = (b"{", b"[", b" ", b"\n", b"\r", b"\t")
+SURELY_JSON = (b"{", b"[", b" ", b"\r", b"\t")  # a line feed may be a packet of protobuf
 
 
 class Format(msgspec.Struct, frozen=True):
@@ -35,7 +35,10 @@ class Format(msgspec.Struct, frozen=True):
     package: str  # with `read` and `text`
 
 
-FORMATS: tuple[Format, ...] = (Format("nsys", is_export_of_nsys, "fusetui.trace.nsys"),)
+FORMATS: tuple[Format, ...] = (
+    Format("pftrace", is_pftrace_of_torch, "fusetui.trace.pftrace"),
+    Format("nsys", is_export_of_nsys, "fusetui.trace.nsys"),
+)
 
 
 def read(path: str, callbacks: Callbacks) -> Raw:

@@ -117,4 +117,5 @@ def _report(raw: Raw, negative_delays: int) -> Report:
         format=raw.format,
         left_out=raw.left_out,
         remarks=raw.remarks,
+        cut_ends=raw.cut_ends,
     )

@@ -24,7 +24,7 @@ ARGUMENTS = {
     "completion": ["bash"],
 }
 """Of the commands that do not take one trace."""
-NO_OUTPUT = ("capture", "tutor", "open", "scrub", "cut")
+NO_OUTPUT = ("capture", "tutor", "open", "scrub", "cut", "convert")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no full device")
@@ -39,7 +39,7 @@ def test_output(fusetui: Run, monkeypatch: pytest.MonkeyPatch, name: str) -> Non
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
-@pytest.mark.parametrize("command", [("scrub",), ("cut", "--from=0ns")])
+@pytest.mark.parametrize("command", [("scrub",), ("convert",), ("cut", "--from=0ns")])
 def test_writing_a_trace(
     fusetui: Run, tmp_path: Path, trace_file: File, ending: str, command: tuple[str, ...]
 ) -> None:

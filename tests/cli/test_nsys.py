@@ -46,3 +46,11 @@ def test_processes_are_ranks(fusetui: Run) -> None:
     found = fusetui("ranks", "--json", FILES[-1]).json
     assert [rank["path"].rpartition("#")[2] for rank in found["ranks"]] == ["144", "145"]
     assert found["collectives"]
+
+
+def test_a_conversion_says_the_same(fusetui: Run, path: Path, tmp_path: Path) -> None:
+    out = tmp_path / "converted.json.gz"
+    assert fusetui("convert", path, out).code == 0
+    found = fusetui("diff", path, out)
+    assert "by work: no change" in found.out
+    assert "by place: no change" in found.out

@@ -60,3 +60,5 @@ class Raw(msgspec.Struct, frozen=True, eq=False):
     format: str = "json"  # see formats.py
     left_out: dict[str, int] = {}  # see Report
     remarks: tuple[str, ...] = ()
+    cut_ends: int = 0  # see Report
+    copies_named: bool = False  # names of copies and fills say all that the file says

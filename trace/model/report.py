@@ -44,7 +44,7 @@ class Report(msgspec.Struct, frozen=True):
     cut: str | None  # how a compressed file ended too early
     negative_durations: int  # shown as zero
     negative_delays: int  # GPU events that start before their launch call: clocks differ
-    unfinished: int  # begin events without an end: shown up to the end of the trace
+    unfinished: int  # begin events without an end: shown up to the end of the trace, or as instants
     unmatched_ends: int  # end events without a begin
     prefix: Prefix | None = None  # what was read, if reading was stopped or is still going on
     too_damaged: int = -1  # the byte at which reading stopped because of too much damage
@@ -52,6 +52,7 @@ class Report(msgspec.Struct, frozen=True):
     format: str = "json"  # the name of its format, see formats.py
     left_out: dict[str, int] = {}  # what has no place in a trace, and how much of it there is
     remarks: tuple[str, ...] = ()  # sentences about what was read
+    cut_ends: int = 0  # GPU events that may have lasted longer: the writer ended them at the next
     named: str = ""  # what the user called it where that is not its path: sample:NAME
 
     @property

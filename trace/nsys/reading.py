@@ -125,6 +125,7 @@ def _read(db: Database, place: Place, stored: Stored, progress: Callable[[int, i
         prefix=None,
         unmatched=0,
         format="nsys",
+        copies_named=True,
         left_out=left_out,
         remarks=(*db.damage, *remarks),
     )
