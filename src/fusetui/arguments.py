@@ -82,7 +82,7 @@ OUT = argument("out", metavar="OUT", help="The new file, named .json, .json.gz o
 TRACE = argument(
     "trace",
     metavar="TRACE",
-    help="A trace (.json, .gz or .zst), a URL, -, sample:NAME or lesson:NAME.",
+    help="A trace (docs/formats.md has the formats), a URL, -, sample:NAME or lesson:NAME.",
 )
 JSON = flag("--json", "One JSON document; times in ns, exact.")
 NO_CACHE = flag("--no-cache", "Read the file itself, and do not write to the cache.")

@@ -79,7 +79,9 @@ def _behind(name: str) -> Iterator[str]:
     else:
         found = of_one_job(name)
     if not found:
-        raise CommandError(f"{name} matches no trace (.json or .pftrace, plain, .gz or .zst).")
+        raise CommandError(
+            f"{name} matches no trace (.json, .pftrace or .sqlite, plain, .gz or .zst)."
+        )
     for path in found:
         yield from [path] if is_remote(path) else processes_in(path)
 

@@ -53,7 +53,7 @@ def only_below(name: str) -> str:
     found = folders_below(name)
     if not found:
         raise CommandError(
-            f"{name} is a folder without traces (.json or .pftrace, plain, .gz or .zst)."
+            f"{name} is a folder without traces (.json, .pftrace or .sqlite, plain, .gz or .zst)."
         )
     if len(found) > 1:
         from fusetui.text.figures import several  # only for the message
