@@ -14,15 +14,14 @@ from fusetui.trace.layout.links import adopt_overlapping, enclosing_ops, gpu_ops
 from fusetui.trace.layout.nesting import nest_tracks
 from fusetui.trace.layout.tracks import TrackKey, lay_out
 from fusetui.trace.layout.transfers import with_directions
+from fusetui.trace.model.arrays import each
 from fusetui.trace.model.columns import Trace, Track
 from fusetui.trace.model.errors import CannotRead
-from fusetui.trace.model.pool import each
 from fusetui.trace.model.raw import Raw
 from fusetui.trace.model.report import Progress, Report, Stop, never, silent
 from fusetui.trace.read import Callbacks
 
-Preview = Callable[[Trace], None]
-"""Called with the trace that the first part of a file gives."""
+Preview = Callable[[Trace], None]  # called with the trace that the first part of a file gives
 
 
 def open_trace(

@@ -28,7 +28,7 @@ from fusetui.tui.loading import TracesLoaded
 from fusetui.tui.pages.page import Drag, Turn
 from fusetui.tui.performing import Answered, Performing
 from fusetui.tui.screens import OverlayScreen, PageScreen
-from fusetui.tui.state import commands, marks, reading, search
+from fusetui.tui.state import commands, moving, reading, search
 from fusetui.tui.state.action import Action, Run, applies, key_text, keys_of, perform
 from fusetui.tui.state.screen import overlay_size
 from fusetui.tui.state.state import (
@@ -194,7 +194,7 @@ class FusetuiApp(Ending):
 
     def _answered(self, prompt: Prompt, event: events.Key) -> bool:
         if prompt.is_letter:
-            self.do(partial(marks.answered, character=event.character or ""))
+            self.do(partial(moving.answered, character=event.character or ""))
         elif event.key == "escape":
             self.do(partial(replace, prompt=None, hint="", found=None))
         else:

@@ -84,7 +84,7 @@ def load(
         kept, kept_as = (read_kept(paths[0]), name_of(paths[0])) if is_only else (KeptView(), "")
         post(TracesLoaded(paths, _sides(traces, paths), notices, kept, kept_as))
         for trace in traces:
-            if not trace.elements.at_hand:
+            if not trace.elements.text.at_hand:
                 trace.elements.warm()
                 post(reading.unpacked)
         for path, trace in zip(paths, traces, strict=False):

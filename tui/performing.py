@@ -59,7 +59,7 @@ class Ahead:
             except Empty:
                 pass
             for row in likely(side, view):
-                if not self._asked.empty() or not side.trace.elements.at_hand:
+                if not self._asked.empty() or not side.trace.elements.text.at_hand:
                     break
                 side.trace.args_of(row)
             side, view = self._asked.get()

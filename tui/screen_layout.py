@@ -17,7 +17,7 @@ from fusetui.tui.pages.overlays import OVERLAYS
 from fusetui.tui.pages.page import Drag, Pane, Turn
 from fusetui.tui.registry import BY_ACTION, BY_NAME, PAGES, page_of, turned_to
 from fusetui.tui.state.action import applies, hint_text, hints_text, keys_text, perform, with_keys
-from fusetui.tui.state.marks import marks_text
+from fusetui.tui.state.moving import marks_text
 from fusetui.tui.state.screen import (
     BESIDE,
     body,

@@ -32,7 +32,7 @@ def ignored(environment: Mapping[str, str]) -> Iterator[str]:
     """A sentence for each of our variables whose value means nothing."""
     for name, unit in AMOUNTS.items():
         if text := environment.get(name):
-            from fusetui.trace.model.variables import amount  # only where one is set
+            from fusetui.text.figures import amount  # only where one is set
 
             if amount(text) is None:
                 yield f"{name} is {text!r} and is ignored: set it to a number of {unit}."

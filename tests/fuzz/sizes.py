@@ -32,7 +32,6 @@ TINY = {
     "read.body.WINDOW": 7,
     "read.mend.WINDOW": 64,
     "read.mend.AFTER_DAMAGE": 32,
-    "model.small_tracks.MANY": 0,
     "model.intervals.MANY": 0,
     "layout.nesting.DEEP": 2,
 }

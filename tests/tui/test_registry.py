@@ -23,7 +23,7 @@ from fusetui.tui.app import AppOptions, FusetuiApp
 from fusetui.tui.layout.ranks import RankedJob
 from fusetui.tui.pages.page import Page
 from fusetui.tui.registry import ACTIONS, PAGES
-from fusetui.tui.state import marks, ranks, search
+from fusetui.tui.state import moving, ranks, search
 from fusetui.tui.state.action import Action, Run, action
 from fusetui.tui.state.state import Chooser, Effect, Order, Reading, Size, State
 
@@ -139,7 +139,7 @@ CASES = {
     "page-up": Case(*do("page-down"), size=LOW),
     "range": Case(LINEAR),
     "mark": Case(),
-    "to-mark": Case(partial(marks.set_mark, letter="a")),
+    "to-mark": Case(partial(moving.set_mark, letter="a")),
     "tree-mode": Case(*do("tree")),
     "tree-sort-right": Case(*do("tree")),
     "tree-sort-left": Case(*do("tree")),

@@ -16,7 +16,7 @@ from tests.tui.prepared import after, at, do, drawn, opened
 from fusetui.trace import Trace
 from fusetui.tui import view_store
 from fusetui.tui.layout.view import first_view
-from fusetui.tui.state import commands, marks
+from fusetui.tui.state import commands, moving
 from fusetui.tui.state.state import Size, State
 from fusetui.tui.view_store import KeptMark, KeptView, keep, name_of, read_kept, restored
 
@@ -30,7 +30,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def left(mlp: Trace, path: str) -> State:
     """Zoomed in, with a mark and a folded lane."""
     state = replace(opened(mlp), paths=(path,))
-    set_a = partial(marks.set_mark, letter="a")
+    set_a = partial(moving.set_mark, letter="a")
     return after(state, at("aten::gelu"), set_a, *do("zoom-in", "fold", "zoom-in"))
 
 
@@ -149,7 +149,7 @@ def test_what_no_trace_can_have_is_left_out(mlp: Trace, damaged: KeptView) -> No
     first = opened(mlp)
     state = restored(first, damaged)
     assert (state.view.begin, state.view.end) == (first.view.begin, first.view.end)
-    go = partial(marks.go_to, letter="a")
+    go = partial(moving.go_to, letter="a")
     assert drawn(after(state, go, *do("zoom-in", "pan-right", "down", "zoom-out")))
 
 
@@ -168,7 +168,7 @@ def test_notes_are_kept(mlp: Trace, path: str, folder: Path) -> None:
     keep(after(state, partial(commands.obeyed, line="mark a the slow step")))
     again = restored(opened(mlp), read_kept(path))
     assert again.session.bookmarks["a"].note == "the slow step"
-    assert "at mark a: the slow step" in drawn(after(again, partial(marks.go_to, letter="a")))
+    assert "at mark a: the slow step" in drawn(after(again, partial(moving.go_to, letter="a")))
     assert "a the slow step" in drawn(after(again, *do("to-mark")))
 
 
@@ -177,6 +177,6 @@ def test_a_full_disk_costs_nothing_of_the_last_time(mlp: Trace, path: str, folde
     (before,) = folder.iterdir()
     text = before.read_bytes()
     with room_for(10):
-        said = keep(after(left(mlp, path), partial(marks.set_mark, letter="b")))
+        said = keep(after(left(mlp, path), partial(moving.set_mark, letter="b")))
     assert said == "Marks and window were not kept: file too large."
     assert [file.read_bytes() for file in folder.iterdir()] == [text]

@@ -26,8 +26,7 @@ from fusetui.trace.read.source import likely_size, open_stored
 SMALLEST = 8 << 20  # bytes of a document; smaller ones are read just as fast
 ENDS = 1 << 16  # bytes of the head and of the tail of a file that are compared
 T = TypeVar("T")
-TextOf = Callable[..., Text]
-"""See formats.text_of."""
+TextOf = Callable[..., Text]  # see formats.text_of
 
 
 class Kept(msgspec.Struct, frozen=True):

@@ -18,11 +18,10 @@ from typing import IO
 
 import msgspec
 
-from fusetui.trace.model.variables import amount
+from fusetui.text.figures import amount
 from fusetui.trace.read.document import read_at
 
-PLACE = "FUSETUI_CACHE"
-"""The environment variable that holds the folder, or `off`."""
+PLACE = "FUSETUI_CACHE"  # the environment variable that holds the folder, or `off`
 BOUND = "FUSETUI_CACHE_MB"
 """The environment variable that holds the most that our files may take, in MB."""
 LARGEST = 4000  # MB: some thirty traces of 1 GB

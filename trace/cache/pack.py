@@ -18,6 +18,7 @@ from msgspec.structs import asdict, replace
 from numpy.typing import NDArray
 
 from fusetui.trace.cache.folder import MAGIC
+from fusetui.trace.model.arrays import Int64s
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.events import Stretch, Text
 from fusetui.trace.read.elements import Elements
@@ -27,8 +28,7 @@ VERSION = 8
 format."""
 
 ALIGNED = 64  # bytes
-APART = "elements"
-"""The field of a Trace in whose place its stretches are written."""
+APART = "elements"  # the field of a Trace in whose place its stretches are written
 T = TypeVar("T")
 
 
@@ -158,7 +158,7 @@ def _columns_of_stretches(stretches: Sequence[Stretch]) -> dict[str, NDArray[Any
     }
 
 
-def _stretches(rows: NDArray[np.int64], places: NDArray[np.int64]) -> Sequence[Stretch]:
+def _stretches(rows: Int64s, places: Int64s) -> Sequence[Stretch]:
     found: list[Stretch] = []
     first = 0
     for start, end, events, samples, count in rows.tolist():

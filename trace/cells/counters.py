@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from fusetui.trace.layout.counters import Counter
-from fusetui.trace.model.arrays import Floats, Int64s
+from fusetui.trace.model.arrays import Floats, Int64s, Rows
 
-AT_ONCE = 1 << 14
-"""Number of samples that are searched linearly, which takes a few microseconds."""
+AT_ONCE = 1 << 14  # number of samples that are searched linearly, which takes a few microseconds
 
 
 class Curve(msgspec.Struct, frozen=True, eq=False):
@@ -59,7 +57,7 @@ def _largest(levels: tuple[Floats, ...], first: Int64s, last: Int64s, at_once: i
     return found
 
 
-def _take(found: Floats, level: Floats, cells: NDArray[np.intp], at: Int64s) -> None:
+def _take(found: Floats, level: Floats, cells: Rows, at: Int64s) -> None:
     found[cells] = np.maximum(found[cells], level[at[cells]])
 
 

@@ -209,18 +209,17 @@ def _highest(rank: Int32s, first: Rows, last: Rows) -> Int32s:
     return highest
 
 
-Numbers = NDArray[np.uint8]
-"""A kind of slice as a number; what it means is known to the caller."""
+Numbers = NDArray[np.uint8]  # a kind of slice as a number; what it means is known to the caller
 
 
 class OfKind(msgspec.Struct, frozen=True, eq=False):
     """The slices of a line that are of one kind, shape [n]."""
 
     kind: int
-    place: NDArray[np.int32]  # of each on the line
+    place: Int32s  # of each on the line
     before: Int64s  # ns of those before each, and of all; shape [n + 1]
 
-    def until(self, places: NDArray[np.int32]) -> Int64s:
+    def until(self, places: Int32s) -> Int64s:
         """ns of those before some places on the line; were they int64, numpy would copy ours."""
         return self.before[self.place.searchsorted(places)]
 
@@ -255,8 +254,7 @@ def _of_kind(number: int, places: Rows, length: Int64s) -> OfKind:
 ENOUGH = 2
 """A slice covers enough of a cell with 1 / ENOUGH of it. Slices of a track nest, so at most one of
 each depth does, and it is open in the middle of the cell."""
-MOST = 1000
-"""Levels that are looked at, from the innermost slice on."""
+MOST = 1000  # levels that are looked at, from the innermost slice on
 
 
 def deepest(trace: Trace, track: Track, borders: Int64s, least_ns: int = 0) -> Int32s:

@@ -22,8 +22,7 @@ from fusetui.trace.model.events import Sample
 from fusetui.trace.model.ids import Id
 from fusetui.trace.model.report import Stop, never
 
-MOST = 64
-"""The most series of counters, and of memory, that are kept; others are only counted."""
+MOST = 64  # the most series of counters, and of memory, that are kept; others are only counted
 MOST_COUNTED = 10_000
 
 TOTALS = {"Total Allocated": "allocated", "Total Reserved": "reserved"}

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.trace.layout.nesting import rows_by_depth
-from fusetui.trace.model.arrays import Int32s, Int64s
+from fusetui.trace.model.arrays import Int32s, Int64s, Rows
 from fusetui.trace.model.categories import GPU_ROLES, Layer, Role
 from fusetui.trace.model.columns import Track
 
@@ -47,9 +47,7 @@ def launch_calls(role: NDArray[np.uint8], correlation: Int64s, start: Int64s) ->
     return launch
 
 
-def _last_before(
-    begins: Int64s, low: NDArray[np.intp], high: NDArray[np.intp], until: Int64s
-) -> NDArray[np.intp]:
+def _last_before(begins: Int64s, low: Rows, high: Rows, until: Int64s) -> Rows:
     """The last index in each sorted begins[low:high + 1] that is not after `until`, else `low`."""
     while (low < high).any():
         middle = (low + high + 1) // 2
@@ -86,7 +84,7 @@ def gpu_ops(
     return filled
 
 
-def _ops_by_id(role: NDArray[np.uint8], external_id: Int64s, rows: NDArray[np.intp]) -> Int32s:
+def _ops_by_id(role: NDArray[np.uint8], external_id: Int64s, rows: Rows) -> Int32s:
     ops = np.flatnonzero((role == Role.OP) & (external_id > 0))
     if not len(ops):
         return np.full(len(rows), -1, dtype=np.int32)

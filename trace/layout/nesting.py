@@ -14,10 +14,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
-from fusetui.trace.model.arrays import Int32s, Int64s
-from fusetui.trace.model.small_tracks import as_one, overlapping, rows_of, small_ones
+from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows
+from fusetui.trace.model.intervals import as_one, overlapping, rows_of, small_ones
 
 DEEP = 1000  # levels from which on they are not processed one by one
 
@@ -26,8 +25,8 @@ class Nesting(msgspec.Struct, frozen=True, eq=False):
     """Arrays of shape [rows of the track]; parents and ends count from the track's first row."""
 
     depth: Int32s
-    parent: NDArray[np.int32]  # -1: none
-    end_row: NDArray[np.int32]  # one past the last row of the subtree
+    parent: Int32s  # -1: none
+    end_row: Int32s  # one past the last row of the subtree
 
 
 def nest(start: Int64s, end: Int64s) -> Nesting:
@@ -50,7 +49,7 @@ def nest_tracks(
     end_row = np.arange(1, len(start) + 1, dtype=np.int32)
     depth = np.zeros(len(start), dtype=np.int32)
 
-    def put(rows: slice | NDArray[np.intp], first: Any, tree: Nesting, parents: Any) -> None:
+    def put(rows: slice | Rows, first: Any, tree: Nesting, parents: Any) -> None:
         parent[rows] = np.where(tree.parent >= 0, parents, -1)
         end_row[rows] = tree.end_row + first
         depth[rows] = tree.depth
@@ -69,7 +68,7 @@ def nest_tracks(
     return Nesting(depth, parent, end_row)
 
 
-def rows_by_depth(depth: Int32s | Int64s) -> tuple[NDArray[np.intp], list[int]]:
+def rows_by_depth(depth: Int32s | Int64s) -> tuple[Rows, list[int]]:
     """Rows sorted by depth, stable within a depth, and the bounds: the rows of depth d are
     [bounds[d], bounds[d + 1])."""
     deepest = int(depth.max(initial=-1))
@@ -79,9 +78,7 @@ def rows_by_depth(depth: Int32s | Int64s) -> tuple[NDArray[np.intp], list[int]]:
     return order, bounds.tolist()
 
 
-def arrange(
-    start: Int64s, end: Int64s, call: NDArray[np.bool_], flat: bool
-) -> tuple[NDArray[np.int32], Nesting | None]:
+def arrange(start: Int64s, end: Int64s, call: Flags, flat: bool) -> tuple[Int32s, Nesting | None]:
     """The sub-row of each row, 0 where nothing overlaps without nesting; rows are sorted by (start,
     -duration). Also the tree of the rows, if it is known because all of them nest.
 
@@ -100,7 +97,7 @@ def arrange(
     return subrow, None
 
 
-def _parents(depth: Int64s) -> NDArray[np.int32]:
+def _parents(depth: Int64s) -> Int32s:
     """The last earlier row one level up, or -1."""
     parent = np.full(len(depth), -1, dtype=np.int32)
     order, bounds = rows_by_depth(depth)
@@ -115,9 +112,7 @@ def _parents(depth: Int64s) -> NDArray[np.int32]:
     return parent
 
 
-def _deep_parents(
-    depth: Int64s, by_depth: NDArray[np.int32], parent: NDArray[np.int32]
-) -> NDArray[np.int32]:
+def _deep_parents(depth: Int64s, by_depth: Int32s, parent: Int32s) -> Int32s:
     """The same for all levels at once, which is slower if there are few."""
     inner = np.flatnonzero(depth > 0)
     keys = depth[by_depth] * len(depth) + by_depth
@@ -132,9 +127,7 @@ def _overlapping(start: Int64s, end: Int64s) -> Int64s:
     return np.flatnonzero(start[1:] < latest[:-1]) + 1
 
 
-def _crossing(
-    start: Int64s, end: Int64s, call: NDArray[np.bool_], parent: NDArray[np.int32]
-) -> Int64s:
+def _crossing(start: Int64s, end: Int64s, call: Flags, parent: Int32s) -> Int64s:
     """Rows that are not inside their parent; empty if the whole track nests perfectly."""
     inside = np.flatnonzero(parent >= 0)
     over = parent[inside]

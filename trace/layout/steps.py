@@ -12,11 +12,11 @@ import numpy as np
 from fusetui.trace.model.arrays import Int64s, Rows, distinct
 from fusetui.trace.model.categories import STEP_PREFIX, Role
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.intervals import Cover
 from fusetui.trace.model.memo import memo
 from fusetui.trace.model.op_names import is_compiler
 
-MOST = 0.8
-"""Annotations are steps if they contain at least this share of the work."""
+MOST = 0.8  # annotations are steps if they contain at least this share of the work
 
 SERVER = r"^(?:execute_(?:new_|context_|\d+_context_)|step\[|(?:prefill|decode)\[bs=)"
 """How the annotations of a server (vLLM, SGLang, ATOM) begin: even a single one is a step."""
@@ -76,20 +76,13 @@ class Steps(msgspec.Struct, frozen=True, eq=False):
 
     def only(self, places: Rows) -> Steps:
         """Some of the steps, by index."""
-        names, numbers = ([every[n] for n in places] for every in (self.names, self.numbers))
-        start, end = self.start[places], self.end[places]
-        return msgspec.structs.replace(
-            self,
-            rows=self.rows[places],
-            names=tuple(names),
-            start=start,
-            end=end,
-            numbers=tuple(numbers),
-        )
+        arrays = {name: getattr(self, name)[places] for name in ("rows", "start", "end")}
+        names, numbers = (tuple(all_[n] for n in places) for all_ in (self.names, self.numbers))
+        return msgspec.structs.replace(self, names=names, numbers=numbers, **arrays)
 
     def at(self, times: Int64s) -> Rows:
         """The index of the step during which each time lies, -1 for none."""
-        return place_in(self.start, self.end, times)
+        return Cover(self.start, self.end).place_of(times)
 
     def slices_of(self, times: Int64s) -> tuple[slice, ...]:
         """The places of the sorted times that lie in each step."""
@@ -248,16 +241,7 @@ def _share_inside(trace: Trace, group: Rows, times: Int64s, amount: Int64s) -> f
     total = int(amount.sum())
     if not total or (start[1:] < end[:-1]).any():
         return 0.0
-    return float(amount[place_in(start, end, times) >= 0].sum()) / total
-
-
-def place_in(start: Int64s, end: Int64s, times: Int64s) -> Rows:
-    """The index of the stretch [start, end) in which each time lies, -1 for none; the stretches are
-    in order of time and do not overlap."""
-    if not len(start):
-        return np.full(len(times), -1, dtype=np.intp)
-    found = np.searchsorted(start, times, side="right") - 1
-    return np.where((found >= 0) & (times < end[found]), found, -1)
+    return float(amount[Cover(start, end).place_of(times) >= 0].sum()) / total
 
 
 def _iterations(trace: Trace) -> Steps:

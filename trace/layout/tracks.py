@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from fusetui.trace.layout.devices import device_numbers
 from fusetui.trace.layout.nesting import Nesting, arrange
+from fusetui.trace.model.arrays import Int32s, Int64s, Rows, each, in_threads
 from fusetui.trace.model.categories import (
     CPU_LAYERS,
     GPU_LAYERS,
@@ -28,9 +29,8 @@ from fusetui.trace.model.categories import (
     role,
 )
 from fusetui.trace.model.ids import Id, device_label, stream_label
-from fusetui.trace.model.pool import each, in_threads
+from fusetui.trace.model.intervals import as_one, overlapping, rows_of, small_ones
 from fusetui.trace.model.raw import Label, Lane, Raw, Thread
-from fusetui.trace.model.small_tracks import as_one, overlapping, rows_of, small_ones
 
 THREAD_NAME = re.compile(r"thread (-?\w+) \((.*)\)\Z", re.DOTALL)
 FEW = 1 << 15  # tracks whose numbers fit into 16 bits, which sort in linear time
@@ -50,10 +50,10 @@ class TrackKey(msgspec.Struct, frozen=True):
 class Layout(msgspec.Struct, frozen=True, eq=False):
     """`order` sorts the raw rows; `track` (shape [slices], sorted) and `keys` place them."""
 
-    order: NDArray[np.intp]
-    start: NDArray[np.int64]  # of the sorted rows, like all below
-    dur: NDArray[np.int64]
-    track: NDArray[np.int32]
+    order: Rows
+    start: Int64s  # of the sorted rows, like all below
+    dur: Int64s
+    track: Int32s
     role: NDArray[np.uint8]
     keys: tuple[TrackKey, ...]
     trees: dict[int, Nesting]  # by index in `keys`, where already known
@@ -86,9 +86,7 @@ def lay_out(raw: Raw) -> Layout:
     return Layout(order, start, dur, track, roles, split, known)
 
 
-def _sorted(
-    group: NDArray[np.int16] | NDArray[np.int32], raw: Raw, rank: NDArray[np.int8]
-) -> NDArray[np.intp]:
+def _sorted(group: NDArray[np.int16] | Int32s, raw: Raw, rank: NDArray[np.int8]) -> Rows:
     """The raw rows by (group, start, -duration, rank, External id, file order).
 
     Files are nearly sorted by start, but not by duration, so durations are compared only among
@@ -117,7 +115,7 @@ def _roles(raw: Raw) -> NDArray[np.uint8]:
     return roles
 
 
-def _groups(raw: Raw, roles: NDArray[np.uint8]) -> tuple[list[TrackKey], NDArray[np.int32]]:
+def _groups(raw: Raw, roles: NDArray[np.uint8]) -> tuple[list[TrackKey], Int32s]:
     """Tracks without sub-rows, in screen order, and the track of each raw row."""
     layer_of = np.array([LAYER_ORDER.index(LAYERS[Role(r)]) for r in range(len(Role))], np.int32)
     key = raw.thread.astype(np.int64) * len(LAYER_ORDER) + layer_of[roles]
@@ -144,9 +142,7 @@ def _keys(layers: Sequence[Layer], lanes: Sequence[Lane], naming: Naming) -> lis
     return keys
 
 
-def _thread_begins(
-    threads: Sequence[Lane], thread: NDArray[np.int64], first: NDArray[np.int64]
-) -> list[int]:
+def _thread_begins(threads: Sequence[Lane], thread: Int64s, first: Int64s) -> list[int]:
     """The first start of the thread that each track belongs to."""
     begins = np.full(len(threads), np.iinfo(np.int64).max)
     np.minimum.at(begins, thread, first)
@@ -169,11 +165,11 @@ def _number(value: Id) -> int:
 
 def _subrows(
     keys: Sequence[TrackKey],
-    group: NDArray[np.int32],
-    start: NDArray[np.int64],
-    dur: NDArray[np.int64],
+    group: Int32s,
+    start: Int64s,
+    dur: Int64s,
     roles: NDArray[np.uint8],
-) -> tuple[NDArray[np.int32], dict[int, Nesting]]:
+) -> tuple[Int32s, dict[int, Nesting]]:
     """The sub-row of each sorted row, and the trees of tracks without sub-rows, where known."""
     call, end = roles == Role.CALL, start + dur
     bounds = np.searchsorted(group, np.arange(len(keys) + 1))
@@ -189,7 +185,7 @@ def _subrows(
             tangled = np.setdiff1d(tangled, small, assume_unique=True)
     slices = [slice(int(bounds[n]), int(bounds[n + 1])) for n in tangled]
 
-    def arranged(number: int) -> tuple[NDArray[np.int32], Nesting | None]:
+    def arranged(number: int) -> tuple[Int32s, Nesting | None]:
         here = slices[number]
         return arrange(start[here], end[here], call[here], bool(flat[tangled[number]]))
 
@@ -202,8 +198,8 @@ def _subrows(
 
 
 def _split(
-    keys: Sequence[TrackKey], group: NDArray[np.int32], subrow: NDArray[np.int32]
-) -> tuple[tuple[TrackKey, ...], NDArray[np.int32]]:
+    keys: Sequence[TrackKey], group: Int32s, subrow: Int32s
+) -> tuple[tuple[TrackKey, ...], Int32s]:
     """One track per key and sub-row."""
     depth = int(subrow.max()) + 1 if len(subrow) else 1
     key = group if depth == 1 else group.astype(np.int64) * depth + subrow
@@ -216,8 +212,8 @@ def _split(
 
 
 def small_unique(
-    keys: NDArray[np.int64] | NDArray[np.int32],
-) -> tuple[NDArray[np.intp], NDArray[np.int32]]:
+    keys: Int64s | Int32s,
+) -> tuple[Rows, Int32s]:
     """The distinct keys, sorted, and the index of each key among them; for small keys >= 0."""
     present = np.flatnonzero(np.bincount(keys))
     place = np.empty(int(present[-1]) + 1 if len(present) else 0, dtype=np.int32)

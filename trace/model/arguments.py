@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
+from fusetui.trace.model.arrays import Int32s, Int64s
 from fusetui.trace.model.events import BETWEEN, Events
 
 
@@ -23,7 +23,7 @@ class Arguments(msgspec.Struct, frozen=True, eq=False):
     one.
     """
 
-    number: NDArray[np.int32]
+    number: Int32s
     distinct: tuple[tuple[bytes, ...], ...]
 
 
@@ -31,12 +31,12 @@ class KeptArguments(msgspec.Struct, frozen=True, eq=False):
     """Arguments as they are kept, with what was asked for."""
 
     asked: bytes  # a hash of the names and the orders
-    number: NDArray[np.int32]
+    number: Int32s
     texts: tuple[bytes, ...]  # each of `distinct`, joined by BETWEEN
 
 
 def arguments(
-    events: Events, orders: NDArray[np.int64], names: tuple[str, ...], keep_as: str = ""
+    events: Events, orders: Int64s, names: tuple[str, ...], keep_as: str = ""
 ) -> Arguments:
     """The args with these names of the events at `orders` (indices in traceEvents), shape [n].
 
@@ -54,20 +54,20 @@ def arguments(
     return _as_arguments(kept.number, kept.texts)
 
 
-def digest(orders: NDArray[np.int64], names: tuple[str, ...]) -> bytes:
+def digest(orders: Int64s, names: tuple[str, ...]) -> bytes:
     """Equal for equal questions only."""
     from hashlib import blake2b  # not needed by most commands
 
     return blake2b("\0".join(names).encode() + orders.tobytes(), digest_size=16).digest()
 
 
-def _as_arguments(number: NDArray[np.int32], texts: Sequence[bytes]) -> Arguments:
+def _as_arguments(number: Int32s, texts: Sequence[bytes]) -> Arguments:
     return Arguments(number, tuple(tuple(text.split(BETWEEN)) for text in texts))
 
 
 def _read(
-    events: Events, orders: NDArray[np.int64], names: tuple[str, ...]
-) -> tuple[NDArray[np.int32], tuple[bytes, ...]]:
+    events: Events, orders: Int64s, names: tuple[str, ...]
+) -> tuple[Int32s, tuple[bytes, ...]]:
     """The number of the args of each event, and their joined texts."""
     firsts = np.cumsum([0, *(stretch.events for stretch in events.stretches)])
     by_place = np.argsort(orders, kind="stable")
@@ -84,7 +84,7 @@ def _read(
 
 def arguments_of(
     events: Events,
-    asked: Sequence[tuple[NDArray[np.int64], tuple[str, ...]]],
+    asked: Sequence[tuple[Int64s, tuple[str, ...]]],
     keep_as: str = "",
 ) -> tuple[Arguments, ...]:
     """Several such questions, answered by one pass over the file."""
@@ -99,8 +99,8 @@ def arguments_of(
 
 
 def joined(
-    asked: Sequence[tuple[NDArray[np.int64], tuple[str, ...]]],
-) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+    asked: Sequence[tuple[Int64s, tuple[str, ...]]],
+) -> tuple[Int64s, tuple[str, ...]]:
     """Several questions as one: all orders, and all names."""
     names = tuple(dict.fromkeys(name for _, some in asked for name in some))
     return np.concatenate([orders for orders, _ in asked]), names

@@ -1,8 +1,10 @@
-"""Names for the arrays that columns and answers are made of."""
+"""Names for the arrays that columns and answers are made of; work on large ones in several threads,
+as numpy releases the GIL while it works."""
 
 from __future__ import annotations
 
-from typing import TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,3 +24,28 @@ def distinct(values: NDArray[Number]) -> NDArray[Number]:
     keep = np.ones(len(ordered), dtype=np.bool_)
     keep[1:] = ordered[1:] != ordered[:-1]
     return ordered[keep]
+
+
+Result = TypeVar("Result")
+
+LARGE = 1 << 18  # rows that are worth a thread
+THREADS = 4
+
+
+def in_threads(work: Callable[[int], Result], sizes: Sequence[int]) -> list[Result]:
+    """The results of `work` for each number, in order; `sizes` (in rows) estimate the effort."""
+    if sum(size > LARGE for size in sizes) < 2:
+        return [work(number) for number in range(len(sizes))]
+    from concurrent.futures import ThreadPoolExecutor  # only for large traces
+
+    by_size = sorted(range(len(sizes)), key=lambda number: -sizes[number])
+    with ThreadPoolExecutor(THREADS) as pool:
+        done = dict(zip(by_size, pool.map(work, by_size), strict=True))
+    return [done[number] for number in range(len(sizes))]
+
+
+def each(work: Mapping[str, Callable[[], NDArray[Any]]], rows: int) -> dict[str, NDArray[Any]]:
+    """Several columns of `rows` rows, each computed by its function."""
+    makers = list(work.values())
+    made = in_threads(lambda number: makers[number](), [rows] * len(makers))
+    return dict(zip(work, made, strict=True))

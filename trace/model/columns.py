@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.trace.model.arrays import Flags, Int64s, Rows
+from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows
 from fusetui.trace.model.categories import GPU_ROLES, Layer, Role
 from fusetui.trace.model.events import Events
 from fusetui.trace.model.ids import Id
@@ -51,49 +51,48 @@ class Trace(msgspec.Struct, frozen=True, eq=False, dict=True):
     names: tuple[str, ...]
     categories: tuple[str, ...]
     tracks: tuple[Track, ...]
-    start: NDArray[np.int64]
-    dur: NDArray[np.int64]
-    name: NDArray[np.int32]
-    cat: NDArray[np.int32]
+    start: Int64s
+    dur: Int64s
+    name: Int32s
+    cat: Int32s
     role: NDArray[np.uint8]  # a Role, from the category
-    track: NDArray[np.int32]
-    parent: NDArray[np.int32]
-    end_row: NDArray[np.int32]
-    depth: NDArray[np.int32]
-    correlation: NDArray[np.int64]
-    external_id: NDArray[np.int64]
-    launch: NDArray[np.int32]  # of a GPU event: the row of its launch call
-    op: NDArray[np.int32]  # innermost CPU op around a CPU row; for a GPU event, around its launch
-    order: NDArray[np.int64]  # index in traceEvents
+    track: Int32s
+    parent: Int32s
+    end_row: Int32s
+    depth: Int32s
+    correlation: Int64s
+    external_id: Int64s
+    launch: Int32s  # of a GPU event: the row of its launch call
+    op: Int32s  # innermost CPU op around a CPU row; for a GPU event, around its launch
+    order: Int64s  # index in traceEvents
     elements: Events
 
     def __len__(self) -> int:
         return len(self.start)
 
     @cached_property
-    def end(self) -> NDArray[np.int64]:
+    def end(self) -> Int64s:
         return self.start + self.dur
 
     @cached_property
-    def gpu_rows(self) -> NDArray[np.intp]:
+    def gpu_rows(self) -> Rows:
         """Rows of kernels, memcpys and memsets."""
         return np.flatnonzero(np.isin(self.role, GPU_ROLES))
 
     @cached_property
-    def launch_rows(self) -> NDArray[np.int32]:
+    def launch_rows(self) -> Int32s:
         """For each of `gpu_rows`: the launch call, else the op that it belongs to, else -1."""
-        rows = self.gpu_rows
-        hosts: NDArray[np.int32] = np.where(
-            self.launch[rows] >= 0, self.launch[rows], self.op[rows]
-        )
-        return hosts
+        launch, op = self.launch[self.gpu_rows], self.op[self.gpu_rows]
+        return np.where(launch >= 0, launch, op)
 
     @cached_property
     def launch_index(self) -> LaunchIndex:
         """The GPU events in order of `launch_rows`."""
-        rows = self.gpu_rows
-        is_kernel = self.role[rows] == Role.KERNEL
-        return launch_index(self.launch_rows, rows, self.dur[rows], is_kernel)
+        order = np.argsort(self.launch_rows, kind="stable")
+        rows = self.gpu_rows[order]
+        before = np.append(0, np.cumsum(self.dur[rows]))
+        kernels = np.append(0, np.cumsum(self.role[rows] == Role.KERNEL)).astype(np.int32)
+        return LaunchIndex(self.launch_rows[order], rows, before, kernels)
 
     @cached_property
     def begin_ns(self) -> int:
@@ -106,14 +105,14 @@ class Trace(msgspec.Struct, frozen=True, eq=False, dict=True):
         return int(self.end.max()) if len(self) else 0
 
     @cached_property
-    def process_of_track(self) -> NDArray[np.int32]:
+    def process_of_track(self) -> Int32s:
         """For each track the number of its process or device."""
         numbers: dict[Id, int] = {}
         found = [numbers.setdefault(track.pid, len(numbers)) for track in self.tracks]
         return np.array(found, dtype=np.int32)
 
     @cached_property
-    def thread_of_track(self) -> NDArray[np.int32]:
+    def thread_of_track(self) -> Int32s:
         """For each track the number of its thread or stream, whose layers and sub-rows share it."""
         numbers: dict[tuple[Id, Id], int] = {}
         found = [numbers.setdefault((t.pid, t.tid), len(numbers)) for t in self.tracks]
@@ -124,7 +123,7 @@ class Trace(msgspec.Struct, frozen=True, eq=False, dict=True):
         return self.tracks[int(np.argmax(self.thread_of_track == thread))]
 
     @property
-    def asked(self) -> NDArray[np.int32]:
+    def asked(self) -> Int32s:
         """Of a GPU event: the call that asked for it. This is `launch`, except for nodes of graphs
         that were joined with their capture (see joined.py)."""
         return self.launch
@@ -155,7 +154,7 @@ class Trace(msgspec.Struct, frozen=True, eq=False, dict=True):
         """The number of slices of the file itself, which come first."""
         return len(self)
 
-    def rows_of(self, *roles: Role) -> NDArray[np.intp]:
+    def rows_of(self, *roles: Role) -> Rows:
         return np.flatnonzero(np.isin(self.role, roles))
 
     def named(self, test: Callable[[str], bool]) -> Flags:
@@ -180,23 +179,13 @@ class Trace(msgspec.Struct, frozen=True, eq=False, dict=True):
 class LaunchIndex(msgspec.Struct, frozen=True, eq=False):
     """One entry per GPU event, sorted by `host`, then by row."""
 
-    host: NDArray[np.int32]  # the launch call, else the op that it belongs to, else -1
+    host: Int32s  # the launch call, else the op that it belongs to, else -1
     rows: Rows
     ns: Int64s  # of the events before each, and of all; shape [n + 1]
-    kernels: NDArray[np.int32]  # likewise, how many are kernels
+    kernels: Int32s  # likewise, how many are kernels
 
     def within(self, first_row: int, end_row: int) -> slice:
         """The entries that were launched by a range of rows."""
         rows = np.array([first_row, end_row], dtype=self.host.dtype)
         first, end = self.host.searchsorted(rows).tolist()
         return slice(first, end)
-
-
-def launch_index(
-    host: NDArray[np.int32], rows: Rows, ns: Int64s, is_kernel: NDArray[np.bool_]
-) -> LaunchIndex:
-    """`ns` and `is_kernel` are those of each of `rows`."""
-    order = np.argsort(host, kind="stable")
-    before = np.concatenate(([0], np.cumsum(ns[order])))
-    kernels = np.concatenate(([0], np.cumsum(is_kernel[order], dtype=np.int32)))
-    return LaunchIndex(host[order], rows[order], before, kernels.astype(np.int32))

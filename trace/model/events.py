@@ -6,15 +6,13 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
-import numpy as np
-from numpy.typing import NDArray
 
+from fusetui.trace.model.arrays import Int64s
 from fusetui.trace.model.ids import Id
 
 T = TypeVar("T")
 
-BETWEEN = b"\0"
-"""Separates the texts of args; it cannot occur in JSON text."""
+BETWEEN = b"\0"  # Separates the texts of args; it cannot occur in JSON text
 
 
 class Stretch(msgspec.Struct, frozen=True, eq=False):
@@ -24,7 +22,7 @@ class Stretch(msgspec.Struct, frozen=True, eq=False):
     end: int
     events: int
     samples: int = 0  # how many of them may hold values: counters and instant events
-    places: NDArray[np.int64] | None = None
+    places: Int64s | None = None
     """If the bytes do not decode as one list: number, start and end byte of each event."""
 
 
@@ -74,13 +72,6 @@ class Events(Keeper, Protocol):
 
     @property
     def stretches(self) -> tuple[Stretch, ...]: ...
-
-    @property
-    def at_hand(self) -> bool:
-        """Whether any event is available without delay."""
-
-    def problem(self) -> str:
-        """Why no event is available any more, in one sentence; "" if they are."""
 
     def warm(self) -> None:
         """Makes the text available, which may take a second per GB."""

@@ -1,5 +1,6 @@
 """Sets of intervals of time: unions, in which nothing counts twice, how much of one lies in
-another, and which of many intervals contains a time."""
+another, and which of many intervals contains a time; and many small tracks at once: one numpy call
+for each of 100,000 tracks would take a minute."""
 
 from __future__ import annotations
 
@@ -8,17 +9,44 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fusetui.trace.model.arrays import Int64s, Rows
-from fusetui.trace.model.small_tracks import MANY, as_one
+from fusetui.trace.model.arrays import Int64s, Rows, distinct
+
+SMALL = 64  # rows of a track that are not worth a call of their own
+MANY = 500  # small tracks that are worth being combined
 
 
-def distinct(values: Int64s) -> Int64s:
-    """Each value once, sorted. numpy.unique hashes them first (numpy 2.3), which is slower where
-    few are equal."""
-    found = np.sort(values)
-    new = np.ones(len(found), dtype=np.bool_)
-    new[1:] = found[1:] != found[:-1]
-    return found[new]
+def overlapping(bounds: Int64s, start: Int64s, end: Int64s) -> Rows:
+    """The tracks in which a slice starts before the previous one has ended; in all others nothing
+    is nested. Track n has the rows [bounds[n], bounds[n + 1])."""
+    early = np.flatnonzero(start[1:] < end[:-1]) + 1
+    track = np.searchsorted(bounds, early, side="right") - 1
+    return distinct(track[early > bounds[track]])
+
+
+def small_ones(bounds: Int64s, tracks: Rows) -> Rows:
+    """Those of the tracks that are combined; none if there are few."""
+    small = tracks[np.diff(bounds)[tracks] <= SMALL]
+    return small if len(small) > MANY else small[:0]
+
+
+def rows_of(bounds: Int64s, tracks: Rows) -> tuple[Rows, Rows]:
+    """The rows of these tracks, and where each track begins in that list, then its length."""
+    sizes = np.diff(bounds)[tracks]
+    begins = np.concatenate(([0], np.cumsum(sizes)))
+    inside = np.arange(begins[-1]) - np.repeat(begins[:-1], sizes)
+    return np.repeat(bounds[tracks], sizes) + inside, begins
+
+
+def as_one(begins: Rows, start: Int64s, end: Int64s) -> tuple[Int64s, Int64s]:
+    """Starts and ends as small integers that keep the order within each track, with each track
+    after the previous one: as if all slices were on one track."""
+    own = np.repeat(np.arange(len(begins) - 1), np.diff(begins))
+    times, track = np.concatenate((start, end)), np.concatenate((own, own))
+    order = np.lexsort((times, track))
+    later = (np.diff(times[order]) != 0) | (np.diff(track[order]) != 0)
+    number = np.empty(len(times), dtype=np.int64)
+    number[order] = np.concatenate(([0], np.cumsum(later)))
+    return number[: len(start)], number[len(start) :]
 
 
 class Cover(NamedTuple):
@@ -34,9 +62,7 @@ class Cover(NamedTuple):
 
     def within(self, begin: Int64s, end: Int64s) -> Int64s:
         """How much of it lies in each [begin, end) (ns); shape of `begin`."""
-        both = covered_until(self.start, self.end, np.concatenate((begin, end)))
-        covered: Int64s = both[len(begin) :] - both[: len(begin)]
-        return covered
+        return covered_within(self.start, self.end, begin, end)
 
     def place_of(self, times: Int64s) -> Rows:
         """Which interval each time lies in, -1 for none."""
@@ -85,7 +111,7 @@ def covered_until(starts: Int64s, ends: Int64s, times: Int64s, number: Int64s | 
     """How much of a union (as returned by `union`) lies before each time; shape of `times`.
     `number`: how often each interval counts."""
     if not len(starts):
-        return np.zeros(len(times), dtype=np.int64)
+        return np.zeros(times.shape, dtype=np.int64)
     before = np.concatenate(([0], np.cumsum((ends - starts) * number)))
     index = np.searchsorted(starts, times, side="right") - 1
     inside = np.maximum(index, 0)
@@ -94,21 +120,24 @@ def covered_until(starts: Int64s, ends: Int64s, times: Int64s, number: Int64s | 
     return np.where(index < 0, 0, before[inside] + partial)
 
 
+def covered_within(
+    starts: Int64s, ends: Int64s, begin: Int64s, end: Int64s, number: Int64s | int = 1
+) -> Int64s:
+    """How much of it lies in each [begin, end) (ns); shape of `begin`."""
+    before, until = covered_until(starts, ends, np.stack((begin, end)), number)
+    covered: Int64s = until - before
+    return covered
+
+
 def joined(*covers: Cover) -> Cover:
     """The time that any of them covers."""
     covers = tuple(cover for cover in covers if len(cover.start)) or (NOTHING,)
-    if len(covers) == 1:
-        return covers[0]
-    return union(
-        np.concatenate([cover.start for cover in covers]),
-        np.concatenate([cover.end for cover in covers]),
-    )
+    return union(*map(np.concatenate, zip(*covers, strict=True))) if len(covers) > 1 else covers[0]
 
 
 def outside(a: Cover) -> Cover:
     """All other time."""
-    end, begin = np.append(a.start, FOREVER), np.concatenate(([-FOREVER], a.end))
-    return Cover(begin, end)
+    return Cover(np.append(-FOREVER, a.end), np.append(a.start, FOREVER))
 
 
 class Counted(NamedTuple):
@@ -121,9 +150,7 @@ class Counted(NamedTuple):
 
     def within(self, begin: Int64s, end: Int64s) -> Int64s:
         """How much of it lies in each [begin, end) (ns); shape of `begin`."""
-        both = covered_until(self.start, self.end, np.concatenate((begin, end)), self.number)
-        covered: Int64s = both[len(begin) :] - both[: len(begin)]
-        return covered
+        return covered_within(self.start, self.end, begin, end, self.number)
 
     def only(self, cover: Cover) -> Counted:
         """The parts of it that lie in a cover."""

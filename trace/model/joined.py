@@ -17,6 +17,7 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
+from fusetui.trace.model.arrays import Int32s, Rows
 from fusetui.trace.model.categories import Layer, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.events import Events, Keeper, Sample, Stretch, Text
@@ -49,13 +50,13 @@ class Join(msgspec.Struct, frozen=True):
 class Joined(Trace, frozen=True, eq=False, dict=True):
     """The arrays have the shape [slices]."""
 
-    captured: NDArray[np.int32]  # of a node of a graph: the call that was captured, else -1
+    captured: Int32s  # of a node of a graph: the call that was captured, else -1
     roles: NDArray[np.uint8]  # the roles, and those that rows of a capture have there
     joins: tuple[Join, ...]
 
     @cached_property
-    def asked(self) -> NDArray[np.int32]:
-        found: NDArray[np.int32] = np.where(self.captured >= 0, self.captured, self.launch)
+    def asked(self) -> Int32s:
+        found: Int32s = np.where(self.captured >= 0, self.captured, self.launch)
         return found
 
     @property
@@ -90,7 +91,7 @@ def is_joined(trace: Trace, row: int) -> bool:
     return isinstance(trace, Joined) and int(trace.captured[row]) >= 0
 
 
-def rows_there(trace: Trace, role: Role) -> NDArray[np.intp]:
+def rows_there(trace: Trace, role: Role) -> Rows:
     """The rows of a role, also those taken from a capture."""
     return np.flatnonzero(trace.source_role == role)
 
@@ -130,13 +131,6 @@ class CombinedEvents:
         shifted = (_shifted(stretch, shift) for stretch in second.stretches)
         self.stretches: tuple[Stretch, ...] = (*first.stretches, *shifted)
         self._kept: dict[str, msgspec.Struct] = {}
-
-    @property
-    def at_hand(self) -> bool:
-        return self.text.at_hand
-
-    def problem(self) -> str:
-        return self.text.problem()
 
     def warm(self) -> None:
         self.first.warm()

@@ -6,9 +6,8 @@ from collections import Counter
 from typing import Any
 
 import msgspec
-import numpy as np
-from numpy.typing import NDArray
 
+from fusetui.trace.model.arrays import Int32s, Int64s
 from fusetui.trace.model.events import Events
 from fusetui.trace.model.ids import Id
 from fusetui.trace.model.report import Prefix, Skipped
@@ -39,14 +38,14 @@ class Raw(msgspec.Struct, frozen=True, eq=False):
     categories: tuple[str, ...]
     threads: tuple[Lane, ...]
     labels: tuple[Label, ...]
-    start: NDArray[np.int64]  # ns
-    dur: NDArray[np.int64]  # ns, never negative
-    name: NDArray[np.int32]
-    category: NDArray[np.int32]
-    thread: NDArray[np.int32]
-    correlation: NDArray[np.int64]
-    external_id: NDArray[np.int64]
-    order: NDArray[np.int64]  # index in traceEvents
+    start: Int64s  # ns
+    dur: Int64s  # ns, never negative
+    name: Int32s
+    category: Int32s
+    thread: Int32s
+    correlation: Int64s
+    external_id: Int64s
+    order: Int64s  # index in traceEvents
     keys: dict[str, Any]  # the other top-level keys
     events: int
     unreadable: int  # elements

@@ -72,8 +72,7 @@ class Report(msgspec.Struct, frozen=True):
 Progress = Callable[[int, int], None]
 """Called repeatedly with (bytes read, bytes in total) of the file as stored."""
 
-Stop = Callable[[], bool]
-"""Polled; return True to stop. What was read until then is kept."""
+Stop = Callable[[], bool]  # Polled; return True to stop. What was read until then is kept.
 
 
 def silent(*_: int) -> None:

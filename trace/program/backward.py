@@ -16,10 +16,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.trace.model.arrays import Int32s, Int64s
+from fusetui.trace.model.arrays import Int32s, Int64s, Rows, distinct
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.intervals import Reach, distinct
+from fusetui.trace.model.intervals import Reach
 from fusetui.trace.model.joined import own_events
 from fusetui.trace.model.report import Stop, never
 from fusetui.trace.read.autograd import Autograd, FlowEnd, read_autograd
@@ -38,7 +38,7 @@ class Subtrees(msgspec.Struct, frozen=True, eq=False, dict=True):
     rows: Int32s
     end_row: Int32s
 
-    def over(self, asked: NDArray[np.integer]) -> NDArray[np.intp]:
+    def over(self, asked: NDArray[np.integer]) -> Rows:
         """For each row asked for, the index of the innermost of these rows that it is or lies in on
         its track, else -1; -1 stays -1."""
         last = np.searchsorted(self.rows, asked, side="right") - 1

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.trace.model.arrays import Int64s, Rows
+from fusetui.trace.model.arrays import Flags, Int64s, Rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.joined import rows_there
@@ -82,7 +82,7 @@ class FunctionCalls:
         np.add.at(found, places[known], amounts[known])
         return found
 
-    def _sums(self, amounts: Int64s, chosen: NDArray[np.bool_]) -> Int64s:
+    def _sums(self, amounts: Int64s, chosen: Flags) -> Int64s:
         found = np.zeros(len(self.names), dtype=np.int64)
         np.add.at(found, self._function[chosen], amounts[chosen])
         return found
@@ -154,7 +154,7 @@ def _weight(time: FunctionTime) -> tuple[int, int, str, int, str]:
     return (-device, -time.cpu_self_ns, time.file, time.line, time.function)
 
 
-def _inside_same(function: Rows, places: Rows, end: Rows) -> NDArray[np.bool_]:
+def _inside_same(function: Rows, places: Rows, end: Rows) -> Flags:
     """For each frame, whether it lies, at any depth, inside another one of its function."""
     order = np.argsort(function, kind="stable")
     group = function[order].astype(np.int64) * (len(places) + 1)

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
-from fusetui.trace.model.arrays import Int64s, Rows
+from fusetui.trace.model.arrays import Flags, Int64s, Rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.program.origin import Credit, Nowhere, Origins, hosts_of
@@ -100,7 +99,7 @@ def _columns(
     }
 
 
-def _kinds(trace: Trace, regions: Spans, paths: Paths) -> NDArray[np.bool_]:
+def _kinds(trace: Trace, regions: Spans, paths: Paths) -> Flags:
     """For each path, whether it is one of modules."""
     kinds = np.zeros(len(paths), dtype=np.bool_)
     kinds[paths.of_place] = trace.named(is_module)[trace.name[regions.rows]]
@@ -147,11 +146,11 @@ class Paths(msgspec.Struct, frozen=True, eq=False):
     """The tree of paths; arrays of shape [paths], each after its parent."""
 
     labels: tuple[str, ...]
-    label: NDArray[np.int64]  # index into labels
+    label: Int64s  # index into labels
     parent: Rows  # -1: none
     level: Rows  # 0: outermost
     of_place: Rows  # for each region its path; shape [regions]
-    counted: NDArray[np.bool_]  # for each region, whether it is within the tree's levels
+    counted: Flags  # for each region, whether it is within the tree's levels
 
     def __len__(self) -> int:
         return len(self.label)

@@ -13,9 +13,8 @@ from enum import StrEnum
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
-from fusetui.trace.model.arrays import Rows
+from fusetui.trace.model.arrays import Flags, Int32s, Rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.program.origin import Origins, hosts_of, ops_of
 from fusetui.trace.program.regions import Spans, is_module
@@ -98,7 +97,7 @@ def phases(found: Origins) -> tuple[PhaseTime, ...]:
     return tuple(times)
 
 
-def phases_of(found: Origins, rows: Rows) -> NDArray[np.intp]:
+def phases_of(found: Origins, rows: Rows) -> Rows:
     """The phase of each GPU row as its index in ORDER; shape of `rows`."""
     trace, hosts = found.trace, hosts_of(found.trace, rows)
     ops = ops_of(trace, hosts)
@@ -114,7 +113,7 @@ def phases_of(found: Origins, rows: Rows) -> NDArray[np.intp]:
     return phase
 
 
-def _told(found: Origins, hosts: NDArray[np.int32]) -> NDArray[np.intp]:
+def _told(found: Origins, hosts: Int32s) -> Rows:
     """The phase of the innermost annotation around each row that names one, else -1."""
     trace, regions = found.trace, found.regions
     by_name = np.full(len(trace.names) + 1, -1, dtype=np.intp)
@@ -124,13 +123,11 @@ def _told(found: Origins, hosts: NDArray[np.int32]) -> NDArray[np.intp]:
         by_name[number] = -1 if phase is None else ORDER.index(phase)
     telling = regions.rows[by_name[trace.name[regions.rows]] >= 0]
     around = Spans(trace, found.line, telling)
-    told: NDArray[np.intp] = by_name[
-        np.append(trace.name, -1)[around.rows_at(around.around(hosts))]
-    ]
+    told: Rows = by_name[np.append(trace.name, -1)[around.rows_at(around.around(hosts))]]
     return told
 
 
-def _on_autograd_thread(found: Origins, hosts: NDArray[np.int32]) -> NDArray[np.bool_]:
+def _on_autograd_thread(found: Origins, hosts: Int32s) -> Flags:
     """For each row, whether every op that launches work on its thread lies in a backward op."""
     trace = found.trace
     threads = trace.thread_of_track
@@ -142,5 +139,5 @@ def _on_autograd_thread(found: Origins, hosts: NDArray[np.int32]) -> NDArray[np.
     runs[threads[trace.track[launching[back]]]] = True
     runs[threads[trace.track[launching[~back]]]] = False
     thread = np.append(threads, len(threads))[np.append(trace.track, len(threads))[hosts]]
-    own: NDArray[np.bool_] = runs[thread]
+    own: Flags = runs[thread]
     return own

@@ -12,10 +12,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.trace.model.arrays import Int32s, Int64s, Rows
+from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows, distinct
 from fusetui.trace.model.categories import CPU_LAYERS, STEP_PREFIX, Layer, Role
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.intervals import Reach, distinct
+from fusetui.trace.model.intervals import Reach
 from fusetui.trace.model.joined import rows_there
 
 MODULE_PREFIX = "nn.Module: "
@@ -64,7 +64,7 @@ def regions(trace: Trace, line: ThreadLine) -> Spans:
     return Spans(trace, line, np.flatnonzero(chosen & cpu_rows(trace)))
 
 
-def frames(trace: Trace, line: ThreadLine, wanted: NDArray[np.bool_] | None = None) -> Spans:
+def frames(trace: Trace, line: ThreadLine, wanted: Flags | None = None) -> Spans:
     """The Python frames of functions, without those of modules; `wanted`: only frames with these
     names, shape [names]."""
     chosen = trace.named(lambda name: not is_module(name))
@@ -188,7 +188,7 @@ class Spans:
         return Reach(self._end)
 
 
-def cpu_rows(trace: Trace, rows: NDArray[np.integer] | None = None) -> NDArray[np.bool_]:
+def cpu_rows(trace: Trace, rows: NDArray[np.integer] | None = None) -> Flags:
     """Of each of `rows` (default: of the trace): does it lie on a CPU thread."""
     of_track = np.array([t.layer in ON_CPU for t in trace.tracks] or [False])
     return of_track[trace.track if rows is None else trace.track[rows]]

@@ -12,9 +12,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from fusetui.trace.model.arrays import Int32s, each
 from fusetui.trace.model.errors import CannotRead, NotATrace
 from fusetui.trace.model.events import Stretch
-from fusetui.trace.model.pool import each
 from fusetui.trace.model.raw import Raw, Thread
 from fusetui.trace.model.report import Prefix, Skipped
 from fusetui.trace.read.batch import MOST_LISTED
@@ -33,8 +33,7 @@ LONGEST_SUM_NS = 2.0**62
 """In ns (146 years). A larger sum of durations does not fit the figures, and no trace has it."""
 
 
-ENDS = {"E": "B", "e": "b", "F": "S"}
-"""Phases that end a slice, with those that begin one."""
+ENDS = {"E": "B", "e": "b", "F": "S"}  # Phases that end a slice, with those that begin one
 
 
 def assemble(
@@ -188,7 +187,7 @@ def _is_complete(tail: Tail | None, body: Body, last: Chunk | None) -> bool:
     return tail.closed
 
 
-def _merge(tables: Sequence[tuple[list[Any], NDArray[np.int32]]]) -> tuple[Any, NDArray[np.int32]]:
+def _merge(tables: Sequence[tuple[list[Any], Int32s]]) -> tuple[Any, Int32s]:
     """Merges the tables of all chunks: one table, and the ids into it."""
     merged = Interner()
     parts = [merged.ids(table)[ids] for table, ids in tables]

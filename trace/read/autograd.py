@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
+from fusetui.trace.model.arrays import Int64s
 from fusetui.trace.model.events import Events, Stretch
 from fusetui.trace.model.ids import Id
 from fusetui.trace.model.report import Stop, never
@@ -26,8 +26,6 @@ from fusetui.trace.read.document_text import decoded
 from fusetui.trace.read.events import integer
 from fusetui.trace.read.repair import loads
 from fusetui.trace.read.times import exact_nanoseconds
-
-Int64s = NDArray[np.int64]
 
 NUMBER, THREAD, FLOW = "Sequence number", "Fwd thread id", "fwdbwd"
 NO_NUMBERS: Int64s = np.empty((0, 3), dtype=np.int64)

@@ -30,8 +30,7 @@ from fusetui.trace.read.structure import Places, first_bytes
 FEW = 16  # elements that are read one by one instead of being halved further
 EMPTY, OBJECT, OTHER = 0, 1, 2  # kinds of elements; some writers end a list with an empty object
 NO_OBJECT = "not an object"
-MOST_LISTED = 10_000
-"""Unreadable elements whose place and reason are kept; all of them are counted."""
+MOST_LISTED = 10_000  # Unreadable elements whose place and reason are kept; all of them are counted
 
 
 class GoOn(Exception):  # noqa: N818

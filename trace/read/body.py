@@ -25,7 +25,6 @@ BLANKS = b" \t\r\n\xef\xbb\xbf"
 HEAD = 1 << 16  # bytes that are searched for what a file is instead of a trace
 WINDOW = 1 << 20
 MOST = 64 << 20  # bytes before and after the events in which keys are read
-
 PHASE = re.compile(rb'"ph"')  # in every event
 NEAR = 1 << 12  # bytes in which it mostly shows whether the list really ends
 FAR = 1 << 18  # bytes of an object that need no further look: no event is so long

@@ -13,9 +13,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-import numpy as np
-from numpy.typing import NDArray
 
+from fusetui.trace.model.arrays import Int64s
 from fusetui.trace.model.report import Skipped
 from fusetui.trace.read.document import read_at
 from fusetui.trace.read.events import PHASES_OF_PAIRS, decode_events, decode_exact
@@ -34,8 +33,7 @@ FARTHEST = 1 << 26  # boundaries farther away are not searched for
 UNDECODABLE = (msgspec.MsgspecError, ValueError, OverflowError, RecursionError)
 
 
-CUT_SHORT = "cut short"
-"""Why the last element is unreadable if the file ends within it."""
+CUT_SHORT = "cut short"  # Why the last element is unreadable if the file ends within it
 
 
 class Chunk(msgspec.Struct, frozen=True, eq=False):
@@ -47,7 +45,7 @@ class Chunk(msgspec.Struct, frozen=True, eq=False):
     columns: ChunkColumns
     unreadable: int = 0  # elements
     skipped: tuple[Skipped, ...] = ()  # the first unreadable ones
-    places: NDArray[np.int64] | None = None
+    places: Int64s | None = None
     """If the bytes do not decode as one list: number, start and end byte of each event."""
     after: int = -1  # the byte after the closing bracket, if it was found
     too_damaged: bool = False  # what follows is not read

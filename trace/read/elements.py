@@ -55,13 +55,6 @@ class Elements:
             return {}
         return _plain(found) if isinstance(found, dict) else {}
 
-    @property
-    def at_hand(self) -> bool:
-        return self.text.at_hand
-
-    def problem(self) -> str:
-        return self.text.problem()
-
     def kept_by(self, keeper: Keeper) -> Elements:
         return Elements(self.text, self.stretches, keeper)
 
@@ -73,7 +66,7 @@ class Elements:
 
     def keep(self, name: str, found: msgspec.Struct) -> None:
         """Nothing is kept if the text is not available: part of it may be missing in `found`."""
-        if not self.at_hand or self.problem():
+        if not self.text.at_hand or self.text.problem():
             return
         self._kept[name] = found
         if self._keeper is not None:

@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
+from fusetui.trace.model.arrays import Int32s, Int64s, Rows
 from fusetui.trace.model.categories import GPU_ROLES, role
 from fusetui.trace.model.ids import Id
 from fusetui.trace.model.raw import Label, Lane, Thread
@@ -39,14 +39,14 @@ class ChunkColumns(msgspec.Struct, frozen=True, eq=False):
     categories: list[str]
     threads: list[Lane]
     labels: list[Label]
-    start: NDArray[np.int64]
-    dur: NDArray[np.int64]
-    name: NDArray[np.int32]  # into names
-    category: NDArray[np.int32]  # into categories
-    thread: NDArray[np.int32]  # into threads
-    correlation: NDArray[np.int64]
-    external_id: NDArray[np.int64]
-    order: NDArray[np.int64]  # index of the event in the chunk
+    start: Int64s
+    dur: Int64s
+    name: Int32s  # into names
+    category: Int32s  # into categories
+    thread: Int32s  # into threads
+    correlation: Int64s
+    external_id: Int64s
+    order: Int64s  # index of the event in the chunk
     marks: tuple[Mark, ...] = ()  # only for exact events
 
 
@@ -57,12 +57,12 @@ class Interner(dict[Any, int]):
         number = self[key] = len(self)
         return number
 
-    def ids(self, keys: Iterable[Any], count: int = -1) -> NDArray[np.int32]:
+    def ids(self, keys: Iterable[Any], count: int = -1) -> Int32s:
         """The number of each key; `count` is the number of keys, if known."""
         return np.fromiter(map(self.__getitem__, keys), np.int32, count)
 
 
-def gather(events: Sequence[AnyEvent], places: NDArray[np.int64] | None = None) -> ChunkColumns:
+def gather(events: Sequence[AnyEvent], places: Int64s | None = None) -> ChunkColumns:
     """The columns of events with these indices in the chunk (default: consecutive).
 
     Raises InexactTimes if times must be parsed from their text, OverflowError if one is out of
@@ -102,8 +102,8 @@ def gather(events: Sequence[AnyEvent], places: NDArray[np.int64] | None = None) 
 
 
 def _lanes(
-    slices: Sequence[AnyEvent], args: Sequence[Args], on_gpu: NDArray[np.intp]
-) -> tuple[list[Lane], NDArray[np.int32]]:
+    slices: Sequence[AnyEvent], args: Sequence[Args], on_gpu: Rows
+) -> tuple[list[Lane], Int32s]:
     """The lanes of the slices, and which of them each slice is on."""
     threads = Interner()
     thread = threads.ids(map(attrgetter("pid", "tid"), slices), len(slices))
@@ -121,7 +121,7 @@ def _device(value: object) -> int | None:
     return number
 
 
-def _marks(events: Sequence[Any], places: NDArray[np.int64] | None) -> Iterator[Mark]:
+def _marks(events: Sequence[Any], places: Int64s | None) -> Iterator[Mark]:
     numbers = range(len(events)) if places is None else places.tolist()
     for order, event in zip(numbers, events, strict=True):
         if event.ph in PHASES_OF_PAIRS:
@@ -147,13 +147,13 @@ def _identity(value: Id) -> Id:
     return str(value) if isinstance(value, int) and not -(2**63) <= value < 2**63 else value
 
 
-def _times(values: list[Any]) -> NDArray[np.int64]:
+def _times(values: list[Any]) -> Int64s:
     if values and not isinstance(values[0], int | float):
         return np.array([exact_nanoseconds(bytes(text)) for text in values], dtype=np.int64)
     return nanoseconds(values)
 
 
-def _integers(values: list[int]) -> NDArray[np.int64]:
+def _integers(values: list[int]) -> Int64s:
     try:
         return np.array(values, dtype=np.int64)
     except OverflowError:

@@ -38,8 +38,7 @@ AROUND = 1 << 10  # bytes before a start that tell whether it is that of an elem
 SHORT = 8 << 20  # bytes; a longer gap is not read the slow way while the user waits
 HURRY = 1.0  # seconds after which no further gap is read the slow way
 NO_END = re.compile(rb"[^\s,\]}]")
-May = Callable[[int, int], bool]
-"""Whether the bytes [position, stop) may be read the slow way."""
+May = Callable[[int, int], bool]  # Whether the bytes [position, stop) may be read the slow way
 
 
 def patience_for(size: int) -> tuple[int, int]:

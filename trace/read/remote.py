@@ -13,8 +13,8 @@ import time
 from collections.abc import Iterator
 from typing import IO, Any
 
+from fusetui.text.figures import amount
 from fusetui.trace.model.errors import CannotRead
-from fusetui.trace.model.variables import amount
 from fusetui.trace.read.document import Document
 from fusetui.trace.read.memory import memory_left
 from fusetui.trace.read.unpack import GIB, LIMIT

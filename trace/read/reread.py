@@ -15,9 +15,9 @@ from contextlib import suppress
 from typing import IO, Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fusetui.trace.model.arguments import KeptArguments, digest
+from fusetui.trace.model.arrays import Int32s, Int64s
 from fusetui.trace.model.events import BETWEEN, Events
 from fusetui.trace.read.autograd import (
     NO_NUMBERS,
@@ -32,7 +32,6 @@ from fusetui.trace.read.elements import args_in
 from fusetui.trace.read.memory import file_in_memory
 from fusetui.trace.read.workers import NUMBER_SIZE, forked, has_second_core, may_fork, taken
 
-Int64s = NDArray[np.int64]
 NUMBERED = (("number", NUMBER), ("thread", THREAD))
 T = TypeVar("T")
 
@@ -40,7 +39,7 @@ T = TypeVar("T")
 class StretchArgs(NamedTuple):
     """What was found in one stretch."""
 
-    number: NDArray[np.int32]  # of each wanted event: the index of its args in `texts`, -1 for none
+    number: Int32s  # of each wanted event: the index of its args in `texts`, -1 for none
     texts: tuple[bytes, ...]  # distinct; each the texts of the args, joined by BETWEEN
     numbered: Int64s  # see numbers_of
 

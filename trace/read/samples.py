@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
+from fusetui.trace.model.arrays import Floats
 from fusetui.trace.model.errors import TraceError
 from fusetui.trace.model.events import Sample, Stretch, Text
 from fusetui.trace.model.ids import Id
@@ -23,7 +23,7 @@ from fusetui.trace.read.times import InexactTimes, exact_nanoseconds, nanosecond
 
 MEMORY = "[memory]"
 PLACE = ("Device Type", "Device Id")
-Rows = NDArray[np.float64]
+Rows = Floats
 
 
 class Coded(msgspec.Struct, gc=False):

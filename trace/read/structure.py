@@ -11,7 +11,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-Places = NDArray[np.int64]
+from fusetui.trace.model.arrays import Int64s
+
+Places = Int64s
 
 QUOTE, BACKSLASH, COMMA, OPENING, CLOSING = 1, 2, 3, 4, 5
 _NAMES = {b'"': QUOTE, b"\\": BACKSLASH, b",": COMMA, b"[{": OPENING, b"]}": CLOSING}
@@ -29,8 +31,7 @@ class Brackets(NamedTuple):
     escaped: bool = False
 
 
-INSIDE = Brackets()
-"""Between two elements of a list."""
+INSIDE = Brackets()  # Between two elements of a list
 
 
 class SplitElements(NamedTuple):

@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
 
 import numpy as np
-from numpy.typing import NDArray
+
+from fusetui.trace.model.arrays import Int64s
 
 EXACT_BELOW_US = float(2**42)
 """Floats below this (in microseconds) are closer to the nanosecond that was written than to the
@@ -27,7 +28,6 @@ PLAIN = re.compile(r"([0-9]{1,15})(?:\.([0-9]{1,3}))?")
 """Almost all times have this form, and are in range."""
 
 TINY = 1e-9  # ns: a product of floats below 1000 is less inexact than that
-
 LONGEST_EXPONENT = 30  # digits: a longer exponent is beyond every limit, or gives zero
 
 
@@ -35,7 +35,7 @@ class InexactTimes(Exception):  # noqa: N818
     """These floats lost digits of the file: parse the text instead."""
 
 
-def nanoseconds(values: Sequence[int | float]) -> NDArray[np.int64]:
+def nanoseconds(values: Sequence[int | float]) -> Int64s:
     """Integer or float microseconds, shape [n] -> int64 nanoseconds, shape [n].
 
     Raises InexactTimes when a float is too large to be exact or close to the middle between two
@@ -55,19 +55,19 @@ def nanoseconds(values: Sequence[int | float]) -> NDArray[np.int64]:
     error = np.spacing(np.abs(floats)) * 500 + TINY
     if (np.abs(fraction - nearest) >= 0.5 - error).any():
         raise InexactTimes
-    exact: NDArray[np.int64] = whole.astype(np.int64) * 1000
+    exact: Int64s = whole.astype(np.int64) * 1000
     exact += nearest.astype(np.int64)
     return exact
 
 
-def _from_integers(values: Sequence[int | float]) -> NDArray[np.int64]:
+def _from_integers(values: Sequence[int | float]) -> Int64s:
     micros = np.asarray(values, dtype=np.int64)
     if micros.size and max(int(micros.max()), -int(micros.min())) > LIMIT_NS // 1000:
         raise OverflowError("a time is out of range")
     return micros * 1000
 
 
-def check_ends(start: NDArray[np.int64], dur: NDArray[np.int64]) -> None:
+def check_ends(start: Int64s, dur: Int64s) -> None:
     """Raises OverflowError if a slice ends out of range; both are in ns and within LIMIT_NS."""
     if len(start) and int((start + dur).max()) > LIMIT_NS:
         raise OverflowError("a slice ends out of range")

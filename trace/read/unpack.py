@@ -16,8 +16,8 @@ from typing import Any, Protocol, cast
 import msgspec
 from isal import igzip_lib
 
+from fusetui.text.figures import amount
 from fusetui.trace.model.errors import CannotRead
-from fusetui.trace.model.variables import amount
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -38,7 +38,6 @@ LIMIT = "FUSETUI_UNPACK_LIMIT"
 GIB = 1 << 30
 RATIO = 100  # traces compress 7 to 29 times
 LARGEST = 64  # GiB
-
 IsalError = cast(type[Exception], igzip_lib.IsalError)  # its stubs call the class an instance
 DAMAGE: tuple[type[Exception], ...] = (IsalError, zstd.ZstdError, EOFError)
 

@@ -16,26 +16,21 @@ import os
 import pickle
 import select
 import signal
-import struct
 import sys
 import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, suppress
-from itertools import accumulate
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self
 
 from fusetui.trace.read.chunks import EXTENT, Chunk, decode_extent
-from fusetui.trace.read.document import read_at
 from fusetui.trace.read.memory import file_in_memory
 
 if TYPE_CHECKING:
     import subprocess
 
-HEAD = struct.Struct("<QQ")  # extent, number of pieces
-SIZE = 8  # bytes of the size of a piece
-ALIGNED = 8  # bytes
 FEWEST_FORKED = 16 << 20  # bytes of a document that are worth a second process
 FEWEST_STARTED = 64 << 20  # the same if that process has to import everything
 MOST = 4  # processes; more of them would wait for memory, not for a core
@@ -50,74 +45,34 @@ PROCESS = (
 
 
 class Buffer:
-    """Where a worker puts its chunks: a file in memory, from which others read finished records.
-
-    A record is the number of the extent, the number of its pieces, the size of each, and the
-    pieces: the columns of the chunk, and last its pickle without them. A piece begins at a multiple
-    of 8 bytes. A record counts once it is complete, so the buffer can be read while its worker
-    writes, and after the worker has died. This is the reader's end: it tracks its own position, as
-    the worker shares the file's.
-    """
+    """Where a worker puts its chunks: a file in memory, from which others read them as soon as they
+    are complete, while the worker writes and after it has died."""
 
     def __init__(self) -> None:
-        self._file: IO[bytes] = file_in_memory()
-        self._read = 0
-
-    def fileno(self) -> int:
-        return self._file.fileno()
+        """Raises OSError."""
+        self.file = file_in_memory()
+        place = Path(f"/proc/self/fd/{self.file.fileno()}")
+        self._read = place.open("rb")  # with a position of its own
 
     def close(self) -> None:
-        self._file.close()
+        self.file.close()
+        self._read.close()
 
     def new(self) -> Iterator[tuple[int, Chunk | None]]:
-        """The records finished since the last call; their columns are read-only."""
-        size = os.fstat(self.fileno()).st_size
-        while head := self._head(size - self._read):
-            extent, sizes = head
-            begins = list(accumulate(map(_padded, sizes), initial=0))
-            self._read += HEAD.size + SIZE * len(sizes)
-            body = memoryview(self._at(0, begins[-1]))
-            self._read += begins[-1]
-            parts = [body[at : at + part] for at, part in zip(begins, sizes, strict=False)]
-            yield extent, pickle.loads(parts[-1], buffers=parts[:-1])
-
-    def _head(self, left: int) -> tuple[int, tuple[int, ...]] | None:
-        """The extent and the piece sizes of the next record, if it is complete in the `left`
-        bytes."""
-        if left < HEAD.size:
-            return None
-        extent, count = HEAD.unpack(self._at(0, HEAD.size))
-        left -= HEAD.size + SIZE * count
-        if left < 0:
-            return None
-        sizes = struct.unpack(f"<{count}Q", self._at(HEAD.size, SIZE * count))
-        return (extent, sizes) if sum(map(_padded, sizes)) <= left else None
-
-    def _at(self, offset: int, size: int) -> bytes:
-        """Bytes at this offset from the read position."""
-        return read_at(self.fileno(), self._read + offset, size)
+        """The extents finished since the last call, with their chunks."""
+        while True:
+            at = self._read.tell()
+            try:
+                yield pickle.load(self._read)  # no other process can write to it
+            except (EOFError, pickle.UnpicklingError):
+                self._read.seek(at)
+                return
 
 
-def put(buffer: int, extent: int, chunk: Chunk | None) -> None:
-    """Appends a record to the buffer that is open as file descriptor `buffer`."""
-    columns: list[pickle.PickleBuffer] = []
-    text = pickle.dumps(chunk, protocol=5, buffer_callback=columns.append)
-    parts = [*(column.raw() for column in columns), memoryview(text)]
-    sizes = [part.nbytes for part in parts]
-    _write(buffer, HEAD.pack(extent, len(parts)) + struct.pack(f"<{len(parts)}Q", *sizes))
-    for part in parts:
-        _write(buffer, part)
-        _write(buffer, bytes(_padded(part.nbytes) - part.nbytes))
-
-
-def _padded(size: int) -> int:
-    return size + -size % ALIGNED
-
-
-def _write(buffer: int, part: bytes | memoryview) -> None:
-    left = memoryview(part)
-    while left:
-        left = left[os.write(buffer, left) :]
+def put(buffer: IO[bytes], extent: int, chunk: Chunk | None) -> None:
+    """Appends to the file of a Buffer."""
+    pickle.dump((extent, chunk), buffer, pickle.HIGHEST_PROTOCOL)
+    buffer.flush()
 
 
 class Workers:
@@ -139,8 +94,11 @@ class Workers:
         self._buffers: list[Buffer] = []
         self._workers: list[int] = []
         self._forks = may_fork()
-        with suppress(OSError):  # no more processes or files: continue with those that were started
-            self._start(self._workers_for(size))
+        cores = min(_cores(), MOST)
+        fewest = FEWEST_FORKED if self._forks else FEWEST_STARTED
+        if cores > 1 and size >= fewest and _can_share():
+            with suppress(OSError):  # no more processes or files: go on with those that there are
+                self._start(cores - self._forks)
 
     def __enter__(self) -> Self:
         return self
@@ -169,7 +127,7 @@ class Workers:
         if whole and extents > 0:
             extents = -(-length // self._extent)
         for extent in range(self._released, extents):
-            if not (self._buffers and self._told(extent)):
+            if not (self._buffers and _sent(self._give, extent)):
                 self._own.append(extent)
         self._released = max(self._released, extents)
 
@@ -219,13 +177,6 @@ class Workers:
             with suppress(ChildProcessError):
                 os.waitpid(self._workers.pop(), 0)
 
-    def _told(self, extent: int) -> bool:
-        try:
-            os.write(self._give, extent.to_bytes(NUMBER_SIZE, "little"))
-        except BlockingIOError:
-            return False
-        return True
-
     def _decode(self, extent: int) -> None:
         self._keep(extent, decode_extent(self._file, extent, self._extent))
 
@@ -249,20 +200,12 @@ class Workers:
             seconds = 0
         return True
 
-    def _workers_for(self, size: int) -> int:
-        cores = min(_cores(), MOST)
-        fewest = FEWEST_FORKED if self._forks else FEWEST_STARTED
-        if cores == 1 or size < fewest or not _can_share():
-            return 0
-        return cores - 1 if self._forks else cores
-
     def _start(self, workers: int) -> None:
         """Raises OSError if not all workers can be started."""
-        if workers:
-            self._given, self._give = os.pipe()
-            self._finished, self._finish = os.pipe()
-            for end in (self._given, self._give, self._finish):
-                os.set_blocking(end, False)
+        self._given, self._give = os.pipe()
+        self._finished, self._finish = os.pipe()
+        for end in (self._given, self._give, self._finish):
+            os.set_blocking(end, False)
         for _ in range(workers):
             with ExitStack() as undo:
                 buffer = undo.enter_context(closing(Buffer()))
@@ -275,12 +218,12 @@ class Workers:
 
         def run() -> None:
             os.close(self._give)
-            work(self._file, self._given, self._finish, buffer.fileno(), self._extent, parent)
+            work(self._file, self._given, self._finish, buffer.file.fileno(), self._extent, parent)
 
         return forked(run)
 
     def _spawn(self, buffer: Buffer) -> int:
-        files = (self._file, self._given, self._finish, buffer.fileno())
+        files = (self._file, self._given, self._finish, buffer.file.fileno())
         process = started(PROCESS, *files, self._extent, os.getpid(), pass_fds=files)
         process.returncode = 0  # it is waited for elsewhere
         return process.pid
@@ -311,11 +254,13 @@ def forked(run: Callable[[], None]) -> int:
 
 def work(file: int, given: int, finished: int, buffer: int, size: int, parent: int) -> None:
     """The main loop of a worker, until there are no extents left, or its parent is gone."""
-    for extent in taken(given):
-        if os.getppid() != parent:
-            return
-        put(buffer, extent, decode_extent(file, extent, size))
-        _tell(finished, extent)
+    with open(buffer, "wb", closefd=False) as out:
+        for extent in taken(given):
+            if os.getppid() != parent:
+                return
+            put(out, extent, decode_extent(file, extent, size))
+            with suppress(BrokenPipeError):
+                _sent(finished, extent)
 
 
 def taken(pipe: int, seconds: float | None = None) -> Iterator[int]:
@@ -340,9 +285,12 @@ def _is_ready(pipe: int, seconds: float | None) -> bool:
     return bool(waiting.poll(None if seconds is None else seconds * 1000))
 
 
-def _tell(finished: int, extent: int) -> None:
-    with suppress(BlockingIOError, BrokenPipeError):  # nobody reads it
-        os.write(finished, extent.to_bytes(NUMBER_SIZE, "little"))
+def _sent(pipe: int, number: int) -> bool:
+    """Whether a number fits into a non-blocking pipe. Raises BrokenPipeError if nobody reads it."""
+    try:
+        return os.write(pipe, number.to_bytes(NUMBER_SIZE, "little")) > 0
+    except BlockingIOError:
+        return False
 
 
 def _close(end: int) -> int:

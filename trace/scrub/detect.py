@@ -25,8 +25,7 @@ from fusetui.trace.scrub.secrets import (
 )
 from fusetui.trace.scrub.tokens import tokens_in
 
-Place = tuple[int, int, str]
-"""Begin and end of a secret in a text, and what it is called."""
+Place = tuple[int, int, str]  # Begin and end of a secret in a text, and what it is called
 
 NAME = r"[A-Za-z_][\w.-]{1,80}+"
 SIGN = r"=(?<=[\w\\\"'\]\s:!=]=)|:(?<=[\w\\\"'\]\s]:)(?!:)|-(?=-[A-Za-z])"

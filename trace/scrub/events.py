@@ -9,8 +9,8 @@ from json import dumps, loads
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
+from fusetui.trace.model.arrays import Int64s
 from fusetui.trace.read.chunks import UNDECODABLE, Chunk
 from fusetui.trace.read.document import Document
 from fusetui.trace.read.events import decode_raw
@@ -36,7 +36,7 @@ class JsonPiece(msgspec.Struct, frozen=True, eq=False):
     start: int
     end: int
     events: int
-    places: NDArray[np.int64] | None = None  # shape [n, 2]: start and end of each element
+    places: Int64s | None = None  # shape [n, 2]: start and end of each element
 
 
 class EventCutter:

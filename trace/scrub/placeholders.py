@@ -12,8 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import count
 
-REMOVED = "scrubbed"
-"""For text that need not be distinguished from anything."""
+REMOVED = "scrubbed"  # For text that need not be distinguished from anything
 
 FOLDER = "dir"
 KINDS = ("user", "host", "mail", "secret", "command")

@@ -202,9 +202,9 @@ def _members(event: dict[str, Any], indent: str, width: int, ellipsis: str) -> I
 
 def _missing(trace: Trace) -> str:
     """Why no args can be shown now; "" if they can."""
-    if problem := trace.elements.problem():
+    if problem := trace.elements.text.problem():
         return printable(f"no args are shown: {problem}")
-    return "" if trace.elements.at_hand else "its args follow: the file is being unpacked"
+    return "" if trace.elements.text.at_hand else "its args follow: the file is being unpacked"
 
 
 def title(trace: Trace, row: int, width: int, glyphs: Glyphs) -> Said:

@@ -12,7 +12,7 @@ from fusetui.analysis.why.idle_time import IdleTime
 from fusetui.analysis.why.model import IDLE, Gap
 from fusetui.text.cutting import clip, joined
 from fusetui.text.figures import count, duration, percent, plural, tick
-from fusetui.trace.model.categories import Role
+from fusetui.trace.model.categories import CPU_LAYERS, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.memo import memo
 from fusetui.tui.drawing.details import flow
@@ -64,7 +64,9 @@ def _part(ns: int, whole: int) -> str:
 
 
 def _device(side: Side, found: IdleTime) -> str:
-    lanes = (lane for lane in side.lanes if lane.key[1] == found.device and not lane.is_cpu)
+    lanes = (
+        lane for lane in side.lanes if lane.key[1] == found.device and lane.layer not in CPU_LAYERS
+    )
     return next((lane.group for lane in lanes), "")
 
 

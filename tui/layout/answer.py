@@ -9,7 +9,6 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 from msgspec.structs import replace
-from numpy.typing import NDArray
 
 from fusetui.analysis.questions.kernel_groups import Keys
 from fusetui.analysis.questions.totals import (
@@ -83,8 +82,11 @@ class AnswerAt(msgspec.Struct, frozen=True):
 
 def answer_lists(why: Why, tree: ModuleTree, trace: Trace) -> tuple[AnswerList, ...]:
     """GPU time by module and by kernel, and the longest gaps; none of them is empty."""
-    found = _modules(tree), _kernels(tree, trace), _gaps(why)
-    return tuple(one for one in found if one.entries)
+    return _filled(_modules(tree), _kernels(tree, trace), _gaps(why))
+
+
+def _filled(*lists: AnswerList) -> tuple[AnswerList, ...]:
+    return tuple(one for one in lists if one.entries)
 
 
 def fitting(lists: Sequence[AnswerList], width: int, at: AnswerAt | None) -> Sequence[int]:
@@ -173,29 +175,20 @@ def _gaps(why: Why) -> AnswerList:
 
 def inside(gap: Gap) -> str:
     """What the CPU was in, by the names that the lanes show; else the kernel that follows."""
-
-    def label(role: Role, name: str | None) -> str | None:
-        return label_of(int(role), name) if name else None
-
-    short = replace(
-        gap,
-        next=label_of(int(Role.KERNEL), gap.next),
-        frame=label(Role.PYTHON, gap.frame),
-        op=label(Role.OP, gap.op),
-        annotation=label(Role.ANNOTATION, gap.annotation),
-    )
-    return covered_by(short)
+    roles = {"frame": Role.PYTHON, "op": Role.OP, "annotation": Role.ANNOTATION}
+    names = {field: (role, getattr(gap, field)) for field, role in roles.items()}
+    short = {field: label_of(int(role), name) for field, (role, name) in names.items() if name}
+    return covered_by(replace(gap, next=label_of(int(Role.KERNEL), gap.next), **short))
 
 
 def cpu_lists(why: Why, trace: Trace) -> tuple[AnswerList, ...]:
     """Time by name of device events, ops and annotations, and by thread; none of them is empty."""
-    found = (
+    return _filled(
         _by_name(trace, Role.DEVICE, "device time by name"),
         timed("self time by CPU op", _ops(trace)),
         _by_name(trace, Role.ANNOTATION, "time in annotations"),
         timed("time by CPU thread", _threads(why, trace)),
     )
-    return tuple(one for one in found if one.entries)
 
 
 def _by_name(trace: Trace, role: Role, title: str) -> AnswerList:
@@ -203,21 +196,11 @@ def _by_name(trace: Trace, role: Role, title: str) -> AnswerList:
     another one of its name adds nothing."""
     rows = trace.rows_of(role)
     outer = rows[~inside_same_name(trace, rows)]
-    whole = _covered(trace, outer)
-    return timed(
-        title,
-        (
-            of_name(total, role, whole, Way("slice", longest(trace, total)))
-            for total in kernel_totals(trace, outer)
-        ),
-    )
-
-
-def _covered(trace: Trace, rows: NDArray[np.intp]) -> int:
-    """The time (ns) that slices cover, added up over threads or streams."""
-    thread = trace.thread_of_track[trace.track[rows]]
-    each = (rows[thread == number] for number in np.unique(thread).tolist())
-    return sum(union_length(trace.start[own], trace.end[own]) for own in each)
+    thread = trace.thread_of_track[trace.track[outer]]
+    each = (outer[thread == number] for number in np.unique(thread).tolist())
+    whole = sum(union_length(trace.start[own], trace.end[own]) for own in each)
+    totals = ((one, Way("slice", longest(trace, one))) for one in kernel_totals(trace, outer))
+    return timed(title, (of_name(total, role, whole, way) for total, way in totals))
 
 
 def _ops(trace: Trace) -> Iterator[AnswerRow]:

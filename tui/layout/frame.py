@@ -48,8 +48,7 @@ def busy_of(trace: Trace) -> Busy:
     if not len(rows):
         rows, label = trace.rows_of(Role.DEVICE), "device busy"
     if not len(rows):
-        rows = np.flatnonzero((trace.op >= 0) & (trace.depth == 0))
-        label = "CPU ops"
+        rows, label = np.flatnonzero((trace.op >= 0) & (trace.depth == 0)), "CPU ops"
     starts, ends = union(trace.start[rows], trace.end[rows])
     return Busy(starts, ends, label)
 
@@ -117,10 +116,8 @@ def lanes_in(lines: int) -> int:
 
 def top_for(side: Side, view: View, shown: Sequence[Place], top: int, room: int) -> int:
     """The first line on the screen, such that the selected line, if any, is on the screen."""
-    index = -1
-    if view.selected >= 0:
-        index = index_of(side, shown, view.selected)
-    elif view.gap:
+    index = index_of(side, shown, view.selected) if view.selected >= 0 else -1
+    if index < 0 and view.gap:
         index = index_of_gap(side, shown, view.gap)
     if index >= 0 and room > 0:
         top = max(min(top, index), index - room + 1)
@@ -139,9 +136,8 @@ def first_top(side: Side, view: View, shown: Sequence[Place], top: int, room: in
 
 def in_view(shown: Sequence[Place], top: int, room: int) -> str:
     """`1-15 of 41`; "" when all lines are on the screen."""
-    if len(shown) <= room or room <= 0:
-        return ""
-    return f"{top + 1}-{min(top + room, len(shown))} of {len(shown)}"
+    is_all = len(shown) <= room or room <= 0
+    return "" if is_all else f"{top + 1}-{min(top + room, len(shown))} of {len(shown)}"
 
 
 def thumb(shown: Sequence[Place], top: int, room: int) -> range:

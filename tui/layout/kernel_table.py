@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any, Final
 
@@ -73,12 +73,15 @@ class KernelTable(msgspec.Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def units(self) -> Mapping[str, Unit]:
         """One for each column of times."""
-        return {
-            "total": unit_of(self.totals.tolist()),
-            "median": unit_of(one.median_ns for one in self.spreads),
-            "min": unit_of(one.min_ns for one in self.spreads),
-            "max": unit_of(one.max_ns for one in self.spreads),
-        }
+        times = {name: self.figures(name).tolist() for name in ("total", "median", "min", "max")}
+        return {name: unit_of(values) for name, values in times.items()}
+
+    def figures(self, sort: str) -> Int64s:
+        """Of each group: times in ns, and the count."""
+        if sort == "total":
+            return self.totals
+        name = sort if sort == "count" else f"{sort}_ns"
+        return np.array([getattr(one, name) for one in self.spreads], dtype=np.int64)
 
     @cached_property
     def whole_ns(self) -> int:
@@ -109,8 +112,7 @@ class KernelTable(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     def kind(self, group: int) -> SliceKind:
         """That of the longest of them."""
-        row = self.longest(group)
-        return kind_of(int(self.role), self.trace.name_of(row))
+        return kind_of(int(self.role), self.trace.name_of(self.longest(group)))
 
     @memo(len(SORTS))
     def order(self, sort: str) -> Rows:
@@ -120,12 +122,7 @@ class KernelTable(msgspec.Struct, frozen=True, eq=False, dict=True):
             return np.array(sorted(range(len(self)), key=labels.__getitem__), dtype=np.intp)
         if self.by == "step" and sort == "total":
             return np.arange(len(self))
-        if sort == "total":
-            figures = self.totals
-        else:
-            name = sort if sort == "count" else f"{sort}_ns"
-            figures = np.array([getattr(one, name) for one in self.spreads], dtype=np.int64)
-        return np.argsort(-figures, kind="stable")
+        return np.argsort(-self.figures(sort), kind="stable")
 
 
 def keys_of(trace: Trace, known: Jobs | None, origins: Origins | None) -> Mapping[str, Keys]:
@@ -148,22 +145,15 @@ def table_of(trace: Trace, keys: Mapping[str, Keys], view: KernelView) -> Kernel
     """The kernels by `view.by`; on a trace without any: CPU ops by name and self time."""
     rows = trace.rows_of(Role.KERNEL)
     if not len(rows):
-        return _ops(trace)
+        ops = trace.rows_of(Role.OP)
+        fields = Keys(trace.name[ops], lambda n: {"name": trace.names[n]})
+        return _table(trace, "name", Role.OP, ops, fields.number, self_ns(trace), fields.fields)
     kept = np.ones(len(rows), dtype=np.bool_)
     for only in view.only:
         kept &= keys[only.by].number == only.number
     by = view.by if view.by in keys else "name"
     number = keys[by].number[kept]
     return _table(trace, by, Role.KERNEL, rows[kept], number, trace.dur, keys[by].fields)
-
-
-def _ops(trace: Trace) -> KernelTable:
-    rows = trace.rows_of(Role.OP)
-
-    def fields(name: int) -> dict[str, Any]:
-        return {"name": trace.names[name]}
-
-    return _table(trace, "name", Role.OP, rows, trace.name[rows], self_ns(trace), fields)
 
 
 def _table(
@@ -184,25 +174,17 @@ def _table(
 
 
 def _shape(fields: Mapping[str, Any]) -> str:
-    op = str(fields.get("op") or "")
-    shapes: Sequence[Any] = fields.get("shapes") or ()
-    dims = " ".join(
-        "x".join(map(str, shape)) for shape in shapes if isinstance(shape, list) and shape
-    )
-    return f"{op.removeprefix('aten::')} {dims}".strip()
+    shapes = (one for one in fields.get("shapes") or () if isinstance(one, list) and one)
+    dims = " ".join("x".join(map(str, shape)) for shape in shapes)
+    return f"{str(fields.get('op') or '').removeprefix('aten::')} {dims}".strip()
 
 
-def decoded_texts(name: str) -> tuple[str, str, str, str, str, str]:
+def decoded_texts(name: str) -> tuple[str, ...]:
     """Op, tile, layout, dtype, stages and architecture; blank when the name does not say."""
     found = decode(name)
     if found is None:
-        return "", "", "", "", "", ""
-    tile = [str(n) for n in (found.tile_m, found.tile_n, found.tile_k) if n is not None]
-    return (
-        found.op or "",
-        "x".join(tile),
-        found.layout or "",
-        found.dtype_a or found.dtype or "",
-        str(found.stages or ""),
-        found.arch or "",
-    )
+        return ("",) * 6
+    tile = (str(n) for n in (found.tile_m, found.tile_n, found.tile_k) if n is not None)
+    dtype = found.dtype_a or found.dtype
+    texts = (found.op, "x".join(tile), found.layout, dtype, found.stages, found.arch)
+    return tuple(str(text or "") for text in texts)

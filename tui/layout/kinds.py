@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from fusetui.gpu.kernel_names import decode, short_name
 from fusetui.gpu.kinds import kind_of_kernel
 from fusetui.text.printable import is_printable
-from fusetui.trace.model.categories import GPU_ROLES, Role
+from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.memo import once
 from fusetui.trace.program.regions import MODULE_PREFIX
 
 PYTHON_FRAME = re.compile(r"(?:.*[/\\])?([^/\\]+)\((\d+)\): (.*)\Z", re.DOTALL)
@@ -57,22 +58,7 @@ TOKENS = {
     + kind.removeprefix("gpu-")
     for n, kind in enumerate(KINDS)
 }
-LETTERS = {
-    SliceKind.GEMM: "g",
-    SliceKind.ATTENTION: "a",
-    SliceKind.POINTWISE: "p",
-    SliceKind.FUSED: "f",
-    SliceKind.REDUCTION: "r",
-    SliceKind.COPY: "c",
-    SliceKind.COMM: "m",
-    SliceKind.GPU_OTHER: "k",
-    SliceKind.OP: "o",
-    SliceKind.CALL: "l",
-    SliceKind.ANNOTATION: "n",
-    SliceKind.PYTHON: "y",
-    SliceKind.COMPILED: "j",
-    SliceKind.OTHER: "x",
-}
+LETTERS = dict(zip(KINDS, "gapfrcmkolnyjx", strict=True))
 """What stands for a kind where there is no color."""
 
 BY_ROLE = {
@@ -88,21 +74,13 @@ DECODED = (Role.KERNEL, Role.DEVICE)
 """Their names may be those of kernels: also what other devices ran, and ranges around a kernel."""
 
 BY_WORK = {
-    "gemm": SliceKind.GEMM,
-    "gemv": SliceKind.GEMM,
-    "conv": SliceKind.GEMM,
-    "attention": SliceKind.ATTENTION,
-    "elementwise": SliceKind.POINTWISE,
-    "copy": SliceKind.COPY,
-    "fill": SliceKind.COPY,
-    "memcpy": SliceKind.COPY,
-    "memset": SliceKind.COPY,
-    "reduction": SliceKind.REDUCTION,
-    "softmax": SliceKind.REDUCTION,
-    "norm": SliceKind.REDUCTION,
-    "loss": SliceKind.REDUCTION,
+    **dict.fromkeys(("gemm", "gemv", "conv"), SliceKind.GEMM),
+    **dict.fromkeys(("copy", "fill", "memcpy", "memset"), SliceKind.COPY),
+    **dict.fromkeys(("reduction", "softmax", "norm", "loss"), SliceKind.REDUCTION),
+    **{"attention": SliceKind.ATTENTION, "elementwise": SliceKind.POINTWISE},
     "comm": SliceKind.COMM,
 }
+"""The kinds of gpu/kinds.py, as few as there are colors."""
 
 COMPILED_MARKS = ("triton_", "Torch-Compiled", "CompiledFunction", "TorchDynamo", "AOTDispatcher")
 
@@ -180,14 +158,10 @@ class KindShare(msgspec.Struct, frozen=True):
 def shares(trace: Trace) -> tuple[KindShare, ...]:
     """Of the GPU events, else of those of other devices, the largest first. Made once per trace:
     `side.once(shares)`."""
-    of, roles = ("GPU", GPU_ROLES) if len(trace.gpu_rows) else ("device", (Role.DEVICE,))
-    found: dict[SliceKind, int] = {}
-    for role in roles:
-        rows = trace.rows_of(role)
-        sums = np.bincount(trace.name[rows], weights=trace.dur[rows])
-        for name in np.flatnonzero(sums).tolist():
-            kind = kind_of(int(role), trace.names[name])
-            found[kind] = found.get(kind, 0) + int(sums[name])
-    whole = sum(found.values())
-    order = sorted(found.items(), key=lambda item: -item[1])
-    return tuple(KindShare(kind, ns, whole, of) for kind, ns in order)
+    of, rows = "GPU", trace.gpu_rows
+    if not len(rows):
+        of, rows = "device", trace.rows_of(Role.DEVICE)
+    sums = np.zeros(len(KINDS), dtype=np.int64)
+    np.add.at(sums, once(trace, numbers_of)[rows], trace.dur[rows])
+    order = [n for n in np.argsort(-sums, kind="stable").tolist() if sums[n]]
+    return tuple(KindShare(KINDS[n], int(sums[n]), int(sums.sum()), of) for n in order)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from itertools import chain
+from itertools import chain, groupby
 
 import msgspec
 import numpy as np
-from msgspec.structs import replace
 
 from fusetui.text.figures import plural
 from fusetui.trace.cells.raster import Lines, Numbers
@@ -32,8 +31,8 @@ LAYER_LABELS = {
 MOST = 1000  # lanes
 PREPARED = 500  # lines
 NORMAL_LINES = {Layer.OPS: 6, Layer.ANNOTATIONS: 3, Layer.STREAM: 3, Layer.PYTHON: 4}
-
-
+LITTLE = 100
+"""A lane of another program says little when it is busy for less than 1 / LITTLE of the time."""
 FOLDED, ALL = 1, 1 << 20
 """How many lines of a lane are shown at most."""
 
@@ -54,10 +53,6 @@ class Lane(msgspec.Struct, frozen=True, eq=False, dict=True):
     def key(self) -> tuple[Layer, Id, Id]:
         """What identifies it among the lanes of any part of the trace."""
         return self.tracks[0].layer, self.tracks[0].pid, self.tracks[0].tid
-
-    @property
-    def is_cpu(self) -> bool:
-        return self.layer in CPU_LAYERS
 
     @cached_property
     def lines(self) -> Lines:
@@ -99,8 +94,7 @@ class Lane(msgspec.Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def busy_ns(self) -> int:
         """The union of its slices."""
-        rows = [np.arange(track.first_row, track.end_row) for track in self.tracks]
-        own = np.concatenate(rows)
+        own = np.concatenate([np.arange(one.first_row, one.end_row) for one in self.tracks])
         own = own[self.trace.depth[own] == 0]
         return union_length(self.trace.start[own], self.trace.end[own])
 
@@ -112,15 +106,13 @@ def lanes_of(trace: Trace) -> tuple[Lane, ...]:
     """
     grouped: dict[tuple[Layer, Id, Id], list[Track]] = {}
     for track in trace.tracks:
-        if track.layer is Layer.CAPTURED:  # it belongs to another trace
-            continue
-        grouped.setdefault((track.layer, track.pid, track.tid), []).append(track)
-    tracks = list(grouped.values())
-    kinds = once(trace, numbers_of)
+        if track.layer is not Layer.CAPTURED:  # that belongs to another trace
+            grouped.setdefault((track.layer, track.pid, track.tid), []).append(track)
+    tracks, kinds = list(grouped.values()), once(trace, numbers_of)
     lanes = tuple(_lane(trace, own, kinds) for own in tracks[:MOST])
-    rest = tuple(chain.from_iterable(tracks[MOST:]))
-    if not rest:
+    if len(tracks) <= MOST:
         return lanes
+    rest = tuple(chain.from_iterable(tracks[MOST:]))
     label = f"{plural(len(tracks) - MOST, 'more lane')} as one"
     return (*lanes, Lane(trace, "other", label, label, Layer.OTHER, rest, kinds))
 
@@ -131,7 +123,7 @@ def key_lanes(lanes: Sequence[Lane]) -> tuple[Lane, ...]:
     if streams:
         return streams
     ops = [lane for lane in lanes if lane.layer is Layer.OPS]
-    return (max(ops, key=_slices),) if ops else tuple(lanes[:1])
+    return (max(ops, key=lambda lane: sum(map(len, lane.tracks))),) if ops else tuple(lanes[:1])
 
 
 def main_lane(lanes: Sequence[Lane]) -> int:
@@ -146,13 +138,8 @@ def main_lane(lanes: Sequence[Lane]) -> int:
 
 def groups(lanes: Sequence[Lane]) -> Iterator[tuple[str, list[int]]]:
     """Neighboring lanes of one thread or device, as (group, indices into lanes)."""
-    for index, lane in enumerate(lanes):
-        if index and lanes[index - 1].group == lane.group:
-            continue
-        same = index
-        while same < len(lanes) and lanes[same].group == lane.group:
-            same += 1
-        yield lane.group, list(range(index, same))
+    for group, indices in groupby(range(len(lanes)), lambda n: lanes[n].group):
+        yield group, list(indices)
 
 
 def _lane(trace: Trace, tracks: Sequence[Track], kinds: Numbers) -> Lane:
@@ -170,14 +157,6 @@ def _lane(trace: Trace, tracks: Sequence[Track], kinds: Numbers) -> Lane:
     return Lane(trace, group, label, title, first.layer, tuple(tracks), kinds)
 
 
-def _slices(lane: Lane) -> int:
-    return sum(len(track) for track in lane.tracks)
-
-
-LITTLE = 100
-"""A lane of another program says little when it is busy for less than 1 / LITTLE of the time."""
-
-
 class Arrangement(msgspec.Struct, frozen=True):
     """Indices of lanes; those that are hidden are named in the last line."""
 
@@ -186,23 +165,19 @@ class Arrangement(msgspec.Struct, frozen=True):
     by_busy: bool = False  # the busiest threads and devices first, else as in the trace
     families: bool = False  # a line for each kind of slices below each stream
 
-    def pin(self, lane: int) -> Arrangement:
-        """A lane pinned, or no longer."""
-        kept = tuple(n for n in self.pinned if n != lane)
-        pinned = kept if lane in self.pinned else (*kept, lane)
-        return replace(self, pinned=pinned, hidden=self.hidden - {lane})
-
-    def hide(self, lane: int) -> Arrangement:
-        pinned = tuple(n for n in self.pinned if n != lane)
-        return replace(self, hidden=self.hidden | {lane}, pinned=pinned)
-
 
 def quiet(lanes: Sequence[Lane], span_ns: int) -> frozenset[int]:
     """Lanes that say little beside the others: those of the profiler itself, of other programs that
     do next to nothing, of threads that run Python but no op while others do."""
-    if all(lane.layer is Layer.OTHER for lane in lanes):
+    others = [n for n, lane in enumerate(lanes) if lane.layer is Layer.OTHER]
+    if len(others) == len(lanes):
         return frozenset()
-    found = {n for n, lane in enumerate(lanes) if _is_foreign(lane, span_ns)}
+
+    def is_foreign(lane: Lane) -> bool:
+        roles = np.concatenate([lane.trace.role[track.rows] for track in lane.tracks])
+        return bool((roles == Role.PROFILER).all()) or LITTLE * lane.busy_ns < span_ns
+
+    found = {n for n in others if is_foreign(lanes[n])}
     if any(lane.layer is Layer.OPS for lane in lanes):
         for _, indices in groups(lanes):
             if all(lanes[n].layer is Layer.PYTHON for n in indices):
@@ -221,15 +196,13 @@ def arranged(
 ) -> Iterator[tuple[str, list[int]]]:
     """Groups of lanes as they are shown, without those that are pinned; `shown`: a lane that is
     not hidden in any case."""
-    away = (arrangement.hidden | set(arrangement.pinned)) - ({shown} - set(arrangement.pinned))
+    away = (arrangement.hidden - {shown}) | set(arrangement.pinned)
     found = list(groups(lanes))
     if arrangement.by_busy:
-        found.sort(key=lambda group: -max(lanes[n].busy_ns for n in group[1]))
+        by_busy = ((group, sorted(own, key=lambda n: -lanes[n].busy_ns)) for group, own in found)
+        found = sorted(by_busy, key=lambda group: -lanes[group[1][0]].busy_ns)
     for group, indices in found:
-        kept = [n for n in indices if n not in away]
-        if arrangement.by_busy:
-            kept.sort(key=lambda n: -lanes[n].busy_ns)
-        if kept:
+        if kept := [n for n in indices if n not in away]:
             yield group, kept
 
 
@@ -249,16 +222,6 @@ def hidden_names(lanes: Sequence[Lane], hidden: frozenset[int]) -> list[str]:
     """What is hidden in a few words: whole groups by their names."""
     found: list[str] = []
     for group, indices in groups(lanes):
-        away = [n for n in indices if n in hidden]
-        if away and len(away) == len(indices) and group != "other":
-            found.append(group)
-        else:
-            found += [lanes[n].title for n in away]
+        is_whole = hidden.issuperset(indices) and group != "other"
+        found += [group] if is_whole else [lanes[n].title for n in indices if n in hidden]
     return found
-
-
-def _is_foreign(lane: Lane, span_ns: int) -> bool:
-    if lane.layer is not Layer.OTHER:
-        return False
-    roles = np.concatenate([lane.trace.role[track.rows] for track in lane.tracks])
-    return bool((roles == Role.PROFILER).all()) or LITTLE * lane.busy_ns < span_ns

@@ -25,8 +25,6 @@ from fusetui.tui.layout.view import MIN_SPAN_NS, GapAt, Place, Side, View, gap_t
 
 SEEN = 10
 """A gap is well visible if it takes at least 1 / SEEN of the window."""
-
-
 TOP = (WHERE, 0)
 """Depths of the first line of a lane."""
 
@@ -112,10 +110,8 @@ def to_gap(side: Side, view: View, at: GapAt) -> View:
 
 def gap_of_time(side: Side, pid: Id, time: int) -> GapAt | None:
     """The gap of a device at a time (ns from the origin), if that is known."""
-    device = side.insight.device(pid)
-    if device < 0 or side.insight.idle is None:
-        return None
-    gap = side.insight.idle[device].gap_at(time + side.origin)
+    device, idle = side.insight.device(pid), side.insight.idle or ()
+    gap = idle[device].gap_at(time + side.origin) if device >= 0 else -1
     return GapAt(device, gap) if gap >= 0 else None
 
 
@@ -154,7 +150,7 @@ def next_lane(side: Side, view: View, step: int) -> View:
     """The same, to the top line of the next lane."""
     if view.selected < 0:
         return select_first(side, view)
-    lane = side.lane_of_track[int(side.trace.track[view.selected])]
+    lane = side.lane_of(view.selected)
     later = [p for p in places(side, view) if (p.lane - lane) * step > 0 and p.depth in TOP]
     return _nearest_on(side, view, later if step > 0 else reversed(later))
 
@@ -166,11 +162,10 @@ def select_first(side: Side, view: View) -> View:
 
 def to_kernel(side: Side, view: View) -> View:
     """From a CPU slice to the first GPU event launched under it; repeated, to the next one."""
-    row = view.selected
-    if row < 0 or is_gpu(side.trace, row):
+    row, trace = view.selected, side.trace
+    if row < 0 or is_gpu(trace, row) or not len(launched := launched_under(trace, row)):
         return view
-    launched = launched_under(side.trace, row)
-    return select(side, view, int(launched[0])) if len(launched) else view
+    return select(side, view, int(launched[0]))
 
 
 def to_launch(side: Side, view: View) -> View:
@@ -192,12 +187,11 @@ def fold(side: Side, view: View) -> View:
     if view.selected < 0:
         chosen = select_first(side, view)
         return fold(side, chosen) if chosen.selected >= 0 else view
-    index = side.lane_of_track[int(side.trace.track[view.selected])]
+    index = side.lane_of(view.selected)
     lane = side.lanes[index]
     now = lane.shown(view.folds[index])
-    following = lane.some if now < lane.shown(lane.some) else ALL
-    if now == lane.height:
-        following = FOLDED
+    more = lane.some if now < lane.shown(lane.some) else ALL
+    following = FOLDED if now == lane.height else more
     folds = (*view.folds[:index], following, *view.folds[index + 1 :])
     return _seen(side, replace(view, folds=folds), index)
 

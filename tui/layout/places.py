@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fusetui.text.figures import percent
 from fusetui.trace.cells.raster import Line, deepest
 from fusetui.trace.model.categories import Layer
-from fusetui.trace.model.columns import Trace, Track
+from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.memo import memo
 from fusetui.trace.program.regions import is_module
 from fusetui.tui.layout.kinds import KINDS
@@ -29,14 +29,10 @@ SPANS = 200  # part of the window that a slice which spans it may leave out at e
 @memo(4)
 def places(side: Side, view: View) -> tuple[Place, ...]:
     """All lines of the timeline, from top to bottom, whether they fit on the screen or not."""
-    return tuple(_places(side, view))
-
-
-def _places(side: Side, view: View) -> list[Place]:
     found: list[Place] = []
     for index in view.arranged.pinned:
         found.extend(_lane_places(side, view, index, side.lanes[index].title))
-    for group, indices in arranged(side.lanes, view.arranged, _lane_of(side, view.selected)):
+    for group, indices in arranged(side.lanes, view.arranged, side.lane_of(view.selected)):
         nested = len(indices) > 1
         if nested:
             found.append(Place(indices[0], -1, group, None))
@@ -44,39 +40,31 @@ def _places(side: Side, view: View) -> list[Place]:
             lane = side.lanes[index]
             label = f" {lane.label}" if nested else lane.title
             found.extend(_lane_places(side, view, index, label))
-        found.extend(_idle_places(side, indices, nested=nested))
-    return [*found, *side.counter_places, *_hidden_places(side, view)]
-
-
-def _hidden_places(side: Side, view: View) -> list[Place]:
-    """One line that names what is hidden."""
-    hidden = view.arranged.hidden - {_lane_of(side, view.selected)}
-    if not hidden:
-        return []
-    names = "   ".join(hidden_names(side.lanes, hidden))
-    return [Place(-1, HIDDEN, f"{HIDDEN_LABEL}: {names}", None)]
-
-
-def _lane_of(side: Side, row: int) -> int:
-    """The lane of a row; -1 for none."""
-    return side.lane_of_track.get(int(side.trace.track[row]), -1) if row >= 0 else -1
+        # One line below the lanes of a device, before it is known why the device was idle.
+        stream = next((n for n in indices if side.lanes[n].layer is Layer.STREAM), -1)
+        if stream >= 0:
+            label = f" {IDLE_LABEL}" if nested else IDLE_LABEL
+            found.append(Place(-1, -2 - stream, label, None, idle_of=side.lanes[stream]))
+    found += side.counter_places
+    if hidden := view.arranged.hidden - {side.lane_of(view.selected)}:
+        names = "   ".join(hidden_names(side.lanes, hidden))
+        found.append(Place(-1, HIDDEN, f"{HIDDEN_LABEL}: {names}", None))
+    return tuple(found)
 
 
 def line_of(side: Side, row: int) -> Line:
     """The line on which a row lies."""
-    lane = side.lanes[side.lane_of_track[int(side.trace.track[row])]]
-    return lane.lines[depth_in_lane(side, row)]
+    return side.lanes[side.lane_of(row)].lines[depth_in_lane(side, row)]
 
 
 def depth_in_lane(side: Side, row: int) -> int:
     """The line of a row within its lane: its depth, below the lines of earlier sub-rows."""
-    lane = side.lanes[side.lane_of_track[int(side.trace.track[row])]]
-    return lane.lines.index_of(row)
+    return side.lanes[side.lane_of(row)].lines.index_of(row)
 
 
 def index_of(side: Side, shown: Sequence[Place], row: int) -> int:
     """The index of a row's line among the places, -1 if it is not there."""
-    lane = side.lane_of_track.get(int(side.trace.track[row]), -1)
+    lane = side.lane_of(row)
     depth = depth_in_lane(side, row) if lane >= 0 else -1
     own = {p.depth: n for n, p in enumerate(shown) if p.line and p.lane == lane}
     return own.get(depth, own.get(WHERE, -1))
@@ -85,28 +73,27 @@ def index_of(side: Side, shown: Sequence[Place], row: int) -> int:
 def same_line(old: Side, place: Place, new: Side, shown: Sequence[Place]) -> int:
     """The index of a line of one side among the places of another that shows more; 0 if it is not
     there."""
-    key = _key(old, place)
-    return next((n for n, p in enumerate(shown) if _key(new, p) == key), 0)
 
+    def key(side: Side, place: Place) -> tuple[object, int]:
+        return place.label if place.lane < 0 else side.lanes[place.lane].key, place.depth
 
-def _key(side: Side, place: Place) -> tuple[object, int, str]:
-    """What identifies a line, whatever part of the trace is shown."""
-    if place.lane < 0:
-        return None, place.depth, place.label
-    return side.lanes[place.lane].key, place.depth, ""
+    wanted = key(old, place)
+    return next((n for n, p in enumerate(shown) if key(new, p) == wanted), 0)
 
 
 def _lane_places(side: Side, view: View, index: int, label: str) -> list[Place]:
     """The lines of a lane; that of the selection is there however deep it lies, unless the line of
     where the program was shows it."""
     lane = side.lanes[index]
-    own = _lane_of(side, view.selected) == index
-    count = lane.shown(view.folds[index]) if own or _lane_in_sight(side, view, lane) else 1
+    own = side.lane_of(view.selected) == index
+    is_seen = own or any(in_sight(side, view, line) for line in lane.lines.tops)
+    count = lane.shown(view.folds[index]) if is_seen else 1
     first = spanning(side, view, index) if lane.has_where else 0
     depths = list(range(first, len(lane.lines)))[: count - lane.has_where]
     if own and not lane.has_where and depth_in_lane(side, view.selected) >= count:
         depths.append(depth_in_lane(side, view.selected))
-    found = [Place(index, WHERE, where_label(label), lane.lines[0], where=True)] * lane.has_where
+    where = label.replace(LAYER_LABELS[Layer.PYTHON], "where")  # it may be the name of a thread
+    found = [Place(index, WHERE, where, lane.lines[0], where=True)] * lane.has_where
     found += [
         Place(index, n, "" if n > first else label, lane.lines[n], around=0 if n > first else first)
         for n in depths
@@ -124,7 +111,7 @@ def spanning(side: Side, view: View, index: int) -> int:
     begin, end = view.begin + side.origin, view.end + side.origin
     edge = view.span // SPANS
     most = len(lines)
-    if _lane_of(side, view.selected) == index:
+    if side.lane_of(view.selected) == index:
         most = depth_in_lane(side, view.selected)
     first = np.int64(begin + edge)  # of the type of the columns: none is converted
     for depth in range(most):
@@ -147,23 +134,6 @@ def _families(lane: Lane) -> Iterator[Place]:
         yield Place(-1, -1, label, None, family=Family(line, one.kind))
 
 
-def where_label(label: str) -> str:
-    """That of the lane, which may be the name of a thread."""
-    return label.replace(LAYER_LABELS[Layer.PYTHON], "where")
-
-
-def _idle_places(side: Side, indices: Sequence[int], nested: bool) -> list[Place]:
-    """One line below the lanes of a device; it is there before it is known why the device was
-    idle."""
-    streams = [n for n in indices if side.lanes[n].layer is Layer.STREAM]
-    label = f" {IDLE_LABEL}" if nested else IDLE_LABEL
-    return [Place(-1, -2 - n, label, None, idle_of=side.lanes[n]) for n in streams[:1]]
-
-
-def _lane_in_sight(side: Side, view: View, lane: Lane) -> bool:
-    return any(in_sight(side, view, line) for line in lane.lines.tops)
-
-
 def in_sight(side: Side, view: View, line: Line) -> bool:
     first = int(line.end.searchsorted(view.begin + side.origin, side="right"))
     return first < len(line) and int(line.start[first]) < view.end + side.origin
@@ -176,7 +146,7 @@ AROUND = (": forward", ": _call_impl", ": _wrapped_call_impl")
 
 def where_rows(side: Side, place: Place, borders: NDArray[np.int64]) -> list[int]:
     """The row of each cell, or -1."""
-    track = _track(side.lanes[place.lane].tracks)
+    track = max(side.lanes[place.lane].tracks, key=len)  # sub-rows hold what does not nest
     least = LEAST * int(borders[1] - borders[0])
     rows = deepest(side.trace, track, borders, least).tolist()
     known = {row: _module(side.trace, row) for row in set(rows)}
@@ -185,7 +155,7 @@ def where_rows(side: Side, place: Place, borders: NDArray[np.int64]) -> list[int
 
 def marks_selection(side: Side, view: View, place: Place) -> bool:
     """Is the selected slice a frame of this thread that has no line of its own."""
-    if view.selected < 0 or side.lane_of_track[int(side.trace.track[view.selected])] != place.lane:
+    if view.selected < 0 or side.lane_of(view.selected) != place.lane:
         return False
     frames = side.lanes[place.lane].shown(view.folds[place.lane]) - 1
     shown = (p for p in places(side, view) if p.lane == place.lane and not p.where)
@@ -198,11 +168,6 @@ def where_at(side: Side, place: Place, time: int) -> int:
     return where_rows(side, place, np.array([time, time + 1]))[0]
 
 
-def _track(tracks: Sequence[Track]) -> Track:
-    """The one with the most frames; sub-rows hold what does not nest."""
-    return max(tracks, key=len)
-
-
 def _module(trace: Trace, row: int) -> int:
     """The module whose forward a frame is, else the frame."""
     over = row
@@ -212,14 +177,8 @@ def _module(trace: Trace, row: int) -> int:
 
 
 WORTH = (
-    Layer.STREAM,
-    Layer.DEVICE,
-    Layer.OPS,
-    Layer.ANNOTATIONS,
-    Layer.OTHER,
-    Layer.PYTHON,
-    Layer.GPU_ANNOTATIONS,
-    Layer.SYNC,
+    *(Layer.STREAM, Layer.DEVICE, Layer.OPS, Layer.ANNOTATIONS, Layer.OTHER, Layer.PYTHON),
+    *(Layer.GPU_ANNOTATIONS, Layer.SYNC),
 )
 """Which lanes unfold first."""
 

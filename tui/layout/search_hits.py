@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from fusetui.analysis.questions.chain import is_gpu
 from fusetui.trace.layout.steps import Steps
@@ -69,18 +70,9 @@ def found_of(
     """The hits by name, then those by args alone."""
     (names, count), (more, _) = _by_name(trace, rows), _by_name(trace, extra, in_args=True)
     merged = np.concatenate((rows, extra)) if len(extra) else NOTHING
-    return SearchHits(
-        text,
-        rows,
-        (*names, *more)[:MOST],
-        count,
-        int(trace.dur[rows].sum()),
-        share,
-        extra=extra,
-        by_names=by_names,
-        merged=merged[np.argsort(trace.start[merged], kind="stable")],
-        by_args=np.sort(extra),
-    )
+    merged, ns = merged[np.argsort(trace.start[merged], kind="stable")], int(trace.dur[rows].sum())
+    found = SearchHits(text, rows, (*names, *more)[:MOST], count, ns, share, extra=extra)
+    return replace(found, by_names=by_names, merged=merged, by_args=np.sort(extra))
 
 
 def _by_name(trace: Trace, rows: Rows, in_args: bool = False) -> tuple[Sequence[NameHits], int]:

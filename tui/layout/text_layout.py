@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from textwrap import wrap
 
 import msgspec
@@ -50,16 +50,13 @@ def room(columns: Sequence[ListColumn], width: int) -> int:
 
 def fit(columns: Sequence[ListColumn], texts: Sequence[str], width: int) -> list[str]:
     """The texts of the columns shown, padded or clipped, with a space between."""
-    indices = shown(columns, width)
-    rest = room(columns, width)
-    return [_padded(columns[n], texts[n], columns[n].width or rest) for n in indices]
-
-
-def _padded(column: ListColumn, text: str, width: int) -> str:
-    text = clip(text, width)
-    if column.width == 0:
-        return text.ljust(width)
-    return (text.ljust(width) if column.left else text.rjust(width)) + " "
+    rest, found = room(columns, width), []
+    for n in shown(columns, width):
+        column, cells = columns[n], columns[n].width or rest
+        text, is_last = clip(texts[n], cells), not column.width
+        padded = text.ljust(cells) if column.left or is_last else text.rjust(cells)
+        found.append(padded if is_last else f"{padded} ")
+    return found
 
 
 FIGURE = re.compile(r"(?<=\d) (?=(?:%|ns|us|ms|s|B|kB|MB|GB|TB)(?!\w))")
@@ -68,19 +65,14 @@ KEPT = "\u00a0"  # a blank at which wrap breaks no line
 
 def wrapped(text: str, width: int) -> list[str]:
     """Lines of at most `width` cells, not counting backticks; words of ASCII are not broken."""
-    return list(_lines(text, width))
-
-
-def _lines(text: str, width: int) -> Iterator[str]:
-    current = ""
+    lines = [""]
     for word in text.split():
-        longer = f"{current} {word}" if current else word
-        if current and len(longer.replace("`", "")) > width:
-            yield current
-            current = word
+        longer = f"{lines[-1]} {word}".strip()
+        if lines[-1] and len(longer.replace("`", "")) > width:
+            lines.append(word)
         else:
-            current = longer
-    yield current
+            lines[-1] = longer
+    return lines
 
 
 def sentence_lines(text: str, width: int) -> list[str]:

@@ -69,6 +69,10 @@ class Side(msgspec.Struct, frozen=True, eq=False, dict=True):
             for track in lane.tracks
         }
 
+    def lane_of(self, row: int) -> int:
+        """The lane of a row; -1 for none."""
+        return self.lane_of_track.get(int(self.trace.track[row]), -1) if row >= 0 else -1
+
     @cached_property
     def quiet(self) -> frozenset[int]:
         """Lanes that say little."""
@@ -181,10 +185,10 @@ def held(side: Side, view: View) -> Interval | None:
 
 def index_of_gap(side: Side, shown: Sequence[Place], at: GapAt) -> int:
     """The index of the line of a gap's device among the places, -1 if it is not there."""
-    found = idle_of(side, at)
-    pid = found.device if found else None
-    lanes = (p.idle_of.key[1] if p.idle_of else None for p in shown)
-    return next((n for n, own in enumerate(lanes) if own is not None and own == pid), -1)
+    if (found := idle_of(side, at)) is None:
+        return -1
+    own = (n for n, p in enumerate(shown) if p.idle_of and p.idle_of.key[1] == found.device)
+    return next(own, -1)
 
 
 Views = tuple[View, ...]
@@ -194,7 +198,7 @@ def make_sides(traces: Sequence[Trace], labels: Sequence[str]) -> tuple[Side, ..
     """One side counts from the start of its trace; several are aligned at their first steps."""
     together = len(traces) > 1
     return tuple(
-        Side(trace, lanes_of(trace), _step_start(trace) if together else trace.begin_ns, label)
+        Side(trace, lanes_of(trace), _first_step(trace)[0] if together else trace.begin_ns, label)
         for trace, label in zip(traces, labels, strict=True)
     )
 
@@ -210,7 +214,7 @@ def first_views(sides: Sequence[Side]) -> Views:
     """The whole trace; for several, the longest first step, from a little before it."""
     if len(sides) == 1:
         return (first_view(sides[0]),)
-    longest = max(_step_length(side) for side in sides)
+    longest = max(_first_step(side.trace)[1] for side in sides)
     return tuple(first_view(side, -longest // 20, longest + longest // 20) for side in sides)
 
 
@@ -226,14 +230,12 @@ def _aligned(side: Side, rows: Sequence[int]) -> Side:
     return replace(side, origin=begins[0] if begins else time)
 
 
-def _step_start(trace: Trace) -> int:
+def _first_step(trace: Trace) -> tuple[int, int]:
+    """Start and length (ns) of the first step, else of the trace."""
     steps = steps_of(trace)
-    return int(steps.start[0]) if len(steps) else trace.begin_ns
-
-
-def _step_length(side: Side) -> int:
-    steps = steps_of(side.trace)
-    return int(steps.dur[0]) if len(steps) else side.end - side.begin
+    if not len(steps):
+        return trace.begin_ns, max(trace.end_ns - trace.begin_ns, MIN_SPAN_NS)
+    return int(steps.start[0]), int(steps.dur[0])
 
 
 def short_label(path: str) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from functools import lru_cache, partial
+from itertools import islice
 
 from msgspec.structs import replace
 
@@ -32,6 +33,13 @@ from fusetui.tui.state.state import DIFF, Outcome, Overlay, Size, SliceDetails, 
 
 STYLES = {"+": "bad", "-": "good", "~": "plain"}
 LEAST = 8  # cells of a column of numbers
+ROOMY = 25  # lines of a page: with more, there is room for a line about each side
+LOW = 17  # with fewer there is no room for timelines
+WIDE = 40  # with more, the timelines are larger, and both names of a replaced kernel are shown
+LOOKS = {Answer.FASTER: "good", Answer.SLOWER: "bad"}
+WHY_LINES, STORY_LINES, NAME_LINES = 2, 3, 4
+WORKING = "working: what changed from A to B will follow"
+NAME = DIFF
 
 
 @lru_cache(maxsize=4)
@@ -53,30 +61,14 @@ def columns_of(found: DiffLines | None) -> tuple[ListColumn, ...]:
 
 def _texts(line: DiffLine) -> tuple[str, ...]:
     change = microseconds(line.change_ns, signed=True)
-    return (
-        line.mark,
-        change if line.counts else f"({change})",
-        microseconds(line.a_ns) if line.a_ns is not None else "",
-        microseconds(line.b_ns) if line.b_ns is not None else "",
-        line.kind,
-        "",
-    )
+    sides = ("" if ns is None else microseconds(ns) for ns in (line.a_ns, line.b_ns))
+    return line.mark, change if line.counts else f"({change})", *sides, line.kind
 
 
 def fitting(columns: Sequence[ListColumn], line: DiffLine, width: int) -> list[str]:
-    """The texts of a line, in the width of their columns."""
-    *texts, _ = _texts(line)
-    return fit(columns, [*texts, fitted(narrowed(line), room(columns, width)).text], width)
-
-
-def beside(line: DiffLine, columns: Sequence[ListColumn], width: int) -> str:
-    """What the row of a line has no room for; all of it where it has."""
-    return APART.join(fitted(line, room(columns, width)).left_out) or line.what
-
-
-def narrowed(line: DiffLine) -> DiffLine:
-    """All that it is about in characters of one cell."""
-    return replace(line, what=narrow(line.what), parts=tuple(map(narrow, line.parts)))
+    """The texts of a line in the width of their columns, all of it in characters of one cell."""
+    narrowed = replace(line, what=narrow(line.what), parts=tuple(map(narrow, line.parts)))
+    return fit(columns, [*_texts(line), fitted(narrowed, room(columns, width)).text], width)
 
 
 def formatted(
@@ -90,29 +82,17 @@ def formatted(
 def both_names(line: DiffLine) -> list[Said]:
     """The kernels of a line whose kernel was replaced, with the differences marked below."""
     first = line.rows[0] if line.rows else None
-    pair = first is not None and first.a and first.b and line.kind != REGION
-    if first is None or not pair or first.kind is not RowKind.REPLACED:
+    if first is None or line.kind == REGION or first.kind is not RowKind.REPLACED:
         return []
-    a, b = narrow(first.a[0]), narrow(first.b[0])
-    marks_a, marks_b = differing(a, b)
+    if not (first.a and first.b):
+        return []
+    names = narrow(first.a[0]), narrow(first.b[0])
+    found = zip("AB", names, differing(*names), strict=True)
     return [
-        Said(f"A {a}", "plain"),
-        Said(f"  {marks_a}", "warning"),
-        Said(f"B {b}", "plain"),
-        Said(f"  {marks_b}", "warning"),
+        said
+        for side, name, marks in found
+        for said in (Said(f"{side} {name}", "plain"), Said(f"  {marks}", "warning"))
     ]
-
-
-ROOMY = 25  # lines of a page: with more, there is room for a line about each side
-LOW = 17  # with fewer there is no room for timelines
-WIDE = 40  # with more, the timelines are larger, and both names of a replaced kernel are shown
-LOOKS = {Answer.FASTER: "good", Answer.SLOWER: "bad"}
-WHY_LINES = 2
-STORY_LINES = 3
-NAME_LINES = 4
-WORKING = "working: what changed from A to B will follow"
-NAME = DIFF
-SECTION = "In the diff"
 
 
 class DiffPage(ListPage):
@@ -144,90 +124,84 @@ class DiffPage(ListPage):
         return replace(state, comparison=shown.windowed(state.session.views))
 
     def rows(self, state: State) -> Rows:
-        found = state.comparison.found if state.comparison else None
-        lines = state.comparison.lines if state.comparison else ()
-        columns = columns_of(found)
-        shown = partial(formatted, columns, lines)
-        return Rows(_identity(state), len(lines), lambda w: titles(columns, w), shown)
+        shown = state.comparison
+        lines = shown.lines if shown else ()
+        columns, identity = columns_of(_found(state)), _identity(state)
+        row = partial(formatted, columns, lines)
+        return Rows(identity, len(lines), lambda width: titles(columns, width), row)
 
     def chosen(self, state: State, index: int) -> State:
         """Marks the work of both sides in both timelines."""
-        if state.comparison is None:
-            return state
-        pair = pair_of(state.comparison.lines[index])
-        return brought(state, state.session.paired(pair), 0)
+        line = self.line(state)
+        return brought(state, state.session.paired(pair_of(line)), 0) if line else state
+
+    def line(self, state: State) -> DiffLine | None:
+        """That under the cursor."""
+        lines = state.comparison.lines if state.comparison else ()
+        return lines[min(state.list_of(NAME).cursor, len(lines) - 1)] if lines else None
 
     def described(self, state: State) -> Overlay | str:
         """The first slice of the line on the active side, else on the other one."""
-        if state.comparison is None or not state.comparison.lines:
-            return NO_MORE
-        cursor = min(state.list_of(NAME).cursor, len(state.comparison.lines) - 1)
-        pair = pair_of(state.comparison.lines[cursor])
+        line = self.line(state)
         for index in (state.active, 1 - state.active):
-            if pair[index]:
-                return SliceDetails(state.sides[index], pair[index][0])
+            if line and (rows := pair_of(line)[index]):
+                return SliceDetails(state.sides[index], rows[0])
         return NO_MORE
 
     def moved(self, state: State) -> State:
-        if state.comparison is None:
-            return state
-        return replace(state, comparison=state.comparison.at(state.list_of(NAME).cursor))
+        shown, cursor = state.comparison, state.list_of(NAME).cursor
+        return replace(state, comparison=shown.at(cursor)) if shown else state
 
     def above(self, state: State, size: Size) -> Sequence[Pane]:
         """The verdict, and the timelines."""
         shown = state.comparison
         if shown is None:
             return ()
-        roomy, wide = size.height > ROOMY, size.height > WIDE
-        most = 9 if wide else 7 if roomy else 3
-        panes = [Pane(_verdict_height(shown.found, size.width, most), _verdict(shown.found))]
-        if size.height < LOW:
-            return panes
+        lines, most, width = 3, 3, size.width
+        if size.height > ROOMY:
+            lines, most = (6, 9) if size.height > WIDE else (4, 7)
+        panes = [Pane(_verdict_height(shown.found, width, most), _verdict(shown.found))]
         for n, (side, view) in enumerate(zip(shown.sides, shown.views, strict=True)):
-            height = min(2 + len(places(side, view)), 6 if wide else 4 if roomy else 3)
-            panes.append(_timeline(state, shown, n, size.width, height))
+            if size.height >= LOW:
+                height = min(2 + len(places(side, view)), lines)
+                panes.append(_timeline(state, shown, n, width, height))
         return panes
 
     def below(self, state: State, size: Size) -> Sequence[Pane]:
         """The lines that close the sum, and why the line under the cursor is believed."""
-        names = NAME_LINES if size.height > WIDE else 0
-        height = 1 + (WHY_LINES if size.height > ROOMY else 1) + names
-        found = state.comparison.found if state.comparison else None
-        pinned = () if found is None else found.pinned if size.height > WIDE else found.closing
-        return (
-            Pane(len(pinned), _pinned(found, pinned)),
-            Pane(height, self._why(state)),
-        )
+        found, wide = _found(state), size.height > WIDE
+        height = 1 + (WHY_LINES if size.height > ROOMY else 1) + NAME_LINES * wide
+        pinned = () if found is None else found.pinned if wide else found.closing
+        return Pane(len(pinned), _pinned(found, pinned)), Pane(height, self._why(state))
 
     def copied(self, state: State) -> str:
         """The full names of the line under the cursor, those of A first."""
-        lines = state.comparison.lines if state.comparison else ()
-        return names_text(names_of(lines[state.list_of(NAME).cursor])) if lines else ""
+        line = self.line(state)
+        return names_text(names_of(line)) if line else ""
 
     def _why(self, state: State) -> TextPicture:
-        lines = state.comparison.lines if state.comparison else ()
-        if not lines:
-            return text([])
-        cursor = min(state.list_of(NAME).cursor, len(lines) - 1)
-        line = lines[cursor]
-        columns = columns_of(state.comparison.found if state.comparison else None)
+        line, columns = self.line(state), columns_of(_found(state))
         opens = hint_text("diff-open opens and closes it", state)
+        if line is None:
+            return text([])
+        shown = line
 
         def said(width: int, height: int) -> list[Said]:
-            why = line.why or "; ".join(dict.fromkeys(row.why for row in line.rows))
-            why = opens if line.kind == REGION else why
-            names = both_names(line)
+            why = shown.why or "; ".join(dict.fromkeys(row.why for row in shown.rows))
+            why = opens if shown.kind == REGION else why
+            names, what = both_names(shown), shown.what
             most = max(1, height - len(names))
-            what = beside(line, columns, width - 1) if why and most == 1 else line.what
+            if why and most == 1:  # only what the row of the line has no room for
+                what = APART.join(fitted(shown, room(columns, width - 1)).left_out) or what
             texts = sentence_lines(narrow(f"{what}: {why}" if why else what), width)
             return [*cut([*map(Said, texts)], most), *names]
 
-        return ruled(
-            (_identity(state), cursor, opens),
-            "",
-            glyphs_for(state.ascii_only).rule,
-            said,
-        )
+        rule, cursor = glyphs_for(state.ascii_only).rule, state.list_of(NAME).cursor
+        return ruled((_identity(state), cursor, opens), "", rule, said)
+
+
+def _found(state: State) -> DiffLines | None:
+    return state.comparison.found if state.comparison else None
 
 
 def _identity(state: State) -> Hashable:
@@ -237,13 +211,9 @@ def _identity(state: State) -> Hashable:
 
 
 def _timeline(state: State, shown: Comparison, index: int, width: int, height: int) -> Pane:
-    picture = TimelinePicture(
-        shown.sides[index],
-        shown.views[index],
-        glyphs_for(state.ascii_only, state.colorless),
-        0,
-        shown.marked[index],
-    )
+    side, view, marked = shown.sides[index], shown.views[index], shown.marked[index]
+    glyphs = glyphs_for(state.ascii_only, state.colorless)
+    picture = TimelinePicture(side, view, glyphs, 0, marked)
 
     def pointed(state: State, x: int, y: int) -> State:
         view = clicked(picture, width, height, x, y)
@@ -265,37 +235,37 @@ def _window(step: Move[P], *numbers: P.args, **named: P.kwargs) -> Run:
     """An action that moves both windows."""
 
     def run(state: State) -> State:
-        shown, index = state.comparison, state.active
+        shown, n = state.comparison, state.active
         if shown is None:
             return state
-        return windowed(
-            state, index, step(shown.sides[index], shown.views[index], *numbers, **named)
-        )
+        return windowed(state, n, step(shown.sides[n], shown.views[n], *numbers, **named))
 
     return run
 
 
 def _pinned(found: DiffLines | None, pinned: Sequence[DiffLine]) -> TextPicture:
     columns = columns_of(found)
-    return TextPicture(
-        (found, len(pinned)),
-        lambda width, height: [
-            Said(" " + "".join(fitting(columns, line, width - 1)), "title") for line in pinned
-        ],
-    )
+
+    def lines(width: int, height: int) -> list[Said]:
+        texts = ("".join(fitting(columns, line, width - 1)) for line in pinned)
+        return [Said(f" {text}", "title") for text in texts]
+
+    return TextPicture((found, len(pinned)), lines)
 
 
 def verdict(diff: Diff, width: int) -> list[Said]:
     """The answer, the story, a line for each side, then what else to know."""
-    look = LOOKS.get(diff.verdict.answer, "title")
-    first = [Said(line, look) for line in sentence_lines(narrow(judgment(diff)), width)]
-    story = [
-        Said(line, "plain") for line in sentence_lines(narrow(diff.story), width)[:STORY_LINES]
+
+    def wrapped(texts: Iterable[str], look: str, most: int | None = None) -> list[Said]:
+        lines = (line for text in texts for line in sentence_lines(narrow(text), width))
+        return [Said(line, look) for line in islice(lines, most)]
+
+    return [
+        *wrapped([judgment(diff)], LOOKS.get(diff.verdict.answer, "title")),
+        *wrapped([diff.story], "plain", STORY_LINES),
+        *(Said(narrow(line)) for line in side_lines(diff)),
+        *wrapped(flow(diff.notes, width), "faint"),
     ]
-    sides = [Said(narrow(line)) for line in side_lines(diff)]
-    flowed = (narrow(line) for line in flow(diff.notes, width))
-    notes = [Said(text) for line in flowed for text in sentence_lines(line, width)]
-    return [*first, *story, *sides, *notes]
 
 
 def _verdict(found: DiffLines | None) -> TextPicture:
@@ -319,15 +289,13 @@ def turned(state: State) -> State:
     return state.with_list(NAME, replace(now, cursor=cursor))
 
 
-_action = partial(action, section=SECTION, where=on(NAME))
-
-
+_action = partial(action, section="In the diff", where=on(NAME))
 _in, _out = _window(moves.zoom, 1, 2), _window(moves.zoom, 2, 1)
 _left, _right = _window(moves.pan, -10), _window(moves.pan, 10)
 DiffPage.actions = (
     _action("diff-open", "Open or close", "space", "a compiled part of the program", turned),
-    _action("diff-zoom-in", "Zoom in", "w plus equals_sign", "both timelines", _in),
-    _action("diff-zoom-out", "Zoom out", "s minus", "both timelines", _out),
+    _action("diff-zoom-in", "Zoom in", "w + =", "both timelines", _in),
+    _action("diff-zoom-out", "Zoom out", "s -", "both timelines", _out),
     _action("diff-left", "Pan left", "a h left", "a tenth of the window", _left),
     _action("diff-right", "Pan right", "d l right", "a tenth of the window", _right),
     _action("diff-whole", "Whole trace", "0", "show everything", _window(moves.fit)),

@@ -30,8 +30,7 @@ from fusetui.tui.pages.answer import answer_pane
 from fusetui.tui.pages.page import Drag, Page, Pane, Turn
 from fusetui.tui.state.action import Run, action, hints_text, on_timeline
 from fusetui.tui.state.copying import slice_text
-from fusetui.tui.state.marks import ENDED
-from fusetui.tui.state.moving import SECTION, looked_at
+from fusetui.tui.state.moving import ENDED, SECTION, looked_at
 from fusetui.tui.state.screen import body
 from fusetui.tui.state.session import Range
 from fusetui.tui.state.state import (

@@ -10,38 +10,14 @@ import msgspec
 
 from fusetui.tui.state.state import TIMELINE, Outcome, State, told
 
-SYMBOLS = {
-    "plus": "+",
-    "equals_sign": "=",
-    "minus": "-",
-    "full_stop": ".",
-    "comma": ",",
-    "colon": ":",
-    "apostrophe": "'",
-    "right_square_bracket": "]",
-    "left_square_bracket": "[",
-    "question_mark": "?",
-    "slash": "/",
-    "asterisk": "*",
-    "number_sign": "#",
-    "left_curly_bracket": "{",
-    "right_curly_bracket": "}",
-    "less_than_sign": "<",
-    "greater_than_sign": ">",
-    "escape": "Esc",
-    "enter": "Enter",
-    "space": "Space",
-    "tab": "Tab",
-    "pagedown": "PgDn",
-    "pageup": "PgUp",
-    "left": "←",
-    "right": "→",
-    "up": "↑",
-    "down": "↓",
-    "home": "Home",
-    "end": "End",
-}
-
+_NAMES = """
+    plus + equals_sign = minus - full_stop . comma , colon : apostrophe ' slash / asterisk *
+    question_mark ? number_sign # left_square_bracket [ right_square_bracket ] less_than_sign <
+    left_curly_bracket { right_curly_bracket } greater_than_sign > escape Esc enter Enter
+    space Space tab Tab pagedown PgDn pageup PgUp left ← right → up ↑ down ↓ home Home end End
+"""
+SYMBOLS = dict(zip(_NAMES.split()[::2], _NAMES.split()[1::2], strict=True))
+"""The keys whose names, which are those of Textual, are not how people write them."""
 WORDS = {name: name.capitalize() for name in ("left", "right", "up", "down")}
 """Instead of arrows, where there is only ASCII."""
 
@@ -66,30 +42,17 @@ def key_name(text: str) -> str | None:
     before, plus, last = text.rpartition("+") if len(text) > 1 else ("", "", text)
     if plus and not last:  # the key + itself
         before, last = before.removesuffix("+"), "+"
-    modifiers = [word.lower() for word in before.split("+") if word]
-    if not set(modifiers) <= set(MODIFIERS):
-        return None
-    name = _name(last)
-    return None if name is None else "+".join([*modifiers, name])
-
-
-def _name(text: str) -> str | None:
-    if text.lower() in BY_TEXT:
-        return BY_TEXT[text.lower()]
-    if FUNCTION.fullmatch(text.lower()):
-        return text.lower()
-    if len(text) != 1 or not text.isprintable():
-        return None
-    if text.isalnum():
-        return text
-    return unicodedata.name(text, "").lower().replace(" ", "_").replace("-", "_") or None
+    modifiers, low = [word.lower() for word in before.split("+") if word], last.lower()
+    name = BY_TEXT.get(low) or (low if FUNCTION.fullmatch(low) else "")
+    if not name and len(last) == 1 and last.isprintable():
+        called = unicodedata.name(last, "").lower().replace(" ", "_").replace("-", "_")
+        name = last if last.isalnum() else called
+    return "+".join([*modifiers, name]) if name and set(modifiers) <= set(MODIFIERS) else None
 
 
 Run = Callable[[State], Outcome]
 Where = Callable[[State], bool]
 Needs = Callable[[State], str]
-
-
 NAMED = re.compile(r"\{([a-z0-9-]+)\}")
 
 
@@ -100,11 +63,7 @@ def everywhere(state: State) -> bool:
 
 def on(page: str) -> Where:
     """On one page alone."""
-
-    def is_there(state: State) -> bool:
-        return state.page == page and state.overlay is None
-
-    return is_there
+    return lambda state: state.page == page and state.overlay is None
 
 
 on_timeline = on(TIMELINE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -22,7 +23,12 @@ NOTHING = "nothing is selected", "down/up select a slice, and with it a lane"
 def pin(state: State) -> State:
     """The lane of the selection above all others, or back in its place."""
     lane = _lane(state)
-    return _arranged(state, _now(state).pin(lane)) if lane >= 0 else told(state, *NOTHING)
+    if lane < 0:
+        return told(state, *NOTHING)
+    now = _now(state)
+    kept = tuple(n for n in now.pinned if n != lane)
+    pinned = kept if lane in now.pinned else (*kept, lane)
+    return _arranged(state, pinned=pinned, hidden=now.hidden - {lane})
 
 
 def hide(state: State) -> State:
@@ -30,11 +36,12 @@ def hide(state: State) -> State:
     lane = _lane(state)
     if lane < 0:
         return told(state, *NOTHING)
-    hidden = _arranged(state, _now(state).hide(lane))
-    view = replace(hidden.view, selected=-1)
+    now = _now(state)
+    pinned = tuple(n for n in now.pinned if n != lane)
+    arranged = replace(now, hidden=now.hidden | {lane}, pinned=pinned)
+    hidden = viewed(state, replace(state.view, selected=-1, arranged=arranged))
     title = state.side.lanes[lane].title
-    keys = ("unfold-all show all lanes", "undo undo")
-    return told(viewed(hidden, view), f"hidden: {title}", *keys)
+    return told(hidden, f"hidden: {title}", "unfold-all show all lanes", "undo undo")
 
 
 def isolate(state: State) -> State:
@@ -44,17 +51,14 @@ def isolate(state: State) -> State:
         return told(state, *NOTHING)
     own = next(indices for _, indices in groups_of(lanes) if lane in indices)
     hidden = frozenset(range(len(lanes))) - set(own)
-    now = _now(state)
-    return _arranged(
-        state, replace(now, hidden=state.side.quiet if now.hidden == hidden else hidden)
-    )
+    return _arranged(state, hidden=state.side.quiet if _now(state).hidden == hidden else hidden)
 
 
 def only(state: State, pattern: str) -> Outcome:
     """Only the lanes whose names contain one of some texts, `|` between, or that a regular
     expression matches, written as in a search; all without a pattern."""
     if not pattern.strip():
-        return _arranged(state, replace(_now(state), hidden=state.side.quiet))
+        return _arranged(state, hidden=state.side.quiet)
     try:
         terms = parse(pattern).terms if pattern.startswith(("/", "-/")) else ()
     except WrongQuery as wrong:
@@ -75,21 +79,20 @@ def _only(state: State, text: str, found: frozenset[int]) -> State:
     if not found:
         return told(state, f"no lane is called {printable(text)}")
     hidden = frozenset(range(len(state.side.lanes))) - found
-    now = _arranged(state, replace(_now(state), hidden=hidden))
+    now = _arranged(state, hidden=hidden)
     return told(now, f"{plural(len(found), 'lane')} shown, :only shows all", "undo undo")
 
 
 def sort(state: State) -> State:
     """The busiest first, or as in the trace."""
-    now = _now(state)
-    said = "as in the trace" if now.by_busy else "the busiest first"
-    return told(_arranged(state, replace(now, by_busy=not now.by_busy)), f"lanes: {said}")
+    by_busy = not _now(state).by_busy
+    said = "the busiest first" if by_busy else "as in the trace"
+    return told(_arranged(state, by_busy=by_busy), f"lanes: {said}")
 
 
 def families(state: State) -> State:
     """Below each stream a line for each kind of kernels, or not."""
-    now = _now(state)
-    return _arranged(state, replace(now, families=not now.families))
+    return _arranged(state, families=not _now(state).families)
 
 
 def unfold(state: State) -> State:
@@ -105,31 +108,26 @@ def unfold(state: State) -> State:
 
 def _lane(state: State) -> int:
     """The lane of the selected slice; -1 for none."""
-    row = state.view.selected
-    return state.side.lane_of_track[int(state.side.trace.track[row])] if row >= 0 else -1
+    return state.side.lane_of(state.view.selected)
 
 
 def _now(state: State) -> Arrangement:
     return state.view.arranged
 
 
-def _arranged(state: State, arrangement: Arrangement) -> State:
-    return viewed(state, replace(state.view, arranged=arrangement))
+def _arranged(state: State, **fields: Any) -> State:
+    """Other fields of the arrangement."""
+    return viewed(state, replace(state.view, arranged=replace(_now(state), **fields)))
 
 
 _here = partial(action, section=SECTION, where=on_timeline)
+_FAMILIES = "how much of the time each kind of kernels takes"
 
 ACTIONS = (
     _here("pin", "Pin the lane", "p", "above all others, or back", pin),
     _here("hide", "Hide the lane", "X", "into the last line", hide),
     _here("isolate", "Only this thread", "O", "or device; again: all", isolate),
     _here("sort", "Sort the lanes", "S", "by busy time, or not", sort),
-    _here(
-        "families",
-        "Streams by family",
-        "F",
-        "how much of the time each kind of kernels takes",
-        families,
-    ),
+    _here("families", "Streams by family", "F", _FAMILIES, families),
     _here("unfold-all", "Unfold all lanes", "U", "and show what is hidden; again: back", unfold),
 )

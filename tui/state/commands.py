@@ -13,7 +13,7 @@ from fusetui.text.figures import parse_time, plural, tick
 from fusetui.text.printable import printable
 from fusetui.trace.layout.steps import steps_of
 from fusetui.tui.layout.moves import at_time, over
-from fusetui.tui.state import arranging, marks
+from fusetui.tui.state import arranging, moving
 from fusetui.tui.state.action import action
 from fusetui.tui.state.moving import shown
 from fusetui.tui.state.reading import read
@@ -90,7 +90,7 @@ def _mark(state: State, rest: str) -> State:
     letter, _, note = rest.partition(" ")
     if not LETTER.fullmatch(letter):
         return told(state, "mark takes one letter, then a note: mark a slow step")
-    return marks.set_mark(state, letter, clip(printable(note.strip()), LONGEST_NOTE))
+    return moving.set_mark(state, letter, clip(printable(note.strip()), LONGEST_NOTE))
 
 
 def _open(state: State, rest: str) -> Outcome:

@@ -31,9 +31,8 @@ class DiffLines(msgspec.Struct, frozen=True, eq=False):
     lines: tuple[DiffLine, ...]
     pinned: tuple[DiffLine, ...]
     closing: tuple[DiffLine, ...]
-    inner: Mapping[
-        int, tuple[DiffLine, ...]
-    ]  # of lines that can be opened, by their place in `lines`
+    inner: Mapping[int, tuple[DiffLine, ...]]
+    """Of lines that can be opened, by their place in `lines`."""
 
 
 def lines_of(diff: Diff) -> DiffLines:
@@ -44,7 +43,12 @@ def lines_of(diff: Diff) -> DiffLines:
     compiled, rest = regions(diff)
     last = closing(diff)
     listed = tuple(by_effect([*rest, *(region.line for region in compiled)]))
-    inner = {listed.index(r.line): tuple(map(_indented, by_effect(r.inner))) for r in compiled}
+    inner = {
+        listed.index(region.line): tuple(
+            replace(line, what=f"  {line.what}") for line in by_effect(region.inner)
+        )
+        for region in compiled
+    }
     return DiffLines(diff, listed, tuple(last), tuple(_joined(last)), inner)
 
 
@@ -58,10 +62,6 @@ def _joined(last: Sequence[DiffLine]) -> Iterator[DiffLine]:
             parts = (f"{one.kind} {microseconds(one.change_ns, signed=True)}" for one in others)
             change = sum(one.change_ns for one in others)
             yield DiffLine("", "borders", None, None, change, "   ".join(parts))
-
-
-def _indented(line: DiffLine) -> DiffLine:
-    return replace(line, what=f"  {line.what}")
 
 
 class Comparison(msgspec.Struct, frozen=True, eq=False, dict=True):
@@ -121,7 +121,7 @@ class Comparison(msgspec.Struct, frozen=True, eq=False, dict=True):
         if not self.lines:
             return self
         drawn = [
-            [row for row in rows if int(side.trace.track[row]) in side.lane_of_track]
+            [row for row in rows if side.lane_of(row) >= 0]
             for side, rows in zip(self.sides, pair_of(self.lines[index]), strict=True)
         ]
         views = [

@@ -1,4 +1,4 @@
-"""Movements in the timeline as changes of the state, and their actions."""
+"""Movements in the timeline, marks of places and ranges of time, as changes of the state."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from msgspec.structs import replace
 from fusetui.tui.layout import moves
 from fusetui.tui.layout.view import Side, View
 from fusetui.tui.state.action import Run, action, on_timeline, two_traces
-from fusetui.tui.state.session import ViewSession
-from fusetui.tui.state.state import TIMELINE, State, told
+from fusetui.tui.state.session import Bookmarks, ViewSession
+from fusetui.tui.state.state import TIMELINE, Prompt, State, told
 
 P = ParamSpec("P")
 Move = Callable[Concatenate[Side, View, P], View]
 SECTION = "In the timeline"
+STARTED = "the range starts here: move, then", "range end it", "deselect drop it"
+ENDED = "a range", "details all figures of the range", "range another range", "deselect clear it"
 
 
 def changed(state: State, session: ViewSession) -> State:
@@ -53,12 +55,9 @@ def brought(state: State, session: ViewSession, index: int) -> State:
     return replace(state, session=session, active=index, page=TIMELINE, hint="")
 
 
-def undo(state: State) -> State:
-    return changed(state, state.session.undo())
-
-
-def redo(state: State) -> State:
-    return changed(state, state.session.redo())
+def recalled(state: State, undone: bool) -> State:
+    """The view before, or after."""
+    return changed(state, state.session.undo() if undone else state.session.redo())
 
 
 def clear(state: State) -> State:
@@ -79,7 +78,57 @@ def link(state: State) -> State:
     return told(linked, f"the traces move {how}")
 
 
+def ask_to_mark(state: State) -> State:
+    if not state.session.bookmarks:
+        return told(state, "no mark is set", "mark set one")
+    return replace(state, prompt=Prompt.GO_TO_MARK)
+
+
+def answered(state: State, character: str) -> State:
+    """Handles a key pressed when a letter was asked for."""
+    prompt, state = state.prompt, replace(state, prompt=None)
+    if not (character.isascii() and character.isalpha()):
+        return told(state, "cancelled: a mark is a letter from a to z or A to Z")
+    return set_mark(state, character) if prompt is Prompt.SET_MARK else go_to(state, character)
+
+
+def set_mark(state: State, letter: str, note: str = "") -> State:
+    session = state.session.with_bookmark(letter, state.active, note)
+    keys = f"to-mark and {letter} go back to it"
+    sentence = f"mark {letter} is set{': ' * bool(note)}{note}"
+    return told(replace(state, session=session), sentence, keys)
+
+
+def go_to(state: State, letter: str) -> State:
+    mark = state.session.bookmarks.get(letter)
+    if mark is None:
+        return told(state, f"there is no mark {letter}")
+    there = brought(state, state.session.at_bookmark(letter), mark.side)
+    return told(there, f"at mark {letter}{': ' * bool(mark.note)}{mark.note}", "undo back")
+
+
+def choose_range(state: State) -> State:
+    """Starts a range of time; the second press ends it."""
+    if state.page != TIMELINE:
+        return told(state, "a range of time is selected in the timeline: 1")
+    session = state.session.ranged(state.active)
+    found = session.time_range
+    return told(replace(state, session=session), *(ENDED if found and found.ended else STARTED))
+
+
+def marks_text(marks: Bookmarks) -> str:
+    """The letters of all marks, with their notes: `a slow step   b`."""
+    return "   ".join(f"{letter} {mark.note}".strip() for letter, mark in sorted(marks.items()))
+
+
 _here = partial(action, section=SECTION, where=on_timeline)
+_up, _down = (move(moves.next_line, by) for by in (-1, 1))
+_lane_up, _lane_down = (move(moves.next_lane, by) for by in (-1, 1))
+_undo, _redo = partial(recalled, undone=True), partial(recalled, undone=False)
+_right = move(moves.pan, 90)
+_MARK = "then a letter: this window and selection; :mark a NOTE"
+_SIDE = "of two traces: what the keys act on"
+_LINK = "whether both traces move at once"
 
 ACTIONS = (
     _here("zoom-in", "Zoom in", "w + =", "about the selection", move(moves.zoom, 1, 2)),
@@ -87,23 +136,11 @@ ACTIONS = (
     _here("pan-left", "Pan left", "a h left", "a tenth of the window", move(moves.pan, -10)),
     _here("pan-right", "Pan right", "d l right", "a tenth of the window", move(moves.pan, 10)),
     _here("screen-left", "Screen left", "A H shift+left", "most of a window", move(moves.pan, -90)),
-    _here(
-        "screen-right", "Screen right", "D L shift+right", "most of a window", move(moves.pan, 90)
-    ),
-    _here(
-        "down", "Line down", "j down", "the slice below, at the same time", move(moves.next_line, 1)
-    ),
-    _here("up", "Line up", "k up", "the slice above, at the same time", move(moves.next_line, -1)),
-    _here(
-        "lane-down", "Next lane", "J", "the first line of the next lane", move(moves.next_lane, 1)
-    ),
-    _here(
-        "lane-up",
-        "Previous lane",
-        "K",
-        "the first line of the one before",
-        move(moves.next_lane, -1),
-    ),
+    _here("screen-right", "Screen right", "D L shift+right", "most of a window", _right),
+    _here("down", "Line down", "j down", "the slice below, at the same time", _down),
+    _here("up", "Line up", "k up", "the slice above, at the same time", _up),
+    _here("lane-down", "Next lane", "J", "the first line of the next lane", _lane_down),
+    _here("lane-up", "Previous lane", "K", "the first line of the one before", _lane_up),
     _here("next", "Next slice", ".", "on the same line", move(moves.next_slice, 1)),
     _here("previous", "Previous slice", ",", "on the same line", move(moves.next_slice, -1)),
     _here("to-kernel", "To the kernel", "]", "from a launch or op", move(moves.to_kernel)),
@@ -114,18 +151,14 @@ ACTIONS = (
     _here("start", "Start of the trace", "g home", "keep the zoom", move(moves.edge, -1)),
     _here("end", "End of the trace", "G end", "keep the zoom", move(moves.edge, 1)),
     _here("fold", "Fold the lane", "space", "one line, some lines, all lines", move(moves.fold)),
-    _here("undo", "Undo the movement", "u", "back to the view before", undo),
-    _here("redo", "Redo the movement", "ctrl+r", "forward again", redo),
+    _here("undo", "Undo the movement", "u", "back to the view before", _undo),
+    _here("redo", "Redo the movement", "ctrl+r", "forward again", _redo),
     _here("deselect", "Clear the selection", "escape", "the range first", clear),
-    _here(
-        "other-side",
-        "Other side",
-        "tab shift+tab",
-        "of two traces: what the keys act on",
-        other_side,
-        needs=two_traces,
-    ),
+    _here("other-side", "Other side", "tab shift+tab", _SIDE, other_side, needs=two_traces),
 )
-LINK = action(
-    "link", "Together or apart", "b", "whether both traces move at once", link, needs=two_traces
+MARKING = (
+    action("range", "Range of time", "v", "from here; v again: to there", choose_range, SECTION),
+    _here("mark", "Set a mark", "m", _MARK, partial(replace, prompt=Prompt.SET_MARK)),
+    _here("to-mark", "Go to a mark", "'", "then its letter", ask_to_mark),
 )
+LINK = action("link", "Together or apart", "b", _LINK, link, needs=two_traces)

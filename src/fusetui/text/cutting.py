@@ -10,8 +10,7 @@ from functools import lru_cache
 
 ELLIPSIS = "…"
 DIGITS = "0123456789"
-FIRST_ODD = "\u0300"
-"""Every printable character below this takes one cell."""
+FIRST_ODD = "\u0300"  # every printable character below this takes one cell
 
 
 def width(text: str) -> int:

@@ -6,6 +6,7 @@ exact value. A figure that would round up to the next unit is shown in that unit
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
@@ -220,3 +221,16 @@ def _decimal(number: int, decimals: int) -> str:
     """number / 10**decimals, written out."""
     whole, fraction = divmod(number, 10**decimals)
     return f"{whole}.{fraction:0{decimals}}" if decimals else str(whole)
+
+
+def amount(text: str) -> float | None:
+    """The number in the value of a variable; None if it is none, or not finite, or negative.
+
+    >>> amount("0.5"), amount("-1"), amount("")
+    (0.5, None, None)
+    """
+    try:
+        found = float(text)
+    except ValueError:
+        return None
+    return found if math.isfinite(found) and found >= 0 else None

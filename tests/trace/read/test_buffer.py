@@ -29,22 +29,22 @@ def chunk() -> Chunk:
 
 
 def test_what_is_new_comes_once(buffer: Buffer, chunk: Chunk) -> None:
-    put(buffer.fileno(), 3, chunk)
+    put(buffer.file, 3, chunk)
     ((cell, found),) = buffer.new()
     assert cell == 3
     assert found
     assert found.columns.names == ["op"]
-    put(buffer.fileno(), 5, None)
+    put(buffer.file, 5, None)
     assert list(buffer.new()) == [(5, None)]
     assert list(buffer.new()) == []
 
 
 def test_a_record_counts_when_it_is_whole(buffer: Buffer, chunk: Chunk) -> None:
-    put(buffer.fileno(), 3, chunk)
-    size = os.fstat(buffer.fileno()).st_size
-    text = read_at(buffer.fileno(), 0, size)
+    put(buffer.file, 3, chunk)
+    size = os.fstat(buffer.file.fileno()).st_size
+    text = read_at(buffer.file.fileno(), 0, size)
     for less in (size - 1, size // 2, 4):
-        os.truncate(buffer.fileno(), less)
+        os.truncate(buffer.file.fileno(), less)
         assert list(buffer.new()) == []
-    os.pwrite(buffer.fileno(), text, 0)
+    os.pwrite(buffer.file.fileno(), text, 0)
     assert [cell for cell, _ in buffer.new()] == [3]

@@ -78,9 +78,9 @@ def test_a_large_document_is_let_go_and_unpacked_again(
     path.write_bytes(gzip.compress(json.dumps([EVENT]).encode()))
     trace = open_trace(str(path))
     path.unlink()
-    assert not trace.elements.at_hand
+    assert not trace.elements.text.at_hand
     assert trace.args_of(0) == {"size": 7}
-    assert trace.elements.at_hand
+    assert trace.elements.text.at_hand
 
 
 def test_a_small_document_is_held(tmp_path: Path) -> None:

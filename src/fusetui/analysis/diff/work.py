@@ -11,11 +11,11 @@ from fusetui.analysis.questions.computing import computing_ops
 from fusetui.analysis.serving.steps import interval_of, passes, server_steps
 from fusetui.gpu.kinds import is_collective
 from fusetui.text.figures import count, plural
-from fusetui.trace.layout.steps import MOST, PROFILED, Steps, place_in, steps_of
+from fusetui.trace.layout.steps import MOST, PROFILED, Steps, steps_of
 from fusetui.trace.model.arrays import Flags, Int64s, Rows
 from fusetui.trace.model.categories import GPU_ROLES, Role
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.intervals import covered_until, union
+from fusetui.trace.model.intervals import Cover, covered_until, union
 
 NO_TIME = "since the others take no time at the median"
 COLD = 1.5  # a first step longer than this times the median of the others is a warm-up
@@ -54,7 +54,7 @@ class Windows(msgspec.Struct, frozen=True, eq=False):
 
     def index_of(self, times: Int64s) -> Rows:
         """The window that each time lies in, -1 for none."""
-        return place_in(self.start, self.end, times)
+        return Cover(self.start, self.end).place_of(times)
 
 
 class NoStepsError(ValueError):

@@ -23,8 +23,13 @@ from fusetui.gpu.kinds import is_between_devices, is_collective
 from fusetui.trace.model.arrays import Int64s, Rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace, Track
-from fusetui.trace.model.intervals import covered_until, union, union_length, union_length_of_each
-from fusetui.trace.model.small_tracks import as_one
+from fusetui.trace.model.intervals import (
+    as_one,
+    covered_until,
+    union,
+    union_length,
+    union_length_of_each,
+)
 
 
 class GpuTimes(msgspec.Struct, frozen=True):

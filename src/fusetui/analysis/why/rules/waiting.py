@@ -23,9 +23,8 @@ from fusetui.analysis.why.rule import (
 from fusetui.analysis.why.warming import OFTEN, recurring
 from fusetui.text.figures import count, duration, plural
 from fusetui.text.printable import printable
-from fusetui.trace.model.arrays import Flags, Int64s, Rows
+from fusetui.trace.model.arrays import Flags, Int64s, Rows, distinct
 from fusetui.trace.model.categories import Role
-from fusetui.trace.model.intervals import distinct
 
 ITSELF = re.compile(rf"{LOADER.pattern}|torch/utils/data/(?:dataloader|_utils/fetch)\.py")
 """Frames and ops of the loader itself: naming them would not help."""
