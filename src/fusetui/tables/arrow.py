@@ -54,6 +54,7 @@ def _array(column: Column) -> Any:
     bits = None if column.known is None else np.packbits(column.known, bitorder="little")
     nulls = 0 if column.known is None else int((~column.known).sum())
     length, values = len(column), np.ascontiguousarray(column.values)
+    buffers: list[Any]
     if column.texts is not None:
         texts = [column.texts[number].encode(errors="replace") for number in values.tolist()]
         ends = np.fromiter(accumulate(map(len, texts), initial=0), np.int64, length + 1)

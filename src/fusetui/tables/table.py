@@ -36,9 +36,9 @@ class Column(msgspec.Struct, frozen=True, eq=False):
         known = None if self.known is None else self.known[rows]
         return Column(self.name, self.values[rows], self.texts, known)
 
-    def list(self) -> list[Any]:
+    def to_list(self) -> list[Any]:
         """Each value as Python has it, None for none."""
-        found = self.values.tolist()
+        found: list[Any] = self.values.tolist()
         if self.texts is not None:
             found = [self.texts[number] for number in found]
         if self.known is not None:
@@ -96,7 +96,7 @@ class Table(msgspec.Struct, frozen=True, eq=False):
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Each row by the names of the columns."""
-        lists = [column.list() for column in self.columns]
+        lists = [column.to_list() for column in self.columns]
         return (dict(zip(self.names, row, strict=True)) for row in zip(*lists, strict=True))
 
 
