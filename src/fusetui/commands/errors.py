@@ -9,6 +9,7 @@ from contextlib import suppress
 from fusetui import signals
 from fusetui.parser import WrongUse
 from fusetui.report import streams
+from fusetui.text.errors import Error
 
 DONE = 0
 NO = 1
@@ -19,7 +20,7 @@ PIPE_CLOSED = signals.ENDED + 13  # as for a program killed by SIGPIPE
 NOWHERE = "Standard output is closed: the result cannot be written anywhere."
 
 
-class CommandError(Exception):
+class CommandError(Error):
     """One plain sentence for the user: what is wrong and what to do."""
 
 

@@ -7,35 +7,28 @@ batches.
 
 from __future__ import annotations
 
-from itertools import accumulate
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from fusetui.tables.table import Column, Table
+from fusetui.tables.table import Column, ColumnTable
 
 BATCH = 1 << 16  # rows whose texts are written at once
 
 
-def stream_of(table: Table) -> Any:
-    """A PyCapsule with an ArrowArrayStream. Raises ImportError, which names what to install."""
+def stream_of(table: ColumnTable) -> Any:
+    """A PyCapsule with an ArrowArrayStream."""
     import nanoarrow
     from nanoarrow.c_array_stream import CArrayStream
 
-    types = {"int64": nanoarrow.int64(), "float64": nanoarrow.float64(), "bool": nanoarrow.bool_()}
-    schema = nanoarrow.struct(
-        {
-            one.name: nanoarrow.large_string()
-            if one.texts is not None
-            else types[one.values.dtype.name]
-            for one in table.columns
-        }
-    )
+    schema = nanoarrow.struct({column.name: _type(column) for column in table.columns})
+    makers = [_maker(column) for column in table.columns]
     batches = []
-    for first in range(0, max(len(table), 1), BATCH):
-        part = [_part(column, first) for column in table.columns]
-        length = len(part[0]) if part else 0
-        arrays = [_array(column) for column in part]
+    for begin in range(0, max(len(table), 1), BATCH):
+        part = slice(begin, min(begin + BATCH, len(table)))
+        arrays = [make(part) for make in makers]
+        length = part.stop - begin
         batches.append(
             nanoarrow.c_array_from_buffers(schema, length, [None], null_count=0, children=arrays)
         )
@@ -43,33 +36,32 @@ def stream_of(table: Table) -> Any:
     return stream.__arrow_c_stream__()
 
 
-def _part(column: Column, first: int) -> Column:
-    known = None if column.known is None else column.known[first : first + BATCH]
-    return Column(column.name, column.values[first : first + BATCH], column.texts, known)
-
-
-def _array(column: Column) -> Any:
-    import nanoarrow
-
-    bits = None if column.known is None else np.packbits(column.known, bitorder="little")
-    nulls = 0 if column.known is None else int((~column.known).sum())
-    length, values = len(column), np.ascontiguousarray(column.values)
-    buffers: list[Any]
-    if column.texts is not None:
-        texts = [column.texts[number].encode(errors="replace") for number in values.tolist()]
-        ends = np.fromiter(accumulate(map(len, texts), initial=0), np.int64, length + 1)
-        buffers = [bits, ends, b"".join(texts)]
-    elif values.dtype == np.bool_:
-        buffers = [bits, np.packbits(values.astype(np.uint8), bitorder="little")]
-    else:
-        buffers = [bits, values]
-    return nanoarrow.c_array_from_buffers(_type(column), length, buffers, nulls)
-
-
 def _type(column: Column) -> Any:
     import nanoarrow
 
-    if column.texts is not None:
-        return nanoarrow.large_string()
-    kinds = {"int64": nanoarrow.int64, "float64": nanoarrow.float64, "bool": nanoarrow.bool_}
-    return kinds[column.values.dtype.name]()
+    kinds = {"int": "int64", "float": "float64", "bool": "bool_", "text": "large_string"}
+    return getattr(nanoarrow, kinds[column.kind])()
+
+
+def _maker(column: Column) -> Callable[[slice], Any]:
+    """What makes the array of some rows."""
+    import nanoarrow
+
+    schema, texts = _type(column), [text.encode(errors="replace") for text in column.texts or ()]
+    lengths = np.array([len(text) for text in texts], dtype=np.int64)
+
+    def made(part: slice) -> Any:
+        values = np.ascontiguousarray(column.values[part])
+        known = None if column.known is None else column.known[part]
+        bits = None if known is None else np.packbits(known, bitorder="little")
+        nulls = 0 if known is None else int((~known).sum())
+        buffers: list[Any] = [bits, values]
+        if column.kind == "text":
+            ends = np.concatenate([[0], np.cumsum(lengths[values])])
+            written = b"".join([texts[number] for number in values.tolist()])
+            buffers = [bits, ends.astype(np.int64), written]
+        elif column.kind == "bool":
+            buffers = [bits, np.packbits(values.astype(np.bool_), bitorder="little")]
+        return nanoarrow.c_array_from_buffers(schema, len(values), buffers, nulls)
+
+    return made

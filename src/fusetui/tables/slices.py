@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import numpy as np
 
-from fusetui.tables.table import Column, Table, Values, column_of
+from fusetui.gpu.kernel_names import KernelName, decode
+from fusetui.tables.columns import SLICES
+from fusetui.tables.public import Table
+from fusetui.tables.table import Column, Values
 from fusetui.trace.layout.steps import steps_of
-from fusetui.trace.model.arrays import Flags, Int64s
+from fusetui.trace.model.arrays import Flags
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 
@@ -14,52 +19,86 @@ KINDS = tuple(role.name.lower() for role in Role)
 
 
 def slices(trace: Trace) -> Table:
-    """`start_ns` counts from the first start of the trace. Of a GPU event `launch` is the row of its
-    launch call, `op` the CPU op that launched it and `step` the step of that; -1 stands nowhere."""
+    """`parent` and `launch` are rows of this table."""
     length = trace.recorded()
-    track = trace.track[:length]
+    track, name = trace.track[:length], trace.name[:length]
     launch, op = trace.launch[:length], trace.op[:length]
-    host = np.where(launch >= 0, launch, np.arange(length))
+    gpu = np.zeros(length, dtype=np.bool_)
+    gpu[trace.gpu_rows] = True
     steps = steps_of(trace)
-    step = steps.at(trace.start[host])
-    lanes = trace.tracks
-    of_track = {
-        "lane": [lane.label for lane in lanes],
-        "process": [lane.pid for lane in lanes],
-        "thread": [lane.tid for lane in lanes],
-    }
-    return Table(
-        "slices",
-        (
-            Column("row", np.arange(length, dtype=np.int64)),
-            _text("name", trace.name[:length], trace.names),
-            _text("category", trace.cat[:length], trace.categories),
-            _text("kind", trace.role[:length], KINDS),
-            Column("start_ns", trace.start[:length] - trace.begin_ns),
-            Column("dur_ns", trace.dur[:length]),
-            *(column_of(name, values).take(track) for name, values in of_track.items()),
-            _number("depth", trace.depth[:length]),
-            _some("parent", trace.parent[:length]),
-            _some("correlation", trace.correlation[:length]),
-            _some("launch", launch),
-            Column("op", _codes(trace.name[op], op >= 0), (*trace.names, ""), op >= 0),
-            _number("step", np.array([*steps.numbers, -1], dtype=np.int64)[step], step >= 0),
-        ),
+    step = steps.at(trace.start[np.where(launch >= 0, launch, np.arange(length))])
+    step = np.where(gpu & (launch < 0), -1, step)
+    columns = (
+        Column("row", np.arange(length, dtype=np.int64)),
+        _text("name", name, trace.names),
+        _text("category", trace.cat[:length], trace.categories),
+        _text("kind", trace.role[:length], KINDS),
+        Column("start_ns", trace.start[:length] - trace.begin_ns),
+        Column("dur_ns", trace.dur[:length]),
+        _text("lane", track, [lane.label for lane in trace.tracks]),
+        _text("process", track, [str(lane.pid) for lane in trace.tracks]),
+        _text("thread", track, [str(lane.tid) for lane in trace.tracks]),
+        _number("depth", trace.depth[:length]),
+        _row("parent", trace.parent[:length]),
+        _row("correlation", trace.correlation[:length]),
+        _row("launch", launch),
+        _some("op", np.where(op >= 0, trace.name[op], -1), trace.names),
+        _number("step", np.array([*steps.numbers, -1], dtype=np.int64)[step], step >= 0),
+        *_decoded(trace, np.where(gpu, name, -1)),
     )
+    first = frozenset(spec.name for spec in SLICES if spec.first)
+    return Table("slices", columns, first)
+
+
+def _decoded(trace: Trace, names: Values) -> list[Column]:
+    """What the names of GPU events say; every name is decoded once."""
+    used = np.zeros(len(trace.names) + 1, dtype=np.bool_)
+    used[names] = True
+    found = [decode(name) if use else None for name, use in zip(trace.names, used, strict=False)]
+    return [_said(field, text, found, names) for field, text in SAYS.items()]
+
+
+def _types(found: KernelName) -> str | None:
+    given = (found.dtype, found.dtype_a, found.dtype_b, found.dtype_acc, found.dtype_out)
+    return " ".join(dict.fromkeys(filter(None, given))) or None
+
+
+SAYS: dict[str, Callable[[KernelName], str | None]] = {
+    "short": lambda found: found.short,
+    "family": lambda found: found.family,
+    "kernel_op": lambda found: found.op,
+    "dtype": _types,
+}
+
+
+def _said(
+    field: str,
+    text: Callable[[KernelName], str | None],
+    found: Sequence[KernelName | None],
+    names: Values,
+) -> Column:
+    said = [text(one) if one else None for one in found]
+    numbers = {one: number for number, one in enumerate(dict.fromkeys(filter(None, said)))}
+    of_name = np.array([*(numbers.get(one, -1) if one else -1 for one in said), -1])
+    return _some(field, of_name[names], [*numbers])
 
 
 def _number(name: str, values: Values, known: Flags | None = None) -> Column:
     return Column(name, values.astype(np.int64), None, known)
 
 
-def _some(name: str, values: Values) -> Column:
+def _row(name: str, values: Values) -> Column:
     """Numbers of which those below 0 stand for none."""
-    return _number(name, values, values >= 0)
+    return _number(name, np.maximum(values, -1), values >= 0)
 
 
-def _text(name: str, values: Values, texts: tuple[str, ...]) -> Column:
-    return Column(name, values.astype(np.int32), texts)
+def _text(name: str, values: Values, texts: Sequence[str]) -> Column:
+    """The texts with these numbers."""
+    return Column(name, values.astype(np.int32), tuple(texts))
 
 
-def _codes(names: Values, known: Flags) -> Int64s:
-    return np.where(known, names, -1).astype(np.int32)
+def _some(name: str, values: Values, texts: Sequence[str]) -> Column:
+    """The texts with these numbers, of which those below 0 stand for none."""
+    known = values >= 0
+    numbers = np.where(known, values, len(texts)).astype(np.int32)
+    return Column(name, numbers, (*texts, ""), known)

@@ -1,37 +1,67 @@
-"""A table: named columns of equal length, of integers, numbers, truths or texts.
-
-The names of the columns are the keys of `--json`; those of a record inside a row follow its own
-after a dot (`decoded.family`), and a list is its JSON. Times are int64 with `_ns` in the name.
-"""
+"""Named columns of equal length, of integers, numbers, truths or texts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Literal, Self
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from fusetui.trace.model.arrays import Rows
+from fusetui.text.errors import Error
+from fusetui.trace.model.arrays import Flags, Rows
 
-Values = NDArray[np.int64] | NDArray[np.float64] | NDArray[np.bool_] | NDArray[np.int32]
+Values = NDArray[np.integer] | NDArray[np.float64] | NDArray[np.bool_]
+Kind = Literal["int", "float", "bool", "text"]
+DTYPES: dict[Kind, type[np.generic]] = {"int": np.int64, "float": np.float64, "bool": np.bool_}
 LARGEST = 2**63
+AT_ONCE = 10_000  # rows that are taken apart at once
+
+
+class NoColumn(Error, KeyError):  # noqa: N818
+    """One plain sentence: which column a table does not have, and those that it has."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class Spec(msgspec.Struct, frozen=True):
+    """What a column is. `optional`: some rows may have no value; `first`: a person sees it without
+    asking for columns."""
+
+    name: str
+    kind: Kind
+    meaning: str
+    optional: bool = False
+    first: bool = False
 
 
 class Column(msgspec.Struct, frozen=True, eq=False):
     """`values` of shape [rows]; of texts their numbers in `texts`. A row that `known` excludes has
-    no value; None: all have one."""
+    no value; None: all have one, in this trace and any other."""
 
     name: str
     values: Values
     texts: tuple[str, ...] | None = None
-    known: NDArray[np.bool_] | None = None
+    known: Flags | None = None
 
     def __len__(self) -> int:
         return len(self.values)
 
-    def take(self, rows: Rows) -> Column:
+    @property
+    def kind(self) -> Kind:
+        if self.texts is not None:
+            return "text"
+        return next(kind for kind, dtype in DTYPES.items() if self.values.dtype == dtype)
+
+    @property
+    def there(self) -> Flags:
+        """Which rows have a value."""
+        return np.ones(len(self), dtype=np.bool_) if self.known is None else self.known
+
+    def take(self, rows: Rows | slice) -> Column:
         """Some rows, in this order."""
         known = None if self.known is None else self.known[rows]
         return Column(self.name, self.values[rows], self.texts, known)
@@ -46,88 +76,106 @@ class Column(msgspec.Struct, frozen=True, eq=False):
             found = [value if there else None for value, there in zip(found, is_known, strict=True)]
         return found
 
+    def to_numpy(self) -> NDArray[Any]:
+        """Numbers as they are, a masked array where some may be missing; of texts an array of
+        objects, with None for none."""
+        if self.texts is None:
+            return self.values if self.known is None else np.ma.MaskedArray(self.values, ~self.known)
+        found = np.array([*self.texts, None], dtype=object)[np.where(self.there, self.values, -1)]
+        return np.asarray(found)
+
     @property
     def ranks(self) -> NDArray[Any]:
         """Numbers in the order of the values: of texts, their places in the alphabet."""
         if self.texts is None:
-            return self.values
-        order = np.argsort(np.array(self.texts, dtype=object), kind="stable")
+            return self.values.astype(np.int8) if self.kind == "bool" else self.values
+        order = sorted(range(len(self.texts)), key=self.texts.__getitem__)
         places = np.empty(len(order), dtype=np.int64)
         places[order] = np.arange(len(order))
         return places[self.values]
 
 
-class Table(msgspec.Struct, frozen=True, eq=False):
+class ColumnTable(msgspec.Struct, frozen=True, eq=False):
     """Columns of equal length."""
 
     name: str
     columns: tuple[Column, ...]
+    first: frozenset[str] = frozenset()
+    """The columns that a person sees without asking for any."""
 
     def __len__(self) -> int:
         return len(self.columns[0]) if self.columns else 0
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """Each row, by the names of the columns."""
+        for begin in range(0, len(self), AT_ONCE):
+            part = slice(begin, begin + AT_ONCE)
+            lists = [column.take(part).to_list() for column in self.columns]
+            yield from (dict(zip(self.names, row, strict=True)) for row in zip(*lists, strict=True))
 
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(column.name for column in self.columns)
 
     def column(self, name: str) -> Column:
-        """Raises KeyError, with the names that there are."""
+        """Raises NoColumn."""
         for column in self.columns:
             if column.name == name:
                 return column
-        raise KeyError(f"{self.name} has no column {name}: there are {', '.join(self.names)}")
+        raise NoColumn(f"{self.name} has no column {name}, only {', '.join(self.names)}.")
 
-    def select(self, names: Iterable[str]) -> Table:
-        """These columns, in this order. Raises KeyError."""
-        return Table(self.name, tuple(map(self.column, names)))
+    def select(self, names: Iterable[str]) -> Self:
+        """These columns, in this order. Raises NoColumn."""
+        columns = tuple(map(self.column, names))
+        return replace(self, columns=columns, first=frozenset(c.name for c in columns))
 
-    def take(self, rows: Rows) -> Table:
+    def take(self, rows: Rows | slice) -> Self:
         """Some rows, in this order."""
-        return Table(self.name, tuple(column.take(rows) for column in self.columns))
+        return replace(self, columns=tuple(column.take(rows) for column in self.columns))
 
-    def sort(self, name: str, *, largest_first: bool = True) -> Table:
-        """By one column; rows without a value last. Raises KeyError."""
+    def top(self, number: int) -> Self:
+        """The first rows."""
+        return self.take(slice(0, max(number, 0)))
+
+    def sort(self, name: str, *, descending: bool | None = None) -> Self:
+        """By one column, texts from a to z and others from the largest on, unless `descending` says
+        otherwise; rows without a value last. Raises NoColumn."""
         column = self.column(name)
-        ranks = column.ranks.astype(np.float64) if column.values.dtype == bool else column.ranks
-        order = np.argsort(-ranks if largest_first else ranks, kind="stable")
-        if column.known is not None:
-            order = np.concatenate([order[column.known[order]], order[~column.known[order]]])
-        return self.take(order)
-
-    def rows(self) -> Iterator[dict[str, Any]]:
-        """Each row by the names of the columns."""
-        lists = [column.to_list() for column in self.columns]
-        return (dict(zip(self.names, row, strict=True)) for row in zip(*lists, strict=True))
+        down = column.kind != "text" if descending is None else descending
+        rows, ranks = np.arange(len(column)), column.ranks
+        order = np.argsort(ranks, kind="stable")
+        if down:  # equal ones stay in their order
+            order = rows[::-1][np.argsort(ranks[::-1], kind="stable")][::-1]
+        there = column.there[order]
+        return self.take(np.concatenate([order[there], rows[~column.there]]))
 
 
-def table_of(name: str, records: Sequence[Mapping[str, Any]], names: Sequence[str] = ()) -> Table:
-    """The table of some records, in whose order columns appear; `names` are those that it has even
-    if no record has them."""
-    rows = [dict(_flat(record)) for record in records]
-    every = dict.fromkeys(names)
-    for row in rows:
-        every.update(dict.fromkeys(row))
-    return Table(name, tuple(column_of(key, [row.get(key) for row in rows]) for key in every))
+def column_of(spec: Spec, values: Sequence[Any]) -> Column:
+    """None stands for none, as does a number that the type cannot hold."""
+    if spec.kind == "text":
+        known = np.array([value is not None for value in values], dtype=np.bool_)
+        numbers: dict[str, int] = {}
+        texts = [numbers.setdefault(_text(value), len(numbers)) for value in values]
+        array = np.array(texts, dtype=np.int32)
+        return Column(spec.name, array, tuple(numbers), _missing(spec, known))
+    fit = FIT[spec.kind]
+    made = [None if value is None else fit(value) for value in values]
+    known = np.array([value is not None for value in made], dtype=np.bool_)
+    made_ = np.array([value or 0 for value in made], dtype=DTYPES[spec.kind])
+    return Column(spec.name, made_, None, _missing(spec, known))
 
 
-def column_of(name: str, values: Sequence[Any]) -> Column:
-    """The column of some values, None for none: of one type, else of their texts."""
-    known = np.array([value is not None for value in values], dtype=np.bool_)
-    there = [value for value in values if value is not None]
-    missing = None if known.all() else known
-    if all(type(value) is bool for value in there) and there:
-        return Column(name, _filled(values, False, np.bool_), None, missing)
-    if all(type(value) is int and -LARGEST <= value < LARGEST for value in there) and there:
-        return Column(name, _filled(values, 0, np.int64), None, missing)
-    if all(type(value) in (int, float) for value in there) and there:
-        return Column(name, _filled(values, np.nan, np.float64), None, missing)
-    numbers: dict[str, int] = {}
-    texts = [numbers.setdefault(_text(value), len(numbers)) for value in values]
-    return Column(name, np.array(texts, dtype=np.int32), tuple(numbers), missing)
+def _missing(spec: Spec, known: Flags) -> Flags | None:
+    """None for a column of which every row of every trace has a value."""
+    return known if spec.optional or not known.all() else None
 
 
-def _filled(values: Sequence[Any], blank: float, dtype: type) -> NDArray[Any]:
-    return np.array([blank if value is None else value for value in values], dtype=dtype)
+def _whole(value: Any) -> int | None:
+    return int(value) if -LARGEST <= value < LARGEST else None
+
+
+def _finite(value: Any) -> float | None:
+    return float(value) if abs(value) < 1e308 else None
 
 
 def _text(value: object) -> str:
@@ -136,10 +184,4 @@ def _text(value: object) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
-def _flat(record: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
-    """Its values, and those of the records in it."""
-    for key, value in record.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{before}{key}.")
-        else:
-            yield before + key, value
+FIT: dict[Kind, Callable[[Any], float | None]] = {"int": _whole, "float": _finite, "bool": bool}

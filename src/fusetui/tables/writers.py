@@ -1,79 +1,84 @@
-"""A table as text or as a file: CSV, TSV, Markdown, JSON, Parquet. No name is shortened."""
+"""A table as text: CSV, TSV, Markdown, JSON. No name is shortened, and each row is one line.
+
+What a terminal would interpret is escaped as everywhere else, so a row is the same bytes in a file,
+a pipe and a terminal; JSON escapes it without loss.
+"""
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Callable, Iterator
-from itertools import islice
 
-from fusetui.tables.table import Table
-from fusetui.text.printable import printable
-
-TAB = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
-"""The escapes of TSV (iana.org/assignments/media-types/text/tab-separated-values)."""
-CELL = str.maketrans(
-    {"|": "\\|", "<": "&lt;", "&": "&amp;", "`": "\\`", "*": "\\*", "_": "\\_", "[": "\\["}
-)
-"""What would be markup in Markdown."""
-AT_ONCE = 10_000  # rows
+from fusetui.tables.table import AT_ONCE, Column, ColumnTable
+from fusetui.text.printable import markdown, printable
 
 
-def csv_lines(table: Table) -> Iterator[bytes]:
-    """RFC 4180, in UTF-8, with a line of names; a value that is missing is blank."""
-    rows = table.rows()
-    yield _csv([[*table.names]])
-    while some := [list(row.values()) for row in islice(rows, AT_ONCE)]:
-        yield _csv(some)
+def csv_lines(table: ColumnTable) -> Iterator[str]:
+    """RFC 4180 with a line of names. A missing value is blank, an empty text is quoted."""
+    yield ",".join(table.names) + "\n"
+    yield from _rows(table, _csv, ",", "\n")
 
 
-def _csv(rows: list[list[object]]) -> bytes:
-    out = io.StringIO()
-    csv.writer(out).writerows([[_cell(value) for value in row] for row in rows])
-    return out.getvalue().encode(errors="replace")
+def tsv_lines(table: ColumnTable) -> Iterator[str]:
+    """With a line of names; backslashes and what is no plain character are escaped: \\\\, \\t."""
+    yield "\t".join(table.names) + "\n"
+    yield from _rows(table, lambda text: printable(text.replace("\\", "\\\\")), "\t", "\n")
 
 
-def tsv_lines(table: Table) -> Iterator[bytes]:
-    """One line a row; tabs, line ends and backslashes in texts are written as \\t, \\n, \\\\."""
-    yield ("\t".join(name.translate(TAB) for name in table.names) + "\n").encode(errors="replace")
-    for row in table.rows():
-        cells = (_cell(value).translate(TAB) for value in row.values())
-        yield ("\t".join(cells) + "\n").encode(errors="replace")
-
-
-def markdown_lines(table: Table) -> Iterator[bytes]:
+def markdown_lines(table: ColumnTable) -> Iterator[str]:
     """A table of GitHub's Markdown, numbers on the right."""
-
-    def line(cells: Iterator[str]) -> bytes:
-        return f"| {' | '.join(cells)} |\n".encode(errors="replace")
-
-    yield line(_marked(name) for name in table.names)
-    yield line("---" if column.texts is not None else "---:" for column in table.columns)
-    for row in table.rows():
-        yield line(_marked(_cell(value)) for value in row.values())
+    yield f"| {' | '.join(map(markdown, table.names))} |\n"
+    ruler = ("---" if column.kind == "text" else "---:" for column in table.columns)
+    yield f"| {' | '.join(ruler)} |\n"
+    yield from _rows(table, markdown, " | ", " |\n", "| ")
 
 
-def json_lines(table: Table) -> Iterator[bytes]:
-    """One JSON list, with an object a row."""
-    before = b"["
-    for row in table.rows():
-        yield before + json.dumps(row, ensure_ascii=False).encode(errors="replace")
-        before = b",\n"
-    yield b"]\n" if before != b"[" else b"[]\n"
+def json_lines(table: ColumnTable) -> Iterator[str]:
+    """A JSON list with an object a row, each on a line of its own."""
+    before = "["
+    for row in table:
+        yield before + json.dumps(row, allow_nan=False).replace("\x7f", "\\u007f")
+        before = ",\n"
+    yield "]\n" if len(table) else "[]\n"
 
 
-def _cell(value: object) -> str:
-    if value is None:
-        return ""
-    return str(value).lower() if isinstance(value, bool) else str(value)
+def _rows(
+    table: ColumnTable, quote: Callable[[str], str], between: str, end: str, before: str = ""
+) -> Iterator[str]:
+    """The lines of many rows at once."""
+    quoted = [[*map(quote, column.texts or ())] for column in table.columns]
+    for begin in range(0, len(table), AT_ONCE):
+        part = slice(begin, begin + AT_ONCE)
+        cells = [
+            _cells(column.take(part), texts)
+            for column, texts in zip(table.columns, quoted, strict=True)
+        ]
+        yield "".join(f"{before}{between.join(row)}{end}" for row in zip(*cells, strict=True))
 
 
-def _marked(text: str) -> str:
-    return printable(text).translate(CELL)
+def _cells(column: Column, quoted: list[str]) -> list[str]:
+    """Its values as texts; `quoted` are its distinct texts."""
+    values = column.values.tolist()
+    if column.kind == "text":
+        found = [quoted[number] for number in values]
+    elif column.kind == "bool":
+        found = ["true" if value else "false" for value in values]
+    else:
+        found = [*map(str, values)]
+    if column.known is None:
+        return found
+    return [text if there else "" for text, there in zip(found, column.known, strict=True)]
 
 
-TEXTS: dict[str, Callable[[Table], Iterator[bytes]]] = {
+def _csv(text: str) -> str:
+    shown = printable(text)
+    if shown and not any(letter in shown for letter in ',"') and shown == shown.strip():
+        return shown
+    return '"' + shown.replace('"', '""') + '"'
+
+
+Lines = Callable[[ColumnTable], Iterator[str]]
+TEXTS: dict[str, Lines] = {
     "csv": csv_lines,
     "tsv": tsv_lines,
     "markdown": markdown_lines,

@@ -18,6 +18,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from fusetui.text.errors import Error
 from fusetui.text.figures import parse_time
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ BOUND = re.compile(r"([a-z]+)([<>])(.*)", re.DOTALL)
 FIELD = re.compile(r"([a-z]+):(?!:)(.*)", re.DOTALL)
 
 
-class WrongQuery(Exception):  # noqa: N818
+class WrongQuery(Error):  # noqa: N818
     """One plain sentence about what is wrong with a query."""
 
 

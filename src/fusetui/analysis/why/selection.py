@@ -12,6 +12,7 @@ from fusetui.analysis.why.account import Accounts, Device, accounts, cpu_account
 from fusetui.analysis.why.devices import Devices
 from fusetui.analysis.why.idle_time import LONGEST, longest_gaps
 from fusetui.analysis.why.model import DeviceAccount, StepAccount, Unknown, Why
+from fusetui.text.errors import Error
 from fusetui.text.figures import duration
 from fusetui.trace.layout.devices import gpu_activity, other_accelerator
 from fusetui.trace.layout.steps import Steps, steps_of
@@ -32,7 +33,7 @@ class Selection(msgspec.Struct, frozen=True):
     all_gaps: bool = False
 
 
-class NotThere(Exception):  # noqa: N818
+class NotThere(Error):  # noqa: N818
     """What was asked for is not in the trace; the message is one plain sentence."""
 
 
