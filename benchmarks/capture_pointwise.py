@@ -19,7 +19,7 @@ import torch
 from torch.nn.functional import gelu
 
 from fusetui.capture.device import find_device
-from fusetui.capture.step import as_call, forward_step, rotation
+from fusetui.capture.step import forward_step, rotation, run_step
 from fusetui.capture.timing import time_steps
 from fusetui.text.figures import duration
 from fusetui.text.tables import Column, table
@@ -53,7 +53,7 @@ def measure(shape: tuple[int, int], cache_bytes: int) -> dict[str, int]:
 def _median(call: Callable[..., object], inputs: list[torch.Tensor], cache_bytes: int) -> int:
     step = forward_step(call, "pointwise", rotation(inputs, cache_bytes, False))
     with torch.no_grad():
-        return time_steps(as_call(step), "cuda", SECONDS).step_ns.median
+        return time_steps(partial(run_step, step), "cuda", SECONDS).step_ns.median
 
 
 def compilations() -> int:

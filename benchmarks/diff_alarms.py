@@ -22,7 +22,7 @@ from benchmarks.pages import put
 
 from fusetui.analysis.diff.compare import diff
 from fusetui.analysis.diff.model import Answer
-from fusetui.capture import turns
+from fusetui.capture import recorder as turns
 from fusetui.capture.options import ROUNDS, Options
 from fusetui.capture.step import Step, forward_step
 from fusetui.trace import open_trace

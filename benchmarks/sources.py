@@ -16,7 +16,7 @@ import msgspec
 from fusetui.analysis.questions.totals import kernel_totals
 from fusetui.analysis.why.answer import why
 from fusetui.analysis.why.model import Why
-from fusetui.capture.saved import SavedRun, SavedVariant, read_run
+from fusetui.capture.record import SavedRun, SavedVariant, read_run
 from fusetui.report.why_answer import account_parts
 from fusetui.text.figures import duration, percent
 from fusetui.text.tables import Column, table

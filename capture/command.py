@@ -1,18 +1,44 @@
-"""`fusetui capture`: runs, sweeps and the report on them. Importing this does not need torch."""
+"""`fusetui capture`: one run, or with `--sweep` one for every point, and a table, a chart, JSON and
+CSV of all of them. Importing this does not need torch.
+
+Each point is a run folder inside the folder of the sweep, which appears when it is complete. So the
+same command with the same `--out` continues after Ctrl-C: existing points are not run again.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+import os
 import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
+import orjson
+
+from fusetui import kernels
+from fusetui.report.output import emit, speaks_unicode
 from fusetui.text.printable import printable
 
+from .device import find_device, load_torch
+from .errors import CaptureError
+from .expect import guess_lines
+from .folder import default_folder, file_name, numbered
+from .guard import same_folder
 from .measure import measure
-from .options import Options
-from .record import Outcome
-from .sweep import run_sweep
-from .table import closing_table, guesses
-from .telling import Progress, show
+from .options import Options, declared, validate
+from .record import Outcome, SavedRun, SavedVariant, read_json, read_run
+from .scrub import texts
+from .shapes import Point, as_arguments, describe_point, parse_sweep
+from .table import closing_table, guesses, sweep_chart, sweep_csv, sweep_table, title
+from .telling import Progress, tell
+
+SWEEP_NAME, CSV_NAME = "sweep.json", "sweep.csv"
+
+Runs = Mapping[str, SavedRun]
+"""The runs of a sweep by the names of their points, in order."""
 
 
 def capture(workload: str, options: Options, out: Path | None = None) -> Outcome:
@@ -26,7 +52,214 @@ def capture(workload: str, options: Options, out: Path | None = None) -> Outcome
         return run_sweep(workload, options, out)
     record, folder = measure(workload, options, out=out, progress=Progress())
     opened = printable(shlex.quote(str(folder)))
-    open_it = [f"\nOpen it with: fusetui open {opened}"]
-    compare = [f"Compare them with: fusetui diff {opened}"] if options.compare else []
-    show("\n".join([closing_table(record), *guesses(record), *open_it, *compare]))
+    lines = [closing_table(record), *guesses(record), f"\nOpen it with: fusetui open {opened}"]
+    lines += [f"Compare them with: fusetui diff {opened}"] if options.compare else []
+    emit("\n".join(lines))
     return Outcome(folder, record.guessed_right, tuple(v.name for v in record.failed))
+
+
+def run_sweep(workload: str, options: Options, out: Path | None) -> Outcome:
+    """Runs every missing point and prints the result.
+
+    The outcome has the sweep's folder, and is about all points. A point at which no variant could
+    be measured is reported and left out. Raises CaptureError for a wrong option, if the folder
+    holds another sweep or a point that cannot be read, or, leaving nothing behind, if there is no
+    other point.
+    """
+    validate(options)
+    with same_folder():
+        points = _points(workload, options.sweep)
+    options = dataclasses.replace(options, sweep=(), seconds=options.timing_seconds)
+    kind = find_device(options.device).kind
+    asked = _asked(workload, options, kind, points)
+    if out is None:
+        first = default_folder(f"{file_name(workload)}-sweep", kind, datetime.now())
+        folder = next(folder for folder in numbered(first) if _made(folder, asked))
+    else:
+        folder = _claim(out, asked)
+    _saved(folder, points)  # reports an unreadable point before others are run
+    progress = Progress()
+    try:
+        for number, point in enumerate(points, 1):
+            _run_point(workload, options, point, folder, progress, f"{number} of {len(points)}")
+    except KeyboardInterrupt:
+        tell(f"Stopped. To continue, run the same command with --out {folder}")
+        raise
+    finally:
+        runs = _saved(folder, points)
+        rows = list(_rows(runs, points))
+        _write_json(folder / SWEEP_NAME, {"asked": asked, "rows": rows})
+        _replace(folder / CSV_NAME, sweep_csv(rows).encode())
+    if not runs:
+        _remove(folder)
+        raise CaptureError("Nothing was captured at any point of the sweep.")
+    _show(folder, runs, points)
+    return Outcome(folder, _show_guesses(runs, points), tuple(_failed(runs, points)))
+
+
+def _points(workload: str, sweep: Sequence[str]) -> tuple[Point, ...]:
+    """The points, by the axes of a workload or of the user's build function."""
+    load_torch()
+    from . import user
+
+    if user.is_target(workload):
+        return parse_sweep(sweep, list(user.axes(user.load(workload))), {})
+    if workload not in kernels.names():
+        known = ", ".join(kernels.names())
+        raise CaptureError(f"Unknown workload '{workload}': use one of {known}.")
+    found = kernels.get(workload)
+    return parse_sweep(sweep, list(found.gpu_shapes), found.sweeps)
+
+
+def _asked(workload: str, options: Options, kind: str, points: Sequence[Point]) -> dict[str, Any]:
+    """What identifies a sweep: sweeps that agree in it can share a folder."""
+    shown = texts().scrub(workload) if options.scrub else workload
+    asked = {"workload": shown, "device": kind, **dataclasses.asdict(options)}
+    found: dict[str, Any] = orjson.loads(orjson.dumps(asked | {"points": list(points)}))
+    return found
+
+
+def _claim(folder: Path, asked: Mapping[str, Any]) -> Path:
+    """Creates the sweep's folder, or checks that it holds a part of this very sweep."""
+    if _made(folder, asked):
+        return folder
+    try:
+        there = read_json(folder / SWEEP_NAME)["asked"]
+    except (CaptureError, KeyError, TypeError) as error:
+        raise CaptureError(f"{folder} exists and is not a sweep: give another --out.") from error
+    if there != asked:
+        differs = _difference(there, asked)
+        raise CaptureError(f"{folder} holds another sweep, with {differs}: give another --out.")
+    return folder
+
+
+def _difference(there: Mapping[str, Any], asked: Mapping[str, Any]) -> str:
+    """What the first option that differs is in each sweep."""
+    name = next(n for n in {**asked, **there} if there.get(n) != asked.get(n))
+    option = declared()[name].flag if name in declared() else ""
+    if name == "points":
+        return "other sizes"
+    values = (orjson.dumps(each.get(name)).decode().strip('"') for each in (there, asked))
+    return printable("{} {} instead of {}".format(option or name, *values))
+
+
+def _made(folder: Path, asked: Mapping[str, Any]) -> bool:
+    """Creates the sweep's folder unless it exists; returns whether it did. Raises CaptureError."""
+    try:
+        folder.mkdir(parents=True)
+    except FileExistsError:
+        return False
+    except OSError as error:
+        raise CaptureError(f"Cannot write to {folder}: {error.strerror}.") from error
+    try:
+        _write_json(folder / SWEEP_NAME, {"asked": asked, "rows": []})
+    except CaptureError:
+        folder.rmdir()
+        raise
+    return True
+
+
+def _run_point(
+    workload: str, options: Options, point: Point, folder: Path, progress: Progress, number: str
+) -> None:
+    place = folder / describe_point(point)
+    if os.path.lexists(place):
+        progress.say(f"{describe_point(point)} ({number}): there already")
+        return
+    progress.say(f"{describe_point(point)} ({number})")
+    shapes = [*options.shapes, *as_arguments(point)]
+    try:
+        measure(workload, dataclasses.replace(options, shapes=shapes), out=place, progress=progress)
+    except CaptureError as error:
+        progress.say(f"{describe_point(point)}: {error}")
+
+
+def _saved(folder: Path, points: Sequence[Point]) -> dict[str, SavedRun]:
+    """The existing runs, by `describe_point`. Raises CaptureError for one that cannot be read."""
+    names = [describe_point(point) for point in points]
+    try:
+        return {name: read_run(folder / name) for name in names if os.path.lexists(folder / name)}
+    except CaptureError as error:
+        raise CaptureError(f"{error} Move its folder away to run the point again.") from error
+
+
+def _rows(runs: Runs, points: Sequence[Point]) -> Iterator[dict[str, Any]]:
+    """A row for every point and variant that ran: sizes, times in ns, or the failure."""
+    for point, variant in _variants(runs, points):
+        times = variant.step_ns
+        yield {
+            **point,
+            "variant": variant.name,
+            "median_ns": times and times.median,
+            "p10_ns": times and times.p10,
+            "p90_ns": times and times.p90,
+            "n_samples": times and times.n,
+            "kernels_per_step": variant.kernels_per_step,
+            "weight_bytes": variant.weight_bytes,
+            "max_error": variant.max_error,
+            "compile_ns": variant.compile_ns,
+            "failed": variant.failed,
+        }
+
+
+def _variants(runs: Runs, points: Sequence[Point]) -> Iterator[tuple[Point, SavedVariant]]:
+    for point in points:
+        run = runs.get(describe_point(point))
+        yield from ((point, variant) for variant in (run.variants if run else ()))
+
+
+def _failed(runs: Runs, points: Sequence[Point]) -> Iterator[str]:
+    """Points without a run, and `n=2 eager` for a variant that failed at a point."""
+    yield from (name for point in points if (name := describe_point(point)) not in runs)
+    for point, variant in _variants(runs, points):
+        if variant.failed and not variant.skipped:
+            yield f"{describe_point(point)} {variant.name}"
+
+
+def _remove(folder: Path) -> None:
+    """Removes what we wrote, and the folder if it is empty then."""
+    with suppress(OSError):
+        for name in (CSV_NAME, SWEEP_NAME):
+            (folder / name).unlink()
+        folder.rmdir()
+
+
+def _show(folder: Path, runs: Runs, points: Sequence[Point]) -> None:
+    rows, axes = list(_rows(runs, points)), list(points[0])
+    name, run = next(iter(runs.items()))
+    constant = {axis: size for axis, size in run.shapes.items() if axis not in axes}
+    chart = sweep_chart(rows, axes, ascii_only=not speaks_unicode())
+    figures = f"The figures are in {printable(str(folder / CSV_NAME))} and {SWEEP_NAME}."
+    each = f"Each point is a run: fusetui open {printable(shlex.quote(str(folder / name)))}"
+    parts = (title(run, constant), sweep_table(rows, axes), chart, f"{figures}\n{each}")
+    emit("\n\n".join(parts))
+
+
+def _show_guesses(runs: Runs, points: Sequence[Point]) -> bool:
+    """Prints the wrong guesses, point by point; returns whether there are none."""
+    wrong = [
+        f"{describe_point(point)}: {line}"
+        for point, variant in _variants(runs, points)
+        for line in guess_lines(variant.name, variant.guesses)
+        if line.startswith("!")
+    ]
+    if wrong:
+        emit("\n".join(["", *map(printable, wrong)]))
+    return not wrong
+
+
+def _write_json(path: Path, content: Mapping[str, Any]) -> None:
+    options = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
+    _replace(path, orjson.dumps(content, option=options))
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Writes a file completely or not at all. Raises CaptureError."""
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        part.write_bytes(content)
+        part.replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            part.unlink()
+        raise CaptureError(f"Cannot write {path}: {error.strerror}.") from error

@@ -77,7 +77,9 @@ def find_device(wanted: str) -> CaptureDevice:
     torch = load_torch()
     if wanted != "cpu" and torch.cuda.is_available():
         capability = None if torch.version.hip else torch.cuda.get_device_capability()
-        return CaptureDevice("cuda", torch.cuda.get_device_name(), _cache_bytes(torch), capability)
+        properties = torch.cuda.get_device_properties(torch.cuda.current_device())
+        cache = int(getattr(properties, "L2_cache_size", 64 * 2**20))  # more than most GPUs have
+        return CaptureDevice("cuda", torch.cuda.get_device_name(), cache, capability)
     if wanted == "cuda":
         raise CaptureError("torch sees no GPU here: use --device cpu, or install a CUDA build.")
     threads = torch.get_num_threads()
@@ -102,12 +104,6 @@ def _installed(package: str) -> str | None:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return None
-
-
-def _cache_bytes(torch: Any) -> int:
-    """The size of the GPU's L2 cache; if torch does not say, 64 MiB, more than most GPUs have."""
-    properties = torch.cuda.get_device_properties(torch.cuda.current_device())
-    return int(getattr(properties, "L2_cache_size", 64 * 2**20))
 
 
 def _cpu_name() -> str:

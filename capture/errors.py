@@ -1,4 +1,16 @@
-"""The error that capture reports to the user."""
+"""The error that capture reports to the user, and any other error as one sentence."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+
+from fusetui.text.cutting import clip
+
+_LONGEST = 300
+_HERE = Path(__file__).resolve().parent
+_COMPILERS = ("torch._dynamo", "torch._inductor", "triton")
 
 from __future__ import annotations
 
@@ -7,3 +19,51 @@ from fusetui.text.errors import Error
 
 class CaptureError(Error):
     """One plain sentence for the user: what is wrong and what to do."""
+
+
+def sentence(error: BaseException) -> str:
+    """Why a variant failed, in one line: memory, compiler, or the innermost error itself."""
+    import torch
+
+    chain = list(_causes(error))
+    if any(isinstance(cause, torch.cuda.OutOfMemoryError) for cause in chain):
+        return "it ran out of GPU memory: use smaller shapes."
+    # Python's own error, or the plain RuntimeError that torch raises on a CPU.
+    if any(isinstance(c, MemoryError) or "can't allocate memory" in str(c) for c in chain):
+        return "it ran out of memory: use smaller shapes."
+    if any(type(cause).__name__ == "InvalidCxxCompiler" for cause in chain):
+        return "torch.compile found no C++ compiler: install g++ or clang, or set CXX."
+    if ours := next((cause for cause in chain if isinstance(cause, CaptureError)), None):
+        return str(ours)
+    cause = chain[-1]
+    if any(type(link).__module__.startswith(_COMPILERS) for link in chain):
+        return clip(f"it could not be compiled: {_one_line(cause)}", _LONGEST, "...")
+    return clip(_one_line(cause) + _place(cause), _LONGEST, "...")
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """The error and what it wraps: torch.compile hides the real one in `inner_exception`."""
+    seen: set[int] = set()
+    cause: BaseException | None = error
+    while cause is not None and id(cause) not in seen:
+        seen.add(id(cause))
+        yield cause
+        cause = getattr(cause, "inner_exception", None) or cause.__cause__
+
+
+def _one_line(error: BaseException) -> str:
+    """`ValueError: first line of its message`."""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+
+
+def _place(error: BaseException) -> str:
+    """` (train.py, line 12)`: the innermost line of the user's own code, if there is one."""
+    import torch
+
+    others = (_HERE, _HERE.parent / "kernels", Path(torch.__file__).resolve().parent)
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        path = Path(frame.filename).resolve()
+        if path.is_file() and not any(map(path.is_relative_to, others)):
+            return f" ({path.name}, line {frame.lineno})"
+    return ""

@@ -1,20 +1,230 @@
-"""Run folders: written under a temporary name, renamed when complete. Does not need torch."""
+"""Run folders: reserved before measuring, so that two captures never use the same one, and written
+under a temporary name, until they are complete.
+
+Until a run is complete, it is in `.NAME.part` next to its folder. A file in it, locked as long as
+the capture is alive, shows the next capture that the folder is ours, and whether it is still being
+written. Does not need torch.
+"""
 
 from __future__ import annotations
 
+import os
+import platform
 import re
+import shutil
+import stat
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
+from itertools import count
 from pathlib import Path
 
 import orjson
 
-from .claim import FolderClaim, claim_free, release_all
 from .errors import CaptureError
 from .guard import tidied
-from .record import RunRecord
-from .saved import RECORD_NAME
+from .record import RECORD_NAME, RunRecord
+
+try:
+    import fcntl
+except ImportError:  # Windows: a folder cannot be proven to be abandoned
+    fcntl = None  # type: ignore[assignment]
+
+MARKER = ".fusetui-capture"
+"""The file that marks a folder as ours; it names the machine that holds the lock."""
+_PART = re.compile(r"\..+\.part", re.DOTALL)
+_OPEN = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+
+_held: set[FolderClaim] = set()
+"""What this process has claimed and neither kept nor released."""
+
+
+class TakenError(CaptureError):
+    """The folder exists, or another capture is writing it."""
+
+
+class FolderClaim:
+    """A folder to fill, `part`, which becomes `out` or is removed.
+
+    A child process forked by the user's code can do neither. Raises CaptureError; TakenError if
+    `out` is already taken.
+    """
+
+    def __init__(self, out: Path) -> None:
+        self.out = out
+        self._place = _absolute(out)
+        self.part = self._place.with_name(f".{self._place.name}.part")
+        self._pid = os.getpid()
+        if os.path.lexists(self._place):
+            raise TakenError(f"{out} exists already: give another --out, or move it away.")
+        remove_abandoned(self._place.parent)
+        self._made = [parent for parent in self._place.parents if not parent.exists()]
+        self._marker = self._make()
+        _held.add(self)
+        if os.path.lexists(self._place):  # another capture was faster
+            self.release()
+            raise TakenError(f"{out} exists already: give another --out, or move it away.")
+
+    def keep(self) -> None:
+        """Renames the folder. Raises CaptureError if the run had to get another name."""
+        if os.getpid() != self._pid:
+            return
+        named = next(path for path in numbered(self._place) if not os.path.lexists(path))
+        try:
+            self.part.rename(named)
+            (named / MARKER).unlink()
+        except OSError as error:
+            raise CaptureError(f"Cannot write to {named}: {error.strerror}.") from error
+        self._let_go()
+        if named != self._place:
+            raise CaptureError(f"{self.out} was made by another program: the run is in {named}.")
+
+    def release(self) -> None:
+        """Removes the folder, and any parent folders that were created for it."""
+        if os.getpid() != self._pid or self not in _held:
+            return
+        shutil.rmtree(self.part, ignore_errors=True)
+        with suppress(OSError):
+            for parent in self._made:
+                parent.rmdir()
+        self._let_go()
+
+    def _make(self) -> int:
+        try:
+            self.part.mkdir(parents=True)
+        except FileExistsError:
+            raise TakenError(
+                f"another capture is writing {self.out}: give another --out, or, if there is no "
+                f"other capture, remove {self.part}."
+            ) from None
+        except OSError as error:
+            raise CaptureError(f"Cannot write to {self.out.parent}: {error.strerror}.") from error
+        try:
+            return _marked(self.part)
+        except OSError as error:
+            shutil.rmtree(self.part, ignore_errors=True)
+            raise CaptureError(f"Cannot write to {self.part}: {error.strerror}.") from error
+
+    def _let_go(self) -> None:
+        _held.discard(self)
+        os.close(self._marker)
+
+
+def claim_free(first: Path) -> FolderClaim:
+    """A folder to fill, with a number appended to its name if it is taken. Raises CaptureError."""
+    for path in numbered(first):
+        with suppress(TakenError):
+            return FolderClaim(path)
+    raise AssertionError("there is always a higher number")
+
+
+def numbered(first: Path) -> Iterator[Path]:
+    """`mlp`, `mlp-2`, `mlp-3` ..."""
+    yield first
+    yield from (first.with_name(f"{first.name}-{number}") for number in count(2))
+
+
+def release_all() -> None:
+    """Removes everything that this process has claimed."""
+    for claim in list(_held):
+        claim.release()
+
+
+def remove_abandoned(parent: Path) -> None:
+    """Removes what captures of this user left in a folder when they were killed.
+
+    Only runs that are certainly ours and no longer being written: see `_is_abandoned`.
+    """
+    with suppress(OSError), os.scandir(parent) as found:
+        for item in found:
+            if _PART.fullmatch(item.name) and item.is_dir(follow_symlinks=False):
+                with suppress(OSError):
+                    _remove_if_abandoned(parent / item.name)
+
+
+def _remove_if_abandoned(part: Path) -> None:
+    """Removes one such folder. Raises OSError."""
+    directory = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0)
+    with _opened(part, directory) as folder, _opened(MARKER, os.O_RDWR, folder) as marker:
+        if _is_abandoned(part, folder, marker):
+            for name in sorted(os.listdir(folder), key=MARKER.__eq__):  # the marker goes last
+                os.unlink(name, dir_fd=folder)
+            part.rmdir()
+
+
+def _is_abandoned(part: Path, folder: int, marker: int) -> bool:
+    """Whether a folder belongs to a capture on this machine whose lock is free.
+
+    Once we hold the lock, the marker must still be in place; otherwise the capture has finished,
+    and this is a run that was kept. Raises OSError.
+    """
+    if not _is_users(folder) or not _is_users(marker) or not _locked(marker):
+        return False
+    if os.pread(marker, len(_mark()) + 1, 0) != _mark():
+        return False
+    if not os.path.samestat(os.stat(part / MARKER), os.fstat(marker)):
+        return False
+    found = [os.stat(name, dir_fd=folder, follow_symlinks=False) for name in os.listdir(folder)]
+    return all(stat.S_ISREG(state.st_mode) for state in found)
+
+
+@contextmanager
+def _opened(path: Path | str, flags: int, folder: int | None = None) -> Iterator[int]:
+    """An open descriptor, closed after the block. Raises OSError."""
+    number = os.open(path, flags | _OPEN, dir_fd=folder)
+    try:
+        yield number
+    finally:
+        os.close(number)
+
+
+def _marked(part: Path) -> int:
+    """Puts the marker into a new folder; its lock lasts as long as the descriptor. Raises OSError.
+
+    The marker is empty until it is locked, and stays empty if files cannot be locked: an empty
+    marker proves nothing.
+    """
+    marker = os.open(part / MARKER, os.O_RDWR | os.O_CREAT | os.O_EXCL | _OPEN, 0o600)
+    try:
+        if _locked(marker):
+            os.write(marker, _mark())
+    except BaseException:
+        os.close(marker)
+        raise
+    return marker
+
+
+def _mark() -> bytes:
+    """The text of the marker. Locks of other machines may be invisible here, so their folders are
+    never removed."""
+    return f"fusetui capture on {platform.node()}\n".encode(errors="replace")
+
+
+def _locked(marker: int) -> bool:
+    """Takes the lock, without waiting."""
+    if fcntl is None:
+        return False
+    try:
+        fcntl.flock(marker, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _is_users(number: int) -> bool:
+    state = os.fstat(number)
+    regular = stat.S_ISREG(state.st_mode) or stat.S_ISDIR(state.st_mode)
+    return regular and (not hasattr(os, "geteuid") or state.st_uid == os.geteuid())
+
+
+def _absolute(out: Path) -> Path:
+    """The same folder whatever the working directory becomes. Raises CaptureError."""
+    if out.name in ("", ".."):
+        raise CaptureError(f"{out} is not a valid name for a new folder: give another --out.")
+    try:
+        return out.absolute()
+    except OSError as error:
+        raise CaptureError(f"The working directory is gone: {error.strerror}.") from error
 
 
 def default_folder(workload: str, device_kind: str, now: datetime) -> Path:
@@ -32,23 +242,16 @@ def file_name(workload: str) -> str:
 def new_folder(out: Path) -> Iterator[Path]:
     """A folder to fill, which becomes `out` if the block succeeds and is removed if it does not.
 
-    It is also removed if a signal ends the process; see `claim` for what happens if it is killed.
+    It is also removed if a signal ends the process; if it is killed, see `remove_abandoned`.
     Raises CaptureError if `out` already exists or cannot be created.
     """
-    with _filled(lambda: FolderClaim(out)) as claim:
+    with filled(lambda: FolderClaim(out)) as claim:
         yield claim.part
 
 
 @contextmanager
-def new_numbered_folder(first: Path) -> Iterator[tuple[Path, Path]]:
-    """The same with a number appended if the name is taken: the folder to fill, and its final
-    name."""
-    with _filled(lambda: claim_free(first)) as claim:
-        yield claim.part, claim.out
-
-
-@contextmanager
-def _filled(take: Callable[[], FolderClaim]) -> Iterator[FolderClaim]:
+def filled(take: Callable[[], FolderClaim]) -> Iterator[FolderClaim]:
+    """The same for a folder that `take` claims: `part` is to be filled, `out` its final name."""
     with tidied(release_all):
         claim = take()
         try:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,14 +9,8 @@ from typing import TYPE_CHECKING
 from fusetui import kernels
 
 from .device import CaptureDevice, find_device, load_torch, quiet_torch
-from .errors import CaptureError
-from .folder import (
-    default_folder,
-    file_name,
-    new_folder,
-    new_numbered_folder,
-    write_record,
-)
+from .errors import CaptureError, sentence
+from .folder import FolderClaim, claim_free, default_folder, file_name, filled, write_record
 from .guard import same_folder
 from .options import Options, validate
 from .record import Failed, RunRecord
@@ -39,23 +31,10 @@ def measure(
     validate(options)
     with quiet_torch(), same_folder():
         device = find_device(options.device)
-        with _folder_for(workload, device, out) as (part, folder):
-            record = _run(workload, options, device, part, progress)
-    return record, folder
-
-
-@contextmanager
-def _folder_for(
-    workload: str, device: CaptureDevice, out: Path | None
-) -> Iterator[tuple[Path, Path]]:
-    """The folder to fill, and its final name."""
-    if out is None:
         first = default_folder(file_name(workload), device.kind, datetime.now())
-        with new_numbered_folder(first) as found:
-            yield found
-    else:
-        with new_folder(out) as part:
-            yield part, out
+        with filled(lambda: FolderClaim(out) if out else claim_free(first)) as claim:
+            record = _run(workload, options, device, claim.part, progress)
+    return record, claim.out
 
 
 def make_job(workload: str, options: Options, device: CaptureDevice) -> Job:
@@ -65,7 +44,7 @@ def make_job(workload: str, options: Options, device: CaptureDevice) -> Job:
     enough memory for weights and inputs.
     """
     load_torch()
-    from . import failure, user, workload_job
+    from . import job, user
 
     if user.is_target(workload):
         return user.user_job(workload, options, device)
@@ -73,9 +52,9 @@ def make_job(workload: str, options: Options, device: CaptureDevice) -> Job:
         known = ", ".join(kernels.names())
         raise CaptureError(f"Unknown workload '{workload}': use one of {known}.")
     try:
-        return workload_job.workload_job(kernels.get(workload), options, device)
+        return job.workload_job(kernels.get(workload), options, device)
     except (RuntimeError, MemoryError) as error:
-        raise CaptureError(f"{workload} cannot be set up: {failure.sentence(error)}") from error
+        raise CaptureError(f"{workload} cannot be set up: {sentence(error)}") from error
 
 
 def _run(
@@ -94,11 +73,8 @@ def _run(
         progress.say(f"no GPU in use, so the shapes are smaller: {shapes}")
     record = Runner(job, options, device, progress).run(folder, code)
     if not record.measured:
-        raise CaptureError(f"Nothing was captured: {_reasons(record)}")
+        failed = (v for v in record.variants if isinstance(v, Failed))
+        reasons = " ".join(f"{variant.name}: {variant.failed}" for variant in failed)
+        raise CaptureError(f"Nothing was captured: {reasons}")
     write_record(folder, record)
     return record
-
-
-def _reasons(record: RunRecord) -> str:
-    failed = [variant for variant in record.variants if isinstance(variant, Failed)]
-    return " ".join(f"{variant.name}: {variant.failed}" for variant in failed)

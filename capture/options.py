@@ -7,23 +7,23 @@ documentation and the checks are derived from the declarations. run.json records
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import Field, dataclass, field, fields, replace
 from functools import cache
 from types import NoneType
-from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
+from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 
 from .errors import CaptureError
 
-DEVICES = ("auto", "cuda", "cpu")
 DTYPES = ("float32", "bfloat16", "float16")
-MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
-"""The modes of torch.compile."""
-SHORT_NAMES = {
-    "fp32": "float32",
-    "bf16": "bfloat16",
-    "fp16": "float16",
-    "half": "float16",
+SHORT_NAMES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16", "half": "float16"}
+AMONG = {
+    "device": ("auto", "cuda", "cpu"),
+    "dtype": DTYPES,
+    "mode": ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"),
 }
+"""The values of options that take no others."""
+IN_LOOP = ("device", "steps", "stack", "record_shapes", "memory", "expect", "scrub")
+"""The options that also apply to a training loop of the user."""
 STEPS = 7
 """A verdict of the diff needs five; two more leave room for outliers."""
 ROUNDS = 30
@@ -33,114 +33,74 @@ SECONDS_OF_A_POINT = 0.3
 """Less than for a single capture, because a sweep has many points."""
 
 
-class Asked(NamedTuple):
-    """The name, help and allowed values of an option.
+class Declared(NamedTuple):
+    """An option: a field of `Options`. `flag` is its name on the command line, or "" if it is given
+    in another way; `kind` is the type of one value, `many` whether it may be repeated."""
 
-    `flag` is its name on the command line, or "" if it is given in another way. `least` and `above`
-    are bounds of a number. `in_loop`: whether it also applies to a training loop of the user.
-    """
-
+    name: str
+    kind: type
+    many: bool
+    default: Any
     flag: str
     metavar: str
     help: str
-    among: tuple[str, ...] = ()
-    short: Mapping[str, str] = {}
-    least: int | None = None
-    above: float | None = None
-    in_loop: bool = False
+
+
+def asked(flag: str, metavar: str, text: str, default: Any = None) -> Any:
+    """A field of `Options`; `text` is its help."""
+    return field(default=default, metadata={"flag": flag, "metavar": metavar, "help": text})
 
 
 @dataclass(frozen=True)
 class Options:
     """The options of one capture, as the user gave them."""
 
-    variants: Annotated[
-        Sequence[str], Asked("--variant", "V", "Only this variant; may be repeated.")
-    ] = ()
-    device: Annotated[
-        str,
-        Asked(
-            "--device",
-            "WHERE",
-            "cuda or cpu; auto, the default, uses a GPU if there is one.",
-            among=DEVICES,
-            in_loop=True,
-        ),
-    ] = "auto"
-    dtype: Annotated[
-        str | None,
-        Asked(
-            "--dtype",
-            "D",
-            f"{', '.join(DTYPES[:-1])} or {DTYPES[-1]}.",
-            among=DTYPES,
-            short=SHORT_NAMES,
-        ),
-    ] = None
-    shapes: Annotated[Sequence[str], Asked("", "", "Sizes by name, such as --batch 32.")] = ()
-    backward: Annotated[
-        bool,
-        Asked("--backward", "", "Measure forward and backward pass, without an optimizer."),
-    ] = False
-    mode: Annotated[
-        str | None,
-        Asked("--mode", "M", "The mode of torch.compile, such as reduce-overhead.", among=MODES),
-    ] = None
-    steps: Annotated[
-        int | None,
-        Asked(
-            "--steps",
-            "N",
-            f"Number of profiled steps: {STEPS} by default, {ROUNDS} with --compare; a verdict of "
-            "diff needs five, with --compare six.",
-            least=1,
-            in_loop=True,
-        ),
-    ] = None
-    compare: Annotated[
-        bool,
-        Asked(
-            "--compare",
-            "",
-            "Profile all variants in turns, one step of each at a time, for a diff to be trusted.",
-        ),
-    ] = False
-    stack: Annotated[bool, Asked("--stack", "", "Record Python frames.", in_loop=True)] = False
-    record_shapes: Annotated[
-        bool, Asked("--shapes", "", "Record the shapes of inputs; on by default.", in_loop=True)
-    ] = True
-    memory: Annotated[bool, Asked("--memory", "", "Record allocations.", in_loop=True)] = False
-    seconds: Annotated[
-        float | None,
-        Asked(
-            "--seconds",
-            "S",
-            f"Seconds to time each variant for: {SECONDS:g} by default, {SECONDS_OF_A_POINT:g} in "
-            "a sweep.",
-            above=0,
-        ),
-    ] = None
-    expect: Annotated[
-        Sequence[str],
-        Asked(
-            "--expect",
-            "GUESS",
-            'A guess about the kernels, such as "kernels=5 gemm=3": exit with 1 if it is wrong.',
-            in_loop=True,
-        ),
-    ] = ()
-    sweep: Annotated[
-        Sequence[str], Asked("--sweep", "SIZES", "Run once for each size, as in batch=1,2,4.")
-    ] = ()
-    scrub: Annotated[
-        bool,
-        Asked(
-            "--scrub",
-            "",
-            "Remove private data from the traces and run.json, as fusetui scrub does.",
-            in_loop=True,
-        ),
-    ] = False
+    variants: Sequence[str] = asked("--variant", "V", "Only this variant; may be repeated.", ())
+    device: str = asked(
+        "--device", "WHERE", "cuda or cpu; auto, the default, uses a GPU if there is one.", "auto"
+    )
+    dtype: str | None = asked("--dtype", "D", f"{', '.join(DTYPES[:-1])} or {DTYPES[-1]}.")
+    shapes: Sequence[str] = asked("", "", "Sizes by name, such as --batch 32.", ())
+    backward: bool = asked(
+        "--backward", "", "Measure forward and backward pass, without an optimizer.", False
+    )
+    mode: str | None = asked("--mode", "M", "The mode of torch.compile, such as reduce-overhead.")
+    steps: int | None = asked(
+        "--steps",
+        "N",
+        f"Number of profiled steps: {STEPS} by default, {ROUNDS} with --compare; a verdict of "
+        "diff needs five, with --compare six.",
+    )
+    compare: bool = asked(
+        "--compare",
+        "",
+        "Profile all variants in turns, one step of each at a time, for a diff to be trusted.",
+        False,
+    )
+    stack: bool = asked("--stack", "", "Record Python frames.", False)
+    record_shapes: bool = asked("--shapes", "", "Record the shapes of inputs; on by default.", True)
+    memory: bool = asked("--memory", "", "Record allocations.", False)
+    seconds: float | None = asked(
+        "--seconds",
+        "S",
+        f"Seconds to time each variant for: {SECONDS:g} by default, {SECONDS_OF_A_POINT:g} in a "
+        "sweep.",
+    )
+    expect: Sequence[str] = asked(
+        "--expect",
+        "GUESS",
+        'A guess about the kernels, such as "kernels=5 gemm=3": exit with 1 if it is wrong.',
+        (),
+    )
+    sweep: Sequence[str] = asked(
+        "--sweep", "SIZES", "Run once for each size, as in batch=1,2,4.", ()
+    )
+    scrub: bool = asked(
+        "--scrub",
+        "",
+        "Remove private data from the traces and run.json, as fusetui scrub does.",
+        False,
+    )
 
     @property
     def profiled_steps(self) -> int:
@@ -153,47 +113,34 @@ class Options:
         return self.seconds or (SECONDS_OF_A_POINT if self.sweep else SECONDS)
 
 
-class Declared(NamedTuple):
-    """A field of `Options`: `kind` is the type of one value, `many` whether it may be repeated."""
-
-    name: str
-    kind: type
-    many: bool
-    default: Any
-    asked: Asked
-
-
 @cache
 def declared() -> Mapping[str, Declared]:
     """The options by name, in the order of declaration."""
-    hints = get_type_hints(Options, include_extras=True)
-    return {one.name: _declared(one.name, hints[one.name], one.default) for one in fields(Options)}
+    hints = get_type_hints(Options)
+    return {one.name: _declared(one.name, hints[one.name], one) for one in fields(Options)}
 
 
-def _declared(name: str, hint: Any, default: Any) -> Declared:
-    plain, asked = get_args(hint)
-    if many := get_origin(plain) is Sequence:
-        (plain,) = get_args(plain)
-    kinds = [kind for kind in get_args(plain) or (plain,) if kind is not NoneType]
-    return Declared(name, kinds[0], many, default, asked)
+def _declared(name: str, hint: Any, one: Field[Any]) -> Declared:
+    many = get_origin(hint) is Sequence
+    kinds = [kind for kind in get_args(hint) or (hint,) if kind is not NoneType]
+    return Declared(name, kinds[0], many, one.default, **one.metadata)
 
 
 def validate(options: Options) -> None:
     """Raises CaptureError if any option has a value that is not allowed."""
-    for name in declared():
-        if getattr(options, name) is not None:
-            check(name, getattr(options, name))
+    for name in AMONG:
+        if (value := getattr(options, name)) is not None:
+            check(name, value)
+    if options.steps is not None and options.steps < 1:
+        raise CaptureError(f"--steps must be at least 1, not {options.steps}.")
+    if options.seconds is not None and not options.seconds > 0:
+        raise CaptureError(f"--seconds must be more than 0, not {options.seconds:g}.")
 
 
-def check(name: str, value: Any) -> None:
+def check(name: str, value: str) -> None:
     """Raises CaptureError if the value is not allowed for the option of this name."""
-    asked = declared()[name].asked
-    if asked.least is not None and not value >= asked.least:
-        raise CaptureError(f"{asked.flag} must be at least {asked.least}, not {value}.")
-    if asked.above is not None and not value > asked.above:
-        raise CaptureError(f"{asked.flag} must be more than {asked.above:g}, not {value:g}.")
-    if asked.among and asked.short.get(value, value) not in asked.among:
-        raise CaptureError(f"Unknown {name} '{value}': use one of {', '.join(asked.among)}.")
+    if SHORT_NAMES.get(value, value) not in AMONG[name]:
+        raise CaptureError(f"Unknown {name} '{value}': use one of {', '.join(AMONG[name])}.")
 
 
 def dtype_name(dtype: str) -> str:
@@ -204,9 +151,8 @@ def dtype_name(dtype: str) -> str:
 
 def loop_options(given: Mapping[str, Any]) -> Options:
     """Options for a training loop of the user. Raises TypeError for one that does not apply."""
-    known = [name for name, one in declared().items() if one.asked.in_loop]
-    if unknown := [name for name in given if name not in known]:
-        raise TypeError(f"there is no option {unknown[0]!r} here, only {', '.join(known)}")
+    if unknown := [name for name in given if name not in IN_LOOP]:
+        raise TypeError(f"there is no option {unknown[0]!r} here, only {', '.join(IN_LOOP)}")
     return Options(**given)
 
 

@@ -5,16 +5,39 @@ from __future__ import annotations
 import shlex
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from .device import load_torch
+from .device import CaptureDevice, load_torch, versions
+from .options import Options, public
+from .record import FORMAT, RunRecord
 from .scrub import texts
 
 _FIELDS = ("driver_version", "clocks.sm", "clocks.max.sm", "clocks.mem", "power.limit")
 _SECONDS = 5
+
+
+def new_record(
+    device: CaptureDevice,
+    options: Options,
+    where: Path,
+    public_text: Callable[[str], str],
+    **measured: Any,
+) -> RunRecord:
+    """The record of a run that has just ended; `where` is a folder of the user's code."""
+    return RunRecord(
+        format=FORMAT,
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        device=device.name,
+        device_kind=device.kind,
+        versions=versions(),
+        options=public(options, public_text),
+        provenance=provenance(device.kind, where, options.scrub),
+        **measured,
+    )
 
 
 def provenance(device_kind: str, where: Path, scrubbed: bool) -> dict[str, Any]:

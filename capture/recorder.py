@@ -1,12 +1,17 @@
-"""Records a variant's steps with torch.profiler and writes them as a gzipped Chrome trace."""
+"""Records steps of variants with torch.profiler, one variant after another or in turns, and writes
+them as gzipped Chrome traces."""
 
 from __future__ import annotations
 
 import gzip
 import os
+import random
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from torch.profiler import ProfilerActivity, profile, record_function, schedule
 
 from fusetui.analysis.questions.tally import Tallies, tallies
@@ -23,32 +28,73 @@ from .timing import synchronizer
 TAIL = 64  # bytes in which the last bracket of a trace stands
 WAIT, WARM_UP = 1, 1
 """Steps before the recorded ones: one with the profiler off, one that it discards."""
+SEED = 0
+STEP = "ProfilerStep#"
+_GPU = ("kernel", "gpu_memcpy", "gpu_memset")
 
 
-def record(step: Step, options: Options, device_kind: str, path: Path) -> None:
-    """Profiles steps into `path` (.json.gz).
+class _Event(msgspec.Struct):
+    """What tells where an event of a trace belongs."""
+
+    name: str = ""
+    ph: str = ""
+    cat: str = ""
+    ts: float = 0.0
+    dur: float = 0.0
+    args: Any = None
+
+    @property
+    def correlation(self) -> Any:
+        return self.args.get("correlation") if isinstance(self.args, dict) else None
+
+
+def record_one(step: Step, options: Options, device_kind: str, path: Path) -> None:
+    """Profiles steps into `path` (.json.gz)."""
+    plain = path.with_suffix("")
+    _profile([step], [step] * options.profiled_steps, options, device_kind, plain)
+    compress(plain, path, options.scrub)
+
+
+def record(steps: Mapping[str, Step], options: Options, device_kind: str, folder: Path) -> None:
+    """Profiles all variants into one trace, and writes for each `NAME.json.gz` with its own steps;
+    so whatever the machine does hits all alike.
+
+    In each round every variant runs one step. The steps of a variant are numbered by rounds.
+    """
+    both, rounds = folder / "turns.json", turns(list(steps), options.profiled_steps)
+    order = [steps[name] for one in rounds for name in one]
+    _profile([*steps.values()], order, options, device_kind, both)
+    check_written(both)
+    for name, document in divided(both.read_bytes(), rounds).items():
+        plain = folder / f"{name}.json"
+        store(plain, document)
+        compress(plain, folder / f"{name}.json.gz", options.scrub)
+    both.unlink()
+
+
+def _profile(
+    before: Sequence[Step], steps: Sequence[Step], options: Options, device_kind: str, plain: Path
+) -> None:
+    """Profiles steps, after all those that come before together in each step of the plan.
 
     Every step is one `ProfilerStep#N` around the labels of its parts, and waits for the device, so
     that the kernels of a step run within it.
     """
-    plain, parent = path.with_suffix(""), os.getpid()
+    parent, synchronize = os.getpid(), synchronizer(device_kind)
 
     def export(profiler: Any) -> None:
         leave_if_forked(parent)
         profiler.export_chrome_trace(str(plain))
 
-    plan = schedule(wait=WAIT, warmup=WARM_UP, active=options.profiled_steps, repeat=1)
-    synchronize = synchronizer(device_kind)
+    plan = schedule(wait=WAIT, warmup=WARM_UP, active=len(steps), repeat=1)
     with profile(
-        **settings(options, device_kind),
-        schedule=plan,
-        on_trace_ready=export,
+        **settings(options, device_kind), schedule=plan, on_trace_ready=export
     ) as profiler:
-        for _ in range(WAIT + WARM_UP + options.profiled_steps):
-            run_labeled(step)
+        for together in [*[before] * (WAIT + WARM_UP), *([step] for step in steps)]:
+            for step in together:
+                run_labeled(step)
             synchronize()
             profiler.step()
-    compress(plain, path, options.scrub)
 
 
 def settings(options: Options, device_kind: str) -> dict[str, Any]:
@@ -104,3 +150,70 @@ def run_labeled(step: Step) -> None:
     for part in step:
         with record_function(part.label):
             value = part.run(value)
+
+
+def turns(names: Sequence[str], rounds: int) -> list[list[str]]:
+    """Who runs when: in each round all of them, in an order by chance that is the same every time;
+    every other round is the one before turned round, so that none comes first more often."""
+    chance = random.Random(SEED)
+    found: list[list[str]] = []
+    while len(found) < rounds:
+        one = chance.sample(list(names), len(names))
+        found += [one, one[::-1]]
+    return found[:rounds]
+
+
+def divided(document: bytes, rounds: Sequence[Sequence[str]]) -> dict[str, bytes]:
+    """A trace of steps that took turns -> a trace for each variant, its events as they were.
+
+    An event belongs to the step in which it begins, GPU work to that in which it was launched; what
+    lies in no step is left out, but for metadata. Raises ValueError if the steps are not these.
+    """
+    keys = msgspec.json.decode(document, type=dict[str, msgspec.Raw])
+    texts = msgspec.json.decode(keys["traceEvents"], type=list[msgspec.Raw])
+    events = [msgspec.json.decode(text, type=_Event) for text in texts]
+    owners = [(name, number) for number, one in enumerate(rounds) for name in one]
+    step_of = _steps(events, len(owners))
+    kept: dict[str, list[bytes]] = {name: [] for one in rounds[:1] for name in one}
+    for event, text in zip(events, texts, strict=True):
+        step = step_of(event)
+        if step is not None:
+            name, number = owners[step]
+            # The name of a step has the number of its round.
+            named = event.name.startswith(STEP)
+            old, new = f'"{event.name}"'.encode(), f'"{STEP}{number}"'.encode()
+            kept[name].append(bytes(text).replace(old, new, 1) if named else bytes(text))
+        elif event.ph == "M":
+            for found in kept.values():
+                found.append(bytes(text))
+    listed = {name: msgspec.Raw(b"[\n" + b",\n".join(own) + b"\n]") for name, own in kept.items()}
+    return {n: msgspec.json.encode({**keys, "traceEvents": events}) for n, events in listed.items()}
+
+
+def _steps(events: Sequence[_Event], count: int) -> Callable[[_Event], int | None]:
+    """A function from an event to the number of its step in order of time, None for none."""
+    spans = [e for e in events if e.ph == "X" and e.name.startswith(STEP) and "gpu" not in e.cat]
+    spans.sort(key=lambda event: event.ts)
+    if len(spans) != count:
+        raise ValueError(f"the profiler recorded {len(spans)} steps, not {count}")
+    begins = [span.ts for span in spans]
+    numbers = {span.name: number for number, span in enumerate(spans)}
+
+    def at(ts: float) -> int | None:
+        step = bisect_right(begins, ts) - 1
+        return step if step >= 0 and ts < spans[step].ts + spans[step].dur else None
+
+    launched = {
+        event.correlation: at(event.ts)
+        for event in events
+        if event.ph == "X" and event.cat not in _GPU and event.correlation
+    }
+
+    def step_of(event: _Event) -> int | None:
+        if event.ph == "M":
+            return None
+        if event.cat in _GPU and event.correlation in launched:
+            return launched[event.correlation]
+        return numbers[event.name] if event.name in numbers else at(event.ts)
+
+    return step_of

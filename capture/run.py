@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from time import perf_counter_ns
@@ -15,18 +14,17 @@ import torch
 
 from fusetui.analysis.questions.tally import Tallies
 
-from . import check, compiler, expect, failure, recorder, step, timing, turns
-from .device import CaptureDevice, versions
-from .errors import CaptureError
+from . import expect, recorder, step, timing
+from .device import CaptureDevice
+from .errors import CaptureError, sentence
 from .guard import parent_only
-from .job import Job, Trial
-from .options import Options, public
-from .provenance import provenance
-from .record import FORMAT, Failed, Measured, RunRecord
+from .job import SEED, Job, Trial
+from .options import Options
+from .provenance import new_record
+from .record import Failed, Measured, RunRecord
 from .scrub import texts
 from .step import Answer, Step
 from .telling import Progress
-from .workload_job import SEED
 
 NO_KERNELS = "the profiler recorded no kernels: KINETO_LOG_LEVEL=0 makes it say why."
 
@@ -70,14 +68,31 @@ class Runner:
 
         If a trial fails, the others still run. `where` is the folder of the user's code.
         """
-        compiler.show_cpu_kernels()
-        with self._autograd():
+        show_cpu_kernels()
+        keeps, backward = self._job.keeps_gradients, self._job.backward
+        with nullcontext() if keeps else torch.set_grad_enabled(backward):
             outcomes = self._in_turns(folder) if self._options.compare else self._one_by_one(folder)
-        return self._record(outcomes, where)
+        job, options = self._job, self._options
+        return new_record(
+            self._device,
+            options,
+            where,
+            self._public,
+            workload=self._public(job.workload),
+            summary=self._public(job.summary),
+            shapes=job.shapes,
+            shapes_shrunk=job.shapes_shrunk,
+            dtype=job.dtype,
+            seed=SEED,
+            profiled_steps=options.profiled_steps,
+            variants=outcomes,
+            backward=job.backward,
+            mode=options.mode,
+        )
 
     def _one_by_one(self, folder: Path) -> tuple[Outcome, ...]:
         def whole(trial: Trial) -> Measured:
-            compiler.forget_compiled()
+            forget_compiled()
             return self._profiled(self._ready(trial), folder)
 
         return tuple(self._attempt(t, folder, partial(whole, t)) for t in self._job.trials)
@@ -87,23 +102,18 @@ class Runner:
 
         Raises CaptureError if fewer than two can take turns.
         """
-        compiler.forget_compiled()
+        forget_compiled()
         made = [self._attempt(t, folder, partial(self._ready, t)) for t in self._job.trials]
         ready = [one for one in made if isinstance(one, Ready)]
         if len(ready) < 2:
-            raise CaptureError(_too_few(made))
+            failed = [f"{one.name}: {one.failed}" for one in made if isinstance(one, Failed)]
+            raise CaptureError(" ".join(["--compare needs two variants that run.", *failed]))
         names = " and ".join(one.name for one in ready)
         with self._progress.phase(f"profiling {names} in turns"), parent_only():
-            compiler.forget_counts()
+            forget_counts()
             steps = {one.name: one.parts for one in ready}
-            turns.record(steps, self._options, self._device.kind, folder)
+            recorder.record(steps, self._options, self._device.kind, folder)
         return tuple(self._read(one, folder) if isinstance(one, Ready) else one for one in made)
-
-    def _autograd(self) -> AbstractContextManager[Any]:
-        if self._job.keeps_gradients:
-            return nullcontext()
-        context: AbstractContextManager[Any] = torch.set_grad_enabled(self._job.backward)
-        return context
 
     def _attempt(self, trial: Trial, folder: Path, act: Callable[[], T]) -> T | Failed:
         if trial.unable:
@@ -113,7 +123,7 @@ class Runner:
         except (Exception, SystemExit) as error:
             for path in folder.glob(f"{trial.name}.json*"):
                 path.unlink()
-            return Failed(trial.name, self._public(failure.sentence(error)))
+            return Failed(trial.name, self._public(sentence(error)))
         finally:
             if self._device.kind == "cuda":
                 torch.cuda.empty_cache()
@@ -121,13 +131,14 @@ class Runner:
     def _ready(self, trial: Trial) -> Ready:
         """Builds, checks and times a trial."""
         kind, name = self._device.kind, trial.name
-        compiler.forget_counts()
-        with self._progress.phase(_first_phase(trial)), parent_only():
+        forget_counts()
+        first = f"{'compiling' if trial.compiles else 'checking'} {name}"
+        with self._progress.phase(first), parent_only():
             call = trial.build()
-            parts = self._step(call, trial)
+            parts = self._parts(call, trial)
             result, first_ns = _first_call(parts, kind)
             errors = self._check(step.answer(result, trial.copies[0], call))
-            graphs = compiler.graph_count()
+            graphs = graph_count()
         del result
         with self._progress.phase(f"timing {name}"), parent_only():
             timed, peak_bytes = self._timed(parts)
@@ -136,13 +147,13 @@ class Runner:
             name=name,
             step_ns=timed.step_ns,
             compile_ns=first_ns if compiled else None,
-            compile_cached=compiler.was_cached(),
+            compile_cached=was_cached(),
             peak_memory_bytes=peak_bytes,
             max_error=errors.result,
             kernels_per_step=0,
             files=(f"{name}.json.gz",),
             max_gradient_error=errors.gradients,
-            recompilations=compiler.graph_count() - graphs if compiled else None,
+            recompilations=graph_count() - graphs if compiled else None,
             weight_bytes=step.weight_bytes(call),
             warm_up_steps=timed.warm_up_steps,
             settled=timed.settled,
@@ -152,8 +163,8 @@ class Runner:
     def _profiled(self, ready: Ready, folder: Path) -> Measured:
         kind, path = self._device.kind, folder / f"{ready.name}.json.gz"
         with self._progress.phase(f"profiling {ready.name}"), parent_only():
-            compiler.forget_counts()
-            recorder.record(ready.parts, self._options, kind, path)
+            forget_counts()
+            recorder.record_one(ready.parts, self._options, kind, path)
             return self._read(ready, folder)
 
     def _read(self, ready: Ready, folder: Path) -> Measured:
@@ -163,28 +174,28 @@ class Runner:
         return replace(
             ready.measured,
             kernels_per_step=counted.per_step("kernels"),
-            recompilations=None if before is None else before + compiler.graph_count(),
+            recompilations=None if before is None else before + graph_count(),
             guesses=expect.compare(self._guesses[ready.name], counted),
         )
 
-    def _step(self, call: Callable[..., Any], trial: Trial) -> Step:
+    def _parts(self, call: Callable[..., Any], trial: Trial) -> Step:
         label = self._job.label
         if self._job.backward:
             return step.training_step(call, label, trial.copies, self._job.gradient)
         return step.forward_step(call, label, trial.copies)
 
-    def _check(self, answer: Answer) -> check.Errors:
+    def _check(self, answer: Answer) -> step.Errors:
         """Compares with the reference, or if there is none, with the first trial's answer."""
         if self._job.reference is not None:
-            return check.check_answer(answer, self._job.reference, self._job.dtype)
+            return step.check_answer(answer, self._job.reference, self._job.dtype)
         if self._first_answer is None:
             self._first_answer = answer
-            return check.Errors(None, None)
-        return check.compare_answer(answer, self._first_answer)
+            return step.Errors(None, None)
+        return step.compare_answer(answer, self._first_answer)
 
     def _timed(self, parts: Step) -> tuple[timing.Timing, int | None]:
         """Time per step, and on a GPU the most memory that was allocated meanwhile, in bytes."""
-        call, kind = step.as_call(parts), self._device.kind
+        call, kind = partial(step.run_step, parts), self._device.kind
         if kind == "cpu":
             return timing.time_steps(call, kind, self._options.timing_seconds), None
         torch.cuda.reset_peak_memory_stats()
@@ -194,37 +205,6 @@ class Runner:
     def _public(self, text: str) -> str:
         """The text, scrubbed if the run must not contain private data."""
         return self._texts.scrub(text) if self._texts else text
-
-    def _record(self, outcomes: tuple[Outcome, ...], where: Path) -> RunRecord:
-        job, options, device = self._job, self._options, self._device
-        return RunRecord(
-            format=FORMAT,
-            created=datetime.now(UTC).isoformat(timespec="seconds"),
-            workload=self._public(job.workload),
-            summary=self._public(job.summary),
-            shapes=job.shapes,
-            shapes_shrunk=job.shapes_shrunk,
-            dtype=job.dtype,
-            device=device.name,
-            device_kind=device.kind,
-            versions=versions(),
-            seed=SEED,
-            profiled_steps=options.profiled_steps,
-            options=public(options, self._public),
-            variants=outcomes,
-            backward=job.backward,
-            mode=options.mode,
-            provenance=provenance(device.kind, where, options.scrub),
-        )
-
-
-def _too_few(made: Sequence[Ready | Failed]) -> str:
-    failed = [f"{one.name}: {one.failed}" for one in made if isinstance(one, Failed)]
-    return " ".join(["--compare needs two variants that run.", *failed])
-
-
-def _first_phase(trial: Trial) -> str:
-    return f"{'compiling' if trial.compiles else 'checking'} {trial.name}"
 
 
 def _counted(path: Path, kind: str) -> Tallies:
@@ -241,3 +221,34 @@ def _first_call(parts: Step, kind: str) -> tuple[Any, int]:
     result = step.run_step(parts)
     timing.synchronizer(kind)()
     return result, perf_counter_ns() - begin
+
+
+def show_cpu_kernels() -> None:
+    """Makes Inductor report its fused C++ kernels to the profiler, which it hides by default."""
+    import torch._inductor.config
+
+    torch._inductor.config.cpp.enable_kernel_profile = True
+
+
+def forget_compiled() -> None:
+    """Makes each variant compile anew, whatever was compiled before in this process."""
+    torch._dynamo.reset()
+    forget_counts()
+
+
+def forget_counts() -> None:
+    """Makes the counters start anew; what was compiled stays."""
+    torch._dynamo.utils.counters.clear()
+
+
+def graph_count() -> int:
+    """How many graphs were compiled since `forget_compiled` or `forget_counts`."""
+    return int(torch._dynamo.utils.counters["stats"]["unique_graphs"])
+
+
+def was_cached() -> bool | None:
+    """Whether Inductor took its kernels from the cache on disk; None if it compiled no graph."""
+    if not graph_count():
+        return None
+    counters = torch._dynamo.utils.counters["inductor"]
+    return bool(counters["fxgraph_cache_hit"] and not counters["fxgraph_cache_miss"])

@@ -9,17 +9,16 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
-from .device import find_device, quiet_torch, versions
+from .device import find_device, quiet_torch
 from .errors import CaptureError
 from .folder import new_folder, write_record
-from .options import Options, loop_options, public, validate
-from .provenance import provenance
-from .record import FORMAT, Measured, RunRecord, StepTime
+from .options import Options, loop_options, validate
+from .provenance import new_record
+from .record import Measured, RunRecord
 from .scrub import texts
 from .table import guesses
 from .telling import tell
@@ -68,11 +67,7 @@ class Session:
 
 @contextmanager
 def profile(
-    out: str | Path,
-    *,
-    skip: int = 1,
-    name: str = "train",
-    **options: Any,
+    out: str | Path, *, skip: int = 1, name: str = "train", **options: Any
 ) -> Iterator[Session]:
     """Records steps of a loop into the run folder `out`, which must not exist.
 
@@ -121,9 +116,7 @@ def _profiler(
     plan = torch.profiler.schedule(wait=skip, warmup=1, active=options.profiled_steps, repeat=1)
     with quiet_torch():
         profiler = torch.profiler.profile(
-            **recorder.settings(options, kind),
-            schedule=plan,
-            on_trace_ready=export,
+            **recorder.settings(options, kind), schedule=plan, on_trace_ready=export
         )
         profiler.start()
     try:
@@ -141,7 +134,7 @@ def _record(
 
     Raises CaptureError if there is no trace, or only part of one.
     """
-    from . import expect, recorder
+    from . import expect, recorder, timing
 
     if not session.recorded_steps:
         raise CaptureError(
@@ -155,7 +148,7 @@ def _record(
     guesses = expect.parse_for(options.expect, [name])[name]
     measured = Measured(
         name=name,
-        step_ns=_step_time(session),
+        step_ns=timing.summarize(session.durations_ns) if session.durations_ns else None,
         compile_ns=None,
         compile_cached=None,
         peak_memory_bytes=None,
@@ -164,29 +157,20 @@ def _record(
         files=(path.name,),
         guesses=expect.compare(guesses, counted),
     )
-    return RunRecord(
-        format=FORMAT,
-        created=datetime.now(UTC).isoformat(timespec="seconds"),
+    return new_record(
+        device,
+        options,
+        where,
+        texts().scrub if options.scrub else str,
         workload=name,
         summary="a loop of the user's own",
         shapes={},
         shapes_shrunk=False,
         dtype="",
-        device=device.name,
-        device_kind=device.kind,
-        versions=versions(),
         seed=0,
         profiled_steps=session.recorded_steps,
         variants=(measured,),
-        options=public(options, texts().scrub) if options.scrub else options,
-        provenance=provenance(device.kind, where, options.scrub),
     )
-
-
-def _step_time(session: Session) -> StepTime | None:
-    from .timing import summarize
-
-    return summarize(session.durations_ns) if session.durations_ns else None
 
 
 def _tell(session: Session, record: RunRecord, out: Path, wanted: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import count, takewhile
 
 from .errors import CaptureError
 
@@ -19,7 +20,8 @@ def parse_shapes(args: Sequence[str], defaults: Mapping[str, int]) -> dict[str, 
     shapes = dict(defaults)
     for axis, size in _pairs(args):
         if axis not in defaults:
-            raise CaptureError(f"Unknown option --{axis}: this workload has {_options(defaults)}.")
+            known = ", ".join(f"--{name}" for name in defaults)
+            raise CaptureError(f"Unknown option --{axis}: this workload has {known}.")
         shapes[axis] = _size(axis, size)
     return shapes
 
@@ -47,10 +49,6 @@ def _size(axis: str, text: str, option: str = "") -> int:
     return int(text)
 
 
-def _options(defaults: Mapping[str, int]) -> str:
-    return ", ".join(f"--{axis}" for axis in defaults)
-
-
 Point = Mapping[str, int]
 MOST_POINTS = 1000
 
@@ -67,12 +65,13 @@ def parse_sweep(
     ranges: dict[str, tuple[int, ...]] = {}
     shares: dict[str, tuple[int, str]] = {}
     for word in " ".join(texts).split():
-        for term in _expanded(word, presets).split():
+        for term in presets.get(word, word).split():
             axis, text = _parse_term(term, axes, presets)
             if axis in ranges or axis in shares:
                 raise CaptureError(f"--sweep names {axis} twice.")
-            if "/" in text:
-                shares[axis] = _share(axis, text)
+            if "/" in text:  # `1024/n`: a total and the axis that it is divided by
+                total, _, by = text.partition("/")
+                shares[axis] = _size(axis, total, SWEEP), by
             else:
                 ranges[axis] = parse_sizes(axis, text)
     points = [
@@ -112,16 +111,6 @@ def as_arguments(point: Point) -> list[str]:
     return [f"--{axis}={size}" for axis, size in point.items()]
 
 
-def _expanded(word: str, presets: Mapping[str, str]) -> str:
-    return presets.get(word, word)
-
-
-def _share(axis: str, text: str) -> tuple[int, str]:
-    """`1024/n`: a total and the axis that it is divided by."""
-    total, _, by = text.partition("/")
-    return _size(axis, total, SWEEP), by
-
-
 def _with_shares(point: Point, shares: Mapping[str, tuple[int, str]]) -> Point:
     """The point with the sizes that follow from others."""
     found = dict(point)
@@ -147,20 +136,11 @@ def _parse_term(term: str, axes: Sequence[str], presets: Mapping[str, str]) -> t
 def _between(axis: str, before: int, first: int, last: int) -> list[int]:
     """The sizes between `first` and `last`, excluding both."""
     factor, rest = divmod(first, before)
-    size = first
     if rest == 0 and factor > 1:
-        while size < last:
-            size *= factor
-        if size == last:
-            return _powers(first, factor, last)
+        sizes = list(takewhile(lambda n: n < last, (first * factor**n for n in count(1))))
+        if last in (first, [first, *sizes][-1] * factor):
+            return sizes
     difference = first - before
     if difference > 0 and last > first and (last - first) % difference == 0:
         return list(range(first + difference, last, difference))
     raise CaptureError(f"--sweep {axis}: {before},{first},... never comes to {last}.")
-
-
-def _powers(first: int, factor: int, last: int) -> list[int]:
-    sizes = []
-    while (first := first * factor) < last:
-        sizes.append(first)
-    return sizes

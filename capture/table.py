@@ -4,28 +4,17 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from fusetui.text.cutting import pad, width
 from fusetui.text.figures import duration, size
 from fusetui.text.printable import printable
-from fusetui.text.tables import Column, table
+from fusetui.text.tables import Column, known, table, table_of
 
 from .expect import guess_lines
-from .record import Failed, Measured, RunRecord
+from .record import Failed, Measured, RunRecord, SavedRun, StepTime
 from .shapes import describe_shapes
-
-_COLUMNS = (
-    Column("variant", left=True),
-    Column("time per step"),
-    Column("speed-up"),
-    Column("kernels per step"),
-    Column("weights"),
-    Column("largest error"),
-)
-_GRADIENTS = Column("largest gradient error")
-"""As a share of the largest value of that gradient."""
 
 _LARGEST_SPREAD = 2
 """The ratio of the 90th to the 10th percentile of step times above which a note is shown."""
@@ -36,11 +25,34 @@ def closing_table(record: RunRecord) -> str:
 
     Speed-ups are relative to the first variant that ran.
     """
-    columns = (*_COLUMNS, _GRADIENTS) if record.backward else _COLUMNS
-    rows = [_row(variant, baseline(record))[: len(columns)] for variant in record.variants]
+    ran = [v for v in record.measured if v.step_ns]
+    baseline = ran[0].step_ns.median if ran and ran[0].step_ns else None
+
+    def faster(variant: Measured) -> str:
+        return known(variant.step_ns, lambda step: speed_up(baseline, step.median))
+
+    columns = [
+        Column("variant", left=True, cell=lambda v: printable(v.name)),
+        Column("time per step", cell=_of_run(lambda v: known(v.step_ns, _median_text))),
+        Column("speed-up", cell=_of_run(faster)),
+        Column("kernels per step", cell=_of_run(lambda v: f"{v.kernels_per_step:g}")),
+        Column("weights", cell=_of_run(lambda v: known(v.weight_bytes, size))),
+        Column("largest error", cell=_of_run(lambda v: known(v.max_error, "{:.2g}".format))),
+    ]
+    if record.backward:  # as a share of the largest value of that gradient
+        share = _of_run(lambda v: known(v.max_gradient_error, "{:.2%}".format))
+        columns.append(Column("largest gradient error", cell=share))
     failed = (v for v in record.variants if isinstance(v, Failed))
     failures = [printable(f"{v.name}: {v.failed}") for v in failed]
-    return "\n".join([title(record), "", table(columns, rows), *_notes(record), *failures])
+    return "\n".join(
+        [
+            title(record, record.shapes),
+            "",
+            table_of(columns, record.variants),
+            *_notes(record),
+            *failures,
+        ]
+    )
 
 
 def guesses(record: RunRecord) -> list[str]:
@@ -49,25 +61,16 @@ def guesses(record: RunRecord) -> list[str]:
     return ["", *lines] if lines else []
 
 
-def title(record: RunRecord) -> str:
+def title(record: RunRecord | SavedRun, shapes: Mapping[str, int]) -> str:
     """`mlp on cpu (AMD EPYC, 2 threads), bfloat16, batch=4 seq=128, forward and backward`."""
-    return heading(
+    parts = (
         f"{record.workload} on {record.device_kind} ({record.device})",
         record.dtype,
-        describe_shapes(record.shapes),
+        describe_shapes(shapes),
         "forward and backward" if record.backward else "",
         f"mode {record.mode}" if record.mode else "",
     )
-
-
-def heading(*parts: str) -> str:
-    """The non-empty parts, separated by commas."""
     return ", ".join(printable(part) for part in parts if part)
-
-
-def baseline(record: RunRecord) -> int | None:
-    """The median step of the first variant that was timed, in ns."""
-    return next((v.step_ns.median for v in record.measured if v.step_ns), None)
 
 
 def speed_up(baseline_ns: int | None, median_ns: int) -> str:
@@ -75,19 +78,13 @@ def speed_up(baseline_ns: int | None, median_ns: int) -> str:
     return f"{baseline_ns / max(median_ns, 1):.2f}x" if baseline_ns is not None else "-"
 
 
-def _row(variant: Measured | Failed, baseline_ns: int | None) -> tuple[str, ...]:
-    if isinstance(variant, Failed):
-        return (printable(variant.name), *["-"] * len(_COLUMNS))
-    median = variant.step_ns.median if variant.step_ns else None
-    return (
-        printable(variant.name),
-        "-" if median is None else duration(median),
-        "-" if median is None else speed_up(baseline_ns, median),
-        f"{variant.kernels_per_step:g}",
-        "-" if variant.weight_bytes is None else size(variant.weight_bytes),
-        "-" if variant.max_error is None else f"{variant.max_error:.2g}",
-        "-" if variant.max_gradient_error is None else f"{variant.max_gradient_error:.2%}",
-    )
+def _of_run(text: Callable[[Measured], str]) -> Callable[[Measured | Failed], str]:
+    """The cell of a variant that ran, a dash for one that failed."""
+    return lambda variant: "-" if isinstance(variant, Failed) else text(variant)
+
+
+def _median_text(step: StepTime) -> str:
+    return duration(step.median)
 
 
 def _notes(record: RunRecord) -> list[str]:

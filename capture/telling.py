@@ -1,4 +1,4 @@
-"""What a capture prints: results to stdout, messages and progress to stderr, all escaped."""
+"""What a capture says while it runs: messages and progress on stderr, escaped."""
 
 from __future__ import annotations
 
@@ -9,22 +9,7 @@ from contextlib import contextmanager, suppress
 from time import perf_counter
 from typing import TextIO
 
-from fusetui.text.printable import printable, printable_lines
-
-from .errors import CaptureError
-
-
-def show(text: str) -> None:
-    """Prints lines of a result.
-
-    Raises CaptureError if they cannot be written, BrokenPipeError if the reader has left.
-    """
-    try:
-        print(printable_lines(text), flush=True)
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise CaptureError(f"Standard output cannot be written: {error.strerror}.") from error
+from fusetui.text.printable import printable
 
 
 def tell(line: str) -> None:

@@ -70,18 +70,15 @@ def _warm_up(call: Call, synchronize: Callable[[], None]) -> list[int]:
     """Runs steps until clocks and caches have settled; returns the duration of each in ns."""
     begin = perf_counter_ns()
     durations: list[int] = []
-    while _goes_on(durations, perf_counter_ns() - begin):
+    while True:
         start = perf_counter_ns()
         call()
         synchronize()
-        durations.append(perf_counter_ns() - start)
-    return durations
-
-
-def _goes_on(durations: Sequence[int], elapsed_ns: int) -> bool:
-    if len(durations) < 3 or elapsed_ns < WARM_UP_NS:
-        return True
-    return elapsed_ns < WARM_UP_LIMIT_NS and not settled(durations)
+        now = perf_counter_ns()
+        durations.append(now - start)
+        enough = len(durations) >= 3 and now - begin >= WARM_UP_NS
+        if enough and (now - begin >= WARM_UP_LIMIT_NS or settled(durations)):
+            return durations
 
 
 def _time_on_cpu(call: Call, n: int) -> list[int]:

@@ -13,21 +13,18 @@ import importlib.util
 import inspect
 import sys
 from collections.abc import Callable, Mapping
-from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import torch
 
-from . import failure
 from .device import CaptureDevice
-from .errors import CaptureError
+from .errors import CaptureError, sentence
 from .guard import parent_only
-from .job import Job, Trial
+from .job import SEED, Job, Trial
 from .options import Options, choose, dtype_name
 from .shapes import parse_shapes
-from .workload_job import SEED
 
 Build = Callable[..., object]
 
@@ -62,7 +59,7 @@ def user_job(target: str, options: Options, device: CaptureDevice) -> Job:
         with parent_only():
             built = build(**shapes, **context)
     except (Exception, SystemExit) as error:
-        raise CaptureError(f"{target} failed: {failure.sentence(error)}") from error
+        raise CaptureError(f"{target} failed: {sentence(error)}") from error
     functions = functions_of(built, target)
     names = choose(target, functions, options.variants)
     return Job(
@@ -83,11 +80,15 @@ def load(target: str) -> Build:
     source, _, name = target.rpartition(":")
     try:
         with parent_only():
-            module = _from_file(Path(source)) if source.endswith(".py") else _from_module(source)
+            if source.endswith(".py"):
+                module = _from_file(Path(source))
+            else:
+                _import_from(Path.cwd())
+                module = importlib.import_module(source)
     except CaptureError:
         raise
     except (Exception, SystemExit) as error:
-        raise CaptureError(f"{source} cannot be imported: {failure.sentence(error)}") from error
+        raise CaptureError(f"{source} cannot be imported: {sentence(error)}") from error
     build = getattr(module, name, None)
     if not callable(build):
         raise CaptureError(f"{source} has no function '{name}'.")
@@ -124,11 +125,7 @@ def _pair(item: object, target: str) -> tuple[Callable[..., Any], tuple[Any, ...
 def _trial(name: str, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Trial:
     """A trial; a compiled function is recognized by the attributes that torch.compile sets."""
     compiles = hasattr(function, "_torchdynamo_orig_callable") or hasattr(function, "_orig_mod")
-    return Trial(name, partial(_same, function), (arguments,), compiles)
-
-
-def _same(function: Callable[..., Any]) -> Callable[..., Any]:
-    return function
+    return Trial(name, lambda: function, (arguments,), compiles)
 
 
 def _context(build: Build, device: CaptureDevice, dtype: str, options: Options) -> dict[str, Any]:
@@ -152,11 +149,6 @@ def _from_file(path: Path) -> ModuleType:
     sys.modules[path.stem] = module
     spec.loader.exec_module(module)
     return module
-
-
-def _from_module(name: str) -> ModuleType:
-    _import_from(Path.cwd())
-    return importlib.import_module(name)
 
 
 def _import_from(folder: Path) -> None:

@@ -75,13 +75,7 @@ def geglu_forward_kernel_triton(gate_ptr, up_ptr, out_ptr, count, BLOCK: tl.cons
 
 @triton.jit(do_not_specialize=["count"])  # type: ignore[untyped-decorator]
 def geglu_backward_kernel_triton(  # type: ignore[no-untyped-def]
-    grad_ptr,
-    gate_ptr,
-    up_ptr,
-    grad_gate_ptr,
-    grad_up_ptr,
-    count,
-    BLOCK: tl.constexpr,
+    grad_ptr, gate_ptr, up_ptr, grad_gate_ptr, grad_up_ptr, count, BLOCK: tl.constexpr
 ):
     """One program computes both gradients of BLOCK elements."""
     first = tl.program_id(0).to(tl.int64) * BLOCK

@@ -17,7 +17,6 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from .geglu import gate_of, gradients
-from .store_tile import store_tile
 from .tile_table import GEGLU_TILES
 from .tiles import choose, padded, precision, run_of_store, whole
 
@@ -33,6 +32,39 @@ def tile_of(  # type: ignore[no-untyped-def]
     first = program // in_group * GROUP
     height = tl.minimum(tiles_m - first, GROUP)
     return first + program % in_group % height, program % in_group // height
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def store_tile(  # type: ignore[no-untyped-def]
+    out_ptr,
+    tile,
+    row,
+    rows,
+    row_stride,
+    first_column,
+    columns,
+    column_stride,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    RUN: tl.constexpr,
+):
+    """Writes what is inside of a tile [BLOCK_M, BLOCK_N] of a matrix [rows, columns].
+
+    With a RUN of 1, Triton chooses how. Otherwise the tile is [BLOCK_M, BLOCK_N / RUN, RUN], and
+    Triton exchanges values in shared memory, so that each thread has RUN adjacent ones to write.
+    """
+    at, inside = out_ptr + row * row_stride, row < rows
+    if RUN == 1:
+        column = first_column + tl.arange(0, BLOCK_N)
+        at = at[:, None] + column[None, :] * column_stride
+        tl.store(at, tile, mask=inside[:, None] & (column < columns)[None, :])
+    else:
+        # A sum of ranges, because Triton forgets of a reshaped range what is adjacent in it.
+        run = first_column + RUN * tl.arange(0, BLOCK_N // RUN)
+        column = run[:, None] + tl.arange(0, RUN)[None, :]
+        at = at[:, None, None] + (column * column_stride)[None, :, :]
+        inside = inside[:, None, None] & (column < columns)[None, :, :]
+        tl.store(at, tl.reshape(tile, (BLOCK_M, BLOCK_N // RUN, RUN)), mask=inside)
 
 
 @triton.jit  # type: ignore[untyped-decorator]

@@ -16,7 +16,7 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from .store_tile import store_tile
+from .geglu_gemm import store_tile
 from .tile_table import GROUPED_TILES
 from .tiles import (
     QUANTUM,

@@ -7,20 +7,12 @@ around it is launch overhead.
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from .model import Shapes, Workload
+from .model import Workload
 from .variants import COMPILED, EAGER
 
 _SHAPES = {"rows": 1024, "in": 32, "out": 64}
-
-
-def _model(shapes: Shapes) -> nn.Module:
-    return nn.Linear(shapes["in"], shapes["out"])
-
-
-def _inputs(shapes: Shapes) -> tuple[Tensor, ...]:
-    return (torch.randn(shapes["rows"], shapes["in"]),)
 
 
 WORKLOAD = Workload(
@@ -29,7 +21,7 @@ WORKLOAD = Workload(
     dtype="bfloat16",
     gpu_shapes=_SHAPES,
     cpu_shapes=_SHAPES,
-    model=_model,
-    inputs=_inputs,
+    model=lambda shapes: nn.Linear(shapes["in"], shapes["out"]),
+    inputs=lambda shapes: (torch.randn(shapes["rows"], shapes["in"]),),
     variants={"eager": EAGER, "compiled": COMPILED},
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from .model import Shapes, Workload
+from .model import Workload
 from .variants import COMPILED, EAGER
 
 
@@ -21,21 +21,13 @@ class MatmulAdd(nn.Module):  # type: ignore[misc]
         return torch.add(torch.matmul(x, self.w), self.b)
 
 
-def _model(shapes: Shapes) -> nn.Module:
-    return MatmulAdd(shapes["size"])
-
-
-def _inputs(shapes: Shapes) -> tuple[Tensor, ...]:
-    return (torch.randn(shapes["size"], shapes["size"]),)
-
-
 WORKLOAD = Workload(
     name="matmul-add",
     summary="torch.add(torch.matmul(x, w), b): a GEMM and an addition that can become one call",
     dtype="bfloat16",
     gpu_shapes={"size": 4096},
     cpu_shapes={"size": 512},
-    model=_model,
-    inputs=_inputs,
+    model=lambda shapes: MatmulAdd(shapes["size"]),
+    inputs=lambda shapes: (torch.randn(shapes["size"], shapes["size"]),),
     variants={"eager": EAGER, "compiled": COMPILED},
 )

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from .model import Shapes, Variant, Workload
+from .model import Variant, Workload
 from .variants import COMPILED, EAGER, TENSOR_CORES
 
 
@@ -83,14 +83,6 @@ class Liger(_Rewritten):
         return self.down_proj(self.gelu_mul(self.gate_proj(x), self.up_proj(x)))
 
 
-def _model(shapes: Shapes) -> nn.Module:
-    return GegluMlp(shapes["dim"], shapes["hidden"])
-
-
-def _inputs(shapes: Shapes) -> tuple[Tensor, ...]:
-    return (torch.randn(shapes["batch"], shapes["seq"], shapes["dim"]),)
-
-
 def _variants() -> dict[str, Variant]:
     """All variants; `liger` only if its package is installed."""
     variants = {
@@ -113,7 +105,7 @@ WORKLOAD = Workload(
     # `dim`: what fusing saves could not be seen.
     cpu_shapes={"batch": 4, "seq": 128, "dim": 64, "hidden": 3072},
     cpu_dtype="float32",
-    model=_model,
-    inputs=_inputs,
+    model=lambda shapes: GegluMlp(shapes["dim"], shapes["hidden"]),
+    inputs=lambda shapes: (torch.randn(shapes["batch"], shapes["seq"], shapes["dim"]),),
     variants=_variants(),
 )

@@ -49,11 +49,6 @@ class Workload:
     sweeps: Mapping[str, str] = field(default_factory=dict)
     cpu_dtype: str | None = None
 
-    @property
-    def label(self) -> str:
-        """The name that marks one forward pass in a trace: `mlp_fwd`."""
-        return self.name.replace("-", "_") + "_fwd"
-
     def shapes(self, device_kind: str) -> Shapes:
         """The default shapes, which are small on a CPU, so that a capture takes seconds."""
         return self.cpu_shapes if device_kind == "cpu" else self.gpu_shapes

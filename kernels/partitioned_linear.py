@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from .model import Shapes, Variant, Workload
+from .model import Variant, Workload
 from .variants import COMPILED, EAGER, TENSOR_CORES
 
 
@@ -133,14 +133,6 @@ def _form(form: type[Form], *, compiled: bool = False) -> Variant:
     return Variant(partial(convert, to=form), compiled=compiled)
 
 
-def _model(shapes: Shapes) -> nn.Module:
-    return random_loop(shapes["n"], shapes["in"], shapes["out"])
-
-
-def _inputs(shapes: Shapes) -> tuple[Tensor, ...]:
-    return (torch.randn(shapes["batch"], shapes["n"], shapes["in"]),)
-
-
 _SHAPES = {"batch": 64, "n": 32, "in": 32, "out": 32}
 
 WORKLOAD = Workload(
@@ -149,8 +141,8 @@ WORKLOAD = Workload(
     dtype="bfloat16",
     gpu_shapes=_SHAPES,
     cpu_shapes=_SHAPES,
-    model=_model,
-    inputs=_inputs,
+    model=lambda shapes: random_loop(shapes["n"], shapes["in"], shapes["out"]),
+    inputs=lambda shapes: (torch.randn(shapes["batch"], shapes["n"], shapes["in"]),),
     variants={
         "loop": EAGER,
         "big": _form(Big),

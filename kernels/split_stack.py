@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from .model import Shapes, Variant, Workload
+from .model import Variant, Workload
 from .variants import COMPILED, EAGER
 
 
@@ -44,14 +44,6 @@ def normalized(features: Tensor) -> Tensor:
     return torch.tanh(functional.layer_norm(features, features.shape[-1:], eps=0.0))
 
 
-def _model(shapes: Shapes) -> nn.Module:
-    return Split(shapes["features"], shapes["dim"])
-
-
-def _inputs(shapes: Shapes) -> tuple[Tensor, ...]:
-    return (torch.randn(shapes["features"] * shapes["rows"] * shapes["dim"]),)
-
-
 _SHAPES = {"features": 16, "rows": 1024, "dim": 256}
 
 WORKLOAD = Workload(
@@ -60,8 +52,8 @@ WORKLOAD = Workload(
     dtype="bfloat16",
     gpu_shapes=_SHAPES,
     cpu_shapes=_SHAPES,
-    model=_model,
-    inputs=_inputs,
+    model=lambda shapes: Split(shapes["features"], shapes["dim"]),
+    inputs=lambda shapes: (torch.randn(shapes["features"] * shapes["rows"] * shapes["dim"]),),
     variants={
         "split": EAGER,
         "combined": Variant(Combined),

@@ -141,7 +141,7 @@ def stand_in(
     for owner in (torch.Tensor, torch.nn.Module):
         patch.setattr(owner, "to", _on_the_cpu(owner.to))
     patch.setattr(Profiler, "trace", trace)
-    for module in ("fusetui.capture.recorder", "fusetui.capture.turns", "torch.profiler"):
+    for module in ("fusetui.capture.recorder", "fusetui.capture.recorder", "torch.profiler"):
         patch.setattr(f"{module}.profile", Profiler)
     return calls
 

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 
-import numpy as np
 from msgspec.structs import replace
 
 from fusetui.trace.cache import entry_for
 from fusetui.trace.formats import read, text_of
 from fusetui.trace.layout.links import adopt_overlapping, enclosing_ops, gpu_ops, launch_calls
 from fusetui.trace.layout.nesting import nest_tracks
-from fusetui.trace.layout.tracks import TrackKey, lay_out
+from fusetui.trace.layout.tracks import lay_out
 from fusetui.trace.layout.transfers import with_directions
 from fusetui.trace.model.arrays import each
-from fusetui.trace.model.columns import Trace, Track
+from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import CannotRead
 from fusetui.trace.model.raw import Raw
 from fusetui.trace.model.report import Progress, Report, Stop, never, silent
@@ -64,9 +63,8 @@ def build(raw: Raw) -> Trace:
     raw = with_directions(raw)
     layout = lay_out(raw)
     order, role, start, dur = layout.order, layout.role, layout.start, layout.dur
-    bounds = np.searchsorted(layout.track, np.arange(len(layout.keys) + 1))
-    tracks = _tracks(layout.keys, bounds.tolist())
-    tree = nest_tracks(bounds, start, start + dur, layout.trees)
+    tracks = layout.tracks
+    tree = nest_tracks(layout.bounds, start, start + dur, layout.trees)
     others = ("correlation", "external_id", "name", "category", "order")
     sorted_ = each({name: partial(getattr(raw, name).take, order) for name in others}, len(order))
     correlation, external_id = sorted_["correlation"], sorted_["external_id"]
@@ -96,13 +94,6 @@ def build(raw: Raw) -> Trace:
         op=op,
         order=sorted_["order"],
         elements=raw.elements,
-    )
-
-
-def _tracks(keys: Sequence[TrackKey], bounds: Sequence[int]) -> tuple[Track, ...]:
-    return tuple(
-        Track(key.layer, key.pid, key.tid, key.label, key.subrow, first, last)
-        for key, first, last in zip(keys, bounds[:-1], bounds[1:], strict=True)
     )
 
 

@@ -73,7 +73,7 @@ def _insights(trace: Trace, cancelled: Stop) -> Iterator[Insight | Made]:
     from fusetui.analysis.why.answer import explained
     from fusetui.analysis.why.idle_time import idle_times
     from fusetui.analysis.why.selection import asked
-    from fusetui.tui.drawing.program_lines import warm
+    from fusetui.tui.drawing.details import warm
     from fusetui.tui.layout.answer import answer_lists, cpu_lists
     from fusetui.tui.layout.kernel_table import keys_of
     from fusetui.tui.layout.modules import module_tree

@@ -82,7 +82,7 @@ def _shown_hints(state: State) -> list[tuple[str, str]]:
     if state.hint:
         hints = state.hint_keys
     else:
-        hints = page_of(state).hints if state.sides else ("quit quit",)
+        hints = tuple((page_of(state).hints if state.sides else "quit quit").split("; "))
         hints = (STOP_HINT, *hints) if state.reading else hints
     texts = ((hint, hint_text(hint, state)) for hint in hints)
     return [*said, *((hint, text) for hint, text in texts if text)]

@@ -66,11 +66,11 @@ def share(text: str) -> float:
 
 def option(one: Declared) -> Argument:
     """An option of a capture; it is absent from the parsed arguments unless it is given."""
-    name, text = one.asked.flag, one.asked.help.replace("%", "%%")
+    name, text = one.flag, one.help.replace("%", "%%")
     if one.kind is bool:
         action = BooleanOptionalAction if one.default else "store_true"
         return argument(name, dest=one.name, action=action, help=text, default=SUPPRESS)
-    settings = {"metavar": one.asked.metavar, "type": one.kind, "default": SUPPRESS}
+    settings = {"metavar": one.metavar, "type": one.kind, "default": SUPPRESS}
     action = "append" if one.many else "store"
     return argument(name, dest=one.name, action=action, help=text, **settings)
 

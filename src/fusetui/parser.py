@@ -78,6 +78,8 @@ def parse(arguments: Sequence[str]) -> Namespace:
     WrongUse, and SystemExit after printing help or the version.
     """
     names = {one.name for one in COMMANDS}
+    if arguments and arguments[0] not in names and _is_named(arguments[0]):
+        arguments = ["open", *arguments]
     parsers = command_parsers(next((word for word in arguments if word in names), ""))
     top = parsers[""]
     if arguments and not arguments[0].startswith("-") and arguments[0] not in parsers:
@@ -90,9 +92,13 @@ def parse(arguments: Sequence[str]) -> Namespace:
     return parsed
 
 
+def _is_named(word: str) -> bool:
+    """Whether a word that is no command names a trace: `fusetui trace.json` opens it."""
+    is_shipped = word.startswith(("sample:", "lesson:"))
+    return word == "-" or "://" in word or is_shipped or os.path.exists(word)
+
+
 def _suggestion(wrong: str, names: Sequence[str]) -> str:
-    if os.path.exists(wrong):
-        return f" (to open it: fusetui open {wrong})"
     from difflib import get_close_matches  # rarely needed
 
     close = get_close_matches(wrong, names, 1)

@@ -72,7 +72,7 @@ def _of_capture() -> tuple[Argument, ...]:
     from fusetui.capture.options import declared
 
     out = "The run folder to write: a new one, or that of a sweep to continue."
-    options = (option(one) for one in declared().values() if one.asked.flag)
+    options = (option(one) for one in declared().values() if one.flag)
     return (
         argument(
             "workload", metavar="WORKLOAD", help="mlp, linear, ... or your own file.py:build."
@@ -114,14 +114,10 @@ COMMANDS = (
             ),
             *(ASCII, THEME, MOUSE, CAPTURED_BY, NO_CACHE),
         ),
-        "Without a trace, you choose from the newest traces and runs in this folder, the lessons "
-        "and the samples.",
+        "`fusetui TRACE` does the same. Without a trace, you choose from the newest traces and "
+        "runs in this folder, the lessons and the samples.",
     ),
-    Command(
-        "summary",
-        "Key figures of the whole trace: times, counts, steps, lanes.",
-        ANSWER,
-    ),
+    Command("summary", "Key figures of the whole trace: times, counts, steps, lanes.", ANSWER),
     Command(
         "kernels",
         "The kernels grouped by name, op, shape and so on, the largest total first.",
@@ -137,11 +133,7 @@ COMMANDS = (
     Command(
         "modules",
         "The tree of modules and annotations, with the GPU time of each.",
-        (
-            *ANSWER,
-            TOP,
-            flag("--expand", "Keep module indices: Linear_3 instead of Linear_*."),
-        ),
+        (*ANSWER, TOP, flag("--expand", "Keep module indices: Linear_3 instead of Linear_*.")),
         "Backward work belongs to the module of its forward op. Module names need recorded stacks "
         "(with_stack=True); annotations are those of record_function.",
     ),
@@ -271,10 +263,7 @@ COMMANDS = (
     Command(
         "decode",
         "Explain kernel names, part by part.",
-        (
-            argument("names", metavar="NAME", nargs="+", help="Kernel names; - reads stdin."),
-            JSON,
-        ),
+        (argument("names", metavar="NAME", nargs="+", help="Kernel names; - reads stdin."), JSON),
     ),
     Command(
         "check",

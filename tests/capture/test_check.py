@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 torch = pytest.importorskip("torch", reason="compares tensors")
-check = pytest.importorskip("fusetui.capture.check", reason="needs torch")
+check = pytest.importorskip("fusetui.capture.step", reason="needs torch")
 pytestmark = pytest.mark.torch
 
 

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from fusetui.capture import claim
-from fusetui.capture.claim import MARKER, FolderClaim, remove_abandoned
-from fusetui.capture.folder import new_folder
+from fusetui.capture import folder as claim
+from fusetui.capture.folder import MARKER, FolderClaim, new_folder, remove_abandoned
 
 DIES = """
 import os, signal, sys

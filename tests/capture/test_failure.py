@@ -5,19 +5,20 @@ from typing import Any
 
 import pytest
 
+from fusetui.capture.errors import sentence
+
 torch = pytest.importorskip("torch", reason="names torch's own errors")
-failure = pytest.importorskip("fusetui.capture.failure", reason="needs torch")
 pytestmark = pytest.mark.torch
 
 
 def test_the_innermost_error_is_told_in_one_line() -> None:
     outer = RuntimeError("backend failed")
     outer.__cause__ = ValueError("dim must be even\n\nSet TORCH_LOGS for more")
-    assert failure.sentence(outer) == "ValueError: dim must be even"
+    assert sentence(outer) == "ValueError: dim must be even"
 
 
 def test_memory_is_told_in_plain_words() -> None:
-    assert "ran out of GPU memory" in failure.sentence(torch.OutOfMemoryError("CUDA: 80 GiB"))
+    assert "ran out of GPU memory" in sentence(torch.OutOfMemoryError("CUDA: 80 GiB"))
 
 
 def test_a_missing_compiler_is_told_in_plain_words() -> None:
@@ -25,21 +26,21 @@ def test_a_missing_compiler_is_told_in_plain_words() -> None:
 
     outer = RuntimeError("inductor")
     vars(outer)["inner_exception"] = InvalidCxxCompiler()
-    assert "install g++ or clang" in failure.sentence(outer)
+    assert "install g++ or clang" in sentence(outer)
 
 
 def test_a_long_message_is_cut() -> None:
-    assert len(failure.sentence(ValueError("x" * 1000))) == 300
+    assert len(sentence(ValueError("x" * 1000))) == 300
 
 
 def test_an_error_without_words_has_its_name() -> None:
-    assert failure.sentence(ValueError()) == "ValueError"
+    assert sentence(ValueError()) == "ValueError"
 
 
 def test_memory_of_a_cpu_is_told_in_plain_words() -> None:
     with pytest.raises(RuntimeError) as raised:
         torch.empty(2**60)
-    assert failure.sentence(raised.value) == "it ran out of memory: use smaller shapes."
+    assert sentence(raised.value) == "it ran out of memory: use smaller shapes."
 
 
 def test_the_users_line_is_told(tmp_path: Path) -> None:
@@ -49,7 +50,7 @@ def test_the_users_line_is_told(tmp_path: Path) -> None:
     exec(compile(path.read_text(), path, "exec"), namespace)
     with pytest.raises(RuntimeError) as raised:
         namespace["f"](torch.ones(2, 3))
-    assert failure.sentence(raised.value).endswith("(train.py, line 2)")
+    assert sentence(raised.value).endswith("(train.py, line 2)")
 
 
 def test_a_failed_compilation_is_told_as_one() -> None:
@@ -60,4 +61,4 @@ def test_a_failed_compilation_is_told_as_one() -> None:
 
     with pytest.raises(BackendCompilerFailed) as raised:
         torch.compile(lambda x: x + 1, backend=backend)(torch.ones(1))
-    assert failure.sentence(raised.value) == "it could not be compiled: ValueError: no such op"
+    assert sentence(raised.value) == "it could not be compiled: ValueError: no such op"

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from fusetui.capture.claim import FolderClaim
 from fusetui.capture.errors import CaptureError
-from fusetui.capture.folder import default_folder, new_folder, new_numbered_folder
+from fusetui.capture.folder import FolderClaim, claim_free, default_folder, filled, new_folder
 
 NOW = datetime(2026, 1, 31, 17, 45)
 
@@ -51,10 +50,13 @@ def test_the_default_name_tells_workload_device_and_time() -> None:
 
 
 def test_a_second_run_in_one_second_gets_a_number(tmp_path: Path) -> None:
-    with new_numbered_folder(tmp_path / "a"), new_numbered_folder(tmp_path / "a"):
+    def take() -> FolderClaim:
+        return claim_free(tmp_path / "a")
+
+    with filled(take), filled(take):
         pass
-    with new_numbered_folder(tmp_path / "a") as (_, name):
-        assert name == tmp_path / "a-3"
+    with filled(take) as claim:
+        assert claim.out == tmp_path / "a-3"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "a-2", "a-3"]
 
 

@@ -14,7 +14,7 @@ from fusetui import kernels
 
 torch = pytest.importorskip("torch", reason="the scripts run torch")
 gpu = pytest.importorskip("tests.fake_gpu")
-pytest.importorskip("fusetui.capture.turns", reason="needs torch")
+pytest.importorskip("fusetui.capture.recorder", reason="needs torch")
 pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("fast_timing")]
 
 LINEAR = ROOT / "sample_traces" / "lessons" / "linear-eager.json.gz"

@@ -9,7 +9,7 @@ from fusetui.capture.errors import CaptureError
 from fusetui.capture.options import Options, declared, dtype_name, public, validate
 from fusetui.parser import command_parsers
 
-FLAGS = [one.asked.flag for one in declared().values() if one.asked.flag]
+FLAGS = [one.flag for one in declared().values() if one.flag]
 
 
 def test_every_field_is_declared() -> None:

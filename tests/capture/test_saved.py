@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fusetui.capture import sweep
+from fusetui.capture import command
 from fusetui.capture.errors import CaptureError
-from fusetui.capture.saved import (
+from fusetui.capture.record import (
     LARGEST,
     SavedRun,
     SavedVariant,
@@ -193,9 +193,9 @@ def test_any_run_that_is_read_can_be_shown_again(anywhere: Path, data: st.DataOb
         return
     finally:
         place[key] = before
-    sweep._show(anywhere, {"n=1": run}, [{"n": 1}])
-    sweep._show_guesses({"n=1": run}, [{"n": 1}])
-    assert sweep_csv(list(sweep._rows({"n=1": run}, [{"n": 1}])))
+    command._show(anywhere, {"n=1": run}, [{"n": 1}])
+    command._show_guesses({"n=1": run}, [{"n": 1}])
+    assert sweep_csv(list(command._rows({"n=1": run}, [{"n": 1}])))
 
 
 def places(value: Any) -> list[tuple[Any, Any]]:

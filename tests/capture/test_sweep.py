@@ -13,10 +13,10 @@ import pytest
 from fusetui.capture import command
 from fusetui.capture.errors import CaptureError
 from fusetui.capture.options import Options
-from fusetui.capture.saved import SavedRun, SavedVariant
+from fusetui.capture.record import SavedRun, SavedVariant
+from fusetui.capture.table import sweep_chart
 
 pytest.importorskip("torch", reason="capture runs torch")
-sweep = pytest.importorskip("fusetui.capture.sweep")
 pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("fast_timing")]
 
 VARIANTS = ["loop", "bmm", "fused"]
@@ -67,7 +67,7 @@ def test_the_table_and_the_chart_are_printed(
 def test_a_sweep_that_was_stopped_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    measure, runs = sweep.measure, []
+    measure, runs = command.measure, []
 
     def stop_at_the_second(*args: Any, **options: Any) -> Any:
         runs.append(options["out"].name)
@@ -75,7 +75,7 @@ def test_a_sweep_that_was_stopped_goes_on(
             raise KeyboardInterrupt
         return measure(*args, **options)
 
-    monkeypatch.setattr(sweep, "measure", stop_at_the_second)
+    monkeypatch.setattr(command, "measure", stop_at_the_second)
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path / "a", "n=1,2,3")
     assert f"same command with --out {tmp_path / 'a'}" in capsys.readouterr().err
@@ -120,7 +120,7 @@ def test_a_failed_resumption_removes_no_other_file(tmp_path: Path) -> None:
             run(tmp_path / "a", f"batch={2**50}")
 
     fail()
-    asked = sweep._asked("partitioned-linear", OPTIONS, "cpu", [{"batch": 2**50}])
+    asked = command._asked("partitioned-linear", OPTIONS, "cpu", [{"batch": 2**50}])
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "sweep.json").write_text(json.dumps({"asked": asked}))
     (tmp_path / "a" / "notes.txt").touch()
@@ -143,14 +143,14 @@ def test_a_variant_that_was_skipped_did_not_fail() -> None:
         SavedVariant("c"),
     )
     done = SavedRun("mlp", {}, "float32", "a CPU", "cpu", variants)
-    assert list(sweep._failed({"n=1": done}, [{"n": 1}, {"n": 2}])) == ["n=2", "n=1 b"]
+    assert list(command._failed({"n=1": done}, [{"n": 1}, {"n": 2}])) == ["n=2", "n=1 b"]
 
 
 def test_two_sweeps_in_one_second_get_folders_of_their_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sweep, "default_folder", lambda *_: Path("runs/a"))
+    monkeypatch.setattr(command, "default_folder", lambda *_: Path("runs/a"))
     folders = [run(None, "n=1"), run(None, "n=1")]
     assert folders == [Path("runs/a"), Path("runs/a-2")]
 
@@ -197,7 +197,7 @@ def test_bars_are_ascii_where_blocks_cannot_be_shown() -> None:
         {"n": 1, "variant": "a", "median_ns": 100, "failed": None},
         {"n": 1, "variant": "bc", "median_ns": 50, "failed": None},
     ]
-    bars = sweep.sweep_chart(rows, ["n"], ascii_only=True).splitlines()[3:]
+    bars = sweep_chart(rows, ["n"], ascii_only=True).splitlines()[3:]
     assert bars == [f"  a  {'#' * 40} 100 ns  1.00x", f"  bc {'#' * 20}{' ' * 20} 50 ns  2.00x"]
 
 

@@ -8,8 +8,9 @@ from io import StringIO
 import pytest
 from tests.hostile import WORST, obeyed
 
-from fusetui.capture.errors import CaptureError
-from fusetui.capture.telling import show, tell
+from fusetui.capture.telling import tell
+from fusetui.report.output import emit
+from fusetui.report.streams import OutputError
 
 
 class Full(StringIO):
@@ -24,7 +25,7 @@ class Full(StringIO):
 
 
 def test_text_is_shown_and_not_obeyed(capsys: pytest.CaptureFixture[str]) -> None:
-    show(f"one\n{WORST}")
+    emit(f"one\n{WORST}")
     tell(WORST)
     output = capsys.readouterr()
     assert obeyed(output.out + output.err) == set()
@@ -34,14 +35,14 @@ def test_text_is_shown_and_not_obeyed(capsys: pytest.CaptureFixture[str]) -> Non
 
 def test_a_full_disk_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdout", Full(OSError(28, "No space left on device")))
-    with pytest.raises(CaptureError, match="cannot be written: No space left"):
-        show("a result")
+    with pytest.raises(OutputError, match="cannot be written: No space left"):
+        emit("a result")
 
 
 def test_a_reader_that_left_is_no_failure_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdout", Full(BrokenPipeError()))
     with pytest.raises(BrokenPipeError):
-        show("a result")
+        emit("a result")
 
 
 def test_talk_that_nobody_hears_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,12 +20,12 @@ from fusetui.trace import open_trace
 pytest.importorskip("torch", reason="capture runs torch")
 pytestmark = pytest.mark.torch
 
-turns = pytest.importorskip("fusetui.capture.turns")
+recorder = pytest.importorskip("fusetui.capture.recorder")
 SECONDS = 1e-9
 
 
 def test_none_comes_first_more_often() -> None:
-    rounds = turns.turns(["a", "b", "c"], 30)
+    rounds = recorder.turns(["a", "b", "c"], 30)
     assert len(rounds) == 30
     assert all(sorted(one) == ["a", "b", "c"] for one in rounds)
     assert all(one == other[::-1] for one, other in zip(rounds[::2], rounds[1::2], strict=True))
@@ -38,7 +38,7 @@ def event(name: str, ts: float, dur: float, cat: str = "cpu_op", **args: Any) ->
 
 def divided(events: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
     document = json.dumps({"schemaVersion": 1, "traceEvents": events}).encode()
-    found = turns.divided(document, [["a", "b"], ["b", "a"]])
+    found = recorder.divided(document, [["a", "b"], ["b", "a"]])
     return {name: json.loads(text)["traceEvents"] for name, text in found.items()}
 
 

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from tests.laptops import needs_fork
 
+from fusetui.capture import provenance
 from fusetui.capture.command import capture
 from fusetui.capture.errors import CaptureError
 from fusetui.capture.options import Options
 
 torch = pytest.importorskip("torch", reason="capture runs torch")
 user = pytest.importorskip("fusetui.capture.user", reason="needs torch")
-run = pytest.importorskip("fusetui.capture.run", reason="needs torch")
 pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("fast_timing")]
 
 
@@ -109,7 +109,9 @@ def test_code_that_changes_the_folder_keeps_its_run(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     looked: list[Path] = []
-    monkeypatch.setattr(run, "provenance", lambda kind, where, scrubbed: looked.append(where))
+    monkeypatch.setattr(
+        provenance, "provenance", lambda kind, where, scrubbed: looked.append(where)
+    )
     fine, broken = variants(f"{code.name}:moves", Path("a"))
     assert fine["files"] == ["fine.json.gz"]
     assert broken["failed"].startswith("TypeError: ")

@@ -3,7 +3,7 @@
 import pytest
 
 torch = pytest.importorskip("torch", reason="jobs are made of tensors")
-workload_job = pytest.importorskip("fusetui.capture.workload_job", reason="needs torch")
+workload_job = pytest.importorskip("fusetui.capture.job", reason="needs torch")
 pytestmark = pytest.mark.torch
 
 

@@ -104,7 +104,6 @@ def test_skipped_events(fusetui: Run, tmp_path: Path) -> None:
     [
         (["sumary"], "no such command"),
         (["sumary"], "did you mean summary?"),
-        (["pyproject.toml"], "fusetui open pyproject.toml"),
         (["summary"], "fusetui summary needs TRACE; see"),
         (["summary", "x", "y"], "no such argument: y"),
         (["capture"], "needs WORKLOAD"),

@@ -146,6 +146,26 @@ def test_open_one(fusetui: Run, opened: list[Any], trace_file: File) -> None:
     assert opened == [([path], 2, True, False)]
 
 
+@pytest.mark.parametrize("more", [(), ("--ascii",)])
+def test_a_trace_is_opened_without_a_command(
+    fusetui: Run, opened: list[Any], trace_file: File, more: tuple[str, ...]
+) -> None:
+    path = str(trace_file())
+    assert fusetui(path, *more).code == 0
+    assert fusetui("sample:mlp-eager").code == 0
+    assert opened[0] == ([path], 2, bool(more), True)
+    assert opened[1][0][0].endswith("mlp-eager.json.gz")
+
+
+def test_a_command_goes_before_a_file_of_its_name(
+    fusetui: Run, opened: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "samples").write_text("{}")
+    assert fusetui("samples").code == 0
+    assert not opened
+
+
 def test_open_two(fusetui: Run, opened: list[Any], trace_file: File) -> None:
     a, b = str(trace_file("a.json")), str(trace_file("b.json"))
     assert fusetui("open", a, b).code == 0

@@ -8,6 +8,7 @@ from itertools import count, takewhile
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.finding import find
 from tests.fuzz import questions
 from tests.fuzz.campaign import Kind
 from tests.fuzz.checks import check_trace
@@ -15,7 +16,6 @@ from tests.fuzz.limits import check_memory, limited
 from tests.fuzz.losses import check_losses, check_refused
 from tests.fuzz.sizes import sized
 
-from fusetui.analysis.questions.search import find
 from fusetui.trace import TraceError, open_trace
 
 SIZE = 10_000_000  # bytes of one input

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import orjson
+from tests.finding import find
 from tests.fuzz.checks import check, check_json
 from tests.fuzz.commands import answer
 
@@ -22,7 +23,6 @@ from fusetui.analysis.questions.chain import (
     launched_under,
     queue_delay_ns,
 )
-from fusetui.analysis.questions.search import find
 from fusetui.analysis.questions.summary import summary
 from fusetui.analysis.questions.tally import tallies
 from fusetui.analysis.questions.totals import kernel_totals, op_totals

@@ -17,7 +17,6 @@ SMALL = {
     "read.document.WINDOW": 1 << 12,
     "read.mend.WINDOW": 300,
     "read.mend.AFTER_DAMAGE": 64,
-    "read.batch.FEW": 2,
     "read.unpack.PIECE": 100,
     "read.unpack.FIRST": 64,
     "read.unpack.MOST": 300,

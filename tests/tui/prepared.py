@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from functools import partial
 
 from msgspec.structs import replace
+from tests.finding import find
 from textual.strip import Strip
 
 from fusetui.analysis.diff.compare import diff
-from fusetui.analysis.questions.search import find
 from fusetui.trace import Trace
 from fusetui.trace.model.report import never
 from fusetui.tui import screen_layout

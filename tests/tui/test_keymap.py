@@ -119,7 +119,7 @@ def test_hints_and_help_show_the_chosen_keys(mlp: Trace) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_hint_names_actions(page: object) -> None:
-    hints = getattr(page, "hints", ())
+    hints = getattr(page, "hints", "").split("; ")
     assert all(hint_text(hint, State()) for hint in hints)
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 from tests.cli.test_ranks import job
+from tests.finding import find
 from tests.tui.prepared import after, at, do, drawn, explained, line, opened
 
-from fusetui.analysis.questions.search import find
 from fusetui.analysis.ranks.answer import explained as ranked
 from fusetui.analysis.ranks.answer import strip_of
 from fusetui.analysis.ranks.executors import summarize

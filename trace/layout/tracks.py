@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from fusetui.trace.layout.devices import device_numbers
@@ -28,35 +30,27 @@ from fusetui.trace.model.categories import (
     Role,
     role,
 )
+from fusetui.trace.model.columns import Track
 from fusetui.trace.model.ids import Id, device_label, stream_label
 from fusetui.trace.model.intervals import as_one, overlapping, rows_of, small_ones
-from fusetui.trace.model.raw import Label, Lane, Raw, Thread
+from fusetui.trace.model.raw import Label, Raw, Thread
 
 THREAD_NAME = re.compile(r"thread (-?\w+) \((.*)\)\Z", re.DOTALL)
 FEW = 1 << 15  # tracks whose numbers fit into 16 bits, which sort in linear time
 RANKS = {Role.ANNOTATION: 0, Role.PYTHON: 1, Role.OP: 2, Role.CALL: 3}  # outer first, on a tie
 
 
-class TrackKey(msgspec.Struct, frozen=True):
-    """The identity of a track, before its rows are known."""
-
-    layer: Layer
-    pid: Id  # of a GPU's track the number of the device
-    tid: Id
-    label: str
-    subrow: int
-
-
 class Layout(msgspec.Struct, frozen=True, eq=False):
-    """`order` sorts the raw rows; `track` (shape [slices], sorted) and `keys` place them."""
+    """`order` sorts the raw rows; `track` (shape [slices], sorted) and `tracks` place them."""
 
     order: Rows
     start: Int64s  # of the sorted rows, like all below
     dur: Int64s
     track: Int32s
     role: NDArray[np.uint8]
-    keys: tuple[TrackKey, ...]
-    trees: dict[int, Nesting]  # by index in `keys`, where already known
+    tracks: tuple[Track, ...]
+    bounds: Rows  # where the rows of each track begin, then their number
+    trees: dict[int, Nesting]  # by index in `tracks`, where already known
 
 
 def lay_out(raw: Raw) -> Layout:
@@ -80,10 +74,15 @@ def lay_out(raw: Raw) -> Layout:
         again = np.lexsort((subrow, group))
         order, subrow, group, roles = order[again], subrow[again], group[again], roles[again]
         start, dur = start[again], dur[again]
-    split, track = _split(keys, group, subrow)
-    numbers = {key: n for n, key in enumerate(split)} if trees else {}
-    known = {numbers[keys[key]]: tree for key, tree in trees.items()}
-    return Layout(order, start, dur, track, roles, split, known)
+    depth = int(subrow.max(initial=0)) + 1
+    present, track = small_unique(group if depth == 1 else group.astype(np.int64) * depth + subrow)
+    bounds = np.searchsorted(track, np.arange(len(present) + 1))
+    tracks = tuple(
+        replace(keys[number // depth], subrow=number % depth, first_row=first, end_row=last)
+        for number, (first, last) in zip(present.tolist(), pairwise(bounds.tolist()), strict=True)
+    )
+    known = {int(np.searchsorted(present, key * depth)): tree for key, tree in trees.items()}
+    return Layout(order, start, dur, track, roles, tracks, bounds, known)
 
 
 def _sorted(group: NDArray[np.int16] | Int32s, raw: Raw, rank: NDArray[np.int8]) -> Rows:
@@ -115,47 +114,35 @@ def _roles(raw: Raw) -> NDArray[np.uint8]:
     return roles
 
 
-def _groups(raw: Raw, roles: NDArray[np.uint8]) -> tuple[list[TrackKey], Int32s]:
-    """Tracks without sub-rows, in screen order, and the track of each raw row."""
+def _groups(raw: Raw, roles: NDArray[np.uint8]) -> tuple[list[Track], Int32s]:
+    """Tracks without sub-rows, in screen order, their rows unknown, and the track of each raw row.
+    Lanes that differ only in whether an event says its device are one track."""
     layer_of = np.array([LAYER_ORDER.index(LAYERS[Role(r)]) for r in range(len(Role))], np.int32)
     key = raw.thread.astype(np.int64) * len(LAYER_ORDER) + layer_of[roles]
     present, group = small_unique(key)
-    first = np.full(len(present), np.iinfo(np.int64).max)
-    np.minimum.at(first, group, raw.start)
+    begins = np.full(len(raw.threads), np.iinfo(np.int64).max)
+    np.minimum.at(begins, raw.thread, raw.start)
     layers = [LAYER_ORDER[n % len(LAYER_ORDER)] for n in present.tolist()]
-    lanes = [raw.threads[n // len(LAYER_ORDER)] for n in present.tolist()]
-    keys = _keys(layers, lanes, Naming(raw.labels))
-    begins = _thread_begins(raw.threads, present // len(LAYER_ORDER), first)
-    place_of = {key: _place(key, begin) for key, begin in zip(keys, begins, strict=True)}
+    threads = present // len(LAYER_ORDER)
+    lanes = [raw.threads[n] for n in threads.tolist()]
+    number, naming = device_numbers(layers, lanes), Naming(raw.labels)
+    keys: list[Track] = []
+    for layer, (pid, tid, device) in zip(layers, lanes, strict=True):
+        own = number(pid, device) if layer in GPU_LAYERS else pid
+        keys.append(Track(layer, own, tid, naming.label(layer, pid, tid, own), 0, 0, 0))
+    place_of = {
+        k: _place(k, begin) for k, begin in zip(keys, begins[threads].tolist(), strict=True)
+    }
     ranking = sorted(place_of, key=lambda key: place_of[key])
     place = {key: number for number, key in enumerate(ranking)}
     return ranking, np.array([place[key] for key in keys], dtype=np.int32)[group]
 
 
-def _keys(layers: Sequence[Layer], lanes: Sequence[Lane], naming: Naming) -> list[TrackKey]:
-    """The tracks of lanes; those that differ only in whether an event says its device are one."""
-    number = device_numbers(layers, lanes)
-    keys: list[TrackKey] = []
-    for layer, (pid, tid, device) in zip(layers, lanes, strict=True):
-        own = number(pid, device) if layer in GPU_LAYERS else pid
-        keys.append(TrackKey(layer, own, tid, naming.label(layer, pid, tid, own), 0))
-    return keys
-
-
-def _thread_begins(threads: Sequence[Lane], thread: Int64s, first: Int64s) -> list[int]:
-    """The first start of the thread that each track belongs to."""
-    begins = np.full(len(threads), np.iinfo(np.int64).max)
-    np.minimum.at(begins, thread, first)
-    return [int(b) for b in begins[thread]]
-
-
-def _place(key: TrackKey, begins: int) -> tuple[object, ...]:
-    layer = LAYER_ORDER.index(key.layer)
-    if key.layer in CPU_LAYERS:
-        return (0, begins, str(key.pid), str(key.tid), layer)
-    if key.layer in GPU_LAYERS:
-        return (1, _number(key.pid), str(key.pid), _number(key.tid), str(key.tid), layer)
-    return (2, begins, str(key.pid), str(key.tid), layer)
+def _place(track: Track, begins: int) -> tuple[object, ...]:
+    pid, tid, layer = track.pid, track.tid, LAYER_ORDER.index(track.layer)
+    if track.layer in GPU_LAYERS:
+        return (1, _number(pid), str(pid), _number(tid), str(tid), layer)
+    return (0 if track.layer in CPU_LAYERS else 2, begins, str(pid), str(tid), layer)
 
 
 def _number(value: Id) -> int:
@@ -164,7 +151,7 @@ def _number(value: Id) -> int:
 
 
 def _subrows(
-    keys: Sequence[TrackKey],
+    keys: Sequence[Track],
     group: Int32s,
     start: Int64s,
     dur: Int64s,
@@ -195,20 +182,6 @@ def _subrows(
             subrow[here] = part
     trees = zip(tangled.tolist(), found, strict=True)
     return subrow, {key: tree for key, (_, tree) in trees if tree}
-
-
-def _split(
-    keys: Sequence[TrackKey], group: Int32s, subrow: Int32s
-) -> tuple[tuple[TrackKey, ...], Int32s]:
-    """One track per key and sub-row."""
-    depth = int(subrow.max()) + 1 if len(subrow) else 1
-    key = group if depth == 1 else group.astype(np.int64) * depth + subrow
-    present, track = small_unique(key)
-    split: list[TrackKey] = []
-    for value in present.tolist():
-        key = keys[value // depth]
-        split.append(TrackKey(key.layer, key.pid, key.tid, key.label, value % depth))
-    return tuple(split), track
 
 
 def small_unique(

@@ -1,16 +1,14 @@
-"""Decodes neighboring elements that do not decode as a plain list of events.
-
-What is valid JSON is decoded in few calls, whatever the types of its fields. Where the syntax is
-damaged, the elements are halved until the damage is alone, and repaired where that is safe.
+"""Decodes neighboring elements that do not decode as a plain list of events: together what is JSON,
+whatever the types of its fields, else one by one, repaired where that is safe.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
-import msgspec
 import numpy as np
 
 from fusetui.trace.model.report import Skipped
@@ -27,24 +25,12 @@ from fusetui.trace.read.gather import gather
 from fusetui.trace.read.repair import loads, problem_of, repaired
 from fusetui.trace.read.structure import Places, first_bytes
 
-FEW = 16  # elements that are read one by one instead of being halved further
-EMPTY, OBJECT, OTHER = 0, 1, 2  # kinds of elements; some writers end a list with an empty object
 NO_OBJECT = "not an object"
-MOST_LISTED = 10_000  # Unreadable elements whose place and reason are kept; all of them are counted
+MOST_LISTED = 10_000
+"""Unreadable elements whose place and reason are kept; all of them are counted."""
 
 
-class GoOn(Exception):  # noqa: N818
-    """The elements after `number` are doubtful: continue at this byte of the document, unless it is
-    too damaged to read the rest."""
-
-    def __init__(self, number: int, place: int, too_damaged: bool = False) -> None:
-        super().__init__()
-        self.number = number
-        self.place = place
-        self.too_damaged = too_damaged
-
-
-class Window(msgspec.Struct, frozen=True, eq=False):
+class Window(NamedTuple):
     """Elements in the bytes [begins, ends) of a text that begins at byte `start` of the document.
 
     `after` is as in Chunk.
@@ -60,22 +46,13 @@ class Window(msgspec.Struct, frozen=True, eq=False):
 class Batch:
     """The elements of a window. Blank ones do not count."""
 
-    def __init__(
-        self,
-        window: Window,
-        mend: Callable[[Batch, int, str], None],
-        listed: int,
-        others: bool = False,
-    ) -> None:
-        """`mend` is called with an element whose syntax is damaged, and what is wrong with it: it
-        adds an event or skips the element, and may raise GoOn. `listed`: how many unreadable
-        elements may be listed. With `others` the chunk also locates elements that are JSON, but not
-        events."""
+    def __init__(self, window: Window, listed: int, others: bool = False) -> None:
+        """`listed`: how many unreadable elements may be listed. With `others` the chunk also
+        locates elements that are JSON, but not events."""
         firsts = first_bytes(window.text, window.begins, window.ends)
         filled = firsts < window.ends
         self.begins, self.ends = firsts[filled], window.ends[filled]
         self._text, self._offset = window.text, window.start
-        self._mend = mend
         self._events: list[ExactEvent] = []
         self._numbers: list[int] = []  # of the events
         self._unreadable = 0
@@ -87,34 +64,24 @@ class Batch:
     def __len__(self) -> int:
         return len(self.begins)
 
-    def read(self) -> None:
-        """Decodes all elements. Raises GoOn."""
+    def damaged(self) -> Iterator[tuple[int, str]]:
+        """Decodes all elements; gives the number of each whose syntax is damaged, and what is wrong
+        with it: the caller settles it."""
         text = np.frombuffer(self._text, dtype=np.uint8)
         is_object = text[self.begins] == ord("{")
-        empty = is_object & (text[np.minimum(self.begins + 1, len(text) - 1)] == ord("}"))
-        kinds = np.where(empty, EMPTY, np.where(is_object, OBJECT, OTHER))
-        cuts = np.flatnonzero(np.diff(kinds)) + 1
+        cuts = np.flatnonzero(np.diff(is_object)) + 1
         for first, last in pairwise([0, *cuts.tolist(), len(self)]):
-            kind = kinds[first] if first < last else EMPTY
-            if kind == OBJECT:
-                self._read_objects(first, last)
-            elif kind == OTHER:
-                self._read_others(first, last)
-            else:
-                self._keep(range(first, last))
+            if first == last:
+                continue
+            yield from self._objects(first, last) if is_object[first] else self._rest(first, last)
 
-    def add(self, number: int, event: ExactEvent) -> None:
-        """Adds this event as element `number`."""
-        self._events.append(event)
-        self._numbers.append(number)
-
-    def skip(self, first: int, reason: str, last: int = -1) -> None:
-        """Marks element `first`, or those up to `last`, as unreadable."""
-        last = first + 1 if last < 0 else last
-        self._unreadable += last - first
-        listed = self.begins[first : min(last, first + self._room)].tolist()
-        self._skipped += [Skipped(self._offset + begin, reason) for begin in listed]
-        self._room -= len(listed)
+    def settle(self, number: int, event: ExactEvent | None, reason: str) -> None:
+        """Adds this event as element `number`, or marks that as unreadable."""
+        if event is None:
+            self._skip(number, number + 1, reason)
+        else:
+            self._events.append(event)
+            self._numbers.append(number)
 
     def text_of(self, number: int) -> bytes:
         return self._text[int(self.begins[number]) : int(self.ends[number])]
@@ -140,59 +107,44 @@ class Batch:
             too_damaged,
         )
 
-    def _read_others(self, first: int, last: int) -> None:
-        """What is no object; behind a quote too many, an event may be in what seems a string."""
-        braces = np.flatnonzero(np.frombuffer(self._text, dtype=np.uint8) == ord("{"))
-        begins, ends = self.begins[first:last], self.ends[first:last]
-        holding = np.searchsorted(braces, begins) < np.searchsorted(braces, ends)
-        for number in (first + np.flatnonzero(holding)).tolist():
-            if not _is_loose_json(self.text_of(number)):
-                self._skip_others(first, number)
-                self._mend(self, number, NO_OBJECT)
-                first = number + 1
-        self._skip_others(first, last)
-
-    def _skip_others(self, first: int, last: int) -> None:
-        self._keep(range(first, last))
-        self.skip(first, NO_OBJECT, last)
+    def _skip(self, first: int, last: int, reason: str) -> None:
+        self._unreadable += last - first
+        listed = self.begins[first : min(last, first + self._room)].tolist()
+        self._skipped += [Skipped(self._offset + begin, reason) for begin in listed]
+        self._room -= len(listed)
 
     def _keep(self, numbers: Iterable[int]) -> None:
         """Elements that are no events, as places of the chunk."""
         if self._keeps_others:
             self._others += [number for number in numbers if _is_json(self.text_of(number))]
 
-    def _read_objects(self, first: int, last: int) -> None:
+    def _rest(self, first: int, last: int) -> Iterator[tuple[int, str]]:
+        """What is no object; behind a quote too many, an event may be in what seems a string."""
+        braces = np.flatnonzero(np.frombuffer(self._text, dtype=np.uint8) == ord("{"))
+        before = np.searchsorted(braces, (self.begins[first:last], self.ends[first:last]))
+        holding = (first + np.flatnonzero(before[0] < before[1])).tolist()
+        for number in (*holding, last):
+            if number == last or not _is_loose_json(self.text_of(number)):
+                self._keep(range(first, number))
+                self._skip(first, number, NO_OBJECT)
+                first = number + 1
+                if number < last:
+                    yield number, NO_OBJECT
+
+    def _objects(self, first: int, last: int) -> Iterator[tuple[int, str]]:
         texts = [self.text_of(number) for number in range(first, last)]
-        found = _decoded(texts)
-        if found is None:
-            self._halve(first, [repaired(text) for text in texts])
-        else:
-            self._settle(first, found)
-
-    def _halve(self, first: int, texts: Sequence[bytes]) -> None:
-        """Reads the elements from `first` on, together if they decode, else in halves."""
-        found, middle = _decoded(texts), len(texts) // 2
-        if found is not None:
-            self._settle(first, found)
-        elif len(texts) > FEW:
-            self._halve(first, texts[:middle])
-            self._halve(first + middle, texts[middle:])
-        else:
-            for number in range(first, first + len(texts)):
-                if (event := _alone(self.text_of(number))) is not None:
-                    self._settle(number, [event])
-                else:
-                    self._mend(self, number, problem_of(self.text_of(number)))
-
-    def _settle(self, first: int, found: Sequence[LooseEvent]) -> None:
-        for number, event in enumerate(found, first):
+        together = _decoded(texts) or _decoded([*map(repaired, texts)])
+        found = map(_alone, texts) if together is None else together
+        for number, event, text in zip(range(first, last), found, texts, strict=True):
+            if event is None:
+                yield number, problem_of(text)
+                continue
             try:
-                self.add(number, coerced(event))
+                self.settle(number, coerced(event), "")
             except (ValueError, RecursionError) as error:
-                if event.ph or b"".join(self.text_of(number).split()) != b"{}":
-                    self.skip(number, str(error))
-                if self._keeps_others:
-                    self._others.append(number)
+                self._keep([number])
+                if event.ph or b"".join(text.split()) != b"{}":  # some writers end a list with it
+                    self._skip(number, number + 1, str(error))
 
 
 def event_in(text: bytes) -> ExactEvent | None:

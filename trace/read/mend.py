@@ -11,13 +11,12 @@ import re
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
-from functools import cached_property
 
 import msgspec
 import numpy as np
 
 from fusetui.trace.model.report import Skipped
-from fusetui.trace.read.batch import MOST_LISTED, Batch, GoOn, Window, event_in
+from fusetui.trace.read.batch import MOST_LISTED, Batch, Window, event_in
 from fusetui.trace.read.body import is_end
 from fusetui.trace.read.chunks import CUT_SHORT, KEYS, NEAR_END, Chunk, decode_list
 from fusetui.trace.read.document import Document
@@ -37,6 +36,7 @@ ANY_START = re.compile(rb'\{(?<![:\[]\{)\s*+"[^"\\]{0,200}"\s*+:')
 AROUND = 1 << 10  # bytes before a start that tell whether it is that of an element
 SHORT = 8 << 20  # bytes; a longer gap is not read the slow way while the user waits
 HURRY = 1.0  # seconds after which no further gap is read the slow way
+FAR_AWAY = 1 << 62  # byte
 NO_END = re.compile(rb"[^\s,\]}]")
 May = Callable[[int, int], bool]  # Whether the bytes [position, stop) may be read the slow way
 
@@ -119,36 +119,23 @@ class Mender:
     def _read_batch(self, window: Window, end: int) -> Chunk:
         """Reads what is not a plain list up to `end`, or to where reading can continue after
         damage."""
-        room = max(MOST_LISTED - self._listed, 0)
-        batch = Batch(window, self._mend, room, self._others)
-        try:
-            batch.read()
-        except GoOn as on:
-            if on.too_damaged:
-                return batch.chunk(on.place, on.number, too_damaged=True)
-            self._window_size = AFTER_DAMAGE
-            self._ahead -= window.start + len(window.text) - on.place
-            return batch.chunk(on.place, on.number + 1)
+        batch = Batch(window, max(MOST_LISTED - self._listed, 0), self._others)
+        for number, reason in batch.damaged():
+            begin, stop = batch.place_of(number)
+            if self._has_enough():
+                return batch.chunk(begin, number, too_damaged=True)
+            text = batch.text_of(number).rstrip(SEPARATORS)
+            following = FAR_AWAY
+            if (event := _first_event(text)) is None:
+                following = self._starts.after(begin)
+                if following < stop:
+                    event = event_in(text[: following - begin].rstrip(SEPARATORS))
+            batch.settle(number, event, reason)
+            if following < stop:
+                self._window_size = AFTER_DAMAGE
+                self._ahead -= window.start + len(window.text) - following
+                return batch.chunk(following, number + 1)
         return batch.chunk(end, len(batch), window.after)
-
-    def _mend(self, batch: Batch, number: int, reason: str) -> None:
-        """Reads a damaged element as far as possible, or skips it; see Batch."""
-        begin, end = batch.place_of(number)
-        if self._has_enough():
-            raise GoOn(number, begin, too_damaged=True)
-        text = batch.text_of(number).rstrip(SEPARATORS)
-        if event := _first_event(text):
-            batch.add(number, event)
-            return
-        following = self._starts.after(begin)
-        if following is None or following >= end:
-            batch.skip(number, reason)
-            return
-        if event := event_in(text[: following - begin].rstrip(SEPARATORS)):
-            batch.add(number, event)
-        else:
-            batch.skip(number, reason)
-        raise GoOn(number, following)
 
     def _read_unclosed(self, start: int) -> Chunk:
         """An element whose end the brackets do not show: it lacks a quote, or the file ends."""
@@ -159,25 +146,22 @@ class Mender:
         if self._closes and (event := event_in(self._text(start, last))):
             return _event(start, last, event)
         following = self._starts.after(start)
-        text = self._text(start, last if following is None else following)
+        text = self._text(start, min(following, last))
         if event := event_in(text):
             return _event(start, start + len(text), event)
         if event := _first_event(text):
             return _event(start, start + first_object(text), event)
-        if following is not None:
+        if following < FAR_AWAY:
             return _unreadable(start, following, "not closed")
-        after = self._after_list(start)
-        return _unreadable(start, last if after == -1 else after - 1, CUT_SHORT, after)
+        begin = max(start, last - NEAR_END)
+        if close := CLOSE.search(self._document[begin:]):  # it looks like that of the list
+            end = begin + close.start()
+            return _unreadable(start, end, CUT_SHORT, end + 1)
+        return _unreadable(start, last, CUT_SHORT)
 
     def _text(self, start: int, end: int) -> bytes:
         """The text of one element, up to the longest that is read."""
         return self._document[start : min(end, start + LONGEST)].rstrip(SEPARATORS)
-
-    def _after_list(self, start: int) -> int:
-        """The byte after what looks like the bracket that closes the list, or -1."""
-        begin = max(start, len(self._document) - NEAR_END)
-        found = CLOSE.search(self._document[begin:])
-        return begin + found.start() + 1 if found else -1
 
     def _next(self, place: int) -> int:
         """The next byte that is neither blank nor a comma, nor a superfluous brace."""
@@ -197,9 +181,7 @@ class Mender:
 
 def _first_event(text: bytes) -> ExactEvent | None:
     """The first event in a text in which something else follows it."""
-    if text.find(b"}") in (-1, len(text) - 1):
-        return None
-    length = first_object(text)
+    length = first_object(text) if b"}" in text[:-1] else -1
     return event_in(text[:length]) if 0 < length < len(text) else None
 
 
@@ -218,27 +200,26 @@ class Starts:
 
     def __init__(self, document: Document) -> None:
         self._document = document
-        self._asked = -1
-        self._answer: int | None = 0
+        self._pattern: re.Pattern[bytes] | None = None  # once it is needed
+        self._asked, self._answer = -1, 0  # the answer is FAR_AWAY if there is none
 
-    def after(self, place: int) -> int | None:
-        """The next start after a place. If the places asked for ascend, no byte is searched
-        twice."""
-        if self._asked > place or (self._answer is not None and self._answer <= place):
+    def after(self, place: int) -> int:
+        """The next start after a place, FAR_AWAY if there is none. If the places asked for ascend,
+        no byte is searched twice."""
+        if self._pattern is None:
+            known = self._search(EVENT_START, 0) < FAR_AWAY
+            self._pattern = EVENT_START if known else ANY_START
+        if self._asked > place or self._answer <= place:
             self._asked, self._answer = place, self._search(self._pattern, place + 1)
         return self._answer
 
-    @cached_property
-    def _pattern(self) -> re.Pattern[bytes]:
-        return EVENT_START if self._search(EVENT_START, 0) is not None else ANY_START
-
-    def _search(self, pattern: re.Pattern[bytes], place: int) -> int | None:
+    def _search(self, pattern: re.Pattern[bytes], place: int) -> int:
         while found := self._document.find(pattern, place):
             before = self._document[max(found.start - AROUND, 0) : found.start].rstrip()
             if not before.endswith((b":", b"[")):  # no value of a key, nor first item of a list
                 return found.start
             place = found.start + 1
-        return None
+        return FAR_AWAY
 
 
 def first_object(text: bytes) -> int:

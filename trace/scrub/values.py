@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
@@ -64,8 +65,12 @@ def write(value: Any) -> str:
             return value
         case Pairs():
             return f"{{{', '.join(f'{json.dumps(k)}: {write(v)}' for k, v in value)}}}"
+        case dict():
+            return write(Pairs(value.items()))
         case list():
             return f"[{', '.join(map(write, value))}]"
+        case Decimal():  # of repair.loads
+            return str(value) if value.is_finite() else f'"{value}"'
     return json.dumps(value)
 
 

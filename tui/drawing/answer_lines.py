@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Sequence
-from functools import cached_property
 
 import msgspec
 import numpy as np
@@ -13,6 +12,7 @@ from fusetui.analysis.why.model import IDLE, Why
 from fusetui.report.why_answer import account_line, answer, brief_answer
 from fusetui.text.cutting import clip, clip_apart, joined
 from fusetui.text.printable import printable
+from fusetui.trace.model.memo import memo
 from fusetui.tui.drawing.glyphs import Glyphs, share_bar
 from fusetui.tui.drawing.picture import scrolled
 from fusetui.tui.drawing.schemes import CURSOR, TEXT, Styled
@@ -48,15 +48,8 @@ class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
         return self.side, self.found, self.at, self.title, y, width, height
 
     def line(self, y: int, width: int, height: int) -> Sequence[Styled]:
-        if (width, height) not in self._made:
-            self._made[width, height] = self._parts(width, height)
-        found = self._made[width, height]
+        found = self._parts(width, height)
         return found[y] if y < len(found) else ()
-
-    @cached_property
-    def _made(self) -> dict[tuple[int, int], list[Sequence[Styled]]]:
-        """All lines of a size, of which each is asked for by itself."""
-        return {}
 
     def place(self, x: int, y: int, width: int, height: int) -> AnswerAt | None:
         """The row at a cell, None beside them."""
@@ -74,8 +67,8 @@ class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
         return AnswerAt(column, row) if is_there else None
 
     def _widths(self, shown: Sequence[int], width: int) -> list[int]:
-        more = MORE if len(shown) < len(self.found.lists) else 0
-        return widths_of([self.found.lists[column] for column in shown], width, more)
+        lists = self.found.lists
+        return widths_of([lists[n] for n in shown], width, MORE * (len(shown) < len(lists)))
 
     def _room(self, width: int, height: int) -> int:
         """How many rows of the lists are seen."""
@@ -105,7 +98,9 @@ class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
         account = account_line(why, width - 2) if height > ROOMY else ""
         return [*lines, (f" {account}", "plain")] if account else lines
 
+    @memo()
     def _parts(self, width: int, height: int) -> list[Sequence[Styled]]:
+        """All lines of a size, of which each is asked for by itself."""
         shown = fitting(self.found.lists, width, self.at)
         room = self._room(width, height)
         widths, rule = self._widths(shown, width), self.glyphs.rule
@@ -122,13 +117,16 @@ class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
         return lines
 
     def _titles(self, shown: Sequence[int], widths: Sequence[int], bar: int) -> list[Styled]:
-        """Those of the lists; the last one counts the lists that do not fit."""
-        hidden = len(self.found.lists) - len(shown)
-        more = f" {self.glyphs.folded}{hidden}" if hidden else ""
-        parts: list[Styled] = []
+        """Those of the lists, with faint units, so that these do not read as a part of them; the
+        last one counts the lists that do not fit."""
+        hidden, parts = len(self.found.lists) - len(shown), list[Styled]()
         for column, cells in zip(shown, widths, strict=True):
-            said = more if column == shown[-1] else ""
-            parts += _title(self.found.lists[column], cells, bar, said)
+            one = self.found.lists[column]
+            more = f" {self.glyphs.folded}{hidden}" if hidden and column == shown[-1] else ""
+            units = f"{one.unit.name:>{FIGURE}} {one.aside:>{ASIDE}} {' ' * bar}"
+            left = cells - len(units) - len(more)
+            parts += [(units, "faint"), (clip(one.title, left).ljust(left), "title")]
+            parts.append((more.ljust(len(more) + BETWEEN), "faint"))
         return parts
 
     def _rows(self, column: int, cells: int, bar: int, room: int) -> list[list[Styled]]:
@@ -168,8 +166,10 @@ def widths_of(lists: Sequence[AnswerList], width: int, more: int = 0) -> list[in
     if not lists:
         return []
     whole = max(len(lists), width - 1 - BETWEEN * (len(lists) - 1))
-    equal, bar = whole // len(lists), bar_cells(width, len(lists))
-    needs = [_needed(one, bar, more if one is lists[-1] else 0) for one in lists]
+    equal, others = whole // len(lists), FIGURE + ASIDE + 2 + bar_cells(width, len(lists))
+    longest = (max((len(entry.text) for entry in one.entries), default=0) for one in lists)
+    titles = (len(one.title) + more * (one is lists[-1]) for one in lists)
+    needs = [others + max(cells) for cells in zip(longest, titles, strict=True)]
     found = [min(need, equal) for need in needs]
     spare = whole - sum(found)
     for n in sorted(range(len(lists)), key=lambda n: needs[n] - found[n]):
@@ -185,22 +185,6 @@ def bar_cells(width: int, count: int) -> int:
     """The cells that a bar takes in each of so many lists, the blank after it included."""
     each = (width - BETWEEN * (count - 1)) // max(1, count)
     return BAR + 1 if each >= WITH_BAR else 0
-
-
-def _needed(one: AnswerList, bar: int, more: int) -> int:
-    longest = max((len(entry.text) for entry in one.entries), default=0)
-    return FIGURE + ASIDE + 2 + bar + max(longest, len(one.title) + more)
-
-
-def _title(one: AnswerList, cells: int, bar: int, more: str) -> list[Styled]:
-    """The units faint, so that they do not read as a part of the title."""
-    units = f"{one.unit.name:>{FIGURE}} {one.aside:>{ASIDE}} {' ' * bar}"
-    left = cells - len(units) - len(more)
-    return [
-        (units, "faint"),
-        (clip(one.title, left).ljust(left), "title"),
-        (more.ljust(len(more) + BETWEEN), "faint"),
-    ]
 
 
 def _entry(entry: AnswerRow, figure: str, text: str, bar: int, glyphs: Glyphs) -> list[Styled]:

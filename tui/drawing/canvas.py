@@ -147,18 +147,13 @@ class Canvas(Widget, inherit_bindings=False):
             self.post_message(Dragged(*self._pressed, event.x, ended=True))
         self._pressed = None
 
-    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        self.post_message(Wheeled(event.x, event.y, WHEEL, event.shift))
+    def on_mouse_scroll_down(self, event: events.MouseEvent) -> None:
+        """Down, or with Shift to the right; some terminals send the event of that then."""
+        is_back = isinstance(event, events.MouseScrollUp | events.MouseScrollLeft)
+        shifted = event.shift or isinstance(event, events.MouseScrollRight | events.MouseScrollLeft)
+        self.post_message(Wheeled(event.x, event.y, -WHEEL if is_back else WHEEL, shifted))
 
-    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        self.post_message(Wheeled(event.x, event.y, -WHEEL, event.shift))
-
-    def on_mouse_scroll_right(self, event: events.MouseScrollRight) -> None:
-        """Some terminals send this for Shift and the wheel."""
-        self.post_message(Wheeled(event.x, event.y, WHEEL, shifted=True))
-
-    def on_mouse_scroll_left(self, event: events.MouseScrollLeft) -> None:
-        self.post_message(Wheeled(event.x, event.y, -WHEEL, shifted=True))
+    on_mouse_scroll_up = on_mouse_scroll_right = on_mouse_scroll_left = on_mouse_scroll_down
 
     def _exchange_repaint_regions(self) -> Collection[Region]:
         """Called by Textual once per frame; it repaints whatever is returned, changed or not."""

@@ -45,7 +45,6 @@ def parts(trace: Trace) -> list[str]:
     About a part of a trace, says nothing that the rest could reverse.
     """
     whole = trace.report.prefix is None
-    times = gpu_times(trace)
     found = steps_of(trace)
     names = ", ".join(dict.fromkeys(printable(name) for name in device_names(trace)))
     secrets = secrets_of(trace)
@@ -54,38 +53,34 @@ def parts(trace: Trace) -> list[str]:
         clip(names, DEVICES, "..."),
         plural(len(found), "step") if len(found) else "",
         duration(trace.end_ns - trace.begin_ns),
-        _busy(trace, times.busy_ns) if len(trace.gpu_rows) and whole else "",
+        _busy(trace) if len(trace.gpu_rows) and whole else "",
         f"looks like a secret: {printable(several(secrets, 2))}" if secrets else "",
         f"{count(trace.recorded())} slices",
-        plural(len(trace.gpu_rows), "GPU event") if len(trace.gpu_rows) else _no_gpu(whole),
+        plural(len(trace.gpu_rows), "GPU event")
+        if len(trace.gpu_rows)
+        else "no GPU events" * whole,
     ]
     return [part for part in told if part]
 
 
-def _busy(trace: Trace, ns: int) -> str:
+def _busy(trace: Trace) -> str:
     """Without a share: the verdict and the diff tell that of a step, this is about all events."""
     devices = {track.pid for track in trace.tracks if track.layer is Layer.STREAM}
-    return f"GPU busy {duration(ns)}" if len(devices) < 2 else f"GPUs busy {duration(ns)} in all"
-
-
-def _no_gpu(whole: bool) -> str:
-    return "no GPU events" if whole else ""
+    busy = duration(gpu_times(trace).busy_ns)
+    return f"GPU busy {busy}" if len(devices) < 2 else f"GPUs busy {busy} in all"
 
 
 def _doubts(trace: Trace) -> list[str]:
     """What to know before trusting the picture."""
     report = trace.report
-    found: list[str] = ["reconstructed, not recorded"] if note_of(trace) else []
-    if trace.notes:
-        found.append("replayed kernels as they were captured")
-    if report.missing:
-        found.append(report.missing)
-    if report.unreadable:
-        found.append(f"{plural(report.unreadable, 'event')} unreadable")
-    if report.negative_delays:
-        early = plural(report.negative_delays, "kernel")
-        found.append(f"{early} before the launch: clocks differ")
-    return found
+    early = plural(report.negative_delays, "kernel")
+    return [
+        "reconstructed, not recorded" if note_of(trace) else "",
+        "replayed kernels as they were captured" if trace.notes else "",
+        report.missing,
+        f"{plural(report.unreadable, 'event')} unreadable" if report.unreadable else "",
+        f"{early} before the launch: clocks differ" if report.negative_delays else "",
+    ]
 
 
 def reading_line(
@@ -166,6 +161,5 @@ class TourPicture(msgspec.Struct, frozen=True):
         lines = wrapped(self.text, width - MARGIN)
         if y > len(lines):
             return ()
-        parts = enumerate(f" {lines[y - 1]}".split("`"))
-        styles = "plain", "strong"
-        return [(text, styles[at % 2]) for at, text in parts]
+        texts = f" {lines[y - 1]}".split("`")
+        return [(text, "strong" if at % 2 else "plain") for at, text in enumerate(texts)]

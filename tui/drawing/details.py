@@ -1,11 +1,9 @@
 """What is said about one slice: a pane of a fixed height, so that no lane moves while a person goes
-from one to the next."""
+from one to the next; and where in the program it comes from."""
 
 from __future__ import annotations
 
-import json
-import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import islice
 from typing import Any
 
@@ -23,84 +21,28 @@ from fusetui.gpu.kernel_names.annotate import Annotated, annotate
 from fusetui.gpu.roofline.describe import describe, remarks
 from fusetui.text.cutting import clip
 from fusetui.text.figures import count, duration, plural
-from fusetui.text.printable import printable
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.joined import is_joined
 from fusetui.trace.model.memo import memo
 from fusetui.trace.program.origin import Origins
+from fusetui.trace.program.own_code import Program, path_of, program_of, source_of
+from fusetui.trace.program.regions import label_of as region_label
 from fusetui.tui.drawing.glyphs import Glyphs
 from fusetui.tui.drawing.picture import Said
-from fusetui.tui.drawing.program_lines import (
-    frame_lines,
-    is_told,
-    module_lines,
-    program_line,
-    tells_more,
-)
+from fusetui.tui.drawing.values import MOST_LINES, value_text, why_missing
 from fusetui.tui.layout.kinds import label_of, narrow
-
-DEEPEST = 16  # levels of nested lists and objects
-LONGEST = 2000  # characters; no screen shows more
-
-
-def value_text(value: object, ellipsis: str) -> str:
-    """A string as it is, everything else as JSON; an ellipsis stands for what is too deep or too
-    long."""
-    pieces = iter([value]) if isinstance(value, str) else _pieces(value, DEEPEST, ellipsis)
-    return _bounded(pieces, ellipsis)
-
-
-def json_text(value: object, ellipsis: str) -> str:
-    """A value as JSON, a string too, as far as a screen can show it."""
-    return _bounded(_pieces(value, DEEPEST, ellipsis), ellipsis)
-
-
-def _bounded(pieces: Iterator[str], ellipsis: str) -> str:
-    text = ""
-    for piece in pieces:
-        text += piece[: LONGEST + 1]
-        if len(text) > LONGEST:
-            break
-    return clip(narrow(printable(text)), LONGEST, ellipsis)
-
-
-def _pieces(value: object, deep: int, ellipsis: str) -> Iterator[str]:
-    """The text of a value piece by piece, only as far as it is needed."""
-    if isinstance(value, dict | list):
-        if value and not deep:
-            yield ellipsis
-            return
-        opening, closing = "{}" if isinstance(value, dict) else "[]"
-        yield opening
-        yield from _inner(value, deep - 1, ellipsis)
-        yield closing
-    elif isinstance(value, str):
-        yield json.dumps(value[: LONGEST + 1], ensure_ascii=False)
-    else:
-        yield json.dumps(value, default=str)
-
-
-def _inner(value: dict[str, object] | list[object], deep: int, ellipsis: str) -> Iterator[str]:
-    for number, item in enumerate(value):
-        yield ", " if number else ""
-        if isinstance(value, dict):
-            yield f"{json.dumps(str(item)[: LONGEST + 1], ensure_ascii=False)}: "
-            item = value[str(item)]
-        yield from _pieces(item, deep, ellipsis)
-
 
 SHAPE_ARGS = ("Input Dims", "Input type", "Concrete Inputs", "Input Strides")
 LAUNCH_ARGS = (
-    "grid",
-    "block",
-    "registers per thread",
-    "shared memory",
+    *("grid", "block", "registers per thread", "shared memory"),
     "est. achieved occupancy %",
 )
 MOST = 64  # args, tensors, slices around it that the few lines use
-INDENT = "  "
-MOST_LINES = 1000  # of args, and of slices around it, in the overlay
+NOWHERE = Program(-1, (), (), -1)
+MOST_PROGRAM = 1000  # modules and frames around a slice that are listed
+SEPARATOR = " > "
+LONGEST_PATH = 48  # characters
 LONGEST_NAME = 4000  # characters of a name that are shown and marked
 LINK_ARGS = (
     *("External id", "correlation", "Ev Idx", "Record function id", "device", "stream"),
@@ -109,25 +51,24 @@ LINK_ARGS = (
 
 
 def details(
-    trace: Trace,
-    row: int,
-    width: int,
-    height: int,
-    glyphs: Glyphs,
-    origins: Origins | None = None,
+    trace: Trace, row: int, width: int, height: int, glyphs: Glyphs, found: Origins | None = None
 ) -> list[Said]:
     """At most `height` lines about a row; of kernels the same facts are always on the same line.
 
-    `origins`: if the trace names parts of the program, a line says where in the program it comes
+    `found`: if the trace names parts of the program, a line says where in the program it comes
     from.
     """
-    program = [program_line(origins, row)] if tells_more(origins) else []
-    found = _annotated(trace, row, width, glyphs)
-    if found.legend:
+    tells_more = found is not None and (len(found.regions) or len(found.frames))
+    program = [program_line(found, row)] if found and tells_more else []
+    marked = _annotated(trace, row, width, glyphs)
+    if marked.legend:  # the name, the marks below it, and lines that explain them
         legend = max(1 - len(program), height - 6 - len(program))
-        name = _marked(found, width, legend)
+        text, under = marked.lines[0]
+        meanings = [Said(line) for line in flow(marked.legend, width)[:legend]]
+        blanks = [Said("")] * (legend - len(meanings))
+        name = [Said(narrow(text), "plain"), Said(under, "warning"), *meanings, *blanks]
     else:
-        name = [Said(narrow(text), "plain") for text, _ in found.lines[: max(1, height - 5)]]
+        name = [Said(narrow(text), "plain") for text, _ in marked.lines[: max(1, height - 5)]]
     lines = [title(trace, row, width, glyphs), *name]
     facts = flow(_facts(trace, row, glyphs), width)
     lines += [Said(text) for text in (*program, _origin(trace, row, glyphs), *facts)]
@@ -140,21 +81,29 @@ def details_height(lines: int) -> int:
 
 
 def all_details(
-    trace: Trace, row: int, width: int, glyphs: Glyphs, origins: Origins | None = None
+    trace: Trace, row: int, width: int, glyphs: Glyphs, found: Origins | None = None
 ) -> list[Said]:
-    """Everything about a row, for the overlay."""
+    """Everything about a row, for the overlay: also the modules and Python frames around it, the
+    innermost first, each with its duration."""
     lines = [title(trace, row, width, glyphs), Said("")]
-    found = _annotated(trace, row, width, glyphs)
-    for text, under in found.lines:
+    marked = _annotated(trace, row, width, glyphs)
+    for text, under in marked.lines:
         lines += [Said(narrow(text), "plain"), Said(under, "warning")]
-    lines += [Said("  " + meaning) for meaning in found.legend]
-    lines += [Said(""), *(Said(text) for text in module_lines(origins, row))]
-    lines += [Said(_origin(trace, row, glyphs))]
+    lines += [Said("  " + meaning) for meaning in marked.legend] + [Said("")]
+    program = _program(found, row) if found else NOWHERE
+    if forward := _forward(trace, program):
+        lines.append(Said(f"  {narrow(forward)}"))
+    for over in program.regions[:MOST_PROGRAM]:
+        label = narrow(region_label(trace.name_of(over), expanded=True))
+        lines.append(Said(f"  module {label}   {duration(int(trace.dur[over]))}"))
+    lines.append(Said(_origin(trace, row, glyphs)))
     for over in launch_chain(trace, row)[:MOST_LINES]:
-        if not is_told(origins, row, over):
+        if over not in program.regions and over not in program.frames:
             lines.append(Said(f"  {_name(trace, over)}   {duration(int(trace.dur[over]))}"))
-    lines += [Said(text) for text in frame_lines(origins, row)]
-    if missing := _missing(trace):
+    for over in program.frames[:MOST_PROGRAM]:
+        label = label_of(int(trace.role[over]), trace.name_of(over))
+        lines.append(Said(f"  {label}   {duration(int(trace.dur[over]))}"))
+    if missing := why_missing(trace):
         return [*lines, Said(""), Said(missing)]
     lines += [Said(text) for text in (describe(trace, row), *remarks(trace, row)) if text]
     args = _args(trace, row)
@@ -166,45 +115,47 @@ def all_details(
     return lines
 
 
-def raw_lines(trace: Trace, row: int, width: int, glyphs: Glyphs) -> list[Said]:
-    """The event as the file has it, as JSON, an arg on a line or more."""
-    if missing := _missing(trace):
-        return [Said(missing)]
-    event = trace.elements.element(int(trace.order[row]))
-    return [Said(line) for line in islice(_raw(event, width, glyphs.ellipsis), MOST_LINES)]
+def warm(found: Origins) -> None:
+    """Computes what every line about a slice needs, before a key waits for it."""
+    if len(found.trace):
+        program_of(found, int(found.trace.gpu_rows[0]) if len(found.trace.gpu_rows) else 0)
 
 
-def _raw(event: dict[str, Any], width: int, ellipsis: str) -> Iterator[str]:
-    """Lines as they are asked for, however many there are."""
-    yield "{"
-    yield from _members(event, INDENT, width, ellipsis)
-    yield "}"
+def program_line(found: Origins, row: int) -> str:
+    """`in Decoder_3 > MLP_3   my_model.py:42 forward`, for backward work, those of its forward
+    op."""
+    program = _program(found, row)
+    source = source_of(found, program)
+    file = source.file.rpartition("/")[2] if source else ""
+    parts = (
+        f"in {inner(path_of(found, program))}" if program.regions else "",
+        f"{file}:{source.line} {source.name}" if source else "",
+        _forward(found.trace, program),
+    )
+    return "   ".join(narrow(part) for part in parts if part)
 
 
-def _members(event: dict[str, Any], indent: str, width: int, ellipsis: str) -> Iterator[str]:
-    """Each on a line or more; the objects in an event on lines of their own."""
-    last = len(event) - 1
-    for number, (key, value) in enumerate(event.items()):
-        comma, text = "," * (number < last), f"{indent}{json_text(key, ellipsis)}: "
-        if isinstance(value, dict) and indent == INDENT:
-            yield text + "{"
-            yield from _members(value, indent + INDENT, width, ellipsis)
-            yield f"{indent}}}{comma}"
-            continue
-        yield from textwrap.wrap(
-            f"{text}{json_text(value, ellipsis)}{comma}",
-            max(20, width),
-            subsequent_indent=f"{indent}    ",
-            replace_whitespace=False,
-            drop_whitespace=False,
-        )
+def inner(path: str) -> str:
+    """The inner levels of a long path, which tell more than the outer ones.
+
+    >>> inner("Qwen3Model_0 > Qwen3DecoderLayer_1 > Qwen2MLP_1 > MergedColumnParallelLinear_1")
+    '… > Qwen2MLP_1 > MergedColumnParallelLinear_1'
+    """
+    levels = path.split(SEPARATOR)
+    first = 0
+    while first < len(levels) - 1 and len(SEPARATOR.join(levels[first:])) > LONGEST_PATH:
+        first += 1
+    return SEPARATOR.join(["…", *levels[first:]] if first else levels)
 
 
-def _missing(trace: Trace) -> str:
-    """Why no args can be shown now; "" if they can."""
-    if problem := trace.elements.text.problem():
-        return printable(f"no args are shown: {problem}")
-    return "" if trace.elements.text.at_hand else "its args follow: the file is being unpacked"
+def _forward(trace: Trace, program: Program) -> str:
+    op = program.forward_op
+    return f"backward of {trace.name_of(op)}" if op >= 0 else ""
+
+
+@memo(64)
+def _program(found: Origins, row: int) -> Program:
+    return program_of(found, row)
 
 
 def title(trace: Trace, row: int, width: int, glyphs: Glyphs) -> Said:
@@ -212,14 +163,6 @@ def title(trace: Trace, row: int, width: int, glyphs: Glyphs) -> Said:
     label = label_of(int(trace.role[row]), trace.name_of(row))
     rest = f"   {duration(int(trace.dur[row]))}   {narrow(trace.track_of(row).label)}"
     return Said(clip(label, max(8, width - len(rest)), glyphs.ellipsis) + rest, "title")
-
-
-def _marked(found: Annotated, width: int, legend: int) -> list[Said]:
-    """The name, the marks below it, and `legend` lines that explain them."""
-    text, under = found.lines[0]
-    meanings = [Said(line) for line in flow(found.legend, width)[:legend]]
-    blanks = [Said("")] * (legend - len(meanings))
-    return [Said(narrow(text), "plain"), Said(under, "warning"), *meanings, *blanks]
 
 
 def _annotated(trace: Trace, row: int, width: int, glyphs: Glyphs) -> Annotated:
@@ -242,8 +185,7 @@ def flow(pieces: Sequence[str], width: int) -> list[str]:
 
 def _origin(trace: Trace, row: int, glyphs: Glyphs) -> str:
     """Where a GPU event was launched from, or what a CPU slice launched."""
-    around = launch_chain(trace, row)[:MOST]
-    chain = f" {glyphs.chain} ".join(_name(trace, over) for over in around)
+    chain = _chain(trace, launch_chain(trace, row), glyphs)
     if not is_gpu(trace, row):
         parts = (_launched(trace, row), f"in {chain}" if chain else "")
         return "   ".join(part for part in parts if part)
@@ -258,9 +200,11 @@ def _captured(trace: Trace, row: int, glyphs: Glyphs) -> str:
     if not is_joined(trace, row):
         return ""
     call = int(trace.asked[row])
-    around = [call, *ancestors(trace, call)][:MOST]
-    chain = f" {glyphs.chain} ".join(_name(trace, over) for over in around)
-    return f"captured by {chain}   "
+    return f"captured by {_chain(trace, [call, *ancestors(trace, call)], glyphs)}   "
+
+
+def _chain(trace: Trace, rows: Sequence[int], glyphs: Glyphs) -> str:
+    return f" {glyphs.chain} ".join(_name(trace, over) for over in rows[:MOST])
 
 
 def _name(trace: Trace, row: int) -> str:
@@ -291,7 +235,7 @@ def _launched(trace: Trace, row: int) -> str:
 
 def _facts(trace: Trace, row: int, glyphs: Glyphs) -> list[str]:
     """What a kernel computed and how efficiently, else the shapes; then the most important args."""
-    if missing := _missing(trace):
+    if missing := why_missing(trace):
         return [missing]
     args = _args(trace, row)
     work = describe(trace, row) if is_gpu(trace, row) else ""

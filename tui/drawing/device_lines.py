@@ -104,13 +104,12 @@ def _idle_cells(
     size = np.maximum(np.diff(borders), 1)
     level = np.clip((idle * top + size - 1) // size, 1, top // 2)
     level[2 * idle >= size] = 0
-    reason = np.where(idle > 0, ns.argmax(axis=0), NOWHERE)
-    chosen = [False] * width
+    reason = np.where(idle > 0, ns.argmax(axis=0), NOWHERE).tolist()
     times = gap_times(side, view.gap) if view.gap else None
+    chosen = range(0)
     if times and view.gap and side.insight.device(found.device) == view.gap.device:
-        for x in cells_of(view, *times, width):
-            chosen[x] = True
-    return list(zip(reason.tolist(), level.tolist(), chosen, strict=True))
+        chosen = cells_of(view, *times, width)
+    return [(*cell, x in chosen) for x, cell in enumerate(zip(reason, level.tolist(), strict=True))]
 
 
 def legend_line(

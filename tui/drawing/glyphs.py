@@ -83,9 +83,7 @@ COLORLESS = replace(UNICODE, letters=True)
 
 def glyphs_for(ascii_only: bool, colorless: bool = False) -> Glyphs:
     """`colorless`: there are no colors to tell what a slice does."""
-    if ascii_only:
-        return ASCII
-    return COLORLESS if colorless else UNICODE
+    return ASCII if ascii_only else COLORLESS if colorless else UNICODE
 
 
 def share_bar(part: int, whole: int, width: int, glyphs: Glyphs) -> str:

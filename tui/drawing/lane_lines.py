@@ -44,15 +44,10 @@ def labeled(label: str, parts: Sequence[Styled], gutter: int, bar: str = " ") ->
 
 def labels_of(trace: Trace) -> Label:
     """What the rows are called; made once per trace: `side.once(labels_of)`."""
-    known: dict[int, str] = {}
 
+    @lru_cache(maxsize=MOST_LABELS)
     def label(row: int) -> str:
-        found = known.get(row)
-        if found is None:
-            if len(known) >= MOST_LABELS:
-                known.clear()
-            found = known[row] = label_of(int(trace.role[row]), trace.name_of(row))
-        return found
+        return label_of(int(trace.role[row]), trace.name_of(row))
 
     return label
 
@@ -126,7 +121,10 @@ def slices(
     share of the cell that is covered. Where there may be no color, letters tell the kind.
     """
     found: list[Styled] = []
-    shown = _with_selected(cells.row, selected, selected_cells)
+    shown = cells.row
+    if selected_cells:  # over all others
+        shown = shown.copy()
+        shown[selected_cells.start : selected_cells.stop] = selected
     rows, kinds = shown.tolist(), cells.kind.tolist()
     levels: list[int] = []  # worked out where there is a bar
     x = 0
@@ -151,15 +149,6 @@ def slices(
                 text = found.pop()[0] + text
             found.append((text, token))
         x = end
-    return found
-
-
-def _with_selected(rows: Int32s, selected: int, cells: range) -> Int32s:
-    """The rows of the cells, the selected one over all others."""
-    if not cells:
-        return rows
-    found = rows.copy()
-    found[cells.start : cells.stop] = selected
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from functools import cache
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -50,16 +51,13 @@ class TextPicture:
 
     def __init__(self, identity: Hashable, make: Make) -> None:
         """`make(width, height)` returns the lines; equal identities mean equal texts."""
-        self._identity, self._make = identity, make
-        self._made: dict[tuple[int, int], Sequence[Said]] = {}
+        self._identity, self._make = identity, cache(make)
 
     def key(self, y: int, width: int, height: int) -> Hashable:
         return self._identity, y, width, height
 
     def line(self, y: int, width: int, height: int) -> Sequence[Styled]:
-        if (width, height) not in self._made:
-            self._made[width, height] = self._make(width, height)
-        return self._made[width, height][y : y + 1]
+        return self._make(width, height)[y : y + 1]
 
 
 def text(lines: Sequence[Said]) -> TextPicture:
@@ -149,8 +147,10 @@ class ListPicture(msgspec.Struct, frozen=True, eq=False):
     def line(self, y: int, width: int, height: int) -> Sequence[Styled]:
         index = y - 1 + self.top
         if not self.rows.count or y == 0:
-            titles = self.rows.titles(width)
-            lines = [titles] if self.rows.count else _sentence(titles, width)
+            lines = [self.rows.titles(width)]
+            if not self.rows.count and cells(lines[0]) > width:  # a sentence
+                said = sentence_lines(lines[0].strip(), max(1, width - 2))
+                lines = [f" {line}" for line in said]
             return [(text, "title") for text in lines[y : y + 1]]
         if index >= self.rows.count:
             return ()
@@ -164,13 +164,6 @@ class ListPicture(msgspec.Struct, frozen=True, eq=False):
         """The row on a line of the screen, or -1."""
         index = y - 1 + self.top
         return index if y > 0 and index < self.rows.count else -1
-
-
-def _sentence(text: str, width: int) -> list[str]:
-    """What an empty list says, on as many lines as it takes."""
-    if cells(text) <= width:
-        return [text]
-    return [f" {said}" for said in sentence_lines(text.strip(), max(1, width - 2))]
 
 
 def scrolled(cursor: int, top: int, room: int) -> int:

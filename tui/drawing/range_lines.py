@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
+from itertools import chain
 
 import numpy as np
 
 from fusetui.analysis.questions.busy import WindowFigures, window_figures
-from fusetui.analysis.why.idle_time import IdleTime
 from fusetui.analysis.why.model import IDLE, Gap
 from fusetui.text.cutting import clip, joined
 from fusetui.text.figures import count, duration, percent, plural, tick
@@ -30,65 +31,34 @@ def gap_lines(side: Side, at: GapAt, width: int, height: int, glyphs: Glyphs) ->
     if found is None:
         return []
     begin, end = int(found.begin[at.gap]), int(found.end[at.gap])
-    rank, told = rank_of(found, at.gap), told_of(found, at.gap)
+    ranks = np.flatnonzero(found.longest == at.gap).tolist()  # none, if it is not among these
+    lanes = (lane for lane in side.lanes if lane.layer not in CPU_LAYERS)
+    head = [
+        f"idle for {duration(end - begin)}",
+        next((lane.group for lane in lanes if lane.key[1] == found.device), ""),
+        f"from {tick(begin - side.origin, max(1, (end - begin) // 100))}",
+        *(f"gap {count(n + 1)} of {count(len(found.begin))} by length" for n in ranks),
+    ]
     reasons = sorted(found.over(begin, end).items(), key=lambda item: -item[1])
-    label = _device(side, found)
-    start = tick(begin - side.origin, max(1, (end - begin) // 100))
-    place = f"gap {count(rank + 1)} of {count(len(found.begin))} by length" if rank >= 0 else ""
-    lines = [Said("   ".join(filter(None, _head(end - begin, label, start, place))), "title")]
-    main = [f"{IDLE[name].sentence}: {_part(ns, end - begin)}" for name, ns in reasons[:1]]
-    others = [f"{IDLE[name].short} {_part(ns, end - begin)}" for name, ns in reasons[1:]]
-    lines += [Said(text, "plain") for text in main]
-    lines += [Said(text) for text in flow(others, width)]
-    lines += [Said(text) for parts in _covered(told) for text in flow(parts, width)]
+    parts = [(IDLE[name], f"{duration(ns)}, {percent(ns, end - begin)}") for name, ns in reasons]
+    lines = [Said("   ".join(filter(None, head)), "title")]
+    lines += [Said(f"{reason.sentence}: {part}", "plain") for reason, part in parts[:1]]
+    others = [f"{reason.short} {part}" for reason, part in parts[1:]]
+    around = (_around(found.told[n]) for n in ranks)
+    flowed = (flow(texts, width) for texts in (others, *chain.from_iterable(around)))
+    lines += [Said(text) for text in chain.from_iterable(flowed)]
     return [Said(clip(one.text, width, glyphs.ellipsis), one.token) for one in lines][:height]
 
 
-def rank_of(found: IdleTime, gap: int) -> int:
-    """The rank of a gap by its length, -1 if it is not among the longest."""
-    at = np.flatnonzero(found.longest == gap)
-    return int(at[0]) if len(at) else -1
-
-
-def told_of(found: IdleTime, gap: int) -> Gap | None:
-    rank = rank_of(found, gap)
-    return found.told[rank] if rank >= 0 else None
-
-
-def _head(ns: int, label: str, start: str, place: str) -> Sequence[str]:
-    return f"idle for {duration(ns)}", label, f"from {start}", place
-
-
-def _part(ns: int, whole: int) -> str:
-    return f"{duration(ns)}, {percent(ns, whole)}"
-
-
-def _device(side: Side, found: IdleTime) -> str:
-    lanes = (
-        lane for lane in side.lanes if lane.key[1] == found.device and lane.layer not in CPU_LAYERS
-    )
-    return next((lane.group for lane in lanes), "")
-
-
-def _covered(told: Gap | None) -> list[list[str]]:
+def _around(told: Gap) -> tuple[list[str], list[str]]:
     """What covered most of the time before the launch, and the kernels before and after the gap."""
-    if told is None:
-        return []
-    around = (
-        ("the CPU was in", told.frame),
-        ("module", told.module),
-        ("op", told.op),
-        ("annotation", told.annotation),
-    )
-    inside = [f"{what} {narrow(_frame(name))}" for what, name in around if name]
-    drained = f"drained by {narrow(told.drained_by)}" if told.drained_by else ""
-    ends = f"before {label_of(int(Role.KERNEL), told.next)}"
-    after = f"after {label_of(int(Role.KERNEL), told.previous)}" if told.previous else ""
-    return [inside, [*filter(None, (drained, after, ends))]]
-
-
-def _frame(name: str) -> str:
-    return label_of(int(Role.PYTHON), name)
+    frame, kernel = partial(label_of, int(Role.PYTHON)), partial(label_of, int(Role.KERNEL))
+    names = {"the CPU was in": told.frame, "module": told.module, "op": told.op}
+    names["annotation"] = told.annotation
+    inside = [f"{what} {narrow(frame(name))}" for what, name in names.items() if name]
+    drained = [f"drained by {narrow(told.drained_by)}"] if told.drained_by else []
+    after = [f"after {kernel(told.previous)}"] if told.previous else []
+    return inside, [*drained, *after, f"before {kernel(told.next)}"]
 
 
 FEW = (
@@ -136,9 +106,8 @@ def all_range_lines(side: Side, found: Range, width: int) -> list[Said]:
     for stream in figures.streams:
         label, share = narrow(stream.label), percent(stream.busy_ns, figures.span_ns)
         events = plural(stream.events, "event")
-        lines.append(
-            Said(f"  {label}: busy {count(stream.busy_ns)} ns, {share}, {events}", "plain")
-        )
+        text = f"  {label}: busy {count(stream.busy_ns)} ns, {share}, {events}"
+        lines.append(Said(text, "plain"))
     lines += [Said(""), Said(titles(_titled(ALL, figures), width), "title")]
     rows = [[count(n.ns), *_texts(figures, i)] for i, n in enumerate(figures.names)]
     return lines + [Said(" " + "".join(fit(ALL, row, width - 1)), "plain") for row in rows]
@@ -157,11 +126,8 @@ def _idle(side: Side, found: Range) -> list[tuple[str, int]]:
 
 def _why_idle(idle: Sequence[tuple[str, int]], width: int) -> str:
     whole = sum(ns for _, ns in idle)
-    return joined(
-        [f"idle {duration(whole)}:"]
-        + [f"{IDLE[name].short} {duration(ns)}, {percent(ns, whole)}" for name, ns in idle],
-        width,
-    )
+    parts = (f"{IDLE[name].short} {duration(ns)}, {percent(ns, whole)}" for name, ns in idle)
+    return joined([f"idle {duration(whole)}:", *parts], width)
 
 
 @memo()

@@ -9,13 +9,7 @@ import msgspec
 
 from fusetui.text.cutting import clip, word_clip
 from fusetui.trace.cells.raster import MANY, seen_in
-from fusetui.tui.drawing.device_lines import (
-    counter_line,
-    family_label,
-    family_line,
-    idle_line,
-    legend_line,
-)
+from fusetui.tui.drawing import device_lines
 from fusetui.tui.drawing.glyphs import Glyphs
 from fusetui.tui.drawing.lane_lines import labeled, lane_line, where_line
 from fusetui.tui.drawing.schemes import Styled
@@ -90,11 +84,16 @@ class TimelinePicture(msgspec.Struct, frozen=True, eq=False, dict=True):
     def line(self, y: int, width: int, height: int) -> Sequence[Styled]:
         division = divided(width, height)
         if y >= division.axis + division.lanes:
-            return legend_line(self.side.once(shares), self.glyphs, division.gutter, width)
+            return device_lines.legend_line(
+                self.side.once(shares), self.glyphs, division.gutter, width
+            )
         if y >= division.axis:
             return self._lane(y - division.axis, division)
         window = window_columns(self.side, self.view, division.width)
-        label, text = "", window_bar(window, self.glyphs)
+        label, text = (
+            "",
+            " " * window.start + window_bar(len(window), self.glyphs),
+        )  # below the minimap
         lit, look, bright = range(0), "faint", "window"
         if y == 0:
             busy, look, lit = self.side.once(busy_of), "busy", window
@@ -130,12 +129,13 @@ class TimelinePicture(msgspec.Struct, frozen=True, eq=False, dict=True):
         if place.idle_of is not None:  # blank until it is known why the device was idle
             device = side.insight.device(place.idle_of.key[1])
             if side.insight.idle is not None and device >= 0:
-                parts = idle_line(side, view, side.insight.idle[device], width, glyphs)
+                parts = device_lines.idle_line(side, view, side.insight.idle[device], width, glyphs)
         elif place.family is not None:
-            label = family_label(label, gutter)
-            parts = [family_line(side, view, place.family, width, glyphs)]
+            label = device_lines.family_label(label, gutter)
+            parts = [device_lines.family_line(side, view, place.family, width, glyphs)]
         elif place.curve is not None:
-            label, parts = counter_line(side, view, label, place.curve, gutter, width, glyphs)
+            found = side, view, label, place.curve, gutter, width, glyphs
+            label, parts = device_lines.counter_line(*found)
         elif place.line is None:
             return _across(label, "title", division, bar)
         else:
@@ -156,16 +156,11 @@ def _across(text: str, token: str, division: Division, bar: str) -> list[Styled]
 
 def gutter_text(place: Place, gutter: int, glyphs: Glyphs) -> str:
     """The label of a line; the last line of a lane that hides some says how many."""
-    more = f"{glyphs.folded}{place.more}" if place.more else ""
-    if not more:
+    if not place.more:
         return word_clip(place.label, gutter - 1, glyphs.ellipsis)
+    more = f"{glyphs.folded}{place.more}"
     room = gutter - 2 - len(more)
     return f"{word_clip(place.label, room, glyphs.ellipsis).ljust(room)} {more}"
-
-
-def window_bar(shown: range, glyphs: Glyphs) -> str:
-    """`├──────┤` below the minimap."""
-    return " " * shown.start + _bar(len(shown), glyphs)
 
 
 def ruler(view: View, width: int, chosen: Interval | None, glyphs: Glyphs) -> tuple[str, range]:
@@ -177,7 +172,7 @@ def ruler(view: View, width: int, chosen: Interval | None, glyphs: Glyphs) -> tu
     cells = cells_of(view, *chosen, width) if chosen else range(0)
     if chosen and cells:
         whole = (chosen[0] >= view.begin, chosen[1] <= view.end)
-        text[cells.start : cells.stop] = _bar(len(cells), glyphs, *whole)
+        text[cells.start : cells.stop] = window_bar(len(cells), glyphs, *whole)
     for column, label in ticks(view.begin, view.end, width):
         taken = range(column, column + len(label) + 1)
         if taken[-1] < width and not (cells and (cells[0] in taken or cells[-1] in taken)):
@@ -185,7 +180,7 @@ def ruler(view: View, width: int, chosen: Interval | None, glyphs: Glyphs) -> tu
     return "".join(text), cells
 
 
-def _bar(width: int, glyphs: Glyphs, begins: bool = True, ends: bool = True) -> str:
+def window_bar(width: int, glyphs: Glyphs, begins: bool = True, ends: bool = True) -> str:
     """`├───┤`, without an end that is out of sight."""
     left, middle, right = glyphs.window
     if width == 1:

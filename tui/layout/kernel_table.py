@@ -125,7 +125,9 @@ class KernelTable(msgspec.Struct, frozen=True, eq=False, dict=True):
         return np.argsort(-self.figures(sort), kind="stable")
 
 
-def keys_of(trace: Trace, known: Jobs | None, origins: Origins | None) -> Mapping[str, Keys]:
+def keys_of(
+    trace: Trace, known: Jobs | None = None, origins: Origins | None = None
+) -> Mapping[str, Keys]:
     """The groups of all kernels by each of BYS, as far as they are known."""
     rows = trace.rows_of(Role.KERNEL)
     if not len(rows):

@@ -8,14 +8,8 @@ from msgspec.structs import replace
 
 from fusetui.tui.drawing.answer_lines import AnswerPicture
 from fusetui.tui.drawing.glyphs import glyphs_for
-from fusetui.tui.layout.answer import (
-    AnswerAt,
-    AnswerPage,
-    moved,
-    way_of,
-)
-from fusetui.tui.pages.kernels import KernelsPage
-from fusetui.tui.pages.modules import ModulesPage
+from fusetui.tui.layout.answer import AnswerAt, AnswerPage, moved, way_of
+from fusetui.tui.pages import kernels, modules
 from fusetui.tui.pages.page import Pane, Turn
 from fusetui.tui.pages.why import WhyPage
 from fusetui.tui.state.action import action, hints_text
@@ -31,34 +25,24 @@ INSIDE = (
     "answer-show goes there",
     "answer-leave back to the lanes",
 )
-MODULES, KERNELS = ModulesPage(), KernelsPage()
 
 
 def answer_of(state: State) -> AnswerPage | None:
     """The answer that stands below the lanes; None where something else does."""
     if state.page != TIMELINE or state.overlay is not None or not state.sides:
         return None
-    found, view = state.session.time_range, state.view
-    if view.selected >= 0 or view.gap or (found and found.ended and found.side == state.active):
-        return None
-    return state.side.insight.answer
+    is_other = state.view.selected >= 0 or state.view.gap or state.time_range
+    return None if is_other else state.side.insight.answer
 
 
-def is_outside(state: State) -> bool:
-    return answer_of(state) is not None and state.answer_at is None
+def is_inside(state: State, inside: bool = True) -> bool:
+    """Whether the keys act on the answer, or else on the lanes above it."""
+    return answer_of(state) is not None and (state.answer_at is not None) is inside
 
 
-def is_inside(state: State) -> bool:
-    return answer_of(state) is not None and state.answer_at is not None
-
-
-def enter(state: State) -> State:
-    return replace(state, answer_at=AnswerAt(0, 0), hint="")
-
-
-def leave(state: State) -> State:
-    """Back to the lanes."""
-    return replace(state, answer_at=None, hint="")
+is_outside = partial(is_inside, inside=False)
+enter = partial(replace, answer_at=AnswerAt(0, 0), hint="")
+leave = partial(replace, answer_at=None, hint="")
 
 
 def takes_tab(state: State) -> bool:
@@ -90,9 +74,9 @@ def went(state: State, found: AnswerPage, at: AnswerAt) -> State:
     state = replace(state, answer_at=at)
     to, place = way_of(found.lists, at)
     if to == "module":
-        return MODULES.led_to(replace(state, page=MODULES.name, hint=""), place)
+        return modules.PAGE.led_to(replace(state, page=modules.PAGE.name, hint=""), place)
     if to == "kernel":
-        return KERNELS.led_to(replace(state, page=KERNELS.name, hint=""), place)
+        return kernels.PAGE.led_to(replace(state, page=kernels.PAGE.name, hint=""), place)
     if to == "slice":
         return shown(state, alike(state, place))
     if to == "why":

@@ -103,12 +103,8 @@ class DiffPage(ListPage):
     key = "4"
     help = "what changed from A to B"
     hints = (
-        "help keys",
-        "row-down/row-up move",
-        "show show in the timelines",
-        "diff-open open a region",
-        "swap swap",
-        "copy copy",
+        "help keys; row-down/row-up move; show show in the timelines; "
+        "diff-open open a region; swap swap; copy copy"
     )
 
     def missing(self, state: State) -> str:

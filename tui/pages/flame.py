@@ -83,14 +83,9 @@ class FlamePage(Page):
     key = "8"
     help = "flame graph of ops, modules or Python frames"
     hints = (
-        "help keys",
-        "flame-in/flame-out in and out",
-        "flame-left/flame-right beside",
-        "flame-zoom/flame-back zoom",
-        "flame-show show the longest",
-        "flame-tree ops, modules, frames",
-        "flame-time GPU or CPU time",
-        "copy copy",
+        "help keys; flame-in/flame-out in and out; flame-left/flame-right beside; "
+        "flame-zoom/flame-back zoom; flame-show show the longest; "
+        "flame-tree ops, modules, frames; flame-time GPU or CPU time; copy copy"
     )
 
     def open(self, state: State) -> State:

@@ -10,11 +10,10 @@ from msgspec.structs import replace
 from fusetui.analysis.questions.kernel_groups import Keys
 from fusetui.text.figures import count, duration, percent
 from fusetui.trace.model.categories import Role
-from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.memo import memo
-from fusetui.tui.drawing.details import details, details_height
+from fusetui.tui.drawing.details import details_height
 from fusetui.tui.drawing.glyphs import Glyphs, glyphs_for, share_bar
-from fusetui.tui.drawing.picture import Rows, Said, TextPicture, row_parts, ruled, text
+from fusetui.tui.drawing.picture import Rows, Said, row_parts, text
 from fusetui.tui.drawing.schemes import TEXT, Styled
 from fusetui.tui.layout.answer import working
 from fusetui.tui.layout.kernel_table import (
@@ -29,15 +28,14 @@ from fusetui.tui.layout.kernel_table import (
 )
 from fusetui.tui.layout.text_layout import ListColumn, titles
 from fusetui.tui.layout.view import Side
-from fusetui.tui.pages.page import ListPage, Pane, next_of, sort_actions
+from fusetui.tui.pages.page import ListPage, Pane, next_of, slice_details, sort_actions
 from fusetui.tui.state import search
 from fusetui.tui.state.action import action, on
 from fusetui.tui.state.copying import names_text
 from fusetui.tui.state.session import Hits
-from fusetui.tui.state.state import OVERLAY, HitList, ListState, Size, State, told
+from fusetui.tui.state.state import ListState, Size, State, told
 
 NAME = "kernels"
-SECTION = "In the kernels"
 WIDE = 150  # cells of a screen that shows what a name says in columns
 BAR = 10
 
@@ -50,20 +48,13 @@ class KernelsPage(ListPage):
     key = "3"
     help = "in groups: by name, kind, family, op, shape, module, stream, step"
     hints = (
-        "help keys",
-        "row-down/row-up move",
-        "show the longest",
-        "group-by group by",
-        "narrow only these",
-        "sort-right/sort-left sort",
-        "instances instances",
-        "copy copy",
+        "help keys; row-down/row-up move; show the longest; group-by group by; "
+        "narrow only these; sort-right/sort-left sort; instances instances; copy copy"
     )
 
     def rows(self, state: State) -> Rows:
-        table, view = shown_table(state), state.kernels
+        table, view, glyphs = shown_table(state), state.kernels, glyphs_for(state.ascii_only)
         order, columns = table.order(view.sort), _columns(table, view)
-        glyphs = glyphs_for(state.ascii_only)
 
         def row(index: int, width: int) -> list[Styled]:
             return _row(table, int(order[index]), columns, glyphs, width)
@@ -76,12 +67,11 @@ class KernelsPage(ListPage):
         return state.with_list(self.name, replace(state.list_of(self.name), cursor=rank))
 
     def chosen(self, state: State, index: int) -> State:
-        return search.shown(state, self._hits(state, index))
+        return search.shown(state, self.hits(state))
 
     def subject(self, state: State) -> int:
         """The longest of the group under the cursor."""
-        table = shown_table(state)
-        group = self.group(state, table)
+        table, group = shown_table(state), self.group(state)
         return table.longest(group) if group >= 0 else -1
 
     def above(self, state: State, size: Size) -> Sequence[Pane]:
@@ -95,7 +85,10 @@ class KernelsPage(ListPage):
 
     def below(self, state: State, size: Size) -> Sequence[Pane]:
         """The details of the longest of the group under the cursor."""
-        return (Pane(details_height(size.height), self._details(state)),)
+        said = "this trace has neither kernels nor CPU ops"
+        row, height = self.subject(state), details_height(size.height)
+        found = slice_details(state, row, "the longest of them") if row >= 0 else text([Said(said)])
+        return (Pane(height, found),)
 
     def follow(self, before: State, state: State) -> State:
         """The cursor stays on its group."""
@@ -103,7 +96,7 @@ class KernelsPage(ListPage):
         if self.name not in before.lists:
             return state
         old, new = shown_table(before), shown_table(state)
-        group = self.group(before, old)
+        group = self.group(before)
         labels = [new.full_name(int(n)) for n in new.order(state.kernels.sort)]
         name = old.full_name(group) if group >= 0 else ""
         cursor = labels.index(name) if name in labels else 0
@@ -111,44 +104,30 @@ class KernelsPage(ListPage):
 
     def copied(self, state: State) -> str:
         """The full name of the kernel under the cursor."""
-        table = shown_table(state)
-        group = self.group(state, table)
-        return names_text([table.full_name(group)]) if group >= 0 else ""
+        group = self.group(state)
+        return names_text([shown_table(state).full_name(group)]) if group >= 0 else ""
 
-    def group(self, state: State, table: KernelTable) -> int:
+    def group(self, state: State) -> int:
         """The group under the cursor, -1 where there is none."""
-        order = table.order(state.kernels.sort)
+        order = shown_table(state).order(state.kernels.sort)
         at = min(state.list_of(self.name).cursor, len(order) - 1)
         return int(order[at]) if len(order) else -1
 
-    def _hits(self, state: State, index: int) -> Hits:
-        """All of a group, at the longest."""
-        table = shown_table(state)
-        group = int(table.order(state.kernels.sort)[index])
+    def hits(self, state: State) -> Hits:
+        """All of the group under the cursor, at the longest."""
+        table, group = shown_table(state), self.group(state)
         rows, longest = table.rows_of(group), table.longest(group)
         at = int((rows == longest).argmax())
         return Hits(table.full_name(group), state.active, rows, at)
 
-    def _details(self, state: State) -> TextPicture:
-        side, glyphs, row = state.side, glyphs_for(state.ascii_only), self.subject(state)
-        if row < 0:
-            return text([Said("this trace has neither kernels nor CPU ops")])
 
-        def lines(width: int, height: int) -> list[Said]:
-            return details(side.trace, row, width, height, glyphs, side.insight.origins)
-
-        identity = (side, row, state.unpacked)
-        return ruled(identity, "the longest of them", glyphs.rule, lines)
+PAGE = KernelsPage()
 
 
 def known_keys(side: Side) -> Mapping[str, Keys]:
     """By shape and module only once the answer is known."""
     answer = side.insight.answer
-    return answer.kernel_keys if answer else side.once(_quick_keys)
-
-
-def _quick_keys(trace: Trace) -> Mapping[str, Keys]:
-    return keys_of(trace, None, None)
+    return answer.kernel_keys if answer else side.once(keys_of)
 
 
 def shown_table(state: State) -> KernelTable:
@@ -162,8 +141,7 @@ def _table(side: Side, by: str, only: tuple[Only, ...]) -> KernelTable:
 
 
 def _columns(table: KernelTable, view: KernelView) -> Sequence[ListColumn]:
-    units = table.units
-    is_op = table.role is Role.OP
+    units, is_op = table.units, table.role is Role.OP
 
     def title(sort: str, text: str) -> str:
         return f"{text}*" if sort == view.sort else text
@@ -221,8 +199,7 @@ def group_by(state: State) -> State:
 
 def narrow_to(state: State) -> State:
     """Only the kernels of the group under the cursor, by name."""
-    page, table = KernelsPage(), shown_table(state)
-    group = page.group(state, table)
+    table, group = shown_table(state), PAGE.group(state)
     if table.role is Role.OP:
         return told(state, "this trace has no kernels: its CPU ops are shown by name")
     if group < 0 or table.by == "name":
@@ -247,16 +224,10 @@ def sort(state: State, by: int) -> State:
 
 def instances(state: State) -> State:
     """All kernels of the group under the cursor, over the page."""
-    page, table = KernelsPage(), shown_table(state)
-    if not len(table):
-        return state
-    hits = page._hits(state, min(state.list_of(NAME).cursor, len(table) - 1))
-    over = replace(state, overlay=HitList(state.side, hits))
-    return over.with_list(OVERLAY, ListState(cursor=hits.at))
+    return search.listed(state, PAGE.hits(state)) if len(shown_table(state)) else state
 
 
-_action = partial(action, section=SECTION, where=on(NAME))
-
+_action = partial(action, section="In the kernels", where=on(NAME))
 _ONLY = "the kernels of the group, by name"
 KernelsPage.actions = (
     _action("group-by", "Group by", "t", "name, kind, family, op, shape, module, ...", group_by),

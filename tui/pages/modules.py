@@ -41,12 +41,8 @@ class ModulesPage(TreeListPage[ModuleTree]):
     key = "6"
     help = "GPU time of each module of the program"
     hints = (
-        "help keys",
-        "row-down/row-up move",
-        "turn open",
-        "show its longest call",
-        "modules-sort-right/modules-sort-left sort",
-        "copy copy",
+        "help keys; row-down/row-up move; turn open; show its longest call; "
+        "modules-sort-right/modules-sort-left sort; copy copy"
     )
 
     def open(self, state: State) -> State:

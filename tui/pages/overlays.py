@@ -9,11 +9,12 @@ from textwrap import wrap
 from msgspec.structs import replace
 
 from fusetui.text.cutting import clip
-from fusetui.tui.drawing.details import all_details, raw_lines
+from fusetui.tui.drawing.details import all_details
 from fusetui.tui.drawing.glyphs import glyphs_for
 from fusetui.tui.drawing.picture import Rows, Said, text
 from fusetui.tui.drawing.range_lines import all_range_lines, gap_lines
 from fusetui.tui.drawing.schemes import Styled
+from fusetui.tui.drawing.values import raw_lines
 from fusetui.tui.layout.kinds import narrow
 from fusetui.tui.pages.hits import durations, hit_rows
 from fusetui.tui.pages.page import ListPage, Pane
@@ -53,8 +54,7 @@ class OverlayList(ListPage):
     """An overlay as a list, with the keys of all lists."""
 
     name = OVERLAY
-    title = key = help = ""
-    hints = ()
+    title = key = help = hints = ""
 
     def rows(self, state: State) -> Rows:
         if state.overlay is None:

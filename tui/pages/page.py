@@ -10,7 +10,9 @@ from typing import ClassVar
 import msgspec
 from msgspec.structs import replace
 
-from fusetui.tui.drawing.picture import ListPicture, Picture, Rows, scrolled
+from fusetui.tui.drawing.details import details
+from fusetui.tui.drawing.glyphs import glyphs_for
+from fusetui.tui.drawing.picture import ListPicture, Picture, Rows, TextPicture, ruled, scrolled
 from fusetui.tui.state.action import Action, action, nothing
 from fusetui.tui.state.screen import size_of
 from fusetui.tui.state.state import Outcome, Overlay, Size, SliceDetails, State
@@ -51,9 +53,9 @@ class Page(ABC):
     title: ClassVar[str]
     key: ClassVar[str]
     help: ClassVar[str]
-    hints: ClassVar[tuple[str, ...]]
-    """The last line of the screen, what matters most first: `down/up line` names two actions, whose
-    keys are shown, and says what they do."""
+    hints: ClassVar[str]
+    """The last line of the screen, what matters most first, with `; ` between: `down/up line` names
+    two actions, whose keys are shown, and says what they do."""
     copies: ClassVar[str] = "name"  # what each line of `copied` is
     actions: ClassVar[tuple[Action, ...]] = ()  # keys of this page alone
 
@@ -89,6 +91,13 @@ class Page(ABC):
     def missing(self, state: State) -> str:
         """Why the page cannot be shown; "" if it can."""
         return ""
+
+
+def slice_details(state: State, row: int, title: str) -> TextPicture:
+    """A few lines about a slice of the active side."""
+    side, glyphs = state.side, glyphs_for(state.ascii_only)
+    lines = partial(details, side.trace, row, glyphs=glyphs, found=side.insight.origins)
+    return ruled((side, row, state.unpacked), title, glyphs.rule, lines)
 
 
 class ListPage(Page):

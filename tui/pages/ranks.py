@@ -83,13 +83,9 @@ class RanksPage(ListPage):
     key = "7"
     help = "which rank of a job is late, and who waits for it"
     hints = (
-        "help keys",
-        "row-down/row-up move",
-        "show open its longest wait",
-        "ranks-beside beside whom it waits for",
-        "ranks-others beside others",
-        "ranks-sort-right/ranks-sort-left sort",
-        "copy copy",
+        "help keys; row-down/row-up move; show open its longest wait; "
+        "ranks-beside beside whom it waits for; ranks-others beside others; "
+        "ranks-sort-right/ranks-sort-left sort; copy copy"
     )
     actions = (
         *sort_actions(_action, "ranks-", _sort, "> s"),

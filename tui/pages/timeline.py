@@ -7,7 +7,7 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from fusetui.tui.drawing.details import details, details_height
+from fusetui.tui.drawing.details import details_height
 from fusetui.tui.drawing.glyphs import glyphs_for
 from fusetui.tui.drawing.picture import Said, TextPicture, ruled
 from fusetui.tui.drawing.range_lines import gap_lines, range_lines
@@ -27,8 +27,8 @@ from fusetui.tui.layout.moves import deselect, gap_of_time, go, pan, select, zoo
 from fusetui.tui.layout.places import places, same_line
 from fusetui.tui.layout.view import HIDDEN, View
 from fusetui.tui.pages.answer import answer_pane
-from fusetui.tui.pages.page import Drag, Page, Pane, Turn
-from fusetui.tui.state.action import Run, action, hints_text, on_timeline
+from fusetui.tui.pages.page import Drag, Page, Pane, Turn, slice_details
+from fusetui.tui.state.action import action, hints_text, on_timeline
 from fusetui.tui.state.copying import slice_text
 from fusetui.tui.state.moving import ENDED, SECTION, looked_at
 from fusetui.tui.state.screen import body
@@ -98,9 +98,8 @@ def chose(state: State, index: int, drag: Drag, division: Division) -> State:
 def scrolled(state: State, index: int, lines: int, room: int) -> State:
     """Scrolls the lanes of one side by lines; negative is up."""
     shown = places(state.sides[index], state.session.views[index])
-    tops = list(state.tops)
-    tops[index] = within(shown, tops[index] + lines, room)
-    return replace(state, tops=tuple(tops))
+    top = within(shown, state.tops[index] + lines, room)
+    return replace(state, tops=(*state.tops[:index], top, *state.tops[index + 1 :]))
 
 
 WIDEST, MOST_LINES = 4000, 50  # of what is copied
@@ -114,8 +113,7 @@ NOTHING = (
 
 def lanes_height(size: Size, sides: int) -> int:
     """How many lines of a page each side has for its lanes."""
-    each = (size.height - details_height(size.height)) // max(1, sides)
-    return lanes_in(each)
+    return lanes_in((size.height - details_height(size.height)) // max(1, sides))
 
 
 class TimelinePage(Page):
@@ -127,19 +125,9 @@ class TimelinePage(Page):
     copies = "line"
     help = "lanes of CPU threads and GPU streams"
     hints = (
-        "help keys",
-        "zoom-in/zoom-out zoom",
-        "pan-left/pan-right pan",
-        "down/up line",
-        "previous/next slice",
-        "to-kernel/to-launch launch-kernel",
-        "next-gap gap",
-        "search search",
-        "range range",
-        "copy copy",
-        "mark/to-mark mark",
-        "command command",
-        "quit quit",
+        "help keys; zoom-in/zoom-out zoom; pan-left/pan-right pan; down/up line; "
+        "previous/next slice; to-kernel/to-launch launch-kernel; next-gap gap; search search; "
+        "range range; copy copy; mark/to-mark mark; command command; quit quit"
     )
 
     def show(self, state: State, size: Size) -> Sequence[Pane]:
@@ -159,12 +147,11 @@ class TimelinePage(Page):
             view, room = state.session.views[n], _room(state, size, n)
             known = same_screen and n < len(before.sides) and before.sides[n].trace is side.trace
             same_lines = same_screen and _lines(before, n) == _lines(state, n)
-            if not same_lines and _is_at_first(before, n):
-                tops[n] = first_top(side, view, places(side, view), 0, room)
-            elif not known:
-                tops[n] = first_top(side, view, places(side, view), tops[n], room)
-            elif before.session.views[n] != view:
-                tops[n] = top_for(side, view, places(side, view), tops[n], room)
+            is_first = not same_lines and _is_at_first(before, n)
+            if is_first or not known or before.session.views[n] != view:
+                top_of = first_top if is_first or not known else top_for
+                top = 0 if is_first else tops[n]
+                tops[n] = top_of(side, view, places(side, view), top, room)
         now = tuple(tops)
         return state if now == state.tops else replace(state, tops=now)
 
@@ -180,9 +167,9 @@ class TimelinePage(Page):
 
     def described(self, state: State) -> Overlay | str:
         """The range of the active side, else the selected slice or gap."""
-        found, view = state.session.time_range, state.view
-        if found and found.ended and found.side == state.active:
-            return RangeFigures(state.side, found)
+        view = state.view
+        if state.time_range:
+            return RangeFigures(state.side, state.time_range)
         if view.gap:
             return GapDetails(state.side, view.gap)
         if view.selected >= 0:
@@ -193,8 +180,7 @@ class TimelinePage(Page):
         """The selected slice of the active side: name, start, duration."""
         row, gap = state.view.selected, state.view.gap
         if gap:
-            glyphs = glyphs_for(state.ascii_only)
-            lines = gap_lines(state.side, gap, WIDEST, MOST_LINES, glyphs)
+            lines = gap_lines(state.side, gap, WIDEST, MOST_LINES, glyphs_for(state.ascii_only))
             return "\n".join(line.text for line in lines)
         return slice_text(state.side, row) if row >= 0 else ""
 
@@ -242,14 +228,13 @@ def _lines(state: State, index: int) -> tuple[int, int]:
 
 def _timeline(state: State, index: int, width: int, height: int) -> Pane:
     session = state.session
-    picture = TimelinePicture(
+    side, view, glyphs = (
         session.sides[index],
         session.views[index],
         glyphs_for(state.ascii_only, state.colorless),
-        state.tops[index],
-        session.marked[index],
-        session.interval(index),
     )
+    marked, chosen = session.marked[index], session.interval(index)
+    picture = TimelinePicture(side, view, glyphs, state.tops[index], marked, chosen)
 
     def pointed(state: State, x: int, y: int) -> State:
         view = clicked(picture, width, height, x, y)
@@ -266,46 +251,35 @@ def _timeline(state: State, index: int, width: int, height: int) -> Pane:
 
 def _details(state: State) -> TextPicture:
     """The figures of the range of the active side, else the details of its selected slice."""
-    side, row = state.side, state.view.selected
-    glyphs = glyphs_for(state.ascii_only)
-    found, gap = state.session.time_range, state.view.gap
-    if found and found.ended and found.side == state.active:
-        in_range = found
-
-        def of_range(width: int, height: int) -> list[Said]:
-            return range_lines(side, in_range, width, height, glyphs)
-
-        return ruled((side, found), "range of time", glyphs.rule, of_range)
+    side, row, gap, glyphs = (
+        state.side,
+        state.view.selected,
+        state.view.gap,
+        glyphs_for(state.ascii_only),
+    )
+    if state.time_range:
+        of_range = partial(range_lines, side, state.time_range, glyphs=glyphs)
+        return ruled((side, state.time_range), "range of time", glyphs.rule, of_range)
     if gap:
-
-        def of_gap(width: int, height: int) -> list[Said]:
-            return gap_lines(side, gap, width, height, glyphs)
-
-        return ruled((side, gap), "idle time", glyphs.rule, of_gap)
-    if row < 0:
-        keys = hints_text(NOTHING, state)
-        said = working(side.trace, "why the time went where it went")
-        lines = [Said(keys), Said(said)]
-        return ruled((keys, said), "nothing selected", glyphs.rule, lambda width, height: lines)
-
-    def of_slice(width: int, height: int) -> list[Said]:
-        return details(side.trace, row, width, height, glyphs, side.insight.origins)
-
-    return ruled((side, row, state.unpacked), "slice", glyphs.rule, of_slice)
+        return ruled(
+            (side, gap), "idle time", glyphs.rule, partial(gap_lines, side, gap, glyphs=glyphs)
+        )
+    if row >= 0:
+        return slice_details(state, row, "slice")
+    keys = hints_text(NOTHING, state)
+    said = working(side.trace, "why the time went where it went")
+    lines = [Said(keys), Said(said)]
+    return ruled((keys, said), "nothing selected", glyphs.rule, lambda width, height: lines)
 
 
-def _paged(pages: int) -> Run:
+def _paged(state: State, pages: int) -> State:
     """Scrolls the lanes of the active side by screens of lanes."""
-
-    def run(state: State) -> State:
-        room = _room(state, body(state), state.active)
-        return scrolled(state, state.active, pages * max(1, room - 2), room)
-
-    return run
+    room = _room(state, body(state), state.active)
+    return scrolled(state, state.active, pages * max(1, room - 2), room)
 
 
 _scroll = partial(action, help="scroll the lanes", section=SECTION, where=on_timeline)
 SCROLLING = (
-    _scroll("page-down", "Page of lanes down", "pagedown", run=_paged(1)),
-    _scroll("page-up", "Page of lanes up", "pageup", run=_paged(-1)),
+    _scroll("page-down", "Page of lanes down", "pagedown", run=partial(_paged, pages=1)),
+    _scroll("page-up", "Page of lanes up", "pageup", run=partial(_paged, pages=-1)),
 )

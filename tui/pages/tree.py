@@ -54,13 +54,8 @@ class TreePage(TreeListPage[OpTree]):
     key = "2"
     help = "CPU ops with total, self and GPU time, by call path, by callers, or each"
     hints = (
-        "help keys",
-        "row-down/row-up move",
-        "turn open",
-        "show the longest",
-        "tree-mode path, callers, each",
-        "tree-sort-right/tree-sort-left sort",
-        "copy copy",
+        "help keys; row-down/row-up move; turn open; show the longest; "
+        "tree-mode path, callers, each; tree-sort-right/tree-sort-left sort; copy copy"
     )
     zeros = ("total", "self", "count")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
 import numpy as np
 
 from fusetui.analysis.why.model import IDLE, Finding, Gap, Unknown, Why
@@ -21,7 +20,6 @@ from fusetui.report.why_answer import (
 from fusetui.text.cutting import clip
 from fusetui.text.figures import Unit, duration, percent, unit_of
 from fusetui.text.printable import printable
-from fusetui.trace.model.ids import Id
 from fusetui.tui.drawing.details import flow
 from fusetui.tui.drawing.glyphs import glyphs_for, share_bar
 from fusetui.tui.drawing.picture import Rows, Said, TextPicture, cut, no_rows, row_parts, ruled
@@ -45,13 +43,6 @@ ROWS, BELOW = 6, 7  # lines that the list and the pane below it have at least
 Entry = Finding | Gap | Unknown
 
 
-class Entries(msgspec.Struct, frozen=True, eq=False):
-    """All rows, and their subjects."""
-
-    why: Why
-    rows: tuple[Entry, ...]
-
-
 class WhyPage(ListPage):
     """Enter shows the evidence of a finding, repeated the next; for a gap, the gap."""
 
@@ -61,11 +52,8 @@ class WhyPage(ListPage):
     copies = "line"
     help = "what the time went to, and what would help"
     hints = (
-        "help keys",
-        "row-down/row-up move",
-        "show show the evidence",
-        "next-gap next gap",
-        "copy copy all as Markdown",
+        "help keys; row-down/row-up move; show show the evidence; next-gap next gap; "
+        "copy copy all as Markdown"
     )
 
     def rows(self, state: State) -> Rows:
@@ -73,7 +61,8 @@ class WhyPage(ListPage):
         if found is None:
             return no_rows(working(state.side.trace, "why the time went where it went"))
         entries, glyphs = entries_of(found), glyphs_for(state.ascii_only)
-        unit = unit_of(ns for ns in map(_at_stake, entries) if ns is not None)
+        stakes = (getattr(one, "at_stake_ns", getattr(one, "dur_ns", None)) for one in entries)
+        unit = unit_of(ns for ns in stakes if ns is not None)
         columns = (
             ListColumn(f"{unit.name} at stake", 11),
             ListColumn("share", 7),
@@ -82,9 +71,9 @@ class WhyPage(ListPage):
         )
 
         def row(index: int, width: int) -> list[Styled]:
-            (stake, share, said), token = _texts(found, entries[index], unit)
-            bar = share_bar(*_part(found, entries[index]), BAR, glyphs)
-            return row_parts(columns, (stake, share, bar, said), width, token)
+            stake, share, part, said, token = _cells(found, entries[index], unit)
+            bar = share_bar(*part, BAR, glyphs)
+            return row_parts(columns, (stake, share, bar, narrow(said)), width, token)
 
         return Rows(found, len(entries), lambda width: titles(columns, width), row)
 
@@ -93,8 +82,10 @@ class WhyPage(ListPage):
         if found is None:
             return state
         match entries_of(found)[index]:
-            case Finding() as finding:
-                return _to_evidence(state, finding)
+            case Finding(evidence=()):
+                return told(state, "this finding has no slice to show")
+            case Finding() as finding:  # if a row of it is shown, the next
+                return search.shown(state, _evidence(state, finding))
             case Gap() as gap:
                 at = jumping.place_of_gap(state.side, gap)
                 return jumping.at_gap(state, at) if at else state
@@ -124,10 +115,6 @@ class WhyPage(ListPage):
     def below(self, state: State, size: Size) -> Sequence[Pane]:
         """All about what the cursor is on."""
         return (Pane(self._below(size), self._about(state)),)
-
-    def follow(self, before: State, state: State) -> State:
-        """More of the trace has a new answer."""
-        return state
 
     def copied(self, state: State) -> str:
         """The whole answer, for a pull request or an issue."""
@@ -212,53 +199,23 @@ def _about_finding(finding: Finding, width: int) -> list[Said]:
     return lines + (_folded(f"Try: {finding.try_}", width, "good") if finding.try_ else [])
 
 
-def _at_stake(entry: Entry) -> int | None:
-    if isinstance(entry, Finding):
-        return entry.at_stake_ns
-    return entry.dur_ns if isinstance(entry, Gap) else None
-
-
-def _texts(found: Why, entry: Entry, unit: Unit) -> tuple[tuple[str, str, str], str]:
-    ns = _at_stake(entry)
-    stake = unit.text(ns) if ns is not None else ""
+def _cells(found: Why, entry: Entry, unit: Unit) -> tuple[str, str, tuple[int, int], str, str]:
+    """What is at stake, its share, that and its whole for the bar, the text of a row, its token."""
     match entry:
-        case Finding():
-            share = percent(*_part(found, entry)) if entry.share is not None else ""
-            return (stake or "note", share, narrow(entry.text)), "plain"
-        case Gap():
-            return (stake, *_gap_texts(found, entry)), "faint"
+        case Finding(at_stake_ns=ns):
+            part = round((entry.share or 0) * WHOLE), WHOLE
+            share = percent(*part) if entry.share is not None else ""
+            return "note" if ns is None else unit.text(ns), share, part, entry.text, "plain"
+        case Gap(dur_ns=ns):
+            spans = {one.device: one.span_ns for one in found.devices}
+            part = ns, spans.get(entry.device, 0)
+            reason = max(entry.idle, key=lambda name: entry.idle[name], default="queued")
+            start = duration(entry.start_ns - found.base_ns)
+            text = f"idle from {start}: {IDLE[reason].short}, {inside(entry)}"
+            return unit.text(ns), percent(*part), part, text, "faint"
         case Unknown():
-            said = f"not recorded: {entry.missing}; to record: {entry.record_with}"
-            return ("", "", narrow(said)), "faint"
-
-
-def _part(found: Why, entry: Entry) -> tuple[int, int]:
-    """What the share of a row is, and the whole."""
-    match entry:
-        case Finding():
-            return round((entry.share or 0) * WHOLE), WHOLE
-        case Gap():
-            return entry.dur_ns, _spans(found).get(entry.device, 0)
-        case Unknown():
-            return 0, WHOLE
-
-
-def _spans(found: Why) -> dict[Id, int]:
-    return {one.device: one.span_ns for one in found.devices}
-
-
-def _gap_texts(found: Why, gap: Gap) -> tuple[str, str]:
-    reason = max(gap.idle, key=lambda name: gap.idle[name], default="queued")
-    start = duration(gap.start_ns - found.base_ns)
-    text = f"idle from {start}: {IDLE[reason].short}, {inside(gap)}"
-    return percent(*_part(found, gap)), narrow(text)
-
-
-def _to_evidence(state: State, finding: Finding) -> State:
-    """The first row of the evidence; if one of the same finding is shown, the next."""
-    if not finding.evidence:
-        return told(state, "this finding has no slice to show")
-    return search.shown(state, _evidence(state, finding))
+            text = f"not recorded: {entry.missing}; to record: {entry.record_with}"
+            return "", "", (0, WHOLE), text, "faint"
 
 
 def _evidence(state: State, finding: Finding) -> Hits:

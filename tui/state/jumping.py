@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import partial
 
 import numpy as np
-from msgspec.structs import replace
 
 from fusetui.analysis.why.model import Gap
 from fusetui.text.figures import count
@@ -20,7 +19,7 @@ from fusetui.tui.state.action import action, on_timeline
 from fusetui.tui.state.commands import NO_STEPS, shown_step
 from fusetui.tui.state.moving import SECTION, brought, shown
 from fusetui.tui.state.session import Hits
-from fusetui.tui.state.state import OVERLAY, HitList, ListState, State, told
+from fusetui.tui.state.state import State, told
 
 NOTHING = "nothing is selected", "down/up select a slice"
 
@@ -64,8 +63,7 @@ def list_steps(state: State) -> State:
         return told(state, NO_STEPS)
     middle = (state.view.begin + state.view.end) // 2 + state.side.origin
     hits = Hits("steps", state.active, steps.rows).nearest(state.side.trace, middle)
-    over = replace(state, overlay=HitList(state.side, hits, steps))
-    return over.with_list(OVERLAY, ListState(cursor=max(0, hits.at)))
+    return search.listed(state, hits, steps)
 
 
 def other_pass(state: State) -> State:

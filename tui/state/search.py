@@ -12,6 +12,7 @@ from fusetui.analysis.questions.query import WrongQuery, parse
 from fusetui.analysis.questions.search import search, texts_of, why_nothing
 from fusetui.text.figures import count
 from fusetui.text.printable import printable
+from fusetui.trace.layout.steps import Steps
 from fusetui.trace.model.categories import Role
 from fusetui.tui.layout.search_hits import SearchHits
 from fusetui.tui.layout.view import Side
@@ -203,7 +204,12 @@ def list_hits(state: State) -> State:
     hits = state.session.hits
     if hits is None or not len(hits.rows):
         return told(state, "nothing was searched for", "search search")
-    over = replace(state, overlay=HitList(state.sides[hits.side], hits))
+    return listed(state, hits)
+
+
+def listed(state: State, hits: Hits, steps: Steps | None = None) -> State:
+    """Hits as a list over the page."""
+    over = replace(state, overlay=HitList(state.sides[hits.side], hits, steps))
     return over.with_list(OVERLAY, ListState(cursor=max(0, hits.at)))
 
 

@@ -201,6 +201,12 @@ class State(msgspec.Struct, frozen=True, eq=False):
         return self.session.views[self.active]
 
     @property
+    def time_range(self) -> Range | None:
+        """That which was selected on the active side."""
+        found = self.session.time_range
+        return found if found and found.ended and found.side == self.active else None
+
+    @property
     def has_diff(self) -> bool:
         """Whether there are two sides, both whole: a part would differ in what was not read."""
         return len(self.sides) == 2 and not any(s.trace.report.prefix for s in self.sides)

@@ -189,7 +189,7 @@ STEPS = (
     TourStep(
         "That is all",
         "`{help}` lists all keys, `{command}` takes commands, and `{why}` says where the time "
-        "went. Press `{quit}` to quit. Your own trace is next: fusetui open trace.json.gz",
+        "went. Press `{quit}` to quit. Your own trace is next: fusetui trace.json.gz",
         ("q",),
         lambda before, after: False,
     ),

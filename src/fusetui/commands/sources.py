@@ -95,7 +95,7 @@ def _variants(folder: Path) -> list[Path]:
     if not is_run(str(folder)):
         return []
     from fusetui.capture.errors import CaptureError
-    from fusetui.capture.saved import trace_files
+    from fusetui.capture.record import trace_files
 
     try:
         listed = trace_files(folder)
@@ -120,7 +120,7 @@ def _inside(folder: Path) -> list[Path]:
     found = [path for path in found if path.is_file()]
     if not is_run(str(folder)):
         return found
-    from fusetui.capture.saved import why_not
+    from fusetui.capture.record import why_not
 
     # A link could lead anywhere: a run folder may come from somebody else.
     return [path for path in found if why_not(folder, path.name) is None]

@@ -22,6 +22,7 @@ from fusetui.text.figures import (
     signed_percent,
 )
 from fusetui.text.printable import markdown, printable
+from fusetui.text.tables import known
 
 TEXT_LINES = 40
 MARKDOWN_LINES = 12
@@ -63,8 +64,11 @@ def to_text(diff: Diff, width: int = 118, limit: int | None = TEXT_LINES) -> str
     """A table at most `width` columns wide; of many lines only the `limit` of largest effect, and
     none that has no time on either side. Without a limit, every line."""
     width = max(width, 60)
-    found = by_effect(lines(diff))
-    shown, rest = _divided(found, limit)
+    shown, rest = by_effect(lines(diff)), []
+    if limit is not None:
+        some = [line for line in shown if not line.is_nothing]
+        rest = [*some[limit:], *(line for line in shown if line.is_nothing)]
+        shown = some[:limit]
     body = [
         *_wrapped(answer(diff), width, ""),
         *_wrapped(diff.story, width, "  "),
@@ -76,22 +80,15 @@ def to_text(diff: Diff, width: int = 118, limit: int | None = TEXT_LINES) -> str
     ]
     for line in shown:
         body += _row(line, width)
-    body += _rest(rest, width)
+    if rest:
+        change = sum(line.change_ns for line in rest if line.counts)
+        what = f"{plural(len(rest), 'line')} of smaller effect"
+        body += _row(DiffLine("", "", None, None, change, what), width)
     for line in closing(diff):
         body += _row(line, width)
     if any(not line.counts for line in [*shown, *rest]):
         body += _wrapped("( ) runs beside the rest and is not part of the sum", width, "")
     return "\n".join(body) + "\n"
-
-
-def _divided(
-    found: Sequence[DiffLine], limit: int | None
-) -> tuple[Sequence[DiffLine], Sequence[DiffLine]]:
-    """The lines to show, and those that are summed up."""
-    if limit is None:
-        return found, ()
-    some = [line for line in found if not line.is_nothing]
-    return some[:limit], [*some[limit:], *(line for line in found if line.is_nothing)]
 
 
 def to_markdown(diff: Diff) -> str:
@@ -113,11 +110,13 @@ def to_markdown(diff: Diff) -> str:
 
 def answer(diff: Diff) -> str:
     """The first line: both steps, and how B compares."""
-    a, b, step = printable(diff.a), printable(diff.b), diff.step
-    times = [
-        f"step {duration(ns)}" if ns is not None else "no work" for ns in (step.a_ns, step.b_ns)
-    ]
-    return f"A {a}   {times[0]}     B {b}   {times[1]}     {judgment(diff)}"
+    a, b = (known(ns, _step_text, "no work") for ns in (diff.step.a_ns, diff.step.b_ns))
+    sides = f"A {printable(diff.a)}   {a}     B {printable(diff.b)}   {b}"
+    return f"{sides}     {judgment(diff)}"
+
+
+def _step_text(ns: int) -> str:
+    return f"step {duration(ns)}"
 
 
 def judgment(diff: Diff) -> str:
@@ -130,7 +129,9 @@ def judgment(diff: Diff) -> str:
         times = change(step.a_ns, step.b_ns) if step.a_ns and step.b_ns is not None else ""
         measured = f"; B takes {times} time" if times else ""
         return f"cannot tell: {printable(found.reason or '')}{measured}"
-    by = f"{_by(step)} ({_interval(step)}, {_steps(diff)})"
+    a, b = diff.side_a.steps, diff.side_b.steps
+    steps = plural(b, "step") if a == b else f"{count(a)} and {plural(b, 'step')}"
+    by = f"{_by(step)} ({_interval(step)}, {steps})"
     return f"no significant difference: {by}" if not step.shown else f"B is {by}"
 
 
@@ -155,11 +156,6 @@ def _interval(step: StepChange) -> str:
     return f"{CONFIDENCE} % CI {shares[0].removesuffix(' %')} to {shares[1]} within these two runs"
 
 
-def _steps(diff: Diff) -> str:
-    a, b = diff.side_a.steps, diff.side_b.steps
-    return plural(b, "step") if a == b else f"{count(a)} and {plural(b, 'step')}"
-
-
 def totals(diff: Diff) -> str:
     """The second line: pieces of work, busy and idle time of a step on both sides."""
     a, b = diff.side_a, diff.side_b
@@ -175,21 +171,16 @@ def totals(diff: Diff) -> str:
 
 def side_lines(diff: Diff) -> list[str]:
     """One line for each side, with the same fields below each other."""
-    rows = [
-        _fields("A", diff, diff.side_a, diff.step.a_ns),
-        _fields("B", diff, diff.side_b, diff.step.b_ns),
-    ]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "   ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]
+    a = _fields("A", diff, diff.side_a, diff.step.a_ns)
+    b = _fields("B", diff, diff.side_b, diff.step.b_ns)
+    widths = [max(map(len, column)) for column in zip(a, b, strict=True)]
+    return ["   ".join(map(str.ljust, row, widths)).rstrip() for row in (a, b)]
 
 
 def _fields(name: str, diff: Diff, side: DiffSide, step_ns: int | None) -> list[str]:
     return [
         f"{name} {clip(printable(side.label), PLACE)}",
-        f"step {duration(step_ns)}" if step_ns is not None else "no work",
+        known(step_ns, _step_text, "no work"),
         plural(side.items, _thing(side, side)),
         f"busy {duration(side.busy_ns)}",
         f"idle {duration(side.idle_ns)}",
@@ -207,7 +198,11 @@ def sums(diff: Diff) -> list[str]:
 
 def _parts(parts: Sequence[Subtotal]) -> str:
     changed = [part for part in parts if part.change_ns]
-    named = [f"{_part_name(part)} {_times(part)}" for part in changed[:PARTS]]
+    named = [
+        f"{_part_name(part)} {duration(part.a_ns)} -> {duration(part.b_ns)} "
+        f"({signed_duration(part.change_ns)})"
+        for part in changed[:PARTS]
+    ]
     rest = changed[PARTS:]
     if rest:
         more = signed_duration(sum(part.change_ns for part in rest))
@@ -220,10 +215,6 @@ def _part_name(part: Subtotal) -> str:
     words = [part.phase, part.name or ("" if part.phase else "elsewhere")]
     name = clip(printable(" ".join(word for word in words if word)), PLACE)
     return f"{name} (compiled)" if part.compiled == "b" and part.phase + part.name else name
-
-
-def _times(part: Subtotal) -> str:
-    return f"{duration(part.a_ns)} -> {duration(part.b_ns)} ({signed_duration(part.change_ns)})"
 
 
 def _thing(a: DiffSide, b: DiffSide) -> str:
@@ -252,14 +243,6 @@ def _folded(text: str, width: int) -> list[str]:
     if len(found) <= MAX_FOLDS:
         return found
     return [*found[: MAX_FOLDS - 1], clip(" ".join(found[MAX_FOLDS - 1 :]), width)]
-
-
-def _rest(rest: Sequence[DiffLine], width: int) -> list[str]:
-    if not rest:
-        return []
-    change = sum(line.change_ns for line in rest if line.counts)
-    what = f"{plural(len(rest), 'line')} of smaller effect"
-    return list(_row(DiffLine("", "", None, None, change, what), width))
 
 
 def _wrapped(text: str, width: int, indent: str) -> Iterator[str]:

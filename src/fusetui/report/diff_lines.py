@@ -11,9 +11,10 @@ from difflib import SequenceMatcher
 import msgspec
 
 from fusetui.analysis.diff.model import CPU, ELSEWHERE, ONLY, REPEATED, Diff, Row, RowKind
-from fusetui.analysis.diff.names import decoded, identity, shared_start
+from fusetui.analysis.diff.names import identity, shared_start
 from fusetui.analysis.diff.statistics import FLOOR_PERCENT
 from fusetui.analysis.diff.story import changes
+from fusetui.gpu.kernel_names import decode
 from fusetui.text.cutting import clip, width
 from fusetui.text.figures import change, count, microseconds, plural, signed_duration
 from fusetui.text.printable import printable
@@ -106,7 +107,7 @@ def _region(name: str, rows: Sequence[Row]) -> DiffLine:
     a_ns, b_ns = _sums(rows)
     sides = []
     for side in "ab":
-        counts = [(row.a_count if side == "a" else row.b_count, row.compiled) for row in rows]
+        counts = [(getattr(row, f"{side}_count"), row.compiled) for row in rows]
         made = sum(times for times, compiled in counts if side in compiled)
         kernels = plural(sum(times for times, _ in counts), "kernel")
         sides.append(f"{kernels}, {count(made)} compiled" if made else kernels)
@@ -122,15 +123,22 @@ def _lines(rows: Iterable[Row]) -> list[DiffLine]:
     listed = list(rows)
     work = [row for row in listed if not row.on_cpu]
     cpu = [row for row in listed if row.on_cpu]
-    return [_work(group) for group in _alike(work)] + [_dispatch(g) for g in _dispatch_groups(cpu)]
+    # What is in one step only is told apart from what is in each.
+    dispatch = by_key(cpu, lambda row: (row.kind, row.counts, _only(row)))
+    return [*map(_work, _alike(work)), *map(_dispatch, dispatch.values())]
 
 
 def closing(diff: Diff) -> list[DiffLine]:
     """The lines that close the sum: idle time, work that crosses the borders of a step or overlaps
     other work, what is not explained, and the step itself; none whose figures are all zeros."""
     sums, a, b = diff.accounting, diff.side_a, diff.side_b
+    gpu = a.gpu and b.gpu
+    idle = "no GPU event runs in the step" if gpu else "outside all ops"
+    # What the GPU waited for longer, or less long: the largest changes.
+    causes = changes(a.idle, b.idle) if gpu else {}
+    waits = [f"{signed_duration(ns)} {cause}" for cause, ns in causes.items()][:MOST_WAITS]
     found = [
-        DiffLine("", "idle", a.idle_ns, b.idle_ns, sums.idle_ns, _idle(diff), _waits(diff)),
+        DiffLine("", "idle", a.idle_ns, b.idle_ns, sums.idle_ns, idle, ", ".join(waits)),
         DiffLine("", "earlier", a.earlier_ns, b.earlier_ns, sums.earlier_ns, EARLIER),
         DiffLine("", "later", -a.later_ns, -b.later_ns, sums.later_ns, LATER),
         DiffLine("", "overlap", -a.overlap_ns, -b.overlap_ns, sums.overlap_ns, OVERLAP),
@@ -139,19 +147,6 @@ def closing(diff: Diff) -> list[DiffLine]:
         DiffLine("", STEP, diff.step.a_ns, diff.step.b_ns, sums.step_ns, "= the sum of all above"),
     ]
     return [line for line in found if line.kind == STEP or not line.is_nothing]
-
-
-def _idle(diff: Diff) -> str:
-    gpu = diff.side_a.gpu and diff.side_b.gpu
-    return "no GPU event runs in the step" if gpu else "outside all ops"
-
-
-def _waits(diff: Diff) -> str:
-    """What the GPU waited for longer, or less long: the largest changes."""
-    a, b = diff.side_a, diff.side_b
-    found = changes(a.idle, b.idle) if a.gpu and b.gpu else {}
-    said = [f"{signed_duration(ns)} {cause}" for cause, ns in found.items()]
-    return ", ".join(said[:MOST_WAITS])
 
 
 def _alike(rows: Iterable[Row]) -> list[list[Row]]:
@@ -263,18 +258,13 @@ def _names(names: Sequence[str]) -> str:
 
 
 def _short(name: str) -> str:
-    known = decoded(name)
+    known = decode(name)
     return clip(printable(known.short if known is not None else name), MAX_NAME)
 
 
 def _plain(name: str) -> str:
     """A kernel by its own name, unless that is a C++ signature."""
     return name if len(name) <= MAX_PLAIN and name.isidentifier() else _short(name)
-
-
-def _dispatch_groups(rows: Iterable[Row]) -> list[list[Row]]:
-    """What is in one step only is told apart from what is in each."""
-    return list(by_key(rows, lambda row: (row.kind, row.counts, _only(row))).values())
 
 
 def _only(row: Row) -> str:

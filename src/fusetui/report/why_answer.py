@@ -34,11 +34,7 @@ CLASSES: Final = {
     "idle": "idle",
 }
 
-SHORT_CLASSES: Final = {
-    **CLASSES,
-    "exposed_comm": "exposed comm",
-    "exposed_copy": "exposed copies",
-}
+SHORT_CLASSES: Final = {**CLASSES, "exposed_comm": "exposed comm", "exposed_copy": "exposed copies"}
 """The same where there is less room."""
 
 REASON_ROWS = 4
@@ -253,10 +249,7 @@ def _with_reasons(found: Why, classes: list[str]) -> list[str]:
     return [*classes[:-1], f"{classes[-1]}: {shown[0]}", *shown[1:]] if shown else classes
 
 
-HIDDEN = {
-    "hidden_comm": "beside compute: communication",
-    "hidden_copy": "beside both: copies",
-}
+HIDDEN = {"hidden_comm": "beside compute: communication", "hidden_copy": "beside both: copies"}
 
 
 def device_text(found: Why) -> str:

@@ -48,7 +48,7 @@ class Subject:
         """None when no kernel has a launch in the file."""
         trace = open_trace(str(path))
         work = work_of(trace, path.name)
-        found = items(work, Vocabulary())[0]
+        found = items(work, Vocabulary())
         if not work.gpu or not len(found) or not len(work.windows):
             return None
         raw = path.read_bytes()

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from fusetui.analysis.questions.search import find
+from fusetui.analysis.questions.query import parse
+from fusetui.analysis.questions.search import search, texts_of
 
 Make = Callable[..., Any]
 
@@ -25,8 +26,10 @@ Make = Callable[..., Any]
 def test_find(trace_of: Make, event: Make, text: str, expected: list[str]) -> None:
     names = ["aten::addmm", "GEMM(a, b)", "aten::mm"]
     trace = trace_of([event(name, ts) for name, ts in zip(names, (9, 5, 1), strict=True)])
-    assert [trace.name_of(int(row)) for row in find(trace, text)] == expected
+    rows = search(trace, texts_of(trace), parse(text))
+    assert [trace.name_of(int(row)) for row in rows] == expected
 
 
 def test_find_in_nothing(trace_of: Make) -> None:
-    assert len(find(trace_of([]), "x")) == 0
+    trace = trace_of([])
+    assert len(search(trace, texts_of(trace), parse("x"))) == 0

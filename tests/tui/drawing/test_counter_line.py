@@ -48,7 +48,7 @@ def counted(tmp_path: Path) -> str:
 @pytest.fixture
 def queue() -> Counter:
     time = np.array([100_000, 200_000, 300_000], dtype=np.int64)
-    return Counter("counters", "queue", "", time, np.array([1.0, 8.0, 2.5]))
+    return Counter("counters", "queue", "", 0, time, np.array([1.0, 8.0, 2.5]))
 
 
 @pytest.mark.parametrize(("glyphs", "text"), [(UNICODE, " ▁▁▄█"), (ASCII, " ..=#")])

@@ -8,16 +8,17 @@ from typing import Any
 
 import pytest
 from tests.analysis.serving.servers import Server, opened
+from tests.finding import find
 from tests.tui.conftest import mlp_events
 from tests.tui.explainable import training
 from tests.tui.prepared import explained
 from tests.tui.prepared import opened as app_opened
 
-from fusetui.analysis.questions.search import find
 from fusetui.analysis.serving.join import join
 from fusetui.trace import Trace, open_trace
-from fusetui.tui.drawing.details import all_details, details, raw_lines
+from fusetui.tui.drawing.details import all_details, details
 from fusetui.tui.drawing.glyphs import UNICODE
+from fusetui.tui.drawing.values import raw_lines
 
 Write = Callable[[str | bytes], Path]
 

@@ -37,8 +37,8 @@ def test_the_minimap_is_empty_where_the_gpu_idles(side: Side, view: View) -> Non
 
 
 def test_the_bar_shows_where_the_window_lies() -> None:
-    assert window_bar(range(2, 7), UNICODE) == "  ├───┤"
-    assert window_bar(range(3, 4), UNICODE) == "   ─"
+    assert window_bar(5, UNICODE) == "├───┤"
+    assert window_bar(1, UNICODE) == "─"
 
 
 def test_a_click_finds_what_is_drawn_there(side: Side, view: View) -> None:

@@ -11,9 +11,8 @@ from tests.tui.explainable import training
 from tests.tui.prepared import after, at, do, drawn, explained, opened
 
 from fusetui.trace import Trace
-from fusetui.tui.drawing.details import details
+from fusetui.tui.drawing.details import details, inner
 from fusetui.tui.drawing.glyphs import UNICODE
-from fusetui.tui.drawing.program_lines import inner
 from fusetui.tui.pages.overlays import OVERLAYS
 
 Make = Callable[..., Trace]

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.finding import find
 
-from fusetui.analysis.questions.search import find
 from fusetui.trace import Trace
 from fusetui.tui.layout.lanes import FOLDED
 from fusetui.tui.layout.moves import (

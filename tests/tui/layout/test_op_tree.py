@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 import numpy as np
+from tests.finding import find
 
-from fusetui.analysis.questions.search import find
 from fusetui.trace import Trace
 from fusetui.tui.layout.figure_trees import open_to, visible
 from fusetui.tui.layout.op_tree import op_tree

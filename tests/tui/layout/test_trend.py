@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+from tests.finding import find
 from tests.tui.conftest import GEMM, mlp_events
 from tests.tui.prepared import after, do, line, opened
 
-from fusetui.analysis.questions.search import find
 from fusetui.trace import Trace
 from fusetui.trace.layout.steps import steps_of
 from fusetui.tui import screen_layout

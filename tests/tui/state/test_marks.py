@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from msgspec.structs import replace
+from tests.finding import find
 from tests.tui.driving import opened, screen, selected, settled
 
-from fusetui.analysis.questions.search import find
 from fusetui.trace import Trace
 from fusetui.tui.layout.moves import zoom_to
 from fusetui.tui.layout.view import Side, View, make_sides

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tests.finding import find
 from tests.tui.driving import opened, screen, selected
 
-from fusetui.analysis.questions.search import find
 from fusetui.trace import Trace
 from fusetui.tui.drawing.glyphs import ASCII, UNICODE
 from fusetui.tui.drawing.range_lines import all_range_lines, range_lines

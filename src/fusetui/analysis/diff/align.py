@@ -17,7 +17,7 @@ from fusetui.trace.model.arrays import Int64s
 
 Places = Sequence[object]
 
-SPREAD = 0x1E3779B97F4A7C15  # an odd number: its multiples, modulo 2 ** 64, lie far apart
+FAR = 0x1E3779B97F4A7C15  # an odd number: its multiples, modulo 2 ** 64, lie far apart
 NONE = 0  # the key of items that cannot be paired by this key
 SMALL = 10_000  # gaps with fewer possible pairs than this are aligned without numpy
 COMPARED = 64  # lanes of each side, the largest, whose work is compared to find partners
@@ -47,48 +47,36 @@ class Lanes(msgspec.Struct, frozen=True, eq=False):
             yield self.a[first_a:last_a], self.b[first_b:last_b]
 
 
-def align(a: Items, b: Items, places: tuple[Places, Places] | None = None) -> list[Lanes]:
+def align(a: Items, b: Items, places: tuple[Places, Places]) -> list[Lanes]:
     """Every lane of both sides once, in the order of A's lanes.
 
     `places`: per item where in the program it is. What is at the same place is aligned first, so
     that no chance hit elsewhere tears a place apart.
     """
-    at = _numbers(*places) if places else None
+    numbers: dict[object, int] = {}  # large numbers, far apart for two places
+    at = [
+        np.array([numbers.setdefault(place, len(numbers)) for place in side], dtype=np.int64) * FAR
+        for side in places
+    ]
     return [_aligned(a, b, of_a, of_b, at) for of_a, of_b in _partners(a, b)]
 
 
-def _aligned(
-    a: Items, b: Items, of_a: range, of_b: range, at: tuple[Int64s, Int64s] | None
-) -> Lanes:
+def _aligned(a: Items, b: Items, of_a: range, of_b: range, at: Sequence[Int64s]) -> Lanes:
     """Repeated blocks that only one side has are left out first, so that no piece of one block is
     paired with that of another."""
     lanes = [
-        LaneWork(
-            items.by_op[_slice(lane)], items.ns[_slice(lane)], np.arange(lane.start, lane.stop)
-        )
+        LaneWork(items.by_op[_slice(lane)], items.ns[_slice(lane)], np.array(lane, dtype=np.intp))
         for items, lane in ((a, of_a), (b, of_b))
     ]
     found = blocks(*lanes)
-    gone: tuple[set[int], set[int]] = (set(), set())
-    for block in found:
-        gone[block.side].update(block.items)
+    gone = [{n for block in found if block.side == side for n in block.items} for side in (0, 1)]
     kept_a = [item for item in of_a if item not in gone[0]] if gone[0] else of_a
     kept_b = [item for item in of_b if item not in gone[1]] if gone[1] else of_b
     return Lanes(kept_a, kept_b, _pairs(a, b, kept_a, kept_b, at), found)
 
 
-def _numbers(a: Places, b: Places) -> tuple[Int64s, Int64s]:
-    """Large numbers, the same for one place on both sides, far apart for two."""
-    known: dict[object, int] = {}
-    of_a, of_b = (
-        np.array([known.setdefault(place, len(known)) for place in side], dtype=np.int64) * SPREAD
-        for side in (a, b)
-    )
-    return of_a, of_b
-
-
 def _pairs(
-    a: Items, b: Items, of_a: Sequence[int], of_b: Sequence[int], at: tuple[Int64s, Int64s] | None
+    a: Items, b: Items, of_a: Sequence[int], of_b: Sequence[int], at: Sequence[Int64s]
 ) -> list[Pair]:
     """The pairs, as places in both lanes, found by one key after another, each within the gaps that
     the keys before it left: first within places, then anywhere.
@@ -104,21 +92,14 @@ def _pairs(
     by_exact, by_op = (_in_common(x, y) for x, y in keys[:2])
     if 2 * by_exact < by_op:
         keys[:2] = keys[1::-1]
-    if at is not None:
-        at_a, at_b = at[0][rows_a], at[1][rows_b]
-        within = [(_within(x, at_a), _within(y, at_b)) for x, y in keys]
-        keys = [*within, *keys]
+    at_a, at_b = at[0][rows_a], at[1][rows_b]
+    within = [(np.where(x, x + at_a, NONE), np.where(y, y + at_b, NONE)) for x, y in keys]
     pairs: list[Pair] = []
-    for key_a, key_b in keys:
+    for key_a, key_b in (*within, *keys):
         for gap in list(gaps(pairs, stretch)):
             pairs += _match(key_a, key_b, gap)
         pairs.sort()
     return pairs
-
-
-def _within(key: Int64s, at: Int64s) -> Int64s:
-    """A key that differs from place to place."""
-    return np.where(key == NONE, NONE, key + at)
 
 
 def _match(key_a: Int64s, key_b: Int64s, gap: Stretch) -> list[Pair]:
@@ -168,19 +149,17 @@ def _partners(a: Items, b: Items) -> list[tuple[range, range]]:
         if i not in partner and j not in partner.values():
             partner[i] = j
     taken = {*partner.values()}
-    left_b = [j for j in largest_b if j not in taken]
-    partner |= zip((i for i in largest_a if i not in partner), left_b, strict=False)
+    left_a = [i for i in largest_a if i not in partner]
+    partner |= zip(left_a, (j for j in largest_b if j not in taken), strict=False)
     found = [(x, of_b[partner[i]] if i in partner else range(0)) for i, x in enumerate(of_a)]
     taken = {*partner.values()}
-    alone = [(range(0), y) for j, y in enumerate(of_b) if j not in taken]
-    return found + alone
+    return found + [(range(0), y) for j, y in enumerate(of_b) if j not in taken]
 
 
 def _lanes(items: Items) -> list[range]:
     """The range of items of each lane."""
     cuts = (np.flatnonzero(np.diff(items.lane)) + 1).tolist()
-    bounds = [0, *cuts, len(items)]
-    return [range(first, last) for first, last in pairwise(bounds)]
+    return [range(first, last) for first, last in pairwise([0, *cuts, len(items)])]
 
 
 def _in_common(a: Int64s, b: Int64s) -> int:

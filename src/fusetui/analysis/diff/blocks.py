@@ -42,9 +42,9 @@ def blocks(a: LaneWork, b: LaneWork) -> list[Block]:
     """Blocks that repeat in a row and are not equally many on both sides."""
     found: list[Block] = []
     while len(found) < KINDS:
-        side, one = 0, repeat(a.keys, b.keys)
-        if one is None:
-            side, one = 1, repeat(b.keys, a.keys)
+        one = repeat(a.keys, b.keys)
+        side = int(one is None)
+        one = one or repeat(b.keys, a.keys)
         if one is None:
             break
         many, few = (b, a) if side else (a, b)
@@ -117,13 +117,12 @@ def _gain(
     else:
         leaves, enters, partner = end - 1 - n, begin - 1 - n, place - 1 - n
     low = np.minimum(np.minimum(leaves, enters), partner)
-    inside = (low >= 0) & (np.maximum(leaves, enters) < len(many.keys)) & (partner < len(few.keys))
-    count = int(np.argmin(inside)) if not inside.all() else size
-    leaves, enters, partner = leaves[:count], enters[:count], partner[:count]
-    same = (many.keys[leaves] == many.keys[enters]) & (many.keys[leaves] == few.keys[partner])
-    count = int(np.argmin(same)) if not same.all() else count
-    own = few.ns[partner[:count]]
-    more = np.abs(many.ns[leaves[:count]] - own) - np.abs(many.ns[enters[:count]] - own)
+    same = (low >= 0) & (np.maximum(leaves, enters) < len(many.keys)) & (partner < len(few.keys))
+    leaves, enters, partner = (np.where(same, places, 0) for places in (leaves, enters, partner))
+    same &= (many.keys[leaves] == many.keys[enters]) & (many.keys[leaves] == few.keys[partner])
+    fits = np.logical_and.accumulate(same)
+    own = few.ns[partner[fits]]
+    more = np.abs(many.ns[leaves[fits]] - own) - np.abs(many.ns[enters[fits]] - own)
     found: Int64s = np.concatenate([[0], np.cumsum(more)])
     return found
 

@@ -7,7 +7,6 @@ import os
 import re
 from collections.abc import Iterable
 
-import msgspec
 import numpy as np
 
 from fusetui.analysis.diff import dispatch, explain, outlier_steps, outlier_work
@@ -21,7 +20,7 @@ from fusetui.analysis.diff.regions import around, by_region, surplus
 from fusetui.analysis.diff.rules import group, moved
 from fusetui.analysis.diff.statistics import mean, middle
 from fusetui.analysis.diff.step_change import other_devices, step_change, verdict
-from fusetui.analysis.diff.story import by_place, by_work, story
+from fusetui.analysis.diff.story import told
 from fusetui.analysis.diff.work import Work, in_common, work_of
 from fusetui.analysis.questions.busy import any_busy_ns
 from fusetui.analysis.why.causes import idle_by_cause
@@ -42,7 +41,11 @@ def diff(a: Trace, b: Trace, *, step_by: str | None = None) -> Diff:
     `step_by`: annotations that match this regular expression or plain text are the steps of both;
     raises NoStepsError if one has none.
     """
-    labels = _labels(*(without_credentials(one.report.path) for one in (a, b)))
+    paths = [without_credentials(one.report.path) for one in (a, b)]
+    labels = [_ENDING.sub("", name) or name for name in map(os.path.basename, paths)]
+    if labels[0] == labels[1]:  # with the folder
+        longer = [os.path.join(*path.split(os.sep)[-2:]) for path in paths]
+        labels = [_ENDING.sub("", name) or name for name in longer]
     with without_collector():  # nothing here is cyclic either
         return compared(work_of(a, labels[0], step_by), work_of(b, labels[1], step_by))
 
@@ -51,9 +54,7 @@ def compared(work_a: Work, work_b: Work) -> Diff:
     """The same for the work of some steps of two traces, or of one."""
     work_a, work_b = in_common(work_a, work_b)
     words = Vocabulary()
-    of_a, notes_a = items(work_a, words)
-    of_b, notes_b = items(work_b, words)
-    of_a, of_b = settled(of_a, of_b)
+    of_a, of_b = settled(items(work_a, words), items(work_b, words))
     programs = ProgramPlaces(of_a), ProgramPlaces(of_b)
     aligned = align(of_a, of_b, (programs[0].at, programs[1].at))
     groups = [found for lanes in aligned for found in group(of_a, of_b, lanes)]
@@ -72,35 +73,9 @@ def compared(work_a: Work, work_b: Work) -> Diff:
     side_a, side_b = side(of_a, on_cpu), side(of_b, on_cpu)
     devices = other_devices(side_a, side_b)
     sums = accounting(step, side_a, side_b, rows)
-    found = Diff(
-        a=work_a.label,
-        b=work_b.label,
-        step=step,
-        verdict=verdict(step, side_a, side_b),
-        rows=rows,
-        notes=tuple(
-            dict.fromkeys((*notes(of_a, of_b, groups, devices, step, sums), *notes_a, *notes_b))
-        ),
-        accounting=sums,
-        side_a=side_a,
-        side_b=side_b,
-    )
-    return msgspec.structs.replace(
-        found, story=story(found), by_work=by_work(found), by_place=by_place(found)
-    )
-
-
-def _labels(a: str, b: str) -> tuple[str, str]:
-    """File names without extensions; with the folder where both files have the same name."""
-    short = _short(os.path.basename(a)), _short(os.path.basename(b))
-    if short[0] != short[1]:
-        return short
-    longer = [_short(os.path.join(*path.split(os.sep)[-2:])) for path in (a, b)]
-    return (longer[0], longer[1]) if longer[0] != longer[1] else short
-
-
-def _short(name: str) -> str:
-    return _ENDING.sub("", name) or name
+    said = tuple(dict.fromkeys(notes(of_a, of_b, groups, devices, step, sums)))
+    judged = verdict(step, side_a, side_b)
+    return told(Diff(work_a.label, work_b.label, step, judged, rows, said, sums, side_a, side_b))
 
 
 def side(items: Items, on_cpu: bool) -> DiffSide:
@@ -114,8 +89,10 @@ def side(items: Items, on_cpu: bool) -> DiffSide:
     busy = any_busy_ns(work.trace, rows, *spans)
     dispatch = int(mean(dispatched(items)[usual])) if on_cpu else 0
     later, earlier = _beyond(work, rows, usual)
-    work_ns, busy_ns = int(items.ns.sum()), int(mean(busy))
-    idle_ns = int(mean(work.windows.dur[usual])) - busy_ns
+    work_ns, busy_ns, every = int(items.ns.sum()), int(mean(busy)), work.windows.dur
+    idle_ns = int(mean(every[usual])) - busy_ns
+    # how much the steps that differ from the usual ones move the median
+    odd = int(np.median(every) - middle(every, items.plain)) if len(every) else 0
     return DiffSide(
         label=work.label,
         gpu=work.gpu,
@@ -130,7 +107,7 @@ def side(items: Items, on_cpu: bool) -> DiffSide:
         overlap_ns=work_ns + dispatch + earlier - later - busy_ns,
         later_ns=later,
         earlier_ns=earlier,
-        odd_ns=_odd(items),
+        odd_ns=odd,
         usual=tuple(usual.tolist()),
         idle=idle_by_cause(work.trace, *spans, idle_ns) if work.gpu else {},
     )
@@ -147,12 +124,6 @@ def accounting(step: StepChange, a: DiffSide, b: DiffSide, rows: Iterable[Row]) 
     return Accounting(step.change_ns, of_rows, idle, rest, overlap, later, earlier, odd)
 
 
-def _odd(items: Items) -> int:
-    """How much the steps that differ from the usual ones move the median."""
-    durations = items.work.windows.dur
-    return int(np.median(durations) - middle(durations, items.plain)) if len(durations) else 0
-
-
 def _beyond(work: Work, rows: Rows, usual: Rows) -> tuple[int, int]:
     """Means over the usual steps: how long a step's own work ran after it, and other work in it.
 
@@ -162,18 +133,15 @@ def _beyond(work: Work, rows: Rows, usual: Rows) -> tuple[int, int]:
     trace, windows = work.trace, work.windows
     if windows.whole or not len(usual):
         return 0, 0
-    launched = work.gpu and not windows.of_gpu
-    own = rows[trace.launch[rows] >= 0] if launched else rows
-    called = trace.start[trace.launch[own] if launched else own]
-    step_of = windows.index_of(called)
+    calls = trace.launch[rows] if work.gpu and not windows.of_gpu else rows
+    step_of = np.where(calls >= 0, windows.index_of(trace.start[calls]), -1)
     later, earlier = [], []
     for number in usual.tolist():
         begin, end = windows.start[number], windows.end[number]
-        start, until = np.clip(trace.start[rows], begin, end), np.clip(trace.end[rows], begin, end)
-        mine = own[step_of == number]
-        here = np.clip(trace.end[mine], begin, end) - np.clip(trace.start[mine], begin, end)
-        later.append(int((trace.dur[mine] - here).sum()))
-        earlier.append(int((until - start).sum() - here.sum()))
+        here = np.clip(trace.end[rows], begin, end) - np.clip(trace.start[rows], begin, end)
+        mine = step_of == number
+        later.append((trace.dur[rows] - here)[mine].sum())
+        earlier.append(here[~mine].sum())
     return int(mean(np.array(later))), int(mean(np.array(earlier)))
 
 

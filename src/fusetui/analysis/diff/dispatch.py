@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 
 import msgspec
@@ -13,8 +14,9 @@ from fusetui.analysis.diff.names import dispatch_name
 from fusetui.analysis.diff.noise import beyond_noise
 from fusetui.analysis.diff.statistics import mean, median
 from fusetui.analysis.diff.work import Work
+from fusetui.analysis.questions.chain import rows_between
 from fusetui.analysis.questions.computing import computing_ops, within
-from fusetui.analysis.questions.totals import self_ns
+from fusetui.analysis.questions.totals import grouped, self_ns
 from fusetui.text.figures import count
 from fusetui.trace.model.arrays import Flags, Int64s, Rows
 from fusetui.trace.model.categories import Layer, Role
@@ -47,9 +49,9 @@ class Dispatch(msgspec.Struct, frozen=True, eq=False):
     @property
     def share(self) -> RowShare:
         """In a usual step."""
-        count, times = self.per_step, (int(mean(self.ns[self.usual])), int(median(self.ns)))
+        count, ns = self.per_step, int(mean(self.ns[self.usual]))
         names, rows = (self.names, self.rows) if count else ((), ())
-        return RowShare(names, times[0], count, times[1], rows)
+        return RowShare(names, ns, count, int(median(self.ns)), rows)
 
     def share_in(self, step: int) -> RowShare:
         count, rows = int(self.count[step]), self.every[self.step == step].tolist()
@@ -101,11 +103,8 @@ def _row(pair: Pair, before: RowShare, after: RowShare, why: str, counts: bool) 
 
 def dispatched(items: Items) -> Int64s:
     """Per step: the time of all dispatch that is part of the sum."""
-    found = np.zeros(len(items.work.windows), dtype=np.int64)
-    for dispatch in _by_label(items).values():
-        if dispatch.adds_up:
-            found += dispatch.ns
-    return found
+    nothing = np.zeros(len(items.work.windows), dtype=np.int64)
+    return sum((one.ns for one in _by_label(items).values() if one.adds_up), nothing)
 
 
 def _changed(pair: Pair, counts: bool) -> Row:
@@ -140,7 +139,7 @@ def _rest(equal: list[Pair]) -> list[Row]:
 
 
 def _by_label(items: Items, without: Flags | None = None) -> dict[str, Dispatch]:
-    work, trace = items.work, items.work.trace
+    work, trace = items.work, items.trace
     found: dict[str, Dispatch] = {}
     if not len(work.windows):
         return found
@@ -148,27 +147,22 @@ def _by_label(items: Items, without: Flags | None = None) -> dict[str, Dispatch]
         window = work.windows.index_of(trace.start[rows_])
         kept = window >= 0 if without is None else (window >= 0) & ~without[rows_]
         rows_, window, ns = rows_[kept], window[kept], ns[kept]
-        labels = [label_of(name) for name in trace.names]
-        number = {label: n for n, label in enumerate(dict.fromkeys(labels))}
-        key = np.array([number[label] for label in labels], dtype=np.intp)[trace.name[rows_]]
-        order = np.argsort(key, kind="stable")
-        present, first = np.unique(key[order], return_index=True)
-        spelled = [list(number)[value] for value in present.tolist()]
-        for label, part in zip(spelled, np.split(order, first)[1:], strict=True):
-            found[label] = _dispatch(items, label, rows_[part], window[part], ns[part], adds_up)
+        number: dict[str, int] = {}
+        labels = [number.setdefault(label_of(name), len(number)) for name in trace.names]
+        groups = grouped(np.array(labels, dtype=np.intp)[trace.name[rows_]], rows_)
+        distinct = list(number)
+        for n, key in enumerate(groups.keys.tolist()):
+            part, label = groups.places(n), distinct[key]
+            every, step = rows_[part], window[part]
+            counts = np.bincount(step, minlength=len(work.windows))
+            sums = np.zeros(len(work.windows), dtype=np.int64)
+            np.add.at(sums, step, ns[part])
+            names = tuple(trace.names[n] for n in np.unique(trace.name[every]).tolist())
+            here = tuple(every[step == items.window].tolist())
+            found[label] = Dispatch(
+                label, names, counts, sums, items.usual, here, every, step, adds_up
+            )
     return found
-
-
-def _dispatch(
-    items: Items, label: str, rows_: Rows, window: Rows, ns: Int64s, adds_up: bool
-) -> Dispatch:
-    trace, steps = items.trace, len(items.work.windows)
-    sums = np.zeros((2, steps), dtype=np.int64)
-    np.add.at(sums[0], window, 1)
-    np.add.at(sums[1], window, ns)
-    names = tuple(trace.names[n] for n in np.unique(trace.name[rows_]).tolist())
-    here = tuple(rows_[window == items.window].tolist())
-    return Dispatch(label, names, sums[0], sums[1], items.usual, here, rows_, window, adds_up)
 
 
 def _populations(work: Work) -> Iterator[tuple[Rows, Label, Int64s, bool]]:
@@ -180,13 +174,12 @@ def _populations(work: Work) -> Iterator[tuple[Rows, Label, Int64s, bool]]:
     ops = ops[~_does_work(work)[ops]]
     yield ops, dispatch_name, own[ops], True
     calls = trace.rows_of(Role.CALL)
-    launching = np.zeros(len(trace), dtype=np.bool_)
-    launching[trace.launch[trace.launch >= 0]] = True
-    yield calls[launching[calls]], lambda name: LAUNCHES, own[calls[launching[calls]]], True
-    yield calls[~launching[calls]], _call_name, own[calls[~launching[calls]]], True
+    launches = np.isin(calls, trace.launch)
+    yield calls[launches], lambda name: LAUNCHES, own[calls[launches]], True
+    # `hipX` and `cudaX` are the same call from two vendors
+    yield calls[~launches], lambda name: re.sub(r"\Ahip", "cuda", name), own[calls[~launches]], True
     notes = trace.rows_of(Role.ANNOTATION)
-    named = np.array([is_compiler(name) for name in trace.names] or [False])
-    notes = notes[named[trace.name[notes]]]
+    notes = notes[trace.named(is_compiler)[trace.name[notes]]]
     yield notes, dispatch_name, _own_of_notes(trace, notes), False
 
 
@@ -194,13 +187,9 @@ def _does_work(work: Work) -> Flags:
     """Per row: whether this op launches GPU work itself or, without a GPU, computes something or is
     part of an op that does."""
     trace = work.trace
-    if not work.gpu:
-        rows_ = computing_ops(trace)
-        found = within(trace, rows_)
-    else:
-        rows_ = trace.op[trace.gpu_rows].astype(np.intp)
-        found = np.zeros(len(trace), dtype=np.bool_)
-    found[rows_[rows_ >= 0]] = True
+    ops = trace.op[trace.gpu_rows].astype(np.intp) if work.gpu else computing_ops(trace)
+    found = np.zeros(len(trace), dtype=np.bool_) if work.gpu else within(trace, ops)
+    found[ops[ops >= 0]] = True
     return found
 
 
@@ -210,16 +199,8 @@ def _own_of_notes(trace: Trace, notes: Rows) -> Int64s:
     own = trace.dur[notes].copy()
     for n, row in enumerate(notes.tolist()):
         note = trace.track_of(row)
-        track = threads.get((note.pid, note.tid))
-        if track is not None:
-            begins, ends = int(trace.start[row]), int(trace.end[row])
-            first, last = np.searchsorted(trace.start[track.rows], [begins, ends])
-            inner = np.arange(first, last) + track.first_row
-            inner = inner[trace.end[inner] <= ends]
+        if track := threads.get((note.pid, note.tid)):
+            inner = np.arange(*rows_between(trace, track, [trace.start[row], trace.end[row]]))
+            inner = inner[trace.end[inner] <= trace.end[row]]
             own[n] -= union_length(trace.start[inner], trace.end[inner])
     return own
-
-
-def _call_name(name: str) -> str:
-    """`hipX` and `cudaX` are the same call from two vendors."""
-    return "cuda" + name.removeprefix("hip") if name.startswith("hip") else name

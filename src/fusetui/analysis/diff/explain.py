@@ -7,33 +7,23 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
 from functools import cache
-from typing import NamedTuple
+from operator import itemgetter
 
 import msgspec
 import numpy as np
 
 from fusetui.analysis.diff.groups import WorkGroup, pairs_of
-from fusetui.analysis.diff.items import KERNEL_MASK, Items
+from fusetui.analysis.diff.items import KERNEL_MASK, Items, tick_of
 from fusetui.analysis.diff.model import ELSEWHERE, REPEATED, Row, RowKind, RowShare, row_of
 from fusetui.analysis.diff.names import adds_up_parts, differences, identity, part
 from fusetui.analysis.diff.noise import Noise, beyond_noise, noise_of
 from fusetui.analysis.diff.ops import saved
 from fusetui.analysis.diff.program_location import OTHER, ProgramPlaces, of_all
-from fusetui.analysis.diff.statistics import resolution
+from fusetui.analysis.diff.statistics import median
 from fusetui.text.figures import change, duration, plural
 from fusetui.text.printable import printable
-from fusetui.trace.model.arrays import Rows
+from fusetui.trace.model.arrays import Int64s
 from fusetui.trace.model.op_names import stem
-
-
-class Context(NamedTuple):
-    """Where in the program a row is, and what sort of work it is."""
-
-    where: str
-    phase: str
-    work: str
-    compiled: str
-
 
 _CHOSEN = re.compile(r"cudnn|miopen|convolution")
 """Ops whose kernels a library chooses among several algorithms."""
@@ -48,58 +38,54 @@ def rows(
     groups = _with_savings(a, groups)
     kinds = _kinds(a, b, groups)
     found = [
-        _row(a, b, group, kind, _context(group, *programs))
+        _row(a, b, group, kind, **_context(group, *programs))
         for group, kind in zip(groups, kinds, strict=True)
     ]
-    for n, group in enumerate(groups):
-        if group.why == ELSEWHERE:
-            found[n] = msgspec.structs.replace(found[n], kind=RowKind.MOVED)
     return [found[n] for n in _program_order(a, b, groups)]
 
 
-def _context(group: WorkGroup, a: ProgramPlaces, b: ProgramPlaces) -> Context:
-    """Where the program does the work, according to A, or to B for work that only B has."""
+def _context(group: WorkGroup, a: ProgramPlaces, b: ProgramPlaces) -> dict[str, str]:
+    """Where the program does the work, according to A, or to B for work that only B has; and what
+    sort of work it is."""
     program, members = (a, group.a) if group.a else (b, group.b)
     sides = "a" if any(map(a.compiled, group.a)) else ""
     sides += "b" if any(map(b.compiled, group.b)) else ""
-    if group.named:  # a block has many places, and may be of the forward and of the backward pass
-        phases = {program.phases[item] for item in members}
-        return Context("", phases.pop() if len(phases) == 1 else "", REPEATED, sides)
+    where, phase = program.places[members[0]], program.phases[members[0]]
     sorts = [*(a.sorts[i] for i in group.a), *(b.sorts[j] for j in group.b)]
     pair = len(sorts) <= 2
     work = next((s for s in sorts if s != OTHER), OTHER) if pair else of_all(set(sorts))
-    return Context(program.places[members[0]], program.phases[members[0]], work, sides)
+    if group.named:  # a block has many places, and may be of the forward and of the backward pass
+        same = len({program.phases[item] for item in members}) == 1
+        where, phase, work = "", phase if same else "", REPEATED
+    return {"where": where, "phase": phase, "work": work, "compiled": sides}
 
 
 def _with_savings(a: Items, groups: Sequence[WorkGroup]) -> Sequence[WorkGroup]:
     """Adds to each fusion the tensors that it avoids, unless there are too many to look up: where
     different ops became one kernel, each used the result of the one before it."""
-    fused = [
-        n
-        for n, group in enumerate(groups)
-        if len(group.b) == 1 and len({a.op_names[i] for i in group.a}) > 1
-    ]
+    several = [len(of.b) == 1 and len({a.op_names[i] for i in of.a}) > 1 for of in groups]
     found = list(groups)
-    for n in fused if len(fused) <= LOOKED_UP else ():
+    for n in np.flatnonzero(several).tolist() if sum(several) <= LOOKED_UP else ():
         if spared := saved(a, groups[n].a):
             found[n] = msgspec.structs.replace(groups[n], why=f"{groups[n].why}; {spared}")
     return found
 
 
-def _row(a: Items, b: Items, group: WorkGroup, kind: RowKind, context: Context) -> Row:
+def _row(a: Items, b: Items, group: WorkGroup, kind: RowKind, **context: str) -> Row:
     if len(group.a) == len(group.b) == 1:
         op, why, together = a.op_names[group.a[0]], _why_of_pair(a, b, group, kind), False
     else:
         op, why, together = group.named or _op(a, b, group), _why(a, b, group, kind), group.together
-    shares = _share(a, group.a), _share(b, group.b)
-    return row_of(kind, op, *shares, why, together=together, **context._asdict())
+    kind = RowKind.MOVED if group.why == ELSEWHERE else kind
+    before, after = _share(a, group.a), _share(b, group.b)
+    return row_of(kind, op, before, after, why, together=together, **context)
 
 
 def _share(items: Items, members: Sequence[int]) -> RowShare:
     lists = items.times, items.medians, items.hidden
     ns, median_ns, hidden_ns = (sum(values[i] for i in members) for values in lists)
-    names, rows = [items.names[i] for i in members], [items.rows[i] for i in members]
-    return RowShare(names, ns, len(members), median_ns, rows, hidden_ns)
+    rows = tuple(items.rows[i] for i in members)
+    return RowShare([items.names[i] for i in members], ns, len(members), median_ns, rows, hidden_ns)
 
 
 def _why_of_pair(a: Items, b: Items, group: WorkGroup, kind: RowKind) -> str:
@@ -130,28 +116,28 @@ def _why(a: Items, b: Items, group: WorkGroup, kind: RowKind) -> str:
 
 
 def _kinds(a: Items, b: Items, groups: Sequence[WorkGroup]) -> list[RowKind]:
-    pairs = [n for n, group in enumerate(groups) if len(group.a) == len(group.b) == 1]
     one, other = pairs_of(groups)
     same = (a.exact[one] & KERNEL_MASK) == (b.exact[other] & KERNEL_MASK)
-    noise = noise_of(
-        a.samples[:, one[same]],
-        b.samples[:, other[same]],
-        same_steps=np.array_equal(a.alike, b.alike),
-    )
-    timed = _timed(a, b, one, other, noise)
-    kinds = [k if s else RowKind.REPLACED for k, s in zip(timed, same.tolist(), strict=True)]
-    known = dict(zip(pairs, kinds, strict=True))
+    samples = a.samples[:, one[same]], b.samples[:, other[same]]
+    noise = noise_of(*samples, same_steps=np.array_equal(a.alike, b.alike))
+    timed = _timed(a, b, a.samples[:, one], b.samples[:, other], noise)
+    kinds = iter(k if s else RowKind.REPLACED for k, s in zip(timed, same.tolist(), strict=True))
     return [
-        known[n] if n in known else _shape(a, b, group, noise) for n, group in enumerate(groups)
+        next(kinds) if len(group.a) == len(group.b) == 1 else _shape(a, b, group, noise)
+        for group in groups
     ]
 
 
 def _shape(a: Items, b: Items, group: WorkGroup, noise: Noise) -> RowKind:
     """The kind of a group that is no pair."""
     if group.together:
-        kernels = {*a.exact[[*group.a]].tolist(), *b.exact[[*group.b]].tolist()}
-        one_kernel = len({kernel & KERNEL_MASK for kernel in kernels}) == 1
-        return _as_a_whole(a, b, group, noise) if one_kernel else RowKind.REPLACED
+        if len({*map(a.kernel_word, group.a), *map(b.kernel_word, group.b)}) > 1:
+            return RowKind.REPLACED
+        before, after = (
+            items.samples[:, [*members]].sum(axis=1, keepdims=True)
+            for items, members in ((a, group.a), (b, group.b))
+        )
+        return _timed(a, b, before, after, noise)[0]
     if not group.b:
         return RowKind.REMOVED
     if not group.a:
@@ -172,23 +158,10 @@ def _other_algorithm(a: Items, b: Items, group: WorkGroup) -> bool:
     return one_op and main != [1, 1] and all(map(_CHOSEN.search, stems))
 
 
-def _as_a_whole(a: Items, b: Items, group: WorkGroup, noise: Noise) -> RowKind:
-    """Of one kernel several times on both sides: by the time of all of them."""
-    before, after = (
-        items.samples[:, [*members]].sum(axis=1, keepdims=True)
-        for items, members in ((a, group.a), (b, group.b))
-    )
-    tick = max(resolution(a.samples), resolution(b.samples))
-    if not beyond_noise(before, after, tick, noise)[0]:
-        return RowKind.SAME
-    return RowKind.FASTER if np.median(after) < np.median(before) else RowKind.SLOWER
-
-
-def _timed(a: Items, b: Items, one: Rows, other: Rows, noise: Noise) -> list[RowKind]:
-    """The kind of pairs of the same kernel: its time within noise or not."""
-    tick = max(resolution(a.samples), resolution(b.samples))
-    changed = beyond_noise(a.samples[:, one], b.samples[:, other], tick, noise)
-    faster = b.median_ns[other] < a.median_ns[one]
+def _timed(a: Items, b: Items, before: Int64s, after: Int64s, noise: Noise) -> list[RowKind]:
+    """Per column of samples of the same kernel: its time within noise or not."""
+    changed = beyond_noise(before, after, tick_of(a, b), noise)
+    faster = median(after) < median(before)
     return [
         RowKind.SAME if not far else RowKind.FASTER if less else RowKind.SLOWER
         for far, less in zip(changed.tolist(), faster.tolist(), strict=True)
@@ -219,16 +192,15 @@ def _change_of_op(before: str, after: str, names: tuple[str, str]) -> str:
 def _program_order(a: Items, b: Items, groups: Sequence[WorkGroup]) -> list[int]:
     """In the order of A's launches; what only B has comes after what precedes it on its lane."""
     rank_a, rank_b = _launch_ranks(a), _launch_ranks(b)
-    matched = (group for group in groups if group.a and group.b)
-    known = sorted((min(group.b), min(rank_a[i] for i in group.a)) for group in matched)
-    before = [first for first, _ in known]
+    firsts = [min((rank_a[i] for i in group.a), default=-1) for group in groups]
+    known = sorted((min(of.b), n) for of, n in zip(groups, firsts, strict=True) if of.a and of.b)
     keys = []
-    for number, group in enumerate(groups):
+    for number, (group, first) in enumerate(zip(groups, firsts, strict=True)):
         if group.a:
-            keys.append((min(rank_a[i] for i in group.a), -1, number))
+            keys.append((first, -1, number))
         else:
-            place = bisect_right(before, group.b[0]) - 1
-            same_lane = place >= 0 and b.lane[before[place]] == b.lane[group.b[0]]
+            place = bisect_right(known, group.b[0], key=itemgetter(0)) - 1
+            same_lane = place >= 0 and b.lane[known[place][0]] == b.lane[group.b[0]]
             keys.append((known[place][1] if same_lane else -1, rank_b[group.b[0]], number))
     return [number for _, _, number in sorted(keys)]
 

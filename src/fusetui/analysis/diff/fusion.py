@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from functools import cache
 from typing import Final
 
 import msgspec
 
 from fusetui.analysis.diff.groups import REACH, Board
-from fusetui.analysis.diff.names import decoded, work_class
+from fusetui.analysis.diff.names import work_class
+from fusetui.gpu.kernel_names import decode
 from fusetui.trace.model.op_names import METADATA, is_metadata
 
 Claims = dict[int, list[int]]  # the fused item -> the items whose work it does
@@ -39,7 +40,9 @@ def by_name(board: Board, side: int) -> None:
     for one, (gap, kind) in found.items():
         known = [board.known_as(side, item) & kind.ops for item in claims[one]]
         if len(known) >= kind.least and any(names & kind.core for names in known):
-            board.claim(side, claims[one], one, gap, kind.says(_shortest(known)))
+            # of the aliases of each item the one that reads best
+            best = {min(names, key=lambda n: (n.startswith("_"), len(n), n)) for names in known}
+            board.claim(side, claims[one], one, gap, kind.says(best))
 
 
 def _collectors(board: Board, side: int, gap: int) -> list[tuple[int, Collector]]:
@@ -48,23 +51,14 @@ def _collectors(board: Board, side: int, gap: int) -> list[tuple[int, Collector]
     found = []
     for one in board.gaps[gap][1 - side]:
         if board.is_compute(1 - side, one):
-            kind = (
-                collector(other.names[one])
-                or collector(other.op_names[one])
-                or _by_words(board, side, gap, other.names[one])
-            )
+            kind = collector(other.names[one]) or collector(other.op_names[one])
+            if kind is None and not is_library(other.names[one]):
+                near = board.gaps[max(0, gap - REACH) : gap + REACH + 1]
+                stems, items = board.items[side].stems, (pair[side][:_WIDE] for pair in near)
+                kind = words_of(other.names[one], {stems[n] for some in items for n in some})
             if kind is not None:
                 found.append((one, kind))
     return found
-
-
-def _by_words(board: Board, side: int, gap: int, kernel: str) -> Collector | None:
-    """Which of the ops near it a hand-written kernel collects."""
-    if is_library(kernel):
-        return None
-    stems = board.items[side].stems
-    near = board.gaps[max(0, gap - REACH) : gap + REACH + 1]
-    return words_of(kernel, frozenset(stems[item] for pair in near for item in pair[side][:_WIDE]))
 
 
 def _divide(board: Board, side: int, many: list[int], ones: list[tuple[int, Collector]]) -> Claims:
@@ -143,11 +137,6 @@ def _reach(
     return found
 
 
-def _shortest(known: Iterable[frozenset[str]]) -> list[str]:
-    """One name for each item: of its aliases the one that reads best."""
-    return [min(names, key=lambda name: (name.startswith("_"), len(name), name)) for names in known]
-
-
 _MATMULS: Final = ("mm", "addmm", "bmm", "baddbmm", "matmul")
 _SOFTMAX: Final = ("softmax", "_softmax", "_safe_softmax")
 
@@ -163,7 +152,7 @@ class Collector(msgspec.Struct, frozen=True):
 
     def says(self, found: Iterable[str]) -> str:
         """The evidence in words."""
-        words = sorted(set(found) & self.ops)
+        words = sorted(found)
         joined = " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
         return f"its name {'lists' if self.listed else 'stands for'} {joined}"
 
@@ -215,7 +204,7 @@ def is_library(kernel: str) -> bool:
 @cache
 def collector(kernel: str) -> Collector | None:
     """What a kernel (or a CPU op in its place) collects according to its name; None for most."""
-    known = decoded(kernel)
+    known = decode(kernel)
     if known is not None and known.fused_ops:
         ops = frozenset(op.rstrip("_") or op for op in known.fused_ops)
         template = known.kernel_category == "template"
@@ -225,11 +214,10 @@ def collector(kernel: str) -> Collector | None:
     return next((found for pattern, found in _COMPOUNDS if pattern.search(kernel)), None)
 
 
-def words_of(kernel: str, stems: frozenset[str]) -> Collector | None:
+def words_of(kernel: str, stems: Set[str]) -> Collector | None:
     """The collector of a hand-written kernel named after at least two of these ops, else None."""
     words = _WORD.findall(kernel.lower().partition("<")[0].partition("(")[0])
     text = f"_{'_'.join(words)}_"
-    found = frozenset(
-        s for s in stems if not is_metadata(s) and f"_{s.strip('_').lower()}_" in text
-    )
+    named = (s for s in stems if f"_{s.strip('_').lower()}_" in text)
+    found = frozenset(s for s in named if not is_metadata(s))
     return Collector(found, found, 2, gemms=False, listed=True) if len(found) > 1 else None

@@ -67,12 +67,15 @@ class Board:
         for side in (0, 1):
             self.close(side, set(sides[side]), self.gaps)
         if not self._fit(sides):
-            helpers: list[tuple[int, ...]] = []
-            for side, members in enumerate(sides):
-                names = self.items[side].names
-                helpers.append(tuple(item for item in members if helps(names[item])))
-                self.groups += _alone(side, [item for item in members if not helps(names[item])])
-            sides = helpers[0], helpers[1]
+            names = [items.names for items in self.items]
+            for side in (0, 1):
+                main = [item for item in sides[side] if not helps(names[side][item])]
+                self.groups += _alone(side, main)
+            of_a, of_b = sides
+            sides = (
+                tuple(item for item in of_a if helps(names[0][item])),
+                tuple(item for item in of_b if helps(names[1][item])),
+            )
         if any(sides):
             self.groups.append(WorkGroup(*sides, why if all(sides) else "", together))
 
@@ -104,9 +107,7 @@ class Board:
 
     def finish(self) -> list[WorkGroup]:
         """All groups: those found, the pairs left, and each open item by itself."""
-        self.groups += [
-            WorkGroup((pair[0],), (pair[1],)) for pair in self.pairs if pair is not None
-        ]
+        self.groups += [WorkGroup(pair[:1], pair[1:]) for pair in self.pairs if pair is not None]
         for side in (0, 1):
             self.groups += _alone(side, [item for gap in self.gaps for item in gap[side]])
         return self.groups

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from functools import cache
 
 from fusetui.analysis.diff.groups import Board, oriented
-from fusetui.analysis.diff.items import KERNEL_MASK, Items
+from fusetui.analysis.diff.items import Items
 from fusetui.analysis.diff.names import adds_up_parts, work_class
 from fusetui.analysis.diff.sequences import Pair, closest, exact, is_feasible
 from fusetui.trace.model.op_names import is_compiler
@@ -58,8 +58,8 @@ def rest_of_ops(board: Board, side: int) -> None:
         if of_a and of_b:
             board.claim_both(of_a, of_b, f"the rest of {name}")
             continue
-        pair = board.pairs[number] if number is not None else None
-        if pair is not None and number is not None and _belong(board, pair, of_a, of_b):
+        pair = board.pairs[number] if number >= 0 else None
+        if pair is not None and _belong(board, pair, of_a, of_b):
             board.pairs[number] = None
             board.claim_both([pair[0], *of_a], [pair[1], *of_b], f"all of {name}")
 
@@ -82,8 +82,9 @@ def with_reduction(board: Board, side: int) -> None:
 
 def _belong(board: Board, pair: Pair, of_a: list[int], of_b: list[int]) -> bool:
     """Whether what one side has besides is part of the same work."""
-    left = [(board.items[n].names, pair[n], found) for n, found in enumerate((of_a, of_b))]
-    return _replaced(board, pair) or all(
+    a, b = board.items
+    left = [(a.names, pair[0], of_a), (b.names, pair[1], of_b)]
+    return a.kernel_word(pair[0]) != b.kernel_word(pair[1]) or all(
         _adds_up(names[main], names[item]) for names, main, found in left for item in found
     )
 
@@ -150,17 +151,18 @@ def _open_by_op(board: Board, side: int) -> dict[int, list[int]]:
     return found
 
 
-def _linked(board: Board) -> Iterator[tuple[int | None, int, int]]:
-    """The rows of ops that are one and the same: with a pair between them, or in order in a gap."""
+def _linked(board: Board) -> Iterator[tuple[int, int, int]]:
+    """The rows of ops that are one and the same: with a pair between them, or in order in a gap (-1
+    instead of the number of a pair)."""
     a, b = board.items
     for number, pair in enumerate(board.pairs):
-        if pair is not None and _known(a, pair[0]) and _one_op(board, pair):
+        if pair is not None and a.op_word(pair[0]) and _one_op(board, pair):
             yield number, int(a.op[pair[0]]), int(b.op[pair[1]])
     for gap in board.gaps:
         if gap[0] and gap[1]:
             (ops_a, words_a), (ops_b, words_b) = _ops(a, gap[0]), _ops(b, gap[1])
             for i, j in exact(words_a, words_b):
-                yield None, ops_a[i], ops_b[j]
+                yield -1, ops_a[i], ops_b[j]
 
 
 def _one_op(board: Board, pair: Pair) -> bool:
@@ -170,19 +172,10 @@ def _one_op(board: Board, pair: Pair) -> bool:
     if a.op_word(pair[0]) == b.op_word(pair[1]):
         return True
     kinds = work_class(a.op_names[pair[0]], ""), work_class(b.op_names[pair[1]], "")
-    return kinds[0] == kinds[1] != "" and _known(b, pair[1])
+    return kinds[0] == kinds[1] != "" and b.op_word(pair[1]) > 0
 
 
 def _ops(items: Items, members: list[int]) -> tuple[list[int], list[int]]:
     """The rows of the ops that items come from, each once, and the numbers of their names."""
-    rows = list(dict.fromkeys(int(items.op[item]) for item in members if _known(items, item)))
-    return rows, [items.words_of_ops.get(row, 0) for row in rows]
-
-
-def _known(items: Items, item: int) -> bool:
-    return items.op_word(item) > 0
-
-
-def _replaced(board: Board, pair: Pair) -> bool:
-    a, b = board.items
-    return int(a.exact[pair[0]]) & KERNEL_MASK != int(b.exact[pair[1]]) & KERNEL_MASK
+    words = {int(items.op[item]): word for item in members if (word := items.op_word(item))}
+    return list(words), list(words.values())

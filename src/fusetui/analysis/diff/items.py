@@ -11,14 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.analysis.diff.names import helps, identity, part, work_class
-from fusetui.analysis.diff.statistics import mean, median, usual_steps
+from fusetui.analysis.diff.statistics import mean, median, resolution, usual_steps
 from fusetui.analysis.diff.work import Work, behind_compute
 from fusetui.trace.model.arrays import Int64s, Rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.op_names import is_compiler, stem
-
-Word = Callable[[str], str]
 
 CROWD = 8
 """An op with more GPU events than this (a graph launch) does not tell them apart by their place."""
@@ -75,11 +73,6 @@ class Items(msgspec.Struct, frozen=True, eq=False, dict=True):
         return mean(self.samples[np.isin(self.alike, self.usual)])
 
     @cached_property
-    def median_ns(self) -> Int64s:
-        """Over all steps alike."""
-        return median(self.samples)
-
-    @cached_property
     def names(self) -> list[str]:
         """Of the kernel, or the op in its place; shape [items], like the lists below."""
         return self._named(self.row)
@@ -92,8 +85,7 @@ class Items(msgspec.Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def computes(self) -> list[bool]:
         """Neither a copy nor a set."""
-        found: list[bool] = np.isin(self.trace.role[self.row], (Role.KERNEL, Role.OP)).tolist()
-        return found
+        return [*map(bool, np.isin(self.trace.role[self.row], (Role.KERNEL, Role.OP)))]
 
     @cached_property
     def words(self) -> list[int]:
@@ -127,7 +119,8 @@ class Items(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def medians(self) -> list[int]:
-        return listed(self.median_ns)
+        """Over all steps alike."""
+        return listed(median(self.samples))
 
     @cached_property
     def rows(self) -> list[int]:
@@ -144,10 +137,9 @@ class Items(msgspec.Struct, frozen=True, eq=False, dict=True):
         """The number of its op; 0 when there is none."""
         return int(self.exact[item]) >> OP_SHIFT
 
-    @cached_property
-    def words_of_ops(self) -> dict[int, int]:
-        """The number of the op in a row of the trace that an item comes from."""
-        return dict(zip(self.op.tolist(), (self.exact >> OP_SHIFT).tolist(), strict=True))
+    def kernel_word(self, item: int) -> int:
+        """The number of its kernel."""
+        return int(self.exact[item]) & KERNEL_MASK
 
     def _named(self, rows: Rows) -> list[str]:
         texts = self.trace.names
@@ -161,7 +153,7 @@ def listed(numbers: NDArray[np.integer]) -> list[int]:
     return found
 
 
-def items(work: Work, words: Vocabulary) -> tuple[Items, tuple[str, ...]]:
+def items(work: Work, words: Vocabulary) -> Items:
     """The representative step: the median one of those with the most common sequence of work; the
     lower one of two."""
     kernel, op = _word_numbers(work, words)
@@ -172,7 +164,7 @@ def items(work: Work, words: Vocabulary) -> tuple[Items, tuple[str, ...]]:
     chosen = work.of_window(window)
     samples = np.array([work.ns[work.of_window(w)] for w in alike], dtype=np.int64)
     steps = np.array(alike, dtype=np.intp)
-    found = Items(
+    return Items(
         work=work,
         window=window,
         alike=steps,
@@ -188,27 +180,24 @@ def items(work: Work, words: Vocabulary) -> tuple[Items, tuple[str, ...]]:
         samples=samples.reshape(max(1, len(alike)), chosen.stop - chosen.start),
         every=exact,
     )
-    if len(alike) == len(work.windows):
-        return found, ()
-    note = (
-        f"{work.label}: steps differ in their work; times of rows are from the {len(alike)} of"
-        f" {len(work.windows)} steps that are alike"
-    )
-    return found, (note,)
+
+
+def tick_of(a: Items, b: Items) -> int:
+    """The tick of their clocks (ns)."""
+    return max(resolution(a.samples), resolution(b.samples))
 
 
 def settled(a: Items, b: Items, without: Sequence[int] = ()) -> tuple[Items, Items]:
     """Both sides with their usual steps chosen: with equally many steps, those that do the usual
     work on both sides. Leaves out the steps in `without`, if others are left."""
     of_a, of_b = a.work.windows.dur, b.work.windows.dur
-    common = np.intersect1d(a.alike, b.alike) if len(of_a) == len(of_b) else None
-    found = [side.alike if common is None or not len(common) else common for side in (a, b)]
-    plain = [np.setdiff1d(steps, without) for steps in found]
-    plain = [p if len(p) else side.alike for p, side in zip(plain, (a, b), strict=True)]
-    usual_a, usual_b = usual_steps(of_a, of_b, *plain)
+    common = np.intersect1d(a.alike, b.alike) if len(of_a) == len(of_b) else a.alike[:0]
+    plain = [np.setdiff1d(common if len(common) else of.alike, without) for of in (a, b)]
+    plain = [steps if len(steps) else of.alike for steps, of in zip(plain, (a, b), strict=True)]
+    usual = usual_steps(of_a, of_b, *plain)
     return (
-        msgspec.structs.replace(a, usual=usual_a, plain=plain[0]),
-        msgspec.structs.replace(b, usual=usual_b, plain=plain[1]),
+        msgspec.structs.replace(a, usual=usual[0], plain=plain[0]),
+        msgspec.structs.replace(b, usual=usual[1], plain=plain[1]),
     )
 
 
@@ -220,29 +209,28 @@ def _word_numbers(work: Work, words: Vocabulary) -> tuple[Int64s, Int64s]:
         return "" if is_compiler(name) else identity(stem(name))
 
     trace = work.trace
-    names = trace.name[work.row]
     ops = np.where(work.op >= 0, trace.name[work.op], -1)
-    kernel = _table(trace, np.unique(names), words, identity)[names]
-    op = _table(trace, np.unique(ops[ops >= 0]), words, op_word)[ops]
-    return kernel, np.where(ops >= 0, op, 0)
+    kernel = _numbers(trace, trace.name[work.row], words, identity)
+    return kernel, _numbers(trace, ops, words, op_word)
 
 
-def _table(trace: Trace, used: Rows, words: Vocabulary, word: Word) -> Int64s:
-    """Word numbers by name id, filled in for the ids used."""
+def _numbers(
+    trace: Trace, names: NDArray[np.integer], words: Vocabulary, word: Callable[[str], str]
+) -> Int64s:
+    """The numbers of the words for names, by their ids; 0 for -1."""
     table = np.zeros(len(trace.names) + 1, dtype=np.int64)
-    for number in used.tolist():
+    for number in np.unique(names[names >= 0]).tolist():
         table[number] = words[word(trace.names[number])]
-    return table
+    found: Int64s = table[names]
+    return found
 
 
 def _alike(work: Work, exact: Int64s) -> list[int]:
     """The windows that hold the most common sequence of work; the first found, on a tie."""
     spans = [work.of_window(w) for w in range(len(work.windows))]
     texts = [exact[s].tobytes() + work.lane[s].tobytes() for s in spans]
-    if not texts:
-        return []
-    ((common, _),) = Counter(texts).most_common(1)
-    return [w for w, text in enumerate(texts) if text == common]
+    common = Counter(texts).most_common(1)
+    return [w for w, text in enumerate(texts) if text == common[0][0]]
 
 
 def _by_op(work: Work, chosen: slice, kernel: Int64s, op: Int64s, words: Vocabulary) -> Int64s:
@@ -252,9 +240,7 @@ def _by_op(work: Work, chosen: slice, kernel: Int64s, op: Int64s, words: Vocabul
     """
     rows, owners = work.row[chosen], work.op[chosen]
     names, roles = work.trace.name[rows], work.trace.role[rows].astype(np.int64)
-    role = _table(work.trace, np.unique(names), words, lambda name: f"part {part(name)}")[names] + (
-        roles << 24
-    )
+    role = _numbers(work.trace, names, words, lambda name: f"part {part(name)}") + (roles << 24)
     group = np.unique(np.stack([owners, role]), axis=1, return_inverse=True)[1].reshape(-1)
     order = np.argsort(group, kind="stable")
     first = np.searchsorted(group[order], np.arange(len(rows) and int(group.max()) + 1))
@@ -288,7 +274,7 @@ def ancestors(trace: Trace, rows: NDArray[np.integer]) -> Iterator[NDArray[np.in
 
 def outermost(trace: Trace, ops: Rows) -> Rows:
     """The outermost op of the program around each of these rows, -1 for none."""
-    ours = np.array([not is_compiler(name) for name in trace.names] or [False])
+    ours = trace.named(lambda name: not is_compiler(name))
     found = np.full(len(ops), -1, dtype=np.intp)
     for row in ancestors(trace, ops):
         is_op = (row >= 0) & (trace.source_role[row] == Role.OP) & ours[trace.name[row]]
@@ -297,6 +283,7 @@ def outermost(trace: Trace, ops: Rows) -> Rows:
 
 
 def _classes(work: Work, chosen: slice, words: Vocabulary) -> Int64s:
+    """Products and softmax inside attention are classes of their own."""
     trace = work.trace
     kernels = trace.name[work.row[chosen]]
     ops = np.where(work.op[chosen] >= 0, trace.name[work.op[chosen]], -1)
@@ -304,15 +291,9 @@ def _classes(work: Work, chosen: slice, words: Vocabulary) -> Int64s:
     around = outermost(trace, work.op[chosen])
     inside = np.where(around >= 0, trace.name[around], -1)
     kinds, kind = np.unique(np.stack([ops, kernels, computes, inside]), axis=1, return_inverse=True)
-    found = [
-        words[_class(trace, op, kernel, outer) if plain else ""]
-        for op, kernel, plain, outer in kinds.T.tolist()
-    ]
+    found = []
+    for own, kernel, plain, outer in kinds.T.tolist():
+        name = work_class(trace.names[own] if own >= 0 else "", trace.names[kernel])
+        attention = outer >= 0 and work_class(trace.names[outer], "") == "attention"
+        found.append(words[f"{name}{' of attention' * (attention and name != '')}" * plain])
     return np.array(found, dtype=np.int64)[kind.reshape(-1)]
-
-
-def _class(trace: Trace, op: int, kernel: int, outer: int) -> str:
-    """Products and softmax inside attention are a class of their own."""
-    found = work_class(trace.names[op] if op >= 0 else "", trace.names[kernel])
-    attention = outer >= 0 and work_class(trace.names[outer], "") == "attention"
-    return f"{found} of attention" if attention and found else found

@@ -121,28 +121,19 @@ class RowShare(msgspec.Struct, frozen=True):
     ns: int = 0
     count: int = 0
     median_ns: int = 0
-    rows: Sequence[int] = ()
+    rows: tuple[int, ...] = ()
     hidden_ns: int = 0
 
 
 def row_of(kind: RowKind, op: str, a: RowShare, b: RowShare, why: str, **more: Any) -> Row:
     """`more`: other fields of the row, by name."""
-    times = a.ns, b.ns, a.count, b.count
-    return Row(
-        kind,
-        op,
-        tuple(a.names),
-        tuple(b.names),
-        *times,
-        why,
-        **more,
-        a_median_ns=a.median_ns,
-        b_median_ns=b.median_ns,
-        a_hidden_ns=a.hidden_ns,
-        b_hidden_ns=b.hidden_ns,
-        a_rows=tuple(a.rows),
-        b_rows=tuple(b.rows),
-    )
+    sides: dict[str, Any] = {
+        f"{letter}_{field}": value
+        for letter, side in (("a", a), ("b", b))
+        for field, value in msgspec.structs.asdict(side).items()
+        if field != "names"
+    }
+    return Row(kind, op, tuple(a.names), tuple(b.names), why=why, **sides, **more)
 
 
 ELSEWHERE = "at another place or on another stream"

@@ -8,7 +8,7 @@ from functools import cache
 from typing import Final
 
 from fusetui.gpu.kernel_names import decode
-from fusetui.gpu.kernel_names.record import KernelName
+from fusetui.gpu.kernel_names.record import KernelName, tile_words
 from fusetui.gpu.kinds import kind_of_kernel, kind_of_op
 from fusetui.text.cutting import clip
 from fusetui.text.printable import printable
@@ -55,29 +55,20 @@ def dispatch_name(name: str) -> str:
 
 
 @cache
-def decoded(name: str) -> KernelName | None:
-    """`decode`, once per name."""
-    return decode(name)
-
-
-@cache
 def work_class(op: str, kernel: str) -> str:
     """The kind of work, where that is enough to pair two kernels; else ""."""
-    known = decoded(kernel)
+    known = decode(kernel)
     if known is not None and ((part(kernel) == "helper" and helps(kernel)) or known.fused_ops):
         return ""
     own = _paired(kind_of_kernel(kernel))
     if known is not None and known.op is not None and not own:
         return ""
-    words = "act_and_mul" if _ACTIVATION.search(kernel) else ""
-    return _class_of_op(stem(op)) or own or words
-
-
-def _class_of_op(stem: str) -> str:
-    found, backward = _paired(kind_of_op(stem)), "backward" in stem
-    if found == "conv":
-        return "conv backward" if backward else found
-    return found if found == "gemm" or (found == "attention" and not backward) else ""
+    of_op, backward = _paired(kind_of_op(stem(op))), "backward" in stem(op)
+    if of_op == "conv":
+        return "conv backward" if backward else of_op
+    if of_op == "gemm" or (of_op == "attention" and not backward):
+        return of_op
+    return own or ("act_and_mul" if _ACTIVATION.search(kernel) else "")
 
 
 def _paired(kind: str | None) -> str:
@@ -89,7 +80,7 @@ def _paired(kind: str | None) -> str:
 def part(kernel: str) -> str:
     """What part of its op a kernel is: `main` for the product or convolution itself, else the kind
     of helper (offsets, a change of layout, a reduction of split-K); "" when its name is unknown."""
-    known = decoded(kernel)
+    known = decode(kernel)
     if known is None or known.family == "unknown":
         return ""
     if adds_up_parts(kernel) or known.op is None or _TRANSFORM.search(kernel):
@@ -100,7 +91,7 @@ def part(kernel: str) -> str:
 @cache
 def adds_up_parts(kernel: str) -> bool:
     """Whether it is the reduction of split-K."""
-    known = decoded(kernel)
+    known = decode(kernel)
     return known is not None and known.role == "splitk_reduce"
 
 
@@ -108,7 +99,7 @@ def adds_up_parts(kernel: str) -> bool:
 def helps(kernel: str) -> bool:
     """Whether it is no work by itself, but helps the main kernel of an op: a fill, a copy, and
     whatever of a library of products or convolutions is neither."""
-    known = decoded(kernel)
+    known = decode(kernel)
     if known is None:
         return False
     library = known.family in ("cudnn", "miopen") or known.family.startswith("cublas")
@@ -139,33 +130,28 @@ _MAX_NAME = 40
 def differences(a: str, b: str) -> str:
     """`tile 128x128 -> 128x256, layout nn -> tn`; short names where decoding finds no
     difference."""
-    one, other = decoded(a), decoded(b)
-    if one is not None and other is not None:
-        found = _decoded_differences(one, other)
-        if found:
-            return ", ".join(found[:_SHOWN])
-        if one.short != other.short:
-            return f"{printable(one.short)} -> {printable(other.short)}"
-        return _where_names_differ(a, b)
-    shorts = _short(a, one), _short(b, other)
-    return f"{shorts[0]} -> {shorts[1]}" if shorts[0] != shorts[1] else _where_names_differ(a, b)
+    one, other = decode(a), decode(b)
+    known = one is not None and other is not None
+    if one is not None and other is not None and (found := _decoded_differences(one, other)):
+        return ", ".join(found[:_SHOWN])
+    shorts = [printable(of.short if of else name) for of, name in ((one, a), (other, b))]
+    before, after = shorts if known else (clip(short, _MAX_NAME) for short in shorts)
+    return f"{before} -> {after}" if before != after else _where_names_differ(a, b)
 
 
 def _decoded_differences(one: KernelName, other: KernelName) -> list[str]:
     """Only what both names determine: an unknown field is no difference."""
-    found = []
-    if one.family != other.family:
-        found.append(f"{one.family} -> {other.family}")
-    if one.op != other.op and one.op and other.op:
-        found.append(f"{one.op} -> {other.op}")
-    tiles = _tile(one), _tile(other)
-    if all(tiles) and tiles[0] != tiles[1]:
-        found.append(f"tile {tiles[0]} -> {tiles[1]}")
-    for field, label in _LABELS.items():
-        before, after = getattr(one, field), getattr(other, field)
-        if before != after and before is not None and after is not None:
-            change = f"{printable(str(before))} -> {printable(str(after))}"
-            found.append(f"{label} {change}".strip())
+    values = [
+        ("", one.family, other.family),
+        ("", one.op, other.op),
+        ("tile", *(tile_words(of.tile_m, of.tile_n, of.tile_k) for of in (one, other))),
+        *((label, getattr(one, field), getattr(other, field)) for field, label in _LABELS.items()),
+    ]
+    found = [
+        f"{label} {printable(str(before))} -> {printable(str(after))}".strip()
+        for label, before, after in values
+        if before != after and None not in (before, after)
+    ]
     # the second operand's dtype adds nothing when it changes as the first one's does
     echoes = {f"B in {text}" for text in found}
     return [text for text in dict.fromkeys(found) if text not in echoes]
@@ -181,12 +167,3 @@ def _where_names_differ(a: str, b: str) -> str:
     if max(len(before), len(after)) > _MAX_NAME:
         return "the decoded parts agree, the full names do not"
     return f"in its name: {printable(before) or 'nothing'} -> {printable(after) or 'nothing'}"
-
-
-def _tile(name: KernelName) -> str:
-    sizes = (name.tile_m, name.tile_n, name.tile_k)
-    return "x".join(str(size) for size in sizes if size is not None)
-
-
-def _short(name: str, known: KernelName | None) -> str:
-    return clip(printable(known.short if known is not None else name), _MAX_NAME)

@@ -103,8 +103,8 @@ def far_apart(a: Int64s, b: Int64s, resolution_ns: int) -> Flags:
     """The medians differ by more than 5 %, 100 ns and the tick of the clock, and the middle halves
     of the samples do not overlap."""
     of_a, of_b = median(a), median(b)
-    floor = np.maximum(np.maximum(of_a, of_b) * FLOOR_PERCENT // 100, FLOOR_NS)
-    far = np.abs(of_b - of_a) > np.maximum(floor, resolution_ns)
+    floor = np.maximum(of_a, of_b) * FLOOR_PERCENT // 100
+    far = np.abs(of_b - of_a) > np.maximum(floor, max(FLOOR_NS, resolution_ns))
     (low_a, high_a), (low_b, high_b) = middle_half(a), middle_half(b)
     found: Flags = far & ((low_a > high_b) | (low_b > high_a))
     return found

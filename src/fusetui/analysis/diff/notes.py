@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import islice
 from typing import Any
 
@@ -48,8 +48,15 @@ def notes(
         _interrupted(b, step.interrupted_b),
         *a.work.windows.notes,
         *b.work.windows.notes,
+        *map(_alike, (a, b)),
     ]
     return [note for note in found if note]
+
+
+def _alike(items: Items) -> str:
+    alike, steps = len(items.alike), len(items.work.windows)
+    said = f"steps differ in their work; times of rows are from the {alike} of {steps} steps"
+    return _of_side(items, f"{said} that are alike") if alike != steps else ""
 
 
 def _of_side(items: Items, note: str) -> str:
@@ -58,17 +65,14 @@ def _of_side(items: Items, note: str) -> str:
 
 def _origins(a: Items, b: Items) -> list[str]:
     """What a trace that is not a recording says about itself; once, when both say the same."""
-    of_a, of_b = note_of(a.trace), note_of(b.trace)
-    if of_a == of_b:
-        return [of_a]
-    return [_of_side(a, of_a), _of_side(b, of_b)]
+    said = [note_of(items.trace) for items in (a, b)]
+    return said[:1] if said[0] == said[1] else [*map(_of_side, (a, b), said)]
 
 
 def _changed(what: str, before: str, after: str) -> str:
     """Nothing when they agree, or when a side does not say."""
-    if not before or not after or before == after:
-        return ""
-    return f"{what}: {printable(before)} -> {printable(after)}"
+    told = before and after and before != after
+    return f"{what}: {printable(before)} -> {printable(after)}" if told else ""
 
 
 def _torch(trace: Trace) -> str:
@@ -90,31 +94,26 @@ def _runtime(trace: Trace) -> str:
     """CUDA writes 12040 for 12.4, HIP 70051831 for 7.0.51831; some writers put it in a string."""
     texts = (str(trace.keys.get(f"{kind}_runtime_version")) for kind in ("cuda", "hip"))
     cuda, hip = (int(text) if text.isascii() and text.isdigit() else 0 for text in texts)
-    if cuda:
-        return f"CUDA {cuda // 1000}.{cuda % 1000 // 10}"
-    if hip:
-        return f"HIP {hip // 10_000_000}.{hip // 100_000 % 100}.{hip % 100_000}"
-    return ""
+    of_hip = f"HIP {hip // 10_000_000}.{hip // 100_000 % 100}.{hip % 100_000}" if hip else ""
+    return f"CUDA {cuda // 1000}.{cuda % 1000 // 10}" if cuda else of_hip
 
 
 def _inputs(a: Items, b: Items, groups: Sequence[WorkGroup]) -> list[str]:
     """Shapes and dtypes of the longest pairs under one op: the first difference of each."""
     found: dict[str, str] = {}
-    for i, j in _heaviest(a, b, groups):
+    pairs = pairs_of(groups)
+    longest = np.argsort(-(a.ns[pairs[0]] + b.ns[pairs[1]]), kind="stable")
+    of_one_op = (
+        (i, j)
+        for i, j in pairs[:, longest].T.tolist()
+        if a.op_names[i] and a.stems[i] == b.stems[j]
+    )
+    for i, j in islice(of_one_op, LOOKED_AT):
         inputs = zip(("shapes", "dtypes"), _input_of(a, i), _input_of(b, j), strict=True)
         for what, before, after in inputs:
             if text := _changed(f"{what} differ in {a.op_names[i]}", before, after):
                 found.setdefault(what, text)
     return list(found.values())
-
-
-def _heaviest(a: Items, b: Items, groups: Sequence[WorkGroup]) -> Iterator[tuple[int, int]]:
-    """Pairs under one op, those that take the most time."""
-    of_a, of_b = pairs_of(groups)
-    order = np.argsort(-(a.ns[of_a] + b.ns[of_b]), kind="stable")
-    pairs = zip(of_a[order].tolist(), of_b[order].tolist(), strict=True)
-    found = ((i, j) for i, j in pairs if a.op_names[i] and a.stems[i] == b.stems[j])
-    return islice(found, LOOKED_AT)
 
 
 def _input_of(items: Items, item: int) -> tuple[str, str]:
@@ -133,12 +132,8 @@ def _input_of(items: Items, item: int) -> tuple[str, str]:
 
 def _few_steps(a: Items, b: Items) -> str:
     of_a, of_b = len(a.work.windows), len(b.work.windows)
-    if min(of_a, of_b) >= FEW_STEPS:
-        return ""
-    return (
-        f"few steps ({plural(of_a, 'step')} of A, {of_b} of B): the changes may be noise;"
-        f" profile at least {FEW_STEPS}"
-    )
+    few = f"few steps ({plural(of_a, 'step')} of A, {of_b} of B): the changes may be noise;"
+    return f"{few} profile at least {FEW_STEPS}" if min(of_a, of_b) < FEW_STEPS else ""
 
 
 def _drifts(a: Items, b: Items, step: StepChange) -> list[str]:
@@ -183,10 +178,7 @@ def _ranks(a: Trace, b: Trace) -> str:
 
 def _rest(step: StepChange, sums: Accounting) -> str:
     """Says why a part of the sum is not explained, when it is large."""
-    share = abs(sums.not_explained_ns)
-    if share <= VARIES * max(step.a_ns or 0, step.b_ns or 0):
-        return ""
-    return (
-        f"{duration(share)} not explained: the steps vary so much that those with the usual work"
-        " do not take the median time"
-    )
+    part = abs(sums.not_explained_ns)
+    why = "the steps vary so much that those with the usual work do not take the median time"
+    large = part > VARIES * max(step.a_ns or 0, step.b_ns or 0)
+    return f"{duration(part)} not explained: {why}" if large else ""

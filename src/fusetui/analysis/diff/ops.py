@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import cache
 from itertools import zip_longest
 from typing import Final
 
@@ -15,7 +14,6 @@ from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.op_names import is_compiler, stem, words
 
-_OP: Final = int(Role.OP)  # looking up a member of an enum is slow
 _ALIKE: Final = {
     word: frozenset(alike.split())
     for alike in (
@@ -41,24 +39,14 @@ _POINTWISE: Final = words(
 _FLOATS: Final = words("double float c10::bfloat16 c10::half bfloat16 half")
 
 
-def around(trace: Trace, op: int) -> list[int]:
-    """The rows of an op and of those around it on its thread, innermost first, without wrappers."""
-    rows: list[int] = []
-    while op >= 0:
-        if trace.source_role[op] == _OP and not is_compiler(trace.name_of(op)):
-            rows.append(op)
-        op = int(trace.parent[op])
-    return rows
-
-
 def known_names(trace: Trace, op: int) -> frozenset[str]:
     """Every name under which a compiler may list this work: of its op, and of those around."""
-    return _with_aliases(frozenset(stem(trace.name_of(row)) for row in around(trace, op)))
-
-
-@cache
-def _with_aliases(stems: frozenset[str]) -> frozenset[str]:
-    return stems.union(*(_ALIKE.get(word, ()) for word in stems))
+    stems: set[str] = set()
+    while op >= 0:
+        if trace.source_role[op] == Role.OP and not is_compiler(trace.name_of(op)):
+            stems.add(stem(trace.name_of(op)))
+        op = int(trace.parent[op])
+    return frozenset(stems.union(*(_ALIKE.get(word, ()) for word in stems)))
 
 
 def numel(items: Items, item: int) -> int | None:

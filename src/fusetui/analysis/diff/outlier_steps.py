@@ -8,10 +8,10 @@ import msgspec
 import numpy as np
 
 from fusetui.analysis.diff.groups import WorkGroup, pairs_of
-from fusetui.analysis.diff.items import Items
+from fusetui.analysis.diff.items import Items, tick_of
 from fusetui.analysis.diff.model import ONLY, Row, RowKind, RowShare, row_of
 from fusetui.analysis.diff.outlier_work import rows_of
-from fusetui.analysis.diff.statistics import FLOOR_NS, FLOOR_PERCENT, resolution
+from fusetui.analysis.diff.statistics import FLOOR_NS, FLOOR_PERCENT
 from fusetui.analysis.questions.busy import any_busy_ns
 from fusetui.text.figures import change
 from fusetui.trace.model.arrays import Flags, Int64s, Rows
@@ -65,18 +65,16 @@ def _kernels_once(a: Items, b: Items, groups: Sequence[WorkGroup]) -> list[OneSt
         return []
     rows_a, rows_b = (rows_of(*sides)[:, of] for sides, of in (((a, b), one), ((b, a), other)))
     lacking = (rows_a < 0) | (rows_b < 0)
-    before = np.where(lacking, a.median_ns[one], a.trace.dur[rows_a])
-    after = np.where(lacking, b.median_ns[other], b.trace.dur[rows_b])
+    before = np.where(lacking, np.array(a.medians)[one], a.trace.dur[rows_a])
+    after = np.where(lacking, np.array(b.medians)[other], b.trace.dur[rows_b])
     apart, step, paired = _outliers(before, after, lacking)
     floor = np.maximum(np.maximum(before, after).max(axis=0) * FLOOR_PERCENT // 100, FLOOR_NS)
-    tick = max(resolution(a.samples), resolution(b.samples))
     away = np.sort(np.abs(after - before - np.median(after - before, axis=0)), axis=0)[:-1]
-    least = max(tick, SHARP * int(np.percentile(away, COMMON)))
+    least = max(tick_of(a, b), SHARP * int(np.percentile(away, COMMON)))
     far = np.flatnonzero(apart > np.maximum(floor, least))
     far = far[np.argsort(-apart[far], kind="stable")][:SHOWN]
     found = []
-    for n in far.tolist():
-        number = int(step[n])
+    for n, number in zip(far.tolist(), step[far].tolist(), strict=True):
         ends = (a, int(one[n]), int(rows_a[number, n])), (b, int(other[n]), int(rows_b[number, n]))
         mine, theirs = (
             RowShare((of.names[item],), int(of.trace.dur[row]), 1, of.medians[item], (row,))
@@ -84,7 +82,7 @@ def _kernels_once(a: Items, b: Items, groups: Sequence[WorkGroup]) -> list[OneSt
         )
         why = f"{ONLY} {b.work.windows.labels[number]}: {change(mine.ns, theirs.ns)} time"
         kind = RowKind.FASTER if theirs.ns < mine.ns else RowKind.SLOWER
-        row = row_of(kind, a.op_names[int(one[n])], mine, theirs, why, counts=False)
+        row = row_of(kind, a.op_names[ends[0][1]], mine, theirs, why, counts=False)
         found.append(OneStepOnly(number, row, bool(paired[n])))
     return found
 
@@ -138,7 +136,8 @@ def _idle_once(a: Items, b: Items) -> list[OneStepOnly]:
     if _few(a, b):
         return []
     before, after = _idle(a)[steps], _idle(b)[steps]
-    less = _work_in(a, b)[steps]
+    kinds = np.unique(np.concatenate([a.every, b.every]))
+    less = (_by_kind(a, kinds) - _by_kind(b, kinds))[steps]
     gone, more = (np.clip(of, 0, None).sum(axis=1) for of in (less, -less))
     filled = np.clip(after - before, -more, gone)
     apart, place, paired = _outliers(before[:, None], (after - filled)[:, None])
@@ -155,19 +154,15 @@ def _idle_once(a: Items, b: Items) -> list[OneStepOnly]:
     return [OneStepOnly(number, row, bool(paired[0]))]
 
 
-def _work_in(a: Items, b: Items) -> Int64s:
-    """How much more time A spends in each step on each kind of work; shape [steps, kinds]."""
-    kinds = np.unique(np.concatenate([a.every, b.every]))
-    found = np.zeros((2, len(a.work.windows), len(kinds)), dtype=np.int64)
-    for side, items in zip(found, (a, b), strict=True):
-        np.add.at(side, (items.work.window, np.searchsorted(kinds, items.every)), items.work.ns)
-    apart: Int64s = found[0] - found[1]
-    return apart
+def _by_kind(items: Items, kinds: Int64s) -> Int64s:
+    """The time that each step spends on each kind of work; shape [steps, kinds]."""
+    found = np.zeros((len(items.work.windows), len(kinds)), dtype=np.int64)
+    where = items.work.window, np.searchsorted(kinds, items.every)
+    np.add.at(found, where, items.work.ns)
+    return found
 
 
 def _idle(items: Items) -> Int64s:
-    work = items.work
+    work, windows = items.work, items.work.windows
     rows = work.trace.gpu_rows if work.gpu else work.row
-    windows = work.windows
-    found: Int64s = windows.dur - any_busy_ns(work.trace, rows, windows.start, windows.end)
-    return found
+    return windows.dur - any_busy_ns(work.trace, rows, windows.start, windows.end)

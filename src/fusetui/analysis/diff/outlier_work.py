@@ -137,27 +137,6 @@ class OutlierPiece(msgspec.Struct, frozen=True):
     gap: int  # how many pieces of usual work come before it in the step
 
 
-def fused(
-    trace: Trace, pieces: Sequence[OutlierPiece]
-) -> list[tuple[OutlierPiece, list[OutlierPiece]]]:
-    """Of the pieces in which one step differs: each kernel whose name lists ops, and the pieces of
-    these ops, in a row, that the step lacks (or has, if it lacks the kernel)."""
-    if len(pieces) > MOST:
-        return []
-    found: list[tuple[OutlierPiece, list[OutlierPiece]]] = []
-    taken: set[int] = set()
-    for one in sorted(pieces, key=lambda piece: piece.row):
-        kind = collector(trace.name_of(one.row))
-        if kind is None:
-            continue
-        others = [p for p in pieces if p.missing != one.missing and p.row not in taken]
-        many = _run(trace, sorted(others, key=lambda piece: piece.row), kind)
-        if many:
-            taken |= {piece.row for piece in many}
-            found.append((one, many))
-    return found
-
-
 def _run(trace: Trace, others: Sequence[OutlierPiece], kind: Collector) -> list[OutlierPiece]:
     """The first pieces in a row that the kernel may do, if they are evidence enough."""
     found: list[tuple[OutlierPiece, frozenset[str]]] = []
@@ -253,14 +232,20 @@ def _fused(
     items: Items, pieces: Sequence[OutlierPiece], side: str
 ) -> tuple[list[Row], Sequence[OutlierPiece]]:
     """The rows of kernels that do the work of several in one step, or that several do the work of,
-    and the pieces that are not in them."""
-    found, taken = [], set()
+    and the pieces that are not in them: a kernel whose name lists ops, and the pieces of these ops,
+    in a row, that the step lacks (or has, if it lacks the kernel)."""
+    found, ones, taken = [], set(), set()
     for members in by_key(pieces, lambda piece: piece.step).values():
-        for one, many in fused(items.trace, members):
-            more, lacking = (many, [one]) if one.missing else ([one], many)
-            found.append(_other_kernels(items, more, lacking, side))
-            taken |= {(piece.step, piece.missing, piece.row) for piece in (one, *many)}
-    return found, [p for p in pieces if (p.step, p.missing, p.row) not in taken]
+        members.sort(key=lambda piece: piece.row)
+        for one in members if len(members) <= MOST else ():
+            kind = collector(items.trace.name_of(one.row))
+            others = [p for p in members if p.missing != one.missing and p not in taken]
+            if kind is not None and (many := _run(items.trace, others, kind)):
+                more, lacking = (many, [one]) if one.missing else ([one], many)
+                found.append(_other_kernels(items, more, lacking, side))
+                ones.add(one)
+                taken.update(many)
+    return found, [piece for piece in pieces if piece not in ones | taken]
 
 
 def _other_kernels(
@@ -294,4 +279,4 @@ def _share(
     items: Items, pieces: Sequence[OutlierPiece], shown: Sequence[OutlierPiece] = ()
 ) -> RowShare:
     names, ns = [items.trace.name_of(piece.row) for piece in pieces], sum(p.ns for p in pieces)
-    return RowShare(names, ns, len(pieces), ns, [piece.row for piece in shown])
+    return RowShare(names, ns, len(pieces), ns, tuple(piece.row for piece in shown))

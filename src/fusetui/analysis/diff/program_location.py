@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from functools import cache, cached_property
+from functools import cache
 from typing import Final
 
 import numpy as np
@@ -47,9 +47,7 @@ _RANK: Final = {sort: n for n, sort in enumerate(dict.fromkeys(SORTS.values()))}
 
 def sorts(items: Items) -> list[str]:
     """Per item: one of the values of SORTS, or `other`."""
-    roles = items.trace.role[items.row].tolist()
-    names = zip(roles, items.names, items.op_names, strict=True)
-    return [_sort(role, kernel, op) for role, kernel, op in names]
+    return [*map(_sort, items.trace.role[items.row].tolist(), items.names, items.op_names)]
 
 
 def of_all(found: Iterable[str]) -> str:
@@ -79,34 +77,22 @@ _NUMBER = re.compile(r"\d+")
 
 
 class ProgramPlaces:
-    """Per item of a side: its sort of work, its phase, and the module or annotation around it."""
+    """Per item of a side: its sort of work, its phase, and the module or annotation around it;
+    `at` has the latter two, with stars for the numbers of places: indices of modules shift."""
 
     def __init__(self, items: Items) -> None:
         self.items = items
         self.sorts = sorts(items)
         self.phases = _phases(items)
         self.places = places(items)
-
-    @cached_property
-    def at(self) -> list[tuple[str, str]]:
-        """Per item its phase and its place, whose numbers are starred: indices of modules shift."""
-        places = (_NUMBER.sub("*", place) for place in self.places)
-        return list(zip(self.phases, places, strict=True))
+        starred = (_NUMBER.sub("*", place) for place in self.places)
+        self.at = list(zip(self.phases, starred, strict=True))
+        self._inside: list[bool] = _below(items, items.op, is_compiler).tolist()
 
     def compiled(self, item: int) -> bool:
         """Whether a region that torch.compile made launched it."""
         op = self.items.op_names[item]
         return self._inside[item] or op.startswith(("triton_", "cpp_fused", "graph_"))
-
-    @cached_property
-    def _inside(self) -> list[bool]:
-        """Per item: is its op, or any op around it, one that torch.compile puts around regions."""
-        inside: list[bool] = _below(self.items, self.items.op, is_compiler).tolist()
-        return inside
-
-    def known(self, item: int) -> bool:
-        """Whether it comes from an op of the program, not from a compiled region or a graph."""
-        return self.items.op_word(item) > 0
 
 
 def places(items: Items) -> list[str]:
@@ -125,9 +111,9 @@ def _phases(items: Items) -> list[str]:
     back = _below(items, hosts, _is_autograd)
     if not back.any():
         return [""] * len(items)
-    note = _around(trace, hosts, Layer.ANNOTATIONS, _is_optimizer) >= 0
+    optimizes = _around(trace, hosts, Layer.ANNOTATIONS, lambda name: name.startswith("Optimizer."))
     found = np.where(back, "backward", np.where(hosts >= 0, "forward", ""))
-    phases: list[str] = np.where(note, "optimizer", found).tolist()
+    phases: list[str] = np.where(optimizes >= 0, "optimizer", found).tolist()
     return phases
 
 
@@ -141,10 +127,6 @@ def _below(items: Items, rows: NDArray[np.integer], test: Callable[[str], bool])
 
 def _is_autograd(name: str) -> bool:
     return name.startswith("autograd::engine::") or _NODE.match(name) is not None
-
-
-def _is_optimizer(name: str) -> bool:
-    return name.startswith("Optimizer.")
 
 
 def _is_note(name: str) -> bool:

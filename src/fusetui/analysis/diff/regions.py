@@ -6,20 +6,23 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import numpy as np
 
 from fusetui.analysis.diff.align import Lanes
 from fusetui.analysis.diff.blocks import Block, runs
 from fusetui.analysis.diff.groups import WorkGroup, joined
-from fusetui.analysis.diff.items import KERNEL_MASK, Items
-from fusetui.analysis.diff.names import decoded, work_class
+from fusetui.analysis.diff.items import Items
+from fusetui.analysis.diff.names import work_class
 from fusetui.analysis.diff.program_location import OTHER, ProgramPlaces
 from fusetui.analysis.diff.sequences import closest, is_feasible
+from fusetui.gpu.kernel_names import decode
 from fusetui.text.figures import count, plural
 from fusetui.trace.model.arrays import Flags
 from fusetui.trace.model.grouping import by_key
 
+T = TypeVar("T")
 Key = tuple[str, ...]
 
 MAIN = ("GEMM", "convolution", "attention", "communication")
@@ -35,55 +38,49 @@ FACTOR, MOST = 2.0, 0.8
 this factor."""
 
 
-def by_region(a: ProgramPlaces, b: ProgramPlaces, groups: Sequence[WorkGroup]) -> list[WorkGroup]:
+def by_region(a: ProgramPlaces, b: ProgramPlaces, groups: list[WorkGroup]) -> list[WorkGroup]:
     """Joins open work of one sort on both sides, in the same place, then in the same phase, then
     anywhere, where a side does not say which ops its kernels come from.
 
     Main work comes first, then the same kernels; the rest is joined as a whole, except copies and
     fills. Those, and ops that both sides know, were added or removed if they have no partner.
     """
-    found = list(groups)
-    for level in LEVELS:
-        found = _joined(a, b, found, level)
-    return found
+    for parts in (2, 1, 0):  # of (phase, place)
+        sides = (
+            sorted(group.a[0] for group in groups if not group.b),
+            sorted(group.b[0] for group in groups if not group.a),
+        )
+
+        def key(program: ProgramPlaces, item: int, parts: int = parts) -> Key | None:
+            where = (program.phases[item], program.places[item])[:parts]
+            return (*where, program.sorts[item]) if program.sorts[item] != OTHER else None
+
+        found = []
+        for (*where, sort), both in _divided(a, b, sides, key).items():
+            known = (
+                program.items.op_word(n)
+                for program, of in zip((a, b), both, strict=True)
+                for n in of
+            )
+            if all(both) and not all(known):
+                place = next((word for word in where[::-1] if word), "")
+                found += _of_one_sort(a, b, both, sort, f"left in {place}" if place else "left")
+        groups = joined(groups, found)
+    return groups
 
 
-Level = Callable[[ProgramPlaces, int], Key]
 Sides = tuple[list[int], list[int]]
-LEVELS: Sequence[Level] = (
-    lambda program, item: (program.phases[item], program.places[item]),
-    lambda program, item: (program.phases[item],),
-    lambda program, item: (),
-)
-"""What pieces in the same place, in the same phase, and anywhere have in common."""
 
 
-def _joined(
-    a: ProgramPlaces, b: ProgramPlaces, groups: list[WorkGroup], level: Level
-) -> list[WorkGroup]:
-    found = []
-    for key, sides in _open(a, b, groups, level).items():
-        of_a, of_b = sides
-        if of_a and of_b and not (all(map(a.known, of_a)) and all(map(b.known, of_b))):
-            where = next((word for word in key[-2::-1] if word), "")
-            found += _of_one_sort(a, b, sides, key[-1], f"left in {where}" if where else "left")
-    return joined(groups, found)
-
-
-def _open(
-    a: ProgramPlaces, b: ProgramPlaces, groups: Sequence[WorkGroup], level: Level
-) -> dict[Key, Sides]:
-    """What has no partner, by the part of the program and the sort of work, in order."""
-    found: defaultdict[Key, Sides] = defaultdict(lambda: ([], []))
-    for group in groups:
-        if not (group.a and group.b):
-            side, program = (0, a) if group.a else (1, b)
-            item = (group.a or group.b)[0]
-            if program.sorts[item] != OTHER:
-                found[*level(program, item), program.sorts[item]][side].append(item)
-    for sides in found.values():
-        for items in sides:
-            items.sort()
+def _divided(
+    a: ProgramPlaces, b: ProgramPlaces, sides: Sides, key: Callable[[ProgramPlaces, int], T | None]
+) -> dict[T, Sides]:
+    """Items of both sides by a key that they have in common, without those that have none."""
+    found: defaultdict[T, Sides] = defaultdict(lambda: ([], []))
+    for side, program in enumerate((a, b)):
+        for item in sides[side]:
+            if (own := key(program, item)) is not None:
+                found[own][side].append(item)
     return found
 
 
@@ -95,7 +92,7 @@ def _of_one_sort(
     if sort in MAIN:
         found = _in_order(a, b, sides, f"in order among the {sort} {left}")
         sides = _without(sides, found)
-        for layout, both in _by_layout(a, b, sides).items():
+        for layout, both in _divided(a, b, sides, _layout).items():
             pairs = _in_order(a, b, both, f"in order among the {sort} {layout} {left}")
             as_many = _as_one(both, f"as many {sort} {layout} {left}") if _alike(both) else []
             found += pairs or as_many
@@ -111,10 +108,7 @@ def _as_one(sides: Sides, why: str) -> list[WorkGroup]:
 
 
 def _same_kernels(a: ProgramPlaces, b: ProgramPlaces, sides: Sides, why: str) -> list[WorkGroup]:
-    kernels: defaultdict[int, Sides] = defaultdict(lambda: ([], []))
-    for side, program in enumerate((a, b)):
-        for item in sides[side]:
-            kernels[int(program.items.exact[item]) & KERNEL_MASK][side].append(item)
+    kernels = _divided(a, b, sides, lambda of, item: of.items.kernel_word(item))
     return [
         WorkGroup(tuple(of_a), tuple(of_b), why, together=len(of_a) + len(of_b) > 2)
         for of_a, of_b in kernels.values()
@@ -122,15 +116,10 @@ def _same_kernels(a: ProgramPlaces, b: ProgramPlaces, sides: Sides, why: str) ->
     ]
 
 
-def _by_layout(a: ProgramPlaces, b: ProgramPlaces, sides: Sides) -> dict[str, Sides]:
-    """Products whose names tell the layout of their operands."""
-    found: defaultdict[str, Sides] = defaultdict(lambda: ([], []))
-    for side, program in enumerate((a, b)):
-        for item in sides[side]:
-            known = decoded(program.items.names[item])
-            if known is not None and known.layout:
-                found[known.layout][side].append(item)
-    return found
+def _layout(program: ProgramPlaces, item: int) -> str | None:
+    """Of the operands of a product whose name tells it."""
+    known = decode(program.items.names[item])
+    return (known.layout or None) if known is not None else None
 
 
 def _alike(sides: Sides) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
 from statistics import median
 from typing import Final
 
@@ -14,9 +13,10 @@ from fusetui.analysis.diff.groups import Board, WorkGroup, joined, oriented, pai
 from fusetui.analysis.diff.instances import MANY, repeated, rest_of_ops, with_reduction
 from fusetui.analysis.diff.items import Items
 from fusetui.analysis.diff.model import ELSEWHERE
-from fusetui.analysis.diff.names import decoded, part, work_class
+from fusetui.analysis.diff.names import part, work_class
 from fusetui.analysis.diff.ops import numel
 from fusetui.analysis.diff.sequences import is_like
+from fusetui.gpu.kernel_names import decode
 from fusetui.trace.model.grouping import by_key
 from fusetui.trace.model.op_names import stem
 
@@ -44,14 +44,15 @@ def group(a: Items, b: Items, lanes: Lanes) -> list[WorkGroup]:
 
 def by_epilogue(board: Board, side: int) -> None:
     """A GEMM whose epilogue names the op that followed it on the other side."""
+    mine, other = board.items[side], board.items[1 - side]
     for number, pair in enumerate(board.pairs):
         following = board.gaps[number + 1][side]
         if pair is None or not following:
             continue
-        mine, other = board.items[side], board.items[1 - side]
-        extra = _epilogue(other.names[pair[1 - side]]) - _epilogue(mine.names[pair[side]])
+        known = decode(mine.names[pair[side]]), decode(other.names[pair[1 - side]])
+        own, others = (((of and of.epilogue) or "").lower().split("_") for of in known)
         found = stem(mine.op_names[following[0]])
-        if found and found in extra and board.is_compute(side, following[0]):
+        if found and found in {*others} - {*own} and board.is_compute(side, following[0]):
             board.pairs[number] = None
             many = (pair[side], following.pop(0))
             board.add(side, many, pair[1 - side], f"the GEMM's epilogue names {found}")
@@ -81,7 +82,15 @@ def by_outer_op(board: Board, side: int) -> None:
             if len(ones) == 1:
                 board.claim(side, many, ones[0], number, why)
             elif ones and not side and max(len(ones), len(many)) <= MANY:
-                _claim_all(board, many, ones, why)
+                parts = [
+                    [part(board.items[n].names[i]) for i in found]
+                    for n, found in enumerate((many, ones))
+                ]
+                each = parts[0] == parts[1]  # one to one, else all of them together
+                for a, b in zip(many, ones, strict=True) if each else ():
+                    board.claim_both([a], [b], why)
+                if not each:
+                    board.claim_both(many, ones, why)
 
 
 def by_position(board: Board, side: int) -> None:
@@ -109,34 +118,18 @@ def moved(a: Items, b: Items, groups: list[WorkGroup]) -> list[WorkGroup]:
     about as long, allowing for how much faster one side is at other such kernels."""
     open_b = (group_.b[0] for group_ in groups if not group_.a)
     places = by_key(open_b, lambda item: int(b.exact[item]))
-    factor = _factor(a, b, groups) if places else 1.0
-    found: dict[int, int] = {}
-    for group_ in groups:
-        waiting = places.get(int(a.exact[group_.a[0]])) if group_.a and not group_.b else None
-        if waiting:
-            time = a.times[group_.a[0]] * factor
+    pairs = pairs_of(groups).T.tolist()
+    alike = [(i, j) for i, j in pairs if a.exact[i] == b.exact[j] and a.times[i]]
+    factor = median(b.times[j] / a.times[i] for i, j in alike) if alike else 1.0
+    found = []
+    for i in (group_.a[0] for group_ in groups if not group_.b):
+        if waiting := places.get(int(a.exact[i])):
+            time = a.times[i] * factor
             nearest = min(waiting, key=lambda item: abs(b.times[item] - time))
             if is_like(b.times[nearest], time):
-                found[group_.a[0]] = nearest
+                found.append(WorkGroup((i,), (nearest,), ELSEWHERE))
                 waiting.remove(nearest)
-    return joined(groups, [WorkGroup((i,), (j,), ELSEWHERE) for i, j in found.items()])
-
-
-def _factor(a: Items, b: Items, groups: list[WorkGroup]) -> float:
-    """The median of B / A over the pairs of one kernel; 1 where there is none."""
-    of_a, of_b = pairs_of(groups)
-    ratios = [
-        b.times[j] / a.times[i]
-        for i, j in zip(of_a.tolist(), of_b.tolist(), strict=True)
-        if a.exact[i] == b.exact[j] and a.times[i]
-    ]
-    return median(ratios) if ratios else 1.0
-
-
-@cache
-def _epilogue(kernel: str) -> frozenset[str]:
-    known = decoded(kernel)
-    return frozenset((known.epilogue or "").lower().split("_") if known is not None else ())
+    return joined(groups, found)
 
 
 def _regions(
@@ -168,11 +161,10 @@ def _by_count(
         )
         for n in (side, 1 - side)
     )
-    all_of_them = sum(map(len, mine.values()))
+    least = sum(map(len, mine.values())) / CROWDED
     for word, many in mine.items():
-        ones = others.get(word, [])
-        much = CROWDED * len(many) >= all_of_them
-        if len(ones) == 1 and len(many) > 1 and much and _adds_up(board, side, many, ones[0]):
+        ones, several = others.get(word, []), len(many) > 1 and len(many) >= least
+        if len(ones) == 1 and several and _adds_up(board, side, many, ones[0]):
             _take(board, side, sorted(many), ones[0], (first, last))
 
 
@@ -203,16 +195,6 @@ def _take(board: Board, side: int, many: list[int], one: int, gaps: tuple[int, i
         board.close(n, wanted[n], board.gaps[slice(*gaps)])
     op = board.items[side].op_names[many[0]] or "the same kernel"
     board.add(side, tuple(many), one, f"{op} {len(many)} times and once")
-
-
-def _claim_all(board: Board, of_a: list[int], of_b: list[int], why: str) -> None:
-    """One to one where both sides have equally many of each part, else all of them together."""
-    parts = [[part(board.items[n].names[i]) for i in found] for n, found in enumerate((of_a, of_b))]
-    if parts[0] == parts[1]:
-        for one, other in zip(of_a, of_b, strict=True):
-            board.claim_both([one], [other], why)
-    else:
-        board.claim_both(of_a, of_b, why)
 
 
 def _by_outer(board: Board, side: int, open_items: list[int]) -> dict[tuple[str, int], list[int]]:

@@ -110,8 +110,7 @@ def _trim(a: Int64s, b: Int64s, stretch: Stretch) -> tuple[Stretch, list[Pair]]:
 
 
 def _equal_run(equal: Flags) -> int:
-    different = np.flatnonzero(~equal)
-    return int(different[0]) if len(different) else len(equal)
+    return int(np.argmin(np.append(equal, False)))
 
 
 def _anchors(a: Int64s, b: Int64s) -> list[Pair]:
@@ -155,8 +154,7 @@ def _open_ended(a: list[int], b: list[int]) -> list[Pair]:
 
 def _unique(numbers: Int64s) -> dict[object, int]:
     values, first, count = np.unique(numbers, return_index=True, return_counts=True)
-    once = count == 1
-    return dict(zip(values[once].tolist(), first[once].tolist(), strict=True))
+    return dict(np.stack([values, first])[:, count == 1].T.tolist())
 
 
 def _nth(numbers: Int64s) -> dict[object, int]:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from functools import cache
+from typing import NamedTuple
 
-import msgspec
 import numpy as np
 
 from fusetui.trace.model.arrays import Floats, Int64s, Rows
@@ -56,7 +55,7 @@ normal."""
 Z = 1.959964  # the two-sided 5 % point of the normal distribution
 
 
-class Interval(msgspec.Struct, frozen=True):
+class Interval(NamedTuple):
     """B / A: `ratio` within [low, high], None with too few steps; and by how much each run drifted
     from its first to its last step."""
 
@@ -77,7 +76,7 @@ def ratio_interval(a: Int64s, b: Int64s) -> Interval:
     """
     ratio = int(median(b)) / max(1, int(median(a)))
     before, after = a[a > 0], b[b > 0]
-    count = _rejected(len(before), len(after))
+    count = _rejected(len(before), len(after)) if len(before) and len(after) else 0
     if not count:
         return Interval(ratio)
     ratios = np.sort((after[None, :] / before[:, None]).ravel())
@@ -140,8 +139,6 @@ def wider(samples: Int64s | Floats) -> float:
 @cache
 def _rejected(a: int, b: int) -> int:
     """How many of the sorted ratios lie below the interval, and as many above it."""
-    if min(a, b) == 0:
-        return 0
     if max(a, b) > EXACT:
         return max(1, int(a * b / 2 - Z * math.sqrt(a * b * (a + b + 1) / 12)))
     return _in_tail(_ways(a, b))
@@ -192,16 +189,21 @@ def usual_steps(a: Int64s, b: Int64s, alike_a: Rows, alike_b: Rows) -> tuple[Row
     these, as many as possible around the median step whose mean is the median. The same steps on
     both sides, where the two have equally many and the same ones will do.
     """
-    from_a, from_b = _distance(a, alike_a), _distance(b, alike_b)
-    of_a = _around_median(a[None], [middle(a, alike_a)], alike_a, from_a)
-    of_b = _around_median(b[None], [middle(b, alike_b)], alike_b, from_b)
+    medians = np.array([middle(a, alike_a), middle(b, alike_b)])
+    away = [np.abs(of - m) / max(m, 1.0) for of, m in zip((a, b), medians, strict=True)]
+    of_a = _around_median(a[None], medians[:1], alike_a, away[0])
+    of_b = _around_median(b[None], medians[1:], alike_b, away[1])
     if len(a) == len(b):
         common = np.intersect1d(alike_a, alike_b)
-        middles = [middle(a, alike_a), middle(b, alike_b)]
-        both = _around_median(np.stack([a, b]), middles, common, from_a + from_b)
+        both = _around_median(np.stack([a, b]), medians, common, away[0] + away[1])
         if 2 * len(both) > min(len(of_a), len(of_b)):
             return both, both
-    return _or_nearest(a, alike_a, of_a), _or_nearest(b, alike_b, of_b)
+    # where there are none, the one nearest to the median
+    nearest = [
+        steps[np.argsort(distance[steps], kind="stable")[:1]]
+        for steps, distance in zip((alike_a, alike_b), away, strict=True)
+    ]
+    return of_a if len(of_a) else nearest[0], of_b if len(of_b) else nearest[1]
 
 
 def mean(samples: Int64s) -> Int64s:
@@ -218,29 +220,14 @@ def middle(durations: Int64s, alike: Rows) -> float:
     return float(np.median(of)) if len(of) else 0.0
 
 
-def _distance(durations: Int64s, alike: Rows) -> Floats:
-    median = middle(durations, alike)
-    found: Floats = np.abs(durations - median) / max(median, 1.0)
-    return found
-
-
-def _around_median(
-    durations: Int64s, medians: Sequence[float], alike: Rows, distance: Floats
-) -> Rows:
+def _around_median(durations: Int64s, medians: Floats, alike: Rows, distance: Floats) -> Rows:
     """The most of the alike steps, nearest to the median first, whose mean is the median on each
     side; `durations`: [sides, steps]. Empty when there are none."""
     if not len(alike):
         return alike
     order = alike[np.argsort(distance[alike], kind="stable")]
     means = np.cumsum(durations[:, order], axis=1) / np.arange(1, len(order) + 1)
-    wanted = np.array(medians)[:, None]
+    wanted = medians[:, None]
     near = (np.abs(means - wanted) <= WITHIN * np.maximum(wanted, 1)).all(axis=0)
     most = int(np.flatnonzero(near)[-1]) + 1 if near.any() else 0
     return np.sort(order[:most])
-
-
-def _or_nearest(durations: Int64s, alike: Rows, found: Rows) -> Rows:
-    """The chosen steps or, if there are none, the one nearest to the median."""
-    if len(found) or not len(alike):
-        return found
-    return alike[[int(np.argmin(_distance(durations, alike)[alike]))]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 import numpy as np
@@ -20,7 +20,7 @@ from fusetui.analysis.diff.statistics import (
 from fusetui.analysis.diff.work import Work
 from fusetui.trace.model.arrays import Int64s, Rows
 
-BASE = "baseTimeNanoseconds"  # the key of a file that says when its clock began
+BASE = "baseTimeNanoseconds"
 LEAST = 8
 """A piece was interrupted that lies farther above the median of that piece in all steps than the
 first quarter of its times lies below, and by more than one part in so many."""
@@ -37,19 +37,10 @@ def step_change(a: Items, b: Items, groups: Sequence[WorkGroup]) -> StepChange:
     b_ns = int(median(of_b)) if len(of_b) else None
     if not a_ns or b_ns is None:
         return StepChange(a_ns, b_ns, None, None, None)
-    times = undisturbed(a, b, groups)
-    turns = take_turns(a.work, b.work)
-    found = (paired_interval if turns else ratio_interval)(times[0].ns, times[1].ns)
-    interval = found.ratio, found.low, found.high, found.drift_a, found.drift_b
-    return StepChange(a_ns, b_ns, *interval, turns, *(side.interrupted for side in times))
-
-
-class Times(msgspec.Struct, frozen=True, eq=False):
-    """Of each step used: its duration less interruptions (ns); and the share of all time that
-    these were."""
-
-    ns: Int64s
-    interrupted: float
+    (ns_a, share_a), (ns_b, share_b) = _undisturbed(a, b, groups)
+    turns = _take_turns(a.work, b.work)
+    interval = (paired_interval if turns else ratio_interval)(ns_a, ns_b)
+    return StepChange(a_ns, b_ns, *interval, turns, share_a, share_b)
 
 
 class Cut(msgspec.Struct, frozen=True, eq=False):
@@ -70,8 +61,9 @@ class Cut(msgspec.Struct, frozen=True, eq=False):
         return found
 
 
-def undisturbed(a: Items, b: Items, groups: Sequence[WorkGroup]) -> tuple[Times, Times]:
-    """What a piece took is counted up to what is usual for it.
+def _undisturbed(a: Items, b: Items, groups: Sequence[WorkGroup]) -> Iterator[tuple[Int64s, float]]:
+    """Of each side the durations of its steps less interruptions (ns), and the share of all time
+    that these were: what a piece took is counted up to what is usual for it.
 
     The same kernel or op on both sides is cut at one limit, the higher one of the two: with a limit
     of its own, which is known no better than the noise allows, each side would be off in all of its
@@ -79,32 +71,21 @@ def undisturbed(a: Items, b: Items, groups: Sequence[WorkGroup]) -> tuple[Times,
     """
     cuts = _cut(a), _cut(b)
     limits = [cut.limits for cut in cuts]
-    same = _columns(a, b, cuts, groups)
     if all(len(cut.ns) for cut in cuts):
-        common = np.maximum(limits[0][same[0]], limits[1][same[1]])
-        for side, columns in zip(limits, same, strict=True):
-            side[columns] = common
-    return _less(a, cuts[0], limits[0]), _less(b, cuts[1], limits[1])
-
-
-def _columns(
-    a: Items, b: Items, cuts: tuple[Cut, Cut], groups: Sequence[WorkGroup]
-) -> tuple[Rows, Rows]:
-    """Of what comes before all work, and of the pairs that are the same kernel under the same
-    op."""
-    one, other = pairs_of(groups)
-    same = a.exact[one] == b.exact[other]
-    columns = cuts[0].column[one[same]], cuts[1].column[other[same]]
-    return np.append(columns[0], 0), np.append(columns[1], 0)
-
-
-def _less(items: Items, cut: Cut, limits: Int64s) -> Times:
-    durations: Int64s = items.work.windows.dur.copy()
-    excess = np.maximum(cut.ns - limits, 0).sum(axis=1)
-    if len(cut.ns):
-        durations[items.alike] -= excess
-    whole = int(items.work.windows.dur.sum())
-    return Times(durations, int(excess.sum()) / whole if whole else 0.0)
+        one, other = pairs_of(groups)
+        same = a.exact[one] == b.exact[other]
+        # with what comes before all work
+        in_a, in_b = (
+            np.append(cuts[0].column[one[same]], 0),
+            np.append(cuts[1].column[other[same]], 0),
+        )
+        limits[0][in_a] = limits[1][in_b] = np.maximum(limits[0][in_a], limits[1][in_b])
+    for items, cut, limit in zip((a, b), cuts, limits, strict=True):
+        durations, whole = items.work.windows.dur, int(items.work.windows.dur.sum())
+        excess = np.maximum(cut.ns - limit, 0).sum(axis=1)
+        if len(cut.ns):
+            durations[items.alike] -= excess
+        yield durations, int(excess.sum()) / whole if whole else 0.0
 
 
 def _cut(items: Items) -> Cut:
@@ -126,7 +107,7 @@ def _cut(items: Items) -> Cut:
     return nothing if (ns < 0).any() else Cut(ns, column)
 
 
-def take_turns(a: Work, b: Work) -> bool:
+def _take_turns(a: Work, b: Work) -> bool:
     """Did the n-th step of both sides run next to each other, in either order, for every n?
 
     So it is when both were taken out of one profile; never when the traces are of two processes,
@@ -135,7 +116,7 @@ def take_turns(a: Work, b: Work) -> bool:
     one, other = a.windows, b.windows
     if len(one) != len(other) or len(one) < 2 or one.whole or other.whole:
         return False
-    if a.trace.keys.get(BASE) != b.trace.keys.get(BASE):
+    if a.trace.keys.get(BASE) != b.trace.keys.get(BASE):  # when their clocks began
         return False
     within = (one.end <= other.start) | (other.end <= one.start)
     last, first = np.maximum(one.end, other.end), np.minimum(one.start, other.start)
@@ -148,8 +129,7 @@ def verdict(step: StepChange, a: DiffSide, b: DiffSide) -> Verdict:
     There is no verdict between different devices, because that is no change of the program, nor
     with fewer than FEW_STEPS steps on a side.
     """
-    reason = _reason(step, a, b)
-    if reason:
+    if reason := _reason(step, a, b):
         return Verdict(Answer.CANNOT_TELL, reason)
     if not step.shown:
         return Verdict(Answer.NO_DIFFERENCE)

@@ -6,9 +6,11 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
+from msgspec.structs import replace
+
 from fusetui.analysis.diff.model import CPU, REPEATED, Diff, Row, RowKind, Subtotal
-from fusetui.analysis.diff.names import decoded
 from fusetui.analysis.why.model import COMPILER, IDLE, LOADER
+from fusetui.gpu.kernel_names import decode
 from fusetui.text.figures import duration, plural, signed_duration
 from fusetui.text.printable import printable
 from fusetui.trace.model.grouping import by_key
@@ -32,17 +34,15 @@ _PLURAL = {
 CPU_WORK = "dispatch on the CPU"
 
 
-def by_work(diff: Diff) -> tuple[Subtotal, ...]:
-    """Rows of the sum by their sort of work, the largest change first."""
-    return _parts(diff, lambda row: (_work(row), ""))
+def told(diff: Diff) -> Diff:
+    """With its story, and the rows of the sum by their sort of work, and by phase and module or
+    annotation, whose numbers are starred."""
+    by_work = _parts(diff, lambda row: (_work(row), ""))
+    by_place = _parts(diff, lambda row: (_NUMBER.sub("*", row.where), row.phase))
+    return replace(diff, story=_story(diff), by_work=by_work, by_place=by_place)
 
 
-def by_place(diff: Diff) -> tuple[Subtotal, ...]:
-    """By phase and module or annotation, whose numbers are starred."""
-    return _parts(diff, lambda row: (_NUMBER.sub("*", row.where), row.phase))
-
-
-def story(diff: Diff) -> str:
+def _story(diff: Diff) -> str:
     """`a step takes 37.86 ms more: +14.2 ms copies in the compiled backward, ...`; each term with
     its sign, the largest first."""
     change, step = diff.accounting.step_ns, max(diff.step.a_ns or 0, diff.step.b_ns or 0)
@@ -57,8 +57,7 @@ def story(diff: Diff) -> str:
         said.append(f"{signed_duration(rest)} all else")
     more = "more" if change > 0 else "less"
     head = f"a step takes {f'{duration(abs(change))} {more}' if change else 'the same time'}"
-    told = f"{head}: {', '.join(said)}" if said else head
-    return "; ".join(text for text in (told, _moved(diff)) if text)
+    return "; ".join(filter(None, (f"{head}: {', '.join(said)}" if said else head, _moved(diff))))
 
 
 def _moved(diff: Diff) -> str:
@@ -101,10 +100,8 @@ def _by_direction(work: str, rows: Sequence[Row]) -> list[Sequence[Row]]:
         for less in (False, True)
     ]
     few, many = sorted(abs(_change(side)) for side in sides)
-    if few <= HIDDEN * many:
-        return [rows]
-    more, less = (_detail(work, side) for side in sides)
-    return sides if more and less and more != less else [rows]
+    details = {_detail(work, side) for side in sides} if few > HIDDEN * many else set()
+    return sides if len(details) == 2 and all(details) else [rows]
 
 
 def _idle_terms(diff: Diff) -> list[tuple[int, str]]:
@@ -149,12 +146,12 @@ def _detail(work: str, rows: Sequence[Row]) -> str:
 
 def _label(row: Row) -> str:
     """The collective, else the op; a row of many ops has none."""
-    known = decoded((row.b or row.a or ("",))[0])
+    known = decode((row.b or row.a or ("",))[0])
     if known is not None and known.collective:
         return known.collective
     if row.together or (known is not None and known.short.startswith("memcpy")):
         names = Counter(row.b if row.change_ns > 0 or not row.a else row.a)
-        known = decoded(names.most_common(1)[0][0])
+        known = decode(names.most_common(1)[0][0])
         return known.short if known is not None else ""
     return _TIMES.sub("", row.op.removeprefix(CPU).partition(" + ")[0])
 
@@ -163,7 +160,7 @@ def _math(row: Row) -> str:
     """`without TF32`, or other types, where the kernel names of both sides tell."""
     if not (row.a and row.b):
         return ""
-    one, other = (decoded(Counter(names).most_common(1)[0][0]) for names in (row.a, row.b))
+    one, other = (decode(Counter(names).most_common(1)[0][0]) for names in (row.a, row.b))
     if one is None or other is None or one.name == other.name:
         return ""
     tf32 = ["tf32" in known.short for known in (one, other)]
@@ -183,12 +180,13 @@ def _change(rows: Iterable[Row]) -> int:
 
 
 def _parts(diff: Diff, key: Callable[[Row], tuple[str, str]]) -> tuple[Subtotal, ...]:
+    """The largest change first."""
     found = []
     for (name, phase), rows in by_key((row for row in diff.rows if row.counts), key).items():
-        times = sum(row.a_ns for row in rows), sum(row.b_ns for row in rows)
-        counts = sum(row.a_count for row in rows), sum(row.b_count for row in rows)
+        each = [(row.a_ns, row.b_ns, row.a_count, row.b_count) for row in rows]
         compiled = "".join(side for side in "ab" if any(side in row.compiled for row in rows))
-        found.append(Subtotal(name, phase, *times, *counts, compiled))
+        a_ns, b_ns, a_count, b_count = map(sum, zip(*each, strict=True))
+        found.append(Subtotal(name, phase, a_ns, b_ns, a_count, b_count, compiled))
     return tuple(sorted(found, key=lambda part: (-abs(part.change_ns), part.name)))
 
 

@@ -7,15 +7,15 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
+from fusetui.analysis.questions.busy import any_busy_ns, communicates
 from fusetui.analysis.questions.computing import computing_ops
 from fusetui.analysis.serving.steps import interval_of, passes, server_steps
-from fusetui.gpu.kinds import is_collective
 from fusetui.text.figures import count, plural
-from fusetui.trace.layout.steps import MOST, PROFILED, Steps, steps_of
-from fusetui.trace.model.arrays import Flags, Int64s, Rows
+from fusetui.trace.layout.steps import MOST, PROFILED, steps_of
+from fusetui.trace.model.arrays import Int64s, Rows
 from fusetui.trace.model.categories import GPU_ROLES, Role
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.intervals import Cover, covered_until, union
+from fusetui.trace.model.intervals import Cover
 
 NO_TIME = "since the others take no time at the median"
 COLD = 1.5  # a first step longer than this times the median of the others is a warm-up
@@ -81,13 +81,9 @@ def _windows(trace: Trace, label: str, step_by: str | None) -> Windows:
     if not len(steps):
         return _whole(trace, label)
     what = f"the time {steps.by}" if steps.are_iterations else f"each `{steps.by}`"
-    note = f"{label}: no ProfilerStep; {what} is taken as a step"
-    notes = () if named else (note,)
-    return Windows(steps.start, steps.end, notes=notes, labels=_labels(steps))
-
-
-def _labels(steps: Steps) -> tuple[str, ...]:
-    return tuple(f"{n}" if steps.printed else f"#{n}" for n in steps.numbers)
+    notes = () if named else (f"{label}: no ProfilerStep; {what} is taken as a step",)
+    labels = tuple(f"{n}" if steps.printed else f"#{n}" for n in steps.numbers)
+    return Windows(steps.start, steps.end, notes=notes, labels=labels)
 
 
 def _served(trace: Trace, label: str) -> Windows | None:
@@ -122,18 +118,15 @@ def without_odd(found: Windows, items: Int64s, label: str) -> Windows:
     if 0 < len(full) < len(found):
         cut = plural(len(found) - len(full), "step")
         found = found.only(full, f"{label}: {cut} left out, with less than half of the usual work")
-
-    def usual(first: int) -> float:
-        return float(np.median(found.dur[first + 1 :]))
-
     cold = 0
-    while len(found) - cold >= 3 and found.dur[cold] > COLD * usual(cold):
+    while len(found) - cold >= 3 and found.dur[cold] > COLD * np.median(found.dur[cold + 1 :]):
         cold += 1
     if not cold:
         return found
     why = f"first {cold} steps left out as cold, each much longer than most of those after it"
     if cold == 1:
-        times = f"{found.dur[0] / usual(0):.1f} times as long as" if usual(0) else ""
+        usual = float(np.median(found.dur[1:]))
+        times = f"{found.dur[0] / usual:.1f} times as long as" if usual else ""
         longer = f"{times} the median of the others" if times else NO_TIME
         why = f"first step left out as cold, {longer}"
     return found.only(np.arange(cold, len(found)), f"{label}: {why}")
@@ -206,11 +199,13 @@ def work_of(trace: Trace, label: str, step_by: str | None = None) -> Work:
     """The work of a trace in its steps; `label` is its name in notes. Raises NoStepsError."""
     gpu = len(trace.gpu_rows) > 0
     found = windows(trace, label, step_by)
-    ops = computing_ops(trace) if not gpu else trace.gpu_rows
-    rows, times = _gpu_rows(trace, found) if gpu else (ops, trace.start[ops])
-    inside = found.index_of(times)
-    if found.whole:
-        inside = np.zeros(len(rows), dtype=np.intp)
+    rows = called = trace.gpu_rows if gpu else computing_ops(trace)
+    if gpu and not (found.whole or found.of_gpu):  # the launch of an event places it in a window
+        rows = rows[trace.launch[rows] >= 0]
+        called = trace.launch[rows].astype(np.intp)
+    inside = np.zeros(len(rows), dtype=np.intp)
+    if not found.whole:
+        inside = found.index_of(trace.start[called])
     if gpu and not found.whole:
         note = _left_out(trace, inside, found.of_gpu)
         found = found.only(np.arange(len(found)), f"{label}: {note}" if note else "")
@@ -221,20 +216,11 @@ def work_of(trace: Trace, label: str, step_by: str | None = None) -> Work:
     renumbered[kept] = np.arange(len(used))
     window = renumbered[inside]
     rows, window = rows[window >= 0], window[window >= 0]
-    lane = _lanes(trace)[trace.track[rows]]
+    lane = trace.thread_of_track[trace.track[rows]].astype(np.intp)
     order = np.lexsort((trace.order[rows], trace.start[rows], lane, window))
     rows = rows[order]
     op = trace.op[rows].astype(np.intp) if gpu else rows
     return Work(trace, label, gpu, used, rows, window[order], lane[order], op, trace.dur[rows])
-
-
-def _gpu_rows(trace: Trace, found: Windows) -> tuple[Rows, Int64s]:
-    """GPU rows and the time that places each in a window: that of its launch call, or its own."""
-    rows = trace.gpu_rows
-    if found.whole or found.of_gpu:
-        return rows, trace.start[rows]
-    rows = rows[trace.launch[rows] >= 0]
-    return rows, trace.start[trace.launch[rows]]
 
 
 def _left_out(trace: Trace, inside: Rows, of_gpu: bool) -> str:
@@ -248,32 +234,15 @@ def _left_out(trace: Trace, inside: Rows, of_gpu: bool) -> str:
     return f"{count(left)} of {count(len(trace.gpu_rows))} GPU events {why}" if left else ""
 
 
-def _lanes(trace: Trace) -> Rows:
-    """The number of the thread or stream of each track; sub-rows share that of their lane."""
-    numbers: dict[tuple[object, object], int] = {}
-    found = [numbers.setdefault((t.pid, t.tid), len(numbers)) for t in trace.tracks]
-    return np.array(found or [0], dtype=np.intp)
-
-
 def behind_compute(trace: Trace, rows: Rows) -> Int64s:
     """How long any kernel computes during each of these GPU events (ns), in the shape of `rows`; 0
     for kernels that compute."""
-    computes, starts, ends = _compute(trace)
+    kernels = trace.rows_of(Role.KERNEL)
+    kernels = kernels[~communicates(trace, kernels)]
+    computes = np.zeros(len(trace), dtype=np.bool_)
+    computes[kernels] = True
     if computes[rows].all():
         return np.zeros(rows.shape, dtype=np.int64)
     flat = rows.ravel()
-    until = covered_until(starts, ends, trace.end[flat])
-    behind = until - covered_until(starts, ends, trace.start[flat])
+    behind = any_busy_ns(trace, kernels, trace.start[flat], trace.end[flat])
     return np.where(computes[flat], 0, behind).reshape(rows.shape)
-
-
-def _compute(trace: Trace) -> tuple[Flags, Int64s, Int64s]:
-    """Which rows are kernels that do not communicate, and the union of their times."""
-    kernels = trace.rows_of(Role.KERNEL)
-    named = np.zeros(len(trace.names), dtype=np.bool_)
-    for number in np.unique(trace.name[kernels]).tolist():
-        named[number] = not is_collective(trace.names[number])
-    kernels = kernels[named[trace.name[kernels]]]
-    computes = np.zeros(len(trace), dtype=np.bool_)
-    computes[kernels] = True
-    return computes, *union(trace.start[kernels], trace.end[kernels])

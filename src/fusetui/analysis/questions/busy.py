@@ -13,8 +13,6 @@ Synchronizations and annotations on a GPU's lanes never count.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
@@ -22,14 +20,8 @@ from numpy.typing import NDArray
 from fusetui.gpu.kinds import is_between_devices, is_collective
 from fusetui.trace.model.arrays import Int64s, Rows
 from fusetui.trace.model.categories import Role
-from fusetui.trace.model.columns import Trace, Track
-from fusetui.trace.model.intervals import (
-    as_one,
-    covered_until,
-    union,
-    union_length,
-    union_length_of_each,
-)
+from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.intervals import as_one, union, union_length, union_length_of_each
 
 
 class GpuTimes(msgspec.Struct, frozen=True):
@@ -48,13 +40,18 @@ def gpu_times(trace: Trace, rows: Rows | None = None) -> GpuTimes:
     """Times of these GPU rows (default: all kernels, memcpys and memsets) over each device's
     span."""
     rows = trace.gpu_rows if rows is None else rows
+    if not len(rows):
+        return GpuTimes(0, 0, 0, 0, 0, 0, 0)
     comm = communicates(trace, rows)
     kernel = trace.role[rows] == Role.KERNEL
     busy = work_busy_ns(trace, rows)
+    own, begins = _sorted_by_device(trace, rows)
+    first = np.minimum.reduceat(trace.start[own], begins[:-1])
+    last = np.maximum.reduceat(trace.end[own], begins[:-1])
     return GpuTimes(
-        span_ns=_span(trace, rows),
+        span_ns=int(last.max() - first.min()),
         busy_ns=busy,
-        idle_ns=_device_spans(trace, rows) - busy,
+        idle_ns=int((last - first).sum()) - busy,
         sum_ns=int(trace.dur[rows].sum()),
         compute_ns=work_busy_ns(trace, rows[kernel & ~comm]),
         comm_ns=work_busy_ns(trace, rows[comm]),
@@ -79,9 +76,7 @@ def window_busy_ns(trace: Trace, rows: Rows, begin_ns: int, end_ns: int) -> int:
 def any_busy_ns(trace: Trace, rows: Rows, begins: Int64s, ends: Int64s) -> Int64s:
     """How long any of these rows runs in each window [begin, end) (ns), on any device or thread;
     the idle time of a window is its length minus this."""
-    starts, untils = union(trace.start[rows], trace.end[rows])
-    until: Int64s = covered_until(starts, untils, ends)
-    return until - covered_until(starts, untils, begins)
+    return union(trace.start[rows], trace.end[rows]).within(begins, ends)
 
 
 def _sorted_by_device(trace: Trace, rows: Rows) -> tuple[Rows, Rows]:
@@ -92,21 +87,6 @@ def _sorted_by_device(trace: Trace, rows: Rows) -> tuple[Rows, Rows]:
     order = np.argsort(device, kind="stable")
     cuts = np.flatnonzero(np.diff(device[order])) + 1
     return rows[order], np.concatenate(([0], cuts, [len(rows)]))
-
-
-def _device_spans(trace: Trace, rows: Rows) -> int:
-    """First start to last end of each device, added up."""
-    if not len(rows):
-        return 0
-    rows, begins = _sorted_by_device(trace, rows)
-    first = np.minimum.reduceat(trace.start[rows], begins[:-1])
-    return int((np.maximum.reduceat(trace.end[rows], begins[:-1]) - first).sum())
-
-
-def _span(trace: Trace, rows: Rows) -> int:
-    if not len(rows):
-        return 0
-    return int(trace.end[rows].max() - trace.start[rows].min())
 
 
 def communicates(trace: Trace, rows: NDArray[np.integer]) -> NDArray[np.bool_]:
@@ -132,7 +112,8 @@ def effective_ns(trace: Trace) -> Int64s:
     rows = trace.gpu_rows
     effective = trace.dur[rows]
     stream = trace.thread_of_track[trace.track[rows]]
-    places = np.flatnonzero(_overlapping_streams(trace)[stream])
+    spilled = [track.subrow > 0 for track in trace.tracks]  # of streams on which slices overlap
+    places = np.flatnonzero(np.isin(stream, trace.thread_of_track[spilled]))
     if not len(places):
         return effective
     own, stream = rows[places], stream[places]
@@ -145,14 +126,6 @@ def effective_ns(trace: Trace) -> Int64s:
     before = np.concatenate(([0], np.maximum.accumulate(last)[:-1]))
     effective[places] = times[last] - times[np.minimum(np.maximum(first, before), last)]
     return effective
-
-
-def _overlapping_streams(trace: Trace) -> NDArray[np.bool_]:
-    """For each stream number, whether slices on it overlap, so that it has sub-rows."""
-    found = np.zeros(len(trace.tracks) + 1, dtype=np.bool_)
-    spilled = [track.subrow > 0 for track in trace.tracks]
-    found[trace.thread_of_track[spilled]] = True
-    return found
 
 
 class NameTime(msgspec.Struct, frozen=True):
@@ -195,10 +168,11 @@ class WindowFigures(msgspec.Struct, frozen=True):
 def window_figures(trace: Trace, begin_ns: int, end_ns: int) -> WindowFigures:
     """The figures of the window from begin_ns to before end_ns."""
     gpu = trace.gpu_rows
-    rows = gpu[_touching(trace, gpu, begin_ns, end_ns)]
-    start, end = _clipped(trace, rows, begin_ns, end_ns)
+    rows, start, end = _touching(trace, gpu, begin_ns, end_ns)
     named = _names(trace, rows, end - start) if len(gpu) else _ops(trace, begin_ns, end_ns)
     starting = (trace.role[rows] == Role.KERNEL) & (trace.start[rows] >= begin_ns)
+    stream = trace.thread_of_track[trace.track[rows]]
+    streams = [(trace.first_track(n), stream == n) for n in np.unique(stream).tolist()]
     return WindowFigures(
         begin_ns=begin_ns,
         end_ns=end_ns,
@@ -206,30 +180,19 @@ def window_figures(trace: Trace, begin_ns: int, end_ns: int) -> WindowFigures:
         busy_ns=window_busy_ns(trace, rows, begin_ns, end_ns),
         kernels=int(starting.sum()),
         streams=tuple(
-            StreamTime(track.label, len(own), union_length(start[own], end[own]))
-            for track, own in _by_stream(trace, rows)
+            StreamTime(track.label, int(own.sum()), union_length(start[own], end[own]))
+            for track, own in streams
         ),
         names=named,
     )
 
 
-def _touching(trace: Trace, rows: Rows, begin: int, end: int) -> NDArray[np.bool_]:
-    """For each row, whether part of it lies in the window, or for an empty slice, its start."""
+def _touching(trace: Trace, rows: Rows, begin: int, end: int) -> tuple[Rows, Int64s, Int64s]:
+    """The rows of which a part lies in the window, or of an empty slice its start; and their starts
+    and ends within it."""
     start = trace.start[rows]
-    touching: NDArray[np.bool_] = (start < end) & ((trace.end[rows] > begin) | (start >= begin))
-    return touching
-
-
-def _clipped(trace: Trace, rows: Rows, begin: int, end: int) -> tuple[Int64s, Int64s]:
-    """Starts and ends within the window; shape of `rows`."""
-    return np.maximum(trace.start[rows], begin), np.minimum(trace.end[rows], end)
-
-
-def _by_stream(trace: Trace, rows: Rows) -> Iterator[tuple[Track, Rows]]:
-    """The first track of each stream, and the indices in `rows` that belong to the stream."""
-    of_row = trace.thread_of_track[trace.track[rows]]
-    for number in np.unique(of_row).tolist():
-        yield trace.first_track(number), np.flatnonzero(of_row == number)
+    rows = rows[(start < end) & ((trace.end[rows] > begin) | (start >= begin))]
+    return rows, np.maximum(trace.start[rows], begin), np.minimum(trace.end[rows], end)
 
 
 def _names(trace: Trace, rows: Rows, inside: Int64s) -> tuple[NameTime, ...]:
@@ -248,8 +211,7 @@ def _names(trace: Trace, rows: Rows, inside: Int64s) -> tuple[NameTime, ...]:
 
 def _ops(trace: Trace, begin: int, end: int) -> tuple[NameTime, ...]:
     """CPU ops by self time inside the window."""
-    rows = np.flatnonzero(_touching(trace, np.arange(len(trace)), begin, end))
-    start, until = _clipped(trace, rows, begin, end)
+    rows, start, until = _touching(trace, np.arange(len(trace)), begin, end)
     own = np.zeros(len(trace), dtype=np.int64)
     own[rows] = until - start
     inner = rows[trace.parent[rows] >= 0]

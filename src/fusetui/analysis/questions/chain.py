@@ -32,16 +32,12 @@ def host_of(trace: Trace, row: int) -> int:
     For an annotation on a stream it is the CPU annotation with the same External id.
     """
     if trace.role[row] == Role.GPU_ANNOTATION:
-        return _cpu_twin(trace, row)
+        rows = trace.rows_of(Role.ANNOTATION)
+        same = trace.external_id[rows] == trace.external_id[row]
+        rows = rows[same & (trace.name[rows] == trace.name[row]) & (trace.external_id[rows] > 0)]
+        return int(rows[0]) if len(rows) else -1
     launch = int(trace.launch[row])
     return launch if launch >= 0 else int(trace.op[row])
-
-
-def _cpu_twin(trace: Trace, row: int) -> int:
-    rows = trace.rows_of(Role.ANNOTATION)
-    same = trace.external_id[rows] == trace.external_id[row]
-    rows = rows[same & (trace.name[rows] == trace.name[row]) & (trace.external_id[rows] > 0)]
-    return int(rows[0]) if len(rows) else -1
 
 
 def launch_chain(trace: Trace, row: int) -> list[int]:
@@ -65,7 +61,9 @@ def around(trace: Trace, row: int, layer: Layer) -> list[int]:
         return []
     for track in trace.tracks:
         if (track.layer, track.pid, track.tid, track.subrow) == (layer, own.pid, own.tid, 0):
-            over = _innermost(trace, track, row)
+            start, end = trace.start[row : row + 1], trace.end[row : row + 1]
+            found = enclosing_rows(track, trace.start, trace.end, trace.parent, start, end)
+            over = int(found[0])
             return [over, *ancestors(trace, over)] if over >= 0 else []
     return []
 
@@ -108,10 +106,10 @@ def _parts_under(trace: Trace, row: int) -> list[slice]:
     number, times = trace.thread_of_track, [trace.start[row], trace.end[row]]
     own = np.flatnonzero(number == number[trace.track[row]]).tolist()
     tracks = [trace.tracks[track] for track in own]
-    return [index.within(*_rows_between(trace, track, times)) for track in tracks]
+    return [index.within(*rows_between(trace, track, times)) for track in tracks]
 
 
-def _rows_between(trace: Trace, track: Track, times: list[int]) -> tuple[int, int]:
+def rows_between(trace: Trace, track: Track, times: list[int]) -> tuple[int, int]:
     """The rows of a track that start in [begin, end)."""
     first, end = trace.start[track.rows].searchsorted(times).tolist()
     return track.first_row + first, track.first_row + end
@@ -122,15 +120,10 @@ def replayed(trace: Trace, row: int) -> NDArray[np.intp]:
     gpu, call = trace.gpu_rows, trace.asked[trace.gpu_rows]
     inside = (trace.start[call] >= trace.start[row]) & (trace.start[call] < trace.end[row])
     inside |= call == row
-    found = gpu[(call >= 0) & inside & _on_thread_of(trace, row)[trace.track[call]]]
+    thread = trace.thread_of_track
+    found = gpu[(call >= 0) & inside & (thread[trace.track[call]] == thread[trace.track[row]])]
     by_time: NDArray[np.intp] = found[np.argsort(trace.start[found], kind="stable")]
     return by_time
-
-
-def _on_thread_of(trace: Trace, row: int) -> NDArray[np.bool_]:
-    """For each track, whether it belongs to the thread of this row."""
-    own = trace.track_of(row)
-    return np.array([(t.pid, t.tid) == (own.pid, own.tid) for t in trace.tracks])
 
 
 def launch_latency_ns(trace: Trace, row: int) -> int | None:
@@ -151,24 +144,9 @@ def queue_delay_ns(trace: Trace, row: int) -> int | None:
     launch = int(trace.launch[row])
     if launch < 0:
         return None
-    start, own = int(trace.start[row]), trace.track_of(row)
-    ends = [_last_end(trace, t, start) for t in trace.tracks if _same_stream(t, own)]
-    return max(0, min(max(ends), start) - int(trace.end[launch]))
-
-
-def _last_end(trace: Trace, track: Track, start: int) -> int:
-    """The end of the last slice of a track that starts before a time; 0 if there is none."""
-    before = int(np.searchsorted(trace.start[track.rows], start, side="left"))
-    return int(trace.end[track.first_row + before - 1]) if before else 0
-
-
-def _same_stream(one: Track, other: Track) -> bool:
-    return (one.layer, one.pid, one.tid) == (other.layer, other.pid, other.tid)
-
-
-def _innermost(trace: Trace, track: Track, row: int) -> int:
-    span = slice(row, row + 1)
-    found = enclosing_rows(
-        track, trace.start, trace.end, trace.parent, trace.start[span], trace.end[span]
-    )
-    return int(found[0])
+    start, own, latest = int(trace.start[row]), trace.track_of(row), 0
+    for track in trace.tracks:
+        if (track.layer, track.pid, track.tid) == (own.layer, own.pid, own.tid):
+            before = int(np.searchsorted(trace.start[track.rows], start))
+            latest = max(latest, int(trace.end[track.first_row + before - 1]) if before else 0)
+    return max(0, min(latest, start) - int(trace.end[launch]))

@@ -182,13 +182,12 @@ def _args(trace: Trace, several: Sequence[Rows], keep_as: str = "") -> list[list
     read = arguments(trace.elements, trace.order[rows[known]], ARGS, keep_as)
     number = np.full(len(rows), -1, dtype=np.int32)
     number[known] = read.number
-    distinct = [*(_values(texts) for texts in read.distinct), {}]  # the last is that of -1
+    distinct = [
+        {name: parsed(text) for name, text in zip(ARGS, texts, strict=True) if text}
+        for texts in (*read.distinct, (b"",) * len(ARGS))  # the last is that of -1
+    ]
     ends = np.cumsum([len(some) for some in several])[:-1]
     return [[distinct[n] for n in part.tolist()] for part in np.split(number, ends)]
-
-
-def _values(texts: Sequence[bytes]) -> dict[str, Any]:
-    return {name: parsed(text) for name, text in zip(ARGS, texts, strict=True) if text}
 
 
 def _told(trace: Trace, row: int, mark: int, args: Sequence[dict[str, Any]]) -> Told:
@@ -202,8 +201,9 @@ def _told(trace: Trace, row: int, mark: int, args: Sequence[dict[str, Any]]) -> 
     group = _only_group(trace)
     inferred = [ONE_GROUP] if group != UNKNOWN_GROUP and not group.name else []
     kernel = decode(trace.name_of(row)) if row >= 0 else None
-    if mark >= 0 and not (kernel and kernel.collective and is_batch(trace.name_of(mark))):
-        name = trace.name_of(mark)
+    name = trace.name_of(mark) if mark >= 0 else ""
+    batch = name.rpartition(":")[2] == "coalesced"  # of several collectives: names none of them
+    if name and not (kernel and kernel.collective and batch):
         inferred += [FROM_ANNOTATIONS] if row >= 0 else []
     else:
         name = (kernel and (kernel.collective or kernel.short)) or trace.name_of(row)
@@ -239,7 +239,7 @@ def _recorded(trace: Trace, args: dict[str, Any]) -> Told:
         dtype=dtype if isinstance(dtype, str) else "",
         bytes=_moved(name, args, dtype),
         sequence=_number(args.get("Seq")),
-        peer=_rank(args.get("Dst Rank" if name == "send" else "Src Rank")),
+        peer=_number(args.get("Dst Rank" if name == "send" else "Src Rank"), MOST_RANKS),
     )
 
 
@@ -285,25 +285,11 @@ def _number(value: object, most: int = 1 << 62) -> int:
     return value if type(value) is int and 0 <= value < most else -1
 
 
-def _rank(value: object) -> int:
-    return _number(value, MOST_RANKS)
-
-
 KINDS = (
-    ("all_to_all", ("alltoall", "all2all")),
-    ("reduce_scatter", ("reducescatter",)),
-    ("all_reduce", ("allreduce",)),
-    ("all_gather", ("allgather",)),
-    ("barrier", ("barrier",)),
-    ("broadcast", ("broadcast",)),
-    ("send_recv", ("sendrecv",)),
-    ("send", ("isend", "send")),
-    ("recv", ("irecv", "recv")),
-    ("reduce", ("reduce",)),
-    ("gather", ("gather",)),
-    ("scatter", ("scatter",)),
+    *("all_to_all", "reduce_scatter", "all_reduce", "all_gather", "barrier", "broadcast"),
+    *("send_recv", "send", "recv", "reduce", "gather", "scatter"),
 )
-"""The name of torch.distributed, and words by which others call it; the first that fits counts."""
+"""As torch.distributed names them; the first whose letters a name contains counts."""
 
 SYNCHRONOUS = frozenset({"all_reduce", "all_gather", "reduce_scatter", "barrier"})
 """These cannot end on any rank before they have started on all."""
@@ -342,15 +328,8 @@ def collective_name(name: str) -> str:
     """`_allgather_base`, `nccl:all_gather`, `AllGather` -> `all_gather`; others stay as they
     are."""
     plain = re.sub(r"[^a-z0-9]", "", name.rpartition(":")[2][:200].lower())
-    for kind, words in KINDS:
-        if any(word in plain for word in words):
-            return kind
-    return name[:200]
-
-
-def is_batch(name: str) -> bool:
-    """Whether an annotation is around several collectives, and so names none of them."""
-    return name.rpartition(":")[2] == "coalesced"
+    plain = plain.replace("all2all", "alltoall")
+    return next((kind for kind in KINDS if kind.replace("_", "") in plain), name[:200])
 
 
 def element_size(dtype: str) -> int:

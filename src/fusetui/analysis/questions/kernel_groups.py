@@ -6,7 +6,7 @@ its kernels and returns their `Keys`. `arguments.KERNELS_BY` has the same names.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import msgspec
@@ -19,7 +19,7 @@ from fusetui.analysis.questions.totals import Groups, Spread, grouped, spreads
 from fusetui.gpu.kernel_names import decode
 from fusetui.gpu.roofline.many import Jobs, distinct_rows, share_known
 from fusetui.trace.layout.steps import labels_of, launched_in_steps, steps_of
-from fusetui.trace.model.arrays import Floats, Int64s, Rows
+from fusetui.trace.model.arrays import Int64s, Rows
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import exact_id
 from fusetui.trace.program.origin import Origins, module_of, origins
@@ -54,30 +54,20 @@ def kernel_groups(trace: Trace, known: Jobs, by: str = "name") -> tuple[KernelGr
     if not len(rows):
         return ()
     keys = GROUPINGS[by](trace, known)
-    dur = trace.dur[rows]
     groups = grouped(keys.number, trace.start[rows])
     each = effective_ns(trace)[np.isin(trace.gpu_rows, rows)]
-    summed = zip(
-        spreads(keys.number, dur),
+    columns = zip(
+        map(keys.fields, groups.keys.tolist()),
+        spreads(keys.number, trace.dur[rows]),
         groups.sums(each).tolist(),
-        work_of_groups(trace, known, each, groups),
+        _work_of_groups(trace, known, each, groups),
+        (rows[groups.places(n)] for n in range(len(groups))),
         strict=True,
     )
-    found = [
-        KernelGroup(
-            fields=keys.fields(int(groups.keys[n])),
-            spread=spread,
-            effective_ns=own_ns,
-            work=work,
-            rows=rows[groups.places(n)],
-        )
-        for n, (spread, own_ns, work) in enumerate(summed)
-    ]
-    return tuple(found if by == "step" else sorted(found, key=_largest_first))
-
-
-def _largest_first(group: KernelGroup) -> tuple[int, str]:
-    return -group.spread.total_ns, str(list(group.fields.values()))
+    found = [KernelGroup(*group) for group in columns]
+    if by != "step":
+        found.sort(key=lambda of: (-of.spread.total_ns, str(list(of.fields.values()))))
+    return tuple(found)
 
 
 def _by_name(trace: Trace, known: Jobs) -> Keys:
@@ -115,26 +105,30 @@ def _by_module(trace: Trace, known: Jobs) -> Keys:
 
 def module_keys(trace: Trace, kernels: Rows, found: Origins) -> Keys:
     """By the kind of module, or the annotation, that the work of some kernels belongs to."""
-    rows = module_of(found, kernels)
-    labels: dict[str | None, int] = {}
-    of_name = np.full(len(trace.names), -1, dtype=np.int64)
-    for name in np.unique(trace.name[rows[rows >= 0]]).tolist():
-        of_name[name] = labels.setdefault(label_of(trace.names[name]), len(labels))
-    names = [*labels, None]
-    number = np.where(rows >= 0, of_name[trace.name[rows]], len(labels))
-    return Keys(number, lambda n: {"module": names[n]})
+    return _by_label(trace, module_of(found, kernels), "module", label_of)
 
 
 def _by_family(trace: Trace, known: Jobs) -> Keys:
     """By the naming scheme (`decode`), which usually means the library."""
-    families: dict[str | None, int] = {}
-    of_name = np.full(len(trace.names) + 1, -1, dtype=np.int64)
-    for name in np.unique(trace.name[known.rows]).tolist():
-        decoded = decode(trace.names[name])
-        family = decoded.family if decoded else None
-        of_name[name] = families.setdefault(family, len(families))
-    names = list(families)
-    return Keys(of_name[trace.name[known.rows]], lambda n: {"family": names[n]})
+
+    def family(name: str) -> str | None:
+        decoded = decode(name)
+        return decoded.family if decoded else None
+
+    return _by_label(trace, known.rows, "family", family)
+
+
+def _by_label(
+    trace: Trace, rows: NDArray[np.integer], field: str, label: Callable[[str], str | None]
+) -> Keys:
+    """By what the names of these rows say; None for -1."""
+    numbers: dict[str | None, int] = {}
+    of_name = np.full(len(trace.names), -1, dtype=np.int64)
+    for name in np.unique(trace.name[rows[rows >= 0]]).tolist():
+        of_name[name] = numbers.setdefault(label(trace.names[name]), len(numbers))
+    labels = [*numbers, None]
+    number = np.where(rows >= 0, of_name[trace.name[rows]], len(numbers))
+    return Keys(number, lambda n: {field: labels[n]})
 
 
 def _by_stream(trace: Trace, known: Jobs) -> Keys:
@@ -186,35 +180,38 @@ class GroupWork(msgspec.Struct, frozen=True):
     waves: float | None = None  # the mean
 
 
-def work_of_groups(
+def _work_of_groups(
     trace: Trace, known: Jobs, effective_ns: Int64s, groups: Groups
-) -> list[GroupWork]:
+) -> Iterator[GroupWork]:
     """The work of each group of the kernels of `known`; `effective_ns` of each of them."""
     dur = trace.dur[known.rows]
     near = share_known(trace, known)
-    least = np.where(near, np.nan_to_num(known.of_each(lambda job: job.limits.least_ns)), 0)
     waves = known.of_each(lambda job: job.tiles.waves if job.tiles else None)
-    counted = ~np.isnan(waves)
-    share_ns = groups.sums(np.where(near, dur, 0)).tolist()
-    own_ns = groups.sums(np.where(near, effective_ns, 0)).tolist()
-    tiled = groups.sums(counted.astype(np.int64)).tolist()
+    tiled = ~np.isnan(waves)
+    memory = known.of_each(lambda job: float(job.limits.bound == "memory")) == 1
+    amounts: tuple[tuple[NDArray[np.bool_], NDArray[Any] | int], ...] = (
+        (near, known.of_each(lambda job: job.limits.least_ns)),
+        (near, dur),
+        (near, effective_ns),
+        (near, 1),
+        (near & memory, 1),
+        (tiled, waves),
+        (tiled, 1),
+    )
+    sums = [groups.sums(np.where(where, amount, 0)).tolist() for where, amount in amounts]
     flop, moved = (_amounts(known, groups, dur, what) for what in ("flop", "bytes"))
-    bound = _bounds(known, groups, near)
-    least_ns, waves_sum = (_float_sums(groups, x) for x in (least, np.where(counted, waves, 0)))
-    return [
-        GroupWork(
-            flop=flop[n][0],
-            flop_ns=flop[n][1],
-            bytes=moved[n][0],
-            bytes_ns=moved[n][1],
-            share_of_peak=least_ns[n] / share_ns[n] if share_ns[n] else None,
-            share_of_peak_effective=min(1.0, least_ns[n] / own_ns[n]) if own_ns[n] else None,
-            share_ns=share_ns[n],
-            bound=bound[n],
-            waves=waves_sum[n] / tiled[n] if tiled[n] else None,
+    for n, (least_ns, share_ns, own_ns, shares, by_memory, wave, tiles) in enumerate(
+        zip(*sums, strict=True)
+    ):
+        yield GroupWork(
+            *flop[n],
+            *moved[n],
+            share_of_peak=least_ns / share_ns if share_ns else None,
+            share_of_peak_effective=min(1.0, least_ns / own_ns) if own_ns else None,
+            share_ns=share_ns,
+            bound={0: "compute", shares: "memory"}.get(by_memory) if shares else None,
+            waves=wave / tiles if tiles else None,
         )
-        for n in range(len(groups))
-    ]
 
 
 def _amounts(known: Jobs, groups: Groups, dur: Int64s, what: str) -> list[tuple[int | None, int]]:
@@ -231,21 +228,3 @@ def _amounts(known: Jobs, groups: Groups, dur: Int64s, what: str) -> list[tuple[
         number, job = divmod(pair, len(amount))
         found[number] = (found[number] or 0) + amount[job] * count
     return list(zip(found, times, strict=True))
-
-
-def _bounds(known: Jobs, groups: Groups, near: NDArray[np.bool_]) -> list[str | None]:
-    memory = known.of_each(lambda job: float(job.limits.bound == "memory")) == 1
-    by_memory = groups.sums((near & memory).astype(np.int64)).tolist()
-    of_all = groups.sums(near.astype(np.int64)).tolist()
-    words = {(True, False): "compute", (False, True): "memory"}
-    return [
-        words.get((some == 0, some == all_)) if all_ else None
-        for some, all_ in zip(by_memory, of_all, strict=True)
-    ]
-
-
-def _float_sums(groups: Groups, amount: Floats) -> list[float]:
-    if not len(groups):
-        return []
-    found: list[float] = np.add.reduceat(amount[groups.order], groups.begins[:-1]).tolist()
-    return found

@@ -8,6 +8,7 @@ counts, with the events of all.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import msgspec
 import numpy as np
@@ -69,10 +70,6 @@ def is_replay(name: str) -> bool:
     return GRAPH.search(name, 0, LONGEST_NAME) is not None
 
 
-def _is_launch(name: str) -> bool:
-    return LAUNCHES.search(name, 0, LONGEST_NAME) is not None
-
-
 def thread_launches(trace: Trace) -> tuple[ThreadLaunches, ...]:
     """The launch calls of every thread that has any, the largest total first."""
     rows, events = launch_calls(trace)
@@ -103,8 +100,8 @@ def launch_calls(trace: Trace) -> tuple[Rows, Int64s]:
     """The rows of all launch calls, ascending, and the number of GPU events that each launched."""
     launch = trace.launch[trace.gpu_rows]
     events = np.bincount(launch[launch >= 0], minlength=len(trace))
-    named = trace.named(_is_launch)[trace.name] & (trace.role == Role.CALL)
-    rows = np.flatnonzero((events > 0) | named)
+    rows = calls_named(trace, lambda n: LAUNCHES.search(n, 0, LONGEST_NAME) is not None)
+    rows = np.union1d(np.flatnonzero(events), rows)
     outer = rows[~within(trace, rows)[rows]]
     before = np.concatenate(([0], np.cumsum(events)))
     return outer, before[trace.end_row[outer]] - before[outer]
@@ -112,19 +109,22 @@ def launch_calls(trace: Trace) -> tuple[Rows, Int64s]:
 
 def replays(trace: Trace) -> tuple[Replay, ...]:
     """Every graph launch with recorded events, for each device, in the order of the calls."""
+    return tuple(_replay(trace, rows) for rows in nodes_of_replays(trace))
+
+
+def nodes_of_replays(trace: Trace) -> list[Rows]:
+    """The GPU rows of each graph launch on each device, by start; in order of the calls."""
     rows = trace.gpu_rows
     launch = trace.launch[rows]
-    by_graph = (launch >= 0) & trace.named(is_replay)[trace.name[launch]]
-    rows, launch = rows[by_graph], launch[by_graph]
-    device = trace.process_of_track[trace.track[rows]]
+    rows = rows[(launch >= 0) & graph_calls(trace)[launch]]
+    launch, device = trace.launch[rows], trace.process_of_track[trace.track[rows]]
     key = launch.astype(np.int64) * (len(trace.tracks) + 1) + device
     groups = grouped(key, trace.start[rows])
-    found = [_replay(trace, rows[groups.places(number)]) for number in range(len(groups))]
-    return tuple(sorted(found, key=lambda replay: int(trace.start[replay.row])))
+    each = [rows[groups.places(number)] for number in range(len(groups))]
+    return sorted(each, key=lambda own: int(trace.start[trace.launch[own[0]]]))
 
 
 def _replay(trace: Trace, rows: Rows) -> Replay:
-    """The replay with these events, sorted by start."""
     call = int(trace.launch[rows[0]])
     start, end = trace.start[rows], trace.end[rows]
     return Replay(
@@ -145,30 +145,20 @@ def _calls(trace: Trace, rows: Rows, events: Int64s, groups: Groups, named: bool
         return []
     dur = trace.dur[rows]
     count, total = np.diff(groups.begins), groups.sums(dur)
-    first = groups.begins[:-1]
-    columns = (
-        count,
-        total,
-        total // count,
-        percentile(dur[groups.order], first, count, 99),
-        percentile(dur[groups.order], first, count, 100),
-        groups.sums(events),
-    )
+    most = [percentile(dur[groups.order], groups.begins[:-1], count, n) for n in (99, 100)]
+    columns = (count, total, total // count, *most, groups.sums(events))
     names = [trace.names[key] if named else None for key in groups.keys.tolist()]
-    figures = zip(*(column.tolist() for column in columns), strict=True)
-    return [Calls(name, *row) for name, row in zip(names, figures, strict=True)]
+    return [Calls(*row) for row in zip(names, *(of.tolist() for of in columns), strict=True)]
 
 
 def _spans(trace: Trace) -> dict[int, int]:
     """First start to last end of all that was recorded on each thread, by `thread_of_track`."""
-    first: dict[int, int] = {}
-    last: dict[int, int] = {}
+    ends: dict[int, list[int]] = {}
     for number, track in zip(trace.thread_of_track.tolist(), trace.tracks, strict=True):
         if track.layer in CPU_LAYERS and len(track):
-            begin, end = int(trace.start[track.first_row]), int(trace.end[track.rows].max())
-            first[number] = min(first.get(number, begin), begin)
-            last[number] = max(last.get(number, end), end)
-    return {number: last[number] - first[number] for number in first}
+            own = int(trace.start[track.first_row]), int(trace.end[track.rows].max())
+            ends.setdefault(number, []).extend(own)
+    return {number: max(own) - min(own) for number, own in ends.items()}
 
 
 GROUP = "launch queue"
@@ -186,16 +176,11 @@ class QueueLength(msgspec.Struct, frozen=True):
 
 def length_of(queue: Counter) -> QueueLength:
     """The figures of one of `queues`."""
-    lasted = np.diff(queue.time)
-    value = queue.value[:-1]
+    lasted, value = np.diff(queue.time), queue.value[:-1]
     span = int(lasted.sum())
-    return QueueLength(
-        label=queue.label,
-        most=int(queue.value.max()),
-        mean=float((lasted * value).sum()) / span if span else 0.0,
-        empty_ns=int(lasted[value == 0].sum()),
-        span_ns=span,
-    )
+    mean = float((lasted * value).sum()) / span if span else 0.0
+    most, empty = int(queue.value.max()), int(lasted[value == 0].sum())
+    return QueueLength(queue.label, most, mean, empty, span)
 
 
 def queues(trace: Trace) -> tuple[Counter, ...]:
@@ -225,12 +210,18 @@ def _running(begin: Int64s, end: Int64s) -> tuple[Int64s, NDArray[np.float64]]:
 @memo()
 def graph_calls(trace: Trace) -> Flags:
     """For each row, whether it is a call that launches a graph."""
+    found = np.zeros(len(trace), dtype=np.bool_)
+    found[calls_named(trace, is_replay)] = True
+    return found
+
+
+def calls_named(trace: Trace, test: Callable[[str], bool]) -> Rows:
+    """The calls whose names pass. Of a trace with Python most names are those of frames: only those
+    of calls are looked at."""
     rows = np.flatnonzero(trace.role == Role.CALL)
     used, which = np.unique(trace.name[rows], return_inverse=True)
-    named = np.array([is_replay(trace.names[name]) for name in used.tolist()], dtype=np.bool_)
-    found = np.zeros(len(trace), dtype=np.bool_)
-    found[rows] = named[which.reshape(-1)]
-    return found
+    named = np.array([test(trace.names[name]) for name in used.tolist()], dtype=np.bool_)
+    return rows[named[which.reshape(-1)]]
 
 
 def wants_capture(trace: Trace) -> bool:
@@ -238,6 +229,5 @@ def wants_capture(trace: Trace) -> bool:
     rows = trace.gpu_rows
     launch = trace.launch[rows]
     nodes = (launch >= 0) & graph_calls(trace)[launch]
-    if isinstance(trace, Joined):
-        nodes &= trace.captured[rows] < 0
-    return bool(nodes.any())
+    left = trace.captured[rows] < 0 if isinstance(trace, Joined) else True
+    return bool((nodes & left).any())

@@ -84,15 +84,7 @@ def peaks_of(parts: Iterable[StretchPeaks]) -> MemoryPeaks:
 def _one_by_one(events: Events, number: int) -> Rows:
     """What `totals_in` gives, of a stretch that it cannot read."""
     every = [sample.args for sample, _ in events.samples(number) if sample.is_memory]
-    rows = [
-        [
-            *(_integer(args.get(name)) for name in PLACE),
-            *(finite(args.get(name)) for name in TOTALS),
-        ]
-        for args in every
-    ]
+    places = [[n if type(n := args.get(name)) is int else None for name in PLACE] for args in every]
+    totals = [[finite(args.get(name)) for name in TOTALS] for args in every]
+    rows = [[*place, *total] for place, total in zip(places, totals, strict=True)]
     return np.array(rows, dtype=np.float64).reshape(-1, len(PLACE) + len(TOTALS))
-
-
-def _integer(value: object) -> int | None:
-    return value if type(value) is int else None

@@ -59,17 +59,16 @@ def _as_captured(group: OpGroup) -> OpGroup:
 def _groups(trace: Trace, by: str, rows: Rows) -> list[OpGroup]:
     if not len(rows):
         return []
-    name = trace.name[rows]
-    if by == "shape":
-        given = input_keys(inputs_of_ops(trace, rows))
-        first, number = distinct_rows((name, given.number))
-    else:
-        first, number = distinct_rows((name,))
+    given = input_keys(inputs_of_ops(trace, rows)) if by == "shape" else None
+    keys = (trace.name[rows], *([given.number] if given else []))
+    first, number = distinct_rows(keys)
     groups = grouped(number, trace.start[rows])
-    columns = zip(spreads(number, trace.dur[rows]), op_sums(trace, rows, groups), strict=True)
+    columns = zip(
+        first, spreads(number, trace.dur[rows]), op_sums(trace, rows, groups), strict=True
+    )
     found = []
-    for place, (spread, sums) in zip(first.tolist(), columns, strict=True):
-        shapes = given.fields(int(given.number[place])) if by == "shape" else {}
+    for place, spread, sums in columns:
+        shapes = given.fields(int(given.number[place])) if given else {}
         fields = {"name": trace.name_of(int(rows[place])), **shapes}
         found.append(OpGroup(fields, spread, *sums))
     return found
@@ -91,8 +90,13 @@ class InputKeys(msgspec.Struct, frozen=True, eq=False):
         """`shapes` and `dtypes` as in JSON: lists, None if nothing was recorded."""
         if number < 0:
             return {"shapes": None, "dtypes": None}
-        dims, types = map(parsed, self.distinct[number])
-        return {"shapes": _list(dims), "dtypes": _types(_list(types))}
+        dims, types = (
+            _plain(value) if isinstance(value, list) else None
+            for value in map(parsed, self.distinct[number])
+        )
+        # our names of element types; other words, such as `Scalar`, unchanged
+        words = types and [(type_of(w) or w) if isinstance(w, str) else w for w in types]
+        return {"shapes": dims, "dtypes": words}
 
 
 def input_keys(found: Arguments) -> InputKeys:
@@ -109,10 +113,6 @@ def input_keys(found: Arguments) -> InputKeys:
     return InputKeys(of_args[found.number], tuple(numbers))
 
 
-def _list(value: object) -> list[Any] | None:
-    return _plain(value) if isinstance(value, list) else None
-
-
 def _plain(value: Any, levels: int = DEEPEST) -> Any:
     """Integers that a double cannot represent as text; None for anything nested deeper than lists
     of tensors."""
@@ -121,8 +121,3 @@ def _plain(value: Any, levels: int = DEEPEST) -> Any:
     if isinstance(value, int):
         return exact_id(value)
     return value if isinstance(value, str | float) else None
-
-
-def _types(words: list[Any] | None) -> list[Any] | None:
-    """Our names of element types; other words, such as `Scalar`, unchanged."""
-    return words and [(type_of(w) or w) if isinstance(w, str) else w for w in words]

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, TypeGuard
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 import numpy as np
@@ -114,12 +114,8 @@ class Query(msgspec.Struct, frozen=True):
     @property
     def words(self) -> tuple[Word, ...]:
         """Those that args may contain where names do not."""
-        return tuple(term for term in self.terms if is_bare(term) and not term.excluded)
-
-
-def is_bare(term: Term) -> TypeGuard[Word]:
-    """A word without a field."""
-    return isinstance(term, Word) and not term.field
+        words = (term for term in self.terms if isinstance(term, Word) and not term.field)
+        return tuple(word for word in words if not word.excluded)
 
 
 def parse(text: str) -> Query:

@@ -14,12 +14,12 @@ from fusetui.analysis.questions.query import (
     Bound,
     Pattern,
     Query,
-    Term,
     Word,
     matching,
     misread,
 )
 from fusetui.gpu.kernel_names import KernelName, decode
+from fusetui.gpu.kernel_names.record import tile_words
 from fusetui.text.figures import count
 from fusetui.trace.layout.steps import launched_in_steps, steps_of
 from fusetui.trace.model.arguments import arguments
@@ -28,7 +28,7 @@ from fusetui.trace.model.categories import GPU_LAYERS, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import TraceError
 
-Found = tuple[Rows, float]
+Hits = tuple[Rows, float]
 """Rows in time order, and the share of those that may be hits that was looked at."""
 
 ARGS = (
@@ -65,20 +65,6 @@ class NameTexts(msgspec.Struct, frozen=True, eq=False):
     folded: dict[str, list[str]]  # in lower case
 
 
-def find(trace: Trace, text: str) -> Rows:
-    """Rows whose name contains `text`, in time order; case matters only if `text` has capitals.
-
-    `text` is plain text, not a pattern: a name or a search may contain any character.
-    """
-    if not text:
-        return np.empty(0, dtype=np.intp)
-    fold = text == text.lower()
-    matches = [text in (name.lower() if fold else name) for name in trace.names]
-    return _in_order(
-        trace, np.flatnonzero(np.array(matches or [False])[trace.name[: trace.recorded()]])
-    )
-
-
 def texts_of(trace: Trace) -> NameTexts:
     """Made once per trace: every kernel name is decoded."""
     gpu = np.zeros(len(trace.names) + 1, dtype=np.bool_)
@@ -97,57 +83,51 @@ def search(trace: Trace, texts: NameTexts, query: Query) -> Rows:
 
     Raises WrongQuery when a pattern takes too long.
     """
-    return _search(trace, texts, query.terms)
-
-
-def _search(trace: Trace, texts: NameTexts, terms: Sequence[Term]) -> Rows:
-    if not terms:
+    if not query.terms:
         return np.empty(0, dtype=np.intp)
     names = np.ones(len(trace.names) + 1, dtype=np.bool_)
-    for term in terms:
+    for term in query.terms:
         if isinstance(term, Pattern):
             names[:-1] &= matching(term.text, trace.names) ^ term.excluded
         elif isinstance(term, Word) and (not term.field or term.field in OF_NAMES):
             names[:-1] &= _names_with(texts, term) ^ term.excluded
     rows = np.flatnonzero(names[trace.name[: trace.recorded()]])
-    for term in terms:
+    for term in query.terms:
         if isinstance(term, Bound):
-            rows = rows[_beyond(trace, rows, term) ^ term.excluded]
+            times = trace.dur[rows] if term.field == "dur" else trace.start[rows] - trace.begin_ns
+            beyond = times > term.ns if term.above else times < term.ns
+            rows = rows[beyond ^ term.excluded]
         elif isinstance(term, Word) and term.field in OF_ROW:
             rows = rows[OF_ROW[term.field](trace, rows, term.text) ^ term.excluded]
     return _in_order(trace, rows)
 
 
-def by_words(trace: Trace, texts: NameTexts, query: Query, named: Rows) -> Iterator[Found]:
+def by_words(trace: Trace, texts: NameTexts, query: Query, named: Rows) -> Iterator[Hits]:
     """Rows that are not `named`: of which names do not say all words of the query, but args do, as
     by_args finds them. Python frames are left out: they have no args of interest.
 
     Raises WrongQuery when a pattern takes too long.
     """
-    others = [term for term in query.terms if term not in query.words]
-    rows = _search(trace, texts, others) if others else np.arange(trace.recorded())
+    others = Query(tuple(term for term in query.terms if term not in query.words))
+    rows = search(trace, texts, others) if others.terms else np.arange(trace.recorded())
     is_named = np.zeros(len(trace), dtype=np.bool_)
     is_named[named] = True
     rows = _in_order(trace, rows[~is_named[rows] & (trace.role[rows] != Role.PYTHON)])
     said = [np.append(_names_with(texts, word), False)[trace.name[rows]] for word in query.words]
 
-    def hold(given: Sequence[Flags]) -> Flags:
-        either = (names | args for names, args in zip(said, given, strict=True))
-        held: Flags = np.logical_and.reduce([*either])
-        return held
+    def hold(given: Sequence[Flags]) -> list[Flags]:
+        return [names | args for names, args in zip(said, given, strict=True)]
 
     yield from _as_read(trace, rows, ARGS, query.words, hold)
 
 
-def by_args(trace: Trace, query: Query, rows: Rows) -> Iterator[Found]:
+def by_args(trace: Trace, query: Query, rows: Rows) -> Iterator[Hits]:
     """Those of the rows for which the terms about args hold too, as the file is read."""
     terms = [term for term in query.terms if isinstance(term, Word) and term.field in OF_ARGS]
     names = ("Input Dims",) if all(term.field == "shape" for term in terms) else ARGS
 
-    def hold(given: Sequence[Flags]) -> Flags:
-        each = (args ^ term.excluded for term, args in zip(terms, given, strict=True))
-        held: Flags = np.logical_and.reduce([*each])
-        return held
+    def hold(given: Sequence[Flags]) -> list[Flags]:
+        return [args ^ term.excluded for term, args in zip(terms, given, strict=True)]
 
     yield from _as_read(trace, rows, names, terms, hold)
 
@@ -157,11 +137,11 @@ def _as_read(
     rows: Rows,
     names: tuple[str, ...],
     terms: Sequence[Word],
-    hold: Callable[[Sequence[Flags]], Flags],
-) -> Iterator[Found]:
+    hold: Callable[[Sequence[Flags]], list[Flags]],
+) -> Iterator[Hits]:
     """All rows that are found so far, in their order, and the share that was looked at. One stretch
-    of the file after the other is read; `hold` says which rows are hits where it is known of each
-    term for which rows it holds, by their own args or those of their op."""
+    of the file after the other is read; `hold` says for which rows each term holds where it is
+    known of each for which args it does, those of the row or those of its op."""
     if not len(rows):
         yield rows, 1.0
         return
@@ -182,7 +162,7 @@ def _as_read(
                 of_each = holds[args.number][where]
                 flag[here[0]] |= of_each[: len(here[0])]
                 flag[here[1]] |= of_each[len(here[0]) :]
-        yield rows[(last <= number) & hold(flags)], done / len(numbers)
+        yield rows[np.logical_and.reduce([last <= number, *hold(flags)])], done / len(numbers)
 
 
 def _holds(term: Word, texts: tuple[bytes, ...]) -> bool:
@@ -207,17 +187,10 @@ def _names_with(texts: NameTexts, term: Word) -> Flags:
     return np.array([term.text in text for text in given], dtype=np.bool_)
 
 
-def _beyond(trace: Trace, rows: Rows, term: Bound) -> Flags:
-    times = trace.dur[rows] if term.field == "dur" else trace.start[rows] - trace.begin_ns
-    flags: Flags = times > term.ns if term.above else times < term.ns
-    return flags
-
-
 def _on_op(trace: Trace, rows: Rows, text: str) -> Flags:
     fold = text == text.lower()
-    names = [text in (name.lower() if fold else name) for name in trace.names]
-    op = trace.op[rows]
-    flags: Flags = (op >= 0) & np.array([*names, False])[np.where(op >= 0, trace.name[op], -1)]
+    named, op = trace.named(lambda name: text in (name.lower() if fold else name)), trace.op[rows]
+    flags: Flags = named[np.where(op >= 0, trace.name[op], -1)]
     return flags
 
 
@@ -230,11 +203,6 @@ def _on_thread(trace: Trace, rows: Rows, text: str) -> Flags:
     wanted = [text in (str(track.tid), track.label) for track in trace.tracks]
     named = [text.lower() in track.label.lower() for track in trace.tracks]
     return np.array([*(wanted if any(wanted) else named), False])[trace.track[rows]]
-
-
-def _of_kind(trace: Trace, rows: Rows, text: str) -> Flags:
-    flags: Flags = np.isin(trace.role[rows], ROLES[text.lower()])
-    return flags
 
 
 def _in_step(trace: Trace, rows: Rows, text: str) -> Flags:
@@ -258,14 +226,9 @@ OF_ROW: dict[str, Callable[[Trace, Rows, str], Flags]] = {
     "op": _on_op,
     "stream": _on_stream,
     "thread": _on_thread,
-    "kind": _of_kind,
+    "kind": lambda trace, rows, text: np.isin(trace.role[rows], ROLES[text.lower()]),
     "step": _in_step,
 }
-
-
-def _tile(found: KernelName) -> str:
-    sizes = (found.tile_m, found.tile_n, found.tile_k)
-    return "x".join(str(size) for size in sizes if size is not None)
 
 
 def _types(found: KernelName) -> str:
@@ -276,7 +239,7 @@ def _types(found: KernelName) -> str:
 FROM_NAME: dict[str, Callable[[KernelName], str]] = {
     "family": lambda found: " ".join(filter(None, (found.op, found.family, found.collective))),
     "dtype": _types,
-    "tile": _tile,
+    "tile": lambda found: tile_words(found.tile_m, found.tile_n, found.tile_k) or "",
     "arch": lambda found: " ".join(filter(None, (found.arch, found.arch_name))),
     "short": lambda found: found.short,
 }

@@ -7,7 +7,7 @@ import numpy as np
 
 from fusetui.analysis.questions.busy import gpu_times, work_busy_ns
 from fusetui.trace.layout.devices import device_names
-from fusetui.trace.layout.steps import Steps, launched_in_steps, steps_of
+from fusetui.trace.layout.steps import launched_in_steps, steps_of
 from fusetui.trace.model.categories import Layer, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import Id, exact_id
@@ -77,9 +77,7 @@ class Summary(msgspec.Struct, frozen=True):
 
 def summary(trace: Trace) -> Summary:
     """The figures of a trace; one pass over its columns."""
-    gpu = trace.gpu_rows
-    times = gpu_times(trace)
-    report = trace.report
+    gpu, report = trace.gpu_rows, trace.report
     return Summary(
         file=report.file,
         bytes=report.bytes,
@@ -100,16 +98,10 @@ def summary(trace: Trace) -> Summary:
         negative_durations=report.negative_durations,
         base_ns=str(trace.begin_ns),
         span_ns=trace.end_ns - trace.begin_ns,
-        gpu_span_ns=times.span_ns,
-        gpu_busy_ns=times.busy_ns,
-        gpu_idle_ns=times.idle_ns,
-        gpu_sum_ns=times.sum_ns,
-        gpu_compute_ns=times.compute_ns,
-        gpu_comm_ns=times.comm_ns,
-        gpu_copy_ns=times.copy_ns,
+        **{f"gpu_{name}": ns for name, ns in msgspec.structs.asdict(gpu_times(trace)).items()},
         devices=device_names(trace),
         tracks=_tracks(trace),
-        steps=_steps(trace, steps_of(trace)),
+        steps=_steps(trace),
         steps_by=steps_of(trace).by or None,
     )
 
@@ -134,14 +126,10 @@ def _tracks(trace: Trace) -> list[TrackFigures]:
     ]
 
 
-def _steps(trace: Trace, steps: Steps) -> list[StepFigures]:
+def _steps(trace: Trace) -> list[StepFigures]:
+    steps, launched = steps_of(trace), launched_in_steps(trace)
     starts = (steps.start - trace.begin_ns).tolist()
-    each = zip(steps.names, starts, steps.dur.tolist(), strict=True)
-    return [
-        StepFigures(
-            *step,
-            kernels=int((trace.role[launched] == Role.KERNEL).sum()),
-            gpu_busy_ns=work_busy_ns(trace, launched),
-        )
-        for step, launched in zip(each, launched_in_steps(trace), strict=True)
-    ]
+    kernels = [int((trace.role[rows] == Role.KERNEL).sum()) for rows in launched]
+    busy = [work_busy_ns(trace, rows) for rows in launched]
+    columns = zip(steps.names, starts, steps.dur.tolist(), kernels, busy, strict=True)
+    return [StepFigures(*step) for step in columns]

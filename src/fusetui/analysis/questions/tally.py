@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 
 import msgspec
 import numpy as np
 
 from fusetui.analysis.questions.computing import computing_ops
 from fusetui.gpu.kinds import kinds_of
-from fusetui.trace.layout.steps import Steps, labels_of, launched_in_steps, steps_of
+from fusetui.trace.layout.steps import labels_of, launched_in_steps, steps_of
 from fusetui.trace.model.arrays import Rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
@@ -44,20 +43,14 @@ def tallies(trace: Trace) -> Tallies:
     Kernels, memcpys and memsets belong to the step that launched them, CPU ops (those of
     `computing_ops`) to the one in which they start.
     """
-    steps = steps_of(trace)
-    on_gpu = len(trace.gpu_rows) > 0
-    if on_gpu:
-        groups: Sequence[Rows] = launched_in_steps(trace) or [trace.gpu_rows]
-    else:
-        groups = _by_step(trace, computing_ops(trace), steps)
-    counted = tuple(_tally(trace, rows) for rows in groups)
+    steps, rows = steps_of(trace), trace.gpu_rows
+    groups, on_gpu = launched_in_steps(trace), len(rows) > 0
+    if not on_gpu:
+        rows = computing_ops(trace)
+        rows = rows[np.argsort(trace.start[rows], kind="stable")]
+        groups = tuple(rows[own] for own in steps.slices_of(trace.start[rows]))
+    counted = tuple(_tally(trace, own) for own in groups or [rows])
     return Tallies(tuple(labels_of(steps.names)), on_gpu, counted)
-
-
-def _by_step(trace: Trace, rows: Rows, steps: Steps) -> Sequence[Rows]:
-    """The rows that start in each step; all without steps."""
-    rows = rows[np.argsort(trace.start[rows], kind="stable")]
-    return [rows[own] for own in steps.slices_of(trace.start[rows])] or [rows]
 
 
 def _tally(trace: Trace, rows: Rows) -> Counter[str]:

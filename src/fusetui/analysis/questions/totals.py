@@ -3,6 +3,8 @@ of the kernels of a trace, and of its CPU ops."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
@@ -42,10 +44,11 @@ class Groups(msgspec.Struct, frozen=True, eq=False):
     def places(self, number: int) -> Rows:
         return self.order[self.begins[number] : self.begins[number + 1]]
 
-    def sums(self, amount: Int64s) -> Int64s:
+    def sums(self, amount: NDArray[Any]) -> NDArray[Any]:
         """A column added up by group."""
-        before = np.concatenate(([0], np.cumsum(amount[self.order])))
-        found: Int64s = np.diff(before[self.begins])
+        if not len(self):
+            return amount[:0]
+        found: NDArray[Any] = np.add.reduceat(amount[self.order], self.begins[:-1])
         return found
 
 
@@ -153,7 +156,8 @@ def gpu_under(trace: Trace) -> tuple[Int64s, Int64s]:
     """
     rows = trace.gpu_rows
     host = np.where(trace.asked[rows] >= 0, trace.asked[rows], trace.op[rows])
-    spilled = (host >= 0) & _on_subrow(trace)[host] & (trace.op[rows] >= 0)
+    subrow = np.array([t.subrow > 0 for t in trace.tracks] or [False])[trace.track]
+    spilled = (host >= 0) & subrow[host] & (trace.op[rows] >= 0)
     host = np.where(spilled, trace.op[rows], host)
     rows, host = rows[host >= 0], host[host >= 0]
     kernels = (trace.role[rows] == Role.KERNEL).astype(np.int64)
@@ -173,10 +177,6 @@ def inside_same_name(trace: Trace, rows: Rows) -> NDArray[np.bool_]:
     found = np.zeros(len(rows), dtype=np.bool_)
     found[by_name[1:]] = name[1:] + ordered[1:] < reached[:-1]
     return found
-
-
-def _on_subrow(trace: Trace) -> NDArray[np.bool_]:
-    return np.array([t.subrow > 0 for t in trace.tracks] or [False])[trace.track]
 
 
 def subtree_sums(trace: Trace, host: NDArray[np.int32], amount: Int64s) -> Int64s:

@@ -62,7 +62,9 @@ def _causes(trace: Trace, steps: Sequence[Pass], n: int, excess: int, usual: Mod
     """What is unusual about a step."""
     step = steps[n]
     begin, end = step.start_ns, step.start_ns + step.dur_ns
-    if _compiles(trace, begin, end):
+    compiles = trace.named(lambda name: COMPILER.search(name[:LONGEST_NAME]) is not None)
+    flags = compiles[trace.name] & np.isin(trace.role, (Role.ANNOTATION, Role.OP, Role.PYTHON))
+    if (flags & (trace.start < end) & (trace.end > begin)).any():
         yield "torch.compile or Triton compiles in it"
     if step.mode is Mode.EAGER and usual is not Mode.EAGER:
         yield f"it runs eagerly, where the others replay {GRAPHS[usual]}"
@@ -74,11 +76,9 @@ def _causes(trace: Trace, steps: Sequence[Pass], n: int, excess: int, usual: Mod
 
 def _asked(step: Pass, usual: Pass) -> Iterator[str]:
     """What more a step was asked to do than the one of the median time."""
-    amounts = (
-        ("new tokens", step.asked.new_tokens, usual.asked.new_tokens),
-        ("tokens that attention reads", step.asked.kv_tokens, usual.asked.kv_tokens),
-    )
-    for what, own, other in amounts:
+    amounts = {"new_tokens": "new tokens", "kv_tokens": "tokens that attention reads"}
+    for field, what in amounts.items():
+        own, other = getattr(step.asked, field), getattr(usual.asked, field)
         if own and other and own > LONGER * other:
             yield f"{count(own)} {what}, where the median step has {count(other)}"
 
@@ -109,10 +109,8 @@ def _account(trace: Trace, step: Pass, devices: Sequence[Device]) -> DeviceAccou
     """Of the device of its model, from the first start to the last end of what the step ran there.
     None if the device has no account."""
     pid, part = trace.track_of(int(step.model[0])).pid, interval_of(trace, step.rows)
-    for device in devices:
-        if device.pid == pid:
-            return device.over(np.array([part.begin_ns]), np.array([part.end_ns]))[0]
-    return None
+    bounds = np.array([part.begin_ns]), np.array([part.end_ns])
+    return next((one.over(*bounds)[0] for one in devices if one.pid == pid), None)
 
 
 def _busy(trace: Trace, step: Pass) -> int:
@@ -143,21 +141,8 @@ def _by_name(trace: Trace, step: Pass) -> tuple[Counter[int], Counter[int]]:
     return Counter(names), ns
 
 
-def _compiles(trace: Trace, begin: int, end: int) -> bool:
-    named = [COMPILER.search(name[:LONGEST_NAME]) is not None for name in trace.names]
-    flags = np.array(named or [False])[trace.name]
-    flags &= np.isin(trace.role, (Role.ANNOTATION, Role.OP, Role.PYTHON))
-    return bool((flags & (trace.start < end) & (trace.end > begin)).any())
-
-
-UNDERSTOOD = (
-    ServerPhase.DECODE,
-    ServerPhase.PREFILL,
-    ServerPhase.MIXED,
-    ServerPhase.VERIFY,
-    ServerPhase.DRAFT,
-    ServerPhase.UNKNOWN,
-)
+ASKED = ("batch", "new_tokens", "kv_tokens", "cached_tokens")
+UNDERSTOOD = tuple(map(ServerPhase, ("decode", "prefill", "mixed", "verify", "draft", "unknown")))
 
 
 class ServerStep(msgspec.Struct, frozen=True):
@@ -232,7 +217,9 @@ def serving(
         own = [n for n, one in enumerate(found) if one.asked.phase is phase and len(one.model)]
         if own:
             own.sort(key=lambda n: steps[n].model_ns)
-            phases.append(_times(phase, [steps[n].model_ns for n in own]))
+            lasted, size = np.array([steps[n].model_ns for n in own]), np.array([len(own)])
+            times = [percentile(lasted, np.array([0]), size, n).item() for n in (50, 90, 99, 100)]
+            phases.append(PhaseTimes(phase.value, len(own), *times))
             at = own[(len(own) - 1) // 2]
             rows = found[at].model
             layers = layers_of(trace, rows)
@@ -274,10 +261,7 @@ def _step(
         start_ns=one.start_ns - trace.begin_ns,
         dur_ns=one.dur_ns,
         phase=one.asked.phase.value,
-        batch=one.asked.batch,
-        new_tokens=one.asked.new_tokens,
-        kv_tokens=one.asked.kv_tokens,
-        cached_tokens=one.asked.cached_tokens,
+        **{of: getattr(one.asked, of) for of in ASKED},
         mode=one.mode.value,
         replays=one.replays,
         captured_tokens=captured,
@@ -288,12 +272,6 @@ def _step(
         outlier=because is not None,
         because=because or (),
     )
-
-
-def _times(phase: ServerPhase, sorted_ns: Sequence[int]) -> PhaseTimes:
-    each, first, count = np.array(sorted_ns), np.array([0]), np.array([len(sorted_ns)])
-    at = [int(percentile(each, first, count, percent)[0]) for percent in (50, 90, 99, 100)]
-    return PhaseTimes(phase.value, len(each), *at)
 
 
 def _missing(trace: Trace, found: Sequence[Pass], between: Between | None) -> list[str]:

@@ -71,10 +71,7 @@ def between_of(trace: Trace, steps: Sequence[Pass], device: Device) -> Between |
     begin = np.maximum.accumulate(np.array([part.end_ns for part in parts], dtype=np.int64))[:-1]
     end = np.array([part.begin_ns for part in parts[1:]], dtype=np.int64)
     begin, end = begin[end > begin], end[end > begin]
-    if not len(begin):
-        return None
-    each = np.sort(end - begin)
-    return _between(device, begin, end, len(begin), int(each[(len(each) - 1) // 2]))
+    return _between(device, begin, end, len(begin)) if len(begin) else None
 
 
 def _around(trace: Trace, step: Pass, device: Device) -> Between | None:
@@ -88,19 +85,16 @@ def _around(trace: Trace, step: Pass, device: Device) -> Between | None:
     return _between(device, begin, end) if (end > begin).any() else None
 
 
-def _between(
-    device: Device, begin: Int64s, end: Int64s, count: int = 0, median: int | None = None
-) -> Between:
+def _between(device: Device, begin: Int64s, end: Int64s, count: int = 0) -> Between:
     """The account of these windows; without a count they are those before and after one pass."""
-    accounts = device.over(begin, end)
+    accounts, each = device.over(begin, end), end - begin
     idle: Counter[str] = Counter()
     for account in accounts:
         idle.update(account.idle)
-    each = end - begin
     return Between(
         count=count,
         total_ns=int(each.sum()),
-        median_ns=median,
+        median_ns=int(np.sort(each)[(count - 1) // 2]) if count else None,
         before_ns=None if count else int(each[0]),
         after_ns=None if count else int(each[1]),
         compute_ns=sum(one.compute_ns for one in accounts),
@@ -116,7 +110,7 @@ def _doing(device: Device, begin: Int64s, end: Int64s) -> tuple[Doing, ...]:
     """By the innermost thing that covered most of each gap in these windows."""
     gaps = device.gaps
     at = np.searchsorted(begin, gaps.begin, side="right") - 1
-    inside = np.flatnonzero((at >= 0) & (gaps.end <= end[np.maximum(at, 0)]))
+    inside = np.flatnonzero((at >= 0) & (gaps.end <= end[at]))
     found: Counter[tuple[str, str]] = Counter()
     for gap in gaps_of(device, inside):
         sync = gap.idle.get("host_sync", 0)

@@ -20,8 +20,12 @@ import msgspec
 import numpy as np
 
 from fusetui.analysis.questions.computing import within
-from fusetui.analysis.questions.launches import GRAPH, LAUNCHES, LONGEST_NAME, graph_calls
-from fusetui.analysis.questions.totals import grouped
+from fusetui.analysis.questions.launches import (
+    LONGEST_NAME,
+    calls_named,
+    graph_calls,
+    nodes_of_replays,
+)
 from fusetui.analysis.serving.weights import inputs_by_op
 from fusetui.gpu.roofline.products import matmul
 from fusetui.trace.model.arguments import arguments, parsed
@@ -33,7 +37,10 @@ from fusetui.trace.model.memo import memo
 
 BEGIN = re.compile(r"StreamBeginCapture")
 END = re.compile(r"StreamEndCapture")
-MOVES = re.compile(r"Memcpy|Memset")
+NODES = re.compile(
+    r"\A(?!.*(?i:GraphLaunch)).*?(?:(?i:Launch(?!HostFunc))|Memcpy|Memset)", re.DOTALL
+)
+"""Calls that launch, copy or set."""
 FORKS = re.compile(r"StreamWaitEvent")
 SIZE = re.compile(r"(?:[a-z]{1,40}_)?capture_(\d{1,9})(?:_([A-Za-z_]{1,40}))?\Z")
 """The annotation of a server around a capture: capture_32_DECODE (SGLang), capture_32_FULL and
@@ -82,7 +89,8 @@ def captures(trace: Trace) -> Captures:
     """The captures of all threads. Reads the args of their calls."""
     begins, ends, waits = (_calls(trace, words) for words in (BEGIN, END, FORKS))
     spans = _spans(trace, begins, ends)
-    calls = _nodes(trace)
+    calls = _calls(trace, NODES)
+    calls = calls[~np.isin(calls, trace.launch[trace.gpu_rows])]
     own = [_between(trace, calls, begin, end) for begin, end in spans]
     names = iter(_kernels(trace, np.concatenate([np.empty(0, np.intp), *own])))
     found = []
@@ -94,22 +102,10 @@ def captures(trace: Trace) -> Captures:
     return Captures(tuple(found), len(begins) - len(spans))
 
 
-def _calls(trace: Trace, *wanted: re.Pattern[str], but: re.Pattern[str] | None = None) -> Rows:
+def _calls(trace: Trace, wanted: re.Pattern[str]) -> Rows:
     """Calls of such a name in order of time; of nested ones (CUDA's runtime calls the driver) the
-    outer one. Of a capture with Python most names are those of frames: only the names of calls are
-    looked at."""
-    rows = np.flatnonzero(trace.role == Role.CALL)
-    used, which = np.unique(trace.name[rows], return_inverse=True)
-    names = [trace.names[name] for name in used.tolist()]
-    told = np.array(
-        [
-            any(one.search(name, 0, LONGEST_NAME) for one in wanted)
-            and not (but and but.search(name, 0, LONGEST_NAME))
-            for name in names
-        ],
-        dtype=np.bool_,
-    )
-    rows = rows[told[which.reshape(-1)]]
+    outer one."""
+    rows = calls_named(trace, lambda name: wanted.search(name, 0, LONGEST_NAME) is not None)
     rows = rows[~within(trace, rows)[rows]]
     return rows[np.argsort(trace.start[rows], kind="stable")]
 
@@ -128,14 +124,6 @@ def _spans(trace: Trace, begins: Rows, ends: Rows) -> list[tuple[int, int]]:
         elif (begin := waiting.pop(int(thread[row]), -1)) >= 0:
             found.append((begin, row))
     return sorted(found, key=lambda span: int(trace.start[span[0]]))
-
-
-def _nodes(trace: Trace) -> Rows:
-    """Calls that launch, copy or set, and launched no GPU event."""
-    rows = _calls(trace, LAUNCHES, MOVES, but=GRAPH)
-    launch = trace.launch[trace.gpu_rows]
-    ran = np.bincount(launch[launch >= 0], minlength=len(trace)) > 0
-    return rows[~ran[rows]]
 
 
 def _between(trace: Trace, calls: Rows, begin: int, end: int) -> Rows:
@@ -216,24 +204,15 @@ class Nodes(msgspec.Struct, frozen=True, eq=False):
 
 def replays(trace: Trace) -> tuple[Nodes, ...]:
     """All graph launches with recorded events, in order of their calls."""
-    rows = trace.gpu_rows
-    launch = trace.launch[rows]
-    graph = graph_calls(trace)
-    rows = rows[(launch >= 0) & graph[launch]]
-    if not len(rows):
+    each = nodes_of_replays(trace)
+    if not each:
         return ()
-    device = trace.process_of_track[trace.track[rows]]
-    key = trace.launch[rows].astype(np.int64) * (len(trace.tracks) + 1) + device
-    groups = grouped(key, trace.start[rows])
-    ids = _node_ids(trace, rows)
-    found = []
-    for places in map(groups.places, range(len(groups))):
-        if ids is not None:
-            places = places[np.argsort(ids[places], kind="stable")]
-        own = rows[places]
-        pid = trace.track_of(int(own[0])).pid
-        found.append(Nodes(int(trace.launch[own[0]]), pid, own, numbered=ids is not None))
-    return tuple(sorted(found, key=lambda nodes: int(trace.start[nodes.call])))
+    ids = _node_ids(trace, np.concatenate(each))
+    if ids is not None:
+        of_each = np.split(ids, np.cumsum([len(own) for own in each])[:-1])
+        each = [own[np.argsort(n, kind="stable")] for own, n in zip(each, of_each, strict=True)]
+    calls = [(int(trace.launch[own[0]]), trace.track_of(int(own[0])).pid) for own in each]
+    return tuple(Nodes(*of, own, ids is not None) for of, own in zip(calls, each, strict=True))
 
 
 def bare_launches(trace: Trace) -> int:

@@ -27,6 +27,7 @@ from fusetui.text.cutting import clip
 from fusetui.text.figures import plural
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.grouping import by_key
 from fusetui.trace.model.op_names import stem, words
 
 _KINDS: Final[dict[str, frozenset[str]]] = {
@@ -183,7 +184,8 @@ def choose(
     """For each replay its capture. `sizes`: of each capture; `steps`: of each replay the number of
     its step (-1: none), and what was asked of it."""
     found = [Chosen()] * len(replays)
-    for same in _alike(trace, replays):
+    names = [trace.name[nodes.rows].tobytes() for nodes in replays]
+    for same in by_key(range(len(replays)), names.__getitem__).values():
         fits = [fit(trace, replays[same[0]], capture, there) for capture in captures]
         matching = {n: one for n, one in enumerate(fits) if not one.problem}
         if not matching:
@@ -191,22 +193,12 @@ def choose(
             for at in same:
                 found[at] = Chosen(problem=problem)
             continue
-        by_step: dict[tuple[int, CaptureSize], list[int]] = {}
-        for at in same:
-            by_step.setdefault(steps[at], []).append(at)
+        by_step = by_key(same, steps.__getitem__)
         fitting = {asked: _fitting(matching, sizes, asked) for _, asked in by_step}
         for (_, asked), own in by_step.items():
             for at, one in zip(own, _of_step(len(own), fitting[asked], matching), strict=True):
                 found[at] = one
     return found
-
-
-def _alike(trace: Trace, replays: Sequence[Nodes]) -> list[list[int]]:
-    """The indices of replays whose nodes have equal names in equal order."""
-    groups: dict[bytes, list[int]] = {}
-    for at, nodes in enumerate(replays):
-        groups.setdefault(trace.name[nodes.rows].tobytes(), []).append(at)
-    return list(groups.values())
 
 
 class Fitting(msgspec.Struct, frozen=True):

@@ -111,7 +111,7 @@ def by_configuration(
     """The products of a pass with the weights that the configuration gives them, if it can, and a
     remark about that; otherwise as they were found, and why. Without the tokens that were asked for
     no FLOP are known."""
-    if missing := _not_dense(model) or _disagrees(trace, found, layers, model):
+    if missing := _other_model(trace, found, layers, model):
         return found, missing
     heads, hidden = model.heads * model.depth, model.hidden
     matrices = [
@@ -141,19 +141,16 @@ def by_configuration(
     )
 
 
-def _not_dense(model: ModelConfig) -> str:
-    """Why its products are not known."""
+def _other_model(trace: Trace, found: Products, layers: Layers | None, model: ModelConfig) -> str:
+    """Why the products of the model are not known, or the model cannot be what ran."""
     if model.architecture not in DENSE:
         told = model.architecture or "unknown"
         return f"{told} is not a dense architecture whose products are known"
     if model.is_quantized:
         return "the weights are quantized"
     sizes = (model.hidden, model.inner, model.layers, model.heads, model.vocabulary)
-    return "" if all(sizes) and model.dtype else LACKS
-
-
-def _disagrees(trace: Trace, found: Products, layers: Layers | None, model: ModelConfig) -> str:
-    """Why the model cannot be what ran."""
+    if not (all(sizes) and model.dtype):
+        return LACKS
     each, vocabulary = divmod(found.unknown, model.layers)
     if each not in FUSED or vocabulary > 1:
         return (

@@ -37,7 +37,8 @@ def join(trace: Trace, there: Trace, found: bool = False) -> tuple[Trace, Join]:
     """The trace with what could be joined, and a record of that. If nothing could be, it is the
     same trace. `there` is the trace of the capture, which may be the trace itself; `found`: nobody
     named it."""
-    own = [nodes for nodes in replays(trace) if not _is_joined(trace, nodes)]
+    before = _captured(trace)[0]
+    own = [nodes for nodes in replays(trace) if before[nodes.rows[0]] < 0]
     known = captures(there)
     whole = known.whole
     if whole and not any((there.op[one.calls] >= 0).any() for one in whole):
@@ -94,22 +95,16 @@ def _in_order(nodes: Nodes, column: NDArray[np.integer]) -> Nodes:
     return replace(nodes, rows=nodes.rows[order], numbered=False)
 
 
-def _is_joined(trace: Trace, nodes: Nodes) -> bool:
-    return isinstance(trace, Joined) and int(trace.captured[nodes.rows[0]]) >= 0
-
-
 def _chosen(
     trace: Trace, there: Trace, own: Sequence[Nodes], whole: Sequence[Capture]
 ) -> list[Chosen]:
     if not own:
         return []
     steps = server_steps(trace)
-    at = steps.steps.at(np.array([int(trace.start[nodes.call]) for nodes in own], dtype=np.int64))
-    asked = [steps.asked[step] if step >= 0 else None for step in at.tolist()]
-    of_steps = [
-        CaptureSize() if one is None else CaptureSize(one.batch, one.new_tokens) for one in asked
-    ]
-    each = list(zip(at.tolist(), of_steps, strict=True))
+    at = steps.steps.at(trace.start[[nodes.call for nodes in own]]).tolist()
+    asked = [steps.asked[step] if step >= 0 else None for step in at]
+    amounts = [CaptureSize(one.batch, one.new_tokens) if one else CaptureSize() for one in asked]
+    each = list(zip(at, amounts, strict=True))
     return choose(trace, there, own, whole, [size_of(there, one) for one in whole], each)
 
 

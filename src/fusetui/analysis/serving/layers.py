@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from fusetui.analysis.serving.weights import PRODUCTS
 from fusetui.gpu.kernel_names import decode
-from fusetui.trace.model.arrays import Flags, Rows
+from fusetui.trace.model.arrays import Rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 
@@ -83,12 +83,15 @@ def repetition(names: NDArray[np.integer]) -> tuple[int, int, int] | None:
     """Where the longest repetition begins, its period, and how often it repeats."""
     best: tuple[int, int, int] | None = None
     for period in _periods(names):
-        first, length = _longest_run(names[period:] == names[:-period])
-        count = (length + period) // period
-        if count < FEWEST or count * period <= HALF * len(names):
+        same = np.concatenate(([False], names[period:] == names[:-period], [False]))
+        begins, ends = np.flatnonzero(np.diff(same)).reshape(-1, 2).T
+        if not len(begins):
             continue
-        if best is None or count * period > best[1] * best[2] + period:
-            best = (first, period, count)
+        longest = int(np.argmax(ends - begins))
+        count = (int(ends[longest] - begins[longest]) + period) // period
+        enough = count >= FEWEST and count * period > HALF * len(names)
+        if enough and (best is None or count * period > best[1] * best[2] + period):
+            best = (int(begins[longest]), period, count)
     return best
 
 
@@ -103,16 +106,6 @@ def _periods(names: NDArray[np.integer]) -> list[int]:
         if len(found) >= MOST_PERIODS:
             break
     return sorted(found)[:MOST_PERIODS]
-
-
-def _longest_run(same: Flags) -> tuple[int, int]:
-    """Where the longest run of True begins, and its length."""
-    edges = np.flatnonzero(np.diff(np.concatenate(([False], same, [False]))))
-    begins, ends = edges[::2], edges[1::2]
-    if not len(begins):
-        return 0, 0
-    longest = int(np.argmax(ends - begins))
-    return int(begins[longest]), int(ends[longest] - begins[longest])
 
 
 NAMED = re.compile(r"moe|expert|matmul_ogs|group(?:ed)?_?gemm", re.IGNORECASE)

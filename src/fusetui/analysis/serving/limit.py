@@ -56,8 +56,7 @@ def cache_of(
     if own and all(own):
         return KeysAndValues(sum(own), len(own), "attention")
     if model is None:
-        told = "the shapes of attention do not tell (--model-config does)"
-        return KeysAndValues(missing=told)
+        return KeysAndValues(missing="the shapes of attention do not tell (--model-config does)")
     return _of_config(model, shapes)
 
 
@@ -84,18 +83,17 @@ def _of_config(model: ModelConfig, shapes: Shapes) -> KeysAndValues:
     if model.is_latent:
         return KeysAndValues(missing="the cache of latent attention has a layout of its own")
     ranks = _ranks(shapes, model)
-    if ranks is None and not shapes:
-        told = "no shapes tell whether the configuration is that of this model"
-        return KeysAndValues(missing=told)
     if ranks is None:
         width = (model.heads + 2 * model.kv_heads) * model.depth
-        return KeysAndValues(
-            missing=f"no matrix product of the step is the projection of the configuration to q,"
-            f" k and v ({model.hidden} x {width}): it is of another model"
+        other = (
+            "no matrix product of the step is the projection of the configuration to q, k and v"
+            f" ({model.hidden} x {width}): it is of another model"
         )
+        unsure = "no shapes tell whether the configuration is that of this model"
+        return KeysAndValues(missing=other if shapes else unsure)
     each = 2 * max(model.kv_heads // ranks, 1) * model.depth * SIZES[model.dtype]
-    remark = f"keys and values are taken to be {model.type_name}, as the configuration says of the"
-    remark += " model"
+    said = "as the configuration says of the model"
+    remark = f"keys and values are taken to be {model.type_name}, {said}"
     if model.full_layers < model.layers:
         without = model.layers - model.full_layers
         remark += f"; {without} layers with a window are not counted"
@@ -228,15 +226,12 @@ def limit_of(
     needs = _Needs(products, kv, peak)
     memory, compute = needs.memory_ns, needs.compute_ns
     least = max((t for t in (memory, compute) if t is not None), default=None)
-    missing = [*_missing(needs, told or ("" if model else NEEDED))]
+    missing = _missing(needs, told or ("" if model else NEEDED))
     if kv is None:
         why = cache.missing or "no annotation counts the tokens that attention reads"
         missing.append(f"keys and values are not counted: {why}")
     remarks = (told if products.known else "", guessed, "" if kv is None else cache.remark)
-    reads_only = step.asked.phase in (
-        ServerPhase.DECODE,
-        ServerPhase.VERIFY,
-    )  # attention of few tokens
+    few = step.asked.phase in (ServerPhase.DECODE, ServerPhase.VERIFY)  # tokens, so attention reads
     return Limit(
         dur_ns=ns,
         products=products.known,
@@ -257,7 +252,7 @@ def limit_of(
         bound=None if least is None else "memory" if least == memory else "compute",
         cannot_tell=tuple(missing),
         remarks=tuple(filter(None, remarks)),
-        losses=_losses(trace, rows, ns, needs.by_op(reads_only)),
+        losses=_losses(trace, rows, ns, needs.by_op(reads_only=few)),
     )
 
 

@@ -31,7 +31,7 @@ from fusetui.analysis.questions.launches import graph_calls, wants_capture
 from fusetui.analysis.serving.captures import has_captures, replays
 from fusetui.analysis.serving.join import join
 from fusetui.analysis.serving.steps import server_steps
-from fusetui.trace.cache import Record, record_for
+from fusetui.trace.cache import record_for
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import TraceError
@@ -105,12 +105,12 @@ class _Memory:
     """What is known of files, by their folders."""
 
     def __init__(self, files: Iterable[File]) -> None:
-        self._records: dict[str, Record | None] = {}  # None: the cache is off
-        self._known: dict[str, dict[str, Seen]] = {}
+        folders = {file.folder for file in files}
+        self._records = {folder: record_for(folder, KEPT_AS) for folder in folders}
         self._changed: set[str] = set()
-        for folder in {file.folder for file in files}:
-            record = self._records[folder] = record_for(folder, KEPT_AS)
-            found = record.load(Index) if record else None
+        self._known: dict[str, dict[str, Seen]] = {}
+        for folder, record in self._records.items():
+            found = record.load(Index) if record else None  # None: the cache is off
             self._known[folder] = found.files if found else {}
 
     def seen(self, file: File) -> Seen:
@@ -118,9 +118,10 @@ class _Memory:
         found = self._known[file.folder].get(file.name)
         return found if found is not None and found.state == file.state else Seen(file.state)
 
-    def put(self, file: File, seen: Seen) -> None:
+    def put(self, file: File, seen: Seen) -> Seen:
         self._known[file.folder][file.name] = seen
         self._changed.add(file.folder)
+        return seen
 
     def keep(self) -> None:
         """Writes the records in which anything is new."""
@@ -182,8 +183,9 @@ def _found(trace: Trace) -> list[str]:
 
 def _batches(trace: Trace) -> list[int]:
     """Of all steps, in requests and in tokens: captures count either."""
-    asked = [one for one in server_steps(trace).asked if one is not None]
-    both = [size for one in asked for size in (one.batch, one.new_tokens)]
+    both = [
+        size for one in server_steps(trace).asked if one for size in (one.batch, one.new_tokens)
+    ]
     return [size for size in dict.fromkeys(both) if size]
 
 
@@ -198,12 +200,10 @@ def said(joins: Sequence[Join]) -> list[str]:
     """What to tell a user who opened the trace: what could not be joined in the end. A capture that
     was found and fits nothing is not worth a word, nor is one of several for which another fits."""
     whole = joins and sum(join.replays for join in joins) == joins[0].of_replays
-    told = [
-        text for join in joins if join.replays or not (join.found or whole) for text in join.refused
-    ]
-    distinct = list(dict.fromkeys(told))
-    more = len(distinct) - MOST_TOLD
-    return distinct if more <= 0 else [*distinct[:MOST_TOLD], f"... and {more} more reasons."]
+    told = (join.refused for join in joins if join.replays or not (join.found or whole))
+    distinct = list(dict.fromkeys(text for texts in told for text in texts))
+    more = [f"... and {len(distinct) - MOST_TOLD} more reasons."]
+    return distinct[:MOST_TOLD] + (more if len(distinct) > MOST_TOLD else [])
 
 
 def _files_beside(path: str) -> list[File]:
@@ -216,7 +216,12 @@ def _files_beside(path: str) -> list[File]:
         return []
     here, folders = _listed(folder)
     inside = (_listed(os.path.join(folder, name))[0] for name in sorted(folders)[:MOST_FOLDERS])
-    return [file for files in (here, *inside) for file in _nearest(files, own)]
+    found: list[File] = []
+    for files in (here, *inside):
+        others = (file for file in files if file.state != own)  # not the trace itself
+        nearest = sorted(others, key=lambda f: (abs(f.state[1] - own[1]), f.name))
+        found += nearest[:NEIGHBORS]
+    return found
 
 
 def _state(state: os.stat_result) -> FileState:
@@ -238,12 +243,6 @@ def _listed(folder: str) -> tuple[list[File], list[str]]:
     return files, folders
 
 
-def _nearest(files: Sequence[File], own: FileState) -> list[File]:
-    """Without the trace itself."""
-    others = [file for file in files if file.state != own]
-    return sorted(others, key=lambda f: (abs(f.state[1] - own[1]), f.name))[:NEIGHBORS]
-
-
 def same_process(path: str, pids: Collection[Id]) -> list[File]:
     """The files beside a trace that events of these processes are in, the nearest in time first."""
     own, found, files = {str(pid) for pid in pids}, [], _files_beside(path)
@@ -251,8 +250,7 @@ def same_process(path: str, pids: Collection[Id]) -> list[File]:
     for file in files:
         seen = memory.seen(file)
         if seen.pids is None:
-            seen = replace(seen, pids=_processes(file.path))
-            memory.put(file, seen)
+            seen = memory.put(file, replace(seen, pids=_processes(file.path)))
         if not own.isdisjoint(seen.pids or ()):
             found.append(file)
     memory.keep()
@@ -271,10 +269,8 @@ def candidates(
         for file, graphs in _searched(files)
         if graphs.captures and (not graphs.kernels or asked <= set(graphs.kernels))
     ]
-    wanted = set()
-    for batch in set(batches):
-        enough = [s for _, graphs in found for s in graphs.sizes if s >= batch]
-        wanted |= {min(enough)} if enough else set()
+    sizes = {size for _, graphs in found for size in graphs.sizes}
+    wanted = {min((s for s in sizes if s >= batch), default=-1) for batch in batches}
     sure = [one for one, graphs in found if wanted & set(graphs.sizes)]
     open_ = [one for one, graphs in found if not graphs.sizes or not batches]
     return list(dict.fromkeys((*sure, *open_)))[:OPENED]
@@ -290,8 +286,7 @@ def _searched(files: Sequence[File]) -> list[tuple[File, Graphs]]:
             if size > budget:
                 continue
             budget -= size
-            seen = replace(seen, graphs=_judged(beginning(file.path, BUDGET)))
-            memory.put(file, seen)
+            seen = memory.put(file, replace(seen, graphs=_judged(beginning(file.path, BUDGET))))
         found.append((file, seen.graphs or Graphs(False)))
     memory.keep()
     return found
@@ -311,8 +306,7 @@ def _processes(path: str) -> tuple[str, ...]:
 def _judged(text: bytes) -> Graphs:
     if _BEGIN not in text:
         return Graphs(False)
-    sizes = {int(size) for size in _NAMED.findall(text)}
-    kernels = {_hash(name) for name in set(_KERNEL.findall(text))}
+    sizes, kernels = set(map(int, _NAMED.findall(text))), set(map(_hash, _KERNEL.findall(text)))
     return Graphs(True, tuple(sorted(sizes)), tuple(sorted(kernels)))
 
 

@@ -59,14 +59,10 @@ class ServerPhase(StrEnum):
 
 
 MODES = {
-    "DECODE": ServerPhase.DECODE,
-    "EXTEND": ServerPhase.PREFILL,
-    "SPLIT_PREFILL": ServerPhase.PREFILL,
-    "MIXED": ServerPhase.MIXED,
+    **{"DECODE": ServerPhase.DECODE, "MIXED": ServerPhase.MIXED, "IDLE": ServerPhase.IDLE},
+    **dict.fromkeys(("EXTEND", "SPLIT_PREFILL"), ServerPhase.PREFILL),
+    **dict.fromkeys(("DRAFT_EXTEND", "DRAFT_EXTEND_V2"), ServerPhase.DRAFT),
     "TARGET_VERIFY": ServerPhase.VERIFY,
-    "DRAFT_EXTEND": ServerPhase.DRAFT,
-    "DRAFT_EXTEND_V2": ServerPhase.DRAFT,
-    "IDLE": ServerPhase.IDLE,
 }
 """SGLang's ForwardMode."""
 
@@ -160,11 +156,8 @@ def asked_by(name: str) -> Requested | None:
 
 def merged(outer: Requested, inner: Requested) -> Requested:
     """What two annotations around the same work say together; the inner one knows the phase."""
-    known = {
-        key: value for key, value in msgspec.structs.asdict(inner).items() if value is not None
-    }
-    if inner.phase is ServerPhase.UNKNOWN:
-        del known["phase"]
+    said = msgspec.structs.asdict(inner).items()
+    known = {key: value for key, value in said if value not in (None, ServerPhase.UNKNOWN)}
     return msgspec.structs.replace(outer, **known)
 
 
@@ -250,25 +243,13 @@ def passes(trace: Trace) -> tuple[Pass, ...]:
     if not len(steps):
         return () if trains(trace) else tuple(_of_replay(trace, one) for one in replays(trace))
     launched, called = by_launch_time(trace)
-    graph, kinds = graph_calls(trace), _kinds(trace)
-    found = []
-    each = zip(steps.steps.names, steps.steps.slices_of(called), steps.asked, strict=True)
-    for number, (name, own, asked) in enumerate(each):
-        rows = launched[own]
-        model, mode, count = _model(trace, rows, graph, kinds)
-        found.append(
-            Pass(
-                name=name,
-                start_ns=int(steps.steps.start[number]),
-                dur_ns=int(steps.steps.dur[number]),
-                asked=asked or Requested(ServerPhase.UNKNOWN),
-                mode=mode,
-                rows=rows,
-                model=model,
-                replays=count,
-            )
-        )
-    return tuple(found)
+    graph, kinds, unknown = graph_calls(trace), _kinds(trace), Requested(ServerPhase.UNKNOWN)
+    of = steps.steps
+    times = zip(of.names, of.start.tolist(), of.dur.tolist(), steps.asked, strict=True)
+    return tuple(
+        Pass(name, start, dur, asked or unknown, *_model(trace, launched[own], graph, kinds))
+        for (name, start, dur, asked), own in zip(times, of.slices_of(called), strict=True)
+    )
 
 
 def _of_replay(trace: Trace, one: Nodes) -> Pass:
@@ -278,23 +259,23 @@ def _of_replay(trace: Trace, one: Nodes) -> Pass:
 
 
 def _model(
-    trace: Trace, rows: Rows, graph: NDArray[np.bool_], kinds: NDArray[np.int8]
-) -> tuple[Rows, Mode, int]:
-    """The events of the model itself, how they were launched, and by how many graphs."""
-    if not len(rows):
-        return rows, Mode.NOTHING, 0
-    device = trace.process_of_track[trace.track[rows]]
-    rows = rows[device == np.bincount(device).argmax()]
+    trace: Trace, every: Rows, graph: NDArray[np.bool_], kinds: NDArray[np.int8]
+) -> tuple[Mode, Rows, Rows, int]:
+    """How events were launched, all of them, those of the model itself, and by how many graphs."""
+    if not len(every):
+        return Mode.NOTHING, every, every, 0
+    device = trace.process_of_track[trace.track[every]]
+    rows = every[device == np.bincount(device).argmax()]
     of_graph = graph[trace.launch[rows]]
     calls = len(np.unique(trace.launch[rows[of_graph]]))
     kernels = trace.role[rows] == Role.KERNEL
     if 2 * int((of_graph & kernels).sum()) <= int(kernels.sum()):
-        return _prepared(trace, rows, kinds), Mode.EAGER, calls
+        return Mode.EAGER, every, _prepared(trace, rows, kinds), calls
     if calls == 1:
-        return rows[of_graph], Mode.GRAPH, calls
+        return Mode.GRAPH, every, rows[of_graph], calls
     begin, end = trace.start[rows[of_graph]].min(), trace.end[rows[of_graph]].max()
     inside = (trace.start[rows] >= begin) & (trace.end[rows] <= end)
-    return rows[inside], Mode.PIECEWISE, calls
+    return Mode.PIECEWISE, every, rows[inside], calls
 
 
 def _prepared(trace: Trace, rows: Rows, kinds: NDArray[np.int8]) -> Rows:

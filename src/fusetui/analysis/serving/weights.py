@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.gpu.kernel_names import decode
-from fusetui.gpu.roofline.inputs import Inputs, Tensor, inputs_of
+from fusetui.gpu.roofline.inputs import Inputs, inputs_of
 from fusetui.gpu.roofline.many import INPUTS
 from fusetui.gpu.roofline.products import matmul
 from fusetui.trace.model.arguments import arguments, parsed
@@ -18,11 +18,8 @@ from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 
 WEIGHTS = {
-    "aten::mm": 1,
+    **dict.fromkeys(("aten::mm", "aten::linear", "aten::_scaled_mm", "aten::_int_mm"), 1),
     "aten::addmm": 2,
-    "aten::linear": 1,
-    "aten::_scaled_mm": 1,
-    "aten::_int_mm": 1,
 }
 """The position of the weights of each product; aten::bmm multiplies activations."""
 PRODUCTS = ("gemm", "gemv", "moe")
@@ -69,37 +66,28 @@ def products_of(trace: Trace, kernels: Rows) -> Products:
     named = {name: one for name, one in decoded.items() if one and one.op in PRODUCTS}
     asked = np.unique(ops[ops >= 0])
     asked = asked[[trace.name_of(op) in WEIGHTS for op in asked.tolist()]]
-    found = {op: inputs for op, inputs in inputs_by_op(trace, asked).items() if _weights(inputs)}
-    own = np.isin(ops, list(found))
+    own = []
     rows: Counter[int] = Counter()
     shapes: set[tuple[int, int]] = set()
     each: list[Product] = []
-    for inputs in found.values():
-        product, weights = matmul(inputs), _weights(inputs)
-        if product is not None and weights is not None:
-            each.append(
-                Product(inputs.op, weights.bytes or 0, product.flop or 0, product.dtype or "")
-            )
+    for op, inputs in inputs_by_op(trace, asked).items():
+        product, weights = matmul(inputs), inputs.tensor(WEIGHTS[inputs.op])
+        read = weights.bytes if weights and len(weights.shape) == 2 else None
+        if product is not None and read is not None:
+            own.append(op)
+            each.append(Product(inputs.op, read, product.flop or 0, product.dtype or ""))
             rows[product.m or 0] += 1
             shapes.add((product.k or 0, product.n or 0))
     most, count = rows.most_common(1)[0] if rows else (0, 0)
     dtypes = {dtype for one in named.values() for dtype in (one.dtype_a, one.dtype_b) if dtype}
     return Products(
-        known=len(found),
+        known=len(own),
         each=tuple(each),
         shapes=tuple(sorted(shapes)),
-        rows=most if 2 * count > len(found) else None,
-        unknown=int((np.isin(names, list(named)) & ~own).sum()),
+        rows=most if 2 * count > len(own) else None,
+        unknown=int((np.isin(names, list(named)) & ~np.isin(ops, own)).sum()),
         dtypes=frozenset(dtypes),
     )
-
-
-def _weights(inputs: Inputs) -> Tensor | None:
-    """The weights of a product whose sizes and types are known; None else."""
-    weights = inputs.tensor(WEIGHTS[inputs.op])
-    if weights is None or weights.bytes is None or len(weights.shape) != 2:
-        return None
-    return weights if matmul(inputs) is not None else None
 
 
 def inputs_by_op(trace: Trace, ops: NDArray[np.integer]) -> dict[int, Inputs]:

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from fusetui.gpu.kernel_names.record import KernelName, Part
+from .record import KernelName, Part
 
 __all__ = ["KernelName", "Part", "decode", "short_name"]
 
@@ -32,7 +32,7 @@ def decode(name: str) -> KernelName | None:
     """
     if not name.isascii() or len(name) > _MAX_NAME:
         return None
-    from fusetui.gpu.kernel_names.families import decode_body  # with all patterns of all families
+    from .families import decode_body  # with all patterns of all families
 
     body = name.removesuffix(" [clone .kd]").removesuffix(".kd")  # what ROCm's tools append
     found = decode_body(body)
@@ -48,7 +48,7 @@ def short_name(name: str) -> str:
     >>> short_name("void my::kernel<int, 4>(int*)")
     'my::kernel'
     """
-    from fusetui.gpu.kernel_names.cxx import base_text
+    from .cxx import base_text
 
     found = decode(name)
     return found.short if found is not None and found.short else base_text(name)

@@ -17,9 +17,9 @@ import re
 from functools import lru_cache
 from typing import Any, Final
 
-from fusetui.gpu.kernel_names.cxx import SCOPE, base_of, split_args
-from fusetui.gpu.kernel_names.record import KernelName, Part, build, dtype_words, explain, spaced
-from fusetui.gpu.kernel_names.vocabulary import CXX_TYPE, cxx_type
+from .cxx import SCOPE, base_of, split_args
+from .record import KernelName, Part, build, dtype_words, explain, spaced
+from .vocabulary import CXX_TYPE, cxx_type
 
 _NUMBER = r"(?:\(\w+\))?"
 _ELEMENTWISE = re.compile(

@@ -12,16 +12,9 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from fusetui.gpu.kernel_names.cxx import (
-    Signature,
-    argument_texts,
-    base_of,
-    callee_text,
-    signature,
-    split_args,
-)
-from fusetui.gpu.kernel_names.record import KernelName, build, op_by, spaced
-from fusetui.gpu.kernel_names.vocabulary import cxx_type
+from .cxx import Signature, argument_texts, base_of, callee_text, signature, split_args
+from .record import KernelName, build, op_by, spaced
+from .vocabulary import cxx_type
 
 _FREE_BASES = re.compile(
     r"cunn_\w+|softmax_warp_(?:forward|backward)|elementwise_kernel_with_index"

@@ -11,17 +11,10 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from fusetui.gpu.kernel_names.cxx import cute_tuple
-from fusetui.gpu.kernel_names.fp8_gemm import TRTLLM_TYPES
-from fusetui.gpu.kernel_names.record import (
-    KernelName,
-    build,
-    explain,
-    fields_of,
-    spaced,
-    tile_words,
-)
-from fusetui.gpu.kernel_names.vocabulary import CUTLASS, cxx_type
+from .cxx import cute_tuple
+from .fp8_gemm import TRTLLM_TYPES
+from .record import KernelName, build, explain, fields_of, spaced, tile_words
+from .vocabulary import CUTLASS, cxx_type
 
 _INT = r"(?:\(int\))?(?P<{}>\d{{1,5}})"
 _BOOL = r"(?:\(bool\))?(?:true|false|0|1)"

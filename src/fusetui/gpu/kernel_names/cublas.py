@@ -19,17 +19,9 @@ import re
 from functools import lru_cache
 from typing import Any, Final
 
-from fusetui.gpu.kernel_names.cxx import Signature, callee_text, signature
-from fusetui.gpu.kernel_names.record import (
-    KernelName,
-    Meanings,
-    build,
-    epilogue_of,
-    explain,
-    fields_of,
-    gemm_label,
-)
-from fusetui.gpu.kernel_names.vocabulary import (
+from .cxx import Signature, callee_text, signature
+from .record import KernelName, Meanings, build, epilogue_of, explain, fields_of, gemm_label
+from .vocabulary import (
     ACCUMULATORS,
     CUBLAS_WORDS,
     GENERATION,

@@ -10,18 +10,10 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from fusetui.gpu.kernel_names import cutlass
-from fusetui.gpu.kernel_names.cxx import SCOPE, argument_texts, callee_text, signature
-from fusetui.gpu.kernel_names.record import (
-    KernelName,
-    build,
-    explain,
-    explain_tokens,
-    fields_of,
-    gemm_label,
-    op_by,
-)
-from fusetui.gpu.kernel_names.vocabulary import GENERATION, MMA_SHAPES, cxx_type, from_word, named
+from . import cutlass
+from .cxx import SCOPE, argument_texts, callee_text, signature
+from .record import KernelName, build, explain, explain_tokens, fields_of, gemm_label, op_by
+from .vocabulary import GENERATION, MMA_SHAPES, cxx_type, from_word, named
 
 _TUNED = re.compile(
     rf"(?:_5x_cudnn_|cudnn_(?:infer_|train_)?)?(?P<arch>{GENERATION})_"

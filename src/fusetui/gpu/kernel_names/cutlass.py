@@ -23,17 +23,9 @@ import re
 from functools import lru_cache
 from typing import Any, Final
 
-from fusetui.gpu.kernel_names.cxx import SCOPE, cute_tuple
-from fusetui.gpu.kernel_names.record import (
-    KernelName,
-    Meanings,
-    build,
-    epilogue_of,
-    explain,
-    fields_of,
-    gemm_label,
-)
-from fusetui.gpu.kernel_names.vocabulary import (
+from .cxx import SCOPE, cute_tuple
+from .record import KernelName, Meanings, build, epilogue_of, explain, fields_of, gemm_label
+from .vocabulary import (
     ACCUMULATORS,
     CUTLASS,
     CXX_TYPE,

@@ -13,8 +13,8 @@ from typing import Final
 
 import msgspec
 
-from fusetui.gpu.kernel_names.record import cut, escaped, spaced
-from fusetui.gpu.kernel_names.vocabulary import cxx_type
+from .record import cut, escaped, spaced
+from .vocabulary import cxx_type
 
 Span = tuple[int, int]
 

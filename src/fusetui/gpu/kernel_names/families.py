@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from fusetui.gpu.kernel_names import (
+from . import (
     aten,
     aten_other,
     attention,
@@ -19,7 +19,7 @@ from fusetui.gpu.kernel_names import (
     triton,
     xmma,
 )
-from fusetui.gpu.kernel_names.record import KernelName
+from .record import KernelName
 
 Family = tuple[tuple[str, ...], Callable[[str], KernelName | None]]
 
@@ -30,10 +30,7 @@ _FAMILIES: Final[tuple[Family, ...]] = (
     (("void at::", "at::"), aten.decode_elementwise),
     (("triton_", "cpp_", "graph_"), triton.decode_inductor),
     (("Mem",), transfers.decode_copy),
-    (
-        ("nccl", "void nccl", "rccl", "void rccl", "msccl", "void msccl"),
-        transfers.decode_nccl,
-    ),
+    (("nccl", "void nccl", "rccl", "void rccl", "msccl", "void msccl"), transfers.decode_nccl),
     ((), cublas.decode_tuned),
     (("sm",), xmma.decode),
     ((), cutlass.decode2),

@@ -21,16 +21,9 @@ from __future__ import annotations
 import re
 from typing import Any, Final, NamedTuple
 
-from fusetui.gpu.kernel_names.cxx import Span, signature, split_args
-from fusetui.gpu.kernel_names.record import (
-    KernelName,
-    Part,
-    build,
-    explain,
-    fields_of,
-    gemm_label,
-)
-from fusetui.gpu.kernel_names.vocabulary import from_capability, named
+from .cxx import Span, signature, split_args
+from .record import KernelName, Part, build, explain, fields_of, gemm_label
+from .vocabulary import from_capability, named
 
 TRTLLM_TYPES: Final = named(
     """Bfloat16=bf16 Fp16=fp16 Fp32=fp32 MxE4m3=mxfp8_e4m3 MxE2m1=mxfp4_e2m1 E4m3=fp8_e4m3

@@ -18,9 +18,9 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from fusetui.gpu.kernel_names.cxx import SCOPE, Signature, callee_text, signature
-from fusetui.gpu.kernel_names.record import KernelName, build, compiled, op_by, spaced
-from fusetui.gpu.kernel_names.vocabulary import CXX_TYPE, cxx_type
+from .cxx import SCOPE, Signature, callee_text, signature
+from .record import KernelName, build, compiled, op_by, spaced
+from .vocabulary import CXX_TYPE, cxx_type
 
 
 class Library(NamedTuple):
@@ -127,9 +127,7 @@ _LIBRARIES: Final = (
         argument=True,
     ),
     Library(
-        "mojo",
-        r"(?:linalg|layout|nn)_\w{1,200}_gpu|multistage_gemm_",
-        {"gemm": r"gemm|matmul"},
+        "mojo", r"(?:linalg|layout|nn)_\w{1,200}_gpu|multistage_gemm_", {"gemm": r"gemm|matmul"}
     ),
     Library(
         "tilelang",

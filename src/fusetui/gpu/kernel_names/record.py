@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from fusetui.gpu.kernel_names.vocabulary import from_capability
+from .vocabulary import from_capability
 
 Part = tuple[int, int, str]
 """(start, end, meaning): the characters name[start:end] and what they mean, in plain words."""

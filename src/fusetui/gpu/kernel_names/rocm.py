@@ -18,16 +18,9 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from fusetui.gpu.kernel_names.cxx import Signature, signature
-from fusetui.gpu.kernel_names.record import (
-    KernelName,
-    Part,
-    build,
-    explain,
-    fields_of,
-    gemm_label,
-)
-from fusetui.gpu.kernel_names.vocabulary import from_gfx, layout_meaning, named
+from .cxx import Signature, signature
+from .record import KernelName, Part, build, explain, fields_of, gemm_label
+from .vocabulary import from_gfx, layout_meaning, named
 
 _TENSILE = re.compile(
     r"(?:Custom_)?Cijk_A(?P<a>ilk|lik)C?_B(?P<b>ljk|jlk)C?_(?P<types>[A-Z0-9]+)"

@@ -17,14 +17,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from fusetui.gpu.kernel_names.record import (
-    KernelName,
-    build,
-    explain,
-    spaced,
-    tokens,
-)
-from fusetui.gpu.kernel_names.vocabulary import named
+from .record import KernelName, build, explain, spaced, tokens
+from .vocabulary import named
 
 _NAME = re.compile(
     r"(?:void )?nccl(?P<sym>Symk)?(?:Dev)?Kernel_(?P<what>[A-Za-z]+)(?P<rest>(?:_[A-Za-z0-9]+)*)"

@@ -23,18 +23,10 @@ import re
 from functools import lru_cache
 from typing import Any, Final
 
-from fusetui.gpu.kernel_names.record import (
-    MAX_SHORT,
-    KernelName,
-    Part,
-    build,
-    explain,
-    fields_of,
-    gemm_label,
-    op_by,
-)
-from fusetui.gpu.kernel_names.vocabulary import named
 from fusetui.trace.model.aten_ops import ATEN_OPS
+
+from .record import MAX_SHORT, KernelName, Part, build, explain, fields_of, gemm_label, op_by
+from .vocabulary import named
 
 _TRITON = re.compile(
     r"triton_(?P<category>[a-z]{3})_fused(?:_(?P<ops>\w*?))?_(?P<number>\d{1,9})"

@@ -13,15 +13,8 @@ import re
 from functools import lru_cache
 from typing import Any, Final
 
-from fusetui.gpu.kernel_names.record import (
-    KernelName,
-    build,
-    epilogue_of,
-    explain,
-    fields_of,
-    gemm_label,
-)
-from fusetui.gpu.kernel_names.vocabulary import CUTLASS, layout_meaning
+from .record import KernelName, build, epilogue_of, explain, fields_of, gemm_label
+from .vocabulary import CUTLASS, layout_meaning
 
 _TYPES: Final = {**CUTLASS, "i8": "int8", "i32": "int32"}
 _COMPLEX: Final = ("cbf16", "ctf32", "cf16", "cf32", "cf64")
