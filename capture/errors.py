@@ -7,14 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from fusetui.text.cutting import clip
+from fusetui.text.errors import Error
 
 _LONGEST = 300
 _HERE = Path(__file__).resolve().parent
 _COMPILERS = ("torch._dynamo", "torch._inductor", "triton")
-
-from __future__ import annotations
-
-from fusetui.text.errors import Error
 
 
 class CaptureError(Error):

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from fusetui.api.reading import Source, read
-from fusetui.tables.sources import made
 from fusetui.tables.public import Table
+from fusetui.tables.sources import made
 from fusetui.text.errors import Error
 from fusetui.text.figures import duration, plural
 from fusetui.text.printable import printable
@@ -151,12 +151,7 @@ class Opened:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.close()
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -80,7 +80,9 @@ class Column(msgspec.Struct, frozen=True, eq=False):
         """Numbers as they are, a masked array where some may be missing; of texts an array of
         objects, with None for none."""
         if self.texts is None:
-            return self.values if self.known is None else np.ma.MaskedArray(self.values, ~self.known)
+            return (
+                self.values if self.known is None else np.ma.MaskedArray(self.values, ~self.known)
+            )
         found = np.array([*self.texts, None], dtype=object)[np.where(self.there, self.values, -1)]
         return np.asarray(found)
 
