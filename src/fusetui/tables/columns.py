@@ -239,8 +239,10 @@ SLICES = specs("""
     start_ns*        int   when it begins, after the start of the trace
     dur_ns*          int   how long it takes
     lane*            text  the label of its lane
-    process          text  the process, or the GPU
-    thread           text  the thread, or the stream
+    process          text? of a CPU thread: the process
+    thread           text? of a CPU thread: its number
+    device           text? of a GPU event: the number of the GPU
+    stream           text? of a GPU event: the number of the stream
     depth            int   how many slices of its lane are around it
     parent           int?  the row of the innermost of those
     correlation      int?  what links a GPU event to its launch call
@@ -251,6 +253,7 @@ SLICES = specs("""
     family           text? of a kernel: the naming scheme
     kernel_op        text? of a kernel: what it does
     dtype            text? of a kernel: the types that its name tells
+    collective       text? of a kernel that communicates
 """)
 
 FILE = Spec("file", "text", "the trace, as it was named; where several were given", False, True)

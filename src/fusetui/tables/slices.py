@@ -12,7 +12,7 @@ from fusetui.tables.public import Table
 from fusetui.tables.table import Column, Values
 from fusetui.trace.layout.steps import steps_of
 from fusetui.trace.model.arrays import Flags
-from fusetui.trace.model.categories import Role
+from fusetui.trace.model.categories import GPU_LAYERS, Role
 from fusetui.trace.model.columns import Trace
 
 KINDS = tuple(role.name.lower() for role in Role)
@@ -25,6 +25,8 @@ def slices(trace: Trace) -> Table:
     launch, op = trace.launch[:length], trace.op[:length]
     gpu = np.zeros(length, dtype=np.bool_)
     gpu[trace.gpu_rows] = True
+    on_gpu = np.array([lane.layer in GPU_LAYERS for lane in trace.tracks], dtype=np.bool_)[track]
+    host, device = np.where(on_gpu, -1, track), np.where(on_gpu, track, -1)
     steps = steps_of(trace)
     step = steps.at(trace.start[np.where(launch >= 0, launch, np.arange(length))])
     step = np.where(gpu & (launch < 0), -1, step)
@@ -36,8 +38,10 @@ def slices(trace: Trace) -> Table:
         Column("start_ns", trace.start[:length] - trace.begin_ns),
         Column("dur_ns", trace.dur[:length]),
         _text("lane", track, [lane.label for lane in trace.tracks]),
-        _text("process", track, [str(lane.pid) for lane in trace.tracks]),
-        _text("thread", track, [str(lane.tid) for lane in trace.tracks]),
+        _some("process", host, [str(lane.pid) for lane in trace.tracks]),
+        _some("thread", host, [str(lane.tid) for lane in trace.tracks]),
+        _some("device", device, [str(lane.pid) for lane in trace.tracks]),
+        _some("stream", device, [str(lane.tid) for lane in trace.tracks]),
         _number("depth", trace.depth[:length]),
         _row("parent", trace.parent[:length]),
         _row("correlation", trace.correlation[:length]),
@@ -68,6 +72,7 @@ SAYS: dict[str, Callable[[KernelName], str | None]] = {
     "family": lambda found: found.family,
     "kernel_op": lambda found: found.op,
     "dtype": _types,
+    "collective": lambda found: found.collective,
 }
 
 

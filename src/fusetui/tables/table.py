@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from difflib import get_close_matches
 from typing import Any, Literal, Self
 
 import msgspec
@@ -124,7 +125,9 @@ class ColumnTable(msgspec.Struct, frozen=True, eq=False):
         for column in self.columns:
             if column.name == name:
                 return column
-        raise NoColumn(f"{self.name} has no column {name}, only {', '.join(self.names)}.")
+        near = get_close_matches(name, self.names, 1)
+        known = f": did you mean {near[0]}?" if near else f", only {', '.join(self.names)}."
+        raise NoColumn(f"{self.name} has no column {name}{known}")
 
     def select(self, names: Iterable[str]) -> Self:
         """These columns, in this order. Raises NoColumn."""

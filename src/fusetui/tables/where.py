@@ -28,7 +28,7 @@ from fusetui.tables.table import Column, ColumnTable
 from fusetui.text.figures import parse_time
 from fusetui.trace.model.arrays import Flags, Rows
 
-FIRST_OF = {"dur": ("dur_ns", "total_ns"), "at": ("start_ns",), "stream": ("stream", "thread")}
+FIRST_OF = {"dur": ("dur_ns", "total_ns"), "at": ("start_ns",)}
 """What a field stands for where no column is called so: the first of these that there is."""
 ANY_OF = {
     "family": ("family", "kernel_op", "collective"),
@@ -36,6 +36,8 @@ ANY_OF = {
     "arch": ("arch", "arch_name"),
 }
 """As in the search of the app, a field of a kernel's name may be any of these."""
+IDS = ("process", "thread", "device", "stream")
+"""A value is all of these: stream:7 is not 17."""
 
 
 def rows_where(table: ColumnTable, query: str) -> Rows:
@@ -80,7 +82,8 @@ def _compared(column: Column, part: Part) -> Flags:
 
 def _is(column: Column, part: Part) -> Flags:
     if column.kind == "text":
-        return _contains(column, word_of(part._replace(excluded=False), part.value))
+        sign = "=" if column.name in IDS or part.sign == "!=" else part.sign
+        return _contains(column, word_of(Part(part.text, False, sign=sign), part.value))
     if column.kind == "bool":
         if part.value not in ("true", "false"):
             raise WrongQuery(f"{part.field} is true or false: {part.field} = true")
