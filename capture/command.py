@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
@@ -22,18 +22,28 @@ from fusetui import kernels
 from fusetui.report.output import emit, speaks_unicode
 from fusetui.text.printable import printable
 
-from .device import find_device, load_torch
-from .errors import CaptureError
+from .device import CaptureDevice, find_device, load_torch, quiet_torch
+from .errors import CaptureError, sentence
 from .expect import guess_lines
-from .folder import default_folder, file_name, numbered
+from .folder import (
+    FolderClaim,
+    claim_free,
+    default_folder,
+    file_name,
+    filled,
+    numbered,
+    write_record,
+)
 from .guard import same_folder
-from .measure import measure
 from .options import Options, declared, validate
-from .record import Outcome, SavedRun, SavedVariant, read_json, read_run
+from .record import Failed, Outcome, RunRecord, SavedRun, SavedVariant, read_json, read_run
 from .scrub import texts
-from .shapes import Point, as_arguments, describe_point, parse_sweep
+from .shapes import Point, as_arguments, describe_point, describe_shapes, parse_sweep
 from .table import closing_table, guesses, sweep_chart, sweep_csv, sweep_table, title
 from .telling import Progress, tell
+
+if TYPE_CHECKING:
+    from .job import Job
 
 SWEEP_NAME, CSV_NAME = "sweep.json", "sweep.csv"
 
@@ -56,6 +66,71 @@ def capture(workload: str, options: Options, out: Path | None = None) -> Outcome
     lines += [f"Compare them with: fusetui diff {opened}"] if options.compare else []
     emit("\n".join(lines))
     return Outcome(folder, record.guessed_right, tuple(v.name for v in record.failed))
+
+
+def measure(
+    workload: str, options: Options, *, out: Path | None = None, progress: Progress
+) -> tuple[RunRecord, Path]:
+    """Runs once, without printing the closing table; returns the record and the run folder.
+
+    The name of the folder is reserved before anything is measured: `out`, or one that is free.
+    """
+    validate(options)
+    with quiet_torch(), same_folder():
+        device = find_device(options.device)
+        first = default_folder(file_name(workload), device.kind, datetime.now())
+        with filled(lambda: FolderClaim(out) if out else claim_free(first)) as claim:
+            record = _run(workload, options, device, claim.part, progress)
+    return record, claim.out
+
+
+def make_job(workload: str, options: Options, device: CaptureDevice) -> Job:
+    """The variants to run, with weights and inputs.
+
+    Raises CaptureError for an unknown workload, an option that does not apply, or if there is not
+    enough memory for weights and inputs.
+    """
+    load_torch()
+    from . import job, user
+
+    if user.is_target(workload):
+        return user.user_job(workload, options, device)
+    known = _known(workload)
+    try:
+        return job.workload_job(known, options, device)
+    except (RuntimeError, MemoryError) as error:
+        raise CaptureError(f"{workload} cannot be set up: {sentence(error)}") from error
+
+
+def _known(workload: str) -> kernels.Workload:
+    """Raises CaptureError if there is none of that name."""
+    if workload not in kernels.names():
+        known = ", ".join(kernels.names())
+        raise CaptureError(f"Unknown workload '{workload}': use one of {known}.")
+    return kernels.get(workload)
+
+
+def _run(
+    workload: str, options: Options, device: CaptureDevice, folder: Path, progress: Progress
+) -> RunRecord:
+    """Fills the run folder. Raises CaptureError if no variant was measured."""
+    load_torch()
+    from .run import Runner
+    from .user import folder_of
+
+    code = folder_of(workload)
+    with progress.phase(f"preparing {workload} on {device.kind}"):
+        job = make_job(workload, options, device)
+    if job.shapes_shrunk:
+        shapes = describe_shapes(job.shapes)
+        progress.say(f"no GPU in use, so the shapes are smaller: {shapes}")
+    record = Runner(job, options, device, progress).run(folder, code)
+    if not record.measured:
+        failed = (v for v in record.variants if isinstance(v, Failed))
+        reasons = " ".join(f"{variant.name}: {variant.failed}" for variant in failed)
+        raise CaptureError(f"Nothing was captured: {reasons}")
+    write_record(folder, record)
+    return record
 
 
 def run_sweep(workload: str, options: Options, out: Path | None) -> Outcome:
@@ -98,16 +173,12 @@ def run_sweep(workload: str, options: Options, out: Path | None) -> Outcome:
 
 
 def _points(workload: str, sweep: Sequence[str]) -> tuple[Point, ...]:
-    """The points, by the axes of a workload or of the user's build function."""
     load_torch()
     from . import user
 
     if user.is_target(workload):
         return parse_sweep(sweep, list(user.axes(user.load(workload))), {})
-    if workload not in kernels.names():
-        known = ", ".join(kernels.names())
-        raise CaptureError(f"Unknown workload '{workload}': use one of {known}.")
-    found = kernels.get(workload)
+    found = _known(workload)
     return parse_sweep(sweep, list(found.gpu_shapes), found.sweeps)
 
 
@@ -175,7 +246,6 @@ def _run_point(
 
 
 def _saved(folder: Path, points: Sequence[Point]) -> dict[str, SavedRun]:
-    """The existing runs, by `describe_point`. Raises CaptureError for one that cannot be read."""
     names = [describe_point(point) for point in points]
     try:
         return {name: read_run(folder / name) for name in names if os.path.lexists(folder / name)}

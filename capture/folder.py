@@ -143,7 +143,6 @@ def remove_abandoned(parent: Path) -> None:
 
 
 def _remove_if_abandoned(part: Path) -> None:
-    """Removes one such folder. Raises OSError."""
     directory = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0)
     with _opened(part, directory) as folder, _opened(MARKER, os.O_RDWR, folder) as marker:
         if _is_abandoned(part, folder, marker):
@@ -201,7 +200,6 @@ def _mark() -> bytes:
 
 
 def _locked(marker: int) -> bool:
-    """Takes the lock, without waiting."""
     if fcntl is None:
         return False
     try:

@@ -104,12 +104,10 @@ class Options:
 
     @property
     def profiled_steps(self) -> int:
-        """How many steps of each variant to profile."""
         return self.steps or (ROUNDS if self.compare else STEPS)
 
     @property
     def timing_seconds(self) -> float:
-        """How long to time each variant, in seconds."""
         return self.seconds or (SECONDS_OF_A_POINT if self.sweep else SECONDS)
 
 
@@ -157,7 +155,6 @@ def loop_options(given: Mapping[str, Any]) -> Options:
 
 
 def public(options: Options, scrub: Callable[[str], str]) -> Options:
-    """The options with free text scrubbed."""
     free = [name for name, one in declared().items() if one.many]
     texts: dict[str, Any] = {name: tuple(map(scrub, getattr(options, name))) for name in free}
     return replace(options, **texts)

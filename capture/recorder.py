@@ -98,7 +98,6 @@ def _profile(
 
 
 def settings(options: Options, device_kind: str) -> dict[str, Any]:
-    """The arguments of torch.profiler.profile for these options."""
     activities = [ProfilerActivity.CPU]
     if device_kind == "cuda":
         activities.append(ProfilerActivity.CUDA)

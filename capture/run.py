@@ -129,7 +129,6 @@ class Runner:
                 torch.cuda.empty_cache()
 
     def _ready(self, trial: Trial) -> Ready:
-        """Builds, checks and times a trial."""
         kind, name = self._device.kind, trial.name
         forget_counts()
         first = f"{'compiling' if trial.compiles else 'checking'} {name}"

@@ -41,7 +41,6 @@ class Session:
         self.durations_ns: list[int] = []
 
     def step(self) -> None:
-        """Ends a step."""
         self._steps += 1
         if self._steps <= self._last_recorded:
             # A step's kernels must end within it, or the trace would show them in the next one.

@@ -28,7 +28,6 @@ class Progress:
         self._stream = stream if stream is not None else sys.stderr
 
     def say(self, line: str) -> None:
-        """Writes one plain line."""
         self._write(f"{printable(line)}\n")
 
     @contextmanager

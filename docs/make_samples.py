@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from fusetui.capture.measure import measure
+from fusetui.capture.command import measure
 from fusetui.capture.options import STEPS, Options
 from fusetui.capture.record import Measured, RunRecord
 from fusetui.capture.scrub import scrubbed

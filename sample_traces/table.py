@@ -3,27 +3,39 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 
 
 @dataclass(frozen=True)
 class Shelf:
-    """Traces NAME.json.gz; the rows of README.md that begin with a name in backticks list them."""
+    """Traces NAME.json.gz beside a package; the rows of README.md that begin with a name in
+    backticks list them."""
 
-    folder: Path
+    package: str
+    note: str = ""  # before each description
 
     def names(self) -> list[str]:
         """In the order of the table."""
-        return list(self.rows())
+        return list(self._rows())
+
+    def describe(self, name: str) -> str:
+        """What a trace shows and where it is from, in one line. Raises KeyError."""
+        shows, shapes, device, *_ = self._rows()[name]
+        return f"{self.note}{shows}; {shapes}; {device}"
 
     def path(self, name: str) -> Path:
         """The file of one trace. Raises KeyError for an unknown name."""
-        if name not in self.rows():
+        if name not in self._rows():
             raise KeyError(name)
-        return self.folder / f"{name}.json.gz"
+        return self._folder / f"{name}.json.gz"
 
-    def rows(self) -> dict[str, list[str]]:
+    @property
+    def _folder(self) -> Path:
+        return Path(str(files(self.package)))
+
+    def _rows(self) -> dict[str, list[str]]:
         """Name to the other cells of its row."""
-        lines = (self.folder / "README.md").read_text(encoding="utf-8").splitlines()
+        lines = (self._folder / "README.md").read_text(encoding="utf-8").splitlines()
         rows = [line.strip("| ").split(" | ") for line in lines if line.startswith("| `")]
         return {name.strip("`"): cells for name, *cells in rows}

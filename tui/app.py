@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 from textual import events
+from textual._xterm_parser import XTermParser
 from textual.app import SystemCommand
 from textual.filter import LineFilter
 from textual.screen import Screen
@@ -17,19 +18,16 @@ from textual.widgets import Input, OptionList
 from fusetui.signals import ended_by_signals
 from fusetui.text.printable import printable
 from fusetui.tui import performing, registry, screen_layout
-from fusetui.tui.drawing.canvas import Dragged, Pointed, Wheeled
+from fusetui.tui.drawing.canvas import Moused
 from fusetui.tui.drawing.schemes import scheme_for
 from fusetui.tui.drawing.segments import ASCII_DOOR, DOOR
-from fusetui.tui.early import Early, as_pressed, is_starting
 from fusetui.tui.ending import Ending
 from fusetui.tui.keymap import Keymap, user_keymap
-from fusetui.tui.layout.ranks import job_of_paths
 from fusetui.tui.loading import TracesLoaded
-from fusetui.tui.pages.page import Drag, Turn
 from fusetui.tui.performing import Answered, Performing
 from fusetui.tui.screens import OverlayScreen, PageScreen
 from fusetui.tui.state import commands, moving, reading, search
-from fusetui.tui.state.action import Action, Run, applies, key_text, keys_of, perform
+from fusetui.tui.state.action import Action, Run, all_keys_text, applies, perform
 from fusetui.tui.state.screen import overlay_size
 from fusetui.tui.state.state import (
     Offer,
@@ -37,8 +35,8 @@ from fusetui.tui.state.state import (
     Prompt,
     Size,
     State,
+    job_of_paths,
     offers_of,
-    offers_of_job,
     told,
 )
 from fusetui.tui.view_store import keep, restored
@@ -46,6 +44,10 @@ from fusetui.tui.view_store import keep, restored
 PAGING = ("pageup", "pagedown")
 FEW_COLORS = ("standard", "windows")
 """Color systems of Rich with 16 colors."""
+TEXTS = ("search", "command")
+"""Actions after which a text is typed."""
+EARLY_ENTER = "ctrl+j"
+"""What Enter is while the terminal is not yet the app's."""
 
 
 class AppOptions(msgspec.Struct, frozen=True):
@@ -78,9 +80,8 @@ class FusetuiApp(Ending):
         self.register_theme(self._scheme.theme)
         self.theme = self._scheme.theme.name
         job = job_of_paths(options.paths)
-        named = offers_of_job(job.paths) if job.paths else offers_of(options.paths)
         self.state = State(
-            offers=tuple(options.offers) or named,
+            offers=tuple(options.offers) or offers_of(options.paths, bool(job.paths)),
             job=job,
             must_choose=not options.opened,
             ascii_only=options.ascii_only,
@@ -92,7 +93,8 @@ class FusetuiApp(Ending):
         self._page = PageScreen(self._scheme)
         self._overlay: OverlayScreen | None = None
         self._performing = Performing(self, options.alone, tuple(options.captured_by))
-        self._early = Early(options.typed)
+        typed = XTermParser().feed(options.typed) if options.typed else ()
+        self._early = [event for event in typed if isinstance(event, events.Key)]
 
     def get_default_screen(self) -> Screen[Any]:
         return self._page
@@ -103,8 +105,9 @@ class FusetuiApp(Ending):
         return [DOOR, *ascii_only, *super().get_line_filters()]
 
     def on_mount(self) -> None:
-        self.app_resume_signal.subscribe(self, self._repaint)
-        self._resized(self.size.width, self.size.height)
+        # After Ctrl+z nothing that was drawn before is left on the terminal.
+        self.app_resume_signal.subscribe(self, lambda _: self.screen.refresh())
+        self._resized(*self.size)
         first = self._opened_first
         self.do(partial(reading.read, paths=first) if first else reading.choose)
 
@@ -154,23 +157,34 @@ class FusetuiApp(Ending):
     # Input
 
     async def on_event(self, event: events.Event) -> None:
-        """Keys arrive here first, so that each key of a burst sees the change made by the one
-        before."""
-        if isinstance(event, events.Key) and not event.is_forwarded:
-            if not self._early.take(event, self.state):
-                await self._catch_up()
-                await self._press(event)
-        else:
+        """Keys arrive here first: each of a burst sees the change made by the one before."""
+        if not isinstance(event, events.Key) or event.is_forwarded:
             await super().on_event(event)
+        elif self._waits(event):
+            self._early.append(event)
+        else:
+            await self._catch_up()
+            await self._press(event)
+
+    def _waits(self, event: events.Key) -> bool:
+        """Can nothing be done with a key until the first trace is there."""
+        if not is_starting(self.state) or registry.always(event.key, self.state):
+            return False
+        begun = (registry.action_for(early.key, self.state) for early in self._early)
+        action = registry.action_for(event.key, self.state)
+        is_text = any(one is not None and one.name in TEXTS for one in begun)
+        return is_text or action is None or bool(action.needs(self.state))
 
     async def _catch_up(self) -> None:
         """Presses the keys that waited for the trace, before any other."""
         if not is_starting(self.state):
-            for event in self._early.all():
+            keys, self._early = self._early, []
+            for event in keys:
                 await self._press(event)
 
     async def _press(self, event: events.Key) -> None:
-        event = as_pressed(event, self.state)
+        if event.key == EARLY_ENTER and registry.action_for(EARLY_ENTER, self.state) is None:
+            event = events.Key("enter", "\r")
         if not self._pressed(event):
             await super().on_event(event)
 
@@ -180,25 +194,19 @@ class FusetuiApp(Ending):
         if action is None:
             if self.screen not in (self._page, self._overlay):
                 # The palette is open; a list that was given no room yet, Textual cannot page.
-                lists = self.screen.query(OptionList)
-                return event.key in PAGING and not all(
-                    one.scrollable_content_region for one in lists
-                )
-            if state.prompt is not None:
-                return self._answered(state.prompt, event)
+                lists = (one.scrollable_content_region for one in self.screen.query(OptionList))
+                return event.key in PAGING and not all(lists)
+            if (prompt := state.prompt) is not None and prompt.is_letter:
+                self.do(partial(moving.answered, character=event.character or ""))
+                return True
+            if prompt is not None and event.key == "escape":
+                self.do(partial(replace, prompt=None, hint="", found=None))
+            if prompt is not None:
+                return event.key == "escape"
             action = registry.action_for(event.key, state)
         if action is None:
             return False
         self.act(action)
-        return True
-
-    def _answered(self, prompt: Prompt, event: events.Key) -> bool:
-        if prompt.is_letter:
-            self.do(partial(moving.answered, character=event.character or ""))
-        elif event.key == "escape":
-            self.do(partial(replace, prompt=None, hint="", found=None))
-        else:
-            return False
         return True
 
     def act(self, action: Action) -> None:
@@ -215,19 +223,11 @@ class FusetuiApp(Ending):
         if self.state.prompt is Prompt.SEARCH:
             self.do(partial(search.typed, text=message.value))
 
-    def on_pointed(self, message: Pointed) -> None:
-        self.do(partial(screen_layout.pointed, x=message.x, y=message.y))
-
-    def on_wheeled(self, message: Wheeled) -> None:
-        turn = Turn(message.x, message.lines, message.shifted)
-        self.do(partial(screen_layout.wheeled, y=message.y, turn=turn))
-
-    def on_dragged(self, message: Dragged) -> None:
-        drag = Drag(message.x, message.to, message.ended)
-        self.do(partial(screen_layout.dragged, y=message.y, drag=drag))
+    def on_moused(self, message: Moused) -> None:
+        self.do(partial(screen_layout.moused, y=message.y, done=message.done))
 
     def on_resize(self, event: events.Resize) -> None:
-        self._resized(event.size.width, event.size.height)
+        self._resized(*event.size)
 
     def _resized(self, width: int, height: int) -> None:
         if (size := Size(width, height)) != self.state.size:
@@ -238,9 +238,7 @@ class FusetuiApp(Ending):
         for action in registry.ACTIONS:
             if not applies(action, self.state):
                 continue
-            texts = (key_text(key, self.state.ascii_only) for key in keys_of(action, self.state))
-            keys = " ".join(texts)
-            about = f"{keys}   {action.help}" if keys else action.help
+            about = f"{all_keys_text(action, self.state, ' ')}   {action.help}".strip()
             yield SystemCommand(action.title, about, partial(self.act, action))
 
     # Threads
@@ -266,9 +264,10 @@ class FusetuiApp(Ending):
         if notices := [*found.notices, *filter(None, [said])]:
             self.do(partial(told, sentence="   ".join(map(printable, notices))))
 
-    def _repaint(self, _: object) -> None:
-        """After Ctrl+z nothing that was drawn before is left on the terminal."""
-        self.screen.refresh()
+
+def is_starting(state: State) -> bool:
+    """Whether the first trace is being read, and nothing of it is shown."""
+    return state.reading is not None and not state.sides and state.overlay is None
 
 
 def _is_covered(before: State, state: State) -> bool:

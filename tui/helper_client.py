@@ -76,8 +76,7 @@ class Beside:
     """The other process. Use as a context manager: it is ended at the end."""
 
     def __init__(self, captured_by: tuple[str, ...] = (), alone: bool = False) -> None:
-        """`captured_by`: the captures that traces are joined with, see opening.with_captures;
-        `alone`: there is no other process."""
+        """`captured_by`: see opening.with_captures; `alone`: there is no other process."""
         self._captured_by = captured_by
         self._process: Popen[bytes] | None = None
         if os.name == "posix" and not alone:

@@ -43,7 +43,9 @@ def user_keymap(actions: Sequence[Action]) -> Keymap:
     place = os.environ.get(PLACE, "")
     if place == "off":
         return {}
-    path = Path(place) if place else _usual_path()
+    from platformdirs import user_config_path
+
+    path = Path(place) if place else user_config_path("fusetui") / FILE
     try:
         return parsed(text_of(path), str(path), actions)
     except FileNotFoundError:
@@ -60,7 +62,7 @@ def parsed(text: str, path: str, actions: Sequence[Action]) -> Keymap:
     for name, value in table.items():
         try:
             action = _known(name, named)
-            found[action] = tuple(_key(key) for key in _texts(value))
+            found[action] = tuple(map(_key, value if isinstance(value, list) else [value]))
         except ValueError as wrong:
             sentence, *said = wrong.args
             line = _line(text, name, *said)
@@ -71,12 +73,6 @@ def parsed(text: str, path: str, actions: Sequence[Action]) -> Keymap:
     return found
 
 
-def _usual_path() -> Path:
-    from platformdirs import user_config_path
-
-    return user_config_path("fusetui") / FILE
-
-
 def _known(name: str, named: Iterable[str]) -> str:
     if name in named:
         return name
@@ -85,24 +81,17 @@ def _known(name: str, named: Iterable[str]) -> str:
     raise ValueError(f"there is no action {printable(name)}; {hint}")
 
 
-def _texts(value: object) -> Iterable[str]:
-    for key in value if isinstance(value, list) else [value]:
-        if not isinstance(key, str):
-            raise ValueError('a key is a text such as "w" or "Ctrl+r"')
-        yield key
-
-
-def _key(text: str) -> str:
-    name = key_name(text)
-    if name is None:
-        sentence = f'"{printable(text)}" is no key: "w", "Esc", "Ctrl+r" and "F5" are'
-        raise ValueError(sentence, f'"{text}"')
-    return name
+def _key(text: object) -> str:
+    if not isinstance(text, str):
+        raise ValueError('a key is a text such as "w" or "Ctrl+r"')
+    if name := key_name(text):
+        return name
+    sentence = f'"{printable(text)}" is no key: "w", "Esc", "Ctrl+r" and "F5" are'
+    raise ValueError(sentence, f'"{text}"')
 
 
 def _clash(action: Action, found: Keymap, actions: Sequence[Action]) -> str:
-    """A sentence about a key that another action has which is there at the same time; "" for
-    none."""
+    """A sentence about a key of another action that is there at the same time; "" for none."""
     for other in actions:
         if other is action or not _meet(other.section, action.section):
             continue

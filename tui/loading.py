@@ -73,15 +73,15 @@ def load(
 
     Once `stopped`, posts Loaded with what was read by then; once `cancelled`, nothing more.
     """
-    post = _while_wanted(post, cancelled)
+    post = partial(_posted, post, cancelled)
     with suppress(Cancelled):
         try:
             traces, notices = _read(paths, post, stopped, captured_by)
         except TraceError as error:
             post(partial(reading.failed, paths=paths, sentence=str(error)))
             return
-        is_only = len(traces) == len(paths) == 1
-        kept, kept_as = (read_kept(paths[0]), name_of(paths[0])) if is_only else (KeptView(), "")
+        only = paths[0] if len(traces) == len(paths) == 1 else ""
+        kept, kept_as = read_kept(only), name_of(only)
         post(TracesLoaded(paths, _sides(traces, paths), notices, kept, kept_as))
         for trace in traces:
             if not trace.elements.text.at_hand:
@@ -97,15 +97,11 @@ class Cancelled(Exception):  # noqa: N818
     """Nobody waits for it any more."""
 
 
-def _while_wanted(post: Post, cancelled: Stop) -> Post:
-    """Posts; raises Cancelled instead once that is so."""
-
-    def posted(answer: Run | TracesLoaded) -> None:
-        if cancelled():
-            raise Cancelled
-        post(answer)
-
-    return posted
+def _posted(post: Post, cancelled: Stop, answer: Run | TracesLoaded) -> None:
+    """Raises Cancelled instead once that is so."""
+    if cancelled():
+        raise Cancelled
+    post(answer)
 
 
 def _read(
@@ -185,12 +181,11 @@ def compare(
 
 
 def rank(paths: tuple[str, ...], post: Post, cancelled: Stop) -> None:
-    """Reads the ranks of a job, each in a process; posts each, and then who waits for whom, or why
-    it is not known."""
+    """Reads the ranks of a job, each in a process; posts each, then who waits for whom."""
     from fusetui.analysis.ranks.answer import explained, strip_of
     from fusetui.analysis.ranks.executors import summarize as summarize_ranks
 
-    tell = _while_wanted(post, cancelled)
+    tell = partial(_posted, post, cancelled)
 
     def told(done: int, total: int) -> None:
         tell(partial(ranks.known, paths=paths, done=done))
@@ -250,12 +245,11 @@ def match_lanes(side: Side, pattern: Pattern, post: Post) -> None:
     """Posts the lanes that a pattern matches, or what is wrong with it."""
     found = partial(arranging.matched, side=side)
     try:
-        flags = matching(pattern.text, names_of(side.lanes)) ^ pattern.excluded
+        flags, said = matching(pattern.text, names_of(side.lanes)) ^ pattern.excluded, ""
     except WrongQuery as wrong:
-        post(partial(found, text=pattern.text, lanes=frozenset(), wrong=str(wrong)))
-        return
+        flags, said = np.zeros(0, dtype=np.bool_), str(wrong)
     lanes = frozenset(np.flatnonzero(flags).tolist())
-    post(partial(found, text=f"/{pattern.text}/", lanes=lanes, wrong=""))
+    post(partial(found, text=f"/{pattern.text}/", lanes=lanes, wrong=said))
 
 
 def _paused(cancelled: Stop) -> bool:

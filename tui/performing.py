@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterator
+from functools import partial
 from queue import Empty, SimpleQueue
 from threading import Event, Thread
 
@@ -35,8 +36,7 @@ def likely(side: Side, view: View) -> Iterator[int]:
 
 
 class Ahead:
-    """A thread that reads the args of likely rows. It begins with the first look and ends with the
-    app."""
+    """Reads the args of likely rows in a thread, which ends with the app."""
 
     def __init__(self) -> None:
         self._asked: SimpleQueue[tuple[Side, View]] = SimpleQueue()
@@ -92,8 +92,8 @@ class Performing:
         """`alone`: no other process helps."""
         self._app, self._alone = app, alone
         self._captured_by = captured_by  # see opening.with_captures
-        self._stop = Event()
-        self._ahead = Ahead()
+        self._beside = partial(Beside, self._captured_by, alone)
+        self._stop, self._ahead = Event(), Ahead()
 
     def perform(self, effect: Effect) -> None:
         post = self._post
@@ -157,9 +157,6 @@ class Performing:
                 compare(sides, paths, self._settle, cancelled, beside)
 
         self._in_thread("diff", work)
-
-    def _beside(self) -> Beside:
-        return Beside(self._captured_by, self._alone)
 
     def _in_thread(self, group: str, work: Callable[[Stop], None]) -> None:
         """`work` is told by its argument when other work of its group begins."""

@@ -19,23 +19,13 @@ from fusetui.tui.pages.folding import AnyTree, TreeListPage
 from fusetui.tui.pages.kernels import KernelsPage
 from fusetui.tui.pages.modules import ModulesPage
 from fusetui.tui.pages.overlays import OVERLAYS, laid_over
-from fusetui.tui.pages.page import LISTS, ListPage, Page, list_actions
+from fusetui.tui.pages.page import LISTS, ListPage, Page, list_actions, what_was_copied
 from fusetui.tui.pages.ranks import RanksPage
 from fusetui.tui.pages.timeline import TimelinePage
 from fusetui.tui.pages.tree import TREE
 from fusetui.tui.pages.why import WhyPage
-from fusetui.tui.state import (
-    arranging,
-    commands,
-    jumping,
-    moving,
-    ranks,
-    reading,
-    search,
-    tour,
-)
-from fusetui.tui.state.action import Action, Run, action, chosen, key_text, keys_of, nothing
-from fusetui.tui.state.copying import what_was_copied
+from fusetui.tui.state import arranging, commands, jumping, moving, ranks, reading, search, tour
+from fusetui.tui.state.action import Action, Run, action, all_keys_text, chosen, keys_of, nothing
 from fusetui.tui.state.screen import body, overlay_body, tabs_height, tour_lines
 from fusetui.tui.state.state import CopyText, Effect, Help, Order, Outcome, Size, State, told
 
@@ -103,10 +93,6 @@ def details(state: State) -> State:
     return told(state, found) if isinstance(found, str) else laid_over(state, found)
 
 
-def show_help(state: State) -> State:
-    return laid_over(state, Help(tuple(help_sections(state))))
-
-
 def asks(effect: Effect) -> Run:
     """An action that changes nothing but the world."""
     return lambda state: (state, effect)
@@ -135,7 +121,7 @@ ACTIONS: tuple[Action, ...] = (
     moving.LINK,
     reading.SWAP,
     *tour.ACTIONS,
-    _anytime("help", "Keys", "?", "this page", show_help),
+    _anytime("help", "Keys", "?", "this page", lambda s: laid_over(s, Help((*help_sections(s),)))),
     _anytime("suspend", "Suspend", "ctrl+z", "back to the shell; fg returns", asks(Order.SUSPEND)),
     _anytime("quit", "Quit", "q", "an open overlay is closed first", asks(Order.QUIT)),
     _anytime(
@@ -166,11 +152,7 @@ def by_section() -> Iterator[tuple[str, list[Action]]]:
 def help_sections(state: State) -> Iterator[tuple[str, tuple[tuple[str, str, str], ...]]]:
     """What the help says."""
     for section, actions in by_section():
-        yield section, tuple((_keys_text(a, state), a.title, a.help) for a in actions)
-
-
-def _keys_text(action: Action, state: State) -> str:
-    return "  ".join(key_text(key, state.ascii_only) for key in keys_of(action, state))
+        yield section, tuple((all_keys_text(a, state), a.title, a.help) for a in actions)
 
 
 def _as_asked(outcome: Outcome) -> Outcome:

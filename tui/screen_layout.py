@@ -8,13 +8,14 @@ from textwrap import wrap
 from msgspec.structs import replace
 
 from fusetui.text.cutting import clip, joined
+from fusetui.tui.drawing.canvas import Click, Drag, Turn
 from fusetui.tui.drawing.chrome import Tab, TabsPicture, TourPicture, head, reading_line
 from fusetui.tui.drawing.details import details_height
 from fusetui.tui.drawing.glyphs import glyphs_for
 from fusetui.tui.drawing.picture import Said, Stack, TextPicture, text
 from fusetui.tui.pages.hits import FoundPicture
 from fusetui.tui.pages.overlays import OVERLAYS
-from fusetui.tui.pages.page import Drag, Pane, Turn
+from fusetui.tui.pages.page import Pane
 from fusetui.tui.registry import BY_ACTION, BY_NAME, PAGES, page_of, turned_to
 from fusetui.tui.state.action import applies, hint_text, hints_text, keys_text, perform, with_keys
 from fusetui.tui.state.moving import marks_text
@@ -89,8 +90,7 @@ def _shown_hints(state: State) -> list[tuple[str, str]]:
 
 
 def exactly(found: Iterable[Pane], lines: int) -> Iterator[Pane]:
-    """Panes on this many lines: cut if there are fewer, with blank lines below if there are
-    more."""
+    """Panes on this many lines: cut if there are fewer, with blank lines below if more."""
     for pane in found:
         height = max(0, min(pane.height, lines))
         lines -= height
@@ -111,31 +111,24 @@ def stack(found: Sequence[Pane]) -> Stack:
     return Stack([(pane.height, pane.picture) for pane in found])
 
 
-def pointed(state: State, x: int, y: int) -> Outcome:
-    """A click on a cell of the screen or of the overlay; cancels a prompt."""
-    state = replace(state, prompt=None) if state.prompt else state
-    pane, inner = _pane_at(state, y)
-    return pane.pointed(state, x, inner) if pane and pane.pointed else state
-
-
-def wheeled(state: State, y: int, turn: Turn) -> Outcome:
-    """The wheel turned over a line."""
-    pane, _ = _pane_at(state, y)
-    return pane.wheeled(state, turn) if pane and pane.wheeled else state
-
-
-def dragged(state: State, y: int, drag: Drag) -> Outcome:
-    """The mouse moved from a cell of a line with the button down."""
-    pane, _ = _pane_at(state, y)
-    return pane.dragged(state, drag) if pane and pane.dragged else state
-
-
-def _pane_at(state: State, y: int) -> tuple[Pane | None, int]:
+def moused(state: State, y: int, done: Click | Turn | Drag) -> Outcome:
+    """What the mouse did on a line of the screen or of the overlay; a click cancels a prompt."""
+    if isinstance(done, Click) and state.prompt:
+        state = replace(state, prompt=None)
     for pane in overlay_panes(state) or panes(state):
         if y < pane.height:
-            return pane, y
+            break
         y -= pane.height
-    return None, 0
+    else:
+        return state
+    match done:
+        case Click(x) if pane.pointed:
+            return pane.pointed(state, x, y)
+        case Turn() if pane.wheeled:
+            return pane.wheeled(state, done)
+        case Drag() if pane.dragged:
+            return pane.dragged(state, done)
+    return state
 
 
 def _found(state: State, size: Size) -> list[Pane]:
@@ -207,11 +200,9 @@ def _tour(state: State, lines: int) -> list[Pane]:
 def _hints(state: State) -> TextPicture:
     """The last message, else the keys of the page."""
     if state.prompt is not None and state.prompt.is_letter:
-        letters = marks_text(state.session.bookmarks)
-        asked = state.prompt.value
-        return text(
-            [Said(f" {asked}: {letters}" if state.prompt is Prompt.GO_TO_MARK else f" {asked}")]
-        )
+        letters, asked = marks_text(state.session.bookmarks), state.prompt.value
+        is_there = state.prompt is Prompt.GO_TO_MARK
+        return text([Said(f" {asked}: {letters}" if is_there else f" {asked}")])
     shown = tuple(said for _, said in _shown_hints(state))
     between = BETWEEN_KEYS if state.hint else BETWEEN
 

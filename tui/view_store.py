@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,7 +15,6 @@ from msgspec.structs import replace
 
 from fusetui.text.printable import printable
 from fusetui.trace.cache.folder import replace_whole
-from fusetui.trace.model.columns import Trace
 from fusetui.tui.layout.lanes import ALL, FOLDED, Arrangement, Lane
 from fusetui.tui.layout.view import Side, first_view
 from fusetui.tui.state.session import Bookmark
@@ -76,8 +74,7 @@ def name_of(path: str) -> str:
 
 
 def keep(state: State) -> str:
-    """Writes what is kept of the only trace that is open, but not of that of the guided tour; a
-    sentence if that fails, else ""."""
+    """Writes what is kept of the only trace, but not in the tour; a sentence if that fails."""
     if state.tour is not None or len(state.sides) != 1 or state.side.trace.report.prefix:
         return ""
     kept = kept_of(state)
@@ -104,8 +101,9 @@ def kept_of(state: State) -> KeptView:
     is_whole = (view.begin, view.end) == (first.begin, first.end)
     return KeptView(
         marks={
-            letter: KeptMark(mark.begin, mark.end, _order(side.trace, mark.row), mark.note)
+            letter: KeptMark(mark.begin, mark.end, order, mark.note)
             for letter, mark in state.session.bookmarks.items()
+            for order in (int(side.trace.order[mark.row]) if mark.row >= 0 else -1,)
         },
         folds={
             _key(lane): fold
@@ -118,20 +116,22 @@ def kept_of(state: State) -> KeptView:
 
 
 def restored(state: State, kept: KeptView) -> State:
-    """A trace that was just opened as it was left; what is set already stays. The guided tour
-    begins with a trace as it comes."""
+    """A trace just opened as it was left; what is set already stays, and the tour begins anew."""
     if state.tour is not None or len(state.sides) != 1 or kept == KeptView() or state.session.past:
         return state
     side, session = state.side, state.session
     marks = {
-        letter: Bookmark(
-            0, mark.begin, mark.end, _row(side.trace, mark.order), printable(mark.note)
-        )
+        letter: Bookmark(0, mark.begin, mark.end, row, printable(mark.note))
         for letter, mark in kept.marks.items()
+        for row in [*np.flatnonzero(side.trace.order == mark.order).tolist(), -1][:1]
         if len(letter) == 1 and letter.isascii() and letter.isalpha()
         if _is_inside(side, mark.begin, mark.end)
     }
-    view = replace(state.view, folds=_folds(side, state.view.folds, kept.folds))
+    folds = tuple(
+        min(max(kept.folds.get(_key(lane), fold), FOLDED), ALL)
+        for lane, fold in zip(side.lanes, state.view.folds, strict=True)
+    )
+    view = replace(state.view, folds=folds)
     if kept.lanes:
         view = replace(view, arranged=_arrangement(side, kept.lanes))
     if kept.window and _is_inside(side, *kept.window):
@@ -141,19 +141,10 @@ def restored(state: State, kept: KeptView) -> State:
     return told(replace(state, session=session), *AGAIN)
 
 
-def _folds(side: Side, folds: tuple[int, ...], kept: Mapping[str, int]) -> tuple[int, ...]:
-    return tuple(
-        min(max(kept.get(_key(lane), fold), FOLDED), ALL)
-        for lane, fold in zip(side.lanes, folds, strict=True)
-    )
-
-
 def _kept_lanes(side: Side, arranged: Arrangement) -> KeptLanes:
     keys = [_key(lane) for lane in side.lanes]
-    hidden = tuple(sorted(keys[n] for n in arranged.hidden))
-    return KeptLanes(
-        hidden, tuple(keys[n] for n in arranged.pinned), arranged.by_busy, arranged.families
-    )
+    hidden, pinned = (tuple(keys[n] for n in one) for one in (arranged.hidden, arranged.pinned))
+    return KeptLanes(tuple(sorted(hidden)), pinned, arranged.by_busy, arranged.families)
 
 
 def _arrangement(side: Side, kept: KeptLanes) -> Arrangement:
@@ -177,27 +168,15 @@ def _key(lane: Lane) -> str:
     return f"{layer} {pid} {tid}"
 
 
-def _order(trace: Trace, row: int) -> int:
-    return int(trace.order[row]) if row >= 0 else -1
-
-
-def _row(trace: Trace, order: int) -> int:
-    found = np.flatnonzero(trace.order == order)
-    return int(found[0]) if len(found) else -1
-
-
 def _place(path: str) -> Path | None:
     """The file of a trace; None where nothing is kept: of what is no file, or by request."""
     named = os.environ.get(PLACE, "")
     if named == "off" or not Path(path).is_file():
         return None
-    return (Path(named) if named else _users_folder()) / f"{_fingerprint(path)}.json"
-
-
-def _users_folder() -> Path:
     from platformdirs import user_state_path
 
-    return user_state_path("fusetui", appauthor=False) / "traces"
+    folder = Path(named) if named else user_state_path("fusetui", appauthor=False) / "traces"
+    return folder / f"{_fingerprint(path)}.json"
 
 
 def _fingerprint(path: str) -> str:

@@ -26,6 +26,7 @@ from fusetui.arguments import (
     TOP,
     TRACE,
     Argument,
+    amount,
     argument,
     by,
     flag,
@@ -55,13 +56,11 @@ class Command(NamedTuple):
     open_ended: bool = False
 
     def add_to(self, parser: ArgumentParser) -> None:
-        """Adds the arguments to `parser`."""
         arguments = self.arguments() if callable(self.arguments) else self.arguments
         for one in arguments:
             parser.add_argument(*one.names, **one.settings)
 
     def run(self, args: Namespace) -> int:
-        """The exit code."""
         module = import_module(f"fusetui.commands.{MODULES.get(self.name, self.name)}")
         code: int = getattr(module, f"run_{self.name}")(args)
         return code
@@ -259,6 +258,29 @@ COMMANDS = (
         ),
         "Environment variables, tokens, names of hosts and users, command lines and folders are "
         "removed; all figures stay exactly as they are.",
+    ),
+    Command(
+        "cut",
+        "Write a part of a trace as a trace of its own.",
+        (
+            TRACE,
+            argument(
+                "out", metavar="OUT", help="The new file, named .json, .json.gz or .json.zst."
+            ),
+            *PART[:3],
+            STEP_BY,
+            argument(
+                "--around",
+                metavar="ROW",
+                type=amount,
+                help="A slice, by its row, with the GPU events that it launched.",
+            ),
+            flag("--steady", "The step of median duration, the first left aside."),
+            flag("--scrub", "Remove private data, as scrub does."),
+            NO_CACHE,
+        ),
+        "GPU events stay whole and keep their launch calls with all that encloses them; CPU slices "
+        "that reach beyond the part are clipped. Its figures are those of the whole for that time.",
     ),
     Command(
         "decode",

@@ -11,10 +11,8 @@ import pytest
 
 from fusetui import cli, kernels
 from fusetui.analysis.diff.statistics import FEW_STEPS
-from fusetui.capture import measure as measuring
-from fusetui.capture.command import capture
+from fusetui.capture.command import capture, measure
 from fusetui.capture.errors import CaptureError
-from fusetui.capture.measure import measure
 from fusetui.capture.options import STEPS, Options
 from fusetui.capture.telling import Progress
 
@@ -247,7 +245,7 @@ def test_two_captures_in_one_second_are_both_kept(
 ) -> None:
     """The second one begins while the first is measuring."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(measuring, "default_folder", lambda *_: Path("runs/a"))
+    monkeypatch.setattr("fusetui.capture.command.default_folder", lambda *_: Path("runs/a"))
     options = Options(variants=["eager"], device="cpu", seconds=1e-9)
     inner: list[Path] = []
 

@@ -24,7 +24,7 @@ ARGUMENTS = {
     "completion": ["bash"],
 }
 """Of the commands that do not take one trace."""
-NO_OUTPUT = ("capture", "tutor", "open", "scrub")
+NO_OUTPUT = ("capture", "tutor", "open", "scrub", "cut")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no full device")
@@ -39,11 +39,14 @@ def test_output(fusetui: Run, monkeypatch: pytest.MonkeyPatch, name: str) -> Non
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
-def test_scrub(fusetui: Run, tmp_path: Path, trace_file: File, ending: str) -> None:
+@pytest.mark.parametrize("command", [("scrub",), ("cut", "--from=0ns")])
+def test_writing_a_trace(
+    fusetui: Run, tmp_path: Path, trace_file: File, ending: str, command: tuple[str, ...]
+) -> None:
     path = trace_file()
     for room in (0, 200):
         with room_for(room):
-            found = fusetui("scrub", path, tmp_path / f"out{ending}")
+            found = fusetui(*command, path, tmp_path / f"out{ending}")
         assert found.code == 2
         assert found.sentence.endswith(f"out{ending} cannot be written: file too large.")
         assert list(tmp_path.iterdir()) == [path]

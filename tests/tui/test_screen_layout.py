@@ -15,9 +15,9 @@ from tests.tui.prepared import after, do, explained, opened, strip
 
 from fusetui.trace import Trace
 from fusetui.tui import screen_layout
+from fusetui.tui.drawing.canvas import Click, Drag, Turn
 from fusetui.tui.drawing.details import details_height
 from fusetui.tui.drawing.schemes import Styled
-from fusetui.tui.pages.page import Drag, Turn
 from fusetui.tui.registry import ACTIONS
 from fusetui.tui.state.action import Run, applies, perform
 from fusetui.tui.state.state import Size, State
@@ -32,15 +32,15 @@ def pressed(action: int) -> Run:
 
 
 def clicked(x: int, y: int) -> Run:
-    return partial(screen_layout.pointed, x=x, y=y)
+    return partial(screen_layout.moused, y=y, done=Click(x))
 
 
 def wheeled(x: int, y: int, lines: int, shifted: bool) -> Run:
-    return partial(screen_layout.wheeled, y=y, turn=Turn(x, lines, shifted))
+    return partial(screen_layout.moused, y=y, done=Turn(x, lines, shifted))
 
 
 def dragged(x: int, y: int, to: int) -> Run:
-    return partial(screen_layout.dragged, y=y, drag=Drag(x, to, ended=True))
+    return partial(screen_layout.moused, y=y, done=Drag(x, to, ended=True))
 
 
 def resized(size: Size) -> Run:

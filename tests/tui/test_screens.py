@@ -20,14 +20,14 @@ from fusetui.report.why_answer import account_lines
 from fusetui.sample_traces import lessons
 from fusetui.trace import open_trace
 from fusetui.tui import screen_layout
+from fusetui.tui.drawing.canvas import Click
 from fusetui.tui.drawing.glyphs import glyphs_for
-from fusetui.tui.layout.ranks import job_of_paths
 from fusetui.tui.layout.search_hits import found_of
 from fusetui.tui.pages.hits import FoundPicture
 from fusetui.tui.state import ranks
 from fusetui.tui.state.action import Run
 from fusetui.tui.state.screen import overlay_size
-from fusetui.tui.state.state import Size, State
+from fusetui.tui.state.state import Size, State, job_of_paths
 
 Matches = Callable[[str, str], None]
 SIZES = (Size(60, 18), Size(80, 24), Size(120, 35), Size(200, 50))
@@ -170,7 +170,7 @@ def test_every_page_is_in_the_bar(width: int, lesson: State) -> None:
     bar = drawn(state).splitlines()[0]
     assert "6 Modules" in bar
     assert bar.rstrip()[-1] in ("8", "e")
-    clicked = after(state, lambda now: screen_layout.pointed(now, bar.rindex("8"), 0))
+    clicked = after(state, lambda now: screen_layout.moused(now, 0, Click(bar.rindex("8"))))
     assert clicked.page == "flame"
 
 

@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 
 from fusetui.trace.layout.counters import Counter
-from fusetui.trace.model.arrays import Floats, Int64s, Rows
+from fusetui.trace.model.arrays import Floats, Int64s
 
 AT_ONCE = 1 << 14  # number of samples that are searched linearly, which takes a few microseconds
 
@@ -49,21 +49,14 @@ def _largest(levels: tuple[Floats, ...], first: Int64s, last: Int64s, at_once: i
     found = np.full(len(first), -np.inf)
     for level in levels:
         if last[-1] - first[0] <= at_once:
-            _take_all(found, level, first, last)
+            cells = np.flatnonzero(first < last)
+            if len(cells):
+                cuts = np.stack([first[cells], last[cells]], axis=1).ravel()
+                largest = np.maximum.reduceat(level[: cuts[-1]], cuts[:-1])[::2]
+                found[cells] = np.maximum(found[cells], largest)
             break
-        _take(found, level, np.flatnonzero((first < last) & (first % 2 == 1)), first)
-        _take(found, level, np.flatnonzero((first < last) & (last % 2 == 1)), last - 1)
+        for odd, at in ((first % 2 == 1, first), (last % 2 == 1, last - 1)):
+            cells = np.flatnonzero((first < last) & odd)
+            found[cells] = np.maximum(found[cells], level[at[cells]])
         first, last = (first + 1) // 2, last // 2
     return found
-
-
-def _take(found: Floats, level: Floats, cells: Rows, at: Int64s) -> None:
-    found[cells] = np.maximum(found[cells], level[at[cells]])
-
-
-def _take_all(found: Floats, level: Floats, first: Int64s, last: Int64s) -> None:
-    cells = np.flatnonzero(first < last)
-    if len(cells):
-        cuts = np.stack([first[cells], last[cells]], axis=1).ravel()
-        largest = np.maximum.reduceat(level[: cuts[-1]], cuts[:-1])[::2]
-        found[cells] = np.maximum(found[cells], largest)

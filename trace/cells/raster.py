@@ -163,12 +163,8 @@ def row_in(line: Line, begin: int, end: int) -> int:
 def slice_near(line: Line, time: int) -> int:
     """The index of the slice at, or nearest to, a time."""
     after = int(np.searchsorted(line.start, time, side="right"))
-    candidates = [n for n in (after - 1, after) if 0 <= n < len(line)]
-    return min(candidates, key=lambda n: _distance(line, n, time))
-
-
-def _distance(line: Line, index: int, time: int) -> int:
-    return max(int(line.start[index]) - time, time - int(line.end[index]) + 1, 0)
+    near = range(max(after - 1, 0), min(after + 1, len(line)))
+    return min(near, key=lambda n: max(line.start[n] - time, time - line.end[n] + 1, 0))
 
 
 def _line(trace: Trace, rows: Int32s, kinds: Numbers) -> Line:
@@ -178,7 +174,9 @@ def _line(trace: Trace, rows: Int32s, kinds: Numbers) -> Line:
     rank = np.full(len(rows) + 1, -1, dtype=np.int32)
     rank[by_rank] = np.arange(len(rows), dtype=np.int32)
     before = np.concatenate(([0], np.cumsum(length)))
-    of_kinds = by_kind(kind, length)
+    numbers = np.flatnonzero(np.bincount(kind)).tolist()
+    each = [_of_kind(number, np.flatnonzero(kind == number), length) for number in numbers]
+    of_kinds = tuple(each) if len(each) > 1 else ()
     return Line(rows, start, start + length, kind, before, of_kinds, rank, by_rank)
 
 
@@ -195,9 +193,12 @@ def _until(line: Line, borders: Int64s) -> tuple[Rows, Int64s, Numbers]:
 
 
 def _most(kinds: tuple[OfKind, ...], after: Rows, over: Int64s, last: Numbers) -> NDArray[np.int16]:
-    """The kind with the most time in each cell."""
+    """The kind with the most time in each cell; the rest is as `_until` gives it."""
+    places = after.astype(np.int32)
+    before = np.array([one.until(places) for one in kinds])  # ns before each border
     numbers = np.array([one.kind for one in kinds], dtype=np.int16)
-    found: NDArray[np.int16] = numbers[within(kinds, after, over, last).argmax(axis=0)]
+    before -= (numbers[:, None] == last) * over
+    found: NDArray[np.int16] = numbers[(before[:, 1:] - before[:, :-1]).argmax(axis=0)]
     return found
 
 
@@ -222,28 +223,6 @@ class OfKind(msgspec.Struct, frozen=True, eq=False):
     def until(self, places: Int32s) -> Int64s:
         """ns of those before some places on the line; were they int64, numpy would copy ours."""
         return self.before[self.place.searchsorted(places)]
-
-
-def by_kind(kind: Numbers, length: Int64s) -> tuple[OfKind, ...]:
-    """The slices of a line by kind; nothing when all of them are of one kind."""
-    numbers = np.flatnonzero(np.bincount(kind)).tolist()
-    if len(numbers) < 2:
-        return ()
-    return tuple(_of_kind(number, np.flatnonzero(kind == number), length) for number in numbers)
-
-
-def within(kinds: tuple[OfKind, ...], after: Rows, over: Int64s, last: Numbers) -> Int64s:
-    """ns of each kind in each cell, shape [kinds, cells].
-
-    `after`: how many slices of the line start before each border. `over`: how far the last of them
-    reaches beyond the border, and `last`: its kind. All of shape [cells + 1].
-    """
-    places = after.astype(np.int32)
-    found = np.array([one.until(places) for one in kinds])
-    numbers = np.array([one.kind for one in kinds])
-    found -= (numbers[:, None] == last) * over
-    amounts: Int64s = found[:, 1:] - found[:, :-1]
-    return amounts
 
 
 def _of_kind(number: int, places: Rows, length: Int64s) -> OfKind:

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import math
 from array import array
+from collections import Counter as Counts
 from collections.abc import Iterator
 from decimal import Decimal
 from typing import NamedTuple
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
+from fusetui.trace.model.arrays import Floats, Int64s
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.events import Sample
 from fusetui.trace.model.ids import Id
@@ -36,8 +37,8 @@ class Counter(msgspec.Struct, frozen=True, eq=False):
     label: str
     unit: str  # "bytes", or "" if the file does not say
     pid: Id  # whose it is, as in the file
-    time: NDArray[np.int64]  # ns as in the file, sorted
-    value: NDArray[np.float64]  # finite
+    time: Int64s  # ns as in the file, sorted
+    value: Floats  # finite
 
 
 class Key(NamedTuple):
@@ -92,18 +93,14 @@ def counters(trace: Trace, stop: Stop = never) -> tuple[Counter, ...]:
         if stretch.samples:
             for sample, time in trace.elements.samples(number):
                 if sample.is_memory:
-                    add_memory(memory, sample, time)
-                else:
-                    _add_counter(plain, sample, time)
+                    _add_memory(memory, sample, time)
+                    continue
+                for name, value in sample.args.items():
+                    plain.add(Key(sample.pid, sample.name, sample.id, name), time, value)
     return (*_of_memory(memory), *_of_counters(plain))
 
 
-def _add_counter(series: Series, sample: Sample, time: int) -> None:
-    for name, value in sample.args.items():
-        series.add(Key(sample.pid, sample.name, sample.id, name), time, value)
-
-
-def add_memory(series: Series, sample: Sample, time: int) -> None:
+def _add_memory(series: Series, sample: Sample, time: int) -> None:
     """Both totals of the device, which traces from 2021 do not have."""
     kind, device = sample.args.get("Device Type"), sample.args.get("Device Id")
     if type(kind) is not int or type(device) is not int:
@@ -134,10 +131,7 @@ def _of_memory(series: Series) -> Iterator[Counter]:
 
 
 def _of_counters(series: Series) -> Iterator[Counter]:
-    several: dict[Key, int] = {}
-    for key in series.columns:
-        event = key._replace(series="")
-        several[event] = several.get(event, 0) + 1
+    several = Counts(key._replace(series="") for key in series.columns)
     labels: dict[Key, str] = {}
     for key in series.columns:
         plain = several[key._replace(series="")] == 1 or key.series == key.name
@@ -149,9 +143,8 @@ def _of_counters(series: Series) -> Iterator[Counter]:
 
 def _distinct(labels: dict[Key, str]) -> dict[Key, str]:
     """Adds the process where two series have the same label."""
-    used = list(labels.values())
-    again = {label for label in used if used.count(label) > 1}
-    return {k: f"{label} of {k.pid}" if label in again else label for k, label in labels.items()}
+    used = Counts(labels.values())
+    return {k: f"{label} of {k.pid}" if used[label] > 1 else label for k, label in labels.items()}
 
 
 def _counter(series: Series, key: Key, group: str, label: str, unit: str) -> Counter:

@@ -10,7 +10,9 @@ import numpy as np
 
 from fusetui.trace.model.categories import GPU_LAYERS, Layer, Role, role
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.grouping import by_key
 from fusetui.trace.model.ids import Id
+from fusetui.trace.model.memo import memo
 
 CUDA, XPU = re.compile(r"cuda|hip", re.IGNORECASE), re.compile(r"xpu", re.IGNORECASE)
 """How their categories begin."""
@@ -27,16 +29,10 @@ def device_numbers(
     work of its pid names, else its pid is the number. So it is for all where two pids name the
     same device: those are ranks in one file, each of which counts from 0.
     """
-    work = {
-        (pid, device)
-        for layer, (pid, _, device) in zip(layers, lanes, strict=True)
-        if layer in WORK
-    }
-    named: dict[Id, set[int]] = {}
-    for pid, device in work:
-        if device is not None:
-            named.setdefault(pid, set()).add(device)
-    only: dict[Id, Id] = {pid: next(iter(those)) for pid, those in named.items() if len(those) == 1}
+    both = zip(layers, lanes, strict=True)
+    work = {(pid, device) for layer, (pid, _, device) in both if layer in WORK}
+    named = by_key((one for one in work if one[1] is not None), lambda one: one[0])
+    only: dict[Id, Id] = {pid: those[0][1] for pid, those in named.items() if len(those) == 1}
 
     def number(pid: Id, device: int | None) -> Id:
         return only.get(pid, pid) if device is None else device
@@ -46,6 +42,7 @@ def device_numbers(
     return (lambda pid, device: pid) if ambiguous else number
 
 
+@memo()
 def device_properties(trace: Trace) -> dict[Id, dict[str, Any]]:
     """Properties of each device that has events, {} if unknown.
 
@@ -54,10 +51,9 @@ def device_properties(trace: Trace) -> dict[Id, dict[str, Any]]:
     """
     listed = [d for d in _list(trace.keys.get("deviceProperties")) if isinstance(d, dict)]
     by_id = {d["id"]: d for d in listed if isinstance(d.get("id"), int | str)}
-    rocm = is_rocm(trace)
     alike = listed[0] if len({str(d.get("name")) for d in listed}) == 1 else {}
     used = device_ids(trace)
-    agents = rocm and 0 not in used
+    agents = is_rocm(trace) and 0 not in used
     return {number: alike if agents else by_id.get(number, alike) for number in used}
 
 

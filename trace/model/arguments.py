@@ -6,7 +6,7 @@ So the args of a million calls with the same shapes are decoded only once.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -44,14 +44,16 @@ def arguments(
     file that contain the events, at about 500 MB/s; with `keep_as`, a name for this question, only
     the first time.
     """
-    if not keep_as:
-        return _as_arguments(*_read(events, orders, names))
-    asked = digest(orders, names)
-    kept = events.recall(keep_as, KeptArguments)
+    asked = digest(orders, names) if keep_as else b""
+    kept = events.recall(keep_as, KeptArguments) if keep_as else None
     if kept is None or kept.asked != asked:
-        kept = KeptArguments(asked, *_read(events, orders, names))
-        events.keep(keep_as, kept)
-    return _as_arguments(kept.number, kept.texts)
+        wanted = Wanted(events, orders, names)
+        each = map(wanted.places, range(len(events.stretches)))
+        texts = (events.args(n, places, names) if places else () for n, places in enumerate(each))
+        kept = wanted.together(map(wanted.numbered, texts), asked)
+        if keep_as:
+            events.keep(keep_as, kept)
+    return Arguments(kept.number, tuple(tuple(text.split(BETWEEN)) for text in kept.texts))
 
 
 def digest(orders: Int64s, names: tuple[str, ...]) -> bytes:
@@ -61,25 +63,43 @@ def digest(orders: Int64s, names: tuple[str, ...]) -> bytes:
     return blake2b("\0".join(names).encode() + orders.tobytes(), digest_size=16).digest()
 
 
-def _as_arguments(number: Int32s, texts: Sequence[bytes]) -> Arguments:
-    return Arguments(number, tuple(tuple(text.split(BETWEEN)) for text in texts))
+Numbered = tuple[Int32s, tuple[bytes, ...]]
+"""Of each wanted event of a stretch the index of its args in the texts, -1 for none; and these,
+distinct, each the texts of the args, joined by BETWEEN."""
 
 
-def _read(
-    events: Events, orders: Int64s, names: tuple[str, ...]
-) -> tuple[Int32s, tuple[bytes, ...]]:
-    """The number of the args of each event, and their joined texts."""
-    firsts = np.cumsum([0, *(stretch.events for stretch in events.stretches)])
-    by_place = np.argsort(orders, kind="stable")
-    ordered = orders[by_place]
-    cuts = np.searchsorted(ordered, firsts)
-    numbers: dict[bytes, int] = {BETWEEN * (len(names) - 1): -1}
-    found = np.full(len(orders), -1, dtype=np.int32)
-    for stretch in np.flatnonzero(np.diff(cuts)).tolist():
-        rows = slice(cuts[stretch], cuts[stretch + 1])
-        texts = events.args(stretch, (ordered[rows] - firsts[stretch]).tolist(), names)
-        found[by_place[rows]] = [numbers.setdefault(text, len(numbers) - 1) for text in texts]
-    return found, tuple(numbers)[1:]
+class Wanted:
+    """The args with some names of some events, stretch by stretch."""
+
+    def __init__(self, events: Events, orders: Int64s, names: tuple[str, ...]) -> None:
+        """`orders`: the indices of the events in traceEvents."""
+        self.names = names
+        self.firsts = np.cumsum([0, *(stretch.events for stretch in events.stretches)])
+        self._by_place = np.argsort(orders, kind="stable")
+        self._ordered = orders[self._by_place]
+        self._cuts = np.searchsorted(self._ordered, self.firsts)
+
+    def places(self, stretch: int) -> list[int]:
+        """The wanted elements of a stretch; they count from its first one."""
+        rows = slice(self._cuts[stretch], self._cuts[stretch + 1])
+        places: list[int] = (self._ordered[rows] - self.firsts[stretch]).tolist()
+        return places
+
+    def numbered(self, texts: Iterable[bytes]) -> Numbered:
+        """From the texts of the args at the places of one stretch."""
+        numbers: dict[bytes, int] = {BETWEEN * (len(self.names) - 1): -1}
+        number = [numbers.setdefault(text, len(numbers) - 1) for text in texts]
+        return np.array(number, dtype=np.int32), tuple(numbers)[1:]
+
+    def together(self, parts: Iterable[Numbered], asked: bytes) -> KeptArguments:
+        """From all stretches, in order."""
+        number = np.full(len(self._ordered), -1, dtype=np.int32)
+        numbers: dict[bytes, int] = {}
+        for stretch, (own, texts) in enumerate(parts):
+            common = [numbers.setdefault(text, len(numbers)) for text in texts]
+            rows = self._by_place[self._cuts[stretch] : self._cuts[stretch + 1]]
+            number[rows] = np.array([*common, -1], dtype=np.int32)[own]
+        return KeptArguments(asked, number, tuple(numbers))
 
 
 def arguments_of(

@@ -74,25 +74,19 @@ def backward_ops(trace: Trace, stop: Stop = never) -> Backward:
     pass."""
     if not may_run_backward(trace):
         return _collected(trace, np.full(len(trace), -1, dtype=np.int32), np.zeros(0, np.intp))
-    return linked_by(trace, _autograd(trace, stop))
-
-
-def may_run_backward(trace: Trace) -> bool:
-    """Whether any op may belong to a backward pass, by its name."""
-    ops = trace.rows_of(Role.OP)
-    used = np.flatnonzero(np.bincount(trace.name[ops], minlength=len(trace.names)))
-    return any(BACKWARD.search(trace.names[n]) for n in used.tolist())
-
-
-def _autograd(trace: Trace, stop: Stop) -> Autograd:
-    """What the file says about autograd; read only once if the trace is in the cache."""
     events = own_events(trace.elements)
     found = events.recall(KEPT_AS, Autograd)
     if found is None:
         found = read_autograd(events, stop)
         if not stop():
             events.keep(KEPT_AS, found)
-    return found
+    return linked_by(trace, found)
+
+
+def may_run_backward(trace: Trace) -> bool:
+    """Whether any op may belong to a backward pass, by its name."""
+    used = distinct(trace.name[trace.role == Role.OP])
+    return any(BACKWARD.search(trace.names[n]) for n in used.tolist())
 
 
 def linked_by(trace: Trace, autograd: Autograd) -> Backward:

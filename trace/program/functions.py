@@ -38,8 +38,8 @@ class FunctionTime(msgspec.Struct, frozen=True):
     gpu_recompute_ns: int  # of gpu_ns: forward work that the backward pass did once more
     kernels: int
     kernels_self: int
-    idle_ns: int | None  # of the devices, because of it; None: not known
-    idle_self_ns: int | None
+    idle_ns: int | None = None  # of the devices, because of it; None: not known
+    idle_self_ns: int | None = None
 
 
 class Functions(msgspec.Struct, frozen=True):
@@ -58,34 +58,27 @@ class FunctionCalls:
         self.spans = spans
         names = trace.name[spans.rows]
         self.names, self._function = np.unique(names, return_inverse=True)
-        places = np.arange(len(spans))
-        self._end = spans.end_place
-        self._outer = ~_inside_same(self._function, places, self._end)
+        self._outer = ~_inside_same(self._function, np.arange(len(spans)), spans.end_place)
 
     def own(self, places: Rows, amounts: Int64s) -> Int64s:
         """Amounts by the function of the frame that each belongs to; shape [functions]."""
-        return self._sums(self._of_frames(places, amounts), np.ones(len(self.spans), np.bool_))
+        known = places >= 0
+        found = np.zeros(len(self.names), dtype=np.int64)
+        np.add.at(found, self._function[places[known]], amounts[known])
+        return found
 
     def total(self, places: Rows, amounts: Int64s) -> Int64s:
         """The same including called functions; each amount counts once per function."""
-        before = np.concatenate(([0], np.cumsum(self._of_frames(places, amounts))))
-        inside = before[self._end] - before[:-1]
-        return self._sums(inside, self._outer)
+        known = places >= 0
+        before = np.zeros(len(self.spans) + 1, dtype=np.int64)
+        np.add.at(before, places[known] + 1, amounts[known])
+        before = np.cumsum(before)
+        return self.outermost(before[self.spans.end_place] - before[:-1])
 
     def outermost(self, amounts: Int64s) -> Int64s:
         """Amounts of frames (shape [frames]) by function, without recursive frames."""
-        return self._sums(amounts, self._outer)
-
-    def _of_frames(self, places: Rows, amounts: Int64s) -> Int64s:
-        known = places >= 0
-        found = np.zeros(len(self.spans), dtype=np.int64)
-        np.add.at(found, places[known], amounts[known])
-        return found
-
-    def _sums(self, amounts: Int64s, chosen: Flags) -> Int64s:
-        found = np.zeros(len(self.names), dtype=np.int64)
-        np.add.at(found, self._function[chosen], amounts[chosen])
-        return found
+        outer = np.flatnonzero(self._outer)
+        return self.own(outer, amounts[outer])
 
 
 def function_times(found: Origins, file: str | None = None, idle: Idle | None = None) -> Functions:
@@ -98,7 +91,8 @@ def function_times(found: Origins, file: str | None = None, idle: Idle | None = 
     columns = _columns(found, calls, idle)
     rows = zip(calls.names.tolist(), *(column.tolist() for column in columns.values()), strict=True)
     times = [
-        _time(functions[name], dict(zip(columns, figures, strict=True))) for name, *figures in rows
+        FunctionTime(*functions[name], **dict(zip(columns, figures, strict=True)))
+        for name, *figures in rows
     ]
     times.sort(key=_weight)
     credit = found.credit(calls.spans, trace.gpu_rows)
@@ -141,12 +135,6 @@ def _columns(found: Origins, calls: FunctionCalls, idle: Idle | None) -> dict[st
         columns["idle_ns"] = calls.total(caused, idle[1])
         columns["idle_self_ns"] = calls.own(caused, idle[1])
     return columns
-
-
-def _time(function: Function, figures: dict[str, int]) -> FunctionTime:
-    unknown = {"idle_ns": None, "idle_self_ns": None}
-    file, line, name = function
-    return FunctionTime(file=file, line=line, function=name, **{**unknown, **figures})  # type: ignore[arg-type]
 
 
 def _weight(time: FunctionTime) -> tuple[int, int, str, int, str]:

@@ -60,7 +60,8 @@ def module_times(found: Origins, expanded: bool = False) -> Modules:
     dur = trace.dur[rows]
     columns = _columns(trace, found.regions, paths, credit, dur)
     order = _preorder(paths, columns["gpu_ns"], columns["cpu_ns"])
-    kinds = _kinds(trace, found.regions, paths)
+    kinds = np.zeros(len(paths), dtype=np.bool_)
+    kinds[paths.of_place] = trace.named(is_module)[trace.name[found.regions.rows]]
     times = [
         ModuleTime(
             module=paths.name(number),
@@ -97,13 +98,6 @@ def _columns(
         "cpu_ns": paths.sums(all_regions, np.where(counted, cpu, 0)),
         "cpu_self_ns": paths.sums(all_regions, np.where(counted, regions.self_ns(cpu), 0)),
     }
-
-
-def _kinds(trace: Trace, regions: Spans, paths: Paths) -> Flags:
-    """For each path, whether it is one of modules."""
-    kinds = np.zeros(len(paths), dtype=np.bool_)
-    kinds[paths.of_place] = trace.named(is_module)[trace.name[regions.rows]]
-    return kinds
 
 
 def _preorder(paths: Paths, gpu: Int64s, cpu: Int64s) -> list[int]:
@@ -197,18 +191,12 @@ def paths_of(trace: Trace, regions: Spans, expanded: bool = False) -> Paths:
         label_of_path.append(keys % len(labels))
         parent.append(keys // len(labels))
         level.append(np.full(len(keys), depth))
-    _adopt_deepest(regions, of_place)
-    whole = [np.concatenate((np.zeros(0, np.intp), *p)) for p in (label_of_path, parent, level)]
     counted = regions.depth < MOST_LEVELS
-    return Paths(labels, whole[0], whole[1], whole[2], of_place, counted)
-
-
-def _adopt_deepest(regions: Spans, of_place: Rows) -> None:
-    """Regions beyond the last level are assigned to the region of that level around them."""
-    over = np.where(regions.depth < MOST_LEVELS, np.arange(len(regions)), regions.parent)
-    while (regions.depth[over] >= MOST_LEVELS).any():
+    over = np.where(counted, np.arange(len(regions)), regions.parent)
+    while not counted[over].all():  # those beyond the last level count for the one around them
         over = over[over]
-    of_place[:] = of_place[over]
+    whole = [np.concatenate((np.zeros(0, np.intp), *p)) for p in (label_of_path, parent, level)]
+    return Paths(labels, whole[0], whole[1], whole[2], of_place[over], counted)
 
 
 def _labels(trace: Trace, regions: Spans, expanded: bool) -> tuple[tuple[str, ...], Rows]:

@@ -14,7 +14,7 @@ from enum import StrEnum
 import msgspec
 import numpy as np
 
-from fusetui.trace.model.arrays import Flags, Int32s, Rows
+from fusetui.trace.model.arrays import Flags, Int32s, Rows, distinct
 from fusetui.trace.model.categories import Role
 from fusetui.trace.program.origin import Origins, hosts_of, ops_of
 from fusetui.trace.program.regions import Spans, is_module
@@ -43,12 +43,8 @@ class PhaseTime(msgspec.Struct, frozen=True):
 ORDER = tuple(Phase)
 VLLM = re.compile(r"context_(\d{1,9}).*?generation_(\d{1,9})")
 SGLANG = re.compile(r"(?:step\[|capture_\d+_)([A-Z]+)")
-MODES = {
-    "EXTEND": Phase.PREFILL,
-    "PREFILL": Phase.PREFILL,
-    "DECODE": Phase.DECODE,
-    "MIXED": Phase.MIXED,
-}
+MODES = {word: Phase.PREFILL for word in ("EXTEND", "PREFILL")}
+MODES |= {"DECODE": Phase.DECODE, "MIXED": Phase.MIXED}
 PLAIN = re.compile(r"\W*(prefill|decode)\W*(?:step|phase)?\W*\Z", re.IGNORECASE)
 """Only the word alone: decoding images or latents is not a phase of a language model."""
 
@@ -99,17 +95,15 @@ def phases(found: Origins) -> tuple[PhaseTime, ...]:
 
 def phases_of(found: Origins, rows: Rows) -> Rows:
     """The phase of each GPU row as its index in ORDER; shape of `rows`."""
-    trace, hosts = found.trace, hosts_of(found.trace, rows)
-    ops = ops_of(trace, hosts)
-    told = _told(found, hosts)
+    hosts, number = hosts_of(found.trace, rows), ORDER.index
+    ops, told = ops_of(found.trace, hosts), _told(found, hosts)
     back = (found.backward.over(ops) >= 0) | _on_autograd_thread(found, hosts)
-    ahead = found.backward.made.over(ops) >= 0
-    ahead |= found.modules.around(hosts) >= 0
-    phase = np.where(ahead, ORDER.index(Phase.FORWARD), ORDER.index(Phase.OTHER))
+    ahead = (found.backward.made.over(ops) >= 0) | (found.modules.around(hosts) >= 0)
+    phase = np.where(ahead, number(Phase.FORWARD), number(Phase.OTHER))
     phase = np.where(told >= 0, told, phase)
-    phase[back & (told != ORDER.index(Phase.OPTIMIZER))] = ORDER.index(Phase.BACKWARD)
-    phase[found.recomputes(hosts)] = ORDER.index(Phase.RECOMPUTE)
-    phase[hosts < 0] = ORDER.index(Phase.UNKNOWN)
+    phase[back & (told != number(Phase.OPTIMIZER))] = number(Phase.BACKWARD)
+    phase[found.recomputes(hosts)] = number(Phase.RECOMPUTE)
+    phase[hosts < 0] = number(Phase.UNKNOWN)
     return phase
 
 
@@ -117,12 +111,11 @@ def _told(found: Origins, hosts: Int32s) -> Rows:
     """The phase of the innermost annotation around each row that names one, else -1."""
     trace, regions = found.trace, found.regions
     by_name = np.full(len(trace.names) + 1, -1, dtype=np.intp)
-    for number in np.flatnonzero(np.bincount(trace.name[regions.rows])).tolist():
+    for number in distinct(trace.name[regions.rows]).tolist():
         name = trace.names[number]
-        phase = None if is_module(name) else phase_of(name)
-        by_name[number] = -1 if phase is None else ORDER.index(phase)
-    telling = regions.rows[by_name[trace.name[regions.rows]] >= 0]
-    around = Spans(trace, found.line, telling)
+        if not is_module(name) and (phase := phase_of(name)):
+            by_name[number] = ORDER.index(phase)
+    around = Spans(trace, found.line, regions.rows[by_name[trace.name[regions.rows]] >= 0])
     told: Rows = by_name[np.append(trace.name, -1)[around.rows_at(around.around(hosts))]]
     return told
 

@@ -31,15 +31,6 @@ def is_module(name: str) -> bool:
     return name.startswith(MODULE_PREFIX)
 
 
-def is_region(role: Role, name: str) -> bool:
-    """Whether a slice with this role and name is a part of the program."""
-    if role == Role.PYTHON:
-        return is_module(name)
-    if role != Role.ANNOTATION:
-        return False
-    return not name.startswith(STEP_PREFIX) and not COLLECTIVE.match(name)
-
-
 def label_of(name: str, expanded: bool = False) -> str:
     """The label of a region: without torch's prefix and, unless `expanded`, with `*` for indices.
 
@@ -54,13 +45,11 @@ def label_of(name: str, expanded: bool = False) -> str:
 
 def regions(trace: Trace, line: ThreadLine) -> Spans:
     """All regions of the CPU threads."""
-    chosen = np.zeros(len(trace), dtype=np.bool_)
-    for role in (Role.PYTHON, Role.ANNOTATION):
-        rows = rows_there(trace, role)
-        flags = np.zeros(len(trace.names) + 1, dtype=np.bool_)
-        for number in np.flatnonzero(np.bincount(trace.name[rows])).tolist():
-            flags[number] = is_region(role, trace.names[number])
-        chosen[rows] = flags[trace.name[rows]]
+    parts = trace.named(
+        lambda name: not name.startswith(STEP_PREFIX) and COLLECTIVE.match(name) is None
+    )
+    chosen = (trace.source_role == Role.ANNOTATION) & parts[trace.name]
+    chosen |= (trace.source_role == Role.PYTHON) & trace.named(is_module)[trace.name]
     return Spans(trace, line, np.flatnonzero(chosen & cpu_rows(trace)))
 
 
@@ -88,9 +77,7 @@ class ThreadLine:
         self._times: Int64s | None = None
         self._begin, end = trace.reach_ns
         self._length = end - self._begin + 1
-        if (
-            self._length * len(trace.tracks) > FARTHEST
-        ):  # times apart by centuries: count them instead
+        if self._length * len(trace.tracks) > FARTHEST:  # centuries apart: count the times instead
             self._times = distinct(np.concatenate((trace.start, trace.end)))
             self._length = len(self._times)
 

@@ -18,12 +18,12 @@ from fusetui.trace.model.events import Stretch
 from fusetui.trace.model.raw import Raw, Thread
 from fusetui.trace.model.report import Prefix, Skipped
 from fusetui.trace.read.batch import MOST_LISTED
-from fusetui.trace.read.body import Body, Tail, tail_of
+from fusetui.trace.read.body import Body, tail_of
 from fusetui.trace.read.chunks import Chunk
 from fusetui.trace.read.document_text import text_of
 from fusetui.trace.read.elements import Elements
 from fusetui.trace.read.events import PHASES_OF_SAMPLES
-from fusetui.trace.read.gather import ChunkColumns, Interner, Mark
+from fusetui.trace.read.gather import ChunkColumns, Interner, Mark, gather
 from fusetui.trace.read.memory import memory_left
 from fusetui.trace.read.source import Source
 
@@ -43,7 +43,7 @@ def assemble(
 
     `prefix` is given if chunks are missing.
     """
-    columns = [chunk.columns for chunk in chunks]
+    columns = [chunk.columns for chunk in chunks] or [gather([])]
     _check_memory(source.path, columns)
     last = chunks[-1] if chunks else None
     closed = last is not None and last.after != -1
@@ -55,15 +55,15 @@ def assemble(
     if body.bare and not phases:
         why = f": see byte {skipped[0].byte} ({skipped[0].reason})" if skipped else ""
         raise NotATrace(f"{source.path} is a JSON list, but not of trace events{why}.")
-    names, name = _merge([(c.names, c.name) for c in columns])
-    categories, category = _merge([(c.categories, c.category) for c in columns])
-    threads, thread = _merge([(c.threads, c.thread) for c in columns])
+    names, name = _merge(columns, "names", "name")
+    categories, category = _merge(columns, "categories", "category")
+    threads, thread = _merge(columns, "threads", "thread")
     joined = _joined_columns(columns)
     dur, order = joined["dur"], joined["order"]
-    counts = np.array([chunk.events for chunk in chunks], np.int64)
-    firsts = np.cumsum(counts) - counts  # in traceEvents
-    order += np.repeat(firsts, np.array([len(c.order) for c in columns], np.int64))
+    firsts = np.cumsum([0, *(chunk.events for chunk in chunks[:-1])])  # in traceEvents
+    order += np.repeat(firsts, [len(c.order) for c in columns])
     negative = int((dur < 0).sum())
+    whole = body.bare and not (last and (last.unreadable or last.too_damaged))  # or closed
     raw = Raw(
         path=source.path,
         bytes=source.size,
@@ -86,7 +86,7 @@ def assemble(
         events=events,
         unreadable=sum(chunk.unreadable for chunk in chunks) + len(unread),
         skipped=skipped[:MOST_LISTED],
-        complete=_is_complete(tail, body, last) and source.cut is None and prefix is None,
+        complete=(tail.closed if tail else whole) and source.cut is None and prefix is None,
         too_damaged=last.end if last and last.too_damaged else -1,
         prefix=prefix,
         negative=negative,
@@ -180,30 +180,19 @@ def _stretch(chunk: Chunk) -> Stretch:
     return Stretch(chunk.start, chunk.end, chunk.events, samples, chunk.places)
 
 
-def _is_complete(tail: Tail | None, body: Body, last: Chunk | None) -> bool:
-    """A bare array may lack its bracket, an object may not."""
-    if tail is None:
-        return body.bare and not (last and (last.unreadable or last.too_damaged))
-    return tail.closed
-
-
-def _merge(tables: Sequence[tuple[list[Any], Int32s]]) -> tuple[Any, Int32s]:
+def _merge(columns: Sequence[ChunkColumns], table: str, column: str) -> tuple[Any, Int32s]:
     """Merges the tables of all chunks: one table, and the ids into it."""
     merged = Interner()
-    parts = [merged.ids(table)[ids] for table, ids in tables]
-    return tuple(merged), _joined(parts, np.int32)
+    parts = [merged.ids(getattr(part, table))[getattr(part, column)] for part in columns]
+    return tuple(merged), np.concatenate(parts)
 
 
 def _joined_columns(columns: Sequence[ChunkColumns]) -> dict[str, NDArray[Any]]:
     """The int64 columns of all chunks that need no translation."""
 
     def joined(name: str) -> NDArray[Any]:
-        return _joined([getattr(part, name) for part in columns], np.int64)
+        return np.concatenate([getattr(part, name) for part in columns])
 
     rows = sum(len(part.start) for part in columns)
     names = ("start", "dur", "correlation", "external_id", "order")
     return each({name: partial(joined, name) for name in names}, rows)
-
-
-def _joined(parts: Sequence[NDArray[Any]], dtype: type) -> NDArray[Any]:
-    return np.concatenate(parts) if parts else np.empty(0, dtype=dtype)

@@ -142,8 +142,7 @@ def _numbered(text: bytes) -> Numbered | None:
 
 
 def _flow(text: bytes) -> Flow | None:
-    event = loads(text)
-    if not isinstance(event, dict):
+    if not isinstance(event := loads(text), dict):
         return None
     fields = {name: event.get(name) for name in ("ph", "cat", "id", "pid", "tid")}
     return Flow(**fields, ts=msgspec.Raw(str(event.get("ts", 0)).encode()))

@@ -9,8 +9,7 @@ a chunk that does not parse.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import Any
+from contextlib import suppress
 
 import msgspec
 
@@ -78,13 +77,18 @@ def decode_list(text: bytes | memoryview, start: int, end: int, after: int = -1)
     `start`, `end` and `after` are those of the chunk. None if this is not a list of events whose
     fields have the usual types.
     """
+    listed = b"".join((b"[", text, b"]"))
+    columns = None
     try:
-        events, columns = _decode(b"".join((b"[", text, b"]")))
+        with suppress(msgspec.ValidationError, InexactTimes):  # a time may be a number in quotes
+            columns = gather(decode_events(listed))
+        if columns is None or not PHASES_OF_PAIRS.isdisjoint(columns.phases):
+            columns = gather(decode_exact(listed))
     except UNDECODABLE:
         return None
     if "" in columns.phases:
         return None
-    return Chunk(start, end, events, columns, after=after)
+    return Chunk(start, end, columns.phases.total(), columns, after=after)
 
 
 def _last_chunk(buffer: bytes, start: int, offset: int) -> Chunk | None:
@@ -93,31 +97,14 @@ def _last_chunk(buffer: bytes, start: int, offset: int) -> Chunk | None:
     `buffer` holds the document from byte `offset` on. The place where the list seems to end is
     tried first: a wrong guess does not parse.
     """
+
+    def up_to(close: int) -> Chunk | None:
+        text = buffer[start:close].rstrip(b" \t\r\n,")
+        after = offset + close + 1 if close < len(buffer) else -1
+        return decode_list(text, offset + start, offset + close, after)
+
     guess = END.search(buffer, max(start, len(buffer) - NEAR_END))
-    found = _up_to(buffer, start, guess.end(), offset) if guess else None
-    if found is None:
-        close = split(buffer[start:]).close
-        found = _up_to(buffer, start, start + close if close >= 0 else -1, offset)
-    return found
-
-
-def _up_to(buffer: bytes, start: int, close: int, offset: int) -> Chunk | None:
-    """The last chunk with its closing bracket at `close`; -1 if there is none."""
-    end = close if close >= 0 else len(buffer)
-    text = buffer[start:end].rstrip(b" \t\r\n,")
-    after = offset + close + 1 if close >= 0 else -1
-    return decode_list(text, offset + start, offset + end, after)
-
-
-def _decode(text: bytes) -> tuple[int, ChunkColumns]:
-    """The number of events, and their columns. Raises UNDECODABLE."""
-    try:
-        events: Sequence[Any] = decode_events(text)
-        columns = gather(events)
-    except (msgspec.ValidationError, InexactTimes):  # a time may be a number in quotes
-        events = decode_exact(text)
-        return len(events), gather(events)
-    if PHASES_OF_PAIRS.isdisjoint(columns.phases):
-        return len(events), columns
-    events = decode_exact(text)
-    return len(events), gather(events)
+    if guess and (found := up_to(guess.end())):
+        return found
+    close = split(buffer[start:]).close
+    return up_to(start + close if close >= 0 else len(buffer))

@@ -133,16 +133,12 @@ def coerced(event: LooseEvent) -> ExactEvent:
 
 def loose(element: dict[str, Any]) -> LooseEvent:
     """An element decoded by Python, whose numbers msgspec does not accept."""
-    raw = {key: _raw(element[key]) for key in RAW if key in element}
-    return LooseEvent(**{key: element[key] for key in FIELDS if key in element}, **raw)
+    fields = {key: element[key] for key in LooseEvent.__struct_fields__ if key in element}
+    for key in fields.keys() & {"ts", "dur", "args"}:
+        fields[key] = msgspec.Raw(json.dumps(fields[key], default=str).encode())
+    return LooseEvent(**fields)
 
 
-def _raw(value: object) -> msgspec.Raw:
-    return msgspec.Raw(json.dumps(value, default=str).encode())
-
-
-RAW = ("ts", "dur", "args")
-FIELDS = ("ph", "cat", "name", "pid", "tid", "id", "id2", "scope")
 NO_TIME = msgspec.Raw(b"0")
 LONGEST = 20  # digits of a number worth looking at
 
@@ -165,13 +161,8 @@ def _args(text: bytes) -> Args | None:
 
 
 def _text(value: object) -> str:
-    if value is None:
-        return ""
-    return _whole(value if isinstance(value, str) else str(value))
-
-
-def _whole(text: str) -> str:
     """Without lone surrogates, which cannot be encoded."""
+    text = "" if value is None else str(value)
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 

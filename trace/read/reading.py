@@ -238,7 +238,7 @@ def _is_whole(source: Source, body: Body, chunks: Sequence[Chunk]) -> bool:
     allows."""
     if source.taken is not None:
         return False
-    end = chunks[-1].end if chunks else body.start
-    return end >= len(source.document) or bool(
-        chunks and (chunks[-1].after != -1 or chunks[-1].too_damaged)
-    )
+    if not chunks:
+        return body.start >= len(source.document)
+    last = chunks[-1]
+    return last.end >= len(source.document) or last.after != -1 or last.too_damaged

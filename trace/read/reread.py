@@ -14,11 +14,9 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import IO, Generic, NamedTuple, Self, TypeVar
 
-import numpy as np
-
-from fusetui.trace.model.arguments import KeptArguments, digest
-from fusetui.trace.model.arrays import Int32s, Int64s
-from fusetui.trace.model.events import BETWEEN, Events
+from fusetui.trace.model.arguments import KeptArguments, Numbered, Wanted, digest
+from fusetui.trace.model.arrays import Int64s
+from fusetui.trace.model.events import Events
 from fusetui.trace.read.autograd import (
     NO_NUMBERS,
     NUMBER,
@@ -39,58 +37,40 @@ T = TypeVar("T")
 class StretchArgs(NamedTuple):
     """What was found in one stretch."""
 
-    number: Int32s  # of each wanted event: the index of its args in `texts`, -1 for none
-    texts: tuple[bytes, ...]  # distinct; each the texts of the args, joined by BETWEEN
-    numbered: Int64s  # see numbers_of
+    args: Numbered
+    sequence: Int64s  # see numbers_of
 
 
-class Reread:
+class Reread(Wanted):
     """The parts may be read in any order, and in several processes."""
 
     def __init__(
         self, events: Events, orders: Int64s, names: tuple[str, ...], numbered: bool = True
     ) -> None:
-        """`orders` are the indices in traceEvents of the events whose args with these `names` are
-        wanted. Without `numbered`, sequence numbers are not looked for."""
+        """As of Wanted. Without `numbered`, sequence numbers are not looked for."""
+        super().__init__(events, orders, names)
         self.stretches = len(events.stretches)
-        self._events = events
-        self._names = names
-        self._numbered = numbered
+        self._events, self._numbered = events, numbered
         self._asked = digest(orders, names)
-        self._firsts = np.cumsum([0, *(stretch.events for stretch in events.stretches)])
-        self._by_place = np.argsort(orders, kind="stable")
-        self._ordered = orders[self._by_place]
-        self._cuts = np.searchsorted(self._ordered, self._firsts)
 
     def part(self, stretch: int) -> StretchArgs:
         """Reads one stretch; blank for what cannot be read any more."""
-        own, first = self._events.stretches[stretch], int(self._firsts[stretch])
-        rows = slice(self._cuts[stretch], self._cuts[stretch + 1])
-        places = (self._ordered[rows] - first).tolist()
-        others = NUMBERED if self._numbered else ()
-        found = args_in(self._events.text, own, places, self._names, others)
+        own, first = self._events.stretches[stretch], int(self.firsts[stretch])
+        places, others = self.places(stretch), NUMBERED if self._numbered else ()
+        found = args_in(self._events.text, own, places, self.names, others)
         if found is not None:
-            texts, numbered = found[0], numbers_of(enumerate(found[1], first))
-        else:
-            texts = self._events.args(stretch, places, self._names) if places else []
-            numbered = numbers_in(self._events, own, first) if self._numbered else NO_NUMBERS
-        numbers: dict[bytes, int] = {BETWEEN * (len(self._names) - 1): -1}
-        number = [numbers.setdefault(text, len(numbers) - 1) for text in texts]
-        return StretchArgs(np.array(number, dtype=np.int32), tuple(numbers)[1:], numbered)
+            return StretchArgs(self.numbered(found[0]), numbers_of(enumerate(found[1], first)))
+        texts = self._events.args(stretch, places, self.names) if places else []
+        sequence = numbers_in(self._events, own, first) if self._numbered else NO_NUMBERS
+        return StretchArgs(self.numbered(texts), sequence)
 
     def args(self, parts: Sequence[StretchArgs]) -> KeptArguments:
         """From the parts of all stretches, in order."""
-        number = np.full(len(self._ordered), -1, dtype=np.int32)
-        numbers: dict[bytes, int] = {}
-        for stretch, part in enumerate(parts):
-            common = [numbers.setdefault(text, len(numbers)) for text in part.texts]
-            rows = self._by_place[self._cuts[stretch] : self._cuts[stretch + 1]]
-            number[rows] = np.array([*common, -1], dtype=np.int32)[part.number]
-        return KeptArguments(self._asked, number, tuple(numbers))
+        return self.together((part.args for part in parts), self._asked)
 
     def autograd(self, parts: Sequence[StretchArgs]) -> Autograd:
         """From the parts of all stretches, in order; the flows, if needed, are read now."""
-        return autograd_of(self._events, [part.numbered for part in parts])
+        return autograd_of(self._events, [part.sequence for part in parts])
 
 
 class Aside(Generic[T]):

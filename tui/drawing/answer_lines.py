@@ -35,8 +35,7 @@ WITH_BAR = 44  # cells of a list; narrower ones have no bars
 
 
 class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
-    """A rule with a title, the verdict, the account, and lists side by side; `at` is where the
-    cursor is."""
+    """A rule with a title, the verdict, the account, and lists side by side; `at`: the cursor."""
 
     side: Side
     found: AnswerPage
@@ -81,8 +80,7 @@ class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
         return scrolled(at.row, 0, room) if at and at.column == column else 0
 
     def _legend(self, width: int, height: int) -> Sequence[str]:
-        """`s sync` for each reason that occurs, the longest first, unless the verdict takes the
-        line."""
+        """`s sync` for each reason, the longest first, unless the verdict takes the line."""
         if height <= ROOMY and len(self._said(width, height)) > 1:
             return ()
         sums: Counter[str] = Counter()
@@ -117,8 +115,7 @@ class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
         return lines
 
     def _titles(self, shown: Sequence[int], widths: Sequence[int], bar: int) -> list[Styled]:
-        """Those of the lists, with faint units, so that these do not read as a part of them; the
-        last one counts the lists that do not fit."""
+        """Those of the lists, with faint units; the last one counts the lists that do not fit."""
         hidden, parts = len(self.found.lists) - len(shown), list[Styled]()
         for column, cells in zip(shown, widths, strict=True):
             one = self.found.lists[column]
@@ -151,8 +148,7 @@ class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
 
 
 def _verdict(why: Why, width: int) -> list[str]:
-    """The first sentence of the answer, in fewer words where these take fewer lines; at most two
-    lines."""
+    """The first sentence of the answer, in fewer words if that takes fewer lines; two at most."""
     texts = answer(why), brief_answer(why), brief_answer(why, with_reason=False)
     whole, brief, least = (sentence_lines(printable(text), width) for text in texts)
     shown = brief if len(brief) < len(whole) else whole

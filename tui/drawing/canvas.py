@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable
+from typing import NamedTuple
 
 from rich.color import ColorSystem
 from textual import events
@@ -20,8 +21,7 @@ from fusetui.tui.drawing.segments import filtered, painted, shorten
 
 
 def writer_is_behind(app: App[object]) -> bool:
-    """True if the thread that writes has not handed over all output yet, so that a frame drawn now
-    would be stale when it arrives."""
+    """Whether output still waits to be written: a frame drawn now would be stale by then."""
     thread = getattr(getattr(app, "_driver", None), "_writer_thread", None)
     queue = getattr(thread, "_queue", None)
     if queue is None:
@@ -36,28 +36,34 @@ WHEEL = 3  # lines
 DRAG = 2  # cells: a shorter way is a click
 
 
-class Pointed(Message):
-    """A click on a cell of a canvas."""
+class Click(NamedTuple):
+    """On a cell."""
 
-    def __init__(self, x: int, y: int) -> None:
+    x: int
+
+
+class Turn(NamedTuple):
+    """The wheel was turned at a cell, by lines; negative is up."""
+
+    x: int
+    lines: int
+    shifted: bool = False
+
+
+class Drag(NamedTuple):
+    """The mouse was moved from cell to cell with the button down; `ended`: it was let go."""
+
+    x: int
+    to: int
+    ended: bool
+
+
+class Moused(Message):
+    """What a person did with the mouse on a line of a canvas."""
+
+    def __init__(self, y: int, done: Click | Turn | Drag) -> None:
         super().__init__()
-        self.x, self.y = x, y
-
-
-class Wheeled(Message):
-    """A person turned the wheel over a cell of a canvas; negative lines are up."""
-
-    def __init__(self, x: int, y: int, lines: int, shifted: bool) -> None:
-        super().__init__()
-        self.x, self.y, self.lines, self.shifted = x, y, lines, shifted
-
-
-class Dragged(Message):
-    """A person moves the mouse from a cell to another with the button down; `ended`: let go."""
-
-    def __init__(self, x: int, y: int, to: int, ended: bool) -> None:
-        super().__init__()
-        self.x, self.y, self.to, self.ended = x, y, to, ended
+        self.y, self.done = y, done
 
 
 class Canvas(Widget, inherit_bindings=False):
@@ -91,8 +97,7 @@ class Canvas(Widget, inherit_bindings=False):
         return self._drawn[y][1]
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """Called by Textual for all lines in every frame, also when it repaints on its own: most
-        of them are those of the frame before."""
+        """Called by Textual for all lines in every frame: most are those of the frame before."""
         if self._stale:
             self._renew_all()
         if any(self.gutter):
@@ -129,7 +134,7 @@ class Canvas(Widget, inherit_bindings=False):
 
     def on_click(self, event: events.Click) -> None:
         if not self._is_dragged:
-            self.post_message(Pointed(event.x, event.y))
+            self.post_message(Moused(event.y, Click(event.x)))
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
         self._pressed, self._is_dragged = (event.x, event.y), False
@@ -140,18 +145,20 @@ class Canvas(Widget, inherit_bindings=False):
         x, y = self._pressed
         if self._is_dragged or abs(event.x - x) >= DRAG:
             self._is_dragged = True
-            self.post_message(Dragged(x, y, event.x, ended=False))
+            self.post_message(Moused(y, Drag(x, event.x, ended=False)))
 
     def on_mouse_up(self, event: events.MouseUp) -> None:
         if self._pressed is not None and self._is_dragged:
-            self.post_message(Dragged(*self._pressed, event.x, ended=True))
+            x, y = self._pressed
+            self.post_message(Moused(y, Drag(x, event.x, ended=True)))
         self._pressed = None
 
     def on_mouse_scroll_down(self, event: events.MouseEvent) -> None:
         """Down, or with Shift to the right; some terminals send the event of that then."""
         is_back = isinstance(event, events.MouseScrollUp | events.MouseScrollLeft)
         shifted = event.shift or isinstance(event, events.MouseScrollRight | events.MouseScrollLeft)
-        self.post_message(Wheeled(event.x, event.y, -WHEEL if is_back else WHEEL, shifted))
+        lines = -WHEEL if is_back else WHEEL
+        self.post_message(Moused(event.y, Turn(event.x, lines, shifted)))
 
     on_mouse_scroll_up = on_mouse_scroll_right = on_mouse_scroll_left = on_mouse_scroll_down
 
@@ -167,7 +174,6 @@ class Canvas(Widget, inherit_bindings=False):
         return ()
 
     def _renew_all(self) -> list[int]:
-        """Remakes all lines whose key changed; returns those that look different now."""
         changed = self._renew(range(self.size.height))
         self._stale = False
         return changed

@@ -109,8 +109,7 @@ class Tab(msgspec.Struct, frozen=True):
 
 
 class TabsPicture(msgspec.Struct, frozen=True):
-    """One line; where the names of all pages do not fit, those that are not in front have their
-    keys alone."""
+    """The names of all pages; where they do not fit, of those not in front the keys alone."""
 
     tabs: tuple[Tab, ...]
 

@@ -122,8 +122,7 @@ def warm(found: Origins) -> None:
 
 
 def program_line(found: Origins, row: int) -> str:
-    """`in Decoder_3 > MLP_3   my_model.py:42 forward`, for backward work, those of its forward
-    op."""
+    """`in Decoder_3 > MLP_3   my_model.py:42 forward`; of backward work those of its forward op."""
     program = _program(found, row)
     source = source_of(found, program)
     file = source.file.rpartition("/")[2] if source else ""
@@ -187,20 +186,20 @@ def _origin(trace: Trace, row: int, glyphs: Glyphs) -> str:
     """Where a GPU event was launched from, or what a CPU slice launched."""
     chain = _chain(trace, launch_chain(trace, row), glyphs)
     if not is_gpu(trace, row):
-        parts = (_launched(trace, row), f"in {chain}" if chain else "")
+        found = launched_sums(trace, row)
+        is_graph = found.events and is_replay(trace.name_of(row))
+        of_them = f" ({plural(found.kernels, 'kernel')})" if is_graph else ""
+        launched = f"launched {plural(found.events, 'GPU event')}{of_them}, {duration(found.ns)}"
+        parts = (launched if found.events else "", f"in {chain}" if chain else "")
         return "   ".join(part for part in parts if part)
     if trace.launch[row] < 0:
         place = "what was read of this trace" if trace.report.prefix else "this trace"
         return f"in {chain}" if chain else f"its launch is not recorded in {place}"
-    return f"{_captured(trace, row, glyphs)}launched {_waited(trace, row)} by {chain}"
-
-
-def _captured(trace: Trace, row: int, glyphs: Glyphs) -> str:
-    """Where a node of a graph was captured, if it was joined with that."""
-    if not is_joined(trace, row):
-        return ""
-    call = int(trace.asked[row])
-    return f"captured by {_chain(trace, [call, *ancestors(trace, call)], glyphs)}   "
+    captured = ""
+    if is_joined(trace, row):  # a node of a graph
+        call = int(trace.asked[row])
+        captured = f"captured by {_chain(trace, [call, *ancestors(trace, call)], glyphs)}   "
+    return f"{captured}launched {_waited(trace, row)} by {chain}"
 
 
 def _chain(trace: Trace, rows: Sequence[int], glyphs: Glyphs) -> str:
@@ -225,14 +224,6 @@ def _waited(trace: Trace, row: int) -> str:
     return f"{duration(latency)} earlier{behind}"
 
 
-def _launched(trace: Trace, row: int) -> str:
-    found = launched_sums(trace, row)
-    if not found.events:
-        return ""
-    of_them = f" ({plural(found.kernels, 'kernel')})" if is_replay(trace.name_of(row)) else ""
-    return f"launched {plural(found.events, 'GPU event')}{of_them}, {duration(found.ns)}"
-
-
 def _facts(trace: Trace, row: int, glyphs: Glyphs) -> list[str]:
     """What a kernel computed and how efficiently, else the shapes; then the most important args."""
     if missing := why_missing(trace):
@@ -243,13 +234,10 @@ def _facts(trace: Trace, row: int, glyphs: Glyphs) -> list[str]:
     skip = {*SHAPE_ARGS, *LAUNCH_ARGS, *LINK_ARGS}
     others = islice((key for key in args if key not in skip), MOST)
     for key in (*(key for key in LAUNCH_ARGS if key in args), *others):
-        parts.append(f"{value_text(key, '')} {value_text(_rounded(args[key]), glyphs.ellipsis)}")
+        value = args[key]  # with a fraction, to four significant digits
+        value = float(f"{value:.4g}") if isinstance(value, float) else value
+        parts.append(f"{value_text(key, '')} {value_text(value, glyphs.ellipsis)}")
     return [part for part in parts if part]
-
-
-def _rounded(value: Any) -> Any:
-    """A number with a fraction to four significant digits; whole numbers are kept."""
-    return float(f"{value:.4g}") if isinstance(value, float) else value
 
 
 @memo(256)

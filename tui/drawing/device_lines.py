@@ -14,13 +14,13 @@ from fusetui.analysis.why.idle_time import IdleTime
 from fusetui.analysis.why.model import IDLE
 from fusetui.text.figures import percent, quantity
 from fusetui.trace.cells.counters import Curve, values
-from fusetui.trace.cells.raster import amounts, edges
+from fusetui.trace.cells.raster import Line, amounts, edges
 from fusetui.tui.drawing.glyphs import Glyphs
 from fusetui.tui.drawing.lane_lines import labeled
 from fusetui.tui.drawing.schemes import BAR, Styled
 from fusetui.tui.layout.frame import cells_of
 from fusetui.tui.layout.kinds import KINDS, LETTERS, KindShare
-from fusetui.tui.layout.view import Family, Side, View, gap_times
+from fusetui.tui.layout.view import Side, View, gap_times
 
 UNITS = {"bytes": "B"}
 ROOM = 10  # cells that the largest value may take in the gutter, including the space before it
@@ -57,12 +57,14 @@ def levels(found: np.ndarray[tuple[int], np.dtype[np.float64]], most: float, gly
     return glyphs.bars(level.astype(np.int8).tolist())
 
 
-def family_line(side: Side, view: View, family: Family, width: int, glyphs: Glyphs) -> Styled:
+def family_line(
+    side: Side, view: View, line: Line, kind: int, width: int, glyphs: Glyphs
+) -> Styled:
     """A bar in each cell, as high as the share of its time; the least height for any time."""
     borders = edges(view.begin + side.origin, view.end + side.origin, width)
-    ns, size = amounts(family.line, borders, family.kind), np.maximum(np.diff(borders), 1)
+    ns, size = amounts(line, borders, kind), np.maximum(np.diff(borders), 1)
     level = np.where(ns > 0, np.clip(ns * glyphs.top // size, 1, glyphs.top), 0)
-    return glyphs.bars(level.tolist()), KINDS[family.kind].token + BAR
+    return glyphs.bars(level.tolist()), KINDS[kind].token + BAR
 
 
 def family_label(label: str, cells: int) -> str:
@@ -94,8 +96,7 @@ def idle_line(side: Side, view: View, found: IdleTime, width: int, glyphs: Glyph
 def _idle_cells(
     side: Side, view: View, found: IdleTime, width: int, glyphs: Glyphs
 ) -> list[tuple[int, int, bool]]:
-    """The reason (NOWHERE: none), the height of its bar (0: a block with its letter), and whether
-    it is selected."""
+    """The reason (NOWHERE: none), the height of its bar (0: a block), and is it selected."""
     borders = edges(view.begin + side.origin, view.end + side.origin, width)
     ns = found.within(borders)
     if not len(ns):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -39,45 +40,27 @@ class Glyphs(msgspec.Struct, frozen=True):
         return "".join(map(self.levels.__getitem__, levels))
 
 
-UNICODE = Glyphs(
-    levels=" ▁▂▃▄▅▆▇█",
-    parts=" ▏▎▍▌▋▊▉",
-    full="█",
-    rule="─",
-    window=("├", "─", "┤"),
-    thumb="┃",
-    swatch="■",
-    edge="▏",
-    selected="▸",
-    selected_cell="◆",
-    ellipsis="…",
-    folded="▸",
-    unfolded="▾",
-    leaf="·",
-    chain="‹",
-    underline=("└", "─", "┘", "╵"),
-)
+_TABLE = """
+    full █ #  rule ─ -  thumb ┃ !  swatch ■ #  edge ▏ |  selected ▸ >  selected_cell ◆ *
+    ellipsis … ~  folded ▸ +  unfolded ▾ -  chain ‹ <
+"""
 
-ASCII = Glyphs(
-    levels=" .:-=+*##",
-    parts="    ####",
-    full="#",
-    rule="-",
-    window=("[", "-", "]"),
-    thumb="!",
-    swatch="#",
-    edge="|",
-    selected=">",
-    selected_cell="*",
-    ellipsis="~",
-    folded="+",
-    unfolded="-",
-    leaf=" ",
-    chain="<",
-    underline=("`", "-", "'", "|"),
-    letters=True,
-)
 
+def _glyphs(column: int, **others: Any) -> Glyphs:
+    cells = _TABLE.split()
+    return Glyphs(**{**dict(zip(cells[::3], cells[column::3], strict=True)), **others})
+
+
+UNICODE = _glyphs(
+    1,
+    **{"levels": " ▁▂▃▄▅▆▇█", "parts": " ▏▎▍▌▋▊▉", "leaf": "·"},
+    **{"window": ("├", "─", "┤"), "underline": ("└", "─", "┘", "╵")},
+)
+ASCII = _glyphs(
+    2,
+    **{"levels": " .:-=+*##", "parts": "    ####", "leaf": " ", "letters": True},
+    **{"window": ("[", "-", "]"), "underline": ("`", "-", "'", "|")},
+)
 COLORLESS = replace(UNICODE, letters=True)
 
 

@@ -96,13 +96,12 @@ def where_line(side: Side, view: View, place: Place, width: int, glyphs: Glyphs)
             names[x] = label(view.selected), True
     found: list[Styled] = []
     for (name, selected), group in groupby(names):
-        size = len(list(group))
-        if not name:
-            found.append((" " * size, "plain"))
-        elif selected:
-            found.append(chosen_slice(name, size, glyphs))
-        else:
-            found.append(filled_slice(name, size, SliceKind.PYTHON, is_filled(found), glyphs))
+        size, part = len(list(group)), ("", "plain")
+        if selected:
+            part = chosen_slice(name, size, glyphs)
+        elif name:
+            part = filled_slice(name, size, SliceKind.PYTHON, is_filled(found), glyphs)
+        found.append(part if name else (" " * size, "plain"))
     return found
 
 
@@ -191,8 +190,7 @@ def chosen_slice(label: str, width: int, glyphs: Glyphs, token: str = "selection
 
 @lru_cache(maxsize=1 << 15)
 def _fitted(label: str, width: int, ellipsis: str) -> str:
-    """The label, or its first words, or its ends; nothing if that would be meaningless. A frame
-    asks for the same few hundred."""
+    """The label, or its first words, or its ends; nothing if that would be meaningless."""
     if len(label) <= width:
         return label
     bare = label

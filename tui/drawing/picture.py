@@ -38,8 +38,7 @@ class Picture(Protocol):
     """A few lines of the screen, made from frozen data alone."""
 
     def key(self, y: int, width: int, height: int) -> Hashable:
-        """Equal keys mean equal lines. Called for every line of every frame, so it must be
-        cheap."""
+        """Equal keys mean equal lines. Called for every line of every frame: it must be cheap."""
 
     def line(self, y: int, width: int, height: int) -> Sequence[Styled]:
         """The texts of a line from left to right, which is cut or filled with blanks to `width`
@@ -167,6 +166,5 @@ class ListPicture(msgspec.Struct, frozen=True, eq=False):
 
 
 def scrolled(cursor: int, top: int, room: int) -> int:
-    """The first row on the screen, as near to `top` as possible, such that the cursor is on the
-    screen."""
+    """The first row on the screen, as near to `top` as possible, with the cursor in sight."""
     return max(min(top, cursor), cursor - max(1, room) + 1, 0)

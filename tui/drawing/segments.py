@@ -65,8 +65,7 @@ def painted(parts: Sequence[Styled], width: int, styles: Mapping[str, Style]) ->
 
 
 def filtered(strip: Strip, filters: Iterable[LineFilter], background: Color) -> Strip:
-    """A line that passed filters. All our colors are true colors, so one filter has nothing to
-    do."""
+    """A line that passed filters; one has nothing to do, as all our colors are true colors."""
     before = found = list(strip)
     for one in filters:
         if not isinstance(one, ANSIToTruecolor):
@@ -82,8 +81,7 @@ def shorten(strip: Strip, system: ColorSystem) -> None:
 
 
 def sequences(strip: Iterable[Segment], system: ColorSystem) -> str:
-    """The text of a line with SGR sequences (ECMA-48, section 8.3.117); ends with all of them
-    off."""
+    """The text of a line with SGR sequences (ECMA-48, section 8.3.117), all off at its end."""
     parts: list[str] = []
     now = OFF
     for text, style, _ in strip:

@@ -132,7 +132,7 @@ class TimelinePicture(msgspec.Struct, frozen=True, eq=False, dict=True):
                 parts = device_lines.idle_line(side, view, side.insight.idle[device], width, glyphs)
         elif place.family is not None:
             label = device_lines.family_label(label, gutter)
-            parts = [device_lines.family_line(side, view, place.family, width, glyphs)]
+            parts = [device_lines.family_line(side, view, *place.family, width, glyphs)]
         elif place.curve is not None:
             found = side, view, label, place.curve, gutter, width, glyphs
             label, parts = device_lines.counter_line(*found)

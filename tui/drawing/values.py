@@ -23,8 +23,7 @@ MOST_LINES = 1000  # of args, and of slices around it, in the overlay
 
 
 def value_text(value: object, ellipsis: str) -> str:
-    """A string as it is, everything else as JSON; an ellipsis stands for what is too deep or too
-    long."""
+    """A string as it is, all else as JSON; an ellipsis for what is too deep or too long."""
     pieces = iter([value]) if isinstance(value, str) else _pieces(value, DEEPEST, ellipsis)
     return _bounded(pieces, ellipsis)
 

@@ -30,8 +30,7 @@ class Preorder(msgspec.Struct, frozen=True, eq=False):
 
 
 class FigureTree(msgspec.Struct, frozen=True, eq=False, dict=True):
-    """Nodes, each after the one around it, in columns of shape [nodes]. What is worked out of them
-    is kept."""
+    """Nodes, each after the one around it, in columns of shape [nodes]."""
 
     ON_CPU: ClassVar[str]
     """The figure of the time on the CPU, with what is inside."""

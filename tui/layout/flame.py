@@ -75,8 +75,7 @@ class Flame(msgspec.Struct, frozen=True, eq=False, dict=True):
         return next(iter(self.children(root)), root)
 
     def fork(self, root: int) -> int:
-        """Where the time begins to divide: the innermost node that has all of it, else the largest
-        of the first level."""
+        """The innermost node that has all of the time, else the largest of the first level."""
         node = self.largest(root)
         while (inner := self.largest(node)) != node and self.amount[inner] == self.amount[node]:
             node = inner

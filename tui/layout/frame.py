@@ -23,8 +23,7 @@ TALL = 12  # with fewer lines the legend is left out
 
 
 class Busy(msgspec.Struct, frozen=True, eq=False, dict=True):
-    """The union of what the minimap shows: GPU events, else those of other devices, else the ops of
-    the CPU."""
+    """The union of GPU events, else those of other devices, else the ops of the CPU."""
 
     starts: np.ndarray[tuple[int], np.dtype[np.int64]]
     ends: np.ndarray[tuple[int], np.dtype[np.int64]]
@@ -109,8 +108,7 @@ def divided(width: int, height: int) -> Division:
 
 
 def lanes_in(lines: int) -> int:
-    """How many lines of a timeline of so many are for lanes: not those above them, nor the legend
-    below."""
+    """How many lines of a timeline are for lanes: not those above them, nor the legend below."""
     return lines - (2 if lines < SMALL else 3) - (lines >= TALL)
 
 
@@ -141,8 +139,7 @@ def in_view(shown: Sequence[Place], top: int, room: int) -> str:
 
 
 def thumb(shown: Sequence[Place], top: int, room: int) -> range:
-    """The lines on the screen beside which the bar of a scroll bar stands; empty when all lines are
-    on the screen."""
+    """The lines beside which the bar of a scroll bar stands; empty when all lines are in sight."""
     if len(shown) <= room or room <= 0:
         return range(0)
     size = max(1, room * room // len(shown))

@@ -156,8 +156,7 @@ class KindShare(msgspec.Struct, frozen=True):
 
 
 def shares(trace: Trace) -> tuple[KindShare, ...]:
-    """Of the GPU events, else of those of other devices, the largest first. Made once per trace:
-    `side.once(shares)`."""
+    """Of the GPU events, else of those of other devices, the largest first."""
     of, rows = "GPU", trace.gpu_rows
     if not len(rows):
         of, rows = "device", trace.rows_of(Role.DEVICE)

@@ -38,8 +38,7 @@ FOLDED, ALL = 1, 1 << 20
 
 
 class Lane(msgspec.Struct, frozen=True, eq=False, dict=True):
-    """All tracks of one layer of one thread or stream; every character of its texts is one cell
-    wide."""
+    """All tracks of one layer of a thread or stream; its texts have a cell a character."""
 
     trace: Trace
     group: str  # the thread or device it belongs to
@@ -127,8 +126,7 @@ def key_lanes(lanes: Sequence[Lane]) -> tuple[Lane, ...]:
 
 
 def main_lane(lanes: Sequence[Lane]) -> int:
-    """The index of the GPU stream with the most time; where there is none, of such a lane of
-    another device; else -1."""
+    """The index of the GPU stream with the most time, else of such a device lane; else -1."""
     for layer in (Layer.STREAM, Layer.DEVICE):
         found = [n for n, lane in enumerate(lanes) if lane.layer is layer]
         if found:
@@ -194,8 +192,7 @@ def but_streams(lanes: Sequence[Lane]) -> frozenset[int]:
 def arranged(
     lanes: Sequence[Lane], arrangement: Arrangement, shown: int = -1
 ) -> Iterator[tuple[str, list[int]]]:
-    """Groups of lanes as they are shown, without those that are pinned; `shown`: a lane that is
-    not hidden in any case."""
+    """Groups of lanes as they are shown, without those pinned; `shown`: one not hidden anyway."""
     away = (arrangement.hidden - {shown}) | set(arrangement.pinned)
     found = list(groups(lanes))
     if arrangement.by_busy:

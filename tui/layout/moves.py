@@ -58,9 +58,8 @@ def go(side: Side, view: View, time: int) -> View:
 
 def at_time(side: Side, view: View, time: int) -> View:
     """`time` in the middle; from a window over the whole trace, in one of a tenth of it."""
-    whole = side.end - side.begin
-    span = view.span if view.span < whole else _span(side, whole // 10)
-    return _within(side, view, time - span // 2, span)
+    is_part = view.span < side.end - side.begin
+    return go(side, view if is_part else zoom(side, view, 1, 10), time)
 
 
 def over(side: Side, view: View, begin: int, end: int) -> View:
@@ -73,7 +72,7 @@ def over(side: Side, view: View, begin: int, end: int) -> View:
 def select(side: Side, view: View, row: int) -> View:
     """Selects a row; the window moves only if the row would be out of sight."""
     if row < 0:
-        return deselect(side, view)
+        return replace(view, selected=-1, gap=None)
     begin, end = times(side, row)
     chosen = replace(view, selected=row, gap=None)
     if end <= view.begin or begin >= view.end:
@@ -84,11 +83,7 @@ def select(side: Side, view: View, row: int) -> View:
 def zoom_to(side: Side, view: View) -> View:
     """A window in which the selection takes half of the width."""
     found = held(side, view)
-    if found is None:
-        return select_first(side, view)
-    begin, end = found
-    span = _span(side, 2 * (end - begin))
-    return _within(side, view, (begin + end - span) // 2, span)
+    return _about(side, view, *found, 2) if found else select_first(side, view)
 
 
 def center(side: Side, view: View) -> View:
@@ -98,14 +93,12 @@ def center(side: Side, view: View) -> View:
 
 
 def to_gap(side: Side, view: View, at: GapAt) -> View:
-    """Selects a gap; the window becomes three times as long, unless it shows the gap well
-    already."""
+    """Selects a gap; the window becomes three times as long, unless it shows it well already."""
     begin, end = gap_times(side, at) or (view.begin, view.end)
     chosen = replace(view, selected=-1, gap=at)
     if begin >= view.begin and end <= view.end and SEEN * (end - begin) >= view.span:
         return chosen
-    span = _span(side, 3 * (end - begin))
-    return _within(side, chosen, (begin + end - span) // 2, span)
+    return _about(side, chosen, begin, end, 3)
 
 
 def gap_of_time(side: Side, pid: Id, time: int) -> GapAt | None:
@@ -119,11 +112,6 @@ def edge(side: Side, view: View, which: int) -> View:
     """The start (-1) or the end (+1) of the trace, at the same zoom."""
     begin = side.begin if which < 0 else side.end - view.span
     return _within(side, view, begin, view.span)
-
-
-def deselect(side: Side, view: View) -> View:
-    """Nothing selected."""
-    return replace(view, selected=-1, gap=None)
 
 
 def next_slice(side: Side, view: View, step: int) -> View:
@@ -229,6 +217,12 @@ def _nearest_on(side: Side, view: View, candidates: Iterable[Place]) -> View:
     return view
 
 
+def _about(side: Side, view: View, begin: int, end: int, times: int) -> View:
+    """A window so many times as long as this stretch of time, which is in its middle."""
+    span = _span(side, times * (end - begin))
+    return _within(side, view, (begin + end - span) // 2, span)
+
+
 def _span(side: Side, ns: int) -> int:
     """A span that a window of the trace can have."""
     return max(MIN_SPAN_NS, min(ns, side.end - side.begin))
@@ -236,8 +230,7 @@ def _span(side: Side, ns: int) -> int:
 
 def _within(side: Side, view: View, begin: int, span: int) -> View:
     """A window of this span that overlaps the trace; at most half of it lies outside."""
-    lowest = side.begin - span // 2
-    highest = side.end - span // 2
+    lowest, highest = side.begin - span // 2, side.end - span // 2
     if span >= side.end - side.begin:
         lowest, highest = side.begin, max(side.begin, side.end - span)
     begin = max(lowest, min(begin, highest))

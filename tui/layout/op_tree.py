@@ -93,8 +93,7 @@ class OpTree(FigureTree, frozen=True, eq=False, dict=True):
         return inner if measure in ("self", "count") else inner & (self.level == 1)
 
     def whole(self, measure: str) -> int:
-        """From the ops up each op counts once on the first level, and their self times add up to
-        all their time."""
+        """From the ops up the self times of the first level add up to all their time."""
         is_total = self.mode == "callers" and measure == "total"
         return super().whole("self" if is_total else measure)
 
@@ -106,6 +105,8 @@ class OpTree(FigureTree, frozen=True, eq=False, dict=True):
 
 Part = tuple[Rows, Rows]
 """Nodes, and as many rows that add to their figures."""
+Nodes = tuple[Int64s, Int64s, Int64s, Int64s]
+"""Parent, level, size and name of each."""
 
 
 def call_tree(trace: Trace) -> OpTree:
@@ -141,7 +142,7 @@ def _by_path(trace: Trace, rows: Rows, under: tuple[Int64s, Int64s], deepest: in
         parents.append(above)
         names.append(name)
         nodes += len(name)
-    return _tree(trace, "path", parents, names, parts, of_row, under)
+    return _tree(trace, "path", _nodes(parents, names), parts, of_row, under)
 
 
 def callers_tree(trace: Trace) -> OpTree:
@@ -165,9 +166,11 @@ def callers_tree(trace: Trace) -> OpTree:
         names.append(name)
         nodes += len(name)
         above = trace.parent[above].astype(np.int64)
-    gpu, kernels = gpu_under(trace)
-    under = _own_gpu(trace, gpu), _own_gpu(trace, kernels)
-    return _tree(trace, "callers", parents, names, parts, of_row, under)
+    under, inner = gpu_under(trace), np.flatnonzero(trace.parent >= 0)
+    own = under[0].copy(), under[1].copy()  # without what was launched under the rows in it
+    for found, amount in zip(own, under, strict=True):
+        np.subtract.at(found, trace.parent[inner], amount[inner])
+    return _tree(trace, "callers", _nodes(parents, names), parts, of_row, own)
 
 
 def op_tree(trace: Trace) -> OpTree:
@@ -188,37 +191,28 @@ def op_tree(trace: Trace) -> OpTree:
     size[node] = trace.end_row[rows].astype(np.int64) - rows
     outer = trace.depth[rows] == 0
     parts = [(threads[thread[outer]], rows[outer]), (node, rows)]
-    return _of(trace, "each", (parent, level, size, name), parts, of_row[:-1], gpu_under(trace))
+    return _tree(trace, "each", (parent, level, size, name), parts, of_row[:-1], gpu_under(trace))
 
 
 def _merged(trace: Trace, above: Int64s, named: Rows) -> tuple[Int64s, Int64s, Rows]:
-    """Nodes for rows merged by the node above and a name: parents, names, and the node of each
-    row."""
+    """Of nodes merged by the one above and a name: parents, names, and the node of each row."""
     keys = above * (len(trace.names) + 1) + trace.name[named]
     found, place = np.unique(keys, return_inverse=True)
     return *np.divmod(found, len(trace.names) + 1), place
 
 
+def _nodes(parents: list[Int64s], names: list[Int64s]) -> Nodes:
+    """Of those of each level."""
+    level = np.repeat(np.arange(len(parents)), [len(one) for one in parents])
+    columns = (np.concatenate(one).astype(np.int64, copy=False) for one in (parents, names))
+    parent, name = columns
+    return parent, level, sizes(parent, level), name
+
+
 def _tree(
     trace: Trace,
     mode: str,
-    parents: list[Int64s],
-    names: list[Int64s],
-    parts: list[Part],
-    of_row: Int64s,
-    under: tuple[Int64s, Int64s],
-) -> OpTree:
-    """`parents` and `names` of the nodes of each level."""
-    level = np.repeat(np.arange(len(parents)), [len(one) for one in parents])
-    parent = np.concatenate(parents).astype(np.int64, copy=False)
-    name = np.concatenate(names).astype(np.int64, copy=False)
-    return _of(trace, mode, (parent, level, sizes(parent, level), name), parts, of_row, under)
-
-
-def _of(
-    trace: Trace,
-    mode: str,
-    nodes: tuple[Int64s, Int64s, Int64s, Int64s],
+    nodes: Nodes,
     parts: list[Part],
     of_row: Int64s,
     under: tuple[Int64s, Int64s],
@@ -246,14 +240,6 @@ def _of(
         row[node[by_length]] = rows[by_length]  # the last one assigned is kept
     row[name < 0], figures["self"][name < 0] = -1, 0
     return OpTree(parent, level, size, row, figures, trace, mode, name, of_row.astype(np.int32))
-
-
-def _own_gpu(trace: Trace, amount: Int64s) -> Int64s:
-    """What was launched under a row, less what was launched under the rows in it."""
-    inner = np.flatnonzero(trace.parent >= 0)
-    found = amount.copy()
-    np.subtract.at(found, trace.parent[inner], amount[inner])
-    return found
 
 
 def _rows_on(trace: Trace, layer: Layer) -> Rows:

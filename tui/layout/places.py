@@ -17,7 +17,7 @@ from fusetui.trace.model.memo import memo
 from fusetui.trace.program.regions import is_module
 from fusetui.tui.layout.kinds import KINDS
 from fusetui.tui.layout.lanes import FOLDED, LAYER_LABELS, Lane, arranged, hidden_names, main_lane
-from fusetui.tui.layout.view import HIDDEN, Family, Place, Side, View
+from fusetui.tui.layout.view import HIDDEN, Place, Side, View
 
 IDLE_LABEL = "idle because"
 HIDDEN_LABEL = "folded"
@@ -71,8 +71,7 @@ def index_of(side: Side, shown: Sequence[Place], row: int) -> int:
 
 
 def same_line(old: Side, place: Place, new: Side, shown: Sequence[Place]) -> int:
-    """The index of a line of one side among the places of another that shows more; 0 if it is not
-    there."""
+    """The index of a line among the places of a side that shows more; 0 if it is not there."""
 
     def key(side: Side, place: Place) -> tuple[object, int]:
         return place.label if place.lane < 0 else side.lanes[place.lane].key, place.depth
@@ -131,7 +130,7 @@ def _families(lane: Lane) -> Iterator[Place]:
     for one in largest:
         share = percent(int(one.before[-1]), int(line.before[-1]))
         label = f"  {KINDS[one.kind].removeprefix('gpu-')} {share}"
-        yield Place(-1, -1, label, None, family=Family(line, one.kind))
+        yield Place(-1, -1, label, None, family=(line, one.kind))
 
 
 def in_sight(side: Side, view: View, line: Line) -> bool:

@@ -104,19 +104,15 @@ class Trend(msgspec.Struct, frozen=True):
 
 
 def trend(trace: Trace, rows: Rows, dur: Int64s, steps: Steps, cells: int) -> Trend | None:
-    """`rows` in order of time, which take `dur` ns each; at most `cells` stretches. GPU work counts
-    where it was launched."""
+    """At most `cells` stretches of rows in order of time; GPU work counts where it was launched."""
     if len(rows) < FEW or cells < FEW:
         return None
     number, total = _of_steps(trace, rows, steps) if len(steps) > 1 else (np.arange(len(rows)), 0)
     count = total or len(rows)
     stretch = number * min(cells, count) // count
-    medians = [
-        int(np.median(own)) if len(own) else -1
-        for own in (dur[stretch == cell] for cell in range(min(cells, count)))
-    ]
-    least, most = int(dur.min()), int(dur.max())
-    return Trend(tuple(medians), total, least, int(np.median(dur)), most)
+    parts = (dur[stretch == cell] for cell in range(min(cells, count)))
+    medians = tuple(int(np.median(own)) if len(own) else -1 for own in parts)
+    return Trend(medians, total, int(dur.min()), int(np.median(dur)), int(dur.max()))
 
 
 def _of_steps(trace: Trace, rows: Rows, steps: Steps) -> tuple[Rows, int]:

@@ -111,13 +111,6 @@ class View(msgspec.Struct, frozen=True):
         return self.end - self.begin
 
 
-class Family(msgspec.Struct, frozen=True, eq=False):
-    """The slices of one kind on a line."""
-
-    line: Line
-    kind: int  # its number
-
-
 class Place(msgspec.Struct, frozen=True, eq=False):
     """One line of the screen: one line of a lane, else the idle time of a device, else a counter,
     else one kind of slices of a line, else the name of a group, else the names of what is hidden.
@@ -132,7 +125,7 @@ class Place(msgspec.Struct, frozen=True, eq=False):
     curve: Curve | None = None
     idle_of: Lane | None = None  # a stream of the device
     where: bool = False  # where the program was, not the line itself
-    family: Family | None = None  # how much of a line the slices of one kind cover
+    family: tuple[Line, int] | None = None  # a line, of which only slices of this kind are shown
     more: int = 0  # lines of the lane that are not shown; on the last one that is
     around: int = 0  # lines above it, named on it because one slice of each spans the window
 
@@ -141,18 +134,16 @@ class Place(msgspec.Struct, frozen=True, eq=False):
         if row < 0 or self.line is None or self.where:
             return False
         rows = self.line.rows
-        if not rows[0] <= row <= rows[-1]:
-            return False
-        return int(rows[rows.searchsorted(rows.dtype.type(row))]) == row
+        is_near = rows[0] <= row <= rows[-1]
+        return bool(is_near and rows[rows.searchsorted(rows.dtype.type(row))] == row)
 
 
 def first_view(side: Side, begin: int | None = None, end: int | None = None) -> View:
     """The whole of a side, or a given window, nothing selected."""
     folds = tuple(lane.first_fold for lane in side.lanes)
-    lower = side.begin if begin is None else begin
-    upper = side.end if end is None else end
-    arrangement = Arrangement(side.quiet)
-    return View(lower, max(upper, lower + MIN_SPAN_NS), -1, folds, arranged=arrangement)
+    lower, upper = side.begin if begin is None else begin, side.end if end is None else end
+    upper = max(upper, lower + MIN_SPAN_NS)
+    return View(lower, upper, folds=folds, arranged=Arrangement(side.quiet))
 
 
 def times(side: Side, row: int) -> tuple[int, int]:
@@ -205,9 +196,9 @@ def make_sides(traces: Sequence[Trace], labels: Sequence[str]) -> tuple[Side, ..
 
 def aligned(sides: Sequence[Side], diff: Diff) -> tuple[Side, ...]:
     """The sides with zero at the start of the steps that the diff compares."""
-    of_a = [row for one in diff.rows for row in one.a_rows]
+    a, b = sides
     of_b = [row for one in diff.rows for row in one.b_rows]
-    return tuple(_aligned(side, rows) for side, rows in zip(sides, (of_a, of_b), strict=True))
+    return _aligned(a, [row for one in diff.rows for row in one.a_rows]), _aligned(b, of_b)
 
 
 def first_views(sides: Sequence[Side]) -> Views:

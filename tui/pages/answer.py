@@ -7,10 +7,11 @@ from functools import partial
 from msgspec.structs import replace
 
 from fusetui.tui.drawing.answer_lines import AnswerPicture
+from fusetui.tui.drawing.canvas import Turn
 from fusetui.tui.drawing.glyphs import glyphs_for
 from fusetui.tui.layout.answer import AnswerAt, AnswerPage, moved, way_of
 from fusetui.tui.pages import kernels, modules
-from fusetui.tui.pages.page import Pane, Turn
+from fusetui.tui.pages.page import Pane
 from fusetui.tui.pages.why import WhyPage
 from fusetui.tui.state.action import action, hints_text
 from fusetui.tui.state.jumping import alike, at_gap, place_of_gap
@@ -73,14 +74,13 @@ def went(state: State, found: AnswerPage, at: AnswerAt) -> State:
     """To what a row is about; the cursor is on that row when the person comes back."""
     state = replace(state, answer_at=at)
     to, place = way_of(found.lists, at)
-    if to == "module":
-        return modules.PAGE.led_to(replace(state, page=modules.PAGE.name, hint=""), place)
-    if to == "kernel":
-        return kernels.PAGE.led_to(replace(state, page=kernels.PAGE.name, hint=""), place)
     if to == "slice":
         return shown(state, alike(state, place))
     if to == "why":
         return replace(state, page=WhyPage.name, hint="")
+    if to in ("module", "kernel"):
+        page = modules.PAGE if to == "module" else kernels.PAGE
+        return page.led_to(replace(state, page=page.name, hint=""), place)
     gap = place_of_gap(state.side, found.why.gaps[place])
     keys = ("deselect back to the answer", "next-gap the next longest")
     return told(at_gap(state, gap), "a gap of the answer", *keys) if gap else state

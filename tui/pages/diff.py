@@ -22,11 +22,10 @@ from fusetui.tui.layout.kinds import narrow
 from fusetui.tui.layout.places import places
 from fusetui.tui.layout.text_layout import ListColumn, fit, room, sentence_lines, titles
 from fusetui.tui.layout.view import View
-from fusetui.tui.pages.page import NO_MORE, ListPage, Pane
+from fusetui.tui.pages.page import NO_MORE, ListPage, Pane, names_text
 from fusetui.tui.pages.timeline import clicked
 from fusetui.tui.state.action import Run, action, hint_text, on
 from fusetui.tui.state.comparison import Comparison, DiffLines, names_of, pair_of
-from fusetui.tui.state.copying import names_text
 from fusetui.tui.state.moving import Move, P, brought
 from fusetui.tui.state.reading import compared_anew
 from fusetui.tui.state.state import DIFF, Outcome, Overlay, Size, SliceDetails, State
@@ -222,7 +221,7 @@ def windowed(state: State, index: int, view: View) -> State:
     """One side through another window; only the window is used, because its lanes differ."""
     if state.comparison is None:
         return state
-    session = state.session.windowed(index, view)
+    session = state.session.windowed(index, view.begin, view.end)
     comparison = state.comparison.windowed(session.views)
     return replace(state, session=session, comparison=comparison)
 

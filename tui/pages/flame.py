@@ -19,11 +19,10 @@ from fusetui.tui.layout.figure_trees import FigureTree
 from fusetui.tui.layout.flame import TIMES, TREES, WHOLE, Flame, FlameView, flame_of
 from fusetui.tui.layout.op_tree import FRAMES, call_tree
 from fusetui.tui.layout.view import Side
-from fusetui.tui.pages.page import Page, Pane, next_of
+from fusetui.tui.pages.page import Page, Pane, names_text, next_of
 from fusetui.tui.pages.tree import awaited
 from fusetui.tui.state import search
 from fusetui.tui.state.action import action, on
-from fusetui.tui.state.copying import names_text
 from fusetui.tui.state.state import Outcome, Size, State, told
 
 ABOVE = 2  # lines above that of the cursor, where there are more levels than lines

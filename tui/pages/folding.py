@@ -161,8 +161,7 @@ class TreeListPage(ListPage, Generic[Tree]):
         return self.on_node(self.with_nodes(state, opened), node)
 
     def sort_on(self, state: State, by: int) -> State:
-        """Sorted by the next column, or the one before: the nodes that are open stay open, and the
-        cursor on its node."""
+        """Sorted by the next column, or the one before: open nodes and the cursor stay."""
         tree = self.tree(state)
         if tree is None or not len(tree):
             return state

@@ -12,7 +12,6 @@ from fusetui.text.cutting import clip, joined
 from fusetui.text.figures import Unit, count, duration, percent, plural, unit_of
 from fusetui.trace.layout.steps import steps_of
 from fusetui.trace.model.arrays import Int64s
-from fusetui.trace.model.columns import Trace
 from fusetui.tui.drawing.glyphs import Glyphs, glyphs_for, share_bar
 from fusetui.tui.drawing.picture import Rows, row_parts
 from fusetui.tui.drawing.schemes import TEXT, Styled
@@ -43,15 +42,9 @@ class FoundPicture(msgspec.Struct, frozen=True, eq=False):
         return self.found, y, width, height
 
     def line(self, y: int, width: int, height: int) -> list[Styled]:
-        return self._rule(width) if y == 0 else self._row(y - 1, width)
-
-    def _rule(self, width: int) -> list[Styled]:
-        rule = self.glyphs.rule
-        text = f"{rule * 3} {said(self.found)} "
-        return [(text.ljust(width, rule), "title")]
-
-    def _row(self, index: int, width: int) -> list[Styled]:
-        found = self.found
+        found, rule, index = self.found, self.glyphs.rule, y - 1
+        if y == 0:
+            return [(f"{rule * 3} {said(found)} ".ljust(width, rule), "title")]
         if found is None:
             return [(f" {HELP[index]}", "faint")] if index < len(HELP) else []
         if not found.names or index > len(found.names):
@@ -74,11 +67,6 @@ class FoundPicture(msgspec.Struct, frozen=True, eq=False):
         ]
 
 
-def nothing_found(found: SearchHits) -> str:
-    """One sentence about a search that finds nothing."""
-    return f"nothing found{': ' * bool(found.missing)}{found.missing}"
-
-
 def said(found: SearchHits | None) -> str:
     """How many hits there are, in one line."""
     if found is None:
@@ -90,7 +78,7 @@ def said(found: SearchHits | None) -> str:
     if len(found.extra):
         by_args = count(len(found.extra)) + " more" if texts else plural(len(found.extra), "slice")
         texts.append(f"{by_args} by args")
-    texts = texts or [narrow(nothing_found(found))]
+    texts = texts or [narrow(f"nothing found{': ' * bool(found.missing)}{found.missing}")]
     return "   ".join(texts if found.is_done else [*texts, f"args read: {percent(found.share, 1)}"])
 
 
@@ -109,7 +97,7 @@ HIT_COLUMNS = (
 def hit_rows(overlay: HitList, ascii_only: bool, keys: Sequence[str]) -> Rows:
     """The hits in order of time."""
     side, rows, trace = overlay.side, overlay.hits.rows, overlay.side.trace
-    start, unit = side.once(_units)
+    start, unit = start_unit(trace), Unit(1000, "us", 1)
     begins, dur = _times(overlay)
     longest, glyphs = int(dur.max(initial=0)), glyphs_for(ascii_only)
 
@@ -155,8 +143,7 @@ def durations(overlay: HitList, width: int, ascii_only: bool) -> str:
 
 
 def _times(overlay: HitList) -> tuple[Int64s, Int64s]:
-    """The starts and durations (ns) of the hits: of steps theirs, which their annotations may only
-    end."""
+    """Starts and durations (ns); of steps theirs, which their annotations may only end."""
     if overlay.steps is not None:
         return overlay.steps.start, overlay.steps.dur
     trace, rows = overlay.side.trace, overlay.hits.rows
@@ -169,14 +156,9 @@ def spark(values: Sequence[int], levels: str) -> str:
     known = [value for value in values if value >= 0]
     least, most = min(known), max(known)
     top = len(levels) - 1
-    if (most - least) * NOTICED <= most:
-        return "".join(levels[top // 2] if value >= 0 else levels[0] for value in values)
-    return "".join(
-        levels[1 + (value - least) * (top - 1) // (most - least)] if value >= 0 else levels[0]
-        for value in values
-    )
+    alike = (most - least) * NOTICED <= most
 
+    def level(value: int) -> int:
+        return top // 2 if alike else 1 + (value - least) * (top - 1) // (most - least)
 
-def _units(trace: Trace) -> tuple[Unit, Unit]:
-    """Of starts and of durations."""
-    return start_unit(trace), Unit(1000, "us", 1)
+    return "".join(levels[level(value) if value >= 0 else 0] for value in values)

@@ -28,10 +28,9 @@ from fusetui.tui.layout.kernel_table import (
 )
 from fusetui.tui.layout.text_layout import ListColumn, titles
 from fusetui.tui.layout.view import Side
-from fusetui.tui.pages.page import ListPage, Pane, next_of, slice_details, sort_actions
+from fusetui.tui.pages.page import ListPage, Pane, names_text, next_of, slice_details, sort_actions
 from fusetui.tui.state import search
 from fusetui.tui.state.action import action, on
-from fusetui.tui.state.copying import names_text
 from fusetui.tui.state.session import Hits
 from fusetui.tui.state.state import ListState, Size, State, told
 

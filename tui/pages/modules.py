@@ -19,10 +19,9 @@ from fusetui.tui.layout.kinds import narrow
 from fusetui.tui.layout.modules import ModuleTree, first_open
 from fusetui.tui.layout.text_layout import NEVER
 from fusetui.tui.pages.folding import BAR, Columns, TreeListPage, figure_column
-from fusetui.tui.pages.page import Pane, sort_actions
+from fusetui.tui.pages.page import Pane, names_text, sort_actions
 from fusetui.tui.state import search
 from fusetui.tui.state.action import action, on
-from fusetui.tui.state.copying import names_text
 from fusetui.tui.state.state import Size, State, told
 
 WHOLES: Final = {

@@ -91,8 +91,7 @@ class OverlayList(ListPage):
 OVERLAYS = OverlayList()
 
 
-def closed(state: State) -> State:
-    return replace(state, overlay=None)
+closed = partial(replace, overlay=None)
 
 
 def close(state: State) -> Outcome:
@@ -107,13 +106,17 @@ def beside(state: State) -> Outcome:
     return read(closed(state), (*state.paths[:1], offer.paths[0]))
 
 
-def is_text(state: State) -> bool:
-    """A text or a list to read, not a choice."""
-    return state.overlay is not None and not isinstance(state.overlay, Chooser)
-
-
 def is_slice(state: State) -> bool:
     return isinstance(state.overlay, SliceDetails)
+
+
+def is_choosing(state: State) -> bool:
+    return isinstance(state.overlay, Chooser)
+
+
+def is_text(state: State) -> bool:
+    """A text or a list to read, not a choice."""
+    return state.overlay is not None and not is_choosing(state)
 
 
 def turn_raw(state: State) -> State:
@@ -122,10 +125,6 @@ def turn_raw(state: State) -> State:
     if not isinstance(shown, SliceDetails):
         return state
     return laid_over(state, replace(shown, raw=not shown.raw))
-
-
-def is_choosing(state: State) -> bool:
-    return isinstance(state.overlay, Chooser)
 
 
 def laid_over(state: State, overlay: Overlay) -> State:
@@ -159,11 +158,8 @@ def _texts(
             title = "everything about this range"
             lines = all_range_lines(side, found, width)
 
-    def row(index: int, width: int) -> list[Styled]:
-        return [lines[index]]
-
-    heading = f" {title}   {keys}"
-    return Rows((overlay, width, unpacked, keys), len(lines), lambda width: heading, row)
+    identity, heading = (overlay, width, unpacked, keys), f" {title}   {keys}"
+    return Rows(identity, len(lines), lambda width: heading, lambda index, width: [lines[index]])
 
 
 def _sections(

@@ -3,37 +3,27 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import ClassVar
 
 import msgspec
 from msgspec.structs import replace
 
+from fusetui.text.cutting import clip
+from fusetui.text.figures import count, plural
+from fusetui.text.printable import printable
+from fusetui.tui.drawing.canvas import Drag, Turn
 from fusetui.tui.drawing.details import details
 from fusetui.tui.drawing.glyphs import glyphs_for
 from fusetui.tui.drawing.picture import ListPicture, Picture, Rows, TextPicture, ruled, scrolled
+from fusetui.tui.layout.kinds import narrow
+from fusetui.tui.layout.view import Side
 from fusetui.tui.state.action import Action, action, nothing
 from fusetui.tui.state.screen import size_of
-from fusetui.tui.state.state import Outcome, Overlay, Size, SliceDetails, State
+from fusetui.tui.state.state import COPIED, Outcome, Overlay, Size, SliceDetails, State
 
 NO_MORE = "this row stands for no slice, so there is no more to show"
-
-
-class Turn(msgspec.Struct, frozen=True):
-    """The wheel was turned at a cell, by lines; negative is up."""
-
-    x: int
-    lines: int
-    shifted: bool = False
-
-
-class Drag(msgspec.Struct, frozen=True):
-    """The mouse was moved from cell to cell with the button down; `ended`: it was let go."""
-
-    x: int
-    to: int
-    ended: bool
 
 
 class Pane(msgspec.Struct, frozen=True, eq=False):
@@ -217,3 +207,30 @@ def sort_actions(
 def next_of(names: Sequence[str], now: str, by: int = 1) -> str:
     """The name after one of them, or before it; the first after the last."""
     return names[(names.index(now) + by) % len(names)]
+
+
+MOST_COPIED = 50_000  # characters; terminals drop much longer clipboard texts
+WORTH_SAYING = 1000  # characters of the text; no hint shows more
+
+
+def slice_text(side: Side, row: int) -> str:
+    """The full name of a slice, its start as on the ruler, and its duration; exact."""
+    trace = side.trace
+    start, dur = int(trace.start[row]) - side.origin, int(trace.dur[row])
+    rest = f"   start {start} ns   duration {dur} ns"
+    return clip(printable(trace.name_of(row)), MOST_COPIED - len(rest)) + rest
+
+
+def names_text(names: Iterable[str]) -> str:
+    """Full names, one per line, each once."""
+    return clip("\n".join(dict.fromkeys(printable(name) for name in names)), MOST_COPIED)
+
+
+def what_was_copied(text: str, noun: str = "name") -> str:
+    """One sentence about a copied text, on one line; `noun`: what each of its lines is."""
+    if not text:
+        return "nothing is selected, so nothing was copied"
+    lines = text.split("\n")
+    cut = f" (the first {count(MOST_COPIED)} characters)" if len(text) >= MOST_COPIED else ""
+    counted = f" {plural(len(lines), noun)}" if len(lines) > 1 else ""
+    return f"{COPIED}{counted}{cut}: {narrow(lines[0][:WORTH_SAYING])}"

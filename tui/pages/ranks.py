@@ -23,14 +23,12 @@ from fusetui.tui.drawing.picture import (
     ruled,
 )
 from fusetui.tui.drawing.schemes import Styled
-from fusetui.tui.layout.ranks import SORTS, RankedJob
 from fusetui.tui.layout.text_layout import ListColumn, room, sentence_lines, titles
-from fusetui.tui.pages.page import ListPage, Pane, next_of, sort_actions
+from fusetui.tui.pages.page import ListPage, Pane, names_text, next_of, sort_actions
 from fusetui.tui.state import ranks
 from fusetui.tui.state.action import action, on
-from fusetui.tui.state.copying import names_text
 from fusetui.tui.state.screen import body, head_height
-from fusetui.tui.state.state import Outcome, Size, State, told
+from fusetui.tui.state.state import RANK_SORTS, Outcome, RankedJob, Size, State, told
 
 if TYPE_CHECKING:
     from fusetui.analysis.ranks.model import JobAnswer, RankRow
@@ -54,25 +52,28 @@ NO_JOB = "these files are not named as ranks are: fusetui ranks PATH... reads an
 STANDS_OUT = "*"
 
 
+def _row(state: State) -> RankRow | None:
+    """The rank under the cursor."""
+    return dict(enumerate(state.job.rows())).get(state.list_of(NAME).cursor)
+
+
 def _beside(state: State) -> Outcome:
-    found = state.job.rows()
-    at = state.list_of(NAME).cursor
-    return ranks.beside_the_last(state, found[at]) if at < len(found) else state
+    return ranks.beside_the_last(state, row) if (row := _row(state)) else state
 
 
 def _others(state: State) -> Outcome:
-    found = state.job.rows()
-    at = state.list_of(NAME).cursor
     lines = body(state).height + head_height(state) - details_height(state.size.height)
     most = max(2, lines // LINES)
-    return ranks.beside_others(state, found[at], most) if at < len(found) else state
+    return ranks.beside_others(state, row, most) if (row := _row(state)) else state
 
 
 def _sort(state: State, by: int) -> State:
-    return replace(state, job=replace(state.job, sort=next_of([*SORTS], state.job.sort, by)))
+    return replace(state, job=replace(state.job, sort=next_of([*RANK_SORTS], state.job.sort, by)))
 
 
 _action = partial(action, section="In the ranks", where=on(NAME))
+_AXIS = "at its longest wait, on one time axis"
+_MANY = "as many as the screen has room for, on one time axis"
 
 
 class RanksPage(ListPage):
@@ -89,20 +90,8 @@ class RanksPage(ListPage):
     )
     actions = (
         *sort_actions(_action, "ranks-", _sort, "> s"),
-        _action(
-            "ranks-beside",
-            "Open beside the rank it waits for",
-            "b",
-            "at its longest wait, on one time axis",
-            _beside,
-        ),
-        _action(
-            "ranks-others",
-            "Open beside other ranks",
-            "B",
-            "as many as the screen has room for, on one time axis",
-            _others,
-        ),
+        _action("ranks-beside", "Open beside the rank it waits for", "b", _AXIS, _beside),
+        _action("ranks-others", "Open beside other ranks", "B", _MANY, _others),
     )
 
     def open(self, state: State) -> Outcome:
@@ -156,9 +145,7 @@ class RanksPage(ListPage):
 
     def copied(self, state: State) -> str:
         """The path of the rank under the cursor."""
-        found = state.job.rows()
-        at = state.list_of(NAME).cursor
-        return names_text([found[at].path]) if at < len(found) else ""
+        return names_text([row.path]) if (row := _row(state)) else ""
 
 
 def _titled(column: ListColumn, sort: str, unit: Unit) -> ListColumn:
@@ -214,7 +201,5 @@ def _about(answer: JobAnswer, row: RankRow) -> list[str]:
 
 
 def _wrapped(sentences: Sequence[str], width: int, height: int) -> list[Said]:
-    lines = [
-        line for one in sentences for line in sentence_lines(printable(one), max(width - 2, 20))
-    ]
-    return [*cut([Said(f" {line}") for line in lines], height)]
+    wrapped = (sentence_lines(printable(one), max(width - 2, 20)) for one in sentences)
+    return [*cut([Said(f" {line}") for lines in wrapped for line in lines], height)]

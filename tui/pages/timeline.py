@@ -7,6 +7,7 @@ from functools import partial
 
 from msgspec.structs import replace
 
+from fusetui.tui.drawing.canvas import Drag, Turn
 from fusetui.tui.drawing.details import details_height
 from fusetui.tui.drawing.glyphs import glyphs_for
 from fusetui.tui.drawing.picture import Said, TextPicture, ruled
@@ -23,13 +24,12 @@ from fusetui.tui.layout.frame import (
     within,
 )
 from fusetui.tui.layout.lanes import Arrangement
-from fusetui.tui.layout.moves import deselect, gap_of_time, go, pan, select, zoom_at
+from fusetui.tui.layout.moves import gap_of_time, go, pan, select, zoom_at
 from fusetui.tui.layout.places import places, same_line
 from fusetui.tui.layout.view import HIDDEN, View
 from fusetui.tui.pages.answer import answer_pane
-from fusetui.tui.pages.page import Drag, Page, Pane, Turn, slice_details
+from fusetui.tui.pages.page import Page, Pane, slice_details, slice_text
 from fusetui.tui.state.action import action, hints_text, on_timeline
-from fusetui.tui.state.copying import slice_text
 from fusetui.tui.state.moving import ENDED, SECTION, looked_at
 from fusetui.tui.state.screen import body
 from fusetui.tui.state.session import Range
@@ -46,8 +46,7 @@ from fusetui.tui.state.state import (
 
 
 def clicked(picture: TimelinePicture, width: int, height: int, x: int, y: int) -> View | None:
-    """The view after a click: a click on a slice selects it, one on the minimap goes to its
-    time."""
+    """The view after a click: on a slice it selects it, on the minimap it goes to its time."""
     division = divided(width, height)
     side, view = picture.side, picture.view
     column, index = x - division.gutter, y - division.axis + picture.top
@@ -90,7 +89,7 @@ def chose(state: State, index: int, drag: Drag, division: Division) -> State:
     begin, end = sorted((drag.x, drag.to))
     times = (division.time(view, begin), division.time(view, end + 1))
     found = Range(index, times[0] + side.origin, times[1] + side.origin, drag.ended)
-    state = looked_at(state, index, deselect(side, view))
+    state = looked_at(state, index, replace(view, selected=-1, gap=None))
     now = replace(state, session=replace(state.session, time_range=found))
     return told(now, *ENDED) if drag.ended else now
 
@@ -132,11 +131,9 @@ class TimelinePage(Page):
 
     def show(self, state: State, size: Size) -> Sequence[Pane]:
         below = details_height(size.height)
-        sides = len(state.sides)
-        heights = _shares(size.height - below, sides)
-        panes = [_timeline(state, n, size.width, heights[n]) for n in range(sides)]
-        answer = answer_pane(state, below)
-        return (*panes, answer or Pane(below, _details(state)))
+        heights = enumerate(_shares(size.height - below, len(state.sides)))
+        panes = (_timeline(state, n, size.width, height) for n, height in heights)
+        return (*panes, answer_pane(state, below) or Pane(below, _details(state)))
 
     def scroll(self, before: State, state: State, size: Size) -> State:
         """The lanes follow the selection, but stay when the user only scrolls."""
@@ -191,17 +188,15 @@ def _shares(lines: int, sides: int) -> list[int]:
 
 
 def _room(state: State, size: Size, index: int) -> int:
-    height = _shares(size.height - details_height(size.height), len(state.sides))[index]
-    return lanes_in(height)
+    return lanes_in(_shares(size.height - details_height(size.height), len(state.sides))[index])
 
 
 def _is_at_first(state: State, index: int) -> bool:
     """Did nobody scroll the lanes of one side, nor select anything."""
-    if state.page != TIMELINE or index >= len(state.sides):
+    is_shown = state.page == TIMELINE and index < len(state.sides)
+    if not is_shown or (view := state.session.views[index]).selected >= 0 or view.gap:
         return False
-    side, view = state.sides[index], state.session.views[index]
-    if view.selected >= 0 or view.gap:
-        return False
+    side = state.sides[index]
     first = first_top(side, view, places(side, view), 0, _room(state, body(state), index))
     return state.tops[index] == first
 

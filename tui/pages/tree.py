@@ -24,10 +24,9 @@ from fusetui.tui.layout.op_tree import (
 )
 from fusetui.tui.layout.text_layout import NEVER, start_unit
 from fusetui.tui.pages.folding import BAR, Columns, TreeListPage, figure_column
-from fusetui.tui.pages.page import next_of, sort_actions
+from fusetui.tui.pages.page import names_text, next_of, sort_actions
 from fusetui.tui.state import search
 from fusetui.tui.state.action import action, on
-from fusetui.tui.state.copying import names_text
 from fusetui.tui.state.session import Hits
 from fusetui.tui.state.state import ListState, Outcome, State, told
 

@@ -29,9 +29,8 @@ from fusetui.tui.layout.answer import inside, working
 from fusetui.tui.layout.kinds import narrow
 from fusetui.tui.layout.text_layout import ListColumn, sentence_lines, titles
 from fusetui.tui.layout.view import Side
-from fusetui.tui.pages.page import NO_MORE, ListPage, Pane
+from fusetui.tui.pages.page import MOST_COPIED, NO_MORE, ListPage, Pane
 from fusetui.tui.state import jumping, search
-from fusetui.tui.state.copying import MOST
 from fusetui.tui.state.session import Hits
 from fusetui.tui.state.state import GapDetails, Overlay, Size, SliceDetails, State, told
 
@@ -109,20 +108,17 @@ class WhyPage(ListPage):
         found = _why(state.side)
         if found is None:
             return ()
-        shown = _answer(found, size.width, max(1, size.height - ROWS - self._below(size)))
+        shown = _answer(found, size.width, max(1, size.height - ROWS - _below(size)))
         return (Pane(len(shown), TextPicture((found, "answer"), lambda width, height: shown)),)
 
     def below(self, state: State, size: Size) -> Sequence[Pane]:
         """All about what the cursor is on."""
-        return (Pane(self._below(size), self._about(state)),)
+        return (Pane(_below(size), self._about(state)),)
 
     def copied(self, state: State) -> str:
         """The whole answer, for a pull request or an issue."""
         found = _why(state.side)
-        return clip(why_markdown(found), MOST) if found else ""
-
-    def _below(self, size: Size) -> int:
-        return max(BELOW, min(10, size.height // 4))
+        return clip(why_markdown(found), MOST_COPIED) if found else ""
 
     def _about(self, state: State) -> TextPicture:
         side, glyphs, found = state.side, glyphs_for(state.ascii_only), _why(state.side)
@@ -147,6 +143,10 @@ class WhyPage(ListPage):
         return ruled((found, side, index), "", glyphs.rule, lines)
 
 
+def _below(size: Size) -> int:
+    return max(BELOW, min(10, size.height // 4))
+
+
 def entries_of(found: Why) -> tuple[Entry, ...]:
     """Findings, the longest gaps, and once each what was not recorded."""
     unknown = {(one.missing, one.record_with): one for one in found.cannot_tell}
@@ -158,8 +158,7 @@ def _why(side: Side) -> Why | None:
 
 
 def _answer(found: Why, width: int, height: int) -> Sequence[Said]:
-    """The first sentence, the account, and if there is room for them what the GPU's time goes to,
-    and the ceiling."""
+    """The first sentence, the account, and if there is room the breakdown and the ceiling."""
     first = [Said(f" {text}", "title") for text in _wrapped(answer(found), width)]
     left = height - len(first)
     if left <= 0:

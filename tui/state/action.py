@@ -145,6 +145,10 @@ def keys_of(action: Action, state: State) -> tuple[str, ...]:
     return state.keymap.get(action.name, action.keys)
 
 
+def all_keys_text(action: Action, state: State, between: str = "  ") -> str:
+    return between.join(key_text(key, state.ascii_only) for key in keys_of(action, state))
+
+
 def keys_text(names: str, state: State) -> str:
     """The first key of each of some actions: `w/s` of `zoom-in/zoom-out`; "" where none has any."""
     keys = [keys_of(MADE[name], state)[:1] for name in names.split("/")]

@@ -29,10 +29,8 @@ def carried(session: ViewSession, sides: Sequence[Side]) -> ViewSession:
     rows = [same_rows(a.trace, b.trace, _used(session, n)) for n, (a, b) in enumerate(pairs)]
 
     def now(views: Views) -> Views:
-        return tuple(
-            _view(old, new, view, known)
-            for (old, new), view, known in zip(pairs, views, rows, strict=True)
-        )
+        found = zip(pairs, views, rows, strict=True)
+        return tuple(_view(old, new, view, known) for (old, new), view, known in found)
 
     return replace(
         session,
@@ -61,8 +59,7 @@ def same_rows(old: Trace, new: Trace, rows: Iterable[int]) -> Rows:
 
 
 def still_there(old: Trace, new: Trace, rows: NDArray[np.intp]) -> NDArray[np.intp]:
-    """The rows of the other trace for these rows, in order of time; those not found are left
-    out."""
+    """The rows of the other trace for these, in order of time, without those not found."""
     found = np.flatnonzero(np.isin(new.order, old.order[rows]))
     return found[np.argsort(new.start[found], kind="stable")]
 
@@ -104,21 +101,16 @@ def _arranged(old: Side, new: Side, before: Arrangement) -> Arrangement:
 
 
 def _hits(hits: Hits | None, sides: Sequence[Side], rows: Sequence[Rows]) -> Hits | None:
-    """Repeats a search, because there may be more to find; rows chosen in a table stay."""
+    """Repeats a search that is answered at once, because there may be more to find."""
     if hits is None or not hits.searched:
         return None
-    found = _again(sides[hits.side], hits.what)
-    if found is None:
+    side = sides[hits.side]
+    try:
+        if not (query := parse(hits.what)).is_quick:
+            return None
+        found = search(side.trace, side.once(texts_of), query)
+    except WrongQuery:
         return None
     now = rows[hits.side].get(hits.row, -1) if hits.at >= 0 else -1
     at = np.flatnonzero(found == now)
     return replace(hits, rows=found, at=int(at[0]) if len(at) else -1, by_args=NOTHING)
-
-
-def _again(side: Side, text: str) -> NDArray[np.intp] | None:
-    """What a search finds now; None for one that is not answered at once."""
-    try:
-        query = parse(text)
-        return search(side.trace, side.once(texts_of), query) if query.is_quick else None
-    except WrongQuery:
-        return None

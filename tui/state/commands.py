@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -28,13 +29,8 @@ LONGEST = 30  # characters of a wrong word that are repeated
 NO_STEPS = "this trace has no steps: no annotation and no optimizer tells them"
 
 
-def ask(state: State) -> State:
-    return replace(state, prompt=Prompt.COMMAND)
-
-
 def obeyed(state: State, line: str) -> Outcome:
-    """The state after a command: a verb and the rest of the line. What is wrong is answered with
-    one sentence that says what is right."""
+    """Obeys a verb and the rest of the line, or says in one sentence what would be right."""
     state = replace(state, prompt=None, hint="")
     if not line.strip():
         return state
@@ -58,17 +54,13 @@ def _goto(state: State, rest: str) -> State:
 
 
 def _step(state: State, rest: str) -> State:
-    if not NUMBER.fullmatch(rest):
-        return told(state, "step takes a number: step 2")
-    return to_step(state, int(rest))
-
-
-def to_step(state: State, number: int) -> State:
     """The step of the active side with this number fills the window."""
     steps = steps_of(state.side.trace)
+    if not NUMBER.fullmatch(rest):
+        return told(state, "step takes a number: step 2")
     if not len(steps):
         return told(state, NO_STEPS)
-    at = steps.place(number)
+    at = steps.place(int(rest))
     return shown_step(state, at) if at >= 0 else told(state, f"this trace has {steps.known}")
 
 
@@ -93,21 +85,13 @@ def _mark(state: State, rest: str) -> State:
     return moving.set_mark(state, letter, clip(printable(note.strip()), LONGEST_NOTE))
 
 
-def _open(state: State, rest: str) -> Outcome:
-    return _reading(state, rest, ()) if rest else told(state, "open takes the path of a trace")
-
-
-def _diff(state: State, rest: str) -> Outcome:
-    """Beside the first trace that is open."""
+def _open(state: State, rest: str, verb: str = "open", of: str = "a", beside: int = 0) -> Outcome:
+    """A trace, after so many of those that are open."""
     if not rest:
-        return told(state, "diff takes the path of another trace")
-    return _reading(state, rest, state.paths[:1])
-
-
-def _reading(state: State, text: str, beside: tuple[str, ...]) -> Outcome:
-    path = Path(text).expanduser()
+        return told(state, f"{verb} takes the path of {of} trace")
+    path = Path(rest).expanduser()
     if path.is_file():
-        return read(state, (*beside, str(path)))
+        return read(state, (*state.paths[:beside], str(path)))
     what = "is a folder, not a trace" if path.is_dir() else "does not exist"
     return told(state, f"{printable(str(path))} {what}")
 
@@ -116,7 +100,9 @@ def _quit(state: State, rest: str) -> Outcome:
     return told(state, "q takes no argument") if rest else (state, Order.QUIT)
 
 
+_diff = partial(_open, verb="diff", of="another", beside=1)
 COMMANDS: dict[str, Callable[[State, str], Outcome]] = dict(
     zip(VERBS, (_goto, _step, _mark, arranging.only, _open, _diff, _quit), strict=True)
 )
-ACTIONS = (action("command", "Command", ":", "goto, step, mark, only, open, diff, q", ask),)
+_ask = partial(replace, prompt=Prompt.COMMAND)
+ACTIONS = (action("command", "Command", ":", "goto, step, mark, only, open, diff, q", _ask),)

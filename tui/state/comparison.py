@@ -1,5 +1,4 @@
-"""The diff of the two sides as a page shows it: its lines, and the work of one line in both
-windows."""
+"""The diff as a page shows it: its lines, and the work of one line in both windows."""
 
 from __future__ import annotations
 
@@ -12,12 +11,9 @@ from msgspec.structs import replace
 from fusetui.analysis.diff.model import Diff
 from fusetui.report.diff_lines import PINNED, DiffLine, by_effect, closing, regions
 from fusetui.text.figures import microseconds
-from fusetui.trace.model.columns import Trace
-from fusetui.tui.layout.answer import Insight
 from fusetui.tui.layout.lanes import key_lanes
 from fusetui.tui.layout.moves import select
 from fusetui.tui.layout.view import Side, View, first_view
-from fusetui.tui.state.session import now_known
 
 Pair = tuple[Sequence[int], Sequence[int]]
 """Rows of A and of B."""
@@ -102,19 +98,9 @@ class Comparison(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     def windowed(self, views: Sequence[View]) -> Comparison:
         """The windows of the session; the selections are kept."""
-        now = tuple(
-            replace(mine, begin=view.begin, end=view.end)
-            for mine, view in zip(self.views, views, strict=True)
-        )
+        pairs = zip(self.views, views, strict=True)
+        now = tuple(replace(mine, begin=view.begin, end=view.end) for mine, view in pairs)
         return replace(self, views=now)
-
-    def explained(self, trace: Trace, insight: Insight) -> Comparison:
-        """More is known about a trace."""
-        return replace(self, sides=now_known(self.sides, trace, insight=insight))
-
-    def filled(self, diff: Diff) -> Comparison:
-        """The diff is there."""
-        return replace(self, found=lines_of(diff)).at(0)
 
     def at(self, index: int) -> Comparison:
         """Marks the work of one line; both windows move together to keep the first row in sight."""
@@ -146,10 +132,8 @@ def comparing(sides: Sequence[Side], views: Sequence[View]) -> Comparison:
 
 def pair_of(line: DiffLine) -> Pair:
     """The rows of both traces that a line stands for."""
-    return (
-        [row for found in line.rows for row in found.a_rows],
-        [row for found in line.rows for row in found.b_rows],
-    )
+    b = [row for found in line.rows for row in found.b_rows]
+    return [row for found in line.rows for row in found.a_rows], b
 
 
 def names_of(line: DiffLine) -> Sequence[str]:

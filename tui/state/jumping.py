@@ -31,8 +31,7 @@ def same_name(state: State, by: int) -> State:
 
 
 def alike(state: State, row: int) -> Hits:
-    """All slices of that name and role in order of time; those found before, as long as they are
-    the same."""
+    """All slices of that name and role in order of time; those found before, if the same."""
     hits, trace = state.session.hits, state.side.trace
     if hits and hits.side == state.active and hits.is_of_name and hits.at >= 0 and hits.row == row:
         return hits
@@ -111,8 +110,7 @@ def place_of_gap(side: Side, gap: Gap) -> GapAt | None:
 
 
 def step(state: State, by: int) -> State:
-    """To the next gap by length, or to the one before; from a gap without a rank, or none, to the
-    first or the last."""
+    """To the next gap by length, or the one before; from none to the first or the last."""
     idle, gap = state.side.insight.idle, state.view.gap
     if idle is None:
         return told(state, working(state.side.trace, "the idle time of the GPU"))
@@ -129,16 +127,14 @@ def step(state: State, by: int) -> State:
 
 
 def _device(state: State) -> int:
-    """The device of the selected gap or GPU event, else the one with the longest gap; -1 for
-    none."""
+    """The device of the selected gap or GPU event, else that of the longest gap; -1 for none."""
     insight, view, trace = state.side.insight, state.view, state.side.trace
     idle = insight.idle or ()
     if view.gap:
         return view.gap.device
-    if view.selected >= 0:
-        own = insight.device(trace.track_of(view.selected).pid)
-        if own >= 0 and len(idle[own].longest):
-            return own
+    own = insight.device(trace.track_of(view.selected).pid) if view.selected >= 0 else -1
+    if own >= 0 and len(idle[own].longest):
+        return own
     lengths = [max((gap.dur_ns for gap in one.told[:1]), default=0) for one in idle]
     return lengths.index(max(lengths)) if any(lengths) else -1
 

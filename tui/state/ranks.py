@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from fusetui.text.figures import duration
 from fusetui.tui.layout.lanes import but_streams
 from fusetui.tui.layout.moves import over
-from fusetui.tui.layout.view import Interval, Side, View
+from fusetui.tui.layout.view import Side
 from fusetui.tui.state.reading import read
 from fusetui.tui.state.state import TIMELINE, Outcome, ReadRanks, State, told
 
@@ -36,9 +36,7 @@ def known(state: State, paths: tuple[str, ...], **fields: Any) -> State:
 
 def to_worst_wait(state: State, row: RankRow) -> Outcome:
     """Opens a rank where it waits longest."""
-    wait = row.worst_wait
-    window = _window_of(wait) if wait else None
-    return _opening(state, window, [row])
+    return _opening(state, row.worst_wait, [row])
 
 
 def beside_the_last(state: State, row: RankRow) -> Outcome:
@@ -48,7 +46,7 @@ def beside_the_last(state: State, row: RankRow) -> Outcome:
         return told(state, f"rank {row.rank} waits for nobody")
     if wait.for_rank is None:
         return told(state, f"clocks do not tell for which rank rank {row.rank} waits")
-    return _opening(state, _window_of(wait), [row, *_of_rank(answer, wait.for_rank)])
+    return _opening(state, wait, [row, *_of_rank(answer, wait.for_rank)])
 
 
 def beside_others(state: State, row: RankRow, most: int) -> Outcome:
@@ -61,7 +59,7 @@ def beside_others(state: State, row: RankRow, most: int) -> Outcome:
     wait = waiting.worst_wait
     rows = (waiting, *_of_rank(answer, wait.for_rank), row, *state.job.rows())
     shown = list({one.rank: one for one in rows}.values())[:most]
-    return _opening(state, _window_of(wait), shown, only_streams=True)
+    return _opening(state, wait, shown, only_streams=True)
 
 
 def _of_rank(answer: JobAnswer, rank: int | None) -> list[RankRow]:
@@ -70,21 +68,16 @@ def _of_rank(answer: JobAnswer, rank: int | None) -> list[RankRow]:
 
 def _longest_wait_for(state: State, row: RankRow) -> RankRow | None:
     """The rank whose longest wait is for this one."""
-    waits = [(one, one.worst_wait) for one in state.job.rows()]
-    lengths = [
-        (wait.wait_ns, one) for one, wait in waits if wait is not None and wait.for_rank == row.rank
-    ]
+    waits = [(one.worst_wait, one) for one in state.job.rows()]
+    lengths = [(wait.wait_ns, one) for wait, one in waits if wait and wait.for_rank == row.rank]
     return max(lengths, key=lambda found: found[0])[1] if lengths else None
 
 
-def _window_of(wait: WorstWait) -> Interval:
-    return wait.start_ns, wait.start_ns + wait.wait_ns
-
-
 def _opening(
-    state: State, window: Interval | None, rows: Sequence[RankRow], only_streams: bool = False
+    state: State, wait: WorstWait | None, rows: Sequence[RankRow], only_streams: bool = False
 ) -> Outcome:
-    """Opens the traces of these ranks, the first at a window of its time."""
+    """Opens the traces of these ranks, the first where it waits."""
+    window = (wait.start_ns, wait.start_ns + wait.wait_ns) if wait else None
     job = replace(state.job, window=window, wanted=tuple(rows), only_streams=only_streams)
     now, paths = replace(state, job=job), tuple(row.path for row in rows)
     return arrived(now) if state.paths == paths else read(now, paths)
@@ -115,13 +108,12 @@ def arrived(state: State) -> State:
         hint = f"one time axis: {_clocks(state, rows)}"
     shown = [first, *others]
     if state.job.only_streams:
-        shown = [_streams(side, view) for side, view in zip(session.sides, shown, strict=True)]
+        shown = [
+            replace(view, arranged=replace(view.arranged, hidden=but_streams(side.lanes)))
+            for side, view in zip(session.sides, shown, strict=True)
+        ]
     session = session.go(tuple(shown))
     return replace(state, session=session, active=0, page=TIMELINE, hint=hint, job=job)
-
-
-def _streams(side: Side, view: View) -> View:
-    return replace(view, arranged=replace(view.arranged, hidden=but_streams(side.lanes)))
 
 
 def _shares_clock(state: State) -> bool:
@@ -130,12 +122,11 @@ def _shares_clock(state: State) -> bool:
 
 def _later_ns(sides: Sequence[Side], rows: Sequence[RankRow], as_recorded: bool) -> list[int]:
     """What to add to times of the first side for the same moment on each of the others."""
-    offsets = [0 if as_recorded else row.offset_ns or 0 for row in rows]
-    zeros = [
-        side.origin + side.trace.epoch_ns - offset
-        for side, offset in zip(sides, offsets, strict=True)
+    first, *others = [
+        side.origin + side.trace.epoch_ns - (0 if as_recorded else row.offset_ns or 0)
+        for side, row in zip(sides, rows, strict=True)
     ]
-    return [zeros[0] - zero for zero in zeros[1:]]
+    return [first - zero for zero in others]
 
 
 def _clocks(state: State, rows: Sequence[RankRow]) -> str:

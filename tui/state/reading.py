@@ -22,8 +22,9 @@ from fusetui.tui.layout.op_tree import TreeView
 from fusetui.tui.layout.view import Side
 from fusetui.tui.state.action import action, nothing, two_traces
 from fusetui.tui.state.carry import carried
-from fusetui.tui.state.comparison import comparing
-from fusetui.tui.state.session import start
+from fusetui.tui.state.comparison import comparing, lines_of
+from fusetui.tui.state.moving import changed
+from fusetui.tui.state.session import now_known, start
 from fusetui.tui.state.state import (
     DIFF,
     OVERLAY,
@@ -46,10 +47,6 @@ def read(state: State, paths: Sequence[str]) -> Outcome:
     """Opens these traces; what is open stays until they are read."""
     wanted = tuple(paths)
     return replace(state, wanted=wanted, reading=Reading(wanted[0]), hint=""), Read(wanted)
-
-
-def is_reading(state: State) -> bool:
-    return state.reading is not None and state.overlay is None
 
 
 def progressed(state: State, **known: Any) -> State:
@@ -112,15 +109,14 @@ def compared(state: State, a: Trace, b: Trace, diff: Diff) -> State:
     if len(state.sides) != 2 or state.sides[0].trace is not a or state.sides[1].trace is not b:
         return state
     session = state.session.realigned(diff)
-    comparison = comparing(session.sides, session.views).filled(diff)
+    comparison = replace(comparing(session.sides, session.views), found=lines_of(diff)).at(0)
     done = replace(state, session=session, comparison=comparison)
     return done.with_list(DIFF, ListState())
 
 
 def counted(state: State, trace: Trace, curves: tuple[Curve, ...]) -> State:
     """The counters of a trace have arrived."""
-    session = state.session.known(trace, counters=curves)
-    return state if session is state.session else replace(state, session=session)
+    return changed(state, state.session.known(trace, counters=curves))
 
 
 def explained(state: State, trace: Trace, insight: Insight) -> State:
@@ -128,8 +124,10 @@ def explained(state: State, trace: Trace, insight: Insight) -> State:
     session, shown = state.session.known(trace, insight=insight), state.comparison
     if session is state.session:
         return state
-    comparison = shown.explained(trace, insight) if shown else None
-    return replace(state, session=session, comparison=comparison)
+    if shown:
+        sides = now_known(shown.sides, trace, insight=insight)
+        state = replace(state, comparison=replace(shown, sides=sides))
+    return replace(state, session=session)
 
 
 def prepared(state: State, trace: Trace, made: Mapping[Hashable, Any]) -> State:
@@ -166,7 +164,7 @@ def choose(state: State) -> Outcome:
         return state
     overlay = Chooser(tuple(offer.about or "..." for offer in state.offers))
     over = replace(state, overlay=overlay).with_list(OVERLAY, ListState())
-    wanted = [(at, offer.paths[0]) for at, offer in enumerate(state.offers) if not offer.about]
+    wanted = ((at, offer.paths[0]) for at, offer in enumerate(state.offers) if not offer.about)
     return over, Summarize(tuple(wanted))
 
 
@@ -174,9 +172,8 @@ def summarized(state: State, index: int, text: str) -> State:
     """The summary of one of the traces to choose from."""
     if not isinstance(state.overlay, Chooser):
         return state
-    texts = list(state.overlay.summaries)
-    texts[index] = text
-    return replace(state, overlay=Chooser(tuple(texts)))
+    texts = state.overlay.summaries
+    return replace(state, overlay=Chooser((*texts[:index], text, *texts[index + 1 :])))
 
 
 def swap(state: State) -> Outcome:
@@ -187,21 +184,11 @@ def swap(state: State) -> Outcome:
     return compared_anew(swapped) if swapped.has_diff else swapped
 
 
+_OTHERS = "the other variants or ranks that were named"
 STOP = action(
-    "stop",
-    "Stop reading",
-    "escape",
-    "and keep what was read of the trace",
-    stop,
-    where=is_reading,
+    *("stop", "Stop reading", "escape", "and keep what was read of the trace", stop),
+    where=lambda state: state.reading is not None and state.overlay is None,
     needs=nothing,
 )
-CHOOSE = action(
-    "choose",
-    "Other traces",
-    "o",
-    "the other variants or ranks that were named",
-    choose,
-    needs=nothing,
-)
+CHOOSE = action("choose", "Other traces", "o", _OTHERS, choose, needs=nothing)
 SWAP = action("swap", "Swap the sides", "x", "A becomes B", swap, needs=two_traces)

@@ -16,10 +16,9 @@ LEAST = 40, 10
 def too_small(size: Size) -> str:
     """What is missing on a screen of this size; "" when nothing is."""
     width, height = LEAST
-    if size.width >= width and size.height >= height:
-        return ""
-    have = f"{size.width}x{size.height}"
-    return f"fusetui needs {width} columns and {height} lines; this terminal has {have}."
+    said = f"fusetui needs {width} columns and {height} lines; this terminal has"
+    is_enough = size.width >= width and size.height >= height
+    return "" if is_enough else f"{said} {size.width}x{size.height}."
 
 
 def head_height(state: State) -> int:

@@ -34,10 +34,6 @@ from fusetui.tui.state.state import (
 LARGE = 200_000  # slices: more are searched in a thread, so that no key waits
 
 
-def ask(state: State) -> State:
-    return replace(state, prompt=Prompt.SEARCH, found=None, wanted_hit="")
-
-
 def typed(state: State, text: str) -> Outcome:
     """The text has changed; what it finds is looked for in a thread."""
     if state.prompt is not Prompt.SEARCH:
@@ -83,8 +79,7 @@ def again(before: State, state: State) -> Outcome:
 
 
 def _followed(before: State, state: State) -> State:
-    """The list that lies over the page, in more of the trace: that of a search with the hits of
-    today, any other with the slices that it had."""
+    """The list over the page: of a search with the hits of today, else with the slices it had."""
     if not isinstance(state.overlay, HitList):
         return state
     hits, was = state.session.hits, state.overlay
@@ -172,8 +167,7 @@ def _place(hits: Hits) -> str:
 
 
 def shown(state: State, hits: Hits) -> State:
-    """Selects one hit in the timeline. What was captured is not there: the kernels that replay it
-    are."""
+    """Selects one hit in the timeline; of what was captured, the kernels that replay it."""
     if not len(hits.rows):
         return state
     trace = state.sides[hits.side].trace
@@ -213,8 +207,9 @@ def listed(state: State, hits: Hits, steps: Steps | None = None) -> State:
     return over.with_list(OVERLAY, ListState(cursor=max(0, hits.at)))
 
 
+_ask = partial(replace, prompt=Prompt.SEARCH, found=None, wanted_hit="")
 ACTIONS = (
-    action("search", "Search", "/", "names, families, shapes: family:gemm dur>50us", ask),
+    action("search", "Search", "/", "names, families, shapes: family:gemm dur>50us", _ask),
     action("next-hit", "Next hit", "n", "of the search, in order of time", partial(step, by=1)),
     action("previous-hit", "Previous hit", "N", "of the search", partial(step, by=-1)),
     action("hits", "List of hits", "T", "of the search, or of the row of a table", list_hits),

@@ -7,13 +7,12 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from msgspec import field
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from fusetui.analysis.diff.model import Diff
 from fusetui.trace.model.columns import Trace
-from fusetui.tui.layout.moves import deselect, select
+from fusetui.tui.layout.moves import select
 from fusetui.tui.layout.places import fitted
 from fusetui.tui.layout.view import (
     Interval,
@@ -115,7 +114,7 @@ class ViewSession(msgspec.Struct, frozen=True, eq=False):
     future: tuple[Views, ...] = ()
     hits: Hits | None = None
     together: bool = True  # two windows move at once
-    bookmarks: Bookmarks = field(default_factory=dict)
+    bookmarks: Bookmarks = {}
     time_range: Range | None = None
 
     def go(self, views: Views) -> ViewSession:
@@ -126,12 +125,19 @@ class ViewSession(msgspec.Struct, frozen=True, eq=False):
 
     def moved(self, index: int, view: View) -> ViewSession:
         """One view changed; if the sides move together, the other moves and zooms by as much."""
-        return self.go(_moved(self.views, index, view, self.together))
+        before = self.views[index]
+        if (before.begin, before.end) == (view.begin, view.end) or not self.together:
+            return self.go((*self.views[:index], view, *self.views[index + 1 :]))
+        begins = (view.begin + other.begin - before.begin for other in self.views)
+        followed = (
+            replace(other, begin=begin, end=begin + view.span)
+            for other, begin in zip(self.views, begins, strict=True)
+        )
+        return self.go(tuple(view if n == index else one for n, one in enumerate(followed)))
 
-    def windowed(self, index: int, window: View) -> ViewSession:
-        """The window of one side changed, and nothing else of it."""
-        view = replace(self.views[index], begin=window.begin, end=window.end)
-        return self.moved(index, view)
+    def windowed(self, index: int, begin: int, end: int, **fields: Any) -> ViewSession:
+        """The window of one side changed, and of the rest only these fields."""
+        return self.moved(index, replace(self.views[index], begin=begin, end=end, **fields))
 
     def selected(self, index: int, row: int) -> ViewSession:
         """A row selected on one side, in sight."""
@@ -140,20 +146,20 @@ class ViewSession(msgspec.Struct, frozen=True, eq=False):
     def undo(self) -> ViewSession:
         if not self.past:
             return self
-        future = (self.views, *self.future)
-        return replace(self, views=self.past[-1], past=self.past[:-1], future=future)
+        *past, views = self.past
+        return replace(self, views=views, past=tuple(past), future=(self.views, *self.future))
 
     def redo(self) -> ViewSession:
         if not self.future:
             return self
-        past = (*self.past, self.views)
-        return replace(self, views=self.future[0], past=past, future=self.future[1:])
+        views, *future = self.future
+        return replace(self, views=views, past=(*self.past, self.views), future=tuple(future))
 
     def cleared(self) -> ViewSession:
         """Without the range; if there is none, without any selection and marked rows."""
         if self.time_range:
             return replace(self, time_range=None)
-        views = tuple(deselect(s, v) for s, v in zip(self.sides, self.views, strict=True))
+        views = tuple(replace(view, selected=-1, gap=None) for view in self.views)
         return replace(self.go(views), marked=_no_marks(self.sides))
 
     def paired(self, pair: Sequence[Sequence[int]]) -> ViewSession:
@@ -179,8 +185,7 @@ class ViewSession(msgspec.Struct, frozen=True, eq=False):
         mark = self.bookmarks[letter]
         origin = self.sides[mark.side].origin
         begin, end = mark.begin - origin, mark.end - origin
-        view = replace(self.views[mark.side], begin=begin, end=end, selected=mark.row)
-        return self.moved(mark.side, view)
+        return self.windowed(mark.side, begin, end, selected=mark.row)
 
     def ranged(self, index: int) -> ViewSession:
         """A range of time started or ended on one side."""
@@ -197,8 +202,7 @@ class ViewSession(msgspec.Struct, frozen=True, eq=False):
         return found.begin - side.origin, found.end - side.origin
 
     def known(self, trace: Trace, **fields: Any) -> ViewSession:
-        """More is known about a trace: fields of its side; the session itself if it does not show
-        the trace."""
+        """More is known about a trace: fields of its side; itself where it is not shown."""
         sides = now_known(self.sides, trace, **fields)
         return self if sides is self.sides else replace(self, sides=sides)
 
@@ -211,33 +215,21 @@ class ViewSession(msgspec.Struct, frozen=True, eq=False):
 
     def swapped(self) -> ViewSession:
         """Swaps A and B."""
-        found = self.time_range
-        return ViewSession(
-            self.sides[::-1],
-            self.views[::-1],
-            self.marked[::-1],
-            together=self.together,
-            bookmarks={
-                letter: replace(mark, side=1 - mark.side) for letter, mark in self.bookmarks.items()
-            },
-            time_range=found and replace(found, side=1 - found.side),
-        )
+        found = self.time_range and replace(self.time_range, side=1 - self.time_range.side)
+        marks = {name: replace(mark, side=1 - mark.side) for name, mark in self.bookmarks.items()}
+        sides, views, marked = self.sides[::-1], self.views[::-1], self.marked[::-1]
+        now = ViewSession(sides, views, marked, together=self.together)
+        return replace(now, bookmarks=marks, time_range=found)
 
     def realigned(self, diff: Diff) -> ViewSession:
         """Makes both sides count from the steps that the diff compares."""
         sides = aligned(self.sides, diff)
-        return replace(
-            self,
-            sides=sides,
-            views=tuple(
-                replace(first, folds=view.folds, arranged=view.arranged)
-                for first, view in zip(first_views(sides), self.views, strict=True)
-            ),
-            marked=_no_marks(sides),
-            past=(),
-            future=(),
-            hits=None,
+        views = tuple(
+            replace(first, folds=view.folds, arranged=view.arranged)
+            for first, view in zip(first_views(sides), self.views, strict=True)
         )
+        now = ViewSession(sides, views, _no_marks(sides), together=self.together)
+        return replace(now, bookmarks=self.bookmarks, time_range=self.time_range)
 
 
 def now_known(sides: tuple[Side, ...], trace: Trace, **fields: Any) -> tuple[Side, ...]:
@@ -248,8 +240,7 @@ def now_known(sides: tuple[Side, ...], trace: Trace, **fields: Any) -> tuple[Sid
 
 
 def start(sides: tuple[Side, ...], lines: int | None = None) -> ViewSession:
-    """The first views, with nothing selected; `lines`: of the screen, for the lanes of each
-    side."""
+    """The first views, nothing selected; `lines`: for the lanes of each side."""
     views = first_views(sides)
     if lines is not None:
         views = tuple(fitted(s, v, lines) for s, v in zip(sides, views, strict=True))
@@ -258,18 +249,3 @@ def start(sides: tuple[Side, ...], lines: int | None = None) -> ViewSession:
 
 def _no_marks(sides: Sequence[Side]) -> Marks:
     return tuple(frozenset[int]() for _ in sides)
-
-
-def _moved(views: Views, index: int, view: View, together: bool) -> Views:
-    before = views[index]
-    return tuple(
-        view if n == index else _follow(other, before, view) if together else other
-        for n, other in enumerate(views)
-    )
-
-
-def _follow(other: View, before: View, after: View) -> View:
-    if (before.begin, before.end) == (after.begin, after.end):
-        return other
-    begin = after.begin + other.begin - before.begin
-    return replace(other, begin=begin, end=begin + after.span)

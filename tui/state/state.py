@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum, auto
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
@@ -13,19 +14,24 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from fusetui.analysis.questions.query import Pattern
+from fusetui.analysis.ranks.naming import looks_like_a_rank
 from fusetui.text.printable import without_credentials
 from fusetui.trace.layout.steps import Steps
 from fusetui.tui.layout.answer import AnswerAt
 from fusetui.tui.layout.flame import FlameView
 from fusetui.tui.layout.kernel_table import KernelView
 from fusetui.tui.layout.op_tree import TreeView
-from fusetui.tui.layout.ranks import RankedJob
 from fusetui.tui.layout.search_hits import SearchHits
 from fusetui.tui.layout.view import GapAt, Side, View
 from fusetui.tui.state.comparison import Comparison
 from fusetui.tui.state.session import Hits, Range, ViewSession
 
+if TYPE_CHECKING:
+    from fusetui.analysis.ranks.answer import Strip
+    from fusetui.analysis.ranks.model import JobAnswer, RankRow
+
 JOB = "all ranks"
+COPIED = "copied"  # how the hint about a copied text begins
 TOGETHER = 2  # traces of one offer that are opened at once, side by side
 
 
@@ -39,18 +45,53 @@ class Offer(msgspec.Struct, frozen=True):
     is_job: bool = False  # all traces, as the ranks of one job
 
 
-def offers_of_job(paths: Sequence[str]) -> tuple[Offer, ...]:
-    """All of them at once, and each alone."""
-    job = Offer(JOB, tuple(paths[:1]), f"{len(paths)} traces: who waits for whom", is_job=True)
-    return (job, *offers_of(paths))
-
-
-def offers_of(paths: Sequence[str]) -> tuple[Offer, ...]:
-    """Traces by the names of their files, or by their paths where several have one name."""
+def offers_of(paths: Sequence[str], are_job: bool = False) -> tuple[Offer, ...]:
+    """Traces by the names of their files, or by their paths where several have one name; of a job
+    first all of them at once."""
+    about = f"{len(paths)} traces: who waits for whom"
+    job = (Offer(JOB, tuple(paths[:1]), about, is_job=True),) if are_job else ()
     shown = {path: without_credentials(path) for path in paths}
     count = Counter(Path(path).name for path in shown.values())
     names = ((path, Path(shown[path]).name) for path in paths)
-    return tuple(Offer(name if count[name] == 1 else shown[path], (path,)) for path, name in names)
+    alone = (Offer(name if count[name] == 1 else shown[path], (path,)) for path, name in names)
+    return *job, *alone
+
+
+RANK_SORTS: dict[str, Callable[[RankRow], tuple[float, ...]]] = {
+    "others wait": lambda row: (-row.caused_ns, row.rank),
+    "waits": lambda row: (-row.waited_ns, row.rank),
+    "last": lambda row: (-row.last_count, row.rank),
+    "step": lambda row: (-row.step_ns, row.rank),
+    "compute": lambda row: (-(row.compute_ns or 0), row.rank),
+    "comm": lambda row: (-(row.exposed_comm_ns or 0), row.rank),
+    "idle": lambda row: (-(row.idle_ns or 0), row.rank),
+    "rank": lambda row: (row.rank,),
+}
+"""The columns by which the rows can be sorted; the first one is in force at first."""
+
+
+class RankedJob(msgspec.Struct, frozen=True, eq=False):
+    """What is known about the files that may be ranks of one job."""
+
+    paths: tuple[str, ...] = ()
+    done: int = -1  # ranks that were read; -1: nobody asked for them yet
+    answer: JobAnswer | None = None
+    strip: Strip | None = None
+    sort: str = "others wait"
+    problem: str = ""  # why there is no answer
+    comes_first: bool = False  # the page is shown once a trace is open
+    window: tuple[int, int] | None = None  # what the first of `wanted` shows first
+    wanted: tuple[RankRow, ...] = ()  # whose traces are being read; several share one time axis
+    only_streams: bool = False  # of these show the GPU streams and nothing else
+
+    def rows(self) -> list[RankRow]:
+        return sorted(self.answer.ranks, key=RANK_SORTS[self.sort]) if self.answer else []
+
+
+def job_of_paths(paths: tuple[str, ...]) -> RankedJob:
+    """A job, if most of the files are named as those of ranks are."""
+    ranks = sum(map(looks_like_a_rank, paths))
+    return RankedJob(paths if len(paths) > 1 and 2 * ranks > len(paths) else ())
 
 
 OVERLAY = "overlay"
@@ -245,8 +286,7 @@ class ReadRanks(msgspec.Struct, frozen=True):
 
 
 class Search(msgspec.Struct, frozen=True, eq=False):
-    """Search a side, which was read from this path, in a thread, instead of what is searched
-    for."""
+    """Search a side, which was read from this path, in a thread, instead of the last search."""
 
     side: Side
     text: str

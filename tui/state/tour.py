@@ -12,8 +12,7 @@ from msgspec.structs import replace
 from fusetui.trace.model.categories import Role
 from fusetui.tui.layout.text_layout import wrapped
 from fusetui.tui.state.action import action, nothing
-from fusetui.tui.state.copying import COPIED
-from fusetui.tui.state.state import DIFF, TIMELINE, SliceDetails, State
+from fusetui.tui.state.state import COPIED, DIFF, TIMELINE, SliceDetails, State
 
 LESSONS = ("mlp-eager", "mlp-compiled")
 """The lesson that the tour opens, and the one that is opened beside it."""
@@ -25,15 +24,14 @@ Done = Callable[[State, State], bool]
 
 
 class TourStep(msgspec.Struct, frozen=True):
-    """One instruction; keys stand between backticks in its text, by the names of their actions: see
-    action.with_keys."""
+    """One instruction; its text names actions between backticks: see action.with_keys."""
 
     title: str
     text: str
     keys: tuple[str, ...]  # one way to do it, as Textual names keys
     is_done: Done
-    picture: bool = False  # docs/tour.md shows the screen once it is done
-    of_two: bool = False  # it can be done only beside a second trace
+    picture: bool  # docs/tour.md shows the screen once it is done
+    of_two: bool  # it can be done only beside a second trace
 
 
 def _has_zoomed(before: State, after: State) -> bool:
@@ -42,13 +40,9 @@ def _has_zoomed(before: State, after: State) -> bool:
     return after.view.span * CLOSE <= after.side.end - after.side.begin
 
 
-def _selected(*roles: Role) -> Done:
-    """A slice of one of these roles is selected in the timeline."""
-
-    def is_selected(before: State, after: State) -> bool:
-        return after.page == TIMELINE and _role(after) in roles
-
-    return is_selected
+def _selected(role: Role) -> Done:
+    """A slice of this role is selected in the timeline."""
+    return lambda before, after: after.page == TIMELINE and _role(after) == role
 
 
 def _role(state: State) -> int:
@@ -80,126 +74,108 @@ def _has_copied(before: State, after: State) -> bool:
     return after.hint != before.hint and after.hint.startswith(COPIED)
 
 
-STEPS = (
-    TourStep(
-        "Zoom",
-        "Time runs from left to right: above the threads of the CPU, below the GPU. Three steps "
-        "of a model were profiled. Press `{zoom-in}` until only one of them is in sight; "
-        "`{zoom-out}` zooms out, `{pan-left}` and `{pan-right}` move.",
-        ("w", "w"),
-        _has_zoomed,
-    ),
-    TourStep(
-        "Walk through the lanes",
-        "`{whole}` shows the whole trace again. `{lane-down}` selects a slice, and then one in "
-        "the next lane; `{lane-up}` goes up. Press `{lane-down}` until a kernel on stream 7 is "
-        "selected: work of the GPU.",
-        ("0", "J", "J", "J", "J", "J"),
-        _selected(Role.KERNEL),
-    ),
-    TourStep(
-        "From kernel to kernel",
-        "`{next}` selects the next slice on the same line, `{previous}` the one before; `{down}` "
-        "and `{up}` change the line. The lines below describe what is selected. Press `{next}` to "
-        "get to another kernel.",
-        ("full_stop",),
-        _at_another_kernel,
-    ),
-    TourStep(
-        "Read a kernel name",
-        "Below the lanes, the parts of the name are numbered and explained: what it computes, its "
-        "tile, its data type. Press `{details}` for everything about this kernel, then `{close}` "
-        "to close it.",
-        ("i", "escape"),
+TEXTS = """
+Zoom
+Time runs from left to right: above the threads of the CPU, below the GPU. Three steps of a
+model were profiled. Press `{zoom-in}` until only one of them is in sight; `{zoom-out}` zooms
+out, `{pan-left}` and `{pan-right}` move.
+
+Walk through the lanes
+`{whole}` shows the whole trace again. `{lane-down}` selects a slice, and then one in the next
+lane; `{lane-up}` goes up. Press `{lane-down}` until a kernel on stream 7 is selected: work of
+the GPU.
+
+From kernel to kernel
+`{next}` selects the next slice on the same line, `{previous}` the one before; `{down}` and
+`{up}` change the line. The lines below describe what is selected. Press `{next}` to get to
+another kernel.
+
+Read a kernel name
+Below the lanes, the parts of the name are numbered and explained: what it computes, its tile,
+its data type. Press `{details}` for everything about this kernel, then `{close}` to close it.
+
+Where a kernel comes from
+A kernel was launched by a call on the CPU, and that call was made by an op. Press `{to-launch}`
+to go to the launch call, and `{to-launch}` again to the op. `{to-kernel}` leads back to the
+kernel.
+
+The module
+Which part of the model was that? Press `{modules}` for the tree of modules, with the GPU time
+of each. `{row-down}` and `{row-up}` move, `{turn}` opens a row.
+
+The longest gap
+The GPU is not always busy. Press `{next-gap}` to go to its longest gap. The lines below say why
+it waited, and what the CPU did meanwhile; `{next-gap}` again goes to the next gap.
+
+The tree
+Press `{tree}` for the tree of all that was called, each with the time of the CPU and of the GPU
+below it. `{turn}` opens a row, `{show}` shows it in the timeline.
+
+The kernels
+Press `{kernels}` for a table of the kernels, those that took longest first. Choose one with
+`{row-down}` and `{row-up}`; `{show}` shows it in the timeline, and `{next-hit}` the next time
+that it ran.
+
+Side by side
+The same model was compiled with torch.compile. Press `{choose}` for the list of traces,
+`{row-down}` to get to mlp-compiled, and `{beside}` to open it beside this one.
+
+Read the diff
+What changed, the largest change first: gelu and mul became one Triton kernel. Press
+`{row-down}` and `{row-up}` to read the rows; `{show}` shows what belongs to a row in both
+timelines.
+
+Search
+`{other-side}` changes the side that the keys act on. Press `{search}`, type a part of a name,
+such as `triton` or `gemm`, and press `Enter`; `{next-hit}` and `{previous-hit}` go through what
+was found.
+
+Copy
+Press `{copy}` to copy the full name, start and duration of the selected slice to the clipboard,
+over SSH too. On the page Why, `{why}`, it copies the whole answer as Markdown.
+
+That is all
+`{help}` lists all keys, `{command}` takes commands, and `{why}` says where the time went. Press
+`{quit}` to quit. Your own trace is next: fusetui trace.json.gz
+"""
+"""The title of each step, and what it asks for."""
+DONE: tuple[tuple[str, Done], ...] = (
+    ("w w", _has_zoomed),
+    ("0 J J J J J", _selected(Role.KERNEL)),
+    ("full_stop", _at_another_kernel),
+    (
+        "i escape",
         lambda before, after: isinstance(before.overlay, SliceDetails) and not after.overlay,
-        picture=True,
     ),
+    ("left_square_bracket left_square_bracket", _selected(Role.OP)),
+    ("6", _on_page("modules")),
+    ("e", lambda before, after: bool(after.sides) and after.view.gap is not None),
+    ("2", _on_page("tree")),
+    ("3 j enter", _at_hits(searched=False)),
+    ("o j b", lambda before, after: after.has_diff),
+    ("j enter", lambda before, after: (before.page, after.page) == (DIFF, TIMELINE)),
+    ("slash g e m m enter", _at_hits(searched=True)),
+    ("y", _has_copied),
+    ("q", lambda before, after: False),
+)
+"""One way to do it, as Textual names keys, and whether it is done."""
+PICTURES = ("Read a kernel name", "The longest gap", "Side by side")
+"""The steps of which docs/tour.md shows the screen once they are done."""
+OF_TWO = ("Read the diff",)
+"""Those that can be done only beside a second trace."""
+STEPS = tuple(
     TourStep(
-        "Where a kernel comes from",
-        "A kernel was launched by a call on the CPU, and that call was made by an op. Press "
-        "`{to-launch}` to go to the launch call, and `{to-launch}` again to the op. `{to-kernel}` "
-        "leads back to the kernel.",
-        ("left_square_bracket", "left_square_bracket"),
-        _selected(Role.OP),
-    ),
-    TourStep(
-        "The module",
-        "Which part of the model was that? Press `{modules}` for the tree of modules, with the "
-        "GPU time of each. `{row-down}` and `{row-up}` move, `{turn}` opens a row.",
-        ("6",),
-        _on_page("modules"),
-    ),
-    TourStep(
-        "The longest gap",
-        "The GPU is not always busy. Press `{next-gap}` to go to its longest gap. The lines below "
-        "say why it waited, and what the CPU did meanwhile; `{next-gap}` again goes to the next "
-        "gap.",
-        ("e",),
-        lambda before, after: bool(after.sides) and after.view.gap is not None,
-        picture=True,
-    ),
-    TourStep(
-        "The tree",
-        "Press `{tree}` for the tree of all that was called, each with the time of the CPU and of "
-        "the GPU below it. `{turn}` opens a row, `{show}` shows it in the timeline.",
-        ("2",),
-        _on_page("tree"),
-    ),
-    TourStep(
-        "The kernels",
-        "Press `{kernels}` for a table of the kernels, those that took longest first. Choose one "
-        "with `{row-down}` and `{row-up}`; `{show}` shows it in the timeline, and `{next-hit}` "
-        "the next time that it ran.",
-        ("3", "j", "enter"),
-        _at_hits(searched=False),
-    ),
-    TourStep(
-        "Side by side",
-        "The same model was compiled with torch.compile. Press `{choose}` for the list of traces, "
-        "`{row-down}` to get to mlp-compiled, and `{beside}` to open it beside this one.",
-        ("o", "j", "b"),
-        lambda before, after: after.has_diff,
-        picture=True,
-    ),
-    TourStep(
-        "Read the diff",
-        "What changed, the largest change first: gelu and mul became one Triton kernel. Press "
-        "`{row-down}` and `{row-up}` to read the rows; `{show}` shows what belongs to a row in "
-        "both timelines.",
-        ("j", "enter"),
-        lambda before, after: (before.page, after.page) == (DIFF, TIMELINE),
-        of_two=True,
-    ),
-    TourStep(
-        "Search",
-        "`{other-side}` changes the side that the keys act on. Press `{search}`, type a part of a "
-        "name, such as `triton` or `gemm`, and press `Enter`; `{next-hit}` and `{previous-hit}` "
-        "go through what was found.",
-        ("slash", "g", "e", "m", "m", "enter"),
-        _at_hits(searched=True),
-    ),
-    TourStep(
-        "Copy",
-        "Press `{copy}` to copy the full name, start and duration of the selected slice to the "
-        "clipboard, over SSH too. On the page Why, `{why}`, it copies the whole answer as "
-        "Markdown.",
-        ("y",),
-        _has_copied,
-    ),
-    TourStep(
-        "That is all",
-        "`{help}` lists all keys, `{command}` takes commands, and `{why}` says where the time "
-        "went. Press `{quit}` to quit. Your own trace is next: fusetui trace.json.gz",
-        ("q",),
-        lambda before, after: False,
-    ),
+        title, " ".join(lines), tuple(keys.split()), is_done, title in PICTURES, title in OF_TWO
+    )
+    for (title, *lines), (keys, is_done) in zip(
+        (text.split("\n") for text in TEXTS.strip().split("\n\n")), DONE, strict=True
+    )
 )
 
 
 @lru_cache(maxsize=4)
 def tour_height(texts: tuple[str, ...], width: int) -> int:
-    """The lines that the longest of these texts takes with its title, so that nothing jumps between
-    steps."""
+    """The lines of the longest of these texts with its title: nothing jumps between steps."""
     return 1 + max(len(wrapped(text, width - MARGIN)) for text in texts)
 
 
@@ -219,18 +195,13 @@ def is_on(state: State) -> bool:
 
 def skip(state: State) -> State:
     """To the next step that can be done here."""
-    if state.tour is None:
-        return state
-    later = (n for n in range(state.tour + 1, len(STEPS)) if _can_be_done(state, STEPS[n]))
-    return _at(state, next(later, state.tour))
-
-
-def _can_be_done(state: State, step: TourStep) -> bool:
-    return len(state.sides) == 2 or not step.of_two
+    now, are_two = state.tour or 0, len(state.sides) == 2
+    later = (n for n in range(now + 1, len(STEPS)) if are_two or not STEPS[n].of_two)
+    return _at(state, next(later, now))
 
 
 def back(state: State) -> State:
-    return state if state.tour is None else _at(state, state.tour - 1)
+    return _at(state, (state.tour or 0) - 1)
 
 
 def _at(state: State, step: int) -> State:

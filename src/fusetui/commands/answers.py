@@ -164,7 +164,7 @@ def run_launches(args: Namespace) -> int:
         args,
         loaded,
         lambda: launches_json(trace, *found),
-        lambda most: launches_text(trace, *found, most),
+        lambda most: launches_text(*found, most),
     )
 
 

@@ -30,7 +30,6 @@ def run_capture(args: Namespace) -> int:
 
 
 def _options(args: Namespace) -> Options:
-    """The options that were given; the others have their defaults."""
     given = {name: value for name, value in vars(args).items() if name in declared()}
     repeated = {name: tuple(value) for name, value in given.items() if isinstance(value, list)}
     return Options(**(given | repeated), shapes=args.rest)

@@ -72,7 +72,6 @@ def _code_of(command: Callable[[], int]) -> int:
 
 
 def _told(error: Exception) -> int:
-    """Reports an error and returns its exit code."""
     try:
         if is_for_user(error):
             say(str(error))

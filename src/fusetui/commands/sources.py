@@ -78,7 +78,6 @@ def is_run(name: str) -> bool:
 
 
 def _shipped(name: str) -> str:
-    """The file of a sample or a lesson."""
     from fusetui import sample_traces
     from fusetui.sample_traces import lessons
 

@@ -71,18 +71,22 @@ def found_in(trace: Trace, args: Namespace, ask: Callable[[Trace, Selection], Wh
 
     Raises CommandError if the selected part is not in the trace.
     """
-    selection = Selection(
+    try:
+        return ask(trace, selection_of(args))
+    except NotThere as missing:
+        raise CommandError(str(missing)) from None
+
+
+def selection_of(args: Namespace) -> Selection:
+    """Raises CommandError for a time without a unit."""
+    return Selection(
         step=args.step,
         from_ns=_time("--from", args.begin),
         to_ns=_time("--to", args.end),
-        device=args.device,
+        device=getattr(args, "device", None),
         step_by=args.step_by,
-        all_gaps=args.all,
+        all_gaps=getattr(args, "all", False),
     )
-    try:
-        return ask(trace, selection)
-    except NotThere as missing:
-        raise CommandError(str(missing)) from None
 
 
 def _time(option: str, text: str | None) -> int | None:

@@ -77,7 +77,6 @@ _REDUCES: Final = r"(?:_|\b)(?:sum|mean|norm|softmax|max|min|amax|amin|var|prod)
 
 
 def is_collective(name: str) -> bool:
-    """Whether a kernel of this name communicates."""
     name = name[:LONGEST_NAME]
     if re.search(_LIBRARIES, name) is None and re.search(_WORDS, name) is None:
         return False

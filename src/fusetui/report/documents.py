@@ -10,6 +10,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from fusetui.analysis.questions.launches import QueueLength, Replay
 from fusetui.trace.model.ids import Id
 from fusetui.trace.program.modules import ModuleTime, Unclaimed
 from fusetui.trace.program.phases import PhaseTime
@@ -124,37 +125,13 @@ class ThreadDocument(msgspec.Struct, frozen=True):
     calls: list[CallsDocument]
 
 
-class ReplayDocument(msgspec.Struct, frozen=True):
-    """One launch of a graph on one device."""
-
-    call: str
-    call_start_ns: int
-    call_ns: int
-    device: Id
-    events: int
-    kernels: int
-    start_ns: int
-    span_ns: int
-    busy_ns: int
-
-
-class QueueDocument(msgspec.Struct, frozen=True):
-    """The launch queue of a device."""
-
-    name: str
-    most: int
-    mean: float
-    empty_ns: int
-    span_ns: int
-
-
 class LaunchesDocument(msgspec.Struct, frozen=True):
     """`launches`; starts are relative to `base_ns`."""
 
     base_ns: str
     threads: list[ThreadDocument]
-    graphs: list[ReplayDocument]
-    queues: list[QueueDocument]
+    graphs: tuple[Replay, ...]
+    queues: tuple[QueueLength, ...]
 
 
 class GuessDocument(msgspec.Struct, frozen=True):

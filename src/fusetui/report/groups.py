@@ -63,7 +63,6 @@ def kernels_text(
 
 
 def _kernel_columns(whole: int) -> tuple[Column, ...]:
-    """Of groups whose total is `whole`."""
     return (
         Column("total", cell=lambda group: duration(group.spread.total_ns)),
         Column("effective", spare=5, cell=_effective_text),
@@ -103,7 +102,6 @@ def ops_text(groups: Sequence[OpGroup], by: str, top: int, width: int) -> str:
 def kernels_json(
     groups: Sequence[KernelGroup], by: str, devices: Sequence[DevicePeak]
 ) -> KernelsDocument:
-    """The document of `kernels --json`."""
     return KernelsDocument(
         by=by,  # type: ignore[arg-type]  # one of arguments.KERNELS_BY
         devices=[_device(device) for device in devices],
@@ -112,7 +110,6 @@ def kernels_json(
 
 
 def ops_json(groups: Sequence[OpGroup], by: str) -> OpsDocument:
-    """The document of `ops --json`."""
     ops = [
         OpDocument(
             **group.fields,

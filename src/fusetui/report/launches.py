@@ -5,16 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from msgspec.structs import asdict, astuple
+from msgspec.structs import asdict, replace
 
 from fusetui.analysis.questions.launches import Calls, QueueLength, Replay, ThreadLaunches
-from fusetui.report.documents import (
-    CallsDocument,
-    LaunchesDocument,
-    QueueDocument,
-    ReplayDocument,
-    ThreadDocument,
-)
+from fusetui.report.documents import CallsDocument, LaunchesDocument, ThreadDocument
 from fusetui.text.figures import count, duration, percent, significant
 from fusetui.text.printable import printable
 from fusetui.text.tables import JSON_ALL, Column, left_out, table_of
@@ -70,7 +64,6 @@ class ReplayKind(NamedTuple):
 
 
 def launches_text(
-    trace: Trace,
     threads: Sequence[ThreadLaunches],
     graphs: Sequence[Replay],
     queues: Sequence[QueueLength],
@@ -80,7 +73,7 @@ def launches_text(
         return "no launch calls in this trace"
     rows = [row for thread in threads[:MOST] for row in _thread(thread)]
     paragraphs = [table_of(CALL_COLUMNS, rows, width) + _more(len(threads), "thread")]
-    by_graph = by_key(graphs, lambda r: (trace.name_of(r.row), device_label(r.device), r.kernels))
+    by_graph = by_key(graphs, lambda r: (r.call, device_label(r.device), r.kernels))
     kinds = [ReplayKind(f"{name} on {gpu}", same) for (name, gpu, _), same in by_graph.items()]
     if kinds:
         shown = table_of(GRAPH_COLUMNS, kinds[:MOST], width)
@@ -104,12 +97,11 @@ def launches_json(
     graphs: Sequence[Replay],
     queues: Sequence[QueueLength],
 ) -> LaunchesDocument:
-    """The document of `launches --json`."""
     return LaunchesDocument(
         base_ns=str(trace.begin_ns),
         threads=[_thread_json(thread) for thread in threads],
-        graphs=[_replay_json(trace, replay) for replay in graphs],
-        queues=[QueueDocument(*astuple(queue)) for queue in queues],
+        graphs=tuple(replace(one, device=exact_id(one.device)) for one in graphs),
+        queues=tuple(queues),
     )
 
 
@@ -123,13 +115,6 @@ def _calls_json(calls: Calls, span_ns: int) -> dict[str, Any]:
     figures = asdict(calls)
     del figures["name"]
     return figures | {"share": calls.total_ns / span_ns if span_ns else None}
-
-
-def _replay_json(trace: Trace, replay: Replay) -> ReplayDocument:
-    figures = asdict(replay) | {"device": exact_id(replay.device)}
-    row, start_ns = figures.pop("row"), figures.pop("start_ns") - trace.begin_ns
-    call_start_ns = int(trace.start[row]) - trace.begin_ns
-    return ReplayDocument(trace.name_of(row), call_start_ns, start_ns=start_ns, **figures)
 
 
 def _more(number: int, noun: str) -> str:

@@ -70,7 +70,6 @@ def emit_json_of(trace: Trace, document: object, *others: Trace) -> None:
 
 
 def _notes(*traces: Trace) -> list[str]:
-    """The distinct notes."""
     from fusetui.analysis.questions.note import note_of
 
     notes = (note for trace in traces for note in (note_of(trace), *trace.notes))

@@ -173,7 +173,6 @@ def headline(answer: JobAnswer) -> Iterator[str]:
 
 
 def wait_text(row: RankRow) -> Iterator[str]:
-    """The longest wait of a rank."""
     worst = row.worst_wait
     if worst is not None:
         by = (

@@ -125,6 +125,12 @@ def test_real_replays(name: str, kernels: int) -> None:
         pytest.skip(f"there is no {path}")
     trace = open_trace(str(path))
     (replay,) = replays(trace)
-    assert replay.kernels == kernels == int((trace.launch == replay.row).sum())
+    assert (
+        replay.kernels
+        == kernels
+        == int(
+            (trace.named(replay.call.__eq__)[trace.name[trace.launch]] & (trace.launch >= 0)).sum()
+        )
+    )
     events = sum(thread.all.events for thread in thread_launches(trace))
     assert events == int((trace.launch[trace.gpu_rows] >= 0).sum())

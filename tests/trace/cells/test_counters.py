@@ -17,7 +17,7 @@ def curve(pairs: list[tuple[int, int]]) -> Curve:
     pairs = sorted(pairs, key=lambda pair: pair[0])
     time = np.array([t for t, _ in pairs], dtype=np.int64)
     value = np.array([v for _, v in pairs], dtype=np.float64)
-    return curve_of(Counter("counters", "c", "", time, value))
+    return curve_of(Counter("counters", "c", "", None, time, value))
 
 
 def test_the_largest_value_of_a_cell_else_the_last_before_it() -> None:

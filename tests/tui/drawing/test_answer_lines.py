@@ -14,6 +14,7 @@ from fusetui.report.why_answer import answer, brief_answer
 from fusetui.trace import Trace
 from fusetui.tui import screen_layout
 from fusetui.tui.drawing.answer_lines import widths_of
+from fusetui.tui.drawing.canvas import Click
 from fusetui.tui.layout.answer import BETWEEN, AnswerAt, AnswerList
 from fusetui.tui.registry import page_of
 from fusetui.tui.state.state import Size, State
@@ -57,7 +58,7 @@ def test_a_click_on_a_gap_selects_it(trace_of: Make) -> None:
 def clicked(state: State, text: str) -> State:
     lines = drawn(state).split("\n")
     y = max(n for n, line in enumerate(lines) if text in line)
-    return after(state, lambda now: screen_layout.pointed(now, lines[y].index(text), y))
+    return after(state, lambda now: screen_layout.moused(now, y, Click(lines[y].index(text))))
 
 
 def test_names_stay_printable(trace_of: Make) -> None:

@@ -32,8 +32,8 @@ def test_the_families_of_a_cell_add_up_to_what_is_covered(mlp: Trace) -> None:
     state = after(opened(mlp), *do("families"))
     borders = edges(mlp.begin_ns, mlp.end_ns, 50)
     found = [place.family for place in families(state) if place.family]
-    line = found[0].line
-    sums = sum(amounts(line, borders, one.kind) for one in found)
+    line = found[0][0]
+    sums = sum(amounts(line, borders, kind) for _, kind in found)
     covered = [
         sum(
             max(0, min(end, b) - max(start, a))

@@ -74,7 +74,9 @@ def test_what_a_person_folded_stays_so(trace_of: Make) -> None:
 def test_lanes_make_room_for_counters(trace_of: Make) -> None:
     state = opened(trace_of(mixed()), size=Size(100, 33))
     times, values = np.array([0, 1000]), np.array([1.0, 2.0])
-    curves = tuple(curve_of(Counter("memory", f"c{n}", "bytes", times, values)) for n in range(3))
+    curves = tuple(
+        curve_of(Counter("memory", f"c{n}", "bytes", 0, times, values)) for n in range(3)
+    )
     now = after(state, lambda s: reading.counted(s, s.side.trace, curves))
     assert lines(now) <= lanes_height(body(now), 1)
     assert shown(now)[Layer.PYTHON] < shown(state)[Layer.PYTHON]

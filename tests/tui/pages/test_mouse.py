@@ -14,12 +14,12 @@ from tests.tui.prepared import after, do, drawn, explained, opened
 from textual.events import MouseMove
 
 from fusetui.trace import Trace
+from fusetui.tui.drawing.canvas import Click, Drag, Turn
 from fusetui.tui.layout.frame import divided
-from fusetui.tui.layout.ranks import RankedJob
-from fusetui.tui.pages.page import Drag, Page, Turn
+from fusetui.tui.pages.page import Page
 from fusetui.tui.registry import PAGES
-from fusetui.tui.screen_layout import dragged, pointed, wheeled
-from fusetui.tui.state.state import Size
+from fusetui.tui.screen_layout import moused
+from fusetui.tui.state.state import RankedJob, Size
 
 STREAM = 10  # the line of the only stream, at 100x30
 LABELS = 18  # cells left of the time axis
@@ -34,31 +34,31 @@ async def test_a_click_on_a_kernel_selects_it(path: str) -> None:
 
 def test_a_click_on_the_minimap_goes_there(mlp: Trace) -> None:
     state = after(opened(mlp), *do("zoom-in", "zoom-in", "start"))
-    there = after(state, partial(pointed, x=95, y=2))
+    there = after(state, partial(moused, y=2, done=Click(95)))
     assert there.view.begin > state.view.begin
     assert there.view.span == state.view.span
 
 
 def test_a_click_on_the_other_side_makes_it_active(mlp: Trace) -> None:
     state = after(opened(mlp, mlp), *do("timeline"))
-    assert after(state, partial(pointed, x=50, y=17)).active == 1
+    assert after(state, partial(moused, y=17, done=Click(50))).active == 1
 
 
 def test_a_click_on_a_row_puts_the_cursor_there(mlp: Trace) -> None:
-    state = after(opened(mlp), *do("kernels"), partial(pointed, x=5, y=6))
+    state = after(opened(mlp), *do("kernels"), partial(moused, y=6, done=Click(5)))
     assert state.list_of("kernels").cursor == 2
 
 
 def test_the_wheel_scrolls_the_lanes_and_leaves_the_selection(mlp: Trace) -> None:
     low = after(opened(mlp, size=Size(100, 14)), *do("unfold-all", "down"))
-    state = after(low, partial(wheeled, y=4, turn=Turn(3, 3)))
+    state = after(low, partial(moused, y=4, done=Turn(3, 3)))
     assert state.tops[0] > low.tops[0]
     assert state.view.selected == low.view.selected
     assert after(state, *do("down")).tops[0] < state.tops[0]
 
 
 def test_a_click_drops_what_was_asked_for(mlp: Trace) -> None:
-    state = after(opened(mlp), *do("search"), partial(pointed, x=50, y=9))
+    state = after(opened(mlp), *do("search"), partial(moused, y=9, done=Click(50)))
     assert state.prompt is None
 
 
@@ -67,28 +67,28 @@ def test_a_click_on_the_bar_brings_the_page(mlp: Trace, page: Page) -> None:
     job = RankedJob(("rank0.json", "rank1.json"))
     state = replace(opened(mlp, mlp, size=Size(80, 24)), job=job)
     at = drawn(state).split("\n")[0].index(f"{page.key} {page.title}")
-    assert after(state, partial(pointed, x=at, y=0)).page == page.name
+    assert after(state, partial(moused, y=0, done=Click(at))).page == page.name
 
 
 def test_a_page_that_needs_more_says_so(mlp: Trace) -> None:
     state = opened(mlp)
     at = drawn(state).index("4 Diff")
-    assert "needs two traces" in after(state, partial(pointed, x=at, y=0)).hint
+    assert "needs two traces" in after(state, partial(moused, y=0, done=Click(at))).hint
 
 
 def test_the_wheel_zooms_about_the_time_beneath_it(mlp: Trace) -> None:
     state = opened(mlp)
     x = LABELS + 20
-    near = after(state, partial(wheeled, y=STREAM, turn=Turn(x, -3)))
+    near = after(state, partial(moused, y=STREAM, done=Turn(x, -3)))
     division = divided(100, 20)
     assert near.view.span < state.view.span
     assert division.time(near.view, x) == pytest.approx(division.time(state.view, x), rel=1e-3)
-    assert after(near, partial(wheeled, y=STREAM, turn=Turn(x, 3))).view.span > near.view.span
+    assert after(near, partial(moused, y=STREAM, done=Turn(x, 3))).view.span > near.view.span
 
 
 def test_shift_and_the_wheel_move_the_window(mlp: Trace) -> None:
     state = after(opened(mlp), *do("zoom-in"))
-    there = after(state, partial(wheeled, y=STREAM, turn=Turn(50, 3, shifted=True)))
+    there = after(state, partial(moused, y=STREAM, done=Turn(50, 3, shifted=True)))
     assert there.view.begin > state.view.begin
     assert there.view.span == state.view.span
 
@@ -112,8 +112,8 @@ def moved(x: int, y: int) -> MouseMove:
 
 
 def test_a_drag_backwards_is_the_same_range(mlp: Trace) -> None:
-    there = after(opened(mlp), partial(dragged, y=STREAM, drag=Drag(30, 60, ended=True)))
-    back = after(opened(mlp), partial(dragged, y=STREAM, drag=Drag(60, 30, ended=True)))
+    there = after(opened(mlp), partial(moused, y=STREAM, done=Drag(30, 60, ended=True)))
+    back = after(opened(mlp), partial(moused, y=STREAM, done=Drag(60, 30, ended=True)))
     assert there.session.time_range == back.session.time_range is not None
 
 
@@ -125,7 +125,7 @@ def test_a_click_on_a_hint_does_what_its_key_does(
 ) -> None:
     state = after(opened(mlp), *do("zoom-in"))
     x = drawn(state).split("\n")[-1].index(hint) + at
-    there = after(state, partial(pointed, x=x, y=state.size.height - 1))
+    there = after(state, partial(moused, y=state.size.height - 1, done=Click(x)))
     if changed == "?":
         assert there.overlay is not None
     else:
@@ -135,9 +135,9 @@ def test_a_click_on_a_hint_does_what_its_key_does(
 def test_the_keys_after_a_sentence_can_be_clicked(trace_of: Callable[..., Trace]) -> None:
     state = after(explained(opened(trace_of(training()))), *do("next-gap"))
     x = drawn(state).split("\n")[-1].index("e the next longest")
-    second = after(state, partial(pointed, x=x, y=state.size.height - 1))
+    second = after(state, partial(moused, y=state.size.height - 1, done=Click(x)))
     assert second.hint.startswith("gap 2 of")
-    beside = after(state, partial(pointed, x=2, y=state.size.height - 1))
+    beside = after(state, partial(moused, y=state.size.height - 1, done=Click(2)))
     assert beside.hint == state.hint
 
 
@@ -147,4 +147,4 @@ def test_a_hint_that_is_not_shown_is_not_clicked(mlp: Trace) -> None:
     end = len(line.rstrip())
     assert end < 58
     for x in range(end + 1, 60):
-        assert after(state, partial(pointed, x=x, y=17)) is state
+        assert after(state, partial(moused, y=17, done=Click(x))) is state

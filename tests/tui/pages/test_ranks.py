@@ -20,7 +20,6 @@ from fusetui.sample_traces import lessons
 from fusetui.trace import Trace, open_trace
 from fusetui.trace.model.categories import Layer
 from fusetui.tui.layout.lanes import but_streams
-from fusetui.tui.layout.ranks import SORTS, job_of_paths
 from fusetui.tui.layout.view import make_sides
 from fusetui.tui.loading import rank
 from fusetui.tui.pages.ranks import NAME, NO_JOB
@@ -28,12 +27,14 @@ from fusetui.tui.registry import arrived
 from fusetui.tui.state import ranks, reading
 from fusetui.tui.state.state import (
     OVERLAY,
+    RANK_SORTS,
     Chooser,
     Read,
     ReadRanks,
     Size,
     State,
-    offers_of_job,
+    job_of_paths,
+    offers_of,
 )
 
 Screen = Callable[[str, str], None]
@@ -194,15 +195,15 @@ def test_what_was_asked_of_ranks_holds_for_their_traces_alone(
 
 def test_every_column_sorts(state: State) -> None:
     orders = set()
-    for _ in SORTS:
+    for _ in RANK_SORTS:
         orders.add(tuple(row.rank for row in state.job.rows()))
         state = after(state, *do("ranks-sort-right"))
     assert (0, 1, 2, 3) in orders
-    assert state.job.sort == next(iter(SORTS))
+    assert state.job.sort == next(iter(RANK_SORTS))
 
 
 def test_the_list_of_traces_offers_the_job(paths: tuple[str, ...]) -> None:
-    first = State(offers=offers_of_job(paths), job=job_of_paths(paths), must_choose=True)
+    first = State(offers=offers_of(paths, are_job=True), job=job_of_paths(paths), must_choose=True)
     choosing = after(first, reading.choose)
     assert isinstance(choosing.overlay, Chooser)
     assert choosing.overlay.summaries[0] == "4 traces: who waits for whom"

@@ -12,6 +12,7 @@ from tests.tui.prepared import after, at, do, drawn, opened
 from fusetui.analysis.questions.query import matching
 from fusetui.trace import Trace
 from fusetui.tui import loading, screen_layout
+from fusetui.tui.drawing.canvas import Click
 from fusetui.tui.layout.places import places
 from fusetui.tui.layout.view import HIDDEN
 from fusetui.tui.loading import match_lanes
@@ -148,4 +149,4 @@ def test_all_lanes_unfolded(state: State) -> None:
 
 def test_a_click_on_what_is_hidden_shows_it(state: State) -> None:
     (y,) = [y for y, line in enumerate(drawn(state).splitlines()) if "folded:" in line]
-    assert "thread 101" in labels(after(state, partial(screen_layout.pointed, x=3, y=y)))
+    assert "thread 101" in labels(after(state, partial(screen_layout.moused, y=y, done=Click(3))))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fusetui.trace import Trace
 from fusetui.tui.layout.view import Side, make_sides
-from fusetui.tui.state.copying import MOST, names_text, slice_text, what_was_copied
+from fusetui.tui.pages.page import MOST_COPIED, names_text, slice_text, what_was_copied
 
 
 def test_a_slice_is_its_name_with_exact_times(
@@ -41,8 +41,8 @@ def test_what_is_copied_can_always_be_sent(name: str) -> None:
 
 
 def test_a_name_beyond_measure_is_cut_and_that_is_said() -> None:
-    text = names_text(["k" * MOST * 2])
-    assert len(text) == MOST
+    text = names_text(["k" * MOST_COPIED * 2])
+    assert len(text) == MOST_COPIED
     assert "the first 50,000 characters" in what_was_copied(text)
 
 

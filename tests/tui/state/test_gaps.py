@@ -10,6 +10,7 @@ from tests.tui.prepared import after, at, do, drawn, explained, opened
 
 from fusetui.trace import Trace
 from fusetui.tui import screen_layout
+from fusetui.tui.drawing.canvas import Click
 from fusetui.tui.layout.frame import divided
 from fusetui.tui.layout.view import gap_times, held
 from fusetui.tui.pages.overlays import OVERLAYS
@@ -77,7 +78,7 @@ def test_a_click_on_the_line_selects_the_gap_there(known: State) -> None:
     y = next(n for n, line in enumerate(lines) if line.startswith("idle because"))
     gutter = divided(known.size.width, known.size.height).gutter
     x = next(x for x in range(gutter + 40, len(lines[y])) if lines[y][x : x + 3] != "   ")
-    there = after(known, lambda state: screen_layout.pointed(state, x + 1, y))
+    there = after(known, lambda state: screen_layout.moused(state, y, Click(x + 1)))
     assert there.view.gap is not None
     begin, end = held(there.side, there.view) or (0, 0)
     assert begin < known.view.span * (x + 2 - gutter) // (known.size.width - gutter)

@@ -43,8 +43,8 @@ def diff(a: Trace, b: Trace, *, step_by: str | None = None) -> Diff:
     """
     paths = [without_credentials(one.report.path) for one in (a, b)]
     labels = [_ENDING.sub("", name) or name for name in map(os.path.basename, paths)]
-    if labels[0] == labels[1]:  # with the folder
-        longer = [os.path.join(*path.split(os.sep)[-2:]) for path in paths]
+    longer = [os.path.join(*path.split(os.sep)[-2:]) for path in paths]
+    if labels[0] == labels[1] and longer[0] != longer[1]:  # with the folder
         labels = [_ENDING.sub("", name) or name for name in longer]
     with without_collector():  # nothing here is cyclic either
         return compared(work_of(a, labels[0], step_by), work_of(b, labels[1], step_by))

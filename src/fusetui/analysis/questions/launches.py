@@ -53,9 +53,10 @@ class ThreadLaunches(msgspec.Struct, frozen=True):
 
 
 class Replay(msgspec.Struct, frozen=True):
-    """One launch of a graph on one device; times in ns, `start_ns` as in the file."""
+    """One launch of a graph on one device; times in ns, starts after that of the trace."""
 
-    row: int  # row of the launch call
+    call: str
+    call_start_ns: int
     call_ns: int
     device: Id
     events: int
@@ -128,12 +129,13 @@ def _replay(trace: Trace, rows: Rows) -> Replay:
     call = int(trace.launch[rows[0]])
     start, end = trace.start[rows], trace.end[rows]
     return Replay(
-        row=call,
+        call=trace.name_of(call),
+        call_start_ns=int(trace.start[call]) - trace.begin_ns,
         call_ns=int(trace.dur[call]),
         device=trace.track_of(int(rows[0])).pid,
         events=len(rows),
         kernels=int((trace.role[rows] == Role.KERNEL).sum()),
-        start_ns=int(start[0]),
+        start_ns=int(start[0]) - trace.begin_ns,
         span_ns=int(end.max() - start[0]),
         busy_ns=union_length(start, end),
     )
@@ -164,7 +166,7 @@ def _spans(trace: Trace) -> dict[int, int]:
 GROUP = "launch queue"
 
 
-class QueueLength(msgspec.Struct, frozen=True):
+class QueueLength(msgspec.Struct, frozen=True, rename={"label": "name"}):
     """How long one queue was, from its first launch to its last end."""
 
     label: str

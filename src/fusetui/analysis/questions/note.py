@@ -1,19 +1,57 @@
-"""A trace's note about its own origin, which every user of its figures must see."""
+"""A trace's notes about its own origin, which every user of its figures must see."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Annotated
+
+import msgspec
+
+from fusetui.text.figures import duration
 from fusetui.text.printable import printable
 from fusetui.trace.model.columns import Trace
 
 RECONSTRUCTED = "reconstructed"
 """The top-level key of a trace that was not recorded; its value says where it comes from."""
+CUT_FROM = "cut_from"
+"""The top-level key of a trace that was cut out of another: a Whole."""
 LONGEST = 300
+Time = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
+
+
+class Whole(msgspec.Struct, frozen=True):
+    """Times in ns from the first slice of the whole trace."""
+
+    file: str
+    from_ns: Time
+    to_ns: Time
+    of_ns: Time  # how long the whole lasts
+    launch_latency_usual_ns: dict[str, Time] = {}
+    """In the whole trace, by the number of the device as text."""
 
 
 def note_of(trace: Trace) -> str:
-    """A printable line that says that the trace is reconstructed, not recorded; else "".
+    """A printable line that says that the trace is reconstructed, not recorded, or a part of a
+    longer one; else "".
 
     Any output with figures of the trace must include it.
     """
+    return " ".join(_notes(trace))
+
+
+def _notes(trace: Trace) -> Iterator[str]:
     value = trace.keys.get(RECONSTRUCTED)
-    return printable(value)[:LONGEST] if isinstance(value, str) else ""
+    if isinstance(value, str):
+        yield printable(value)[:LONGEST]
+    if part := whole_of(trace):
+        file = printable(part.file or "a trace")[:LONGEST]
+        begin, end, whole = map(duration, (part.from_ns, part.to_ns, part.of_ns))
+        yield f"This is the part from {begin} to {end} of {file}, which lasts {whole}."
+
+
+def whole_of(trace: Trace) -> Whole | None:
+    """What a trace is a part of; None if it is whole."""
+    try:
+        return msgspec.convert(trace.keys.get(CUT_FROM), Whole)
+    except msgspec.ValidationError:
+        return None

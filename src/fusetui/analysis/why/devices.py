@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.analysis.questions.busy import communicates
+from fusetui.analysis.questions.note import whole_of
 from fusetui.analysis.why.gaps import (
     AFTER,
     Cuts,
@@ -152,7 +153,7 @@ class Devices:
     def latency_ns(self) -> Int64s:
         """The usual delay from the start of a launch call to that of its event, when the queue was
         empty: on each device the lower quartile over the gaps during which the call began; 0 if
-        there are too few."""
+        there are too few. Of a part of a trace that of the whole."""
         gaps = self.gaps.only(self.gaps.plain)
         called = self.trace.start[gaps.launch]
         during = called > gaps.begin
@@ -162,6 +163,9 @@ class Devices:
         enough = count >= FEWEST
         found = np.zeros(len(self), dtype=np.int64)
         found[enough] = delays[(np.cumsum(count) - count + count // 4)[enough]]
+        if whole := whole_of(self.trace):
+            known = whole.launch_latency_usual_ns
+            return np.array([known.get(str(one.pid), 0) for one in self.named], dtype=np.int64)
         return found
 
     @cached_property

@@ -69,7 +69,6 @@ _ARGUMENTS = ("type of the input", "how values are combined", "type of an index"
 
 
 def decode_elementwise(name: str) -> KernelName | None:
-    """The record of an elementwise kernel of ATen."""
     if "elementwise_" not in name[:100]:
         return None
     match = _ELEMENTWISE.match(name)
@@ -194,7 +193,6 @@ def _elementwise_parts(match: re.Match[str]) -> list[Part]:
 
 
 def decode_reduction(name: str) -> KernelName | None:
-    """The record of a reduction kernel of ATen."""
     match = _REDUCTION.match(name)
     if match is None:
         return None

@@ -104,7 +104,6 @@ def _decode_foreach(name: str, sign: Signature) -> KernelName:
 
 
 def decode_xpu(name: str) -> KernelName | None:
-    """The record of a kernel of an Intel GPU."""
     if name == "gemm_kernel" or name.startswith("gen_conv"):
         return build(name, "xpu", f"onednn {name[:40]}", [(0, len(name), "a kernel of oneDNN")])
     sign = signature(name)

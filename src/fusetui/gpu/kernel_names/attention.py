@@ -61,7 +61,6 @@ _MEANINGS: Final = {
 
 
 def decode(name: str) -> KernelName | None:
-    """The record of a fused attention kernel."""
     if name.startswith("fmha_cutlass"):
         return _decode_mem_eff(name)
     if "fmhaSm" in name[:120]:

@@ -240,7 +240,6 @@ def decode3(name: str) -> KernelName | None:
 
 
 def decode_cxx(name: str) -> KernelName | None:
-    """The record of a cutlass::device_kernel."""
     if not name.startswith(("void cutlass::device_kernel<", "cutlass::device_kernel<")):
         return None
     head = name[:3000]

@@ -249,7 +249,6 @@ _CUB_TYPE = re.compile(rf"\b(?:{CXX_TYPE})(?=[,>*])")
 
 
 def decode_cub(name: str) -> KernelName | None:
-    """The record of a kernel of CUB, hipCUB or rocPRIM: sorts, scans and reductions."""
     sign = signature(name)
     if sign is None or not ("cub::" in sign.scope or sign.scope.startswith("rocprim::")):
         return None

@@ -100,7 +100,6 @@ Place = tuple[int, int, int]
 
 
 def decode_tensile(name: str) -> KernelName | None:
-    """The record of a kernel of Tensile or hipBLASLt."""
     match = _TENSILE.match(name)
     if match is None:
         return _decode_helper(name)
@@ -196,7 +195,6 @@ def _decode_igemm(name: str) -> KernelName | None:
 
 
 def decode_ck(name: str) -> KernelName | None:
-    """The record of a kernel of Composable Kernel or of its successor ck_tile."""
     sign = signature(name)
     if sign is None or not sign.scope.startswith(("ck::", "ck_tile::")):
         return None

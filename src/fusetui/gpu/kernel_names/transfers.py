@@ -68,7 +68,6 @@ _MEMORY: Final = {
 
 
 def decode_nccl(name: str) -> KernelName | None:
-    """The record of a communication kernel of NCCL or RCCL."""
     if rccl := _RCCL.match(name):
         parts = [(*rccl.span(), "can be any collective")]
         return build(name, "nccl", "rccl any", parts, op="comm")
@@ -105,7 +104,6 @@ def _classified(word: str) -> tuple[str, str]:
 
 
 def decode_copy(name: str) -> KernelName | None:
-    """The record of a copy or a fill by the copy engine."""
     match = _COPY.fullmatch(name)
     if match is None:
         return _decode_fill(name)

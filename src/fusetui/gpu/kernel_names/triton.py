@@ -55,7 +55,6 @@ _CATEGORIES: Final = {
 
 
 def decode_inductor(name: str) -> KernelName | None:
-    """The record of a kernel that Inductor generated in Triton, or in C++ for the CPU."""
     if name.startswith("triton_"):
         return _decode_triton(name)
     if "cpp_fused" in name[:40]:

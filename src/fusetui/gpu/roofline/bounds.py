@@ -49,7 +49,6 @@ class Limits(msgspec.Struct, frozen=True):
 
     @property
     def least_ns(self) -> float | None:
-        """The longest of the known minimum times."""
         if self.bound == "memory":
             return None if self.cached else self.memory_ns
         return self.compute_ns if self.bound == "compute" else None

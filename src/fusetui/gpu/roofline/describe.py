@@ -27,8 +27,10 @@ def describe(trace: Trace, row: int) -> str:
     work = work_of(trace, row)
     if work is None:
         return ""
-    parts = (shapes_text(work), *_rates(work), _share(work), tiles_text(work))
-    return "   ".join(part for part in parts if part)
+    share, of = work.share_of_peak, " bandwidth" if work.bound == "memory" else ""
+    of_peak = "" if share is None else f"{percent(share, 1)} of peak{of}"
+    parts = (shapes_text(work), *_rates(work), of_peak, tiles_text(work))
+    return "   ".join(filter(None, parts))
 
 
 def remarks(trace: Trace, row: int) -> tuple[str, ...]:
@@ -36,11 +38,9 @@ def remarks(trace: Trace, row: int) -> tuple[str, ...]:
     if trace.role[row] != Role.KERNEL:
         return ()
     properties = properties_of(trace, row)
-    found = (
-        _generations(decode(trace.name_of(row)), properties),
-        _last_wave(work_of(trace, row), "CU" if _is_amd(properties) else "SM"),
-    )
-    return tuple(text for text in found if text)
+    kernel, unit = decode(trace.name_of(row)), "CU" if _is_amd(properties) else "SM"
+    found = (_generations(kernel, properties), _last_wave(work_of(trace, row), unit))
+    return tuple(filter(None, found))
 
 
 def shapes_text(work: KernelWork) -> str:
@@ -80,13 +80,6 @@ def _pair(number: int | None, rate: float | None, unit: str) -> tuple[str, ...]:
     return (text, quantity(rate, f"{unit}/s", DIGITS)) if rate else (text,)
 
 
-def _share(work: KernelWork) -> str:
-    share = work.share_of_peak
-    if share is None:
-        return ""
-    return f"{percent(share, 1)} of peak{' bandwidth' if work.bound == 'memory' else ''}"
-
-
 def _last_wave(work: KernelWork | None, unit: str) -> str:
     """Idle multiprocessors, or a last wave that is so empty that it costs a notable share of
     time."""
@@ -94,10 +87,8 @@ def _last_wave(work: KernelWork | None, unit: str) -> str:
         return ""
     idle = work.sms - work.tiles
     if idle > _NOTABLE * work.sms:
-        leave = "leaves" if work.tiles == 1 else "leave"
-        return (
-            f"{plural(work.tiles, 'tile')} {leave} {count(idle)} of {plural(work.sms, unit)} idle"
-        )
+        tiles, of = plural(work.tiles, "tile"), plural(work.sms, unit)
+        return f"{tiles} {'leaves' if work.tiles == 1 else 'leave'} {count(idle)} of {of} idle"
     unused = (work.last_wave_empty or 0.0) / math.ceil(work.waves)
     if work.waves <= 1 or unused < _NOTABLE:
         return ""

@@ -126,15 +126,9 @@ def _out_type(inputs: Inputs, stem: str, read: list[Tensor]) -> str | None:
     if stem in _BOOLEAN:
         return "bool"
     found = promoted([tensor.dtype for tensor in read])
-    whole = found not in _FLOATS
-    if whole and (stem in _FLOAT_ONLY or _has_scalar(inputs, len(read))):
-        return None
-    return found
-
-
-def _has_scalar(inputs: Inputs, tensors: int) -> bool:
-    """Whether a plain number, which may be a float, might determine the type of the result."""
-    return len(inputs.dims) > tensors
+    # A plain number, which may be a float, might determine the type of a result of whole numbers.
+    is_open = stem in _FLOAT_ONLY or len(inputs.dims) > len(read)
+    return None if found not in _FLOATS and is_open else found
 
 
 def _copy(target: Tensor | None, source: Tensor | None) -> Amount | None:

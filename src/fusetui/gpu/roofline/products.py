@@ -265,7 +265,9 @@ def attention(inputs: Inputs, causal: bool | None) -> Amount | None:
     given = (inputs.tensor(place) for place in places.none)
     if len(known) < 3 or any(tensor is not None and tensor.elements for tensor in given):
         return None
-    q, k, v = (_heads_first(tensor.shape, places.head_axis) for tensor in known)
+    q, k, v = (tensor.shape for tensor in known)
+    if places.head_axis == 2:
+        q, k, v = ((n, heads, rows, depth) for n, rows, heads, depth in (q, k, v))
     same = q[0] == k[0] == v[0] and k[1:3] == v[1:3] and q[3] == k[3]
     if not same or k[1] == 0 or q[1] % k[1]:  # several heads of Q may share one of K and V
         return None
@@ -276,10 +278,6 @@ def attention(inputs: Inputs, causal: bool | None) -> Amount | None:
         flop=_attention_flop(q, k, v, places.backward, _causal(inputs, places, causal)),
         bytes=_attention_bytes(inputs, places, known),
     )
-
-
-def _heads_first(shape: Shape, head_axis: int) -> Shape:
-    return shape if head_axis == 1 else (shape[0], shape[2], shape[1], shape[3])
 
 
 def _causal(inputs: Inputs, places: _Sdpa, named: bool | None) -> bool | None:

@@ -22,7 +22,6 @@ from fusetui.gpu.roofline.tiles import Tiles, tiles
 from fusetui.trace.layout.devices import device_properties
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.ids import Id
 from fusetui.trace.model.joined import is_joined
 from fusetui.trace.model.memo import memo
 
@@ -113,12 +112,7 @@ def amount_of(inputs: Inputs, kernel: KernelName | None) -> Amount | None:
 
 def properties_of(trace: Trace, row: int) -> dict[str, Any]:
     """The properties of the device that ran a GPU row; {} if unknown."""
-    return _devices(trace).get(trace.track_of(row).pid, {})
-
-
-@memo()
-def _devices(trace: Trace) -> dict[Id, dict[str, Any]]:
-    return device_properties(trace)
+    return device_properties(trace).get(trace.track_of(row).pid, {})
 
 
 def _tiles(trace: Trace, row: int, amount: Amount, own_args: Callable[[], Args]) -> Tiles | None:

@@ -27,15 +27,9 @@ _SWIZZLES: Final = (1, 2, 4, 8)
 
 # CUDA C++ programming guide, compute capabilities: resident blocks per SM.
 _MOST_BLOCKS: Final = {
-    "7.0": 32,
-    "7.5": 16,
-    "8.0": 32,
-    "8.6": 16,
-    "8.9": 24,
-    "9.0": 32,
-    "10.0": 32,
-    "10.3": 32,
-    "12.0": 24,
+    **dict.fromkeys(("7.0", "8.0", "9.0", "10.0", "10.3"), 32),
+    **dict.fromkeys(("8.9", "12.0"), 24),
+    **dict.fromkeys(("7.5", "8.6"), 16),
 }
 _LIMITS: Final = (
     "maxThreadsPerMultiprocessor",
@@ -77,9 +71,10 @@ def tiles(
     if math.prod(grid) == other != count:
         return None  # the other orientation fits better
     sms = _whole(properties.get("numSms")) or None
-    places = _places(count, sms, args, properties) if sms else None
-    if places is None:
+    resident = resident_blocks(args, properties)
+    if sms is None or (resident is None and count > sms):
         return Tiles(count, sms)
+    places = sms * (resident or 1)  # how many blocks the device holds at once
     return Tiles(count, sms, count / places, (-count % places) / places)
 
 
@@ -120,12 +115,9 @@ def resident_blocks(args: dict[str, Any], properties: dict[str, Any]) -> int | N
 def _confirms(
     grid: tuple[int, int, int], along_n: int, along_m: int, batch: int, family: str
 ) -> bool:
-    """Whether there is a block for each tile, launched directly or with CUTLASS's swizzle.
-
-    With one matrix, a third dimension of the grid would be parts of K.
-    """
+    """Whether there is a block for each tile, launched directly or with CUTLASS's swizzle."""
     if batch == 1 and grid[2] > 1:
-        return False
+        return False  # with one matrix, a third dimension of the grid would be parts of K
     if math.prod(grid) == along_n * along_m * batch:
         return True
     if not family.startswith("cutlass"):
@@ -133,14 +125,6 @@ def _confirms(
     pairs = ((along_m, along_n), (along_n, along_m))
     swizzled = {(a * s, -(-b // s), batch) for a, b in pairs for s in _SWIZZLES}
     return grid in swizzled
-
-
-def _places(count: int, sms: int, args: dict[str, Any], properties: dict[str, Any]) -> int | None:
-    """How many blocks the device holds at once."""
-    resident = resident_blocks(args, properties)
-    if resident is None:
-        return sms if count <= sms else None
-    return sms * resident
 
 
 def _triple(value: object) -> tuple[int, int, int] | None:

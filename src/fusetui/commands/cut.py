@@ -1,0 +1,121 @@
+"""`cut`: a part of a trace as a trace of its own."""
+
+from __future__ import annotations
+
+import os
+import sys
+from argparse import Namespace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from fusetui.analysis.questions.note import CUT_FROM, Whole
+from fusetui.analysis.why.account import accounts
+from fusetui.analysis.why.selection import NotThere, asked
+from fusetui.commands.errors import CommandError, say
+from fusetui.commands.loading import load, secret_notices
+from fusetui.commands.why import selection_of
+from fusetui.report.output import emit
+from fusetui.report.progress import Bar
+from fusetui.text.figures import count, duration, plural
+from fusetui.text.printable import printable
+from fusetui.trace import Trace
+from fusetui.trace.cut import Excerpt, part_of, texts_of
+from fusetui.trace.layout.steps import steps_of
+from fusetui.trace.scrub.file import check_target, save, scrub_file
+
+Window = tuple[int, int]
+"""Begin and end in ns of the file."""
+
+
+def run_cut(args: Namespace) -> int:
+    """Raises TraceError or CommandError; OUT is not written then."""
+    check_target(args.out)
+    trace, code = load(args.trace)
+    begin, end = _window(trace, args)
+    part = part_of(trace, begin, end)
+    if not len(part.rows):
+        raise CommandError(f"{args.trace} has nothing in that time.")
+    name = "" if args.scrub else os.path.basename(trace.report.file)
+    _write(
+        trace,
+        part,
+        args.out,
+        {CUT_FROM: msgspec.to_builtins(_about(trace, part, name))},
+        args.scrub,
+    )
+    if not args.scrub:
+        for sentence in secret_notices(trace):
+            say(sentence)
+    clipped = int(part.clipped.sum())
+    emit(
+        f"{printable(args.out)}: {count(len(part.rows))} of {plural(trace.recorded(), 'slice')}, "
+        f"from {duration(begin - trace.begin_ns)} to {duration(end - trace.begin_ns)}; "
+        f"{plural(clipped, 'slice')} that reach{'es' if clipped == 1 else ''} further "
+        f"{'is' if clipped == 1 else 'are'} clipped."
+    )
+    return code
+
+
+def _write(trace: Trace, part: Excerpt, out: str, keys: dict[str, Any], scrub: bool) -> None:
+    with Bar(f"writing {out}", sys.stderr) as bar:
+        if not scrub:
+            save(out, texts_of(trace, part, keys, bar.update))
+            return
+        with TemporaryDirectory(prefix="fusetui-") as folder:
+            place = str(Path(folder) / "part.json")
+            save(place, texts_of(trace, part, keys))
+            scrub_file(place, out, bar.update)
+
+
+def _about(trace: Trace, part: Excerpt, name: str) -> Whole:
+    """What the part has to say of the whole: where it lies, and what its own gaps may be too few
+    to tell."""
+    latencies = {
+        str(device.pid): latency
+        for line in accounts(trace).lines
+        for device, latency in zip(line.named, line.latency_ns.tolist(), strict=True)
+    }
+    begin, end, whole = (ns - trace.begin_ns for ns in (part.begin_ns, part.end_ns, trace.end_ns))
+    return Whole(name, begin, end, whole, latencies)
+
+
+def _window(trace: Trace, args: Namespace) -> Window:
+    """What is asked for. Raises CommandError unless it is one thing that is there."""
+    given = [args.step is not None, args.begin is not None or args.end is not None]
+    given += [args.around is not None, args.steady]
+    if sum(given) != 1:
+        raise CommandError("Say which part: --step N, --from T --to T, --around ROW or --steady.")
+    if args.around is not None:
+        return _around(trace, args.around)
+    if args.steady:
+        return _steady(trace, args.step_by)
+    try:
+        window = asked(accounts(trace), selection_of(args)).window
+    except NotThere as missing:
+        raise CommandError(str(missing)) from None
+    return window or (trace.begin_ns, trace.end_ns)
+
+
+def _around(trace: Trace, row: int) -> Window:
+    """A slice with the GPU events that were launched in it."""
+    if row >= trace.recorded():
+        raise CommandError(f"There is no row {row}: the rows are 0 to {trace.recorded() - 1}.")
+    launched = trace.launch_index.rows[trace.launch_index.within(row, int(trace.end_row[row]))]
+    rows = np.append(launched, row)
+    return int(trace.start[rows].min()), int(trace.end[rows].max())
+
+
+def _steady(trace: Trace, by: str | None) -> Window:
+    """The step of median duration, the first left aside where there are others."""
+    steps = steps_of(trace, by)
+    if not len(steps):
+        raise CommandError(
+            "The trace has no steps: name them with --step-by, or use --from and --to."
+        )
+    later = np.arange(min(1, len(steps) - 1), len(steps))
+    at = later[np.argsort(steps.dur[later], kind="stable")[(len(later) - 1) // 2]]
+    return int(steps.start[at]), int(steps.end[at])

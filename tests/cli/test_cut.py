@@ -1,0 +1,79 @@
+"""`fusetui cut`: which part, and what is said of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Run = Callable[..., Any]
+LESSON = "lesson:mlp-eager"
+
+
+def part(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(path.read_text())["cut_from"]
+    return found
+
+
+def test_a_step(fusetui: Run, tmp_path: Path) -> None:
+    out = tmp_path / "step.json"
+    found = fusetui("cut", LESSON, out, "--step", 2)
+    assert (found.code, found.err) == (0, "")
+    assert found.out.startswith(f"{out}: ")
+    whole = fusetui("why", LESSON, "--step", 2, "--json").json["devices"]
+    begin, end = (str(part(out)[key]) for key in ("from_ns", "to_ns"))
+    assert fusetui("why", LESSON, "--from", begin, "--to", end, "--json").json["devices"] == whole
+    assert "This is the part from" in fusetui("summary", out).out
+
+
+def test_a_time(fusetui: Run, tmp_path: Path) -> None:
+    out = tmp_path / "time.json"
+    assert fusetui("cut", LESSON, out, "--from", "1ms", "--to", "1.5ms").code == 0
+    assert (part(out)["from_ns"], part(out)["to_ns"]) == (1_000_000, 1_500_000)
+
+
+def test_a_steady_step_is_not_the_first(fusetui: Run, tmp_path: Path) -> None:
+    out = tmp_path / "steady.json"
+    assert fusetui("cut", LESSON, out, "--steady").code == 0
+    assert part(out)["from_ns"] > 0
+
+
+def test_around_a_slice(fusetui: Run, tmp_path: Path) -> None:
+    out = tmp_path / "around.json"
+    assert fusetui("cut", LESSON, out, "--around", 3).code == 0
+    assert part(out)["to_ns"] > part(out)["from_ns"]
+
+
+def test_scrubbed(fusetui: Run, tmp_path: Path, trace_file: Callable[..., Path]) -> None:
+    path = trace_file("private.json")
+    document = json.loads(path.read_text())
+    document["host_name"] = "box17"
+    path.write_text(json.dumps(document))
+    out = tmp_path / "out.json"
+    assert fusetui("cut", path, out, "--from", "0ns", "--scrub").code == 0
+    assert "box17" not in out.read_text()
+    assert "private.json" not in out.read_text()
+    assert sorted(tmp_path.iterdir()) == [out, path]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ((), "Say which part: --step N, --from T --to T, --around ROW or --steady."),
+        (("--step", 2, "--steady"), "Say which part"),
+        (("--step", 99), "has no step 99"),
+        (("--around", 10**9), "There is no row"),
+        (("--from", "10s"), "There is nothing between these times"),
+    ],
+)
+def test_what_is_not_there(
+    fusetui: Run, tmp_path: Path, arguments: tuple[Any, ...], says: str
+) -> None:
+    out = tmp_path / "out.json"
+    found = fusetui("cut", LESSON, out, *arguments)
+    assert found.code == 2
+    assert says in found.sentence
+    assert not out.exists()

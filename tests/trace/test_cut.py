@@ -1,0 +1,186 @@
+"""A part of a trace as a trace: what is kept, what is clipped, and the figures of its time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from tests.places import TRACES
+
+from fusetui.analysis.questions.note import note_of
+from fusetui.analysis.why.model import DeviceAccount
+from fusetui.analysis.why.selection import Selection, accounted
+from fusetui.commands.cut import _about
+from fusetui.trace import Trace, open_trace
+from fusetui.trace.cut import part_of, texts_of
+
+Make = Callable[..., Any]
+Event = dict[str, Any]
+
+
+def slices(*rows: tuple[str, str, float, float], **args: Any) -> list[Event]:
+    """(category, name, ts, dur) of each; of the GPU on stream 7."""
+    found = []
+    for cat, name, ts, dur in rows:
+        gpu = cat in ("kernel", "gpu_memcpy")
+        place = {"pid": 0, "tid": 7} if gpu else {"pid": 1, "tid": 1}
+        found.append({"ph": "X", "cat": cat, "name": name, "ts": ts, "dur": dur, **place})
+        if args:
+            found[-1]["args"] = args
+    return found
+
+
+def cut(trace: Trace, begin_us: float, end_us: float) -> dict[str, Any]:
+    """The document of the part between two times of the file."""
+    part = part_of(trace, round(begin_us * 1000), round(end_us * 1000))
+    found: dict[str, Any] = json.loads(b"".join(texts_of(trace, part, {})))
+    return found
+
+
+def kept(trace: Trace, begin_us: float, end_us: float) -> list[tuple[Any, ...]]:
+    events = cut(trace, begin_us, end_us)["traceEvents"]
+    return [(event["name"], event["ts"], event.get("dur")) for event in events]
+
+
+def test_the_launch_stays_with_what_is_around_it(trace_of: Make) -> None:
+    """The kernel was launched before the window, in an op in a frame; another op was over by
+    then."""
+    events = [
+        *slices(("python_function", "f.py(1): f", 0, 100), ("cpu_op", "aten::mm", 5, 20)),
+        *slices(("cpu_op", "aten::add", 30, 5)),
+        *slices(
+            ("cuda_runtime", "cudaLaunchKernel", 10, 2), ("kernel", "k", 50, 10), correlation=1
+        ),
+    ]
+    assert kept(trace_of(events), 52, 55) == [
+        ("f.py(1): f", 10.0, 50.0),
+        ("aten::mm", 10.0, 15.0),
+        ("cudaLaunchKernel", 10, 2),
+        ("k", 50, 10),
+    ]
+
+
+def test_what_is_not_clipped_stays_as_it_is_written(trace_of: Make) -> None:
+    (event,) = slices(("cpu_op", "a", 10.125, 2), note="\u00e9")
+    trace = trace_of([event, *slices(("cpu_op", "b", 90, 5))])
+    found = b"".join(texts_of(trace, part_of(trace, 10_000, 20_000), {}))
+    assert trace.elements.text.part(*_place(trace, b"10.125")) in found
+
+
+def _place(trace: Trace, word: bytes) -> tuple[int, int]:
+    """Where the event with this word stands in the file."""
+    whole = bytes(trace.elements.text.part(0, trace.elements.stretches[-1].end))
+    at = whole.index(word)
+    return whole.rindex(b'{"ph"', 0, at), whole.index(b"}}", at) + 2
+
+
+def test_neighbors_on_the_device_tell_why_it_was_idle(trace_of: Make) -> None:
+    times = (10, 40, 50, 60, 90)
+    trace = trace_of(slices(*(("kernel", f"k{ts}", ts, 5) for ts in times)))
+    assert [name for name, *_ in kept(trace, 48, 58)] == ["k40", "k50", "k60"]
+    assert [name for name, *_ in kept(trace, 52, 54)] == ["k50"]  # the others are too far away
+
+
+def test_counters_and_instants_of_the_time_and_all_labels(trace_of: Make) -> None:
+    others = [{"ph": "C", "name": "c", "pid": 1, "ts": ts, "args": {"": ts}} for ts in (5, 15, 25)]
+    label = {"ph": "M", "name": "process_name", "pid": 1, "ts": 0, "args": {"name": "python"}}
+    events = [label, *others, *slices(("cpu_op", "a", 10, 10))]
+    names = kept(trace_of(events), 10, 20)
+    assert names == [("process_name", 0, None), ("c", 15, None), ("a", 10, 10)]
+
+
+def test_a_pair_becomes_one_event(trace_of: Make) -> None:
+    pair = [
+        {"ph": "B", "name": "a", "pid": 1, "tid": 1, "ts": 10, "args": {"x": 1}},
+        {"ph": "E", "pid": 1, "tid": 1, "ts": 30},
+    ]
+    (event,) = cut(trace_of(pair), 0, 20)["traceEvents"]
+    assert (event["ph"], event["ts"], event["dur"]) == ("X", 10, 10)
+    assert event["args"] == {"x": 1}
+
+
+def test_what_is_damaged_is_left_out_alone(write: Make) -> None:
+    good = [json.dumps(event) for event in slices(("cpu_op", "a", 10, 5), ("cpu_op", "b", 12, 1))]
+    path = write('{"traceEvents": [' + ", ".join([good[0], '{"ph": "X", "na', good[1]]) + "]}")
+    names = [name for name, *_ in kept(open_trace(str(path)), 0, 20)]
+    assert names[:1] == ["a"]
+
+
+def test_every_answer_says_that_it_is_a_part(trace_of: Make, write: Make) -> None:
+    trace = trace_of(slices(("kernel", "k", 10, 5), ("kernel", "l", 20, 5)))
+    part = part_of(trace, 10_000, 15_000)
+    about = {"cut_from": msgspec.to_builtins(_about(trace, part, "run.json"))}
+    path = write(b"".join(texts_of(trace, part, about)))
+    assert note_of(open_trace(str(path))) == (
+        "This is the part from 0 ns to 5 us of run.json, which lasts 15 us."
+    )
+
+
+@pytest.mark.parametrize("value", [None, 7, {}, {"file": "x", "from_ns": -1}, {"file": 3}])
+def test_a_key_that_means_nothing_is_ignored(trace_of: Make, value: Any) -> None:
+    trace = trace_of(slices(("kernel", "k", 10, 5)), cut_from=value)
+    assert note_of(trace) == ""
+    assert accounted(trace).devices
+
+
+FILES: list[Any] = sorted(TRACES.glob("*.json.gz")) or [
+    pytest.param(Path("none"), marks=pytest.mark.skip(reason=f"there are no traces in {TRACES}"))
+]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_the_figures_of_the_part_are_those_of_the_whole(path: Path, write: Make) -> None:
+    """A fifth of the GPU's time, in the middle: its events, and its account with all reasons."""
+    whole = open_trace(str(path), cached=False)
+    gpu = whole.gpu_rows
+    if not len(gpu):
+        pytest.skip("there are no GPU events")
+    first, last = int(whole.start[gpu].min()), int(whole.end[gpu].max())
+    begin, end = (first + (last - first) * fifth // 5 for fifth in (2, 3))
+    cut_out = part_of(whole, begin, end)
+    about = {"cut_from": msgspec.to_builtins(_about(whole, cut_out, ""))}
+    part = open_trace(str(write(b"".join(texts_of(whole, cut_out, about)))), cached=False)
+    assert not part.report.unreadable
+    assert len(part) == len(cut_out.rows)
+    assert _events(part, begin, end) == _events(whole, begin, end)
+    if _has_neighbors(whole, begin, end):
+        assert _account(part, begin, end) == _account(whole, begin, end)
+
+
+def _events(trace: Trace, begin: int, end: int) -> list[tuple[Any, ...]]:
+    """The GPU events of a time, with the names of their calls and ops."""
+
+    def name(row: int) -> str:
+        return trace.name_of(row) if row >= 0 else ""
+
+    rows = trace.gpu_rows
+    rows = rows[(trace.end[rows] > begin) & (trace.start[rows] < end)]
+    columns = (trace.start, trace.dur, trace.launch, trace.op)
+    times = zip(rows.tolist(), *(column[rows].tolist() for column in columns), strict=True)
+    return sorted(
+        (start, dur, name(row), name(call), name(op), trace.track_of(row).label)
+        for row, start, dur, call, op in times
+    )
+
+
+def _account(trace: Trace, begin: int, end: int) -> tuple[DeviceAccount, ...]:
+    base = trace.begin_ns
+    return accounted(trace, Selection(from_ns=begin - base, to_ns=end - base)).devices
+
+
+def _has_neighbors(trace: Trace, begin: int, end: int) -> bool:
+    """Whether each device has an event near both borders, which the part has then too."""
+    rows = trace.gpu_rows
+    device = trace.process_of_track[trace.track[rows]]
+    near = end - begin
+    return all(
+        (trace.end[own] <= begin).any()
+        and (trace.end[own][trace.end[own] <= begin].max() >= begin - near)
+        and (trace.start[own] >= end).any()
+        and (trace.start[own][trace.start[own] >= end].min() <= end + near)
+        for own in (rows[device == number] for number in set(device.tolist()))
+    )

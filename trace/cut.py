@@ -1,0 +1,233 @@
+"""A part of a trace as a trace of its own, which opens wherever the whole does.
+
+Kept is what runs in the window, the GPU event before and after it, and of GPU events their launch
+calls with all that encloses them, even before the window. GPU events stay whole; CPU slices and
+annotations that reach beyond what is kept are clipped to it. Counters, flows and instants stay if
+they lie in the same time, names of processes and threads always. What is not clipped stays as it
+is written, byte for byte.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from fusetui.trace.model.arrays import Flags, Int64s, Rows
+from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.errors import CannotRead
+from fusetui.trace.model.events import Stretch
+from fusetui.trace.model.joined import own_events
+from fusetui.trace.model.report import Progress, silent
+from fusetui.trace.read.document_text import decoded
+from fusetui.trace.read.events import decode_raw
+from fusetui.trace.read.times import InexactTimes, exact_nanoseconds, nanoseconds
+from fusetui.trace.scrub.values import write
+
+PAIRED = frozenset("BEbeSFnT")
+"""Phases of slices that are written as several events: they are written as one (ph X)."""
+
+
+class Excerpt(msgspec.Struct, frozen=True, eq=False):
+    """Times in ns of the file."""
+
+    begin_ns: int  # of the window
+    end_ns: int
+    first_ns: int  # of what is kept
+    last_ns: int
+    rows: Rows  # of the slices that are kept
+    clipped: Flags  # which of them; shape [rows]
+
+
+class Head(msgspec.Struct, gc=False):
+    """What decides whether an element is kept."""
+
+    ph: str = ""
+    ts: msgspec.Raw = msgspec.Raw(b"")
+
+
+decode_heads = msgspec.json.Decoder(list[Head]).decode
+decode_numbers = msgspec.json.Decoder(list[int | float]).decode
+
+
+def part_of(trace: Trace, begin_ns: int, end_ns: int) -> Excerpt:
+    """The part between two times (ns of the file)."""
+    length = trace.recorded()
+    start, end = trace.start[:length], trace.end[:length]
+    on_gpu = np.zeros(length, dtype=np.bool_)
+    on_gpu[trace.gpu_rows] = True
+    kept = on_gpu & _in(start, end, begin_ns, end_ns)
+    neighbors = _neighbors(trace, begin_ns, end_ns)
+    kept[neighbors] = True
+    since = min([begin_ns, *end[neighbors].tolist()])
+    until = max([end_ns, *start[neighbors].tolist()])
+    kept |= ~on_gpu & _in(start, end, since, until)
+    gpu = trace.gpu_rows[kept[trace.gpu_rows]]
+    calls = trace.launch[gpu]
+    hosts = np.unique(np.where(calls >= 0, calls, trace.op[gpu]))
+    hosts = hosts[hosts >= 0].astype(np.intp)
+    _keep_around(trace, hosts[~kept[hosts]], kept)
+    first = min([since, *start[hosts].tolist(), *start[gpu].tolist()])
+    last = max([until, *end[gpu].tolist()])
+    rows = np.flatnonzero(kept)
+    clipped = ~on_gpu[rows] & ((start[rows] < first) | (end[rows] > last))
+    return Excerpt(begin_ns, end_ns, first, last, rows, clipped)
+
+
+def _in(start: Int64s, end: Int64s, begin_ns: int, end_ns: int) -> Flags:
+    """What runs between two times."""
+    empty = (start == end) & (start >= begin_ns)
+    found: Flags = (start < end_ns) & ((end > begin_ns) | empty)
+    return found
+
+
+def _neighbors(trace: Trace, begin_ns: int, end_ns: int) -> list[int]:
+    """Of each device the last event before the window and the first after it, which tell why it
+    was idle at the borders; not where they are further away than the window is long."""
+    rows, found, most = trace.gpu_rows, [], end_ns - begin_ns
+    device = trace.process_of_track[trace.track[rows]]
+    for number in np.unique(device).tolist():
+        own = rows[device == number]
+        before = own[(trace.end[own] <= begin_ns) & (trace.end[own] >= begin_ns - most)]
+        after = own[(trace.start[own] >= end_ns) & (trace.start[own] <= end_ns + most)]
+        if len(before):
+            found.append(int(before[np.argmax(trace.end[before])]))
+        if len(after):
+            found.append(int(after[np.argmin(trace.start[after])]))
+    return found
+
+
+def _keep_around(trace: Trace, hosts: Rows, kept: Flags) -> None:
+    """Marks these rows, and what encloses them on any track of their threads."""
+    thread = trace.thread_of_track[trace.track[hosts]]
+    for number, track in enumerate(trace.tracks):
+        own = hosts[thread == trace.thread_of_track[number]]
+        if not len(own) or not len(track):
+            continue
+        since = trace.start[track.rows].searchsorted(trace.start[own], side="right") - 1
+        row = np.where(since >= 0, since + track.first_row, -1)
+        while (row >= 0).any():
+            around = (row >= 0) & (trace.end[row] >= trace.end[own])
+            kept[row[around]] = True
+            row = np.where(row >= 0, trace.parent[row], -1)
+    kept[hosts] = True
+
+
+def texts_of(
+    trace: Trace, part: Excerpt, keys: Mapping[str, Any], progress: Progress = silent
+) -> Iterator[bytes]:
+    """The text of the part, in pieces, with these top-level keys besides its own. Raises TraceError
+    where the file cannot be read any more."""
+    events = own_events(trace.elements)
+    if problem := events.text.problem():
+        raise CannotRead(f"{problem}.")
+    yield b"{\n"
+    for key, value in {**trace.keys, **keys}.items():
+        yield f"{json.dumps(key)}: {write(value)},\n".encode()
+    yield b'"traceEvents": ['
+    order = trace.order[part.rows]
+    by_order = np.argsort(order, kind="stable")
+    firsts = np.cumsum([0, *(stretch.events for stretch in events.stretches)])
+    slices = np.bincount(
+        firsts.searchsorted(trace.order[: trace.recorded()], side="right") - 1,
+        minlength=len(events.stretches),
+    )
+    between = b"\n"
+    for number, stretch in enumerate(events.stretches):
+        begin, end = order[by_order].searchsorted(firsts[number : number + 2])
+        places = by_order[begin:end]
+        if len(places) or slices[number] < stretch.events:
+            found = _of_stretch(trace, part, stretch, int(firsts[number]), places)
+            if text := b",\n".join(found):
+                yield between + text
+                between = b",\n"
+        progress(number + 1, len(events.stretches))
+    yield b"\n]}\n"
+
+
+def _of_stretch(
+    trace: Trace, part: Excerpt, stretch: Stretch, first: int, places: Rows
+) -> list[bytes]:
+    """The texts of what is kept of a stretch, in file order. `places`: of its slices in `part`."""
+    events = own_events(trace.elements)
+    texts = dict(decoded(events.text, stretch, decode_raw, bytes))
+    found: dict[int, bytes] = {}
+    is_whole = stretch.places is None and len(texts) == stretch.events
+    heads = _heads(texts) if is_whole else None
+    for place in places.tolist():
+        number = int(trace.order[part.rows[place]]) - first
+        written = heads is not None and heads[number].ph == "X" and not part.clipped[place]
+        found[number] = bytes(texts[number]) if written else _rewritten(trace, part, place)
+    if heads is not None:
+        others = [n for n, head in enumerate(heads) if head.ph != "X" and head.ph not in PAIRED]
+        inside = _inside([bytes(heads[n].ts) for n in others], part)
+        kept = (n for n, is_in in zip(others, inside, strict=True) if is_in or heads[n].ph == "M")
+        found |= {number: bytes(texts[number]) for number in kept}
+    else:
+        found |= _others_one_by_one(trace, part, stretch, first, found)
+    return [text for _, text in sorted(found.items())]
+
+
+def _heads(texts: dict[int, Any]) -> list[Head] | None:
+    try:
+        return decode_heads(b"[" + b",".join(texts.values()) + b"]")
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
+def _inside(times: list[bytes], part: Excerpt) -> list[bool]:
+    """Which of these times, as written, lie in what is kept; not those that are none."""
+    try:
+        numbers = nanoseconds(decode_numbers(b"[" + b",".join(times) + b"]"))
+        kept: list[bool] = ((numbers >= part.first_ns) & (numbers < part.last_ns)).tolist()
+    except (InexactTimes, OverflowError, msgspec.DecodeError):
+        return [_is_inside(time, part) for time in times]
+    return kept
+
+
+def _is_inside(time: bytes, part: Excerpt) -> bool:
+    with suppress(ValueError, OverflowError):
+        return part.first_ns <= exact_nanoseconds(time) < part.last_ns
+    return False
+
+
+def _others_one_by_one(
+    trace: Trace, part: Excerpt, stretch: Stretch, first: int, slices: dict[int, bytes]
+) -> dict[int, bytes]:
+    """Of a damaged stretch, or one of unusual types: what is no slice, as it can be read."""
+    found = {}
+    for number in range(stretch.events):
+        if number in slices:
+            continue
+        element = own_events(trace.elements).element(first + number)
+        phase = element.get("ph")
+        if phase == "M" or (
+            isinstance(phase, str)
+            and phase not in PAIRED | {"X", ""}
+            and _is_inside(str(element.get("ts")).encode(), part)
+        ):
+            found[number] = msgspec.json.encode(element)
+    return found
+
+
+def _rewritten(trace: Trace, part: Excerpt, place: int) -> bytes:
+    """A slice as one event, clipped if it must be."""
+    row = int(part.rows[place])
+    start, end = int(trace.start[row]), int(trace.end[row])
+    if part.clipped[place]:
+        start, end = max(start, part.first_ns), min(end, part.last_ns)
+    element = own_events(trace.elements).element(int(trace.order[row]))
+    track = trace.track_of(row)
+    known = {"pid": track.pid, "tid": track.tid, "name": trace.name_of(row), **element}
+    times = {"ts": microseconds(start), "dur": microseconds(max(end - start, 0))}
+    return msgspec.json.encode({**known, "ph": "X", **times})
+
+
+def microseconds(ns: int) -> msgspec.Raw:
+    """A time as the format has it, exactly."""
+    sign, ns = "-" * (ns < 0), abs(ns)
+    return msgspec.Raw(f"{sign}{ns // 1000}.{ns % 1000:03d}".encode())
