@@ -6,8 +6,8 @@ import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
+from fusetui import Error
 from fusetui.text.cutting import clip
-from fusetui.text.errors import Error
 
 _LONGEST = 300
 _HERE = Path(__file__).resolve().parent

@@ -8,7 +8,12 @@ from importlib import import_module
 
 __version__ = "0.1.0"
 
-ERRORS = ("CannotRead", "CannotWrite", "Error", "MissingPackage", "NoColumn", "NotATrace")
+
+class Error(Exception):
+    """One plain sentence for the user: what is wrong and what to do."""
+
+
+ERRORS = ("CannotRead", "CannotWrite", "MissingPackage", "NoColumn", "NotATrace")
 NAMES = (*ERRORS, "TraceError", "UnknownFormat", "WrongQuery", "Opened", "Table")
 FUNCTIONS = ("decode", "open", "ranks")
 

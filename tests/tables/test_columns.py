@@ -41,6 +41,10 @@ def types(found: Table) -> list[tuple[str, str, bool]]:
     return [(one.name, one.kind, one.known is not None) for one in found.columns]
 
 
+def wanted(name: str, by: str = "name") -> list[tuple[str, str, bool]]:
+    return [(one.name, one.kind, one.optional) for one in specs_of(name, by)]
+
+
 @pytest.mark.parametrize("name", TABLES)
 def test_a_trace_with_nothing_but_an_op(name: str, trace_of: Make, event: Make) -> None:
     assert types(made(name, trace_of([event()]))) == [
@@ -54,14 +58,13 @@ def test_a_trace_with_nothing_but_an_op(name: str, trace_of: Make, event: Make) 
 def test_a_real_trace(path: Path) -> None:
     trace = open_trace(str(path))
     for name in TABLES:
-        wanted = [(one.name, one.kind, one.optional) for one in specs_of(name)]
-        assert types(made(name, trace)) == wanted, name
+        assert types(made(name, trace)) == wanted(name), name
 
 
 @pytest.mark.parametrize("by", BY)
 def test_groups_of_kernels(by: str, trace_of: Make, event: Make) -> None:
-    wanted = [(one.name, one.kind, one.optional) for one in specs_of("kernels", by)]
-    assert types(made("kernels", trace_of([event()]), Asked(by=by))) == wanted
+    found = made("kernels", trace_of([event()]), Asked(by=by))
+    assert types(found) == wanted("kernels", by)
 
 
 def test_every_field_of_a_kernel_name_is_a_column() -> None:

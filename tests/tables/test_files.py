@@ -6,6 +6,8 @@ import csv
 import io
 import json
 import sys
+import unicodedata
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow.parquet
@@ -13,7 +15,6 @@ import pytest
 from tests.hostile import HIDDEN_CATEGORIES, PAYLOADS, WORST
 from tests.room import room_for
 
-from fusetui.tables import frames
 from fusetui.tables.files import ENDINGS, FORMATS, UnknownFormat, save
 from fusetui.tables.frames import MissingPackage
 from fusetui.tables.public import Table, table_of
@@ -48,8 +49,6 @@ def text(table: Table, form: str) -> str:
 
 @pytest.mark.parametrize("form", TEXTS)
 def test_nothing_that_a_terminal_interprets(table: Table, form: str) -> None:
-    import unicodedata
-
     found = text(table, form).replace("\n", "").replace("\t", "").replace("@\u200b", "")
     assert not {letter for letter in found if unicodedata.category(letter) in HIDDEN_CATEGORIES}
     found.encode()
@@ -63,9 +62,7 @@ def test_each_row_is_a_line(table: Table, form: str, heads: int) -> None:
 def test_csv_is_read_back(table: Table) -> None:
     rows = [*csv.DictReader(io.StringIO(text(table, "csv")))]
     assert [row["name"] for row in rows] == [*map(printable, NAMES)]
-    assert rows[2] | {"name": "", "op": ""} == {
-        **{"name": "", "op": "", "dur_ns": "2", "share": "", "ok": "true"}
-    }
+    assert [*rows[2].values()][2:] == ["2", "", "true"]
 
 
 def test_csv_tells_a_blank_from_nothing(table: Table) -> None:
@@ -130,7 +127,7 @@ def test_a_full_disk_loses_no_file_that_was_there(table: Table, tmp_path: Path, 
 def test_where_nothing_can_be_written(table: Table, tmp_path: Path) -> None:
     with pytest.raises(CannotWrite, match="no such folder"):
         table.save(str(tmp_path / "none" / "out.csv"))
-    with pytest.raises(UnknownFormat, match="must end in .csv, .tsv, .md, .json, .parquet"):
+    with pytest.raises(UnknownFormat, match=r"must end in \.csv, \.tsv, \.md, \.json, \.parquet"):
         table.save(str(tmp_path / "out.xlsx"))
 
 
@@ -144,23 +141,21 @@ def test_parquet_holds_names_as_they_are(table: Table, tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("package", "sentence"),
-    [
-        ("pandas", "to_pandas() needs pandas: pip install 'pandas'."),
-        ("polars", "to_polars() needs polars: pip install 'polars'."),
-        ("pyarrow", "Parquet needs pyarrow: pip install 'fusetui[parquet]'."),
-    ],
-)
+WAYS: dict[str, Callable[[Table, Path], object]] = {
+    "to_pandas() needs pandas: pip install 'pandas'.": lambda table, _: table.to_pandas(),
+    "to_polars() needs polars: pip install 'polars'.": lambda table, _: table.to_polars(),
+    "Parquet needs pyarrow: pip install 'fusetui[parquet]'.": lambda table, path: table.save(
+        str(path / "x.parquet")
+    ),
+}
+
+
+@pytest.mark.parametrize("sentence", WAYS)
 def test_a_package_that_is_not_there(
-    table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str, sentence: str
+    table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sentence: str
 ) -> None:
-    monkeypatch.setitem(sys.modules, package, None)
-    ways = {"pandas": frames.to_pandas, "polars": frames.to_polars}
+    monkeypatch.setitem(sys.modules, sentence.split()[2][:-1], None)
     with pytest.raises(MissingPackage) as error:
-        if package in ways:
-            ways[package](table)
-        else:
-            table.save(str(tmp_path / "x.parquet"))
+        WAYS[sentence](table, tmp_path)
     assert str(error.value) == sentence
     assert [*tmp_path.iterdir()] == []

@@ -7,7 +7,7 @@ TraceError
 
 from __future__ import annotations
 
-from fusetui.text.errors import Error
+from fusetui import Error
 from fusetui.text.printable import without_credentials
 
 

@@ -6,10 +6,10 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Self
 
+from fusetui import Error
 from fusetui.api.reading import Source, read
 from fusetui.tables.public import Table
 from fusetui.tables.sources import made
-from fusetui.text.errors import Error
 from fusetui.text.figures import duration, plural
 from fusetui.text.printable import printable
 from fusetui.trace.model.columns import Trace

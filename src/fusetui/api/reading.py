@@ -10,6 +10,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from fusetui.analysis.questions.launches import wants_capture
+from fusetui.analysis.questions.note import note_of
 from fusetui.commands.loading import captures_named, notices
 from fusetui.commands.sources import is_shipped, one_trace
 from fusetui.trace.load import open_trace
@@ -50,4 +51,4 @@ def _joined(
 
         trace, joins = with_captures(trace, paths, lambda path: open_trace(path, cached=cached))
         told += said(joins)
-    return trace, (*told, *trace.notes)
+    return trace, (*told, *filter(None, (note_of(trace),)), *trace.notes)

@@ -6,10 +6,9 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 
-from fusetui import signals
+from fusetui import Error, signals
 from fusetui.parser import WrongUse
 from fusetui.report import streams
-from fusetui.text.errors import Error
 
 DONE = 0
 NO = 1
@@ -24,7 +23,7 @@ class CommandError(Error):
     """One plain sentence for the user: what is wrong and what to do."""
 
 
-OUR_SENTENCES = WrongUse | CommandError | streams.OutputError
+OUR_SENTENCES = WrongUse | Error | streams.OutputError
 
 
 def guarded(command: Callable[[], int]) -> int:
@@ -51,10 +50,7 @@ def say(sentence: str) -> None:
 
 def is_for_user(error: Exception) -> bool:
     """Whether the message of this error is a sentence for the user."""
-    from fusetui.capture.errors import CaptureError
-    from fusetui.trace.model.errors import TraceError
-
-    return isinstance(error, OUR_SENTENCES | CaptureError | TraceError)
+    return isinstance(error, OUR_SENTENCES)
 
 
 def _code_of(command: Callable[[], int]) -> int:

@@ -12,10 +12,11 @@ from typing import Final
 from fusetui.analysis.why.model import IDLE
 from fusetui.tables.table import Kind, Spec
 
+Specs = tuple[Spec, ...]
 KINDS: Final[dict[str, Kind]] = {"int": "int", "float": "float", "bool": "bool", "text": "text"}
 
 
-def specs(lines: str) -> tuple[Spec, ...]:
+def specs(lines: str) -> Specs:
     """A column per line: name, type, meaning. `*` after the name: a person sees it first; `?` after
     the type: some rows may have no value."""
 
@@ -28,7 +29,7 @@ def specs(lines: str) -> tuple[Spec, ...]:
     return tuple(found())
 
 
-SPREAD = specs("""
+SPREAD: Specs = specs("""
     total_ns*        int   the sum of their durations
     count*           int   how many there are
     mean_ns*         int   the mean duration
@@ -39,7 +40,7 @@ SPREAD = specs("""
     max_ns           int   the longest
 """)
 
-WORK = specs("""
+WORK: Specs = specs("""
     effective_ns     int    total_ns without the time that a kernel overlaps its predecessor
     flop             float? FLOP of the kernels for which they are known
     flop_ns          int    the durations of those
@@ -52,7 +53,7 @@ WORK = specs("""
     waves            float? blocks divided by those that the GPU holds at once, on average
 """)
 
-DECODED = specs("""
+DECODED: Specs = specs("""
     short*           text?  the short name that the app shows
     family           text?  the naming scheme, which usually means the library
     kernel_op        text?  what it does: gemm, attention, norm, ...; `op` of `decode`
@@ -92,13 +93,13 @@ DECODED = specs("""
     direction        text?  of a copy: HtoD
 """)
 
-NAME = specs("name*  text  the name in full, as the trace has it")
-INPUTS = specs("""
+NAME: Specs = specs("name*  text  the name in full, as the trace has it")
+INPUTS: Specs = specs("""
     shapes*          text?  the shapes of the inputs of the op, a JSON list
     dtypes           text?  their types, a JSON list
 """)
-OP = specs("op*  text?  the CPU op that launched them")
-BY = {
+OP: Specs = specs("op*  text?  the CPU op that launched them")
+BY: dict[str, Specs] = {
     "name": NAME,
     "op": OP,
     "shape": (*NAME, *OP, *INPUTS),
@@ -113,24 +114,24 @@ BY = {
 """What identifies a group of kernels, by what they are grouped by."""
 
 
-def kernel_columns(by: str) -> tuple[Spec, ...]:
+def kernel_columns(by: str) -> Specs:
     """Groups of kernels; what the name says only where they have one."""
     return (*BY[by], *SPREAD, *WORK, *(DECODED if by in ("name", "shape") else ()))
 
 
-def op_columns(by: str) -> tuple[Spec, ...]:
+def op_columns(by: str) -> Specs:
     """Groups of CPU ops."""
     return (*NAME, *(INPUTS if by == "shape" else ()), *SPREAD, *OF_OPS)
 
 
-OF_OPS = specs("""
+OF_OPS: Specs = specs("""
     self_ns*         int   total_ns without the ops inside it; total_ns has no op in itself
     gpu_ns*          int   the durations of the GPU events launched under it
     kernels*         int   the kernels launched under it
     captured         bool  whether these ops captured the kernels of a graph
 """)
 
-MODULES = specs("""
+MODULES: Specs = specs("""
     path*            text  the names from the outermost module or annotation on
     module           text  the last of them
     kind*            text  module or annotation
@@ -146,7 +147,7 @@ MODULES = specs("""
     cpu_self_ns      int   without modules inside it
 """)
 
-LINES = specs("""
+LINES: Specs = specs("""
     file*            text  the source file
     line*            int   the line of the def
     function*        text  the name of the function
@@ -163,7 +164,7 @@ LINES = specs("""
     idle_self_ns     int?  without functions that it called
 """)
 
-GAPS = (
+GAPS: Specs = (
     *specs("""
     device           text  the number of the GPU
     start_ns*        int   when it begins, after the start of the trace
@@ -182,7 +183,7 @@ GAPS = (
     *(Spec(f"idle_{name}_ns", "int", f"of dur_ns: {IDLE[name].sentence}") for name in IDLE),
 )
 
-LAUNCHES = specs("""
+LAUNCHES: Specs = specs("""
     process*         text   the process
     thread*          text   the thread
     name*            text?  the launch call
@@ -195,7 +196,7 @@ LAUNCHES = specs("""
     events*          int    the GPU events that they launched
 """)
 
-COLLECTIVES = specs("""
+COLLECTIVES: Specs = specs("""
     collective*      text  all_reduce, all_gather, ...
     process_group*   text  the name of the process group
     group_size*      int?  its ranks
@@ -210,7 +211,7 @@ COLLECTIVES = specs("""
     row              int   its row of slices
 """)
 
-FINDINGS = specs("""
+FINDINGS: Specs = specs("""
     rule*            text   the rule that found it; docs/why.md has them
     at_stake_ns*     int?   an upper bound of what it may save; none for a note
     share*           float? at_stake_ns divided by the span or the median step
@@ -222,7 +223,7 @@ FINDINGS = specs("""
     evidence_rows    text   rows of slices that show it, a JSON list
 """)
 
-STEPS = specs("""
+STEPS: Specs = specs("""
     number*          int   the number of the step
     name*            text  its annotation, or #k
     start_ns*        int   when it begins, after the start of the trace
@@ -231,7 +232,7 @@ STEPS = specs("""
     gpu_busy_ns*     int   how long they, and its copies, kept a GPU busy
 """)
 
-SLICES = specs("""
+SLICES: Specs = specs("""
     row*             int   its number
     name*            text  its name in full
     category         text  `cat` of the trace

@@ -12,6 +12,7 @@ from fusetui.text.tables import table as aligned
 
 ROWS, WIDTH = 10, 100  # of a repr
 DIGITS = 4
+ORDER = {"file": 0, "short": 1}  # of texts
 LONGEST = 40  # cells of a text in the middle of a line
 
 
@@ -33,22 +34,24 @@ def listed(table: ColumnTable, most: int, width: int) -> str:
 def seen_first(table: ColumnTable) -> ColumnTable:
     """The columns that a person sees without asking: figures, then texts."""
     chosen = [column for column in table.columns if column.name in table.first]
-    chosen.sort(key=lambda column: (column.kind == "text", column.name != "short"))
+    chosen.sort(key=lambda column: (column.kind == "text", ORDER.get(column.name, 2)))
     return table.select(column.name for column in chosen)
 
 
 def lines(table: ColumnTable, width: int) -> str:
-    """All rows, below the names of the columns. Where space is short the last column is cut, and
-    columns are left out from the right, but for the first text."""
-    longest = LONGEST if not isinstance(width, Unseen) else None
+    """All rows, below the names of the columns. Where space is short and somebody looks, the last
+    column is cut, and columns are left out from the right, but for the first text."""
+    is_unseen = isinstance(width, Unseen)
+    longest = None if is_unseen else LONGEST
     cells = [texts(column, longest) for column in table.columns[:-1]]
     cells += [texts(column, None) for column in table.columns[-1:]]
-    text = next((n for n, column in enumerate(table.columns) if column.kind == "text"), 0)
+    texts_at = [n for n, column in enumerate(table.columns) if column.kind == "text"]
+    kept = {0, *texts_at[: 2 if table.names[texts_at[0]] == "file" else 1]} if texts_at else {0}
     columns = [
-        Drawn(column.name, column.kind == "text", 0 if number == text else number)
+        Drawn(column.name, column.kind == "text", 0 if number in kept else number)
         for number, column in enumerate(table.columns)
     ]
-    return aligned(columns, [*zip(*cells, strict=True)], width)
+    return aligned(columns, [*zip(*cells, strict=True)], None if is_unseen else width)
 
 
 def texts(column: Column, longest: int | None = None) -> list[str]:

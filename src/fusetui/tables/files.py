@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from fusetui import Error
 from fusetui.tables.frames import needed
 from fusetui.tables.table import ColumnTable
 from fusetui.tables.writers import TEXTS
-from fusetui.text.errors import Error
 from fusetui.trace.new_file import new_file
 
 ENDINGS = {
@@ -40,5 +40,5 @@ def save(table: ColumnTable, path: str, form: str | None = None, *, replace: boo
 
 def _save_parquet(table: ColumnTable, path: str, replace: bool) -> None:
     arrow, parquet = (needed(name, "Parquet", "parquet") for name in ("pyarrow", "pyarrow.parquet"))
-    with new_file(path, replace=replace) as part:
-        parquet.write_table(arrow.table(table), part)
+    with new_file(path, replace=replace) as part, part.open("wb") as file:
+        parquet.write_table(arrow.table(table), file)

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from fusetui import Error
 from fusetui.tables.table import Column, ColumnTable
-from fusetui.text.errors import Error
 
 
 class MissingPackage(Error, ImportError):  # noqa: N818

@@ -11,7 +11,7 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from fusetui.text.errors import Error
+from fusetui import Error
 from fusetui.trace.model.arrays import Flags, Rows
 
 Values = NDArray[np.integer] | NDArray[np.float64] | NDArray[np.bool_]

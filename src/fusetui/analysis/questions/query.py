@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.text.errors import Error
+from fusetui import Error
 from fusetui.text.figures import parse_time
 
 if TYPE_CHECKING:
@@ -53,7 +53,6 @@ SECONDS = 2.0  # that a pattern may take
 SIGN = re.compile(r'(-?)([a-z][a-z_0-9]*)\s*(!=|<=|>=|=|<|>)\s*("[^"]*"|\S*)')
 COMPARED = ("<", ">", "<=", ">=")
 TERM = re.compile(r'-?(?:/(?:[^/\\]|\\.)+/(?=\s|$)|[a-z]+:"[^"]*"|"[^"]*"|\S+)')
-BOUND = re.compile(r"([a-z_0-9]+)([<>])(.*)", re.DOTALL)
 FIELD = re.compile(r"([a-z_0-9]+):(?!:)(.*)", re.DOTALL)
 
 
@@ -228,12 +227,12 @@ def misread(query: Query) -> str:
     """A sentence about a word that looks like a field, which a person should know if nothing is
     found; "" where there is none."""
     for word in query.words:
-        field, bound = FIELD.fullmatch(word.text), BOUND.match(word.text)
+        field, bound = FIELD.fullmatch(word.text), SIGN.match(word.text)
         if field:
             return f"{field[1]} is no field, so {word.text} was looked for as a word"
-        if bound and bound[1] in FIELDS:
-            example = f"{bound[1]}:{bound[3] or '...'}"
-            return f"only {' and '.join(TIMES)} are compared: {example} looks for {bound[1]}"
+        if bound and bound[2] in FIELDS:
+            example = f"{bound[2]}:{bound[4] or '...'}"
+            return f"only {' and '.join(TIMES)} are compared: {example} looks for {bound[2]}"
     return ""
 
 

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
+from fusetui import Error
 from fusetui.analysis.why.account import Accounts, Device, accounts, cpu_accounts
 from fusetui.analysis.why.devices import Devices
 from fusetui.analysis.why.idle_time import LONGEST, longest_gaps
 from fusetui.analysis.why.model import DeviceAccount, StepAccount, Unknown, Why
-from fusetui.text.errors import Error
 from fusetui.text.figures import duration
 from fusetui.trace.layout.devices import gpu_activity, other_accelerator
 from fusetui.trace.layout.steps import Steps, steps_of
