@@ -54,7 +54,7 @@ WORK: Specs = specs("""
 """)
 
 DECODED: Specs = specs("""
-    short*           text?  the short name that the app shows
+    short*           text    the short name that the app shows
     family           text?  the naming scheme, which usually means the library
     kernel_op        text?  what it does: gemm, attention, norm, ...; `op` of `decode`
     arch             text?  the target that it was built for: sm80
