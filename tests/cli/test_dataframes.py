@@ -46,12 +46,14 @@ def of_polars(table: ft.Table, name: str) -> float:
 
 
 def of_arrow(table: ft.Table, name: str) -> float:
-    return sum(filter(None, pyarrow.table(table)[name].to_pylist()))
+    values: list[float | None] = pyarrow.table(table)[name].to_pylist()
+    return sum(filter(None, values))
 
 
 def sql(query: str, held: ft.Table) -> list[tuple[Any, ...]]:
     """DuckDB finds the table by the name of the variable."""
-    return duckdb.sql(query).fetchall()
+    found: list[tuple[Any, ...]] = duckdb.sql(query).fetchall()
+    return found
 
 
 def of_duckdb(table: ft.Table, name: str) -> float:

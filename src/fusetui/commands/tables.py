@@ -109,8 +109,8 @@ def _write(table: Table, args: Namespace, form: str) -> None:
     emit(f"{printable(args.output)}: {plural(len(table), 'row')}.")
 
 
-def _text(table: Table, args: Namespace, most_cells: int) -> str:
+def _text(table: Table, args: Namespace, wide: int) -> str:
     """The first rows for people; of a file all rows."""
     most = ROWS if args.top is None else args.top
     shown = table if args.columns else seen_first(table)
-    return listed(shown, 0 if args.output else most, most_cells)
+    return listed(shown, 0 if args.output else most, wide)

@@ -35,11 +35,12 @@ def to_pandas(table: ColumnTable) -> Any:
     """A pandas.DataFrame. Columns of numbers are those of the table, without a copy; integers and
     truths of which some may be missing are Int64 and boolean. Raises MissingPackage."""
     pandas = needed("pandas", "to_pandas()")
-    text = "str" if int(pandas.__version__.split(".")[0]) >= 3 else object
+    text = "str" if int(pandas.__version__.split(".")[0]) >= 3 else object  # never its "None"
 
     def values(column: Column) -> Any:
         if column.kind == "text":
-            return pandas.Series(column.to_numpy(), dtype=text)
+            texts = pandas.Series([*(column.texts or ()), None], dtype=text).array
+            return texts.take(np.where(column.there, column.values, len(texts) - 1))
         if column.known is None:
             return column.values
         if column.kind == "float":

@@ -25,13 +25,13 @@ def table_html(table: ColumnTable, most: int = ROWS) -> str:
 def html_of(
     title: str, names: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[bool]
 ) -> str:
-    """A table of texts; `right`: the columns whose cells stand on the right."""
+    """A table of texts; `right`: the columns whose texts stand on the right."""
 
-    def line(tag: str, cells: Sequence[str]) -> str:
+    def line(tag: str, texts: Sequence[str]) -> str:
         sides = ("right" if at_end else "left" for at_end in right)
         return "".join(
-            f'<{tag} style="text-align: {side}">{escape(printable(cell))}</{tag}>'
-            for side, cell in zip(sides, cells, strict=True)
+            f'<{tag} style="text-align: {side}">{escape(printable(text))}</{tag}>'
+            for side, text in zip(sides, texts, strict=True)
         )
 
     body = "".join(f"<tr>{line('td', row)}</tr>" for row in rows)

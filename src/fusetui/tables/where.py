@@ -15,14 +15,14 @@ import numpy as np
 from fusetui.analysis.questions.query import (
     COMPARED,
     Bound,
-    Part,
     Word,
+    Written,
     WrongQuery,
     bound_of,
     matching,
-    parts,
     pattern_of,
     word_of,
+    written_terms,
 )
 from fusetui.tables.table import Column, ColumnTable
 from fusetui.text.figures import parse_time
@@ -43,14 +43,14 @@ IDS = ("process", "thread", "device", "stream")
 def rows_where(table: ColumnTable, query: str) -> Rows:
     """In the order of the table. Raises WrongQuery, and NoColumn for a field that it has not."""
     holds = np.ones(len(table), dtype=np.bool_)
-    for part in parts(query, lambda *_: True):
+    for part in written_terms(query, lambda *_: True):
         if part.text.lower() == "or":
             raise WrongQuery('a query has no "or": all of its terms must hold')
         holds &= _holds(table, part)
     return np.flatnonzero(holds)
 
 
-def _holds(table: ColumnTable, part: Part) -> Flags:
+def _holds(table: ColumnTable, part: Written) -> Flags:
     flags: Flags
     if pattern := pattern_of(part):
         flags = _any(table, lambda column: _of_texts(column, partial(matching, pattern.text)))
@@ -71,7 +71,7 @@ def _columns(table: ColumnTable, field: str) -> list[Column]:
     return [table.column(name) for name in names or [field]]
 
 
-def _compared(column: Column, part: Part) -> Flags:
+def _compared(column: Column, part: Written) -> Flags:
     """A row without a value is neither above nor below."""
     if column.kind not in ("int", "float"):
         raise WrongQuery(f"{part.field} is a text: {part.field}:{part.value or '...'} looks for it")
@@ -80,10 +80,10 @@ def _compared(column: Column, part: Part) -> Flags:
     return (flags ^ bound.excluded) & column.there
 
 
-def _is(column: Column, part: Part) -> Flags:
+def _is(column: Column, part: Written) -> Flags:
     if column.kind == "text":
         sign = "=" if column.name in IDS or part.sign == "!=" else part.sign
-        return _contains(column, word_of(Part(part.text, False, sign=sign), part.value))
+        return _contains(column, word_of(Written(part.text, False, sign=sign), part.value))
     if column.kind == "bool":
         if part.value not in ("true", "false"):
             raise WrongQuery(f"{part.field} is true or false: {part.field} = true")
@@ -91,7 +91,7 @@ def _is(column: Column, part: Part) -> Flags:
     return np.equal(column.values, _number(column, part)) & column.there
 
 
-def _number(column: Column, part: Part) -> float:
+def _number(column: Column, part: Written) -> float:
     """A number; of a column in ns also a time with its unit. Raises WrongQuery."""
     ns = parse_time(part.value) if column.name.endswith("_ns") else None
     try:

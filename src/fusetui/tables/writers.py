@@ -12,51 +12,54 @@ from collections.abc import Callable, Iterator
 from fusetui.tables.table import AT_ONCE, Column, ColumnTable
 from fusetui.text.printable import markdown, printable
 
+Line = Callable[[tuple[str, ...]], str]
+
 
 def csv_lines(table: ColumnTable) -> Iterator[str]:
     """RFC 4180 with a line of names. A missing value is blank, an empty text is quoted."""
     yield ",".join(table.names) + "\n"
-    yield from _rows(table, _csv, ",", "\n")
+    yield from _rows(table, _csv, lambda row: ",".join(row) + "\n")
 
 
 def tsv_lines(table: ColumnTable) -> Iterator[str]:
     """With a line of names; backslashes and what is no plain character are escaped: \\\\, \\t."""
     yield "\t".join(table.names) + "\n"
-    yield from _rows(table, lambda text: printable(text.replace("\\", "\\\\")), "\t", "\n")
+    yield from _rows(table, _tsv, lambda row: "\t".join(row) + "\n")
 
 
 def markdown_lines(table: ColumnTable) -> Iterator[str]:
     """A table of GitHub's Markdown, numbers on the right."""
-    yield f"| {' | '.join(map(markdown, table.names))} |\n"
-    ruler = ("---" if column.kind == "text" else "---:" for column in table.columns)
-    yield f"| {' | '.join(ruler)} |\n"
-    yield from _rows(table, markdown, " | ", " |\n", "| ")
+    ruler = ["---" if column.kind == "text" else "---:" for column in table.columns]
+    for head in ([*map(markdown, table.names)], ruler):
+        yield f"| {' | '.join(head)} |\n"
+    yield from _rows(table, markdown, lambda row: f"| {' | '.join(row)} |\n")
 
 
 def json_lines(table: ColumnTable) -> Iterator[str]:
     """A JSON list with an object a row, each on a line of its own."""
+    row_of = ", ".join(f"{json.dumps(name)}: %s" for name in table.names)
     before = "["
-    for row in table:
-        yield before + json.dumps(row, allow_nan=False).replace("\x7f", "\\u007f")
-        before = ",\n"
-    yield "]\n" if len(table) else "[]\n"
+    for some in _rows(table, _json, lambda row: f",\n{{{row_of % row}}}", "null"):
+        yield before + some.removeprefix(",\n") if before else some
+        before = ""
+    yield f"{before}]\n"
 
 
 def _rows(
-    table: ColumnTable, quote: Callable[[str], str], between: str, end: str, before: str = ""
+    table: ColumnTable, quote: Callable[[str], str], line: Line, missing: str = ""
 ) -> Iterator[str]:
-    """The lines of many rows at once."""
+    """The lines of many rows at once; each distinct text is quoted once."""
     quoted = [[*map(quote, column.texts or ())] for column in table.columns]
     for begin in range(0, len(table), AT_ONCE):
         part = slice(begin, begin + AT_ONCE)
-        cells = [
-            _cells(column.take(part), texts)
+        values = [
+            _values(column.take(part), texts, missing)
             for column, texts in zip(table.columns, quoted, strict=True)
         ]
-        yield "".join(f"{before}{between.join(row)}{end}" for row in zip(*cells, strict=True))
+        yield "".join(map(line, zip(*values, strict=True)))
 
 
-def _cells(column: Column, quoted: list[str]) -> list[str]:
+def _values(column: Column, quoted: list[str], missing: str) -> list[str]:
     """Its values as texts; `quoted` are its distinct texts."""
     values = column.values.tolist()
     if column.kind == "text":
@@ -67,7 +70,16 @@ def _cells(column: Column, quoted: list[str]) -> list[str]:
         found = [*map(str, values)]
     if column.known is None:
         return found
-    return [text if there else "" for text, there in zip(found, column.known, strict=True)]
+    is_known = column.known.tolist()
+    return [text if there else missing for text, there in zip(found, is_known, strict=True)]
+
+
+def _tsv(text: str) -> str:
+    return printable(text.replace("\\", "\\\\"))
+
+
+def _json(text: str) -> str:
+    return json.dumps(text).replace("\x7f", "\\u007f")
 
 
 def _csv(text: str) -> str:

@@ -126,7 +126,7 @@ class Query(msgspec.Struct, frozen=True):
         return tuple(word for word in words if not word.excluded)
 
 
-class Part(NamedTuple):
+class Written(NamedTuple):
     """A term as it was written, without its `-`; of one that is about a field also the two sides of
     its sign."""
 
@@ -137,12 +137,12 @@ class Part(NamedTuple):
     value: str = ""
 
 
-def parts(text: str, is_sign: Callable[[str, str], bool]) -> list[Part]:
+def written_terms(text: str, is_sign: Callable[[str, str], bool]) -> list[Written]:
     """The terms of a query; `is_sign` says whether a sign other than `:` compares a field of this
     name, or is only a part of a word. Raises WrongQuery."""
     if len(text) > LONGEST:
         raise WrongQuery(f"a search has at most {LONGEST} characters")
-    found, at = list[Part](), 0
+    found, at = list[Written](), 0
     while at < len(text):
         match = SIGN.match(text, at)
         if match is None or not is_sign(match[2], match[3]):
@@ -154,14 +154,14 @@ def parts(text: str, is_sign: Callable[[str, str], bool]) -> list[Part]:
     return [p for n, p in enumerate(found) if not (n in between and p.text.lower() == "and")]
 
 
-def _part(match: re.Match[str]) -> Part:
+def _part(match: re.Match[str]) -> Written:
     if match.re is SIGN:
         minus, field, sign, value = match.groups()
-        return Part(f"{field}{sign}{value}", minus == "-", field, sign, value.strip('"'))
+        return Written(f"{field}{sign}{value}", minus == "-", field, sign, value.strip('"'))
     excluded = match[0].startswith("-") and len(match[0]) > 1
     text = match[0][1:] if excluded else match[0]
     field = FIELD.fullmatch(text)
-    return Part(text, excluded, *((field[1], ":", field[2].strip('"')) if field else ()))
+    return Written(text, excluded, *((field[1], ":", field[2].strip('"')) if field else ()))
 
 
 def parse(text: str) -> Query:
@@ -170,14 +170,14 @@ def parse(text: str) -> Query:
     >>> parse("family:gemm and dur > 50us").terms[1]
     Bound(field='dur', above=True, value=50000, excluded=False)
     """
-    return Query(tuple(map(_term, parts(text, _is_sign))))
+    return Query(tuple(map(_term, written_terms(text, _is_sign))))
 
 
 def _is_sign(field: str, sign: str) -> bool:
     return field in TIMES or (field in FIELDS and "=" in sign and sign not in COMPARED)
 
 
-def _term(part: Part) -> Term:
+def _term(part: Written) -> Term:
     if pattern := pattern_of(part):
         return pattern
     if part.field in TIMES:
@@ -193,7 +193,7 @@ def _term(part: Part) -> Term:
     return Word("", part.text.strip('"') or part.text, part.excluded)
 
 
-def pattern_of(part: Part) -> Pattern | None:
+def pattern_of(part: Written) -> Pattern | None:
     """What stands between slashes. Raises WrongQuery for what is no regular expression."""
     if len(part.text) > 2 and part.text[0] == part.text[-1] == "/":
         compiled(part.text[1:-1])
@@ -201,13 +201,13 @@ def pattern_of(part: Part) -> Pattern | None:
     return None
 
 
-def bound_of(part: Part, value: float) -> Bound:
+def bound_of(part: Written, value: float) -> Bound:
     """`>=` is what is not below."""
     above = part.sign in (">", "<=")
     return Bound(part.field, above, value, part.excluded ^ ("=" in part.sign))
 
 
-def word_of(part: Part, value: str) -> Word:
+def word_of(part: Written, value: str) -> Word:
     """A value that a field contains (`:`), is (`=`) or is not (`!=`)."""
     return Word(part.field, value, part.excluded ^ (part.sign == "!="), part.sign != ":")
 
