@@ -47,8 +47,7 @@ if TYPE_CHECKING:
 
 SWEEP_NAME, CSV_NAME = "sweep.json", "sweep.csv"
 
-Runs = Mapping[str, SavedRun]
-"""The runs of a sweep by the names of their points, in order."""
+Runs = Mapping[str, SavedRun]  # the runs of a sweep by the names of their points, in order
 
 
 def capture(workload: str, options: Options, out: Path | None = None) -> Outcome:

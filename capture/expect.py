@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from fusetui.analysis.questions.tally import Tallies
+from fusetui.analysis.questions.computing import Tallies
 from fusetui.gpu.kinds import KINDS
 
 from .errors import CaptureError

@@ -35,8 +35,7 @@ MARKER = ".fusetui-capture"
 _PART = re.compile(r"\..+\.part", re.DOTALL)
 _OPEN = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
-_held: set[FolderClaim] = set()
-"""What this process has claimed and neither kept nor released."""
+_held: set[FolderClaim] = set()  # what this process has claimed and neither kept nor released
 
 
 class TakenError(CaptureError):
@@ -52,7 +51,12 @@ class FolderClaim:
 
     def __init__(self, out: Path) -> None:
         self.out = out
-        self._place = _absolute(out)
+        if out.name in ("", ".."):
+            raise CaptureError(f"{out} is not a valid name for a new folder: give another --out.")
+        try:  # the same folder whatever the working directory becomes
+            self._place = out.absolute()
+        except OSError as error:
+            raise CaptureError(f"The working directory is gone: {error.strerror}.") from error
         self.part = self._place.with_name(f".{self._place.name}.part")
         self._pid = os.getpid()
         if os.path.lexists(self._place):
@@ -213,16 +217,6 @@ def _is_users(number: int) -> bool:
     state = os.fstat(number)
     regular = stat.S_ISREG(state.st_mode) or stat.S_ISDIR(state.st_mode)
     return regular and (not hasattr(os, "geteuid") or state.st_uid == os.geteuid())
-
-
-def _absolute(out: Path) -> Path:
-    """The same folder whatever the working directory becomes. Raises CaptureError."""
-    if out.name in ("", ".."):
-        raise CaptureError(f"{out} is not a valid name for a new folder: give another --out.")
-    try:
-        return out.absolute()
-    except OSError as error:
-        raise CaptureError(f"The working directory is gone: {error.strerror}.") from error
 
 
 def default_folder(workload: str, device_kind: str, now: datetime) -> Path:

@@ -65,8 +65,7 @@ def _leave(error: BaseException | None) -> NoReturn:
 
 _NAMES = ("SIGTERM", "SIGHUP", "SIGQUIT")
 _NUMBERS = tuple(getattr(signal, name) for name in _NAMES if hasattr(signal, name))
-GRACE = 2.0
-"""Seconds after which a thread ends the process if the main thread does not respond."""
+GRACE = 2.0  # seconds after which a thread ends the process if the main thread does not respond
 
 _forking = threading.local()
 
@@ -82,7 +81,6 @@ def tidied(tidy: Callable[[], None]) -> Iterator[None]:
         yield
         return
     ending = _Ending(tidy)
-    ending.begin()
     try:
         yield
     finally:
@@ -103,8 +101,6 @@ class _Ending:
         self._heard: set[int] = set()
         self._told, self._tell = os.pipe()
         self._thread = threading.Thread(target=self._wait, daemon=True)
-
-    def begin(self) -> None:
         _know_forks()
         _active.add(self)
         if hasattr(os, "set_blocking"):  # Windows has it from Python 3.12 on

@@ -7,7 +7,7 @@ documentation and the checks are derived from the declarations. run.json records
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import Field, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from types import NoneType
 from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
@@ -24,13 +24,11 @@ AMONG = {
 """The values of options that take no others."""
 IN_LOOP = ("device", "steps", "stack", "record_shapes", "memory", "expect", "scrub")
 """The options that also apply to a training loop of the user."""
-STEPS = 7
-"""A verdict of the diff needs five; two more leave room for outliers."""
+STEPS = 7  # a verdict of the diff needs five; two more leave room for outliers
 ROUNDS = 30
 """Steps of each variant where they take turns: enough for a tenth to show on a busy machine."""
 SECONDS = 1.0
-SECONDS_OF_A_POINT = 0.3
-"""Less than for a single capture, because a sweep has many points."""
+SECONDS_OF_A_POINT = 0.3  # less than for a single capture, because a sweep has many points
 
 
 class Declared(NamedTuple):
@@ -114,14 +112,13 @@ class Options:
 @cache
 def declared() -> Mapping[str, Declared]:
     """The options by name, in the order of declaration."""
-    hints = get_type_hints(Options)
-    return {one.name: _declared(one.name, hints[one.name], one) for one in fields(Options)}
-
-
-def _declared(name: str, hint: Any, one: Field[Any]) -> Declared:
-    many = get_origin(hint) is Sequence
-    kinds = [kind for kind in get_args(hint) or (hint,) if kind is not NoneType]
-    return Declared(name, kinds[0], many, one.default, **one.metadata)
+    hints, found = get_type_hints(Options), {}
+    for one in fields(Options):
+        hint = hints[one.name]
+        kind = next(kind for kind in get_args(hint) or (hint,) if kind is not NoneType)
+        many = get_origin(hint) is Sequence
+        found[one.name] = Declared(one.name, kind, many, one.default, **one.metadata)
+    return found
 
 
 def validate(options: Options) -> None:

@@ -96,7 +96,11 @@ def gpu_state() -> dict[str, Any]:
         "l2_cache_bytes": getattr(properties, "L2_cache_size", None),
         "capability": f"{properties.major}.{properties.minor}",
     }
-    return state | _smi(getattr(properties, "uuid", None))
+    # Selected by UUID, because nvidia-smi ignores CUDA_VISIBLE_DEVICES in its numbers.
+    uuid = getattr(properties, "uuid", None)
+    query = ["nvidia-smi", f"--query-gpu={','.join(_FIELDS)}", "--format=csv,noheader"]
+    lines = _output([*query, f"--id=GPU-{uuid}"] if uuid else query)
+    return state | parse_smi(lines.splitlines()[0] if lines else "")
 
 
 def parse_smi(line: str) -> dict[str, str | None]:
@@ -106,14 +110,6 @@ def parse_smi(line: str) -> dict[str, str | None]:
         return dict.fromkeys(_FIELDS)
     known = [None if value.startswith("[") else value for value in values]
     return dict(zip(_FIELDS, known, strict=True))
-
-
-def _smi(uuid: object) -> dict[str, str | None]:
-    """The output of nvidia-smi for one GPU. It is selected by UUID, because nvidia-smi ignores
-    CUDA_VISIBLE_DEVICES in its numbers."""
-    query = ["nvidia-smi", f"--query-gpu={','.join(_FIELDS)}", "--format=csv,noheader"]
-    lines = _output([*query, f"--id=GPU-{uuid}"] if uuid else query)
-    return parse_smi(lines.splitlines()[0] if lines else "")
 
 
 def _output(command: Sequence[str]) -> str | None:

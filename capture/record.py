@@ -25,13 +25,11 @@ RECORD_NAME = "run.json"
 LARGEST = 16 << 20
 """The most bytes of one of our JSON files; a run of a hundred variants takes 100 kB."""
 NO_WAIT = getattr(os, "O_NONBLOCK", 0)
-_LONGEST = 60
-"""Characters of a name in a message."""
+_LONGEST = 60  # characters of a name in a message
 
 T = TypeVar("T")
 
-FORMAT = 2
-"""Version of run.json; incremented when a key changes its meaning."""
+FORMAT = 2  # version of run.json; incremented when a key changes its meaning
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 from torch.profiler import ProfilerActivity, profile, record_function, schedule
 
-from fusetui.analysis.questions.tally import Tallies, tallies
+from fusetui.analysis.questions.computing import Tallies, tallies
 from fusetui.trace import open_trace
 
 from .errors import CaptureError
@@ -92,7 +92,10 @@ def _profile(
     ) as profiler:
         for together in [*[before] * (WAIT + WARM_UP), *([step] for step in steps)]:
             for step in together:
-                run_labeled(step)
+                value = None
+                for part in step:
+                    with record_function(part.label):
+                        value = part.run(value)
             synchronize()
             profiler.step()
 
@@ -141,14 +144,6 @@ def counted(path: Path) -> Tallies:
     if missing := trace.report.missing:
         raise CaptureError(f"The profiler did not write its whole trace ({missing}).")
     return tallies(trace)
-
-
-def run_labeled(step: Step) -> None:
-    """Runs a step, each of its parts inside of its label."""
-    value = None
-    for part in step:
-        with record_function(part.label):
-            value = part.run(value)
 
 
 def turns(names: Sequence[str], rounds: int) -> list[list[str]]:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from fusetui.analysis.questions.tally import Tallies
+from fusetui.analysis.questions.computing import Tallies
 
 from . import expect, recorder, step, timing
 from .device import CaptureDevice
@@ -33,7 +33,6 @@ class EmptyTraceError(Exception):
     """The profiler ran but saw no kernels, for instance for lack of permission to read counters."""
 
 
-Outcome = Measured | Failed
 T = TypeVar("T")
 
 
@@ -68,7 +67,10 @@ class Runner:
 
         If a trial fails, the others still run. `where` is the folder of the user's code.
         """
-        show_cpu_kernels()
+        import torch._inductor.config
+
+        # The profiler sees Inductor's fused C++ kernels, which are hidden by default.
+        torch._inductor.config.cpp.enable_kernel_profile = True
         keeps, backward = self._job.keeps_gradients, self._job.backward
         with nullcontext() if keeps else torch.set_grad_enabled(backward):
             outcomes = self._in_turns(folder) if self._options.compare else self._one_by_one(folder)
@@ -90,14 +92,14 @@ class Runner:
             mode=options.mode,
         )
 
-    def _one_by_one(self, folder: Path) -> tuple[Outcome, ...]:
+    def _one_by_one(self, folder: Path) -> tuple[Measured | Failed, ...]:
         def whole(trial: Trial) -> Measured:
             forget_compiled()
             return self._profiled(self._ready(trial), folder)
 
         return tuple(self._attempt(t, folder, partial(whole, t)) for t in self._job.trials)
 
-    def _in_turns(self, folder: Path) -> tuple[Outcome, ...]:
+    def _in_turns(self, folder: Path) -> tuple[Measured | Failed, ...]:
         """All are made ready first; what was compiled for one is kept for its turns.
 
         Raises CaptureError if fewer than two can take turns.
@@ -220,13 +222,6 @@ def _first_call(parts: Step, kind: str) -> tuple[Any, int]:
     result = step.run_step(parts)
     timing.synchronizer(kind)()
     return result, perf_counter_ns() - begin
-
-
-def show_cpu_kernels() -> None:
-    """Makes Inductor report its fused C++ kernels to the profiler, which it hides by default."""
-    import torch._inductor.config
-
-    torch._inductor.config.cpp.enable_kernel_profile = True
 
 
 def forget_compiled() -> None:

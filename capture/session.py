@@ -36,13 +36,13 @@ class Session:
         """`first` and `last`: the numbers of the recorded steps, counted from 1."""
         self._profiler, self._synchronize = profiler, synchronize
         self._first_recorded, self._last_recorded = first, last
-        self._steps = 0
+        self.steps = 0  # that have ended
         self._last_ns: int | None = None
         self.durations_ns: list[int] = []
 
     def step(self) -> None:
-        self._steps += 1
-        if self._steps <= self._last_recorded:
+        self.steps += 1
+        if self.steps <= self._last_recorded:
             # A step's kernels must end within it, or the trace would show them in the next one.
             self._synchronize()
             with quiet_torch():
@@ -54,14 +54,9 @@ class Session:
         self._last_ns = now
 
     @property
-    def steps(self) -> int:
-        """The number of steps that have ended."""
-        return self._steps
-
-    @property
     def recorded_steps(self) -> int:
         """The number of complete steps in the trace."""
-        return max(min(self._steps, self._last_recorded) - self._first_recorded + 1, 0)
+        return max(min(self.steps, self._last_recorded) - self._first_recorded + 1, 0)
 
 
 @contextmanager

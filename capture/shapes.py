@@ -8,8 +8,7 @@ from itertools import count, takewhile
 
 from .errors import CaptureError
 
-SWEEP = "sweep "
-"""Before the axis, in sentences about the points of a sweep."""
+SWEEP = "sweep "  # before the axis, in sentences about the points of a sweep
 
 
 def parse_shapes(args: Sequence[str], defaults: Mapping[str, int]) -> dict[str, int]:

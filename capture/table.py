@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from fusetui.text.cutting import pad, width
 from fusetui.text.figures import duration, size
 from fusetui.text.printable import printable
 from fusetui.text.tables import Column, known, table, table_of
+from fusetui.trace.model.grouping import by_key
 
 from .expect import guess_lines
-from .record import Failed, Measured, RunRecord, SavedRun, StepTime
+from .record import Failed, Measured, RunRecord, SavedRun
 from .shapes import describe_shapes
 
 _LARGEST_SPREAD = 2
@@ -33,7 +34,10 @@ def closing_table(record: RunRecord) -> str:
 
     columns = [
         Column("variant", left=True, cell=lambda v: printable(v.name)),
-        Column("time per step", cell=_of_run(lambda v: known(v.step_ns, _median_text))),
+        Column(
+            "time per step",
+            cell=_of_run(lambda v: known(v.step_ns, lambda step: duration(step.median))),
+        ),
         Column("speed-up", cell=_of_run(faster)),
         Column("kernels per step", cell=_of_run(lambda v: f"{v.kernels_per_step:g}")),
         Column("weights", cell=_of_run(lambda v: known(v.weight_bytes, size))),
@@ -83,10 +87,6 @@ def _of_run(text: Callable[[Measured], str]) -> Callable[[Measured | Failed], st
     return lambda variant: "-" if isinstance(variant, Failed) else text(variant)
 
 
-def _median_text(step: StepTime) -> str:
-    return duration(step.median)
-
-
 def _notes(record: RunRecord) -> list[str]:
     notes = [f"{v.name}: {note}" for v in record.measured for note in _remarks(v)]
     if record.device_kind == "cpu":
@@ -115,8 +115,7 @@ def _remarks(variant: Measured) -> list[str]:
 
 
 Row = Mapping[str, Any]
-WIDTH = 40
-"""Cells of the longest bar."""
+WIDTH = 40  # cells of the longest bar
 
 
 def sweep_table(rows: Sequence[Row], axes: Sequence[str]) -> str:
@@ -160,12 +159,9 @@ def sweep_csv(rows: Sequence[Row]) -> str:
     return text.getvalue()
 
 
-def by_point(rows: Sequence[Row], axes: Sequence[str]) -> Iterator[tuple[str, list[Row]]]:
+def by_point(rows: Sequence[Row], axes: Sequence[str]) -> Iterable[tuple[str, list[Row]]]:
     """(the sizes as text, the point's rows), in the order of the rows."""
-    groups: dict[str, list[Row]] = {}
-    for row in rows:
-        groups.setdefault(" ".join(str(row[axis]) for axis in axes), []).append(row)
-    yield from groups.items()
+    return by_key(rows, lambda row: " ".join(str(row[axis]) for axis in axes)).items()
 
 
 def _first(point: Sequence[Row]) -> int | None:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-Shapes = Mapping[str, int]
-"""Axis name to size, for instance {"batch": 64, "dim": 768}."""
+Shapes = Mapping[str, int]  # axis name to size, for instance {"batch": 64, "dim": 768}
 
 
 @dataclass(frozen=True)

@@ -92,7 +92,7 @@ class Bmm(Form):
         return torch.baddbmm(self.bias, x.transpose(0, 1), self.weight).transpose(0, 1)
 
 
-class Fused(Form):
+class Grouped(Form):
     """One grouped Triton GEMM that reads and writes the interleaved tensors in place."""
 
     def __init__(self, weight: Tensor, bias: Tensor) -> None:
@@ -148,7 +148,7 @@ WORKLOAD = Workload(
         "big": _form(Big),
         "masked": _form(Masked),
         "bmm": _form(Bmm),
-        "fused": Variant(partial(convert, to=Fused), needs_gpu=True, capability=TENSOR_CORES),
+        "fused": Variant(partial(convert, to=Grouped), needs_gpu=True, capability=TENSOR_CORES),
         "loop-compiled": COMPILED,
         "masked-compiled": _form(Masked, compiled=True),
         "bmm-compiled": _form(Bmm, compiled=True),

@@ -20,15 +20,7 @@ from fusetui.trace.model.raw import Raw
 from fusetui.trace.read import Callbacks
 from fusetui.trace.read.document import OpenFile
 from fusetui.trace.read.foreign import HEAD
-from fusetui.trace.read.source import (
-    EVENT,
-    KEY,
-    State,
-    Stored,
-    beginning,
-    open_arriving,
-    reason,
-)
+from fusetui.trace.read.source import EVENT, KEY, State, Stored, beginning, open_arriving, reason
 from fusetui.trace.read.unpack import first_pieces
 
 SURELY_JSON = (b"{", b"[", b" ", b"\n", b"\r", b"\t")

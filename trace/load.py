@@ -41,7 +41,7 @@ def open_trace(
     or NothingRead when stopped too early.
     """
     entry = entry_for(path) if cached else None
-    known = entry.load(text_of) if entry else None
+    known = entry.trace(text_of) if entry else None
     look = None if preview is None else lambda raw: preview(build(raw))
     try:
         trace = (

@@ -69,7 +69,7 @@ def _insights(trace: Trace, cancelled: Stop) -> Iterator[Insight | Made]:
     """Nothing is said about a part of a trace, because the rest could reverse it."""
     if trace.report.prefix:
         return
-    from fusetui.analysis.why.account import accounts
+    from fusetui.analysis.why.account import Accounts
     from fusetui.analysis.why.answer import explained
     from fusetui.analysis.why.idle_time import idle_times
     from fusetui.analysis.why.selection import asked
@@ -78,7 +78,7 @@ def _insights(trace: Trace, cancelled: Stop) -> Iterator[Insight | Made]:
     from fusetui.tui.layout.kernel_table import keys_of
     from fusetui.tui.layout.modules import module_tree
 
-    found = accounts(trace)
+    found = Accounts(trace)
     idle = tuple(one for line in found.lines for one in idle_times(line))
     if cancelled():
         return

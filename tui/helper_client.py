@@ -28,7 +28,7 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from fusetui.analysis.questions.kernel_groups import Keys
+from fusetui.analysis.questions.groups import Keys
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.report import Stop
 from fusetui.trace.read.workers import started

@@ -32,7 +32,7 @@ from fusetui.tui.layout.kinds import shares
 from fusetui.tui.layout.lanes import names_of
 from fusetui.tui.layout.search_hits import SearchHits, found_of
 from fusetui.tui.layout.view import Side, make_sides, short_label
-from fusetui.tui.state import arranging, ranks, reading, search
+from fusetui.tui.state import moving, ranks, reading, search
 from fusetui.tui.state.action import Run
 from fusetui.tui.view_store import KeptView, name_of, read_kept
 
@@ -243,7 +243,7 @@ def look(
 
 def match_lanes(side: Side, pattern: Pattern, post: Post) -> None:
     """Posts the lanes that a pattern matches, or what is wrong with it."""
-    found = partial(arranging.matched, side=side)
+    found = partial(moving.matched, side=side)
     try:
         flags, said = matching(pattern.text, names_of(side.lanes)) ^ pattern.excluded, ""
     except WrongQuery as wrong:

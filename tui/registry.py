@@ -12,32 +12,24 @@ from functools import partial
 from msgspec.structs import replace
 
 from fusetui.tui.layout.view import Side
-from fusetui.tui.pages import answer, folding, overlays, timeline
+from fusetui.tui.pages import answer, folding, kernels, modules, overlays, timeline
 from fusetui.tui.pages.diff import DiffPage
 from fusetui.tui.pages.flame import FlamePage
 from fusetui.tui.pages.folding import AnyTree, TreeListPage
-from fusetui.tui.pages.kernels import KernelsPage
-from fusetui.tui.pages.modules import ModulesPage
 from fusetui.tui.pages.overlays import OVERLAYS, laid_over
 from fusetui.tui.pages.page import LISTS, ListPage, Page, list_actions, what_was_copied
 from fusetui.tui.pages.ranks import RanksPage
 from fusetui.tui.pages.timeline import TimelinePage
 from fusetui.tui.pages.tree import TREE
 from fusetui.tui.pages.why import WhyPage
-from fusetui.tui.state import arranging, commands, jumping, moving, ranks, reading, search, tour
+from fusetui.tui.state import commands, jumping, moving, ranks, reading, search, tour
 from fusetui.tui.state.action import Action, Run, action, all_keys_text, chosen, keys_of, nothing
 from fusetui.tui.state.screen import body, overlay_body, tabs_height, tour_lines
 from fusetui.tui.state.state import CopyText, Effect, Help, Order, Outcome, Size, State, told
 
 PAGES: tuple[Page, ...] = (
-    TimelinePage(),
-    TREE,
-    KernelsPage(),
-    DiffPage(),
-    WhyPage(),
-    ModulesPage(),
-    RanksPage(),
-    FlamePage(),
+    *(TimelinePage(), TREE, kernels.PAGE, DiffPage(), WhyPage()),
+    *(modules.PAGE, RanksPage(), FlamePage()),
 )
 BY_NAME = {page.name: page for page in PAGES}
 SECTIONS = (
@@ -99,13 +91,14 @@ def asks(effect: Effect) -> Run:
 
 
 _anytime = partial(action, needs=nothing)
+_ANYWHERE = "from anywhere; exit code 130"
 
 ACTIONS: tuple[Action, ...] = (
     *overlays.ACTIONS,
     reading.STOP,
     *answer.ACTIONS,
     *moving.ACTIONS,
-    *arranging.ACTIONS,
+    *moving.ARRANGING,
     *timeline.SCROLLING,
     *moving.MARKING,
     *(action for page in PAGES for action in page.actions),
@@ -124,11 +117,7 @@ ACTIONS: tuple[Action, ...] = (
     _anytime("help", "Keys", "?", "this page", lambda s: laid_over(s, Help((*help_sections(s),)))),
     _anytime("suspend", "Suspend", "ctrl+z", "back to the shell; fg returns", asks(Order.SUSPEND)),
     _anytime("quit", "Quit", "q", "an open overlay is closed first", asks(Order.QUIT)),
-    _anytime(
-        *("interrupt", "Quit at once", "ctrl+c", "from anywhere; exit code 130"),
-        asks(Order.INTERRUPT),
-        always=True,
-    ),
+    _anytime("interrupt", "Quit at once", "ctrl+c", _ANYWHERE, asks(Order.INTERRUPT), always=True),
 )
 BY_ACTION = {action.name: action for action in ACTIONS}
 

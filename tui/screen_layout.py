@@ -11,11 +11,10 @@ from fusetui.text.cutting import clip, joined
 from fusetui.tui.drawing.canvas import Click, Drag, Turn
 from fusetui.tui.drawing.chrome import Tab, TabsPicture, TourPicture, head, reading_line
 from fusetui.tui.drawing.details import details_height
-from fusetui.tui.drawing.glyphs import glyphs_for
 from fusetui.tui.drawing.picture import Said, Stack, TextPicture, text
-from fusetui.tui.pages.hits import FoundPicture
-from fusetui.tui.pages.overlays import OVERLAYS
-from fusetui.tui.pages.page import Pane
+from fusetui.tui.drawing.schemes import glyphs_for
+from fusetui.tui.pages.overlays import OVERLAYS, FoundPicture
+from fusetui.tui.pages.page import Page, Pane
 from fusetui.tui.registry import BY_ACTION, BY_NAME, PAGES, page_of, turned_to
 from fusetui.tui.state.action import applies, hint_text, hints_text, keys_text, perform, with_keys
 from fusetui.tui.state.moving import marks_text
@@ -56,7 +55,7 @@ def panes(state: State) -> list[Pane]:
 def _sentence(said: str, size: Size) -> list[Pane]:
     """Nothing but a sentence."""
     lines = wrap(said, max(1, size.width - 1))
-    return list(exactly([Pane(len(lines), text([*map(Said, lines)]))], size.height))
+    return [*exactly([Pane(len(lines), text([*map(Said, lines)]))], size.height)]
 
 
 def _hint_pointed(state: State, x: int, y: int) -> Outcome:
@@ -79,14 +78,12 @@ def _hint_pointed(state: State, x: int, y: int) -> Outcome:
 
 def _shown_hints(state: State) -> list[tuple[str, str]]:
     """The hints that stand on the last line now, and their texts; "" is the hint of a sentence."""
-    said = [("", state.hint)] if state.hint else []
-    if state.hint:
-        hints = state.hint_keys
-    else:
-        hints = tuple((page_of(state).hints if state.sides else "quit quit").split("; "))
-        hints = (STOP_HINT, *hints) if state.reading else hints
-    texts = ((hint, hint_text(hint, state)) for hint in hints)
-    return [*said, *((hint, text) for hint, text in texts if text)]
+    hints = [*state.hint_keys]
+    if not state.hint:
+        own = page_of(state).hints if state.sides else "quit quit"
+        hints = [STOP_HINT] * bool(state.reading) + own.split("; ")
+    texts = [("", state.hint), *((hint, hint_text(hint, state)) for hint in hints)]
+    return [(hint, text) for hint, text in texts if text]
 
 
 def exactly(found: Iterable[Pane], lines: int) -> Iterator[Pane]:
@@ -141,17 +138,13 @@ def _found(state: State, size: Size) -> list[Pane]:
 
 def _tabs(state: State) -> Pane:
     """The bar of pages; a click brings one to the front."""
-    picture = TabsPicture(
-        tuple(
-            Tab(
-                page.name,
-                f"{keys_text(page.name, state)} {page.title}".strip(),
-                page.name == state.page,
-                not state.sides or bool(page.missing(state)),
-            )
-            for page in PAGES
-        )
-    )
+
+    def tab(page: Page) -> Tab:
+        text = f"{keys_text(page.name, state)} {page.title}".strip()
+        is_missing = not state.sides or bool(page.missing(state))
+        return Tab(page.name, text, page.name == state.page, is_missing)
+
+    picture = TabsPicture(tuple(map(tab, PAGES)))
 
     def pointed(state: State, x: int, y: int) -> Outcome:
         name = picture.at(x, state.size.width)
@@ -165,16 +158,9 @@ def _head(state: State) -> TextPicture:
     reading = state.reading
     if reading is not None:
         glyphs = glyphs_for(state.ascii_only)
-
-        def bar(width: int, height: int) -> list[Said]:
-            if reading.stopping:
-                return [Said(" stopping; what was read is kept")]
-            line = reading_line(
-                reading.path, reading.done, reading.total, width - 2, glyphs, reading.shown
-            )
-            return [Said(f" {line}")]
-
-        return TextPicture(reading, bar)
+        return TextPicture(
+            reading, lambda width, height: [Said(f" {reading_line(reading, width - 2, glyphs)}")]
+        )
     sides = state.sides
     marks = AGAIN if len(sides) == 2 else ("",) * len(sides)
 

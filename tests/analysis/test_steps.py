@@ -6,7 +6,7 @@ import pytest
 from tests.places import TRACES
 
 from fusetui.analysis.diff.work import windows
-from fusetui.analysis.questions.kernel_groups import kernel_groups
+from fusetui.analysis.questions.groups import kernel_groups
 from fusetui.analysis.questions.summary import summary
 from fusetui.analysis.ranks.summary import summarized
 from fusetui.analysis.why.selection import accounted

@@ -16,7 +16,7 @@ import fusetui as ft
 from fusetui import api, sample_traces
 from fusetui.analysis.diff.compare import diff
 from fusetui.analysis.why.answer import why
-from fusetui.commands.errors import is_for_user
+from fusetui.commands.errors import OUR_SENTENCES
 from fusetui.tables.sources import TABLES
 
 Make = Callable[..., Any]
@@ -144,7 +144,7 @@ def test_errors(source: str | bytes, kind: type[Exception]) -> None:
     with pytest.raises(kind) as error:
         ft.open(source)
     assert isinstance(error.value, ft.Error)
-    assert is_for_user(error.value)
+    assert isinstance(error.value, OUR_SENTENCES)
 
 
 def test_ranks(tmp_path: Path) -> None:

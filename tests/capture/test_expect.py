@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from fusetui.analysis.questions.tally import Tallies
+from fusetui.analysis.questions.computing import Tallies
 from fusetui.capture.errors import CaptureError
 from fusetui.capture.expect import Guess, compare, guess_lines, parse, parse_for
 

@@ -10,8 +10,7 @@ from tests.places import ROOT
 
 from fusetui.analysis.why.host import Host
 from fusetui.analysis.why.model import IDLE, Ceiling, DeviceAccount, Finding, Gap, ThreadAccount
-from fusetui.analysis.why.rule import Rule
-from fusetui.analysis.why.rules import all_rules, said
+from fusetui.analysis.why.rules import Rule, all_rules, said
 
 DEFAULT = frozenset({"nvidia", "compile", "graphs", "pdl", "training"})
 """Of the section about a rule: training on a recent NVIDIA GPU."""

@@ -23,8 +23,8 @@ from fusetui.analysis.questions.chain import (
     launched_under,
     queue_delay_ns,
 )
+from fusetui.analysis.questions.computing import tallies
 from fusetui.analysis.questions.summary import summary
-from fusetui.analysis.questions.tally import tallies
 from fusetui.analysis.questions.totals import kernel_totals, op_totals
 from fusetui.capture.expect import compare, parse
 from fusetui.commands.loading import notices

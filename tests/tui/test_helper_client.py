@@ -14,7 +14,7 @@ from tests.tui.explainable import training
 from tests.tui.prepared import after, drawn, opened
 
 from fusetui.analysis.diff.compare import diff
-from fusetui.analysis.questions.kernel_groups import Keys
+from fusetui.analysis.questions.groups import Keys
 from fusetui.trace import Trace, open_trace
 from fusetui.trace.model.report import Stop, never
 from fusetui.tui import performing

@@ -21,9 +21,9 @@ from fusetui.sample_traces import lessons
 from fusetui.trace import open_trace
 from fusetui.tui import screen_layout
 from fusetui.tui.drawing.canvas import Click
-from fusetui.tui.drawing.glyphs import glyphs_for
+from fusetui.tui.drawing.schemes import glyphs_for
 from fusetui.tui.layout.search_hits import found_of
-from fusetui.tui.pages.hits import FoundPicture
+from fusetui.tui.pages.overlays import FoundPicture
 from fusetui.tui.state import ranks
 from fusetui.tui.state.action import Run
 from fusetui.tui.state.screen import overlay_size

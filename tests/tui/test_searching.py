@@ -24,7 +24,7 @@ from fusetui.tui.helper_client import Beside
 from fusetui.tui.layout.search_hits import SearchHits
 from fusetui.tui.layout.view import make_sides
 from fusetui.tui.loading import look
-from fusetui.tui.pages.hits import said
+from fusetui.tui.pages.overlays import said
 from fusetui.tui.state import search
 from fusetui.tui.state.action import Run
 from fusetui.tui.state.state import OVERLAY, HitList, Reading, Search, State

@@ -29,7 +29,7 @@ T = TypeVar("T")
 TextOf = Callable[..., Text]  # see formats.text_of
 
 
-class Kept(msgspec.Struct, frozen=True):
+class Record(msgspec.Struct, frozen=True):
     """One file in the cache, and the current state of the file that it is about."""
 
     path: str  # as the user gave it
@@ -39,6 +39,10 @@ class Kept(msgspec.Struct, frozen=True):
     def beside(self, name: str) -> Record:
         """The file beside it; `name` is one of folder.BESIDE."""
         return Record(self.path, self.origin, self.place.with_name(f"{self.place.name}.{name}"))
+
+    def load(self, kind: type[T]) -> T | None:
+        """The record, if there is one for this state of the file."""
+        return self._load(lambda file: pack.read(file, self.origin, kind))
 
     def _load(self, read: Callable[[IO[bytes]], T]) -> T | None:
         """What is kept; whatever is wrong with it, it can be read or worked out again."""
@@ -56,18 +60,10 @@ class Kept(msgspec.Struct, frozen=True):
                 replace_file(self.place, partial(pack.write, found, self.origin))
 
 
-class Record(Kept, frozen=True):
-    """A record."""
+class Entry(Record, frozen=True):
+    """The file of a trace."""
 
-    def load(self, kind: type[T]) -> T | None:
-        """The record, if there is one for this state of the file."""
-        return self._load(lambda file: pack.read(file, self.origin, kind))
-
-
-class Entry(Kept, frozen=True):
-    """A trace."""
-
-    def load(self, text_of: TextOf) -> Trace | None:
+    def trace(self, text_of: TextOf) -> Trace | None:
         """The trace, if there is a valid entry for this state of the file."""
 
         def read(file: IO[bytes]) -> Trace:
@@ -112,7 +108,7 @@ def record_for(path: str, name: str) -> Record | None:
     with suppress(Exception):  # reading the file will report it
         if (folder := cache_folder()) is not None and path != "-":
             origin = _origin(path)
-            return Kept(path, origin, _place_in(folder, origin.path)).beside(name)
+            return Record(path, origin, _place_in(folder, origin.path)).beside(name)
     return None
 
 

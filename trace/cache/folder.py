@@ -69,19 +69,16 @@ def cache_folder() -> Path | None:
     return folder if folder.is_absolute() else None
 
 
-def open_own(place: Path) -> IO[bytes]:
+@contextmanager
+def open_own(place: Path) -> Iterator[IO[bytes]]:
     """Opens the file at an entry's place, if it is a regular file of this user. Raises OSError.
 
     Follows no link, and opens nothing that could block.
     """
     _regular(os.lstat(place))
-    file = os.fdopen(os.open(place, _CAREFULLY), "rb")
-    try:
+    with os.fdopen(os.open(place, _CAREFULLY), "rb") as file:
         _regular(os.fstat(file.fileno()))
-    except OSError:
-        file.close()
-        raise
-    return file
+        yield file
 
 
 def replace_file(place: Path, write: Callable[[IO[bytes]], None]) -> None:
@@ -155,15 +152,13 @@ def own_files(folder: Folder) -> Iterator[OwnFile]:
 def remove(folder: Folder, own: OwnFile) -> bool:
     """Removes a file, unless another file has its name by now. Returns whether it is gone."""
     try:
-        if not os.path.samestat(_stat(folder, own.name), own.state):
-            return False
+        same = os.path.samestat(_stat(folder, own.name), own.state)
         path, number = _place(folder, own.name)
-        os.unlink(path, dir_fd=number)
-    except FileNotFoundError:  # another process removed it
-        return True
-    except OSError:
-        return False
-    return True
+        if same:
+            os.unlink(path, dir_fd=number)
+        return same
+    except OSError as error:
+        return isinstance(error, FileNotFoundError)  # another process removed it
 
 
 def _may_replace(place: Path) -> bool:
@@ -179,7 +174,6 @@ def _may_replace(place: Path) -> bool:
 
 
 def _is_own(folder: Folder, name: str, state: os.stat_result) -> bool:
-    """Whether a file is ours. Raises OSError."""
     _regular(state)
     path, number = _place(folder, name)
     file = os.open(path, _CAREFULLY, dir_fd=number)

@@ -113,7 +113,9 @@ def _fields(file: IO[bytes], origin: Origin, kind: type) -> dict[str, Any]:
     header, at = _checked(memoryview(data))
     if header.version != VERSION or header.origin != origin:
         raise ValueError("of another version, or of another state of the file")
-    rest = msgspec.msgpack.decode(header.rest, type=rest_of(kind), dec_hook=_decoded)
+    rest = msgspec.msgpack.decode(
+        header.rest, type=rest_of(kind), dec_hook=lambda known, value: known(value)
+    )  # the Counter of a report
     return asdict(rest) | dict(_columns(data, header.columns, at))
 
 
@@ -140,18 +142,11 @@ def _columns(
         at += count * dtype.itemsize
 
 
-def _decoded(kind: Any, value: Any) -> Any:
-    """Decodes a type that msgspec does not know: the Counter of a report."""
-    return kind(value)
-
-
 def _columns_of_stretches(stretches: Sequence[Stretch]) -> dict[str, NDArray[Any]]:
     """Stretches as [start, end, events, samples, number of places or -1], and all their places."""
     places = [s.places for s in stretches if s.places is not None]
-    rows = [
-        (s.start, s.end, s.events, s.samples, -1 if s.places is None else len(s.places))
-        for s in stretches
-    ]
+    numbers = (-1 if s.places is None else len(s.places) for s in stretches)
+    rows = [(s.start, s.end, s.events, s.samples, next(numbers)) for s in stretches]
     return {
         "stretches": np.array(rows, dtype=np.int64).reshape(-1, 5),
         "places": np.concatenate([np.empty((0, 3), dtype=np.int64), *places]),

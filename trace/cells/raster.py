@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import pairwise
-from typing import overload
 
 import msgspec
 import numpy as np
@@ -49,7 +48,7 @@ class Cells(msgspec.Struct, frozen=True, eq=False):
     covered: Int64s  # nanoseconds of the cell that slices cover
 
 
-class Lines(Sequence[Line]):
+class Lines:
     """The lines of some tracks from top to bottom, one per depth; each is built on first access,
     because a deep track has thousands."""
 
@@ -69,14 +68,10 @@ class Lines(Sequence[Line]):
     def __len__(self) -> int:
         return len(self._rows)
 
-    @overload
-    def __getitem__(self, index: int) -> Line: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Line]: ...
-    def __getitem__(self, index: int | slice) -> Line | Sequence[Line]:
-        if isinstance(index, slice):
-            return [self[n] for n in range(*index.indices(len(self)))]
-        number = range(len(self))[index]
+    def __iter__(self) -> Iterator[Line]:
+        return map(self.__getitem__, range(len(self)))
+
+    def __getitem__(self, number: int) -> Line:
         if number not in self._made:
             self._made[number] = _line(self._trace, self._rows[number], self._kinds)
         return self._made[number]
@@ -142,8 +137,7 @@ def amounts(line: Line, borders: Int64s, kind: int) -> Int64s:
         before = line.before[after] - over
     else:
         before = of_kind.until(after.astype(np.int32)) - np.where(last == kind, over, 0)
-    found: Int64s = np.diff(before)
-    return found
+    return np.diff(before)
 
 
 def row_in(line: Line, begin: int, end: int) -> int:
@@ -206,8 +200,7 @@ def _highest(rank: Int32s, first: Rows, last: Rows) -> Int32s:
     """The largest rank in each [first, last); ranges are ascending and not empty."""
     cuts = np.empty(2 * len(first), dtype=np.intp)
     cuts[::2], cuts[1::2] = first, last
-    highest: Int32s = np.maximum.reduceat(rank, cuts)[::2]
-    return highest
+    return np.maximum.reduceat(rank, cuts)[::2]
 
 
 Numbers = NDArray[np.uint8]  # a kind of slice as a number; what it means is known to the caller

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.trace.layout.nesting import rows_by_depth
-from fusetui.trace.model.arrays import Int32s, Int64s, Rows
+from fusetui.trace.model.arrays import Int32s, Int64s, Rows, first_with
 from fusetui.trace.model.categories import GPU_ROLES, Layer, Role
 from fusetui.trace.model.columns import Track
 
@@ -79,27 +79,12 @@ def gpu_ops(
     launched = events[launch[events] >= 0]
     filled[launched] = op[launch[launched]]
     rest = events[filled[events] < 0]
-    if len(rest) and not _external_is_correlation(correlation[events], external_id[events]):
-        filled[rest] = _ops_by_id(role, external_id, rest)
+    known = events[external_id[events] > 0]
+    same = correlation[known] == external_id[known]
+    if len(rest) and not (len(known) and float(np.mean(same)) > TELLTALE):
+        ops = np.flatnonzero((role == Role.OP) & (external_id > 0))
+        filled[rest] = first_with(external_id[ops], ops, external_id[rest])
     return filled
-
-
-def _ops_by_id(role: NDArray[np.uint8], external_id: Int64s, rows: Rows) -> Int32s:
-    ops = np.flatnonzero((role == Role.OP) & (external_id > 0))
-    if not len(ops):
-        return np.full(len(rows), -1, dtype=np.int32)
-    ops = ops[np.argsort(external_id[ops], kind="stable")]
-    keys = external_id[ops]
-    place = np.minimum(np.searchsorted(keys, external_id[rows]), len(ops) - 1)
-    same = (keys[place] == external_id[rows]) & (external_id[rows] > 0)
-    return np.where(same, ops[place], -1).astype(np.int32)
-
-
-def _external_is_correlation(correlation: Int64s, external_id: Int64s) -> bool:
-    known = external_id > 0
-    if not known.any():
-        return False
-    return float(np.mean(correlation[known] == external_id[known])) > TELLTALE
 
 
 def enclosing_rows(

@@ -87,7 +87,10 @@ def arrange(start: Int64s, end: Int64s, call: Flags, flat: bool) -> tuple[Int32s
     """
     subrow = np.zeros(len(start), dtype=np.int32)
     tree = None if flat else nest(start, end)
-    crossing = _crossing(start, end, call, tree.parent) if tree else _overlapping(start, end)
+    if tree:
+        crossing = _crossing(start, end, call, tree.parent)
+    else:  # rows that begin before an earlier one has ended
+        crossing = np.flatnonzero(start[1:] < np.maximum.accumulate(end)[:-1]) + 1
     if not len(crossing):
         return subrow, tree
     for first, last in _clusters(start, end, crossing):
@@ -119,12 +122,6 @@ def _deep_parents(depth: Int64s, by_depth: Int32s, parent: Int32s) -> Int32s:
     found = np.searchsorted(keys, (depth[inner] - 1) * len(depth) + inner) - 1
     parent[inner] = by_depth[np.maximum(found, 0)]
     return parent
-
-
-def _overlapping(start: Int64s, end: Int64s) -> Int64s:
-    """Rows that begin before an earlier one has ended."""
-    latest = np.maximum.accumulate(end) if len(end) else end
-    return np.flatnonzero(start[1:] < latest[:-1]) + 1
 
 
 def _crossing(start: Int64s, end: Int64s, call: Flags, parent: Int32s) -> Int64s:
@@ -174,7 +171,8 @@ def first_fit(slices: Iterable[Slice], flat: bool) -> list[int]:
                 rooms.set(number, _room(open_[number], now, flat))
         while ends and ends[0][0] <= now:
             _, number = heappop(ends)
-            _close(open_[number], now)
+            while open_[number] and open_[number][-1].end <= now:
+                open_[number].pop()
             rooms.set(number, _room(open_[number], now, flat))
         number = rooms.first(2 * slice_.end + slice_.call)
         inner = open_.setdefault(number, [])
@@ -185,11 +183,6 @@ def first_fit(slices: Iterable[Slice], flat: bool) -> list[int]:
             fresh.append(number)
         found.append(number)
     return found
-
-
-def _close(inner: list[Slice], now: int) -> None:
-    while inner and inner[-1].end <= now:
-        inner.pop()
 
 
 def _room(inner: list[Slice], now: int, flat: bool) -> int:

@@ -75,7 +75,6 @@ class Steps(msgspec.Struct, frozen=True, eq=False):
         return self.numbers.index(number) if number in self.numbers else -1
 
     def only(self, places: Rows) -> Steps:
-        """Some of the steps, by index."""
         arrays = {name: getattr(self, name)[places] for name in ("rows", "start", "end")}
         names, numbers = (tuple(all_[n] for n in places) for all_ in (self.names, self.numbers))
         return msgspec.structs.replace(self, names=names, numbers=numbers, **arrays)
@@ -154,7 +153,6 @@ def main_thread(trace: Trace, rows: Rows) -> Rows:
 
 
 def is_of_server(name: str) -> bool:
-    """Whether an annotation of this name is a step of a server."""
     return re.match(SERVER, name) is not None
 
 
@@ -187,8 +185,7 @@ def _outermost(trace: Trace, wanted: Callable[[str], bool]) -> Rows:
     if not len(rows):
         return rows
     latest = np.maximum.accumulate(trace.end[rows])
-    outer: Rows = rows[np.concatenate(([True], trace.start[rows[1:]] >= latest[:-1]))]
-    return outer
+    return rows[np.concatenate(([True], trace.start[rows[1:]] >= latest[:-1]))]
 
 
 def _around_the_work(trace: Trace) -> Rows:
@@ -256,14 +253,12 @@ def _iterations(trace: Trace) -> Steps:
     thread = trace.thread_of_track
     own = np.flatnonzero(thread == thread[trace.track[rows[0]]]).tolist()
     begin = min(int(trace.start[trace.tracks[n].first_row]) for n in own)
-    end = trace.end[rows]
-    return Steps(
-        rows=rows,
-        names=tuple(f"#{k}" for k in range(1, len(rows) + 1)),
-        start=np.concatenate(([begin], end[:-1])),
-        end=end,
-        numbers=tuple(range(1, len(rows) + 1)),
-        by=f"{UP_TO}{trace.name_of(int(rows[0]))}",
+    numbers = tuple(range(1, len(rows) + 1))
+    return msgspec.structs.replace(
+        _annotated(trace, rows, f"{UP_TO}{trace.name_of(int(rows[0]))}"),
+        names=tuple(f"#{k}" for k in numbers),
+        start=np.append(begin, trace.end[rows[:-1]]),
+        numbers=numbers,
         printed=False,
     )
 

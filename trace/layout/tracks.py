@@ -151,11 +151,7 @@ def _number(value: Id) -> int:
 
 
 def _subrows(
-    keys: Sequence[Track],
-    group: Int32s,
-    start: Int64s,
-    dur: Int64s,
-    roles: NDArray[np.uint8],
+    keys: Sequence[Track], group: Int32s, start: Int64s, dur: Int64s, roles: NDArray[np.uint8]
 ) -> tuple[Int32s, dict[int, Nesting]]:
     """The sub-row of each sorted row, and the trees of tracks without sub-rows, where known."""
     call, end = roles == Role.CALL, start + dur
@@ -184,9 +180,7 @@ def _subrows(
     return subrow, {key: tree for key, (_, tree) in trees if tree}
 
 
-def small_unique(
-    keys: Int64s | Int32s,
-) -> tuple[Rows, Int32s]:
+def small_unique(keys: Int64s | Int32s) -> tuple[Rows, Int32s]:
     """The distinct keys, sorted, and the index of each key among them; for small keys >= 0."""
     present = np.flatnonzero(np.bincount(keys))
     place = np.empty(int(present[-1]) + 1 if len(present) else 0, dtype=np.int32)

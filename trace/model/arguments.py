@@ -103,9 +103,7 @@ class Wanted:
 
 
 def arguments_of(
-    events: Events,
-    asked: Sequence[tuple[Int64s, tuple[str, ...]]],
-    keep_as: str = "",
+    events: Events, asked: Sequence[tuple[Int64s, tuple[str, ...]]], keep_as: str = ""
 ) -> tuple[Arguments, ...]:
     """Several such questions, answered by one pass over the file."""
     together, names = joined(asked)
@@ -118,9 +116,7 @@ def arguments_of(
     return tuple(found)
 
 
-def joined(
-    asked: Sequence[tuple[Int64s, tuple[str, ...]]],
-) -> tuple[Int64s, tuple[str, ...]]:
+def joined(asked: Sequence[tuple[Int64s, tuple[str, ...]]]) -> tuple[Int64s, tuple[str, ...]]:
     """Several questions as one: all orders, and all names."""
     names = tuple(dict.fromkeys(name for _, some in asked for name in some))
     return np.concatenate([orders for orders, _ in asked]), names

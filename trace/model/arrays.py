@@ -26,6 +26,22 @@ def distinct(values: NDArray[Number]) -> NDArray[Number]:
     return ordered[keep]
 
 
+def ordinals(keys: NDArray[np.integer]) -> Int64s:
+    """How many equal keys come before each."""
+    order, found = np.argsort(keys, kind="stable"), np.empty(len(keys), dtype=np.int64)
+    found[order] = np.arange(len(keys)) - np.searchsorted(keys[order], keys[order])
+    return found
+
+
+def first_with(keys: Int64s, rows: Rows, wanted: Int64s) -> Int32s:
+    """The first row with each wanted key, else -1; `keys` are those of the rows."""
+    order = np.argsort(keys, kind="stable")
+    keys, rows = keys[order], np.append(rows[order], -1)
+    place = np.searchsorted(keys, wanted)
+    place[np.append(keys, 0)[place] != wanted] = -1
+    return rows[np.where(place < len(keys), place, -1)].astype(np.int32)
+
+
 Result = TypeVar("Result")
 
 LARGE = 1 << 18  # rows that are worth a thread

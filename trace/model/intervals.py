@@ -57,7 +57,6 @@ class Cover(NamedTuple):
 
     @property
     def ns(self) -> int:
-        """Its length."""
         return int((self.end - self.start).sum())
 
     def within(self, begin: Int64s, end: Int64s) -> Int64s:
@@ -180,13 +179,11 @@ def pieces(stretches: Cover | Counted, cover: Cover) -> tuple[Cover, Rows]:
 
 
 def common(a: Cover, b: Cover) -> Cover:
-    """The intersection of two covers."""
     start, end = pieces(a, b)[0]
     return Cover(start[start < end], end[start < end])
 
 
 def without(a: Cover, b: Cover) -> Cover:
-    """The difference of two covers."""
     return common(a, outside(b))
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
@@ -56,8 +56,7 @@ class Joined(Trace, frozen=True, eq=False, dict=True):
 
     @cached_property
     def asked(self) -> Int32s:
-        found: Int32s = np.where(self.captured >= 0, self.captured, self.launch)
-        return found
+        return np.where(self.captured >= 0, self.captured, self.launch)
 
     @property
     def source_role(self) -> NDArray[np.uint8]:
@@ -99,7 +98,7 @@ def rows_there(trace: Trace, role: Role) -> Rows:
 T = TypeVar("T")
 
 
-class Joint(msgspec.Struct, frozen=True, eq=False):
+class Joint(NamedTuple):
     """The texts of two documents; from `shift` on, positions are those of the second."""
 
     first: Text
@@ -114,9 +113,8 @@ class Joint(msgspec.Struct, frozen=True, eq=False):
         return self.first.problem() or self.second.problem()
 
     def part(self, start: int, end: int) -> Any:
-        if start < self.shift:
-            return self.first.part(start, end)
-        return self.second.part(start - self.shift, end - self.shift)
+        text, by = (self.first, 0) if start < self.shift else (self.second, self.shift)
+        return text.part(start - by, end - by)
 
 
 class CombinedEvents:
@@ -148,9 +146,8 @@ class CombinedEvents:
         self._kept[name] = found
 
     def element(self, order: int) -> dict[str, Any]:
-        if order < self._size:
-            return self.first.element(order)
-        return self.second.element(order - self._size)
+        own = order < self._size
+        return self.first.element(order) if own else self.second.element(order - self._size)
 
     def samples(self, number: int) -> Iterable[tuple[Sample, int]]:
         return self.first.samples(number) if number < len(self.first.stretches) else ()
@@ -170,8 +167,6 @@ def own_events(events: Events) -> Events:
 
 
 def _shifted(stretch: Stretch, by: int) -> Stretch:
-    places = stretch.places
-    if places is not None:
-        places = places + np.array([0, by, by], dtype=np.int64)
+    places = None if stretch.places is None else stretch.places + np.array([0, by, by])
     start, end = stretch.start + by, stretch.end + by
     return replace(stretch, start=start, end=end, places=places, samples=0)

@@ -80,5 +80,4 @@ def silent(*_: int) -> None:
 
 
 def never() -> bool:
-    """Never stops."""
     return False

@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.trace.model.arrays import Int32s, Int64s, Rows, distinct
+from fusetui.trace.model.arrays import Int32s, Int64s, Rows, distinct, first_with
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import Reach
@@ -58,8 +58,7 @@ class Backward(Subtrees, frozen=True, eq=False, dict=True):
     def forward_of(self, ops: NDArray[np.integer]) -> Int32s:
         """Of each row of an op the forward op that its work belongs to, else -1."""
         linked, forward = self._linked
-        found: Int32s = forward[linked.over(ops)]
-        return found
+        return forward[linked.over(ops)]
 
     @cached_property
     def _linked(self) -> tuple[Subtrees, Int32s]:
@@ -91,7 +90,8 @@ def may_run_backward(trace: Trace) -> bool:
 
 def linked_by(trace: Trace, autograd: Autograd) -> Backward:
     """The backward ops according to the file, or by their names if the file says nothing."""
-    rows = _rows_of(trace, autograd.order)
+    ops = trace.rows_of(Role.OP)
+    rows = first_with(trace.order[ops], ops, autograd.order)
     known = rows >= 0
     rows, number, thread = rows[known], autograd.number[known], autograd.thread[known]
     forward = np.full(len(trace), -1, dtype=np.int32)
@@ -112,16 +112,6 @@ def _collected(trace: Trace, forward: Int32s, told: NDArray[np.integer]) -> Back
     made = distinct(forward[rows].astype(np.int64)).astype(np.int32)
     made = made[made >= 0]
     return Backward(rows, trace.end_row[rows], forward[rows], Subtrees(made, trace.end_row[made]))
-
-
-def _rows_of(trace: Trace, order: Int64s) -> Int32s:
-    """The rows of ops at these indices in traceEvents, else -1."""
-    ops = trace.rows_of(Role.OP)
-    if not len(ops):
-        return np.full(len(order), -1, dtype=np.int32)
-    ops = ops[np.argsort(trace.order[ops], kind="stable")]
-    place = np.minimum(np.searchsorted(trace.order[ops], order), len(ops) - 1)
-    return np.where(trace.order[ops[place]] == order, ops[place], -1).astype(np.int32)
 
 
 def _by_number(trace: Trace, rows: Int32s, number: Int64s, thread: Int64s) -> Int32s:

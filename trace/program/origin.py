@@ -101,14 +101,12 @@ def hosts_of(trace: Trace, rows: NDArray[np.integer]) -> Int32s:
     launch, op = trace.asked[rows], trace.op[rows]
     gpu = np.isin(trace.role[rows], GPU_ROLES)
     own = np.where(cpu_rows(trace, rows), rows, -1)
-    found: Int32s = np.where(gpu, np.where(launch >= 0, launch, op), own).astype(np.int32)
-    return found
+    return np.where(gpu, np.where(launch >= 0, launch, op), own).astype(np.int32)
 
 
 def ops_of(trace: Trace, hosts: Int32s) -> Int32s:
     """Of each host the innermost op that it is, or lies in, else -1; -1 stays -1."""
-    found: Int32s = np.where(hosts >= 0, trace.op[hosts], np.int32(-1))
-    return found
+    return np.where(hosts >= 0, trace.op[hosts], np.int32(-1))
 
 
 def module_of(found: Origins, rows: NDArray[np.integer] | None = None) -> Int32s:

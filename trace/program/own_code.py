@@ -103,12 +103,10 @@ def program_of(found: Origins, row: int) -> Program:
     rows = np.array([row])
     region, frame = found.credit(found.regions, rows), found.credit(found.frames, rows)
     frames = _outwards(found.frames, int(frame.place[0]))
-    return Program(
-        forward_op=int(frame.forward_op[0]),
-        regions=_outwards(found.regions, int(region.place[0])),
-        frames=frames,
-        own_frame=next((n for n in frames if _is_own(found.trace.name_of(n))), -1),
-    )
+    functions = ((row, function_of(found.trace.name_of(row))) for row in frames)
+    own = next((row for row, known in functions if known and is_own(known.file)), -1)
+    outer = _outwards(found.regions, int(region.place[0]))
+    return Program(int(frame.forward_op[0]), outer, frames, own)
 
 
 def path_of(found: Origins, program: Program) -> str:
@@ -130,8 +128,3 @@ def _outwards(spans: Spans, place: int) -> tuple[int, ...]:
         rows.append(int(spans.rows[place]))
         place = int(spans.parent[place])
     return tuple(rows)
-
-
-def _is_own(name: str) -> bool:
-    function = function_of(name)
-    return function is not None and is_own(function.file)

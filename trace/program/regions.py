@@ -143,8 +143,7 @@ class Spans:
         """The rows of the trace at these places; -1 stays -1."""
         if not len(self):
             return np.full(len(places), -1, dtype=np.int32)
-        found: Int32s = np.where(places >= 0, self.rows[places], np.int32(-1))
-        return found
+        return np.where(places >= 0, self.rows[places], np.int32(-1))
 
     @cached_property
     def depth(self) -> Rows:

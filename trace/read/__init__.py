@@ -1,7 +1,9 @@
 """From the JSON of a trace to columns. `read` and `text` are the door (see formats.py); the rest is
 private."""
 
-from fusetui.trace.read.document_text import text
+from fusetui.trace.read.document_text import Filed
 from fusetui.trace.read.reading import Callbacks, read
+
+text = Filed
 
 __all__ = ["Callbacks", "read", "text"]

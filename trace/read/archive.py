@@ -18,7 +18,7 @@ from zipfile import BadZipFile, ZipFile, ZipInfo
 from isal import igzip_lib
 
 from fusetui.trace.model.errors import CannotRead, NotATrace
-from fusetui.trace.read.document import Document
+from fusetui.trace.read.document import Document, read_at
 from fusetui.trace.read.unpack import (
     Damaged,
     Packing,
@@ -73,7 +73,7 @@ class Archive:
         limit = limit_for(self._trace.compress_size)
         wrong, checksum = self._wrong, 0
         try:
-            for piece, _ in member(_bytes_of(self._trace, self._file), self._packing, 0, limit):
+            for piece, _ in member(Member(self._trace, self._file), self._packing, 0, limit):
                 checksum = zlib.crc32(piece, checksum)
                 room.write(piece)
         except Damaged as damage:
@@ -144,29 +144,22 @@ def _first_entry(file: IO[bytes]) -> ZipInfo:
     return entry
 
 
-class Member:
-    """A stretch of the bytes of a file."""
+class Member(Document):
+    """The compressed bytes of an entry, which follow a header of their own."""
 
-    def __init__(self, file: IO[bytes], begin: int, size: int) -> None:
-        end = min(begin + size, file.seek(0, 2))
-        self._whole, self._begin = Document(file.fileno(), max(end, begin)), begin
-
-    def __len__(self) -> int:
-        return len(self._whole) - self._begin
+    def __init__(self, entry: ZipInfo, file: IO[bytes]) -> None:
+        """Raises Damaged."""
+        at, end = max(entry.header_offset, 0), file.seek(0, 2)
+        head = read_at(file.fileno(), at, LOCAL.size)
+        if len(head) < LOCAL.size or not head.startswith(MARK):
+            raise Damaged("there is no header before the trace")
+        *_, length, extra = LOCAL.unpack(head)
+        self._begin = at + LOCAL.size + length + extra
+        super().__init__(file.fileno(), max(min(entry.compress_size, end - self._begin), 0))
 
     def __getitem__(self, place: slice) -> bytes:
         start, end, _ = place.indices(len(self))
-        return self._whole[self._begin + start : self._begin + end]
-
-
-def _bytes_of(entry: ZipInfo, file: IO[bytes]) -> Member:
-    """The compressed bytes, which follow a header of their own. Raises Damaged."""
-    at = max(entry.header_offset, 0)
-    head = Member(file, at, LOCAL.size)[: LOCAL.size]
-    if len(head) < LOCAL.size or not head.startswith(MARK):
-        raise Damaged("there is no header before the trace")
-    *_, length, extra = LOCAL.unpack(head)
-    return Member(file, at + LOCAL.size + length + extra, entry.compress_size)
+        return read_at(self.number, self._begin + start, end - start)
 
 
 class Plain:

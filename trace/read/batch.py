@@ -25,6 +25,7 @@ from fusetui.trace.read.gather import gather
 from fusetui.trace.read.repair import loads, problem_of, repaired
 from fusetui.trace.read.structure import Places, first_bytes
 
+EMPTY, OBJECT, OTHER = 0, 1, 2  # kinds of elements; some writers end a list with an empty object
 NO_OBJECT = "not an object"
 MOST_LISTED = 10_000
 """Unreadable elements whose place and reason are kept; all of them are counted."""
@@ -69,11 +70,15 @@ class Batch:
         with it: the caller settles it."""
         text = np.frombuffer(self._text, dtype=np.uint8)
         is_object = text[self.begins] == ord("{")
-        cuts = np.flatnonzero(np.diff(is_object)) + 1
+        empty = is_object & (text[np.minimum(self.begins + 1, len(text) - 1)] == ord("}"))
+        kinds = np.where(empty, EMPTY, np.where(is_object, OBJECT, OTHER))
+        cuts = np.flatnonzero(np.diff(kinds)) + 1
         for first, last in pairwise([0, *cuts.tolist(), len(self)]):
-            if first == last:
-                continue
-            yield from self._objects(first, last) if is_object[first] else self._rest(first, last)
+            kind = kinds[first] if first < last else EMPTY
+            if kind == EMPTY:
+                self._keep(range(first, last))
+            else:
+                yield from (self._objects if kind == OBJECT else self._rest)(first, last)
 
     def settle(self, number: int, event: ExactEvent | None, reason: str) -> None:
         """Adds this event as element `number`, or marks that as unreadable."""
@@ -142,7 +147,8 @@ class Batch:
             try:
                 self.settle(number, coerced(event), "")
             except (ValueError, RecursionError) as error:
-                self._keep([number])
+                if self._keeps_others:
+                    self._others.append(number)
                 if event.ph or b"".join(text.split()) != b"{}":  # some writers end a list with it
                     self._skip(number, number + 1, str(error))
 

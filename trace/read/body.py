@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -99,14 +100,11 @@ def _events_key(document: Document, start: int) -> Match | None:
 
 def keys_of(text: bytes) -> dict[str, Any] | None:
     """Those of an object; None when it is no JSON, even repaired."""
-    try:
-        found = orjson.loads(text)
-    except orjson.JSONDecodeError:
-        try:
-            found = orjson.loads(repaired(text))
-        except orjson.JSONDecodeError:
-            return None
-    return found if isinstance(found, dict) else None
+    for form in (bytes, repaired):
+        with suppress(orjson.JSONDecodeError):
+            found = orjson.loads(form(text))
+            return found if isinstance(found, dict) else None
+    return None
 
 
 def pieces(text: bytes) -> dict[str, Any]:
@@ -115,11 +113,9 @@ def pieces(text: bytes) -> dict[str, Any]:
     for key in (b"deviceProperties", b"distributedInfo"):
         begin = re.search(rb'"%b"\s*:\s*' % key, text)
         value = re.compile(rb"\[[^\]]*\]|\{[^}]*\}").match(text, begin.end()) if begin else None
-        if value:
-            try:
+        with suppress(orjson.JSONDecodeError):
+            if value:
                 found[key.decode()] = orjson.loads(value[0])
-            except orjson.JSONDecodeError:
-                continue
     return found
 
 

@@ -47,8 +47,11 @@ class Document:
     def __getitem__(self, place: slice) -> bytes:
         """The bytes of a slice without a step; fewer if the file has shrunk. Raises OSError."""
         start, end, _ = place.indices(self._size)
-        number = self._file if isinstance(self._file, int) else self._file.number
-        return read_at(number, start, end - start)
+        return read_at(self.number, start, end - start)
+
+    @property
+    def number(self) -> int:
+        return self._file if isinstance(self._file, int) else self._file.number
 
     def part(self, start: int, end: int) -> bytes:
         """The bytes [start, end)."""

@@ -31,10 +31,7 @@ class Held(msgspec.Struct, frozen=True, eq=False):
     """A document in memory, or in a private temporary file."""
 
     data: Any
-
-    @property
-    def at_hand(self) -> bool:
-        return True
+    at_hand = True
 
     def problem(self) -> str:
         return ""
@@ -99,11 +96,6 @@ def text_of(source: Source) -> Text:
     return Filed(source.path, source.file, source.state)
 
 
-def text(path: str, file: OpenFile, state: State) -> Text:
-    """The text of a file that had this state when it was read."""
-    return Filed(path, file, state)
-
-
 def list_text(text: Text, stretch: Stretch) -> bytearray:
     """The bytes of a stretch as one JSON list. Raises TraceError or OSError."""
     found = bytearray(b"[")
@@ -133,7 +125,10 @@ def decoded(
     except (OSError, TraceError):
         return []
     except UNDECODABLE:
-        texts: Iterable[tuple[int, Any]] = enumerate(_divided(listed))
+        try:
+            texts: Iterable[tuple[int, Any]] = enumerate(decode_raw(listed))
+        except UNDECODABLE:
+            return []
     else:
         places = (stretch.places - np.array([0, stretch.start, stretch.start])).tolist()
         texts = ((number, whole[begin:end]) for number, begin, end in places)
@@ -143,11 +138,3 @@ def decoded(
             if (made := one(bytes(element))) is not None:
                 found.append((number, made))
     return found
-
-
-def _divided(listed: bytearray) -> Iterable[Any]:
-    """The elements of a list; none if it cannot be split."""
-    try:
-        return decode_raw(listed)
-    except UNDECODABLE:
-        return ()

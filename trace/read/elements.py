@@ -37,7 +37,7 @@ class Elements:
         self._keeper = keeper
         self._kept: dict[str, msgspec.Struct] = {}
         self._firsts = np.cumsum([0, *(s.events for s in stretches)])
-        self._texts = lru_cache(maxsize=4)(self._decode)
+        self._texts = lru_cache(maxsize=4)(lambda n: decode_raw(list_text(text, stretches[n])))
         self._seen: dict[int, bytes] = {}
 
     def element(self, order: int) -> dict[str, Any]:
@@ -79,8 +79,7 @@ class Elements:
         found = args_in(self.text, self.stretches[number], places, names)
         if found is not None:
             return found[0]
-        first = int(self._firsts[number])
-        each = (self.element(first + place).get("args") for place in places)
+        each = (self.element(int(self._firsts[number]) + place).get("args") for place in places)
         known = (args if isinstance(args, dict) else {} for args in each)
         return [BETWEEN.join(_json(args.get(name)) for name in names) for args in known]
 
@@ -90,31 +89,23 @@ class Elements:
             self.text.part(0, 0)
 
     def _text_at(self, order: int) -> bytes:
-        """The text of an element; those asked for last are kept. Raises what _text_of raises."""
-        found = self._seen.get(order)
-        if found is None:
-            found = self._text_of(order)
-            if len(self._seen) >= SEEN:
-                self._seen.clear()
-            if len(found) <= SHORT:
-                self._seen[order] = found
-        return found
-
-    def _text_of(self, order: int) -> bytes:
-        """The text of an element. Raises IndexError, and what _decode raises."""
+        """The text of an element; those asked for last are kept. Raises IndexError, and what
+        decode_raw and list_text raise."""
+        if order in self._seen:
+            return self._seen[order]
         number = int(np.searchsorted(self._firsts, order, side="right")) - 1
         element = order - int(self._firsts[number])
         places = self.stretches[number].places
         if places is None:
-            return bytes(self._texts(number)[element])
-        at = int(np.searchsorted(places[:, 0], element))
-        if at == len(places) or places[at, 0] != element:
-            raise IndexError(element)
-        return bytes(self.text.part(int(places[at, 1]), int(places[at, 2])))
-
-    def _decode(self, number: int) -> Sequence[msgspec.Raw]:
-        """The text of every element of a stretch, as views of one copy."""
-        return decode_raw(list_text(self.text, self.stretches[number]))
+            found = bytes(self._texts(number)[element])
+        else:
+            _, begin, end = places[places[:, 0] == element][0].tolist()
+            found = bytes(self.text.part(begin, end))
+        if len(self._seen) >= SEEN:
+            self._seen.clear()
+        if len(found) <= SHORT:
+            self._seen[order] = found
+        return found
 
 
 def args_in(

@@ -32,7 +32,6 @@ def file_in_memory() -> IO[bytes]:
 
 
 def file_on_disk() -> IO[bytes]:
-    """An unnamed file on disk."""
     import tempfile  # rarely needed, and slow to import
 
     return tempfile.TemporaryFile()

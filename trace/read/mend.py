@@ -181,7 +181,7 @@ class Mender:
 
 def _first_event(text: bytes) -> ExactEvent | None:
     """The first event in a text in which something else follows it."""
-    length = first_object(text) if b"}" in text[:-1] else -1
+    length = first_object(text) if 0 <= text.find(b"}") < len(text) - 1 else -1
     return event_in(text[:length]) if 0 < length < len(text) else None
 
 
@@ -244,7 +244,9 @@ class Joiner:
     def knows(self, chunk: Chunk) -> bool:
         return chunk.start in self._known
 
-    def ordered(self, document: Document, start: int, may: May) -> Iterator[Chunk]:
+    def ordered(
+        self, document: Document, start: int, may: May = lambda *_: True
+    ) -> Iterator[Chunk]:
         """Chunks without a gap, from the byte after the opening bracket on.
 
         Ends at the end of the array, at a gap that may not be read the slow way, or where the
@@ -294,4 +296,4 @@ class Joiner:
 
 def whole(document: Document, start: int, others: bool = False) -> Iterator[Chunk]:
     """All chunks of a document, read by this process alone; `others` as in Batch."""
-    return Joiner(others).ordered(document, start, lambda *_: True)
+    return Joiner(others).ordered(document, start)

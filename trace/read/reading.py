@@ -50,24 +50,20 @@ def read(stored: Stored, callbacks: Callbacks) -> Raw:
 
     If it is stopped, the result has a `prefix`; raises NothingRead if that would be empty.
     """
+    size = 0 if callbacks.alone else likely_size(stored)
     with without_collector(), _room(stored) as room:
-        return _read(stored, room, callbacks)
-
-
-def _read(stored: Stored, room: IO[bytes], callbacks: Callbacks) -> Raw:
-    try:
-        size = 0 if callbacks.alone else likely_size(stored)
-        with Workers(room.fileno(), size, EXTENT) as workers:
-            raw = _Reading(stored, room, workers, callbacks).run()
-    except TraceError:
-        if callbacks.stop():
-            raise NothingRead from None
-        if _has_changed(stored):
-            raise CannotRead(f"{stored.path} changed while it was read: try again.") from None
-        raise
-    if raw.prefix and not len(raw.start):
-        raise NothingRead
-    return msgspec.structs.replace(raw, changed=True) if _has_changed(stored) else raw
+        try:
+            with Workers(room.fileno(), size, EXTENT) as workers:
+                raw = _Reading(stored, room, workers, callbacks).run()
+        except TraceError:
+            if callbacks.stop():
+                raise NothingRead from None
+            if _has_changed(stored):
+                raise CannotRead(f"{stored.path} changed while it was read: try again.") from None
+            raise
+        if raw.prefix and not len(raw.start):
+            raise NothingRead
+        return msgspec.structs.replace(raw, changed=True) if _has_changed(stored) else raw
 
 
 def _has_changed(stored: Stored) -> bool:
@@ -102,8 +98,6 @@ def without_collector() -> Iterator[None]:
 
 
 class _Reading:
-    """One file while it is being read."""
-
     def __init__(
         self, stored: Stored, room: IO[bytes], workers: Workers, callbacks: Callbacks
     ) -> None:
@@ -160,33 +154,32 @@ class _Reading:
         self._decoded = max(self._decoded, decoded)  # the likely size may vary; the bar only grows
         self._report(self._taken / self._stored.size, self._decoded)
         if self._workers.reached >= self._again and self._is_due(self._workers.reached):
-            self._preview(source or self._so_far())
+            stored = self._stored  # of which a part is unpacked
+            part = source or Source(
+                stored.path, stored.size, present(self._room), None, self._taken
+            )
+            self._preview(part)
 
     def _joined(self, source: Source, body: Body, tried: int) -> list[Chunk]:
         joiner, stop = self._joiner, self._callbacks.stop
         joiner.add(self._workers.collect().values())
         chunks: list[Chunk] = []
         if not stop():
-            for chunk in joiner.ordered(source.document, body.start, lambda *_: True):
+            for chunk in joiner.ordered(source.document, body.start):
                 chunks.append(chunk)
-                if not joiner.knows(chunk):
-                    self._read_slowly(source, body, chunks)
-                    if stop():
-                        break
+                if joiner.knows(chunk):
+                    continue
+                self._slowly += chunk.end - chunk.start
+                if self._slowly > FAR:  # the bar starts again there
+                    self._report(1.0, chunk.end / len(source.document))
+                    if self._is_due(chunk.end):
+                        self._show(source, body, chunks)
+                if stop():
+                    break
             else:
                 return chunks
         joiner.add(chunks)
         return joiner.prefix(source.document, body.start, tried)
-
-    def _read_slowly(self, source: Source, body: Body, chunks: Sequence[Chunk]) -> None:
-        """Called when the last chunk was read; if the slow way continues, the bar starts again
-        there."""
-        end = chunks[-1].end
-        self._slowly += end - chunks[-1].start
-        if self._slowly > FAR:
-            self._report(1.0, end / len(source.document))
-            if self._is_due(end):
-                self._show(source, body, chunks)
 
     def _is_due(self, reached: int) -> bool:
         """Whether it is time for a preview: the next one is due, and the end is still far."""
@@ -217,11 +210,6 @@ class _Reading:
             return
         if len(raw.start):
             self._callbacks.preview(raw)
-
-    def _so_far(self) -> Source:
-        """The part of the document that is unpacked so far."""
-        stored = self._stored
-        return Source(stored.path, stored.size, present(self._room), taken=self._taken)
 
     def _prefix(self, chunks: Sequence[Chunk]) -> Prefix:
         read = chunks[-1].end if chunks else 0

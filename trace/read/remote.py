@@ -11,6 +11,7 @@ import os
 import re
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import IO, Any
 
 from fusetui.text.figures import amount
@@ -221,15 +222,14 @@ def _system(url: str) -> tuple[Any, str]:
 
 def _options(kind: str, conf: dict[str, Any]) -> dict[str, Any]:
     """An HTTP server that says nothing is given up, unless the user's fsspec.json says when."""
-    if kind not in ("http", "https"):
-        return {}
-    try:
-        from aiohttp import ClientTimeout
-    except ImportError:  # the driver will name it
-        return {}
-    given = conf.get(kind, {}).get("client_kwargs", {})
-    quiet = ClientTimeout(total=None, sock_connect=STALL_S, sock_read=STALL_S)
-    return {"client_kwargs": {"timeout": quiet, **given}}
+    with suppress(ImportError):  # the driver will name it
+        if kind in ("http", "https"):
+            from aiohttp import ClientTimeout
+
+            given = conf.get(kind, {}).get("client_kwargs", {})
+            quiet = ClientTimeout(total=None, sock_connect=STALL_S, sock_read=STALL_S)
+            return {"client_kwargs": {"timeout": quiet, **given}}
+    return {}
 
 
 def _is_missing(error: Exception) -> bool:

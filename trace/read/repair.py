@@ -41,7 +41,6 @@ def repaired(text: bytes) -> bytes:
 
 
 def problem_of(text: bytes) -> str:
-    """Why a text is not JSON, in a few words."""
     try:
         loads(text)
     except RecursionError:

@@ -35,8 +35,6 @@ T = TypeVar("T")
 
 
 class StretchArgs(NamedTuple):
-    """What was found in one stretch."""
-
     args: Numbered
     sequence: Int64s  # see numbers_of
 

@@ -3,13 +3,14 @@ totals."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
 import msgspec
 import numpy as np
 
+from fusetui.trace.model.arguments import parsed
 from fusetui.trace.model.arrays import Floats
 from fusetui.trace.model.errors import TraceError
 from fusetui.trace.model.events import Sample, Stretch, Text
@@ -61,17 +62,23 @@ decode_totals = msgspec.json.Decoder(list[Totaled]).decode
 decode_numbers = msgspec.json.Decoder(list[int | float]).decode
 
 
-def samples(text: Text, stretch: Stretch) -> Iterable[tuple[Sample, int]]:
+def samples(text: Text, stretch: Stretch) -> Iterator[tuple[Sample, int]]:
     """The samples of a stretch in file order, each with its time in ns.
 
     Samples that cannot be read any more, or have no time, are left out.
     """
-    found = [sample for _, sample in decoded(text, stretch, _all, _one)]
+
+    def every(listed: bytearray) -> list[Sample]:
+        return [_decoded(event) for event in decode_events(listed) if _is_sample(event)]
+
+    found = [sample for _, sample in decoded(text, stretch, every, _one)]
     try:
         numbers = decode_numbers(b"[" + b",".join(sample.ts for sample in found) + b"]")
-        return zip(found, nanoseconds(numbers).tolist(), strict=True)
+        yield from zip(found, nanoseconds(numbers).tolist(), strict=True)
     except (InexactTimes, *UNDECODABLE):
-        return _timed_exactly(found)
+        for sample in found:
+            with suppress(ValueError):
+                yield sample, exact_nanoseconds(sample.ts)
 
 
 def totals_in(text: Text, stretch: Stretch) -> Rows | None:
@@ -88,10 +95,6 @@ def totals_in(text: Text, stretch: Stretch) -> Rows | None:
     return np.array([*map(msgspec.structs.astuple, known)], dtype=np.float64).reshape(-1, 4)
 
 
-def _all(listed: bytearray) -> list[Sample]:
-    return [_decoded(event) for event in decode_events(listed) if _is_sample(event)]
-
-
 def _one(text: bytes) -> Sample | None:
     """One element, repaired where that is safe; None if it holds no values."""
     try:
@@ -105,10 +108,8 @@ def _one(text: bytes) -> Sample | None:
 
 
 def _decoded(event: Coded) -> Sample:
-    try:
-        return _sample(event, msgspec.json.decode(event.args))
-    except UNDECODABLE:  # a number out of range
-        return _sample(event, loads(bytes(event.args)))
+    args = parsed(bytes(event.args))  # numbers may be out of range
+    return _sample(event, loads(bytes(event.args)) if args is None else args)
 
 
 def _sample(event: Coded | ExactEvent, args: object) -> Sample:
@@ -128,9 +129,3 @@ def _is_sample(event: Coded | ExactEvent) -> bool:
 
 def _is_memory(event: Coded | ExactEvent | Totaled) -> bool:
     return event.name == MEMORY and event.ph in ("i", "I")
-
-
-def _timed_exactly(samples: Iterable[Sample]) -> Iterator[tuple[Sample, int]]:
-    for sample in samples:
-        with suppress(ValueError):
-            yield sample, exact_nanoseconds(sample.ts)

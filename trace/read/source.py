@@ -12,7 +12,7 @@ import stat
 import sys
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from io import UnsupportedOperation
 from pathlib import Path
 from typing import IO
@@ -67,7 +67,6 @@ class Stored(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def document(self) -> Document:
-        """Its bytes, as stored."""
         return self.arriving or Document(self.file.fileno(), self.size)
 
 
@@ -86,8 +85,7 @@ class Source(msgspec.Struct, frozen=True, eq=False):
 def open_source(path: str) -> Source:
     """The whole document of a file. Raises CannotRead or NotATrace."""
     stored = open_stored(path)
-    room = room_for(stored)
-    with closing(stored.file), closing(room):
+    with closing(stored.file), closing(room_for(stored)) as room:
         return msgspec.structs.replace(unpacked(stored, room), document=present(room))
 
 
@@ -248,20 +246,14 @@ def _closed_on_error(file: IO[bytes]) -> Iterator[None]:
 
 def _seekable(file: IO[bytes], path: str) -> IO[bytes]:
     """The file itself, or a copy of a pipe, which can be read only once and in order."""
-    if _is_regular(file):
-        return file
+    with suppress(UnsupportedOperation):  # a stream that is not a file of the system
+        if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            return file
     try:
         return _copied(file, path)
     finally:
         if file is not sys.stdin.buffer:
             file.close()
-
-
-def _is_regular(file: IO[bytes]) -> bool:
-    try:
-        return stat.S_ISREG(os.fstat(file.fileno()).st_mode)
-    except UnsupportedOperation:  # a stream that is not a file of the system
-        return False
 
 
 def _copied(file: IO[bytes], path: str) -> IO[bytes]:

@@ -51,9 +51,11 @@ def split(text: bytes | memoryview, state: Brackets = INSIDE) -> SplitElements:
     well, and nothing after it is looked at. With a `state` other than INSIDE the text continues
     what is open, and the first element is the rest of that.
     """
+    if state.escaped and text:
+        text = b" " + text[1:]
     kinds = np.frombuffer(bytes(text).translate(KINDS), dtype=np.uint8)
     places = np.flatnonzero(kinds)
-    places, kinds, escaped = _without_escaped(places, kinds[places], state.escaped, len(text))
+    places, kinds, escaped = _without_escaped(places, kinds[places], len(text))
     quotes = kinds == QUOTE
     within = np.cumsum(quotes) + state.in_string
     in_string = bool(within[-1] & 1) if len(within) else state.in_string
@@ -72,7 +74,8 @@ def split(text: bytes | memoryview, state: Brackets = INSIDE) -> SplitElements:
     begins = np.concatenate(([0], ends[:-1] + ~follows[bounds][:-1])) if len(ends) else ends
     closes = len(below) and text[int(places[until])] == ord("]")
     close = int(places[until]) if closes else -1
-    return SplitElements(begins, ends, close, Brackets(last, in_string, escaped and in_string))
+    escaped = (escaped or (state.escaped and not text)) and in_string
+    return SplitElements(begins, ends, close, Brackets(last, in_string, escaped))
 
 
 def first_bytes(text: bytes | memoryview, begins: Places, ends: Places) -> Places:
@@ -84,7 +87,7 @@ def first_bytes(text: bytes | memoryview, begins: Places, ends: Places) -> Place
 
 
 def _without_escaped(
-    places: Places, kinds: NDArray[np.uint8], first: bool, length: int
+    places: Places, kinds: NDArray[np.uint8], length: int
 ) -> tuple[Places, NDArray[np.uint8], bool]:
     """Without backslashes and what they escape; and whether the byte after the text is escaped.
 
@@ -92,18 +95,10 @@ def _without_escaped(
     """
     backslash = kinds == BACKSLASH
     found = places[backslash]
-    if first:
-        if not length:
-            return places, kinds, True
-        found = found[1:] if len(found) and found[0] == 0 else found
     if not len(found):
-        keep = ~backslash
-        if first:
-            keep &= places != 0
-        return places[keep], kinds[keep], False
+        return places, kinds, False
     starts = np.flatnonzero(np.concatenate(([True], np.diff(found) > 1)))
     lengths = np.diff(np.append(starts, len(found)))
     after = (found[starts] + lengths)[lengths % 2 == 1]
-    escaped = np.append(after, 0) if first else after
-    keep = ~backslash & ~np.isin(places, escaped)
+    keep = ~backslash & ~np.isin(places, after)
     return places[keep], kinds[keep], bool(len(after) and after[-1] == length)

@@ -43,7 +43,10 @@ def nanoseconds(values: Sequence[int | float]) -> Int64s:
     """
     types = set(map(type, values))
     if types <= {int}:
-        return _from_integers(values)
+        micros = np.asarray(values, dtype=np.int64)
+        if micros.size and max(int(micros.max()), -int(micros.min())) > LIMIT_NS // 1000:
+            raise OverflowError("a time is out of range")
+        return micros * 1000
     floats = np.asarray(values, dtype=np.float64)
     if not np.isfinite(floats).all():
         raise OverflowError("a time is not finite")
@@ -58,13 +61,6 @@ def nanoseconds(values: Sequence[int | float]) -> Int64s:
     exact: Int64s = whole.astype(np.int64) * 1000
     exact += nearest.astype(np.int64)
     return exact
-
-
-def _from_integers(values: Sequence[int | float]) -> Int64s:
-    micros = np.asarray(values, dtype=np.int64)
-    if micros.size and max(int(micros.max()), -int(micros.min())) > LIMIT_NS // 1000:
-        raise OverflowError("a time is out of range")
-    return micros * 1000
 
 
 def check_ends(start: Int64s, dur: Int64s) -> None:

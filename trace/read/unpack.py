@@ -85,26 +85,20 @@ def gzip_header(stored: Any, at: int) -> int:
     that goes in by pieces. At most LONGEST_HEADER."""
     for most in (FIRST, LONGEST_HEADER):
         head = stored[at : at + most]
-        end = _header_end(head)
+        flags, end = head[3] if len(head) > 3 else 0, 10
+        if flags & 4:
+            end += 2 + int.from_bytes(head[10:12], "little")
+        for flag in (8, 16):  # a name, a comment: each ends with a zero
+            if flags & flag:
+                end = head.find(b"\0", end) + 1 or len(head)
+        end += flags & 2  # a checksum
         if end < len(head):
             break
     return min(end, LONGEST_HEADER)
 
 
-def _header_end(head: bytes) -> int:
-    """Where it ends, or the length of `head` if that is later."""
-    flags, end = head[3] if len(head) > 3 else 0, 10
-    if flags & 4:
-        end += 2 + int.from_bytes(head[10:12], "little")
-    for flag in (8, 16):  # a name, a comment: each ends with a zero
-        if flags & flag:
-            end = head.find(b"\0", end) + 1 or len(head)
-    return end + 2 if flags & 2 else end  # a checksum
-
-
 def _gzip() -> Stream:
-    stream: Stream = igzip_lib.IgzipDecompressor(flag=igzip_lib.DECOMP_GZIP)
-    return stream
+    return igzip_lib.IgzipDecompressor(flag=igzip_lib.DECOMP_GZIP)
 
 
 def zstd_stream() -> Stream:

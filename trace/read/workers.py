@@ -112,7 +112,6 @@ class Workers:
 
     @property
     def done(self) -> int:
-        """The number of extents that are done."""
         return len(self._done)
 
     @property
@@ -170,7 +169,6 @@ class Workers:
         return self._chunks
 
     def halt(self) -> None:
-        """Stops all workers."""
         for worker in self._workers:
             os.kill(worker, signal.SIGKILL)
         while self._workers:
@@ -317,7 +315,6 @@ def _can_share() -> bool:
 
 
 def _cores() -> int:
-    """The number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

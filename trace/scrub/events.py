@@ -170,7 +170,6 @@ def parts(text: bytes) -> list[bytes]:
 
 
 def changed(text: bytes, strings: Strings) -> bytes:
-    """JSON with all its strings changed."""
     found = parts(text)
     found[1::2] = map(strings.__getitem__, found[1::2])
     return b'"'.join(found)

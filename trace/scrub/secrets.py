@@ -12,7 +12,6 @@ compiled = lru_cache(maxsize=None)(re.compile)
 
 
 def listed(words: str) -> frozenset[str]:
-    """Words separated by whitespace."""
     return frozenset(words.split())
 
 

@@ -129,7 +129,6 @@ class Texts:
         return _settled(text, self._by_form)
 
     def scrub(self, text: str) -> str:
-        """The text without private data."""
         return self.finish(self.learn(text))
 
     def finish(self, learnt: str) -> str:

@@ -2,5 +2,5 @@
 that changed.
 
 For others: `Picture`, `text`, `ruled` and `Rows` (picture.py), `TimelinePicture` (timeline.py),
-`Canvas` (canvas.py), the schemes, the glyphs. Only segments.py makes what Textual draws.
+`Canvas` (canvas.py), schemes and glyphs (schemes.py). Only segments.py makes what Textual draws.
 """

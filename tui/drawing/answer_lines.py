@@ -13,9 +13,8 @@ from fusetui.report.why_answer import account_line, answer, brief_answer
 from fusetui.text.cutting import clip, clip_apart, joined
 from fusetui.text.printable import printable
 from fusetui.trace.model.memo import memo
-from fusetui.tui.drawing.glyphs import Glyphs, share_bar
 from fusetui.tui.drawing.picture import scrolled
-from fusetui.tui.drawing.schemes import CURSOR, TEXT, Styled
+from fusetui.tui.drawing.schemes import CURSOR, TEXT, Glyphs, Styled, share_bar
 from fusetui.tui.layout.answer import (
     BETWEEN,
     SHARE,

@@ -17,10 +17,10 @@ from fusetui.trace.layout.steps import steps_of
 from fusetui.trace.model.categories import Layer
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.scrub.detect import secrets_of
-from fusetui.tui.drawing.glyphs import Glyphs
-from fusetui.tui.drawing.schemes import Styled
+from fusetui.tui.drawing.schemes import Glyphs, Styled
 from fusetui.tui.layout.text_layout import wrapped
 from fusetui.tui.layout.view import Side
+from fusetui.tui.state.state import Reading
 from fusetui.tui.state.tour import MARGIN
 
 BAR = 30  # cells of the progress bar
@@ -83,16 +83,16 @@ def _doubts(trace: Trace) -> list[str]:
     ]
 
 
-def reading_line(
-    path: str, done: int, total: int, width: int, glyphs: Glyphs, shown: bool = False
-) -> str:
+def reading_line(reading: Reading, width: int, glyphs: Glyphs) -> str:
     """`reading big.json  ###.......  34 % of 1.007 GB`; and what is shown, once there are lanes."""
-    cells = BAR if width >= ROOMY else BAR // 3
+    if reading.stopping:
+        return "stopping; what was read is kept"
+    done, total, cells = reading.done, reading.total, BAR if width >= ROOMY else BAR // 3
     full = cells * done // max(1, total)
     figures = f"{percent(done, total)} of {size(total)}" if total else ""
-    said = f"{figures}, shown: what was read so far" if shown else figures
+    said = f"{figures}, shown: what was read so far" if reading.shown else figures
     bar = f"  {glyphs.full * full}{'.' * (cells - full)}  {said}".rstrip()
-    name = printable(Path(without_credentials(path)).name)
+    name = printable(Path(without_credentials(reading.path)).name)
     return f"reading {clip(name, max(8, width - len(bar) - 8), glyphs.ellipsis)}{bar}"
 
 

@@ -13,8 +13,7 @@ from fusetui.text.cutting import middle_clip, word_clip
 from fusetui.trace.cells.raster import MANY, NONE, Cells, cells, edges
 from fusetui.trace.model.arrays import Int32s
 from fusetui.trace.model.columns import Trace
-from fusetui.tui.drawing.glyphs import Glyphs
-from fusetui.tui.drawing.schemes import BAR, Styled
+from fusetui.tui.drawing.schemes import BAR, Glyphs, Styled
 from fusetui.tui.layout.frame import columns
 from fusetui.tui.layout.kinds import KINDS, LETTERS, SliceKind, label_of
 from fusetui.tui.layout.places import marks_selection, where_rows

@@ -17,8 +17,8 @@ from fusetui.trace.model.categories import CPU_LAYERS, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.memo import memo
 from fusetui.tui.drawing.details import flow
-from fusetui.tui.drawing.glyphs import Glyphs
 from fusetui.tui.drawing.picture import Said
+from fusetui.tui.drawing.schemes import Glyphs
 from fusetui.tui.layout.kinds import label_of, narrow
 from fusetui.tui.layout.text_layout import ListColumn, fit, titles
 from fusetui.tui.layout.view import GapAt, Side, idle_of

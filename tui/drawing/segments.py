@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from rich.cells import cell_len
+from rich.color import Color as RichColor
 from rich.color import ColorSystem
 from rich.segment import Segment
 from rich.style import Style
@@ -20,8 +21,7 @@ from textual.filter import ANSIToTruecolor, LineFilter
 from textual.strip import Strip
 
 from fusetui.text.printable import is_printable, printable
-from fusetui.tui.drawing.glyphs import ASCII, UNICODE
-from fusetui.tui.drawing.schemes import Styled
+from fusetui.tui.drawing.schemes import ASCII, UNICODE, Styled
 
 INSTEAD = "·"
 MOST_STYLES = 4096  # whose codes are kept
@@ -138,15 +138,11 @@ def _codes(style: Style, system: ColorSystem) -> Codes:
 
 
 def _codes_of(style: Style, system: ColorSystem) -> Codes:
-    attributes = Strip.render_ansi(style.without_color, system)
-    color, background = style.color, style.bgcolor
-    return Codes(
-        attributes,
-        ";".join(color.downgrade(system).get_ansi_codes()) if color else OFF.color,
-        ";".join(background.downgrade(system).get_ansi_codes(False))
-        if background
-        else OFF.background,
-    )
+    def codes(color: RichColor | None, is_front: bool, off: str) -> str:
+        return ";".join(color.downgrade(system).get_ansi_codes(is_front)) if color else off
+
+    front, back = codes(style.color, True, OFF.color), codes(style.bgcolor, False, OFF.background)
+    return Codes(Strip.render_ansi(style.without_color, system), front, back)
 
 
 class Door(LineFilter):

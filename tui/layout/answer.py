@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from fusetui.analysis.questions.kernel_groups import Keys
+from fusetui.analysis.questions.groups import Keys
 from fusetui.analysis.questions.totals import (
     KernelTotal,
     inside_same_name,

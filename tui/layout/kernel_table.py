@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.analysis.questions.kernel_groups import GROUPINGS, Keys, module_keys
+from fusetui.analysis.questions.groups import GROUPINGS, Keys, module_keys
 from fusetui.analysis.questions.totals import Spread, grouped, self_ns, spreads
 from fusetui.gpu.kernel_names import decode
 from fusetui.gpu.roofline.many import Jobs

@@ -62,12 +62,9 @@ LETTERS = dict(zip(KINDS, "gapfrcmkolnyjx", strict=True))
 """What stands for a kind where there is no color."""
 
 BY_ROLE = {
-    Role.MEMCPY: SliceKind.COPY,
-    Role.MEMSET: SliceKind.COPY,
-    Role.ANNOTATION: SliceKind.ANNOTATION,
-    Role.GPU_ANNOTATION: SliceKind.ANNOTATION,
-    Role.PYTHON: SliceKind.PYTHON,
-    Role.CALL: SliceKind.CALL,
+    **dict.fromkeys((Role.MEMCPY, Role.MEMSET), SliceKind.COPY),
+    **dict.fromkeys((Role.ANNOTATION, Role.GPU_ANNOTATION), SliceKind.ANNOTATION),
+    **{Role.PYTHON: SliceKind.PYTHON, Role.CALL: SliceKind.CALL},
 }
 
 DECODED = (Role.KERNEL, Role.DEVICE)

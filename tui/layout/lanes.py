@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from itertools import chain, groupby
+from itertools import chain, groupby, islice
 
 import msgspec
 import numpy as np
@@ -19,14 +19,9 @@ from fusetui.trace.model.memo import once
 from fusetui.tui.layout.kinds import narrow, numbers_of
 
 LAYER_LABELS = {
-    Layer.ANNOTATIONS: "notes",
-    Layer.PYTHON: "python",
-    Layer.OPS: "ops",
-    Layer.STREAM: "stream",
-    Layer.GPU_ANNOTATIONS: "gpu notes",
-    Layer.SYNC: "sync",
-    Layer.DEVICE: "device",
-    Layer.OTHER: "other",
+    **{Layer.ANNOTATIONS: "notes", Layer.PYTHON: "python", Layer.OPS: "ops"},
+    **{Layer.STREAM: "stream", Layer.GPU_ANNOTATIONS: "gpu notes", Layer.SYNC: "sync"},
+    **{Layer.DEVICE: "device", Layer.OTHER: "other"},
 }
 MOST = 1000  # lanes
 PREPARED = 500  # lines
@@ -60,7 +55,7 @@ class Lane(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     def prepare(self) -> None:
         """Compute the lines that fit on any screen."""
-        _ = self.lines[:PREPARED]
+        _ = [*islice(self.lines, PREPARED)]
 
     @property
     def some(self) -> int:

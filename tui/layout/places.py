@@ -109,9 +109,8 @@ def spanning(side: Side, view: View, index: int) -> int:
     lines = side.lanes[index].lines
     begin, end = view.begin + side.origin, view.end + side.origin
     edge = view.span // SPANS
-    most = len(lines)
-    if side.lane_of(view.selected) == index:
-        most = depth_in_lane(side, view.selected)
+    is_own = side.lane_of(view.selected) == index
+    most = depth_in_lane(side, view.selected) if is_own else len(lines)
     first = np.int64(begin + edge)  # of the type of the columns: none is converted
     for depth in range(most):
         line = lines[depth]

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from fusetui.tui.drawing.answer_lines import AnswerPicture
 from fusetui.tui.drawing.canvas import Turn
-from fusetui.tui.drawing.glyphs import glyphs_for
+from fusetui.tui.drawing.schemes import glyphs_for
 from fusetui.tui.layout.answer import AnswerAt, AnswerPage, moved, way_of
 from fusetui.tui.pages import kernels, modules
 from fusetui.tui.pages.page import Pane

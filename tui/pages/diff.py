@@ -13,9 +13,8 @@ from fusetui.report.diff import judgment, side_lines
 from fusetui.report.diff_lines import APART, REGION, DiffLine, differing, fitted
 from fusetui.text.figures import microseconds
 from fusetui.tui.drawing.details import flow
-from fusetui.tui.drawing.glyphs import glyphs_for
 from fusetui.tui.drawing.picture import Rows, Said, TextPicture, cut, ruled, text
-from fusetui.tui.drawing.schemes import Styled
+from fusetui.tui.drawing.schemes import Styled, glyphs_for
 from fusetui.tui.drawing.timeline import TimelinePicture
 from fusetui.tui.layout import moves
 from fusetui.tui.layout.kinds import narrow

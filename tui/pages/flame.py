@@ -10,10 +10,9 @@ from msgspec.structs import replace
 
 from fusetui.text.figures import duration, percent, plural
 from fusetui.trace.model.memo import kept_on, memo
-from fusetui.tui.drawing.glyphs import Glyphs, glyphs_for
 from fusetui.tui.drawing.lane_lines import chosen_slice, filled_slice
 from fusetui.tui.drawing.picture import Said, ruled, text
-from fusetui.tui.drawing.schemes import Styled
+from fusetui.tui.drawing.schemes import Glyphs, Styled, glyphs_for
 from fusetui.tui.layout.answer import working
 from fusetui.tui.layout.figure_trees import FigureTree
 from fusetui.tui.layout.flame import TIMES, TREES, WHOLE, Flame, FlameView, flame_of

@@ -12,9 +12,8 @@ from msgspec.structs import replace
 
 from fusetui.text.figures import count, duration, percent
 from fusetui.trace.model.arrays import Flags, Int64s
-from fusetui.tui.drawing.glyphs import glyphs_for, share_bar
 from fusetui.tui.drawing.picture import Rows, Said, no_rows, row_parts, text
-from fusetui.tui.drawing.schemes import Styled
+from fusetui.tui.drawing.schemes import Styled, glyphs_for, share_bar
 from fusetui.tui.layout.figure_trees import FigureTree, Preorder, open_to, visible
 from fusetui.tui.layout.text_layout import ListColumn, titles
 from fusetui.tui.pages.page import ListPage, Pane, at_row, next_of

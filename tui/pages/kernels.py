@@ -7,14 +7,13 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from fusetui.analysis.questions.kernel_groups import Keys
+from fusetui.analysis.questions.groups import Keys
 from fusetui.text.figures import count, duration, percent
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.memo import memo
 from fusetui.tui.drawing.details import details_height
-from fusetui.tui.drawing.glyphs import Glyphs, glyphs_for, share_bar
 from fusetui.tui.drawing.picture import Rows, Said, row_parts, text
-from fusetui.tui.drawing.schemes import TEXT, Styled
+from fusetui.tui.drawing.schemes import TEXT, Glyphs, Styled, glyphs_for, share_bar
 from fusetui.tui.layout.answer import working
 from fusetui.tui.layout.kernel_table import (
     BYS,

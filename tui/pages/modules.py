@@ -12,8 +12,8 @@ from fusetui.text.figures import duration, plural
 from fusetui.trace.model.arrays import Flags
 from fusetui.trace.program.modules import ModuleTime
 from fusetui.tui.drawing.details import flow
-from fusetui.tui.drawing.glyphs import glyphs_for
 from fusetui.tui.drawing.picture import Said, ruled
+from fusetui.tui.drawing.schemes import glyphs_for
 from fusetui.tui.layout.answer import working
 from fusetui.tui.layout.kinds import narrow
 from fusetui.tui.layout.modules import ModuleTree, first_open

@@ -15,8 +15,8 @@ from fusetui.text.figures import count, plural
 from fusetui.text.printable import printable
 from fusetui.tui.drawing.canvas import Drag, Turn
 from fusetui.tui.drawing.details import details
-from fusetui.tui.drawing.glyphs import glyphs_for
 from fusetui.tui.drawing.picture import ListPicture, Picture, Rows, TextPicture, ruled, scrolled
+from fusetui.tui.drawing.schemes import glyphs_for
 from fusetui.tui.layout.kinds import narrow
 from fusetui.tui.layout.view import Side
 from fusetui.tui.state.action import Action, action, nothing

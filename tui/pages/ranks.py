@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from fusetui.text.figures import Unit, count, plural, unit_of
 from fusetui.text.printable import printable
 from fusetui.tui.drawing.details import details_height
-from fusetui.tui.drawing.glyphs import glyphs_for
 from fusetui.tui.drawing.picture import (
     Make,
     Rows,
@@ -22,7 +21,7 @@ from fusetui.tui.drawing.picture import (
     row_parts,
     ruled,
 )
-from fusetui.tui.drawing.schemes import Styled
+from fusetui.tui.drawing.schemes import Styled, glyphs_for
 from fusetui.tui.layout.text_layout import ListColumn, room, sentence_lines, titles
 from fusetui.tui.pages.page import ListPage, Pane, names_text, next_of, sort_actions
 from fusetui.tui.state import ranks

@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from fusetui.tui.drawing.canvas import Drag, Turn
 from fusetui.tui.drawing.details import details_height
-from fusetui.tui.drawing.glyphs import glyphs_for
 from fusetui.tui.drawing.picture import Said, TextPicture, ruled
 from fusetui.tui.drawing.range_lines import gap_lines, range_lines
+from fusetui.tui.drawing.schemes import glyphs_for
 from fusetui.tui.drawing.timeline import TimelinePicture
 from fusetui.tui.layout.answer import working
 from fusetui.tui.layout.frame import (
@@ -223,11 +223,8 @@ def _lines(state: State, index: int) -> tuple[int, int]:
 
 def _timeline(state: State, index: int, width: int, height: int) -> Pane:
     session = state.session
-    side, view, glyphs = (
-        session.sides[index],
-        session.views[index],
-        glyphs_for(state.ascii_only, state.colorless),
-    )
+    side, view = session.sides[index], session.views[index]
+    glyphs = glyphs_for(state.ascii_only, state.colorless)
     marked, chosen = session.marked[index], session.interval(index)
     picture = TimelinePicture(side, view, glyphs, state.tops[index], marked, chosen)
 
@@ -246,12 +243,8 @@ def _timeline(state: State, index: int, width: int, height: int) -> Pane:
 
 def _details(state: State) -> TextPicture:
     """The figures of the range of the active side, else the details of its selected slice."""
-    side, row, gap, glyphs = (
-        state.side,
-        state.view.selected,
-        state.view.gap,
-        glyphs_for(state.ascii_only),
-    )
+    side, row, gap = state.side, state.view.selected, state.view.gap
+    glyphs = glyphs_for(state.ascii_only)
     if state.time_range:
         of_range = partial(range_lines, side, state.time_range, glyphs=glyphs)
         return ruled((side, state.time_range), "range of time", glyphs.rule, of_range)

@@ -21,10 +21,9 @@ from fusetui.text.cutting import clip
 from fusetui.text.figures import Unit, duration, percent, unit_of
 from fusetui.text.printable import printable
 from fusetui.tui.drawing.details import flow
-from fusetui.tui.drawing.glyphs import glyphs_for, share_bar
 from fusetui.tui.drawing.picture import Rows, Said, TextPicture, cut, no_rows, row_parts, ruled
 from fusetui.tui.drawing.range_lines import gap_lines
-from fusetui.tui.drawing.schemes import Styled
+from fusetui.tui.drawing.schemes import Styled, glyphs_for, share_bar
 from fusetui.tui.layout.answer import inside, working
 from fusetui.tui.layout.kinds import narrow
 from fusetui.tui.layout.text_layout import ListColumn, sentence_lines, titles

@@ -14,7 +14,7 @@ from fusetui.text.figures import parse_time, plural, tick
 from fusetui.text.printable import printable
 from fusetui.trace.layout.steps import steps_of
 from fusetui.tui.layout.moves import at_time, over
-from fusetui.tui.state import arranging, moving
+from fusetui.tui.state import moving
 from fusetui.tui.state.action import action
 from fusetui.tui.state.moving import shown
 from fusetui.tui.state.reading import read
@@ -102,7 +102,7 @@ def _quit(state: State, rest: str) -> Outcome:
 
 _diff = partial(_open, verb="diff", of="another", beside=1)
 COMMANDS: dict[str, Callable[[State, str], Outcome]] = dict(
-    zip(VERBS, (_goto, _step, _mark, arranging.only, _open, _diff, _quit), strict=True)
+    zip(VERBS, (_goto, _step, _mark, moving.only, _open, _diff, _quit), strict=True)
 )
 _ask = partial(replace, prompt=Prompt.COMMAND)
 ACTIONS = (action("command", "Command", ":", "goto, step, mark, only, open, diff, q", _ask),)

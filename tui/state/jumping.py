@@ -102,11 +102,10 @@ def at_gap(state: State, at: GapAt) -> State:
 
 def place_of_gap(side: Side, gap: Gap) -> GapAt | None:
     """The gap of the session that a gap of the answer is."""
-    for device, idle in enumerate(side.insight.idle or ()):
-        if exact_id(idle.device) == gap.device:
-            place = idle.gap_at(gap.start_ns)
-            return GapAt(device, place) if place >= 0 else None
-    return None
+    known = side.insight.idle or ()
+    device = next((n for n, idle in enumerate(known) if exact_id(idle.device) == gap.device), -1)
+    place = known[device].gap_at(gap.start_ns) if device >= 0 else -1
+    return GapAt(device, place) if place >= 0 else None
 
 
 def step(state: State, by: int) -> State:

@@ -21,10 +21,9 @@ from fusetui.tui.layout.kernel_table import KernelView
 from fusetui.tui.layout.op_tree import TreeView
 from fusetui.tui.layout.view import Side
 from fusetui.tui.state.action import action, nothing, two_traces
-from fusetui.tui.state.carry import carried
 from fusetui.tui.state.comparison import comparing, lines_of
 from fusetui.tui.state.moving import changed
-from fusetui.tui.state.session import now_known, start
+from fusetui.tui.state.session import carried, now_known, start
 from fusetui.tui.state.state import (
     DIFF,
     OVERLAY,

@@ -17,9 +17,8 @@ from fusetui.trace.model.categories import Role
 from fusetui.tui.layout.search_hits import SearchHits
 from fusetui.tui.layout.view import Side
 from fusetui.tui.state.action import action
-from fusetui.tui.state.carry import still_there
 from fusetui.tui.state.moving import brought
-from fusetui.tui.state.session import NOTHING, Hits
+from fusetui.tui.state.session import NOTHING, Hits, still_there
 from fusetui.tui.state.state import (
     OVERLAY,
     HitList,
@@ -80,10 +79,10 @@ def again(before: State, state: State) -> Outcome:
 
 def _followed(before: State, state: State) -> State:
     """The list over the page: of a search with the hits of today, else with the slices it had."""
-    if not isinstance(state.overlay, HitList):
-        return state
     hits, was = state.session.hits, state.overlay
-    if hits is None or not _lists(state, before.session.hits):
+    if not isinstance(was, HitList):
+        return state
+    if hits is None or was.hits is not before.session.hits:
         trace = state.sides[was.hits.side].trace
         rows = still_there(was.side.trace, trace, was.hits.rows)
         hits = replace(was.hits, rows=rows, at=-1, by_args=NOTHING)
@@ -142,12 +141,8 @@ def _with_args(state: State, hits: Hits, found: SearchHits) -> State:
     told_place = state.hint == _place(hits)
     state = replace(state, session=replace(state.session, hits=now))
     state = replace(state, hint=_place(now)) if told_place else state
-    return _listed(state, now) if _lists(state, hits) else state
-
-
-def _lists(state: State, hits: Hits | None) -> bool:
-    """Whether the list of these hits lies over the page."""
-    return isinstance(state.overlay, HitList) and state.overlay.hits is hits
+    is_listed = isinstance(state.overlay, HitList) and state.overlay.hits is hits
+    return _listed(state, now) if is_listed else state
 
 
 def _listed(state: State, hits: Hits) -> State:

@@ -77,7 +77,7 @@ def _cut_off(trace: Trace, figures: Summary) -> bool:
 
 def run_kernels(args: Namespace) -> int:
     """The kernels, grouped by name, op, shape and so on."""
-    from fusetui.analysis.questions.kernel_groups import kernel_groups
+    from fusetui.analysis.questions.groups import kernel_groups
     from fusetui.analysis.questions.search import why_no_kernels
     from fusetui.gpu.roofline.many import jobs, peaks_of_devices
     from fusetui.report.groups import kernels_json, kernels_text
@@ -101,7 +101,7 @@ def run_kernels(args: Namespace) -> int:
 
 def run_ops(args: Namespace) -> int:
     """The CPU ops by name or shape."""
-    from fusetui.analysis.questions.op_groups import op_groups
+    from fusetui.analysis.questions.groups import op_groups
     from fusetui.report.groups import ops_json, ops_text
 
     loaded = load(args.trace, args.captured_by)
@@ -189,7 +189,7 @@ def run_serving(args: Namespace) -> int:
 
 def run_check(args: Namespace) -> int:
     """Compares a guess about the kernels of a trace with the trace; 1 if any guess is wrong."""
-    from fusetui.analysis.questions.tally import tallies
+    from fusetui.analysis.questions.computing import tallies
     from fusetui.capture.expect import compare, parse
     from fusetui.report.documents import CheckDocument, GuessDocument
 

@@ -31,7 +31,9 @@ def crash_sentence(error: BaseException) -> str:
 
 def _where(error: BaseException) -> str:
     try:
-        path = written(_report(error))
+        versions = f"fusetui {__version__}, Python {platform.python_version()}, {sys.platform}"
+        trace = "".join(traceback.format_exception(error))  # without the values of variables
+        path = written(f"{versions}\n{sys.argv}\n\n{trace}")
     except Exception:
         frames = traceback.extract_tb(error.__traceback__)
         place = f"{Path(frames[-1].filename).name}, line {frames[-1].lineno}" if frames else "?"
@@ -70,10 +72,3 @@ def _filled(handle: int, name: str, content: bytes) -> str:
         os.unlink(name)
         raise
     return name
-
-
-def _report(error: BaseException) -> str:
-    """Versions, the command line, and the traceback without the values of variables."""
-    versions = f"fusetui {__version__}, Python {platform.python_version()}, {sys.platform}"
-    lines = traceback.format_exception(error)
-    return "".join([f"{versions}\n{sys.argv}\n\n", *lines])

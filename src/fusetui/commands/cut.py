@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from fusetui.analysis.questions.note import CUT_FROM, Whole
-from fusetui.analysis.why.account import accounts
+from fusetui.analysis.why.account import Accounts
 from fusetui.analysis.why.selection import NotThere, asked
 from fusetui.commands.errors import CommandError, say
 from fusetui.commands.loading import load, secret_notices
@@ -76,7 +76,7 @@ def _about(trace: Trace, part: Excerpt, name: str) -> Whole:
     to tell."""
     latencies = {
         str(device.pid): latency
-        for line in accounts(trace).lines
+        for line in Accounts(trace).lines
         for device, latency in zip(line.named, line.latency_ns.tolist(), strict=True)
     }
     begin, end, whole = (ns - trace.begin_ns for ns in (part.begin_ns, part.end_ns, trace.end_ns))
@@ -94,7 +94,7 @@ def _window(trace: Trace, args: Namespace) -> Window:
     if args.steady:
         return _steady(trace, args.step_by)
     try:
-        window = asked(accounts(trace), selection_of(args)).window
+        window = asked(Accounts(trace), selection_of(args)).window
     except NotThere as missing:
         raise CommandError(str(missing)) from None
     return window or (trace.begin_ns, trace.end_ns)

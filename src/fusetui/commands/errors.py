@@ -48,11 +48,6 @@ def say(sentence: str) -> None:
         print(printable(without_credentials(sentence)), file=sys.stderr, flush=True)
 
 
-def is_for_user(error: Exception) -> bool:
-    """Whether the message of this error is a sentence for the user."""
-    return isinstance(error, OUR_SENTENCES)
-
-
 def _code_of(command: Callable[[], int]) -> int:
     try:
         try:
@@ -69,7 +64,7 @@ def _code_of(command: Callable[[], int]) -> int:
 
 def _told(error: Exception) -> int:
     try:
-        if is_for_user(error):
+        if isinstance(error, OUR_SENTENCES):
             say(str(error))
             return UNUSABLE
         from fusetui.commands.crash import crash_sentence

@@ -19,8 +19,7 @@ import msgspec
 from fusetui.commands.errors import CommandError
 from fusetui.text.toml import WrongFile, table_in, text_of
 
-PLACE = "FUSETUI_CONFIG"
-"""Names another file, or is `off`."""
+PLACE = "FUSETUI_CONFIG"  # names another file, or is `off`
 FILE = "config.toml"
 COLORS = "COLORFGBG"
 Theme = Literal["auto", "dark", "light"]

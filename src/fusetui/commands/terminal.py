@@ -15,8 +15,7 @@ from contextlib import suppress
 
 TRUECOLOR = {"alacritty", "contour", "direct", "foot", "ghostty", "kitty", "rio", "wezterm"}
 """Parts of TERM of terminals that have true color, all of them by their documentation."""
-MANY_COLORS = {"screen", "tmux", "256color"}
-"""Those that have 256."""
+MANY_COLORS = {"screen", "tmux", "256color"}  # those that have 256
 PATIENCE = 1.0  # seconds; a terminal that answers does so within one round trip
 QUESTION = b"\x1b]11;?\x1b\\\x1b[c"
 """The color of the background (xterm's ctlseqs, OSC 11), then what terminal it is (DA1). Terminals

@@ -19,8 +19,7 @@ _WORDS_COUNTED: Final = """
     memcpy memset moe norm optimizer pointwise pool quant reduction rng rope scan softmax sort
     triton unknown upsample
 """
-KINDS: Final = frozenset(_WORDS_COUNTED.split())
-"""What can be counted; `kernels` is all of them."""
+KINDS: Final = frozenset(_WORDS_COUNTED.split())  # what can be counted; `kernels` is all of them
 
 LONGEST_NAME: Final = 1 << 14  # characters; only the beginning of a longer name is searched
 LONGEST_OP: Final = 1000  # no op has such a long name, and the patterns are not made for it

@@ -220,7 +220,11 @@ def _parts(row: Row, place: str) -> tuple[str, ...]:
     elif row.kind in (RowKind.FUSED, RowKind.SPLIT):
         parts = [where, _several(row, op)]
     elif row.together:
-        parts = [where, row.work, _as_a_whole(row)]
+        if row.kind is RowKind.REPLACED:
+            kernels = ARROW.join(_counted(names) for names in (row.a, row.b))
+        else:
+            kernels = f"{_short(row.a[0])}  {row.a_count}{ARROW}{row.b_count} times"
+        parts = [where, row.work, kernels]
     elif row.kind is RowKind.REPLACED and row.a_count != row.b_count:
         parts = [where, op, f"{_names(row.a)}{ARROW}{_names(row.b)}"]
     else:
@@ -239,12 +243,6 @@ def _several(row: Row, op: str) -> str:
         op = f"{op} ({many} kernels)"
     others = op or _names(row.a if fused else row.b)
     return f"{others}{ARROW}{one}" if fused else f"{one}{ARROW}{others}"
-
-
-def _as_a_whole(row: Row) -> str:
-    if row.kind is RowKind.REPLACED:
-        return ARROW.join(_counted(names) for names in (row.a, row.b))
-    return f"{_short(row.a[0])}  {row.a_count}{ARROW}{row.b_count} times"
 
 
 def _counted(names: Sequence[str]) -> str:

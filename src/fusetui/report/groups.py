@@ -8,8 +8,7 @@ from typing import Any
 
 from msgspec.structs import asdict
 
-from fusetui.analysis.questions.kernel_groups import KernelGroup
-from fusetui.analysis.questions.op_groups import OpGroup
+from fusetui.analysis.questions.groups import KernelGroup, OpGroup
 from fusetui.gpu.kernel_names import decode
 from fusetui.gpu.roofline.many import DevicePeak
 from fusetui.gpu.roofline.model import NS
@@ -41,8 +40,7 @@ OP_COLUMNS = (
     Column("p90", spare=7, cell=lambda group: duration(group.spread.p90_ns)),
 )
 TITLES = {"name": "kernel", "shape": "kernel, op and inputs"}
-WIDEST = 60
-"""Width that names with shapes get before figures do."""
+WIDEST = 60  # width that names with shapes get before figures do
 
 
 def kernels_text(
@@ -58,7 +56,10 @@ def kernels_text(
         columns.append(Column("name", True, 15, lambda group: printable(group.fields["name"])))
     rest = groups[len(shown) :]
     share = percent(sum(group.spread.total_ns for group in rest), whole)
-    lines = [_table(columns, shown, width, by), *left_out(len(rest), _noun(by), TOP_ALL, share)]
+    lines = [
+        _table(columns, shown, width, by),
+        *left_out(len(rest), "name" if by == "name" else "group", TOP_ALL, share),
+    ]
     return "\n".join([*lines, *(fill(printable(notice), width) for notice in notices)])
 
 
@@ -95,7 +96,7 @@ def ops_text(groups: Sequence[OpGroup], by: str, top: int, width: int) -> str:
     shown = groups[:top] if top else groups
     title = "op and inputs" if by == "shape" else "op"
     columns = (*OP_COLUMNS, Column(title, True, cell=lambda group: _op_label(group.fields, by)))
-    lines = left_out(len(groups) - len(shown), _noun(by), TOP_ALL)
+    lines = left_out(len(groups) - len(shown), "name" if by == "name" else "group", TOP_ALL)
     return "\n".join([_table(columns, shown, width, by), *lines])
 
 
@@ -124,10 +125,6 @@ def ops_json(groups: Sequence[OpGroup], by: str) -> OpsDocument:
 
 def _table(columns: Sequence[Column], groups: Sequence[object], width: int, by: str) -> str:
     return table_of(columns, groups, width, WIDEST if by == "shape" else LEAST, blank="")
-
-
-def _noun(by: str) -> str:
-    return "name" if by == "name" else "group"
 
 
 def _label(fields: dict[str, Any], by: str, width: int) -> str:

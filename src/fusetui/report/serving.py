@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from fusetui.analysis.serving.answer import PhaseLimit, ServerStep, Serving
+from fusetui.analysis.serving.answer import PhaseLimit, Serving
 from fusetui.analysis.serving.between import Between
 from fusetui.analysis.serving.layers import Experts, Layers
 from fusetui.analysis.serving.limit import Limit, Loss
@@ -41,7 +41,7 @@ STEP = (
     Column("tokens", spare=1, cell=lambda step: known(step.new_tokens, count)),
     Column("cached", spare=3, cell=lambda step: known(step.cached_tokens, count)),
     Column("captured", spare=4, cell=lambda step: known(step.captured_tokens, count)),
-    Column("launched by", left=True, cell=lambda step: launched_by(step)),
+    Column("launched by", True, cell=lambda s: s.mode if s.replays < 2 else f"{s.replays} graphs"),
 )
 
 
@@ -77,11 +77,6 @@ def _steps(found: Serving, width: int) -> str:
             told = f"The step from {duration(step.start_ns)} is long: {because}."
             lines.append(_wrapped([told], width))
     return "\n".join(lines)
-
-
-def launched_by(step: ServerStep) -> str:
-    """How its kernels were launched, or how many graphs were replayed."""
-    return step.mode if step.replays < 2 else f"{step.replays} graphs"
 
 
 def _limit(found: Serving, one: PhaseLimit) -> Iterator[str]:

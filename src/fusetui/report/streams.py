@@ -44,21 +44,17 @@ def prepare() -> bool:
     if sys.stderr is None:
         sys.stderr = open(2, "w")  # noqa: SIM115
     for name in ("stdout", "stderr"):
-        _give_buffer(name)
+        # One that has no buffer (`python -u`) gets one, which is emptied after each line: only
+        # buffers write again what the system did not take, or raise.
+        stream = getattr(sys, name)
+        if isinstance(getattr(stream, "buffer", None), io.RawIOBase):
+            whole = open(stream.fileno(), "w", 1, stream.encoding, closefd=False)  # noqa: SIM115
+            setattr(sys, name, whole)
+            setattr(sys, f"__{name}__", whole)  # the app's
     for stream in (sys.stdin, sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # escape what the encoding cannot represent
             stream.reconfigure(errors="backslashreplace")
     return there
-
-
-def _give_buffer(name: str) -> None:
-    """Gives a stream that has none (`python -u`) a buffer, which is emptied after each line: only
-    buffers write again what the system did not take, or raise."""
-    stream = getattr(sys, name)
-    if isinstance(getattr(stream, "buffer", None), io.RawIOBase):
-        whole = open(stream.fileno(), "w", 1, stream.encoding, closefd=False)  # noqa: SIM115
-        setattr(sys, name, whole)
-        setattr(sys, f"__{name}__", whole)  # the app's
 
 
 def settle() -> None:

@@ -51,8 +51,7 @@ NOTHING = "Neither trace has GPU events to compare; fusetui diff compares CPU op
 CUT_OFF = "waits-outside"
 """With a likely finding of this rule, work from before the window is missing."""
 
-HOLES = "holes"
-"""With a finding of this rule, work of the window is missing."""
+HOLES = "holes"  # with a finding of this rule, work of the window is missing
 
 PATH = re.compile(r"\A[^\s<>]*/(?=[^/]*\.py\(\d)")  # the folders of torch's name for a frame
 
@@ -205,15 +204,17 @@ def account_lines(found: Why, width: int, most: int = REASON_ROWS) -> list[str]:
     names = [(name, CLASSES[name]) for name in PARTS if any(sums[name] for _, sums in columns)]
     hidden = [(name, text) for name, text in HIDDEN.items() if any(s[name] for _, s in columns)]
     labels = [*names, *((name, f"  {IDLE[name].sentence}") for name in shown)]
-    rows = [_row(text, [sums[name] for _, sums in columns], columns) for name, text in labels]
+    rows = [_row(text, [name], columns) for name, text in labels]
     if rest:
-        others = [sum(sums[name] for name in rest) for _, sums in columns]
-        rows.append(_row(f"  {plural(len(rest), 'other reason')}", others, columns))
-    rows += [_row(text, [sums[name] for _, sums in columns], columns) for name, text in hidden]
+        rows.append(_row(f"  {plural(len(rest), 'other reason')}", rest, columns))
+    rows += [_row(text, [name], columns) for name, text in hidden]
     titles = [device_text(found)]
     for title, sums in columns:
         titles += [f"{title} {unit_of([sums['span']]).name}", "share"]
-    first, *lines = _narrowed([titles, *rows], width)
+    # The labels are cut, so that no figure has to be.
+    every = [titles, *rows]
+    figures = sum(max(len(row[n]) for row in every) + len(GAP) for n in range(1, len(titles)))
+    first, *lines = ([clip(row[0], max(1, width - figures)), *row[1:]] for row in every)
     headed = [Column(title, left=not n) for n, title in enumerate(first)]
     return table(headed, lines, width).split("\n")
 
@@ -270,18 +271,13 @@ def account_columns(found: Why) -> list[tuple[str, Sums]]:
     return [("step", totals(median_step(found.steps).devices)), whole]
 
 
-def _row(text: str, amounts: Sequence[int], columns: Sequence[tuple[str, Sums]]) -> tuple[str, ...]:
+def _row(text: str, names: Sequence[str], columns: Sequence[tuple[str, Sums]]) -> list[str]:
+    """The time of these classes or reasons together, in each column."""
     cells = [text]
-    for ns, (_, sums) in zip(amounts, columns, strict=True):
-        unit = unit_of([sums["span"]])
+    for _, sums in columns:
+        ns, unit = sum(sums[name] for name in names), unit_of([sums["span"]])
         cells += [unit.text(ns), percent(ns, sums["span"])] if ns else ["", ""]
-    return tuple(cells)
-
-
-def _narrowed(rows: Sequence[Sequence[str]], width: int) -> list[tuple[str, ...]]:
-    """The labels cut, so that no figure has to be."""
-    figures = sum(max(len(row[n]) for row in rows) + len(GAP) for n in range(1, len(rows[0])))
-    return [(clip(row[0], max(1, width - figures)), *row[1:]) for row in rows]
+    return cells
 
 
 def ceiling_text(found: Why) -> str:
@@ -329,8 +325,7 @@ def named(name: str) -> str:
 
 TOLD = 3  # in a sentence
 LONGEST_TOLD = 48
-BUSY = 0.8
-"""From this share of the time asked about on, the GPU itself is the limit."""
+BUSY = 0.8  # from this share of the time asked about on, the GPU itself is the limit
 
 
 def is_limit(found: Why) -> bool:

@@ -29,7 +29,9 @@ def is_printable(text: str) -> bool:
 
 def printable(text: str) -> str:
     """The text with everything that a terminal would interpret or hide escaped, as `\\x1b`."""
-    return text if is_printable(text) else "".join(map(_escaped, text))
+    if is_printable(text):
+        return text
+    return "".join(c if is_printable(c) else c.encode("unicode_escape").decode() for c in text)
 
 
 def printable_lines(text: str) -> str:
@@ -74,10 +76,6 @@ def without_credentials(text: str) -> str:
     if "://" not in text:
         return text
     return re.sub(QUERY, r"\1...", re.sub(USER, "", text))
-
-
-def _escaped(char: str) -> str:
-    return char if is_printable(char) else char.encode("unicode_escape").decode()
 
 
 def _json_escaped(char: str) -> str:

@@ -53,7 +53,11 @@ def table(
         if not isinstance(most, Unseen):
             rest = most - sum(natural[n] + len(GAP) for n in shown[:-1])
             natural[shown[-1]] = max(1, min(natural[shown[-1]], rest))
-    return "\n".join(_line(columns, line, shown, natural) for line in lines)
+    cells = (
+        [pad(clip(line[n], natural[n], CUT), natural[n], columns[n].left) for n in shown]
+        for line in lines
+    )
+    return "\n".join(GAP.join(line).rstrip() for line in cells)
 
 
 def table_of(
@@ -89,19 +93,8 @@ def left_out(number: int, noun: str, hint: str, share: str = "") -> list[str]:
 def _shown(columns: Sequence[Column], natural: Sequence[int], most: int, least: int) -> list[int]:
     shown = list(range(len(columns)))
     for number in sorted(shown, key=lambda n: -columns[n].spare):
-        if not columns[number].spare or _needed(shown, natural, least) <= most:
+        needed = sum(natural[n] + len(GAP) for n in shown[:-1]) + min(natural[shown[-1]], least)
+        if not columns[number].spare or needed <= most:
             break
         shown.remove(number)
     return shown
-
-
-def _needed(shown: Sequence[int], natural: Sequence[int], least: int) -> int:
-    fixed = sum(natural[n] + len(GAP) for n in shown[:-1])
-    return fixed + min(natural[shown[-1]], least)
-
-
-def _line(
-    columns: Sequence[Column], line: Sequence[str], shown: Sequence[int], widths: Sequence[int]
-) -> str:
-    padded = [pad(clip(line[n], widths[n], CUT), widths[n], columns[n].left) for n in shown]
-    return GAP.join(padded).rstrip()

@@ -10,8 +10,13 @@ from typing import Any
 import pytest
 from tests.places import TRACES
 
-from fusetui.analysis.questions import op_groups as ops
-from fusetui.analysis.questions.kernel_groups import GROUPINGS, KernelGroup, kernel_groups
+from fusetui.analysis.questions.groups import (
+    GROUPINGS,
+    KernelGroup,
+    OpGroup,
+    kernel_groups,
+    op_groups,
+)
 from fusetui.analysis.questions.totals import kernel_totals, op_totals
 from fusetui.arguments import KERNELS_BY, OPS_BY
 from fusetui.gpu.kernel_names import decode
@@ -55,7 +60,7 @@ SLOW: dict[str, Slow] = {
 }
 
 
-def key_of(group: KernelGroup | ops.OpGroup) -> str:
+def key_of(group: KernelGroup | OpGroup) -> str:
     found = list(group.fields.values())
     return json.dumps(found[0] if len(found) == 1 else found)
 
@@ -95,7 +100,7 @@ def test_ops_against_a_dict(trace: Trace) -> None:
     slow: dict[str, list[int]] = defaultdict(list)
     for row in trace.rows_of(Role.OP).tolist():
         slow[json.dumps([trace.name_of(row), *inputs(trace, row)])].append(int(trace.dur[row]))
-    found = {key_of(group): sorted([group.spread.count]) for group in ops.op_groups(trace, "shape")}
+    found = {key_of(group): sorted([group.spread.count]) for group in op_groups(trace, "shape")}
     assert found == {key: [len(durations)] for key, durations in slow.items()}
 
 
@@ -104,20 +109,20 @@ def test_by_name_as_the_totals_have_it(trace: Trace) -> None:
     assert kernels == [(total.name, total.total_ns) for total in kernel_totals(trace)]
     assert [
         (g.fields["name"], g.spread.count, g.total_ns, g.self_ns, g.gpu_ns, g.kernels)
-        for g in ops.op_groups(trace)
+        for g in op_groups(trace)
     ] == [(t.name, t.count, t.total_ns, t.self_ns, t.gpu_ns, t.kernels) for t in op_totals(trace)]
 
 
 def test_the_command_line_has_all_groupings() -> None:
     assert set(KERNELS_BY) == set(GROUPINGS)
-    assert set(OPS_BY) == set(ops.GROUPINGS)
+    assert set(OPS_BY) == {"name", "shape"}
 
 
 @pytest.mark.parametrize("by", GROUPINGS)
 def test_no_kernels(trace_of: Make, by: str) -> None:
     trace = trace_of([])
     assert kernel_groups(trace, jobs(trace), by) == ()
-    assert ops.op_groups(trace) == ops.op_groups(trace, "shape") == ()
+    assert op_groups(trace) == op_groups(trace, "shape") == ()
 
 
 def test_steps_in_order_of_time(trace_of: Make, event: Make, launched: Make) -> None:
@@ -140,7 +145,7 @@ def test_sub_rows_are_their_stream(trace_of: Make, event: Make) -> None:
 def test_an_op_in_one_of_its_name_adds_to_count_and_self(trace_of: Make, event: Make) -> None:
     dims = [{"args": {"Input Dims": [[n]], "Input type": ["float"]}} for n in (2, 3)]
     trace = trace_of([event("aten::to", 0, 100, **dims[0]), event("aten::to", 20, 60, **dims[1])])
-    two, three = ops.op_groups(trace, "shape")
+    two, three = op_groups(trace, "shape")
     assert (two.fields["shapes"], two.total_ns, two.self_ns) == ([[2]], 100_000, 40_000)
     assert (three.fields["shapes"], three.total_ns, three.self_ns) == ([[3]], 0, 60_000)
     assert three.spread.mean_ns == 60_000

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fusetui.analysis.questions.tally import tallies
+from fusetui.analysis.questions.computing import tallies
 from fusetui.gpu.kinds import kinds
 from fusetui.trace import Trace
 

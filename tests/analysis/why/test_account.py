@@ -18,7 +18,7 @@ from tests.analysis.why.slow import Slow, SlowDevice
 from tests.places import TRACES
 from tests.trace.test_corpus import ROWS
 
-from fusetui.analysis.why.account import Device, accounts
+from fusetui.analysis.why.account import Accounts, Device
 from fusetui.analysis.why.model import DeviceAccount
 from fusetui.trace import Trace, open_trace
 from fusetui.trace.layout.steps import steps_of
@@ -36,7 +36,7 @@ def kernel(ts: float, dur: float, number: int = 0, name: str = "k", **more: Any)
 
 
 def only(trace: Trace) -> DeviceAccount:
-    (device,) = accounts(trace).devices
+    (device,) = Accounts(trace).devices
     return device.span
 
 
@@ -233,7 +233,7 @@ def test_an_event_of_no_length_ends_a_gap(trace_of: Make) -> None:
 
 def over(trace: Trace, *windows: tuple[int, int]) -> list[DeviceAccount]:
     begin, end = 1000 * np.array(windows).T
-    return accounts(trace).devices[0].over(begin, end)
+    return Accounts(trace).devices[0].over(begin, end)
 
 
 def test_a_gap_counts_on_both_sides_of_a_border(trace_of: Make, event: Make) -> None:
@@ -279,13 +279,13 @@ def test_devices_apart(trace_of: Make) -> None:
         ],
         deviceProperties=[{"id": 0, "name": "A"}, {"id": 1, "name": "B"}],
     )
-    found = [device.span for device in accounts(trace).devices]
+    found = [device.span for device in Accounts(trace).devices]
     assert [(one.device, one.name) for one in found] == [(0, "A"), (1, "B")]
     assert [one.idle["queued"] for one in found] == [4_000, 5_000]
 
 
 def test_without_a_gpu(trace_of: Make, event: Make) -> None:
-    assert accounts(trace_of([event()])).devices == ()
+    assert Accounts(trace_of([event()])).devices == ()
 
 
 # Against the slow computation.
@@ -362,7 +362,7 @@ def test_any_small_trace(folder: Path, events: list[dict[str, Any]], edges: list
     times = sorted(1000 * edge for edge in (*edges, 0, 60))
     windows = [(a, b) for a in times[:4] for b in times if b >= a]
     slow = Slow(trace)
-    for device in accounts(trace).devices:
+    for device in Accounts(trace).devices:
         agree(device, SlowDevice(slow, device.pid), windows)
 
 
@@ -377,7 +377,7 @@ def test_real_traces(row: dict[str, str]) -> None:
         one, two = (dice.randint(trace.begin_ns, trace.end_ns) for _ in range(2))
         windows.append((min(one, two), max(one, two)))
     slow = Slow(trace)
-    for device in accounts(trace).devices:
+    for device in Accounts(trace).devices:
         agree(device, SlowDevice(slow, device.pid), windows)
 
 
@@ -443,7 +443,7 @@ def test_measured_before(name: str) -> None:
 def test_measured_before_in_a_step() -> None:
     """The GPU is idle for longer in the step than in its span, which begins later."""
     trace = open_trace(str(TRACES / "h100_owlv2.json.gz"))
-    (device,), steps = accounts(trace).devices, steps_of(trace)
+    (device,), steps = Accounts(trace).devices, steps_of(trace)
     (account,) = device.over(steps.start, steps.end)
     assert [round(ns / 1e6) for ns in (account.span_ns, account.idle_ns)] == [1_211, 644]
 
@@ -451,7 +451,7 @@ def test_measured_before_in_a_step() -> None:
 @pytest.mark.skipif(not TRACES.is_dir(), reason=f"there are no traces in {TRACES}")
 def test_the_step_of_owlv2() -> None:
     trace = open_trace(str(TRACES / "h100_owlv2.json.gz"))
-    (device,) = accounts(trace).devices
+    (device,) = Accounts(trace).devices
     assert round(device.span.span_ns / 1e6, 1) == 1078.3
     steps = steps_of(trace)
     (step,) = device.over(steps.start, steps.end)

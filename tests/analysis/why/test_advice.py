@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.analysis.why.rules.work import ADD, SGEMM, work
 
-from fusetui.analysis.why.account import accounts
+from fusetui.analysis.why.account import Accounts
 from fusetui.analysis.why.answer import why
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.rules import all_rules, said, tags_of
@@ -31,7 +31,7 @@ OPS = work(*[("aten::add", ADD, 10)] * 3)
 @pytest.fixture
 def tags(trace_of: Callable[..., Trace]) -> Callable[..., frozenset[str]]:
     """The tags of a file with these events; keywords become keys of the file."""
-    return lambda events, **keys: tags_of(Facts(accounts(trace_of(events, **keys))))
+    return lambda events, **keys: tags_of(Facts(Accounts(trace_of(events, **keys))))
 
 
 def device(**properties: object) -> dict[str, Any]:

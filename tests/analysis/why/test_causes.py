@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from tests.places import TRACES
 
-from fusetui.analysis.why.account import accounts
+from fusetui.analysis.why.account import Accounts
 from fusetui.analysis.why.causes import idle_causes
 from fusetui.trace import Trace, open_trace
 from fusetui.trace.program.functions import function_times
@@ -70,6 +70,6 @@ def test_all_of_it_is_what_the_account_says(name: str) -> None:
     trace = open_trace(str(TRACES / f"{name}.json.gz"))
     found = idle_causes(trace)
     assert found is not None
-    idle = accounts(trace).devices[0].span.idle
+    idle = Accounts(trace).devices[0].span.idle
     kinds = ("sync", "alloc", "call", "op", "python")
     assert int(np.sum(found[1])) == sum(idle.get(f"host_{kind}", 0) for kind in kinds)

@@ -1,4 +1,4 @@
-"""The ceiling_of: what every kernel's work would take at attainable rates, worked out by hand."""
+"""The ceiling: what every kernel's work would take at attainable rates, worked out by hand."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from tests.places import TRACES
 from tests.trace.test_corpus import ROWS
 
 from fusetui.analysis.questions.busy import effective_ns
-from fusetui.analysis.why.kernels import bounds_of, ceiling_of
+from fusetui.analysis.why.kernels import Kernels
 from fusetui.analysis.why.model import Ceiling
+from fusetui.gpu.roofline.many import jobs
 from fusetui.gpu.roofline.peaks import (
     ASSUMED,
     BANDWIDTH,
@@ -24,6 +25,7 @@ from fusetui.gpu.roofline.peaks import (
 )
 from fusetui.gpu.roofline.row import work_of
 from fusetui.trace import Trace, open_trace
+from fusetui.trace.model.categories import Role
 
 Make = Callable[..., Any]
 BF16 = "c10::BFloat16"
@@ -33,6 +35,13 @@ ADD = (
     "std::array<char*, 3ul> >(int, at::native::CUDAFunctor_add<c10::BFloat16>, "
     "std::array<char*, 3ul>)"
 )
+
+
+def bounded(trace: Trace, given: dict[str, float] | None = None) -> Kernels:
+    """The kernels of a trace, on devices with these figures."""
+    found = Kernels(trace, trace.rows_of(Role.KERNEL), trace.begin_ns, trace.end_ns)
+    found.jobs = jobs(trace, given=given or {})
+    return found
 
 
 @pytest.fixture
@@ -66,7 +75,7 @@ def test_a_product_at_the_measured_rate(kernel: Callable[..., Trace]) -> None:
     bound = round(2 * 8192**3 / 271.2e12 * 1e9)
     assert bound == 4_054_246
     at_most = 5_000_000 - int(2 * 8192**3 / 312e12 * 1e9)  # by the data sheet
-    assert ceiling_of(bounds_of(trace)) == Ceiling(5_000_000, 0, 5_000_000 - bound, 0, at_most)
+    assert bounded(trace).ceiling == Ceiling(5_000_000, 0, 5_000_000 - bound, 0, at_most)
 
 
 def test_bytes_at_the_assumed_rate(kernel: Callable[..., Trace]) -> None:
@@ -74,27 +83,27 @@ def test_bytes_at_the_assumed_rate(kernel: Callable[..., Trace]) -> None:
     trace = kernel("aten::add", [[8192, 8192]] * 2, ADD, us=400)
     bound = round(3 * 8192 * 8192 * 2 / (0.8 * 2039e9) * 1e9)
     at_most = 400_000 - int(3 * 8192 * 8192 * 2 / 2039e9 * 1e9)
-    found = ceiling_of(bounds_of(trace))
+    found = bounded(trace).ceiling
     assert found == Ceiling(400_000, 0, 400_000 - bound, assumed_ns=400_000, at_most_ns=at_most)
 
 
 def test_faster_than_attainable_has_nothing_at_stake(kernel: Callable[..., Trace]) -> None:
     """By the estimate; the data sheet leaves room."""
-    found = ceiling_of(bounds_of(kernel("aten::mm", [[8192, 8192]] * 2, GEMM, us=4000)))
+    found = bounded(kernel("aten::mm", [[8192, 8192]] * 2, GEMM, us=4000)).ceiling
     assert (found.known_ns, found.at_stake_ns) == (4_000_000, 0)
     assert found.at_most_ns == 4_000_000 - int(2 * 8192**3 / 312e12 * 1e9)
 
 
 def test_no_kernel_is_expected_below_two_microseconds(kernel: Callable[..., Trace]) -> None:
     trace = kernel("aten::mm", [[640, 640]] * 2, GEMM, us=3)
-    found = bounds_of(trace)
+    found = bounded(trace).bounded
     assert (found.bound_ns.tolist(), found.at_stake_ns.tolist()) == ([2000], [1000])
 
 
 def test_an_unknown_device_settles_nothing(kernel: Callable[..., Trace]) -> None:
     trace = kernel("aten::mm", [[8192, 8192]] * 2, GEMM, us=5000, sms=56)
-    assert ceiling_of(bounds_of(trace)) == Ceiling(0, 5_000_000, 0, 0)
-    given = ceiling_of(bounds_of(trace, given={"bf16": 300e12, BANDWIDTH: 1e12}))
+    assert bounded(trace).ceiling == Ceiling(0, 5_000_000, 0, 0)
+    given = bounded(trace, {"bf16": 300e12, BANDWIDTH: 1e12}).ceiling
     bound = round(2 * 8192**3 / (0.8 * 300e12) * 1e9)
     assert (given.at_stake_ns, given.assumed_ns) == (5_000_000 - bound, 5_000_000)
     assert given.at_most_ns == 5_000_000 - int(2 * 8192**3 / 300e12 * 1e9)
@@ -110,7 +119,7 @@ def test_attainable_figures_are_below_the_data_sheets() -> None:
         assert not is_assumed(peak, "bf16")
         assert all(reached.teraflops[kind] < rate for kind, rate in peak.teraflops.items())
     assert len(names) == len(MEASURED)
-    assert all(entry.teraflops.keys() <= set(KINDS) for entry in MEASURED)
+    assert all(rates.keys() <= set(KINDS) for _, rates, _ in MEASURED)
 
 
 def test_what_was_measured_says_nothing_of_figures_that_were_given() -> None:
@@ -132,14 +141,14 @@ def test_what_nobody_measured_is_assumed() -> None:
 def test_known_and_unknown_add_up(row: dict[str, str]) -> None:
     """And a few kernels are bounded as the formula has it, from what is found for each alone."""
     trace = open_trace(str(TRACES / row["file"]))
-    found = bounds_of(trace)
-    total = ceiling_of(found)
+    found = bounded(trace)
+    total, bound_ns = found.ceiling, found.bounded.bound_ns
     own = dict(zip(trace.gpu_rows.tolist(), effective_ns(trace).tolist(), strict=True))
     assert total.known_ns + total.unknown_ns == sum(own[r] for r in found.rows.tolist())
     assert 0 <= total.at_stake_ns <= total.known_ns
     for n in range(0, len(found.rows), max(1, len(found.rows) // 50)):
         work = work_of(trace, int(found.rows[n]))
-        assert (found.bound_ns[n] >= 0) == (work is not None and work.share_of_peak is not None)
-        if found.bound_ns[n] >= 0:
-            stake = max(0, own[int(found.rows[n])] - int(found.bound_ns[n]))
-            assert found.at_stake_ns[n] == stake
+        assert (bound_ns[n] >= 0) == (work is not None and work.share_of_peak is not None)
+        if bound_ns[n] >= 0:
+            stake = max(0, own[int(found.rows[n])] - int(bound_ns[n]))
+            assert found.bounded.at_stake_ns[n] == stake

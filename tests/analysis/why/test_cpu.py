@@ -10,7 +10,7 @@ from tests.analysis.why.test_account import call
 from tests.places import TRACES
 from tests.trace.test_corpus import ROWS
 
-from fusetui.analysis.why.account import accounts, cpu_accounts
+from fusetui.analysis.why.account import Accounts, cpu_accounts
 from fusetui.analysis.why.model import ThreadAccount
 from fusetui.trace import Trace, open_trace
 
@@ -18,7 +18,7 @@ Make = Callable[..., Any]
 
 
 def only(trace: Trace, window: tuple[int, int] | None = None) -> ThreadAccount:
-    (found,) = cpu_accounts(accounts(trace), window)
+    (found,) = cpu_accounts(Accounts(trace), window)
     return found
 
 
@@ -64,7 +64,7 @@ def test_a_window(busy: Trace) -> None:
 
 def test_threads_in_order(trace_of: Make, event: Make) -> None:
     trace = trace_of([event(ts=10, dur=5), event(ts=0, dur=2, tid=2), event(ts=8, dur=2, tid=2)])
-    assert [(one.thread, one.op_ns, one.nothing_ns) for one in cpu_accounts(accounts(trace))] == [
+    assert [(one.thread, one.op_ns, one.nothing_ns) for one in cpu_accounts(Accounts(trace))] == [
         (2, 4_000, 6_000),
         (1, 5_000, 0),
     ]
@@ -72,6 +72,6 @@ def test_threads_in_order(trace_of: Make, event: Make) -> None:
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row["file"])
 def test_real_threads_add_up(row: dict[str, str]) -> None:
-    for one in cpu_accounts(accounts(open_trace(str(TRACES / row["file"])))):
+    for one in cpu_accounts(Accounts(open_trace(str(TRACES / row["file"])))):
         assert sum(parts(one)) == one.span_ns
         assert min(parts(one)) >= 0

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.analysis.why.test_account import call, kernel
 
-from fusetui.analysis.why.account import accounts
+from fusetui.analysis.why.account import Accounts
 from fusetui.analysis.why.answer import why
 from fusetui.analysis.why.idle_time import idle_times
 from fusetui.analysis.why.selection import accounted
@@ -21,7 +21,7 @@ Ask = Callable[[Trace], object]
 
 
 def idle(trace: Trace) -> object:
-    return [idle_times(line) for line in accounts(trace).lines]
+    return [idle_times(line) for line in Accounts(trace).lines]
 
 
 def calls_of(ask: Ask, trace: Trace) -> int:

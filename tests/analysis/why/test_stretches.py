@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.analysis.why.test_account import call, kernel
 from tests.places import TRACES
 
-from fusetui.analysis.why.account import Device, accounts
+from fusetui.analysis.why.account import Accounts, Device
 from fusetui.analysis.why.idle_time import idle_times
 from fusetui.trace import Trace, open_trace
 
@@ -44,7 +44,7 @@ def busy_and_idle() -> Iterator[dict[str, Any]]:
 @given(st.sets(st.integers(0, 3_600_000), min_size=2, max_size=20))
 def test_any_window(trace_of: Make, times: set[int]) -> None:
     trace = trace_of(busy_and_idle())
-    (device,) = accounts(trace).devices
+    (device,) = Accounts(trace).devices
     agrees(device, np.array(sorted(times)) + trace.begin_ns)
 
 
@@ -54,13 +54,13 @@ def test_real_traces(name: str) -> None:
     if not path.exists():
         pytest.skip("FUSETUI_TRACES names no folder with this trace")
     trace: Trace = open_trace(str(path))
-    for device in itertools.islice(accounts(trace).devices, 2):
+    for device in itertools.islice(Accounts(trace).devices, 2):
         agrees(device, np.linspace(trace.begin_ns, trace.end_ns, 40).astype(np.int64))
 
 
 def test_the_longest_gap_is_told_first(trace_of: Make) -> None:
     trace = trace_of([kernel(0, 10), kernel(20, 10), kernel(100, 10)])
-    (device,) = accounts(trace).devices
+    (device,) = Accounts(trace).devices
     found = idle_times(device.line)[device.number]
     assert found.longest.tolist() == [1, 0]
     assert [gap.dur_ns for gap in found.told] == [70_000, 10_000]

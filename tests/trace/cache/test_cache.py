@@ -145,7 +145,7 @@ def test_another_version(
     entry = entry_for(path)
     assert entry
     entry.place.write_bytes(old)
-    assert entry.load(text_of) is None
+    assert entry.trace(text_of) is None
 
 
 def test_a_file_that_is_gone_later(write: Callable[..., Path], folder: Path) -> None:

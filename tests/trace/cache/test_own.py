@@ -164,8 +164,8 @@ def test_only_regular_files_are_opened(
     make(path)
     make_room(folder)
     assert os.path.lexists(path)
-    with pytest.raises(PermissionError):
-        open_own(path)
+    with pytest.raises(PermissionError), open_own(path):
+        pass
 
 
 @pytest.mark.usefixtures("in_time")
@@ -190,7 +190,7 @@ def test_a_file_of_somebody_elses_at_the_place_of_an_entry_stays(entry: Entry) -
 def test_an_entry_that_a_power_cut_emptied_is_written_anew(entry: Entry) -> None:
     entry.place.write_bytes(b"")
     open_trace(entry.path)
-    assert entry.load(text_of)
+    assert entry.trace(text_of)
 
 
 def test_other_files_do_not_count(entry: Entry, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,7 +205,7 @@ def test_files_of_another_user_are_neither_read_nor_removed(
     monkeypatch.setenv("FUSETUI_CACHE_MB", "0")
     user = os.geteuid()
     monkeypatch.setattr(os, "geteuid", lambda: user + 1)
-    assert entry.load(text_of) is None
+    assert entry.trace(text_of) is None
     before = entry.place.stat()
     make_room(entry.place.parent)
     entry.store(open_trace(entry.path))
@@ -264,7 +264,7 @@ def test_a_file_that_another_process_replaced_or_removed(folder: Path) -> None:
 
 
 def test_an_entry_can_be_removed_while_it_is_read(entry: Entry) -> None:
-    trace = entry.load(text_of)
+    trace = entry.trace(text_of)
     assert trace
     entry.place.unlink()
     assert trace.name_of(0) == "a"
@@ -282,9 +282,9 @@ def test_few_files_can_be_opened(entry: Entry, free: int) -> None:
     trace = open_trace(entry.path)
     with open_files(free):
         entry_for(entry.path)
-        entry.load(text_of)
+        entry.trace(text_of)
         entry.store(trace)
-    assert entry.load(text_of)
+    assert entry.trace(text_of)
 
 
 FIRST_USE = """

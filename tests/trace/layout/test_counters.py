@@ -146,6 +146,6 @@ def test_a_trace_from_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     path.write_text(json.dumps([sample("c", 1.5, v=2)]))
     first = by_label(open_trace(str(path)))
     entry = entry_for(str(path))
-    again = entry.load(text_of) if entry else None
+    again = entry.trace(text_of) if entry else None
     assert again is not None
     assert by_label(again) == first == {"c": [(1_500, 2.0)]}

@@ -20,7 +20,7 @@ from fusetui.trace import Trace, open_trace
 from fusetui.trace.model.memo import memo, once
 from fusetui.trace.program.origin import origins
 from fusetui.tui.drawing.details import details
-from fusetui.tui.drawing.glyphs import UNICODE
+from fusetui.tui.drawing.schemes import UNICODE
 from fusetui.tui.layout.op_tree import op_tree
 
 

@@ -130,7 +130,7 @@ def test_a_part_is_not_kept_in_the_cache(
     stopped(path)
     entry = entry_for(str(path))
     assert entry is not None
-    assert entry.load(text_of) is None
+    assert entry.trace(text_of) is None
 
 
 def test_what_is_said_of_a_part(write: Callable[[bytes], Path]) -> None:

@@ -16,9 +16,9 @@ from tests.tui.driving import SMALL, opened, screen
 from fusetui.trace import Trace
 from fusetui.trace.cells.counters import curve_of
 from fusetui.trace.layout.counters import Counter
-from fusetui.tui.drawing.device_lines import counter_line, levels
-from fusetui.tui.drawing.glyphs import ASCII, UNICODE
 from fusetui.tui.drawing.lane_lines import labeled
+from fusetui.tui.drawing.schemes import ASCII, UNICODE
+from fusetui.tui.drawing.timeline import counter_line, levels
 from fusetui.tui.layout.view import Side, View
 from fusetui.tui.state.session import ViewSession
 

@@ -16,9 +16,8 @@ from tests.tui.prepared import opened as app_opened
 
 from fusetui.analysis.serving.join import join
 from fusetui.trace import Trace, open_trace
-from fusetui.tui.drawing.details import all_details, details
-from fusetui.tui.drawing.glyphs import UNICODE
-from fusetui.tui.drawing.values import raw_lines
+from fusetui.tui.drawing.details import all_details, details, raw_lines
+from fusetui.tui.drawing.schemes import UNICODE
 
 Write = Callable[[str | bytes], Path]
 

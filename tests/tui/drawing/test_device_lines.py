@@ -10,9 +10,8 @@ from tests.tui.prepared import after, do, drawn, explained, opened
 
 from fusetui.analysis.why.model import IDLE
 from fusetui.trace import Trace
-from fusetui.tui.drawing.device_lines import idle_line
-from fusetui.tui.drawing.glyphs import UNICODE
-from fusetui.tui.drawing.schemes import DARK
+from fusetui.tui.drawing.schemes import DARK, UNICODE
+from fusetui.tui.drawing.timeline import idle_line
 from fusetui.tui.layout.view import View
 
 Make = Callable[..., Trace]

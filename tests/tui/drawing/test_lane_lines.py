@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tests.tui.prepared import line as line_of
 
-from fusetui.tui.drawing.glyphs import UNICODE
 from fusetui.tui.drawing.lane_lines import lane_line
+from fusetui.tui.drawing.schemes import UNICODE
 from fusetui.tui.drawing.timeline import TimelinePicture, window_bar
 from fusetui.tui.layout.frame import columns, row_at
 from fusetui.tui.layout.moves import select, to_kernel, zoom

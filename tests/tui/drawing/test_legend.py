@@ -8,8 +8,8 @@ import pytest
 from tests.tui.mixed import mixed
 
 from fusetui.trace import Trace
-from fusetui.tui.drawing.device_lines import legend_line
-from fusetui.tui.drawing.glyphs import ASCII, UNICODE, Glyphs
+from fusetui.tui.drawing.schemes import ASCII, UNICODE, Glyphs
+from fusetui.tui.drawing.timeline import legend_line
 from fusetui.tui.layout.kinds import SliceKind, shares
 
 Make = Callable[..., Trace]

@@ -12,7 +12,7 @@ from tests.tui.prepared import after, at, do, drawn, explained, opened
 
 from fusetui.trace import Trace
 from fusetui.tui.drawing.details import details, inner
-from fusetui.tui.drawing.glyphs import UNICODE
+from fusetui.tui.drawing.schemes import UNICODE
 from fusetui.tui.pages.overlays import OVERLAYS
 
 Make = Callable[..., Trace]

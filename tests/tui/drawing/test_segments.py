@@ -16,9 +16,9 @@ from tests.tui.prepared import strip
 from textual.color import Color
 
 from fusetui.trace import open_trace
+from fusetui.tui.app import PromptInput
 from fusetui.tui.drawing.segments import DOOR, sequences
 from fusetui.tui.layout.lanes import lanes_of
-from fusetui.tui.screens import PromptInput
 
 BLACK = Color(0, 0, 0)
 BOLD = Style(bold=True)

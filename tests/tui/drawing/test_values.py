@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.hostile import WORST, obeyed
 
-from fusetui.tui.drawing.values import DEEPEST, LONGEST, value_text
+from fusetui.tui.drawing.details import DEEPEST, LONGEST, value_text
 
 
 class Counted(list[Any]):

@@ -9,8 +9,8 @@ from tests.tui.mixed import mixed
 from tests.tui.prepared import after, do, opened
 
 from fusetui.trace import Trace
-from fusetui.tui.drawing.glyphs import ASCII, UNICODE
 from fusetui.tui.drawing.lane_lines import where_line
+from fusetui.tui.drawing.schemes import ASCII, UNICODE
 from fusetui.tui.layout.frame import row_at
 from fusetui.tui.layout.places import places
 from fusetui.tui.layout.view import Place

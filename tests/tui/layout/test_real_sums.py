@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 from tests.places import TRACES
 
-from fusetui.analysis.questions.op_groups import op_groups
+from fusetui.analysis.questions.groups import op_groups
 from fusetui.analysis.questions.totals import kernel_totals
 from fusetui.analysis.serving.opening import with_captures
 from fusetui.trace import Trace, open_trace

@@ -11,8 +11,8 @@ from tests.tui.prepared import opened
 
 from fusetui.trace import Trace
 from fusetui.trace.model.categories import Layer
-from fusetui.tui.drawing.glyphs import UNICODE
 from fusetui.tui.drawing.lane_lines import lane_line
+from fusetui.tui.drawing.schemes import UNICODE
 from fusetui.tui.layout.lanes import ALL
 from fusetui.tui.layout.moves import fold, next_line, select
 from fusetui.tui.layout.places import places

@@ -12,9 +12,9 @@ from tests.tui.prepared import after, do, line, opened
 from fusetui.trace import Trace
 from fusetui.trace.layout.steps import steps_of
 from fusetui.tui import screen_layout
-from fusetui.tui.drawing.glyphs import UNICODE
+from fusetui.tui.drawing.schemes import UNICODE
 from fusetui.tui.layout.search_hits import Trend, trend
-from fusetui.tui.pages.hits import spark
+from fusetui.tui.pages.overlays import spark
 from fusetui.tui.state.state import Size
 
 US = 1000

@@ -9,7 +9,7 @@ from tests.tui.conftest import GELU, GEMM, mlp_events
 from tests.tui.explainable import training
 from tests.tui.prepared import after, do, drawn, explained, opened
 
-from fusetui.analysis.questions.kernel_groups import kernel_groups
+from fusetui.analysis.questions.groups import kernel_groups
 from fusetui.gpu.roofline.many import jobs
 from fusetui.trace import Trace
 from fusetui.tui.layout.kernel_table import BYS, SORTS

@@ -12,8 +12,7 @@ from msgspec.structs import replace
 from fusetui.trace import Trace
 from fusetui.tui.layout.lanes import ALL, lanes_of
 from fusetui.tui.layout.view import make_sides
-from fusetui.tui.state.carry import carried, same_rows
-from fusetui.tui.state.session import Hits, ViewSession, start
+from fusetui.tui.state.session import Hits, ViewSession, carried, same_rows, start
 
 Make = Callable[..., Any]
 

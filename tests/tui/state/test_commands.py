@@ -17,9 +17,9 @@ from tests.tui.prepared import after, opened
 from fusetui.sample_traces import lessons
 from fusetui.text.figures import NS, parse_time
 from fusetui.trace import Trace, open_trace
+from fusetui.tui.app import PromptInput
 from fusetui.tui.layout.moves import at_time, over, zoom
 from fusetui.tui.layout.view import Side, View
-from fusetui.tui.screens import PromptInput
 from fusetui.tui.state.commands import obeyed
 from fusetui.tui.state.state import TIMELINE, Order, Read
 

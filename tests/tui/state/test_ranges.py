@@ -8,8 +8,8 @@ from tests.finding import find
 from tests.tui.driving import opened, screen, selected
 
 from fusetui.trace import Trace
-from fusetui.tui.drawing.glyphs import ASCII, UNICODE
 from fusetui.tui.drawing.range_lines import all_range_lines, range_lines
+from fusetui.tui.drawing.schemes import ASCII, UNICODE
 from fusetui.tui.drawing.timeline import ruler
 from fusetui.tui.layout.moves import select
 from fusetui.tui.layout.view import Side, View, make_sides

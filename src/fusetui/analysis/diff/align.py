@@ -157,7 +157,6 @@ def _partners(a: Items, b: Items) -> list[tuple[range, range]]:
 
 
 def _lanes(items: Items) -> list[range]:
-    """The range of items of each lane."""
     cuts = (np.flatnonzero(np.diff(items.lane)) + 1).tolist()
     return [range(first, last) for first, last in pairwise([0, *cuts, len(items)])]
 

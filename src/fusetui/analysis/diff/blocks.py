@@ -163,7 +163,10 @@ def _blocks(keys: Int64s) -> Iterator[Int64s]:
     """One block of each stretch in which every piece is that `size` places later, the smallest
     first; each only once, whatever it begins with."""
     seen: set[bytes] = set()
-    for size in sorted(_periods(keys)):
+    order = np.argsort(keys, kind="stable")
+    apart = np.diff(order)[np.diff(keys[order]) == 0]
+    sizes, counts = np.unique(apart[apart >= DISTINCT], return_counts=True)
+    for size in sorted(sizes[np.argsort(-counts, kind="stable")][:PERIODS].tolist()):
         same = np.concatenate([[False], keys[:-size] == keys[size:], [False]])
         first, last = np.flatnonzero(np.diff(same)).reshape(-1, 2).T
         for start in first[last - first >= (TIMES - 1) * size].tolist():
@@ -172,14 +175,6 @@ def _blocks(keys: Int64s) -> Iterator[Int64s]:
             if known not in seen and len(np.unique(block)) >= DISTINCT:
                 seen.add(known)
                 yield block
-
-
-def _periods(keys: Int64s) -> list[int]:
-    order = np.argsort(keys, kind="stable")
-    apart = np.diff(order)[np.diff(keys[order]) == 0]
-    sizes, counts = np.unique(apart[apart >= DISTINCT], return_counts=True)
-    frequent: list[int] = sizes[np.argsort(-counts, kind="stable")][:PERIODS].tolist()
-    return frequent
 
 
 def _more(block: Int64s, a: Int64s, b: Int64s) -> Repeat | None:

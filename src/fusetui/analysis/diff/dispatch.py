@@ -61,12 +61,13 @@ class Dispatch(msgspec.Struct, frozen=True, eq=False):
 Pair = tuple[Dispatch | None, Dispatch | None]
 
 
-def rows(a: Items, b: Items, without: tuple[Flags, Flags] | None = None) -> list[Row]:
+def rows(a: Items, b: Items, without: tuple[Flags, Flags]) -> list[Row]:
     """What occurs more or less often in a step, the largest change first, then all else in one
     row. `without`: rows of each trace that are told elsewhere, unless they are part of the sum."""
     counts = not (a.work.gpu or b.work.gpu)
-    left_out = without if without is not None and not counts else (None, None)
-    of_a, of_b = _by_label(a, left_out[0]), _by_label(b, left_out[1])
+    of_a, of_b = (
+        _by_label(of, None if counts else told) for of, told in zip((a, b), without, strict=True)
+    )
     equal: list[Pair] = []
     changed: list[Row] = []
     for label in dict.fromkeys([*of_a, *of_b]):
@@ -74,7 +75,11 @@ def rows(a: Items, b: Items, without: tuple[Flags, Flags] | None = None) -> list
         if len({found.per_step if found else 0 for found in pair}) == 1:
             equal.append(pair)
         else:
-            changed.append(_changed(pair, counts))
+            before, after = (found.share if found else RowShare() for found in pair)
+            both = before.count and after.count
+            why = f"{count(before.count)} -> {count(after.count)} a step" if both else ""
+            adds_up = all(found.adds_up for found in pair if found)
+            changed.append(_row(pair, before, after, why, counts and adds_up))
     changed.sort(key=lambda row: (-abs(row.change_ns), row.op))
     changed += [row for pair in equal for row in _once(a, b, pair)]
     return changed + (_rest(equal) if counts else [])
@@ -86,7 +91,7 @@ def _once(a: Items, b: Items, pair: Pair) -> list[Row]:
     if steps < 3 or len(a.work.windows) != steps:
         return []
     counts = [found.count if found else np.zeros(steps, dtype=np.int64) for found in pair]
-    (odd,) = np.nonzero(counts[0] != counts[1])
+    odd = np.flatnonzero(counts[0] != counts[1])
     if len(odd) != 1 or any(len(set(np.delete(count, odd).tolist())) > 1 for count in counts):
         return []
     step = int(odd[0])
@@ -105,14 +110,6 @@ def dispatched(items: Items) -> Int64s:
     """Per step: the time of all dispatch that is part of the sum."""
     nothing = np.zeros(len(items.work.windows), dtype=np.int64)
     return sum((one.ns for one in _by_label(items).values() if one.adds_up), nothing)
-
-
-def _changed(pair: Pair, counts: bool) -> Row:
-    before, after = (found.share if found else RowShare() for found in pair)
-    both = before.count and after.count
-    why = f"{count(before.count)} -> {count(after.count)} a step" if both else ""
-    adds_up = all(found.adds_up for found in pair if found)
-    return _row(pair, before, after, why, counts and adds_up)
 
 
 def _rest(equal: list[Pair]) -> list[Row]:
@@ -170,8 +167,12 @@ def _populations(work: Work) -> Iterator[tuple[Rows, Label, Int64s, bool]]:
     the sum."""
     trace = work.trace
     own = self_ns(trace)
+    # ops that launch GPU work themselves or, without a GPU, compute or are part of one that does
+    works = trace.op[trace.gpu_rows].astype(np.intp) if work.gpu else computing_ops(trace)
+    inside = np.zeros(len(trace), dtype=np.bool_) if work.gpu else within(trace, works)
+    inside[works[works >= 0]] = True
     ops = trace.rows_of(Role.OP)
-    ops = ops[~_does_work(work)[ops]]
+    ops = ops[~inside[ops]]
     yield ops, dispatch_name, own[ops], True
     calls = trace.rows_of(Role.CALL)
     launches = np.isin(calls, trace.launch)
@@ -181,16 +182,6 @@ def _populations(work: Work) -> Iterator[tuple[Rows, Label, Int64s, bool]]:
     notes = trace.rows_of(Role.ANNOTATION)
     notes = notes[trace.named(is_compiler)[trace.name[notes]]]
     yield notes, dispatch_name, _own_of_notes(trace, notes), False
-
-
-def _does_work(work: Work) -> Flags:
-    """Per row: whether this op launches GPU work itself or, without a GPU, computes something or is
-    part of an op that does."""
-    trace = work.trace
-    ops = trace.op[trace.gpu_rows].astype(np.intp) if work.gpu else computing_ops(trace)
-    found = np.zeros(len(trace), dtype=np.bool_) if work.gpu else within(trace, ops)
-    found[ops[ops >= 0]] = True
-    return found
 
 
 def _own_of_notes(trace: Trace, notes: Rows) -> Int64s:

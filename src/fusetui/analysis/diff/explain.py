@@ -6,18 +6,16 @@ import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
-from functools import cache
 from operator import itemgetter
 
 import msgspec
 import numpy as np
 
-from fusetui.analysis.diff.groups import WorkGroup, pairs_of
+from fusetui.analysis.diff.groups import WorkGroup, pairs_of, saved
 from fusetui.analysis.diff.items import KERNEL_MASK, Items, tick_of
 from fusetui.analysis.diff.model import ELSEWHERE, REPEATED, Row, RowKind, RowShare, row_of
 from fusetui.analysis.diff.names import adds_up_parts, differences, identity, part
 from fusetui.analysis.diff.noise import Noise, beyond_noise, noise_of
-from fusetui.analysis.diff.ops import saved
 from fusetui.analysis.diff.program_location import OTHER, ProgramPlaces, of_all
 from fusetui.analysis.diff.statistics import median
 from fusetui.text.figures import change, duration, plural
@@ -91,7 +89,10 @@ def _share(items: Items, members: Sequence[int]) -> RowShare:
 def _why_of_pair(a: Items, b: Items, group: WorkGroup, kind: RowKind) -> str:
     i, j = group.a[0], group.b[0]
     a_ns, b_ns, names = a.times[i], b.times[j], (a.names[i], b.names[j])
-    said = [_change_of_op(a.op_names[i], b.op_names[j], names)]
+    ops = a.op_names[i], b.op_names[j]
+    other = len({identity(stem(op)) for op in ops}) == 2 and "" not in ops
+    # unless the op is all that is known of the work
+    said = [" -> ".join(map(printable, ops)) if other and ops != names else ""]
     if kind is RowKind.REPLACED:
         said.append(differences(*names) if any(names) else "")
     else:
@@ -178,15 +179,6 @@ def _op(a: Items, b: Items, group: WorkGroup) -> str:
     ops = {int(items.op[m]) if items.op_word(m) else -m - 1: items.op_names[m] for m in members}
     named = [f"{op} x{n}" if n > 1 else op for op, n in Counter(ops.values()).items() if op]
     return " + ".join(named)
-
-
-@cache
-def _change_of_op(before: str, after: str, names: tuple[str, str]) -> str:
-    """Says that another op does the work, unless the op is all that is known of it."""
-    unchanged = identity(stem(before)) == identity(stem(after))
-    if unchanged or not before or not after or (before, after) == names:
-        return ""
-    return f"{printable(before)} -> {printable(after)}"
 
 
 def _program_order(a: Items, b: Items, groups: Sequence[WorkGroup]) -> list[int]:

@@ -137,8 +137,7 @@ def _reach(
     return found
 
 
-_MATMULS: Final = ("mm", "addmm", "bmm", "baddbmm", "matmul")
-_SOFTMAX: Final = ("softmax", "_softmax", "_safe_softmax")
+_ATTENTION: Final = "mm addmm bmm baddbmm matmul softmax _softmax _safe_softmax"
 
 
 class Collector(msgspec.Struct, frozen=True):
@@ -157,35 +156,25 @@ class Collector(msgspec.Struct, frozen=True):
         return f"its name {'lists' if self.listed else 'stands for'} {joined}"
 
 
-def _compound(core: str, others: str = "", least: int = 2, gemms: bool = False) -> Collector:
+def _compound(core: str, others: str) -> Collector:
     words = frozenset(core.split())
-    return Collector(words | frozenset(others.split()), words, least, gemms, listed=False)
+    gemms = core == _ATTENTION
+    return Collector(words | frozenset(others.split()), words, 2, gemms, listed=False)
 
 
+_AROUND: Final = "mul div add sub where masked_fill copy native_dropout dropout tril"
+_LAYER_NORM: Final = "native_layer_norm layer_norm rsqrt var_mean"
 _COMPOUNDS: Final = tuple(
-    (re.compile(pattern, re.IGNORECASE), collector)
-    for pattern, collector in (
-        (r"geglu|gelu_(and|tanh_and)_mul|gelu_mul", _compound("gelu", "mul")),
-        (r"swiglu|silu_(and_)?mul", _compound("silu", "mul")),
-        (
-            r"flash|fmha|attention|attn|sdpa",
-            _compound(
-                " ".join((*_MATMULS, *_SOFTMAX)),
-                "mul div add sub where masked_fill copy native_dropout dropout tril",
-                gemms=True,
-            ),
-        ),
-        (r"rms_?norm", _compound("rsqrt pow mean", "add mul copy _to_copy")),
-        (
-            r"layer_?norm",
-            _compound("native_layer_norm layer_norm rsqrt var_mean", "add sub mul native_dropout"),
-        ),
-        (r"rope|rotary", _compound("mul cat neg", "add sub stack copy cos sin")),
-        (r"cross_?entropy", _compound("_log_softmax nll_loss_forward nll_loss")),
-        (
-            r"fused_?adam|multi_tensor",
-            _compound("addcdiv addcmul lerp sqrt", "mul add div sub maximum"),
-        ),
+    (re.compile(pattern, re.IGNORECASE), _compound(core, others))
+    for pattern, core, others in (
+        (r"geglu|gelu_(and|tanh_and)_mul|gelu_mul", "gelu", "mul"),
+        (r"swiglu|silu_(and_)?mul", "silu", "mul"),
+        (r"flash|fmha|attention|attn|sdpa", _ATTENTION, _AROUND),
+        (r"rms_?norm", "rsqrt pow mean", "add mul copy _to_copy"),
+        (r"layer_?norm", _LAYER_NORM, "add sub mul native_dropout"),
+        (r"rope|rotary", "mul cat neg", "add sub stack copy cos sin"),
+        (r"cross_?entropy", "_log_softmax nll_loss_forward nll_loss", ""),
+        (r"fused_?adam|multi_tensor", "addcdiv addcmul lerp sqrt", "mul add div sub maximum"),
     )
 )
 """Words in names of hand-written kernels, and the ops that such kernels are known to fuse."""

@@ -8,6 +8,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
+from itertools import groupby
 
 from fusetui.analysis.diff.groups import Board, oriented
 from fusetui.analysis.diff.items import Items
@@ -47,6 +48,7 @@ def rest_of_ops(board: Board, side: int) -> None:
     """
     if side:
         return
+    x, y = board.items
     open_of = [_open_by_op(board, n) for n in (0, 1)]
     if not any(open_of):
         return
@@ -54,12 +56,17 @@ def rest_of_ops(board: Board, side: int) -> None:
         of_a, of_b = open_of[0].pop(a, []), open_of[1].pop(b, [])
         if not (of_a or of_b) or max(len(of_a), len(of_b)) > MANY:
             continue
-        name = board.items[0].trace.name_of(a)
+        name = x.trace.name_of(a)
         if of_a and of_b:
             board.claim_both(of_a, of_b, f"the rest of {name}")
             continue
         pair = board.pairs[number] if number >= 0 else None
-        if pair is not None and _belong(board, pair, of_a, of_b):
+        if pair is None:
+            continue
+        left = [(x.names, pair[0], of_a), (y.names, pair[1], of_b)]
+        if x.kernel_word(pair[0]) != y.kernel_word(pair[1]) or all(
+            _adds_up(names[main], names[item]) for names, main, found in left for item in found
+        ):
             board.pairs[number] = None
             board.claim_both([pair[0], *of_a], [pair[1], *of_b], f"all of {name}")
 
@@ -80,15 +87,6 @@ def with_reduction(board: Board, side: int) -> None:
             board.claim_both(of_a, of_b, "with the kernel that adds up its parts")
 
 
-def _belong(board: Board, pair: Pair, of_a: list[int], of_b: list[int]) -> bool:
-    """Whether what one side has besides is part of the same work."""
-    a, b = board.items
-    left = [(a.names, pair[0], of_a), (b.names, pair[1], of_b)]
-    return a.kernel_word(pair[0]) != b.kernel_word(pair[1]) or all(
-        _adds_up(names[main], names[item]) for names, main, found in left for item in found
-    )
-
-
 @cache
 def _adds_up(main: str, after: str) -> bool:
     """The reduction of split-K after a product or a convolution, or one that calls itself so after
@@ -107,11 +105,11 @@ def _runs(board: Board) -> Iterator[tuple[int, int]]:
         for pair in board.pairs
     ]
     first = 0
-    for number in range(1, len(keys) + 1):
-        if number == len(keys) or keys[number] != keys[first] or keys[first] is None:
-            if keys[first] is not None and any(map(any, board.gaps[first : number + 1])):
-                yield first, number
-            first = number
+    for key, run in groupby(keys):
+        last = first + len([*run])
+        if key is not None and any(map(any, board.gaps[first : last + 1])):
+            yield first, last
+        first = last
 
 
 def _choose(

@@ -95,7 +95,6 @@ class Items(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def stems(self) -> list[str]:
-        """Of the innermost op's name."""
         return [stem(name) for name in self.op_names]
 
     @cached_property

@@ -54,9 +54,9 @@ def notes(
 
 
 def _alike(items: Items) -> str:
+    said = "steps differ in their work; times of rows are from the"
     alike, steps = len(items.alike), len(items.work.windows)
-    said = f"steps differ in their work; times of rows are from the {alike} of {steps} steps"
-    return _of_side(items, f"{said} that are alike") if alike != steps else ""
+    return _of_side(items, f"{said} {alike} of {steps} steps that are alike" * (alike != steps))
 
 
 def _of_side(items: Items, note: str) -> str:
@@ -148,14 +148,12 @@ def _became(drift: float) -> str:
 
 
 def _turns(step: StepChange) -> str:
-    """What happened to both alike."""
     drifts = [drift for drift in (step.drift_a, step.drift_b) if drift]
     both = f"; both became {_became(max(drifts, key=abs))} meanwhile" if len(drifts) == 2 else ""
     return f"the steps took turns, so each is compared with the one next to it{both}"
 
 
 def _interrupted(items: Items, share: float) -> str:
-    """Something else had the core."""
     said = f"something interrupted its steps for {percent(share, 1)} of the time"
     return _of_side(items, f"{said}, which the interval leaves out") if share > VARIES else ""
 
@@ -177,7 +175,6 @@ def _ranks(a: Trace, b: Trace) -> str:
 
 
 def _rest(step: StepChange, sums: Accounting) -> str:
-    """Says why a part of the sum is not explained, when it is large."""
     part = abs(sums.not_explained_ns)
     why = "the steps vary so much that those with the usual work do not take the median time"
     large = part > VARIES * max(step.a_ns or 0, step.b_ns or 0)

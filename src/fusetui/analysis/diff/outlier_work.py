@@ -9,11 +9,10 @@ import numpy as np
 
 from fusetui.analysis.diff.blocks import runs
 from fusetui.analysis.diff.fusion import Collector, collector
-from fusetui.analysis.diff.groups import oriented
+from fusetui.analysis.diff.groups import known_names, oriented
 from fusetui.analysis.diff.instances import MANY
 from fusetui.analysis.diff.items import OP_SHIFT, Items
 from fusetui.analysis.diff.model import Row, RowKind, RowShare, row_of
-from fusetui.analysis.diff.ops import known_names
 from fusetui.analysis.diff.sequences import closest, is_feasible, is_like, match
 from fusetui.text.figures import plural
 from fusetui.trace.model.arrays import Int64s, Rows

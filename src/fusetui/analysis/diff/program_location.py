@@ -20,24 +20,11 @@ from fusetui.trace.program.origin import hosts_of
 from fusetui.trace.program.regions import MODULE_PREFIX, Spans, ThreadLine, is_module
 
 SORTS: Final = {
-    "attention": "attention",
-    "conv": "convolution",
-    "gemm": "GEMM",
-    "gemv": "GEMM",
-    "moe": "mixture of experts",
-    "comm": "communication",
-    "memcpy": "copy",
-    "memset": "fill",
-    "norm": "norm",
-    "softmax": "softmax",
-    "embedding": "embedding",
-    "optimizer": "optimizer",
-    "reduction": "reduction",
-    "copy": "copy",
-    "fill": "fill",
-    "foreach": "pointwise",
-    "pointwise": "pointwise",
-    "triton": "pointwise",
+    **{"attention": "attention", "conv": "convolution", "gemm": "GEMM", "gemv": "GEMM"},
+    **{"moe": "mixture of experts", "comm": "communication", "memcpy": "copy", "memset": "fill"},
+    **{kind: kind for kind in ("norm", "softmax", "embedding", "optimizer", "reduction")},
+    **{"copy": "copy", "fill": "fill"},
+    **dict.fromkeys(("foreach", "pointwise", "triton"), "pointwise"),
 }
 """Kinds of kernels and what they are called here; of several, the first one counts."""
 
@@ -70,7 +57,9 @@ def _named(role: int, name: str) -> str:
 
 Hosts = NDArray[np.int32]
 
-_NODE = re.compile(r"(?:\w+Backward\d*|torch::autograd::CppNode<.*)\Z", re.DOTALL)
+_NODE = re.compile(
+    r"autograd::engine::|(?:\w+Backward\d*|torch::autograd::CppNode<.*)\Z", re.DOTALL
+)
 """Frames of the backward pass; CompiledFunctionBackward is one too."""
 
 _NUMBER = re.compile(r"\d+")
@@ -108,7 +97,7 @@ def _phases(items: Items) -> list[str]:
     """Per item the part of a training step that it belongs to; "" in a trace without a backward
     pass: by the frames of autograd around it, and by the annotations of optimizers."""
     trace, hosts = items.trace, hosts_of(items.trace, items.row)
-    back = _below(items, hosts, _is_autograd)
+    back = _below(items, hosts, lambda name: _NODE.match(name) is not None)
     if not back.any():
         return [""] * len(items)
     optimizes = _around(trace, hosts, Layer.ANNOTATIONS, lambda name: name.startswith("Optimizer."))
@@ -123,10 +112,6 @@ def _below(items: Items, rows: NDArray[np.integer], test: Callable[[str], bool])
     for row in ancestors(items.trace, rows):
         found |= (row >= 0) & named[items.trace.name[row]]
     return found
-
-
-def _is_autograd(name: str) -> bool:
-    return name.startswith("autograd::engine::") or _NODE.match(name) is not None
 
 
 def _is_note(name: str) -> bool:

@@ -9,12 +9,11 @@ from typing import Final
 
 from fusetui.analysis.diff.align import Lanes
 from fusetui.analysis.diff.fusion import by_name
-from fusetui.analysis.diff.groups import Board, WorkGroup, joined, oriented, pairs_of
+from fusetui.analysis.diff.groups import Board, WorkGroup, joined, numel, oriented, pairs_of
 from fusetui.analysis.diff.instances import MANY, repeated, rest_of_ops, with_reduction
 from fusetui.analysis.diff.items import Items
 from fusetui.analysis.diff.model import ELSEWHERE
 from fusetui.analysis.diff.names import part, work_class
-from fusetui.analysis.diff.ops import numel
 from fusetui.analysis.diff.sequences import is_like
 from fusetui.gpu.kernel_names import decode
 from fusetui.trace.model.grouping import by_key

@@ -72,7 +72,6 @@ def _moved(diff: Diff) -> str:
 
 
 def _terms(diff: Diff) -> list[tuple[int, str]]:
-    """Changes in ns, and what they are."""
     counted = (row for row in diff.rows if row.counts)
     groups = by_key(counted, lambda row: (_work(row), row.phase, "b" in row.compiled))
     found = [

@@ -210,7 +210,6 @@ def _names(trace: Trace, rows: Rows, inside: Int64s) -> tuple[NameTime, ...]:
 
 
 def _ops(trace: Trace, begin: int, end: int) -> tuple[NameTime, ...]:
-    """CPU ops by self time inside the window."""
     rows, start, until = _touching(trace, np.arange(len(trace)), begin, end)
     own = np.zeros(len(trace), dtype=np.int64)
     own[rows] = until - start

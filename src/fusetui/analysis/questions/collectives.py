@@ -42,7 +42,7 @@ ARGS = (
 )
 MOST_RANKS = 1 << 24  # in any job
 OUTPUT = frozenset({"all_gather", "gather"})
-"""Collectives whose size, as nccl-tests counts it, is that of the output."""
+"""IssuedCollectives whose size, as nccl-tests counts it, is that of the output."""
 
 FROM_ANNOTATIONS = "names of collectives, from the annotations around their launches"
 FROM_NAMES = "names of collectives, from the names of their kernels"
@@ -62,8 +62,8 @@ class Told(msgspec.Struct, frozen=True):
     inferred: tuple[str, ...] = ()
 
 
-class Found(msgspec.Struct, frozen=True, eq=False):
-    """Collectives in the order in which they were issued; arrays of shape [n]."""
+class IssuedCollectives(msgspec.Struct, frozen=True, eq=False):
+    """IssuedCollectives in the order in which they were issued; arrays of shape [n]."""
 
     told: tuple[Told, ...]
     rows: Rows  # the kernel or the annotation
@@ -71,19 +71,16 @@ class Found(msgspec.Struct, frozen=True, eq=False):
     host: Rows  # the launch, or the op that issued it; -1 if it is not known
 
 
-def collectives_of(trace: Trace) -> Found:
+def collectives_of(trace: Trace) -> IssuedCollectives:
     """All collectives, on the GPU and on the CPU."""
-    parts = (collectives_on_gpu(trace), collectives_on_cpu(trace))
-    rows, issued, host = (
-        np.concatenate([getattr(part, field) for part in parts])
-        for field in ("rows", "issued", "host")
-    )
-    told = [one for part in parts for one in part.told]
-    order = np.lexsort((trace.start[rows], issued))
-    return Found(tuple(told[n] for n in order), rows[order], issued[order], host[order])
+    gpu, cpu = collectives_on_gpu(trace), collectives_on_cpu(trace)
+    both = ((gpu.rows, cpu.rows), (gpu.issued, cpu.issued), (gpu.host, cpu.host))
+    rows, issued, host = map(np.concatenate, both)
+    told, order = (*gpu.told, *cpu.told), np.lexsort((trace.start[rows], issued))
+    return IssuedCollectives(tuple(told[n] for n in order), rows[order], issued[order], host[order])
 
 
-def collectives_on_gpu(trace: Trace) -> Found:
+def collectives_on_gpu(trace: Trace) -> IssuedCollectives:
     """The kernels that communicate, in the order of the trace."""
     gpu = trace.gpu_rows[communicates(trace, trace.gpu_rows)]
     rows = gpu[trace.role[gpu] == Role.KERNEL]
@@ -105,7 +102,7 @@ def collectives_on_gpu(trace: Trace) -> Found:
     batched = np.flatnonzero([one.name == "send_recv" and one.peer < 0 for one in told])
     for place, one in zip(batched, _of_batches(trace, every, thread, issued, batched), strict=True):
         told[place] = one or told[place]
-    return Found(tuple(told), rows, issued, launch)
+    return IssuedCollectives(tuple(told), rows, issued, launch)
 
 
 def _of_batches(
@@ -130,14 +127,14 @@ def _of_batches(
         yield replace(sends[0], name="send_recv", sequence=-1) if alike else None
 
 
-def collectives_on_cpu(trace: Trace) -> Found:
+def collectives_on_cpu(trace: Trace) -> IssuedCollectives:
     """The annotations of gloo, MPI and UCC, each until its work is done, by start."""
     rows = _named(trace, Role.ANNOTATION, ON_CPU)
     (args,) = _args(trace, (rows,))
     told = [_told(trace, -1, int(row), [{}, {}, own]) for row, own in zip(rows, args, strict=True)]
     host = _issuing_ops(trace, rows, [one.name for one in told])
     issued = np.where(host >= 0, trace.start[host], trace.start[rows])
-    return Found(tuple(told), rows, issued, host)
+    return IssuedCollectives(tuple(told), rows, issued, host)
 
 
 def _issuing_ops(trace: Trace, rows: Rows, names: Sequence[str]) -> Rows:
@@ -226,10 +223,8 @@ def _only_group(trace: Trace) -> Group:
 
 def _recorded(trace: Trace, args: dict[str, Any]) -> Told:
     name = collective_name(str(args["Collective name"]))
-    named, described, ranks = (
-        args.get(f"Process Group {word}") for word in ("Name", "Description", "Ranks")
-    )
-    group = group_of(named, described, ranks, args.get("Group size"))
+    words = ("Process Group Name", "Process Group Description", "Process Group Ranks", "Group size")
+    group = group_of(*map(args.get, words))
     if not group.ranks:
         group = groups_of_file(trace.keys).get(group.name, group)
     dtype = args.get("dtype")
@@ -308,18 +303,10 @@ BYTES = {
 
 
 NCCL_TYPES = {
-    "ncclFloat16": "Half",
-    "ncclFloat32": "Float",
-    "ncclFloat64": "Double",
-    "ncclBfloat16": "BFloat16",
-    "ncclFloat8e4m3": "Float8_e4m3fn",
-    "ncclFloat8e5m2": "Float8_e5m2",
-    "ncclInt8": "Char",
-    "ncclUint8": "Byte",
-    "ncclInt32": "Int",
-    "ncclUint32": "UInt32",
-    "ncclInt64": "Long",
-    "ncclUint64": "UInt64",
+    **{"ncclFloat16": "Half", "ncclFloat32": "Float", "ncclFloat64": "Double"},
+    **{"ncclFloat8e4m3": "Float8_e4m3fn", "ncclFloat8e5m2": "Float8_e5m2"},
+    **{"ncclInt8": "Char", "ncclUint8": "Byte", "ncclInt32": "Int", "ncclUint32": "UInt32"},
+    **{"ncclInt64": "Long", "ncclUint64": "UInt64", "ncclBfloat16": "BFloat16"},
 }
 """Names of torch for the types of nccl.h."""
 

@@ -188,15 +188,13 @@ def length_of(queue: Counter) -> QueueLength:
 def queues(trace: Trace) -> tuple[Counter, ...]:
     """The length of the queue of each device with linked events, in lane order."""
     rows = trace.gpu_rows[trace.launch[trace.gpu_rows] >= 0]
-    device = trace.process_of_track[trace.track[rows]]
-    return tuple(_queue(trace, rows[device == number]) for number in np.unique(device).tolist())
-
-
-def _queue(trace: Trace, rows: NDArray[np.intp]) -> Counter:
-    begin = np.minimum(trace.start[trace.launch[rows]], trace.start[rows])
-    time, value = _running(begin, trace.end[rows])
-    pid = trace.track_of(int(rows[0])).pid
-    return Counter(GROUP, f"{device_label(pid)} queue", "", pid, time, value)
+    device, found = trace.process_of_track[trace.track[rows]], []
+    for own in (rows[device == number] for number in np.unique(device)):
+        begin = np.minimum(trace.start[trace.launch[own]], trace.start[own])
+        pid = trace.track_of(int(own[0])).pid
+        queue = _running(begin, trace.end[own])
+        found.append(Counter(GROUP, f"{device_label(pid)} queue", "", pid, *queue))
+    return tuple(found)
 
 
 def _running(begin: Int64s, end: Int64s) -> tuple[Int64s, NDArray[np.float64]]:

@@ -49,15 +49,9 @@ def group_of(name: object, description: object, ranks: object, size: object) -> 
 def groups_of_file(keys: Mapping[str, Any]) -> dict[str, Group]:
     """The process groups that distributedInfo lists, by name."""
     listed = distributed_info(keys).get("pg_config")
-    found = {}
-    for one in listed if isinstance(listed, list) else ():
-        if isinstance(one, dict):
-            named, described, ranks, size = (
-                one.get(key) for key in ("pg_name", "pg_desc", "ranks", "pg_size")
-            )
-            group = group_of(named, described, ranks, size)
-            found[group.name] = group
-    return found
+    each = (one for one in (listed if isinstance(listed, list) else ()) if isinstance(one, dict))
+    words = ("pg_name", "pg_desc", "ranks", "pg_size")
+    return {group.name: group for group in (group_of(*map(one.get, words)) for one in each)}
 
 
 def _text(value: object) -> str:

@@ -40,14 +40,9 @@ OF_ROWS: Final = {
     "kind": ", ".join(KINDS),
     "step": "the number of the step, as the trace prints it",
 }
-OF_ARGS: Final = {
-    "shape": "of an input of its op: 8192x768",
-    "args": "any text in its args",
-}
+OF_ARGS: Final = {"shape": "of an input of its op: 8192x768", "args": "any text in its args"}
 TIMES: Final = {"dur": "its duration", "at": "its start after that of the trace"}
-FIELDS: Final = {**OF_NAMES, **OF_ROWS, **OF_ARGS, **TIMES}
-"""What each field is, in a few words."""
-
+FIELDS: Final = {**OF_NAMES, **OF_ROWS, **OF_ARGS, **TIMES}  # what each field is, in a few words
 LONGEST = 500  # characters of a query
 SECONDS = 2.0  # that a pattern may take
 SIGN = re.compile(r'(-?)([a-z][a-z_0-9]*)\s*(!=|<=|>=|=|<|>)\s*("[^"]*"|\S*)')

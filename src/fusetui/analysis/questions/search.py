@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 
 from fusetui.analysis.questions.query import (
+    KINDS,
     OF_ARGS,
     OF_NAMES,
     Bound,
@@ -40,19 +41,12 @@ ARGS = (
 """The args that `args:` looks into."""
 
 ROLES = {
-    "kernel": (Role.KERNEL,),
-    "memcpy": (Role.MEMCPY,),
-    "memset": (Role.MEMSET,),
-    "op": (Role.OP,),
-    "call": (Role.CALL,),
-    "python": (Role.PYTHON,),
+    **{kind: (Role[kind.upper()],) for kind in KINDS},
     "annotation": (Role.ANNOTATION, Role.GPU_ANNOTATION),
-    "sync": (Role.SYNC,),
 }
 """Of each kind."""
 
-SHAPE = re.compile(r"\d+(?:x\d+)+")
-"""A word that shapes are compared with."""
+SHAPE = re.compile(r"\d+(?:x\d+)+")  # a word that shapes are compared with
 PLAIN = re.compile(r"[\w.,:;\[\](){}=+*#@!?|-]+", re.ASCII)
 """Text that JSON has only one way to write."""
 MOST_STREAMS = 8  # that a sentence lists

@@ -79,12 +79,8 @@ def summary(trace: Trace) -> Summary:
     """The figures of a trace; one pass over its columns."""
     gpu, report = trace.gpu_rows, trace.report
     return Summary(
-        file=report.file,
-        bytes=report.bytes,
-        complete=report.complete,
-        events=report.events,
+        **{of: getattr(report, of) for of in ("file", "bytes", "complete", "events", "skipped")},
         events_skipped=report.unreadable,
-        skipped=report.skipped,
         slices=trace.recorded(),
         slices_unfinished=report.unfinished,
         ends_unmatched=report.unmatched_ends,

@@ -113,11 +113,11 @@ class OpTotal(msgspec.Struct, frozen=True):
 def kernel_totals(trace: Trace, rows: Rows | None = None) -> tuple[KernelTotal, ...]:
     """Kernels by name, the largest total first. `rows`: only these (default: every kernel)."""
     rows = trace.rows_of(Role.KERNEL) if rows is None else rows
-    groups = grouped(trace.name[rows], trace.start[rows])
-    found = []
+    groups, found = grouped(trace.name[rows], trace.start[rows]), []
     for n, one in enumerate(spreads(trace.name[rows], trace.dur[rows])):
-        name, times = trace.names[int(groups.keys[n])], (one.min_ns, one.median_ns, one.max_ns)
-        found.append(KernelTotal(name, one.count, one.total_ns, *times, rows[groups.places(n)]))
+        name, own = trace.names[groups.keys[n]], rows[groups.places(n)]
+        times = one.total_ns, one.min_ns, one.median_ns, one.max_ns
+        found.append(KernelTotal(name, one.count, *times, own))
     return tuple(sorted(found, key=lambda total: (-total.total_ns, total.name)))
 
 

@@ -52,10 +52,8 @@ class Strip(msgspec.Struct, frozen=True, eq=False):
     def shares(self, rank: int, width: int) -> tuple[float, ...]:
         """The waits of a rank in at most `width` places, the longest of those that share one, as
         shares of the longest wait of all."""
-        row = self.waited[self.ranks.index(rank)]
-        count = min(width, len(row))
-        most = max(int(self.waited.max(initial=0)), 1)
-        if not count:
+        row, most = self.waited[self.ranks.index(rank)], max(int(self.waited.max(initial=0)), 1)
+        if not (count := min(width, len(row))):
             return ()
         first = np.arange(count) * len(row) // count
         return tuple((np.maximum.reduceat(row, first) / most).tolist())
@@ -68,11 +66,10 @@ def explained(found: Iterable[RankSummary | NoSummary]) -> Explained:
     matched = match(job.ranks)
     clocks = clocks_of(matched)
     if matched.no_group:
-        refused = (
+        which = (
             f"of {plural(matched.no_group, 'collective')} it is not recorded of which of several"
-            " process groups they are"
         )
-        clocks = replace(clocks, refused=refused)
+        clocks = replace(clocks, refused=f"{which} process groups they are")
     waits, steps = waits_of(matched, clocks), steps_of(matched)
     pipeline = pipeline_of(matched, steps.length_ns)
     charges = charges_of(matched, waits, clocks, pipeline.stage_of if pipeline else None)
@@ -104,9 +101,9 @@ def strip_of(found: Explained) -> Strip:
 
 def _answer(facts: JobFacts) -> JobAnswer:
     job, matched, waits = facts.job, facts.matched, facts.waits
-    stragglers = tuple(stragglers_of(facts))
+    stragglers, rows = tuple(stragglers_of(facts)), _rows(facts)
     first = {one.rank: place for place, one in enumerate(stragglers)}
-    rows = _rows(facts)
+    rows.sort(key=lambda row: (first.get(row.rank, len(first)), -row.caused_ns, row.rank))
     return JobAnswer(
         world_size=job.world_size or None,
         given=len(job.ranks),
@@ -118,9 +115,7 @@ def _answer(facts: JobFacts) -> JobAnswer:
         one_given=matched.one_given,
         untold=int(np.count_nonzero((waits.last < 0) & ~matched.point_to_point)),
         clocks=_clocks(job, facts.clocks),
-        ranks=tuple(
-            sorted(rows, key=lambda r: (first.get(r.rank, len(first)), -r.caused_ns, r.rank))
-        ),
+        ranks=tuple(rows),
         left_out=job.left,
         stragglers=stragglers,
         verdict=verdict_of(facts, bool(stragglers)),

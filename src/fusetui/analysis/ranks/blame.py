@@ -54,7 +54,7 @@ class _Pairs(msgspec.Struct, frozen=True, eq=False):
     weight: Floats  # how much of the lateness here is carried on to that collective
 
     def some(self, which: Flags) -> _Pairs:
-        return _Pairs(self.wait[which], self.late[which], self.other[which], self.weight[which])
+        return _Pairs(*(column[which] for column in msgspec.structs.astuple(self)))
 
     def __add__(self, more: _Pairs) -> _Pairs:
         both = zip(msgspec.structs.astuple(self), msgspec.structs.astuple(more), strict=True)
@@ -268,7 +268,7 @@ class Caused(msgspec.Struct, frozen=True, eq=False):
     total: Int64s  # [ranks]
     waiters: Int64s  # [ranks]
     by_step: Floats  # [ranks, steps]
-    straggles: Flags  # [ranks]
+    straggles: Flags  # [ranks]: who holds up the others
     every_step: Floats  # [steps]: for whomever, the mean over the other ranks
 
 
@@ -289,25 +289,16 @@ def caused_by(matched: Matched, charges: Charges, steps: StepsOfRows) -> Caused:
     sums = np.bincount(at, weights=charges.ns[kept_in], minlength=ranks * count)
     by_step: Floats = np.asarray(sums, dtype=np.float64).reshape(ranks, count) / waiters[:, None]
     total = np.bincount(charges.owner[kept], weights=charges.ns[kept], minlength=ranks) / waiters
+    mean, least = by_step.sum(axis=1) / count, LEAST * steps.length_ns
+    # By enough in at least three of four steps, or almost all of the waiting.
+    often: Flags = (np.percentile(by_step, QUARTER, axis=1) if ranks else mean) >= least
+    straggles: Flags = (mean >= least) & (mean > 0) & (often | (mean >= ALMOST_ALL * mean.sum()))
     inside = step >= 0
     every = np.bincount(step[inside], weights=charges.ns[inside], minlength=count)
     return Caused(
         total=np.rint(total).astype(np.int64),
         waiters=waiters,
         by_step=by_step,
-        straggles=_straggle(by_step, LEAST * steps.length_ns),
+        straggles=straggles,
         every_step=np.asarray(every / max(ranks - 1, 1), dtype=np.float64),
     )
-
-
-def _straggle(by_step: Floats, least: float) -> Flags:
-    """Who holds up the others by enough in at least three of four steps, or causes almost all
-    of the waiting."""
-    mean = by_step.sum(axis=1) / by_step.shape[1]
-    enough = (mean >= least) & (mean > 0)
-    almost_alone = mean >= ALMOST_ALL * mean.sum()
-    often = np.zeros(len(by_step), dtype=np.bool_)
-    if len(by_step):
-        often = np.percentile(by_step, QUARTER, axis=1) >= least
-    found: Flags = enough & (often | almost_alone)
-    return found

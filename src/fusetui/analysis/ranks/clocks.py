@@ -16,6 +16,7 @@ as 1.4826 times their median absolute deviation, is the uncertainty.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -45,7 +46,7 @@ class Ends(msgspec.Struct, frozen=True, eq=False):
         return ~np.isnan(self.offset)
 
 
-class _Points(msgspec.Struct, frozen=True, eq=False):
+class _Points(NamedTuple):
     """An end per collective and host, the median of its ranks; `end` in ns after the first."""
 
     collective: Rows
@@ -71,7 +72,7 @@ def ends_of(matched: Matched, host: Rows, hosts: int, zero: int) -> Ends:
     for _ in range(ROUNDS):
         before = found.known
         _extend(points, found, len(matched))
-        if found.known.all() or (found.known == before).all():
+        if (found.known == before).all():
             break
     return found
 
@@ -89,9 +90,11 @@ def _extend(points: _Points, found: Ends, collectives: int) -> None:
     enough = np.bincount(host, minlength=hosts) >= FEWEST
     slope = _slopes(apart, time, host, hosts)
     spread, height = _residuals(apart - slope[host] * time, host, hosts)
-    window = _largest(time, host, hosts) + _largest(-time, host, hosts)
+    first, last = np.full(hosts, np.inf), np.full(hosts, -np.inf)
+    np.minimum.at(first, host, time)
+    np.maximum.at(last, host, time)
     with np.errstate(invalid="ignore"):
-        flat = ~(np.abs(slope) * window > 2 * np.maximum(spread, CONVERTED_NS))
+        flat = ~(np.abs(slope) * (last - first) > 2 * np.maximum(spread, CONVERTED_NS))
     spread_flat, height_flat = _residuals(apart, host, hosts)
     slope, spread, height = (
         np.where(flat, level, sloped)
@@ -132,12 +135,6 @@ def _medians(values: Floats, group: Rows, groups: int) -> Floats:
     found = np.full(groups, np.nan)
     low, high = (first + (counts - 1) // 2)[full], (first + counts // 2)[full]
     found[full] = (values[order[low]] + values[order[high]]) / 2
-    return found
-
-
-def _largest(values: Floats, group: Rows, groups: int) -> Floats:
-    found = np.full(groups, -np.inf)
-    np.maximum.at(found, group, values)
     return found
 
 

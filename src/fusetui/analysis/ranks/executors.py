@@ -9,7 +9,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
@@ -109,20 +109,8 @@ def _here(paths: Sequence[str], cached: bool, progress: Progress) -> tuple[Summa
         for path in rest:
             known[path] = _unpacked(path, task(path, cached))
             progress(len(known), len(paths))
-    else:
-        _in_processes(rest, processes, cached, known, lambda: progress(len(known), len(paths)))
-    return tuple(known[path] for path in paths)
-
-
-def _in_processes(
-    paths: Sequence[str],
-    processes: int,
-    cached: bool,
-    known: dict[str, SummaryOrNot],
-    one_more: Callable[[], object],
-) -> None:
-    """Fills `known`. A process that dies (no memory, most likely) ends its pool; what it had not
-    done is tried again, alone the last time, so that one rank cannot take others with it."""
+    # A process that dies (no memory, most likely) ends its pool; what it had not done is tried
+    # again, alone the last time, so that one rank cannot take others with it.
     for attempt in range(TRIES):
         left = [path for path in paths if path not in known]
         last = attempt == TRIES - 1
@@ -130,13 +118,11 @@ def _in_processes(
             with _pool(1 if last else processes) as pool:
                 futures = {pool.submit(task, path, cached): path for path in some}
                 for future in as_completed(futures):
-                    path = futures[future]
                     with suppress(BrokenProcessPool):
-                        known[path] = _unpacked(path, future.result())
-                        one_more()
-    for path in paths:
-        died = NoSummary(path, f"The process that read {path} died: too little memory?")
-        known.setdefault(path, died)
+                        known[futures[future]] = _unpacked(futures[future], future.result())
+                        progress(len(known), len(paths))
+    died = "The process that read {0} died: too little memory?"
+    return tuple(known.get(path) or NoSummary(path, died.format(path)) for path in paths)
 
 
 def _through(

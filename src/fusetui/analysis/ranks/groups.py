@@ -102,10 +102,15 @@ def _alike(ranks: Sequence[RankSummary], unknown: Sequence[Rows]) -> Iterator[li
     places: dict[tuple[object, ...], list[list[int]]] = {}
     steps: dict[object, dict[int, list[int]]] = {}
     for rank, (one, rows) in enumerate(zip(ranks, unknown, strict=True)):
-        for row, key in zip(rows.tolist(), _steps_of(one, rows), strict=True):
-            steps.setdefault(key, {}).setdefault(rank, []).append(row)
+        keys = [*step_keys(one), None]
+        at = np.searchsorted(one.step_start, one.collectives.issued[rows], side="right") - 1
+        for row, step in zip(rows.tolist(), at.tolist(), strict=True):
+            steps.setdefault(keys[step], {}).setdefault(rank, []).append(row)
     for by_rank in steps.values():
-        programs = {rank: _program(ranks[rank], rows) for rank, rows in by_rank.items()}
+        programs = {
+            rank: tuple((ranks[rank].name_of(n), ranks[rank].collectives.size[n]) for n in rows)
+            for rank, rows in by_rank.items()
+        }
         first = programs.get(0)
         if len(by_rank) < len(ranks) or any(own != first for own in programs.values()):
             continue
@@ -115,17 +120,6 @@ def _alike(ranks: Sequence[RankSummary], unknown: Sequence[Rows]) -> Iterator[li
                 own[rank].append(listed[n])
     for found in places.values():
         yield [np.array(numbers, dtype=np.intp) for numbers in found]
-
-
-def _program(one: RankSummary, rows: Sequence[int]) -> tuple[tuple[str, int], ...]:
-    sizes = one.collectives.size
-    return tuple((one.name_of(row), int(sizes[row])) for row in rows)
-
-
-def _steps_of(one: RankSummary, rows: Rows) -> list[object]:
-    keys: list[object] = [*step_keys(one), None]
-    at = np.searchsorted(one.step_start, one.collectives.issued[rows], side="right") - 1
-    return [keys[n] for n in at.tolist()]
 
 
 def _fitting(
@@ -190,9 +184,8 @@ def _unpaired(ranks: Sequence[RankSummary], peers: Sequence[Int64s]) -> int:
         strange += int(((peer == one.rank) | ((peer < 0) & (one.collectives.peer >= 0))).sum())
         for number in np.flatnonzero(peer >= 0).tolist():
             name, other = one.name_of(number), int(peer[number])
-            if name not in POINT_TO_POINT or other not in given:
-                continue
-            sends = name == "send" or (name == "send_recv" and one.rank < other)
-            pair = (one.rank, other) if sends else (other, one.rank)
-            balance["both" if name == "send_recv" else "one", *pair] += 1 if sends else -1
+            if name in POINT_TO_POINT and other in given:
+                sends = name == "send" or (name == "send_recv" and one.rank < other)
+                pair = (one.rank, other) if sends else (other, one.rank)
+                balance["both" if name == "send_recv" else "one", *pair] += 1 if sends else -1
     return sum(map(abs, balance.values())) + strange

@@ -23,7 +23,7 @@ from fusetui.analysis.questions.process_groups import UNKNOWN_GROUP, Group
 from fusetui.analysis.ranks.model import LeftOut, NoSummary, RankSummary
 from fusetui.analysis.ranks.naming import ORDERED, RECORDED
 from fusetui.text.figures import duration
-from fusetui.trace.model.arrays import Flags, Int64s, Rows
+from fusetui.trace.model.arrays import Flags, Int64s, Rows, ordinals
 
 Key = tuple[object, ...]
 MOST = 1 << 20  # more than any rank has collectives
@@ -141,12 +141,10 @@ def _keys_of(one: RankSummary, keys: dict[tuple[str, Group], int]) -> Int64s:
     names, groups = len(one.names), len(one.groups)
     each = ((found.peer + 1) * groups + found.group) * names + found.name
     distinct, which = np.unique(each, return_inverse=True)
-    numbers = [
-        keys.setdefault(
-            _key(one, n % names, n // names % groups, n // names // groups - 1), len(keys)
-        )
-        for n in distinct.tolist()
-    ]
+    numbers = []
+    for n in distinct.tolist():
+        key = _key(one, n % names, n // names % groups, n // names // groups - 1)
+        numbers.append(keys.setdefault(key, len(keys)))
     return np.array(numbers, dtype=np.int64)[which]
 
 
@@ -161,15 +159,6 @@ def _key(one: RankSummary, name: int, group: int, peer: int) -> tuple[str, Group
     if named == "send_recv":  # both in one kernel
         pair, link = (min(pair), max(pair)), "with"
     return f"send_recv {pair[0]} {link} {pair[1]}", Group(whole.name, pair, 2)
-
-
-def _ordinals(key: Int64s) -> Int64s:
-    """How many of the same key come before each."""
-    order = np.argsort(key, kind="stable")
-    bounds = run_bounds(key[order])
-    found = np.empty(len(key), dtype=np.int64)
-    found[order] = np.arange(len(key)) - np.repeat(bounds[:-1], np.diff(bounds))
-    return found
 
 
 def _numbers(flat: _Flat) -> Int64s:
@@ -197,11 +186,10 @@ def _places(flat: _Flat, rows: Rows) -> Int64s:
     counts = np.bincount(rank)
     counts = counts[counts > 0]
     if counts.min() == counts.max():
-        return _ordinals(rank)
+        return ordinals(rank)
     sequence = flat.sequence[rows]
-    if (sequence >= 0).all() and np.unique(np.stack((rank, sequence)), axis=1).shape[1] == len(
-        rank
-    ):
+    distinct = np.unique(np.stack((rank, sequence)), axis=1).shape[1]
+    if (sequence >= 0).all() and distinct == len(rank):
         return sequence
     damaged = np.array([bool(one.damage) for one in flat.ranks])[rank]
     return np.where(damaged, -1, _from_the_end(flat, rows))
@@ -220,7 +208,7 @@ def _from_the_end(flat: _Flat, rows: Rows) -> Int64s:
         inside = (at >= 0) & (issued < np.append(one.step_end, 0)[at])
         numbers = [names.setdefault(key, len(names) + 1) for key in step_keys(one)]
         step = np.where(inside, np.array([*numbers, 0])[at], 0)
-        found[own] = step * MOST + _ordinals(step[::-1])[::-1]
+        found[own] = step * MOST + ordinals(step[::-1])[::-1]
     return found
 
 
@@ -246,11 +234,9 @@ def _in_time(flat: _Flat, order: Rows, number: Int64s, unmatched: Int64s, loose:
     heads = rows[starts[:-1]]
     keys = [flat.keys[key] for key in flat.key[heads].tolist()]
     given = {one.rank for one in flat.ranks}
-    nowhere = [group == UNKNOWN_GROUP for _, group in flat.keys]
-    lone = [
-        not unknown and group.size > 1 and len(given.intersection(group.ranks)) == 1
-        for unknown, (_, group) in zip(nowhere, flat.keys, strict=True)
-    ]
+    nowhere = np.array([group == UNKNOWN_GROUP for _, group in flat.keys], dtype=np.bool_)
+    one_given = [group.size > 1 and len(given & {*group.ranks}) == 1 for _, group in flat.keys]
+    lone = np.array(one_given, dtype=np.bool_) & ~nowhere
     return Matched(
         ranks=flat.ranks,
         first=starts,
@@ -266,8 +252,8 @@ def _in_time(flat: _Flat, order: Rows, number: Int64s, unmatched: Int64s, loose:
         unmatched=unmatched,
         loose_rank=flat.rank[loose],
         loose_end=end[loose],
-        one_given=int(np.isin(flat.key, np.flatnonzero(lone)).sum()),
-        no_group=int(np.isin(flat.key, np.flatnonzero(nowhere)).sum()),
+        one_given=int(lone[flat.key].sum()),
+        no_group=int(nowhere[flat.key].sum()),
     )
 
 
@@ -322,14 +308,12 @@ class RankJob(msgspec.Struct, frozen=True, eq=False):
 
 def job_of(found: Iterable[RankSummary | NoSummary]) -> RankJob:
     """Sorts out files that could not be read, ranks of other jobs, and numbers given twice."""
-    known: list[RankSummary] = []
-    left: list[LeftOut] = []
-    for one in found:
-        if isinstance(one, RankSummary):
-            known.append(one)
-        else:
-            left.append(LeftOut(one.path, None, one.reason))
-    given = _numbered(known)
+    files = list(found)
+    known = [one for one in files if isinstance(one, RankSummary)]
+    left = [LeftOut(one.path, None, one.reason) for one in files if isinstance(one, NoSummary)]
+    taken = {one.rank for one in known}  # what nothing numbers is numbered in order
+    free = (number for number in range(len(known) + len(taken)) if number not in taken)
+    given = [replace(one, rank=next(free)) if one.rank < 0 else one for one in known]
     sizes = Counter(one.world_size for one in given if one.world_size)
     size = max(sizes, key=lambda size: (sizes[size], size), default=0)
     windows = sorted((one.begin_ns, one.end_ns) for one in given)
@@ -349,20 +333,12 @@ def job_of(found: Iterable[RankSummary | NoSummary]) -> RankJob:
     return RankJob(tuple(ranks[n] for n in sorted(ranks)), tuple(left), size, missing, tuple(notes))
 
 
-def _numbered(given: Sequence[RankSummary]) -> list[RankSummary]:
-    """Those that nothing numbers are numbered in order."""
-    taken = {one.rank for one in given}
-    free = (number for number in range(len(given) + len(taken)) if number not in taken)
-    return [replace(one, rank=next(free)) if one.rank < 0 else one for one in given]
-
-
 def _foreign(one: RankSummary, size: int, middle: tuple[int, int]) -> str:
     """Why it is no rank of this job, else "". `size`: the most frequent size that was recorded, the
     larger one of two, 0 if none was; `middle`: the window of the rank in the middle of all."""
     if one.world_size and one.world_size != size:
-        return (
-            f"{one.path} is of another job: it has {one.world_size} ranks, the others have {size}."
-        )
+        world = one.world_size
+        return f"{one.path} is of another job: it has {world} ranks, the others have {size}."
     if size and one.rank >= size and one.rank_by != ORDERED:
         return f"{one.path} is rank {one.rank} of a job of {size}: it is left out."
     apart = max(one.begin_ns - middle[1], middle[0] - one.end_ns)

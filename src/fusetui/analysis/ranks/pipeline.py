@@ -19,6 +19,7 @@ from fusetui.analysis.ranks.clocks import SCALE
 from fusetui.analysis.ranks.matching import Matched
 from fusetui.analysis.ranks.model import CLASSES, RankSummary, Slow
 from fusetui.trace.model.arrays import Flags, Floats, Rows
+from fusetui.trace.model.intervals import union_length
 
 SPAN, COMPUTE, EXPOSED = (CLASSES.index(name) for name in ("span", "compute", "exposed_comm"))
 
@@ -55,11 +56,7 @@ def _in_sends(one: RankSummary) -> int:
     """For how many ns of its steps a rank was in a send or a receive."""
     moves = np.array([name in POINT_TO_POINT for name in one.names] or [False])
     which = moves[one.collectives.name]
-    start, end = one.collectives.start[which], one.collectives.end[which]
-    order = np.argsort(start, kind="stable")
-    start, end = start[order], end[order]
-    covered = np.maximum.accumulate(np.concatenate((start[:1], end)))[:-1]
-    return int(np.maximum(end - np.maximum(start, covered), 0).sum())
+    return union_length(one.collectives.start[which], one.collectives.end[which])
 
 
 def _stages(matched: Matched) -> tuple[int | None, ...]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -34,7 +35,7 @@ from fusetui.analysis.ranks.model import (
 )
 from fusetui.analysis.ranks.pipeline import Pipeline
 from fusetui.analysis.ranks.waits import OfRanks, Waits
-from fusetui.trace.model.arrays import Floats, Int64s, Rows
+from fusetui.trace.model.arrays import Int64s, Rows
 
 MOST = 5  # stragglers
 MOST_PEERS = 64  # ranks whose median is compared with; of more, these are chosen evenly
@@ -92,13 +93,11 @@ def _held_up(facts: JobFacts, rank: int) -> Straggler:
     others = [other for other in ranks if other is not ranks[rank]]
     slower = slower_kernels(ranks[rank], others) if cause == "inside" else None
     replayed = None if isinstance(replay, str) else what_if(facts.matched, replay, rank)
-    return msgspec.structs.replace(
-        _straggler(facts, rank, cause, reason), slower=slower, what_if=replayed
-    )
+    return _straggler(facts, rank, cause, reason, slower=slower, what_if=replayed)
 
 
 def _straggler(
-    facts: JobFacts, rank: int, cause: str, reason: Reason, slow: Slow | None = None
+    facts: JobFacts, rank: int, cause: str, reason: Reason, slow: Slow | None = None, **more: Any
 ) -> Straggler:
     return Straggler(
         rank=facts.matched.ranks[rank].rank,
@@ -110,6 +109,7 @@ def _straggler(
         stage=slow.stage if slow else None,
         reason=reason,
         slow=slow,
+        **more,
     )
 
 
@@ -122,20 +122,15 @@ def verdict_of(facts: JobFacts, anyone: bool) -> JobVerdict:
     if every.mean() >= least:
         in_turn = int((facts.caused.by_step.max(axis=1) >= least).sum())
         return JobVerdict(stages, "in turn", tuple(every.tolist()), in_turn)
-    lost = _lost(facts) / len(every)
+    # Waits that go back to nobody, by the reason; ns of the mean rank.
+    matched, waits, lost = facts.matched, facts.waits, facts.charges.lost.copy()
+    unsure = (waits.last < 0) & ~matched.point_to_point
+    lost[UNTOLD] = max(lost[UNTOLD], waits.alone[unsure[matched.of_row]].sum())
+    lost /= max(len(matched.ranks) - 1, 1) * len(every)
     worst = int(np.argmax(lost))
     if lost[worst] >= least:
         return JobVerdict(stages, "untold", (float(lost[worst]),), why=WHY[worst])
     return JobVerdict(stages, "nobody")
-
-
-def _lost(facts: JobFacts) -> Floats:
-    """Waits that go back to nobody, by the reason, ns of the mean rank over all steps."""
-    matched, waits = facts.matched, facts.waits
-    unsure = (waits.last < 0) & ~matched.point_to_point
-    lost = facts.charges.lost.copy()
-    lost[UNTOLD] = max(lost[UNTOLD], waits.alone[unsure[matched.of_row]].sum())
-    return lost / max(len(matched.ranks) - 1, 1)
 
 
 def reason_of(matched: Matched, charges: Charges, clocks: Clocks, rank: int) -> Reason:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.analysis.questions.busy import communicates
-from fusetui.analysis.questions.collectives import Found, collectives_of
+from fusetui.analysis.questions.collectives import IssuedCollectives, collectives_of
 from fusetui.analysis.questions.memory import memory_peaks
 from fusetui.analysis.questions.note import note_of
 from fusetui.analysis.questions.process_groups import (
@@ -35,7 +35,7 @@ from fusetui.analysis.ranks.model import (
     encoded,
     packed,
 )
-from fusetui.analysis.why.account import Device, accounts
+from fusetui.analysis.why.account import Accounts, Device
 from fusetui.analysis.why.model import DeviceAccount
 from fusetui.trace.cache import Record, record_for
 from fusetui.trace.layout.steps import main_thread, steps_of
@@ -87,7 +87,9 @@ def summarized(trace: Trace, path: str) -> RankSummary:
     """The summary of an open trace; `path` is where it lies."""
     found = collectives_of(trace)
     most = slice(MOST_COLLECTIVES)
-    found = Found(found.told[most], found.rows[most], found.issued[most], found.host[most])
+    found = IssuedCollectives(
+        found.told[most], found.rows[most], found.issued[most], found.host[most]
+    )
     device, spans, base = _device(trace), steps_of(trace), trace.epoch_ns
     steps = device.over(spans.start, spans.end) if device and len(spans) else []
     groups = list(dict.fromkeys(one.group for one in found.told))
@@ -97,6 +99,13 @@ def summarized(trace: Trace, path: str) -> RankSummary:
     begin = _before(trace, found)
     listed, host = trace.keys.get("deviceProperties"), trace.keys.get("host_name")
     rank, rank_by = naming.rank_of(trace.keys, path)
+    report, all_used = trace.report, len(found.rows) < MOST_COLLECTIVES
+    lost = f"{report.unreadable} of {report.events} events could not be read"
+    damage = (
+        report.cut or report.missing,
+        lost if report.unreadable else "",
+        "" if all_used else f"only its first {MOST_COLLECTIVES} collectives are used",
+    )
     return RankSummary(
         version=VERSION,
         path=path,
@@ -122,19 +131,19 @@ def summarized(trace: Trace, path: str) -> RankSummary:
         memory_peak=max((peak.allocated for peak in memory_peaks(trace).peaks), default=-1),
         note=note_of(trace),
         inferred=tuple(dict.fromkeys(what for one in found.told for what in one.inferred)),
-        damage=tuple(_damage(trace, found)),
+        damage=tuple(filter(None, damage)),
     )
 
 
 def _device(trace: Trace) -> Device | None:
     """The device whose account is the rank's: the one that communicates most often."""
-    devices = accounts(trace).devices
+    devices = Accounts(trace).devices
     rows = trace.gpu_rows[communicates(trace, trace.gpu_rows)]
     pids = [trace.track_of(int(row)).pid for row in rows[:1000]]
     return max(devices, key=lambda device: pids.count(device.pid), default=None)
 
 
-def _before(trace: Trace, found: Found) -> Int64s:
+def _before(trace: Trace, found: IssuedCollectives) -> Int64s:
     """For each collective, when those that started earlier had ended, but not after its start."""
     start, end = trace.start[found.rows], trace.end[found.rows]
     order = np.argsort(start, kind="stable")
@@ -147,42 +156,33 @@ def _before(trace: Trace, found: Found) -> Int64s:
 def _table(found: Sequence[DeviceAccount]) -> Int64s:
     """Accounts as rows of CLASSES."""
     rows = [
-        [
-            *(one.span_ns, one.compute_ns, one.exposed_comm_ns, one.exposed_copy_ns, one.idle_ns),
-            *(one.idle.get(reason, 0) for reason in CLASSES[5:]),
-        ]
-        for one in found
+        [getattr(one, f"{name}_ns", one.idle.get(name, 0)) for name in CLASSES] for one in found
     ]
     return np.array(rows, dtype=np.int64).reshape(-1, len(CLASSES))
 
 
 def _columns(
     trace: Trace,
-    found: Found,
+    found: IssuedCollectives,
     groups: Sequence[Group],
     names: Sequence[str],
     device: Device | None,
     begin: Int64s,
 ) -> Collectives:
     """`begin`: of the time before each, whose account is kept."""
-    group = {value: n for n, value in enumerate(groups)}
-    name = {value: n for n, value in enumerate(names)}
+    group, name = ({value: n for n, value in enumerate(values)} for values in (groups, names))
     rows = [
         (group[one.group], name[one.name], name[one.dtype], one.sequence, one.bytes, one.peer)
         for one in found.told
     ]
-    told = np.array(rows, dtype=np.int64).reshape(-1, 6).T.copy()
     start, end, base = trace.start[found.rows], trace.end[found.rows], trace.epoch_ns
     covered = np.zeros_like(start)
     if device:
         covered[:] = [one.compute_ns for one in device.over(start, end)]
+    fields = ("group", "name", "dtype", "sequence", "size", "peer")
+    told = np.array(rows, dtype=np.int64).reshape(-1, len(fields)).T.copy()
     return Collectives(
-        group=told[0],
-        name=told[1],
-        dtype=told[2],
-        sequence=told[3],
-        size=told[4],
-        peer=told[5],
+        **dict(zip(fields, told, strict=True)),
         issued=found.issued + base,
         start=start + base,
         end=end + base,
@@ -206,23 +206,11 @@ def _kernels(trace: Trace) -> tuple[KernelRuns, ...]:
     )
 
 
-def _damage(trace: Trace, found: Found) -> Iterator[str]:
-    report = trace.report
-    if report.cut:
-        yield report.cut
-    elif report.missing:
-        yield report.missing
-    if report.unreadable:
-        yield f"{report.unreadable} of {report.events} events could not be read"
-    if len(found.rows) == MOST_COLLECTIVES:
-        yield f"only its first {MOST_COLLECTIVES} collectives are used"
-
-
 KINDS = {Layer.ANNOTATIONS: "annotation", Layer.OPS: "op", Layer.PYTHON: "frame"}
 MOST_NAMES = 5  # of each kind, those with the most time
 
 
-def places_before(trace: Trace, found: Found, begin: Int64s) -> tuple[PlaceTime, ...]:
+def places_before(trace: Trace, found: IssuedCollectives, begin: Int64s) -> tuple[PlaceTime, ...]:
     """The slices in which the issuing thread was longest, from `begin` until the collective was
     issued; of the longest stretches."""
     length = found.issued - begin
@@ -241,7 +229,7 @@ def places_before(trace: Trace, found: Found, begin: Int64s) -> tuple[PlaceTime,
     )
 
 
-def _threads(trace: Trace, found: Found) -> NDArray[np.int32]:
+def _threads(trace: Trace, found: IssuedCollectives) -> NDArray[np.int32]:
     """The thread that issued each; where that is not known, the one with most annotations."""
     marks = trace.rows_of(Role.ANNOTATION)
     usual = -1

@@ -118,9 +118,8 @@ def kinds_of(matched: Matched, waits: Waits) -> tuple[KindOfCollective, ...]:
         return ()
     each = np.add.reduceat(waits.wait, matched.first[:-1]) // matched.counts
     places: dict[tuple[str, Group, int], list[int]] = {}
-    for n, key in enumerate(
-        zip(matched.names, matched.groups, matched.bytes.tolist(), strict=True)
-    ):
+    keys = zip(matched.names, matched.groups, matched.bytes.tolist(), strict=True)
+    for n, key in enumerate(keys):
         places.setdefault(key, []).append(n)
     found = []
     for (name, group, size), some in places.items():

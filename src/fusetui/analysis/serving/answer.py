@@ -18,7 +18,7 @@ from fusetui.analysis.serving.layers import Experts, Layers, experts_of, layers_
 from fusetui.analysis.serving.limit import Limit, limit_of
 from fusetui.analysis.serving.steps import Mode, Pass, ServerPhase, interval_of, passes, trains
 from fusetui.analysis.serving.weights import products_of
-from fusetui.analysis.why.account import Device, accounts
+from fusetui.analysis.why.account import Accounts, Device
 from fusetui.analysis.why.facts import COMPILER
 from fusetui.analysis.why.model import IDLE, DeviceAccount
 from fusetui.gpu.kernel_names import short_name
@@ -59,7 +59,6 @@ def outliers(
 
 
 def _causes(trace: Trace, steps: Sequence[Pass], n: int, excess: int, usual: Mode) -> Iterator[str]:
-    """What is unusual about a step."""
     step = steps[n]
     begin, end = step.start_ns, step.start_ns + step.dur_ns
     compiles = trace.named(lambda name: COMPILER.search(name[:LONGEST_NAME]) is not None)
@@ -208,7 +207,7 @@ def serving(
 ) -> Serving:
     """`given`: figures of the device (see `peak_of`)."""
     found = passes(trace)
-    devices = accounts(trace).devices
+    devices = Accounts(trace).devices
     odd = outliers(trace, found, devices)
     tokens = _captured_tokens(trace, found)
     steps = tuple(_step(trace, one, tokens[n], odd.get(n)) for n, one in enumerate(found))
@@ -242,14 +241,12 @@ def _captured_tokens(trace: Trace, found: Sequence[Pass]) -> list[int | None]:
     """For how many tokens the graph of each pass was captured; each capture is looked at once."""
     if not isinstance(trace, Joined):
         return [None] * len(found)
-    known: dict[int, int | None] = {}
-    each: list[int | None] = []
-    for one in found:
-        call = int(trace.captured[one.model].max(initial=-1))
-        if call >= 0 and call not in known:
+    known: dict[int, int | None] = {-1: None}
+    calls = [int(trace.captured[one.model].max(initial=-1)) for one in found]
+    for call, one in zip(calls, found, strict=True):
+        if call not in known:
             known[call] = products_of(trace, one.model).rows
-        each.append(known.get(call))
-    return each
+    return [known[call] for call in calls]
 
 
 def _step(

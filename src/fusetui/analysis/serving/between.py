@@ -46,7 +46,7 @@ class Doing(msgspec.Struct, frozen=True):
 
 class Between(msgspec.Struct, frozen=True):
     """All such times of one device. compute + communication + copies + idle = total, exactly, and
-    `idle` by reason (see insights/gaps.py) adds up to idle_ns."""
+    `idle` by reason (see why/idle_time.py) adds up to idle_ns."""
 
     count: int  # 0: around a single pass
     total_ns: int

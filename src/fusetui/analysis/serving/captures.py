@@ -115,11 +115,9 @@ def _spans(trace: Trace, begins: Rows, ends: Rows) -> list[tuple[int, int]]:
     thread = trace.thread_of_track[trace.track]
     waiting: dict[int, int] = {}
     found = []
-    both = np.concatenate((begins, ends))
-    opens = np.repeat([True, False], (len(begins), len(ends)))
-    order = np.argsort(trace.start[both], kind="stable")
-    for row, is_begin in zip(both[order].tolist(), opens[order].tolist(), strict=True):
-        if is_begin:
+    both, opens = np.concatenate((begins, ends)), {*begins.tolist()}
+    for row in both[np.argsort(trace.start[both], kind="stable")].tolist():
+        if row in opens:
             waiting[int(thread[row])] = row
         elif (begin := waiting.pop(int(thread[row]), -1)) >= 0:
             found.append((begin, row))
@@ -148,8 +146,7 @@ def _kernels(trace: Trace, calls: Rows) -> list[str]:
 def _annotated(trace: Trace, begin: int) -> tuple[int | None, str]:
     """The number and the mode in the innermost annotation around a row that says what it
     captures."""
-    rows = trace.rows_of(Role.ANNOTATION)
-    time = trace.start[begin]
+    rows, time = trace.rows_of(Role.ANNOTATION), trace.start[begin]
     rows = rows[(trace.start[rows] <= time) & (time < trace.end[rows])]
     for row in rows[np.argsort(-trace.start[rows], kind="stable")].tolist():
         if found := SIZE.match(trace.name_of(row)[:LONGEST_NAME]):

@@ -30,18 +30,13 @@ from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.grouping import by_key
 from fusetui.trace.model.op_names import stem, words
 
+_OF_PRODUCTS: Final = "gemm gemv reduction copy fill memset memcpy"
 _KINDS: Final[dict[str, frozenset[str]]] = {
     op: frozenset(kinds.split())
     for ops, kinds in (
-        (
-            "mm addmm bmm baddbmm matmul linear _scaled_mm _int_mm mv addmv",
-            "gemm gemv reduction copy fill memset memcpy",
-        ),
-        (
-            "add sub mul div neg exp silu gelu relu sigmoid tanh where rsub reciprocal sqrt rsqrt"
-            " pow cos sin clamp bitwise_and eq",
-            "elementwise",
-        ),
+        ("mm addmm bmm baddbmm matmul linear _scaled_mm _int_mm mv addmv", _OF_PRODUCTS),
+        ("add sub mul div neg exp silu gelu relu sigmoid tanh where rsub", "elementwise"),
+        ("reciprocal sqrt rsqrt pow cos sin clamp bitwise_and eq", "elementwise"),
         ("copy clone contiguous to _to_copy", "copy elementwise memcpy"),
         ("fill zero", "fill elementwise memset"),
         ("index_select embedding index gather", "index embedding"),
@@ -105,7 +100,9 @@ def _compared(trace: Trace, nodes: Nodes, capture: Capture, there: Trace) -> Fit
         agrees, named, wanted = _agree(trace, row, there, call, kernel)
         if agrees is False:
             streams = len(np.unique(trace.thread_of_track[trace.track[nodes.rows]]))
-            return Fit(_differs(at, trace.name_of(row), wanted, streams), at)
+            more = f"; it ran on {streams} streams, whose order is not recorded" * (streams > 1)
+            name, wanted = (clip(n, LONGEST, "...") for n in (trace.name_of(row), wanted))
+            return Fit(f"node {at + 1} is {name}, and the capture has {wanted}{more}", at)
         by_name &= named
         confirmed += agrees is True
     if not by_name and confirmed * SHARE < len(rows):
@@ -114,12 +111,6 @@ def _compared(trace: Trace, nodes: Nodes, capture: Capture, there: Trace) -> Fit
     if forks and not by_name:
         return Fit("the capture uses several streams, whose order on the device is not recorded", 0)
     return Fit(by_name=by_name, forks=forks)
-
-
-def _differs(at: int, name: str, wanted: str, streams: int) -> str:
-    several = f"; it ran on {streams} streams, whose order is not recorded" if streams > 1 else ""
-    name, wanted = (clip(text, LONGEST, "...") for text in (name, wanted))
-    return f"node {at + 1} is {name}, and the capture has {wanted}{several}"
 
 
 def _agree(
@@ -193,48 +184,33 @@ def choose(
             for at in same:
                 found[at] = Chosen(problem=problem)
             continue
-        by_step = by_key(same, steps.__getitem__)
-        fitting = {asked: _fitting(matching, sizes, asked) for _, asked in by_step}
-        for (_, asked), own in by_step.items():
-            for at, one in zip(own, _of_step(len(own), fitting[asked], matching), strict=True):
+        for (_, asked), own in by_key(same, steps.__getitem__).items():
+            chosen = _of_step(len(own), matching, sizes, asked)
+            for at, one in zip(own, chosen, strict=True):
                 found[at] = one
     return found
 
 
-class Fitting(msgspec.Struct, frozen=True):
-    """The captures of the size that a step replays, why they are only likely, or why none fits."""
-
-    captures: tuple[int, ...] = ()
-    likely: tuple[str, ...] = ()
-    problem: str = ""
-
-
-def _fitting(
-    matching: Mapping[int, Fit], sizes: Sequence[CaptureSize], asked: CaptureSize
-) -> Fitting:
-    """Of the captures that match by their kernels, for a step of which so much was asked."""
+def _of_step(
+    count: int, matching: Mapping[int, Fit], sizes: Sequence[CaptureSize], asked: CaptureSize
+) -> list[Chosen]:
+    """For so many replays of one step with equal kernels, in order: of the captures that match by
+    their kernels, those of the size that the step replays."""
     each, batch = _comparable(matching, sizes, asked)
     size, problem = _size(matching, each, batch)
+    fitting = [n for n in matching if each[n] == size]
+    several = len(fitting) > 1
+    if several and count != len(fitting) and not problem:
+        text = plural(len(fitting), "graph") + " of the capture fit equally"
+        problem = f"{text}, and the step replays {count}"
     if problem:
-        return Fitting(problem=problem)
-    fitting = tuple(n for n in matching if each[n] == size)
+        return [Chosen(problem=problem)] * count
     likely = [] if all(matching[n].by_name for n in fitting) else [BY_KIND]
     likely += [FORKED] if any(matching[n].forks for n in fitting) else []
     if size is not None and batch is not None and size != batch:
         likely.append(PADDED.format(size=size, batch=batch))
-    return Fitting(fitting, tuple(likely))
-
-
-def _of_step(count: int, found: Fitting, matching: Mapping[int, Fit]) -> list[Chosen]:
-    """For so many replays of one step with equal kernels, in order."""
-    if found.problem:
-        return [Chosen(problem=found.problem)] * count
-    several, likely = len(found.captures) > 1, found.likely
-    if several and count != len(found.captures):
-        text = plural(len(found.captures), "graph") + " of the capture fit equally"
-        return [Chosen(problem=f"{text}, and the step replays {count}")] * count
-    why = "; ".join((*likely, IN_TURN) if several else likely)
-    chosen = found.captures if several else found.captures * count
+    why = "; ".join([*likely, IN_TURN] if several else likely)
+    chosen = fitting if several else fitting * count
     return [Chosen(n, why, kernels_only=matching[n].kernels_only) for n in chosen]
 
 

@@ -124,18 +124,13 @@ def by_configuration(
     with_vocabulary = found.unknown % model.layers
     every += [(asked.batch or 0, hidden, model.vocabulary)] * with_vocabulary
     size = SIZES[model.dtype]
-    known = msgspec.structs.replace(
-        found,
-        known=found.unknown,
-        each=tuple(
-            Product("", size * k * n, 2 * m * k * n if asked.new_tokens else 0, model.dtype)
-            for m, k, n in every
-        ),
-        shapes=tuple(sorted({(k, n) for _, k, n in every})),
-        unknown=0,
-        source="config",
+    each = (
+        Product("", size * k * n, 2 * m * k * n if asked.new_tokens else 0, model.dtype)
+        for m, k, n in every
     )
-    return known, (
+    shapes = tuple(sorted({(k, n) for _, k, n in every}))
+    changed = {"known": found.unknown, "unknown": 0, "shapes": shapes, "source": "config"}
+    return msgspec.structs.replace(found, each=tuple(each), **changed), (
         f"the weights are those of the configuration ({model.architecture}), whose {model.layers}"
         f" layers have as many products as ran; the trace itself does not tell their shapes"
     )

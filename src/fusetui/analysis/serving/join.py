@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 from numpy.typing import NDArray
 
 from fusetui.analysis.serving.captures import (
@@ -137,19 +137,14 @@ def graft(trace: Trace, there: Trace, nodes: Rows, calls: Rows, join: Join) -> J
     captured[nodes] = calls
     op = trace.op.copy()
     op[nodes] = trace.op[calls]
-    fields = _fields(trace) | {"op": op, "roles": trace.source_role}
-    return Joined(**fields, captured=captured, joins=(*joins, join))
+    joined = {"op": op, "roles": trace.source_role, "captured": captured, "joins": (*joins, join)}
+    return Joined(**asdict(trace) | joined)
 
 
 def _captured(trace: Trace) -> tuple[NDArray[np.int32], tuple[Join, ...]]:
-    """What was joined before."""
     if isinstance(trace, Joined):
         return trace.captured.copy(), trace.joins
     return np.full(len(trace), -1, dtype=np.int32), ()
-
-
-def _fields(trace: Trace) -> dict[str, Any]:
-    return {name: getattr(trace, name) for name in Trace.__struct_fields__}
 
 
 def _around(there: Trace, calls: Rows) -> Rows:
@@ -176,7 +171,7 @@ def _with_rows(trace: Trace, there: Trace, taken: Rows, place: NDArray[np.int32]
     shift = trace.begin_ns - int(there.start[taken].min())
     before = np.concatenate(([0], np.cumsum(place >= 0)))
     events = sum(stretch.events for stretch in trace.elements.stretches)
-    more: dict[str, NDArray[Any]] = {
+    more: dict[str, Any] = {
         "start": there.start[taken] + shift,
         "dur": there.dur[taken],
         "name": name,
@@ -196,16 +191,13 @@ def _with_rows(trace: Trace, there: Trace, taken: Rows, place: NDArray[np.int32]
         own = getattr(trace, field)
         more[field] = np.concatenate((own, column)).astype(own.dtype)
     captured, joins = _captured(trace)
-    rest: dict[str, Any] = {"names": names, "categories": categories, "tracks": tracks}
-    return Joined(
-        **_fields(trace)
-        | more
-        | rest
-        | {"elements": CombinedEvents(trace.elements, there.elements)},
-        captured=np.append(captured, np.full(len(taken), -1, dtype=np.int32)),
-        roles=np.append(trace.source_role, there.source_role[taken]),
-        joins=joins,
-    )
+    more |= {
+        **{"names": names, "categories": categories, "tracks": tracks, "joins": joins},
+        "elements": CombinedEvents(trace.elements, there.elements),
+        "captured": np.append(captured, np.full(len(taken), -1, dtype=np.int32)),
+        "roles": np.append(trace.source_role, there.source_role[taken]),
+    }
+    return Joined(**asdict(trace) | more)
 
 
 def _placed(place: NDArray[np.int32], rows: NDArray[np.int32]) -> NDArray[np.int32]:

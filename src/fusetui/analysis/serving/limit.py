@@ -20,7 +20,7 @@ import numpy as np
 from fusetui.analysis.serving.config import LACKS, ModelConfig, by_configuration
 from fusetui.analysis.serving.layers import Layers
 from fusetui.analysis.serving.steps import Pass, ServerPhase
-from fusetui.analysis.serving.weights import Product, Products, inputs_by_op, products_of
+from fusetui.analysis.serving.weights import Products, inputs_by_op, products_of
 from fusetui.gpu.roofline.inputs import SIZES, Inputs
 from fusetui.gpu.roofline.many import peaks_of_devices
 from fusetui.gpu.roofline.model import NS
@@ -187,17 +187,13 @@ class _Needs(msgspec.Struct, frozen=True):
         rate = self.peak.bytes_per_s if self.memory_ns is not None else None
         found: defaultdict[str, tuple[int, float]] = defaultdict(lambda: (0, 0.0))
         for one in self.products.each:
-            count, ns = found[one.op]
-            found[one.op] = count + 1, ns + self._least(one, rate)
+            (count, ns), flop_per_s = found[one.op], self._flop_per_s(one.dtype)
+            compute = one.flop * NS / flop_per_s if flop_per_s else 0.0
+            read = one.bytes * NS / rate if rate else 0.0  # without a rate: may be in the cache
+            found[one.op] = count + 1, ns + max(compute, read)
         if self.kv_bytes is not None and rate and reads_only:
             found[ATTENTION] = 1, self.kv_bytes * NS / rate
         return found
-
-    def _least(self, product: Product, bytes_per_s: float | None) -> float:
-        """Nanoseconds; without `bytes_per_s` its weights may be in the cache."""
-        flop_per_s = self._flop_per_s(product.dtype)
-        compute = product.flop * NS / flop_per_s if flop_per_s else 0.0
-        return max(compute, product.bytes * NS / bytes_per_s if bytes_per_s else 0.0)
 
     def _flop_per_s(self, dtype: str) -> float | None:
         """Of the fastest arithmetic for inputs of this type."""
@@ -262,10 +258,8 @@ def _peak(trace: Trace, rows: Rows, given: Mapping[str, float]) -> tuple[Peak | 
     known = next((own for own in each if own.device == device), None)
     if known is None or known.peak is None or known.name is not None or known.peak.given:
         return known.peak if known else None, ""
-    return known.peak, (
-        "the device has no name in the trace: by its compute units and memory, it is an"
-        f" {known.peak.device}"
-    )
+    guess = "the device has no name in the trace: by its compute units and memory, it is an"
+    return known.peak, f"{guess} {known.peak.device}"
 
 
 def _missing(needs: _Needs, why: str) -> list[str]:

@@ -286,7 +286,11 @@ def _searched(files: Sequence[File]) -> list[tuple[File, Graphs]]:
             if size > budget:
                 continue
             budget -= size
-            seen = memory.put(file, replace(seen, graphs=_judged(beginning(file.path, BUDGET))))
+            text, graphs = beginning(file.path, BUDGET), Graphs(False)
+            if _BEGIN in text:
+                sizes, kernels = map(int, _NAMED.findall(text)), map(_hash, _KERNEL.findall(text))
+                graphs = Graphs(True, tuple(sorted({*sizes})), tuple(sorted({*kernels})))
+            seen = memory.put(file, replace(seen, graphs=graphs))
         found.append((file, seen.graphs or Graphs(False)))
     memory.keep()
     return found
@@ -301,13 +305,6 @@ def _processes(path: str) -> tuple[str, ...]:
         if len(text) < most:
             break
     return ()
-
-
-def _judged(text: bytes) -> Graphs:
-    if _BEGIN not in text:
-        return Graphs(False)
-    sizes, kernels = set(map(int, _NAMED.findall(text))), set(map(_hash, _KERNEL.findall(text)))
-    return Graphs(True, tuple(sorted(sizes)), tuple(sorted(kernels)))
 
 
 def _hash(name: bytes) -> bytes:

@@ -11,35 +11,36 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.analysis.questions.collectives import ON_CPU
-from fusetui.analysis.why.devices import Devices, Named
-from fusetui.analysis.why.gaps import Gaps, Reasons
-from fusetui.analysis.why.host import Host, Threads, host_kinds, in_lines, line_of, named
+from fusetui.analysis.why.devices import Devices, Gaps, Named, Reasons
+from fusetui.analysis.why.host import Host, Threads, TimeLine, host_kinds, matching
 from fusetui.analysis.why.model import DeviceAccount, ThreadAccount
 from fusetui.trace.layout.devices import device_properties
-from fusetui.trace.model.arrays import Int32s, Int64s, Rows
+from fusetui.trace.model.arrays import Int32s, Int64s
 from fusetui.trace.model.categories import CPU_LAYERS
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.ids import Id, exact_id
-from fusetui.trace.model.intervals import NOTHING, Cover, common, innermost, union
+from fusetui.trace.model.ids import exact_id
+from fusetui.trace.model.intervals import Cover, common, union
 
 
 class Accounts:
-    """The devices of a trace that ran kernels, copies or sets, in the order of their lanes."""
+    """The devices of a trace that ran kernels, copies or sets, in the order of their lanes. Each
+    part is computed when it is first needed."""
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
 
     @cached_property
     def kinds(self) -> NDArray[np.int8]:
-        """See host.host_kinds."""
         return host_kinds(self.trace)
 
     @cached_property
     def threads(self) -> tuple[Threads, ...]:
         """All CPU threads, on as many lines of time as they need."""
-        tracks = np.zeros(len(self.trace.tracks), dtype=np.bool_)
-        tracks[self.trace.track[self.kinds != Host.NOTHING]] = True
-        return in_lines(self.trace, self.kinds, tracks)
+        trace = self.trace
+        most, thread = TimeLine(trace).most, trace.thread_of_track
+        chosen = np.unique(thread[trace.track[self.kinds != Host.NOTHING]])
+        parts = (chosen[at : at + most] for at in range(0, len(chosen), most))
+        return tuple(Threads(trace, self.kinds, np.isin(thread, part)) for part in parts)
 
     @cached_property
     def devices(self) -> tuple[Device, ...]:
@@ -74,18 +75,14 @@ class Accounts:
     @cached_property
     def _named(self) -> dict[int, Named]:
         """The devices by their numbers among all processes."""
-        known = device_properties(self.trace)
-        found: dict[int, Named] = {}
-        for number, track in zip(
-            self.trace.process_of_track.tolist(), self.trace.tracks, strict=True
-        ):
-            name = known.get(track.pid, {}).get("name")
-            found.setdefault(number, Named(track.pid, name if isinstance(name, str) else ""))
-        return found
+        known, numbers = device_properties(self.trace), self.trace.process_of_track.tolist()
+        names = [(track.pid, known.get(track.pid, {}).get("name")) for track in self.trace.tracks]
+        each = [Named(pid, name if isinstance(name, str) else "") for pid, name in names]
+        return dict(zip(reversed(numbers), reversed(each), strict=True))  # the first of each
 
     def _lines(self, chosen: Sequence[int]) -> tuple[Devices, ...]:
         """`chosen`: places in `_processes`."""
-        trace, most = self.trace, line_of(self.trace).most
+        trace, most = self.trace, TimeLine(self.trace).most
         processes = self._processes[np.array(chosen, dtype=np.intp)]
         lines = []
         for at in range(0, len(processes), most):
@@ -98,22 +95,11 @@ class Accounts:
 
 
 class Device:
-    """One device."""
+    """One device: a number on its line."""
 
     def __init__(self, line: Devices, number: int) -> None:
-        """`number`: its place on the line."""
-        self.trace = line.trace
-        self.line = line
-        self.number = number
-
-    @property
-    def pid(self) -> Id:
-        return self.line.named[self.number].pid
-
-    @property
-    def name(self) -> str:
-        """Blank where the file does not tell it."""
-        return self.line.named[self.number].name
+        self.trace, self.line, self.number = line.trace, line, number
+        self.pid, self.name = line.named[number]
 
     @property
     def span(self) -> DeviceAccount:
@@ -130,7 +116,6 @@ class Device:
 
     @property
     def reasons(self) -> Reasons:
-        """How long each gap lasted for which reason."""
         return tuple(column[self._places] for column in self.line.reasons)
 
     @cached_property
@@ -142,11 +127,6 @@ class Device:
 def devices_on(lines: Sequence[Devices]) -> tuple[Device, ...]:
     """The devices of some lines, in their order."""
     return tuple(Device(line, n) for line in lines for n in range(len(line)))
-
-
-def accounts(trace: Trace) -> Accounts:
-    """What the devices of a trace did. Each part is computed when it is first needed."""
-    return Accounts(trace)
 
 
 WAITS = re.compile(
@@ -161,16 +141,26 @@ def cpu_accounts(
 ) -> tuple[ThreadAccount, ...]:
     """Each thread in the order of the lanes; if there is a window [begin, end), in ns of the file,
     only its part."""
-    found = [one for line in accounts.threads for one in _of_line(accounts, line, window)]
-    order = sorted(found, key=lambda one: one[0])
-    return tuple(account for _, account in order)
+    found: dict[int, ThreadAccount] = {}
+    for line in accounts.threads:
+        found |= _by_track(accounts.trace, line, window)
+    return tuple(found[track] for track in sorted(found))
 
 
-def _of_line(
-    accounts: Accounts, line: Threads, window: tuple[int, int] | None
-) -> list[tuple[int, ThreadAccount]]:
-    trace = accounts.trace
-    track, begin, end = _from_first_to_last(trace, line)
+def _by_track(
+    trace: Trace, line: Threads, window: tuple[int, int] | None
+) -> dict[int, ThreadAccount]:
+    """The accounts of threads by the first track of each."""
+    # The first track, first start and last end of each thread.
+    firsts = np.array([track.first_row for track in trace.tracks])
+    ends = np.maximum.reduceat(trace.end, firsts)
+    on_cpu = np.array([track.layer in CPU_LAYERS for track in trace.tracks])
+    tracks = np.flatnonzero(line.tracks & on_cpu)
+    _, first, own = np.unique(trace.thread_of_track[tracks], return_index=True, return_inverse=True)
+    track, begin = tracks[first], np.full(len(first), np.iinfo(np.int64).max)
+    end = np.full(len(first), np.iinfo(np.int64).min)
+    np.minimum.at(begin, own, trace.start[firsts[tracks]])
+    np.maximum.at(end, own, ends[tracks])
     if window is not None:
         begin, end = np.clip(begin, *window), np.clip(end, *window)
     first, last = line.on_line(track, begin), line.on_line(track, end)
@@ -181,47 +171,22 @@ def _of_line(
     noted, waited = split[Host.ANNOTATION] - inside, split[Host.SYNC] + waits + inside
     nothing = noted + split[Host.NOTHING]
     columns = (end - begin, op, split[Host.PYTHON] - waits, waited, nothing, noted, inside)
-    found = []
+    found = {}
     for at, figures in zip(track.tolist(), np.stack(columns).T.tolist(), strict=True):
         own = trace.tracks[at]
-        account = ThreadAccount(exact_id(own.pid), exact_id(own.tid), own.label, *figures)
-        found.append((at, account))
+        found[at] = ThreadAccount(exact_id(own.pid), exact_id(own.tid), own.label, *figures)
     return found
-
-
-def _from_first_to_last(trace: Trace, line: Threads) -> tuple[Rows, Int64s, Int64s]:
-    """The first track, first start and last end (ns) of each thread."""
-    firsts = np.array([track.first_row for track in trace.tracks])
-    ends = np.maximum.reduceat(trace.end, firsts)
-    on_cpu = np.array([track.layer in CPU_LAYERS for track in trace.tracks])
-    tracks = np.flatnonzero(line.tracks & on_cpu)
-    thread = trace.thread_of_track[tracks]
-    _, first, own = np.unique(thread, return_index=True, return_inverse=True)
-    begin = np.full(len(first), np.iinfo(np.int64).max)
-    end = np.full(len(first), np.iinfo(np.int64).min)
-    np.minimum.at(begin, own, trace.start[firsts[tracks]])
-    np.maximum.at(end, own, ends[tracks])
-    return tracks[first], begin, end
 
 
 def _collectives(trace: Trace, line: Threads) -> Cover:
     """The time in which a collective runs on the CPU: an annotation that lasts until it is done."""
-    marks, start, end = line.slices(Host.ANNOTATION)
-    own = named(trace, marks, lambda name: ON_CPU.match(name) is not None) > 0
-    which = own[trace.name[marks]]
-    return union(start[which], end[which])
+    marks = line.slices(Host.ANNOTATION)
+    return union(*marks.only(matching(trace, marks.rows, ON_CPU.match))[1:])
 
 
 def _waiting_frames(trace: Trace, line: Threads) -> Cover:
     """The time in which the innermost frame is that of a function that waits."""
-    frames, start, end = line.slices(Host.PYTHON)
-    by_name = named(trace, frames, lambda name: WAITS.search(name) is not None) > 0
-    waits = by_name[trace.name[frames]]
-    if not waits.any():
-        return NOTHING
-    found = union(start[waits], end[waits])
-    at = found.start.searchsorted(start, side="right") - 1
-    within = (at >= 0) & (start < found.end[at])  # these frames, and what they call
-    times, inner = innermost(start[within], end[within])
-    waiting = np.append(waits[within], False)[inner][:-1]  # the last stands for none
-    return union(times[:-1][waiting], times[1:][waiting])
+    frames = line.slices(Host.PYTHON)
+    waits = union(*frames.only(matching(trace, frames.rows, WAITS.search))[1:])
+    parts = frames.only(waits.place_of(frames.start) >= 0).parts()  # and what they call
+    return union(*parts.only(matching(trace, parts.rows, WAITS.search))[1:])

@@ -8,13 +8,12 @@ from contextlib import contextmanager
 import msgspec
 
 from fusetui.analysis.questions import memory
-from fusetui.analysis.why.account import accounts
+from fusetui.analysis.why.account import Accounts
+from fusetui.analysis.why.causes import module_text
 from fusetui.analysis.why.facts import Facts
-from fusetui.analysis.why.idle import by_text
-from fusetui.analysis.why.kernels import Kernels
+from fusetui.analysis.why.kernels import Kernels, by_text
 from fusetui.analysis.why.model import Breakdown, Share, Unknown, Why
-from fusetui.analysis.why.rule import lacks_of, module_text
-from fusetui.analysis.why.rules import findings_of
+from fusetui.analysis.why.rules import findings_of, lacks_of
 from fusetui.analysis.why.selection import Question, Selection, account_of, asked, on_this_device
 from fusetui.gpu.kernel_names import decode
 from fusetui.gpu.roofline import many
@@ -29,7 +28,7 @@ from fusetui.trace.read.reread import Aside, Reread, StretchArgs
 
 def why(trace: Trace, selection: Selection | None = None) -> Why:
     """The account, the gaps, the ceiling, the modules and the findings. Raises NotThere."""
-    return explained(asked(accounts(trace), selection))[0]
+    return explained(asked(Accounts(trace), selection))[0]
 
 
 def explained(question: Question) -> tuple[Why, Facts]:
@@ -76,30 +75,24 @@ LONGEST_NAME = 1000  # characters
 def breakdown_of(kernels: Kernels, modules: Modules | None) -> Breakdown:
     """The kernels with the longest effective time, and the modules with the longest time of their
     own, each kind of module once."""
+    own = kernels.is_kernel
+    by_kernel = by_text(kernels.trace, kernels.rows[own], kernels.effective_ns[own], _short)
+    by_module: dict[str, tuple[int, int]] = {}
+    for one in modules.modules if modules else ():
+        name = module_text(one.module.removesuffix("_*"), LONGEST_NAME)
+        before = by_module.get(name, (0, 0))
+        by_module[name] = before[0] + one.count, before[1] + one.gpu_self_ns
     return Breakdown(
-        kernels=_by_kernel(kernels),
-        kernels_ns=kernels.ns(kernels.is_kernel),
-        modules=_by_module(modules) if modules else (),
+        kernels=_longest(by_kernel),
+        kernels_ns=kernels.ns(own),
+        modules=_longest(by_module),
         modules_ns=modules.gpu_ns if modules else 0,
     )
 
 
-def _by_kernel(kernels: Kernels) -> tuple[Share, ...]:
-    def short(name: str) -> str:
-        kernel = decode(name)
-        return kernel.short if kernel else name[:LONGEST_NAME]
-
-    own = kernels.is_kernel
-    return _longest(by_text(kernels.trace, kernels.rows[own], kernels.effective_ns[own], short))
-
-
-def _by_module(modules: Modules) -> tuple[Share, ...]:
-    found: dict[str, tuple[int, int]] = {}
-    for one in modules.modules:
-        name = module_text(one.module.removesuffix("_*"), LONGEST_NAME)
-        before = found.get(name, (0, 0))
-        found[name] = before[0] + one.count, before[1] + one.gpu_self_ns
-    return _longest(found)
+def _short(name: str) -> str:
+    kernel = decode(name)
+    return kernel.short if kernel else name[:LONGEST_NAME]
 
 
 def _longest(found: dict[str, tuple[int, int]]) -> tuple[Share, ...]:

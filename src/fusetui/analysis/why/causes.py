@@ -6,30 +6,29 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-import msgspec
 import numpy as np
 
-from fusetui.analysis.why.account import accounts
+from fusetui.analysis.why.account import Accounts
 from fusetui.analysis.why.facts import Facts
-from fusetui.analysis.why.host import LAYERS, Host, Threads, together
-from fusetui.analysis.why.idle import by_text, sums
+from fusetui.analysis.why.host import LAYERS, Host, together
+from fusetui.analysis.why.kernels import by_text, sums
 from fusetui.analysis.why.model import COMPILER, LOADER
-from fusetui.analysis.why.rule import frame_text, module_text
+from fusetui.text.cutting import clip
 from fusetui.text.figures import count, duration
+from fusetui.text.printable import printable
 from fusetui.trace.model.arrays import Flags, Int64s, Rows
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import (
     NOTHING,
-    Counted,
     Cover,
     common,
     counted,
-    innermost,
     outside,
     union,
     without,
 )
-from fusetui.trace.program.regions import is_module
+from fusetui.trace.program.regions import MODULE_PREFIX, is_module
+from fusetui.trace.program.regions import NUMBER as MODULE_NUMBER
 
 
 def idle_causes(trace: Trace) -> tuple[Rows, Int64s] | None:
@@ -37,7 +36,7 @@ def idle_causes(trace: Trace) -> tuple[Rows, Int64s] | None:
     the innermost slice of the launching thread: a row may occur several times, and time in which
     only an annotation was recorded is left out. None if no launch call is known.
     """
-    facts = Facts(accounts(trace))
+    facts = Facts(Accounts(trace))
     if not facts.has_launches:
         return None
     return held(facts, np.ones(len(facts.idle), dtype=np.bool_), NOTHING, LAYERS[:-1])
@@ -48,14 +47,18 @@ def held(
 ) -> tuple[Rows, Int64s]:
     """Likewise in the host parts of some gaps, except during a cover (ns of the file), by the
     innermost slice of some layers."""
-    found = [
-        part
-        for line in facts.accounts.threads
-        for part in _on(line, _waiting(facts, line, which, leaving_out), layers)
-    ]
+    idle, found = facts.idle, []
+    for line, _, placed in facts.launched(which & (idle.called > idle.begin)):
+        waiting = counted(placed(idle.begin), placed(idle.called))  # for each of several devices
+        waiting = line.parts(waiting, outside(leaving_out))
+        for kinds in layers:
+            touching = [line.slices(kind).touching(waiting.start, waiting.end) for kind in kinds]
+            rows, start, end = together(touching).parts()
+            found.append((rows, waiting.within(start, end)))
+            waiting = waiting.only(outside(union(start, end)))
     none = np.empty(0, dtype=np.int64)
-    rows = np.concatenate([none, *(rows for rows, _ in found)]).astype(np.intp)
-    return rows, np.concatenate([none, *(ns for _, ns in found)])
+    every = np.concatenate([none, *(rows for rows, _ in found)]).astype(np.intp)
+    return every, np.concatenate([none, *(ns for _, ns in found)])
 
 
 def idle_by_cause(trace: Trace, begin: Int64s, end: Int64s, idle_ns: int) -> dict[str, int]:
@@ -69,7 +72,7 @@ def idle_by_cause(trace: Trace, begin: Int64s, end: Int64s, idle_ns: int) -> dic
     found: Counter[str] = Counter()
     if not (len(trace.gpu_rows) and len(begin)):
         return {}
-    every = accounts(trace)
+    every = Accounts(trace)
     whole = every.as_one()
     for account in whole.over(begin, end)[0]:
         found.update(account.idle)
@@ -86,30 +89,24 @@ def idle_by_cause(trace: Trace, begin: Int64s, end: Int64s, idle_ns: int) -> dic
     return means
 
 
-def _waiting(facts: Facts, line: Threads, which: Flags, leaving_out: Cover) -> Counted:
-    """The host parts of gaps, as times of the threads that launched then; what several devices
-    waited for counts for each."""
-    idle, track = facts.idle, facts.idle.track(facts.trace)
-    late = which & (idle.launch >= 0) & (idle.called > idle.begin) & line.tracks[track]
-    times = (line.on_line(track[late], t[late]) for t in (idle.begin, idle.called))
-    waiting = counted(*times)
-    return line.parts(waiting, outside(leaving_out))
+FRAME = re.compile(r"(?:.*/)?([^/]+)\((\d+)\): (.+)", re.DOTALL)
+BUILT_IN = re.compile(r"<built-in (?:method|function) (\S+)")
+LONGEST_TEXT = 60
 
 
-def _on(
-    line: Threads, waiting: Counted, layers: Sequence[tuple[Host, ...]]
-) -> list[tuple[Rows, Int64s]]:
-    found = []
-    for kinds in layers:
-        touching = [line.slices(kind).touching(waiting.start, waiting.end) for kind in kinds]
-        rows, start, end = together(touching)
-        if len(rows):
-            times, place = innermost(start, end)
-            inside = place[:-1] >= 0
-            ns = waiting.within(times[:-1][inside], times[1:][inside])
-            found.append((rows[place[:-1][inside]], ns))
-            waiting = waiting.only(outside(union(start, end)))
-    return found
+def frame_text(name: str, most: int = LONGEST_TEXT) -> str:
+    """A frame as a user would name it: `zoom (_interpolation.py:691)`, `zoom_shift`."""
+    name = name[:1000]
+    if found := BUILT_IN.match(name):
+        name = found[1].removesuffix(">")
+    elif found := FRAME.fullmatch(name):
+        name = f"{found[3]} ({found[1]}:{found[2]})"
+    return printable(clip(name, most))
+
+
+def module_text(name: str, most: int = LONGEST_TEXT) -> str:
+    """A module without its number, or an annotation: `Qwen2MLP`, `## forward ##`."""
+    return frame_text(MODULE_NUMBER.sub("", name.removeprefix(MODULE_PREFIX)), most)
 
 
 SHOWN = 2  # names of one kind
@@ -117,52 +114,18 @@ NUMBER = re.compile(r"#[0-9]{1,18}\Z")
 LEAST = 0.02  # of all time; a name with less is not told
 
 
-class Holder(msgspec.Struct, frozen=True):
-    """All slices of one name that held a launching thread."""
-
-    name: str
-    ns: int  # for which they were the innermost ones while a GPU waited for a launch
-    calls: int
-
-    @property
-    def text(self) -> str:
-        """`aten::conv2d (265 x, 21.3 ms)`."""
-        return f"{self.name} ({count(self.calls)} x, {duration(self.ns)})"
-
-
-class Holding(msgspec.Struct, frozen=True, eq=False):
-    """What held the launching threads in some gaps."""
-
-    facts: Facts
-    rows: Rows
-    ns: Int64s
-
-    def of(self, kind: Host) -> list[Holder]:
-        """The names of a kind with the most time."""
-        own = self.facts.accounts.kinds[self.rows] == kind
-        return self._named(self.rows[own], self.ns[own], _label)
-
-    @property
-    def modules(self) -> list[Holder]:
-        """The modules with the most time, each without what lies in modules inside it."""
-        spans = self.facts.kernels.origins.modules
-        around = spans.rows_at(spans.around(self.rows)).astype(np.intp)
-        return self._named(around[around >= 0], self.ns[around >= 0], module_text)
-
-    def _named(self, rows: Rows, ns: Int64s, text: Callable[[str], str]) -> list[Holder]:
-        each, place = np.unique(rows, return_inverse=True)
-        total = sums(place, ns, len(each))
-        found = by_text(self.facts.trace, each, total, text)
-        every = [Holder(label, amount, calls) for label, (calls, amount) in found.items()]
-        enough = [one for one in every if one.ns >= LEAST * int(self.ns.sum()) > 0]
-        return sorted(enough, key=lambda one: -one.ns)[:SHOWN]
+def holders(
+    trace: Trace, rows: Rows, ns: Int64s, text: Callable[[str], str], all_ns: int
+) -> list[tuple[str, int]]:
+    """Of some slices, with the time for which each held a launching thread, the names with the most
+    time: `aten::conv2d (265 x, 21.3 ms)`, and these ns; `all_ns`: of all slices."""
+    each, place = np.unique(rows, return_inverse=True)
+    found = by_text(trace, each, sums(place, ns, len(each)), text)
+    enough = [(name, *one) for name, one in found.items() if one[1] >= LEAST * all_ns > 0]
+    longest = sorted(enough, key=lambda one: -one[2])[:SHOWN]
+    return [(f"{name} ({count(calls)} x, {duration(held)})", held) for name, calls, held in longest]
 
 
-def _label(name: str) -> str:
+def label(name: str) -> str:
     """Steps count as one, as do modules of one class."""
     return module_text(name) if is_module(name) else frame_text(NUMBER.sub("", name))
-
-
-def holding(facts: Facts, which: Flags) -> Holding:
-    """In the host parts of some gaps (see held), without what other rules explain."""
-    return Holding(facts, *held(facts, which, facts.explained, LAYERS))

@@ -1,39 +1,104 @@
-"""Devices on one line of time: whatever is asked of each is computed for all of them together."""
+"""Devices on one line of time: whatever is asked of each is computed for all of them together; and
+the stretches of time in which they run nothing, and why each of them lasted."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
+from msgspec.structs import astuple
 from numpy.typing import NDArray
 
 from fusetui.analysis.questions.busy import communicates
 from fusetui.analysis.questions.note import whole_of
-from fusetui.analysis.why.gaps import (
-    AFTER,
-    Cuts,
-    Gaps,
-    Reasons,
-    cuts_of,
-    events_in_order,
-    one_after_another,
-    reasons,
-)
-from fusetui.analysis.why.host import Threads, line_of
+from fusetui.analysis.why.host import Host, Threads, TimeLine, launching
 from fusetui.analysis.why.model import IDLE, DeviceAccount
-from fusetui.trace.model.arrays import Int32s, Int64s, Rows
+from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import Id, exact_id
 from fusetui.trace.model.intervals import Cover, joined, union
 
+Reasons = tuple[Int64s, ...]
+"""How long each gap lasted for each reason of IDLE (ns); a reason that does not occur takes no
+memory."""
+
+UNLINKED, GRAPH, HOST = 0, 1, 2  # places in IDLE; at HOST the kinds of Host begin
+LAUNCH_CALL, LAUNCH_LATENCY, QUEUED, AFTER = 9, 10, 11, 12
+
+
+class Gaps(msgspec.Struct, frozen=True, eq=False):
+    """Idle time of devices, in order of device and time; arrays of shape [gaps], times in ns."""
+
+    begin: Int64s
+    end: Int64s
+    event: Int32s  # the row of the GPU event that ends it
+    before: Int32s  # the row of the event that ended last before it, -1 for none
+    launch: Int32s  # the row of the call that launched the event, -1 where it is not known
+    in_graph: Flags  # the call launched earlier events of the device too
+
+    def __len__(self) -> int:
+        return len(self.begin)
+
+    def only(self, which: Rows | slice | Flags) -> Gaps:
+        """Some of them, by their places."""
+        return Gaps(*(column[which] for column in astuple(self)))
+
+    def within(self, begin_ns: int, end_ns: int) -> Gaps:
+        """Those that lie at least partly in a window, clipped to it."""
+        some = self.only(np.flatnonzero((self.begin < end_ns) & (self.end > begin_ns)))
+        begin, end = np.maximum(some.begin, begin_ns), np.minimum(some.end, end_ns)
+        return msgspec.structs.replace(some, begin=begin, end=end)
+
+    @property
+    def plain(self) -> Flags:
+        """Which gaps are neither unlinked nor within a graph."""
+        waiting: Flags = (self.launch >= 0) & ~self.in_graph
+        return waiting
+
+
+def events_in_order(trace: Trace, rows: Int32s, start: Int64s) -> Int32s:
+    """GPU events by `start`; of those that start together, the longest first."""
+    if (start[1:] < start[:-1]).any():
+        order = np.argsort(start, kind="stable")
+        rows, start = rows[order], start[order]
+    equal = start[1:] == start[:-1]
+    if equal.any():
+        among = np.concatenate((equal, [False])) | np.concatenate(([False], equal))
+        few = rows[among]
+        rows[among] = few[np.lexsort((few, -trace.dur[few], start[among]))]
+    return rows
+
+
+class Cuts(msgspec.Struct, frozen=True, eq=False):
+    """Where the reason of each plain gap changes, in ns; begin <= each <= end, shape [gaps]. Those
+    of other gaps are meaningless."""
+
+    called: Int64s  # the launch call begins
+    returned: Int64s  # it has ended
+    due: Int64s  # the event should have started
+
+    def stretches(self, gaps: Gaps) -> dict[int, tuple[Flags, Int64s, Int64s]]:
+        """For the reasons that hold for one stretch of a gap: which gaps have it, and from when to
+        when it holds."""
+        plain = gaps.plain
+        return {
+            UNLINKED: (gaps.launch < 0, gaps.begin, gaps.end),
+            GRAPH: (gaps.in_graph, gaps.begin, gaps.end),
+            LAUNCH_CALL: (plain, self.called, self.returned),
+            LAUNCH_LATENCY: (plain, self.returned, self.due),
+            QUEUED: (plain, self.due, gaps.end),
+        }
+
+
 FEWEST = 20
 """The fewest gaps from which the usual launch latency is derived."""
 
 
-class Named(msgspec.Struct, frozen=True):
+class Named(NamedTuple):
     """A device; the name is blank where the file does not tell it."""
 
     pid: Id
@@ -58,7 +123,7 @@ class Devices:
         self.threads = threads
         self.named = named
         self._number_of_track = number_of_track
-        self._line = line_of(trace)
+        self._line = TimeLine(trace)
         self._as_one = as_one
 
     def __len__(self) -> int:
@@ -170,27 +235,42 @@ class Devices:
 
     @cached_property
     def reasons(self) -> Reasons:
-        """Of `gaps`."""
         return self.reasons_of(self.gaps)
 
     def reasons_of(self, gaps: Gaps) -> Reasons:
-        """Of gaps of these devices, or of parts of them."""
-        return reasons(self.trace, self.threads, gaps, self.latency_of(gaps))
+        """How long each gap of these devices, or part of one, lasted for which reason: they add up
+        to its length."""
+        cuts, found = self.cuts_of(gaps), [np.broadcast_to(np.int64(0), len(gaps)) for _ in IDLE]
+        for reason, (which, begin, end) in cuts.stretches(gaps).items():
+            if which.any():
+                found[reason] = np.where(which, end - begin, 0)
+        waits = gaps.plain & (cuts.called > gaps.begin)
+        for line, own, placed in launching(self.trace, self.threads, gaps.launch, waits):
+            first, last = placed(gaps.begin), placed(cuts.called)
+            split = line.split(first, last)
+            # Outside the trace there is nothing.
+            split[Host.NOTHING] += (cuts.called - gaps.begin)[own] - (last - first)
+            for reason, part in enumerate(split, HOST):
+                if part.any():
+                    found[reason] = np.array(found[reason])
+                    found[reason][own] = part
+        return tuple(found)
 
     def cuts_of(self, gaps: Gaps) -> Cuts:
-        """Where the reasons of gaps of these devices change."""
-        return cuts_of(self.trace, gaps, self.latency_of(gaps))
-
-    def latency_of(self, gaps: Gaps) -> Int64s:
-        """The usual latency of the device of each gap (ns)."""
-        return self.latency_ns[self.number(gaps.event)]
+        """The cuts of gaps of these devices, and of parts of gaps."""
+        call, latency_ns = np.maximum(gaps.launch, 0), self.latency_ns[self.number(gaps.event)]
+        called = np.clip(self.trace.start[call], gaps.begin, gaps.end)
+        returned = np.clip(self.trace.end[call], called, gaps.end)
+        due = np.clip(self.trace.start[call] + latency_ns, returned, gaps.end)
+        return Cuts(called, returned, due)
 
     def idle_in(self, window: tuple[int, int] | None) -> tuple[Gaps, Reasons]:
         """The gaps; in a window [begin, end) (ns of the file) the parts that lie in it, and the
         time before the first event of a device is a gap too."""
         if window is None:
             return self.gaps, self.reasons
-        every = one_after_another(self.lead(window[0]), self.gaps)
+        both = zip(astuple(self.lead(window[0])), astuple(self.gaps), strict=True)
+        every = Gaps(*map(np.concatenate, both))
         order = np.argsort(self.number(every.event), kind="stable")
         inside = every.only(order).within(*window)
         return inside, self.reasons_of(inside)

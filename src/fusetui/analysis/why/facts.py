@@ -3,37 +3,29 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
+from typing import Any
 
+import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from fusetui.analysis.why.account import Accounts, devices_on
-from fusetui.analysis.why.devices import Devices
-from fusetui.analysis.why.dominant_slice import inside_of
-from fusetui.analysis.why.host import Host, Threads
-from fusetui.analysis.why.idle import (
-    CPU_BOUND,
-    LATE,
-    Idle,
-    bounds_on,
-    idle_of,
-    on_line,
-    other_work,
-)
+from fusetui.analysis.why.devices import HOST, Devices, Reasons
+from fusetui.analysis.why.host import CALLS, Host, Threads, launching, matching
 from fusetui.analysis.why.kernels import Kernels, the_most
+from fusetui.analysis.why.model import IDLE
 from fusetui.analysis.why.transfers import Transfers, transfers_of
 from fusetui.analysis.why.warming import GRAPH_LAUNCH, Once, slow_first_step, warm_up
 from fusetui.trace.layout.steps import Steps, steps_of
-from fusetui.trace.model.arrays import Flags, Int64s, Rows
+from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import (
     NOTHING,
     Cover,
-    common,
     counted,
-    innermost,
     joined,
     union,
     without,
@@ -88,8 +80,12 @@ class Facts:
         rows = self.trace.gpu_rows
         if sum(len(line.events) for line in self.lines) < len(rows):
             rows = np.sort(np.concatenate([NO_ROWS, *(line.events for line in self.lines)]))
-        inside = (self.trace.end[rows] > self.begin_ns) & (self.trace.start[rows] < self.end_ns)
-        return rows[inside]
+        return self.inside(rows)
+
+    def inside(self, rows: Rows) -> Rows:
+        """Those of these rows that run in the window."""
+        trace = self.trace
+        return rows[(trace.end[rows] > self.begin_ns) & (trace.start[rows] < self.end_ns)]
 
     @cached_property
     def steady(self) -> Facts:
@@ -115,11 +111,6 @@ class Facts:
         return transfers_of(self.trace, self.kernels.rows[self.kernels.communicates])
 
     @cached_property
-    def kernel_rows(self) -> Rows:
-        found: Rows = self.gpu_rows[self.trace.role[self.gpu_rows] == Role.KERNEL]
-        return found
-
-    @cached_property
     def span_ns(self) -> int:
         """Of each device from its first to its last event, or the window, added up."""
         if not self.is_whole:
@@ -131,17 +122,10 @@ class Facts:
         """The idle time of the devices."""
         return idle_of(self.lines, None if self.is_whole else (self.begin_ns, self.end_ns))
 
-    def idle_ns(self, *names: str) -> int:
-        """How long the devices were idle for these reasons, in total."""
-        return int(self.idle.ns(*names).sum())
-
     def named(self, matches: Callable[[str], object], *roles: Role) -> Rows:
         """The rows of these roles whose names match; the test is made once per name."""
         rows = self.trace.rows_of(*roles)
-        wanted = np.zeros(len(self.trace.names), dtype=np.bool_)
-        for number in np.flatnonzero(np.bincount(self.trace.name[rows])).tolist():
-            wanted[number] = bool(matches(self.trace.names[number]))
-        return rows[wanted[self.trace.name[rows]]]
+        return rows[matching(self.trace, rows, matches)]
 
     def idle_during(self, rows: Rows) -> int:
         """How long the devices were idle while any of these rows ran on any thread that launches
@@ -169,14 +153,11 @@ class Facts:
         found = np.zeros((len(Host), len(idle)), dtype=np.int64)
         if not len(cover.start):
             return found
-        track, called = idle.track(self.trace), idle.called
-        for line in self.accounts.threads:
-            own = np.flatnonzero((called > idle.begin) & line.tracks[track])
-            first, last = (line.on_line(track[own], t[own]) for t in (idle.begin, called))
-            parts = line.parts(counted(first, last), cover)  # each wholly in a gap, or outside
-            split = np.cumsum(line.split(parts.start, parts.end), axis=1)
-            until = np.pad(split, ((0, 0), (1, 0)))
-            first, last = (parts.start.searchsorted(times) for times in (first, last))
+        for line, own, placed in self.launched(idle.called > idle.begin):
+            edges = placed(idle.begin), placed(idle.called)
+            parts = line.parts(counted(*edges), cover)  # each wholly in a gap, or outside
+            until = np.pad(line.split(parts.start, parts.end).cumsum(axis=1), ((0, 0), (1, 0)))
+            first, last = (parts.start.searchsorted(times) for times in edges)
             found[:, own] = until[:, last] - until[:, first]
         return found
 
@@ -201,11 +182,6 @@ class Facts:
         return int(cover.within(self.idle.begin, self.idle.returned).sum())
 
     @cached_property
-    def steady_ns(self) -> int:
-        """The span without what the devices waited for the warm-up."""
-        return self.span_ns - self.late_under(self.warming)
-
-    @cached_property
     def explained(self) -> Cover:
         """The time that data-loading, recompilation and warm-up claim."""
         return joined(self.loading, self.compiling, self.warming)
@@ -214,12 +190,8 @@ class Facts:
     def late(self) -> Int64s:
         """The host parts of gaps except synchronization and allocation, minus what is explained;
         see host_under."""
-        found: Int64s = (self._host - self.host_under(self.explained)) * LATE[:, None]
+        found: Int64s = (self.idle.host - self.host_under(self.explained)) * LATE[:, None]
         return found
-
-    @cached_property
-    def _host(self) -> Int64s:
-        return np.stack([self.idle.ns(f"host_{kind.name.lower()}") for kind in Host])
 
     @cached_property
     def busy_cpu(self) -> Flags:
@@ -227,14 +199,21 @@ class Facts:
 
         Their `late` part is longer than a sequence of ops takes, and not made of many small slices.
         """
-        return other_work(self.trace, self.accounts.threads, self.idle, self.late.sum(axis=0))
+        idle, late_ns = self.idle, self.late.sum(axis=0)
+        long, slices = (late_ns > WORK_NS) & (idle.launch >= 0), np.zeros(len(idle), dtype=np.int64)
+        for line, own, placed in self.launched(long):
+            edges = placed(idle.begin), placed(idle.called)
+            for kind in (*CALLS, Host.OP, Host.PYTHON):
+                slices[own] += np.diff(line.slices(kind).start.searchsorted(edges), axis=0)[0]
+        found: Flags = long & ((late_ns > SLICE_NS * slices) | (late_ns > LONG_WORK_NS))
+        return found
 
     @cached_property
     def is_late(self) -> bool:
         """Whether the GPU waits for launches for a considerable part of the span, both without the
         warm-up."""
-        late = int((self._host - self.host_under(self.warming))[LATE].sum())
-        return late >= CPU_BOUND * self.steady_ns > 0
+        late = int((self.idle.host - self.host_under(self.warming))[LATE].sum())
+        return late >= CPU_BOUND * (self.span_ns - self.late_under(self.warming)) > 0
 
     @cached_property
     def is_profiled(self) -> bool:
@@ -249,14 +228,13 @@ class Facts:
         replays = np.isin(calls, self.named(GRAPH_LAUNCH.search, Role.CALL))
         return 2 * int(np.count_nonzero(replays)) >= len(calls) > 0
 
-    def running_at_begin(self, kind: Host) -> Rows:
-        """For each gap, the innermost slice of a kind in which the launching thread is when the gap
-        begins, -1 for none."""
-        found = np.full(len(self.idle), -1, dtype=np.intp)
-        for line in self.accounts.threads:
-            places, begin, _ = on_line(self.trace, line, self.idle)
-            found[places] = inside_of(self.trace, line, kind, begin)
-        return found
+    def launched(
+        self, which: Flags | None = None
+    ) -> Iterator[tuple[Threads, Rows, Callable[[Int64s], Int64s]]]:
+        """Which gaps (of some) end with a launch from each line of threads; see host.launching."""
+        launch = self.idle.launch
+        known = launch >= 0 if which is None else which
+        return launching(self.trace, self.accounts.threads, launch, known)
 
     @cached_property
     def loader_rows(self) -> Rows:
@@ -290,32 +268,63 @@ class Facts:
     def heaviest(self, rows: Rows) -> tuple[int, ...]:
         """The rows under which the devices waited longest, as evidence."""
         waits = np.zeros(len(rows), dtype=np.int64)
-        for line in self.accounts.threads:
+        for line, _, placed in self.launched():
             own = np.flatnonzero(line.tracks[self.trace.track[rows]])
-            waits[own] = self._idle_cover(line).within(*bounds_on(self.trace, line, rows[own]))
+            cover = union(placed(self.idle.begin), placed(self.idle.end))
+            waits[own] = cover.within(*line.bounds(rows[own]))
         return the_most(rows[waits > 0], waits[waits > 0])
 
-    def on_line(self, line: Threads, rows: Rows) -> Cover:
-        """The time that these rows cover on the threads of a line."""
-        own = rows[line.tracks[self.trace.track[rows]]]
-        return union(*bounds_on(self.trace, line, own))
 
-    def innermost_under(self, rows: Rows, kind: Host) -> dict[int, int]:
-        """What the launching threads did under these rows while a device was idle: name id of the
-        innermost slice of a kind -> ns, the longest first."""
-        found = np.zeros(len(self.trace.names), dtype=np.int64)
-        for line in self.accounts.threads:
-            waiting = common(self._idle_cover(line), self.on_line(line, rows))
-            inner, start, end = line.slices(kind).touching(*waiting)
-            if not len(inner):
-                continue
-            times, place = innermost(start, end)
-            covered = waiting.within(times[:-1], times[1:])
-            known = place[:-1] >= 0
-            np.add.at(found, self.trace.name[inner[place[:-1][known]]], covered[known])
-        order = np.argsort(-found, kind="stable")
-        return {int(name): int(found[name]) for name in order[: np.count_nonzero(found)]}
+CPU_BOUND = 0.10  # of the span; from this share on, a GPU counts as waiting for launches
+WORK_NS = 5_000_000  # a longer gap is not due to launching, unless it has many slices:
+SLICE_NS = 200_000  # of no more than this on average
+LONG_WORK_NS = 50_000_000  # whatever it is made of
+LATE = np.array([kind not in (Host.SYNC, Host.ALLOC) for kind in Host])
+"""What a thread that launches too late is doing: neither waiting nor allocating."""
 
-    def _idle_cover(self, line: Threads) -> Cover:
-        """The gaps that end with a launch from a thread of this line, as time of that thread."""
-        return union(*on_line(self.trace, line, self.idle)[1:])
+
+class Idle(msgspec.Struct, frozen=True, eq=False):
+    """The gaps of devices within the window, clipped to it; arrays of shape [gaps], ns."""
+
+    device: Int32s  # a number, in order
+    begin: Int64s
+    end: Int64s
+    event: Int32s  # the GPU event that ends the gap
+    before: Int32s  # the one that ended last before it, -1 for none
+    launch: Int32s  # the launch call of the event, -1 where it is not known
+    called: Int64s  # the end of the host part: when that call begins; `begin` without one
+    returned: Int64s  # the end of the call, if it lies in the gap; `begin` without one
+    reasons: Reasons
+
+    def __len__(self) -> int:
+        return len(self.begin)
+
+    def ns(self, *names: str) -> Int64s:
+        """How long each gap lasted for these reasons."""
+        found: Int64s = np.stack([self.reasons[[*IDLE].index(name)] for name in names]).sum(axis=0)
+        return found
+
+    @property
+    def host(self) -> Int64s:
+        """How long each gap lasted for what the launching thread did, [Host, gaps]."""
+        return np.stack(self.reasons[HOST : HOST + len(Host)])
+
+
+def idle_of(lines: Sequence[Devices], window: tuple[int, int] | None) -> Idle:
+    """The gaps of all devices; in a window [begin, end) (ns of the file) what lies in it."""
+    parts: list[list[NDArray[Any]]] = []
+    devices = 0
+    for line in lines:
+        gaps, why = line.idle_in(window)
+        cuts = line.cuts_of(gaps)
+        called, returned = (
+            np.where(gaps.plain, t, gaps.begin) for t in (cuts.called, cuts.returned)
+        )
+        columns = (gaps.begin, gaps.end, gaps.event, gaps.before, gaps.launch, called, returned)
+        parts.append([line.number(gaps.event) + devices, *columns, *why])
+        devices += len(line)
+    if not parts:
+        parts.append([np.empty(0, dtype=np.int32)] * (8 + len(IDLE)))
+    whole = parts[0] if len(parts) == 1 else [np.concatenate(c) for c in zip(*parts, strict=True)]
+    device, begin, end, event, before, launch, called, returned, *reasons = whole
+    return Idle(device, begin, end, event, before, launch, called, returned, tuple(reasons))

@@ -8,12 +8,11 @@ itself. The kind of a slice is that of its role.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import IntEnum
-from functools import cached_property
+from functools import cached_property, partial
 from typing import NamedTuple
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -24,6 +23,7 @@ from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import (
     Counted,
     Cover,
+    Reach,
     common,
     innermost,
     joined,
@@ -35,20 +35,14 @@ from fusetui.trace.model.intervals import (
 FARTHEST = 1 << 62  # ns on one line of time
 
 
-class TimeLine(msgspec.Struct, frozen=True):
+class TimeLine:
     """Number n has the stretch [n * length, (n + 1) * length) of the line."""
 
-    begin_ns: int
-    end_ns: int
-
-    @property
-    def length(self) -> int:
-        return self.end_ns - self.begin_ns + 1
-
-    @property
-    def most(self) -> int:
-        """How many fit: all, unless times are so far apart that no clock produces them."""
-        return max(1, FARTHEST // self.length)
+    def __init__(self, trace: Trace) -> None:
+        """`most`: how many fit; all, unless times are so far apart that no clock produces them."""
+        self.begin_ns, self.end_ns = trace.begin_ns, trace.end_ns
+        self.length = self.end_ns - self.begin_ns + 1
+        self.most = max(1, FARTHEST // self.length)
 
     def at(self, number: NDArray[np.integer], times: Int64s) -> Int64s:
         """Where times (ns of the file) lie on the line.
@@ -62,11 +56,6 @@ class TimeLine(msgspec.Struct, frozen=True):
     def since(self, places: Int64s) -> Int64s:
         """How much farther these places of the line are than the times of the file there."""
         return places // self.length * self.length - self.begin_ns
-
-
-def line_of(trace: Trace) -> TimeLine:
-    """For times of this trace."""
-    return TimeLine(trace.begin_ns, trace.end_ns)
 
 
 class Host(IntEnum):
@@ -112,36 +101,22 @@ def host_kinds(trace: Trace) -> NDArray[np.int8]:
     by_role = np.array([KINDS.get(role, Host.NOTHING) for role in Role], dtype=np.int8)
     found: NDArray[np.int8] = by_role[trace.role]
     calls = np.flatnonzero(found == Host.CALL)
-    found[calls] = named(trace, calls, _kind_of_call)[trace.name[calls]]
-    later = calls[found[calls] == Host.CALL]
-    found[_with_pageable_memory(trace, later)] = Host.SYNC
-    return found
-
-
-def named(trace: Trace, rows: Rows, what: Callable[[str], int]) -> NDArray[np.int8]:
-    """The result of a function for each name that occurs in the rows; shape [names], 0
-    elsewhere."""
-    found = np.zeros(len(trace.names), dtype=np.int8)
-    for number in np.flatnonzero(np.bincount(trace.name[rows])).tolist():
-        found[number] = what(trace.names[number][:LONGEST_NAME])
-    return found
-
-
-def _kind_of_call(name: str) -> Host:
-    if SYNC.search(name):
-        return Host.SYNC
-    return Host.ALLOC if ALLOC.search(name) else Host.CALL
-
-
-def _with_pageable_memory(trace: Trace, calls: Rows) -> Rows:
-    """The asynchronous copy calls that launched a copy from or to pageable memory."""
+    found[calls[matching(trace, calls, ALLOC.search)]] = Host.ALLOC
+    found[calls[matching(trace, calls, SYNC.search)]] = Host.SYNC
     events = trace.gpu_rows[trace.launch[trace.gpu_rows] >= 0]
-    pageable = named(trace, events, lambda name: PAGEABLE.search(name) is not None)
-    launching = np.zeros(len(trace), dtype=np.bool_)
-    launching[trace.launch[events[pageable[trace.name[events]] > 0]]] = True
-    calls = calls[launching[calls]]
-    later = named(trace, calls, lambda name: COPIES_LATER.search(name) is not None)
-    return calls[later[trace.name[calls]] > 0]
+    copying = np.zeros(len(trace), dtype=np.bool_)
+    copying[trace.launch[events[matching(trace, events, PAGEABLE.search)]]] = True
+    calls = calls[copying[calls] & (found[calls] == Host.CALL)]
+    found[calls[matching(trace, calls, COPIES_LATER.search)]] = Host.SYNC
+    return found
+
+
+def matching(trace: Trace, rows: Rows, test: Callable[[str], object]) -> Flags:
+    """Which of these rows have a name that passes a test; it is made once for each name."""
+    passes = np.zeros(len(trace.names), dtype=np.bool_)
+    for number in np.flatnonzero(np.bincount(trace.name[rows])).tolist():
+        passes[number] = bool(test(trace.names[number][:LONGEST_NAME]))
+    return passes[trace.name[rows]]
 
 
 class Slices(NamedTuple):
@@ -153,6 +128,12 @@ class Slices(NamedTuple):
 
     def only(self, which: Flags) -> Slices:
         return Slices(self.rows[which], self.start[which], self.end[which])
+
+    def parts(self) -> Slices:
+        """When each is the innermost one: parts that do not overlap, in order."""
+        times, inner = innermost(self.start, self.end)
+        inside = np.flatnonzero(inner[:-1] >= 0)
+        return Slices(self.rows[inner[inside]], times[inside], times[inside + 1])
 
     def touching(self, begin: Int64s, end: Int64s) -> Slices:
         """The slices that lie at least partly in one of some stretches."""
@@ -175,7 +156,7 @@ class Threads:
         """`kinds`: see host_kinds; `tracks`: which tracks belong to the threads, shape [tracks]."""
         self._trace = trace
         self._kinds = kinds
-        self._line = line_of(trace)
+        self._line = TimeLine(trace)
         self._number = np.zeros(len(tracks), dtype=np.int64)
         self._number[tracks] = np.unique(trace.thread_of_track[tracks], return_inverse=True)[1]
         self.tracks = tracks
@@ -195,28 +176,33 @@ class Threads:
     def slices(self, kind: Host) -> Slices:
         """The slices of one kind; made once."""
         if kind not in self._slices:
-            rows = np.flatnonzero(self._kinds == kind)
-            if not self.tracks.all():
-                rows = rows[self.tracks[self._trace.track[rows]]]
-            self._slices[kind] = self._sorted(rows)
+            rows = self.own(np.flatnonzero(self._kinds == kind))
+            start, end = self.bounds(rows)
+            longer_later = (start[1:] == start[:-1]) & (end[1:] > end[:-1])
+            if ((start[1:] < start[:-1]) | longer_later).any():
+                order = np.lexsort((start - end, start))
+                rows, start, end = rows[order], start[order], end[order]
+            self._slices[kind] = Slices(rows, start, end)
         return self._slices[kind]
 
-    def _sorted(self, rows: Rows) -> Slices:
+    def own(self, rows: Rows) -> Rows:
+        """Those of these rows that are of the threads."""
+        return rows if self.tracks.all() else rows[self.tracks[self._trace.track[rows]]]
+
+    def bounds(self, rows: Rows) -> tuple[Int64s, Int64s]:
+        """Starts and ends of slices of these threads on the line."""
         start = self.on_line(self._trace.track[rows], self._trace.start[rows])
-        end = start + self._trace.dur[rows]
-        if len(start) and ((start[1:] < start[:-1]) | _longer_later(start, end)).any():
-            order = np.lexsort((start - end, start))
-            rows, start, end = rows[order], start[order], end[order]
-        return Slices(rows, start, end)
+        return start, start + self._trace.dur[rows]
 
     @cached_property
     def covers(self) -> tuple[Cover, ...]:
         """When each kind counts, in the order of Host; disjoint, without NOTHING."""
         notes, frames = (union(*self.slices(k)[1:]) for k in (Host.ANNOTATION, Host.PYTHON))
-        ops, calls = self._ops, self._calls
-        called = joined(*calls)
-        frames, busy = without(frames, joined(called, ops)), joined(called, ops, frames)
-        return *calls, without(ops, called), frames, without(notes, busy)
+        calls = self._innermost([self.slices(kind) for kind in CALLS], CALLS)
+        called, ops = joined(*calls), self._ops()
+        busy = joined(called, ops)
+        noted = without(notes, joined(busy, frames))
+        return *calls, without(ops, called), without(frames, busy), noted
 
     def split(self, begin: Int64s, end: Int64s) -> Int64s:
         """For how long each kind counts in each [begin, end) on the line; shape [Host, stretches].
@@ -227,12 +213,6 @@ class Threads:
         found[Host.NOTHING] -= found[: Host.NOTHING].sum(axis=0)
         return found
 
-    @cached_property
-    def _calls(self) -> tuple[Cover, ...]:
-        """The time in which a call of each kind is the innermost one."""
-        return self._innermost([self.slices(kind) for kind in CALLS], CALLS)
-
-    @cached_property
     def _ops(self) -> Cover:
         """The time in which the innermost op started no earlier than any frame. Only frames that
         start inside an op can start later than the innermost one, and there are few of them."""
@@ -250,25 +230,36 @@ class Threads:
 
     def _innermost(self, slices: Sequence[Slices], kinds: Sequence[Host]) -> tuple[Cover, ...]:
         """The time in which a slice of each kind is the innermost one of these."""
-        rows, start, end = together(slices)
+        every = together(slices)
+        rows, start, end = every.parts() if (every.start[1:] < every.end[:-1]).any() else every
         found = self._kinds[rows]
-        if (start[1:] < end[:-1]).any():
-            times, inner = innermost(start, end)
-            found = np.where(inner >= 0, found[inner], Host.NOTHING)[:-1]
-            start, end = times[:-1], times[1:]
         return tuple(union(start[found == kind], end[found == kind]) for kind in kinds)
 
 
-def in_lines(trace: Trace, kinds: NDArray[np.int8], tracks: Flags) -> tuple[Threads, ...]:
-    """The threads of these tracks (shape [tracks]) on as many lines of time as they need."""
-    fitting = line_of(trace).most
-    thread = trace.thread_of_track
-    chosen = np.unique(thread[tracks])
-    parts = [chosen[at : at + fitting] for at in range(0, len(chosen), fitting)]
-    return tuple(Threads(trace, kinds, np.isin(thread, part)) for part in parts)
+def launching(
+    trace: Trace, threads: Sequence[Threads], launch: NDArray[np.integer], which: Flags
+) -> Iterator[tuple[Threads, Rows, Callable[[Int64s], Int64s]]]:
+    """Which of some launch calls (rows, -1 for none; those where `which` says so) are on each line,
+    if any, and what places times (ns of the file, one for each call) on it."""
+    track = trace.track[np.maximum(launch, 0)]
+    for line in threads:
+        own = np.flatnonzero(which & (launch >= 0) & line.tracks[track])
+        if len(own):
+            yield line, own, partial(_placed, line, track[own], own)
 
 
-def _longer_later(start: Int64s, end: Int64s) -> Flags:
-    """Whether any interval ends later than the one before it that has the same start."""
-    later: Flags = (start[1:] == start[:-1]) & (end[1:] > end[:-1])
-    return later
+def _placed(line: Threads, tracks: NDArray[np.integer], own: Rows, times: Int64s) -> Int64s:
+    return line.on_line(tracks, times[own])
+
+
+def running(
+    trace: Trace, threads: Sequence[Threads], launch: NDArray[np.integer], times: Int64s
+) -> Rows:
+    """The innermost call that waits for the device in which the thread of each launch call is at a
+    time (ns of the file), -1 for none."""
+    found = np.full(len(launch), -1, dtype=np.intp)
+    for line, own, placed in launching(trace, threads, launch, launch >= 0):
+        slices, at = line.slices(Host.SYNC), placed(times)
+        place = Reach(slices.end).last(slices.start.searchsorted(at, side="right") - 1, at)
+        found[own] = np.append(slices.rows, -1)[place]
+    return found

@@ -1,5 +1,10 @@
 """The longest gaps and what is known of each; and all idle time of a device as stretches of one
-reason each, so that how much of each any window holds takes a few binary searches."""
+reason each, so that how much of each any window holds takes a few binary searches.
+
+What covered most of a stretch of a thread's time is the innermost slice that covers more than half
+of it. If there is none, it is the first slice of the name that was innermost for the longest time,
+if that is at least a tenth of it; of several such names, the one that was innermost first.
+"""
 
 from __future__ import annotations
 
@@ -11,44 +16,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.analysis.why.account import Device
-from fusetui.analysis.why.devices import Devices
-from fusetui.analysis.why.dominant_slice import Covering, covering, inside_of
-from fusetui.analysis.why.gaps import (
+from fusetui.analysis.why.devices import (
     AFTER,
-    GRAPH,
     HOST,
-    LAUNCH_CALL,
-    LAUNCH_LATENCY,
-    QUEUED,
-    UNLINKED,
-    Cuts,
+    Devices,
     Gaps,
     Reasons,
 )
-from fusetui.analysis.why.host import Host, Threads
+from fusetui.analysis.why.host import Host, Slices, Threads, launching, matching, running
 from fusetui.analysis.why.model import IDLE, Gap
 from fusetui.trace.model.arrays import Int64s, Rows
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import Id, exact_id
-from fusetui.trace.model.intervals import Cover, joined, outside, pieces
-from fusetui.trace.program.regions import MODULE_PREFIX
+from fusetui.trace.model.intervals import Cover, Reach, joined, outside, pieces
+from fusetui.trace.program.regions import MODULE_PREFIX, is_module
 
 LONGEST = 100
 """The number of gaps that are reported, unless all are asked for."""
 
 
-class Listed(msgspec.Struct, frozen=True):
-    """Gaps, the longest first, and how many there are in all."""
-
-    gaps: tuple[Gap, ...]
-    count: int
-
-
 def longest_gaps(
     lines: Sequence[Devices], most: int | None = LONGEST, window: tuple[int, int] | None = None
-) -> Listed:
-    """The gaps of all devices together; None for all. `window`: what lies in [begin, end), in ns of
-    the file; a gap across its border counts with the part inside, as in the account."""
+) -> tuple[tuple[Gap, ...], int]:
+    """The longest gaps of all devices together (None: all), and how many there are. `window`: what
+    lies in [begin, end), in ns of the file; a gap across its border counts with the part inside, as
+    in the account."""
     found: list[Gap] = []
     number = 0
     for line in lines:
@@ -56,7 +48,7 @@ def longest_gaps(
         number += len(gaps)
         found += told_of(line, gaps, why, longest(gaps, most))
     found.sort(key=lambda gap: (-gap.dur_ns, gap.start_ns))
-    return Listed(tuple(found[:most]), number)
+    return tuple(found[:most]), number
 
 
 def gaps_of(device: Device, which: Rows) -> list[Gap]:
@@ -83,42 +75,32 @@ def longest(gaps: Gaps, most: int | None) -> Rows:
 def told_of(line: Devices, every: Gaps, why: Reasons, which: Rows) -> list[Gap]:
     """What is known about some of these gaps, by their places and with their reasons."""
     trace, gaps = line.trace, every.only(which)
-    rows, drained = _explained(line, gaps), _drained_by(line, gaps)
-    named = (gaps.before, gaps.event, rows.op, rows.annotation, rows.module, rows.frame, drained)
-    columns = zip(
-        line.number(gaps.event).tolist(),
+    late = np.where(trace.start[gaps.launch] > gaps.begin, gaps.launch, -1)
+    drained = running(trace, line.threads, late, gaps.begin)
+    named = (gaps.before, gaps.event, *_explained(line, gaps), drained)
+    previous, next_, op, annotation, module, frame, drained_by = (
+        [trace.name_of(row) if row >= 0 else None for row in own.tolist()] for own in named
+    )
+    reasons = np.stack([column[which] for column in why]).T.tolist()
+    columns = (
+        [exact_id(line.named[number].pid) for number in line.number(gaps.event).tolist()],
         gaps.begin.tolist(),
         (gaps.end - gaps.begin).tolist(),
-        np.stack([column[which] for column in why]).T.tolist(),
-        zip(*(_names_of(trace, row) for row in named), strict=True),
+        [{name: ns for name, ns in zip(IDLE, own, strict=True) if ns} for own in reasons],
+        previous,
+        [name or "" for name in next_],
+        op,
+        annotation,
+        [name.removeprefix(MODULE_PREFIX) if name else None for name in module],
+        frame,
+        drained_by,
         gaps.event.tolist(),
         gaps.launch.tolist(),
-        strict=True,
     )
-    found = []
-    for number, start, dur, reasons, names, event, launch in columns:
-        before, after, op, annotation, module, frame, call = names
-        found.append(
-            Gap(
-                device=exact_id(line.named[number].pid),
-                start_ns=start,
-                dur_ns=dur,
-                idle={name: ns for name, ns in zip(IDLE, reasons, strict=True) if ns},
-                previous=before,
-                next=after or "",
-                op=op,
-                annotation=annotation,
-                module=module.removeprefix(MODULE_PREFIX) if module else None,
-                frame=frame,
-                drained_by=call,
-                event_row=event,
-                launch_row=launch,
-            )
-        )
-    return found
+    return [Gap(*fields) for fields in zip(*columns, strict=True)]
 
 
-def _explained(line: Devices, gaps: Gaps) -> Covering:
+def _explained(line: Devices, gaps: Gaps) -> Rows:
     """The rows that covered most of the host part of gaps; for a gap without one, of the launch
     call that was running."""
     trace, cuts = line.trace, line.cuts_of(gaps)
@@ -127,33 +109,9 @@ def _explained(line: Devices, gaps: Gaps) -> Covering:
     last = np.where(waits, cuts.called, cuts.returned)
     known = gaps.plain & (last > first)
     found = np.full((4, len(gaps)), -1, dtype=np.intp)
-    track = trace.track[np.maximum(gaps.launch, 0)]
-    for threads in line.threads:
-        own = np.flatnonzero(known & threads.tracks[track])
-        if len(own):
-            begin, end = (threads.on_line(track[own], times[own]) for times in (first, last))
-            most = covering(trace, threads, begin, end)
-            found[:, own] = most.op, most.annotation, most.module, most.frame
-    return Covering(*found)
-
-
-def _drained_by(line: Devices, gaps: Gaps) -> Rows:
-    """The call that waits for the device inside which the launching thread was when a gap began,
-    -1 for none, or if the next event had been launched by then; shape [gaps]."""
-    trace = line.trace
-    found = np.full(len(gaps), -1, dtype=np.intp)
-    called = np.maximum(gaps.launch, 0)
-    track, late = trace.track[called], trace.start[called] > gaps.begin
-    for threads in line.threads:
-        own = np.flatnonzero((gaps.launch >= 0) & late & threads.tracks[track])
-        if len(own):
-            times = threads.on_line(track[own], gaps.begin[own])
-            found[own] = inside_of(trace, threads, Host.SYNC, times)
+    for threads, own, placed in launching(trace, line.threads, gaps.launch, known):
+        found[:, own] = covering(trace, threads, placed(first), placed(last))
     return found
-
-
-def _names_of(trace: Trace, rows: NDArray[np.integer]) -> list[str | None]:
-    return [trace.name_of(row) if row >= 0 else None for row in rows.tolist()]
 
 
 Pieces = tuple[NDArray[np.integer], Int64s, Int64s]
@@ -251,36 +209,17 @@ def _reasons(line: Devices) -> list[tuple[ReasonTimes, ...]]:
 
 
 def _collect(found: list[list[Pieces]], line: Devices, gaps: Gaps) -> None:
-    number, unlinked, plain = line.number(gaps.event), gaps.launch < 0, gaps.plain
-    cuts = line.cuts_of(gaps)
-    for reason, which, start, end in (
-        (UNLINKED, unlinked, gaps.begin, gaps.end),
-        (GRAPH, gaps.in_graph, gaps.begin, gaps.end),
-        (LAUNCH_CALL, plain, cuts.called, cuts.returned),
-        (LAUNCH_LATENCY, plain, cuts.returned, cuts.due),
-        (QUEUED, plain, cuts.due, gaps.end),
-    ):
+    number, cuts = line.number(gaps.event), line.cuts_of(gaps)
+    for reason, (which, start, end) in cuts.stretches(gaps).items():
         found[reason].append((number[which], start[which], end[which]))
-    waits = np.flatnonzero(plain & (cuts.called > gaps.begin))
-    track = line.trace.track[gaps.launch[waits]]
-    for threads in line.threads:
-        own = waits[threads.tracks[track]]
-        for kind, (gap, start, end) in enumerate(_of_host(line.trace, threads, gaps, cuts, own)):
-            found[HOST + kind].append((number[gap], start, end))
-
-
-def _of_host(
-    trace: Trace, threads: Threads, gaps: Gaps, cuts: Cuts, which: Rows
-) -> Iterator[Pieces]:
-    """The host part of some gaps, divided by what the launching thread did; with the gap of each
-    piece."""
-    track = trace.track[gaps.launch[which]]
-    begin = threads.on_line(track, gaps.begin[which])
-    waiting = Cover(begin, threads.on_line(track, cuts.called[which]))
-    back = gaps.begin[which] - begin
-    for cover in (*threads.covers, outside(joined(*threads.covers))):
-        (start, end), place = pieces(waiting, cover)
-        yield which[place], start + back[place], end + back[place]
+    waits = gaps.plain & (cuts.called > gaps.begin)
+    for threads, own, placed in launching(line.trace, line.threads, gaps.launch, waits):
+        waiting = Cover(placed(gaps.begin), placed(cuts.called))
+        back = gaps.begin[own] - waiting.start
+        for kind, cover in enumerate((*threads.covers, outside(joined(*threads.covers)))):
+            (start, end), place = pieces(waiting, cover)
+            piece = number[own[place]], start + back[place], end + back[place]
+            found[HOST + kind].append(piece)
 
 
 def _of_each(name: str, found: Sequence[Pieces]) -> Iterator[tuple[int, ReasonTimes]]:
@@ -300,3 +239,72 @@ def _of_each(name: str, found: Sequence[Pieces]) -> Iterator[tuple[int, ReasonTi
     for a, b in pairwise(cuts.tolist()):
         before = np.concatenate(([0], np.cumsum(lasted[a:b])))
         yield int(number[a]), ReasonTimes(name, start[a:b], end[a:b], before)
+
+
+LEAST = 10
+"""A name that covers less than 1 / LEAST of a stretch says nothing about it."""
+
+DEEPEST = 2000
+"""How many slices around one moment are examined; Python itself allows 1,000 frames."""
+
+
+def covering(trace: Trace, line: Threads, begin: Int64s, end: Int64s) -> Rows:
+    """The op, the annotation, the module and the frame that covered most of each stretch
+    [begin, end) of a line of time (ns): rows of shape [4, stretches], -1 for none."""
+    frames = line.slices(Host.PYTHON)
+    calls = matching(trace, frames.rows, is_module)
+    kinds = (line.slices(Host.OP), line.slices(Host.ANNOTATION))
+    every = (*kinds, frames.only(calls), frames.only(~calls))
+    return np.stack([most_of(trace, slices, begin, end) for slices in every])
+
+
+def most_of(trace: Trace, slices: Slices, begin: Int64s, end: Int64s) -> Rows:
+    """The row that covered most of each stretch, -1 for none; shape of `begin`."""
+    found = np.full(len(begin), -1, dtype=np.intp)
+    if len(slices.rows) and len(begin):
+        found[:] = _more_than_half(slices, begin, end)
+        rest = np.flatnonzero(found < 0)
+        if len(rest):
+            few = slices.touching(begin[rest], end[rest])
+            found[rest] = _longest_name(trace, few, begin[rest], end[rest])
+    return found
+
+
+def _more_than_half(slices: Slices, begin: Int64s, end: Int64s) -> Rows:
+    """A slice that covers more than half of a stretch covers its middle."""
+    middle = begin + (end - begin) // 2
+    reach = Reach(slices.end)
+    place = reach.last(slices.start.searchsorted(middle, side="right") - 1, middle)
+    for _ in range(DEEPEST):
+        inside = np.minimum(slices.end[place], end) - np.maximum(slices.start[place], begin)
+        short = np.flatnonzero((place >= 0) & (2 * inside <= end - begin))
+        if not len(short):
+            return np.append(slices.rows, -1)[place]
+        place[short] = reach.last(place[short] - 1, middle[short])
+    place[short] = -1
+    return np.append(slices.rows, -1)[place]
+
+
+def _longest_name(trace: Trace, slices: Slices, begin: Int64s, end: Int64s) -> Rows:
+    """By the time for which slices of one name are the innermost ones of each stretch."""
+    found = np.full(len(begin), -1, dtype=np.intp)
+    if not len(slices.rows):
+        return found
+    parts = slices.parts()
+    inside, stretch = pieces(Cover(begin, end), Cover(parts.start, parts.end))
+    row = parts.rows[parts.end.searchsorted(inside.start, side="right")]
+    order = np.lexsort((trace.name[row], stretch))
+    stretch, row, start, ns = (
+        column[order] for column in (stretch, row, inside.start, inside.end - inside.start)
+    )
+    new = (np.diff(stretch) != 0) | (np.diff(trace.name[row]) != 0)
+    first = np.concatenate(([0], np.flatnonzero(new) + 1))[: len(row)]
+    if not len(first):
+        return found
+    total = np.add.reduceat(ns, first)
+    enough = LEAST * total >= (end - begin)[stretch[first]]
+    first, total = first[enough], total[enough]
+    # The largest, and the first of those, is assigned last.
+    by_size = np.lexsort((-start[first], total))
+    found[stretch[first][by_size]] = row[first][by_size]
+    return found

@@ -9,31 +9,52 @@ data sheet is the sum the most that better kernels could save. It says nothing a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
-import msgspec
 import numpy as np
-from msgspec.structs import astuple
 from numpy.typing import NDArray
 
 from fusetui.analysis.questions.busy import communicates, effective_ns
-from fusetui.analysis.why.idle import by_text
+from fusetui.analysis.why.host import matching
 from fusetui.analysis.why.model import Ceiling
 from fusetui.gpu.kernel_names import KernelName, decode
 from fusetui.gpu.roofline.many import Jobs, blocks_of_each, jobs, peaks_of_devices, share_known
 from fusetui.gpu.roofline.model import Amount
-from fusetui.gpu.roofline.peaks import NO_PEAKS, Peak
+from fusetui.gpu.roofline.peaks import Peak
 from fusetui.gpu.roofline.row import KernelJob
 from fusetui.trace.layout.devices import device_properties
 from fusetui.trace.layout.steps import OPTIMIZER
 from fusetui.trace.model.arguments import Arguments
-from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows
+from fusetui.trace.model.arrays import Flags, Int64s, Rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import Cover, union
 from fusetui.trace.program.origin import Credit, Origins, origins
+
+
+def sums(places: Rows, ns: Int64s, length: int) -> Int64s:
+    """The exact sum of the ns of each place; shape [length]."""
+    found = np.zeros(length, dtype=np.int64)
+    np.add.at(found, places, ns)
+    return found
+
+
+def by_text(
+    trace: Trace, rows: Rows, ns: Int64s, text: Callable[[str], str]
+) -> dict[str, tuple[int, int]]:
+    """How many rows have a name that is said like this, and their exact sum (ns)."""
+    names, each = np.unique(trace.name[rows], return_inverse=True)
+    counts = np.bincount(each, minlength=len(names)).tolist()
+    found: dict[str, tuple[int, int]] = {}
+    totals = sums(each, ns, len(names)).tolist()
+    for number, n, total in zip(names.tolist(), counts, totals, strict=True):
+        said = text(trace.names[number])
+        before = found.get(said, (0, 0))
+        found[said] = before[0] + n, before[1] + total
+    return found
+
 
 MOST_ROWS = 5
 """Rows of evidence for one finding."""
@@ -51,56 +72,22 @@ SHORTEST = 2_000
 """No kernel is expected to take fewer nanoseconds than this."""
 
 
-class Bounds(msgspec.Struct, frozen=True, eq=False):
-    """Columns of shape [kernels], in the order of `rows`."""
+class Bounds(NamedTuple):
+    """Columns of shape [rows]."""
 
-    rows: Rows
-    effective_ns: Int64s
     bound_ns: Int64s  # -1: not known
     at_stake_ns: Int64s  # 0 where the bound is not known
     least_ns: Int64s  # by the data sheet; -1: not known
     assumed: Flags
 
-    def only(self, which: Flags) -> Bounds:
-        return Bounds(*(column[which] for column in astuple(self)))
-
-
-def ceiling_of(found: Bounds) -> Ceiling:
-    """The sums over these kernels."""
-    known = found.bound_ns >= 0
-    return Ceiling(
-        known_ns=int(found.effective_ns[known].sum()),
-        unknown_ns=int(found.effective_ns[~known].sum()),
-        at_stake_ns=int(found.at_stake_ns.sum()),
-        assumed_ns=int(found.effective_ns[known & found.assumed].sum()),
-        at_most_ns=int(np.maximum(found.effective_ns - found.least_ns, 0)[known].sum()),
-    )
-
-
-def bounds_of(
-    trace: Trace, known: Jobs | None = None, given: Mapping[str, float] = NO_PEAKS
-) -> Bounds:
-    """The bound of every kernel. `known`: the jobs of all kernels, if already computed."""
-    found = known or jobs(trace, given=given)
-    each = effective_ns(trace)[np.isin(trace.gpu_rows, found.rows)]
-    known_ns = found.of_each(_bound_ns)
-    least = np.nan_to_num(found.of_each(lambda job: job.limits.least_ns))
-    near = share_known(trace, found)
-    bound = np.where(near, np.maximum(np.nan_to_num(known_ns), SHORTEST), -1)
-    bound_ns = np.rint(bound).astype(np.int64)
-    return Bounds(
-        rows=found.rows,
-        effective_ns=each,
-        bound_ns=bound_ns,
-        at_stake_ns=np.where(near, np.maximum(each - bound_ns, 0), 0),
-        least_ns=np.where(near, np.floor(least), -1).astype(np.int64),
-        assumed=near & (found.of_each(lambda job: float(job.assumed)) == 1),
-    )
-
 
 def _bound_ns(job: KernelJob) -> float | None:
     times = (job.attainable.compute_ns, job.attainable.memory_ns)
     return max((ns for ns in times if ns is not None), default=None)
+
+
+def _is_assumed(job: KernelJob) -> float:
+    return float(job.assumed)
 
 
 MANY_SMS = 1 << 20  # more is no number of multiprocessors
@@ -112,27 +99,27 @@ class Kernels:
     def __init__(self, trace: Trace, rows: Rows, begin_ns: int, end_ns: int) -> None:
         """`rows`: those of trace.gpu_rows that run in [begin_ns, end_ns), in their order, or some
         of them. The part of an event outside that time does not count."""
-        self.trace = trace
-        self.rows = rows
+        self.trace, self.rows = trace, rows
         self.start = np.maximum(trace.start[rows], begin_ns)
         self.end = np.minimum(trace.end[rows], end_ns)
+        self.is_kernel: Flags = trace.role[rows] == Role.KERNEL  # neither a copy nor a set
+        self.stream = trace.thread_of_track[trace.track[rows]]  # a number per stream of a device
+        self.device = trace.process_of_track[trace.track[rows]]  # a number per device
+        self.devices: list[int] = np.unique(self.device).tolist()
 
     def flags(self, matches: Callable[[KernelName], object]) -> Flags:
         """Which are kernels whose decoded name passes the test; it runs once per name."""
-        trace = self.trace
-        found = np.zeros(len(trace.names), dtype=np.bool_)
-        for name in np.flatnonzero(np.bincount(trace.name[self.rows])).tolist():
-            kernel = decode(trace.names[name])
-            found[name] = kernel is not None and bool(matches(kernel))
-        flags: Flags = found[trace.name[self.rows]] & (trace.role[self.rows] == Role.KERNEL)
-        return flags
+
+        def test(name: str) -> object:
+            kernel = decode(name)
+            return kernel is not None and matches(kernel)
+
+        return matching(self.trace, self.rows, test) & self.is_kernel
 
     def under(self, names: frozenset[str]) -> Flags:
         """Which belong to an op with one of these names."""
-        trace, op = self.trace, self.trace.op[self.rows]
-        wanted = np.array([name in names for name in trace.names] or [False])
-        found: Flags = (op >= 0) & wanted[trace.name[op]]
-        return found
+        op = self.trace.op[self.rows]
+        return (op >= 0) & self.trace.named(names.__contains__)[self.trace.name[op]]
 
     @cached_property
     def effective_ns(self) -> Int64s:
@@ -149,9 +136,7 @@ class Kernels:
     @cached_property
     def busy_ns(self) -> int:
         """How long any of these events runs, added up over devices."""
-        every = np.ones(len(self.rows), dtype=np.bool_)
-        covers = (self.cover(every, device) for device in self.devices)
-        return sum(cover.ns for cover in covers)
+        return sum(self.cover(self.device == device, device).ns for device in self.devices)
 
     @cached_property
     def family_ns(self) -> dict[str, int]:
@@ -164,22 +149,6 @@ class Kernels:
         own = self.is_kernel
         found = by_text(self.trace, self.rows[own], self.effective_ns[own], family)
         return {name: ns for name, (_, ns) in found.items() if ns}
-
-    @cached_property
-    def stream(self) -> Int32s:
-        """A number per stream of a device."""
-        return self.trace.thread_of_track[self.trace.track[self.rows]]
-
-    @cached_property
-    def device(self) -> Int32s:
-        """A number per device."""
-        return self.trace.process_of_track[self.trace.track[self.rows]]
-
-    @cached_property
-    def devices(self) -> list[int]:
-        """The numbers of the devices."""
-        found: list[int] = np.unique(self.device).tolist()
-        return found
 
     def _of(self, rows: Rows, values: NDArray[Any], missing: float) -> NDArray[Any]:
         """The values of some rows of the trace for these, in their order."""
@@ -209,16 +178,8 @@ class Kernels:
     @cached_property
     def in_optimizer(self) -> Flags:
         """Which belong to the step of an optimizer, as its annotation tells."""
-        trace = self.trace
-        named = np.array([name.startswith(OPTIMIZER) for name in trace.names] or [False])
-        found: Flags = (self.module >= 0) & named[trace.name[self.module]]
-        return found
-
-    @cached_property
-    def is_kernel(self) -> Flags:
-        """Neither a copy nor a set."""
-        found: Flags = self.trace.role[self.rows] == Role.KERNEL
-        return found
+        named = self.trace.named(lambda name: name.startswith(OPTIMIZER))
+        return (self.module >= 0) & named[self.trace.name[self.module]]
 
     @cached_property
     def communicates(self) -> Flags:
@@ -232,21 +193,31 @@ class Kernels:
     @cached_property
     def bounded(self) -> Bounds:
         """The bounds of these rows; unknown for what is not a kernel."""
-        found = bounds_of(self.trace, self.jobs)
-        bound, least = (self._of(found.rows, ns, -1) for ns in (found.bound_ns, found.least_ns))
+        known, near = self.jobs, share_known(self.trace, self.jobs)
+        bound = np.maximum(np.nan_to_num(known.of_each(_bound_ns)), SHORTEST)
+        least = np.nan_to_num(known.of_each(lambda job: job.limits.least_ns))
+        bound_ns, least_ns = (
+            self._of(known.rows, np.where(near, ns, -1).astype(np.int64), -1)
+            for ns in (np.rint(bound), np.floor(least))
+        )
         return Bounds(
-            rows=self.rows,
-            effective_ns=self.effective_ns,
-            bound_ns=bound,
-            at_stake_ns=np.where(bound >= 0, np.maximum(self.effective_ns - bound, 0), 0),
-            least_ns=least,
-            assumed=self._of(found.rows, found.assumed, False),
+            bound_ns=bound_ns,
+            at_stake_ns=np.where(bound_ns >= 0, np.maximum(self.effective_ns - bound_ns, 0), 0),
+            least_ns=least_ns,
+            assumed=self._of(known.rows, near & (known.of_each(_is_assumed) == 1), False),
         )
 
     @cached_property
     def ceiling(self) -> Ceiling:
         """How much of their time better kernels could save."""
-        return ceiling_of(self.bounded.only(self.trace.role[self.rows] == Role.KERNEL))
+        known, spared = self.bounded.bound_ns >= 0, self.effective_ns - self.bounded.least_ns
+        return Ceiling(
+            known_ns=self.ns(known),
+            unknown_ns=self.ns(self.is_kernel & ~known),
+            at_stake_ns=int(self.bounded.at_stake_ns.sum()),
+            assumed_ns=self.ns(known & self.bounded.assumed),
+            at_most_ns=int(np.maximum(spared, 0)[known].sum()),
+        )
 
     @cached_property
     def job_numbers(self) -> Int64s:

@@ -9,13 +9,14 @@ import msgspec
 import numpy as np
 
 from fusetui import Error
-from fusetui.analysis.why.account import Accounts, Device, accounts, cpu_accounts
+from fusetui.analysis.why.account import Accounts, cpu_accounts
 from fusetui.analysis.why.devices import Devices
 from fusetui.analysis.why.idle_time import LONGEST, longest_gaps
 from fusetui.analysis.why.model import DeviceAccount, StepAccount, Unknown, Why
 from fusetui.text.figures import duration
 from fusetui.trace.layout.devices import gpu_activity, other_accelerator
 from fusetui.trace.layout.steps import Steps, steps_of
+from fusetui.trace.model.arrays import Int64s
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 
@@ -51,14 +52,21 @@ class Question(msgspec.Struct, frozen=True, eq=False):
 
 def accounted(trace: Trace, selection: Selection | None = None) -> Why:
     """The account and the longest gaps alone. Raises NotThere."""
-    return account_of(asked(accounts(trace), selection))
+    return account_of(asked(Accounts(trace), selection))
 
 
 def asked(found: Accounts, selection: Selection | None = None) -> Question:
     """Raises NotThere."""
-    chosen = selection or Selection()
-    about, window, spans = _window(found.trace, _spans(found.trace, chosen), chosen)
-    devices = _devices(found, chosen)
+    chosen, trace = selection or Selection(), found.trace
+    spans = steps_of(trace, chosen.step_by)
+    if chosen.step_by is not None and not len(spans):
+        raise NotThere(f"{trace.report.file} has no annotation like {chosen.step_by}.")
+    about, window, spans = _window(trace, spans, chosen)
+    devices = [one for one in found.devices if chosen.device in (None, str(one.pid))]
+    if chosen.device is not None and not devices:
+        known = ", ".join(str(device.pid) for device in found.devices) or "none"
+        no_device = f"{trace.report.file} has no device {chosen.device} with GPU events"
+        raise NotThere(f"{no_device}: it has {known}.")
     return Question(
         accounts=found,
         lines=found.lines_of(devices),
@@ -73,16 +81,23 @@ def asked(found: Accounts, selection: Selection | None = None) -> Question:
 def account_of(question: Question) -> Why:
     """The account and the longest gaps of what is asked about."""
     trace, window = question.accounts.trace, question.window
-    listed = longest_gaps(question.lines, question.gaps, window)
+    gaps, count = longest_gaps(question.lines, question.gaps, window)
+    spans = question.spans
+    if window is None:
+        devices = tuple(one for line in question.lines for one in line.spans)
+    else:
+        (devices,) = _accounts(question.lines, np.array(window[:1]), np.array(window[1:]))
+    each = zip(spans.names, spans.start.tolist(), spans.dur.tolist(), strict=True)
+    steps = zip(each, _accounts(question.lines, spans.start, spans.end), strict=True)
     return Why(
         file=trace.report.file,
         base_ns=trace.begin_ns,
         about=question.about,
-        devices=_over(question.lines, window),
-        steps=_steps(question.lines, question.spans),
-        steps_by=question.spans.by,
-        gaps=listed.gaps,
-        gaps_count=listed.count,
+        devices=devices,
+        steps=tuple(StepAccount(*one, accounts) for one, accounts in steps),
+        steps_by=spans.by,
+        gaps=gaps,
+        gaps_count=count,
         ends_early=not trace.report.complete,
         cpu=cpu_accounts(question.accounts, window),
         cannot_tell=on_this_device(trace, _unknown(trace)),
@@ -90,19 +105,16 @@ def account_of(question: Question) -> Why:
     )
 
 
-def _spans(trace: Trace, chosen: Selection) -> Steps:
-    spans = steps_of(trace, chosen.step_by)
-    if chosen.step_by is not None and not len(spans):
-        raise NotThere(f"{trace.report.file} has no annotation like {chosen.step_by}.")
-    return spans
-
-
 def _window(
     trace: Trace, spans: Steps, chosen: Selection
 ) -> tuple[str, tuple[int, int] | None, Steps]:
     """What it is called, its begin and end in ns of the file, and the steps that lie in it."""
     if chosen.step is not None:
-        at = _place(trace, spans, chosen.step)
+        file, at = trace.report.file, spans.place(chosen.step) if len(spans) else -1
+        if not len(spans):
+            raise NotThere(f"{file} has no steps: name them with --step-by.")
+        if at < 0:
+            raise NotThere(f"{file} has no step {chosen.step}: it has {spans.known}.")
         name = f"step {spans.names[at]}" if spans.are_iterations else spans.names[at]
         return name, (int(spans.start[at]), int(spans.end[at])), spans.only(np.array([at]))
     if chosen.from_ns is None and chosen.to_ns is None:
@@ -118,43 +130,12 @@ def _window(
     return about, (begin, end), spans.only(inside)
 
 
-def _place(trace: Trace, spans: Steps, step: int) -> int:
-    """The index of the step with this number."""
-    if not len(spans):
-        raise NotThere(f"{trace.report.file} has no steps: name them with --step-by.")
-    at = spans.place(step)
-    if at < 0:
-        raise NotThere(f"{trace.report.file} has no step {step}: it has {spans.known}.")
-    return at
-
-
-def _devices(found: Accounts, chosen: Selection) -> tuple[Device, ...]:
-    devices = tuple(
-        device
-        for device in found.devices
-        if chosen.device is None or str(device.pid) == chosen.device
-    )
-    if chosen.device is not None and not devices:
-        known = ", ".join(str(device.pid) for device in found.devices) or "none"
-        file = found.trace.report.file
-        raise NotThere(f"{file} has no device {chosen.device} with GPU events: it has {known}.")
-    return devices
-
-
-def _over(lines: Sequence[Devices], window: tuple[int, int] | None) -> tuple[DeviceAccount, ...]:
-    if window is None:
-        return tuple(one for line in lines for one in line.spans)
-    begin, end = np.array(window[:1]), np.array(window[1:])
-    return tuple(one for line in lines for (one,) in line.over(begin, end))
-
-
-def _steps(lines: Sequence[Devices], spans: Steps) -> tuple[StepAccount, ...]:
-    columns = [column for line in lines for column in line.over(spans.start, spans.end)]
-    each = zip(spans.names, spans.start.tolist(), spans.dur.tolist(), strict=True)
-    return tuple(
-        StepAccount(name, start, dur, tuple(column[n] for column in columns))
-        for n, (name, start, dur) in enumerate(each)
-    )
+def _accounts(
+    lines: Sequence[Devices], begin: Int64s, end: Int64s
+) -> tuple[tuple[DeviceAccount, ...], ...]:
+    """Of each window [begin, end), those of all devices."""
+    columns = [column for line in lines for column in line.over(begin, end)]
+    return tuple(tuple(column[n] for column in columns) for n in range(len(begin)))
 
 
 def on_this_device(trace: Trace, unknown: Sequence[Unknown]) -> tuple[Unknown, ...]:
@@ -169,8 +150,7 @@ def on_this_device(trace: Trace, unknown: Sequence[Unknown]) -> tuple[Unknown, .
 
 def _unknown(trace: Trace) -> list[Unknown]:
     """What the account and the gaps lack."""
-    found = []
-    gpu = trace.gpu_rows
+    found, gpu = [], trace.gpu_rows
     if not len(gpu):
         found.append(Unknown("account", "GPU events", ON_GPU))
     elif (trace.launch[gpu] < 0).all():

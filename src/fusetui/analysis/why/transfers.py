@@ -43,6 +43,7 @@ class Transfers(msgspec.Struct, frozen=True, eq=False):
     fastest_ns: int  # if each took as long as the fastest equal one
     waits_ns: int  # what the others of at least FEWEST equal ones took longer
     bytes: int | None  # as nccl-tests counts the size; None unless that of each is known
+    median_ns: int
 
     @property
     def bus_bytes_per_s(self) -> tuple[float, float] | None:
@@ -108,6 +109,7 @@ def _kinds(
             fastest_ns=int(fastest[equal[own]].sum()),
             waits_ns=int(waits[own].sum()),
             bytes=int(sizes[own].sum()) if (sizes[own] >= 0).all() else None,
+            median_ns=int(np.median(dur[own])),
         )
 
 

@@ -20,8 +20,7 @@ from fusetui.analysis.why.model import (
     totals,
     working,
 )
-from fusetui.analysis.why.rule import LEAST_OF_BUSY, LEAST_SHARE, Rule
-from fusetui.analysis.why.rules import all_rules
+from fusetui.analysis.why.rules import LEAST_OF_BUSY, LEAST_SHARE, Rule, all_rules
 
 Status = Literal["gone", "new", "stays", "unknown"]
 USUAL = 0.1, 0.9
@@ -90,19 +89,16 @@ def versus(a: Why, b: Why) -> Versus:
     """Compares the median steps if those of both sides hold the work, else the spans."""
     both = steps_tell(a) and steps_tell(b)
     counts = [len(one.steps) if both else 1 for one in (a, b)]
-    sides = [totals(median_step(one.steps).devices if both else one.devices) for one in (a, b)]
-    before, after = sides
-    steps = [working(one.steps) if both else () for one in (a, b)]
-    change = tuple(
-        Change(name, before[name], after[name])
-        for name in ("span", *CLASSES, *IDLE)
-        if before[name] or after[name]
+    before, after = (
+        totals(median_step(one.steps).devices if both else one.devices) for one in (a, b)
     )
+    steps = [working(one.steps) if both else () for one in (a, b)]
+    known = [name for name in ("span", *CLASSES, *IDLE) if before[name] or after[name]]
     return Versus(
         a=a,
         b=b,
         of="median step" if both else "span",
-        change=change,
+        change=tuple(Change(name, before[name], after[name]) for name in known),
         modules=_moved(_module_ns(a), _module_ns(b), counts),
         families=_moved(a.families, b.families, counts),
         findings=compared(a, b, steps),
@@ -153,11 +149,14 @@ def compared(a: Why, b: Why, steps: Sequence[Sequence[StepAccount]]) -> tuple[Co
             per_step = bool(steps[0]) and not rule.once
             known = noises if per_step else (None, None)
             parts = [
-                max(1, len(each) - why.left_out * rule.of_kernels) if per_step else 1
-                for each, why in zip(steps, (a, b), strict=True)
+                max(1, len(own) - why.left_out * rule.of_kernels) if per_step else 1
+                for own, why in zip(steps, (a, b), strict=True)
             ]
-            sides = _side(rule, a, b, parts[0], known[0]), _side(rule, b, a, parts[1], known[1])
-            found.append(_compared(rule.id, *sides, per_step))
+            one, other = (
+                _side(rule, a, b, parts[0], known[0]),
+                _side(rule, b, a, parts[1], known[1]),
+            )
+            found.append(_compared(rule.id, one, other, per_step))
     return tuple(sorted(found, key=lambda one: -abs((one.b_ns or 0) - (one.a_ns or 0))))
 
 
@@ -189,17 +188,17 @@ def _noise(steps: Sequence[StepAccount]) -> StepNoise | None:
 
 def _lack(rule: Rule, why: Why, other: Why) -> tuple[str, str] | None:
     """What the rule needs and lacks here; what both sides lack, the other one did without."""
-    for one in why.cannot_tell:
-        if one.rule == rule.id:
-            return one.missing, one.record_with
-    for what in rule.needs:
-        if what in why.lacks and what not in other.lacks:
-            return what, why.lacks[what]
-    return None
+    told = ((one.missing, one.record_with) for one in why.cannot_tell if one.rule == rule.id)
+    lacks = (what for what in rule.needs if what in why.lacks and what not in other.lacks)
+    return next(told, None) or next(((what, why.lacks[what]) for what in lacks), None)
 
 
 def _compared(rule: str, a: RuleSide, b: RuleSide, per_step: bool) -> Compared:
-    differs = _differs(a, b)
+    differs = False
+    if a.ns is not None and b.ns is not None:  # by what makes a finding, and more than steps do
+        noises = [one.noise for one in (a, b) if one.noise is not None]
+        usual = hypot(*noises) if noises else UNSURE * max(a.ns, b.ns)
+        differs = abs(b.ns - a.ns) >= max(1, usual, min(a.least, b.least))
     status: Status = "stays"
     if a.lack or b.lack:
         status = "unknown"
@@ -207,12 +206,3 @@ def _compared(rule: str, a: RuleSide, b: RuleSide, per_step: bool) -> Compared:
         status = "gone" if a.is_there else "new"
     missing, record_with = a.lack or b.lack or (None, None)
     return Compared(rule, status, a.ns, b.ns, differs, per_step, missing, record_with)
-
-
-def _differs(a: RuleSide, b: RuleSide) -> bool:
-    """By what makes a finding, and by more than steps do."""
-    if a.ns is None or b.ns is None:
-        return False
-    known = [one.noise for one in (a, b) if one.noise is not None]
-    usual = hypot(*known) if known else UNSURE * max(a.ns, b.ns)
-    return abs(b.ns - a.ns) >= max(1, usual, min(a.least, b.least))

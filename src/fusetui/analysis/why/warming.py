@@ -9,8 +9,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.analysis.why.gaps import events_in_order
-from fusetui.analysis.why.host import Host, named
+from fusetui.analysis.why.devices import events_in_order
+from fusetui.analysis.why.host import Host, matching
 from fusetui.trace.layout.steps import Steps
 from fusetui.trace.model.arrays import Flags, Int64s, Rows
 from fusetui.trace.model.categories import Role
@@ -71,24 +71,19 @@ def recurring(trace: Trace, spans: Steps, calls: Rows) -> Flags:
     steps, all if in the second half of the GPU events there is still one for each ten events, and
     a quarter of their time."""
     if len(spans) < 2:
-        return np.full(len(calls), _goes_on(trace, calls))
+        launched = trace.launch[trace.gpu_rows]
+        launched = np.sort(trace.start[launched[launched >= 0]])
+        rest = launched[len(launched) // 2 :]
+        late = calls[trace.start[calls] >= rest[0]] if len(rest) else calls[:0]
+        often = len(late) >= max(MANY, OFTEN * len(rest))
+        goes_on = often and 4 * int(trace.dur[late].sum()) >= int(trace.dur[calls].sum())
+        return np.full(len(calls), goes_on)
     after = trace.start[calls] >= spans.start[1]
     later = np.bincount(trace.name[calls[after]], minlength=len(trace.names))
     first = np.bincount(trace.name[calls[~after]], minlength=len(trace.names))
     recurs = 2 * later >= first * (len(spans) - 1)
     found: Flags = after | recurs[trace.name[calls]]
     return found
-
-
-def _goes_on(trace: Trace, calls: Rows) -> bool:
-    launched = trace.launch[trace.gpu_rows]
-    launched = np.sort(trace.start[launched[launched >= 0]])
-    rest = launched[len(launched) // 2 :]
-    if not len(rest):
-        return False
-    late = calls[trace.start[calls] >= rest[0]]
-    often = len(late) >= max(MANY, OFTEN * len(rest))
-    return often and 4 * int(trace.dur[late].sum()) >= int(trace.dur[calls].sum())
 
 
 def warm_up(
@@ -101,7 +96,8 @@ def warm_up(
     """
     found: list[tuple[Once, Cover]] = []
     before = NOTHING
-    waits = union(*_bounds(trace, np.flatnonzero(kinds == Host.SYNC), launching))
+    waiting = np.flatnonzero((kinds == Host.SYNC) & launching[trace.track])
+    waits = union(trace.start[waiting], trace.end[waiting])
     for part in _parts(trace, kinds, spans, compiling):
         own = launching[trace.track[part.rows]]
         cover = without(union(part.start[own], part.end[own]), waits)
@@ -112,11 +108,6 @@ def warm_up(
         part = Once("the rest of the first step", np.empty(0, dtype=np.intp), *first)
         found.append((part, without(first, before)))
     return tuple(found)
-
-
-def _bounds(trace: Trace, rows: Rows, launching: Flags) -> tuple[Int64s, Int64s]:
-    rows = rows[launching[trace.track[rows]]]
-    return trace.start[rows], trace.end[rows]
 
 
 def _parts(trace: Trace, kinds: NDArray[np.int8], spans: Steps, compiling: Rows) -> Iterator[Once]:
@@ -138,8 +129,7 @@ def _part(trace: Trace, what: str, rows: Rows) -> Once:
 
 
 def _named(trace: Trace, rows: Rows, pattern: re.Pattern[str]) -> Rows:
-    matching = named(trace, rows, lambda name: pattern.search(name) is not None)
-    return rows[matching[trace.name[rows]] > 0]
+    return rows[matching(trace, rows, pattern.search)]
 
 
 def captures(trace: Trace) -> Once:

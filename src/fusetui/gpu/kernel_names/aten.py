@@ -18,7 +18,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from .cxx import SCOPE, base_of, split_args
-from .record import KernelName, Part, build, dtype_words, explain, spaced
+from .record import KernelName, Meanings, build, dtype_words, explain, spaced
 from .vocabulary import CXX_TYPE, cxx_type
 
 _NUMBER = r"(?:\(\w+\))?"
@@ -76,7 +76,14 @@ def decode_elementwise(name: str) -> KernelName | None:
         return None
     fields = _elementwise_fields(name, match)
     short = _elementwise_short(name, match, fields)
-    return build(name, "aten-elementwise", short, _elementwise_parts(match), **fields)
+    vectorized = match["kernel"].startswith("vectorized")
+    meanings: Meanings = {
+        "kernel": lambda text: _KINDS.get(text, "an elementwise loop of ATen"),
+        "first": f"{{}} {'elements in one vector load' if vectorized else 'threads'}",
+        "second": "{} elements for each thread",
+        "word": lambda text: _WITH_SCALAR.get(text, "what is computed for each element"),
+    }
+    return build(name, "aten-elementwise", short, explain(match, meanings), **fields)
 
 
 def _elementwise_fields(name: str, match: re.Match[str]) -> dict[str, Any]:
@@ -177,19 +184,6 @@ def _access(name: str, match: re.Match[str], fields: dict[str, Any]) -> str | No
         return None
     more = " nocast" if "nocast" in match[0] else ""
     return f"strided {match['first']}x{match['second']}{more}"
-
-
-def _elementwise_parts(match: re.Match[str]) -> list[Part]:
-    vectorized = match["kernel"].startswith("vectorized")
-    return explain(
-        match,
-        {
-            "kernel": lambda text: _KINDS.get(text, "an elementwise loop of ATen"),
-            "first": f"{{}} {'elements in one vector load' if vectorized else 'threads'}",
-            "second": "{} elements for each thread",
-            "word": lambda text: _WITH_SCALAR.get(text, "what is computed for each element"),
-        },
-    )
 
 
 def decode_reduction(name: str) -> KernelName | None:

@@ -67,10 +67,9 @@ def decode(name: str) -> KernelName | None:
 
 
 def _is_aten(sign: Signature) -> bool:
-    if sign.scope.startswith("at::"):
-        return not sign.scope.startswith("at::native::xpu::")
-    free = sign.scope in ("", "(anonymous namespace)::")
-    return free and _FREE_BASES.fullmatch(sign.base) is not None
+    if sign.scope in ("", "(anonymous namespace)::"):
+        return _FREE_BASES.fullmatch(sign.base) is not None
+    return sign.scope.startswith("at::") and not sign.scope.startswith("at::native::xpu::")
 
 
 def _direction(op: str | None, base: str) -> str | None:

@@ -32,6 +32,7 @@ _FLASH3 = re.compile(
     r"(?:\d{1,6}, )?(?P<a>[\w:]+), (?P<acc>[\w:]+), cutlass::arch::Sm\d{1,6}, "
     r"(?P<causal>true|false)(?:, (?P<local>true|false))?"
 )
+_FLASH_CLASS = re.compile(r"flash::((?:Flash|flash_)\w+)")
 _MEM_EFF = re.compile(
     r"fmha_cutlass(?P<pass>[FB])_(?P<a>f16|bf16|f32)_(?P<aligned>aligned|notaligned)"
     r"_(?P<tile_m>\d{1,4})x(?P<tile_n>\d{1,4})(?P<rest>(?:_[a-z0-9]+)*?)_sm(?P<cc>\d{2,3})(?=\(|$)"
@@ -124,7 +125,8 @@ def _decode_flash3(name: str) -> KernelName | None:
         return None
     match = _FLASH3.search(name, 0, 3000)
     if match is None or match["pass"] == "Bwd":
-        return _decode_flash_other(name)
+        other = _FLASH_CLASS.search(name, 0, 300)
+        return build(name, "flash-attn", f"attn {other[1]}", op="attention") if other else None
     flags = {name: match[name] == "true" for name in ("causal", "local")}
     return _record(
         name,
@@ -139,16 +141,6 @@ def _decode_flash3(name: str) -> KernelName | None:
         causal=flags.get("causal"),
         local=flags.get("local") or None,
     )
-
-
-_FLASH_CLASS = re.compile(r"flash::(?P<word>(?:Flash|flash_)\w+)")
-
-
-def _decode_flash_other(name: str) -> KernelName | None:
-    match = _FLASH_CLASS.search(name, 0, 300)
-    if match is None:
-        return None
-    return build(name, "flash-attn", f"attn {match['word']}", op="attention")
 
 
 def _decode_mem_eff(name: str) -> KernelName | None:

@@ -19,8 +19,7 @@ from .vocabulary import cxx_type
 Span = tuple[int, int]
 
 _ANONYMOUS = r"\(anonymous namespace\)|<unnamed>|\{anonymous\}"
-SCOPE = rf"(?:(?:\w+|{_ANONYMOUS})::)*"
-"""Any number of namespaces, for use inside other patterns."""
+SCOPE = rf"(?:(?:\w+|{_ANONYMOUS})::)*"  # any number of namespaces, for use inside other patterns
 
 _HEAD = re.compile(rf"({SCOPE})(\w+)(<?)")
 _BASE = re.compile(rf"{SCOPE}(\w+)")

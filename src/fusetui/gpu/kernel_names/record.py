@@ -149,8 +149,7 @@ def explain(match: re.Match[str], meanings: Meanings, words: Meaning | None = No
     return parts + explain_tokens(name, match.span("rest"), words) if words else parts
 
 
-compiled = cache(re.compile)
-"""A pattern, compiled when it is needed first."""
+compiled = cache(re.compile)  # a pattern, compiled when it is needed first
 
 
 def op_by(given: Mapping[str, str], text: str) -> str | None:

@@ -85,28 +85,26 @@ def decode_nccl(name: str) -> KernelName | None:
     else:
         words = list(tokens(name, *match.span("rest")))
     for start, end, word in words:
-        key, value = _classified(word)
+        value, dtype = word.lower(), _TYPES.get(word.removesuffix("_t"))
+        key = _WORDS.get(value) or ("dtype" if dtype else None)
         # Only a reduction has an operator and a type; symmetric kernels have schemes of their own.
         reduces = key in ("redop", "dtype")
         if key and (collective in _REDUCING if reduces else not symmetric):
-            fields[key] = value
-            parts.append((start, end, _MEANINGS[key].format(value)))
+            fields[key] = dtype if key == "dtype" and dtype else value
+            parts.append((start, end, _MEANINGS[key].format(fields[key])))
     shown = (fields.get("dtype"), fields.get("algo"), "symmetric" if symmetric else None)
     short = spaced("nccl", collective or "any", *shown)
     return build(name, "nccl", short, parts, op="comm", collective=collective, **fields)
 
 
-def _classified(word: str) -> tuple[str, str]:
-    lowered, dtype = word.lower(), _TYPES.get(word.removesuffix("_t"))
-    if lowered in _WORDS:
-        return _WORDS[lowered], lowered
-    return ("dtype", dtype) if dtype else ("", "")
-
-
 def decode_copy(name: str) -> KernelName | None:
+    if fill := _SET.fullmatch(name):
+        kind = fill["kind"]
+        parts = [(*fill.span("kind"), f"fills {_MEMORY.get(kind, kind)}")] if kind else []
+        return build(name, "memset", spaced("memset", kind), parts, op="memset")
     match = _COPY.fullmatch(name)
     if match is None:
-        return _decode_fill(name)
+        return None
     source, target, direction = match["source"], match["target"], match["direction"]
     parts = explain(match, {"direction": "{}: D is the GPU (device), H the host"})
     for group, word in (("source", "from"), ("target", "to")):
@@ -114,12 +112,3 @@ def decode_copy(name: str) -> KernelName | None:
             parts.append((*match.span(group), f"{word} {_MEMORY.get(match[group], match[group])}"))
     short = spaced("memcpy", direction, f"{source}->{target}" if source else None)
     return build(name, "memcpy", short, parts, op="memcpy", direction=direction)
-
-
-def _decode_fill(name: str) -> KernelName | None:
-    match = _SET.fullmatch(name)
-    if match is None:
-        return None
-    kind = match["kind"]
-    parts = [(*match.span("kind"), f"fills {_MEMORY.get(kind, kind)}")] if kind else []
-    return build(name, "memset", spaced("memset", kind), parts, op="memset")

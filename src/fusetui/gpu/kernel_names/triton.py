@@ -55,15 +55,9 @@ _CATEGORIES: Final = {
 
 
 def decode_inductor(name: str) -> KernelName | None:
-    if name.startswith("triton_"):
-        return _decode_triton(name)
-    if "cpp_fused" in name[:40]:
-        match = _CPP.fullmatch(name)
+    if not name.startswith("triton_"):
+        match = _CPP.fullmatch(name) if "cpp_fused" in name[:40] else None
         return _record(name, "inductor-cpp", match) if match else None
-    return None
-
-
-def _decode_triton(name: str) -> KernelName | None:
     match = _TRITON.fullmatch(name)
     if match is not None and match["category"] in _CATEGORIES:
         return _record(name, "inductor-triton", match)
@@ -80,23 +74,13 @@ def _record(name: str, family: str, match: re.Match[str]) -> KernelName:
     parts: list[Part] = [(*match.span("category"), text)]
     parts += _op_parts(match.start("ops"), ops or ())
     parts.append((*match.span("number"), "counts the kernels of one graph; differs between runs"))
-    return build(
-        name,
-        family,
-        _short(match["category"], ops, match["number"]),
-        parts,
-        op=_operation(category, ops or ()),
-        kernel_category=category,
-        fused_ops=ops,
-    )
-
-
-def _operation(category: str | None, ops: tuple[str, ...]) -> str | None:
-    """Pointwise kernels and templates do what the category says; a reduction may do more."""
+    # Pointwise kernels and templates do what the category says; a reduction may do more.
+    op = "elementwise" if category == "pointwise" else None
     if category == "template":
-        found = (op for pattern, op in _TEMPLATES if any(map(pattern.fullmatch, ops)))
-        return next(found, None)
-    return "elementwise" if category == "pointwise" else None
+        fit = (of for pattern, of in _TEMPLATES if any(map(pattern.fullmatch, ops or ())))
+        op = next(fit, None)
+    short = _short(match["category"], ops, match["number"])
+    return build(name, family, short, parts, op=op, kernel_category=category, fused_ops=ops)
 
 
 @lru_cache(maxsize=4096)

@@ -48,8 +48,12 @@ def decode(name: str) -> KernelName | None:
     if "_xmma_" not in name[:12]:
         return None
     match = _NAME.match(name)
+    if match is None and (head := _HEAD.match(name)):
+        op = "conv" if head["pass"] else "gemm"
+        fields = {**fields_of(head), "pass_": head["pass"]}
+        return build(name, "xmma", f"{op} sm{head['cc']} xmma", op=op, **fields)
     if match is None:
-        return _decode_head(name)
+        return None
     fields = _fields(match)
     parts = explain(match, _MEANINGS, _rest_meaning)
     parts.append((*match.span("ab"), _layout_text(match)))
@@ -57,15 +61,6 @@ def decode(name: str) -> KernelName | None:
     words = ("segment-k" if segment else None, *match["variant"].replace("wo_smem", "").split("_"))
     word = ("reduce " if fields.get("role") else "") + (match["pass"] or "gemm")
     return build(name, "xmma", gemm_label(word, fields, *words), parts, **fields)
-
-
-def _decode_head(name: str) -> KernelName | None:
-    match = _HEAD.match(name)
-    if match is None:
-        return None
-    op = "conv" if match["pass"] else "gemm"
-    fields = {**fields_of(match), "pass_": match["pass"]}
-    return build(name, "xmma", f"{op} sm{match['cc']} xmma", op=op, **fields)
 
 
 def _fields(match: re.Match[str]) -> dict[str, Any]:

@@ -31,8 +31,7 @@ _MATH: Final = {"tf32": "tf32", "bf16": "bf16", "fp16": "fp16", "f16": "fp16"}
 _BITS: Final = {"fp4": 4, "mxfp4": 4, "nvfp4": 4, "fp6": 6, "mxfp6": 6, "fp8": 8, "mxfp8": 8}
 
 
-BY_MEMORY: Final = ("elementwise", "softmax", "norm")
-"""Kinds of work of which only the bytes count."""
+BY_MEMORY: Final = ("elementwise", "softmax", "norm")  # kinds of work of which only the bytes count
 
 
 class Limits(msgspec.Struct, frozen=True):

@@ -15,7 +15,7 @@ from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 
 DIGITS: Final = 3  # of figures that are based on estimates
-_BETWEEN: Final = {"matmul": " x ", "conv": " * "}
+_BETWEEN: Final = {"matmul": " x ", "conv": " * "}  # shapes; commas elsewhere
 _NOTABLE: Final = 0.05  # share of the device's time that is lost to an unfilled last wave
 
 
@@ -29,7 +29,8 @@ def describe(trace: Trace, row: int) -> str:
         return ""
     share, of = work.share_of_peak, " bandwidth" if work.bound == "memory" else ""
     of_peak = "" if share is None else f"{percent(share, 1)} of peak{of}"
-    parts = (shapes_text(work), *_rates(work), of_peak, tiles_text(work))
+    shapes = _BETWEEN.get(work.kind, ", ").join(str(list(shape)) for shape in work.shapes)
+    parts = (shapes, *_rates(work), of_peak, tiles_text(work))
     return "   ".join(filter(None, parts))
 
 
@@ -41,11 +42,6 @@ def remarks(trace: Trace, row: int) -> tuple[str, ...]:
     kernel, unit = decode(trace.name_of(row)), "CU" if _is_amd(properties) else "SM"
     found = (_generations(kernel, properties), _last_wave(work_of(trace, row), unit))
     return tuple(filter(None, found))
-
-
-def shapes_text(work: KernelWork) -> str:
-    """`[8192, 768] x [768, 3072]`, with * between image and weight, commas elsewhere."""
-    return _BETWEEN.get(work.kind, ", ").join(str(list(shape)) for shape in work.shapes)
 
 
 def tiles_text(work: KernelWork) -> str:

@@ -161,7 +161,7 @@ def _alike(
 
 
 def distinct_rows(columns: Sequence[NDArray[np.integer]]) -> tuple[Rows, Rows]:
-    """Columns of length n > 0 -> the first index of each distinct row, and the number of each
+    """Columns of one length -> the first index of each distinct row, and the number of each
     row's.
 
     Numbered in lexical order; much faster than np.unique along an axis.
@@ -172,7 +172,7 @@ def distinct_rows(columns: Sequence[NDArray[np.integer]]) -> tuple[Rows, Rows]:
         new[1:] |= np.diff(column[order]) != 0
     same = np.empty(len(order), dtype=np.intp)
     same[order] = np.cumsum(new)
-    new[0] = True
+    new[:1] = True
     return order[new], same
 
 

@@ -213,33 +213,29 @@ def _listed(properties: Mapping[str, Any]) -> Peak | None:
     name, sms = properties.get("name"), properties.get("numSms")
     if not isinstance(name, str):
         return None
-    for peak in PEAKS:
-        if re.search(peak.pattern, name):
-            return peak if sms == peak.sms and _memory_fits(peak, properties) else None
-    return None
+    peak = next((peak for peak in PEAKS if re.search(peak.pattern, name)), None)
+    fits = peak is not None and sms == peak.sms and _has_memory(properties, peak.memory_gb)
+    return peak if fits else None
 
 
 def _nameless(properties: Mapping[str, Any]) -> Peak | None:
     """The entry of a device that some versions of ROCm give no name, by what else is recorded."""
     chip = tuple(properties.get(key) for key in ("computeMajor", "computeMinor", "numSms"))
-    for name, own, (least, most) in NAMELESS:
-        size = properties.get("totalGlobalMem")
-        if chip == own and isinstance(size, int) and least * GIGA <= size <= most * GIGA:
+    for name, own, bounds in NAMELESS:
+        if chip == own and _has_memory(properties, bounds):
             found = _listed({**properties, "name": name})
             return msgspec.structs.replace(found, device=name) if found else None
     return None
 
 
-def _memory_fits(peak: Peak, properties: Mapping[str, Any]) -> bool:
+def _has_memory(properties: Mapping[str, Any], bounds: tuple[int, int] | None) -> bool:
     size = properties.get("totalGlobalMem")
-    if peak.memory_gb is None:
+    if bounds is None:
         return True
-    least, most = peak.memory_gb
-    return isinstance(size, int) and least * GIGA <= size <= most * GIGA
+    return isinstance(size, int) and bounds[0] * GIGA <= size <= bounds[1] * GIGA
 
 
-ASSUMED: Final = 0.8
-"""As a share of the dense figure of the data sheet."""
+ASSUMED: Final = 0.8  # as a share of the dense figure of the data sheet
 
 # "Maximum Achievable Matmul FLOPS comparison table": means of 100 matmuls of the best shape found.
 MAMF: Final = "https://github.com/stas00/ml-engineering/blob/master/compute/accelerator/README.md"
@@ -249,27 +245,19 @@ MAF: Final = (
     "measuring-max-achievable-flops-part2/README.html"
 )
 
-
-class MeasuredRates(msgspec.Struct, frozen=True):
-    """TFLOP/s of matrix products on devices whose name matches the pattern."""
-
-    pattern: str
-    teraflops: dict[str, float]
-    source: str
-
-
 MEASURED: Final = (
-    MeasuredRates(r"\bA100-SXM4", {"bf16": 271.2}, MAMF),
-    MeasuredRates(r"\bA100.*PCIe\b", {"bf16": 252.9}, MAMF),
-    MeasuredRates(r"\bH100 (80GB HBM3|SXM)", {"bf16": 794.5, "fp8": 1402.6}, MAMF),
-    MeasuredRates(r"\bH200$", {"bf16": 794.5, "fp8": 1453.4}, MAMF),
-    MeasuredRates(r"\bB200\b", {"bf16": 1745.0, "fp8": 3432.5}, MAMF),
-    MeasuredRates(r"\bB300\b", {"bf16": 1769.0, "fp8": 3353.3}, MAMF),
-    MeasuredRates(r"\bMI300X\b", {"fp16": 654.0, "bf16": 708.0, "fp8": 1273.0}, MAF),
-    MeasuredRates(r"\bMI325X\b", {"fp16": 794.0, "bf16": 843.0, "fp8": 1519.0}, MAF),
-    MeasuredRates(r"\bMI355X\b", {"bf16": 1565.0}, MAMF),
+    (r"\bA100-SXM4", {"bf16": 271.2}, MAMF),
+    (r"\bA100.*PCIe\b", {"bf16": 252.9}, MAMF),
+    (r"\bH100 (80GB HBM3|SXM)", {"bf16": 794.5, "fp8": 1402.6}, MAMF),
+    (r"\bH200$", {"bf16": 794.5, "fp8": 1453.4}, MAMF),
+    (r"\bB200\b", {"bf16": 1745.0, "fp8": 3432.5}, MAMF),
+    (r"\bB300\b", {"bf16": 1769.0, "fp8": 3353.3}, MAMF),
+    (r"\bMI300X\b", {"fp16": 654.0, "bf16": 708.0, "fp8": 1273.0}, MAF),
+    (r"\bMI325X\b", {"fp16": 794.0, "bf16": 843.0, "fp8": 1519.0}, MAF),
+    (r"\bMI355X\b", {"bf16": 1565.0}, MAMF),
 )
-"""The first matching pattern is used."""
+"""The name of a device, TFLOP/s of matrix products, and the source; the first pattern that fits is
+used."""
 
 
 def attainable(peak: Peak) -> Peak:
@@ -288,7 +276,7 @@ def is_assumed(peak: Peak, kind: str | None) -> bool:
 
 def _measured(peak: Peak) -> dict[str, float]:
     """The measured figures, except for kinds that the user gave, which they do not describe."""
-    for entry in MEASURED:
-        if re.search(entry.pattern, peak.device):
-            return {k: v for k, v in entry.teraflops.items() if k not in peak.given}
+    for pattern, teraflops, _ in MEASURED:
+        if re.search(pattern, peak.device):
+            return {k: v for k, v in teraflops.items() if k not in peak.given}
     return {}

@@ -154,7 +154,9 @@ def conv(inputs: Inputs, pass_: str | None) -> Amount | None:
         return _conv_amount(weight, x, None, (x, weight))
     if inputs.op != "aten::convolution_backward" or not (grad and x and weight):
         return None
-    found = pass_ or _only_gradient(inputs)
+    mask = inputs.flags(_MASK) or ()
+    wanted = [name for name, given in zip(("dgrad", "wgrad"), mask, strict=False) if given]
+    found = pass_ or (wanted[0] if len(wanted) == 1 else None)
     if found not in ("dgrad", "wgrad") or not _is_plain(inputs, grad, x, weight):
         return None
     moved = total_bytes(grad, x, weight)  # two of them are read, the third is written
@@ -197,13 +199,6 @@ def _is_plain(inputs: Inputs, grad: Tensor, x: Tensor, weight: Tensor) -> bool:
     if recorded is not None:
         return not recorded
     return grad.shape[1] == weight.shape[0] != x.shape[1]
-
-
-def _only_gradient(inputs: Inputs) -> str | None:
-    """The requested gradient, if it is only one of those of the input and the weight."""
-    mask = inputs.flags(_MASK) or ()
-    wanted = [name for name, given in zip(("dgrad", "wgrad"), mask, strict=False) if given]
-    return wanted[0] if len(wanted) == 1 else None
 
 
 def _conv_amount(

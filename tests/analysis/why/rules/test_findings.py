@@ -7,7 +7,7 @@ import csv
 import pytest
 from tests.places import TRACES
 
-from fusetui.analysis.why.account import accounts
+from fusetui.analysis.why.account import Accounts
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.rules import all_rules, findings_of
 from fusetui.trace import open_trace
@@ -31,7 +31,7 @@ def of(trace: str) -> list[Line]:
 
 @pytest.mark.parametrize("trace", traces())
 def test_the_findings_are_those_that_were_looked_at(trace: str) -> None:
-    found = findings_of(Facts(accounts(open_trace(str(TRACES / trace))))).findings
+    found = findings_of(Facts(Accounts(open_trace(str(TRACES / trace))))).findings
     lines = lines_of(trace, found)
     if UPDATE:
         rewrite(trace, lines)

@@ -6,7 +6,7 @@ import pytest
 
 from fusetui.analysis.why import rules
 from fusetui.analysis.why.facts import Facts
-from fusetui.analysis.why.rule import Claim, Rule
+from fusetui.analysis.why.rules import Claim, Rule
 
 from .conftest import Ask
 from .work import ADD, work

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from fusetui.analysis.questions.device_counters import CLOCK, POWER, device_counters
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.kernels import Kernels, the_most
-from fusetui.analysis.why.rule import Claim, of_work, rule
+from fusetui.analysis.why.rules import Claim, of_work, rule
 from fusetui.gpu.roofline.many import distinct_rows
 from fusetui.text.figures import count, percent, plural
 from fusetui.trace.model.arrays import Flags, Int64s, Rows

@@ -8,16 +8,15 @@ from collections.abc import Iterator
 import numpy as np
 
 from fusetui.analysis.questions.collectives import ON_CPU
-from fusetui.analysis.why.facts import Facts
-from fusetui.analysis.why.idle import LATE
+from fusetui.analysis.why.facts import LATE, Facts
 from fusetui.analysis.why.kernels import Kernels, the_most
-from fusetui.analysis.why.rule import Claim, of_span, of_work, rule
+from fusetui.analysis.why.rules import Claim, of_span, of_work, rule
 from fusetui.analysis.why.transfers import FEWEST, Transfers, kind_text, moved, told_apart
 from fusetui.text.figures import count, duration, percent, size
 from fusetui.text.printable import printable
-from fusetui.trace.model.arrays import Flags, Int64s, Rows
+from fusetui.trace.model.arrays import Flags, Int64s
 from fusetui.trace.model.categories import Role
-from fusetui.trace.model.intervals import Cover, union
+from fusetui.trace.model.intervals import union
 
 TOLD = 3  # kinds that are named
 NO_COMPUTE = "Nothing was recorded that could run beside it; compare the ranks."
@@ -45,53 +44,48 @@ def exposed_communication(facts: Facts) -> Iterator[Claim]:
     exposed_ns[rows] = alone[kernels.communicates]
     kinds = [kind for kind in facts.transfers if exposed_ns[kind.rows].any()]
     kinds.sort(key=lambda kind: (-int(exposed_ns[kind.rows].sum()), kind.name, kind.group))
-    several = told_apart(kinds)
+    several, told = told_apart(kinds), kinds[:TOLD]
     named = [
         f"{kind_text(kind, several)} {duration(int(exposed_ns[kind.rows].sum()))}{moved(kind)}"
-        for kind in kinds[:TOLD]
+        for kind in told
     ]
     text = (
         f"Communication runs {of_span(facts, total)} without compute "
         f"beside it ({percent(hidden, hidden + total)} of it is hidden): {', '.join(named)}"
     )
-    if any(kind.is_range for kind in kinds[:TOLD]):
+    if any(kind.is_range for kind in told):
         text += (
             ". The lower bandwidth is over all of their time, the upper one as if each took as "
             "long as the fastest of its size"
         )
-    text += _guessed([kind for kind in kinds[:TOLD] if kind.is_guessed])
+    guessed = [kind for kind in told if kind.is_guessed]
+    if any(kind.bus_bytes_per_s for kind in guessed):
+        text += (
+            ". Process groups were not recorded: bytes and bandwidth hold for groups of all "
+            f"{count(guessed[0].ranks)} ranks"
+        )
     waits = sum(kind.waits_ns for kind in facts.transfers)
-    more = (
-        f"; measured by the fastest of equal transfers, {duration(waits)} of all communication is "
-        "waiting for other ranks or contention"
-    )
+    if waits:
+        text += (
+            f"; measured by the fastest of equal transfers, {duration(waits)} of all communication "
+            "is waiting for other ranks or contention"
+        )
     yield Claim(
-        text=f"{text}{more if waits else ''}.",
+        text=f"{text}.",
         at_stake_ns=total,
         rows=the_most(rows, exposed_ns[rows]),
         remedy=None if kernels.computes.any() else NO_COMPUTE,
     )
 
 
-def _guessed(kinds: list[Transfers]) -> str:
-    """On which guess bytes and bandwidth of some kinds rest."""
-    if not any(kind.bus_bytes_per_s for kind in kinds):
-        return ""
-    return (
-        ". Process groups were not recorded: bytes and bandwidth hold for groups of all "
-        f"{count(kinds[0].ranks)} ranks"
-    )
-
-
 def _apart(kernels: Kernels, which: Flags) -> tuple[int, int]:
     """How long any of these runs on each device without compute beside it, and with it."""
-    exposed = hidden = 0
-    for device in np.unique(kernels.device[which]).tolist():
-        cover, work = kernels.cover(which, device), kernels.cover(kernels.computes, device)
-        behind = int(work.within(*cover).sum())
-        exposed += cover.ns - behind
-        hidden += behind
-    return exposed, hidden
+    whole = hidden = 0
+    for device in kernels.devices:
+        cover = kernels.cover(which, device)
+        whole += cover.ns
+        hidden += int(kernels.cover(kernels.computes, device).within(*cover).sum())
+    return whole - hidden, hidden
 
 
 SHORT_NS = 50_000
@@ -108,14 +102,13 @@ NO_SIZES = "Their sizes were not recorded: that they are small is inferred from 
     of_kernels=True,
 )
 def small_collectives(facts: Facts) -> Iterator[Claim]:
-    small = [kind for kind in facts.transfers if _is_small(facts, kind)]
+    small = [kind for kind in facts.transfers if _is_small(kind)]
     if not small:
         return
     kernels = facts.kernels
     is_small = np.isin(kernels.rows, np.concatenate([kind.rows for kind in small]))
     at_stake, rows = _apart(kernels, is_small)[0], kernels.rows[is_small]
-    several = told_apart(facts.transfers)
-    each = ", ".join(_told(facts, kind, several) for kind in small)
+    each = ", ".join(_told(kind, told_apart(facts.transfers)) for kind in small)
     yield Claim(
         text=f"Many small collectives run {of_span(facts, at_stake)} without compute beside "
         f"them: {each}. Their time is latency and waiting for other ranks, not bandwidth.",
@@ -126,23 +119,17 @@ def small_collectives(facts: Facts) -> Iterator[Claim]:
     )
 
 
-def _is_small(facts: Facts, kind: Transfers) -> bool:
+def _is_small(kind: Transfers) -> bool:
     """Also where the size is not known, which the kernels of some libraries do not record."""
-    count = len(kind.rows)
-    if count < MANY or _median_ns(facts, kind) > SHORT_NS:
-        return False
-    return kind.bytes is None or kind.bytes <= SMALL * count
+    number = len(kind.rows)
+    few_bytes = kind.bytes is None or kind.bytes <= SMALL * number
+    return number >= MANY and kind.median_ns <= SHORT_NS and few_bytes
 
 
-def _median_ns(facts: Facts, kind: Transfers) -> int:
-    return int(np.median(facts.trace.dur[kind.rows]))
-
-
-def _told(facts: Facts, kind: Transfers, several: bool) -> str:
+def _told(kind: Transfers, several: bool) -> str:
     dtype = f" of {kind.dtype}" if kind.dtype else ""
     mean = f", {size(kind.bytes // len(kind.rows))} each on average" if kind.bytes else ""
-    median = duration(_median_ns(facts, kind))
-    return f"{kind_text(kind, several)}{dtype} of {median} (the median){mean}"
+    return f"{kind_text(kind, several)}{dtype} of {duration(kind.median_ns)} (the median){mean}"
 
 
 FEWEST_ALIKE = 5  # of a kernel alone, and beside communication
@@ -214,33 +201,24 @@ def cpu_collectives(facts: Facts) -> Iterator[Claim]:
     end = np.minimum(trace.end[rows], facts.end_ns)
     rows, start, end = rows[end > start], start[end > start], end[end > start]
     cover = union(start, end)
-    if facts.devices:
-        yield from _while_idle(facts, rows, cover)
-        return
-    ran, whole = cover.ns, facts.end_ns - facts.begin_ns
-    if ran >= LEAST * whole:
-        yield Claim(
-            text=f"A collective runs on the CPU for {duration(ran)} ({percent(ran, whole)}) of the "
-            f"{duration(whole)} that were recorded: {_named(facts, rows)}. It lasts until all "
-            "ranks of its group have arrived.",
-            at_stake_ns=None,
-            rows=the_most(rows, trace.dur[rows]),
-        )
-
-
-def _while_idle(facts: Facts, rows: Rows, cover: Cover) -> Iterator[Claim]:
-    at_stake = int(facts.host_under(cover)[LATE].sum())
+    ran, whole, longest = cover.ns, facts.end_ns - facts.begin_ns, the_most(rows, trace.dur[rows])
+    names = Counter(map(trace.name_of, rows.tolist())).most_common(TOLD_NAMES)
+    named = ", ".join(f"{count(n)} {printable(name)}" for name, n in names)
+    at_stake = int(facts.host_under(cover)[LATE].sum()) if facts.devices else 0
     if at_stake:
         yield Claim(
             text=f"The GPU waits {of_span(facts, at_stake)} for its "
-            f"next launch while a collective runs on the CPU: {_named(facts, rows)}.",
+            f"next launch while a collective runs on the CPU: {named}.",
             at_stake_ns=at_stake,
-            rows=the_most(rows, facts.trace.dur[rows]),
+            rows=longest,
             why_likely="What the launching thread waits for is not recorded.",
             part_of="host-bound",
         )
-
-
-def _named(facts: Facts, rows: Rows) -> str:
-    names = Counter(facts.trace.name_of(int(row)) for row in rows)
-    return ", ".join(f"{count(n)} {printable(name)}" for name, n in names.most_common(TOLD_NAMES))
+    elif not facts.devices and ran >= LEAST * whole:
+        yield Claim(
+            text=f"A collective runs on the CPU for {duration(ran)} ({percent(ran, whole)}) of the "
+            f"{duration(whole)} that were recorded: {named}. It lasts until all "
+            "ranks of its group have arrived.",
+            at_stake_ns=None,
+            rows=longest,
+        )

@@ -10,7 +10,7 @@ import numpy as np
 
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.kernels import Kernels
-from fusetui.analysis.why.rule import Claim, of_work, rule, subject
+from fusetui.analysis.why.rules import Claim, of_work, rule, subject
 from fusetui.analysis.why.rules.fusion import claimed_by_attention
 from fusetui.analysis.why.rules.products import (
     claimed_by_alignment,
@@ -47,24 +47,19 @@ CLAIMED = (claimed_by_alignment, claimed_by_blocks, claimed_by_tensor_cores, cla
     of_kernels=True,
 )
 def far_from_peak(facts: Facts) -> Iterator[Claim]:
-    kernels = facts.kernels
-    if not (kernels.bounded.bound_ns >= 0).any():
-        return
-    far = far_of(facts)
-    taken, least = kernels.ns(far), int(kernels.bounded.bound_ns[far].sum())
-    if not taken:
-        return
-    number = int(far.sum())
+    kernels, far = facts.kernels, far_of(facts)
+    taken, least, number = kernels.ns(far), int(kernels.bounded.bound_ns[far].sum()), int(far.sum())
     one = number == 1
-    yield Claim(
-        text=f"{subject(number, 'kernel', 'take')} {of_work(facts, taken)} and "
-        f"{'reaches' if one else 'reach'} an estimated {percent(least, taken)} of what is "
-        f"attainable for {'its' if one else 'their'} shapes{'' if one else _most(facts, far)}.",
-        at_stake_ns=taken - least,
-        rows=kernels.heaviest(far),
-        remedy=_remedy(facts, far),
-        why_likely="Less may be attainable for this shape than for the best one.",
-    )
+    if taken:
+        yield Claim(
+            text=f"{subject(number, 'kernel', 'take')} {of_work(facts, taken)} and "
+            f"{'reaches' if one else 'reach'} an estimated {percent(least, taken)} of what is "
+            f"attainable for {'its' if one else 'their'} shapes{'' if one else _most(facts, far)}.",
+            at_stake_ns=taken - least,
+            rows=kernels.heaviest(far),
+            remedy=_remedy(facts, far),
+            why_likely="Less may be attainable for this shape than for the best one.",
+        )
 
 
 def far_of(facts: Facts) -> Flags:
@@ -74,9 +69,8 @@ def far_of(facts: Facts) -> Flags:
     slow = (bound >= 0) & (NEAR * taken > bound) & (taken >= SHORTEST_NS)
     counts = kernels.of_jobs(lambda job: float(job.amount.kind in KINDS)) == 1
     found: Flags = slow & counts & kernels.alone
-    for claimed in CLAIMED:
-        if found.any():
-            found &= ~claimed(facts)
+    for claimed in CLAIMED if found.any() else ():
+        found &= ~claimed(facts)
     return found
 
 
@@ -133,7 +127,12 @@ def old_architecture(facts: Facts) -> Iterator[Claim]:
     if len(majors) != 1 or None in majors:
         return
     (major,) = majors
-    old = _slow(kernels) & kernels.flags(lambda kernel: _built_for(kernel) < (major or 0))
+    # Alone on the device, bound by arithmetic and far from that bound; but not where the alignment
+    # forbids other kernels.
+    by_arithmetic = kernels.of_jobs(lambda job: float(job.limits.bound == "compute")) == 1
+    slow = by_arithmetic & (kernels.effective_ns >= FAR * kernels.bounded.bound_ns)
+    slow &= (kernels.bounded.bound_ns >= 0) & kernels.alone & ~kernels.flags(is_unaligned)
+    old = slow & kernels.flags(lambda kernel: _built_for(kernel) < (major or 0))
     newer = kernels.flags(lambda kernel: _built_for(kernel) == major)
     old &= np.isin(_dtypes(kernels), _dtypes(kernels)[newer])
     taken, least = kernels.ns(old), int(kernels.bounded.bound_ns[old].sum())
@@ -148,16 +147,6 @@ def old_architecture(facts: Facts) -> Iterator[Claim]:
             part_of="far-from-peak" if far_of(facts)[old].all() else None,
             why_likely="There may be no newer kernel for these shapes and layouts.",
         )
-
-
-def _slow(kernels: Kernels) -> Flags:
-    """Alone on the device, bound by arithmetic, and far from their bound; but not where the
-    alignment forbids other kernels."""
-    bound = kernels.bounded.bound_ns
-    slow = (bound >= 0) & (kernels.effective_ns >= FAR * bound)
-    by_arithmetic = kernels.of_jobs(lambda job: float(job.limits.bound == "compute")) == 1
-    found: Flags = slow & by_arithmetic & kernels.alone & ~kernels.flags(is_unaligned)
-    return found
 
 
 def _native(properties: dict[str, Any]) -> int | None:
@@ -206,8 +195,7 @@ def tail_wave(facts: Facts) -> Iterator[Claim]:
     tailed = ~np.isnan(waves) & (kernels.bounded.bound_ns >= 0) & kernels.alone
     if not tailed.any():
         return
-    each, whole = waves[tailed], np.ceil(waves[tailed])
-    lost = kernels.effective_ns[tailed] * (1 - each / whole)
+    lost = kernels.effective_ns[tailed] * (1 - waves[tailed] / np.ceil(waves[tailed]))
     at_stake = np.minimum(lost.astype(np.int64), kernels.bounded.at_stake_ns[tailed])
     saved = int(at_stake.sum())
     row = kernels.heaviest(tailed)[0]

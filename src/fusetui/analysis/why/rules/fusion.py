@@ -10,18 +10,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from fusetui.analysis.why.causes import module_text
 from fusetui.analysis.why.facts import Facts
-from fusetui.analysis.why.idle import by_text
-from fusetui.analysis.why.kernels import Kernels, the_most
-from fusetui.analysis.why.rule import (
-    CannotTell,
-    Claim,
-    is_worth,
-    module_text,
-    most_module,
-    of_work,
-    rule,
-)
+from fusetui.analysis.why.kernels import Kernels, by_text, the_most
+from fusetui.analysis.why.rules import CannotTell, Claim, is_worth, most_module, of_work, rule
 from fusetui.gpu.kernel_names import KernelName
 from fusetui.gpu.roofline.inputs import inputs_of
 from fusetui.gpu.roofline.many import INPUTS
@@ -226,7 +218,8 @@ def _sizes(kernels: Kernels, copies: Flags) -> Int64s:
 def _of_inputs(texts: tuple[bytes, ...]) -> tuple[int, ...]:
     """What an op reads and writes, see Size."""
     args = {name: parsed(text) for name, text in zip(INPUTS, texts, strict=True)}
-    parts = inputs_of("", {"Input Dims": _first(args.get("Input Dims"))})
+    dims = args.get("Input Dims")
+    parts = inputs_of("", {"Input Dims": dims[0] if isinstance(dims, list) and dims else None})
     if parts and None not in parts.dims:  # of a list of tensors, whose types are not recorded
         elements = [math.prod(shape) for shape in parts.dims if shape is not None]
         return (*(UNKNOWN,) * InputSize.RESULT, sum(elements), *[*elements, *(UNKNOWN,) * 3][:3])
@@ -241,10 +234,6 @@ def _of_inputs(texts: tuple[bytes, ...]) -> tuple[int, ...]:
     result = UNKNOWN if common is None else math.prod(common)
     elements = [*map(math.prod, shapes), *(UNKNOWN,) * 3][:3]
     return (sum(known), max(known), known[0], (*known, 0)[1], result, *elements)
-
-
-def _first(dims: object) -> object:
-    return dims[0] if isinstance(dims, list) and dims else None
 
 
 def _without(kernels: Kernels, runs: Runs) -> str:
@@ -274,10 +263,7 @@ FARTHEST = 6  # kernels between a product and the softmax
 )
 def unfused_attention(facts: Facts) -> Iterator[Claim]:
     kernels = facts.kernels
-    softmax = kernels.flags(is_softmax)
-    if not softmax.any():
-        return
-    between, heads = attention(kernels, softmax)
+    between, heads = attention(kernels)
     if not len(heads):
         return
     at_stake = kernels.ns(between)
@@ -295,36 +281,31 @@ def claimed_by_attention(facts: Facts) -> Flags:
     """The kernels of the claim, if it is worth a look."""
     kernels = facts.kernels
     found = np.zeros(len(kernels.rows), dtype=np.bool_)
-    softmax = kernels.flags(is_softmax)
-    if softmax.any():
-        found[attention(kernels, softmax)[0]] = True
+    found[attention(kernels)[0]] = True
     return found & is_worth(facts, kernels.ns(found), of_kernels=True)
-
-
-def is_no_product(kernel: KernelName) -> bool:
-    """Whether it is a kernel of another kind; one with an unknown name counts as what its op
-    does."""
-    return kernel.op not in ("gemm", "gemv")
 
 
 def is_softmax(kernel: KernelName) -> bool:
     return kernel.op == "softmax" and kernel.pass_ != "bwd" and "ackward" not in kernel.name
 
 
-def attention(kernels: Kernels, softmax: Flags) -> tuple[Rows, Rows]:
+def attention(kernels: Kernels) -> tuple[Rows, Rows]:
     """The indices of the kernels between the products, and those of the softmaxes."""
+    softmax, none = kernels.flags(is_softmax), np.empty(0, dtype=np.intp)
+    if not softmax.any():
+        return none, none
     order = kernels.in_order
-    product = (kernels.under(PRODUCTS) & ~kernels.flags(is_no_product))[order]
+    # One with an unknown name counts as what its op does.
+    others = kernels.flags(lambda kernel: kernel.op not in ("gemm", "gemv"))
+    product = (kernels.under(PRODUCTS) & ~others)[order]
     simple = kernels.flags(lambda kernel: kernel.op in SIMPLE)[order]
     stream, module = kernels.stream[order], kernels.module[order]
     between: list[int] = []
     heads: list[int] = []
     for place in np.flatnonzero(softmax[order]).tolist():
-        ends = [_product(place, step, product, simple) for step in (-1, 1)]
-        first, last = ends
-        if first < 0 or last < 0 or stream[first] != stream[last]:
-            continue
-        if module[first] == module[last] == module[place]:
+        first, last = (_product(place, step, product, simple) for step in (-1, 1))
+        same = first >= 0 <= last and stream[first] == stream[last]
+        if same and module[first] == module[last] == module[place]:
             between += range(first + 1, last)
             heads.append(place)
     return order[np.unique(np.array(between, dtype=np.intp))], order[np.array(heads, dtype=np.intp)]
@@ -333,10 +314,8 @@ def attention(kernels: Kernels, softmax: Flags) -> tuple[Rows, Rows]:
 def _product(place: int, step: int, product: Flags, simple: Flags) -> int:
     """The product before or after a softmax, with only simple kernels in between; -1 for none."""
     for at in range(place + step, place + step * (FARTHEST + 2), step):
-        if not 0 <= at < len(product):
+        if not 0 <= at < len(product) or not (product[at] or simple[at]):
             return -1
         if product[at]:
             return at
-        if not simple[at]:
-            return -1
     return -1

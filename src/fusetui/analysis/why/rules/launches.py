@@ -7,12 +7,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from fusetui.analysis.why.causes import Holder, Holding, holding
-from fusetui.analysis.why.facts import Facts
-from fusetui.analysis.why.host import Host
-from fusetui.analysis.why.idle import CPU_BOUND, LONG_WORK_NS, SLICE_NS, WORK_NS
+from fusetui.analysis.why.causes import held, holders, label, module_text
+from fusetui.analysis.why.facts import CPU_BOUND, LONG_WORK_NS, SLICE_NS, WORK_NS, Facts
+from fusetui.analysis.why.host import LAYERS, Host
 from fusetui.analysis.why.kernels import the_most
-from fusetui.analysis.why.rule import Claim, of_span, rule, why_likely
+from fusetui.analysis.why.rules import Claim, of_span, rule, why_likely
 from fusetui.analysis.why.warming import GRAPH_LAUNCH, LONG_NS
 from fusetui.gpu.kernel_names import KernelName
 from fusetui.text.figures import count, duration, percent, plural
@@ -30,12 +29,8 @@ WORDS = {
 SHOWN = 3  # of the words above
 TOLD = 0.01  # of the span; that less is not counted is not told
 UNSEEN = (Host.ANNOTATION, Host.NOTHING)  # what the CPU did is not known
-TO_SEE_MORE = (
-    "Record with with_stack=True, or put record_function() around parts of the step, to see what "
-    "the CPU did."
-)
-TO_SEE_MORE_WITH_STACKS = "Put record_function() around parts of the step, to see what the CPU did."
-"""The remedies when nothing within an annotation was recorded for most of the time."""
+MARKS = "record_function() around parts of the step, to see what the CPU did."
+"""The remedy when nothing within an annotation was recorded for most of the time."""
 REPLAYED = (
     "Most of the GPU's work is replayed from graphs already: prepare the next replay meanwhile "
     "(SGLang's overlap scheduler, vLLM's --async-scheduling), and capture what still runs between "
@@ -62,58 +57,52 @@ def host_bound(facts: Facts) -> Iterator[Claim]:
     if not facts.is_late:
         yield Claim(text="", at_stake_ns=at_stake, is_little=True)
         return
-    found = holding(facts, which)
-    text = f"The GPU waits {of_span(facts, at_stake)} for the CPU"
+    unseen = unseen_remedy(facts, by_kind)
     yield Claim(
-        text=f"{text} to launch the next kernel{without(facts)}: {doing(facts, by_kind, found)}.",
+        text=f"The GPU waits {of_span(facts, at_stake)} for the CPU to launch the next kernel"
+        f"{without(facts)}: {doing(facts, by_kind, which)}.",
         at_stake_ns=at_stake,
         rows=heaviest(facts, which),
-        remedy=_more_or_replayed(facts, int(by_kind[[*UNSEEN]].sum()), at_stake),
+        remedy=unseen or (REPLAYED if facts.is_replayed else None),
         why_likely=why_likely(facts),
     )
 
 
-def doing(facts: Facts, by_kind: Int64s, found: Holding) -> str:
+def doing(facts: Facts, by_kind: Int64s, which: Flags) -> str:
     """`60 us in ops, mostly aten::add (3 x, 40 us), 15 us with nothing recorded`, and modules."""
     has_ops = bool((facts.trace.role == Role.OP).any())
     words = WORDS if has_ops else {**WORDS, Host.ANNOTATION: "in annotations"}
     kinds = sorted((kind for kind in words if by_kind[kind]), key=lambda kind: -by_kind[kind])
-    parts = [
-        f"{duration(int(by_kind[kind]))} {words[kind]}{_named(found.of(kind), int(by_kind[kind]))}"
-        for kind in kinds[:SHOWN]
-    ]
-    modules = " and ".join(one.text for one in found.modules)
-    longest = f". Among modules, longest in {modules}" if modules else ""
-    return "; ".join(parts) + longest
+    rows, ns = held(facts, which, facts.explained, LAYERS)  # without what other rules explain
+    all_ns, parts = int(ns.sum()), []
+    for kind in kinds[:SHOWN]:
+        own, whole = facts.accounts.kinds[rows] == kind, int(by_kind[kind])
+        found = holders(facts.trace, rows[own], ns[own], label, all_ns)
+        named = f", such as {' and '.join(text for text, _ in found)}" if found else ""
+        if found and 2 * found[0][1] > whole:
+            named = f", mostly {found[0][0]}"
+        parts.append(f"{duration(whole)} {words[kind]}{named}")
+    # The modules with the most time, each without what lies in modules inside it.
+    spans = facts.kernels.origins.modules
+    around = spans.rows_at(spans.around(rows)).astype(np.intp)
+    inside = around >= 0
+    found = holders(facts.trace, around[inside], ns[inside], module_text, all_ns)
+    modules = " and ".join(text for text, _ in found)
+    return "; ".join(parts) + (f". Among modules, longest in {modules}" if modules else "")
 
 
-def _named(holders: list[Holder], whole_ns: int) -> str:
-    if holders and 2 * holders[0].ns > whole_ns:
-        return f", mostly {holders[0].text}"
-    return f", such as {' and '.join(one.text for one in holders)}" if holders else ""
-
-
-def _more_or_replayed(facts: Facts, unseen_ns: int, at_stake_ns: int) -> str | None:
-    unseen = unseen_remedy(facts, unseen_ns, at_stake_ns)
-    return unseen or (REPLAYED if facts.is_replayed else None)
-
-
-def unseen_remedy(facts: Facts, unseen_ns: int, at_stake_ns: int) -> str | None:
+def unseen_remedy(facts: Facts, by_kind: Int64s) -> str | None:
     """How to record more, if for most of the time it is not known what the CPU did."""
-    if 2 * unseen_ns <= at_stake_ns:
+    if 2 * int(by_kind[[*UNSEEN]].sum()) <= int(by_kind.sum()):
         return None
-    return TO_SEE_MORE_WITH_STACKS if facts.has_stacks else TO_SEE_MORE
+    return f"Put {MARKS}" if facts.has_stacks else f"Record with with_stack=True, or put {MARKS}"
 
 
 def without(facts: Facts) -> str:
     """Says what other rules claim."""
-    names = {
-        "the data loader": facts.loading,
-        "compilation": facts.compiling,
-        "the warm-up": facts.warming,
-    }
-    least = TOLD * facts.span_ns
-    claimed = [name for name, cover in names.items() if facts.late_under(cover) > least]
+    names = ("the data loader", "compilation", "the warm-up")
+    covers = zip(names, (facts.loading, facts.compiling, facts.warming), strict=True)
+    claimed = [one for one, cover in covers if facts.late_under(cover) > TOLD * facts.span_ns]
     *most, last = claimed or [""]
     return f", {', '.join(most)}{' and ' * bool(most)}{last} not counted" if last else ""
 
@@ -136,14 +125,13 @@ def cpu_work(facts: Facts) -> Iterator[Claim]:
     if not at_stake:
         return
     gaps = plural(int(facts.busy_cpu.sum()), "gap")
-    found = holding(facts, facts.busy_cpu)
     yield Claim(
-        text=f"The GPU waits {of_span(facts, at_stake)} in {gaps} of "
-        f"more than {duration(WORK_NS)} while the CPU launches nothing for it"
-        f"{without(facts)}: {doing(facts, by_kind, found)}.",
+        text=f"The GPU waits {of_span(facts, at_stake)} in {gaps} of more than {duration(WORK_NS)} "
+        f"while the CPU launches nothing for it{without(facts)}: "
+        f"{doing(facts, by_kind, facts.busy_cpu)}.",
         at_stake_ns=at_stake,
         rows=heaviest(facts, facts.busy_cpu),
-        remedy=unseen_remedy(facts, int(by_kind[[*UNSEEN]].sum()), at_stake),
+        remedy=unseen_remedy(facts, by_kind),
         why_likely=why_likely(facts),
     )
 
@@ -167,14 +155,9 @@ def slow_launches(facts: Facts) -> Iterator[Claim]:
     if at_stake:
         rows = the_most(launch[slow], waited[slow])
         longest = duration(int(trace.dur[launch[slow]].max()))
-        calls = int(np.count_nonzero(slow))
-        name = printable(trace.name_of(rows[0]))
-        which = (
-            f"one launch call of {longest}, {name}"
-            if calls == 1
-            else f"{count(calls)} launch calls of more than {duration(SLOW_NS)}, up to {longest}, "
-            f"mostly {name}"
-        )
+        calls, name = int(slow.sum()), printable(trace.name_of(rows[0]))
+        which = f"{count(calls)} launch calls of more than {duration(SLOW_NS)}, up to {longest}, "
+        which = f"{which}mostly {name}" if calls > 1 else f"one launch call of {longest}, {name}"
         yield Claim(
             text=f"The GPU waits {of_span(facts, at_stake)} inside {which}.",
             at_stake_ns=at_stake,
@@ -201,14 +184,16 @@ REPLAYED_ALREADY = (
     of_kernels=True,
 )
 def small_kernels(facts: Facts) -> Iterator[Claim]:
-    trace, kernels = facts.trace, facts.kernel_rows
+    trace, kernels = facts.trace, facts.kernels.rows[facts.kernels.is_kernel]
     is_short = np.zeros(len(trace) + 1, dtype=np.bool_)  # the last one for a gap without an event
     is_short[kernels] = trace.dur[kernels] < SHORTER_NS
     short = np.flatnonzero(is_short)
     if len(kernels) < FEWEST_KERNELS or len(short) < LEAST_COUNT * len(kernels):
         return
-    between = _between_ns(facts, is_short)
-    together = int(trace.dur[short].sum()) + between
+    idle = facts.idle
+    slow = (idle.launch >= 0) & (trace.dur[idle.launch] > SLOW_NS)
+    between = is_short[idle.event] & is_short[idle.before] & ~slow
+    together = int(trace.dur[short].sum() + (idle.end - idle.begin)[between].sum())
     if together >= LEAST_TIME * facts.span_ns:
         yield Claim(
             text=f"{percent(len(short), len(kernels))} of the {plural(len(kernels), 'kernel')} are "
@@ -218,14 +203,6 @@ def small_kernels(facts: Facts) -> Iterator[Claim]:
             rows=the_most(short, trace.dur[short]),
             remedy=REPLAYED_ALREADY if facts.is_replayed else None,
         )
-
-
-def _between_ns(facts: Facts, is_short: Flags) -> int:
-    """The total of the gaps between two short kernels, except those of slow launch calls."""
-    idle = facts.idle
-    slow = (idle.launch >= 0) & (facts.trace.dur[idle.launch] > SLOW_NS)
-    both = is_short[idle.event] & is_short[idle.before]
-    return int((idle.end - idle.begin)[both & ~slow].sum())
 
 
 LONGEST_NS = 10_000

@@ -5,14 +5,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from fusetui.analysis.questions.memory import MemoryPeak, memory_peaks
 from fusetui.analysis.why.facts import Facts
+from fusetui.analysis.why.host import matching
 from fusetui.analysis.why.kernels import Kernels
-from fusetui.analysis.why.rule import (
+from fusetui.analysis.why.rules import (
     CannotTell,
     Claim,
     most_module,
@@ -29,6 +30,7 @@ from fusetui.trace.layout.devices import device_ids, device_properties, is_rocm
 from fusetui.trace.model.arrays import Flags
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.ids import Id
+from fusetui.trace.model.intervals import without
 
 CHECKPOINT = "CheckpointFunctionBackward"
 """The node of torch.utils.checkpoint with use_reentrant=True; without, nothing names it."""
@@ -48,14 +50,13 @@ def recompute(facts: Facts) -> Iterator[Claim]:
         return
     again = kernels.credit.recompute & kernels.is_kernel
     taken = kernels.ns(again)
-    if not taken:
-        return
-    yield Claim(
-        text=f"{subject(int(again.sum()), 'kernel', 'run', ' of the forward pass')} once "
-        f"more in the backward pass, for {of_span(facts, taken)}{most_module(kernels, again)}.",
-        at_stake_ns=taken,
-        rows=kernels.heaviest(again),
-    )
+    if taken:
+        yield Claim(
+            text=f"{subject(int(again.sum()), 'kernel', 'run', ' of the forward pass')} once "
+            f"more in the backward pass, for {of_span(facts, taken)}{most_module(kernels, again)}.",
+            at_stake_ns=taken,
+            rows=kernels.heaviest(again),
+        )
 
 
 NEARLY_FULL = 0.8  # of the memory of the device is reserved
@@ -78,18 +79,19 @@ def memory_headroom(facts: Facts) -> Iterator[Claim]:
     known = device_properties(facts.trace)
     chosen = {device.pid for device in facts.devices}
     for pid, peak in _devices(facts, found.peaks).items():
-        size = _size(known.get(pid, {}))
-        if not size:
-            raise CannotTell(
-                "the size of the GPU's memory", "deviceProperties, torch 1.12 or later"
-            )
-        if pid in chosen and _is_wasted(peak, size):
+        size = known.get(pid, {}).get("totalGlobalMem")
+        if type(size) is not int or not size:
+            recorded_with = "deviceProperties, torch 1.12 or later"
+            raise CannotTell("the size of the GPU's memory", recorded_with)
+        unused = peak.reserved - peak.allocated
+        is_wasted = peak.reserved >= NEARLY_FULL * size and unused >= UNUSED * peak.reserved
+        if pid in chosen and is_wasted:
             yield Claim(
                 text=f"torch reserves {quantity(peak.reserved, 'B')} of the "
                 f"{quantity(size, 'B')} of GPU {pid}, but allocates no more than "
                 f"{quantity(peak.allocated, 'B')} at once: "
-                f"{percent(peak.reserved - peak.allocated, peak.reserved)} of it is fragments or "
-                "left from an earlier phase.",
+                f"{percent(unused, peak.reserved)} of it is fragments or left from an earlier "
+                "phase.",
                 at_stake_ns=None,
             )
 
@@ -103,16 +105,6 @@ def _devices(facts: Facts, peaks: tuple[MemoryPeak, ...]) -> dict[Id, MemoryPeak
     if len(every) == len(peaks) == 1:
         return {every[0]: peaks[0]}
     raise CannotTell("which GPU each memory event is about", "one GPU for each process")
-
-
-def _is_wasted(peak: MemoryPeak, size: int) -> bool:
-    unused = peak.reserved - peak.allocated
-    return peak.reserved >= NEARLY_FULL * size and unused >= UNUSED * peak.reserved
-
-
-def _size(properties: dict[str, Any]) -> int:
-    size = properties.get("totalGlobalMem")
-    return size if type(size) is int else 0
 
 
 DEVICE_TO_DEVICE = re.compile(r"DtoD|DeviceToDevice|Device -> Device")
@@ -133,37 +125,28 @@ JOINS = "Write into slices of one buffer instead of torch.cat"
     of_kernels=True,
 )
 def casts_and_copies(facts: Facts) -> Iterator[Claim]:
-    yield from _on_device(facts)
-    yield from _pageable(facts)
-
-
-def is_copy(kernel: KernelName) -> bool:
-    """PyTorch's own copies, casts and concatenations; conversions inside a library are part of its
-    op."""
-    return kernel.op == "copy" and kernel.family.startswith("aten")
-
-
-def _on_device(facts: Facts) -> Iterator[Claim]:
     kernels = facts.kernels
-    copies = kernels.flags(is_copy) | _memcpy(kernels, DEVICE_TO_DEVICE)
+    # PyTorch's own; conversions inside a library are part of its op.
+    own = kernels.flags(lambda kernel: kernel.op == "copy" and kernel.family.startswith("aten"))
+    copies = own | _memcpy(kernels, DEVICE_TO_DEVICE)
     at_stake = kernels.ns(copies)
-    if not at_stake:
-        return
-    in_runs = copies & claimed_by_runs(facts)
-    all_there = bool((in_runs == copies).all())
-    shared = kernels.ns(in_runs)
-    number = int(copies.sum())
-    those = f"{count(number)} copies, casts and concatenations take"
-    those = "1 copy, cast or concatenation takes" if number == 1 else those
-    there = f"; {duration(shared)} of it is in runs that fusable-run counts too"
-    yield Claim(
-        text=f"{those} {of_work(facts, at_stake)}"
-        f"{_asked_by(facts, copies)}{there if shared and not all_there else ''}.",
-        at_stake_ns=at_stake,
-        rows=kernels.heaviest(copies),
-        remedy=_remedy(kernels, copies),
-        part_of="fusable-run" if all_there else None,
-    )
+    if at_stake:
+        in_runs = copies & claimed_by_runs(facts)
+        all_there = bool((in_runs == copies).all())
+        shared = kernels.ns(in_runs)
+        number = int(copies.sum())
+        those = f"{count(number)} copies, casts and concatenations take"
+        those = those if number > 1 else "1 copy, cast or concatenation takes"
+        there = f"; {duration(shared)} of it is in runs that fusable-run counts too"
+        yield Claim(
+            text=f"{those} {of_work(facts, at_stake)}"
+            f"{_asked_by(facts, copies)}{there if shared and not all_there else ''}.",
+            at_stake_ns=at_stake,
+            rows=kernels.heaviest(copies),
+            remedy=_remedy(kernels, copies),
+            part_of="fusable-run" if all_there else None,
+        )
+    yield from _pageable(facts)
 
 
 def _remedy(kernels: Kernels, copies: Flags) -> str:
@@ -173,13 +156,8 @@ def _remedy(kernels: Kernels, copies: Flags) -> str:
     casts = kernels.flags(_casts)
     same = kernels.flags(lambda kernel: "nocast" in kernel.name) | ~kernels.is_kernel
     parts = {CASTS: ~joins & ~same, COPIES: ~joins & ~casts, JOINS: joins}
-    ns = kernels.effective_ns
-    told = [
-        text
-        for text, own in parts.items()
-        if ns[copies & own].sum() >= LEAST_PART * ns[copies].sum()
-    ]
-    return f"{'; '.join(told)}."
+    least = LEAST_PART * kernels.ns(copies)
+    return f"{'; '.join(text for text, own in parts.items() if kernels.ns(copies & own) >= least)}."
 
 
 def _casts(kernel: KernelName) -> bool:
@@ -189,37 +167,34 @@ def _casts(kernel: KernelName) -> bool:
 
 def _memcpy(kernels: Kernels, kind: re.Pattern[str]) -> Flags:
     """The copies of memory whose name has a match."""
-    trace = kernels.trace
-    named = np.array([kind.search(name) is not None for name in trace.names] or [False])
-    found: Flags = named[trace.name[kernels.rows]] & (trace.role[kernels.rows] == Role.MEMCPY)
-    return found
+    copies: Flags = kernels.trace.role[kernels.rows] == Role.MEMCPY
+    return copies & matching(kernels.trace, kernels.rows, kind.search)
 
 
 def _asked_by(facts: Facts, copies: Flags) -> str:
     """The op and the module with most of the time."""
     kernels, trace = facts.kernels, facts.trace
-    ns, op = kernels.effective_ns[copies], trace.op[kernels.rows[copies]]
-    known = op >= 0
+    known = copies & (trace.op[kernels.rows] >= 0)
     if not known.any():
         return ""
-    by_name = np.bincount(trace.name[op[known]], ns[known], len(trace.names))
-    text = f", most of it in {printable(trace.names[int(by_name.argmax())][:80])}"
+    names = trace.name[trace.op[kernels.rows[known]]]
+    most = int(np.bincount(names, kernels.effective_ns[known], len(trace.names)).argmax())
+    text = f", most of it in {printable(trace.names[most][:80])}"
     return text + most_module(kernels, copies, ", and in ")
 
 
 def _pageable(facts: Facts) -> Iterator[Claim]:
     """Copies between the GPU and memory that is not pinned, while no kernel runs. Where there are
     no steps, copies that all come before the first kernel set the program up: weights, inputs."""
-    kernels, trace = facts.kernels, facts.trace
+    kernels = facts.kernels
     copies = _memcpy(kernels, PAGEABLE)
-    is_kernel = trace.role[kernels.rows] == Role.KERNEL
-    first = kernels.start[is_kernel].min(initial=facts.end_ns)
+    first = kernels.start[kernels.is_kernel].min(initial=facts.end_ns)
     if not len(facts.spans) and (kernels.start[copies] < first).all():
         return
-    at_stake = 0
-    for device in np.unique(kernels.device[copies]).tolist():
-        cover, hidden = kernels.cover(copies, device), kernels.cover(is_kernel, device)
-        at_stake += int((cover.end - cover.start - hidden.within(*cover)).sum())
+    at_stake = sum(
+        without(kernels.cover(copies, device), kernels.cover(kernels.is_kernel, device)).ns
+        for device in kernels.devices
+    )
     if at_stake:
         yield Claim(
             text=f"{count(int(np.count_nonzero(copies)))} x copy between the GPU and "
@@ -228,13 +203,15 @@ def _pageable(facts: Facts) -> Iterator[Claim]:
             at_stake_ns=at_stake,
             rows=kernels.heaviest(copies),
             remedy="DataLoader(pin_memory=True) and .to(device, non_blocking=True); a copy to the "
-            "host "
-            "that does not block needs an event before its data is read. Do not call .pin_memory() "
-            "inline: it costs a copy of its own.",
+            "host that does not block needs an event before its data is read. Do not call "
+            ".pin_memory() inline: it costs a copy of its own.",
         )
 
 
-LIBRARIES: Final = {"cudnn": "cuDNN", "miopen": "MIOpen"}
+LIBRARIES: Final[dict[str, Callable[[KernelName], bool]]] = {
+    "cuDNN": lambda kernel: (kernel.op, kernel.family) == ("copy", "cudnn"),
+    "MIOpen": lambda kernel: (kernel.op, kernel.family) == ("copy", "miopen"),
+}
 
 
 @rule(
@@ -245,20 +222,15 @@ LIBRARIES: Final = {"cudnn": "cuDNN", "miopen": "MIOpen"}
 )
 def layout_changes(facts: Facts) -> Iterator[Claim]:
     kernels = facts.kernels
-    for family, library in LIBRARIES.items():
-        found = kernels.flags(_of(family))
+    for library, matches in LIBRARIES.items():
+        found = kernels.flags(matches)
         at_stake = kernels.ns(found)
-        if not at_stake:
-            continue
-        yield Claim(
-            text=f"{subject(int(found.sum()), 'kernel', 'take', f' of {library}')} "
-            f"{of_work(facts, at_stake)} to change the layout of tensors for convolutions"
-            f"{most_module(kernels, found)}.",
-            at_stake_ns=at_stake,
-            rows=kernels.heaviest(found),
-            why_likely="The other kernels may be slower in that layout.",
-        )
-
-
-def _of(family: str) -> Callable[[KernelName], bool]:
-    return lambda kernel: kernel.op == "copy" and kernel.family == family
+        if at_stake:
+            yield Claim(
+                text=f"{subject(int(found.sum()), 'kernel', 'take', f' of {library}')} "
+                f"{of_work(facts, at_stake)} to change the layout of tensors for convolutions"
+                f"{most_module(kernels, found)}.",
+                at_stake_ns=at_stake,
+                rows=kernels.heaviest(found),
+                why_likely="The other kernels may be slower in that layout.",
+            )

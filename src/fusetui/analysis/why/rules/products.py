@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.kernels import Kernels
-from fusetui.analysis.why.rule import CannotTell, Claim, is_worth, of_work, rule, subject
+from fusetui.analysis.why.rules import (
+    PROPERTIES,
+    CannotTell,
+    Claim,
+    is_worth,
+    of_work,
+    rule,
+    subject,
+)
 from fusetui.gpu.kernel_names import KernelName, short_name
 from fusetui.gpu.roofline.bounds import on_plain_cores
 from fusetui.gpu.roofline.peaks import Peak
@@ -33,19 +41,18 @@ their names say align1 however the tensors are aligned."""
 def alignment(facts: Facts) -> Iterator[Claim]:
     kernels = facts.kernels
     unaligned = kernels.flags(is_unaligned)
-    taken = kernels.ns(unaligned)
+    taken, at_stake = kernels.ns(unaligned), int(kernels.bounded.at_stake_ns[unaligned].sum())
     if not taken:
         return
     text = (
         f"{subject(int(unaligned.sum()), 'matrix product', 'take')} {of_work(facts, taken)} in "
         f"kernels for tensors that are not aligned to 16 bytes{_shape(kernels, unaligned)}"
     )
-    at_stake = kernels.bounded.at_stake_ns[unaligned]
     if (kernels.bounded.bound_ns[unaligned] >= 0).any():
         yield Claim(
             text=f"{text}; at the attainable rate they would take an estimated "
-            f"{duration(int(at_stake.sum()))} less.",
-            at_stake_ns=int(at_stake.sum()),
+            f"{duration(at_stake)} less.",
+            at_stake_ns=at_stake,
             rows=kernels.heaviest(unaligned),
             why_likely="The alignment may not be the only reason that they are slow.",
         )
@@ -68,8 +75,7 @@ def is_unaligned(kernel: KernelName) -> bool:
 
 def _shape(kernels: Kernels, which: Flags) -> str:
     """The product that takes longest."""
-    row = kernels.heaviest(which)[0]
-    amount = kernels.amount_of(row)
+    amount = kernels.amount_of(kernels.heaviest(which)[0])
     if amount is None or not (amount.m and amount.n and amount.k):
         return ""
     shape = f"{count(amount.m)} x {count(amount.k)} by {count(amount.k)} x {count(amount.n)}"
@@ -82,12 +88,6 @@ HALF = (
     "10 bits of mantissa, and small gradients vanish without its loss scaling."
 )
 """The remedy where there is neither TF32 nor bfloat16."""
-
-
-class Faster(NamedTuple):
-    name: str
-    ratio: float  # the plain rate as a share of its rate
-    remedy: str | None = None  # instead of the rule's own
 
 
 @rule(
@@ -103,33 +103,26 @@ def no_tensor_cores(facts: Facts) -> Iterator[Claim]:
     if not plain.any():
         return
     if kernels.peak is None:
-        raise CannotTell(
-            "a device of the table of peaks", "deviceProperties, as torch 1.12 and later"
+        raise CannotTell("a device of the table of peaks", PROPERTIES)
+    name, ratio = _faster(kernels.peak)
+    if name:
+        yield Claim(
+            text=f"{subject(int(plain.sum()), 'float32 product', 'take')} "
+            f"{of_work(facts, kernels.ns(plain))} on the plain cores; this device multiplies "
+            f"{name} {1 / ratio:.0f} times as fast.",
+            at_stake_ns=_saved_ns(kernels, plain, ratio),
+            rows=kernels.heaviest(plain),
+            remedy=HALF if name == "float16" else None,
+            why_likely="Small products gain less.",
         )
-    faster = _faster(kernels.peak)
-    if faster is None:
-        return
-    saved, at_stake = 1 / faster.ratio, _saved_ns(kernels, plain, faster.ratio)
-    yield Claim(
-        text=f"{subject(int(plain.sum()), 'float32 product', 'take')} "
-        f"{of_work(facts, kernels.ns(plain))} on the plain cores; this device multiplies "
-        f"{faster.name} {saved:.0f} times as fast.",
-        at_stake_ns=at_stake,
-        rows=kernels.heaviest(plain),
-        remedy=faster.remedy,
-        why_likely="Small products gain less.",
-    )
 
 
 def claimed_by_tensor_cores(facts: Facts) -> Flags:
     """The kernels of the claim, if it is worth a look."""
     kernels = facts.kernels
     found = plain_of(kernels)
-    faster = _faster(kernels.peak) if kernels.peak is not None else None
-    if faster is None or not found.any():
-        return np.zeros_like(found)
-    at_stake = _saved_ns(kernels, found, faster.ratio)
-    return found & is_worth(facts, at_stake, of_kernels=True)
+    ratio = _faster(kernels.peak)[1] if kernels.peak is not None else 1.0
+    return found & is_worth(facts, _saved_ns(kernels, found, ratio), of_kernels=True)
 
 
 def plain_of(kernels: Kernels) -> Flags:
@@ -149,14 +142,15 @@ def _saved_ns(kernels: Kernels, plain: Flags, ratio: float) -> int:
     return int(np.maximum(each - least, 0).sum())
 
 
-def _faster(peak: Peak) -> Faster | None:
-    """TF32, else bfloat16, else float16 on tensor cores."""
+def _faster(peak: Peak) -> tuple[str, float]:
+    """TF32, else bfloat16, else float16 on tensor cores, and the plain rate as a share of its rate;
+    ("", 1.0) where none is faster."""
     plain = peak.flop_per_s("fp32")
     for kind, name in (("tf32", "TF32"), ("bf16", "bfloat16"), ("fp16", "float16")):
         rate = peak.flop_per_s(kind) or 0
         if plain and rate > max(plain, peak.flop_per_s(f"{kind}_plain") or 0):
-            return Faster(name, plain / rate, HALF if kind == "fp16" else None)
-    return None
+            return name, plain / rate
+    return "", 1.0
 
 
 SHORTEST_NS = 20_000
@@ -248,14 +242,11 @@ def few_of(kernels: Kernels) -> Flags:
 
 
 def _candidates(kernels: Kernels) -> Flags:
-    work = kernels.is_kernel & ~kernels.communicates & ~_by_memory(kernels)
-    fits = (kernels.blocks > 0) & (kernels.blocks <= FEW * kernels.sms)
-    return work & fits & (kernels.effective_ns >= SHORTEST_NS) & kernels.alone
-
-
-def _by_memory(kernels: Kernels) -> Flags:
-    """Those that memory keeps busy: they move their bytes at half of its bandwidth or more."""
-    least = kernels.of_jobs(lambda job: job.limits.memory_ns)
+    """Without those that memory keeps busy: they move their bytes at half of its bandwidth."""
+    least = np.nan_to_num(kernels.of_jobs(lambda job: job.limits.memory_ns))
     bound = kernels.of_jobs(lambda job: float(job.limits.bound == "memory")) == 1
-    found: Flags = bound & (BUSY_MEMORY * kernels.effective_ns <= np.nan_to_num(least))
+    by_memory = bound & (BUSY_MEMORY * kernels.effective_ns <= least)
+    fits = (kernels.blocks > 0) & (kernels.blocks <= FEW * kernels.sms)
+    long = kernels.effective_ns >= SHORTEST_NS
+    found: Flags = kernels.computes & ~by_memory & fits & long & kernels.alone
     return found

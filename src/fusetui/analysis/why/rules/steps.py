@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import msgspec
 import numpy as np
 
 from fusetui.analysis.questions.totals import percentile
+from fusetui.analysis.why.causes import frame_text
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.kernels import the_most
-from fusetui.analysis.why.rule import Claim, frame_text, of_span, of_work, rule
+from fusetui.analysis.why.rules import Claim, of_span, of_work, rule
 from fusetui.analysis.why.warming import LONG_NS, LONG_OP_NS, OFTEN, SLOW_FIRST, TIMES
 from fusetui.gpu.roofline.many import distinct_rows
-from fusetui.gpu.roofline.row import KernelJob
 from fusetui.text.figures import count, duration, plural
-from fusetui.trace.model.arrays import Int64s, Rows
+from fusetui.trace.model.arrays import Int64s, Rows, ordinals
 from fusetui.trace.model.intervals import counted
 
 VARIES = 1.3  # p90 / p10
@@ -23,18 +22,6 @@ FEWEST = 5  # steps
 SHORTEST_NS = 10_000
 KINDS = ("matmul", "conv", "elementwise")
 """Work that shapes alone determine: not attention, whose lengths may vary within its tensors."""
-
-
-class Alike(msgspec.Struct, frozen=True, eq=False):
-    """Launches of the same work at the same place of their steps, one group after the other.
-
-    `first` and `count` are of shape [groups], the others [launches], sorted by `ns` in a group.
-    """
-
-    places: Rows  # in the rows of Kernels
-    ns: Int64s
-    first: Rows
-    count: Int64s
 
 
 @rule(
@@ -47,18 +34,17 @@ class Alike(msgspec.Struct, frozen=True, eq=False):
     of_kernels=True,
 )
 def unsteady(facts: Facts) -> Iterator[Claim]:
-    alike = _alike(facts)
-    if alike is None:
+    if len(facts.spans) < FEWEST:
         return
-    low, middle, high = (
-        percentile(alike.ns, alike.first, alike.count, share) for share in (10, 50, 90)
-    )
+    places, counts = _alike(facts)
+    ns, first = facts.kernels.effective_ns[places], np.cumsum(counts) - counts
+    low, middle, high = (percentile(ns, first, counts, share) for share in (10, 50, 90))
     varies = (high >= VARIES * low) & (low >= SHORTEST_NS)
-    slower = np.maximum(alike.ns - np.repeat(middle, alike.count), 0)
-    slower[~np.repeat(varies, alike.count)] = 0
+    slower = np.maximum(ns - np.repeat(middle, counts), 0)
+    slower[~np.repeat(varies, counts)] = 0
     at_stake = int(slower.sum())
     if at_stake:
-        rows, number = facts.kernels.rows[alike.places], int(varies.sum())
+        rows, number = facts.kernels.rows[places], int(varies.sum())
         yield Claim(
             text=f"{plural(number, 'kernel')} of a step, alone on the device, "
             f"{'varies' if number == 1 else 'vary'} from step to step by more than a factor of "
@@ -70,43 +56,24 @@ def unsteady(facts: Facts) -> Iterator[Claim]:
         )
 
 
-def _alike(facts: Facts) -> Alike | None:
-    """None where there are too few steps, or no such work."""
+def _alike(facts: Facts) -> tuple[Rows, Int64s]:
+    """Launches of the same work at the same place of their steps, as places in the rows of Kernels,
+    one group after the other, sorted by their time in each; and the sizes of the groups."""
     kernels, spans = facts.kernels, facts.spans
-    if len(spans) < FEWEST:
-        return None
     launch = kernels.trace.launch[kernels.rows]
     step = np.where(launch >= 0, spans.at(kernels.trace.start[launch]), -1)
-    plain = kernels.of_jobs(_is_regular) == 1
+    plain = kernels.of_jobs(lambda job: float(job.amount.kind in KINDS)) == 1
     places = np.flatnonzero((step >= 0) & plain & kernels.alone & ~kernels.communicates)
-    if not len(places):
-        return None
-    job, step = kernels.job_numbers[places], step[places]
-    within = _count_within(job, step, kernels.start[places])
-    _, group = distinct_rows((job, within))
-    ns = kernels.effective_ns[places]
-    order = np.lexsort((ns, group))
+    job, by_start = kernels.job_numbers[places], np.argsort(kernels.start[places], kind="stable")
+    within = np.empty(
+        len(places), dtype=np.int64
+    )  # how many of its job its step launched before it
+    within[by_start] = ordinals(distinct_rows((job, step[places]))[1][by_start])
+    group = distinct_rows((job, within))[1]
+    order = np.lexsort((kernels.effective_ns[places], group))
     count = np.bincount(group)
     enough = count >= FEWEST
-    kept = order[enough[group[order]]]
-    counts = count[enough].astype(np.int64)
-    first = np.cumsum(counts) - counts
-    return Alike(places[kept], ns[kept], first, counts) if len(kept) else None
-
-
-def _count_within(job: Int64s, step: Rows, start: Int64s) -> Int64s:
-    """Of each launch, how many of the same job the same step launched before it."""
-    order = np.lexsort((start, step, job))
-    new = np.ones(len(order), dtype=np.bool_)
-    new[1:] = (np.diff(job[order]) != 0) | (np.diff(step[order]) != 0)
-    at = np.arange(len(order))
-    found = np.empty(len(order), dtype=np.int64)
-    found[order] = at - np.maximum.accumulate(np.where(new, at, 0))
-    return found
-
-
-def _is_regular(job: KernelJob) -> float:
-    return float(job.amount.kind in KINDS)
+    return places[order[enough[group[order]]]], count[enough].astype(np.int64)
 
 
 SHOWN = 3  # parts that are named

@@ -5,26 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-import msgspec
 import numpy as np
 
-from fusetui.analysis.why.devices import Devices
+from fusetui.analysis.why.causes import frame_text
 from fusetui.analysis.why.facts import LOADER, Facts
-from fusetui.analysis.why.host import Host
-from fusetui.analysis.why.idle import bounds_on, on_line, sums
-from fusetui.analysis.why.kernels import the_most
-from fusetui.analysis.why.rule import (
-    Claim,
-    frame_text,
-    of_span,
-    rule,
-    why_likely,
-)
+from fusetui.analysis.why.host import Host, running
+from fusetui.analysis.why.kernels import sums, the_most
+from fusetui.analysis.why.rules import Claim, of_span, rule, why_likely
 from fusetui.analysis.why.warming import OFTEN, recurring
 from fusetui.text.figures import count, duration, plural
 from fusetui.text.printable import printable
 from fusetui.trace.model.arrays import Flags, Int64s, Rows, distinct
 from fusetui.trace.model.categories import Role
+from fusetui.trace.model.intervals import common, union
 
 ITSELF = re.compile(rf"{LOADER.pattern}|torch/utils/data/(?:dataloader|_utils/fetch)\.py")
 """Frames and ops of the loader itself: naming them would not help."""
@@ -52,10 +45,10 @@ def data_loading(facts: Facts) -> Iterator[Claim]:
     rows, names = facts.loader_rows, facts.trace.names
     waited = facts.idle_during(rows)
     if waited:
-        text = f"The GPU waits {of_span(facts, waited)} for the data"
         used = np.unique(facts.trace.name[rows]).tolist()
         yield Claim(
-            text=f"{text} loader{_mostly(facts, rows, waited)}.",
+            text=f"The GPU waits {of_span(facts, waited)} for the data loader"
+            f"{_mostly(facts, rows, waited)}.",
             at_stake_ns=waited,
             rows=facts.heaviest(rows),
             remedy=MORE_WORKERS if any(WORKERS.search(names[n]) for n in used) else None,
@@ -65,9 +58,16 @@ def data_loading(facts: Facts) -> Iterator[Claim]:
 
 def _mostly(facts: Facts, rows: Rows, waited: int) -> str:
     """What the loader does for most of that time: a frame, else an op, if one stands out."""
+    trace, idle = facts.trace, facts.idle
     for kind in (Host.PYTHON, Host.OP):
-        for number, ns in facts.innermost_under(rows, kind).items():
-            name = facts.trace.names[number]
+        found = np.zeros(len(trace.names), dtype=np.int64)
+        for line, _, placed in facts.launched():
+            gaps = union(placed(idle.begin), placed(idle.end))
+            waiting = common(gaps, union(*line.bounds(line.own(rows))))
+            inner, start, end = line.slices(kind).touching(*waiting).parts()
+            np.add.at(found, trace.name[inner], waiting.within(start, end))
+        for number in np.argsort(-found, kind="stable")[: np.count_nonzero(found)].tolist():
+            name, ns = trace.names[number], int(found[number])
             if ns >= MOST_OF_IT * waited and not ITSELF.search(name):
                 return f", {duration(ns)} of it in {frame_text(name)}"
     return ""
@@ -104,9 +104,7 @@ def recompilation(facts: Facts) -> Iterator[Claim]:
 
 def _graph_breaks(facts: Facts) -> Iterator[Claim]:
     """Several separately compiled regions in one step."""
-    rows = facts.named(REGION.match, Role.ANNOTATION, Role.OP)
-    inside = (facts.trace.end[rows] > facts.begin_ns) & (facts.trace.start[rows] < facts.end_ns)
-    rows = rows[inside]
+    rows = facts.inside(facts.named(REGION.match, Role.ANNOTATION, Role.OP))
     resumed = len(facts.named(RESUMES.search, Role.PYTHON)) > 0
     first, several = _of_a_step(facts, rows)
     if several < (2 if resumed else SEVERAL):
@@ -140,15 +138,6 @@ def _of_a_step(facts: Facts, rows: Rows) -> tuple[Rows, int]:
 LEAD = 3  # launches in the queue; from this many on, the CPU is ahead again
 
 
-class Drained(msgspec.Struct, frozen=True, eq=False):
-    """The times that the queue of any device ran dry after a wait; arrays of shape [times], ns."""
-
-    call: Rows  # in which the launching thread waited
-    lost: Int64s  # the host part of the gap, and of those after it until the CPU is ahead
-    long: Int64s  # as far as that lies in gaps of cpu-work
-    waited: Int64s  # by the CPU, since its previous launch
-
-
 @rule(
     "launch calls",
     remedy="Keep .item(), .tolist(), nonzero(), torch.{intel:xpu|:cuda}.synchronize() and copies "
@@ -158,19 +147,30 @@ class Drained(msgspec.Struct, frozen=True, eq=False):
     by_launches=True,
 )
 def drained_by_sync(facts: Facts) -> Iterator[Claim]:
-    found = _drained(facts)
-    each = np.minimum(found.lost, found.waited)
-    at_stake, lost = int(each.sum()), int(found.lost.sum())
+    device, late = facts.idle.device, facts.late.sum(axis=0)
+    call = running(facts.trace, facts.accounts.threads, facts.idle.launch, facts.idle.begin)
+    marks = np.where(call >= 0, 2, np.where(_ahead_before(facts), 1, 0))
+    last = np.maximum.accumulate(np.where(marks > 0, np.arange(len(marks)), -1))
+    behind = (last >= device.searchsorted(device)) & (marks[last] == 2)  # on the same device
+    # The times that the queue of any device ran dry after a wait; the host part of such a gap and
+    # of those after it until the CPU is ahead, and how long the CPU waited since its launch before.
+    begins = np.flatnonzero(behind & ~np.concatenate(([False], behind[:-1])) | (call >= 0))
+    time = np.searchsorted(begins, np.flatnonzero(behind), side="right") - 1
+    each_lost = sums(time, late[behind], len(begins))
+    each = np.minimum(each_lost, _waited(facts)[begins])
+    at_stake, lost, work = (
+        int(ns.sum()) for ns in (each, each_lost, (late * facts.busy_cpu)[behind])
+    )
     if at_stake <= 0:
         return
     yield Claim(
         text=f"The queue runs dry {plural(int(np.count_nonzero(each)), 'time')} while the CPU "
-        f"waits for the GPU in {_called(facts, found.call, each)}, and the GPU then waits "
+        f"waits for the GPU in {_called(facts, call[begins], each)}, and the GPU then waits "
         f"{duration(lost)} for launches. Launching instead of waiting would save "
         f"{of_span(facts, at_stake)} at most.",
         at_stake_ns=at_stake,
-        rows=the_most(found.call, each),
-        part_of="cpu-work" if 2 * int(found.long.sum()) > lost else "host-bound",
+        rows=the_most(call[begins], each),
+        part_of="cpu-work" if 2 * work > lost else "host-bound",
         why_likely=why_likely(facts),
     )
 
@@ -186,22 +186,6 @@ def _called(facts: Facts, calls: Rows, ns: Int64s) -> str:
     return f"{called} ({frame_text(trace.name_of(op))})" if op >= 0 else called
 
 
-def _drained(facts: Facts) -> Drained:
-    device, late = facts.idle.device, facts.late.sum(axis=0)
-    call = facts.running_at_begin(Host.SYNC)
-    marks = np.where(call >= 0, 2, np.where(_ahead_before(facts), 1, 0))
-    last = np.maximum.accumulate(np.where(marks > 0, np.arange(len(marks)), -1))
-    behind = (last >= device.searchsorted(device)) & (marks[last] == 2)  # on the same device
-    begins = np.flatnonzero(behind & ~np.concatenate(([False], behind[:-1])) | (call >= 0))
-    time = np.searchsorted(begins, np.flatnonzero(behind), side="right") - 1
-    return Drained(
-        call=call[begins],
-        lost=sums(time, late[behind], len(begins)),
-        long=sums(time, (late * facts.busy_cpu)[behind], len(begins)),
-        waited=_waited(facts)[begins],
-    )
-
-
 def _waited(facts: Facts) -> Int64s:
     """For each gap, how long the launching thread waited for the device between its previous launch
     (including that: a copy may block) and the launch that ends the gap."""
@@ -209,13 +193,9 @@ def _waited(facts: Facts) -> Int64s:
     found = np.zeros(len(idle), dtype=np.int64)
     calls = distinct(trace.launch[trace.gpu_rows].astype(np.int64))
     calls = calls[calls >= 0]
-    for line in facts.accounts.threads:
-        own = calls[line.tracks[trace.track[calls]]]
-        starts = np.sort(bounds_on(trace, line, own)[0])
-        places, _, _ = on_line(trace, line, idle)
-        track = idle.track(trace)[places]
-        until = line.on_line(track, idle.called[places])
-        since = line.on_line(track, np.full(len(places), facts.begin_ns))
+    for line, places, placed in facts.launched():
+        starts = np.sort(line.bounds(line.own(calls))[0])
+        until, since = placed(idle.called), placed(np.full(len(idle), facts.begin_ns))
         before = np.searchsorted(starts, until) - 1
         since = np.where(before >= 0, np.maximum(np.append(starts, 0)[before], since), since)
         found[places] = line.covers[Host.SYNC].within(np.minimum(since, until), until)
@@ -225,13 +205,17 @@ def _waited(facts: Facts) -> Int64s:
 def _ahead_before(facts: Facts) -> Flags:
     """For each gap, whether any event since the previous gap started with enough others in the
     queue."""
-    idle, first = facts.idle, 0
+    trace, idle, first = facts.trace, facts.idle, 0
     before = np.concatenate(([facts.begin_ns], idle.end))[:-1]  # the end of the previous gap
     before[np.diff(idle.device, prepend=-1) > 0] = facts.begin_ns
     found = np.zeros(len(idle), dtype=np.bool_)
     for devices in facts.lines:
         own = slice(*idle.device.searchsorted((first, first + len(devices))).tolist())
-        start, queued = _queued(facts, devices)
+        # Of the launched events in order: how many later ones had been launched by their starts.
+        rows = devices.events[trace.launch[devices.events] >= 0]
+        start = devices.bounds_on(rows)[0]
+        launched = np.sort(devices.on_line(devices.number(rows), trace.start[trace.launch[rows]]))
+        queued = np.searchsorted(launched, start, side="right") - np.arange(1, len(rows) + 1)
         ahead = np.concatenate(([0], np.cumsum(queued >= LEAD)))
         number = idle.device[own] - first
         until = np.searchsorted(start, devices.on_line(number, idle.begin[own]), side="right")
@@ -239,16 +223,6 @@ def _ahead_before(facts: Facts) -> Flags:
         found[own] = ahead[until] > ahead[since]
         first += len(devices)
     return found
-
-
-def _queued(facts: Facts, devices: Devices) -> tuple[Int64s, Int64s]:
-    """The starts of the launched events of each device on the line, in order, and how many later
-    ones had been launched by then."""
-    trace, rows = facts.trace, devices.events
-    rows = rows[trace.launch[rows] >= 0]
-    start = devices.bounds_on(rows)[0]
-    launched = np.sort(devices.on_line(devices.number(rows), trace.start[trace.launch[rows]]))
-    return start, np.searchsorted(launched, start, side="right") - np.arange(1, len(rows) + 1)
 
 
 UNCACHED = (
@@ -272,15 +246,14 @@ OFTEN_STEPS = 0.5
     by_launches=True,
 )
 def allocation(facts: Facts) -> Iterator[Claim]:
-    rows = np.flatnonzero(facts.accounts.kinds == Host.ALLOC)
-    inside = (facts.trace.end[rows] > facts.begin_ns) & (facts.trace.start[rows] < facts.end_ns)
-    rows = rows[inside][recurring(facts.trace, facts.spans, rows[inside])]
-    rows = _in_many_steps(facts, rows)
+    rows = facts.inside(np.flatnonzero(facts.accounts.kinds == Host.ALLOC))
+    rows = _in_many_steps(facts, rows[recurring(facts.trace, facts.spans, rows)])
     cover = facts.while_launching(rows)
     at_stake = int(facts.host_under(cover)[Host.ALLOC].sum())
     if not at_stake:
         return
-    heaviest = facts.heaviest(rows)
+    heaviest, freeing = facts.heaviest(rows), facts.named(lambda name: "Free" in name, Role.CALL)
+    frees = int(np.count_nonzero(np.isin(rows, freeing)))
     name = facts.trace.name_of(heaviest[0])
     alike = int(np.count_nonzero(facts.trace.name[rows] == facts.trace.name[heaviest[0]]))
     yield Claim(
@@ -288,7 +261,7 @@ def allocation(facts: Facts) -> Iterator[Claim]:
         f"is allocated or freed, mostly in {count(alike)} x {printable(name)}.",
         at_stake_ns=at_stake,
         rows=heaviest,
-        remedy=UNCACHED if _frees(facts, rows) >= OFTEN * len(facts.gpu_rows) else None,
+        remedy=UNCACHED if frees >= OFTEN * len(facts.gpu_rows) else None,
     )
 
 
@@ -303,8 +276,3 @@ def _in_many_steps(facts: Facts, rows: Rows) -> Rows:
     called = np.unique(np.stack((name[step > 0], step[step > 0])), axis=1)[0]
     steps = np.bincount(called, minlength=len(facts.trace.names))
     return rows[steps[name] >= max(2, OFTEN_STEPS * later)]
-
-
-def _frees(facts: Facts, rows: Rows) -> int:
-    freeing = facts.named(lambda name: "Free" in name, Role.CALL)
-    return int(np.count_nonzero(np.isin(rows, freeing)))

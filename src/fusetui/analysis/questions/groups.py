@@ -1,7 +1,8 @@
-"""Kernels grouped by name, op, shape and so on, with the work that they needed.
+"""Kernels grouped by name, op, shape and so on, with the work that they needed; and CPU ops by
+name, or by name with the shapes and types of their inputs.
 
-A grouping is an entry of GROUPINGS: its name, and a function that takes the trace and the jobs of
-its kernels and returns their `Keys`. `arguments.KERNELS_BY` has the same names.
+A grouping of kernels is an entry of GROUPINGS: its name, and a function that takes the trace and
+the jobs of its kernels and returns their `Keys`. `arguments.KERNELS_BY` has the same names.
 """
 
 from __future__ import annotations
@@ -11,19 +12,124 @@ from typing import Any, Final
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from fusetui.analysis.questions.busy import effective_ns
-from fusetui.analysis.questions.op_groups import input_keys
-from fusetui.analysis.questions.totals import Groups, Spread, grouped, spreads
+from fusetui.analysis.questions.totals import Groups, Spread, grouped, op_sums, spreads
 from fusetui.gpu.kernel_names import decode
-from fusetui.gpu.roofline.many import Jobs, distinct_rows, share_known
+from fusetui.gpu.roofline.inputs import type_of
+from fusetui.gpu.roofline.many import Jobs, distinct_rows, inputs_of_ops, share_known
 from fusetui.trace.layout.steps import labels_of, launched_in_steps, steps_of
+from fusetui.trace.model.arguments import Arguments, parsed
 from fusetui.trace.model.arrays import Int64s, Rows
+from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import exact_id
 from fusetui.trace.program.origin import Origins, module_of, origins
 from fusetui.trace.program.regions import label_of
+
+TIMES = ("total_ns", "mean_ns", "min_ns", "p10_ns", "median_ns", "p90_ns", "max_ns")
+
+
+class OpGroup(msgspec.Struct, frozen=True):
+    """CPU ops of one group. An op inside another one of its group adds only to the spread, its
+    count, and self.
+
+    `fields` have the name, and by shape also `shapes` and `dtypes`, as in `ops --json`; and
+    `captured` for the ops of a capture, whose count is that of the capture.
+    """
+
+    fields: dict[str, Any]
+    spread: Spread  # of each call
+    total_ns: int
+    self_ns: int
+    gpu_ns: int  # of the GPU events launched under it
+    kernels: int
+
+
+def op_groups(trace: Trace, by: str = "name") -> tuple[OpGroup, ...]:
+    """All CPU ops grouped by `name` or `shape`, the largest total first; then those that were
+    captured and launched replayed kernels."""
+    recorded = _groups(trace, by, trace.rows_of(Role.OP))
+    taken = np.flatnonzero((trace.role == Role.CAPTURED) & (trace.source_role == Role.OP))
+    captured = []
+    for group in _groups(trace, by, taken):
+        if group.gpu_ns:  # their times are not of this trace, but those of their kernels are
+            spread = replace(group.spread, **dict.fromkeys(TIMES, 0))
+            group.fields["captured"] = True
+            captured.append(replace(group, spread=spread, total_ns=0, self_ns=0))
+    recorded.sort(key=lambda op: (-op.total_ns, str(list(op.fields.values()))))
+    captured.sort(key=lambda op: (-op.gpu_ns, str(list(op.fields.values()))))
+    return (*recorded, *captured)
+
+
+def _groups(trace: Trace, by: str, rows: Rows) -> list[OpGroup]:
+    if not len(rows):
+        return []
+    given = input_keys(inputs_of_ops(trace, rows)) if by == "shape" else None
+    keys = (trace.name[rows], *([given.number] if given else []))
+    first, number = distinct_rows(keys)
+    groups = grouped(number, trace.start[rows])
+    columns = zip(
+        first, spreads(number, trace.dur[rows]), op_sums(trace, rows, groups), strict=True
+    )
+    found = []
+    for place, spread, sums in columns:
+        shapes = given.fields(int(given.number[place])) if given else {}
+        fields = {"name": trace.name_of(int(rows[place])), **shapes}
+        found.append(OpGroup(fields, spread, *sums))
+    return found
+
+
+DEEPEST = 4  # levels of lists: the inputs, a list of tensors, a shape
+
+
+class InputKeys(msgspec.Struct, frozen=True, eq=False):
+    """`number[n]` is the index in `distinct` of the shapes and types of the inputs of op n.
+
+    -1 if nothing was recorded. Each of `distinct` is the texts of `Input Dims` and `Input type`.
+    """
+
+    number: NDArray[np.int32]
+    distinct: tuple[tuple[bytes, bytes], ...]
+
+    def fields(self, number: int) -> dict[str, Any]:
+        """`shapes` and `dtypes` as in JSON: lists, None if nothing was recorded."""
+        if number < 0:
+            return {"shapes": None, "dtypes": None}
+        dims, types = (
+            _plain(value) if isinstance(value, list) else None
+            for value in map(parsed, self.distinct[number])
+        )
+        # our names of element types; other words, such as `Scalar`, unchanged
+        words = types and [(type_of(w) or w) if isinstance(w, str) else w for w in types]
+        return {"shapes": dims, "dtypes": words}
+
+
+def input_keys(found: Arguments) -> InputKeys:
+    """Ops with equal dims and types get equal numbers; strides and values do not matter.
+
+    The args are those of `many.INPUTS`.
+    """
+    numbers: dict[tuple[bytes, bytes], int] = {}
+    of_args = np.full(len(found.distinct) + 1, -1, dtype=np.int32)  # the last element is that of -1
+    for number, texts in enumerate(found.distinct):
+        dims, types, *_ = texts
+        if dims or types:
+            of_args[number] = numbers.setdefault((dims, types), len(numbers))
+    return InputKeys(of_args[found.number], tuple(numbers))
+
+
+def _plain(value: Any, levels: int = DEEPEST) -> Any:
+    """Integers that a double cannot represent as text; None for anything nested deeper than lists
+    of tensors."""
+    if isinstance(value, list):
+        return [_plain(inner, levels - 1) for inner in value] if levels else None
+    if isinstance(value, int):
+        return exact_id(value)
+    return value if isinstance(value, str | float) else None
+
 
 Fields = dict[str, Any]
 
@@ -40,7 +146,7 @@ class KernelGroup(msgspec.Struct, frozen=True, eq=False):
 
     fields: Fields
     spread: Spread
-    effective_ns: int  # see effective.py; less than the total if kernels of a stream overlap
+    effective_ns: int  # see busy.effective_ns; less than the total if kernels of a stream overlap
     work: GroupWork
     rows: Rows  # of the trace, in time order
 
@@ -70,10 +176,6 @@ def kernel_groups(trace: Trace, known: Jobs, by: str = "name") -> tuple[KernelGr
     return tuple(found)
 
 
-def _by_name(trace: Trace, known: Jobs) -> Keys:
-    return Keys(trace.name[known.rows], lambda number: {"name": trace.names[number]})
-
-
 def _by_op(trace: Trace, known: Jobs) -> Keys:
     """By the innermost op around the launch."""
     op = trace.op[known.rows]
@@ -97,10 +199,6 @@ def _by_shape(trace: Trace, known: Jobs) -> Keys:
         }
 
     return Keys(number, fields)
-
-
-def _by_module(trace: Trace, known: Jobs) -> Keys:
-    return module_keys(trace, known.rows, origins(trace))
 
 
 def module_keys(trace: Trace, kernels: Rows, found: Origins) -> Keys:
@@ -151,10 +249,10 @@ def _by_step(trace: Trace, known: Jobs) -> Keys:
 
 
 GROUPINGS: Final[dict[str, Callable[[Trace, Jobs], Keys]]] = {
-    "name": _by_name,
+    "name": lambda trace, known: Keys(trace.name[known.rows], lambda n: {"name": trace.names[n]}),
     "op": _by_op,
     "shape": _by_shape,
-    "module": _by_module,
+    "module": lambda trace, known: module_keys(trace, known.rows, origins(trace)),
     "family": _by_family,
     "stream": _by_stream,
     "step": _by_step,
