@@ -43,7 +43,7 @@ def specs_of(name: str, by: str = "name") -> tuple[Spec, ...]:
 
 
 def _kernels(trace: Trace, asked: Asked) -> Records:
-    from fusetui.analysis.questions.kernel_groups import kernel_groups
+    from fusetui.analysis.questions.groups import kernel_groups
     from fusetui.gpu.kernel_names import short_name
     from fusetui.gpu.roofline.many import jobs
     from fusetui.report.groups import kernels_json
@@ -60,7 +60,7 @@ def _kernels(trace: Trace, asked: Asked) -> Records:
 
 
 def _ops(trace: Trace, asked: Asked) -> Records:
-    from fusetui.analysis.questions.op_groups import op_groups
+    from fusetui.analysis.questions.groups import op_groups
     from fusetui.report.groups import ops_json
 
     rows: Records = msgspec.to_builtins(ops_json(op_groups(trace, asked.by), asked.by))["ops"]
