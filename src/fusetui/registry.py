@@ -162,10 +162,12 @@ COMMANDS = (
                 metavar="PATH",
                 help="The functions of this file or folder, instead of those of your own code.",
             ),
+            by("function", "line"),
             *TABLE,
         ),
         "Time spent in library functions counts for your function that called them. Stacks must "
-        "have been recorded (with_stack=True).",
+        "have been recorded (with_stack=True); torch 2.14 and later record the calling lines for "
+        "--by line.",
     ),
     Command(
         "launches",
