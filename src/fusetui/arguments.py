@@ -141,6 +141,38 @@ TOP = argument(
     "--top",
     metavar="N",
     type=amount,
-    default=20,
     help="Number of rows to show, 20 by default; 0 shows all.",
 )
+ROWS = 20
+"""The default of TOP, which is absent from the arguments so that tables can tell."""
+FORMATS = ("table", "json", "csv", "tsv", "markdown", "parquet")
+TABLE = (
+    argument(
+        "others",
+        metavar="TRACE",
+        nargs="*",
+        help="More traces: the rows of all, with a column for the file.",
+    ),
+    argument(
+        "--format",
+        choices=FORMATS,
+        metavar="FORMAT",
+        help=f"Print a table: {', '.join(FORMATS[:-1])} or {FORMATS[-1]}. Only the first cuts rows "
+        "and names to fit a terminal.",
+    ),
+    argument(
+        "--output",
+        metavar="FILE",
+        help="Write the table to a new file, in the format of its name (.csv, .tsv, .md, .json, "
+        ".parquet) or that of --format.",
+    ),
+    argument("--columns", metavar="A,B", help="Only these columns; docs/tables.md has all."),
+    argument("--sort", metavar="COLUMN", help="By this column: the largest first, texts from a."),
+    argument(
+        "--where",
+        metavar="QUERY",
+        help="Only rows for which this holds: 'family = gemm and dur > 50us', as in the app's "
+        "search.",
+    ),
+)
+"""Any of these asks for the answer as a table."""

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
+from fusetui import Error
 from fusetui.analysis.why.account import Accounts, cpu_accounts
 from fusetui.analysis.why.devices import Devices
 from fusetui.analysis.why.idle_time import LONGEST, longest_gaps
@@ -35,7 +36,7 @@ class Selection(msgspec.Struct, frozen=True):
     all_gaps: bool = False
 
 
-class NotThere(Exception):  # noqa: N818
+class NotThere(Error):  # noqa: N818
     """What was asked for is not in the trace; the message is one plain sentence."""
 
 
