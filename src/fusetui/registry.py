@@ -132,11 +132,7 @@ COMMANDS = (
     Command(
         "kernels",
         "The kernels grouped by name, op, shape and so on, the largest total first.",
-<<<<<<< HEAD
-        (*ANSWER, TOP, by(*KERNELS_BY), PEAK, MODEL),
-=======
-        (*ANSWER, TOP, by(*KERNELS_BY), PEAK, *TABLE),
->>>>>>> main
+        (*ANSWER, TOP, by(*KERNELS_BY), PEAK, MODEL, *TABLE),
         "If shapes were recorded, also shows the FLOP and bytes of the work, and the share of the "
         "device's peak.",
     ),
