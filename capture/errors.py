@@ -6,6 +6,7 @@ import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
+from fusetui import Error
 from fusetui.text.cutting import clip
 
 _LONGEST = 300
@@ -13,7 +14,7 @@ _HERE = Path(__file__).resolve().parent
 _COMPILERS = ("torch._dynamo", "torch._inductor", "triton")
 
 
-class CaptureError(Exception):
+class CaptureError(Error):
     """One plain sentence for the user: what is wrong and what to do."""
 
 

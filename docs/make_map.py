@@ -18,13 +18,15 @@ PACKAGE = ROOT / "src" / "fusetui"
 FILES, ARCHITECTURE = HERE / "files.md", HERE / "ARCHITECTURE.md"
 BEGIN, END = "<!-- rooms -->\n", "<!-- end -->"
 ROOMS = {
+    "api": (),
     "commands": (),
     "tui": ("pages", "drawing", "state", "layout"),
     "capture": (),
+    "tables": (),
     "report": (),
     "analysis": ("diff", "ranks", "serving", "why", "questions"),
     "gpu": ("roofline", "kernel_names"),
-    "trace": ("cells", "scrub", "program", "cache", "pftrace", "layout", "read", "model"),
+    "trace": ("cells", "scrub", "program", "cache", "nsys", "pftrace", "layout", "read", "model"),
     "text": (),
     "kernels": (),
 }

@@ -1,6 +1,6 @@
 """Generates docs/reference.md from the code (commands, options, keys), the table of options in
-docs/capture.md, what was judged of the rules in docs/why.md (docs/judgments.tsv), and
-docs/tour.md from the steps of the tour.
+docs/capture.md, what was judged of the rules in docs/why.md (docs/judgments.tsv), the columns in
+docs/tables.md, and docs/tour.md from the steps of the tour.
 
 make reference
 """
@@ -10,13 +10,15 @@ from __future__ import annotations
 import csv
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from textwrap import fill
 from unittest.mock import patch
 
 from fusetui.parser import EXIT_CODES, command_parsers
 from fusetui.registry import COMMANDS
+from fusetui.tables.sources import TABLES, specs_of
+from fusetui.tables.table import Spec
 from fusetui.tui.registry import by_section
 from fusetui.tui.state.action import Action, key_text, with_keys
 from fusetui.tui.state.state import State
@@ -24,9 +26,10 @@ from fusetui.tui.state.tour import STEPS, TourStep
 
 HERE = Path(__file__).parent
 TARGET, CAPTURE, WHY = HERE / "reference.md", HERE / "capture.md", HERE / "why.md"
-TOUR = HERE / "tour.md"
+TOUR, COLUMNS = HERE / "tour.md", HERE / "tables.md"
 BEGIN, END = "<!-- options -->\n", "<!-- end -->"
 JUDGED, JUDGED_END = "<!-- judgments -->\n", "<!-- end of judgments -->"
+LISTED, LISTED_END = "<!-- columns -->\n", "<!-- end of columns -->"
 JUDGMENTS = ("right", "half right", "wrong", "cannot be told")
 WIDTH = 90
 KEYS_HEAD = "| keys | what | | name in keys.toml |\n|---|---|---|---|"
@@ -126,6 +129,37 @@ def _judgments() -> str:
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
+def tables() -> str:
+    """The page about tables with their columns."""
+    text = "".join(map(_columns, TABLES))
+    return _between(COLUMNS.read_text(encoding="utf-8"), LISTED, text, LISTED_END)
+
+
+def _columns(name: str) -> str:
+    """The columns of a table, and those with another `--by`."""
+    groups = {"kernels": ("op", "shape", "module", "family", "stream", "step"), "ops": ("shape",)}
+    own = specs_of(name)
+    lines = [f"### {name}\n", "| column | type | meaning |", "|---|---|---|", *map(_column, own)]
+    for by in groups.get(name, ()):
+        others = [one for one in specs_of(name, by) if one not in own]
+        lines += ["", f"With `--by {by}`, " + _with(others, own, specs_of(name, by))]
+    return "\n".join([*lines, "", ""])
+
+
+def _column(one: Spec) -> str:
+    kind = f"{one.kind}, optional" if one.optional else one.kind
+    return f"| `{one.name}` | {kind} | {one.meaning} |"
+
+
+def _with(others: Sequence[Spec], own: Sequence[Spec], found: Sequence[Spec]) -> str:
+    """Which columns there are more, and less."""
+    more = ", ".join(f"`{one.name}` ({one.meaning})" for one in others)
+    names = {one.name for one in found}
+    gone = [one.name for one in own if one.name not in names]
+    less = " instead of what a name says" if gone else ""
+    return f"there is {more}{less}."
+
+
 def tour() -> str:
     """The whole page."""
     return "\n".join([TOUR_HEAD, *(_step(number, step) for number, step in enumerate(STEPS, 1))])
@@ -139,7 +173,7 @@ def _step(number: int, step: TourStep) -> str:
 
 
 if __name__ == "__main__":
-    pages = {TARGET: reference(), CAPTURE: capture(), WHY: why(), TOUR: tour()}
+    pages = {TARGET: reference(), CAPTURE: capture(), WHY: why(), TOUR: tour(), COLUMNS: tables()}
     for path, text in pages.items():
         path.write_text(text, encoding="utf-8")
         print(f"docs/{path.name}")

@@ -30,6 +30,9 @@ FOR_OTHERS = {
     "program_of",  # what surrounds one slice, to show a single kernel
     "path_of",  # likewise
     "source_of",  # likewise
+    "to_pandas",  # of a table, in Python
+    "to_polars",  # likewise
+    "_repr_html_",  # notebooks call it
     "_fill_text",  # argparse calls it
     "_print_message",  # likewise
     "_check_value",  # likewise

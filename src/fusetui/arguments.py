@@ -82,7 +82,7 @@ OUT = argument("out", metavar="OUT", help="The new file, named .json, .json.gz o
 TRACE = argument(
     "trace",
     metavar="TRACE",
-    help="A trace (.json, .gz or .zst), a URL, -, sample:NAME or lesson:NAME.",
+    help="A trace (docs/formats.md has the formats), a URL, -, sample:NAME or lesson:NAME.",
 )
 JSON = flag("--json", "One JSON document; times in ns, exact.")
 NO_CACHE = flag("--no-cache", "Read the file itself, and do not write to the cache.")
@@ -145,10 +145,47 @@ PEAK = argument(
     help="Peak FLOP/s of the device, as in bf16=989e12, or bytes/s, as in bandwidth=3.35e12; may "
     "be repeated.",
 )
+MODEL = argument(
+    "--device",
+    metavar="NAME",
+    help="The model of the GPUs where the trace does not say it, as in 'H100 80GB HBM3'.",
+)
 TOP = argument(
     "--top",
     metavar="N",
     type=amount,
-    default=20,
     help="Number of rows to show, 20 by default; 0 shows all.",
 )
+ROWS = 20
+"""The default of TOP, which is absent from the arguments so that tables can tell."""
+FORMATS = ("table", "json", "csv", "tsv", "markdown", "parquet")
+TABLE = (
+    argument(
+        "others",
+        metavar="TRACE",
+        nargs="*",
+        help="More traces: the rows of all, with a column for the file.",
+    ),
+    argument(
+        "--format",
+        choices=FORMATS,
+        metavar="FORMAT",
+        help=f"Print a table: {', '.join(FORMATS[:-1])} or {FORMATS[-1]}. Only the first cuts rows "
+        "and names to fit a terminal.",
+    ),
+    argument(
+        "--output",
+        metavar="FILE",
+        help="Write the table to a new file, in the format of its name (.csv, .tsv, .md, .json, "
+        ".parquet) or that of --format.",
+    ),
+    argument("--columns", metavar="A,B", help="Only these columns; docs/tables.md has all."),
+    argument("--sort", metavar="COLUMN", help="By this column: the largest first, texts from a."),
+    argument(
+        "--where",
+        metavar="QUERY",
+        help="Only rows for which this holds: 'family = gemm and dur > 50us', as in the app's "
+        "search.",
+    ),
+)
+"""Any of these asks for the answer as a table."""

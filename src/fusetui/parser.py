@@ -85,6 +85,8 @@ def parse(arguments: Sequence[str]) -> Namespace:
     if arguments and not arguments[0].startswith("-") and arguments[0] not in parsers:
         top.error(f"no such command: {arguments[0]}{_suggestion(arguments[0], list(parsers))}")
     parsed, rest = top.parse_known_args(arguments)
+    if hasattr(parsed, "others") and not any(word.startswith("-") for word in rest):
+        parsed.others, rest = [*parsed.others, *rest], []  # those behind an option
     if rest and not (parsed.command and command(parsed.command).open_ended):
         what = "option" if rest[0].startswith("-") else "argument"
         parsers[parsed.command or ""].error(f"no such {what}: {rest[0]}")

@@ -15,14 +15,17 @@ from fusetui.arguments import (
     GRAPHS,
     JSON,
     KERNELS_BY,
+    MODEL,
     MOUSE,
     NO_CACHE,
     OPS_BY,
     OUT,
     PART,
     PEAK,
+    ROWS,
     SHELLS,
     STEP_BY,
+    TABLE,
     THEME,
     TOP,
     TRACE,
@@ -38,6 +41,7 @@ from fusetui.arguments import (
 MODULES = {
     **dict.fromkeys(("summary", "kernels", "ops", "modules", "lines", "launches"), "answers"),
     **{"serving": "answers", "check": "answers", "gaps": "why", "tutor": "open"},
+    **dict.fromkeys(("slices", "steps"), "tables"),
     **dict.fromkeys(("decode", "samples", "schema", "completion"), "about"),
 }
 
@@ -62,8 +66,13 @@ class Command(NamedTuple):
             parser.add_argument(*one.names, **one.settings)
 
     def run(self, args: Namespace) -> int:
-        module = import_module(f"fusetui.commands.{MODULES.get(self.name, self.name)}")
-        code: int = getattr(module, f"run_{self.name}")(args)
+        module, function = MODULES.get(self.name, self.name), f"run_{self.name}"
+        asks = (*AS_TABLE, "top") if self.name == "launches" else AS_TABLE
+        if any(vars(args).get(name) not in (None, []) for name in asks):
+            module, function = "tables", "show"
+        elif vars(args).get("top", ROWS) is None:
+            args.top = ROWS
+        code: int = getattr(import_module(f"fusetui.commands.{module}"), function)(args)
         return code
 
 
@@ -83,6 +92,8 @@ def _of_capture() -> tuple[Argument, ...]:
     )
 
 
+AS_TABLE = ("others", "format", "output", "columns", "sort", "where")
+"""Arguments that ask for the answer of a command as a table."""
 ANSWER = (TRACE, JSON, NO_CACHE, *GRAPHS)
 COMMANDS = (
     Command(
@@ -121,19 +132,24 @@ COMMANDS = (
     Command(
         "kernels",
         "The kernels grouped by name, op, shape and so on, the largest total first.",
-        (*ANSWER, TOP, by(*KERNELS_BY), PEAK),
+        (*ANSWER, TOP, by(*KERNELS_BY), PEAK, MODEL, *TABLE),
         "If shapes were recorded, also shows the FLOP and bytes of the work, and the share of the "
         "device's peak.",
     ),
     Command(
         "ops",
         "The CPU ops by name or shape, with the GPU time launched under each.",
-        (*ANSWER, TOP, by(*OPS_BY)),
+        (*ANSWER, TOP, by(*OPS_BY), *TABLE),
     ),
     Command(
         "modules",
         "The tree of modules and annotations, with the GPU time of each.",
-        (*ANSWER, TOP, flag("--expand", "Keep module indices: Linear_3 instead of Linear_*.")),
+        (
+            *ANSWER,
+            TOP,
+            flag("--expand", "Keep module indices: Linear_3 instead of Linear_*."),
+            *TABLE,
+        ),
         "Backward work belongs to the module of its forward op. Module names need recorded stacks "
         "(with_stack=True); annotations are those of record_function.",
     ),
@@ -149,6 +165,7 @@ COMMANDS = (
                 help="The functions of this file or folder, instead of those of your own code.",
             ),
             by("function", "line"),
+            *TABLE,
         ),
         "Time spent in library functions counts for your function that called them. Stacks must "
         "have been recorded (with_stack=True); torch 2.14 and later record the calling lines for "
@@ -157,7 +174,19 @@ COMMANDS = (
     Command(
         "launches",
         "The launch calls of each thread, CUDA graph replays, and the launch queue.",
-        ANSWER,
+        (*ANSWER, TOP, *TABLE),
+        "As a table, the launch calls alone.",
+    ),
+    Command(
+        "steps",
+        "The steps, with the kernels that each launched.",
+        (TRACE, NO_CACHE, *GRAPHS, TOP, *TABLE),
+    ),
+    Command(
+        "slices",
+        "All slices of a trace, each with its lane, its op and its step.",
+        (TRACE, NO_CACHE, *GRAPHS, TOP, *TABLE),
+        "For example every GEMM longer than 50 us: --where 'family = gemm and dur > 50us'.",
     ),
     Command(
         "serving",
@@ -171,6 +200,7 @@ COMMANDS = (
                 "its weights, where no recorded shapes tell them.",
             ),
             PEAK,
+            MODEL,
         ),
         "The least time of a step is that of reading its weights, keys and values once and of "
         "computing its products, at the peaks of the device. docs/serving.md explains it.",
@@ -224,7 +254,12 @@ COMMANDS = (
     Command(
         "gaps",
         "The longest gaps in which a GPU was idle, and what it waited for.",
+<<<<<<< HEAD
         (TRACE, *PART, JSON, NO_CACHE, *GRAPHS),
+=======
+        (TRACE, *PART, JSON, NO_CACHE, *GRAPHS, TOP, *TABLE),
+        "As a table, all gaps.",
+>>>>>>> main
     ),
     Command(
         "ranks",

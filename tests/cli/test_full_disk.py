@@ -10,6 +10,7 @@ import pytest
 from tests.room import room_for
 
 from fusetui.registry import COMMANDS
+from fusetui.tables.writers import TEXTS
 from fusetui.trace.scrub.file import ENDINGS
 
 Run = Callable[..., Any]
@@ -24,13 +25,18 @@ ARGUMENTS = {
     "completion": ["bash"],
 }
 """Of the commands that do not take one trace."""
+MORE = {
+    **dict.fromkeys(("schema", "completion"), ((),)),
+    **dict.fromkeys(("steps", "slices"), ((), *((f"--format={form}",) for form in TEXTS))),
+}
+"""Options of the commands without `--json`."""
 NO_OUTPUT = ("capture", "tutor", "open", "scrub", "cut", "convert")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no full device")
 @pytest.mark.parametrize("name", [one.name for one in COMMANDS if one.name not in NO_OUTPUT])
 def test_output(fusetui: Run, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    for more in ((), ("--json",)) if name not in ("schema", "completion") else ((),):
+    for more in MORE.get(name, ((), ("--json",))):
         with open("/dev/full", "w") as full:
             monkeypatch.setattr("sys.stdout", full)
             found = fusetui(name, *ARGUMENTS.get(name, [LESSON]), *more)

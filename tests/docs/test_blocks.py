@@ -17,7 +17,8 @@ from fusetui.commands.sources import traces
 from fusetui.parser import parse
 
 BLOCKS = script("blocks")
-RUN_HERE = ("reading-a-gpu-trace.md", "ssh.md", "ci.md", "json.md", "../README.md")
+PAGES = ("reading-a-gpu-trace.md", "ssh.md", "ci.md", "json.md", "tables.md", "python.md")
+RUN_HERE = (*PAGES, "../README.md")
 NEEDS_TORCH = pytest.param("recording.md", marks=pytest.mark.torch)
 SHIPPED = re.compile(r"(?:sample|lesson):\S+")
 COMMAND = re.compile(r"(?:^|\||\$)\s*(?:[A-Z]+=\S+ )?fusetui (.*)")

@@ -35,6 +35,11 @@ def test_the_rules_are_those_of_this_code() -> None:
     assert written == script("make_reference").why(), "run make reference"
 
 
+def test_the_columns_are_those_of_this_code() -> None:
+    written = (DOCS / "tables.md").read_text(encoding="utf-8")
+    assert written == script("make_reference").tables(), "run make reference"
+
+
 def test_the_tour_is_that_of_this_code() -> None:
     written = (DOCS / "tour.md").read_text(encoding="utf-8")
     assert written == script("make_reference").tour(), "run make reference"

@@ -7,10 +7,11 @@ TraceError
 
 from __future__ import annotations
 
+from fusetui import Error
 from fusetui.text.printable import without_credentials
 
 
-class TraceError(Exception):
+class TraceError(Error):
     """One plain sentence for the user: which file, what is wrong with it, what to do."""
 
     def __init__(self, sentence: str) -> None:

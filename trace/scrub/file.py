@@ -8,16 +8,16 @@ import platform
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 from isal import igzip_threaded
 
 from fusetui.trace.formats import format_of
-from fusetui.trace.model.errors import NotATrace, TraceError
+from fusetui.trace.model.errors import NotATrace
 from fusetui.trace.model.report import Progress, silent
+from fusetui.trace.new_file import CannotWrite, check_new, new_file
 from fusetui.trace.read.foreign import HEAD
-from fusetui.trace.read.source import open_source, reason
+from fusetui.trace.read.source import open_source
 from fusetui.trace.scrub.document import ScrubbedDocument
 from fusetui.trace.scrub.secrets import is_secret
 from fusetui.trace.scrub.texts import Machine
@@ -28,12 +28,7 @@ else:
     from backports import zstd
 
 ENDINGS = (".json", ".json.gz", ".json.zst")
-EXISTS = "{} exists already: give another name, or move it away."
 LEVEL = 3  # of isal's 0 to 3
-
-
-class CannotWrite(TraceError):  # noqa: N818
-    """The file to be written exists, has an unknown extension, or there is no space for it."""
 
 
 def check_target(out: str) -> None:
@@ -42,37 +37,21 @@ def check_target(out: str) -> None:
         raise CannotWrite(
             f"{out} is not a name for a trace: it must end in .json, .json.gz or .json.zst."
         )
-    if os.path.lexists(out):
-        raise CannotWrite(EXISTS.format(out))
-    if not os.path.isdir(os.path.dirname(out) or "."):
-        raise CannotWrite(f"{out} cannot be written: there is no such folder.")
+    check_new(out)
 
 
 def save(out: str, texts: Iterator[bytes]) -> None:
     """Writes the texts to a new file, compressed as its name says. Raises CannotWrite, leaving
     nothing behind."""
     check_target(out)
-    part = Path(f"{out}.{os.getpid()}.part")
-    try:
-        with part.open("xb") as file:
-            packed: Any = file  # not given by name, which it would contain
-            if out.endswith(".gz"):
-                packed = igzip_threaded.open(file, "wb", LEVEL, threads=1)
-            elif out.endswith(".zst"):
-                packed = zstd.ZstdFile(file, "w")
-            with packed:
-                packed.writelines(texts)
-        try:
-            os.link(part, out)
-        except FileExistsError:
-            raise CannotWrite(EXISTS.format(out)) from None  # by now
-        except OSError:  # a file system without hard links
-            part.rename(out)
-    except OSError as error:
-        raise CannotWrite(f"{out} cannot be written: {reason(error)}.") from None
-    finally:
-        with suppress(OSError):
-            part.unlink()
+    with new_file(out) as part, part.open("xb") as file:
+        packed: Any = file  # not given by name, which it would contain
+        if out.endswith(".gz"):
+            packed = igzip_threaded.open(file, "wb", LEVEL, threads=1)
+        elif out.endswith(".zst"):
+            packed = zstd.ZstdFile(file, "w")
+        with packed:
+            packed.writelines(texts)
 
 
 def scrub_file(path: str, out: str, progress: Progress = silent) -> ScrubbedDocument:

@@ -14,7 +14,7 @@ from fusetui.report.output import emit, emit_json, speaks_unicode, width
 from fusetui.text.printable import printable
 
 ASCII_UNDERLINE = ("\\", "_", "/", "|")
-FILES = frozenset({"TRACE", "OTHER", "A", "B", "OUT", "DIR", "PATH"})
+FILES = frozenset({"TRACE", "OTHER", "A", "B", "OUT", "DIR", "PATH", "FILE"})
 """The arguments that are files or folders, by what the help calls them."""
 
 

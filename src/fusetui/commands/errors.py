@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 
-from fusetui import signals
+from fusetui import Error, signals
 from fusetui.parser import WrongUse
 from fusetui.report import streams
 
@@ -19,11 +19,11 @@ PIPE_CLOSED = signals.ENDED + 13  # as for a program killed by SIGPIPE
 NOWHERE = "Standard output is closed: the result cannot be written anywhere."
 
 
-class CommandError(Exception):
+class CommandError(Error):
     """One plain sentence for the user: what is wrong and what to do."""
 
 
-OUR_SENTENCES = WrongUse | CommandError | streams.OutputError
+OUR_SENTENCES = WrongUse | Error | streams.OutputError
 
 
 def guarded(command: Callable[[], int]) -> int:
@@ -64,10 +64,7 @@ def _code_of(command: Callable[[], int]) -> int:
 
 def _told(error: Exception) -> int:
     try:
-        from fusetui.capture.errors import CaptureError
-        from fusetui.trace.model.errors import TraceError
-
-        if isinstance(error, OUR_SENTENCES | CaptureError | TraceError):
+        if isinstance(error, OUR_SENTENCES):
             say(str(error))
             return UNUSABLE
         from fusetui.commands.crash import crash_sentence

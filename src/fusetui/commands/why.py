@@ -14,7 +14,6 @@ from fusetui.report.output import emit_json_of, emit_of, note_lines, width
 from fusetui.text.figures import parse_time
 from fusetui.trace import Trace
 
-MOST_GAPS = 20
 NS = re.compile(r"[0-9]{1,18}")
 
 
@@ -62,7 +61,7 @@ def run_gaps(args: Namespace) -> int:
     if args.json:
         emit_json_of(trace, {"base_ns": str(found.base_ns), **gaps_document(found)})
     else:
-        emit_of(trace, gaps_text(found, None if args.all else MOST_GAPS, width()))
+        emit_of(trace, gaps_text(found, None if args.all else args.top or None, width()))
     return code
 
 

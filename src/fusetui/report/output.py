@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+from collections.abc import Sequence
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
@@ -59,8 +60,13 @@ def emit_of(trace: Trace, text: str, *others: Trace) -> None:
 
 def note_lines(*traces: Trace) -> list[str]:
     """The lines that `emit_of` prints below a table."""
-    notes = (wrap(f"! {note}", width(), subsequent_indent="  ") for note in _notes(*traces))
-    return [line for note in notes for line in ("", *note)]
+    return wrapped(_notes(*traces))
+
+
+def wrapped(notes: Sequence[str]) -> list[str]:
+    """Notes below a table."""
+    lines = (wrap(f"! {note}", width(), subsequent_indent="  ") for note in notes)
+    return [line for note in lines for line in ("", *note)]
 
 
 def emit_json_of(trace: Trace, document: object, *others: Trace) -> None:

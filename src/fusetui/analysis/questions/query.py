@@ -1,23 +1,25 @@
 """What a person searches for: `gemm`, `family:gemm dur>50us stream:7`, `/tn_.*fp8/ -memset`.
 
-    query  = term*                 every term must hold
-    term   = [-] (word | "text" | /pattern/ | field:value | field<time | field>time)
+    query  = term ([and] term)*    every term must hold
+    term   = [-] (word | "text" | /pattern/ | field:value | field = value | field > time)
 
 A word is looked for in names, short names, families and decoded fields, then in args and shapes, a
-value in its field. Case matters only if a word has capitals.
+value in its field; after `=` and `!=` the value is all of it. `<`, `>`, `<=` and `>=` compare.
+Blanks around these signs are ignored. Case matters only if a word has capitals.
 """
 
 from __future__ import annotations
 
 import re
 import time
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from fusetui import Error
 from fusetui.text.figures import parse_time
 
 if TYPE_CHECKING:
@@ -43,26 +45,33 @@ TIMES: Final = {"dur": "its duration", "at": "its start after that of the trace"
 FIELDS: Final = {**OF_NAMES, **OF_ROWS, **OF_ARGS, **TIMES}  # what each field is, in a few words
 LONGEST = 500  # characters of a query
 SECONDS = 2.0  # that a pattern may take
+SIGN = re.compile(r'(-?)([a-z][a-z_0-9]*)\s*(!=|<=|>=|=|<|>)\s*("[^"]*"|\S*)')
+COMPARED = ("<", ">", "<=", ">=")
 TERM = re.compile(r'-?(?:/(?:[^/\\]|\\.)+/(?=\s|$)|[a-z]+:"[^"]*"|"[^"]*"|\S+)')
-BOUND = re.compile(r"([a-z]+)([<>])(.*)", re.DOTALL)
-FIELD = re.compile(r"([a-z]+):(?!:)(.*)", re.DOTALL)
+FIELD = re.compile(r"([a-z_0-9]+):(?!:)(.*)", re.DOTALL)
 
 
-class WrongQuery(Exception):  # noqa: N818
+class WrongQuery(Error):  # noqa: N818
     """One plain sentence about what is wrong with a query."""
 
 
 class Word(msgspec.Struct, frozen=True):
-    """`field` "" stands for all that a name says."""
+    """`field` "" stands for all that a name says. `whole`: the text is all of the field."""
 
     field: str
     text: str
     excluded: bool = False
+    whole: bool = False
 
     @property
     def folds(self) -> bool:
         """Whether case does not matter."""
         return self.text == self.text.lower()
+
+    def holds(self, text: str) -> bool:
+        """Whether a text contains it, or is it."""
+        given = text.lower() if self.folds else text
+        return self.text == given if self.whole else self.text in given
 
 
 class Pattern(msgspec.Struct, frozen=True):
@@ -73,11 +82,11 @@ class Pattern(msgspec.Struct, frozen=True):
 
 
 class Bound(msgspec.Struct, frozen=True):
-    """A time (ns) that is exceeded, or not reached."""
+    """A number that is exceeded or not reached; times are in ns."""
 
     field: str
     above: bool
-    ns: int
+    value: float
     excluded: bool = False
 
 
@@ -112,34 +121,90 @@ class Query(msgspec.Struct, frozen=True):
         return tuple(word for word in words if not word.excluded)
 
 
+class Written(NamedTuple):
+    """A term as it was written, without its `-`; of one that is about a field also the two sides of
+    its sign."""
+
+    text: str
+    excluded: bool
+    field: str = ""
+    sign: str = ""
+    value: str = ""
+
+
+def written_terms(text: str, is_sign: Callable[[str, str], bool]) -> list[Written]:
+    """The terms of a query; `is_sign` says whether a sign other than `:` compares a field of this
+    name, or is only a part of a word. Raises WrongQuery."""
+    if len(text) > LONGEST:
+        raise WrongQuery(f"a search has at most {LONGEST} characters")
+    found, at = list[Written](), 0
+    while at < len(text):
+        match = SIGN.match(text, at)
+        if match is None or not is_sign(match[2], match[3]):
+            match = TERM.match(text, at)
+        if match:
+            found.append(_part(match))
+        at = match.end() if match else at + 1
+    between = range(1, len(found) - 1)
+    return [p for n, p in enumerate(found) if not (n in between and p.text.lower() == "and")]
+
+
+def _part(match: re.Match[str]) -> Written:
+    if match.re is SIGN:
+        minus, field, sign, value = match.groups()
+        return Written(f"{field}{sign}{value}", minus == "-", field, sign, value.strip('"'))
+    excluded = match[0].startswith("-") and len(match[0]) > 1
+    text = match[0][1:] if excluded else match[0]
+    field = FIELD.fullmatch(text)
+    return Written(text, excluded, *((field[1], ":", field[2].strip('"')) if field else ()))
+
+
 def parse(text: str) -> Query:
     """The query that a text says; without terms if it is blank. Raises WrongQuery.
 
-    >>> parse("family:gemm dur>50us").terms[1]
-    Bound(field='dur', above=True, ns=50000, excluded=False)
+    >>> parse("family:gemm and dur > 50us").terms[1]
+    Bound(field='dur', above=True, value=50000, excluded=False)
     """
-    if len(text) > LONGEST:
-        raise WrongQuery(f"a search has at most {LONGEST} characters")
-    return Query(tuple(_term(found[0]) for found in TERM.finditer(text)))
+    return Query(tuple(map(_term, written_terms(text, _is_sign))))
 
 
-def _term(text: str) -> Term:
-    excluded = text.startswith("-") and len(text) > 1
-    text = text[1:] if excluded else text
-    if len(text) > 2 and text[0] == text[-1] == "/":
-        compiled(text[1:-1])
-        return Pattern(text[1:-1], excluded)
-    bound, field = BOUND.fullmatch(text), FIELD.fullmatch(text)
-    if bound and bound[1] in TIMES:
-        ns = parse_time(bound[3])
+def _is_sign(field: str, sign: str) -> bool:
+    return field in TIMES or (field in FIELDS and "=" in sign and sign not in COMPARED)
+
+
+def _term(part: Written) -> Term:
+    if pattern := pattern_of(part):
+        return pattern
+    if part.field in TIMES:
+        ns = parse_time(part.value) if part.sign in COMPARED else None
+        if part.sign not in COMPARED:
+            raise WrongQuery(f"{part.field} is compared: {part.field}>50us or {part.field}<2ms")
         if ns is None or ns < 0:
-            raise WrongQuery(f"{bound[1]}{bound[2]} takes a time with its unit: {bound[1]}>50us")
-        return Bound(bound[1], bound[2] == ">", ns, excluded)
-    if field and field[1] in FIELDS:
-        if field[1] in TIMES:
-            raise WrongQuery(f"{field[1]} is compared: {field[1]}>50us or {field[1]}<2ms")
-        return Word(field[1], _value(field[1], field[2].strip('"')), excluded)
-    return Word("", text.strip('"') or text, excluded)
+            said = f"{part.field}{part.sign}"
+            raise WrongQuery(f"{said} takes a time with its unit: {said}50us")
+        return bound_of(part, ns)
+    if part.field in FIELDS:
+        return word_of(part, _value(part.field, part.value))
+    return Word("", part.text.strip('"') or part.text, part.excluded)
+
+
+def pattern_of(part: Written) -> Pattern | None:
+    """What stands between slashes. Raises WrongQuery for what is no regular expression."""
+    if len(part.text) > 2 and part.text[0] == part.text[-1] == "/":
+        compiled(part.text[1:-1])
+        return Pattern(part.text[1:-1], part.excluded)
+    return None
+
+
+def bound_of(part: Written, value: float) -> Bound:
+    """`>=` is what is not below."""
+    above = part.sign in (">", "<=")
+    return Bound(part.field, above, value, part.excluded ^ ("=" in part.sign))
+
+
+def word_of(part: Written, value: str) -> Word:
+    """A value that a field contains (`:`), is (`=`) or is not (`!=`)."""
+    return Word(part.field, value, part.excluded ^ (part.sign == "!="), part.sign != ":")
 
 
 def _value(field: str, text: str) -> str:
@@ -157,12 +222,12 @@ def misread(query: Query) -> str:
     """A sentence about a word that looks like a field, which a person should know if nothing is
     found; "" where there is none."""
     for word in query.words:
-        field, bound = FIELD.fullmatch(word.text), BOUND.match(word.text)
+        field, bound = FIELD.fullmatch(word.text), SIGN.match(word.text)
         if field:
             return f"{field[1]} is no field, so {word.text} was looked for as a word"
-        if bound and bound[1] in FIELDS:
-            example = f"{bound[1]}:{bound[3] or '...'}"
-            return f"only {' and '.join(TIMES)} are compared: {example} looks for {bound[1]}"
+        if bound and bound[2] in FIELDS:
+            example = f"{bound[2]}:{bound[4] or '...'}"
+            return f"only {' and '.join(TIMES)} are compared: {example} looks for {bound[2]}"
     return ""
 
 

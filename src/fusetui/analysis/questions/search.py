@@ -89,10 +89,10 @@ def search(trace: Trace, texts: NameTexts, query: Query) -> Rows:
     for term in query.terms:
         if isinstance(term, Bound):
             times = trace.dur[rows] if term.field == "dur" else trace.start[rows] - trace.begin_ns
-            beyond = times > term.ns if term.above else times < term.ns
+            beyond = times > term.value if term.above else times < term.value
             rows = rows[beyond ^ term.excluded]
         elif isinstance(term, Word) and term.field in OF_ROW:
-            rows = rows[OF_ROW[term.field](trace, rows, term.text) ^ term.excluded]
+            rows = rows[OF_ROW[term.field](trace, rows, term) ^ term.excluded]
     return _in_order(trace, rows)
 
 
@@ -178,31 +178,37 @@ def _in_order(trace: Trace, rows: Rows) -> Rows:
 
 def _names_with(texts: NameTexts, term: Word) -> Flags:
     given = (texts.folded if term.folds else texts.as_written)[term.field]
-    return np.array([term.text in text for text in given], dtype=np.bool_)
+    if not term.whole:
+        found = [term.text in text for text in given]
+    elif term.field == "name":
+        found = [term.text == text for text in given]
+    else:  # they say several things
+        found = [term.text in text.split() for text in given]
+    return np.array(found, dtype=np.bool_)
 
 
-def _on_op(trace: Trace, rows: Rows, text: str) -> Flags:
-    fold = text == text.lower()
-    named, op = trace.named(lambda name: text in (name.lower() if fold else name)), trace.op[rows]
+def _on_op(trace: Trace, rows: Rows, term: Word) -> Flags:
+    named, op = trace.named(term.holds), trace.op[rows]
     flags: Flags = named[np.where(op >= 0, trace.name[op], -1)]
     return flags
 
 
-def _on_stream(trace: Trace, rows: Rows, text: str) -> Flags:
-    wanted = [t.layer in GPU_LAYERS and str(t.tid) == text for t in trace.tracks]
+def _on_stream(trace: Trace, rows: Rows, term: Word) -> Flags:
+    wanted = [t.layer in GPU_LAYERS and str(t.tid) == term.text for t in trace.tracks]
     return np.array([*wanted, False])[trace.track[rows]]
 
 
-def _on_thread(trace: Trace, rows: Rows, text: str) -> Flags:
-    wanted = [text in (str(track.tid), track.label) for track in trace.tracks]
-    named = [text.lower() in track.label.lower() for track in trace.tracks]
-    return np.array([*(wanted if any(wanted) else named), False])[trace.track[rows]]
+def _on_thread(trace: Trace, rows: Rows, term: Word) -> Flags:
+    wanted = [term.text in (str(track.tid), track.label) for track in trace.tracks]
+    named = [term.text.lower() in track.label.lower() for track in trace.tracks]
+    chosen = wanted if any(wanted) or term.whole else named
+    return np.array([*chosen, False])[trace.track[rows]]
 
 
-def _in_step(trace: Trace, rows: Rows, text: str) -> Flags:
+def _in_step(trace: Trace, rows: Rows, term: Word) -> Flags:
     """Those that start in the step, and the GPU events that it launched."""
     steps = steps_of(trace)
-    at = steps.place(number_of(text))
+    at = steps.place(number_of(term.text))
     if at < 0:
         return np.zeros(len(rows), dtype=np.bool_)
     gpu = np.isin(rows, trace.gpu_rows)
@@ -216,11 +222,11 @@ def number_of(text: str) -> int:
     return int(text) if text.isdecimal() and len(text) < 19 else -1
 
 
-OF_ROW: dict[str, Callable[[Trace, Rows, str], Flags]] = {
+OF_ROW: dict[str, Callable[[Trace, Rows, Word], Flags]] = {
     "op": _on_op,
     "stream": _on_stream,
     "thread": _on_thread,
-    "kind": lambda trace, rows, text: np.isin(trace.role[rows], ROLES[text.lower()]),
+    "kind": lambda trace, rows, term: np.isin(trace.role[rows], ROLES[term.text.lower()]),
     "step": _in_step,
 }
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
+from fusetui import Error
 from fusetui.analysis.why.account import Accounts, cpu_accounts
 from fusetui.analysis.why.devices import Devices
 from fusetui.analysis.why.idle_time import LONGEST, longest_gaps
@@ -18,6 +19,7 @@ from fusetui.trace.layout.steps import Steps, steps_of
 from fusetui.trace.model.arrays import Int64s
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.recording import recorded_with
 
 ON_GPU = "ProfilerActivity.CUDA"
 UNCUT = "an export named .json, not .pftrace"
@@ -34,7 +36,7 @@ class Selection(msgspec.Struct, frozen=True):
     all_gaps: bool = False
 
 
-class NotThere(Exception):  # noqa: N818
+class NotThere(Error):  # noqa: N818
     """What was asked for is not in the trace; the message is one plain sentence."""
 
 
@@ -139,12 +141,13 @@ def _accounts(
 
 
 def on_this_device(trace: Trace, unknown: Sequence[Unknown]) -> tuple[Unknown, ...]:
-    """With the activity that records what runs on a GPU of this kind; "" where nothing shows that
-    there is one."""
-    activity = gpu_activity(trace)
+    """With what records it, by what recorded the trace: of a GPU the activity of its kind, or ""
+    where nothing shows that there is one."""
+    activity, form = gpu_activity(trace), trace.report.format
+    options = ((one, activity if one.record_with == ON_GPU else one.record_with) for one in unknown)
     return tuple(
-        msgspec.structs.replace(one, record_with=activity) if one.record_with == ON_GPU else one
-        for one in unknown
+        msgspec.structs.replace(one, record_with=recorded_with(option, form))
+        for one, option in options
     )
 
 

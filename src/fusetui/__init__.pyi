@@ -1,0 +1,5 @@
+from fusetui.api import *  # noqa: F403
+
+__version__: str
+
+class Error(Exception): ...

@@ -1,0 +1,182 @@
+"""An open trace: its tables, its answers, and what could not be read."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Self
+
+from fusetui import Error
+from fusetui.api.reading import Source, read
+from fusetui.tables.public import Table
+from fusetui.tables.sources import made
+from fusetui.text.figures import duration, plural
+from fusetui.text.printable import printable
+from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.report import Report
+
+if TYPE_CHECKING:
+    from fusetui.analysis.diff.model import Diff
+    from fusetui.analysis.ranks.model import JobAnswer
+    from fusetui.analysis.why.model import Why
+    from fusetui.gpu.kernel_names import KernelName
+
+
+def open(  # noqa: A001
+    source: Source, *, cached: bool = True, captured_by: Sequence[str] = ()
+) -> Opened:
+    """Reads a trace, or takes it from the cache of earlier readings.
+
+    Replays of CUDA graphs are joined with their captures: those that are named, else those found
+    beside the trace. Raises Error with one plain sentence.
+    """
+    return Opened(source, cached, tuple(captured_by))
+
+
+def ranks(paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> JobAnswer:
+    """Everything that is known about the job that these traces are of: files, folders, patterns or
+    URLs. A file that is no rank is in its `left_out`. Raises Error."""
+    from fusetui.analysis.ranks.answer import explained
+    from fusetui.analysis.ranks.executors import summarize
+    from fusetui.commands.ranks import files
+
+    given = [paths] if isinstance(paths, str | os.PathLike) else paths
+    return explained(summarize(files([os.fspath(path) for path in given]))).answer
+
+
+def decode(name: str) -> KernelName | None:
+    """What the name of a GPU kernel says; None for one that nothing is known of."""
+    from fusetui.gpu.kernel_names import decode
+
+    return decode(name)
+
+
+class Opened:
+    """An open trace. Tables and answers are made when they are first asked for, and kept.
+
+    It is a context manager, and it can be pickled: another process opens the source again.
+    """
+
+    def __init__(self, source: Source, cached: bool, captured_by: tuple[str, ...]) -> None:
+        self._given: tuple[Source, bool, tuple[str, ...]] = (source, cached, captured_by)
+        self._tables: dict[str, Table] = {}
+        self._trace: Trace | None
+        self._trace, self.notices = read(source, cached, captured_by)
+        """Sentences about what of the file could not be read or joined."""
+
+    @property
+    def trace(self) -> Trace:
+        """The columns that everything is computed from. Raises Error once it was closed."""
+        if self._trace is None:
+            raise Error("This trace was closed: open it again.")
+        return self._trace
+
+    @property
+    def report(self) -> Report:
+        """The counts of what was read, and what was not. Raises Error once it was closed."""
+        return self.trace.report
+
+    @property
+    def kernels(self) -> Table:
+        """Kernels by name, the largest total first; `fusetui kernels`."""
+        return self._table("kernels")
+
+    @property
+    def ops(self) -> Table:
+        """CPU ops by name; `fusetui ops`."""
+        return self._table("ops")
+
+    @property
+    def modules(self) -> Table:
+        """The tree of modules and annotations, each after its parent; `fusetui modules`."""
+        return self._table("modules")
+
+    @property
+    def lines(self) -> Table:
+        """The user's own Python functions; `fusetui lines`."""
+        return self._table("lines")
+
+    @property
+    def gaps(self) -> Table:
+        """All gaps in which a GPU was idle, the longest first; `fusetui gaps --all`."""
+        return self._table("gaps")
+
+    @property
+    def launches(self) -> Table:
+        """Launch calls by thread and name; `fusetui launches`."""
+        return self._table("launches")
+
+    @property
+    def collectives(self) -> Table:
+        """All collectives, in the order in which they were issued."""
+        return self._table("collectives")
+
+    @property
+    def findings(self) -> Table:
+        """What `fusetui why` finds, the most time at stake first."""
+        return self._table("findings")
+
+    @property
+    def steps(self) -> Table:
+        """The steps; `fusetui steps`."""
+        return self._table("steps")
+
+    @property
+    def slices(self) -> Table:
+        """All slices; `fusetui slices`."""
+        return self._table("slices")
+
+    def why(self) -> Why:
+        """Where the time went, and why the GPU was idle; `fusetui why`."""
+        from fusetui.analysis.why.answer import why
+
+        return why(self.trace)
+
+    def diff(self, other: Opened | Source, *, step_by: str | None = None) -> Diff:
+        """What the other trace does differently; `fusetui diff`. Raises Error."""
+        from fusetui.analysis.diff.compare import diff
+        from fusetui.analysis.diff.work import NoStepsError
+
+        that = other if isinstance(other, Opened) else open(other)
+        try:
+            return diff(self.trace, that.trace, step_by=step_by)
+        except NoStepsError as missing:
+            raise Error(str(missing)) from None
+
+    def close(self) -> None:
+        """Frees what it holds; it may be called again. Tables that were taken stay."""
+        self._trace = None
+        self._tables.clear()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), self._given
+
+    def __repr__(self) -> str:
+        if self._trace is None:
+            return "<fusetui trace, closed>"
+        trace, told = self._trace, self.notices
+        figures = [
+            plural(trace.recorded(), "slice"),
+            plural(len(trace.gpu_rows), "GPU event"),
+            duration(trace.end_ns - trace.begin_ns),
+            *([plural(len(told), "notice")] if told else []),
+        ]
+        return f"<fusetui trace {printable(trace.report.file)}: {', '.join(figures)}>"
+
+    def _repr_html_(self) -> str:
+        from fusetui.api.html import trace_html
+
+        tables = (self.kernels, self.ops, self.gaps)
+        return trace_html(repr(self), self.trace, self.notices, tables)
+
+    def _table(self, name: str) -> Table:
+        trace = self.trace
+        if name not in self._tables:
+            self._tables[name] = made(name, trace)
+        return self._tables[name]

@@ -1,0 +1,72 @@
+"""A table for people: aligned, times with their units, names cut to fit where anybody sees it."""
+
+from __future__ import annotations
+
+from fusetui.tables.table import Column, ColumnTable
+from fusetui.text.cutting import middle_clip
+from fusetui.text.figures import count, duration, plural, significant
+from fusetui.text.printable import printable
+from fusetui.text.tables import TOP_ALL, Unseen, left_out
+from fusetui.text.tables import Column as Drawn
+from fusetui.text.tables import table as aligned
+
+ROWS, WIDTH = 10, 100  # of a repr
+DIGITS = 4
+ORDER = {"file": 0, "short": 1}  # of texts
+LONGEST = 40  # cells of a text in the middle of a line
+
+
+def drawn(table: ColumnTable) -> str:
+    """Its size, and the first rows of the columns that a person sees first."""
+    size = f"{table.name}: {plural(len(table), 'row')}, {plural(len(table.columns), 'column')}"
+    more = left_out(len(table) - ROWS, "row", "")
+    return "\n".join([size, lines(seen_first(table.top(ROWS)), WIDTH), *(m[:-3] for m in more)])
+
+
+def listed(table: ColumnTable, most: int, width: int) -> str:
+    """The first `most` rows (0: all) for a terminal of a width, and how many are left out."""
+    if not len(table):
+        return f"no {table.name}"
+    shown = table.top(most) if most else table
+    return "\n".join([lines(shown, width), *left_out(len(table) - len(shown), "row", TOP_ALL)])
+
+
+def seen_first(table: ColumnTable) -> ColumnTable:
+    """The columns that a person sees without asking: figures, then texts."""
+    chosen = [column for column in table.columns if column.name in table.first]
+    chosen.sort(key=lambda column: (column.kind == "text", ORDER.get(column.name, 2)))
+    return table.select(column.name for column in chosen)
+
+
+def lines(table: ColumnTable, width: int) -> str:
+    """All rows, below the names of the columns. Where space is short and somebody looks, the last
+    column is cut, and columns are left out from the right, but for the first text."""
+    is_unseen = isinstance(width, Unseen)
+    longest = None if is_unseen else LONGEST
+    cells = [texts(column, longest) for column in table.columns[:-1]]
+    cells += [texts(column, None) for column in table.columns[-1:]]
+    texts_at = [n for n, column in enumerate(table.columns) if column.kind == "text"]
+    kept = {0, *texts_at[: 2 if table.names[texts_at[0]] == "file" else 1]} if texts_at else {0}
+    columns = [
+        Drawn(column.name, column.kind == "text", 0 if number in kept else number)
+        for number, column in enumerate(table.columns)
+    ]
+    return aligned(columns, [*zip(*cells, strict=True)], None if is_unseen else width)
+
+
+def texts(column: Column, longest: int | None = None) -> list[str]:
+    """Its values for people; "" for none."""
+    return [_text(column, value, longest) for value in column.to_list()]
+
+
+def _text(column: Column, value: object, longest: int | None) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return duration(value) if column.name.endswith("_ns") else count(value)
+    if isinstance(value, float):
+        return significant(value, DIGITS)
+    shown = printable(str(value))
+    return shown if longest is None else middle_clip(shown, longest)

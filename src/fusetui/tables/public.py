@@ -1,0 +1,99 @@
+"""The tables that users of Python get."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from msgspec.structs import replace
+from numpy.typing import NDArray
+
+from fusetui.tables.table import Column, ColumnTable, Spec, column_of
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+
+
+class Table(ColumnTable, frozen=True, eq=False):
+    """Named columns of equal length. Dataframes take it as it is, by the Arrow PyCapsule interface;
+    iteration gives each row as a dict."""
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        """A column as numpy has it: numbers as an array, a masked one where some may be missing;
+        texts as an array of objects, with None for none. Raises NoColumn."""
+        return self.column(name).to_numpy()
+
+    def __repr__(self) -> str:
+        from fusetui.tables.drawn import drawn
+
+        return drawn(self)
+
+    def _repr_html_(self) -> str:
+        from fusetui.tables.html import table_html
+
+        return table_html(self)
+
+    def where(self, query: str) -> Table:
+        """The rows for which a query holds, as in `family = gemm and total_ns > 50us`;
+        docs/tables.md has the grammar. Raises WrongQuery."""
+        from fusetui.tables.where import rows_where
+
+        return self.take(rows_where(self, query))
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Raises MissingPackage."""
+        from fusetui.tables.frames import to_pandas
+
+        return to_pandas(self)
+
+    def to_polars(self) -> polars.DataFrame:
+        """Raises MissingPackage."""
+        from fusetui.tables.frames import to_polars
+
+        return to_polars(self)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """An ArrowArrayStream of int64, float64, bool and large_string, as a PyCapsule; another
+        schema that is requested is not regarded."""
+        from fusetui.tables.arrow import stream_of
+
+        return stream_of(self)
+
+    def save(self, path: str, *, replace: bool = False) -> None:
+        """Writes CSV, TSV, Markdown, JSON or Parquet, as the path ends, to a file that must not
+        exist unless it is to be replaced. Raises CannotWrite, MissingPackage or UnknownFormat,
+        leaving nothing behind."""
+        from fusetui.tables.files import save
+
+        save(self, path, replace=replace)
+
+
+def table_of(name: str, specs: Sequence[Spec], records: Sequence[Mapping[str, Any]]) -> Table:
+    """The table of some records; keys that are no columns are left out."""
+    columns = (column_of(spec, [record.get(spec.name) for record in records]) for spec in specs)
+    return Table(name, tuple(columns), frozenset(spec.name for spec in specs if spec.first))
+
+
+def with_files(tables: Sequence[tuple[str, Table]], file: Spec) -> Table:
+    """Tables with the same columns one below the other, the name of its trace before each row. A
+    column that is called so is renamed to `lines_file`."""
+    first = tables[0][1]
+    numbers = np.repeat(np.arange(len(tables), dtype=np.int32), [len(table) for _, table in tables])
+    columns = [Column(file.name, numbers, tuple(name for name, _ in tables))]
+    for number, column in enumerate(first.columns):
+        name = f"{first.name}_{column.name}" if column.name == file.name else column.name
+        columns.append(_below(name, [table.columns[number] for _, table in tables]))
+    return replace(first, columns=tuple(columns), first=first.first | {file.name})
+
+
+def _below(name: str, parts: Sequence[Column]) -> Column:
+    always = all(part.known is None for part in parts)
+    known = None if always else np.concatenate([part.there for part in parts])
+    if parts[0].texts is None:
+        return Column(name, np.concatenate([part.values for part in parts]), None, known)
+    texts = tuple(text for part in parts for text in part.texts or ())
+    firsts = np.cumsum([0, *(len(part.texts or ()) for part in parts)])
+    numbers = [part.values + first for part, first in zip(parts, firsts, strict=False)]
+    return Column(name, np.concatenate(numbers).astype(np.int32), texts, known)

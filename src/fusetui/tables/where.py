@@ -1,0 +1,125 @@
+"""Which rows of a table a query holds for, in the grammar of the search of the app.
+
+A field is a column; `dur` and others stand for what a table has of them. A word is looked for in
+all texts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+
+from fusetui.analysis.questions.query import (
+    COMPARED,
+    Bound,
+    Word,
+    Written,
+    WrongQuery,
+    bound_of,
+    matching,
+    pattern_of,
+    word_of,
+    written_terms,
+)
+from fusetui.tables.table import Column, ColumnTable
+from fusetui.text.figures import parse_time
+from fusetui.trace.model.arrays import Flags, Rows
+
+FIRST_OF = {"dur": ("dur_ns", "total_ns"), "at": ("start_ns",)}
+"""What a field stands for where no column is called so: the first of these that there is."""
+ANY_OF = {
+    "family": ("family", "kernel_op", "collective"),
+    "dtype": ("dtype", "dtype_a", "dtype_b", "dtype_acc", "dtype_out"),
+    "arch": ("arch", "arch_name"),
+}
+"""As in the search of the app, a field of a kernel's name may be any of these."""
+IDS = ("process", "thread", "device", "stream")
+"""A value is all of these: stream:7 is not 17."""
+
+
+def rows_where(table: ColumnTable, query: str) -> Rows:
+    """In the order of the table. Raises WrongQuery, and NoColumn for a field that it has not."""
+    holds = np.ones(len(table), dtype=np.bool_)
+    for part in written_terms(query, lambda *_: True):
+        if part.text.lower() == "or":
+            raise WrongQuery('a query has no "or": all of its terms must hold')
+        holds &= _holds(table, part)
+    return np.flatnonzero(holds)
+
+
+def _holds(table: ColumnTable, part: Written) -> Flags:
+    flags: Flags
+    if pattern := pattern_of(part):
+        flags = _any(table, lambda column: _of_texts(column, partial(matching, pattern.text)))
+    elif not part.field:
+        word = Word("", part.text.strip('"') or part.text)
+        flags = _any(table, partial(_contains, word=word))
+    elif part.sign in COMPARED:
+        return _compared(_columns(table, part.field)[0], part)
+    else:
+        flags = np.logical_or.reduce([_is(one, part) for one in _columns(table, part.field)])
+    return flags ^ (part.excluded ^ (part.sign == "!="))
+
+
+def _columns(table: ColumnTable, field: str) -> list[Column]:
+    """Those that a field stands for, at least one."""
+    names = [name for name in ANY_OF.get(field, (field,)) if name in table.names]
+    names = names or [name for name in FIRST_OF.get(field, ()) if name in table.names][:1]
+    return [table.column(name) for name in names or [field]]
+
+
+def _compared(column: Column, part: Written) -> Flags:
+    """A row without a value is neither above nor below."""
+    if column.kind not in ("int", "float"):
+        raise WrongQuery(f"{part.field} is a text: {part.field}:{part.value or '...'} looks for it")
+    bound: Bound = bound_of(part, _number(column, part))
+    flags = column.values > bound.value if bound.above else column.values < bound.value
+    return (flags ^ bound.excluded) & column.there
+
+
+def _is(column: Column, part: Written) -> Flags:
+    if column.kind == "text":
+        sign = "=" if column.name in IDS or part.sign == "!=" else part.sign
+        return _contains(column, word_of(Written(part.text, False, sign=sign), part.value))
+    if column.kind == "bool":
+        if part.value not in ("true", "false"):
+            raise WrongQuery(f"{part.field} is true or false: {part.field} = true")
+        return np.equal(column.values, part.value == "true") & column.there
+    return np.equal(column.values, _number(column, part)) & column.there
+
+
+def _number(column: Column, part: Written) -> float:
+    """A number; of a column in ns also a time with its unit. Raises WrongQuery."""
+    ns = parse_time(part.value) if column.name.endswith("_ns") else None
+    try:
+        value = float(part.value) if ns is None else ns
+    except ValueError:
+        value = math.nan
+    if math.isfinite(value):
+        return int(value) if value == int(value) else value
+    example = "50us" if column.name.endswith("_ns") else "0.5" if column.kind == "float" else "10"
+    raise WrongQuery(f"{part.field} is followed by a number: {part.field} > {example}")
+
+
+def _contains(column: Column, word: Word) -> Flags:
+    return _of_texts(column, lambda texts: np.array([*map(word.holds, texts)], dtype=np.bool_))
+
+
+def _of_texts(column: Column, test: Callable[[tuple[str, ...]], Flags]) -> Flags:
+    """The rows whose text passes; each text is tested once."""
+    if not len(column):
+        return np.zeros(0, dtype=np.bool_)
+    flags: Flags = test(column.texts or ())[column.values] & column.there
+    return flags
+
+
+def _any(table: ColumnTable, test: Callable[[Column], Flags]) -> Flags:
+    """The rows of which some text passes."""
+    found = np.zeros(len(table), dtype=np.bool_)
+    for column in table.columns:
+        if column.kind == "text":
+            found |= test(column)
+    return found

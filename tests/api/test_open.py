@@ -1,0 +1,161 @@
+"""`import fusetui as ft; t = ft.open(...)`."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.hostile import WORST
+
+import fusetui as ft
+from fusetui import api, sample_traces
+from fusetui.analysis.diff.compare import diff
+from fusetui.analysis.why.answer import why
+from fusetui.commands.errors import OUR_SENTENCES
+from fusetui.tables.sources import TABLES
+
+Make = Callable[..., Any]
+LESSON, OTHER = "lesson:mlp-eager", "lesson:mlp-compiled"
+
+
+@pytest.fixture
+def opened() -> ft.Opened:
+    return ft.open(LESSON)
+
+
+def test_what_there_is() -> None:
+    assert {*api.__all__} == {"Error", *ft.NAMES, *ft.FUNCTIONS}  # type: ignore[attr-defined]
+    assert all(getattr(ft, name) is getattr(api, name) for name in api.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        ft.nothing  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_nothing_is_imported_before_it_is_used() -> None:
+    program = "import sys, fusetui; print(*(m for m in sys.modules if m.startswith('fusetui')))"
+    run = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True)
+    assert run.stdout.split() == ["fusetui"]
+
+
+def test_opening_needs_no_dataframe() -> None:
+    program = f"import sys, fusetui as ft; ft.open({LESSON!r}).kernels; print(*sys.modules)"
+    run = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True)
+    others = {"torch", "textual", "pandas", "polars", "pyarrow", "duckdb", "nanoarrow", "regex"}
+    assert "fusetui.api" in run.stdout.split()
+    assert not others & {*run.stdout.split()}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_tables_are_made_once(opened: ft.Opened, name: str) -> None:
+    table = getattr(opened, name)
+    assert table.name == name
+    assert getattr(opened, name) is table
+
+
+def test_answers_are_those_of_the_commands(opened: ft.Opened) -> None:
+    trace = opened.trace
+    assert opened.why() == why(trace)
+    other = ft.open(OTHER)
+    assert opened.diff(other) == opened.diff(OTHER) == diff(trace, other.trace)
+    assert opened.report is trace.report
+
+
+def test_bytes_are_the_file() -> None:
+    path = sample_traces.path("mlp-eager")
+    by_path, by_bytes = ft.open(path), ft.open(path.read_bytes())
+    assert [*by_bytes.ops] == [*by_path.ops]
+    row = int(by_path.slices.where("op:linear")["row"][0])
+    assert by_bytes.trace.args_of(row) == by_path.trace.args_of(row) != {}
+    assert repr(by_bytes).startswith("<fusetui trace bytes: ")
+
+
+def test_captures_are_joined_as_on_the_command_line(tmp_path: Path) -> None:
+    from tests.places import TRACES
+
+    replays = TRACES / "mi300_sglang_decode_graph.json.gz"
+    if not replays.exists():
+        pytest.skip(f"{replays} is not there")
+    with ft.open(replays, captured_by=[str(TRACES / "mi300_sglang_capture.json.gz")]) as opened:
+        assert opened.ops["captured"].any() == any("replays" in one for one in opened.notices)
+
+
+def test_another_process_opens_it_again(opened: ft.Opened) -> None:
+    again = pickle.loads(pickle.dumps(opened))
+    assert [*again.kernels] == [*opened.kernels]
+    assert repr(again) == repr(opened)
+
+
+def test_closed() -> None:
+    with ft.open(LESSON) as opened:
+        kernels = opened.kernels
+    assert len(kernels) == 4
+    assert repr(opened) == "<fusetui trace, closed>"
+    opened.close()
+    for ask in (lambda: opened.kernels, lambda: opened.report, opened.why):
+        with pytest.raises(ft.Error, match="closed"):
+            ask()
+
+
+def test_what_is_drawn(opened: ft.Opened) -> None:
+    assert repr(opened).startswith("<fusetui trace lesson:mlp-eager: ")
+    shown = opened._repr_html_()
+    assert opened.notices[0][:40] in shown
+    assert all(f"<caption>{name}: " in shown for name in ("kernels", "ops", "gaps"))
+    assert "compute" in shown
+
+
+def test_hostile_names(trace_of: Make, event: Make, launched: Make, tmp_path: Path) -> None:
+    bad = f"<script>alert(1)</script>{WORST}"
+    trace_of([event(bad, 0, 50), *launched(1, 5, 20, name=bad), *launched(2, 30, 40, name=bad)])
+    opened = ft.open(tmp_path / "trace.json")
+    for shown in (opened._repr_html_(), opened.kernels._repr_html_()):
+        assert "<script" not in shown
+        assert "\x1b" not in shown
+        shown.encode()
+    assert opened.kernels["name"].tolist() == [bad.replace("\ud800", "?")]
+
+
+@pytest.mark.parametrize("cut", [1000, 10_000])
+def test_what_could_not_be_read_is_said(tmp_path: Path, write: Make, cut: int) -> None:
+    import gzip
+
+    text = gzip.decompress(sample_traces.path("mlp-eager").read_bytes())
+    opened = ft.open(write(text[:-cut]))
+    assert not opened.report.complete
+    assert "ends early" in opened.notices[0]
+    assert "1 notice" in repr(opened)
+
+
+@pytest.mark.parametrize(
+    ("source", "kind"),
+    [
+        ("nowhere.json", ft.CannotRead),
+        (b"{}", ft.NotATrace),
+        (b"", ft.CannotRead),
+        ("sample:nothing", ft.Error),
+        ("", ft.Error),
+    ],
+)
+def test_errors(source: str | bytes, kind: type[Exception]) -> None:
+    with pytest.raises(kind) as error:
+        ft.open(source)
+    assert isinstance(error.value, ft.Error)
+    assert isinstance(error.value, OUR_SENTENCES)
+
+
+def test_ranks(tmp_path: Path) -> None:
+    found = ft.ranks([sample_traces.path("mlp-eager")])
+    assert found.given == 1
+    with pytest.raises(ft.Error, match="matches no trace"):
+        ft.ranks(str(tmp_path / "*.json"))
+
+
+def test_decode() -> None:
+    found = ft.decode("ampere_sgemm_128x64_tn")
+    assert found is not None
+    assert (found.family, found.tile_m) == ("cublas-legacy", 128)
+    assert ft.decode("nothing that is known") is None

@@ -1,0 +1,133 @@
+"""Dataframes hold the figures that `--json` prints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import polars
+import pyarrow
+import pytest
+from tests.places import TRACES
+
+import fusetui as ft
+
+Run = Callable[..., Any]
+FILES = (
+    "h100_bert-small",
+    "mi300_ddp_resnet18",
+    "cpu_only_small",
+    "nccl_collectives",
+    "v100_resnet50_2021",
+)
+SUMS = {
+    "kernels": ("total_ns", "count", "max_ns", "effective_ns", "flop_ns"),
+    "ops": ("total_ns", "count", "self_ns", "gpu_ns", "kernels"),
+    "modules": ("gpu_ns", "gpu_self_ns", "cpu_ns", "kernels"),
+    "lines": ("gpu_self_ns", "cpu_ns", "count"),
+    "gaps": ("dur_ns", "start_ns"),
+    "findings": ("at_stake_ns",),
+    "steps": ("dur_ns", "kernels", "gpu_busy_ns"),
+}
+KEYS = {"lines": "functions"}
+COMMANDS = {"findings": ("why",), "gaps": ("gaps", "--all"), "steps": ("summary",)}
+
+
+def of_pandas(table: ft.Table, name: str) -> float:
+    return float(table.to_pandas()[name].sum())
+
+
+def of_polars(table: ft.Table, name: str) -> float:
+    return float(polars.DataFrame(table)[name].sum())
+
+
+def of_arrow(table: ft.Table, name: str) -> float:
+    values: list[float | None] = pyarrow.table(table)[name].to_pylist()
+    return sum(filter(None, values))
+
+
+def sql(query: str, held: ft.Table) -> list[tuple[Any, ...]]:
+    """DuckDB finds the table by the name of the variable."""
+    found: list[tuple[Any, ...]] = duckdb.sql(query).fetchall()
+    return found
+
+
+def of_duckdb(table: ft.Table, name: str) -> float:
+    ((found,),) = sql(f"select sum({name}) from held", table)
+    return found or 0
+
+
+def of_numpy(table: ft.Table, name: str) -> float:
+    return float(np.ma.filled(table[name], 0).sum())
+
+
+@cache
+def opened(name: str) -> ft.Opened:
+    path = TRACES / f"{name}.json.gz"
+    if not path.exists():
+        pytest.skip(f"{path} is not there")
+    return ft.open(path)
+
+
+@pytest.fixture(params=FILES)
+def trace(request: pytest.FixtureRequest) -> tuple[Path, ft.Opened]:
+    return TRACES / f"{request.param}.json.gz", opened(request.param)
+
+
+@pytest.mark.parametrize("name", SUMS)
+def test_sums(fusetui: Run, trace: tuple[Path, ft.Opened], name: str) -> None:
+    path, held = trace
+    command, *more = COMMANDS.get(name, (name,))
+    rows = fusetui(command, path, "--json", *more).json[KEYS.get(name, name)]
+    table = getattr(held, name)
+    assert len(table) == len(rows)
+    for column in SUMS[name]:
+        wanted = sum(row[column] or 0 for row in rows)
+        for ask in (of_pandas, of_polars, of_arrow, of_duckdb, of_numpy):
+            assert ask(table, column) == wanted, (ask, column)
+
+
+def test_every_value(trace: tuple[Path, ft.Opened]) -> None:
+    """Of each table, in each dataframe; None where there is none."""
+    for name in (*SUMS, "launches", "collectives", "slices"):
+        table = getattr(trace[1], name)
+        rows = [*table]
+        assert pyarrow.table(table).to_pylist() == rows
+        assert polars.DataFrame(table).to_dicts() == rows
+        assert sql("from held", table) == [tuple(row.values()) for row in rows]
+        frame = table.to_pandas()
+        held = frame.astype(object).where(frame.notna(), None).to_dict("records")
+        assert held == rows
+
+
+def test_slices_add_up_to_the_summary(fusetui: Run, trace: tuple[Path, ft.Opened]) -> None:
+    path, held = trace
+    summary = fusetui("summary", path, "--json").json
+    gpu = held.slices.where("/^(kernel|memcpy|memset)$/")
+    kinds = np.isin(held.slices["kind"], ["kernel", "memcpy", "memset"])
+    assert len(held.slices) == summary["slices"]
+    assert int(held.slices["dur_ns"][kinds].sum()) == summary["gpu_sum_ns"]
+    assert len(gpu) >= int(kinds.sum()) == summary["gpu_events"]
+
+
+def test_types_are_the_same_for_every_trace() -> None:
+    for name in SUMS:
+        for types in (
+            lambda table: pyarrow.table(table).schema,
+            lambda table: polars.DataFrame(table).schema,
+            lambda table: [*map(str, table.to_pandas().dtypes)],
+            lambda table: sql("describe from held", table),
+        ):
+            found = [types(getattr(opened(one), name)) for one in FILES]
+            assert all(one == found[0] for one in found), name
+
+
+def test_numbers_are_not_copied() -> None:
+    table = opened(FILES[0]).slices
+    assert table["dur_ns"] is table.column("dur_ns").values
+    assert np.shares_memory(table.to_pandas()["dur_ns"].to_numpy(), table["dur_ns"])
+    assert np.shares_memory(pyarrow.table(table)["dur_ns"].chunk(0).to_numpy(), table["dur_ns"])

@@ -1,0 +1,229 @@
+"""Answers as tables: formats, files, columns, queries, several traces."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet
+import pytest
+from tests.places import TRACES
+
+from fusetui.arguments import FORMATS
+from fusetui.registry import AS_TABLE, COMMANDS
+from fusetui.tables import files
+from fusetui.tables.sources import TABLES, specs_of
+
+Run = Callable[..., Any]
+LESSON, OTHER = "lesson:mlp-eager", "lesson:mlp-compiled"
+NAMES = [
+    one.name
+    for one in COMMANDS
+    if not callable(one.arguments) and any("--format" in a.names for a in one.arguments)
+]
+
+
+def rows(found: Any) -> list[dict[str, str]]:
+    return [*csv.DictReader(io.StringIO(found.out))]
+
+
+def test_every_table_of_a_command() -> None:
+    assert {*NAMES} == {*TABLES} - {"collectives", "findings"}
+    assert ("table", *sorted(files.FORMATS, key=FORMATS.index)) == FORMATS
+    assert {name.removeprefix("--") for name in ("others", *OPTIONS)} == {*AS_TABLE}
+
+
+OPTIONS = ("--format", "--output", "--columns", "--sort", "--where")
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("form", ["csv", "tsv", "json", "markdown"])
+def test_all_columns(fusetui: Run, name: str, form: str) -> None:
+    found = fusetui(name, LESSON, "--format", form)
+    assert found.code == 0
+    columns = [one.name for one in specs_of(name)]
+    heads = {"csv": ",".join(columns), "tsv": "\t".join(columns), "json": "[{"}
+    heads["markdown"] = f"| {' | '.join(columns)} |".replace("_", "\\_")
+    assert found.out.startswith(heads[form])
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("ending", files.ENDINGS)
+def test_a_file(fusetui: Run, tmp_path: Path, name: str, ending: str) -> None:
+    path = tmp_path / f"out{ending}"
+    found = fusetui(name, LESSON, "--output", path)
+    assert found.code == 0
+    printed = fusetui(name, LESSON, "--format", "json").json
+    assert found.out.startswith(f"{path}: {len(printed)} row")
+    if ending == ".parquet":
+        assert pyarrow.parquet.read_table(path).to_pylist() == printed
+    else:
+        form = files.ENDINGS[ending]
+        assert path.read_text("utf-8") == fusetui(name, LESSON, "--format", form).out
+
+
+def test_a_file_that_is_there(fusetui: Run, tmp_path: Path) -> None:
+    path = tmp_path / "out.csv"
+    path.write_text("mine")
+    found = fusetui("kernels", LESSON, "--output", path)
+    assert found.code == 2
+    assert found.sentence == f"{path} exists already: give another name, or move it away."
+    assert path.read_text() == "mine"
+
+
+def test_the_figures_are_those_of_the_answer(fusetui: Run) -> None:
+    answer = fusetui("kernels", LESSON, "--json").json["kernels"]
+    table = fusetui("kernels", LESSON, "--format", "json").json
+    assert [row["total_ns"] for row in table] == [row["total_ns"] for row in answer]
+    assert [row["kernel_op"] for row in table] == [row["decoded"].get("op") for row in answer]
+
+
+def test_where_sort_top_and_columns(fusetui: Run) -> None:
+    asked = ("--where", "family = gemm and dur > 50us", "--sort", "count", "--top", 1)
+    found = fusetui("kernels", LESSON, *asked, "--columns", "short,count", "--format", "csv")
+    assert found.out == "short,count\ngemm bf16 128x128x32 tn sm80 s5,6\n"
+
+
+def test_a_table_for_people(fusetui: Run) -> None:
+    found = fusetui("kernels", LESSON, "--sort", "count", "--columns", "count,short", "--top", 2)
+    lines = found.out.splitlines()
+    assert lines[0] == "count  short"
+    assert lines[3] == "... and 2 more rows (--top 0 shows all)"
+    assert "! Reconstructed" in found.out
+    assert max(map(len, lines)) <= 80
+
+
+def test_nothing_is_cut_where_nobody_looks(fusetui: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS")
+    names = [row["name"] for row in fusetui("kernels", LESSON, "--json").json["kernels"]]
+    out = fusetui("kernels", LESSON, "--format", "table").out
+    assert all(name in out for name in names)
+
+
+def test_several_traces(fusetui: Run) -> None:
+    both = rows(fusetui("steps", LESSON, "--format", "csv", OTHER))
+    assert [row["file"] for row in both] == [LESSON] * 3 + [OTHER] * 3
+    alone = rows(fusetui("steps", OTHER, "--format", "csv"))
+    assert [row["dur_ns"] for row in both[3:]] == [row["dur_ns"] for row in alone]
+    assert "file" not in alone[0]
+
+
+def test_several_traces_need_no_format(fusetui: Run) -> None:
+    assert fusetui("kernels", LESSON, OTHER).out.count("lesson:mlp-eager") == 4
+
+
+def test_the_options_of_a_command_are_kept(fusetui: Run) -> None:
+    by_op = rows(fusetui("kernels", LESSON, "--by", "op", "--format", "csv"))
+    assert {*by_op[0]} >= {"op", "total_ns"}
+    assert "name" not in by_op[0]
+    peaks = ("--peak", "bf16=1e15", "--peak", "bandwidth=1e12")
+    shares = (
+        rows(fusetui("kernels", LESSON, "--format", "csv", *more))[0]["share_of_peak"]
+        for more in ((), peaks)
+    )
+    assert len({*shares}) == 2
+    whole, part = (
+        rows(fusetui("gaps", LESSON, "--format", "csv", *more)) for more in ((), ("--step", 3))
+    )
+    assert 0 < len(part) < len(whole)
+
+
+def test_what_is_not_there_is_said(fusetui: Run) -> None:
+    found = fusetui("lines", "sample:mlp-eager", "--file", "nowhere.py", "--format", "csv")
+    assert found.code == 0
+    assert found.sentence == "No Python frame of this trace is in nowhere.py."
+    by_line = fusetui("lines", "sample:mlp-eager", "--by", "line", "--format", "json")
+    assert by_line.sentence.startswith("The calling lines were not recorded")
+
+
+@pytest.mark.parametrize(
+    ("asked", "sentence"),
+    [
+        (("--format", "parquet"), "Parquet is not printed: name a file with --output."),
+        (("--json", "--format", "csv"), "Use --format json for a table"),
+        (("--sort", "totl_ns"), "kernels has no column totl_ns: did you mean total_ns?"),
+        (("--columns", "a"), "kernels has no column a"),
+        (("--where", "dur > x"), "--where: dur is followed by a number: dur > 50us."),
+        (("--where", "nothing = 1"), "kernels has no column nothing"),
+        (("--format", "xlsx"), "fusetui kernels: --format takes table, json"),
+        (("--output", "out.xlsx/x.csv"), "out.xlsx/x.csv cannot be written"),
+    ],
+)
+def test_wrong_use(fusetui: Run, asked: tuple[str, ...], sentence: str) -> None:
+    found = fusetui("kernels", LESSON, *asked)
+    assert found.code == 2
+    assert found.sentence.startswith(sentence)
+    assert found.out == ""
+
+
+def test_a_trace_that_cannot_be_read(fusetui: Run, tmp_path: Path) -> None:
+    found = fusetui("kernels", LESSON, "nowhere.json", "--output", tmp_path / "out.csv")
+    assert found.code == 2
+    assert found.sentence.startswith("nowhere.json cannot be opened")
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_a_trace_that_is_cut_short(fusetui: Run, write: Callable[..., Path]) -> None:
+    whole = '{"traceEvents": [{"ph":"X","name":"a","ts":1,"dur":1,"pid":1,"tid":1},'
+    found = fusetui("slices", write(whole), "--format", "csv")
+    assert len(rows(found)) == 1
+    assert "ends early" in found.err
+
+
+SHELL = pytest.mark.skipif(sys.platform == "win32", reason="needs a shell")
+
+
+def in_shell(line: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    line = line.replace("fusetui", f"{sys.executable} -P -m fusetui")
+    run = ["bash", "-c", f"{line}; exit ${{PIPESTATUS[0]}}"]
+    surroundings = {**os.environ, "FUSETUI_CACHE": "off"}
+    return subprocess.run(run, cwd=folder, env=surroundings, capture_output=True, text=True)
+
+
+@pytest.fixture
+def large(write: Callable[..., Path]) -> Path:
+    """A trace whose table does not fit into a pipe."""
+    events = (
+        {"ph": "X", "name": f"op{n}", "ts": n, "dur": 1, "pid": 1, "tid": 1} for n in range(20_000)
+    )
+    return write(json.dumps({"traceEvents": [*events]}))
+
+
+@SHELL
+@pytest.mark.parametrize("form", ["table", "csv", "tsv", "json", "markdown"])
+def test_a_pipe_that_is_closed(large: Path, form: str) -> None:
+    found = in_shell(f"fusetui slices {large} --top 0 --format {form} | head -1", large.parent)
+    assert found.returncode in (0, 141)
+    assert "Traceback" not in found.stderr
+
+
+@SHELL
+@pytest.mark.parametrize("ending", files.ENDINGS)
+def test_a_file_that_may_not_grow(large: Path, ending: str) -> None:
+    out = f"out{ending}"
+    found = in_shell(f"ulimit -f 8; fusetui slices {large} --output {out}", large.parent)
+    assert found.returncode == 2, found.stderr
+    assert found.stderr == f"{out} cannot be written: file too large.\n"
+    assert [*large.parent.iterdir()] == [large]
+
+
+@SHELL
+def test_standard_output_that_may_not_grow(large: Path) -> None:
+    found = in_shell(f"ulimit -f 8; fusetui slices {large} --format csv > out.csv", large.parent)
+    assert found.returncode == 2
+    assert found.stderr == "Standard output cannot be written: File too large.\n"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_real_trace(fusetui: Run, name: str) -> None:
+    path = TRACES / "h100_bert-small.json.gz"
+    if not path.exists():
+        pytest.skip(f"{path} is not there")
+    assert len(rows(fusetui(name, path, "--format", "csv"))) > 0

@@ -1,0 +1,138 @@
+"""A table has the same columns, of the same types, for every trace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pytest
+from tests.places import TRACES
+
+from fusetui.gpu.kernel_names import KernelName
+from fusetui.tables.columns import BY, DECODED
+from fusetui.tables.public import Table, table_of, with_files
+from fusetui.tables.sources import TABLES, Asked, made, specs_of
+from fusetui.tables.table import NoColumn, Spec, column_of
+from fusetui.trace import open_trace
+
+Make = Callable[..., Any]
+
+SPECS = (
+    Spec("name", "text", "", first=True),
+    Spec("dur_ns", "int", "", first=True),
+    Spec("share", "float", "", optional=True),
+    Spec("ok", "bool", "", optional=True),
+)
+ROWS = (
+    {"name": "b", "dur_ns": 5, "share": 0.5, "ok": True},
+    {"name": "a", "dur_ns": 7},
+    {"name": "c", "dur_ns": 5, "share": 0.25, "ok": False, "other": 1},
+)
+
+
+def table(*rows: dict[str, Any]) -> Table:
+    return table_of("rows", SPECS, rows or ROWS)
+
+
+def types(found: Table) -> list[tuple[str, str, bool]]:
+    return [(one.name, one.kind, one.known is not None) for one in found.columns]
+
+
+def wanted(name: str, by: str = "name") -> list[tuple[str, str, bool]]:
+    return [(one.name, one.kind, one.optional) for one in specs_of(name, by)]
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_trace_with_nothing_but_an_op(name: str, trace_of: Make, event: Make) -> None:
+    assert types(made(name, trace_of([event()]))) == [
+        (one.name, one.kind, one.optional) for one in specs_of(name)
+    ]
+
+
+@pytest.mark.parametrize(
+    "path", sorted(TRACES.glob("*.json.gz"))[::5], ids=lambda path: path.name[:-8]
+)
+def test_a_real_trace(path: Path) -> None:
+    trace = open_trace(str(path))
+    for name in TABLES:
+        assert types(made(name, trace)) == wanted(name), name
+
+
+@pytest.mark.parametrize("by", BY)
+def test_groups_of_kernels(by: str, trace_of: Make, event: Make) -> None:
+    found = made("kernels", trace_of([event()]), Asked(by=by))
+    assert types(found) == wanted("kernels", by)
+
+
+def test_every_field_of_a_kernel_name_is_a_column() -> None:
+    fields = {name.rstrip("_") for name in KernelName.__struct_fields__}
+    columns = {"op" if one.name == "kernel_op" else one.name for one in DECODED}
+    assert columns == fields - {"name", "parts"}
+
+
+@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("by", ["name", "shape"])
+def test_names_need_no_quotes_in_sql(name: str, by: str) -> None:
+    for one in specs_of(name, by):
+        duckdb.sql(f"select {one.name}, t.{one.name} from (select 1) t({one.name})").fetchall()
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_times_are_whole_nanoseconds(name: str) -> None:
+    assert all(one.kind == "int" for one in specs_of(name) if one.name.endswith("_ns"))
+
+
+def test_what_a_type_cannot_hold_is_missing() -> None:
+    assert column_of(Spec("n", "int", ""), [1, 2**63, -(2**63)]).to_list() == [1, None, -(2**63)]
+    assert column_of(Spec("n", "float", ""), [1, 10**400, float("nan")]).to_list() == [
+        1,
+        None,
+        None,
+    ]
+
+
+def test_rows() -> None:
+    assert [*table()][1] == {"name": "a", "dur_ns": 7, "share": None, "ok": None}
+    assert len(table()) == 3
+
+
+def test_columns_of_numpy() -> None:
+    found = table()
+    assert found["dur_ns"].tolist() == [5, 7, 5]
+    assert found["dur_ns"].dtype == np.int64
+    assert found["share"].sum() == 0.75
+    assert found["name"].tolist() == ["b", "a", "c"]
+
+
+def test_a_column_that_is_not_there() -> None:
+    with pytest.raises(NoColumn, match="rows has no column dur: did you mean dur_ns"):
+        table().column("dur")
+
+
+@pytest.mark.parametrize(
+    ("column", "names"), [("dur_ns", "abc"), ("name", "abc"), ("share", "bca"), ("ok", "bca")]
+)
+def test_sort(column: str, names: str) -> None:
+    assert "".join(table().sort(column)["name"]) == names
+
+
+def test_sort_the_other_way() -> None:
+    assert "".join(table().sort("dur_ns", descending=False)["name"]) == "bca"
+    assert "".join(table().sort("name", descending=True)["name"]) == "cba"
+
+
+def test_select_and_top() -> None:
+    assert [*table().select(["ok", "name"]).top(1)] == [{"ok": True, "name": "b"}]
+
+
+def test_several_files() -> None:
+    file = Spec("file", "text", "", first=True)
+    both = with_files([("x", table()), ("y", table(ROWS[0]))], file)
+    assert both.names == ("file", "name", "dur_ns", "share", "ok")
+    assert both["file"].tolist() == ["x", "x", "x", "y"]
+    assert both["name"].tolist() == ["b", "a", "c", "b"]
+    lines = table_of("lines", (file,), [{"file": "train.py"}])
+    assert with_files([("x", lines)], file).names == ("file", "lines_file")

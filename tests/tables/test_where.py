@@ -1,0 +1,117 @@
+"""Queries of tables, in the grammar of the search of the app."""
+
+from __future__ import annotations
+
+import pytest
+from tests.places import TRACES
+
+from fusetui.analysis.questions.query import WrongQuery, parse
+from fusetui.analysis.questions.search import search, texts_of
+from fusetui.tables.public import table_of
+from fusetui.tables.sources import made
+from fusetui.tables.table import NoColumn, Spec
+from fusetui.trace import open_trace
+
+TABLE = table_of(
+    "kernels",
+    (
+        Spec("name", "text", ""),
+        Spec("total_ns", "int", ""),
+        Spec("share", "float", "", optional=True),
+        Spec("causal", "bool", "", optional=True),
+        Spec("family", "text", "", optional=True),
+        Spec("kernel_op", "text", "", optional=True),
+        Spec("stream", "text", ""),
+    ),
+    [
+        {"name": "a gemm", "total_ns": 90_000, "family": "cutlass", "kernel_op": "gemm"}
+        | {"stream": "7"},
+        {"name": "gemv", "total_ns": 50_000, "share": 0.5, "stream": "17"},
+        {"name": "Flash", "total_ns": 10_000, "share": 0.9, "causal": True, "family": "flash"}
+        | {"kernel_op": "attention", "stream": "7"},
+    ],
+)
+
+
+@pytest.mark.parametrize(
+    ("query", "rows"),
+    [
+        ("", "012"),
+        ("gem", "01"),
+        ("-gem", "2"),
+        ('"a gemm"', "0"),
+        ("flash", "2"),
+        ("FLASH", ""),
+        ("/^ge/", "01"),
+        ("/^ge/ -name:gemv", "0"),
+        ("family:gemm", "0"),
+        ("family = gemm", "0"),
+        ("family=gem", ""),
+        ("family:gem", "0"),
+        ("family != gemm", "12"),
+        ('name = "a gemm"', "0"),
+        ("dur>50us", "0"),
+        ("dur >= 50us", "01"),
+        ("dur < 50us", "2"),
+        ("total_ns <= 50000", "12"),
+        ("dur = 0.05ms", "1"),
+        ("share > 0.5", "2"),
+        ("share >= 0.5", "12"),
+        ("-share >= 0.5", ""),
+        ("causal = true", "2"),
+        ("causal = false", ""),
+        ("stream:7", "02"),
+        ("family = gemm and dur > 50us", "0"),
+        ("family:gemm dur>50us", "0"),
+    ],
+)
+def test_rows(query: str, rows: str) -> None:
+    found = TABLE.where(query)
+    assert found["name"].tolist() == [TABLE["name"][int(row)] for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("query", "sentence"),
+    [
+        ("gemm or flash", 'a query has no "or"'),
+        ("name > 3", "name is a text: name:3 looks for it"),
+        ("dur > x", "dur is followed by a number: dur > 50us"),
+        ("share >", "share is followed by a number: share > 0.5"),
+        ("causal = yes", "causal is true or false"),
+        ("/(/", "/(/ is no regular expression"),
+    ],
+)
+def test_what_is_wrong_is_said(query: str, sentence: str) -> None:
+    with pytest.raises(WrongQuery) as error:
+        TABLE.where(query)
+    assert str(error.value).startswith(sentence)
+
+
+def test_a_field_that_is_no_column() -> None:
+    with pytest.raises(NoColumn, match="kernels has no column famly: did you mean family"):
+        TABLE.where("famly = gemm")
+
+
+@pytest.mark.parametrize("path", ["h100_bert-small", "nccl_collectives", "mi300_vllm_decode_graph"])
+@pytest.mark.parametrize(
+    "query",
+    [
+        "family:gemm",
+        "family = comm",
+        "dur>50us -kind:python",
+        "op = aten::mm and dur > 5us",
+        "kind:kernel dur<=5us at>1ms",
+        "stream:7",
+        "step:6",
+        "dtype:bf16",
+        "/Kernel2.*tn/",
+        "name = cudaLaunchKernel",
+    ],
+)
+def test_slices_are_those_of_the_search(path: str, query: str) -> None:
+    file = TRACES / f"{path}.json.gz"
+    if not file.exists():
+        pytest.skip(f"{file} is not there")
+    trace = open_trace(str(file))
+    rows = made("slices", trace).where(query)["row"]
+    assert rows.tolist() == sorted(search(trace, texts_of(trace), parse(query)).tolist())
