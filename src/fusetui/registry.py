@@ -254,12 +254,8 @@ COMMANDS = (
     Command(
         "gaps",
         "The longest gaps in which a GPU was idle, and what it waited for.",
-<<<<<<< HEAD
-        (TRACE, *PART, JSON, NO_CACHE, *GRAPHS),
-=======
         (TRACE, *PART, JSON, NO_CACHE, *GRAPHS, TOP, *TABLE),
         "As a table, all gaps.",
->>>>>>> main
     ),
     Command(
         "ranks",
