@@ -33,26 +33,37 @@ class Bytes(Protocol):
 
 
 class Flows(msgspec.Struct, frozen=True, eq=False):
-    """Arrows between nodes of graphs: the rows of both in Stages; arrays of shape [flows]."""
+    """Arrows between nodes of graphs: rows in Stages, and times in ns since the epoch; arrays of
+    shape [flows]."""
 
     source: Int64s
     target: Int64s
+    leaves: Int64s
+    arrives: Int64s
+
+
+class Layout(msgspec.Struct, frozen=True, eq=False):
+    """What has to be known to write the text of a stretch from its bytes."""
+
+    begins: int  # in all
+    dur: Int64s  # of each begin in ns; of one without an end -1, see `has_end`
+    has_end: Flags
+    flows: Flows
+    bounds: Int64s  # the first event of each stretch, and the number of events
+    places: Int64s  # shape [stretches, 2]: the byte where each begins and ends
+    firsts: Int64s  # shape [stretches, 2]: the begins and the stages before each
 
 
 class Index(msgspec.Struct, frozen=True, eq=False):
     """A scanned document, in the order of its packets."""
 
     tables: Tables
+    layout: Layout
     begins: Begins  # without args
     stages: Stages
     counters: Counters
-    dur: Int64s  # of each begin in ns; of one without an end -1, see `has_end`
-    has_end: Flags
     unmatched: int  # ends
-    flows: Flows
     order: tuple[Int64s, Int64s, Int64s]  # the number of each begin, stage, value among all events
-    bounds: Int64s  # the first event of each stretch, and the number of events
-    places: Int64s  # shape [stretches, 2]: the byte where each begins and ends
     lost: tuple[Skipped, ...]  # the first packets that are no readable event
     lost_in_all: int
     read: int  # bytes
@@ -86,18 +97,23 @@ def index(text: Bytes, progress: Callable[[int], bool] = lambda read: False) -> 
     has_end = end >= 0
     dur = np.where(has_end, (ends.time[end] if len(ends.time) else 0) - begins.time, -1)
     order, bounds, places = _stretches((begins, stages, counters))
+    firsts = [np.searchsorted(numbers, bounds[:-1]) for numbers in order[:2]]
     return Index(
         tables=tables,
+        layout=Layout(
+            begins=len(begins.at),
+            dur=dur,
+            has_end=has_end,
+            flows=_flows(stages),
+            bounds=bounds,
+            places=places,
+            firsts=np.stack(firsts, 1),
+        ),
         begins=begins,
         stages=stages,
         counters=counters,
-        dur=dur,
-        has_end=has_end,
         unmatched=len(ends.at) - int(has_end.sum()),
-        flows=_flows(stages),
         order=order,
-        bounds=bounds,
-        places=places,
         lost=tuple(lost),
         lost_in_all=lost_in_all,
         read=at,
@@ -148,20 +164,19 @@ def _joined(kind: type[Table], pieces: list[Piece], name: str) -> Table:
 def _flows(stages: Stages) -> Flows:
     """From the events that others wait for, where they are in the file, in the order of those that
     wait."""
-    waits = stages.waits
-    if not len(waits.at):
-        return Flows(np.empty(0, np.int64), np.empty(0, np.int64))
-    by_id = np.argsort(stages.id, kind="stable")
-    ids = stages.id[by_id]
-    place = np.minimum(np.searchsorted(ids, waits.value), len(ids) - 1)
+    waits, by_id = stages.waits, np.argsort(stages.id, kind="stable")
+    ids = np.append(stages.id[by_id], -1)
+    place = np.searchsorted(ids[:-1], waits.value)
     known = ids[place] == waits.value
-    return Flows(by_id[place[known]], waits.message[known])
+    source, target = by_id[place[known]], waits.message[known]
+    ends = stages.time[source] + stages.dur[source]
+    return Flows(source, target, ends, stages.time[target])
 
 
 def _stretches(
     tables: tuple[Begins, Stages, Counters],
 ) -> tuple[tuple[Int64s, Int64s, Int64s], Int64s, Int64s]:
-    """Index.order, Index.bounds and Index.places."""
+    """Index.order, Layout.bounds and Layout.places."""
     at = np.concatenate([table.at for table in tables])
     sequence = np.argsort(at, kind="stable")
     number = np.empty(len(at), np.int64)

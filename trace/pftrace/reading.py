@@ -45,16 +45,18 @@ def read(stored: Stored, callbacks: Callbacks) -> Raw:
 
     If it is stopped, the result has a `prefix`; raises NothingRead if that would be empty.
     """
+    twice = 2 if stored.packing or stored.arriving else 1  # the bar also tells of unpacking
 
     def grown(length: int, taken: int) -> None:
-        callbacks.progress(taken // 2, stored.size)
+        callbacks.progress(taken * (twice - 1) // 2, stored.size)
 
     with closing(room_for(stored)) as room:
         source = unpacked(stored, room, grown, callbacks.stop)
         size = len(source.document)
 
         def scanned(at: int) -> bool:
-            callbacks.progress(stored.size * (size + at) // (2 * size), stored.size)
+            share = ((twice - 1) * size + at) / (twice * size)
+            callbacks.progress(int(stored.size * share), stored.size)
             return callbacks.stop()
 
         found = index(source.document, scanned)
@@ -62,7 +64,7 @@ def read(stored: Stored, callbacks: Callbacks) -> Raw:
     prefix = None
     if found.read < size and callbacks.stop():
         prefix = Prefix(found.read, size, exact=source.taken is None)
-        if len(found.bounds) == 1:
+        if len(found.layout.bounds) == 1:
             raise NothingRead
     raw = _raw(source, found, prefix)
     changed = stored.arriving is None and now != stored.state
@@ -72,21 +74,25 @@ def read(stored: Stored, callbacks: Callbacks) -> Raw:
 def text(path: str, file: OpenFile, state: State) -> Text:
     """The text of a file that had this state when it was read: it is scanned again when needed."""
     document = Filed(path, file, state)
-    return Scanned(document, lambda: index(document))
+
+    def writer() -> Writer:
+        found = index(document)
+        return Writer(found, columns_of(found), document.part)
+
+    return Scanned(document, writer)
 
 
 class Scanned(Rendered):
-    """The text of a scanned document."""
+    """The text of a document, which is scanned before its first use."""
 
-    def __init__(self, document: Text, scanned: Callable[[], Index]) -> None:
+    def __init__(self, document: Text, writer: Callable[[], Writer]) -> None:
         super().__init__(lambda number: self._writer.write(number), document.problem)
         self._document = document
-        self._scanned = scanned
+        self._scan = writer
 
     @cached_property
     def _writer(self) -> Writer:
-        found = self._scanned()
-        return Writer(found, columns_of(found), self._document.part)
+        return self._scan()
 
     @property
     def at_hand(self) -> bool:  # type: ignore[override]
@@ -98,11 +104,12 @@ class Scanned(Rendered):
 
 def _raw(source: Source, found: Index, prefix: Prefix | None) -> Raw:
     columns = columns_of(found)
-    document = Scanned(text_of(source), lambda: found)
+    document = text_of(source)
+    writer = Writer(found, columns, document.part)
     begins, stages, counters = found.begins, found.stages, found.counters
-    kept = np.concatenate((found.has_end, np.ones(len(stages.at), np.bool_)))
+    kept = np.concatenate((found.layout.has_end, np.ones(len(stages.at), np.bool_)))
     order = np.concatenate(found.order[:2])[kept] + len(columns.labels)
-    dur = np.concatenate((found.dur, stages.dur))[kept]
+    dur = np.concatenate((found.layout.dur, stages.dur))[kept]
 
     if float(dur.sum(dtype=np.float64)) > LONGEST_SUM_NS:
         raise NotATrace(f"{source.path} is not a trace of one run: its durations exceed 146 years.")
@@ -112,7 +119,7 @@ def _raw(source: Source, found: Index, prefix: Prefix | None) -> Raw:
         found: NDArray[Any] = np.concatenate(parts)[kept][by_order]
         return found
 
-    flows, slices = len(found.flows.source), len(order)
+    flows, slices = len(found.layout.flows.source), len(order)
     noted = np.array([name == ANNOTATION for name in columns.categories] or [False])
     is_note = noted[columns.category[len(begins.at) :]]
     counts = {"M": len(columns.labels), "X": slices, "i": len(kept) - slices}
@@ -122,7 +129,7 @@ def _raw(source: Source, found: Index, prefix: Prefix | None) -> Raw:
         path=source.path,
         bytes=source.size,
         cut=source.cut,
-        elements=Elements(document, _stretches(found, columns)),
+        elements=Elements(Scanned(document, lambda: writer), _stretches(found, columns)),
         phases=Counter({phase: count for phase, count in counts.items() if count}),
         names=columns.names,
         categories=columns.categories,
@@ -163,10 +170,9 @@ def _cut_ends(stages: Stages, is_note: Flags) -> int:
 
 def _stretches(found: Index, columns: Columns) -> tuple[Stretch, ...]:
     """See Writer."""
-    values = np.diff(np.searchsorted(found.order[2], found.bounds)).tolist()
-    arrows = [
-        2 * min(EACH, len(found.flows.source) - at)
-        for at in range(0, len(found.flows.source), EACH)
-    ]
-    events = np.diff(found.bounds).tolist()
+    bounds = found.layout.bounds
+    values = np.diff(np.searchsorted(found.order[2], bounds)).tolist()
+    flows = len(found.layout.flows.source)
+    arrows = [2 * min(EACH, flows - at) for at in range(0, flows, EACH)]
+    events = np.diff(bounds).tolist()
     return stretches_of([len(columns.labels), *events, *arrows], [0, *values, *(0 for _ in arrows)])

@@ -24,7 +24,8 @@ class Writer:
     """Writes stretches: first the labels, then the events, then the arrows between nodes."""
 
     def __init__(self, index: Index, columns: Columns, part: Callable[[int, int], bytes]) -> None:
-        self._index = index
+        self._layout = index.layout
+        self._tables = index.tables
         self._columns = columns
         self._part = part
         self._args = SliceArgs()
@@ -35,7 +36,7 @@ class Writer:
 
     def write(self, number: int) -> bytes:
         """The elements of one stretch."""
-        events = len(self._index.bounds)
+        events = len(self._layout.bounds)
         if number == 0:
             return BETWEEN.join(map(_label, self._columns.labels))
         if number < events:
@@ -43,10 +44,9 @@ class Writer:
         return BETWEEN.join(self._flows((number - events) * EACH))
 
     def _events(self, number: int) -> list[bytes]:
-        index = self._index
-        start, end = index.places[number].tolist()
+        start, end = self._layout.places[number].tolist()
         piece = scan(bytes(self._part(start, end)), start)
-        begin, stage, _ = (int(np.searchsorted(o, index.bounds[number])) for o in index.order)
+        begin, stage = self._layout.firsts[number].tolist()
         texts = [*self._slices(piece, begin), *self._stages(piece, stage), *self._values(piece)]
         at = np.concatenate((piece.begins.at, piece.stages.at, piece.counters.at))
         return [texts[row] for row in np.argsort(at, kind="stable").tolist()]
@@ -54,7 +54,7 @@ class Writer:
     def _slices(self, piece: Piece, first: int) -> Iterator[bytes]:
         count = len(piece.begins.at)
         here = slice(first, first + count)
-        has_end, dur = self._index.has_end[here].tolist(), self._index.dur[here].tolist()
+        has_end, dur = self._layout.has_end[here].tolist(), self._layout.dur[here].tolist()
         heads = self._heads(here, piece.begins.time)
         args = self._args.texts(piece.data, piece.begins.args, count)
         for head, ended, ns, arg in zip(heads, has_end, dur, args, strict=True):
@@ -65,7 +65,7 @@ class Writer:
 
     def _stages(self, piece: Piece, first: int) -> Iterator[bytes]:
         columns, stages = self._columns, piece.stages
-        first += len(self._index.begins.at)
+        first += self._layout.begins
         here = slice(first, first + len(stages.at))
         rows = zip(
             self._heads(here, stages.time),
@@ -80,7 +80,7 @@ class Writer:
         for head, category, thread, dur, at, size, extras in rows:
             kind, lane = columns.categories[category], columns.threads[thread][:2]
             launch = piece.data[at : at + size] if at >= 0 else b""
-            args = gpu_args(kind, lane, launch, extras, self._index.tables)
+            args = gpu_args(kind, lane, launch, extras, self._tables)
             yield b'{"ph":"X",%s,"dur":%s,"args":%s}' % (head, _us(dur), orjson.dumps(args))
 
     def _heads(self, here: slice, time: Int64s) -> Iterator[bytes]:
@@ -90,7 +90,7 @@ class Writer:
             columns.category[here].tolist(),
             columns.name[here].tolist(),
             columns.thread[here].tolist(),
-            (time - self._index.tables.base).tolist(),
+            (time - self._tables.base).tolist(),
             strict=True,
         )
         for category, name, thread, start in rows:
@@ -105,7 +105,7 @@ class Writer:
             )
 
     def _values(self, piece: Piece) -> Iterator[bytes]:
-        counters, tables = piece.counters, self._index.tables
+        counters, tables = piece.counters, self._tables
         rows = zip(
             counters.descriptor.tolist(),
             counters.id.tolist(),
@@ -126,10 +126,9 @@ class Writer:
 
     def _flows(self, first: int) -> Iterator[bytes]:
         """Both ends of each arrow: from the end of one node to the begin of another."""
-        flows, stages = self._index.flows, self._index.stages
-        source, target = flows.source[first : first + EACH], flows.target[first : first + EACH]
-        leaving = self._ends(source, stages.time[source] + stages.dur[source])
-        arriving = self._ends(target, stages.time[target])
+        flows, here = self._layout.flows, slice(first, first + EACH)
+        leaving = self._ends(flows.source[here], flows.leaves[here])
+        arriving = self._ends(flows.target[here], flows.arrives[here])
         for number, (one, other) in enumerate(zip(leaving, arriving, strict=True), first):
             both = (b"s", one, b""), (b"f", other, b',"bp":"e"')
             for phase, end, more in both:
@@ -137,8 +136,8 @@ class Writer:
                 yield text % (phase, FIRST_FLOW + number, end, more)
 
     def _ends(self, rows: Int64s, time: Int64s) -> Iterator[bytes]:
-        thread = self._columns.thread[len(self._index.begins.at) + rows]
-        start = (time - self._index.tables.base).tolist()
+        thread = self._columns.thread[self._layout.begins + rows]
+        start = (time - self._tables.base).tolist()
         for of, ns in zip(thread.tolist(), start, strict=True):
             pid, tid, _ = self._columns.threads[of]
             yield b'"pid":%s,"tid":%s,"ts":%s' % (orjson.dumps(pid), orjson.dumps(tid), _us(ns))
