@@ -82,7 +82,7 @@ OUT = argument("out", metavar="OUT", help="The new file, named .json, .json.gz o
 TRACE = argument(
     "trace",
     metavar="TRACE",
-    help="A trace (.json, .gz or .zst), a URL, -, sample:NAME or lesson:NAME.",
+    help="A trace (docs/formats.md has the formats), a URL, -, sample:NAME or lesson:NAME.",
 )
 JSON = flag("--json", "One JSON document; times in ns, exact.")
 NO_CACHE = flag("--no-cache", "Read the file itself, and do not write to the cache.")
@@ -131,6 +131,11 @@ PEAK = argument(
     default=[],
     help="Peak FLOP/s of the device, as in bf16=989e12, or bytes/s, as in bandwidth=3.35e12; may "
     "be repeated.",
+)
+MODEL = argument(
+    "--device",
+    metavar="NAME",
+    help="The model of the GPUs where the trace does not say it, as in 'H100 80GB HBM3'.",
 )
 TOP = argument(
     "--top",

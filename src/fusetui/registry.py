@@ -15,6 +15,7 @@ from fusetui.arguments import (
     CAPTURED_BY,
     JSON,
     KERNELS_BY,
+    MODEL,
     MOUSE,
     NO_CACHE,
     OPS_BY,
@@ -131,7 +132,7 @@ COMMANDS = (
     Command(
         "kernels",
         "The kernels grouped by name, op, shape and so on, the largest total first.",
-        (*ANSWER, TOP, by(*KERNELS_BY), PEAK, *TABLE),
+        (*ANSWER, TOP, by(*KERNELS_BY), PEAK, MODEL, *TABLE),
         "If shapes were recorded, also shows the FLOP and bytes of the work, and the share of the "
         "device's peak.",
     ),
@@ -199,6 +200,7 @@ COMMANDS = (
                 "its weights, where no recorded shapes tell them.",
             ),
             PEAK,
+            MODEL,
         ),
         "The least time of a step is that of reading its weights, keys and values once and of "
         "computing its products, at the peaks of the device. docs/serving.md explains it.",

@@ -45,6 +45,7 @@ ROLES = {
     "cpu_op": Role.OP,
     "operator": Role.OP,
     "kernel": Role.KERNEL,
+    "cuda_graph": Role.KERNEL,  # of nsys: a whole graph as one event
     "gpu_memcpy": Role.MEMCPY,
     "memcpy": Role.MEMCPY,
     "gpu_memset": Role.MEMSET,

@@ -16,6 +16,7 @@ from fusetui.report.progress import Bar
 from fusetui.text.figures import plural, several
 from fusetui.text.printable import printable
 from fusetui.trace import Trace, open_trace
+from fusetui.trace.model.raw import Raw
 from fusetui.trace.model.report import Report
 from fusetui.trace.read.chunks import CUT_SHORT
 from fusetui.trace.scrub.detect import secrets_of
@@ -107,12 +108,22 @@ def notices(report: Report) -> Iterator[str]:
             f"{report.file}: {unreadable} of {report.events} events could not be read; the first "
             f"is at byte {first.byte} ({first.reason})."
         )
+    yield from remarks_of(report.file, report)
     if report.cut_ends:
         yield (
             f"{report.file}: {plural(report.cut_ends, 'GPU event')} may have lasted longer than "
             "shown, as torch ends each of a .pftrace where the next one on its stream begins; a "
             ".json of the same profile has all ends."
         )
+
+
+def remarks_of(file: str, found: Report | Raw) -> Iterator[str]:
+    """A sentence for all that has no place in a trace, and what the reader had to say."""
+    if found.left_out:
+        rows = [f"{count:,} of {printable(what)}" for what, count in found.left_out.items()]
+        yield f"{file}: rows that have no place in a trace: {several(rows, 6)}."
+    for remark in found.remarks:
+        yield f"{file}: {printable(remark)}"
 
 
 def secret_notices(trace: Trace) -> Iterator[str]:
