@@ -10,6 +10,8 @@ from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 from typing import Any
 
+import numpy as np
+
 from fusetui.analysis.questions.chain import (
     ancestors,
     is_gpu,
@@ -28,7 +30,7 @@ from fusetui.text.figures import count, duration, plural
 from fusetui.text.printable import printable
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.joined import is_joined
+from fusetui.trace.model.joined import is_joined, without_times
 from fusetui.trace.model.memo import memo
 from fusetui.trace.program.origin import Origins
 from fusetui.trace.program.own_code import Program, path_of, program_of, source_of
@@ -197,7 +199,9 @@ def all_details(
         lines.append(Said(f"  {narrow(forward)}"))
     for over in program.regions[:MOST_PROGRAM]:
         label = narrow(region_label(trace.name_of(over), expanded=True))
-        lines.append(Said(f"  module {label}   {duration(int(trace.dur[over]))}"))
+        timed = not without_times(trace, np.array([over]))[0]
+        lasted = f"   {duration(int(trace.dur[over]))}" if timed else ""
+        lines.append(Said(f"  module {label}{lasted}"))
     lines.append(Said(_origin(trace, row, glyphs)))
     for over in launch_chain(trace, row)[:MOST_LINES]:
         if over not in program.regions and over not in program.frames:
