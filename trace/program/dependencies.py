@@ -14,8 +14,7 @@ from fusetui.trace.model.arrays import Flags, Int32s, Int64s
 from fusetui.trace.model.categories import GPU_ROLES, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.joined import own_events
-from fusetui.trace.model.memo import memo
-from fusetui.trace.model.report import Stop, never
+from fusetui.trace.model.report import never
 from fusetui.trace.read.autograd import FlowEnd, read_flows
 
 FLOW, FIRST = "ac2g", 1 << 40  # smaller ids are those of launches
@@ -31,6 +30,11 @@ class Dependencies(msgspec.Struct, frozen=True, eq=False):
     unclear: int  # flows of which an end may be that of several nodes, or of none
 
 
+def waits_for(found: Dependencies, row: int) -> tuple[Int32s, Int32s]:
+    """The rows that are known to come before and after a node."""
+    return found.before[found.after == row], found.after[found.before == row]
+
+
 class Flows(msgspec.Struct, frozen=True, eq=False):
     """Arrays of shape [flows]: the threads on which a node ends and another one starts, as
     `Trace.thread_of_track` numbers them, -1 for none; and the times, in ns."""
@@ -41,9 +45,8 @@ class Flows(msgspec.Struct, frozen=True, eq=False):
     started: Int64s
 
 
-@memo()
 def dependencies(trace: Trace) -> Dependencies:
-    """The dependencies of all replays. Reads the whole file, the first time."""
+    """The dependencies of all replays. Reads the whole file, the first time; `once` keeps them."""
     events = own_events(trace.elements)
     flows = events.recall(KEPT_AS, Flows)
     if flows is None:
@@ -59,8 +62,8 @@ def dependencies(trace: Trace) -> Dependencies:
     return Dependencies(before[known], after[known], int((~known).sum()))
 
 
-def _read(trace: Trace, stop: Stop = never) -> Flows:
-    ends = read_flows(own_events(trace.elements), stop, FLOW, FIRST)
+def _read(trace: Trace) -> Flows:
+    ends = read_flows(own_events(trace.elements), never, FLOW, FIRST)
     begins: dict[tuple[str, str], FlowEnd] = {end.key: end for end in ends if end.begins}
     pairs = [(begins[end.key], end) for end in ends if not end.begins and end.key in begins]
     lanes = ((track.pid, track.tid) for track in trace.tracks)

@@ -14,7 +14,8 @@ import pytest
 from tests.analysis.serving.servers import Event, Server, call, cpu, gpu, opened, python, save
 from tests.places import TRACES
 
-from fusetui.analysis.serving import annotations, captures
+from fusetui.analysis.serving import annotations as module
+from fusetui.analysis.serving import captures
 from fusetui.analysis.serving.annotations import path_named
 from fusetui.analysis.serving.opening import said, with_captures
 from fusetui.arguments import BY_ANNOTATIONS
@@ -168,8 +169,8 @@ def test_nothing_is_read_without_replays(tmp_path: Path, monkeypatch: pytest.Mon
         raise AssertionError
 
     trace = opened(tmp_path / "a.json", [call("cudaLaunchKernel", 0, 5, 1), gpu("k", 9, 1, 1)])
-    for module, name in ((captures, "arguments"), (annotations, "read"), (Trace, "args_of")):
-        monkeypatch.setattr(module, name, read)
+    for owner, name in ((captures, "arguments"), (module, "read"), (Trace, "args_of")):
+        monkeypatch.setattr(owner, name, read)
     assert annotated(trace) is trace
 
 
@@ -177,7 +178,7 @@ def test_nothing_is_read_of_nodes_without_numbers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trace = opened(tmp_path / "a.json", Server().step(4, 0, 1))
-    monkeypatch.setattr(annotations, "node_args", None)
+    monkeypatch.setattr(module, "node_args", None)
     assert annotated(trace) is trace
 
 
