@@ -154,6 +154,7 @@ def test_what_is_not_there_is_said(fusetui: Run) -> None:
         (("--where", "dur > x"), "--where: dur is followed by a number: dur > 50us."),
         (("--where", "nothing = 1"), "kernels has no column nothing"),
         (("--format", "xlsx"), "fusetui kernels: --format takes table, json"),
+        (("--output", "out.csv.gz"), "out.csv.gz tells no format: its name must end in .csv, "),
         (("--output", "out.xlsx/x.csv"), "out.xlsx/x.csv cannot be written"),
     ],
 )

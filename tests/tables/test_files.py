@@ -127,7 +127,7 @@ def test_a_full_disk_loses_no_file_that_was_there(table: Table, tmp_path: Path, 
 def test_where_nothing_can_be_written(table: Table, tmp_path: Path) -> None:
     with pytest.raises(CannotWrite, match="no such folder"):
         table.save(str(tmp_path / "none" / "out.csv"))
-    with pytest.raises(UnknownFormat, match=r"must end in \.csv, \.tsv, \.md, \.json, \.parquet"):
+    with pytest.raises(UnknownFormat, match=r"its name must end in \.csv, \.tsv, "):
         table.save(str(tmp_path / "out.xlsx"))
 
 
