@@ -232,7 +232,7 @@ def test_tables_that_are_not_read_are_told(path: Path) -> None:
 def test_names_that_are_missing_are_counted(path: Path) -> None:
     trace = opened(path, KERNEL=[kernel(0, 9, demangledName=77), kernel(10, 19)])
     assert names(trace, Role.KERNEL) == ["unnamed 77", "gemm"]
-    assert "names of 1 rows of CUPTI_ACTIVITY_KIND_KERNEL are missing" in trace.report.remarks[0]
+    assert "names of 1 row of CUPTI_ACTIVITY_KIND_KERNEL are missing" in trace.report.remarks[0]
 
 
 def test_times_that_cannot_be_are_counted(path: Path) -> None:
@@ -323,3 +323,13 @@ def test_a_file_of_one_process_is_not_divided(path: Path) -> None:
     assert processes_in(str(path)) == [str(path)]
     (path.parent / "a.json").write_text("{}")
     assert processes_in(str(path.parent / "a.json")) == [str(path.parent / "a.json")]
+
+
+def test_rowids_far_apart_make_no_empty_stretches(path: Path) -> None:
+    write(path, KERNEL=[kernel(0, 9, 1), kernel(10, 19, 2)])
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("update CUPTI_ACTIVITY_KIND_KERNEL set rowid = rowid + (1 << 62) where start")
+        db.commit()
+    trace = open_trace(str(path), cached=False)
+    assert len(trace.elements.stretches) == 2
+    assert [one["correlation"] for one in args(trace, Role.KERNEL)] == [1, 2]
