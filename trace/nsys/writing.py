@@ -45,22 +45,24 @@ class Known(msgspec.Struct, frozen=True, eq=False):
     def lane(self, source: Source, owner: int, *where: int) -> tuple[bytes, int, int | None]:
         """The text of a lane, what is added to numbers of its process, and its device."""
         key = (source.works, source.on_gpu, owner, *where)
-        if key not in self.lanes:
+        found = self.lanes.get(key)
+        if found is None:
             pid, tid, gpu = self.who.lane(source, owner, *where)
             text = encode({"pid": pid, "tid": tid})[1:-1]
-            self.lanes[key] = text, self.who.number(owner >> 24) * OWN, gpu
-        return self.lanes[key]
+            found = self.lanes[key] = text, self.who.number(owner >> 24) * OWN, gpu
+        return found
 
     def head(self, source: Source, kind: int, number: int, title: str | None) -> bytes:
         """The text of a category and a name."""
         key = (source.table, kind, number, title)
-        if key not in self.heads:
+        found = self.heads.get(key)
+        if found is None:
             name = title or source.named(self.words, number)
             category = nvtx.category(kind, name) if source.is_nvtx else source.categories[kind]
             if len(self.heads) >= MOST_HEADS:
                 self.heads.clear()
-            self.heads[key] = encode({"cat": category, "name": name})[1:-1]
-        return self.heads[key]
+            found = self.heads[key] = encode({"cat": category, "name": name})[1:-1]
+        return found
 
 
 class Writer:
