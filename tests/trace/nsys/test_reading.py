@@ -68,6 +68,14 @@ def test_copies_are_named_as_torch_names_them(path: Path) -> None:
     assert [one["bytes"] for one in args(trace, Role.MEMCPY, Role.MEMSET)] == [16, 4]
 
 
+def test_kinds_that_are_not_recorded_are_unknown(path: Path) -> None:
+    trace = opened(path, MEMCPY=[kernel(10, 30, copyKind=8)], MEMSET=[kernel(40, 50)])
+    assert names(trace, Role.MEMCPY, Role.MEMSET) == [
+        "Memcpy DtoD (Unknown -> Unknown)",
+        "Memset (Unknown)",
+    ]
+
+
 def test_calls_have_their_names_without_a_version(path: Path) -> None:
     trace = opened(path, RUNTIME=[call(0, 5), call(6, 9, eventClass=1)])
     assert names(trace, Role.CALL) == ["cudaLaunchKernel"] * 2
@@ -170,6 +178,15 @@ def test_metrics_are_counters(path: Path) -> None:
     (found,) = counters(trace)
     assert found.label == "SMs Active GPU 0"
     assert (found.time.tolist(), found.value.tolist()) == ([0, 10, 20], [0, 1, 2])
+
+
+def test_values_that_no_counter_has_are_counted(path: Path) -> None:
+    values = (-(2**63), 1e308, None, 5)
+    rows = [{"timestamp": 1, "typeId": 0, "metricId": 3, "value": value} for value in values]
+    trace = opened(path, KERNEL=[kernel(0, 9)], GPU_METRICS=rows)
+    assert trace.report.phases["C"] == 2
+    assert trace.report.unreadable == 2
+    assert trace.report.complete
 
 
 def test_devices_are_those_of_torch(path: Path) -> None:
