@@ -1,10 +1,11 @@
-"""How fast a .pftrace of torch is read, compared with the JSON of the same events in the same run.
+"""How fast other formats are read, compared with the JSON of the same events in the same run.
 
-    python -P benchmarks/formats.py ../shared/pftrace/a100_nccl_ddp_full --megabytes 50
+    python -P benchmarks/formats.py a100_nccl_ddp_full h100_2gpu_1s.sqlite --megabytes 50
 
-Each name stands for NAME.json.gz and NAME.pftrace.gz. Both are repeated as often as makes so many
-MB of JSON (see generate.py and generate_pftrace.py), then opened in turn, without the cache, each
-time by a new process. The table has medians; it goes into docs/benchmarks.md.
+A name stands for NAME.json.gz and NAME.pftrace.gz, which are repeated as often as makes so many MB
+of JSON (see generate.py and generate_pftrace.py), or for an export of Nsight Systems, which is
+repeated (see generate_nsys.py) and converted. They are opened in turn, without the cache, each time
+by a new process. The table has medians; it goes into docs/benchmarks.md.
 """
 
 from __future__ import annotations
@@ -20,11 +21,14 @@ from statistics import median
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from benchmarks import generate, generate_pftrace
+from benchmarks import generate, generate_nsys, generate_pftrace
 from benchmarks.pages import put
+
+from fusetui.trace.convert import convert_file
 
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
 PAIRS = 7
+ROWS_A_MB = 4_000  # of an export, in a MB of JSON
 OPEN = """
 import resource, sys, time
 from fusetui.trace import open_trace
@@ -43,19 +47,29 @@ def opened(path: Path) -> tuple[float, float, int]:
     return float(wall), float(used), int(slices)
 
 
+def made(name: str, megabytes: int, folder: Path) -> tuple[Path, Path]:
+    """The JSON, and the same in the other format."""
+    json, other = folder / f"{Path(name).name}.json", folder / f"{Path(name).name}.big"
+    if name.endswith(".sqlite"):
+        generate_nsys.generate(Path(name), other, megabytes * ROWS_A_MB)
+        convert_file(str(other), str(json))
+    else:
+        copies = generate.generate(Path(f"{name}.json.gz"), json, megabytes * 1_000_000)
+        generate_pftrace.generate(Path(f"{name}.pftrace.gz"), other, copies)
+    return json, other
+
+
 def row(name: str, megabytes: int, folder: Path) -> str:
-    json, pftrace = folder / "big.json", folder / "big.pftrace"
-    copies = generate.generate(Path(f"{name}.json.gz"), json, megabytes * 1_000_000)
-    generate_pftrace.generate(Path(f"{name}.pftrace.gz"), pftrace, copies)
-    found: dict[Path, list[tuple[float, float, int]]] = {json: [], pftrace: []}
+    json, other = made(name, megabytes, folder)
+    found: dict[Path, list[tuple[float, float, int]]] = {json: [], other: []}
     for number in range(PAIRS):
-        for path in (json, pftrace) if number % 2 else (pftrace, json):
+        for path in (json, other) if number % 2 else (other, json):
             found[path].append(opened(path))
-    pairs = list(zip(found[pftrace], found[json], strict=True))
-    wall, used = (median(one[n] / other[n] for one, other in pairs) for n in (0, 1))
-    sizes = [path.stat().st_size / 1e6 for path in (json, pftrace)]
-    times = [f"{median(t for t, _, _ in found[path]):.2f} s" for path in (json, pftrace)]
-    work = [f"{median(t for _, t, _ in found[path]):.2f} s" for path in (json, pftrace)]
+    pairs = list(zip(found[other], found[json], strict=True))
+    wall, used = (median(one[n] / beside[n] for one, beside in pairs) for n in (0, 1))
+    sizes = [path.stat().st_size / 1e6 for path in (json, other)]
+    times = [f"{median(t for t, _, _ in found[path]):.2f} s" for path in (json, other)]
+    work = [f"{median(t for _, t, _ in found[path]):.2f} s" for path in (json, other)]
     cells = [
         *(Path(name).name, f"{pairs[0][0][2]:,}", *(f"{size:.0f} MB" for size in sizes)),
         *(*times, f"{wall:.2f}", *work, f"{used:.2f}"),
@@ -70,8 +84,8 @@ def main() -> None:
     args = parser.parse_args()
     load = ", ".join(f"{each:.1f}" for each in os.getloadavg())
     head = (
-        "| repeated | slices | JSON | .pftrace | JSON opens in | .pftrace in | share "
-        "| processors, JSON | .pftrace | share |"
+        "| repeated | slices | JSON | other | JSON opens in | other in | share "
+        "| processors, JSON | other | share |"
     )
     lines = [f"Python {platform.python_version()}, load before the run {load}.", "", head]
     lines.append("| --- " * 10 + "|")
