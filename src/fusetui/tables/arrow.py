@@ -54,7 +54,10 @@ def _maker(column: Column) -> Callable[[slice], Any]:
     """What makes the array of some rows."""
     import nanoarrow
 
-    schema, texts = _type(column.kind), [text.encode(errors="replace") for text in column.texts or ()]
+    schema, texts = (
+        _type(column.kind),
+        [text.encode(errors="replace") for text in column.texts or ()],
+    )
     lengths = np.array([len(text) for text in texts], dtype=np.int64)
 
     def made(part: slice) -> Any:

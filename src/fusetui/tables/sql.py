@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from threading import Thread
 from typing import Any, Final
 
@@ -65,7 +66,7 @@ class Database:
         for name, value in LOCKED.items():
             self._connection.execute(f"SET {name} = {value}")
         for name in TABLES:
-            self._connection.register(name, _Lazy(self.columns(name), lambda n=name: self.table(n)))
+            self._connection.register(name, _Lazy(self.columns(name), partial(self.table, name)))
 
     def columns(self, name: str) -> tuple[Spec, ...]:
         """Those of a table, which need not be made for that."""
