@@ -35,7 +35,9 @@ def _idle(document: Record) -> list[Record]:
         {
             "device": str(one["device"]),
             "idle_ns": one["idle_ns"],
-            **{f"{key}_ns": one["idle"].get(key, 0) for key in ("queued", "host_op", "launch_call")},
+            **{
+                f"{key}_ns": one["idle"].get(key, 0) for key in ("queued", "host_op", "launch_call")
+            },
         }
         for one in document["devices"]
     ]

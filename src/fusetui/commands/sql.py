@@ -29,6 +29,7 @@ KEYWORDS = (
     *("select", "from", "where", "group", "by", "order", "having", "limit", "join", "using"),
     *("desc", "asc", "and", "or", "not", "null", "count", "sum", "avg", "min", "max", "case"),
 )
+TABLE_NEXT = re.compile(r"\b(?:from|join)\s+\w*$", re.IGNORECASE)
 HELP = """\
 A query ends with ; or an empty line.
 .tables         the tables
@@ -49,21 +50,20 @@ def run_sql(args: Namespace) -> int:
     if at_prompt and args.output:
         raise CommandError("--output needs a query.")
     loaded = [load(name, args.captured_by) for name in names]
-    database = Database([(one.trace.report.file, one.trace) for one in loaded])
     noted = [note for trace, _ in loaded for note in (note_of(trace), *trace.notes) if note]
-    notes = [*dict.fromkeys(noted)]
 
     def answer(text: str) -> None:
         table = database.ask(text)
         is_text = (args.format or TABLE) == TABLE
         args.columns = table.names  # all, in their order
         args.top = ROWS if args.top is None and is_text and not args.output else args.top
-        put(table, args, notes)
+        put(table, args, [*dict.fromkeys(noted)])
 
-    if at_prompt:
-        _converse(database, answer)
-    else:
-        answer(query or sys.stdin.read())
+    with Database([(one.trace.report.file, one.trace) for one in loaded]) as database:
+        if at_prompt:
+            _converse(database, answer)
+        else:
+            answer(query or sys.stdin.read())
     return max(code for _, code in loaded)
 
 
@@ -145,7 +145,8 @@ def _complete(columns: Mapping[str, Sequence[str]]) -> None:
         import readline
 
         def complete(text: str, state: int) -> str | None:
-            found = completions(text, readline.get_line_buffer(), columns)
+            line, end = readline.get_line_buffer(), readline.get_endidx()
+            found = completions(text, line, end, columns)
             return found[state] if state < len(found) else None
 
         readline.set_completer(complete)
@@ -154,11 +155,13 @@ def _complete(columns: Mapping[str, Sequence[str]]) -> None:
         readline.parse_and_bind("bind ^I rl_complete" if is_libedit else "tab: complete")
 
 
-def completions(text: str, line: str, columns: Mapping[str, Sequence[str]]) -> list[str]:
-    """What a word may become: tables, columns of the tables that the line names, or of all."""
+def completions(text: str, line: str, end: int, columns: Mapping[str, Sequence[str]]) -> list[str]:
+    """What the word that ends at `end` may become: a table, a column of the tables that the line
+    names, or of all."""
+    words: Sequence[str] = [*columns]
     if line.lstrip().startswith("."):
-        words: Sequence[str] = (".tables", ".columns", ".quit", *columns)
-    else:
+        words = [".tables", ".columns", ".quit", *columns]
+    elif not TABLE_NEXT.search(line[:end]):
         named = [name for name in columns if re.search(rf"\b{name}\b", line, re.IGNORECASE)]
         of_tables = [column for name in named or columns for column in columns[name]]
         words = [*columns, *of_tables, *KEYWORDS]

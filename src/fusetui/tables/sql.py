@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from functools import partial
 from threading import Thread
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import numpy as np
 from msgspec.structs import replace
@@ -56,7 +57,8 @@ class WrongSql(Error, ValueError):  # noqa: N818
 
 
 class Database:
-    """The tables of one or several open traces. A table is made when a query first names it."""
+    """The tables of one or several open traces, each made when a query first names it. A context
+    manager."""
 
     def __init__(self, traces: Sequence[tuple[str, Trace]]) -> None:
         """Of several traces, the names stand in the column `file`. Raises MissingPackage."""
@@ -67,6 +69,12 @@ class Database:
             self._connection.execute(f"SET {name} = {value}")
         for name in TABLES:
             self._connection.register(name, _Lazy(self.columns(name), partial(self.table, name)))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._connection.close()
 
     def columns(self, name: str) -> tuple[Spec, ...]:
         """Those of a table, which need not be made for that."""
@@ -84,6 +92,8 @@ class Database:
 
     def ask(self, query: str) -> Table:
         """The answer to one SELECT. Raises WrongSql; an interrupt ends the query."""
+        if re.search("[\ud800-\udfff]", query):
+            raise WrongSql("SQL: the query is not valid UTF-8.")
         with self._sentences():
             statements = self._connection.extract_statements(query)
             if len(statements) != 1:
@@ -116,25 +126,22 @@ class Database:
 
     def _elsewhere(self, work: Callable[[], Table]) -> Table:
         """Waits for another thread, as signals do not end a query in the main one."""
-        ended: list[Table | BaseException] = []
+        ended: Future[Table] = Future()
 
         def run() -> None:
             try:
-                ended.append(work())
+                ended.set_result(work())
             except BaseException as error:
-                ended.append(error)
+                ended.set_exception(error)
 
-        thread = Thread(target=run, daemon=True)
-        thread.start()
+        Thread(target=run, daemon=True).start()
         try:
-            thread.join()
+            wait([ended])
         except BaseException:
             self._connection.interrupt()
-            thread.join()
+            wait([ended])
             raise
-        if isinstance(ended[0], BaseException):
-            raise ended[0]
-        return ended[0]
+        return ended.result()
 
     @contextmanager
     def _sentences(self) -> Iterator[None]:
