@@ -94,6 +94,19 @@ CAPTURED_BY = argument(
     help="The trace of the capture of its graphs, or a folder of them: replayed kernels get their "
     "ops and modules from it. May be repeated; by default, looked for in the same folder.",
 )
+BY_ANNOTATIONS = "annotations:"  # names files of annotations among captures (serving/annotations)
+GRAPHS = (
+    CAPTURED_BY,
+    argument(
+        "--annotations",
+        metavar="FILE",
+        dest="captured_by",  # one list: what tells where nodes of graphs come from
+        action="append",
+        type=(BY_ANNOTATIONS + "{}").format,
+        help="What torch.cuda.graph_annotations noted, pickled: replayed kernels get their modules "
+        "from it. May be repeated; by default, TRACE.annotations.pkl beside TRACE.json.gz.",
+    ),
+)
 ASCII = flag("--ascii", "Draw with ASCII characters only, as in a C locale.")
 THEME = argument(
     "--theme",

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from fusetui.arguments import (
     ASCII,
-    CAPTURED_BY,
+    GRAPHS,
     JSON,
     KERNELS_BY,
     MODEL,
@@ -96,7 +96,7 @@ def _of_capture() -> tuple[Argument, ...]:
 
 AS_TABLE = ("others", "format", "output", "columns", "sort", "where")
 """Arguments that ask for the answer of a command as a table."""
-ANSWER = (TRACE, JSON, NO_CACHE, CAPTURED_BY)
+ANSWER = (TRACE, JSON, NO_CACHE, *GRAPHS)
 COMMANDS = (
     Command(
         "capture",
@@ -125,7 +125,7 @@ COMMANDS = (
                 help="A trace, a run folder, a folder of runs, sample:NAME or lesson:NAME; two are "
                 "shown side by side, of more you choose.",
             ),
-            *(ASCII, THEME, MOUSE, CAPTURED_BY, NO_CACHE),
+            *(ASCII, THEME, MOUSE, *GRAPHS, NO_CACHE),
         ),
         "`fusetui TRACE` does the same. Without a trace, you choose from the newest traces and "
         "runs in this folder, the lessons and the samples.",
@@ -182,12 +182,12 @@ COMMANDS = (
     Command(
         "steps",
         "The steps, with the kernels that each launched.",
-        (TRACE, NO_CACHE, CAPTURED_BY, TOP, *TABLE),
+        (TRACE, NO_CACHE, *GRAPHS, TOP, *TABLE),
     ),
     Command(
         "slices",
         "All slices of a trace, each with its lane, its op and its step.",
-        (TRACE, NO_CACHE, CAPTURED_BY, TOP, *TABLE),
+        (TRACE, NO_CACHE, *GRAPHS, TOP, *TABLE),
         "For example every GEMM longer than 50 us: --where 'family = gemm and dur > 50us'.",
     ),
     Command(
@@ -202,10 +202,10 @@ COMMANDS = (
                 help="More traces, and a SELECT: it holds a space and names no file. Without one, "
                 "queries are asked for in a terminal, or read from standard input.",
             ),
-            *(NO_CACHE, CAPTURED_BY, TOP, *TABLE[1:3]),
+            *(NO_CACHE, *GRAPHS, TOP, *TABLE[1:3]),
         ),
-        'For example "select op, sum(total_ns) as total_ns from kernels group by op order by 2 '
-        'desc". docs/sql.md has recipes, and docs/tables.md all tables and columns.',
+        'For example "select family, sum(total_ns) as total_ns from kernels group by family". '
+        "docs/sql.md has recipes, and docs/tables.md all tables and columns.",
     ),
     Command(
         "serving",
@@ -265,7 +265,7 @@ COMMANDS = (
             JSON,
             flag("--markdown", "Print Markdown, for a pull request."),
             NO_CACHE,
-            CAPTURED_BY,
+            *GRAPHS,
         ),
         "Compute, exposed communication, exposed copies and idle time add up to the time asked "
         "about, exactly; the reasons add up to the idle time. docs/why.md explains each.",
@@ -273,7 +273,7 @@ COMMANDS = (
     Command(
         "gaps",
         "The longest gaps in which a GPU was idle, and what it waited for.",
-        (TRACE, *PART, JSON, NO_CACHE, CAPTURED_BY, TOP, *TABLE),
+        (TRACE, *PART, JSON, NO_CACHE, *GRAPHS, TOP, *TABLE),
         "As a table, all gaps.",
     ),
     Command(

@@ -11,10 +11,9 @@ from contextlib import suppress
 
 from fusetui import Error
 from fusetui.analysis.questions.note import note_of
-from fusetui.arguments import ROWS
 from fusetui.commands.errors import CommandError, say
 from fusetui.commands.loading import load
-from fusetui.commands.tables import TABLE, form_of, put
+from fusetui.commands.tables import form_of, put
 from fusetui.report.output import emit, width
 from fusetui.signals import Ended
 from fusetui.tables.drawn import listed
@@ -54,9 +53,7 @@ def run_sql(args: Namespace) -> int:
 
     def answer(text: str) -> None:
         table = database.ask(text)
-        is_text = (args.format or TABLE) == TABLE
         args.columns = table.names  # all, in their order
-        args.top = ROWS if args.top is None and is_text and not args.output else args.top
         put(table, args, [*dict.fromkeys(noted)])
 
     with Database([(one.trace.report.file, one.trace) for one in loaded]) as database:

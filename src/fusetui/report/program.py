@@ -93,7 +93,7 @@ def _module_table(times: Modules, top: int, width: int, no_calls: str) -> Iterat
         Column("recompute", spare=3, cell=lambda time: _figure(time.gpu_recompute_ns)),
         Column("kernels", spare=4, cell=lambda time: count(time.kernels) if time.kernels else ""),
         Column("CPU", spare=5, cell=lambda time: _figure(time.cpu_ns)),
-        Column("calls", spare=6, cell=lambda time: count(time.count)),
+        Column("calls", spare=6, cell=lambda time: count(time.count) if time.count else ""),
         Column("module", True, cell=lambda time: INDENT * time.level + printable(time.module)),
     )
     yield table_of([column for column in columns if column.title not in hidden], shown, width)
