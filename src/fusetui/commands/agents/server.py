@@ -7,6 +7,7 @@ standard error.
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections.abc import Sequence
 from typing import Any
 
@@ -31,15 +32,25 @@ READS = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hi
 
 def serve(folders: Sequence[str]) -> None:
     """Serves until standard input ends. Raises BrokenPipeError when nobody reads the answers."""
+    signal.signal(signal.SIGINT, _interrupt)  # asyncio would wait for the next line of input
     try:
         asyncio.run(_serve(server_of(folders)))
     except* BrokenPipeError:
         raise BrokenPipeError from None
 
 
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
 async def _serve(server: Server[Any]) -> None:
     async with stdio_server() as (requests, responses):
-        await server.run(requests, responses, server.create_initialization_options())
+        try:
+            await server.run(requests, responses, server.create_initialization_options())
+        except asyncio.CancelledError:  # nobody reads: do not wait for the next line
+            for task in asyncio.all_tasks():
+                task.cancel()
+            raise
 
 
 def server_of(folders: Sequence[str]) -> Server[Any]:
