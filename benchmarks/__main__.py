@@ -33,6 +33,7 @@ SEVERAL_STEPS = (
     *("a100_train_diff_control", "v100_train_diff_test", "v100_resnet50_2021"),
     "v100_absolute_ns",
 )
+TWINS = ("a100_nccl_ddp_full", "h100_transformer_step_full")
 NAMES = {"kernel_names": "../kernel_names.jsonl"}
 """Beside the folder of traces: one JSON object for each known kernel name."""
 
@@ -49,6 +50,7 @@ def commands(traces: Path, hta: str | None, big: str) -> dict[str, list[list[str
     found: dict[str, list[list[str]]] = {
         "reading": [at("h100_owlv2")],
         "first_picture": [at("h100_owlv2")],
+        "formats": [[str(traces.parent / "pftrace" / name) for name in TWINS]],
         "generate": [[*at("h100_owlv2"), big, "--megabytes", "420"]],
         "presses": [[*at("h100_transformer_step"), "--put"]],
         "screen": [["--put", *at("h100_owlv2"), big]],

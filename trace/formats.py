@@ -19,11 +19,11 @@ from fusetui.trace.model.events import Text
 from fusetui.trace.model.raw import Raw
 from fusetui.trace.read import Callbacks
 from fusetui.trace.read.document import OpenFile
-from fusetui.trace.read.foreign import HEAD
+from fusetui.trace.read.foreign import HEAD, is_pftrace_of_torch
 from fusetui.trace.read.source import EVENT, KEY, State, Stored, beginning, open_arriving, reason
 from fusetui.trace.read.unpack import first_pieces
 
-SURELY_JSON = (b"{", b"[", b" ", b"\n", b"\r", b"\t")
+SURELY_JSON = (b"{", b"[", b" ", b"\r", b"\t")  # a line feed may be a packet of protobuf
 
 
 class Format(msgspec.Struct, frozen=True):
@@ -34,7 +34,7 @@ class Format(msgspec.Struct, frozen=True):
     package: str  # with `read` and `text`
 
 
-FORMATS: tuple[Format, ...] = ()
+FORMATS: tuple[Format, ...] = (Format("pftrace", is_pftrace_of_torch, "fusetui.trace.pftrace"),)
 
 
 def read(path: str, callbacks: Callbacks) -> Raw:

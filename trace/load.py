@@ -115,4 +115,5 @@ def _report(raw: Raw, negative_delays: int) -> Report:
         too_damaged=raw.too_damaged,
         changed=raw.changed,
         format=raw.format,
+        cut_ends=raw.cut_ends,
     )

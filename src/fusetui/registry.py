@@ -18,6 +18,7 @@ from fusetui.arguments import (
     MOUSE,
     NO_CACHE,
     OPS_BY,
+    OUT,
     PART,
     PEAK,
     ROWS,
@@ -162,10 +163,12 @@ COMMANDS = (
                 metavar="PATH",
                 help="The functions of this file or folder, instead of those of your own code.",
             ),
+            by("function", "line"),
             *TABLE,
         ),
         "Time spent in library functions counts for your function that called them. Stacks must "
-        "have been recorded (with_stack=True).",
+        "have been recorded (with_stack=True); torch 2.14 and later record the calling lines for "
+        "--by line.",
     ),
     Command(
         "launches",
@@ -281,9 +284,7 @@ COMMANDS = (
         "Write a copy of a trace without private data, to share it.",
         (
             TRACE,
-            argument(
-                "out", metavar="OUT", help="The new file, named .json, .json.gz or .json.zst."
-            ),
+            OUT,
         ),
         "Environment variables, tokens, names of hosts and users, command lines and folders are "
         "removed; all figures stay exactly as they are.",
@@ -293,9 +294,7 @@ COMMANDS = (
         "Write a part of a trace as a trace of its own.",
         (
             TRACE,
-            argument(
-                "out", metavar="OUT", help="The new file, named .json, .json.gz or .json.zst."
-            ),
+            OUT,
             *PART[:3],
             STEP_BY,
             argument(
@@ -310,6 +309,15 @@ COMMANDS = (
         ),
         "GPU events stay whole and keep their launch calls with all that encloses them; CPU slices "
         "that reach beyond the part are clipped. Its figures are those of the whole for that time.",
+    ),
+    Command(
+        "convert",
+        "Write a trace of any format as the JSON of torch.profiler.",
+        (
+            TRACE,
+            OUT,
+        ),
+        "It holds all that the trace does, to the nanosecond, and opens in Perfetto and others.",
     ),
     Command(
         "decode",

@@ -41,6 +41,7 @@ def test_version(fusetui: Run) -> None:
         "why",
         "gaps",
         "scrub",
+        "convert",
         "decode",
         "check",
         "samples",

@@ -30,7 +30,7 @@ MORE = {
     **dict.fromkeys(("steps", "slices"), ((), *((f"--format={form}",) for form in TEXTS))),
 }
 """Options of the commands without `--json`."""
-NO_OUTPUT = ("capture", "tutor", "open", "scrub", "cut")
+NO_OUTPUT = ("capture", "tutor", "open", "scrub", "cut", "convert")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no full device")
@@ -45,7 +45,7 @@ def test_output(fusetui: Run, monkeypatch: pytest.MonkeyPatch, name: str) -> Non
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
-@pytest.mark.parametrize("command", [("scrub",), ("cut", "--from=0ns")])
+@pytest.mark.parametrize("command", [("scrub",), ("convert",), ("cut", "--from=0ns")])
 def test_writing_a_trace(
     fusetui: Run, tmp_path: Path, trace_file: File, ending: str, command: tuple[str, ...]
 ) -> None:

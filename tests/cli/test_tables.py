@@ -135,6 +135,14 @@ def test_the_options_of_a_command_are_kept(fusetui: Run) -> None:
     assert 0 < len(part) < len(whole)
 
 
+def test_what_is_not_there_is_said(fusetui: Run) -> None:
+    found = fusetui("lines", "sample:mlp-eager", "--file", "nowhere.py", "--format", "csv")
+    assert found.code == 0
+    assert found.sentence == "No Python frame of this trace is in nowhere.py."
+    by_line = fusetui("lines", "sample:mlp-eager", "--by", "line", "--format", "json")
+    assert by_line.sentence.startswith("The calling lines were not recorded")
+
+
 @pytest.mark.parametrize(
     ("asked", "sentence"),
     [

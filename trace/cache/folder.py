@@ -31,7 +31,7 @@ MAGIC = b"fusetui\x1a"
 """The first bytes of every entry of any version, also while it is being written."""
 SUFFIX = ".part"
 BESIDE = (
-    *("autograd", "captured", "graphs", "inputs", "memory", "nodes", "ranks", "sizes"),
+    *("autograd", "callers", "captured", "graphs", "inputs", "memory", "nodes", "ranks", "sizes"),
     "transfers",
 )
 """What may be kept beside an entry: the last part of the names of such files."""

@@ -25,7 +25,7 @@ def with_directions(raw: Raw) -> Raw:
     `Memset` becomes `Memset (Device)`."""
     plain = [number for number, name in enumerate(raw.names) if name in PLAIN]
     rows = np.flatnonzero(np.isin(raw.name, plain)) if plain else ()
-    if not len(rows):
+    if raw.copies_named or not len(rows):
         return raw
     found = arguments(raw.elements, raw.order[rows], ARGS)
     numbers = {name: number for number, name in enumerate(raw.names)}

@@ -58,3 +58,5 @@ class Raw(msgspec.Struct, frozen=True, eq=False):
     unmatched: int  # end events without a begin
     changed: bool = False  # the file changed while it was read
     format: str = "json"  # see formats.py
+    cut_ends: int = 0  # see Report
+    copies_named: bool = False  # names of copies and fills say all that the file says

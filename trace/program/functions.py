@@ -5,10 +5,13 @@ Time spent in library functions counts for the user's function that called them.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from fusetui.trace.model.arguments import arguments, parsed
 from fusetui.trace.model.arrays import Flags, Int64s, Rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
@@ -16,10 +19,12 @@ from fusetui.trace.model.joined import rows_there
 from fusetui.trace.program.modules import Unclaimed, unclaimed
 from fusetui.trace.program.origin import Origins
 from fusetui.trace.program.own_code import Function, function_of, is_in, is_own
-from fusetui.trace.program.regions import Spans, frames
+from fusetui.trace.program.regions import Spans, cpu_rows, frames
 
 Idle = tuple[NDArray[np.integer], Int64s]
 """Rows of CPU threads, and how long (ns) a device was idle because of each; equal shapes."""
+
+CALLED_FROM = "CallFrom"
 
 
 class FunctionTime(msgspec.Struct, frozen=True):
@@ -27,7 +32,7 @@ class FunctionTime(msgspec.Struct, frozen=True):
     except those with `self` in their names. A recursive call adds only to `self` and `count`."""
 
     file: str
-    line: int  # of the def
+    line: int  # of the def; by line that of the call
     function: str
     count: int
     cpu_ns: int
@@ -52,12 +57,12 @@ class Functions(msgspec.Struct, frozen=True):
 
 
 class FunctionCalls:
-    """The frames of some functions, and sums of amounts by function."""
+    """Some frames, and sums of amounts by function, or whatever else frames are numbered by."""
 
-    def __init__(self, trace: Trace, spans: Spans) -> None:
+    def __init__(self, spans: Spans, numbers: NDArray[np.integer]) -> None:
+        """`numbers`: that of each span."""
         self.spans = spans
-        names = trace.name[spans.rows]
-        self.names, self._function = np.unique(names, return_inverse=True)
+        self.names, self._function = np.unique(numbers, return_inverse=True)
         self._outer = ~_inside_same(self._function, np.arange(len(spans)), spans.end_place)
 
     def own(self, places: Rows, amounts: Int64s) -> Int64s:
@@ -81,13 +86,13 @@ class FunctionCalls:
         return self.own(outer, amounts[outer])
 
 
-def function_times(found: Origins, file: str | None = None, idle: Idle | None = None) -> Functions:
-    """The functions of the user; with `file`, all functions in that file or folder."""
+def function_times(
+    found: Origins, file: str | None = None, idle: Idle | None = None, by_line: bool = False
+) -> Functions:
+    """The functions of the user; with `file`, all functions in that file or folder; `by_line`:
+    their lines that call other functions (see _lines)."""
     trace = found.trace
-    functions = _functions(trace, file)
-    wanted = np.zeros(len(trace.names) or 1, dtype=np.bool_)
-    wanted[list(functions)] = True
-    calls = FunctionCalls(trace, frames(trace, found.line, wanted))
+    functions, calls = (_lines if by_line else _functions)(found, file)
     columns = _columns(found, calls, idle)
     rows = zip(calls.names.tolist(), *(column.tolist() for column in columns.values()), strict=True)
     times = [
@@ -100,15 +105,62 @@ def function_times(found: Origins, file: str | None = None, idle: Idle | None = 
     return Functions(tuple(times), unclaimed(trace, credit, dur), int(dur.sum()))
 
 
-def _functions(trace: Trace, file: str | None) -> dict[int, Function]:
-    """The requested functions, by the numbers of their names."""
+def _functions(found: Origins, file: str | None) -> tuple[Mapping[int, Function], FunctionCalls]:
+    """The requested functions, by the numbers of their names, and their frames."""
+    trace = found.trace
     rows = rows_there(trace, Role.PYTHON)
-    found: dict[int, Function] = {}
+    functions: dict[int, Function] = {}
     for number in np.flatnonzero(np.bincount(trace.name[rows])).tolist():
         function = function_of(trace.names[number])
-        if function and (is_own(function.file) if file is None else is_in(function.file, file)):
-            found[number] = function
-    return found
+        if function and _is_asked(function.file, file):
+            functions[number] = function
+    wanted = np.zeros(len(trace.names) or 1, dtype=np.bool_)
+    wanted[list(functions)] = True
+    spans = frames(trace, found.line, wanted)
+    return functions, FunctionCalls(spans, trace.name[spans.rows])
+
+
+def _lines(found: Origins, file: str | None) -> tuple[Mapping[int, Function], FunctionCalls]:
+    """The lines of the requested functions from which others were called, and the frames that they
+    called. torch 2.14 and later record the line (`CallFrom`: `file.py:42`)."""
+    trace = found.trace
+    rows = rows_there(trace, Role.PYTHON)
+    rows = rows[cpu_rows(trace, rows)]
+    read = arguments(trace.elements, trace.order[rows], (CALLED_FROM,), "callers")
+    lines = [_line_of(text) for (text,) in read.distinct]
+    asked = [line is not None and _is_asked(line[0], file) for line in lines]
+    chosen = np.array([*asked, False])[read.number]
+    of_row = np.full(len(trace) or 1, -1, dtype=np.int64)
+    callers = trace.name[trace.parent[rows]]  # the frame around it, on the same track
+    width = len(trace.names) + 1
+    of_row[rows] = read.number * width + np.where(trace.parent[rows] >= 0, callers, width - 1)
+    spans = Spans(trace, found.line, rows[chosen])
+    calls = FunctionCalls(spans, of_row[spans.rows])
+    functions = {}
+    for number in calls.names.tolist():
+        line, caller = lines[number // width], number % width
+        within = function_of(trace.names[caller]) if caller < len(trace.names) else None
+        if line is not None:
+            file_of_line, place = line
+            functions[number] = Function(file_of_line, place, within.name if within else "")
+    return functions, calls
+
+
+def has_lines(trace: Trace) -> bool:
+    """Whether the calling lines of frames were recorded, by the first of them."""
+    rows = trace.rows_of(Role.PYTHON)[:1]
+    return any(CALLED_FROM in trace.args_of(int(row)) for row in rows)
+
+
+def _line_of(text: bytes) -> tuple[str, int] | None:
+    """`"file.py:42"`, as JSON, as file and line."""
+    value = parsed(text)
+    file, _, line = value.rpartition(":") if isinstance(value, str) else ("", "", "")
+    return (file, int(line)) if file and line.isdecimal() and len(line) < 10 else None
+
+
+def _is_asked(file: str, wanted: str | None) -> bool:
+    return is_own(file) if wanted is None else is_in(file, wanted)
 
 
 def _columns(found: Origins, calls: FunctionCalls, idle: Idle | None) -> dict[str, Int64s]:

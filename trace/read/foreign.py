@@ -14,6 +14,7 @@ from collections.abc import Callable
 HEAD = 1 << 16  # bytes of a document that are looked at
 RECORD = "record with torch.profiler and prof.export_chrome_trace"
 CONVERT = "convert it with Perfetto's traceconv (traceconv json IN OUT.json)"
+FIRST_PACKET = 128  # bytes: that of torch has fewer
 SQLITE = b"SQLite format 3\0"
 PLANE = re.compile(
     rb"\x0a[\x80-\xff]{0,9}[\x00-\x7f](?:\x08[\x80-\xff]{0,9}[\x00-\x7f])?"
@@ -75,6 +76,26 @@ def _is_perfetto(head: bytes) -> bool:
     return packets == 3 or (packets == 2 and at >= len(head)) or (packets == 1 and at == len(head))
 
 
+def is_pftrace_of_torch(head: bytes) -> bool:
+    """torch's monitor of CUPTI: the first packet has the time, the number of its sequence, and a
+    snapshot of two clocks that says the same time for both (torch/profiler/_cupti)."""
+    size, at = _varint(head, 1)
+    if not head.startswith(b"\x0a") or head[at : at + 1] != b"\x40" or not 0 < size < FIRST_PACKET:
+        return False
+    _, at = _varint(head, at + 1)
+    if head[at : at + 3] != b"\x50\x01\x32":
+        return False
+    _, at = _varint(head, at + 3)
+    clocks = []
+    for number in (6, 1):
+        length = head[at + 1] if at + 1 < len(head) else 0
+        part, at = head[at + 2 : at + 2 + length], at + 2 + length
+        if part[:3] != bytes([8, number, 16]):
+            return False
+        clocks.append(part[3:])
+    return clocks[0] == clocks[1]
+
+
 def _varint(head: bytes, at: int) -> tuple[int, int]:
     """A number of protobuf and the byte after it; (0, at) where there is none."""
     found = 0
@@ -127,7 +148,11 @@ FORMATS: tuple[ForeignFormat, ...] = (
         "jax.profiler.trace(DIR, create_perfetto_trace=True)",
         lambda head: PLANE.match(head) is not None,
     ),
-    ("a Perfetto trace (protobuf)", CONVERT, _is_perfetto),
+    (
+        "a Perfetto trace (protobuf)",
+        CONVERT,
+        lambda head: _is_perfetto(head) and not is_pftrace_of_torch(head),
+    ),
     (
         "the JSON of rocprofv3",
         f"run rocprofv3 with --output-format pftrace, then {CONVERT}",

@@ -12,9 +12,11 @@ from typing import Any
 
 from isal import igzip_threaded
 
+from fusetui.trace.formats import format_of
 from fusetui.trace.model.errors import NotATrace
 from fusetui.trace.model.report import Progress, silent
 from fusetui.trace.new_file import CannotWrite, check_new, new_file
+from fusetui.trace.read.foreign import HEAD
 from fusetui.trace.read.source import open_source
 from fusetui.trace.scrub.document import ScrubbedDocument
 from fusetui.trace.scrub.secrets import is_secret
@@ -59,7 +61,12 @@ def scrub_file(path: str, out: str, progress: Progress = silent) -> ScrubbedDocu
     with one plain sentence, leaving nothing behind.
     """
     check_target(out)
-    document = ScrubbedDocument(open_source(path), this_machine())
+    source = open_source(path)
+    if format_of(source.document[:HEAD]) != "json":
+        raise NotATrace(
+            f"{source.path} is not JSON: write it as JSON with fusetui convert, and scrub that."
+        )
+    document = ScrubbedDocument(source, this_machine())
     document.learn(progress)
     if not document.events:
         path = document.source.path

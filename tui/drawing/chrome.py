@@ -79,6 +79,7 @@ def _doubts(trace: Trace) -> list[str]:
         "replayed kernels as they were captured" if trace.notes else "",
         report.missing,
         f"{plural(report.unreadable, 'event')} unreadable" if report.unreadable else "",
+        f"{plural(report.cut_ends, 'GPU event')} cut by the writer" if report.cut_ends else "",
         f"{early} before the launch: clocks differ" if report.negative_delays else "",
     ]
 

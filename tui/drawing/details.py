@@ -4,6 +4,7 @@ from one to the next; where in the program it comes from; its args, and the even
 from __future__ import annotations
 
 import json
+import math
 import textwrap
 from collections.abc import Iterator, Sequence
 from itertools import chain, islice
@@ -17,6 +18,7 @@ from fusetui.analysis.questions.chain import (
     launched_sums,
     queue_delay_ns,
 )
+from fusetui.analysis.questions.device_counters import DeviceCounter
 from fusetui.analysis.questions.launches import is_replay
 from fusetui.gpu.kernel_names import decode
 from fusetui.gpu.kernel_names.annotate import Annotated, annotate
@@ -139,7 +141,13 @@ LINK_ARGS = (
 
 
 def details(
-    trace: Trace, row: int, width: int, height: int, glyphs: Glyphs, found: Origins | None = None
+    trace: Trace,
+    row: int,
+    width: int,
+    height: int,
+    glyphs: Glyphs,
+    found: Origins | None = None,
+    counters: Sequence[DeviceCounter] = (),
 ) -> list[Said]:
     """At most `height` lines about a row; of kernels the same facts are always on the same line.
 
@@ -158,7 +166,8 @@ def details(
     else:
         name = [Said(narrow(text), "plain") for text, _ in marked.lines[: max(1, height - 5)]]
     lines = [title(trace, row, width, glyphs), *name]
-    facts = flow(_facts(trace, row, glyphs), width)
+    ran = while_it_ran(trace, row, counters)
+    facts = flow([*_facts(trace, row, glyphs), *([ran] if ran else [])], width)
     lines += [Said(text) for text in (*program, _origin(trace, row, glyphs), *facts)]
     return [Said(clip(line.text, width, glyphs.ellipsis), line.token) for line in lines][:height]
 
@@ -169,7 +178,12 @@ def details_height(lines: int) -> int:
 
 
 def all_details(
-    trace: Trace, row: int, width: int, glyphs: Glyphs, found: Origins | None = None
+    trace: Trace,
+    row: int,
+    width: int,
+    glyphs: Glyphs,
+    found: Origins | None = None,
+    counters: Sequence[DeviceCounter] = (),
 ) -> list[Said]:
     """Everything about a row, for the overlay: also the modules and Python frames around it, the
     innermost first, each with its duration."""
@@ -191,6 +205,7 @@ def all_details(
     for over in program.frames[:MOST_PROGRAM]:
         label = label_of(int(trace.role[over]), trace.name_of(over))
         lines.append(Said(f"  {label}   {duration(int(trace.dur[over]))}"))
+    lines += [Said(ran) for ran in [while_it_ran(trace, row, counters)] if ran]
     if missing := why_missing(trace):
         return [*lines, Said(""), Said(missing)]
     lines += [Said(text) for text in (describe(trace, row), *remarks(trace, row)) if text]
@@ -201,6 +216,17 @@ def all_details(
     if len(args) > MOST_LINES:
         lines.append(Said(f"  and {count(len(args) - MOST_LINES)} more"))
     return lines
+
+
+def while_it_ran(trace: Trace, row: int, counters: Sequence[DeviceCounter]) -> str:
+    """`while it ran: SM clock 1755 MHz, power 250 W`: means over a GPU event; "" without any."""
+    if not is_gpu(trace, row):
+        return ""
+    begin, end = trace.start[row : row + 1], trace.end[row : row + 1]
+    device = trace.track_of(row).pid
+    own = ((one, float(one.mean(begin, end)[0])) for one in counters if one.device == device)
+    means = [f"{one.kind} {mean:.4g} {one.unit}" for one, mean in own if not math.isnan(mean)]
+    return f"while it ran: {', '.join(means)}" if means else ""
 
 
 def warm(found: Origins) -> None:

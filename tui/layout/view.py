@@ -16,6 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from fusetui.analysis.diff.model import Diff
+from fusetui.analysis.questions.device_counters import DeviceCounter, of_devices
 from fusetui.analysis.why.idle_time import IdleTime
 from fusetui.text.printable import without_credentials
 from fusetui.trace.cells.counters import Curve
@@ -50,6 +51,11 @@ class Side(msgspec.Struct, frozen=True, eq=False, dict=True):
     def once(self, make: Callable[[Trace], T]) -> T:
         """A value computed from the trace when it is first asked for, and kept on it."""
         return once(self.trace, make)
+
+    @cached_property
+    def device_counters(self) -> tuple[DeviceCounter, ...]:
+        """Those of the counters that tell what a device did."""
+        return of_devices([curve.counter for curve in self.counters])
 
     @property
     def begin(self) -> int:

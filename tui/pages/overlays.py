@@ -299,7 +299,8 @@ def _texts(
         case SliceDetails(side, slice_row):
             title = "everything about this slice"
             glyphs, origins = glyphs_for(ascii_only), side.insight.origins
-            lines = all_details(side.trace, slice_row, width, glyphs, origins)
+            counted = side.device_counters
+            lines = all_details(side.trace, slice_row, width, glyphs, origins, counted)
         case GapDetails(side, gap):
             title = "everything about this gap"
             lines = gap_lines(side, gap, width, MOST_GAP_LINES, glyphs_for(ascii_only))

@@ -86,7 +86,14 @@ class Page(ABC):
 def slice_details(state: State, row: int, title: str) -> TextPicture:
     """A few lines about a slice of the active side."""
     side, glyphs = state.side, glyphs_for(state.ascii_only)
-    lines = partial(details, side.trace, row, glyphs=glyphs, found=side.insight.origins)
+    lines = partial(
+        details,
+        side.trace,
+        row,
+        glyphs=glyphs,
+        found=side.insight.origins,
+        counters=side.device_counters,
+    )
     return ruled((side, row, state.unpacked), title, glyphs.rule, lines)
 
 

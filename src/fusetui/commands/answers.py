@@ -146,10 +146,19 @@ def run_lines(args: Namespace) -> int:
 
     trace, _ = loaded = load(args.trace, args.captured_by)
     idle = idle_causes(trace)
-    times = function_times(origins(trace), args.file, idle)
-    if args.file is not None and not times.functions:
-        say(f"No Python frame of this trace is in {printable(args.file)}.")
+    times = function_times(origins(trace), args.file, idle, args.by == "line")
+    say_why_no_lines(trace, args, bool(times.functions))
     return shown(args, loaded, lambda: times, lambda most: functions_text(times, args.top, most))
+
+
+def say_why_no_lines(trace: Trace, args: Namespace, found: bool) -> None:
+    """Why `lines` has not found what was asked for, if it has not."""
+    from fusetui.trace.program.functions import has_lines
+
+    if args.by == "line" and not has_lines(trace):
+        say("The calling lines were not recorded: torch 2.14 and later do, with with_stack=True.")
+    elif args.file is not None and not found:
+        say(f"No Python frame of this trace is in {printable(args.file)}.")
 
 
 def run_launches(args: Namespace) -> int:

@@ -13,7 +13,7 @@ from fusetui.analysis.questions.launches import wants_capture
 from fusetui.commands.errors import DONE, UNUSABLE, CommandError, say
 from fusetui.commands.sources import is_shipped, one_trace, traces
 from fusetui.report.progress import Bar
-from fusetui.text.figures import several
+from fusetui.text.figures import plural, several
 from fusetui.text.printable import printable
 from fusetui.trace import Trace, open_trace
 from fusetui.trace.model.report import Report
@@ -106,6 +106,12 @@ def notices(report: Report) -> Iterator[str]:
         yield (
             f"{report.file}: {unreadable} of {report.events} events could not be read; the first "
             f"is at byte {first.byte} ({first.reason})."
+        )
+    if report.cut_ends:
+        yield (
+            f"{report.file}: {plural(report.cut_ends, 'GPU event')} may have lasted longer than "
+            "shown, as torch ends each of a .pftrace where the next one on its stream begins; a "
+            ".json of the same profile has all ends."
         )
 
 

@@ -78,7 +78,7 @@ def _behind(name: str) -> Iterator[str]:
     else:
         found = of_one_job(name)
     if not found:
-        raise CommandError(f"{name} matches no trace (.json, .json.gz or .json.zst).")
+        raise CommandError(f"{name} matches no trace (.json or .pftrace, plain, .gz or .zst).")
     yield from found
 
 

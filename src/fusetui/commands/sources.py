@@ -12,7 +12,9 @@ from fusetui.commands.errors import CommandError, say
 SAMPLE, LESSON = "sample:", "lesson:"
 RECORD = "run.json"
 SWEEP = "sweep.json"
-ENDINGS = (".json", ".json.gz", ".json.zst")
+ENDINGS = tuple(
+    f".{form}{packed}" for form in ("json", "pftrace") for packed in ("", ".gz", ".zst")
+)
 DEPTH = 2  # levels of folders
 LISTED = 10_000  # entries of a folder that are looked at
 FOLDERS = 500  # folders that are looked into, the newest first
@@ -50,7 +52,9 @@ def only_below(name: str) -> str:
     """The one folder with traces below a folder without. Raises CommandError."""
     found = folders_below(name)
     if not found:
-        raise CommandError(f"{name} is a folder without traces (.json, .json.gz or .json.zst).")
+        raise CommandError(
+            f"{name} is a folder without traces (.json or .pftrace, plain, .gz or .zst)."
+        )
     if len(found) > 1:
         from fusetui.text.figures import several  # only for the message
 

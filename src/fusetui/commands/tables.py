@@ -9,7 +9,7 @@ from pathlib import Path
 from fusetui.analysis.questions.note import note_of
 from fusetui.analysis.questions.query import WrongQuery
 from fusetui.arguments import ROWS
-from fusetui.commands.answers import given_peaks
+from fusetui.commands.answers import given_peaks, say_why_no_lines
 from fusetui.commands.errors import DONE, CommandError, say
 from fusetui.commands.loading import load
 from fusetui.commands.why import selection_of
@@ -40,6 +40,8 @@ def show(args: Namespace) -> int:
         trace, code = load(path, args.captured_by)
         tables.append((trace.report.file, made(args.command, trace, _asked(args))))
         codes.append(code)
+        if args.command == "lines":
+            say_why_no_lines(trace, args, len(tables[-1][1]) > 0)
         notes |= dict.fromkeys(filter(None, (note_of(trace), *trace.notes)))
     table = _chosen(with_files(tables, FILE) if len(tables) > 1 else tables[0][1], args)
     if form == TABLE and not args.output:

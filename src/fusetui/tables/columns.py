@@ -149,7 +149,7 @@ MODULES: Specs = specs("""
 
 LINES: Specs = specs("""
     file*            text  the source file
-    line*            int   the line of the def
+    line*            int   the line of the def; with `--by line` that of the call
     function*        text  the name of the function
     count*           int   its calls
     cpu_ns*          int   its time on the CPU

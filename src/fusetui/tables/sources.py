@@ -19,7 +19,7 @@ Records = list[dict[str, Any]]
 class Asked(msgspec.Struct, frozen=True):
     """What of a table is asked for, where its command has options."""
 
-    by: str = "name"  # what kernels and ops are grouped by
+    by: str = "name"  # what kernels, ops and lines are grouped by
     peaks: Mapping[str, float] = {}
     expand: bool = False  # modules with their indices
     file: str | None = None  # the functions of this file or folder
@@ -80,7 +80,8 @@ def _lines(trace: Trace, asked: Asked) -> Records:
     from fusetui.trace.program.functions import function_times
     from fusetui.trace.program.origin import origins
 
-    times = function_times(origins(trace), asked.file, idle_causes(trace))
+    by_line = asked.by == "line"
+    times = function_times(origins(trace), asked.file, idle_causes(trace), by_line)
     rows: Records = msgspec.to_builtins(times.functions)
     return rows
 

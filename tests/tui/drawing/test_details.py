@@ -14,8 +14,10 @@ from tests.tui.explainable import training
 from tests.tui.prepared import explained
 from tests.tui.prepared import opened as app_opened
 
+from fusetui.analysis.questions.device_counters import of_devices
 from fusetui.analysis.serving.join import join
 from fusetui.trace import Trace, open_trace
+from fusetui.trace.layout.counters import counters
 from fusetui.tui.drawing.details import all_details, details, raw_lines
 from fusetui.tui.drawing.schemes import UNICODE
 
@@ -88,6 +90,26 @@ def test_what_is_no_kernel_leaves_no_line_blank(
     lines = said(trace, "annotation", height=7)
     assert "".join(lines[1:3]).rstrip() == name.rstrip()
     assert lines[-1] == "share 0.003788   of 12"
+
+
+def test_counters_tell_what_the_device_did(trace_of: Callable[..., Trace]) -> None:
+    """The clock fell in the middle of the kernel; the counter of another GPU is not told."""
+    kernel = {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 10, "dur": 10}
+    samples = [(0, 5, 2000), (0, 15, 1000), (0, 25, 1000), (1, 5, 999)]
+    counted = [
+        {"ph": "C", "name": "SM Clock (MHz)", "pid": f"GPU {gpu} Counters", "ts": ts}
+        | {"args": {"": mhz}}
+        for gpu, ts, mhz in samples
+    ]
+    trace = trace_of([kernel, *counted])
+    known = of_devices(counters(trace))
+    for lines in (
+        details(trace, 0, 120, 9, UNICODE, None, known),
+        all_details(trace, 0, 120, UNICODE, None, known),
+    ):
+        assert [line.text for line in lines if "while it ran" in line.text] == [
+            "while it ran: SM clock 1500 MHz"
+        ]
 
 
 def test_all_details_hold_every_arg(mlp: Trace) -> None:

@@ -19,19 +19,19 @@ from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import Id
 from fusetui.trace.model.memo import memo
 
-OWNER = re.compile(r"GPU (\d{1,9})(?: .{0,40})?")
+OWNER = r"GPU (\d{1,9})(?: .{0,40})?"
 CLOCK, POWER = "SM clock", "power"
 KINDS = (
-    (CLOCK, "MHz", re.compile(r"(?:SM|GPC) Clock\b", re.IGNORECASE)),
-    ("memory clock", "MHz", re.compile(r"Memory Clock\b", re.IGNORECASE)),
-    (POWER, "W", re.compile(r"Power\b.{0,9}\(W\)", re.IGNORECASE)),
-    ("temperature", "C", re.compile(r"Temperature\b", re.IGNORECASE)),
-    ("SM activity", "%", re.compile(r"SMs? Active\b", re.IGNORECASE)),
-    ("DRAM read", "%", re.compile(r"(?:DRAM|HBM) (?:BW/)?Read\b", re.IGNORECASE)),
-    ("DRAM write", "%", re.compile(r"(?:DRAM|HBM) (?:BW/)?Write\b", re.IGNORECASE)),
-    ("DRAM activity", "%", re.compile(r"(?:DRAM|HBM) BW\b(?!/)", re.IGNORECASE)),
+    (CLOCK, "MHz", r"(?:SM|GPC) Clock\b"),
+    ("memory clock", "MHz", r"Memory Clock\b"),
+    (POWER, "W", r"Power\b.{0,9}\(W\)"),
+    ("temperature", "C", r"Temperature\b"),
+    ("SM activity", "%", r"SMs? Active\b"),
+    ("DRAM read", "%", r"(?:DRAM|HBM) (?:BW/)?Read\b"),
+    ("DRAM write", "%", r"(?:DRAM|HBM) (?:BW/)?Write\b"),
+    ("DRAM activity", "%", r"(?:DRAM|HBM) BW\b(?!/)"),
 )
-"""What is known of a counter by the beginning of its name, and its unit."""
+"""What is known of a counter, its unit, and a pattern of the beginning of its name."""
 STALE = 10
 """A value holds until the next one, but for no longer than this many times the usual distance."""
 LONGEST_NS = 1 << 60  # times of a file are below 1 << 62
@@ -102,7 +102,7 @@ def of_devices(every: Sequence[Counter]) -> tuple[DeviceCounter, ...]:
     found: dict[tuple[Id, str], DeviceCounter] = {}
     for one in every:
         device = device_of(one.pid)
-        known = next(((kind, unit) for kind, unit, name in KINDS if name.match(one.label)), None)
+        known = next((kind[:2] for kind in KINDS if re.match(kind[2], one.label, re.I)), None)
         if device is not None and known is not None and one.group.startswith("counters"):
             found.setdefault((device, known[0]), DeviceCounter(device, *known, one))
     return tuple(found.values())
@@ -111,6 +111,6 @@ def of_devices(every: Sequence[Counter]) -> tuple[DeviceCounter, ...]:
 def device_of(pid: Id) -> Id:
     """The device that a counter belongs to, None where that is not told."""
     if isinstance(pid, str):
-        match = OWNER.fullmatch(pid)
+        match = re.fullmatch(OWNER, pid)
         return int(match[1]) if match else None
     return pid

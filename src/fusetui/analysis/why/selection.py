@@ -13,7 +13,7 @@ from fusetui.analysis.why.account import Accounts, cpu_accounts
 from fusetui.analysis.why.devices import Devices
 from fusetui.analysis.why.idle_time import LONGEST, longest_gaps
 from fusetui.analysis.why.model import DeviceAccount, StepAccount, Unknown, Why
-from fusetui.text.figures import duration
+from fusetui.text.figures import duration, plural
 from fusetui.trace.layout.devices import gpu_activity, other_accelerator
 from fusetui.trace.layout.steps import Steps, steps_of
 from fusetui.trace.model.arrays import Int64s
@@ -21,6 +21,7 @@ from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 
 ON_GPU = "ProfilerActivity.CUDA"
+UNCUT = "an export named .json, not .pftrace"
 
 
 class Selection(msgspec.Struct, frozen=True):
@@ -155,6 +156,8 @@ def _unknown(trace: Trace) -> list[Unknown]:
         found.append(Unknown("account", "GPU events", ON_GPU))
     elif (trace.launch[gpu] < 0).all():
         found.append(Unknown("gaps", "launch calls", ON_GPU))
+    if ends := trace.report.cut_ends:
+        found.append(Unknown("account", f"the ends of {plural(ends, 'GPU event')}", UNCUT))
     if not (trace.role == Role.PYTHON).any():
         found.append(Unknown("gaps", "Python frames and modules", "with_stack=True"))
     return found

@@ -42,6 +42,7 @@ class Slower(NamedTuple):
     "|:the limits of power and temperature}); lock it to compare measurements.",
     thresholds={"fewest": FEWEST, "varies": VARIES, "near": NEAR, "certain": CERTAIN},
     of_kernels=True,
+    without_gpu=True,  # silent without counters, and so without GPU events
 )
 def clock_drop(facts: Facts) -> Iterator[Claim]:
     kernels = facts.kernels
@@ -68,6 +69,7 @@ def clock_drop(facts: Facts) -> Iterator[Claim]:
     "--power-cap)}; else fewer bytes and bits per result: low precision, fused kernels.",
     thresholds={"at_the_top": AT_THE_TOP, "often": OFTEN, "varies": VARIES},
     of_kernels=True,
+    without_gpu=True,  # silent without counters, and so without GPU events
 )
 def power_capped(facts: Facts) -> Iterator[Claim]:
     kernels = facts.kernels

@@ -1,0 +1,110 @@
+"""From any format to JSON: the same Trace, with the args of every slice."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests import pftraces
+from tests.places import TRACES
+
+from fusetui.trace import CannotRead, NotATrace, Trace, open_trace
+from fusetui.trace.convert import convert_file
+from fusetui.trace.scrub.file import ENDINGS, CannotWrite
+
+COLUMNS = (
+    *("start", "dur", "role", "track", "parent", "end_row", "depth"),
+    *("correlation", "external_id", "launch", "op", "order"),
+)
+LARGEST = 1 << 17  # bytes of the real traces that are converted here
+
+
+def real_traces() -> list[Path]:
+    folders = (TRACES.parent / "pftrace", TRACES)
+    found = (path for folder in folders for path in sorted(folder.glob("**/*")))
+    return [
+        path
+        for path in found
+        if path.is_file() and ".json" in path.name + ".json" * (".pftrace" in path.name)
+        if path.name != "truth.json" and path.stat().st_size < LARGEST
+    ]
+
+
+@pytest.mark.parametrize(
+    "path", real_traces() or [None], ids=lambda path: getattr(path, "name", "")
+)
+def test_real_traces(path: Path | None, tmp_path: Path) -> None:
+    if path is None:
+        pytest.skip("FUSETUI_TRACES names no folder of real traces")
+    out = tmp_path / "out.json"
+    convert_file(str(path), str(out))
+    same(open_trace(str(path), cached=False), open_trace(str(out), cached=False))
+    json.loads(out.read_text(encoding="utf-8"))
+
+
+def same(one: Trace, other: Trace) -> None:
+    for name in COLUMNS:
+        assert np.array_equal(getattr(one, name), getattr(other, name)), name
+    for row in range(len(one)):
+        assert one.name_of(row) == other.name_of(row)
+        assert one.category_of(row) == other.category_of(row)
+        assert one.args_of(row) == other.args_of(row)
+    assert one.tracks == other.tracks
+    assert one.keys == other.keys
+    assert one.report.phases == other.report.phases
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_packed_by_its_name(tmp_path: Path, ending: str) -> None:
+    path, out = tmp_path / "a.pftrace", tmp_path / f"out{ending}"
+    kernel = pftraces.stage(0, 5, 1, (20, 3))
+    path.write_bytes(b"".join((*pftraces.head(), kernel)))
+    convert_file(str(path), str(out))
+    assert [*tmp_path.glob("out*")] == [out]
+    same(open_trace(str(path), cached=False), open_trace(str(out), cached=False))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[{"ph":"X","name":"a","ts":1,"dur":2}',
+        '{"b": 1e400, "traceEvents": [{"ph":"X","name":"a","ts":1.5,"dur":0.001,}], "c": [{}]}',
+        '{"traceEvents": [{"ph":"X","name":"a\\q","ts":1,"dur":1},{"ph":"X","name":"b","ts":2}]}',
+        '{"traceEvents": [{"ph":"B","name":"a","ts":1},{"ph":"E","ts":2},{"ph":"B","ts":3}]}',
+    ],
+)
+def test_json_as_real_writers_damage_it(tmp_path: Path, text: str) -> None:
+    path, out = tmp_path / "a.json", tmp_path / "out.json"
+    path.write_text(text)
+    convert_file(str(path), str(out))
+    json.loads(out.read_text())
+    same(open_trace(str(path), cached=False), open_trace(str(out), cached=False))
+
+
+def test_what_cannot_be_read_is_left_out(tmp_path: Path) -> None:
+    path, out = tmp_path / "a.json", tmp_path / "out.json"
+    path.write_text('{"traceEvents": [{"ph":"X","name":"a"}, {"ph" "X"}, {"ph":"X","name":"b"}]}')
+    assert convert_file(str(path), str(out)).unreadable == 1
+    names = [event["name"] for event in json.loads(out.read_text())["traceEvents"]]
+    assert names == ["a", "b"]
+
+
+def test_a_file_that_changes_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, out = tmp_path / "a.json", tmp_path / "out.json"
+    path.write_text('{"traceEvents": [{"ph":"X","name":"a"}]}')
+    problem = "fusetui.trace.read.document_text.Filed.problem"
+    monkeypatch.setattr(problem, lambda self: "a.json has changed since it was read")
+    with pytest.raises(CannotRead, match="changed"):
+        convert_file(str(path), str(out))
+    assert [*tmp_path.iterdir()] == [path]
+
+
+def test_nothing_to_write(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_text('{"traceEvents": []}')
+    with pytest.raises(NotATrace, match="no readable event"):
+        convert_file(str(path), str(tmp_path / "out.json"))
+    with pytest.raises(CannotWrite, match="must end in"):
+        convert_file(str(path), str(tmp_path / "out.pftrace"))

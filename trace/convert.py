@@ -1,0 +1,72 @@
+"""From a trace of any format to the JSON that Kineto writes: the keys around the events, and the
+text of all stretches (see read/rendered.py). What stands in a JSON file is written as it stands."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from fusetui.trace.formats import read
+from fusetui.trace.model.errors import CannotRead, NotATrace
+from fusetui.trace.model.events import Events, Stretch
+from fusetui.trace.model.raw import Raw
+from fusetui.trace.model.report import Progress, silent
+from fusetui.trace.read import Callbacks
+from fusetui.trace.read.chunks import UNDECODABLE
+from fusetui.trace.read.document_text import list_text
+from fusetui.trace.read.events import decode_raw
+from fusetui.trace.read.repair import loads
+from fusetui.trace.scrub.file import check_target, save
+from fusetui.trace.scrub.values import write
+
+UNREADABLE = (RecursionError, ValueError)
+
+
+def convert_file(path: str, out: str, progress: Progress = silent) -> Raw:
+    """Writes the trace at `path` (`-` is standard input) to `out`, which must not exist; returns
+    what was read. Raises TraceError with one plain sentence, leaving nothing behind.
+    """
+    check_target(out)
+    raw = read(path, Callbacks(progress=lambda done, total: progress(done // 2, total)))
+    if not raw.events - raw.unreadable:
+        raise NotATrace(f"{raw.path} contains no readable event, so there is nothing to write.")
+    save(out, texts(raw, progress))
+    return raw
+
+
+def texts(raw: Raw, progress: Progress = silent) -> Iterator[bytes]:
+    """The document, piece by piece. Raises TraceError or OSError."""
+    yield b"{\n"
+    for key, value in raw.keys.items():
+        yield f"{json.dumps(key)}: {write(value)},\n".encode()
+    yield b'"traceEvents": [\n'
+    between = b""
+    stretches = raw.elements.stretches
+    for number, stretch in enumerate(stretches, 1):
+        if text := _text(raw.elements, stretch):
+            yield between + text
+            between = b",\n"
+        progress(raw.bytes * (len(stretches) + number) // (2 * len(stretches)), raw.bytes)
+    if raw.changed or raw.elements.text.problem():
+        raise CannotRead(f"{raw.path} changed while it was read: try again.")
+    yield b"\n]\n}\n"
+
+
+def _text(events: Events, stretch: Stretch) -> bytes:
+    """The elements of a stretch, with commas between them."""
+    if stretch.places is None:
+        return bytes(list_text(events.text, stretch)[1:-1]).strip(b" \t\r\n,")
+    parts = (bytes(events.text.part(start, end)) for _, start, end in stretch.places.tolist())
+    return b",\n".join(text for text in map(_mended, parts) if text)
+
+
+def _mended(text: bytes) -> bytes:
+    """One element as JSON; b"" if it cannot be read."""
+    try:
+        decode_raw(b"[" + text + b"]")
+    except UNDECODABLE:
+        try:
+            return write(loads(text)).encode()
+        except UNREADABLE:
+            return b""
+    return text

@@ -1,0 +1,192 @@
+"""The whole document: its pieces joined, begins and ends paired, and divided into stretches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+import numpy as np
+from msgspec.structs import replace
+
+from fusetui.trace.model.arrays import Flags, Int64s
+from fusetui.trace.model.report import Skipped
+from fusetui.trace.pftrace.pairs import paired
+from fusetui.trace.pftrace.scan import Begins, Counters, Ends, Piece, Stages, scan
+from fusetui.trace.pftrace.tables import EXPORTER, Tables, key_and_text
+from fusetui.trace.pftrace.wire import Repeated
+from fusetui.trace.read.batch import MOST_LISTED
+
+PIECE = 1 << 20  # bytes that are scanned at once: what is made of them stays in the caches
+EACH = 1 << 10  # events of a stretch
+MOST_BYTES = 22  # bits: bytes of a stretch
+FAR = 1 << 16  # bytes between events, as there are where the ends of a group stand
+NESTED = "so begins and ends are paired by nesting, which is not exact"
+Table = TypeVar("Table", bound=msgspec.Struct)
+
+
+class Bytes(Protocol):
+    """The bytes of a document."""
+
+    def part(self, start: int, end: int) -> Any:
+        """The bytes [start, end), fewer at its end. Raises TraceError or OSError."""
+
+
+class Flows(msgspec.Struct, frozen=True, eq=False):
+    """Arrows between nodes of graphs: rows in Stages, and times in ns since the epoch; arrays of
+    shape [flows]."""
+
+    source: Int64s
+    target: Int64s
+    leaves: Int64s
+    arrives: Int64s
+
+
+class Layout(msgspec.Struct, frozen=True, eq=False):
+    """What has to be known to write the text of a stretch from its bytes."""
+
+    begins: int  # in all
+    dur: Int64s  # of each begin in ns; of one without an end -1, see `has_end`
+    has_end: Flags
+    flows: Flows
+    bounds: Int64s  # the first event of each stretch, and the number of events
+    places: Int64s  # shape [stretches, 2]: the byte where each begins and ends
+    firsts: Int64s  # shape [stretches, 2]: the begins and the stages before each
+
+
+class Index(msgspec.Struct, frozen=True, eq=False):
+    """A scanned document, in the order of its packets."""
+
+    tables: Tables
+    layout: Layout
+    begins: Begins  # without args
+    stages: Stages
+    counters: Counters
+    unmatched: int  # ends
+    order: tuple[Int64s, Int64s, Int64s]  # the number of each begin, stage, value among all events
+    lost: tuple[Skipped, ...]  # the first packets that are no readable event
+    lost_in_all: int
+    read: int  # bytes
+    damaged: bool  # no packet can begin at byte `read`
+
+
+def index(text: Bytes, progress: Callable[[int], bool] = lambda read: False) -> Index:
+    """Scans a document until `progress`, called with the bytes read, returns True.
+
+    Raises TraceError or OSError.
+    """
+    tables, pieces, at, most, damaged = Tables(), [_columns(scan(b""))], 0, PIECE, False
+    lost: list[Skipped] = []
+    lost_in_all = 0
+    while not damaged and not progress(at) and (data := bytes(text.part(at, at + most))):
+        piece = scan(data, at)
+        damaged = piece.next_end < 0
+        wrong, unread = tables.add(piece.tables)
+        lost = [*lost, *wrong, *piece.lost][:MOST_LISTED]
+        lost_in_all += unread + piece.lost_in_all
+        tables.exporter = tables.exporter or _exporter(piece)
+        pieces.append(_columns(piece))
+        if not piece.rest and len(data) < most:  # the end is missing
+            break
+        at, most = at + piece.rest, max(PIECE, piece.next_end - piece.rest)
+    begins, ends = _joined(Begins, pieces, "begins"), _joined(Ends, pieces, "ends")
+    stages, counters = _joined(Stages, pieces, "stages"), _joined(Counters, pieces, "counters")
+    end, by_runs = paired(begins, ends, cut=not lost_in_all)
+    if lost and not by_runs:
+        lost[0] = replace(lost[0], reason=f"{lost[0].reason}; {NESTED}")
+    has_end = end >= 0
+    dur = np.where(has_end, (ends.time[end] if len(ends.time) else 0) - begins.time, -1)
+    order, bounds, places = _stretches((begins, stages, counters))
+    firsts = [np.searchsorted(numbers, bounds[:-1]) for numbers in order[:2]]
+    return Index(
+        tables=tables,
+        layout=Layout(
+            begins=len(begins.at),
+            dur=dur,
+            has_end=has_end,
+            flows=_flows(stages),
+            bounds=bounds,
+            places=places,
+            firsts=np.stack(firsts, 1),
+        ),
+        begins=begins,
+        stages=stages,
+        counters=counters,
+        unmatched=len(ends.at) - int(has_end.sum()),
+        order=order,
+        lost=tuple(lost),
+        lost_in_all=lost_in_all,
+        read=at,
+        damaged=damaged,
+    )
+
+
+def _exporter(piece: Piece) -> dict[str, str]:
+    """What the first event of a GPU says of the process that exported."""
+    extra = piece.stages.extra
+    last = int(np.searchsorted(extra.message, 0, side="right"))
+    places = zip(extra.at[:last].tolist(), extra.value[:last].tolist(), strict=True)
+    found = dict(key_and_text(piece.data[at : at + size]) for at, size in places)
+    return {key: found[key] for key in EXPORTER if key in found}
+
+
+def _columns(piece: Piece) -> Piece:
+    """Without what only the text needs."""
+    nothing = Repeated(*(np.empty(0, np.int64) for _ in range(3)))
+    return replace(
+        piece,
+        data=b"",
+        tables=(),
+        begins=replace(piece.begins, args=nothing),
+        stages=replace(piece.stages, extra=nothing),
+    )
+
+
+def _joined(kind: type[Table], pieces: list[Piece], name: str) -> Table:
+    """The tables of all pieces as one; messages are numbered on."""
+    parts = [getattr(piece, name) for piece in pieces]
+    columns: dict[str, Any] = {}
+    rows = [0, *np.cumsum([len(part.at) for part in parts]).tolist()]
+    for field in kind.__struct_fields__:
+        values = [getattr(part, field) for part in parts]
+        if field in ("args", "extra", "waits"):
+            message = [one.message + row for one, row in zip(values, rows, strict=False)]
+            columns[field] = Repeated(
+                np.concatenate(message),
+                np.concatenate([one.at for one in values]),
+                np.concatenate([one.value for one in values]),
+            )
+        else:
+            columns[field] = np.concatenate(values)
+    return kind(**columns)
+
+
+def _flows(stages: Stages) -> Flows:
+    """From the events that others wait for, where they are in the file, in the order of those that
+    wait."""
+    waits, by_id = stages.waits, np.argsort(stages.id, kind="stable")
+    ids = np.append(stages.id[by_id], -1)
+    place = np.searchsorted(ids[:-1], waits.value)
+    known = ids[place] == waits.value
+    source, target = by_id[place[known]], waits.message[known]
+    ends = stages.time[source] + stages.dur[source]
+    return Flows(source, target, ends, stages.time[target])
+
+
+def _stretches(
+    tables: tuple[Begins, Stages, Counters],
+) -> tuple[tuple[Int64s, Int64s, Int64s], Int64s, Int64s]:
+    """Index.order, Layout.bounds and Layout.places."""
+    at = np.concatenate([table.at for table in tables])
+    sequence = np.argsort(at, kind="stable")
+    number = np.empty(len(at), np.int64)
+    number[sequence] = np.arange(len(at))
+    at, end = at[sequence], np.concatenate([table.end for table in tables])[sequence]
+    starts = np.arange(len(at)) % EACH == 0
+    starts[1:] |= (at[1:] >> MOST_BYTES != at[:-1] >> MOST_BYTES) | (at[1:] - end[:-1] > FAR)
+    starts |= end - at > FAR
+    starts[1:] &= at[1:] != at[:-1]  # values of one packet stay together
+    firsts = np.flatnonzero(starts)
+    bounds = np.append(firsts, len(at))
+    parts = np.split(number, np.cumsum([len(table.at) for table in tables[:2]]))
+    return (parts[0], parts[1], parts[2]), bounds, np.stack((at[firsts], end[bounds[1:] - 1]), 1)

@@ -1,0 +1,178 @@
+"""The door: from a file to its columns, and to the text of the events behind them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from contextlib import closing
+from functools import cached_property
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from fusetui.trace.model.arrays import Flags
+from fusetui.trace.model.errors import NotATrace, NothingRead
+from fusetui.trace.model.events import Stretch, Text
+from fusetui.trace.model.raw import Raw
+from fusetui.trace.model.report import Prefix
+from fusetui.trace.pftrace.columns import Columns, columns_of
+from fusetui.trace.pftrace.index import EACH, Index, index
+from fusetui.trace.pftrace.render import Writer
+from fusetui.trace.pftrace.scan import Stages
+from fusetui.trace.read.assemble import LONGEST_SUM_NS
+from fusetui.trace.read.document import OpenFile
+from fusetui.trace.read.document_text import Filed, text_of
+from fusetui.trace.read.elements import Elements
+from fusetui.trace.read.reading import Callbacks
+from fusetui.trace.read.rendered import Rendered, stretches_of
+from fusetui.trace.read.source import (
+    Source,
+    State,
+    Stored,
+    room_for,
+    state_of,
+    unpacked,
+)
+
+NAME = "pftrace"
+ANNOTATION = "gpu_user_annotation"  # is launched by no call
+
+
+def read(stored: Stored, callbacks: Callbacks) -> Raw:
+    """Reads a trace file. Raises CannotRead or NotATrace with one plain sentence, or OSError.
+
+    If it is stopped, the result has a `prefix`; raises NothingRead if that would be empty.
+    """
+    twice = 2 if stored.packing or stored.arriving else 1  # the bar also tells of unpacking
+
+    def grown(length: int, taken: int) -> None:
+        callbacks.progress(taken * (twice - 1) // 2, stored.size)
+
+    with closing(room_for(stored)) as room:
+        source = unpacked(stored, room, grown, callbacks.stop)
+        size = len(source.document)
+
+        def scanned(at: int) -> bool:
+            share = ((twice - 1) * size + at) / (twice * size)
+            callbacks.progress(int(stored.size * share), stored.size)
+            return callbacks.stop()
+
+        found = index(source.document, scanned)
+        now = state_of(stored.file.fileno())
+    prefix = None
+    if found.read < size and callbacks.stop():
+        prefix = Prefix(found.read, size, exact=source.taken is None)
+        if len(found.layout.bounds) == 1:
+            raise NothingRead
+    raw = _raw(source, found, prefix)
+    changed = stored.arriving is None and now != stored.state
+    return msgspec.structs.replace(raw, changed=True) if changed else raw
+
+
+def text(path: str, file: OpenFile, state: State) -> Text:
+    """The text of a file that had this state when it was read: it is scanned again when needed."""
+    document = Filed(path, file, state)
+
+    def writer() -> Writer:
+        found = index(document)
+        return Writer(found, columns_of(found), document.part)
+
+    return Scanned(document, writer)
+
+
+class Scanned(Rendered):
+    """The text of a document, which is scanned before its first use."""
+
+    def __init__(self, document: Text, writer: Callable[[], Writer]) -> None:
+        super().__init__(lambda number: self._writer.write(number), document.problem)
+        self._document = document
+        self._scan = writer
+
+    @cached_property
+    def _writer(self) -> Writer:
+        return self._scan()
+
+    @property
+    def at_hand(self) -> bool:  # type: ignore[override]
+        return "_writer" in self.__dict__ and self._document.at_hand
+
+    def part(self, start: int, end: int) -> bytes:
+        return super().part(start, end) if end > start else bytes(self._writer.warm())
+
+
+def _raw(source: Source, found: Index, prefix: Prefix | None) -> Raw:
+    columns = columns_of(found)
+    document = text_of(source)
+    writer = Writer(found, columns, document.part)
+    begins, stages, counters = found.begins, found.stages, found.counters
+    kept = np.concatenate((found.layout.has_end, np.ones(len(stages.at), np.bool_)))
+    order = np.concatenate(found.order[:2])[kept] + len(columns.labels)
+    dur = np.concatenate((found.layout.dur, stages.dur))[kept]
+
+    if float(dur.sum(dtype=np.float64)) > LONGEST_SUM_NS:
+        raise NotATrace(f"{source.path} is not a trace of one run: its durations exceed 146 years.")
+    by_order = np.argsort(order, kind="stable")  # torch writes them in this order already
+
+    def of_slices(*parts: NDArray[Any]) -> NDArray[Any]:
+        found: NDArray[Any] = np.concatenate(parts)[kept][by_order]
+        return found
+
+    flows, slices = len(found.layout.flows.source), len(order)
+    noted = np.array([name == ANNOTATION for name in columns.categories] or [False])
+    is_note = noted[columns.category[len(begins.at) :]]
+    counts = {"M": len(columns.labels), "X": slices, "i": len(kept) - slices}
+    counts |= {"C": len(counters.at), "s": flows, "f": flows}
+    whole = source.cut is None and prefix is None and found.read == len(source.document)
+    return Raw(
+        path=source.path,
+        bytes=source.size,
+        cut=source.cut,
+        elements=Elements(Scanned(document, lambda: writer), _stretches(found, columns)),
+        phases=Counter({phase: count for phase, count in counts.items() if count}),
+        names=columns.names,
+        categories=columns.categories,
+        threads=columns.threads,
+        labels=columns.labels,
+        start=of_slices(begins.time, stages.time) - found.tables.base,
+        dur=np.maximum(dur, 0)[by_order],
+        name=of_slices(columns.name),
+        category=of_slices(columns.category),
+        thread=of_slices(columns.thread),
+        correlation=of_slices(begins.correlation, np.where(is_note, -1, stages.correlation)),
+        external_id=of_slices(begins.external_id, np.full(len(stages.at), -1)),
+        order=order[by_order],
+        keys={"baseTimeNanoseconds": found.tables.base, **found.tables.exporter},
+        events=sum(counts.values()) + found.lost_in_all,
+        unreadable=found.lost_in_all,
+        skipped=found.lost,
+        complete=whole,
+        too_damaged=found.read if found.damaged else -1,
+        prefix=prefix,
+        negative=int((dur < 0).sum()),
+        unfinished=counts["i"],
+        unmatched=found.unmatched,
+        format=NAME,
+        copies_named=True,
+        cut_ends=_cut_ends(stages, is_note),
+    )
+
+
+def _cut_ends(stages: Stages, is_note: Flags) -> int:
+    """Events that end where the next one of their lane begins, as torch cuts longer ones."""
+    work = np.flatnonzero(~is_note)
+    row = work[np.lexsort((stages.time[work], stages.queue[work], stages.gpu[work]))]
+    here, after = row[:-1], row[1:]
+    same = (stages.gpu[here] == stages.gpu[after]) & (stages.queue[here] == stages.queue[after])
+    return int((same & (stages.time[here] + stages.dur[here] == stages.time[after])).sum())
+
+
+def _stretches(found: Index, columns: Columns) -> tuple[Stretch, ...]:
+    """See Writer."""
+    bounds = found.layout.bounds
+    values = np.diff(np.searchsorted(found.order[2], bounds)).tolist()
+    flows = len(found.layout.flows.source)
+    arrows = [2 * min(EACH, flows - at) for at in range(0, flows, EACH)]
+    events = np.diff(bounds).tolist()
+    return stretches_of([len(columns.labels), *events, *arrows], [0, *values, *(0 for _ in arrows)])
