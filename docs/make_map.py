@@ -26,7 +26,7 @@ ROOMS = {
     "report": (),
     "analysis": ("diff", "ranks", "serving", "why", "questions"),
     "gpu": ("roofline", "kernel_names"),
-    "trace": ("cells", "scrub", "program", "cache", "pftrace", "layout", "read", "model"),
+    "trace": ("cells", "scrub", "program", "cache", "nsys", "pftrace", "layout", "read", "model"),
     "text": (),
     "kernels": (),
 }

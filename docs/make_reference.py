@@ -17,7 +17,8 @@ from unittest.mock import patch
 
 from fusetui.parser import EXIT_CODES, command_parsers
 from fusetui.registry import COMMANDS
-from fusetui.tables.sources import TABLES, specs_of
+from fusetui.tables.columns import columns_of
+from fusetui.tables.sources import TABLES
 from fusetui.tables.table import Spec
 from fusetui.tui.registry import by_section
 from fusetui.tui.state.action import Action, key_text, with_keys
@@ -138,11 +139,11 @@ def tables() -> str:
 def _columns(name: str) -> str:
     """The columns of a table, and those with another `--by`."""
     groups = {"kernels": ("op", "shape", "module", "family", "stream", "step"), "ops": ("shape",)}
-    own = specs_of(name)
+    own = columns_of(name)
     lines = [f"### {name}\n", "| column | type | meaning |", "|---|---|---|", *map(_column, own)]
     for by in groups.get(name, ()):
-        others = [one for one in specs_of(name, by) if one not in own]
-        lines += ["", f"With `--by {by}`, " + _with(others, own, specs_of(name, by))]
+        others = [one for one in columns_of(name, by) if one not in own]
+        lines += ["", f"With `--by {by}`, " + _with(others, own, columns_of(name, by))]
     return "\n".join([*lines, "", ""])
 
 

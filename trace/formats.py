@@ -7,19 +7,20 @@ the text of the events behind them (see read/rendered.py) when the Trace came fr
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from importlib import import_module
 from typing import Any
 
 import msgspec
 
-from fusetui.trace.model.errors import CannotRead
+from fusetui.trace.model.errors import CannotRead, TraceError
 from fusetui.trace.model.events import Text
 from fusetui.trace.model.raw import Raw
 from fusetui.trace.read import Callbacks
 from fusetui.trace.read.document import OpenFile
-from fusetui.trace.read.foreign import HEAD, is_pftrace_of_torch
+from fusetui.trace.read.foreign import HEAD, is_export_of_nsys, is_pftrace_of_torch
 from fusetui.trace.read.source import EVENT, KEY, State, Stored, beginning, open_arriving, reason
 from fusetui.trace.read.unpack import first_pieces
 
@@ -34,7 +35,10 @@ class Format(msgspec.Struct, frozen=True):
     package: str  # with `read` and `text`
 
 
-FORMATS: tuple[Format, ...] = (Format("pftrace", is_pftrace_of_torch, "fusetui.trace.pftrace"),)
+FORMATS: tuple[Format, ...] = (
+    Format("pftrace", is_pftrace_of_torch, "fusetui.trace.pftrace"),
+    Format("nsys", is_export_of_nsys, "fusetui.trace.nsys"),
+)
 
 
 def read(path: str, callbacks: Callbacks) -> Raw:
@@ -42,13 +46,38 @@ def read(path: str, callbacks: Callbacks) -> Raw:
 
     If it is stopped, the result has a `prefix`; raises NothingRead if that would be empty.
     """
-    stored = open_arriving(path)
+    file, process = _of_process(path)
+    stored = open_arriving(file)
     try:
         with closing(stored.file):
-            found: Raw = reader(_format_of(stored)).read(stored, callbacks)
-            return found
+            only = () if process is None else (process,)
+            found: Raw = reader(_format_of(stored)).read(stored, callbacks, *only)
+            return msgspec.structs.replace(found, path=path) if only else found
     except OSError as error:
         raise CannotRead(f"{stored.path} cannot be read: {reason(error)}.") from None
+
+
+def processes_in(path: str) -> list[str]:
+    """What `read` takes for each process, FILE#PID, where several share a file whose format tells
+    them apart; else the path itself."""
+    found: list[int] = []
+    with suppress(OSError, TraceError):
+        with open(path, "rb") as file:
+            name = format_of(file.read(HEAD)) if os.path.isfile(path) else "json"
+        if hasattr(reader(name), "processes"):
+            found = reader(name).processes(path)
+    return [f"{path}#{pid}" for pid in found] if len(found) > 1 else [path]
+
+
+def _of_process(path: str) -> tuple[str, int | None]:
+    """The file, and the process of it that is meant."""
+    file, mark, pid = path.rpartition("#")
+    if not mark or not pid.isdecimal() or len(pid) > 8 or os.path.exists(path):
+        return path, None
+    with suppress(OSError), open(file, "rb") as opened:
+        if hasattr(reader(format_of(opened.read(HEAD))), "processes"):
+            return file, int(pid)
+    return path, None
 
 
 def text_of(name: str, path: str, file: OpenFile, state: State) -> Text:

@@ -115,5 +115,7 @@ def _report(raw: Raw, negative_delays: int) -> Report:
         too_damaged=raw.too_damaged,
         changed=raw.changed,
         format=raw.format,
+        left_out=raw.left_out,
+        remarks=raw.remarks,
         cut_ends=raw.cut_ends,
     )

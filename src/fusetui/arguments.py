@@ -82,7 +82,7 @@ OUT = argument("out", metavar="OUT", help="The new file, named .json, .json.gz o
 TRACE = argument(
     "trace",
     metavar="TRACE",
-    help="A trace (.json, .gz or .zst), a URL, -, sample:NAME or lesson:NAME.",
+    help="A trace (docs/formats.md has the formats), a URL, -, sample:NAME or lesson:NAME.",
 )
 JSON = flag("--json", "One JSON document; times in ns, exact.")
 NO_CACHE = flag("--no-cache", "Read the file itself, and do not write to the cache.")
@@ -93,6 +93,19 @@ CAPTURED_BY = argument(
     default=[],
     help="The trace of the capture of its graphs, or a folder of them: replayed kernels get their "
     "ops and modules from it. May be repeated; by default, looked for in the same folder.",
+)
+BY_ANNOTATIONS = "annotations:"  # names files of annotations among captures (serving/annotations)
+GRAPHS = (
+    CAPTURED_BY,
+    argument(
+        "--annotations",
+        metavar="FILE",
+        dest="captured_by",  # one list: what tells where nodes of graphs come from
+        action="append",
+        type=(BY_ANNOTATIONS + "{}").format,
+        help="What torch.cuda.graph_annotations noted, pickled: replayed kernels get their modules "
+        "from it. May be repeated; by default, TRACE.annotations.pkl beside TRACE.json.gz.",
+    ),
 )
 ASCII = flag("--ascii", "Draw with ASCII characters only, as in a C locale.")
 THEME = argument(
@@ -131,6 +144,11 @@ PEAK = argument(
     default=[],
     help="Peak FLOP/s of the device, as in bf16=989e12, or bytes/s, as in bandwidth=3.35e12; may "
     "be repeated.",
+)
+MODEL = argument(
+    "--device",
+    metavar="NAME",
+    help="The model of the GPUs where the trace does not say it, as in 'H100 80GB HBM3'.",
 )
 TOP = argument(
     "--top",

@@ -12,9 +12,10 @@ from typing import NamedTuple
 
 from fusetui.arguments import (
     ASCII,
-    CAPTURED_BY,
+    GRAPHS,
     JSON,
     KERNELS_BY,
+    MODEL,
     MOUSE,
     NO_CACHE,
     OPS_BY,
@@ -93,7 +94,7 @@ def _of_capture() -> tuple[Argument, ...]:
 
 AS_TABLE = ("others", "format", "output", "columns", "sort", "where")
 """Arguments that ask for the answer of a command as a table."""
-ANSWER = (TRACE, JSON, NO_CACHE, CAPTURED_BY)
+ANSWER = (TRACE, JSON, NO_CACHE, *GRAPHS)
 COMMANDS = (
     Command(
         "capture",
@@ -122,7 +123,7 @@ COMMANDS = (
                 help="A trace, a run folder, a folder of runs, sample:NAME or lesson:NAME; two are "
                 "shown side by side, of more you choose.",
             ),
-            *(ASCII, THEME, MOUSE, CAPTURED_BY, NO_CACHE),
+            *(ASCII, THEME, MOUSE, *GRAPHS, NO_CACHE),
         ),
         "`fusetui TRACE` does the same. Without a trace, you choose from the newest traces and "
         "runs in this folder, the lessons and the samples.",
@@ -131,7 +132,7 @@ COMMANDS = (
     Command(
         "kernels",
         "The kernels grouped by name, op, shape and so on, the largest total first.",
-        (*ANSWER, TOP, by(*KERNELS_BY), PEAK, *TABLE),
+        (*ANSWER, TOP, by(*KERNELS_BY), PEAK, MODEL, *TABLE),
         "If shapes were recorded, also shows the FLOP and bytes of the work, and the share of the "
         "device's peak.",
     ),
@@ -179,12 +180,12 @@ COMMANDS = (
     Command(
         "steps",
         "The steps, with the kernels that each launched.",
-        (TRACE, NO_CACHE, CAPTURED_BY, TOP, *TABLE),
+        (TRACE, NO_CACHE, *GRAPHS, TOP, *TABLE),
     ),
     Command(
         "slices",
         "All slices of a trace, each with its lane, its op and its step.",
-        (TRACE, NO_CACHE, CAPTURED_BY, TOP, *TABLE),
+        (TRACE, NO_CACHE, *GRAPHS, TOP, *TABLE),
         "For example every GEMM longer than 50 us: --where 'family = gemm and dur > 50us'.",
     ),
     Command(
@@ -199,6 +200,7 @@ COMMANDS = (
                 "its weights, where no recorded shapes tell them.",
             ),
             PEAK,
+            MODEL,
         ),
         "The least time of a step is that of reading its weights, keys and values once and of "
         "computing its products, at the peaks of the device. docs/serving.md explains it.",
@@ -244,7 +246,7 @@ COMMANDS = (
             JSON,
             flag("--markdown", "Print Markdown, for a pull request."),
             NO_CACHE,
-            CAPTURED_BY,
+            *GRAPHS,
         ),
         "Compute, exposed communication, exposed copies and idle time add up to the time asked "
         "about, exactly; the reasons add up to the idle time. docs/why.md explains each.",
@@ -252,7 +254,7 @@ COMMANDS = (
     Command(
         "gaps",
         "The longest gaps in which a GPU was idle, and what it waited for.",
-        (TRACE, *PART, JSON, NO_CACHE, CAPTURED_BY, TOP, *TABLE),
+        (TRACE, *PART, JSON, NO_CACHE, *GRAPHS, TOP, *TABLE),
         "As a table, all gaps.",
     ),
     Command(

@@ -19,7 +19,8 @@ from tests.places import TRACES
 from fusetui.arguments import FORMATS
 from fusetui.registry import AS_TABLE, COMMANDS
 from fusetui.tables import files
-from fusetui.tables.sources import TABLES, specs_of
+from fusetui.tables.columns import columns_of
+from fusetui.tables.sources import TABLES
 
 Run = Callable[..., Any]
 LESSON, OTHER = "lesson:mlp-eager", "lesson:mlp-compiled"
@@ -48,7 +49,7 @@ OPTIONS = ("--format", "--output", "--columns", "--sort", "--where")
 def test_all_columns(fusetui: Run, name: str, form: str) -> None:
     found = fusetui(name, LESSON, "--format", form)
     assert found.code == 0
-    columns = [one.name for one in specs_of(name)]
+    columns = [one.name for one in columns_of(name)]
     heads = {"csv": ",".join(columns), "tsv": "\t".join(columns), "json": "[{"}
     heads["markdown"] = f"| {' | '.join(columns)} |".replace("_", "\\_")
     assert found.out.startswith(heads[form])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests import starting
-from tests.fuzz import app, pftrace, scrub, terminal
+from tests.fuzz import app, nsys, pftrace, scrub, terminal
 from tests.fuzz import zip as archives
 from tests.fuzz.case import case
 from tests.fuzz.examine import examine
@@ -36,6 +36,13 @@ def test_archives_are_read_exactly_or_up_to_their_damage() -> None:
     for number in range(25):
         print(f"kind zip, seed {SEED}, first {number}")
         archives.attempt(SEED, number)
+
+
+@pytest.mark.parametrize("number", range(0, 300, 50))
+def test_an_export_of_nsight_systems_is_read_or_its_losses_are_counted(number: int) -> None:
+    for each in range(number, number + 50):
+        print(f"kind nsys, seed {SEED}, first {each}")
+        nsys.attempt(SEED, each)
 
 
 @pytest.mark.parametrize("number", range(0, 300, 50))

@@ -12,9 +12,9 @@ import pytest
 from tests.places import TRACES
 
 from fusetui.gpu.kernel_names import KernelName
-from fusetui.tables.columns import BY, DECODED
+from fusetui.tables.columns import BY, columns_of
 from fusetui.tables.public import Table, table_of, with_files
-from fusetui.tables.sources import TABLES, Asked, made, specs_of
+from fusetui.tables.sources import TABLES, Asked, made
 from fusetui.tables.table import NoColumn, Spec, column_of
 from fusetui.trace import open_trace
 
@@ -42,13 +42,13 @@ def types(found: Table) -> list[tuple[str, str, bool]]:
 
 
 def wanted(name: str, by: str = "name") -> list[tuple[str, str, bool]]:
-    return [(one.name, one.kind, one.optional) for one in specs_of(name, by)]
+    return [(one.name, one.kind, one.optional) for one in columns_of(name, by)]
 
 
 @pytest.mark.parametrize("name", TABLES)
 def test_a_trace_with_nothing_but_an_op(name: str, trace_of: Make, event: Make) -> None:
     assert types(made(name, trace_of([event()]))) == [
-        (one.name, one.kind, one.optional) for one in specs_of(name)
+        (one.name, one.kind, one.optional) for one in columns_of(name)
     ]
 
 
@@ -69,20 +69,21 @@ def test_groups_of_kernels(by: str, trace_of: Make, event: Make) -> None:
 
 def test_every_field_of_a_kernel_name_is_a_column() -> None:
     fields = {name.rstrip("_") for name in KernelName.__struct_fields__}
-    columns = {"op" if one.name == "kernel_op" else one.name for one in DECODED}
-    assert columns == fields - {"name", "parts"}
+    of_name = {*columns_of("kernels")} - {*columns_of("kernels", "op")}
+    columns = {"op" if one.name == "kernel_op" else one.name for one in of_name}
+    assert columns == fields - {"parts"}
 
 
 @pytest.mark.parametrize("name", TABLES)
 @pytest.mark.parametrize("by", ["name", "shape"])
 def test_names_need_no_quotes_in_sql(name: str, by: str) -> None:
-    for one in specs_of(name, by):
+    for one in columns_of(name, by):
         duckdb.sql(f"select {one.name}, t.{one.name} from (select 1) t({one.name})").fetchall()
 
 
 @pytest.mark.parametrize("name", TABLES)
 def test_times_are_whole_nanoseconds(name: str) -> None:
-    assert all(one.kind == "int" for one in specs_of(name) if one.name.endswith("_ns"))
+    assert all(one.kind == "int" for one in columns_of(name) if one.name.endswith("_ns"))
 
 
 def test_what_a_type_cannot_hold_is_missing() -> None:

@@ -39,12 +39,16 @@ class Layer(StrEnum):
 
 GPU_ROLES = (Role.KERNEL, Role.MEMCPY, Role.MEMSET)
 
+GRAPH_ANNOTATION = "graph_annotation"  # of rows that stand for annotations of graphs (joined.py)
+
 ROLES = {
     "user_annotation": Role.ANNOTATION,
+    GRAPH_ANNOTATION: Role.ANNOTATION,
     "python_function": Role.PYTHON,
     "cpu_op": Role.OP,
     "operator": Role.OP,
     "kernel": Role.KERNEL,
+    "cuda_graph": Role.KERNEL,  # of nsys: a whole graph as one event
     "gpu_memcpy": Role.MEMCPY,
     "memcpy": Role.MEMCPY,
     "gpu_memset": Role.MEMSET,

@@ -129,6 +129,12 @@ class Trace(msgspec.Struct, frozen=True, eq=False, dict=True):
         return self.launch
 
     @property
+    def annotated(self) -> Int32s | None:
+        """Of a node of an annotated graph: the row that stands for its annotation, or for having
+        none; else -1. None: nothing is (see joined.py)."""
+        return None
+
+    @property
     def source_role(self) -> NDArray[np.uint8]:
         """`role`; for rows taken from a capture, the role that they have there."""
         return self.role

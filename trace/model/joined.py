@@ -4,6 +4,10 @@ The rows of the capture that contain a captured call follow those of the trace i
 their own: calls, ops, Python frames and annotations, with the times between them as they were
 recorded there, shifted to the beginning of the trace. Their role is CAPTURED, so that nothing
 counts them as work of this trace.
+
+Where nodes of graphs are annotated instead, there is such a row for each path that an annotation
+names, and one of the role OTHER for nodes without an annotation. They tell the module of a node and
+nothing else: its call, op and frame are those of the launch of the graph.
 """
 
 from __future__ import annotations
@@ -17,18 +21,19 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from fusetui.trace.model.arrays import Int32s, Rows
-from fusetui.trace.model.categories import Layer, Role
+from fusetui.trace.model.arrays import Flags, Int32s, Rows
+from fusetui.trace.model.categories import GRAPH_ANNOTATION, Layer, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.events import Events, Keeper, Sample, Stretch, Text
 
 CERTAIN, LIKELY = "certain", "likely"
+CAPTURE, ANNOTATIONS = "capture", "annotations"
 
 
 class Join(msgspec.Struct, frozen=True):
-    """What was joined with one capture, and what was not."""
+    """What was joined with one capture, or with annotations, and what was not."""
 
-    path: str  # of the capture
+    path: str  # of the capture, or of the file with the annotations
     replays: int  # graph launches that were joined
     of_replays: int  # that had not been joined before
     kernels: int  # nodes that were joined, copies and sets too
@@ -36,10 +41,19 @@ class Join(msgspec.Struct, frozen=True):
     why_likely: str
     refused: tuple[str, ...]  # a sentence for each way in which replays could not be joined
     found: bool = False  # the capture was found, not named
+    joined_by: str = CAPTURE  # or ANNOTATIONS: of `kernels` the module alone is known
+    unnamed: int = 0  # nodes of these replays without an annotation
 
     @property
     def sentence(self) -> str:
         """What has to be said with every answer."""
+        if self.joined_by == ANNOTATIONS:
+            rest = f"; {self.unnamed} are named by none, and belong to no module"
+            rest = rest if self.unnamed else ""
+            return (
+                f"{self.kernels} events of {self.replays} of {self.of_replays} graph replays have"
+                f" the module that their annotation in {self.path} names{rest}."
+            )
         likely = f" (likely: {self.why_likely})" if self.why_likely else ""
         return (
             f"{self.kernels} events of {self.replays} of {self.of_replays} graph replays have the"
@@ -50,13 +64,22 @@ class Join(msgspec.Struct, frozen=True):
 class Joined(Trace, frozen=True, eq=False, dict=True):
     """The arrays have the shape [slices]."""
 
-    captured: Int32s  # of a node of a graph: the call that was captured, else -1
+    captured: Int32s  # of a node of a graph: the captured call, or its annotation; else -1
     roles: NDArray[np.uint8]  # the roles, and those that rows of a capture have there
     joins: tuple[Join, ...]
 
     @cached_property
     def asked(self) -> Int32s:
-        return np.where(self.captured >= 0, self.captured, self.launch)
+        return np.where((self.captured >= 0) & ~self._by_annotation, self.captured, self.launch)
+
+    @cached_property
+    def annotated(self) -> Int32s:
+        return np.where(self._by_annotation, self.captured, np.int32(-1))
+
+    @cached_property
+    def _by_annotation(self) -> Flags:
+        found: Flags = (self.captured >= 0) & (self.roles[self.captured] != Role.CALL)
+        return found
 
     @property
     def source_role(self) -> NDArray[np.uint8]:
@@ -87,7 +110,16 @@ class Joined(Trace, frozen=True, eq=False, dict=True):
 
 def is_joined(trace: Trace, row: int) -> bool:
     """Whether this GPU event has the op of a captured call."""
-    return isinstance(trace, Joined) and int(trace.captured[row]) >= 0
+    return int(trace.asked[row]) != int(trace.launch[row])
+
+
+def without_times(trace: Trace, rows: NDArray[np.integer]) -> Flags:
+    """Which rows stand for annotations of graphs: neither their times nor their number was
+    recorded."""
+    category = [name == GRAPH_ANNOTATION for name in trace.categories]
+    found: Flags = np.array([*category, False])[trace.cat[rows]]
+    found &= trace.role[rows] == Role.CAPTURED
+    return found
 
 
 def rows_there(trace: Trace, role: Role) -> Rows:

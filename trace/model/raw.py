@@ -58,5 +58,7 @@ class Raw(msgspec.Struct, frozen=True, eq=False):
     unmatched: int  # end events without a begin
     changed: bool = False  # the file changed while it was read
     format: str = "json"  # see formats.py
+    left_out: dict[str, int] = {}  # see Report
+    remarks: tuple[str, ...] = ()
     cut_ends: int = 0  # see Report
     copies_named: bool = False  # names of copies and fills say all that the file says

@@ -50,6 +50,8 @@ class Report(msgspec.Struct, frozen=True):
     too_damaged: int = -1  # the byte at which reading stopped because of too much damage
     changed: bool = False  # the file changed while it was read: figures may mix two states
     format: str = "json"  # the name of its format, see formats.py
+    left_out: dict[str, int] = {}  # what has no place in a trace, and how much of it there is
+    remarks: tuple[str, ...] = ()  # sentences about what was read
     cut_ends: int = 0  # GPU events that may have lasted longer: the writer ended them at the next
     named: str = ""  # what the user called it where that is not its path: sample:NAME
 

@@ -94,6 +94,8 @@ def linked_by(trace: Trace, autograd: Autograd) -> Backward:
     rows = first_with(trace.order[ops], ops, autograd.order)
     known = rows >= 0
     rows, number, thread = rows[known], autograd.number[known], autograd.thread[known]
+    if not (thread > 0).any() and not autograd.flows:  # ranges of NVTX do not say the thread
+        thread = _is_node(trace)[trace.name[rows]].astype(np.int64)
     forward = np.full(len(trace), -1, dtype=np.int32)
     back = thread > 0
     forward[rows[back]] = _by_number(trace, rows, number, thread)
@@ -105,8 +107,7 @@ def linked_by(trace: Trace, autograd: Autograd) -> Backward:
 
 def _collected(trace: Trace, forward: Int32s, told: NDArray[np.integer]) -> Backward:
     """`told`: rows that ran backward according to the file."""
-    is_node = trace.named(lambda name: NODE.match(name) is not None)
-    flags = is_node[trace.name] & (trace.role == Role.OP)
+    flags = _is_node(trace)[trace.name] & (trace.role == Role.OP)
     flags[told] = True
     rows = np.flatnonzero(flags).astype(np.int32)
     made = distinct(forward[rows].astype(np.int64)).astype(np.int32)
@@ -114,20 +115,29 @@ def _collected(trace: Trace, forward: Int32s, told: NDArray[np.integer]) -> Back
     return Backward(rows, trace.end_row[rows], forward[rows], Subtrees(made, trace.end_row[made]))
 
 
+def _is_node(trace: Trace) -> NDArray[np.bool_]:
+    """Which names are those of ops that run backward."""
+    return trace.named(lambda name: NODE.match(name) is not None)
+
+
 def _by_number(trace: Trace, rows: Int32s, number: Int64s, thread: Int64s) -> Int32s:
     """For each backward op, in order, its forward op, else -1.
 
-    Which thread torch's number means is not recorded: it is the one whose ops explain most of them.
+    Which thread torch's number means is not recorded: it is the one of the same process whose ops
+    explain most of them.
     """
     threads = trace.thread_of_track[trace.track[rows]]
+    process = trace.process_of_track[trace.track[rows]]
+    thread = np.where(thread > 0, thread * (len(trace.tracks) + 1) + process, 0)
     back, ahead = np.flatnonzero(thread > 0), np.flatnonzero(thread == 0)
     found = np.full(len(back), -1, dtype=np.int32)
     for name in _most(thread[back]):
         asking = np.flatnonzero(thread[back] == name)
         asked, wanted = rows[back[asking]], number[back[asking]]
         best = np.full(len(asking), -1, dtype=np.int32)
-        for own in _most(threads[ahead]):
-            made = ahead[threads[ahead] == own]
+        here = ahead[process[ahead] == process[back[asking[0]]]]
+        for own in _most(threads[here]):
+            made = here[threads[here] == own]
             answer = _last_with(trace, rows[made], number[made], asked, wanted)
             if (answer >= 0).sum() > (best >= 0).sum():
                 best = answer

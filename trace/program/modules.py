@@ -10,6 +10,7 @@ import numpy as np
 from fusetui.trace.model.arrays import Flags, Int64s, Rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.joined import without_times
 from fusetui.trace.program.origin import Credit, Nowhere, Origins, hosts_of
 from fusetui.trace.program.regions import Spans, is_module, label_of
 
@@ -24,7 +25,7 @@ class ModuleTime(msgspec.Struct, frozen=True):
     path: str
     kind: str  # module or annotation
     level: int  # depth in the tree
-    count: int  # calls
+    count: int  # calls; 0 where annotations of graphs alone name it
     gpu_ns: int  # the durations of GPU events, including backward work
     gpu_self_ns: int
     gpu_backward_ns: int  # of gpu_ns
@@ -87,8 +88,9 @@ def _columns(
     captured = trace.role[regions.rows] == Role.CAPTURED  # their CPU time is of another trace
     all_regions, cpu = np.arange(len(regions)), np.where(captured, 0, trace.dur[regions.rows])
     counted = paths.counted
+    calls = counted & ~without_times(trace, regions.rows)
     return {
-        "count": paths.sums(all_regions, counted.astype(np.int64)),
+        "count": paths.sums(all_regions, calls.astype(np.int64)),
         "gpu_ns": paths.with_inner(own),
         "gpu_self_ns": own,
         "gpu_backward_ns": paths.with_inner(back),

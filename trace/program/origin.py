@@ -64,7 +64,8 @@ class Origins(msgspec.Struct, frozen=True, eq=False, dict=True):
 
         `rows`: GPU rows, which count where they were launched, or rows of CPU threads. Work inside
         a backward op belongs to its forward op, or if that is in no span, to where it ran; what is
-        recomputed there belongs to where it ran.
+        recomputed there belongs to where it ran. Of the nodes of an annotated graph, the annotation
+        alone tells the region.
         """
         trace, hosts = self.trace, hosts_of(self.trace, rows)
         ops = ops_of(trace, hosts)
@@ -72,6 +73,9 @@ class Origins(msgspec.Struct, frozen=True, eq=False, dict=True):
         forward = np.where(again, np.int32(-1), self.backward.forward_of(ops))
         place = spans.around(forward)
         place = np.where(place >= 0, place, spans.around(hosts))
+        if trace.annotated is not None and spans is self.regions:
+            told = trace.annotated[rows]
+            place = np.where(told >= 0, spans.place_of[told], place)
         return Credit(place, (self.backward.over(ops) >= 0) & ~again, again, forward)
 
     def recomputes(self, hosts: Int32s) -> Flags:

@@ -57,6 +57,11 @@ def _database_with(*names: bytes) -> Callable[[bytes], bool]:
     return lambda head: head.startswith(SQLITE) and any(name in head for name in names)
 
 
+is_export_of_nsys = _database_with(
+    *(b"StringIds", b"TARGET_INFO_", b"META_DATA_EXPORT", b"CUPTI_ACTIVITY", b"NVTX_EVENTS")
+)
+
+
 def _is_pickle(head: bytes) -> bool:
     return head[:1] == b"\x80" and head[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05")
 
@@ -108,8 +113,7 @@ def _varint(head: bytes, at: int) -> tuple[int, int]:
 
 SYSTEMS: ForeignFormat = (
     "a report of Nsight Systems",
-    "export it (nsys export --type sqlite) and convert that with nsys2json "
-    f"(github.com/chenyu-jiang/nsys2json), or {RECORD}",
+    "run nsys export --type sqlite on it, and open the .sqlite that this gives",
     _starts(b"QDSTRM"),
 )
 FORMATS: tuple[ForeignFormat, ...] = (
@@ -120,14 +124,14 @@ FORMATS: tuple[ForeignFormat, ...] = (
         _starts(b"NVR\0"),
     ),
     (
-        "a database that Nsight Systems exported",
-        f"convert it with nsys2json (github.com/chenyu-jiang/nsys2json), or {RECORD}",
-        _database_with(b"CUPTI_ACTIVITY", b"TARGET_INFO_", b"META_DATA_EXPORT"),
-    ),
-    (
         "a database of rocprofv3",
         f"run rocpd convert -i IN.db --output-format pftrace, then {CONVERT}",
         _database_with(b"rocpd_"),
+    ),
+    (
+        "an export of Nsight Systems",
+        "fusetui convert IN OUT.json.gz makes JSON of it, which this takes",
+        is_export_of_nsys,
     ),
     ("a SQLite database", RECORD, _starts(SQLITE)),
     (

@@ -74,11 +74,14 @@ def _doubts(trace: Trace) -> list[str]:
     """What to know before trusting the picture."""
     report = trace.report
     early = plural(report.negative_delays, "kernel")
+    others = plural(sum(report.left_out.values()), "row")
     return [
         "reconstructed, not recorded" if note_of(trace) else "",
         "replayed kernels as they were captured" if trace.notes else "",
         report.missing,
         f"{plural(report.unreadable, 'event')} unreadable" if report.unreadable else "",
+        f"{others} of other tables not shown" if report.left_out else "",
+        *(remark.rstrip(".") for remark in report.remarks[:1]),
         f"{plural(report.cut_ends, 'GPU event')} cut by the writer" if report.cut_ends else "",
         f"{early} before the launch: clocks differ" if report.negative_delays else "",
     ]

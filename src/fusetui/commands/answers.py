@@ -6,6 +6,7 @@ Each imports what it needs when it runs.
 from __future__ import annotations
 
 import math
+import re
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator
 from textwrap import wrap
@@ -83,7 +84,8 @@ def run_kernels(args: Namespace) -> int:
     from fusetui.report.groups import kernels_json, kernels_text
 
     given = given_peaks(args.peak)
-    trace, _ = loaded = load(args.trace, args.captured_by)
+    loaded = load(args.trace, args.captured_by)
+    trace = with_device(loaded.trace, args.device)
     known = jobs(trace, given=given)
     groups = kernel_groups(trace, known, args.by)
 
@@ -128,12 +130,12 @@ def run_modules(args: Namespace) -> int:
     trace, _ = loaded = load(args.trace, args.captured_by)
     found = origins(trace)
     times, by_phase = module_times(found, args.expand), phases(found)
-    stacks = len(trace.rows_of(Role.PYTHON)) > 0
+    stacks, form = len(trace.rows_of(Role.PYTHON)) > 0, trace.report.format
     return shown(
         args,
         loaded,
         lambda: ModulesDocument(**asdict(times), phases=by_phase),
-        lambda most: modules_text(times, by_phase, args.top, most, stacks=stacks),
+        lambda most: modules_text(times, by_phase, args.top, most, stacks=stacks, form=form),
     )
 
 
@@ -189,7 +191,8 @@ def run_serving(args: Namespace) -> int:
         config = read_config(args.model_config) if args.model_config else None
     except NoConfig as error:
         raise CommandError(str(error)) from None
-    trace, _ = loaded = load(args.trace, args.captured_by)
+    loaded = load(args.trace, args.captured_by)
+    trace = with_device(loaded.trace, args.device)
     found = serving(trace, config, given)
     return shown(
         args, loaded, lambda: serving_json(found, trace), lambda most: serving_text(found, most)
@@ -257,13 +260,38 @@ def given_peaks(texts: Iterable[str]) -> dict[str, float]:
     return found
 
 
+def with_device(trace: Trace, name: str | None) -> Trace:
+    """The trace with devices of this model, one of the table of peaks. Raises CommandError, also if
+    the trace itself says what its devices are."""
+    if name is None:
+        return trace
+    from msgspec.structs import replace
+
+    from fusetui.gpu.roofline.peaks import PEAKS
+    from fusetui.trace.layout.devices import device_ids, device_names
+
+    if recorded := device_names(trace):
+        was = several(recorded, 3)
+        raise CommandError(f"--device {name}: the trace was recorded on {was}; --peak has figures.")
+    found = next((peak for peak in PEAKS if re.search(peak.pattern, name)), None)
+    if found is None:
+        raise CommandError(
+            f"--device {name}: the table of peaks has no such device; give the name that the "
+            "driver gives it, as in 'H100 80GB HBM3', or its figures with --peak."
+        )
+    listed = [{"id": n, "name": name, "numSms": found.sms} for n in device_ids(trace)]
+    return replace(trace, keys={**trace.keys, "deviceProperties": listed})
+
+
 def peak_notices(trace: Trace, known: Jobs, given: dict[str, float]) -> Iterator[str]:
     """Sentences about why FLOP, bytes or shares of peak are missing."""
     from fusetui.gpu.roofline.many import peaks_of_devices
     from fusetui.trace.model.ids import device_label
+    from fusetui.trace.model.recording import recorded_with
 
     if not known.inputs.distinct:
-        yield "No shapes were recorded (record_shapes=True), so FLOP and bytes are not known."
+        option = recorded_with("record_shapes=True", trace.report.format)
+        yield f"No shapes were recorded ({option}), so FLOP and bytes are not known."
         return
     without = [one for one in peaks_of_devices(trace, given) if one.peak is None]
     labels = [one.name or device_label(one.device) for one in without]

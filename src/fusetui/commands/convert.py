@@ -7,6 +7,7 @@ from argparse import Namespace
 from collections.abc import Iterator
 
 from fusetui.commands.errors import DONE, UNUSABLE, say
+from fusetui.commands.loading import remarks_of
 from fusetui.commands.sources import one_trace
 from fusetui.report.output import emit
 from fusetui.report.progress import Bar
@@ -35,7 +36,8 @@ def notices(raw: Raw) -> Iterator[str]:
         yield f"{path} is too damaged to be read beyond byte {raw.too_damaged}."
     elif not raw.complete:
         yield f"{path} ends early: what could be read is written."
-    if raw.unreadable:
+    yield from remarks_of(path, raw)
+    if raw.skipped:
         first = raw.skipped[0]
         yield (
             f"{path}: {plural(raw.unreadable, 'event')} could not be read and "

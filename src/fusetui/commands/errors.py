@@ -67,10 +67,12 @@ def _told(error: Exception) -> int:
         if isinstance(error, OUR_SENTENCES):
             say(str(error))
             return UNUSABLE
+        if isinstance(error, ModuleNotFoundError):
+            raise error
         from fusetui.commands.crash import crash_sentence
 
         say(crash_sentence(error))
-    except ImportError as missing:  # a dependency of the messages themselves
+    except ImportError as missing:
         with suppress(OSError):
             print(f"fusetui is not completely installed: {str(missing)!a}", file=sys.stderr)
     return CRASHED

@@ -10,12 +10,14 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from fusetui.analysis.questions.launches import wants_capture
+from fusetui.arguments import BY_ANNOTATIONS
 from fusetui.commands.errors import DONE, UNUSABLE, CommandError, say
 from fusetui.commands.sources import is_shipped, one_trace, traces
 from fusetui.report.progress import Bar
 from fusetui.text.figures import plural, several
 from fusetui.text.printable import printable
 from fusetui.trace import Trace, open_trace
+from fusetui.trace.model.raw import Raw
 from fusetui.trace.model.report import Report
 from fusetui.trace.read.chunks import CUT_SHORT
 from fusetui.trace.scrub.detect import secrets_of
@@ -62,19 +64,23 @@ def _joined(trace: Trace, captured_by: Sequence[str]) -> Trace:
     paths = captures_named(captured_by)
     if not paths and not wants_capture(trace):
         return trace
-    from fusetui.analysis.serving.opening import said, with_captures  # many modules
+    from fusetui.analysis.serving.annotations import is_of_annotations  # many modules
+    from fusetui.analysis.serving.opening import said, with_captures
 
     trace, joins = with_captures(trace, paths, lambda path: _read(path, path))
     if paths and not any(one.of_replays for one in joins):
-        say(f"{trace.report.file} replays no graph: --captured-by changes nothing.")
+        option = "--annotations" if all(map(is_of_annotations, paths)) else "--captured-by"
+        say(f"{trace.report.file} replays no graph: {option} changes nothing.")
     for sentence in said(joins):
         say(sentence)
     return trace
 
 
 def captures_named(captured_by: Sequence[str]) -> list[str]:
-    """The files of the captures that the user names; a folder stands for all of its traces."""
-    return [path for name in captured_by for path in traces(name)]
+    """The files of the captures that the user names; a folder stands for all of its traces. What
+    names files of annotations stays as it is."""
+    named = (traces(n) if not n.startswith(BY_ANNOTATIONS) else [n] for n in captured_by)
+    return [path for paths in named for path in paths]
 
 
 def notices(report: Report) -> Iterator[str]:
@@ -107,12 +113,22 @@ def notices(report: Report) -> Iterator[str]:
             f"{report.file}: {unreadable} of {report.events} events could not be read; the first "
             f"is at byte {first.byte} ({first.reason})."
         )
+    yield from remarks_of(report.file, report)
     if report.cut_ends:
         yield (
             f"{report.file}: {plural(report.cut_ends, 'GPU event')} may have lasted longer than "
             "shown, as torch ends each of a .pftrace where the next one on its stream begins; a "
             ".json of the same profile has all ends."
         )
+
+
+def remarks_of(file: str, found: Report | Raw) -> Iterator[str]:
+    """A sentence for all that has no place in a trace, and what the reader had to say."""
+    if found.left_out:
+        rows = [f"{count:,} of {printable(what)}" for what, count in found.left_out.items()]
+        yield f"{file}: rows that have no place in a trace: {several(rows, 6)}."
+    for remark in found.remarks:
+        yield f"{file}: {printable(remark)}"
 
 
 def secret_notices(trace: Trace) -> Iterator[str]:

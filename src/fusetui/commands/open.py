@@ -82,6 +82,10 @@ def browse(names: Sequence[str], **options: Any) -> int:
 def _found(name: str, every: bool) -> list[str]:
     """Every trace of a folder, or only the first, next to another trace."""
     found = traces(name)
+    if name.endswith(".nsys-rep"):
+        from fusetui.commands.exporting import exported  # rarely needed
+
+        found = [exported(path) for path in found]
     if len(found) > 1 and not every:
         say(f"{name} contains {len(found)} traces; opening {found[0]}.")
     return found if every else found[:1]

@@ -18,6 +18,7 @@ from fusetui.report.output import emit, emit_json, width
 from fusetui.report.progress import Bar
 from fusetui.text.figures import plural
 from fusetui.text.printable import without_credentials
+from fusetui.trace.formats import processes_in
 from fusetui.trace.read.remote import is_remote, matching
 
 Row = TypeVar("Row", RankRow, LeftOut)
@@ -78,8 +79,11 @@ def _behind(name: str) -> Iterator[str]:
     else:
         found = of_one_job(name)
     if not found:
-        raise CommandError(f"{name} matches no trace (.json or .pftrace, plain, .gz or .zst).")
-    yield from found
+        raise CommandError(
+            f"{name} matches no trace (.json, .pftrace or .sqlite, plain, .gz or .zst)."
+        )
+    for path in found:
+        yield from [path] if is_remote(path) else processes_in(path)
 
 
 def _summaries(paths: Sequence[str], args: Namespace) -> Sequence[RankSummary | NoSummary]:

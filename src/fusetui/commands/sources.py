@@ -13,7 +13,7 @@ SAMPLE, LESSON = "sample:", "lesson:"
 RECORD = "run.json"
 SWEEP = "sweep.json"
 ENDINGS = tuple(
-    f".{form}{packed}" for form in ("json", "pftrace") for packed in ("", ".gz", ".zst")
+    f".{form}{packed}" for form in ("json", "pftrace", "sqlite") for packed in ("", ".gz", ".zst")
 )
 DEPTH = 2  # levels of folders
 LISTED = 10_000  # entries of a folder that are looked at
@@ -53,7 +53,7 @@ def only_below(name: str) -> str:
     found = folders_below(name)
     if not found:
         raise CommandError(
-            f"{name} is a folder without traces (.json or .pftrace, plain, .gz or .zst)."
+            f"{name} is a folder without traces (.json, .pftrace or .sqlite, plain, .gz or .zst)."
         )
     if len(found) > 1:
         from fusetui.text.figures import several  # only for the message

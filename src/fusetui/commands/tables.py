@@ -8,6 +8,7 @@ from pathlib import Path
 
 from fusetui.analysis.questions.note import note_of
 from fusetui.analysis.questions.query import WrongQuery
+from fusetui.analysis.why.selection import Selection
 from fusetui.arguments import ROWS
 from fusetui.commands.answers import given_peaks, say_why_no_lines
 from fusetui.commands.errors import DONE, CommandError, say
@@ -82,7 +83,7 @@ def _asked(args: Namespace) -> Asked:
         peaks=given_peaks(given.get("peak", ())),
         expand=given.get("expand", False),
         file=given.get("file"),
-        **({"part": selection_of(args)} if "step_by" in given else {}),
+        part=selection_of(args) if "step_by" in given else Selection(),
     )
 
 

@@ -8,6 +8,7 @@ from textwrap import fill
 from fusetui.text.figures import count, duration, percent, plural
 from fusetui.text.printable import printable
 from fusetui.text.tables import TOP_ALL, Column, left_out, table_of
+from fusetui.trace.model.recording import recorded_with
 from fusetui.trace.program.functions import Functions, FunctionTime
 from fusetui.trace.program.modules import MODULE, Modules, ModuleTime, Unclaimed
 from fusetui.trace.program.origin import Nowhere
@@ -29,7 +30,7 @@ NO_MODULES = (
     "nothing in this trace names a part of the program",
     "with_stack=True records the calls of modules, record_function names any other part",
 )
-NO_CALLS = "the calls of modules are not in this trace: with_stack=True records them"
+NO_CALLS = "the calls of modules are not in this trace: {} records them"
 NO_CALLS_IN_STACKS = (
     "Python stacks were recorded, but no call of a module: record_function names other parts"
 )
@@ -41,11 +42,12 @@ INDENT = "  "
 
 
 def modules_text(
-    times: Modules, phases: Sequence[PhaseTime], top: int, width: int, *, stacks: bool
+    times: Modules, phases: Sequence[PhaseTime], top: int, width: int, *, stacks: bool, form: str
 ) -> str:
     """The tree with its `top` largest paths (0: all), unclaimed GPU time, and the phases. `stacks`:
-    whether Python frames were recorded."""
-    tree = list(_module_table(times, top, width, stacks=stacks))
+    whether Python frames were recorded; `form`: the format of the trace."""
+    said = NO_CALLS_IN_STACKS if stacks else NO_CALLS.format(recorded_with("with_stack=True", form))
+    tree = list(_module_table(times, top, width, said))
     parts = [
         f"{phase.phase} {duration(phase.gpu_ns)} ({percent(phase.gpu_ns, times.gpu_ns)})"
         for phase in phases
@@ -78,7 +80,7 @@ def _text(paragraphs: Iterable[Sequence[str]], width: int) -> str:
     )
 
 
-def _module_table(times: Modules, top: int, width: int, *, stacks: bool) -> Iterator[str]:
+def _module_table(times: Modules, top: int, width: int, no_calls: str) -> Iterator[str]:
     largest = sorted(times.modules, key=lambda time: (-time.gpu_ns, -time.cpu_ns, time.level))
     chosen = set(map(id, largest[:top] if top else largest))
     shown = [time for time in times.modules if id(time) in chosen]
@@ -91,13 +93,13 @@ def _module_table(times: Modules, top: int, width: int, *, stacks: bool) -> Iter
         Column("recompute", spare=3, cell=lambda time: _figure(time.gpu_recompute_ns)),
         Column("kernels", spare=4, cell=lambda time: count(time.kernels) if time.kernels else ""),
         Column("CPU", spare=5, cell=lambda time: _figure(time.cpu_ns)),
-        Column("calls", spare=6, cell=lambda time: count(time.count)),
+        Column("calls", spare=6, cell=lambda time: count(time.count) if time.count else ""),
         Column("module", True, cell=lambda time: INDENT * time.level + printable(time.module)),
     )
     yield table_of([column for column in columns if column.title not in hidden], shown, width)
     yield from left_out(len(times.modules) - len(shown), "path", TOP_ALL)
     if all(time.kind != MODULE for time in times.modules):
-        yield NO_CALLS_IN_STACKS if stacks else NO_CALLS
+        yield no_calls
 
 
 def _blank(times: Sequence[ModuleTime | FunctionTime]) -> set[str]:

@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from fusetui.analysis.questions.search import FROM_NAME
 from fusetui.gpu.kernel_names import KernelName, decode
-from fusetui.tables.columns import SLICES
+from fusetui.tables.columns import columns_of
 from fusetui.tables.public import Table
 from fusetui.tables.table import Column, Values
 from fusetui.trace.layout.steps import steps_of
@@ -50,7 +51,7 @@ def slices(trace: Trace) -> Table:
         _number("step", np.array([*steps.numbers, -1], dtype=np.int64)[step], step >= 0),
         *_decoded(trace, np.where(gpu, name, -1)),
     )
-    first = frozenset(spec.name for spec in SLICES if spec.first)
+    first = frozenset(spec.name for spec in columns_of("slices") if spec.first)
     return Table("slices", columns, first)
 
 
@@ -62,16 +63,11 @@ def _decoded(trace: Trace, names: Values) -> list[Column]:
     return [_said(field, text, found, names) for field, text in SAYS.items()]
 
 
-def _types(found: KernelName) -> str | None:
-    given = (found.dtype, found.dtype_a, found.dtype_b, found.dtype_acc, found.dtype_out)
-    return " ".join(dict.fromkeys(filter(None, given))) or None
-
-
 SAYS: dict[str, Callable[[KernelName], str | None]] = {
     "short": lambda found: found.short,
     "family": lambda found: found.family,
     "kernel_op": lambda found: found.op,
-    "dtype": _types,
+    "dtype": lambda found: FROM_NAME["dtype"](found) or None,
     "collective": lambda found: found.collective,
 }
 

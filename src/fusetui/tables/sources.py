@@ -8,9 +8,8 @@ from typing import Any, Final
 import msgspec
 
 from fusetui.analysis.why.selection import Selection
-from fusetui.tables import columns
+from fusetui.tables.columns import columns_of
 from fusetui.tables.public import Table, table_of
-from fusetui.tables.table import Spec
 from fusetui.trace.model.columns import Trace
 
 Records = list[dict[str, Any]]
@@ -32,14 +31,8 @@ def made(name: str, trace: Trace, asked: Asked | None = None) -> Table:
         from fusetui.tables.slices import slices
 
         return slices(trace)
-    make, specs = MAKERS[name]
     chosen = asked or Asked()
-    return table_of(name, specs(chosen.by), make(trace, chosen))
-
-
-def specs_of(name: str, by: str = "name") -> tuple[Spec, ...]:
-    """The columns of a table."""
-    return columns.SLICES if name == "slices" else MAKERS[name][1](by)
+    return table_of(name, columns_of(name, chosen.by), MAKERS[name](trace, chosen))
 
 
 def _kernels(trace: Trace, asked: Asked) -> Records:
@@ -169,18 +162,16 @@ def _row(number: int) -> int | None:
     return number if number >= 0 else None
 
 
-MAKERS: Final[
-    dict[str, tuple[Callable[[Trace, Asked], Records], Callable[[str], tuple[Spec, ...]]]]
-] = {
-    "kernels": (_kernels, columns.kernel_columns),
-    "ops": (_ops, columns.op_columns),
-    "modules": (_modules, lambda _: columns.MODULES),
-    "lines": (_lines, lambda _: columns.LINES),
-    "gaps": (_gaps, lambda _: columns.GAPS),
-    "launches": (_launches, lambda _: columns.LAUNCHES),
-    "collectives": (_collectives, lambda _: columns.COLLECTIVES),
-    "findings": (_findings, lambda _: columns.FINDINGS),
-    "steps": (_steps, lambda _: columns.STEPS),
+MAKERS: Final[dict[str, Callable[[Trace, Asked], Records]]] = {
+    "kernels": _kernels,
+    "ops": _ops,
+    "modules": _modules,
+    "lines": _lines,
+    "gaps": _gaps,
+    "launches": _launches,
+    "collectives": _collectives,
+    "findings": _findings,
+    "steps": _steps,
 }
 TABLES = (*MAKERS, "slices")
 """In the order of the documentation."""

@@ -36,7 +36,7 @@ def database(path: Path, table: str) -> None:
 @pytest.mark.parametrize(
     ("table", "what", "instead"),
     [
-        ("CUPTI_ACTIVITY_KIND_KERNEL", "Nsight Systems exported", "nsys2json"),
+        ("CUPTI_ACTIVITY_KIND_KERNEL", "Nsight Systems", "nsys export"),
         ("rocpd_kernel_dispatch", "rocprofv3", "rocpd convert"),
         ("people", "a SQLite database", "torch.profiler"),
     ],

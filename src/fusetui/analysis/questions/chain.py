@@ -118,6 +118,8 @@ def rows_between(trace: Trace, track: Track, times: list[int]) -> tuple[int, int
 def replayed(trace: Trace, row: int) -> NDArray[np.intp]:
     """GPU rows, in time order, that replay what was captured in a row of a capture."""
     gpu, call = trace.gpu_rows, trace.asked[trace.gpu_rows]
+    if trace.annotated is not None:
+        call = np.where(trace.annotated[gpu] >= 0, trace.annotated[gpu], call)
     inside = (trace.start[call] >= trace.start[row]) & (trace.start[call] < trace.end[row])
     inside |= call == row
     thread = trace.thread_of_track

@@ -105,6 +105,7 @@ def summarized(trace: Trace, path: str) -> RankSummary:
         report.cut or report.missing,
         lost if report.unreadable else "",
         "" if all_used else f"only its first {MOST_COLLECTIVES} collectives are used",
+        _several_processes(trace),
     )
     return RankSummary(
         version=VERSION,
@@ -133,6 +134,13 @@ def summarized(trace: Trace, path: str) -> RankSummary:
         inferred=tuple(dict.fromkeys(what for one in found.told for what in one.inferred)),
         damage=tuple(filter(None, damage)),
     )
+
+
+def _several_processes(trace: Trace) -> str:
+    calls = trace.launch[trace.gpu_rows]
+    tracks = np.unique(trace.track[calls[calls >= 0]]).tolist()
+    count = len({trace.tracks[number].pid for number in tracks})
+    return f"{count} processes launched its work and are taken for one rank" if count > 1 else ""
 
 
 def _device(trace: Trace) -> Device | None:

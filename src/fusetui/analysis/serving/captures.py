@@ -28,11 +28,12 @@ from fusetui.analysis.questions.launches import (
 )
 from fusetui.analysis.serving.weights import inputs_by_op
 from fusetui.gpu.roofline.products import matmul
-from fusetui.trace.model.arguments import arguments, parsed
+from fusetui.trace.model.arguments import Arguments, arguments, parsed
 from fusetui.trace.model.arrays import Int64s, Rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import Id
+from fusetui.trace.model.joined import own_events
 from fusetui.trace.model.memo import memo
 
 BEGIN = re.compile(r"StreamBeginCapture")
@@ -182,7 +183,9 @@ def _rows_of_products(there: Trace, capture: Capture) -> int | None:
     return size if 2 * count > len(ops) else None
 
 
-NODE = ("graph node id",)
+NODE_ID, GRAPH_ID, SOME_ANNOTATION = "graph node id", "graph id", "annotation"
+NODE_ARGS = (NODE_ID, GRAPH_ID, SOME_ANNOTATION, "module_name", "name", "str")
+"""What args say about nodes: their numbers, and what torch writes of annotations."""
 AMD = {"roctracer_version", "hip_runtime_version"}
 """Keys of files whose nodes have no ids, as HIP's have not."""
 
@@ -204,7 +207,7 @@ def replays(trace: Trace) -> tuple[Nodes, ...]:
     each = nodes_of_replays(trace)
     if not each:
         return ()
-    ids = _node_ids(trace, np.concatenate(each))
+    ids = _node_ids(trace, int(each[0][0]))
     if ids is not None:
         of_each = np.split(ids, np.cumsum([len(own) for own in each])[:-1])
         each = [own[np.argsort(n, kind="stable")] for own, n in zip(each, of_each, strict=True)]
@@ -219,14 +222,20 @@ def bare_launches(trace: Trace) -> int:
     return int((graph_calls(trace) & (events == 0)).sum())
 
 
-def _node_ids(trace: Trace, rows: Rows) -> Int64s | None:
+def node_args(trace: Trace) -> tuple[Rows, Arguments]:
+    """The nodes of all replays, and their NODE_ARGS; read once for all who ask."""
+    rows = np.concatenate(nodes_of_replays(trace))
+    events = own_events(trace.elements)
+    return rows, arguments(events, trace.order[rows], NODE_ARGS, keep_as="nodes")
+
+
+def _node_ids(trace: Trace, first: int) -> Int64s | None:
     """The ids of all nodes; None unless every one has an id of its own in its replay."""
-    first = int(rows[0])
     if AMD & trace.keys.keys() or trace.name_of(int(trace.launch[first])).startswith("hip"):
         return None
-    if not trace.args_of(first).get(NODE[0]):
+    if not trace.args_of(first).get(NODE_ID):
         return None
-    found = arguments(trace.elements, trace.order[rows], NODE, keep_as="nodes")
+    found = node_args(trace)[1]
     values = [parsed(texts[0]) for texts in found.distinct]
     ids = [v if isinstance(v, int) and 0 < v < 1 << 62 else 0 for v in values]
     each = np.array([*ids, 0], dtype=np.int64)[found.number]

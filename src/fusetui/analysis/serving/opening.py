@@ -28,6 +28,11 @@ import numpy as np
 from msgspec.structs import replace
 
 from fusetui.analysis.questions.launches import graph_calls, wants_capture
+from fusetui.analysis.serving.annotations import (
+    BY_ANNOTATIONS,
+    is_of_annotations,
+    with_annotations,
+)
 from fusetui.analysis.serving.captures import has_captures, replays
 from fusetui.analysis.serving.join import join
 from fusetui.analysis.serving.steps import server_steps
@@ -36,7 +41,7 @@ from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import TraceError
 from fusetui.trace.model.ids import Id
-from fusetui.trace.model.joined import Join
+from fusetui.trace.model.joined import CAPTURE, Join
 from fusetui.trace.read.source import beginning, glimpse
 
 ENDINGS = (".json", ".json.gz", ".json.zst")
@@ -134,13 +139,16 @@ def with_captures(
     trace: Trace, named: Sequence[str], open_trace: Open
 ) -> tuple[Trace, tuple[Join, ...]]:
     """The trace, joined with the captures that are named; or if none is, with those in the trace
-    itself, and then with those found in its folder.
+    itself, and then with those found in its folder. What is left gets the modules that annotations
+    name (see annotations.py); `named` may have files of annotations, after BY_ANNOTATIONS.
 
-    Raises TraceError if a named capture cannot be read.
+    Raises TraceError if a named file cannot be read.
     """
     joins: list[Join] = []
     if not named and (trace.report.prefix is not None or not wants_capture(trace)):
         return trace, ()
+    files = [name.removeprefix(BY_ANNOTATIONS) for name in named if is_of_annotations(name)]
+    named = [name for name in named if not is_of_annotations(name)]
     if not named and has_captures(trace):
         trace, record = join(trace, trace, found=True)
         joins.append(record)
@@ -154,7 +162,8 @@ def with_captures(
                 raise
             continue  # nobody asked for this file
         joins.append(record)
-    return trace, tuple(joins)
+    trace, annotated = with_annotations(trace, files)
+    return trace, (*joins, *annotated)
 
 
 def _in_order(named: Sequence[str], trace: Trace) -> list[str]:
@@ -199,7 +208,8 @@ def _kernels(trace: Trace) -> list[str]:
 def said(joins: Sequence[Join]) -> list[str]:
     """What to tell a user who opened the trace: what could not be joined in the end. A capture that
     was found and fits nothing is not worth a word, nor is one of several for which another fits."""
-    whole = joins and sum(join.replays for join in joins) == joins[0].of_replays
+    captures = [join for join in joins if join.joined_by == CAPTURE]
+    whole = captures and sum(join.replays for join in captures) == captures[0].of_replays
     told = (join.refused for join in joins if join.replays or not (join.found or whole))
     distinct = list(dict.fromkeys(text for texts in told for text in texts))
     more = [f"... and {len(distinct) - MOST_TOLD} more reasons."]

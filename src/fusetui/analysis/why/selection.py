@@ -19,6 +19,7 @@ from fusetui.trace.layout.steps import Steps, steps_of
 from fusetui.trace.model.arrays import Int64s
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.recording import recorded_with
 
 ON_GPU = "ProfilerActivity.CUDA"
 UNCUT = "an export named .json, not .pftrace"
@@ -140,12 +141,13 @@ def _accounts(
 
 
 def on_this_device(trace: Trace, unknown: Sequence[Unknown]) -> tuple[Unknown, ...]:
-    """With the activity that records what runs on a GPU of this kind; "" where nothing shows that
-    there is one."""
-    activity = gpu_activity(trace)
+    """With what records it, by what recorded the trace: of a GPU the activity of its kind, or ""
+    where nothing shows that there is one."""
+    activity, form = gpu_activity(trace), trace.report.format
+    options = ((one, activity if one.record_with == ON_GPU else one.record_with) for one in unknown)
     return tuple(
-        msgspec.structs.replace(one, record_with=activity) if one.record_with == ON_GPU else one
-        for one in unknown
+        msgspec.structs.replace(one, record_with=recorded_with(option, form))
+        for one, option in options
     )
 
 

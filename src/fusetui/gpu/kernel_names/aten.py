@@ -25,13 +25,14 @@ _NUMBER = r"(?:\(\w+\))?"
 _ELEMENTWISE = re.compile(
     rf"(?:void )?at::native::{SCOPE}(?P<kernel>\w*elementwise_\w*kernel\w*)<"
     rf"(?:{_NUMBER}(?P<first>\d{{1,6}}), |(?:float|double), )?(?:{_NUMBER}(?P<second>\d{{1,6}}), )?"
-    rf"(?:at::native::{SCOPE}(?:gpu_kernel_impl\w*|type_specialized_\w+<\d{{1,6}}>::apply)<)?"
-    rf"(?P<functor>{SCOPE}(?P<word>\w+))"
+    rf"(?:(?:void )?at::native::{SCOPE}"
+    r"(?:gpu_kernel_impl\w*|type_specialized_\w+<\d{1,6}>::apply)<)?"
+    rf"(?:void )?(?P<functor>{SCOPE}(?P<word>\w+))"
 )
 _OPERANDS = re.compile(rf"<(?P<a>{CXX_TYPE}), (?P<b>{CXX_TYPE}), (?P<out>{CXX_TYPE}), ")
 _ONE_TYPE = re.compile(rf"<({CXX_TYPE}) ?>")
 _FIRST_TYPE = re.compile(rf"<(?:(?:true|false), )?({CXX_TYPE})[,>]")
-_LAMBDA_TYPES = re.compile(rf"\{{lambda\((?:bool, )?({CXX_TYPE})[,)]")
+_LAMBDA_TYPES = re.compile(rf"[{{\[]lambda\((?:bool, )?({CXX_TYPE})[,)]")
 _ACCESSED = re.compile(r"(\w+)<(?:(?:true|false), )?(?:at::native::)?OpaqueType<(\d{1,6})>")
 _POINTER = re.compile(rf"&\(?(?:void )?(?P<function>{SCOPE}(?P<word>\w+))")
 _LAUNCHERS = ("gpu_kernel", "opmath_", "launch_", "legacy_")

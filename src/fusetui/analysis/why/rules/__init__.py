@@ -36,6 +36,7 @@ from fusetui.text.figures import count, duration, percent, plural
 from fusetui.trace.layout.devices import device_names, device_properties, gpu_activity, is_rocm
 from fusetui.trace.model.arrays import Flags, Rows
 from fusetui.trace.model.categories import Role
+from fusetui.trace.model.recording import recorded_with
 from fusetui.trace.program.regions import is_module
 
 
@@ -114,8 +115,9 @@ PROPERTIES = "deviceProperties, as torch 1.12 and later"
 def lacks_of(facts: Facts) -> dict[str, str]:
     """What of all that rules need was not recorded, and what records it."""
     trace, kernels, activity = facts.trace, facts.kernels, gpu_activity(facts.trace)
+    form = trace.report.format
     if not len(facts.gpu_rows):
-        return {"GPU events": activity}
+        return {"GPU events": recorded_with(activity, form)}
     recorded = {
         "launch calls": (facts.has_launches, activity),
         "CPU ops": ((trace.role == Role.OP).any(), "ProfilerActivity.CPU"),
@@ -126,7 +128,8 @@ def lacks_of(facts: Facts) -> dict[str, str]:
         "the number of multiprocessors": ((kernels.sms > 0).any(), PROPERTIES),
         "a device of the table of peaks": (kernels.peak is not None, PROPERTIES),
     }
-    return {what: with_ for what, (is_there, with_) in recorded.items() if not is_there}
+    lacking = {what: with_ for what, (is_there, with_) in recorded.items() if not is_there}
+    return {what: recorded_with(with_, form) for what, with_ in lacking.items()}
 
 
 def of_span(facts: Facts, ns: int) -> str:

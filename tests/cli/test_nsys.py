@@ -1,0 +1,56 @@
+"""Commands on real exports of Nsight Systems."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.places import TRACES
+
+FILES = sorted((TRACES.parent / "nsys").glob("*.sqlite"))
+pytestmark = pytest.mark.skipif(not FILES, reason="needs real exports beside the real traces")
+COMMANDS = ("summary", "kernels", "why", "gaps", "ops", "modules", "launches", "serving", "lines")
+Run = Callable[..., Any]
+
+
+@pytest.fixture(params=FILES, ids=lambda path: path.stem)
+def path(request: pytest.FixtureRequest) -> Path:
+    found: Path = request.param
+    return found
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_question_is_answered(fusetui: Run, path: Path, command: str) -> None:
+    found = fusetui(command, path)
+    assert found.code == 0
+    assert found.out
+    assert "Traceback" not in found.err
+
+
+def test_a_diff_with_itself_finds_no_change(fusetui: Run, path: Path) -> None:
+    found = fusetui("diff", path, path)
+    assert found.code == 0
+    assert "by work: no change" in found.out
+    assert "by place: no change" in found.out
+
+
+def test_a_diff_with_a_trace_of_torch(fusetui: Run, path: Path) -> None:
+    found = fusetui("diff", path, "lesson:mlp-eager")
+    assert found.code == 0
+    assert "GPU busy" in found.out
+
+
+def test_processes_are_ranks(fusetui: Run) -> None:
+    found = fusetui("ranks", "--json", FILES[-1]).json
+    assert [rank["path"].rpartition("#")[2] for rank in found["ranks"]] == ["144", "145"]
+    assert found["collectives"]
+
+
+def test_a_conversion_says_the_same(fusetui: Run, path: Path, tmp_path: Path) -> None:
+    out = tmp_path / "converted.json.gz"
+    assert fusetui("convert", path, out).code == 0
+    found = fusetui("diff", path, out)
+    assert "by work: no change" in found.out
+    assert "by place: no change" in found.out

@@ -1,0 +1,184 @@
+"""A SQLite database that is only read, whatever is in it: tables alone are asked, no view or
+trigger; what is not of the type that a column should have is missing; no statement runs for longer
+than a sound database of its size could take, and no text is larger than LONGEST.
+
+Immutable: neither a lock nor a journal beside the file is looked at or made.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager, nullcontext
+from io import BytesIO
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from fusetui.trace.model.errors import CannotRead
+from fusetui.trace.model.report import Stop, never
+
+NONE = -(2**63)
+"""An integer that is missing."""
+LONGEST = 16 << 20  # bytes of a text
+SECONDS = 4.0  # of the processor that any database may take, and
+SECONDS_A_BYTE = 1e-6  # how much more for each byte: several times what a sound one takes
+OFTEN = 10_000  # instructions of SQLite between two looks at the time
+
+
+FAILURES = (sqlite3.Error, UnicodeDecodeError)  # of statements; the latter of what they say
+
+
+class Place(msgspec.Struct, frozen=True, eq=False):
+    """Where a database is: in a file, or in memory."""
+
+    path: str
+    size: int  # bytes
+    data: bytes | None = None
+    is_cut: bool = False  # pages are missing at its end (sqlite.org/fileformat.html)
+    process: int | None = None  # the pid of the only process that is read
+
+
+class Database:
+    """An open database. What is wrong with it is kept in `damage`: a sentence for each table that
+    cannot be read, or not to its end."""
+
+    def __init__(self, place: Place, stop: Stop = never) -> None:
+        """Raises CannotRead."""
+        self.path, self.process = place.path, place.process
+        self.damage: list[str] = []
+        self.stopped = False
+        self._stop = stop
+        self._until = time.thread_time() + SECONDS + SECONDS_A_BYTE * place.size
+        try:
+            self._connection = _connected(place)
+            if place.is_cut:
+                self.damage.append("The file was cut short: the rows in its last part are missing.")
+            self._connection.set_progress_handler(self._is_over, OFTEN)
+            self.tables = self._tables()
+        except FAILURES as error:
+            raise CannotRead(f"{place.path} is a damaged SQLite database ({error}).") from None
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def has(self, table: str, *columns: str) -> bool:
+        return table in self.tables and self.tables[table].issuperset(columns)
+
+    def integer(self, table: str, column: str) -> str:
+        """The expression of an integer column, NONE where it is anything else."""
+        if column not in self.tables[table]:
+            return str(NONE)
+        return f"""iif(typeof("{column}") = 'integer', "{column}", {NONE})"""
+
+    def text(self, table: str, column: str) -> str:
+        """The expression of a column of text, NULL where it is anything else."""
+        if column not in self.tables[table]:
+            return "NULL"
+        return f"""iif(typeof("{column}") = 'text', "{column}", NULL)"""
+
+    def rows(
+        self, table: str, columns: Sequence[str], rest: str = "", values: Sequence[int] = ()
+    ) -> Iterator[tuple[Any, ...]]:
+        """Rows as far as they can be read; `columns` are expressions, `rest` what follows them."""
+        listed = ", ".join(columns)
+        try:
+            yield from self._connection.execute(
+                f'select {listed} from "{table}" not indexed {rest}', values
+            )
+        except FAILURES as error:
+            late = "interrupt" in str(error)
+            self.damaged(table, "it takes too long to read" if late else str(error))
+
+    def integers(self, table: str, columns: Sequence[str], rest: str = "") -> NDArray[np.int64]:
+        """As `rows`, of integers only; shape [columns, rows]."""
+        values = chain.from_iterable(self.rows(table, columns, rest))
+        flat = np.fromiter(values, np.int64)
+        return flat[: len(flat) // len(columns) * len(columns)].reshape(-1, len(columns)).T
+
+    def records(self, table: str, *columns: str) -> list[tuple[Any, ...]]:
+        """Small tables: rows of integers and texts, None for what is missing; [] without them."""
+        if not self.has(table):
+            return []
+        known = self.tables[table]
+        asked = [
+            f"""iif(typeof("{c}") in ('integer', 'text'), "{c}", NULL)""" if c in known else "NULL"
+            for c in columns
+        ]
+        return list(self.rows(table, asked))
+
+    def _tables(self) -> dict[str, frozenset[str]]:
+        """The columns of each table with rows of its own, without those that are computed."""
+        asked = "select name from sqlite_master where type = 'table' and rootpage > 0"
+        names = [name for (name,) in self._connection.execute(asked) if isinstance(name, str)]
+        return {name: self._columns(name) for name in names if '"' not in name}
+
+    def _columns(self, table: str) -> frozenset[str]:
+        found = self._connection.execute(f'pragma table_xinfo("{table}")')
+        return frozenset(str(row[1]) for row in found if row[6] == 0 and '"' not in str(row[1]))
+
+    def _is_over(self) -> bool:
+        self.stopped = self.stopped or self._stop()
+        return self.stopped or time.thread_time() > self._until
+
+    def damaged(self, table: str, why: str) -> None:
+        sentence = f"Table {table} is damaged ({why}): only its rows before that are read."
+        if not self.stopped and sentence not in self.damage:
+            self.damage.append(sentence)
+
+
+@contextmanager
+def opened(place: Place, stop: Stop = never) -> Iterator[Database]:
+    """Raises CannotRead."""
+    with closing(Database(place, stop)) as found:
+        yield found
+
+
+def _connected(place: Place) -> sqlite3.Connection:
+    connect: Callable[..., sqlite3.Connection] = sqlite3.connect
+    if place.data is None:
+        address = f"{Path(place.path).absolute().as_uri()}?mode=ro&immutable=1"
+        connection = connect(address, uri=True, isolation_level=None)
+    else:
+        connection = connect(":memory:", isolation_level=None)
+        connection.deserialize(place.data)
+    if place.is_cut:  # else SQLite refuses all of it
+        connection.execute("pragma writable_schema = on")
+    connection.text_factory = lambda text: str(text, "utf-8", "replace")
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST)
+    connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
+    for setting in ("trusted_schema = off", "cell_size_check = on", "query_only = on"):
+        connection.execute(f"pragma {setting}")
+    return connection
+
+
+def place_of(path: str, size: int, data: bytes | None = None) -> Place:
+    """A database, held in memory if it is cut short: SQLite would take what is missing of its last
+    page for zeros. Raises OSError."""
+    with Path(path).open("rb") if data is None else nullcontext(BytesIO(data)) as file:
+        head = file.read(100)
+        page = int.from_bytes(head[16:18], "big")
+        page = 1 << 16 if page == 1 else page
+        known = head[24:28] == head[92:96]  # versions before 3.7 leave an old number of pages
+        if not known or size >= int.from_bytes(head[28:32], "big") * page:
+            return Place(path, size, data)
+        rest = file.read(max(0, size // page * page - len(head)))
+        return Place(path, size, head + rest, is_cut=True)
+
+
+def distinct(*columns: NDArray[np.int64]) -> tuple[list[tuple[int, ...]], NDArray[np.intp]]:
+    """The distinct rows of some columns, and which of them each row is."""
+    number = np.zeros(len(columns[0]), np.intp)
+    for column in columns:
+        if len(column) and column.min() == column.max():
+            continue  # as most columns of most tables
+        values, own = np.unique(column, return_inverse=True)
+        number = np.unique(number * len(values) + own, return_inverse=True)[1]
+    first = np.zeros(int(number.max()) + 1 if len(number) else 0, np.intp)
+    first[number[::-1]] = np.arange(len(number))[::-1]
+    return list(zip(*(column[first].tolist() for column in columns), strict=True)), number

@@ -1,0 +1,134 @@
+"""NVTX ranges: the ops of PyTorch among them, and what else an export says of a range.
+
+`torch.autograd.profiler.emit_nvtx` names a range `aten::mm, seq = 12, op_id = 317177, sizes =
+[[8, 16], [16, 4]]`; the sequence number and the sizes may be missing (torch/csrc/profiler/util.cpp,
+getNvtxStr). record_function gives such ranges too, without a sequence number.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
+from typing import Any
+
+import msgspec
+
+from fusetui.trace.nsys.database import NONE, Database
+
+NVTX = "NVTX_EVENTS"
+SHOWN = "ifnull(eventType in (34, 35, 37, 59, 60, 65, 66, 68, 70, 71), 0)"
+"""Marks and ranges, by the numbers of ENUM_NSYS_EVENT_TYPE."""
+DECLARED = "eventType in (32, 33, 39, 64, 72, 73, 74, 75, 76, 97, 98, 99)"
+"""Names of domains, categories, threads and the like."""
+MARKS = "eventType in (34, 65)"
+DOMAINS = "where eventType = 75 and typeof(domainId) = 'integer' and typeof(text) = 'text'"
+
+OP = re.compile(
+    r"[a-z_][\w.]*::(?!.*[ (]|\Z)|autograd::engine::evaluate_function: |torch::\w|\w+Backward\d*\Z"
+    r"|(?:detach_?|record_param_comms|CompiledFunction|triton_\w+)\Z"
+)
+"""Of ranges without a sequence number: a library and its op, a node of autograd, or one of the ops
+that have no library. Other names are those of record_function."""
+
+PAYLOADS = ("uint64Value", "int64Value", "doubleValue", "uint32Value", "int32Value", "floatValue")
+SIZES = re.compile(r", sizes = (\[.*?\])(?:, input_op_ids = .*)?\Z", re.DOTALL)
+
+
+class Range(IntEnum):
+    """What the text of a range has."""
+
+    PLAIN = 0
+    TORCH = 1  # an id of torch
+    NUMBERED = 2  # and a sequence number
+    MARK = 3
+
+
+def category(kind: int, name: str) -> str:
+    """As torch.profiler would name it; a mark has one of its own."""
+    if kind == Range.MARK:
+        return "nvtx_mark"
+    is_op = kind == Range.NUMBERED or (kind == Range.TORCH and OP.match(name))
+    return "cpu_op" if is_op else "user_annotation"
+
+
+_AT = {word: f"instr(text, ', {word} = ')" for word in ("seq", "op_id", "sizes")}
+_IS_TORCH = f"(typeof(text) = 'text' and {_AT['op_id']})"
+_NUMBERED = f"({_IS_TORCH} and {_AT['seq']} between 1 and {_AT['op_id']})"
+BASE = (
+    f"iif({_IS_TORCH}, substr(text, 1, iif({_NUMBERED}, {_AT['seq']}, {_AT['op_id']}) - 1), "
+    "iif(typeof(text) = 'text', text, NULL))"
+)
+"""The name without what torch appends; NULL if the text is one of StringIds."""
+
+
+def _after(word: str) -> str:
+    return f"cast(substr(text, {_AT[word]} + {len(word) + 5}, 18) as integer)"
+
+
+SEQUENCE = f"iif({_NUMBERED}, {_after('seq')}, {NONE})"
+
+
+def nvtx_fields(db: Database) -> dict[str, str]:
+    """The expressions that say more than those of other tables."""
+    has_text = db.has(NVTX, "text")
+    mark = MARKS if db.has(NVTX, "eventType") else "0"
+    torch = f"iif({_IS_TORCH}, iif({_NUMBERED}, 2, 1), 0)" if has_text else "0"
+    return {
+        "external": f"iif({_IS_TORCH}, {_after('op_id')}, {NONE})" if has_text else str(NONE),
+        "kind": f"iif({mark}, 3, {torch})",
+    }
+
+
+def more_fields(db: Database) -> tuple[str, ...]:
+    """The expressions of what is read of a range only to write it: its name, None if that is one of
+    StringIds, and what `args_of` takes."""
+    has_text = db.has(NVTX, "text")
+    values = (f"iif(typeof({c}) in ('integer', 'real'), {c}, NULL)" for c in PAYLOADS)
+    known = [value for value, c in zip(values, PAYLOADS, strict=True) if db.has(NVTX, c)]
+    return (
+        BASE if has_text else "NULL",
+        SEQUENCE if has_text else str(NONE),
+        f"iif({_IS_TORCH} and {_AT['sizes']}, text, NULL)" if has_text else "NULL",
+        db.text(NVTX, "jsonText"),
+        db.integer(NVTX, "jsonTextId"),
+        db.integer(NVTX, "domainId"),
+        f"coalesce({', '.join(known)}, NULL, NULL)" if known else "NULL",
+    )
+
+
+def args_of(
+    row: Sequence[Any], external: int, strings: Mapping[int, str], domains: Mapping[int, str]
+) -> dict[str, Any]:
+    """The args of a range as torch writes them, and its payload: that of NCCL says bytes and
+    peer."""
+    sequence, sized, payload, payload_id, domain, value = row
+    args: dict[str, Any] = {}
+    if external != NONE:
+        args["Record function id"] = external
+    if sequence != NONE:
+        args["Sequence number"] = sequence
+    if sized and (found := SIZES.search(sized)) and (sizes := _json(found[1])) is not None:
+        args["Input Dims"] = sizes
+    if domain in domains:
+        args["domain"] = domains[domain]
+    if payload or payload_id in strings:
+        found_there = _json(payload or strings[payload_id])
+        args |= found_there if isinstance(found_there, dict) else {"payload": found_there}
+    if value is not None:
+        args.setdefault("payload", value)
+    return args
+
+
+def domains_of(db: Database) -> dict[int, str]:
+    """The names of domains; NCCL has one of its own."""
+    if not db.has(NVTX, "eventType", "domainId", "text"):
+        return {}
+    return dict(db.rows(NVTX, ("domainId", "text"), DOMAINS))
+
+
+def _json(text: str) -> Any:
+    try:
+        return msgspec.json.decode(text) if text else None
+    except (msgspec.DecodeError, RecursionError):
+        return None

@@ -1,0 +1,53 @@
+"""How an export is divided: each table into batches of rows by their rowids, so that where a batch
+is follows from the file alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from fusetui.trace.nsys.database import Database
+from fusetui.trace.nsys.tables import Source, shown, sound
+
+ROWS, MOST = 1 << 12, 1 << 16  # of a batch, where rowids have no gaps; batches of a table
+LAST = 2**63 - 1
+
+
+class Batches(msgspec.Struct, frozen=True):
+    """The batches of one table: the rowids from `first` on, `rows` in each but the last, which has
+    all further ones."""
+
+    source: Source
+    first: int
+    rows: int
+    count: int
+    readable: str  # the condition for a row to be an event
+
+    def bounds(self, number: int) -> tuple[int, int]:
+        """The first and the last rowid."""
+        begin = self.first + number * self.rows
+        return begin, LAST if number == self.count - 1 else begin + self.rows - 1
+
+    def counts(self, row: NDArray[np.int64]) -> list[int]:
+        """How many of some rows are in each batch."""
+        place = (row.view(np.uint64) - np.uint64(self.first % 2**64)) // np.uint64(self.rows)
+        most = np.minimum(place, np.uint64(self.count - 1)).astype(np.int64)
+        return np.bincount(most, minlength=self.count).tolist()  # type: ignore[no-any-return]
+
+
+def plan(db: Database, sources: Sequence[Source]) -> list[Batches]:
+    """The tables that have rows."""
+    found = []
+    for source in sources:
+        first = [row for (row,) in db.rows(source.table, ("min(rowid)",)) if row is not None]
+        last = [row for (row,) in db.rows(source.table, ("max(rowid)",)) if row is not None]
+        if not first:
+            continue
+        span = max((last or [LAST])[0] - first[0], 0)
+        rows = max(ROWS, span // MOST + 1)
+        readable = f"{shown(db, source)} and {sound(source)}"
+        found.append(Batches(source, first[0], rows, span // rows + 1, readable))
+    return found

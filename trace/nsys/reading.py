@@ -1,0 +1,203 @@
+"""An export of Nsight Systems -> its columns; the text behind them is written on demand
+(writing.py)."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from functools import partial
+from itertools import chain
+
+from msgspec.structs import asdict, replace
+
+from fusetui.trace.model.errors import NotATrace, NothingRead
+from fusetui.trace.model.events import Text
+from fusetui.trace.model.raw import Raw
+from fusetui.trace.nsys.columns import TableEvents, check_memory, events_of, slices_of, unnamed
+from fusetui.trace.nsys.database import Database, Place, opened, place_of
+from fusetui.trace.nsys.nvtx import DECLARED, NVTX, SHOWN
+from fusetui.trace.nsys.plan import plan
+from fusetui.trace.nsys.processes import Processes, keys_of
+from fusetui.trace.nsys.tables import GRAPHS, present, words_of
+from fusetui.trace.nsys.writing import Writer
+from fusetui.trace.read import Callbacks
+from fusetui.trace.read.assemble import LONGEST_SUM_NS
+from fusetui.trace.read.document import OpenFile
+from fusetui.trace.read.elements import Elements
+from fusetui.trace.read.gather import Interner
+from fusetui.trace.read.memory import memory_left
+from fusetui.trace.read.reading import without_collector
+from fusetui.trace.read.rendered import Rendered, stretches_of
+from fusetui.trace.read.source import State, Stored, reason, state_of
+from fusetui.trace.read.unpack import Damaged, TooLarge, limit_for, too_large, unpack
+
+TIMES = ("start", "timestamp", "rawTimestamp")
+"""A table with one of these columns holds events, whatever they are."""
+WITH_LOG, WITHOUT = b"\2\2", b"\1\1"
+"""Bytes 18 and 19 of a database with a write-ahead log, which one in memory cannot have."""
+
+
+def read(stored: Stored, callbacks: Callbacks, process: int | None = None) -> Raw:
+    """Reads all tables of events, of all processes or of the one with this pid.
+
+    Raises CannotRead or NotATrace with one plain sentence, and NothingRead if it is stopped: some
+    of the tables would be launches without their kernels.
+    """
+    place, cut = _place(stored)
+    place = replace(place, process=process)
+    with without_collector(), opened(place, callbacks.stop) as db:
+        raw = _read(db, place, stored, callbacks.progress)
+        if process is not None and not len(raw.start):
+            raise NotATrace(f"{place.path} has no event of a process {process}.")
+        if db.stopped:
+            raise NothingRead
+    changed = stored.arriving is None and state_of(stored.file.fileno()) != stored.state
+    return replace(raw, cut=cut, complete=raw.complete and cut is None, changed=changed)
+
+
+def text(path: str, file: OpenFile, state: State) -> Text:
+    """The text of a file that had this state when it was read."""
+    return Rendered(Writer(place_of(path, state[0])), partial(_problem, path, state))
+
+
+def processes(path: str) -> list[int]:
+    """The pids of the processes that have work of a GPU. Raises CannotRead or OSError."""
+    with opened(place_of(path, os.stat(path).st_size)) as db:
+        return Processes(db, present(db)).working
+
+
+def _read(db: Database, place: Place, stored: Stored, progress: Callable[[int, int], None]) -> Raw:
+    sources = present(db)
+    if not sources:
+        raise NotATrace(
+            f"{place.path} is a database without events of Nsight Systems: record with nsys "
+            "profile -t cuda,nvtx, and export with nsys export --type sqlite."
+        )
+    batches = plan(db, sources)
+    check_memory(place, batches)
+    texts, parts = Interner(), list[TableEvents]()
+    for number, one in enumerate(batches):
+        progress(stored.size * number // len(batches), stored.size)
+        parts.append(events_of(db, one, texts))
+        if db.stopped:
+            raise NothingRead
+    words, who = words_of(db), Processes(db, sources)
+    labels = tuple(who.labels(words.strings))
+    slices = slices_of(parts, len(labels), list(texts), words, who)
+    if float(slices.dur.sum(dtype=float)) > LONGEST_SUM_NS:
+        raise NotATrace(f"{place.path} is not a trace of one run: its durations exceed 146 years.")
+    counts = [part.batches.counts(part.columns["row"]) for part in parts]
+    values = [
+        n if p.source.is_metrics else [0] * len(n) for p, n in zip(parts, counts, strict=True)
+    ]
+    phases = Counter(
+        X=len(slices.start) - slices.unfinished,
+        B=slices.unfinished,
+        C=sum(chain.from_iterable(values)),
+        M=len(labels),
+    )
+    stretches = stretches_of([len(labels), *chain(*counts)], [0, *chain(*values)])
+    unreadable = sum(part.unreadable for part in parts)
+    problem = partial(_problem, place.path, stored.state) if place.data is None else str
+    ends = slices.start + slices.dur
+    times = (int(slices.start.min()), int(ends.max())) if len(ends) else (0, 0)
+    left_out = _left_out(db)
+    remarks = _remarks(place, parts, unnamed(parts, words), unreadable)
+    return Raw(
+        **asdict(slices),
+        path=stored.path,
+        bytes=stored.size,
+        cut=None,
+        elements=Elements(
+            Rendered(Writer(place), problem),
+            [one for one in stretches if one.events],  # rowids may be far apart
+        ),
+        phases=+phases,
+        labels=labels,
+        keys=keys_of(db, *times),
+        events=phases.total() + unreadable,
+        unreadable=unreadable,
+        skipped=(),
+        complete=not db.damage,
+        too_damaged=-1,
+        prefix=None,
+        unmatched=0,
+        format="nsys",
+        copies_named=True,
+        left_out=left_out,
+        remarks=(*db.damage, *remarks),
+    )
+
+
+def _place(stored: Stored) -> tuple[Place, str | None]:
+    """Where the database is, and how it is cut: SQLite opens a plain file itself; the bytes of all
+    others are held in memory. Raises CannotRead."""
+    if stored.packing is None and stored.arriving is None:
+        with suppress(OSError):
+            own, named = os.fstat(stored.file.fileno()), os.stat(stored.path)
+            if (own.st_dev, own.st_ino) == (named.st_dev, named.st_ino):
+                return place_of(stored.path, stored.size), stored.cut
+    limit = min(limit_for(stored.size), memory_left() // 2)
+    found, cut = bytearray(), stored.cut
+    try:
+        if stored.packing is None:
+            found += stored.document[: stored.size]
+        else:
+            for piece, _ in unpack(stored.document, stored.packing, limit):
+                found += piece
+    except TooLarge:
+        raise too_large(stored.path, limit) from None
+    except Damaged as damage:
+        cut = str(damage)
+    if found[18:20] == WITH_LOG:
+        found[18:20] = WITHOUT
+    return place_of(stored.path, len(found), bytes(found)), cut
+
+
+def _problem(path: str, state: State) -> str:
+    """Why the file cannot be read any more."""
+    try:
+        found = os.stat(path)
+    except OSError as error:
+        return f"{path} cannot be read any more: {reason(error)}"
+    same = (found.st_size, found.st_mtime_ns) == state
+    return "" if same else f"{path} has changed since it was read"
+
+
+def _left_out(db: Database) -> dict[str, int]:
+    """The rows of events that have no place in a trace, by table."""
+    read = {source.table for source in present(db)}
+    asked = {t: "" for t, columns in db.tables.items() if columns.intersection(TIMES)}
+    asked = {table: "" for table in asked if table not in read}
+    if NVTX in read and db.has(NVTX, "eventType"):
+        asked[NVTX] = f"where not {SHOWN} and not ifnull({DECLARED}, 0)"
+    found = {t: sum(n or 0 for (n,) in db.rows(t, ("sum(1)",), r)) for t, r in asked.items()}
+    return {table: count for table, count in found.items() if count}
+
+
+def _remarks(
+    place: Place, parts: Sequence[TableEvents], unnamed: Iterator[tuple[str, int]], unreadable: int
+) -> Iterator[str]:
+    """What has to be known of what was read, in sentences without the name of the file."""
+    if unreadable:
+        yield (
+            f"{unreadable} rows have no start or end, or one that is out of range: they are left "
+            "out."
+        )
+    for table, count in unnamed:
+        yield f"The names of {count} rows of {table} are missing from StringIds."
+    if graphs := sum(len(part) for part in parts if part.source.categories == (GRAPHS,)):
+        yield (
+            f"Launches of CUDA graphs were recorded as one event each ({graphs}), without their "
+            "kernels: record with nsys profile --cuda-graph-trace=node to see those."
+        )
+    if place.data is None:
+        for ending in ("-wal", "-journal"):
+            with suppress(OSError):
+                if os.stat(place.path + ending).st_size:
+                    yield (
+                        f"Changes in {os.path.basename(place.path)}{ending} are not read: something"
+                        " still writes the export, or was stopped."
+                    )

@@ -1,0 +1,248 @@
+"""The tables of an export that hold events: which of their columns say what, and what an event is
+called. Names are those that torch.profiler gives (libkineto, CuptiActivity.cpp).
+
+Source: NVIDIA, Nsight Systems User Guide, "SQLite Schema Reference".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from functools import partial
+
+import msgspec
+
+from fusetui.trace.model.categories import GPU_ROLES, role
+from fusetui.trace.nsys.database import NONE, Database
+from fusetui.trace.nsys.nvtx import NVTX, SHOWN, nvtx_fields
+from fusetui.trace.read.times import LIMIT_NS
+
+CUPTI, METRICS, GRAPHS = "CUPTI_ACTIVITY_KIND_", "GPU_METRICS", "cuda_graph"
+FIELDS = (
+    *("row", "start", "end", "owner", "device", "context", "stream", "correlation"),
+    *("external", "name", "kind"),
+)
+"""What is read of every event, as integers. `end` is NONE if a range was not closed. `owner` is a
+globalPid of GPU work, else a globalTid; `kind` says which of its source's categories it has."""
+
+PID = 0xFFFFFF
+"""A globalPid is the number of a machine above 48 bits, then that of the process above 24; in a
+globalTid the lowest bits are the number of the thread."""
+VERSION = re.compile(r"_v[0-9]{4,5}\Z")
+"""What CUPTI appends to the name of a runtime call; the reports of nsys leave it out too."""
+
+KINDS_OF_MEMORY = (
+    *("Pageable", "Pinned", "Device", "Array", "Managed", "Device Static", "Managed Static"),
+    "Unknown",
+)
+KINDS_OF_COPY = (
+    *("Unknown", "HtoD", "DtoH", "HtoA", "AtoH", "AtoA", "AtoD", "DtoA", "DtoD", "HtoH", "PtoP"),
+    *("UVM_HtoD", "UVM_DtoH", "UVM_DtoD"),
+)
+KINDS_OF_SYNC = {
+    "UNKNOWN": "Unknown Sync",
+    "EVENT_SYNCHRONIZE": "Event Sync",
+    "STREAM_WAIT_EVENT": "Stream Wait Event",
+    "STREAM_SYNCHRONIZE": "Stream Sync",
+    "CONTEXT_SYNCHRONIZE": "Context Sync",
+}
+
+
+class Words(msgspec.Struct, frozen=True):
+    """What the numbers of an export stand for."""
+
+    strings: Mapping[int, str]
+    copies: Mapping[int, str]
+    memories: Mapping[int, str]
+    syncs: Mapping[int, str]
+
+
+Named = Callable[[Words, int], str]
+
+
+def words_of(db: Database) -> Words:
+    """By the tables StringIds and ENUM_*; without the latter, as nsys numbers them."""
+    copies = dict(enumerate(KINDS_OF_COPY))
+    for number, name in _enum(db, "ENUM_CUDA_MEMCPY_OPER", "CUDA_MEMCPY_KIND_").items():
+        known = (kind for kind in KINDS_OF_COPY if kind.upper() == name)
+        copies[number] = next(known, name)
+    syncs = dict(enumerate(KINDS_OF_SYNC.values()))
+    for number, name in _enum(
+        db, "ENUM_CUPTI_SYNC_TYPE", "CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_"
+    ).items():
+        syncs[number] = KINDS_OF_SYNC.get(name, name)
+    labels = db.records("ENUM_CUDA_MEM_KIND", "id", "label")
+    memories = dict(enumerate(KINDS_OF_MEMORY)) | dict(_texts(labels))
+    return Words(dict(_texts(db.records("StringIds", "id", "value"))), copies, memories, syncs)
+
+
+class Source(msgspec.Struct, frozen=True):
+    """A table of events. What ends in `_by` names columns."""
+
+    table: str
+    categories: tuple[str, ...]
+    named: Named
+    name_by: tuple[str, ...]  # the first that it has; or if `packed` all of them, 8 bits each
+    owner_by: str = "globalPid"
+    times_by: tuple[str, str] = ("start", "end")
+    kind: str = "0"  # an expression
+    args: tuple[str, ...] = ()  # columns that are read only to be written
+    packed: bool = False
+
+    @property
+    def is_nvtx(self) -> bool:
+        return self.table == NVTX
+
+    @property
+    def is_metrics(self) -> bool:
+        return self.table == METRICS
+
+    @property
+    def by_string(self) -> bool:
+        """Whether its names are in StringIds."""
+        return self.named in (string, _call)
+
+    @property
+    def on_gpu(self) -> bool:
+        return self.owner_by == "globalPid"
+
+    @property
+    def works(self) -> bool:
+        """Whether its events are work of a GPU."""
+        return any(role(category) in GPU_ROLES for category in self.categories)
+
+
+def string(words: Words, number: int) -> str:
+    return words.strings.get(number) or ("unnamed" if number == NONE else f"unnamed {number}")
+
+
+def _call(words: Words, number: int) -> str:
+    return VERSION.sub("", string(words, number))
+
+
+def _copy(words: Words, number: int) -> str:
+    kind, source, target = (number >> 16) & 255, (number >> 8) & 255, number & 255
+    memories = " -> ".join(words.memories.get(n, "Unknown") for n in (source, target))
+    return f"Memcpy {words.copies.get(kind, 'Unknown')} ({memories})"
+
+
+def _set(words: Words, number: int) -> str:
+    return f"Memset ({words.memories.get(number, 'Unknown')})"
+
+
+def _sync(words: Words, number: int) -> str:
+    return words.syncs.get(number, "Unknown Sync")
+
+
+def _graph(_: Words, number: int) -> str:
+    return "CUDA graph" if number == NONE else f"CUDA graph {number}"
+
+
+def _event(_: Words, _number: int) -> str:
+    return "CUDA event"
+
+
+def _gpu(table: str, category: str, named: Named, name_by: tuple[str, ...], *args: str) -> Source:
+    return Source(f"{CUPTI}{table}", (category,), named, name_by, args=args)
+
+
+def _host(table: str, categories: tuple[str, ...], named: Named, kind: str, *args: str) -> Source:
+    return Source(table, categories, named, ("nameId",), "globalTid", kind=kind, args=args)
+
+
+NO_STREAM = 0xFFFFFFFF  # CUPTI_SYNCHRONIZATION_INVALID_VALUE; torch writes -1
+CALLS = ("cuda_runtime", "cuda_driver")
+INSTANT = ("timestamp", "timestamp")
+SOURCES = (
+    _gpu(
+        *("KERNEL", "kernel", string, ("demangledName", "shortName", "mangledName")),
+        *("registersPerThread", "staticSharedMemory", "dynamicSharedMemory"),
+        *("gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ"),
+        *("clusterX", "clusterY", "clusterZ", "localMemoryPerThread", "graphNodeId", "graphId"),
+    ),
+    _gpu("GRAPH_TRACE", GRAPHS, _graph, ("graphId",), "graphId"),
+    Source(
+        *(f"{CUPTI}MEMCPY", ("gpu_memcpy",), _copy, ("copyKind", "srcKind", "dstKind")),
+        args=("bytes", "srcDeviceId", "dstDeviceId", "graphNodeId"),
+        packed=True,
+    ),
+    _gpu("MEMSET", "gpu_memset", _set, ("memKind",), "bytes", "value", "graphNodeId"),
+    _gpu("SYNCHRONIZATION", "cuda_sync", _sync, ("syncType",), "eventId", "eventSyncId"),
+    Source(
+        *(f"{CUPTI}CUDA_EVENT", ("cuda_event",), _event, ()),
+        times_by=INSTANT,
+        args=("eventId", "eventSyncId"),
+    ),
+    _host(f"{CUPTI}RUNTIME", CALLS, _call, "eventClass", "returnValue"),
+    _host(f"{CUPTI}DRIVER", CALLS, _call, "1", "returnValue"),
+    Source(NVTX, (), string, ("textId",), "globalTid"),
+    _host(f"{CUPTI}OVERHEAD", ("overhead",), string, "0"),
+    _host("PROFILER_OVERHEAD", ("overhead",), string, "0"),
+    Source(METRICS, (), _event, ("metricId",), times_by=INSTANT),
+)
+
+
+def fields(db: Database, source: Source) -> dict[str, str]:
+    """The expression of each of FIELDS, of a table that is there."""
+    table, known = source.table, db.tables[source.table]
+    integer = partial(db.integer, table)
+    found = {
+        "row": "rowid",
+        "start": integer(source.times_by[0]),
+        "end": integer(source.times_by[1]),
+        "owner": integer(source.owner_by),
+        **{name: integer(f"{name}Id") for name in ("device", "context", "stream", "correlation")},
+        "external": str(NONE),
+        "name": integer(next((c for c in source.name_by if c in known), "")),
+        "kind": source.kind,
+    }
+    if source.packed:
+        parts = zip((16, 8, 0), source.name_by, strict=True)
+        found["name"] = " | ".join(f"((({integer(c)}) & 255) << {bits})" for bits, c in parts)
+    if source.on_gpu and not source.works:
+        found["stream"] = f"iif(({found['stream']}) = {NO_STREAM}, -1, {found['stream']})"
+    if source.kind == "eventClass":
+        found["kind"] = f"({integer('eventClass')}) = 1"
+    if source.is_nvtx:
+        found |= nvtx_fields(db)
+    if source.is_metrics:
+        found["owner"] = integer("typeId")
+    return found
+
+
+def sound(source: Source) -> str:
+    """The condition for a row to be an event that can be read."""
+    begin, end = source.times_by
+    first, last = (
+        f"""typeof("{c}") = 'integer' and "{c}" between {-LIMIT_NS} and {LIMIT_NS}"""
+        for c in (begin, end)
+    )
+    if source.is_nvtx:
+        return f'{first} and ("{end}" is null or ({last}))'
+    if source.is_metrics:
+        return f"{first} and typeof(value) in ('integer', 'real') and abs(value) < 1e300"
+    return f"{first} and {last}"
+
+
+def shown(db: Database, source: Source) -> str:
+    """The condition for a row to be an event of what is read."""
+    own = "1"
+    if db.process is not None and not source.is_metrics:
+        own = f"(({fields(db, source)['owner']}) >> 24) & {PID} = {db.process}"
+    return f"{SHOWN} and {own}" if source.is_nvtx and db.has(NVTX, "eventType") else own
+
+
+def present(db: Database) -> list[Source]:
+    """The tables of events that this export has, with the columns that they need."""
+    needs = {NVTX: (), METRICS: ("typeId", "metricId", "value")}
+    return [one for one in SOURCES if db.has(one.table, *one.times_by, *needs.get(one.table, ()))]
+
+
+def _enum(db: Database, table: str, prefix: str) -> dict[int, str]:
+    """The names of an enumeration, without what they have in common."""
+    rows = db.records(table, "id", "name")
+    return {number: name.removeprefix(prefix) for number, name in _texts(rows)}
+
+
+def _texts(rows: list[tuple[object, ...]]) -> list[tuple[int, str]]:
+    return [(n, text) for n, text in rows if isinstance(n, int) and isinstance(text, str)]

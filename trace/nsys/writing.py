@@ -1,0 +1,231 @@
+"""The events of an export as elements of traceEvents, written when somebody looks at them: args as
+torch.profiler writes them, times exact."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from typing import Any
+
+import msgspec
+
+from fusetui.trace.model.raw import Label
+from fusetui.trace.nsys import nvtx
+from fusetui.trace.nsys.database import NONE, Database, Place, opened
+from fusetui.trace.nsys.plan import Batches, plan
+from fusetui.trace.nsys.processes import OWN, Processes
+from fusetui.trace.nsys.tables import (
+    CUPTI,
+    FIELDS,
+    NO_STREAM,
+    Source,
+    Words,
+    fields,
+    present,
+    words_of,
+)
+
+MOST_HEADS = 1 << 16
+Row = tuple[Any, ...]
+encode = msgspec.json.encode
+
+
+class Known(msgspec.Struct, frozen=True, eq=False):
+    """What every batch needs; worked out once."""
+
+    batches: tuple[tuple[Batches, int], ...]  # of each stretch but the first
+    words: Words
+    who: Processes
+    labels: bytes  # the first stretch: metadata events
+    domains: dict[int, str]
+    metrics: dict[tuple[int, int], str]
+    lanes: dict[tuple[Any, ...], tuple[bytes, int, int | None]] = {}
+    heads: dict[tuple[Any, ...], bytes] = {}
+
+    def lane(self, source: Source, owner: int, *where: int) -> tuple[bytes, int, int | None]:
+        """The text of a lane, what is added to numbers of its process, and its device."""
+        key = (source.works, source.on_gpu, owner, *where)
+        if key not in self.lanes:
+            pid, tid, gpu = self.who.lane(source, owner, *where)
+            text = encode({"pid": pid, "tid": tid})[1:-1]
+            self.lanes[key] = text, self.who.number(owner >> 24) * OWN, gpu
+        return self.lanes[key]
+
+    def head(self, source: Source, kind: int, number: int, title: str | None) -> bytes:
+        """The text of a category and a name."""
+        key = (source.table, kind, number, title)
+        if key not in self.heads:
+            name = title or source.named(self.words, number)
+            category = nvtx.category(kind, name) if source.is_nvtx else source.categories[kind]
+            if len(self.heads) >= MOST_HEADS:
+                self.heads.clear()
+            self.heads[key] = encode({"cat": category, "name": name})[1:-1]
+        return self.heads[key]
+
+
+class Writer:
+    """Writes stretch after stretch, each from a connection of its own: in any process and
+    thread."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+
+    def __call__(self, number: int) -> bytes:
+        """Raises TraceError."""
+        known = self._known
+        if number == 0:
+            return known.labels
+        batches, batch = known.batches[number - 1]
+        with opened(self._place) as db:
+            write = _metric if batches.source.is_metrics else _slice
+            return b",\n".join(
+                write(row, batches.source, known) for row in _rows(db, batches, batch)
+            )
+
+    @cached_property
+    def _known(self) -> Known:
+        with opened(self._place) as db:
+            sources = present(db)
+            words, who = words_of(db), Processes(db, sources)
+            metrics = {
+                (kind, number): name
+                for kind, number, name in db.records(
+                    "TARGET_INFO_GPU_METRICS", "typeId", "metricId", "metricName"
+                )
+                if isinstance(name, str)
+            }
+            return Known(
+                tuple((one, n) for one in plan(db, sources) for n in range(one.count)),
+                words,
+                who,
+                b",\n".join(map(_label, who.labels(words.strings))),
+                nvtx.domains_of(db),
+                metrics,
+            )
+
+
+def _rows(db: Database, batches: Batches, number: int) -> Iterator[Row]:
+    source = batches.source
+    asked = fields(db, source)
+    columns = (*(asked[name] for name in FIELDS), *_more(db, source))
+    rest = f"where rowid between ? and ? and {batches.readable} order by rowid"
+    return db.rows(source.table, columns, rest, batches.bounds(number))
+
+
+def _more(db: Database, source: Source) -> tuple[str, ...]:
+    """The expressions of what is read of an event only to write it."""
+    if source.is_nvtx:
+        return nvtx.more_fields(db)
+    if source.is_metrics:
+        return ("value",)
+    return tuple(db.integer(source.table, column) for column in source.args)
+
+
+def _slice(row: Row, source: Source, known: Known) -> bytes:
+    _, start, end, owner, device, context, stream, correlation, external, number, kind, *more = row
+    lane, offset, gpu = known.lane(source, owner, device, stream, context)
+    args: dict[str, Any] = {}
+    if 0 < external < OWN:
+        args["External id"] = external + offset
+    if source.is_nvtx:
+        title, *said = more
+        head = known.head(source, kind, number, title)
+        args |= nvtx.args_of(said, external, known.words.strings, known.domains)
+    else:
+        head = known.head(source, kind, number, None)
+        if gpu is not None:
+            args["device"] = gpu
+        if context != NONE:
+            args["context"] = context
+        if stream != NONE:
+            args["stream"] = stream
+        if 0 < correlation < OWN:
+            args["correlation"] = correlation + offset
+        values = {c: v for c, v in zip(source.args, more, strict=True) if v != NONE}
+        args |= ARGS[source.table](values) if values else {}
+    phase, dur = (b"X", b',"dur":%b' % _us(end - start)) if end != NONE else (b"B", b"")
+    return b'{"ph":"%b",%b,%b,"ts":%b%b,"args":%b}' % (
+        *(phase, head, lane, _us(start), dur),
+        encode(args),
+    )
+
+
+def _kernel(values: dict[str, int]) -> dict[str, Any]:
+    args: dict[str, Any] = {}
+    if (registers := values.get("registersPerThread")) is not None:
+        args["registers per thread"] = registers
+    shared = [values[c] for c in ("staticSharedMemory", "dynamicSharedMemory") if c in values]
+    if shared:
+        args["shared memory"] = sum(shared)
+    for key in ("grid", "block", "cluster"):
+        sizes = [values.get(f"{key}{axis}", 0) for axis in "XYZ"]
+        if all(sizes):
+            args[key] = sizes
+    if local := values.get("localMemoryPerThread"):
+        args["local memory per thread"] = local
+    return args | _graph(values)
+
+
+def _graph(values: dict[str, int]) -> dict[str, Any]:
+    names = {"graphId": "graph id", "graphNodeId": "graph node id"}
+    return {name: values[column] for column, name in names.items() if values.get(column)}
+
+
+def _copy(values: dict[str, int]) -> dict[str, Any]:
+    names = {
+        "bytes": "bytes",
+        "value": "value",
+        "srcDeviceId": "fromDevice",
+        "dstDeviceId": "toDevice",
+    }
+    return {name: values[c] for c, name in names.items() if c in values} | _graph(values)
+
+
+def _sync(values: dict[str, int]) -> dict[str, Any]:
+    names = {"eventId": "event id", "eventSyncId": "event sync id"}
+    return {
+        name: values[c] for c, name in names.items() if values.get(c) not in (None, 0, NO_STREAM)
+    }
+
+
+def _call(values: dict[str, int]) -> dict[str, Any]:
+    result = values.get("returnValue")
+    return {"result": result} if result else {}
+
+
+ARGS: dict[str, Callable[[dict[str, int]], dict[str, Any]]] = {
+    f"{CUPTI}KERNEL": _kernel,
+    f"{CUPTI}GRAPH_TRACE": _graph,
+    f"{CUPTI}MEMCPY": _copy,
+    f"{CUPTI}MEMSET": _copy,
+    f"{CUPTI}SYNCHRONIZATION": _sync,
+    f"{CUPTI}CUDA_EVENT": _sync,
+    f"{CUPTI}RUNTIME": _call,
+    f"{CUPTI}DRIVER": _call,
+}
+
+
+def _metric(row: Row, source: Source, known: Known) -> bytes:
+    """A counter; the lowest byte of its type is the number of the GPU."""
+    kind, number, value = row[FIELDS.index("owner")], row[FIELDS.index("name")], row[-1]
+    head = {
+        "ph": "C",
+        "name": known.metrics.get((kind, number), f"metric {number}"),
+        "pid": kind & 255,
+        "tid": 0,
+        "id": f"GPU {kind & 255}",
+    }
+    args = encode({"value": value})
+    return b'%b,"ts":%b,"args":%b}' % (encode(head)[:-1], _us(row[1]), args)
+
+
+def _label(label: Label) -> bytes:
+    head = {"ph": "M", "name": label.kind, "pid": label.pid, "tid": label.tid}
+    return encode(head | {"args": {"name": label.value}})
+
+
+def _us(ns: int) -> bytes:
+    """Microseconds with three decimals, exactly."""
+    if ns < 0:
+        return b"-" + _us(-ns)
+    return b"%d.%03d" % (ns // 1000, ns % 1000)
