@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
-from msgspec.structs import asdict, fields
+from msgspec.structs import asdict, fields, replace
 
 from fusetui.analysis.diff.model import Accounting, Row, StepChange, Subtotal, Verdict
 from fusetui.analysis.questions.summary import StepFigures, Summary
@@ -23,6 +23,7 @@ from fusetui.commands.errors import CommandError
 from fusetui.commands.loading import secret_notices
 
 Head = dict[str, object]
+FEW = 5  # names and rows of slices of each side of a row of a diff
 Cell = int | float | bool | str | None
 
 
@@ -174,7 +175,9 @@ def diff_answer(a: OpenTrace, b: OpenTrace) -> tuple[Head, Parts]:
         found = diff(a.trace, b.trace)
     except NoStepsError as missing:
         raise CommandError(str(missing)) from None
-    rows = sorted(found.rows, key=lambda row: (not row.counts, -abs(row.change_ns)))
+    ordered = sorted(found.rows, key=lambda row: (not row.counts, -abs(row.change_ns)))
+    many = ("a", "b", "a_rows", "b_rows")
+    rows = [replace(row, **{key: getattr(row, key)[:FEW] for key in many}) for row in ordered]
     same = ("verdict", "step", "story", "accounting", "by_work")
     head: Head = {
         "a": a.name,

@@ -18,9 +18,10 @@ from fusetui.commands.agents.folders import Folders
 from fusetui.commands.agents.opened import Opener
 from fusetui.commands.agents.pages import Parts, paged
 from fusetui.commands.errors import CommandError
+from fusetui.tables.columns import columns_of
 from fusetui.tables.drawn import seen_first
 from fusetui.tables.public import Table
-from fusetui.tables.sources import Asked, made, specs_of
+from fusetui.tables.sources import Asked, made
 
 LEAST, USUAL = 500, 4000  # tokens
 DATA = (
@@ -171,7 +172,8 @@ TOOLS = (
     Tool(
         "diff",
         "What trace b does differently from trace a, and whether the change of its step is more "
-        "than noise: the verdict can be that this cannot be told.",
+        "than noise: the verdict can be that this cannot be told. Of each side of a row, the first "
+        f"{answers.FEW} names and rows of the table slices are given.",
         OfTwo,
         answers.DiffPage,
     ),
@@ -188,7 +190,7 @@ def schema(of: type[msgspec.Struct]) -> dict[str, Any]:
 
 def _columns(table: str) -> str:
     """What is in a table: the columns that are given unless others are asked for, and those."""
-    specs = specs_of(table)
+    specs = columns_of(table)
     first = "; ".join(f"{one.name}: {one.meaning}" for one in specs if one.first)
     others = ", ".join(one.name for one in specs if not one.first)
     return f"Columns of {table}: {first}. Only if asked for: {others or 'none'}."
