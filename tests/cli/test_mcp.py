@@ -15,6 +15,7 @@ from tests.cli.conftest import Result
 
 import fusetui as ft
 from fusetui.arguments import KERNELS_BY, OPS_BY
+from fusetui.commands.agents.answers import WITH_TRACES
 from fusetui.commands.agents.folders import Folders
 from fusetui.commands.agents.opened import NOT_JOINED, TRACES, Opener
 from fusetui.commands.agents.pages import CHARACTERS
@@ -175,6 +176,7 @@ async def test_pages_together_are_the_whole(client: Any, folder: Path, name: str
     for number in range(40):
         (folder / f"{number:02}-{'long' * 8}.json").write_text(BARE)
     asked = CALLS[name] | ({} if name in ("diff", *ITEMS) else {"columns": "*"})
+    asked |= {"by": "shape"} if name == "ops" else {}
     async with client:
         once, one = await whole(client, name, **asked, max_tokens=100_000)
         parts, several = await whole(client, name, **asked, max_tokens=LITTLE.get(name, 600))
@@ -317,7 +319,7 @@ async def test_an_internal_error_is_told(client: Any, monkeypatch: pytest.Monkey
     def fail(*_: object) -> None:
         raise KeyError("x")
 
-    monkeypatch.setattr("fusetui.commands.agents.answers.open_answer", fail)
+    monkeypatch.setitem(WITH_TRACES, "open", fail)
     async with client:
         assert "internal error: KeyError" in await told(client, "open", **ONE)
 

@@ -1,159 +1,120 @@
-"""What the tools answer with, as types, and the answers themselves without a limit of size.
-
-Times are integers in ns, and rows of slices are those of the table `slices`.
-"""
+"""The answers to calls: of each the head, and what there may be much of, before it is cut into
+pages. Each function takes what opens traces, and the arguments; it raises Error with one plain
+sentence."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Annotated, Any
+from collections.abc import Callable, Mapping, Sequence
+from threading import Lock
+from typing import Any
 
 import msgspec
-from msgspec import Meta
-from msgspec.structs import asdict, fields, replace
+from msgspec.structs import asdict, replace
 
-from fusetui.analysis.diff.model import Accounting, Row, StepChange, Subtotal, Verdict
-from fusetui.analysis.questions.summary import StepFigures, Summary
-from fusetui.analysis.why.model import Ceiling, DeviceAccount, ThreadAccount, Unknown
+from fusetui.analysis.questions.query import WrongQuery
 from fusetui.analysis.why.selection import Selection
-from fusetui.commands.agents.folders import Listed
-from fusetui.commands.agents.opened import OpenTrace
-from fusetui.commands.agents.pages import Parts
+from fusetui.commands.agents.folders import Folders
+from fusetui.commands.agents.opened import Opener, OpenTrace
+from fusetui.commands.agents.pages import Parts, paged
+from fusetui.commands.agents.tools import FEW, LEAST, LISTS, ROWS_OF, TOOLS, taken
 from fusetui.commands.errors import CommandError
 from fusetui.commands.loading import secret_notices
+from fusetui.tables.drawn import seen_first
+from fusetui.tables.sources import Asked, made
+from fusetui.tables.table import ColumnTable
 
-Head = dict[str, object]
-FEW = 5  # names and rows of slices of each side of a row of a diff
-Cell = int | float | bool | str | None
-
-
-class Page(msgspec.Struct, frozen=True, kw_only=True):
-    """What every answer ends with."""
-
-    total: Annotated[int, Meta(description="how many items there are on all pages")]
-    cursor: Annotated[str | None, Meta(description="for the next page; null on the last one")]
-    tokens: Annotated[int, Meta(description="an estimate: characters of this JSON / 4")]
+Answer = tuple[dict[str, object], Parts]
 
 
-class TracesPage(Page, frozen=True, kw_only=True):
-    """What can be opened."""
+class Answerer:
+    """Answers calls, one after the other."""
 
-    notes: list[str]
-    traces: list[Listed]
+    def __init__(self, folders: Sequence[str]) -> None:
+        self._opener = Opener(Folders(folders))
+        self._lock = Lock()
 
+    def call(self, name: str, arguments: Mapping[str, object]) -> dict[str, Any]:
+        """The answer as JSON has it. Raises Error with one plain sentence."""
+        if name not in TOOLS:
+            raise CommandError(f"There is no tool {name}, only {', '.join(TOOLS)}.")
+        try:
+            asked: Any = msgspec.convert(dict(arguments), taken(name), strict=False)
+        except msgspec.ValidationError as error:
+            raise CommandError(f"{name}: {error}.") from None
+        with self._lock:
+            files = [getattr(asked, key) for key in ("trace", "a", "b") if hasattr(asked, key)]
+            traces = [*map(self._opener.open, files)]
+            states = [(one.name, one.state) for one in traces]
+            key = name, *states, getattr(asked, "step", None)
+            if "columns" in TOOLS[name].takes:
+                head, parts = self._table(getattr(asked, "table", name), traces[0], asked)
+            elif traces:
+                make = WITH_TRACES[name]
+                head, parts = self._opener.answer(key, lambda: make(asked, *traces))
+            elif name == "decode":
+                head, parts = _decode(asked.names)
+            else:
+                files, notes = self._opener.folders.listed()
+                head, parts = {"notes": notes}, _all("traces", files)
+        question = name, replace(asked, cursor=None, max_tokens=LEAST), states, parts.total
+        return paged(head, parts, asked.max_tokens, asked.cursor, question)
 
-class TracePage(Page, frozen=True, kw_only=True):
-    """An answer about one trace."""
+    def _table(self, name: str, opened: OpenTrace, asked: Any) -> Answer:
+        by, step = getattr(asked, "by", "name"), getattr(asked, "step", None)
+        options = Asked(by=by, part=Selection(step=step))
+        key = name, by, step, opened.state
+        whole = self._opener.answer(key, lambda: made(name, opened.trace, options))
+        table = _chosen(whole, asked)
+        head = {**_of(opened), "table": name, "columns": table.names}
 
-    trace: str
-    notes: Annotated[list[str], Meta(description="what users of the figures must know")]
+        def rest(begin: int) -> Any:
+            return (list(row.values()) for row in table.take(slice(begin, None)))
 
-
-LISTS = ("file", "skipped", "tracks", "steps")
-Figures = msgspec.defstruct(
-    "Figures", [(one.name, one.type) for one in fields(Summary) if one.name not in LISTS]
-)
-
-
-class OpenPage(TracePage, frozen=True, kw_only=True):
-    """Key figures, and the steps."""
-
-    figures: Figures  # type: ignore[valid-type]
-    steps: list[StepFigures]
-
-
-class Claim(msgspec.Struct, frozen=True, kw_only=True):
-    """A finding of `why`."""
-
-    rule: str
-    text: str
-    at_stake_ns: Annotated[int | None, Meta(description="an upper bound; null for a note")]
-    share: Annotated[float | None, Meta(description="of the span or the median step")]
-    certainty: str
-    why_likely: str | None
-    remedy: Annotated[str | None, Meta(description="what to try")]
-    part_of: Annotated[str | None, Meta(description="the finding whose time holds this one's")]
-    evidence_rows: Annotated[tuple[int, ...], Meta(description="rows of the table slices")]
-
-
-class WhyPage(TracePage, frozen=True, kw_only=True):
-    """Where the time went; `threads` of a trace without GPU events."""
-
-    answer: str
-    about: Annotated[str | None, Meta(description="the part asked about; null for all of it")]
-    devices: tuple[DeviceAccount, ...]
-    threads: tuple[ThreadAccount, ...]
-    ceiling: Ceiling | None
-    cannot_tell: tuple[Unknown, ...]
-    findings: list[Claim]
+        return head, Parts("rows", len(table), rest)
 
 
-class DiffPage(Page, frozen=True, kw_only=True):
-    """What B does differently; the largest change of time first."""
-
-    a: str
-    b: str
-    answer: str
-    verdict: Verdict
-    step: StepChange
-    story: str
-    accounting: Accounting
-    by_work: tuple[Subtotal, ...]
-    notes: list[str]
-    rows: list[Row]
-
-
-class TablePage(TracePage, frozen=True, kw_only=True):
-    """Rows of a table; each has a value for each column."""
-
-    table: str
-    columns: list[str]
-    rows: list[list[Cell]]
+def _chosen(table: Any, asked: Any) -> ColumnTable:
+    """As the options of the command line of the same names."""
+    try:
+        table = table.where(asked.where) if asked.where else table
+    except WrongQuery as error:
+        raise CommandError(f"where: {error}.") from None
+    table = table.sort(asked.sort) if asked.sort else table
+    table = table.top(asked.top) if asked.top else table
+    names = (asked.columns or "").split(",")
+    if not asked.columns:
+        table = seen_first(table)
+    elif asked.columns != "*":
+        table = table.select(map(str.strip, names))
+    found: ColumnTable = table
+    return found
 
 
-class DecodePage(Page, frozen=True, kw_only=True):
-    """What names say: the keys that the name determines."""
-
-    names: list[dict[str, Any]]
-
-
-def listed(key: str, items: Sequence[object]) -> Parts:
-    """Parts that are all there."""
+def _all(key: str, items: Sequence[object]) -> Parts:
     return Parts(key, len(items), lambda begin: items[begin:])
 
 
-def of_trace(opened: OpenTrace) -> Head:
-    """What an answer about a trace begins with."""
+def _of(opened: OpenTrace) -> dict[str, object]:
     return {"trace": opened.name, "notes": opened.notes}
 
 
-def open_answer(opened: OpenTrace) -> tuple[Head, Parts]:
+def _open(_: Any, opened: OpenTrace) -> Answer:
     """As `summary --json`, without its long lists."""
     from fusetui.analysis.questions.summary import summary
 
     found = summary(opened.trace)
     figures = {name: value for name, value in asdict(found).items() if name not in LISTS}
     notes = [*opened.notes, *secret_notices(opened.trace)]
-    return {**of_trace(opened), "notes": notes, "figures": figures}, listed("steps", found.steps)
+    return {**_of(opened), "notes": notes, "figures": figures}, _all("steps", found.steps)
 
 
-def why_answer(opened: OpenTrace, step: int | None) -> tuple[Head, Parts]:
-    """Raises NotThere if there is no such step."""
+def _why(asked: Any, opened: OpenTrace) -> Answer:
     from fusetui.analysis.why.answer import why
     from fusetui.report.why_answer import answer
 
-    found = why(opened.trace, Selection(step=step))
-    claims = [
-        Claim(
-            **{name: getattr(one, name) for name in Claim.__struct_fields__[:6]},
-            remedy=one.try_,
-            part_of=one.part_of,
-            evidence_rows=one.evidence,
-        )
-        for one in found.findings
-    ]
-    head: Head = {
-        **of_trace(opened),
+    found = why(opened.trace, Selection(step=asked.step))
+    head: dict[str, object] = {
+        **_of(opened),
         "answer": answer(found),
         "about": found.about or None,
         "devices": found.devices,
@@ -161,12 +122,15 @@ def why_answer(opened: OpenTrace, step: int | None) -> tuple[Head, Parts]:
         "ceiling": found.ceiling,
         "cannot_tell": found.cannot_tell,
     }
-    return head, listed("findings", claims)
+    claims = [
+        {ROWS_OF.get(key, key): value for key, value in msgspec.to_builtins(one).items()}
+        for one in found.findings
+    ]
+    return head, _all("findings", claims)
 
 
-def diff_answer(a: OpenTrace, b: OpenTrace) -> tuple[Head, Parts]:
-    """Rows of dispatch, which are no part of the sum, come last. Raises CommandError if there is
-    nothing to compare."""
+def _diff(_: Any, a: OpenTrace, b: OpenTrace) -> Answer:
+    """The largest change first; dispatch, which is no part of the sum, last."""
     from fusetui.analysis.diff.compare import diff
     from fusetui.analysis.diff.work import NoStepsError
     from fusetui.report.diff import judgment
@@ -175,22 +139,23 @@ def diff_answer(a: OpenTrace, b: OpenTrace) -> tuple[Head, Parts]:
         found = diff(a.trace, b.trace)
     except NoStepsError as missing:
         raise CommandError(str(missing)) from None
-    ordered = sorted(found.rows, key=lambda row: (not row.counts, -abs(row.change_ns)))
     many = ("a", "b", "a_rows", "b_rows")
-    rows = [replace(row, **{key: getattr(row, key)[:FEW] for key in many}) for row in ordered]
+    rows = [replace(one, **{key: getattr(one, key)[:FEW] for key in many}) for one in found.rows]
+    rows.sort(key=lambda row: (not row.counts, -abs(row.change_ns)))
     same = ("verdict", "step", "story", "accounting", "by_work")
-    head: Head = {
-        "a": a.name,
-        "b": b.name,
-        "answer": judgment(found),
+    head: dict[str, object] = {
+        **{"a": a.name, "b": b.name, "answer": judgment(found)},
         **{name: getattr(found, name) for name in same},
         "notes": [*dict.fromkeys((*found.notes, *a.notes, *b.notes))],
     }
-    return head, listed("rows", rows)
+    return head, _all("rows", rows)
 
 
-def decode_answer(names: Iterable[str]) -> tuple[Head, Parts]:
+def _decode(names: Sequence[str]) -> Answer:
     """As `decode --json`."""
     from fusetui.commands.about import decoded
 
-    return {}, listed("names", [*map(decoded, names)])
+    return {}, _all("names", [*map(decoded, names)])
+
+
+WITH_TRACES: dict[str, Callable[..., Answer]] = {"open": _open, "why": _why, "diff": _diff}

@@ -16,8 +16,9 @@ from mcp.server.stdio import stdio_server
 from mcp_types import CallToolResult, ListToolsResult, TextContent, Tool, ToolAnnotations
 
 from fusetui import __version__
+from fusetui.commands.agents.answers import Answerer
 from fusetui.commands.agents.pages import text_of
-from fusetui.commands.agents.tools import DATA, TOOLS, Answerer, schema
+from fusetui.commands.agents.tools import DATA, TOOLS, description, given, schema, taken
 from fusetui.commands.crash import crash_sentence
 from fusetui.commands.errors import OUR_SENTENCES
 from fusetui.text.printable import printable, without_credentials
@@ -61,13 +62,13 @@ def server_of(folders: Sequence[str]) -> Server[Any]:
         return ListToolsResult(
             tools=[
                 Tool(
-                    name=one.name,
-                    description=one.description,
-                    input_schema=schema(one.takes),
-                    output_schema=schema(one.gives),
+                    name=name,
+                    description=description(name),
+                    input_schema=schema(taken(name)),
+                    output_schema=schema(given(name)),
                     annotations=READS,
                 )
-                for one in TOOLS
+                for name in TOOLS
             ]
         )
 
