@@ -158,7 +158,7 @@ def _with(others: Sequence[Spec], own: Sequence[Spec], found: Sequence[Spec]) ->
     names = {one.name for one in found}
     gone = [one.name for one in own if one.name not in names]
     less = " instead of what a name says" if gone else ""
-    return f"there is {more}{less}."
+    return f"there {'is' if len(others) == 1 else 'are'} {more}{less}."
 
 
 def tour() -> str:

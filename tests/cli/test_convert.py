@@ -28,7 +28,7 @@ def pftrace(tmp_path: Path) -> Path:
 def test_the_result_answers_as_the_file_does(fusetui: Run, pftrace: Path) -> None:
     out = pftrace.with_name("out.json.gz")
     found = fusetui("convert", pftrace, out)
-    assert (found.code, found.err, found.out) == (0, "", f"{out}: 8 events.\n")
+    assert (found.code, found.out) == (0, f"{out}: 8 events.\n")
     one, other = (fusetui("summary", path, "--json").json for path in (pftrace, out))
     for key in ("slices", "kernels", "gpu_busy_ns", "tracks", "base_ns"):
         assert one[key] == other[key]
@@ -45,11 +45,20 @@ def test_a_file_that_was_cut(fusetui: Run, pftrace: Path) -> None:
     assert len(json.loads(out.read_text())["traceEvents"]) == 7
 
 
+def test_slices_whose_ends_were_cut_off_are_told(fusetui: Run, pftrace: Path) -> None:
+    pftrace.write_bytes(b"".join((*pftraces.head(), EVENTS[0])))
+    found = fusetui("summary", pftrace)
+    assert found.err == f"{pftrace}: 1 slice without its end: not shown.\n"
+    out = pftrace.with_name("out.json")
+    assert "1 slice without its end" in fusetui("convert", pftrace, out).err
+    assert json.loads(out.read_text())["traceEvents"][-1]["ph"] == "i"
+
+
 def test_packets_that_cannot_be_read_are_told(fusetui: Run, pftrace: Path) -> None:
     pftrace.write_bytes(pftrace.read_bytes() + pftraces.packet((77, b"x")))
     found = fusetui("convert", pftrace, pftrace.with_name("out.json"))
-    assert "1 event could not be read and is left out; the first is at byte" in found.sentence
-    assert "(a packet of another kind)" in found.sentence
+    assert "1 event could not be read and is left out; the first is at byte" in found.err
+    assert "(a packet of another kind)" in found.err
 
 
 def test_ends_that_torch_cut_are_told_by_all_commands(fusetui: Run, pftrace: Path) -> None:

@@ -92,7 +92,7 @@ def test_commands(fusetui: Run, laptop: str, command: str) -> None:
 
 def test_a_pipe(fusetui: Run, laptop: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with SHIPPED[0].open("rb") as file:
-        monkeypatch.setattr("fusetui.trace.read.source._is_regular", lambda file: False)
+        monkeypatch.setattr("fusetui.trace.read.source.stat.S_ISREG", lambda mode: False)
         monkeypatch.setattr("fusetui.trace.read.source._opened", lambda path: (file, None))
         assert len(open_trace(str(SHIPPED[0]), cached=False))
 

@@ -154,6 +154,7 @@ def test_what_is_not_there_is_said(fusetui: Run) -> None:
         (("--where", "dur > x"), "--where: dur is followed by a number: dur > 50us."),
         (("--where", "nothing = 1"), "kernels has no column nothing"),
         (("--format", "xlsx"), "fusetui kernels: --format takes table, json"),
+        (("--output", "out.csv.gz"), "out.csv.gz tells no format: its name must end in .csv, "),
         (("--output", "out.xlsx/x.csv"), "out.xlsx/x.csv cannot be written"),
     ],
 )
@@ -201,7 +202,7 @@ def large(write: Callable[..., Path]) -> Path:
 @pytest.mark.parametrize("form", ["table", "csv", "tsv", "json", "markdown"])
 def test_a_pipe_that_is_closed(large: Path, form: str) -> None:
     found = in_shell(f"fusetui slices {large} --top 0 --format {form} | head -1", large.parent)
-    assert found.returncode in (0, 141)
+    assert found.returncode == 141
     assert "Traceback" not in found.stderr
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -161,7 +162,7 @@ def ask_cells(trace: Trace, rnd: Random) -> None:
     """What is drawn covers as much as the slices do."""
     span = max(trace.end_ns - trace.begin_ns, 1)
     borders = edges(trace.begin_ns, trace.begin_ns + span + 1, rnd.choice((1, 7, 90)))
-    for line in Lines(trace, trace.tracks)[:20]:
+    for line in islice(Lines(trace, trace.tracks), 20):
         found = cells(line, borders)
         if (trace.dur[line.rows] > 0).all():
             covered = int(found.covered.sum())

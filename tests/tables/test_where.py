@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.places import TRACES
 
+from fusetui import Error
 from fusetui.analysis.questions.query import WrongQuery, parse
 from fusetui.analysis.questions.search import search, texts_of
 from fusetui.tables.public import table_of
@@ -85,6 +90,34 @@ def test_what_is_wrong_is_said(query: str, sentence: str) -> None:
     with pytest.raises(WrongQuery) as error:
         TABLE.where(query)
     assert str(error.value).startswith(sentence)
+
+
+WORDS = st.sampled_from(
+    [
+        *TABLE.names,
+        "dur",
+        "at",
+        "x",
+        "=",
+        "!=",
+        "<",
+        ">=",
+        ":",
+        "-",
+        "and",
+        "or",
+        '"',
+        "/",
+        "5us",
+        "1e999",
+    ]
+)
+
+
+@given(st.lists(WORDS | st.text(max_size=3), max_size=8), st.sampled_from(["", " "]))
+def test_any_text_is_a_query_or_wrong(words: list[str], between: str) -> None:
+    with suppress(Error):
+        assert len(TABLE.where(between.join(words))) <= len(TABLE)
 
 
 def test_a_field_that_is_no_column() -> None:

@@ -12,6 +12,7 @@ from itertools import chain
 
 from msgspec.structs import asdict, replace
 
+from fusetui.text.figures import plural
 from fusetui.trace.model.errors import NotATrace, NothingRead
 from fusetui.trace.model.events import Text
 from fusetui.trace.model.raw import Raw
@@ -182,12 +183,10 @@ def _remarks(
 ) -> Iterator[str]:
     """What has to be known of what was read, in sentences without the name of the file."""
     if unreadable:
-        yield (
-            f"{unreadable} rows have no start or end, or one that is out of range: they are left "
-            "out."
-        )
+        rows = plural(unreadable, "row")
+        yield f"{rows} without a start or an end, or with one that is out of range, left out."
     for table, count in unnamed:
-        yield f"The names of {count} rows of {table} are missing from StringIds."
+        yield f"The names of {plural(count, 'row')} of {table} are missing from StringIds."
     if graphs := sum(len(part) for part in parts if part.source.categories == (GRAPHS,)):
         yield (
             f"Launches of CUDA graphs were recorded as one event each ({graphs}), without their "

@@ -82,7 +82,7 @@ class Source(msgspec.Struct, frozen=True):
     table: str
     categories: tuple[str, ...]
     named: Named
-    name_by: tuple[str, ...]  # the first that it has; or if `packed` all of them, 8 bits each
+    name_by: tuple[str, ...]  # the first that it has; or if `packed` all, 8 bits each, 255 for none
     owner_by: str = "globalPid"
     times_by: tuple[str, str] = ("start", "end")
     kind: str = "0"  # an expression
@@ -197,8 +197,10 @@ def fields(db: Database, source: Source) -> dict[str, str]:
         "kind": source.kind,
     }
     if source.packed:
-        parts = zip((16, 8, 0), source.name_by, strict=True)
-        found["name"] = " | ".join(f"((({integer(c)}) & 255) << {bits})" for bits, c in parts)
+        parts = ((bits, integer(c)) for bits, c in zip((16, 8, 0), source.name_by, strict=True))
+        found["name"] = " | ".join(
+            f"(iif(({part}) between 0 and 254, {part}, 255) << {bits})" for bits, part in parts
+        )
     if source.on_gpu and not source.works:
         found["stream"] = f"iif(({found['stream']}) = {NO_STREAM}, -1, {found['stream']})"
     if source.kind == "eventClass":
@@ -220,7 +222,9 @@ def sound(source: Source) -> str:
     if source.is_nvtx:
         return f'{first} and ("{end}" is null or ({last}))'
     if source.is_metrics:
-        return f"{first} and typeof(value) in ('integer', 'real') and abs(value) < 1e300"
+        return (
+            f"{first} and typeof(value) in ('integer', 'real') and value between -1e300 and 1e300"
+        )
     return f"{first} and {last}"
 
 

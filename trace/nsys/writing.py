@@ -9,7 +9,6 @@ from typing import Any
 
 import msgspec
 
-from fusetui.trace.model.raw import Label
 from fusetui.trace.nsys import nvtx
 from fusetui.trace.nsys.database import NONE, Database, Place, opened
 from fusetui.trace.nsys.plan import Batches, plan
@@ -24,6 +23,7 @@ from fusetui.trace.nsys.tables import (
     present,
     words_of,
 )
+from fusetui.trace.read.rendered import label_text, micros
 
 MOST_HEADS = 1 << 16
 Row = tuple[Any, ...]
@@ -45,22 +45,24 @@ class Known(msgspec.Struct, frozen=True, eq=False):
     def lane(self, source: Source, owner: int, *where: int) -> tuple[bytes, int, int | None]:
         """The text of a lane, what is added to numbers of its process, and its device."""
         key = (source.works, source.on_gpu, owner, *where)
-        if key not in self.lanes:
+        found = self.lanes.get(key)
+        if found is None:
             pid, tid, gpu = self.who.lane(source, owner, *where)
             text = encode({"pid": pid, "tid": tid})[1:-1]
-            self.lanes[key] = text, self.who.number(owner >> 24) * OWN, gpu
-        return self.lanes[key]
+            found = self.lanes[key] = text, self.who.number(owner >> 24) * OWN, gpu
+        return found
 
     def head(self, source: Source, kind: int, number: int, title: str | None) -> bytes:
         """The text of a category and a name."""
         key = (source.table, kind, number, title)
-        if key not in self.heads:
+        found = self.heads.get(key)
+        if found is None:
             name = title or source.named(self.words, number)
             category = nvtx.category(kind, name) if source.is_nvtx else source.categories[kind]
             if len(self.heads) >= MOST_HEADS:
                 self.heads.clear()
-            self.heads[key] = encode({"cat": category, "name": name})[1:-1]
-        return self.heads[key]
+            found = self.heads[key] = encode({"cat": category, "name": name})[1:-1]
+        return found
 
 
 class Writer:
@@ -98,7 +100,7 @@ class Writer:
                 tuple((one, n) for one in plan(db, sources) for n in range(one.count)),
                 words,
                 who,
-                b",\n".join(map(_label, who.labels(words.strings))),
+                b",\n".join(map(label_text, who.labels(words.strings))),
                 nvtx.domains_of(db),
                 metrics,
             )
@@ -143,9 +145,9 @@ def _slice(row: Row, source: Source, known: Known) -> bytes:
             args["correlation"] = correlation + offset
         values = {c: v for c, v in zip(source.args, more, strict=True) if v != NONE}
         args |= ARGS[source.table](values) if values else {}
-    phase, dur = (b"X", b',"dur":%b' % _us(end - start)) if end != NONE else (b"B", b"")
+    phase, dur = (b"X", b',"dur":%b' % micros(end - start)) if end != NONE else (b"B", b"")
     return b'{"ph":"%b",%b,%b,"ts":%b%b,"args":%b}' % (
-        *(phase, head, lane, _us(start), dur),
+        *(phase, head, lane, micros(start), dur),
         encode(args),
     )
 
@@ -216,16 +218,4 @@ def _metric(row: Row, source: Source, known: Known) -> bytes:
         "id": f"GPU {kind & 255}",
     }
     args = encode({"value": value})
-    return b'%b,"ts":%b,"args":%b}' % (encode(head)[:-1], _us(row[1]), args)
-
-
-def _label(label: Label) -> bytes:
-    head = {"ph": "M", "name": label.kind, "pid": label.pid, "tid": label.tid}
-    return encode(head | {"args": {"name": label.value}})
-
-
-def _us(ns: int) -> bytes:
-    """Microseconds with three decimals, exactly."""
-    if ns < 0:
-        return b"-" + _us(-ns)
-    return b"%d.%03d" % (ns // 1000, ns % 1000)
+    return b'%b,"ts":%b,"args":%b}' % (encode(head)[:-1], micros(row[1]), args)

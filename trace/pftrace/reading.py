@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import cached_property
 from typing import Any
@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from fusetui.text.figures import plural
 from fusetui.trace.model.arrays import Flags
 from fusetui.trace.model.errors import NotATrace, NothingRead
 from fusetui.trace.model.events import Stretch, Text
@@ -124,6 +125,7 @@ def _raw(source: Source, found: Index, prefix: Prefix | None) -> Raw:
     is_note = noted[columns.category[len(begins.at) :]]
     counts = {"M": len(columns.labels), "X": slices, "i": len(kept) - slices}
     counts |= {"C": len(counters.at), "s": flows, "f": flows}
+    cut = _cut_ends(stages, is_note)
     whole = source.cut is None and prefix is None and found.read == len(source.document)
     return Raw(
         path=source.path,
@@ -155,8 +157,21 @@ def _raw(source: Source, found: Index, prefix: Prefix | None) -> Raw:
         unmatched=found.unmatched,
         format=NAME,
         copies_named=True,
-        cut_ends=_cut_ends(stages, is_note),
+        cut_ends=cut,
+        remarks=tuple(_remarks(counts["i"], cut)),
     )
+
+
+def _remarks(endless: int, cut: int) -> Iterator[str]:
+    """What has to be known of what was read, in sentences without the name of the file."""
+    if endless:
+        one = endless == 1
+        yield f"{plural(endless, 'slice')} without {'its' if one else 'their'} end: not shown."
+    if cut:
+        yield (
+            f"{plural(cut, 'GPU event')} may have lasted longer than shown, as torch ends each of "
+            "a .pftrace where the next one on its stream begins; .json has all ends."
+        )
 
 
 def _cut_ends(stages: Stages, is_note: Flags) -> int:

@@ -9,11 +9,11 @@ import numpy as np
 import orjson
 
 from fusetui.trace.model.arrays import Int64s
-from fusetui.trace.model.raw import Label
 from fusetui.trace.pftrace.args import SliceArgs, gpu_args, grouped, json_float
 from fusetui.trace.pftrace.columns import Columns
 from fusetui.trace.pftrace.index import EACH, Index
 from fusetui.trace.pftrace.scan import Piece, scan
+from fusetui.trace.read.rendered import label_text, micros
 
 FIRST_FLOW = 1 << 40  # the number of the first arrow between nodes of graphs, as torch has it
 BETWEEN = b",\n"
@@ -38,7 +38,7 @@ class Writer:
         """The elements of one stretch."""
         events = len(self._layout.bounds)
         if number == 0:
-            return BETWEEN.join(map(_label, self._columns.labels))
+            return BETWEEN.join(map(label_text, self._columns.labels))
         if number < events:
             return BETWEEN.join(self._events(number - 1))
         return BETWEEN.join(self._flows((number - events) * EACH))
@@ -59,7 +59,7 @@ class Writer:
         args = self._args.texts(piece.data, piece.begins.args, count)
         for head, ended, ns, arg in zip(heads, has_end, dur, args, strict=True):
             if ended:
-                yield b'{"ph":"X",%s,"dur":%s,"args":{%s}}' % (head, _us(max(ns, 0)), arg)
+                yield b'{"ph":"X",%s,"dur":%s,"args":{%s}}' % (head, micros(max(ns, 0)), arg)
             else:
                 yield b'{"ph":"i",%s,"s":"t","args":{%s}}' % (head, arg)
 
@@ -81,7 +81,11 @@ class Writer:
             kind, lane = columns.categories[category], columns.threads[thread][:2]
             launch = piece.data[at : at + size] if at >= 0 else b""
             args = gpu_args(kind, lane, launch, extras, self._tables)
-            yield b'{"ph":"X",%s,"dur":%s,"args":%s}' % (head, _us(dur), orjson.dumps(args))
+            yield b'{"ph":"X",%s,"dur":%s,"args":%s}' % (
+                head,
+                micros(dur),
+                orjson.dumps(args),
+            )
 
     def _heads(self, here: slice, time: Int64s) -> Iterator[bytes]:
         """Category, name, lane and start of some slices."""
@@ -101,7 +105,7 @@ class Writer:
                 orjson.dumps(columns.names[name]),
                 orjson.dumps(pid),
                 orjson.dumps(tid),
-                _us(start),
+                micros(start),
             )
 
     def _values(self, piece: Piece) -> Iterator[bytes]:
@@ -120,7 +124,7 @@ class Writer:
             yield b'{"ph":"C","name":%s,"pid":"GPU %s Counters","ts":%s,"args":{"":%s}}' % (
                 orjson.dumps(names.get(number, f"counter {number}")),
                 str(gpu).encode(),
-                _us(time),
+                micros(time),
                 b"%d" % whole if is_whole else json_float(value),
             )
 
@@ -140,17 +144,8 @@ class Writer:
         start = (time - self._tables.base).tolist()
         for of, ns in zip(thread.tolist(), start, strict=True):
             pid, tid, _ = self._columns.threads[of]
-            yield b'"pid":%s,"tid":%s,"ts":%s' % (orjson.dumps(pid), orjson.dumps(tid), _us(ns))
-
-
-def _label(label: Label) -> bytes:
-    """A label as the metadata event that it is in JSON."""
-    key = "labels" if label.kind == "process_labels" else "name"
-    event = {"ph": "M", "name": label.kind, "pid": label.pid, "tid": label.tid, "ts": 0}
-    return orjson.dumps({**event, "args": {key: label.value}})
-
-
-def _us(time: int) -> bytes:
-    """Nanoseconds as microseconds."""
-    whole, rest = divmod(abs(time), 1000)
-    return b"%s%d.%03d" % (b"-" if time < 0 else b"", whole, rest)
+            yield b'"pid":%s,"tid":%s,"ts":%s' % (
+                orjson.dumps(pid),
+                orjson.dumps(tid),
+                micros(ns),
+            )

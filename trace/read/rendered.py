@@ -8,8 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 
+import msgspec
+
 from fusetui.trace.model.errors import CannotRead
 from fusetui.trace.model.events import Stretch
+from fusetui.trace.model.raw import Label
 
 SPACE = 1 << 22  # bytes between the places of two stretches, whatever their texts are long
 KEPT = 4  # texts
@@ -43,3 +46,16 @@ def stretches_of(events: Sequence[int], samples: Sequence[int]) -> tuple[Stretch
         Stretch(number * SPACE, (number + 1) * SPACE, count, values)
         for number, (count, values) in enumerate(counts)
     )
+
+
+def label_text(label: Label) -> bytes:
+    """A label as the metadata event that it is in JSON."""
+    key = "labels" if label.kind == "process_labels" else "name"
+    event = {"ph": "M", "name": label.kind, "pid": label.pid, "tid": label.tid}
+    return msgspec.json.encode(event | {"args": {key: label.value}})
+
+
+def micros(ns: int) -> bytes:
+    """As JSON has times, exactly."""
+    whole, rest = divmod(abs(ns), 1000)
+    return b"%s%d.%03d" % (b"-" if ns < 0 else b"", whole, rest)

@@ -82,7 +82,6 @@ def _doubts(trace: Trace) -> list[str]:
         f"{plural(report.unreadable, 'event')} unreadable" if report.unreadable else "",
         f"{others} of other tables not shown" if report.left_out else "",
         *(remark.rstrip(".") for remark in report.remarks[:1]),
-        f"{plural(report.cut_ends, 'GPU event')} cut by the writer" if report.cut_ends else "",
         f"{early} before the launch: clocks differ" if report.negative_delays else "",
     ]
 

@@ -38,10 +38,11 @@ def ranks(paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> J
     URLs. A file that is no rank is in its `left_out`. Raises Error."""
     from fusetui.analysis.ranks.answer import explained
     from fusetui.analysis.ranks.executors import summarize
-    from fusetui.commands.ranks import files
+    from fusetui.commands.ranks import files, without_passwords
 
     given = [paths] if isinstance(paths, str | os.PathLike) else paths
-    return explained(summarize(files([os.fspath(path) for path in given]))).answer
+    found = explained(summarize(files([os.fspath(path) for path in given])))
+    return without_passwords(found.answer)
 
 
 def decode(name: str) -> KernelName | None:

@@ -14,7 +14,7 @@ from fusetui.arguments import BY_ANNOTATIONS
 from fusetui.commands.errors import DONE, UNUSABLE, CommandError, say
 from fusetui.commands.sources import is_shipped, one_trace, traces
 from fusetui.report.progress import Bar
-from fusetui.text.figures import plural, several
+from fusetui.text.figures import several
 from fusetui.text.printable import printable
 from fusetui.trace import Trace, open_trace
 from fusetui.trace.model.raw import Raw
@@ -114,12 +114,6 @@ def notices(report: Report) -> Iterator[str]:
             f"is at byte {first.byte} ({first.reason})."
         )
     yield from remarks_of(report.file, report)
-    if report.cut_ends:
-        yield (
-            f"{report.file}: {plural(report.cut_ends, 'GPU event')} may have lasted longer than "
-            "shown, as torch ends each of a .pftrace where the next one on its stream begins; a "
-            ".json of the same profile has all ends."
-        )
 
 
 def remarks_of(file: str, found: Report | Raw) -> Iterator[str]:

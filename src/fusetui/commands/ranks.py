@@ -31,7 +31,7 @@ def run_ranks(args: Namespace) -> int:
     from fusetui.analysis.ranks.answer import explained
     from fusetui.report.ranks import ranks_csv, ranks_json, ranks_text
 
-    answer = _told(explained(_summaries(paths, args)).answer)
+    answer = without_passwords(explained(_summaries(paths, args)).answer)
     if not answer.ranks and not args.json:
         reason, *more = (one.reason.rstrip(".") for one in answer.left_out)
         others = f"; nor is any of {plural(len(more), 'other file')} a rank" if more else ""
@@ -52,7 +52,7 @@ def run_ranks(args: Namespace) -> int:
     return DONE
 
 
-def _told(answer: JobAnswer) -> JobAnswer:
+def without_passwords(answer: JobAnswer) -> JobAnswer:
     """The answer without the passwords of URLs."""
 
     def told(row: Row) -> Row:

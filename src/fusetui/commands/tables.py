@@ -4,7 +4,6 @@ traces at once."""
 from __future__ import annotations
 
 from argparse import Namespace
-from pathlib import Path
 
 from fusetui.analysis.questions.note import note_of
 from fusetui.analysis.questions.query import WrongQuery
@@ -18,7 +17,7 @@ from fusetui.report.output import emit, width, wrapped
 from fusetui.report.streams import write
 from fusetui.tables.columns import FILE
 from fusetui.tables.drawn import listed, seen_first
-from fusetui.tables.files import ENDINGS, save
+from fusetui.tables.files import format_of, save
 from fusetui.tables.public import Table, with_files
 from fusetui.tables.sources import Asked, made
 from fusetui.tables.writers import TEXTS
@@ -65,9 +64,9 @@ def run_steps(args: Namespace) -> int:
 
 
 def _format(args: Namespace) -> str:
-    """The one that was asked for, or that the name of the file means. Raises CommandError."""
-    ending = ENDINGS.get(Path(args.output).suffix.lower()) if args.output else None
-    form: str = args.format or ending or TABLE
+    """The one that was asked for, or that of the name of the file. Raises CommandError, and Error
+    where that name tells none."""
+    form: str = args.format or (format_of(args.output) if args.output else TABLE)
     if getattr(args, "json", False):
         raise CommandError("Use --format json for a table: --json prints the whole answer.")
     if form == "parquet" and not args.output:
@@ -94,7 +93,7 @@ def _chosen(table: Table, args: Namespace) -> Table:
     except WrongQuery as error:
         raise CommandError(f"--where: {error}.") from None
     table = table.sort(args.sort) if args.sort else table
-    return table.select(args.columns.split(",")) if args.columns else table
+    return table.select(map(str.strip, args.columns.split(","))) if args.columns else table
 
 
 def _write(table: Table, args: Namespace, form: str) -> None:

@@ -25,12 +25,18 @@ class UnknownFormat(Error, ValueError):  # noqa: N818
     """One plain sentence: a file whose name does not say what to write."""
 
 
+def format_of(path: str) -> str:
+    """The format of a file by its name. Raises UnknownFormat."""
+    form = ENDINGS.get(Path(path).suffix.lower())
+    if form is None:
+        raise UnknownFormat(f"{path} tells no format: its name must end in {', '.join(ENDINGS)}.")
+    return form
+
+
 def save(table: ColumnTable, path: str, form: str | None = None, *, replace: bool = False) -> None:
     """Writes a new file in a format, or in that of its name. Raises CannotWrite, MissingPackage
     or UnknownFormat, leaving nothing behind."""
-    chosen = form or ENDINGS.get(Path(path).suffix.lower())
-    if chosen is None:
-        raise UnknownFormat(f"{path} must end in {', '.join(ENDINGS)}, which is its format.")
+    chosen = form or format_of(path)
     if chosen == "parquet":
         _save_parquet(table, path, replace)
         return

@@ -130,8 +130,8 @@ class ColumnTable(msgspec.Struct, frozen=True, eq=False):
         raise NoColumn(f"{self.name} has no column {name}{known}")
 
     def select(self, names: Iterable[str]) -> Self:
-        """These columns, in this order. Raises NoColumn."""
-        columns = tuple(map(self.column, names))
+        """These columns, in this order, each once. Raises NoColumn."""
+        columns = tuple(map(self.column, dict.fromkeys(names)))
         return replace(self, columns=columns, first=frozenset(c.name for c in columns))
 
     def take(self, rows: Rows | slice) -> Self:

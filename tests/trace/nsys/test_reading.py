@@ -68,6 +68,14 @@ def test_copies_are_named_as_torch_names_them(path: Path) -> None:
     assert [one["bytes"] for one in args(trace, Role.MEMCPY, Role.MEMSET)] == [16, 4]
 
 
+def test_kinds_that_are_not_recorded_are_unknown(path: Path) -> None:
+    trace = opened(path, MEMCPY=[kernel(10, 30, copyKind=8)], MEMSET=[kernel(40, 50)])
+    assert names(trace, Role.MEMCPY, Role.MEMSET) == [
+        "Memcpy DtoD (Unknown -> Unknown)",
+        "Memset (Unknown)",
+    ]
+
+
 def test_calls_have_their_names_without_a_version(path: Path) -> None:
     trace = opened(path, RUNTIME=[call(0, 5), call(6, 9, eventClass=1)])
     assert names(trace, Role.CALL) == ["cudaLaunchKernel"] * 2
@@ -172,6 +180,15 @@ def test_metrics_are_counters(path: Path) -> None:
     assert (found.time.tolist(), found.value.tolist()) == ([0, 10, 20], [0, 1, 2])
 
 
+def test_values_that_no_counter_has_are_counted(path: Path) -> None:
+    values = (-(2**63), 1e308, None, 5)
+    rows = [{"timestamp": 1, "typeId": 0, "metricId": 3, "value": value} for value in values]
+    trace = opened(path, KERNEL=[kernel(0, 9)], GPU_METRICS=rows)
+    assert trace.report.phases["C"] == 2
+    assert trace.report.unreadable == 2
+    assert trace.report.complete
+
+
 def test_devices_are_those_of_torch(path: Path) -> None:
     gpu = {"id": 0, "name": "NVIDIA H100", "smCount": 132, "totalMemory": 10**11}
     trace = opened(path, KERNEL=[kernel(0, 9)], TARGET_INFO_GPU=[gpu])
@@ -232,7 +249,7 @@ def test_tables_that_are_not_read_are_told(path: Path) -> None:
 def test_names_that_are_missing_are_counted(path: Path) -> None:
     trace = opened(path, KERNEL=[kernel(0, 9, demangledName=77), kernel(10, 19)])
     assert names(trace, Role.KERNEL) == ["unnamed 77", "gemm"]
-    assert "names of 1 rows of CUPTI_ACTIVITY_KIND_KERNEL are missing" in trace.report.remarks[0]
+    assert "names of 1 row of CUPTI_ACTIVITY_KIND_KERNEL are missing" in trace.report.remarks[0]
 
 
 def test_times_that_cannot_be_are_counted(path: Path) -> None:
@@ -323,3 +340,13 @@ def test_a_file_of_one_process_is_not_divided(path: Path) -> None:
     assert processes_in(str(path)) == [str(path)]
     (path.parent / "a.json").write_text("{}")
     assert processes_in(str(path.parent / "a.json")) == [str(path.parent / "a.json")]
+
+
+def test_rowids_far_apart_make_no_empty_stretches(path: Path) -> None:
+    write(path, KERNEL=[kernel(0, 9, 1), kernel(10, 19, 2)])
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("update CUPTI_ACTIVITY_KIND_KERNEL set rowid = rowid + (1 << 62) where start")
+        db.commit()
+    trace = open_trace(str(path), cached=False)
+    assert len(trace.elements.stretches) == 2
+    assert [one["correlation"] for one in args(trace, Role.KERNEL)] == [1, 2]
