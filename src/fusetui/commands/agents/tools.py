@@ -103,7 +103,7 @@ TOOLS: Final = {
             "threads": (Annotated[list[ThreadAccount], Meta(description="if there is no GPU")],),
             "ceiling": (Ceiling | None,),
             "cannot_tell": (list[Unknown],),
-            "findings": (list[FINDING],),
+            "findings": (list[FINDING],),  # type: ignore[valid-type]
         },
     ),
     "kernels": Tool(
