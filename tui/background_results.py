@@ -20,6 +20,7 @@ from fusetui.trace.model.arrays import Rows
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.memo import memo, once
 from fusetui.trace.model.report import Stop
+from fusetui.trace.program.dependencies import dependencies
 from fusetui.tui.layout.answer import AnswerPage, Insight
 from fusetui.tui.layout.op_tree import FRAMES, call_tree, callers_tree, frame_tree, op_tree
 
@@ -50,8 +51,8 @@ def answers(trace: Trace, cancelled: Stop, other: Trace | None, text: str) -> It
 
 def pieces(trace: Trace, cancelled: Stop) -> Iterator[Piece]:
     """The launch queues, the idle time, the same with the answer, the trees of frames and of ops,
-    then the queues with the counters of the file, for which it is read again; ends early when that
-    is no longer wanted."""
+    then the queues with the counters of the file, for which it is read again, and which nodes of
+    graphs wait for which; ends early when that is no longer wanted."""
     found = tuple(map(curve_of, queues(trace)))
     if found:
         yield found
@@ -63,6 +64,15 @@ def pieces(trace: Trace, cancelled: Stop) -> Iterator[Piece]:
     more = () if cancelled() else tuple(map(curve_of, counters(trace, cancelled)))
     if more and not cancelled():
         yield found + more
+    if not cancelled():
+        yield from _dependencies(trace)
+
+
+def _dependencies(trace: Trace) -> Iterator[Made]:
+    from fusetui.analysis.serving.captures import numbers_nodes  # many modules
+
+    if numbers_nodes(trace):
+        yield Made({dependencies: dependencies(trace)})
 
 
 def _insights(trace: Trace, cancelled: Stop) -> Iterator[Insight | Made]:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.analysis.serving.servers import Server, save
 
-from fusetui.analysis.serving import annotations
+from fusetui.analysis.serving import annotations as serving_annotations
 from fusetui.arguments import BY_ANNOTATIONS
 
 Run = Callable[..., Any]
@@ -33,7 +33,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_one_word_for_both() -> None:
-    assert annotations.BY_ANNOTATIONS == BY_ANNOTATIONS
+    assert serving_annotations.BY_ANNOTATIONS == BY_ANNOTATIONS
 
 
 def test_modules_and_kernels(fusetui: Run, replay: Path, file: Path) -> None:

@@ -296,7 +296,7 @@ async def test_a_link_within_the_folders_is_followed(client: Any, folder: Path) 
     assert [one["trace"] for one in found["traces"] if one["bytes"]] == ["again.json", "one.json"]
 
 
-BAD_CALLS = {
+BAD_CALLS: Mapping[str, dict[str, Any]] = {
     "kernels: Object contains unknown field `topp`.": {"topp": 3},
     "kernels: Expected `int` >= 500 - at `$.max_tokens`.": {"max_tokens": 5},
     'where: a query has no "or": all of its terms must hold.': {"where": "a or b"},

@@ -112,12 +112,17 @@ def autograd_of(events: Events, parts: Sequence[Int64s], stop: Stop = never) -> 
     return Autograd(order, number, thread, () if ran_backward else read_flows(events, stop))
 
 
-def read_flows(events: Events, stop: Stop = never) -> tuple[FlowEnd, ...]:
-    """The ends of the flows from forward to backward, read as in `read_autograd`."""
+def read_flows(
+    events: Events, stop: Stop = never, category: str = FLOW, least: int = 0
+) -> tuple[FlowEnd, ...]:
+    """The ends of the flows of a category, by default from forward to backward, read as in
+    `read_autograd`. `least`: only flows whose ids are numbers, this one or larger."""
     found: list[FlowEnd] = []
     for stretch, first in _places(events, stop):
-        for number, event in decoded(events.text, stretch, decode_flows, _flow, FLOW.encode()):
-            if event.cat == FLOW and event.ph in ("s", "f"):
+        for number, event in decoded(events.text, stretch, decode_flows, _flow, category.encode()):
+            if least and not (type(event.id) is int and event.id >= least):
+                continue
+            if event.cat == category and event.ph in ("s", "f"):
                 with suppress(ValueError):
                     time = exact_nanoseconds(bytes(event.ts))
                     key, thread = (str(event.pid), str(event.id)), (event.pid, event.tid)

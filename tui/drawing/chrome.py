@@ -16,6 +16,7 @@ from fusetui.trace.layout.devices import device_names
 from fusetui.trace.layout.steps import steps_of
 from fusetui.trace.model.categories import Layer
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.joined import ANNOTATIONS, CAPTURE, Joined
 from fusetui.trace.scrub.detect import secrets_of
 from fusetui.tui.drawing.schemes import Glyphs, Styled
 from fusetui.tui.layout.text_layout import wrapped
@@ -70,14 +71,21 @@ def _busy(trace: Trace) -> str:
     return f"GPU busy {busy}" if len(devices) < 2 else f"GPUs busy {busy} in all"
 
 
+JOINED_BY = {
+    CAPTURE: "replayed kernels as they were captured",
+    ANNOTATIONS: "modules of replayed kernels by annotations",
+}
+
+
 def _doubts(trace: Trace) -> list[str]:
     """What to know before trusting the picture."""
     report = trace.report
+    joins = trace.joins if isinstance(trace, Joined) else ()
     early = plural(report.negative_delays, "kernel")
     others = plural(sum(report.left_out.values()), "row")
     return [
         "reconstructed, not recorded" if note_of(trace) else "",
-        "replayed kernels as they were captured" if trace.notes else "",
+        *dict.fromkeys(JOINED_BY[join.joined_by] for join in joins if join.replays),
         report.missing,
         f"{plural(report.unreadable, 'event')} unreadable" if report.unreadable else "",
         f"{others} of other tables not shown" if report.left_out else "",

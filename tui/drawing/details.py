@@ -10,6 +10,8 @@ from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 from typing import Any
 
+import numpy as np
+
 from fusetui.analysis.questions.chain import (
     ancestors,
     is_gpu,
@@ -28,8 +30,9 @@ from fusetui.text.figures import count, duration, plural
 from fusetui.text.printable import printable
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.joined import is_joined
-from fusetui.trace.model.memo import memo
+from fusetui.trace.model.joined import is_joined, without_times
+from fusetui.trace.model.memo import kept_on, memo
+from fusetui.trace.program.dependencies import Dependencies, dependencies, waits_for
 from fusetui.trace.program.origin import Origins
 from fusetui.trace.program.own_code import Program, path_of, program_of, source_of
 from fusetui.trace.program.regions import label_of as region_label
@@ -130,6 +133,7 @@ LAUNCH_ARGS = (
 )
 MOST = 64  # args, tensors, slices around it that the few lines use
 NOWHERE = Program(-1, (), (), -1)
+MOST_NODES = 8  # of a graph that are named
 MOST_PROGRAM = 1000  # modules and frames around a slice that are listed
 SEPARATOR = " > "
 LONGEST_PATH = 48  # characters
@@ -197,8 +201,10 @@ def all_details(
         lines.append(Said(f"  {narrow(forward)}"))
     for over in program.regions[:MOST_PROGRAM]:
         label = narrow(region_label(trace.name_of(over), expanded=True))
-        lines.append(Said(f"  module {label}   {duration(int(trace.dur[over]))}"))
-    lines.append(Said(_origin(trace, row, glyphs)))
+        timed = not without_times(trace, np.array([over]))[0]
+        lasted = f"   {duration(int(trace.dur[over]))}" if timed else ""
+        lines.append(Said(f"  module {label}{lasted}"))
+    lines += [Said(text) for text in (_origin(trace, row, glyphs), *_waiting(trace, row))]
     for over in launch_chain(trace, row)[:MOST_LINES]:
         if over not in program.regions and over not in program.frames:
             lines.append(Said(f"  {_name(trace, over)}   {duration(int(trace.dur[over]))}"))
@@ -314,6 +320,17 @@ def _origin(trace: Trace, row: int, glyphs: Glyphs) -> str:
         call = int(trace.asked[row])
         captured = f"captured by {_chain(trace, [call, *ancestors(trace, call)], glyphs)}   "
     return f"{captured}launched {_waited(trace, row)} by {chain}"
+
+
+def _waiting(trace: Trace, row: int) -> Iterator[str]:
+    """Which nodes of its graph it waits for, and which wait for it, once that is known."""
+    if isinstance(found := kept_on(trace).get(dependencies), Dependencies):
+        for word, rows in zip(("after", "before"), waits_for(found, row), strict=True):
+            names = [narrow(trace.name_of(other)) for other in rows[: MOST_NODES + 1].tolist()]
+            if names:
+                more = f" and {count(len(rows) - MOST_NODES)} more"
+                rest = more if len(rows) > MOST_NODES else ""
+                yield f"  {word}: {', '.join(names[:MOST_NODES])}{rest}"
 
 
 def _chain(trace: Trace, rows: Sequence[int], glyphs: Glyphs) -> str:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import pickle
+from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.analysis.serving.servers import Event, Server, call, cpu, gpu, opened, python, save
+from tests.places import TRACES
 
-from fusetui.analysis.serving import annotations, captures
+from fusetui.analysis.serving import annotations as module
+from fusetui.analysis.serving import captures
 from fusetui.analysis.serving.annotations import path_named
 from fusetui.analysis.serving.opening import said, with_captures
 from fusetui.arguments import BY_ANNOTATIONS
@@ -165,8 +169,8 @@ def test_nothing_is_read_without_replays(tmp_path: Path, monkeypatch: pytest.Mon
         raise AssertionError
 
     trace = opened(tmp_path / "a.json", [call("cudaLaunchKernel", 0, 5, 1), gpu("k", 9, 1, 1)])
-    for module, name in ((captures, "arguments"), (annotations, "read"), (Trace, "args_of")):
-        monkeypatch.setattr(module, name, read)
+    for owner, name in ((captures, "arguments"), (module, "read"), (Trace, "args_of")):
+        monkeypatch.setattr(owner, name, read)
     assert annotated(trace) is trace
 
 
@@ -174,7 +178,7 @@ def test_nothing_is_read_of_nodes_without_numbers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trace = opened(tmp_path / "a.json", Server().step(4, 0, 1))
-    monkeypatch.setattr(annotations, "node_args", None)
+    monkeypatch.setattr(module, "node_args", None)
     assert annotated(trace) is trace
 
 
@@ -259,3 +263,36 @@ def test_hostile_names(tmp_path: Path) -> None:
     total = sum(one.gpu_self_ns for one in found.modules) + sum(one.gpu_ns for one in found.none)
     assert total == found.gpu_ns == 21_000
     assert (trace.role == Role.CAPTURED).sum() < 50
+
+
+TWINS = TRACES.parent / "pftrace"
+
+
+def by_hand(path: Path) -> dict[str, int]:
+    """From the raw events: the time of each path that a node of a replayed graph is named by."""
+    times: dict[str, int] = defaultdict(int)
+    for event in json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]:
+        args = event.get("args", {})
+        if event.get("cat") in ("kernel", "gpu_memcpy") and "graph node id" in args:
+            listed = json.loads(args["annotation"]) if "annotation" in args else [args]
+            if name := listed[-1].get("name"):
+                times[name] += round(event["dur"] * 1000)
+    return times
+
+
+@pytest.mark.parametrize("ending", ["json.gz", "pftrace.gz"])
+@pytest.mark.parametrize(
+    "name", ["b300_decode_graph_full", "b300_decode_graph_lanes", "mi300_vllm_decode_graph_full"]
+)
+def test_real_graphs(name: str, ending: str) -> None:
+    """The .pftrace has the same modules; its durations are cut."""
+    path = TWINS / f"{name}.{ending}"
+    if not path.is_file():
+        pytest.skip(f"no {path}")
+    trace = annotated(open_trace(str(path)))
+    found = module_times(origins(trace), expanded=True)
+    own = {one.module: one.gpu_self_ns for one in found.modules if one.module.startswith("layer")}
+    raw = by_hand(TWINS / f"{name}.json.gz")
+    assert {path for path, ns in own.items() if ns} == {*raw}
+    if ending == "json.gz":
+        assert {path: ns for path, ns in own.items() if ns} == raw

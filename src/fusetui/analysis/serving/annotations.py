@@ -26,12 +26,13 @@ from fusetui.analysis.serving.captures import (
     NODE_ID,
     SOME_ANNOTATION,
     node_args,
+    numbers_nodes,
 )
 from fusetui.analysis.serving.join import graft
 from fusetui.trace.load import build
 from fusetui.trace.model.arguments import parsed
 from fusetui.trace.model.arrays import Rows
-from fusetui.trace.model.categories import GRAPH_ANNOTATION, Role
+from fusetui.trace.model.categories import GRAPH_ANNOTATION
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import TraceError
 from fusetui.trace.model.joined import ANNOTATIONS, CERTAIN, Join, Joined
@@ -49,7 +50,6 @@ BY_ANNOTATIONS = "annotations:"  # before the name of a file of annotations amon
 BESIDE = ".annotations.pkl"  # in the place of the ending of a trace
 ENDING = re.compile(r"(?:\.json(?:\.gz|\.zst)?)?\Z")
 FILE, ARGS = "file", "args"
-LOOKED_AT = 8  # kernels: in files that number the nodes of graphs, one of them has a number
 NODE_BITS = 32
 NOWHERE = "graph_node"
 
@@ -123,7 +123,7 @@ def _named(
     and where they stand: FILE, ARGS or both. Reads the args of all nodes, once, in files that
     number them."""
     of_row = np.zeros(len(trace), dtype=np.intp)
-    if not _numbered(trace, each[0]):
+    if not numbers_nodes(trace):
         return ("",), of_row, set()
     nodes, found = node_args(trace)
     texts = [dict(zip(NODE_ARGS, map(parsed, one), strict=True)) for one in found.distinct]
@@ -150,11 +150,6 @@ def _replays(trace: Trace) -> list[Rows]:
     each = nodes_of_replays(trace)
     joined = trace.captured if isinstance(trace, Joined) else None
     return each if joined is None else [rows for rows in each if (joined[rows] < 0).all()]
-
-
-def _numbered(trace: Trace, rows: Rows) -> bool:
-    kernels = rows[trace.role[rows] == Role.KERNEL][:LOOKED_AT].tolist()
-    return any(NODE_ID in trace.args_of(row) for row in kernels)
 
 
 def _named_by(args: dict[str, Any], by_node: Mapping[int, Any]) -> tuple[str, str]:

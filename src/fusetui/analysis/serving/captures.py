@@ -184,6 +184,7 @@ def _rows_of_products(there: Trace, capture: Capture) -> int | None:
 
 
 NODE_ID, GRAPH_ID, SOME_ANNOTATION = "graph node id", "graph id", "annotation"
+LOOKED_AT = 8  # kernels
 NODE_ARGS = (NODE_ID, GRAPH_ID, SOME_ANNOTATION, "module_name", "name", "str")
 """What args say about nodes: their numbers, and what torch writes of annotations."""
 AMD = {"roctracer_version", "hip_runtime_version"}
@@ -220,6 +221,14 @@ def bare_launches(trace: Trace) -> int:
     launch = trace.launch[trace.gpu_rows]
     events = np.bincount(launch[launch >= 0], minlength=len(trace))
     return int((graph_calls(trace) & (events == 0)).sum())
+
+
+def numbers_nodes(trace: Trace) -> bool:
+    """Whether the file numbers the nodes of graphs: whether one of the first kernels of the first
+    replay has a number."""
+    each = nodes_of_replays(trace)
+    kernels = each[0][trace.role[each[0]] == Role.KERNEL][:LOOKED_AT].tolist() if each else []
+    return any(NODE_ID in trace.args_of(row) for row in kernels)
 
 
 def node_args(trace: Trace) -> tuple[Rows, Arguments]:
