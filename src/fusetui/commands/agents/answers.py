@@ -15,7 +15,7 @@ from fusetui.analysis.questions.query import WrongQuery
 from fusetui.analysis.why.selection import Selection
 from fusetui.commands.agents.folders import Folders
 from fusetui.commands.agents.opened import Opener, OpenTrace
-from fusetui.commands.agents.pages import Parts, paged
+from fusetui.commands.agents.pages import Items, paged
 from fusetui.commands.agents.tools import FEW, LEAST, LISTS, ROWS_OF, TOOLS, taken
 from fusetui.commands.errors import CommandError
 from fusetui.commands.loading import secret_notices
@@ -23,7 +23,7 @@ from fusetui.tables.drawn import seen_first
 from fusetui.tables.sources import Asked, made
 from fusetui.tables.table import ColumnTable
 
-Answer = tuple[dict[str, object], Parts]
+Answer = tuple[dict[str, object], Items]
 
 
 class Answerer:
@@ -47,17 +47,17 @@ class Answerer:
             states = [(one.name, one.state) for one in traces]
             key = name, *states, getattr(asked, "step", None)
             if "columns" in TOOLS[name].takes:
-                head, parts = self._table(getattr(asked, "table", name), traces[0], asked)
+                head, items = self._table(getattr(asked, "table", name), traces[0], asked)
             elif traces:
                 make = WITH_TRACES[name]
-                head, parts = self._opener.answer(key, lambda: make(asked, *traces))
+                head, items = self._opener.answer(key, lambda: make(asked, *traces))
             elif name == "decode":
-                head, parts = _decode(asked.names)
+                head, items = _decode(asked.names)
             else:
                 files, notes = self._opener.folders.listed()
-                head, parts = {"notes": notes}, _all("traces", files)
-        question = name, replace(asked, cursor=None, max_tokens=LEAST), states, parts.total
-        return paged(head, parts, asked.max_tokens, asked.cursor, question)
+                head, items = {"notes": notes}, _all("traces", files)
+        question = name, replace(asked, cursor=None, max_tokens=LEAST), states, items.total
+        return paged(head, items, asked.max_tokens, asked.cursor, question)
 
     def _table(self, name: str, opened: OpenTrace, asked: Any) -> Answer:
         by, step = getattr(asked, "by", "name"), getattr(asked, "step", None)
@@ -70,7 +70,7 @@ class Answerer:
         def rest(begin: int) -> Any:
             return (list(row.values()) for row in table.take(slice(begin, None)))
 
-        return head, Parts("rows", len(table), rest)
+        return head, Items("rows", len(table), rest)
 
 
 def _chosen(table: Any, asked: Any) -> ColumnTable:
@@ -90,8 +90,8 @@ def _chosen(table: Any, asked: Any) -> ColumnTable:
     return found
 
 
-def _all(key: str, items: Sequence[object]) -> Parts:
-    return Parts(key, len(items), lambda begin: items[begin:])
+def _all(key: str, items: Sequence[object]) -> Items:
+    return Items(key, len(items), lambda begin: items[begin:])
 
 
 def _of(opened: OpenTrace) -> dict[str, object]:

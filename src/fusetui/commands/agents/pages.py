@@ -22,8 +22,8 @@ CURSOR = re.compile(r"([0-9]{1,15})-([0-9a-f]{12})")
 WIDEST = 40  # characters of a cursor and of the number of tokens
 
 
-class Parts(msgspec.Struct, frozen=True, eq=False):
-    """What a page has some of: their key, their number, and those from the n-th on."""
+class Items(msgspec.Struct, frozen=True, eq=False):
+    """What an answer has some of: their key, their number, and those from the n-th on."""
 
     key: str
     total: int
@@ -31,29 +31,29 @@ class Parts(msgspec.Struct, frozen=True, eq=False):
 
 
 def paged(
-    head: Mapping[str, object], parts: Parts, most: int, cursor: str | None, question: object
+    head: Mapping[str, object], items: Items, most: int, cursor: str | None, question: object
 ) -> dict[str, Any]:
-    """The head, and as many parts as `most` tokens hold. Raises CommandError if that is not even
+    """The head, and as many items as `most` tokens hold. Raises CommandError if that is not even
     one, or if the cursor is not one of this question."""
-    digest = blake2b(orjson.dumps(safe(question)), digest_size=6).hexdigest()
-    begin = _begin(cursor, parts.total, digest)
-    page: dict[str, Any] = {**safe(head), parts.key: [], "total": parts.total}
-    page |= {"cursor": None, "tokens": 0}
-    room = most * CHARACTERS - len(text_of(page)) - WIDEST
-    taken = page[parts.key]
-    for part in parts.rest(begin) if begin < parts.total else ():
-        one = safe(part)
+    digest = blake2b(repr(question).encode(), digest_size=6).hexdigest()
+    begin = _begin(cursor, items.total, digest)
+    answer: dict[str, Any] = {**safe(head), items.key: [], "total": items.total}
+    answer |= {"cursor": None, "tokens": 0}
+    room = most * CHARACTERS - len(text_of(answer)) - WIDEST
+    taken = answer[items.key]
+    for item in items.rest(begin) if begin < items.total else ():
+        one = safe(item)
         room -= len(text_of(one)) + 1
         if room < 0 and not taken:
             raise _too_small(most, room)
         if room < 0:
-            page["cursor"] = f"{begin + len(taken)}-{digest}"
+            answer["cursor"] = f"{begin + len(taken)}-{digest}"
             break
         taken.append(one)
-    if room < 0 and not taken:  # a head without parts
+    if room < 0 and not taken:  # a head without items
         raise _too_small(most, room)
-    page["tokens"] = -(-len(text_of(page)) // CHARACTERS)
-    return page
+    answer["tokens"] = -(-len(text_of(answer)) // CHARACTERS)
+    return answer
 
 
 def _too_small(most: int, room: int) -> CommandError:
