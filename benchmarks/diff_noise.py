@@ -47,7 +47,7 @@ def main() -> int:
     options = _options()
     lines = _head()
     for path in map(Path, options.traces):
-        found, _ = items(work_of(open_trace(str(path)), path.name), Vocabulary())
+        found = items(work_of(open_trace(str(path)), path.name), Vocabulary())
         steps = len(found.samples)
         if steps < 4:
             sys.stderr.write(f"{path.name}: {steps} steps do the same work, which is too few\n")

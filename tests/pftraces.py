@@ -19,7 +19,9 @@ QUEUES = {
     **{n: name for n, name in enumerate(("Kernel", "Memcpy", "Memset", "Annotation"), 1)},
     **{5: "EventRecord", 6: "HostNode", 100: "[07] stream 7", 101: "[20] stream 20"},
 }
-OP, CALL, NOTE = [(10, 1), (3, 1)], [(10, 2), (3, 2)], [(10, 5), (3, 3)]
+OP: list[Field] = [(10, 1), (3, 1)]
+CALL: list[Field] = [(10, 2), (3, 2)]
+NOTE: list[Field] = [(10, 5), (3, 3)]
 THREAD, OTHER = 2, 3
 """Tracks."""
 

@@ -133,19 +133,25 @@ def _joined(
     trace: Trace, captured_by: Sequence[str], preview: Preview | None
 ) -> tuple[Trace, Sequence[str]]:
     """The trace with the names that captures give to the nodes of its graphs, and what is said. It
-    is shown before the first of them is read."""
+    is shown before the first of them is read, and before the args of nodes are."""
     if not captured_by and not wants_capture(trace):
         return trace, ()
-    from fusetui.analysis.serving.opening import said, with_captures  # many modules
+    from fusetui.analysis.serving.captures import numbers_nodes  # many modules
+    from fusetui.analysis.serving.opening import said, with_captures
 
     shown: list[str] = []
 
-    def opened(path: str) -> Trace:
+    def show(what: str) -> None:
         if preview is not None and not shown:
             preview(trace)
-        shown.append(path)
+        shown.append(what)
+
+    def opened(path: str) -> Trace:
+        show(path)
         return open_trace(path)
 
+    if numbers_nodes(trace):
+        show(trace.report.path)
     joined, joins = with_captures(trace, captured_by, opened)
     return joined, list(said(joins))
 

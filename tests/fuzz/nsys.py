@@ -109,11 +109,14 @@ def _tables(rnd: Random) -> dict[str, list[dict[str, Any]]]:
 
 def _table(db: sqlite3.Connection, rnd: Random) -> str:
     found = db.execute("select name from sqlite_master where type = 'table' order by name")
-    return rnd.choice([name.decode() for (name,) in found])
+    names: list[str] = [name.decode() for (name,) in found]
+    return rnd.choice(names)
 
 
 def _column(db: sqlite3.Connection, table: str, rnd: Random) -> str:
-    return rnd.choice([row[1].decode() for row in db.execute(f'pragma table_info("{table}")')])
+    rows = db.execute(f'pragma table_info("{table}")')
+    names: list[str] = [row[1].decode() for row in rows]
+    return rnd.choice(names)
 
 
 def _odd_values(db: sqlite3.Connection, rnd: Random) -> None:

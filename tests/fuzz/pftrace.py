@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from tests import pftraces
 from tests.fuzz.campaign import Kind
@@ -236,8 +237,9 @@ def _is_value(data: bytes) -> bool:
         return False
 
 
-def _fields(data: bytes) -> list[tuple[tuple[int, int], int | bytes]]:
-    found, place = [], 0
+def _fields(data: bytes) -> list[tuple[tuple[int, int], Any]]:
+    found: list[tuple[tuple[int, int], Any]] = []
+    place = 0
     while place < len(data):
         if len(found) == 1000:
             raise ValueError("too many")
@@ -246,7 +248,7 @@ def _fields(data: bytes) -> list[tuple[tuple[int, int], int | bytes]]:
     return found
 
 
-def _field(data: bytes, place: int) -> tuple[tuple[int, int], int | bytes, int]:
+def _field(data: bytes, place: int) -> tuple[tuple[int, int], Any, int]:
     tag, place = _varint(data, place)
     if tag & 7 == 0:
         value, place = _varint(data, place)

@@ -12,7 +12,8 @@ from tests.places import TRACES
 
 from fusetui.trace import CannotRead, NotATrace, Trace, open_trace
 from fusetui.trace.convert import convert_file
-from fusetui.trace.scrub.file import ENDINGS, CannotWrite
+from fusetui.trace.new_file import CannotWrite
+from fusetui.trace.scrub.file import ENDINGS
 
 COLUMNS = (
     *("start", "dur", "role", "track", "parent", "end_row", "depth"),

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.analysis.serving.servers import Event, Server, call, gpu, save
 from tests.finding import find
 from tests.trace.program.test_dependencies import flow
 from tests.tui.driving import LARGE, opened, screen, selected, settled
+from tests.tui.test_captured import sides_of
 
 from fusetui.analysis.serving.captures import NODE_ID
 from fusetui.trace import open_trace
+from fusetui.trace.model.joined import Joined
 from fusetui.trace.model.report import never
 from fusetui.trace.program.dependencies import dependencies
-from fusetui.tui import registry
+from fusetui.tui import loading, registry
 from fusetui.tui.background_results import Made, pieces
 from fusetui.tui.state.search import shown_row
 
@@ -85,3 +88,10 @@ def test_dependencies_are_read_where_nodes_have_numbers(tmp_path: Path) -> None:
 
     assert made(save(tmp_path / "a.json", three_nodes()))
     assert not made(save(tmp_path / "b.json", Server().step(4, 0, 1)))
+
+
+def test_the_trace_is_shown_before_its_args_are_read(annotated: str) -> None:
+    posted: list[Any] = []
+    loading.load([annotated], posted.append, never)
+    shown = [sides_of(one) for one in posted if sides_of(one)]
+    assert [isinstance(sides[0].trace, Joined) for sides in shown] == [False, True]

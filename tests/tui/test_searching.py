@@ -26,13 +26,12 @@ from fusetui.tui.layout.view import make_sides
 from fusetui.tui.loading import look
 from fusetui.tui.pages.overlays import said
 from fusetui.tui.state import search
-from fusetui.tui.state.action import Run
 from fusetui.tui.state.state import OVERLAY, HitList, Reading, Search, State
 
 
 def posted_about(state: State, text: str) -> list[Any]:
     """How what a thread finds for a text changes the state."""
-    posted: list[Run] = []
+    posted: list[Any] = []
     look(state.side, text, posted.append, never)
     return posted
 

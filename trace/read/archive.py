@@ -30,7 +30,7 @@ from fusetui.trace.read.unpack import (
     zstd_stream,
 )
 
-ENDINGS = (".json", ".json.gz", ".json.zst")
+ENDINGS = (".json", ".json.gz", ".json.zst", ".sqlite")
 CHECKPOINT = "data.pkl"  # torch.save writes one into its zip
 SHOWN = 4  # names in a message
 LOCAL = struct.Struct("<4s5H3I2H")

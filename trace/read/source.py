@@ -22,7 +22,13 @@ import msgspec
 from fusetui.trace.model.errors import CannotRead, NotATrace, TraceError
 from fusetui.trace.model.report import Stop, never, silent
 from fusetui.trace.read.document import Document, OpenFile, read_at
-from fusetui.trace.read.foreign import HEAD, foreign, is_archive
+from fusetui.trace.read.foreign import (
+    HEAD,
+    foreign,
+    is_archive,
+    is_export_of_nsys,
+    is_pftrace_of_torch,
+)
 from fusetui.trace.read.memory import SHARE, file_in_memory, file_on_disk, memory_left
 from fusetui.trace.read.remote import Arriving, copied_to, is_remote, size_of_url
 from fusetui.trace.read.unpack import (
@@ -279,7 +285,11 @@ def _copied(file: IO[bytes], path: str) -> IO[bytes]:
 
 
 def _has_event(begin: Document) -> bool:
-    """Whether the beginning of a document contains something like an event."""
+    """Whether the beginning of a document contains something like an event, or may hold events in
+    another form than text."""
+    head = b"".join(first_pieces(begin, packing_of(begin[:4]), HEAD))
+    if is_export_of_nsys(head) or is_pftrace_of_torch(head):
+        return True
     last = b""
     for piece in first_pieces(begin, packing_of(begin[:4]), PATIENCE):
         if EVENT.search(last + piece):

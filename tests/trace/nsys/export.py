@@ -47,7 +47,9 @@ def thread(pid: int, tid: int) -> int:
     return process(pid) | tid
 
 
-def kernel(start: int, end: int, correlation: int = 1, pid: int = 7, **more: Any) -> dict[str, Any]:
+def kernel(
+    start: int, end: int, correlation: int | None = 1, pid: int = 7, **more: Any
+) -> dict[str, Any]:
     """On device 0, stream 7, unless `more` says otherwise."""
     own = {"deviceId": 0, "contextId": 1, "streamId": 7, "demangledName": 1}
     times = {"start": start, "end": end, "correlationId": correlation, "globalPid": process(pid)}

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import gzip
+import os
 import sqlite3
+import zipfile
 from contextlib import closing
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -16,6 +19,7 @@ from fusetui.trace.formats import processes_in
 from fusetui.trace.layout.counters import counters
 from fusetui.trace.layout.devices import device_properties
 from fusetui.trace.model.categories import Layer, Role
+from fusetui.trace.read import source
 
 
 @pytest.fixture
@@ -282,6 +286,26 @@ def test_a_packed_export(path: Path) -> None:
     packed.write_bytes(gzip.compress(path.read_bytes()))
     trace = open_trace(str(packed), cached=False)
     assert args(trace, Role.KERNEL)[0]["stream"] == 7
+
+
+def test_an_export_in_a_zip(path: Path) -> None:
+    write(path, KERNEL=[kernel(0, 9)])
+    with zipfile.ZipFile(path.with_suffix(".zip"), "w") as archive:
+        archive.write(path, "a.sqlite")
+    trace = open_trace(str(path.with_suffix(".zip")), cached=False)
+    assert args(trace, Role.KERNEL)[0]["stream"] == 7
+
+
+def test_a_long_pipe(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is no text has no text of an event in its first 64 MB."""
+    write(path, NVTX_EVENTS=[span(0, 9, "x" * 3_000_000)])
+    monkeypatch.setattr(source, "PATIENCE", 1 << 20)
+    pipe = path.with_name("pipe")
+    os.mkfifo(pipe)
+    writer = Thread(target=lambda: pipe.write_bytes(path.read_bytes()))
+    writer.start()
+    assert len(open_trace(str(pipe), cached=False)) == 1
+    writer.join()
 
 
 def test_an_export_without_events(path: Path) -> None:

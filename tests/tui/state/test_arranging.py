@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import pytest
 from tests.tui.mixed import mixed
@@ -17,7 +18,6 @@ from fusetui.tui.layout.places import places
 from fusetui.tui.layout.view import HIDDEN
 from fusetui.tui.loading import match_lanes
 from fusetui.tui.state import commands
-from fusetui.tui.state.action import Run
 from fusetui.tui.state.state import MatchLanes, Size, State
 
 Make = Callable[..., Trace]
@@ -115,12 +115,12 @@ def test_what_is_no_expression_is_said(state: State) -> None:
     assert "is no regular expression" in after(state, typed("only /(/")).hint
 
 
-def expressed(state: State, pattern: str) -> list[Run]:
+def expressed(state: State, pattern: str) -> list[Any]:
     """The command, then what a thread posts."""
     outcome = commands.obeyed(state, f"only {pattern}")
     assert isinstance(outcome, tuple)
     assert isinstance(outcome[1], MatchLanes)
-    posted: list[Run] = []
+    posted: list[Any] = []
     match_lanes(outcome[1].side, outcome[1].pattern, posted.append)
     return posted
 
