@@ -341,6 +341,22 @@ COMMANDS = (
             ),
         ),
     ),
+    Command(
+        "mcp",
+        "Answer agents: a server of the Model Context Protocol on stdin and stdout.",
+        (
+            argument(
+                "--allow",
+                metavar="FOLDER",
+                nargs="+",
+                action="extend",
+                default=[],
+                help="The folders whose traces it may read; this one unless others are named.",
+            ),
+        ),
+        "It reads files below these folders, the lessons and the samples; it opens no URL. "
+        "docs/agents.md has its tools and how to register it.",
+    ),
     Command("samples", "The traces that ship with fusetui.", (JSON,)),
     Command(
         "schema",
