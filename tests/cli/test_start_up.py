@@ -63,12 +63,13 @@ def started(program: str, *arguments: str) -> Started:
 @pytest.mark.parametrize(
     ("arguments", "without"),
     [
-        ("--help", ["torch", "textual", "numpy", "fusetui.trace"]),
+        ("--help", ["torch", "textual", "numpy", "fusetui.trace", "mcp"]),
         ("capture --help", ["torch", "textual", "numpy"]),
         ("decode ampere_sgemm_32x32_tn", ["torch", "textual"]),
         ("summary TRACE", ["torch", "textual", "regex"]),
-        ("summary TRACE --json", ["torch", "textual", "regex", "numpy.ma"]),
-        ("kernels TRACE --json", ["torch", "textual"]),
+        ("summary TRACE --json", ["torch", "textual", "regex", "numpy.ma", "duckdb"]),
+        ("kernels TRACE --json", ["torch", "textual", "mcp", "duckdb", "nanoarrow"]),
+        ("sql --help", ["numpy", "duckdb", "nanoarrow", "fusetui.tables"]),
         ("modules TRACE --json", ["torch", "textual"]),
         ("summary nowhere.json", ["torch", "textual"]),
         ("why TRACE", ["torch", "textual", "regex"]),

@@ -17,7 +17,10 @@ from fusetui.commands.sources import traces
 from fusetui.parser import parse
 
 BLOCKS = script("blocks")
-PAGES = ("reading-a-gpu-trace.md", "ssh.md", "ci.md", "json.md", "tables.md", "python.md")
+PAGES = (
+    *("reading-a-gpu-trace.md", "ssh.md", "ci.md", "json.md", "tables.md", "python.md"),
+    *("sql.md", "agents.md"),
+)
 RUN_HERE = (*PAGES, "../README.md")
 NEEDS_TORCH = pytest.param("recording.md", marks=pytest.mark.torch)
 SHIPPED = re.compile(r"(?:sample|lesson):\S+")

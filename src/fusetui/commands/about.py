@@ -14,7 +14,7 @@ from fusetui.report.output import emit, emit_json, speaks_unicode, width
 from fusetui.text.printable import printable
 
 ASCII_UNDERLINE = ("\\", "_", "/", "|")
-FILES = frozenset({"TRACE", "OTHER", "A", "B", "OUT", "DIR", "PATH", "FILE"})
+FILES = frozenset({"TRACE", "OTHER", "A", "B", "OUT", "DIR", "PATH", "FILE", "FOLDER"})
 """The arguments that are files or folders, by what the help calls them."""
 
 
@@ -24,7 +24,7 @@ def run_decode(args: Namespace) -> int:
     if not wanted:
         raise CommandError("There is no name to decode on standard input.")
     if args.json:
-        emit_json({"names": [_record(name) for name in wanted]})
+        emit_json({"names": [decoded(name) for name in wanted]})
     else:
         emit("\n\n".join(_decoded_text(name) for name in wanted))
     return DONE
@@ -42,7 +42,8 @@ def _expand(names: Sequence[str]) -> Iterator[str]:
             raise CommandError(f"Standard input cannot be read: {error.strerror}.") from None
 
 
-def _record(name: str) -> dict[str, Any]:
+def decoded(name: str) -> dict[str, Any]:
+    """What a kernel name says, as `decode --json` has it."""
     from fusetui.gpu.kernel_names import decode, short_name
 
     found = decode(name)

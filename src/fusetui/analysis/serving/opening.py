@@ -216,7 +216,7 @@ def said(joins: Sequence[Join]) -> list[str]:
     return distinct[:MOST_TOLD] + (more if len(distinct) > MOST_TOLD else [])
 
 
-def _files_beside(path: str) -> list[File]:
+def files_beside(path: str) -> list[File]:
     """Other traces in the folder of a trace, and in folders in it that are named after captures:
     the NEIGHBORS nearest in time of each."""
     folder = os.path.dirname(path) or "."
@@ -255,7 +255,7 @@ def _listed(folder: str) -> tuple[list[File], list[str]]:
 
 def same_process(path: str, pids: Collection[Id]) -> list[File]:
     """The files beside a trace that events of these processes are in, the nearest in time first."""
-    own, found, files = {str(pid) for pid in pids}, [], _files_beside(path)
+    own, found, files = {str(pid) for pid in pids}, [], files_beside(path)
     memory = _Memory(files)
     for file in files:
         seen = memory.seen(file)

@@ -1,0 +1,90 @@
+"""The Model Context Protocol over standard input and output, by its official SDK.
+
+While it serves, the SDK keeps the two streams to itself: whatever else this process prints goes to
+standard error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Sequence
+from typing import Any
+
+from mcp.server import Server
+from mcp.server.stdio import stdio_server
+from mcp_types import CallToolResult, ListToolsResult, TextContent, Tool, ToolAnnotations
+
+from fusetui import __version__
+from fusetui.commands.agents.answers import Answerer
+from fusetui.commands.agents.pages import text_of
+from fusetui.commands.agents.tools import DATA, TOOLS, description, given, schema, taken
+from fusetui.commands.crash import crash_sentence
+from fusetui.commands.errors import OUR_SENTENCES
+from fusetui.text.printable import printable, without_credentials
+
+INSTRUCTIONS = (
+    "fusetui tells where the time of PyTorch programs went, from torch.profiler traces: ask open "
+    "first, then why, then the tables for what it names. Times are ns. An answer that does not fit "
+    f"max_tokens goes on with its cursor. {DATA}"
+)
+READS = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
+
+
+def serve(folders: Sequence[str]) -> None:
+    """Serves until standard input ends. Raises BrokenPipeError when nobody reads the answers."""
+    signal.signal(signal.SIGINT, _interrupt)  # asyncio would wait for the next line of input
+    try:
+        asyncio.run(_serve(server_of(folders)))
+    except* BrokenPipeError:
+        raise BrokenPipeError from None
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+async def _serve(server: Server[Any]) -> None:
+    async with stdio_server() as (requests, responses):
+        try:
+            await server.run(requests, responses, server.create_initialization_options())
+        except asyncio.CancelledError:  # nobody reads: do not wait for the next line
+            for task in asyncio.all_tasks():
+                task.cancel()
+            raise
+
+
+def server_of(folders: Sequence[str]) -> Server[Any]:
+    """A server that reads traces in these folders only."""
+    answerer = Answerer(folders)
+
+    async def listed(*_: object) -> ListToolsResult:
+        return ListToolsResult(
+            tools=[
+                Tool(
+                    name=name,
+                    description=description(name),
+                    input_schema=schema(taken(name)),
+                    output_schema=schema(given(name)),
+                    annotations=READS,
+                )
+                for name in TOOLS
+            ]
+        )
+
+    async def called(_: object, asked: Any) -> CallToolResult:
+        try:
+            found = await asyncio.to_thread(answerer.call, asked.name, asked.arguments or {})
+        except Exception as error:
+            told = str(error) if isinstance(error, OUR_SENTENCES) else crash_sentence(error)
+            sentence = printable(without_credentials(told))
+            return CallToolResult(content=[TextContent(text=sentence)], is_error=True)
+        return CallToolResult(content=[TextContent(text=text_of(found))], structured_content=found)
+
+    return Server(
+        "fusetui",
+        version=__version__,
+        instructions=INSTRUCTIONS,
+        on_list_tools=listed,
+        on_call_tool=called,
+    )
