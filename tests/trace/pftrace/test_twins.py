@@ -12,11 +12,13 @@ from functools import cache
 from itertools import pairwise
 from typing import Any
 
+import msgspec
 import numpy as np
 import orjson
 import pytest
 from tests.places import TRACES
 
+import fusetui
 from fusetui.analysis.questions.collectives import collectives_of
 from fusetui.analysis.why.answer import why
 from fusetui.trace import Trace, open_trace
@@ -242,3 +244,21 @@ ODD: dict[str, Args] = {
     "ncclDevKernel metadata is a list": {},  # JSON: as annotation
 }
 """Kernels whose annotations have forms that torch's own registry never gives."""
+
+
+@pytest.mark.parametrize("name", ["a100_nccl_ddp_full", "h100_transformer_step_full"])
+def test_ranks(name: str) -> None:
+    """The job, the host, the devices and memory are lost; starts may be 1 ns late."""
+    json_, pftrace = (
+        fusetui.ranks(str(TWINS / f"{name}.{ending}.gz")) for ending in ("json", "pftrace")
+    )
+    lost = {"path": "", "device": "", "memory_peak_bytes": None}
+    of_json, of_pftrace = (
+        {**msgspec.to_builtins(answer.ranks[0]), **lost} for answer in (json_, pftrace)
+    )
+    idle = of_json.pop("idle"), of_pftrace.pop("idle")
+    assert of_pftrace == of_json
+    assert idle[0].keys() == idle[1].keys()
+    assert all(abs(idle[0][reason] - idle[1][reason]) < 10 for reason in idle[0])
+    for key in ("steps", "collectives", "unmatched", "one_given", "untold", "kinds"):
+        assert getattr(pftrace, key) == getattr(json_, key)
