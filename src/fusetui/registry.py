@@ -68,7 +68,9 @@ class Command(NamedTuple):
     def run(self, args: Namespace) -> int:
         module, function = MODULES.get(self.name, self.name), f"run_{self.name}"
         asks = (*AS_TABLE, "top") if self.name == "launches" else AS_TABLE
-        if any(vars(args).get(name) not in (None, []) for name in asks):
+        if self.name == "sql":
+            pass  # always a table
+        elif any(vars(args).get(name) not in (None, []) for name in asks):
             module, function = "tables", "show"
         elif vars(args).get("top", ROWS) is None:
             args.top = ROWS
@@ -187,6 +189,23 @@ COMMANDS = (
         "All slices of a trace, each with its lane, its op and its step.",
         (TRACE, NO_CACHE, *GRAPHS, TOP, *TABLE),
         "For example every GEMM longer than 50 us: --where 'family = gemm and dur > 50us'.",
+    ),
+    Command(
+        "sql",
+        "Ask the tables of traces in SQL (DuckDB).",
+        (
+            TRACE,
+            argument(
+                "others",
+                metavar="QUERY",
+                nargs="*",
+                help="More traces, and a SELECT: it holds a space and names no file. Without one, "
+                "queries are asked for in a terminal, or read from standard input.",
+            ),
+            *(NO_CACHE, *GRAPHS, TOP, *TABLE[1:3]),
+        ),
+        'For example "select family, sum(total_ns) as total_ns from kernels group by family". '
+        "docs/sql.md has recipes, and docs/tables.md all tables and columns.",
     ),
     Command(
         "serving",

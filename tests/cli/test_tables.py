@@ -27,7 +27,7 @@ LESSON, OTHER = "lesson:mlp-eager", "lesson:mlp-compiled"
 NAMES = [
     one.name
     for one in COMMANDS
-    if not callable(one.arguments) and any("--format" in a.names for a in one.arguments)
+    if not callable(one.arguments) and any("--where" in a.names for a in one.arguments)
 ]
 
 

@@ -28,6 +28,7 @@ from fusetui.trace.read.repair import loads
 from fusetui.trace.read.times import exact_nanoseconds
 
 NUMBER, THREAD, FLOW = "Sequence number", "Fwd thread id", "fwdbwd"
+NO_ID = (list, dict)
 NO_NUMBERS: Int64s = np.empty((0, 3), dtype=np.int64)
 
 
@@ -121,6 +122,8 @@ def read_flows(
     for stretch, first in _places(events, stop):
         for number, event in decoded(events.text, stretch, decode_flows, _flow, category.encode()):
             if least and not (type(event.id) is int and event.id >= least):
+                continue
+            if isinstance(event.pid, NO_ID) or isinstance(event.tid, NO_ID):
                 continue
             if event.cat == category and event.ph in ("s", "f"):
                 with suppress(ValueError):

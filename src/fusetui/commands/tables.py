@@ -4,6 +4,7 @@ traces at once."""
 from __future__ import annotations
 
 from argparse import Namespace
+from collections.abc import Sequence
 
 from fusetui.analysis.questions.note import note_of
 from fusetui.analysis.questions.query import WrongQuery
@@ -32,9 +33,7 @@ TABLE = "table"
 def show(args: Namespace) -> int:
     """The answer of a command as a table, of one trace or of several. Raises CommandError, and
     Error for what cannot be written."""
-    form = _format(args)
-    if args.output:
-        check_new(args.output)
+    form_of(args)
     tables, codes, notes = [], [DONE], dict[str, None]()
     for path in (args.trace, *args.others):
         trace, code = load(path, args.captured_by)
@@ -44,13 +43,19 @@ def show(args: Namespace) -> int:
             say_why_no_lines(trace, args, len(tables[-1][1]) > 0)
         notes |= dict.fromkeys(filter(None, (note_of(trace), *trace.notes)))
     table = _chosen(with_files(tables, FILE) if len(tables) > 1 else tables[0][1], args)
+    put(table, args, [*notes])
+    return max(codes)
+
+
+def put(table: Table, args: Namespace, notes: Sequence[str]) -> None:
+    """Prints a table, or writes it to a file, with the notes of its traces. Raises as `show`."""
+    form = form_of(args)
     if form == TABLE and not args.output:
-        emit("\n".join([_text(table, args, width()), *wrapped([*notes])]))
-        return max(codes)
+        emit("\n".join([_text(table, args, width()), *wrapped(notes)]))
+        return
     _write(table, args, form)
     for note in notes:
         say(note)
-    return max(codes)
 
 
 def run_slices(args: Namespace) -> int:
@@ -63,14 +68,16 @@ def run_steps(args: Namespace) -> int:
     return show(args)
 
 
-def _format(args: Namespace) -> str:
-    """The one that was asked for, or that of the name of the file. Raises CommandError, and Error
-    where that name tells none."""
+def form_of(args: Namespace) -> str:
+    """The one that was asked for, or that of the name of a new file. Raises CommandError, and Error
+    where that name tells none or there is a file."""
     form: str = args.format or (format_of(args.output) if args.output else TABLE)
     if getattr(args, "json", False):
         raise CommandError("Use --format json for a table: --json prints the whole answer.")
     if form == "parquet" and not args.output:
         raise CommandError("Parquet is not printed: name a file with --output.")
+    if args.output:
+        check_new(args.output)
     return form
 
 

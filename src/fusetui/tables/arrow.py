@@ -7,12 +7,12 @@ batches.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
-from fusetui.tables.table import Column, ColumnTable
+from fusetui.tables.table import Column, ColumnTable, Kind
 
 BATCH = 1 << 16  # rows whose texts are written at once
 
@@ -22,7 +22,7 @@ def stream_of(table: ColumnTable) -> Any:
     import nanoarrow
     from nanoarrow.c_array_stream import CArrayStream
 
-    schema = nanoarrow.struct({column.name: _type(column) for column in table.columns})
+    schema = schema_of((column.name, column.kind) for column in table.columns)
     makers = [_maker(column) for column in table.columns]
     batches = []
     for begin in range(0, max(len(table), 1), BATCH):
@@ -36,18 +36,28 @@ def stream_of(table: ColumnTable) -> Any:
     return stream.__arrow_c_stream__()
 
 
-def _type(column: Column) -> Any:
+def schema_of(columns: Iterable[tuple[str, Kind]]) -> Any:
+    """The schema of columns, by their names and kinds; it is known before there are any rows."""
+    import nanoarrow
+
+    return nanoarrow.struct({name: _type(kind) for name, kind in columns})
+
+
+def _type(kind: Kind) -> Any:
     import nanoarrow
 
     kinds = {"int": "int64", "float": "float64", "bool": "bool_", "text": "large_string"}
-    return getattr(nanoarrow, kinds[column.kind])()
+    return getattr(nanoarrow, kinds[kind])()
 
 
 def _maker(column: Column) -> Callable[[slice], Any]:
     """What makes the array of some rows."""
     import nanoarrow
 
-    schema, texts = _type(column), [text.encode(errors="replace") for text in column.texts or ()]
+    schema, texts = (
+        _type(column.kind),
+        [text.encode(errors="replace") for text in column.texts or ()],
+    )
     lengths = np.array([len(text) for text in texts], dtype=np.int64)
 
     def made(part: slice) -> Any:

@@ -83,9 +83,14 @@ def with_files(tables: Sequence[tuple[str, Table]], file: Spec) -> Table:
     numbers = np.repeat(np.arange(len(tables), dtype=np.int32), [len(table) for _, table in tables])
     columns = [Column(file.name, numbers, tuple(name for name, _ in tables))]
     for number, column in enumerate(first.columns):
-        name = f"{first.name}_{column.name}" if column.name == file.name else column.name
+        name = renamed(first.name, column.name, file)
         columns.append(_below(name, [table.columns[number] for _, table in tables]))
     return replace(first, columns=tuple(columns), first=first.first | {file.name})
+
+
+def renamed(table: str, column: str, file: Spec) -> str:
+    """The name of a column behind the one of the file."""
+    return f"{table}_{column}" if column == file.name else column
 
 
 def _below(name: str, parts: Sequence[Column]) -> Column:

@@ -17,13 +17,13 @@ Line = Callable[[tuple[str, ...]], str]
 
 def csv_lines(table: ColumnTable) -> Iterator[str]:
     """RFC 4180 with a line of names. A missing value is blank, an empty text is quoted."""
-    yield ",".join(table.names) + "\n"
+    yield ",".join(map(_csv, table.names)) + "\n"
     yield from _rows(table, _csv, lambda row: ",".join(row) + "\n")
 
 
 def tsv_lines(table: ColumnTable) -> Iterator[str]:
     """With a line of names; backslashes and what is no plain character are escaped: \\\\, \\t."""
-    yield "\t".join(table.names) + "\n"
+    yield "\t".join(map(_tsv, table.names)) + "\n"
     yield from _rows(table, _tsv, lambda row: "\t".join(row) + "\n")
 
 
@@ -37,7 +37,7 @@ def markdown_lines(table: ColumnTable) -> Iterator[str]:
 
 def json_lines(table: ColumnTable) -> Iterator[str]:
     """A JSON list with an object a row, each on a line of its own."""
-    row_of = ", ".join(f"{json.dumps(name)}: %s" for name in table.names)
+    row_of = ", ".join(f"{_json(name).replace('%', '%%')}: %s" for name in table.names)
     before = "["
     for some in _rows(table, _json, lambda row: f",\n{{{row_of % row}}}", "null"):
         yield before + some.removeprefix(",\n") if before else some

@@ -240,6 +240,27 @@ def test_the_file_of_another_graph(tmp_path: Path) -> None:
     ]
 
 
+def test_a_file_of_no_nodes(tmp_path: Path) -> None:
+    file = saved(tmp_path / "b.pkl", {})
+    trace = opened(tmp_path / "a.json", replay(1, 0, named("a")))
+    trace, joins = with_captures(trace, [f"{BY_ANNOTATIONS}{file}"], open_trace)
+    assert figures(trace) == {"a": 1000}
+    (sentence,) = said(joins)
+    assert "names no node" in sentence
+
+
+def test_graphs_of_several_processes_have_the_same_numbers(tmp_path: Path) -> None:
+    file = saved(tmp_path / "b.pkl", packed("of file"))
+    other = replay(2, 500, {})
+    for event in other[:3]:
+        event["pid"] = 2
+    trace = opened(tmp_path / "a.json", replay(1, 0, {}), other)
+    after, joins = with_captures(trace, [f"{BY_ANNOTATIONS}{file}"], open_trace)
+    assert after is trace
+    (sentence,) = said(joins)
+    assert "several processes replay graphs" in sentence
+
+
 def test_a_damaged_file_beside_the_trace_loses_nothing(tmp_path: Path) -> None:
     (tmp_path / "a.annotations.pkl").write_bytes(b"\x80\x04")
     trace = opened(tmp_path / "a.json", replay(1, 0, named("a")))

@@ -75,6 +75,14 @@ def test_what_is_unclear_is_counted(tmp_path: Path, unclear: list[Event]) -> Non
     assert (names(trace), dependencies(trace).unclear) == (set(), 1)
 
 
+@pytest.mark.parametrize("field", ["pid", "tid", "id", "ts", "cat", "ph"])
+@pytest.mark.parametrize("value", [[], {}, None, "", 1 << 70, -5, "\ud800", 1e300])
+def test_hostile_flows(tmp_path: Path, field: str, value: object) -> None:
+    ends = flow(0, 30, 31)
+    ends[1][field] = value
+    assert names(opened(tmp_path / "a.json", graph(*ends))) == set()
+
+
 def test_half_a_flow_is_nothing(tmp_path: Path) -> None:
     trace = opened(tmp_path / "a.json", graph(flow(0, 30, 31)[0], flow(1, 41, 42)[1]))
     assert (names(trace), dependencies(trace).unclear) == (set(), 0)

@@ -49,6 +49,7 @@ LEVELS = 32
 BY_ANNOTATIONS = "annotations:"  # before the name of a file of annotations among captures
 BESIDE = ".annotations.pkl"  # in the place of the ending of a trace
 ENDING = re.compile(r"(?:\.json(?:\.gz|\.zst)?)?\Z")
+OF_SEVERAL = "several processes replay graphs, and it cannot tell of which one it is"
 FILE, ARGS = "file", "args"
 NODE_BITS = 32
 NOWHERE = "graph_node"
@@ -72,6 +73,9 @@ def with_annotations(trace: Trace, files: Sequence[str]) -> tuple[Trace, tuple[J
     problems: list[str] = []
     beside = ENDING.sub(BESIDE, trace.report.path, count=1)
     paths = list(files) or ([beside] if os.path.isfile(beside) else [])
+    if paths and len({trace.track_of(int(trace.launch[rows[0]])).pid for rows in each}) > 1:
+        problems.append(f"{paths[0]} is left out: {OF_SEVERAL}.")
+        paths = []
     for path in paths:
         try:
             by_node |= read_annotations(path)
@@ -92,7 +96,7 @@ def _joined(
     """All nodes of a replay are joined if one of them is annotated."""
     own, of_row, sources = _named(trace, each, by_node)
     told = [rows for rows in each if of_row[rows].any()]
-    if by_node and FILE not in sources:
+    if paths and FILE not in sources and not problems:
         problems.append(f"{paths[0]} names no node of the graphs that {trace.report.file} replays.")
     used = [*(paths if FILE in sources else ()), *([trace.report.file] if ARGS in sources else ())]
     rows = np.concatenate([np.empty(0, np.intp), *told])

@@ -1,0 +1,189 @@
+"""SQL over the tables of traces, by DuckDB: SELECT alone, and no file, extension, setting or
+variable of Python is in its reach."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, wait
+from contextlib import contextmanager
+from functools import partial
+from threading import Thread
+from typing import Any, Final, Self
+
+import numpy as np
+from msgspec.structs import replace
+
+from fusetui import Error
+from fusetui.tables.arrow import schema_of
+from fusetui.tables.columns import FILE, columns_of
+from fusetui.tables.frames import needed
+from fusetui.tables.public import Table, renamed, with_files
+from fusetui.tables.sources import TABLES, made
+from fusetui.tables.table import Column, Kind, Spec, column_of
+from fusetui.trace.model.columns import Trace
+
+MEMORY, THREADS = "4GB", 4
+SETTINGS: Final = {"threads": THREADS, "memory_limit": MEMORY, "temp_directory": ""}
+LOCKED: Final = {
+    "autoinstall_known_extensions": False,
+    "autoload_known_extensions": False,
+    "allow_community_extensions": False,
+    "allow_persistent_secrets": False,
+    "python_enable_replacements": False,  # variables of Python are no tables
+    "enable_external_access": False,
+    "lock_configuration": True,  # the last
+}
+"""In this order: what is locked cannot be set any longer."""
+INTEGERS = ("tinyint", "smallint", "integer", "bigint", "hugeint")
+KINDS: Final[dict[str, Kind]] = {
+    **dict.fromkeys((*INTEGERS, *(f"u{name}" for name in INTEGERS)), "int"),
+    **dict.fromkeys(("float", "double", "decimal"), "float"),
+    "boolean": "bool",
+}
+"""What a column of an answer is, by its type in DuckDB; a text where it is none of these."""
+CASTS: Final[dict[Kind, str]] = {
+    "int": "BIGINT",
+    "float": "DOUBLE",
+    "bool": "BOOLEAN",
+    "text": "VARCHAR",
+}
+KIND = re.compile(r"^(?:\w+ )*Error: ", re.IGNORECASE)  # before a message of DuckDB
+PLACE = re.compile(r"\s*\n\s*LINE \d+: .*", re.DOTALL)  # behind it
+
+
+class WrongSql(Error, ValueError):  # noqa: N818
+    """One plain sentence: why a query has no answer."""
+
+
+class Database:
+    """The tables of one or several open traces, each made when a query first names it. A context
+    manager."""
+
+    def __init__(self, traces: Sequence[tuple[str, Trace]]) -> None:
+        """Of several traces, the names stand in the column `file`. Raises MissingPackage."""
+        self._traces, self._tables = traces, dict[str, Table]()
+        self._engine = needed("duckdb", "SQL", "sql")
+        self._connection = self._engine.connect(":memory:", config=SETTINGS)
+        for name, value in LOCKED.items():
+            self._connection.execute(f"SET {name} = {value}")
+        for name in TABLES:
+            self._connection.register(name, _Lazy(self.columns(name), partial(self.table, name)))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._connection.close()
+
+    def columns(self, name: str) -> tuple[Spec, ...]:
+        """Those of a table, which need not be made for that."""
+        specs = columns_of(name)
+        if len(self._traces) < 2:
+            return specs
+        return (FILE, *(replace(spec, name=renamed(name, spec.name, FILE)) for spec in specs))
+
+    def table(self, name: str) -> Table:
+        """One of TABLES, of all traces."""
+        if name not in self._tables:
+            tables = [(file, made(name, trace)) for file, trace in self._traces]
+            self._tables[name] = with_files(tables, FILE) if len(tables) > 1 else tables[0][1]
+        return self._tables[name]
+
+    def ask(self, query: str) -> Table:
+        """The answer to one SELECT. Raises WrongSql; an interrupt ends the query."""
+        if re.search("[\ud800-\udfff]", query):
+            raise WrongSql("SQL: the query is not valid UTF-8.")
+        with self._sentences():
+            statements = self._connection.extract_statements(query)
+            if len(statements) != 1:
+                raise WrongSql(f"SQL: one query is needed, not {len(statements) or 'none'}.")
+            if (kind := statements[0].type.name) != "SELECT":
+                raise WrongSql(f"SQL: the tables are read-only: SELECT is possible, not {kind}.")
+            for name in self._named(query):
+                self.table(name)
+            return self._elsewhere(lambda: self._answer(query))
+
+    def _named(self, query: str) -> list[str]:
+        """The tables that a query may need; those of one that cannot be bound are not known."""
+        try:
+            found = self._connection.get_table_names(query)
+        except self._engine.Error:
+            found = set(re.findall(r"\w+", query))
+        return [name for name in TABLES if name in {one.lower() for one in found}]
+
+    def _answer(self, query: str) -> Table:
+        relation = self._connection.sql(query)
+        kinds = [KINDS.get(one.id, "text") for one in relation.types]
+        names = _apart(relation.columns)
+        casts = (f"CAST(#{n} AS {CASTS[kind]}) AS c{n}" for n, kind in enumerate(kinds, 1))
+        values = relation.project(", ".join(casts)).fetchnumpy()
+        columns = (
+            _column(name, kind, values[f"c{number}"])
+            for number, (name, kind) in enumerate(zip(names, kinds, strict=True), 1)
+        )
+        return Table("rows", tuple(columns), frozenset(names))
+
+    def _elsewhere(self, work: Callable[[], Table]) -> Table:
+        """Waits for another thread, as signals do not end a query in the main one."""
+        ended: Future[Table] = Future()
+
+        def run() -> None:
+            try:
+                ended.set_result(work())
+            except BaseException as error:
+                ended.set_exception(error)
+
+        Thread(target=run, daemon=True).start()
+        try:
+            wait([ended])
+        except BaseException:
+            self._connection.interrupt()
+            wait([ended])
+            raise
+        return ended.result()
+
+    @contextmanager
+    def _sentences(self) -> Iterator[None]:
+        try:
+            yield
+        except self._engine.Error as error:
+            said = " ".join(KIND.sub("", PLACE.sub("", str(error))).split())
+            raise WrongSql(f"SQL: {said.rstrip('.!')}{'' if said.endswith('?') else '.'}") from None
+
+
+class _Lazy:
+    """Columns for DuckDB, and the rows once it needs them."""
+
+    def __init__(self, specs: Sequence[Spec], table: Callable[[], Table]) -> None:
+        self.specs, self.table = specs, table
+
+    def __arrow_c_schema__(self) -> Any:
+        return schema_of((spec.name, spec.kind) for spec in self.specs).__arrow_c_schema__()
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> Any:
+        return self.table().__arrow_c_stream__(requested_schema)
+
+
+def _apart(names: Sequence[str]) -> list[str]:
+    """Names of columns, with a number behind those that came before: `a`, `a_1`."""
+    found: dict[str, None] = {}
+    for name in names:
+        alone, number = name, 0
+        while alone in found:
+            number += 1
+            alone = f"{name}_{number}"
+        found[alone] = None
+    return [*found]
+
+
+def _column(name: str, kind: Kind, values: Any) -> Column:
+    """A number that is not finite is none."""
+    known = ~np.ma.getmaskarray(values)
+    plain = np.ma.getdata(values)
+    if kind == "text":
+        given = [text if there else None for text, there in zip(plain, known.tolist(), strict=True)]
+        return column_of(Spec(name, kind, "", optional=True), given)
+    if kind == "float":
+        known &= np.isfinite(plain)
+    return Column(name, np.where(known, plain, 0).astype(plain.dtype), None, known)

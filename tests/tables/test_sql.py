@@ -1,0 +1,251 @@
+"""SQL over the tables: what a query answers, and what it cannot reach."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.hostile import WORST
+
+from fusetui import sample_traces
+from fusetui.tables import sql
+from fusetui.tables.sources import TABLES
+from fusetui.tables.sql import Database, WrongSql
+from fusetui.trace import Trace, open_trace
+
+SECRET = "a file that no query reads"
+
+
+@pytest.fixture(scope="module")
+def trace() -> Trace:
+    return open_trace(str(sample_traces.path("mlp-eager")))
+
+
+@pytest.fixture
+def database(trace: Trace) -> Iterator[Database]:
+    with Database([("a", trace)]) as opened:
+        yield opened
+
+
+def refused(database: Database, query: str) -> str:
+    with pytest.raises(WrongSql) as error:
+        database.ask(query)
+    sentence = str(error.value)
+    assert sentence.startswith("SQL: ")
+    assert "\n" not in sentence
+    return sentence
+
+
+@pytest.mark.parametrize("files", [["a"], ["a", "b"]], ids=["one", "several"])
+def test_every_table_with_the_columns_that_were_announced(trace: Trace, files: list[str]) -> None:
+    with Database([(file, trace) for file in files]) as database:
+        for name in TABLES:
+            found, given = database.ask(f"select * from {name}"), database.table(name)
+            assert found.names == given.names
+            assert [c.kind for c in found.columns] == [c.kind for c in database.columns(name)]
+            assert [*found] == [*given]
+
+
+def test_every_column_needs_no_quotes(database: Database) -> None:
+    for name in TABLES:
+        names = ", ".join(one.name for one in database.columns(name))
+        assert database.ask(f"select {names} from {name}").names
+
+
+def test_only_tables_that_are_named_are_made(database: Database) -> None:
+    assert "kernels" in [row["name"] for row in database.ask("show tables")]
+    assert len(database.ask("describe kernels")) > 50
+    assert not {*database._tables} - {"kernels"}
+    database.ask("select count(*) from Steps, (select row from slices)")
+    assert {*database._tables} <= {"kernels", "steps", "slices"}
+
+
+def test_sums_are_whole_and_exact(database: Database) -> None:
+    query = "select sum(v) as s from (values (9007199254740993), (0)) t(v)"
+    assert [*database.ask(query)] == [{"s": 9007199254740993}]
+
+
+@pytest.mark.parametrize(
+    ("value", "meaning"),
+    [
+        ("1.5", 1.5),
+        ("true", True),
+        ("null", None),
+        ("null::bigint", None),
+        ("''", ""),
+        ("1e308 * 10", None),
+        ("'nan'::double", None),
+        ("date '2026-01-02'", "2026-01-02"),
+        ("[1, 2]", "[1, 2]"),
+        ("17::hugeint", 17),
+        ("17::utinyint", 17),
+        ("1.25::decimal(9, 2)", 1.25),
+    ],
+)
+def test_a_value(database: Database, value: str, meaning: Any) -> None:
+    assert [*database.ask(f"select {value} as v")] == [{"v": meaning}]
+
+
+def test_an_integer_that_is_too_large_is_an_error(database: Database) -> None:
+    assert "out of range" in refused(database, "select 9223372036854775807::hugeint + 1")
+
+
+def test_columns_of_one_name(database: Database) -> None:
+    assert database.ask("select 1 as a, 2 as a, 3 as a_1").names == ("a", "a_1", "a_1_1")
+
+
+def test_the_order_of_the_query(database: Database) -> None:
+    found = database.ask("select row from slices order by dur_ns desc, row")
+    rows = database.table("slices").sort("dur_ns").column("row").to_list()
+    assert found.column("row").to_list() == rows
+
+
+def test_no_rows(database: Database) -> None:
+    found = database.ask("select name, row, true as b from slices where false")
+    assert (len(found), [c.kind for c in found.columns]) == (0, ["text", "int", "bool"])
+
+
+def test_names_are_values() -> None:
+    """A query that holds one, as any text."""
+    names = database_of(WORST.replace("\ud800", ""))
+    assert names == [WORST.replace("\ud800", "")]
+
+
+def database_of(name: str) -> list[str]:
+    import json
+    from tempfile import TemporaryDirectory
+
+    event = {"name": name, "ph": "X", "cat": "cpu_op", "ts": 1, "dur": 1, "pid": 1, "tid": 1}
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "x.json")
+        path.write_text(json.dumps({"traceEvents": [event]}))
+        with Database([("x", open_trace(str(path), cached=False))]) as database:
+            found: list[str] = database.ask("select name from slices").column("name").to_list()
+            return found
+
+
+@pytest.mark.parametrize(
+    ("query", "sentence"),
+    [
+        ("select nowhere from steps", 'SQL: Referenced column "nowhere" not found'),
+        ("selec 1", 'SQL: syntax error at or near "selec".'),
+        ("select * from kernel", 'does not exist! Did you mean "kernels"?'),
+        ("", "SQL: one query is needed, not none."),
+        ("-- nothing", "SQL: one query is needed, not none."),
+        ("select 1; select 2", "SQL: one query is needed, not 2."),
+        ("select 'a'::int", "SQL: Could not convert string 'a' to INT32."),
+        ("select '\udc80'", "SQL: the query is not valid UTF-8."),
+        ("select " + "(" * 9000 + "1" + ")" * 9000, "SQL: Max expression depth"),
+    ],
+)
+def test_a_wrong_query(database: Database, query: str, sentence: str) -> None:
+    assert sentence in refused(database, query)
+
+
+CHANGES = (
+    "copy (select 1) to 'FILE'",
+    "copy slices to 'FILE' (format csv)",
+    "attach 'FILE' as other",
+    "export database 'FILE'",
+    "import database 'FILE'",
+    "install httpfs",
+    "load 'FILE'",
+    "force install json from 'FILE'",
+    "pragma database_list",
+    "pragma enable_profiling",
+    "set enable_external_access = true",
+    "set threads = 64",
+    "reset memory_limit",
+    "call pragma_version()",
+    "create table x as select 1",
+    "create secret (type s3)",
+    "create macro f() as 1",
+    "insert into steps values (1)",
+    "update steps set number = 1",
+    "delete from steps",
+    "drop view steps",
+    "alter view steps rename to x",
+    "explain analyze copy (select 1) to 'FILE'",
+    "prepare p as select 1",
+    "use memory",
+    "checkpoint",
+    "vacuum",
+)
+
+
+@pytest.mark.parametrize("query", CHANGES)
+def test_nothing_but_select(database: Database, tmp_path: Path, query: str) -> None:
+    sentence = refused(database, query.replace("FILE", str(tmp_path / "x")))
+    assert "the tables are read-only: SELECT is possible, not" in sentence
+    assert not [*tmp_path.iterdir()]
+
+
+READS = (
+    "select * from 'FILE'",
+    "select * from read_csv('FILE')",
+    "select * from read_csv_auto('FILE')",
+    "select * from sniff_csv('FILE')",
+    "select * from read_text('FILE')",
+    "select * from read_blob('FILE')",
+    "select * from read_json('FILE')",
+    "select * from read_parquet('FILE')",
+    "select * from parquet_metadata('FILE')",
+    "select * from read_duckdb('FILE')",
+    "select * from glob('FOLDER/*')",
+    "select * from glob('/etc/*')",
+    "select * from query('select * from read_text(''FILE'')')",
+    "select * from query('copy (select 1) to ''FOLDER/y''')",
+    "select * from query_table('FILE')",
+    "with t as (from read_text('FILE')) select * from t",
+    "select (select content from read_text('FILE'))",
+    "select getenv('HOME')",
+    "select * from read_csv('https://example.org/x.csv')",
+    "select * from sqlite_scan('FILE', 'x')",
+    "select * from SECRET",  # a variable of Python
+    "select * from database",
+    "select * from duckdb_extensions()",
+)
+
+
+@pytest.mark.parametrize("query", READS)
+@pytest.mark.parametrize("ending", ["csv", "json", "parquet"])
+def test_no_file_no_environment_no_variable(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, query: str, ending: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / f"x.{ending}"
+    file.write_text(SECRET)
+    found = refused(database, query.replace("FILE", str(file)).replace("FOLDER", str(tmp_path)))
+    assert SECRET not in found
+    assert [*tmp_path.iterdir()] == [file]
+
+
+def test_what_is_locked_stays_locked(database: Database) -> None:
+    names = ("enable_external_access", "lock_configuration", "autoload_known_extensions")
+    for name, value in zip(names, ("false", "true", "false"), strict=True):
+        row = {"v": value}
+        assert [*database.ask(f"select current_setting('{name}')::varchar as v")] == [row]
+    allowed = "allowed_paths", "allowed_directories", "temp_directory"
+    for name in allowed:
+        (found,) = database.ask(f"select current_setting('{name}')::varchar as v")
+        assert found["v"] in ("[]", "")
+
+
+def test_memory_and_threads_are_bounded(trace: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sql.SETTINGS, "memory_limit", "20MB")
+    with Database([("a", trace)]) as database:
+        query = "select list(repeat('x', 1000) || a.range) as v from range(1000000) a"
+        assert "memory" in refused(database, query).lower()
+        (found,) = database.ask("select current_setting('threads')::int as threads")
+        assert found["threads"] == sql.THREADS
+
+
+def test_nothing_is_written_at_home(trace: Trace, tmp_path: Path, monkeypatch: Any) -> None:
+    for variable in ("HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"):
+        monkeypatch.setenv(variable, str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    with Database([("a", trace)]) as database:
+        database.ask("select * from slices order by name")
+    assert not [*tmp_path.iterdir()]
