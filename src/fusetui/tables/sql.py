@@ -104,6 +104,10 @@ class Database:
                 self.table(name)
             return self._elsewhere(lambda: self._answer(query))
 
+    def interrupt(self) -> None:
+        """Ends a query from another thread, which then raises WrongSql."""
+        self._connection.interrupt()
+
     def _named(self, query: str) -> list[str]:
         """The tables that a query may need; those of one that cannot be bound are not known."""
         try:
