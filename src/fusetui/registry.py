@@ -370,7 +370,7 @@ COMMANDS = (
                 nargs="+",
                 action="extend",
                 default=[],
-                help="The folders whose traces it may read; this one unless others are named.",
+                help="The folders whose traces it may read, by default the current one.",
             ),
         ),
         "It reads files below these folders, the lessons and the samples; it opens no URL. "

@@ -191,7 +191,9 @@ async def test_figures_are_those_of_the_api(client: Any) -> None:
         for name in ("kernels", "ops", "modules", "gaps"):
             rows, _ = await whole(client, name, **ONE, columns="*")
             assert rows == [[*row.values()] for row in getattr(trace, name)]
-        asked = dict(where="kind = kernel and dur > 180us", sort="dur_ns", columns="row, dur_ns")
+        asked = dict(
+            where="kind = kernel and dur > 180us", sort="dur_ns", columns="row, dur_ns,row"
+        )
         rows, _ = await whole(client, "table", **CALLS["table"], **asked, top=4)
         chosen = trace.slices.where(asked["where"]).sort("dur_ns").top(4)
         assert rows == [[one["row"], one["dur_ns"]] for one in chosen]

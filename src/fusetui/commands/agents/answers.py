@@ -81,11 +81,10 @@ def _chosen(table: Any, asked: Any) -> ColumnTable:
         raise CommandError(f"where: {error}.") from None
     table = table.sort(asked.sort) if asked.sort else table
     table = table.top(asked.top) if asked.top else table
-    names = (asked.columns or "").split(",")
     if not asked.columns:
         table = seen_first(table)
     elif asked.columns != "*":
-        table = table.select(map(str.strip, names))
+        table = table.select(dict.fromkeys(map(str.strip, asked.columns.split(","))))
     found: ColumnTable = table
     return found
 
