@@ -28,6 +28,7 @@ CALLS: Mapping[str, dict[str, Any]] = {
     "traces": {},
     **dict.fromkeys(("open", "why", "kernels", "ops", "gaps", "modules"), ONE),
     "table": ONE | {"table": "slices"},
+    "sql": ONE | {"query": "select * from slices order by row;"},
     "diff": {"a": LESSON, "b": OTHER},
     "decode": {"names": ["ampere_sgemm_32x32_tn", "unknown"] * 20},
 }
@@ -175,7 +176,7 @@ def test_nobody_reads() -> None:
 async def test_pages_together_are_the_whole(client: Any, folder: Path, name: str) -> None:
     for number in range(40):
         (folder / f"{number:02}-{'long' * 8}.json").write_text(BARE)
-    asked = CALLS[name] | ({} if name in ("diff", *ITEMS) else {"columns": "*"})
+    asked = CALLS[name] | ({} if name in ("diff", "sql", *ITEMS) else {"columns": "*"})
     asked |= {"by": "shape"} if name == "ops" else {}
     async with client:
         once, one = await whole(client, name, **asked, max_tokens=100_000)
@@ -204,6 +205,28 @@ async def test_figures_are_those_of_the_api(client: Any) -> None:
     assert why["about"] is None
     assert step["about"] == "ProfilerStep#3"
     assert any("Reconstructed" in note for note in why["notes"])
+
+
+async def test_sql(client: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the tables alone, and no longer than for a while."""
+    pytest.importorskip("duckdb", reason="SQL needs it")
+    query = "select op, sum(dur_ns) as total_ns from slices where kind = 'kernel' group by 1"
+    secret = f"'{folder.parent}/secret.json'"
+    async with client:
+        rows, _ = await whole(client, "sql", **ONE, query=f"{query} order by 2 desc -- the sum")
+        assert rows[0] == ["aten::mm", 1_650_000]
+        for wrong, sentence in {
+            "select 1; select 2": "SQL: ",
+            "drop table slices": "SQL: ",
+            f"select * from {secret}": "SQL: ",
+            f"select * from read_text({secret})": "SQL: ",
+            f"copy slices to {secret}": "SQL: ",
+            "select * from range(200000)": "The query has more than 100,000 rows",
+        }.items():
+            assert (await told(client, "sql", **ONE, query=wrong)).startswith(sentence)
+        monkeypatch.setattr("fusetui.commands.agents.answers.PATIENCE", 0.5)
+        forever = "select count(*) from range(1000000) a, range(1000000) b where a.range > b.range"
+        assert "nterrupt" in await told(client, "sql", **ONE, query=forever)
 
 
 async def test_groups_have_columns_of_their_own(client: Any) -> None:

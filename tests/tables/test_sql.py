@@ -206,6 +206,9 @@ READS = (
     "select * from SECRET",  # a variable of Python
     "select * from database",
     "select * from duckdb_extensions()",
+    "select * from enable_profiling(save_location := 'FOLDER/y')",
+    "select * from enable_logging(storage := 'file', storage_path := 'FOLDER/y')",
+    "select * from json_execute_serialized_sql(json_serialize_sql('from read_text(''FILE'')'))",
 )
 
 

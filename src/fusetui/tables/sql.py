@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from threading import Thread
 from typing import Any, Final, Self
@@ -74,7 +74,8 @@ class Database:
         return self
 
     def __exit__(self, *raised: object) -> None:
-        self._connection.close()
+        with suppress(self._engine.Error):  # a query may still run, if it was interrupted twice
+            self._connection.close()
 
     def columns(self, name: str) -> tuple[Spec, ...]:
         """Those of a table, which need not be made for that."""
@@ -103,6 +104,10 @@ class Database:
             for name in self._named(query):
                 self.table(name)
             return self._elsewhere(lambda: self._answer(query))
+
+    def interrupt(self) -> None:
+        """Ends a query from another thread, which then raises WrongSql."""
+        self._connection.interrupt()
 
     def _named(self, query: str) -> list[str]:
         """The tables that a query may need; those of one that cannot be bound are not known."""

@@ -5,7 +5,7 @@ sentence."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from threading import Lock
+from threading import Lock, Timer
 from typing import Any
 
 import msgspec
@@ -23,6 +23,7 @@ from fusetui.tables.drawn import seen_first
 from fusetui.tables.sources import Asked, made
 from fusetui.tables.table import ColumnTable
 
+MOST_ROWS, PATIENCE = 100_000, 30.0  # of a query in SQL; in seconds
 Answer = tuple[dict[str, object], Items]
 
 
@@ -48,6 +49,9 @@ class Answerer:
             key = name, *states, getattr(asked, "step", None)
             if "columns" in TOOLS[name].takes:
                 head, items = self._table(getattr(asked, "table", name), traces[0], asked)
+            elif name == "sql":
+                table = self._opener.answer((*key, asked.query), lambda: _sql(asked, traces[0]))
+                head, items = _rows(traces[0], name, table)
             elif traces:
                 make = WITH_TRACES[name]
                 head, items = self._opener.answer(key, lambda: make(asked, *traces))
@@ -64,13 +68,15 @@ class Answerer:
         options = Asked(by=by, part=Selection(step=step))
         key = name, by, step, opened.state
         whole = self._opener.answer(key, lambda: made(name, opened.trace, options))
-        table = _chosen(whole, asked)
-        head = {**_of(opened), "table": name, "columns": table.names}
+        return _rows(opened, name, _chosen(whole, asked))
 
-        def rest(begin: int) -> Any:
-            return (list(row.values()) for row in table.take(slice(begin, None)))
 
-        return head, Items("rows", len(table), rest)
+def _rows(opened: OpenTrace, name: str, table: ColumnTable) -> Answer:
+    def rest(begin: int) -> Any:
+        return (list(row.values()) for row in table.take(slice(begin, None)))
+
+    head = {**_of(opened), "table": name, "columns": table.names}
+    return head, Items("rows", len(table), rest)
 
 
 def _chosen(table: Any, asked: Any) -> ColumnTable:
@@ -148,6 +154,23 @@ def _diff(_: Any, a: OpenTrace, b: OpenTrace) -> Answer:
         "notes": [*dict.fromkeys((*found.notes, *a.notes, *b.notes))],
     }
     return head, _all("rows", rows)
+
+
+def _sql(asked: Any, opened: OpenTrace) -> ColumnTable:
+    """The rows of a query, as many and for as long as a server can afford."""
+    from fusetui.tables.sql import Database
+
+    query = asked.query.strip().rstrip(";")
+    with Database([(opened.name, opened.trace)]) as database:
+        timer = Timer(PATIENCE, database.interrupt)
+        timer.start()
+        try:
+            table = database.ask(f"SELECT * FROM (\n{query}\n) LIMIT {MOST_ROWS + 1}")
+        finally:
+            timer.cancel()
+    if len(table) > MOST_ROWS:
+        raise CommandError(f"The query has more than {MOST_ROWS:,} rows: add up, or set a LIMIT.")
+    return table
 
 
 def _decode(names: Sequence[str]) -> Answer:

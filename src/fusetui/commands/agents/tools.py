@@ -124,6 +124,12 @@ TOOLS: Final = {
         TABLE | {"table": (Literal[OTHERS],)},
         ROWS,
     ),
+    "sql": Tool(
+        "A single SELECT of DuckDB over the tables of a trace: kernels, ops, modules, lines, gaps, "
+        "launches, collectives, findings, steps and slices. DESCRIBE slices lists columns.",
+        TRACE | {"query": (str,)},
+        ROWS,
+    ),
     "diff": Tool(
         "What trace b does differently from trace a, and whether the change of its step is more "
         "than noise: the verdict can be that this cannot be told. Of each side of a row, the first "
@@ -174,7 +180,7 @@ def schema(of: type[msgspec.Struct]) -> dict[str, Any]:
 
 def description(name: str) -> str:
     """For the agent: what it answers, and the columns of its table."""
-    tables = OTHERS if name == "table" else (name,) if TOOLS[name].gives is ROWS else ()
+    tables = OTHERS if name == "table" else (name,) if "columns" in TOOLS[name].takes else ()
     return "\n".join([f"{TOOLS[name].about} {DATA}", *map(_columns, tables)])
 
 
