@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from fusetui.trace.formats import read
 from fusetui.trace.model.errors import CannotRead, NotATrace
 from fusetui.trace.model.events import Events, Stretch
-from fusetui.trace.model.raw import Raw
+from fusetui.trace.model.raw import Raw, origin_of
 from fusetui.trace.model.report import Progress, silent
 from fusetui.trace.read import Callbacks
 from fusetui.trace.read.chunks import UNDECODABLE
@@ -37,7 +37,7 @@ def convert_file(path: str, out: str, progress: Progress = silent) -> Raw:
 def texts(raw: Raw, progress: Progress = silent) -> Iterator[bytes]:
     """The document, piece by piece. Raises TraceError or OSError."""
     yield b"{\n"
-    for key, value in raw.keys.items():
+    for key, value in {**raw.keys, **origin_of(raw)}.items():
         yield f"{json.dumps(key)}: {write(value)},\n".encode()
     yield b'"traceEvents": [\n'
     between = b""

@@ -28,6 +28,7 @@ from fusetui.trace.read.events import decode_raw
 from fusetui.trace.read.times import InexactTimes, exact_nanoseconds, nanoseconds
 from fusetui.trace.scrub.values import write
 
+FAR, FAR_NS = 10, 1_000_000_000  # times as long as the window, or a second
 PAIRED = frozenset("BEbeSFnT")
 """Phases of slices that are written as several events: they are written as one (ph X)."""
 
@@ -85,10 +86,15 @@ def _in(start: Int64s, end: Int64s, begin_ns: int, end_ns: int) -> Flags:
     return found
 
 
+def farthest(begin_ns: int, end_ns: int) -> int:
+    """How far from a window (ns) its neighbors are looked for."""
+    return max(FAR * (end_ns - begin_ns), FAR_NS)
+
+
 def _neighbors(trace: Trace, begin_ns: int, end_ns: int) -> list[int]:
     """Of each device the last event before the window and the first after it, which tell why it
-    was idle at the borders; not where they are further away than the window is long."""
-    rows, found, most = trace.gpu_rows, [], end_ns - begin_ns
+    was idle at the borders; not where they are further away than `farthest`."""
+    rows, found, most = trace.gpu_rows, [], farthest(begin_ns, end_ns)
     device = trace.process_of_track[trace.track[rows]]
     for number in np.unique(device).tolist():
         own = rows[device == number]

@@ -16,7 +16,7 @@ from fusetui.trace.layout.transfers import with_directions
 from fusetui.trace.model.arrays import each
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import CannotRead
-from fusetui.trace.model.raw import Raw
+from fusetui.trace.model.raw import Raw, converted_from
 from fusetui.trace.model.report import Progress, Report, Stop, never, silent
 from fusetui.trace.read import Callbacks
 
@@ -98,6 +98,7 @@ def build(raw: Raw) -> Trace:
 
 
 def _report(raw: Raw, negative_delays: int) -> Report:
+    origin = converted_from(raw.keys)
     return Report(
         path=raw.path,
         bytes=raw.bytes,
@@ -116,6 +117,7 @@ def _report(raw: Raw, negative_delays: int) -> Report:
         changed=raw.changed,
         format=raw.format,
         left_out=raw.left_out,
-        remarks=raw.remarks,
-        cut_ends=raw.cut_ends,
+        remarks=(*raw.remarks, *origin.remarks),
+        cut_ends=raw.cut_ends or origin.cut_ends,
+        converted_from=origin.format,
     )

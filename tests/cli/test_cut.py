@@ -63,7 +63,7 @@ def test_scrubbed(fusetui: Run, tmp_path: Path, trace_file: Callable[..., Path])
     ("arguments", "says"),
     [
         ((), "Say which part: --step N, --from T --to T, --around ROW or --steady."),
-        (("--step", 2, "--steady"), "Say which part"),
+        (("--step", 2, "--steady"), "Say one part only"),
         (("--step", 99), "has no step 99"),
         (("--around", 10**9), "There is no row"),
         (("--from", "10s"), "There is nothing between these times"),

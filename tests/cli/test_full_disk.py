@@ -18,6 +18,7 @@ File = Callable[..., Path]
 LESSON = "lesson:mlp-eager"
 ARGUMENTS = {
     **{name: ["lesson:mlp-eager", "lesson:mlp-compiled"] for name in ("diff", "ranks")},
+    "sql": [LESSON, "select 1"],
     "check": [LESSON, "--expect=kernels=1"],
     "decode": ["ampere_sgemm_128x64_tn"],
     "samples": [],
@@ -30,7 +31,7 @@ MORE = {
     **dict.fromkeys(("steps", "slices"), ((), *((f"--format={form}",) for form in TEXTS))),
 }
 """Options of the commands without `--json`."""
-NO_OUTPUT = ("capture", "tutor", "open", "scrub", "cut", "convert")
+NO_OUTPUT = ("capture", "tutor", "open", "scrub", "cut", "convert", "mcp")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no full device")

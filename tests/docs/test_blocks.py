@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import subprocess
+import sys
 from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
@@ -48,6 +50,8 @@ def python_here(monkeypatch: pytest.MonkeyPatch) -> None:
         return printed.getvalue()
 
     monkeypatch.setattr(BLOCKS, "_run", run)
+    own = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", "")))
+    monkeypatch.setenv("PATH", own)  # where the program is that a block starts
 
 
 @pytest.mark.usefixtures("python_here")

@@ -16,7 +16,7 @@ from fusetui.analysis.why.model import DeviceAccount
 from fusetui.analysis.why.selection import Selection, accounted
 from fusetui.commands.cut import _about
 from fusetui.trace import Trace, open_trace
-from fusetui.trace.cut import part_of, texts_of
+from fusetui.trace.cut import farthest, part_of, texts_of
 
 Make = Callable[..., Any]
 Event = dict[str, Any]
@@ -82,7 +82,12 @@ def test_neighbors_on_the_device_tell_why_it_was_idle(trace_of: Make) -> None:
     times = (10, 40, 50, 60, 90)
     trace = trace_of(slices(*(("kernel", f"k{ts}", ts, 5) for ts in times)))
     assert [name for name, *_ in kept(trace, 48, 58)] == ["k40", "k50", "k60"]
-    assert [name for name, *_ in kept(trace, 52, 54)] == ["k50"]  # the others are too far away
+    assert [name for name, *_ in kept(trace, 70, 72)] == ["k60", "k90"]  # nothing runs in it
+
+
+def test_neighbors_that_are_too_far_away_are_left_out(trace_of: Make) -> None:
+    trace = trace_of(slices(("kernel", "a", 10, 5), ("kernel", "b", 3e6, 5)))
+    assert [name for name, *_ in kept(trace, 10, 20)] == ["a"]
 
 
 def test_counters_and_instants_of_the_time_and_all_labels(trace_of: Make) -> None:
@@ -176,7 +181,7 @@ def _has_neighbors(trace: Trace, begin: int, end: int) -> bool:
     """Whether each device has an event near both borders, which the part has then too."""
     rows = trace.gpu_rows
     device = trace.process_of_track[trace.track[rows]]
-    near = end - begin
+    near = farthest(begin, end)
     return all(
         (trace.end[own] <= begin).any()
         and (trace.end[own][trace.end[own] <= begin].max() >= begin - near)

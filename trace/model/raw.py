@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -62,3 +63,32 @@ class Raw(msgspec.Struct, frozen=True, eq=False):
     remarks: tuple[str, ...] = ()
     cut_ends: int = 0  # see Report
     copies_named: bool = False  # names of copies and fills say all that the file says
+
+
+CONVERTED_FROM = "converted_from"
+"""The top-level key of JSON that was converted from another format: an Origin."""
+Sentence = Annotated[str, msgspec.Meta(max_length=500)]
+
+
+class Origin(msgspec.Struct, frozen=True):
+    """What a converted trace has to say of the file that it was made from."""
+
+    format: Literal["", "nsys", "pftrace"] = ""
+    cut_ends: Annotated[int, msgspec.Meta(ge=0, lt=1 << 53)] = 0
+    remarks: Annotated[tuple[Sentence, ...], msgspec.Meta(max_length=16)] = ()
+
+
+def converted_from(keys: Mapping[str, Any]) -> Origin:
+    """What the keys of a trace tell of its origin; nothing where they mean nothing."""
+    try:
+        return msgspec.convert(keys.get(CONVERTED_FROM, {}), Origin)
+    except msgspec.ValidationError:
+        return Origin()
+
+
+def origin_of(raw: Raw) -> dict[str, Any]:
+    """The key that a converted trace gets; none for JSON, whose keys have it already."""
+    if raw.format == "json":
+        return {}
+    origin = Origin(raw.format, raw.cut_ends, raw.remarks[:16])  # type: ignore[arg-type]
+    return {CONVERTED_FROM: msgspec.to_builtins(origin)}

@@ -14,8 +14,14 @@ OF_NSYS = {
     "deviceProperties, as torch 1.12 and later": "the table TARGET_INFO_GPU of the export",
 }
 """By the options of torch.profiler."""
+UNCUT = "an export named .json, not .pftrace"
+OF_PFTRACE = dict.fromkeys(
+    ("profile_memory=True", "deviceProperties, as torch 1.12 and later"), UNCUT
+)
+"""Likewise: what torch loses when it writes that format."""
+BY_FORM = {"nsys": OF_NSYS, "pftrace": OF_PFTRACE}
 
 
 def recorded_with(option: str, form: str) -> str:
     """What records it: an option of torch.profiler, unless the format of the trace is another."""
-    return OF_NSYS.get(option, option) if form == "nsys" else option
+    return BY_FORM.get(form, {}).get(option, option)

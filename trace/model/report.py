@@ -53,7 +53,13 @@ class Report(msgspec.Struct, frozen=True):
     left_out: dict[str, int] = {}  # what has no place in a trace, and how much of it there is
     remarks: tuple[str, ...] = ()  # sentences about what was read
     cut_ends: int = 0  # GPU events that may have lasted longer: the writer ended them at the next
+    converted_from: str = ""  # the format that this JSON was converted from
     named: str = ""  # what the user called it where that is not its path: sample:NAME
+
+    @property
+    def writer(self) -> str:
+        """The format in which the trace was recorded, whatever it was converted to since."""
+        return self.converted_from or self.format
 
     @property
     def file(self) -> str:

@@ -142,8 +142,14 @@ def _lines(found: Origins, file: str | None) -> tuple[Mapping[int, Function], Fu
         within = function_of(trace.names[caller]) if caller < len(trace.names) else None
         if line is not None:
             file_of_line, place = line
-            functions[number] = Function(file_of_line, place, within.name if within else "")
+            called_in = within.name if within else _caller(trace, caller)
+            functions[number] = Function(file_of_line, place, called_in)
     return functions, calls
+
+
+def _caller(trace: Trace, name: int) -> str:
+    """Of a frame that is no function: the call of a module, as `nn.Module: Linear_0`."""
+    return trace.names[name] if name < len(trace.names) else ""
 
 
 def has_lines(trace: Trace) -> bool:

@@ -158,8 +158,10 @@ def say_why_no_lines(trace: Trace, args: Namespace, found: bool) -> None:
     from fusetui.trace.program.functions import has_lines
 
     if args.by == "line" and not has_lines(trace):
-        say("The calling lines were not recorded: torch 2.14 and later do, with with_stack=True.")
-    elif args.file is not None and not found:
+        raise CommandError(
+            "The calling lines were not recorded: torch 2.14 and later do, with with_stack=True."
+        )
+    if args.file is not None and not found:
         say(f"No Python frame of this trace is in {printable(args.file)}.")
 
 

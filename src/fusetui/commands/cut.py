@@ -88,7 +88,8 @@ def _window(trace: Trace, args: Namespace) -> Window:
     given = [args.step is not None, args.begin is not None or args.end is not None]
     given += [args.around is not None, args.steady]
     if sum(given) != 1:
-        raise CommandError("Say which part: --step N, --from T --to T, --around ROW or --steady.")
+        which = "Say one part only" if any(given) else "Say which part"
+        raise CommandError(f"{which}: --step N, --from T --to T, --around ROW or --steady.")
     if args.around is not None:
         return _around(trace, args.around)
     if args.steady:

@@ -71,6 +71,8 @@ def run_steps(args: Namespace) -> int:
 def form_of(args: Namespace) -> str:
     """The one that was asked for, or that of the name of a new file. Raises CommandError, and Error
     where that name tells none or there is a file."""
+    if args.output == "":
+        raise CommandError("--output is followed by the name of a new file.")
     form: str = args.format or (format_of(args.output) if args.output else TABLE)
     if getattr(args, "json", False):
         raise CommandError("Use --format json for a table: --json prints the whole answer.")

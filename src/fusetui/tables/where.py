@@ -72,12 +72,13 @@ def _columns(table: ColumnTable, field: str) -> list[Column]:
 
 
 def _compared(column: Column, part: Written) -> Flags:
-    """A row without a value is neither above nor below."""
+    """A row without a value is neither above nor below; `-` finds it, as all for which the rest
+    does not hold."""
     if column.kind not in ("int", "float"):
         raise WrongQuery(f"{part.field} is a text: {part.field}:{part.value or '...'} looks for it")
     bound: Bound = bound_of(part, _number(column, part))
     flags = column.values > bound.value if bound.above else column.values < bound.value
-    return (flags ^ bound.excluded) & column.there
+    return ((flags ^ bound.excluded ^ part.excluded) & column.there) ^ part.excluded
 
 
 def _is(column: Column, part: Written) -> Flags:

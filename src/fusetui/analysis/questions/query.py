@@ -45,7 +45,10 @@ TIMES: Final = {"dur": "its duration", "at": "its start after that of the trace"
 FIELDS: Final = {**OF_NAMES, **OF_ROWS, **OF_ARGS, **TIMES}  # what each field is, in a few words
 LONGEST = 500  # characters of a query
 SECONDS = 2.0  # that a pattern may take
-SIGN = re.compile(r'(-?)([a-z][a-z_0-9]*)\s*(!=|<=|>=|=|<|>)\s*("[^"]*"|\S*)')
+SIGN = re.compile(
+    r"(-?)([a-z][a-z_0-9]*)\s*(!=|<=|>=|=|<|>)\s*"
+    r'("[^"]*"|\d[\d.]*\s+(?:ns|us|ms|s)\b|\S*)'
+)
 COMPARED = ("<", ">", "<=", ">=")
 TERM = re.compile(r'-?(?:/(?:[^/\\]|\\.)+/(?=\s|$)|[a-z]+:"[^"]*"|"[^"]*"|\S+)')
 FIELD = re.compile(r"([a-z_0-9]+):(?!:)(.*)", re.DOTALL)

@@ -19,10 +19,10 @@ from fusetui.trace.layout.steps import Steps, steps_of
 from fusetui.trace.model.arrays import Int64s
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.recording import recorded_with
+from fusetui.trace.model.recording import UNCUT, recorded_with
 
 ON_GPU = "ProfilerActivity.CUDA"
-UNCUT = "an export named .json, not .pftrace"
+LOST = "the properties of devices and the directions of copies"
 
 
 class Selection(msgspec.Struct, frozen=True):
@@ -124,6 +124,8 @@ def _window(
     begin = max(trace.begin_ns, trace.begin_ns + (chosen.from_ns or 0))
     end = trace.end_ns if chosen.to_ns is None else trace.begin_ns + chosen.to_ns
     end = min(trace.end_ns, end)
+    if chosen.from_ns is not None and chosen.to_ns is not None and chosen.from_ns >= chosen.to_ns:
+        raise NotThere("There is nothing between these times: the second is not after the first.")
     if begin >= end:
         whole = f"{trace.report.file} goes from 0 to {duration(trace.end_ns - trace.begin_ns)}"
         raise NotThere(f"There is nothing between these times: {whole}.")
@@ -143,7 +145,7 @@ def _accounts(
 def on_this_device(trace: Trace, unknown: Sequence[Unknown]) -> tuple[Unknown, ...]:
     """With what records it, by what recorded the trace: of a GPU the activity of its kind, or ""
     where nothing shows that there is one."""
-    activity, form = gpu_activity(trace), trace.report.format
+    activity, form = gpu_activity(trace), trace.report.writer
     options = ((one, activity if one.record_with == ON_GPU else one.record_with) for one in unknown)
     return tuple(
         msgspec.structs.replace(one, record_with=recorded_with(option, form))
@@ -160,6 +162,8 @@ def _unknown(trace: Trace) -> list[Unknown]:
         found.append(Unknown("gaps", "launch calls", ON_GPU))
     if ends := trace.report.cut_ends:
         found.append(Unknown("account", f"the ends of {plural(ends, 'GPU event')}", UNCUT))
+    if trace.report.writer == "pftrace" and len(gpu):
+        found.append(Unknown("findings", LOST, UNCUT))
     if not (trace.role == Role.PYTHON).any():
         found.append(Unknown("gaps", "Python frames and modules", "with_stack=True"))
     return found

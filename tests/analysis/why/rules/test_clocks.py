@@ -93,3 +93,17 @@ def test_a_device_at_its_limit(found: Ask) -> None:
 def test_power_capped_is_silent(found: Ask, values: list[int], watts: list[int]) -> None:
     events = [*ran(*[10] * 40), *clocks(values), *power(watts)]
     assert found("power-capped", events, **A100) == []
+
+
+def test_kernels_beside_each_other_count_once(found: Ask) -> None:
+    """The same work on a second stream: share and stake stay."""
+    kernels = ran(*[10] * 20, *[18] * 20)
+    beside = [
+        {**event, "tid": 9, "args": {"correlation": event["args"]["correlation"] + 100}}
+        for event in kernels
+        if event["cat"] == "kernel"
+    ]
+    events = [*kernels, *beside, *clocks(HALF), *power([300] * 20 + [400] * 20)]
+    (finding,) = found("power-capped", events, **A100)
+    assert finding.at_stake_ns == 20 * 9_000
+    assert "For 64 % of the time" in finding.text

@@ -115,7 +115,7 @@ PROPERTIES = "deviceProperties, as torch 1.12 and later"
 def lacks_of(facts: Facts) -> dict[str, str]:
     """What of all that rules need was not recorded, and what records it."""
     trace, kernels, activity = facts.trace, facts.kernels, gpu_activity(facts.trace)
-    form = trace.report.format
+    form = trace.report.writer
     if not len(facts.gpu_rows):
         return {"GPU events": recorded_with(activity, form)}
     recorded = {
@@ -156,8 +156,8 @@ def subject(number: int, noun: str, verb: str, of: str = "") -> str:
 
 
 def most_module(kernels: Kernels, which: Flags | Rows, before: str = ", most of it in ") -> str:
-    """The kind of module in which some kernels take most of their time, after these words; blank
-    where none is known."""
+    """The kind of module in which some kernels take more than half of their time, after these
+    words; blank where there is none."""
     module, ns = kernels.module[which], kernels.effective_ns[which]
 
     def kind(name: str) -> str:
@@ -165,7 +165,7 @@ def most_module(kernels: Kernels, which: Flags | Rows, before: str = ", most of 
 
     found = by_text(kernels.trace, module[module >= 0], ns[module >= 0], kind)
     most = max(filter(None, found), key=lambda text: found[text][1], default="")
-    return before + most if most else ""
+    return before + most if most and 2 * found[most][1] > int(ns.sum()) else ""
 
 
 STACKS = "Python stacks were recorded: these times include the profiler's own work."

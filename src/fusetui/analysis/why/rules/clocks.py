@@ -80,10 +80,11 @@ def power_capped(facts: Facts) -> Iterator[Claim]:
             continue
         highest, fastest = power[own].max(), clock[own].max()
         capped = own & (power >= AT_THE_TOP * highest) & (clock <= (1 - VARIES) * fastest)
-        taken, every = kernels.ns(capped), kernels.ns(own)
+        taken, every = (kernels.cover(which, device).ns for which in (capped, own))
         if taken < OFTEN * every or not (own & (power < AT_THE_TOP * highest)).any():
             continue
         slowed = kernels.effective_ns[capped] * (1 - clock[capped] / fastest)
+        slowed *= taken / max(kernels.ns(capped), 1)  # what overlaps counts once
         yield Claim(
             text=f"For {percent(taken, every)} of the time in which it computed, the GPU drew "
             f"{count(round(highest))} W, the most that it ever drew, at an SM clock of "

@@ -90,9 +90,11 @@ def fusable_run(facts: Facts) -> Iterator[Claim]:
     kinds = by_text(facts.trace, runs.module, runs.ns, module_text)
     text = (
         f"{plural(number, 'run')} of pointwise kernels, {count(inside)} in all, "
-        f"{'takes' if number == 1 else 'take'} {of_work(facts, taken)}, most of it in "
-        f"{max(kinds, key=lambda kind: kinds[kind][1])}"
+        f"{'takes' if number == 1 else 'take'} {of_work(facts, taken)}"
     )
+    most = max(kinds, key=lambda kind: kinds[kind][1])
+    if 2 * kinds[most][1] > taken:
+        text += f", most of it in {most}"
     if runs.is_known:
         yield Claim(
             text=f"{text}. One kernel for each run has to read its first inputs and to write its "

@@ -178,7 +178,10 @@ def _asked_by(facts: Facts, copies: Flags) -> str:
     if not known.any():
         return ""
     names = trace.name[trace.op[kernels.rows[known]]]
-    most = int(np.bincount(names, kernels.effective_ns[known], len(trace.names)).argmax())
+    taken = np.bincount(names, kernels.effective_ns[known], len(trace.names))
+    most = int(taken.argmax())
+    if 2 * taken[most] <= kernels.ns(copies):
+        return most_module(kernels, copies)
     text = f", most of it in {printable(trace.names[most][:80])}"
     return text + most_module(kernels, copies, ", and in ")
 
