@@ -27,6 +27,7 @@ ARGUMENTS = {
 }
 """Of the commands that do not take one trace."""
 MORE = {
+    "sql": ((),),
     **dict.fromkeys(("schema", "completion"), ((),)),
     **dict.fromkeys(("steps", "slices"), ((), *((f"--format={form}",) for form in TEXTS))),
 }
