@@ -12,7 +12,7 @@ from tests.hostile import WORST
 from fusetui import sample_traces
 from fusetui.tables import sql
 from fusetui.tables.sources import TABLES
-from fusetui.tables.sql import Database, WrongSql
+from fusetui.tables.sql import SqlTables, WrongSql
 from fusetui.trace import Trace, open_trace
 
 SECRET = "a file that no query reads"
@@ -24,12 +24,12 @@ def trace() -> Trace:
 
 
 @pytest.fixture
-def database(trace: Trace) -> Iterator[Database]:
-    with Database([("a", trace)]) as opened:
+def database(trace: Trace) -> Iterator[SqlTables]:
+    with SqlTables([("a", trace)]) as opened:
         yield opened
 
 
-def refused(database: Database, query: str) -> str:
+def refused(database: SqlTables, query: str) -> str:
     with pytest.raises(WrongSql) as error:
         database.ask(query)
     sentence = str(error.value)
@@ -40,7 +40,7 @@ def refused(database: Database, query: str) -> str:
 
 @pytest.mark.parametrize("files", [["a"], ["a", "b"]], ids=["one", "several"])
 def test_every_table_with_the_columns_that_were_announced(trace: Trace, files: list[str]) -> None:
-    with Database([(file, trace) for file in files]) as database:
+    with SqlTables([(file, trace) for file in files]) as database:
         for name in TABLES:
             found, given = database.ask(f"select * from {name}"), database.table(name)
             assert found.names == given.names
@@ -48,13 +48,13 @@ def test_every_table_with_the_columns_that_were_announced(trace: Trace, files: l
             assert [*found] == [*given]
 
 
-def test_every_column_needs_no_quotes(database: Database) -> None:
+def test_every_column_needs_no_quotes(database: SqlTables) -> None:
     for name in TABLES:
         names = ", ".join(one.name for one in database.columns(name))
         assert database.ask(f"select {names} from {name}").names
 
 
-def test_only_tables_that_are_named_are_made(database: Database) -> None:
+def test_only_tables_that_are_named_are_made(database: SqlTables) -> None:
     assert "kernels" in [row["name"] for row in database.ask("show tables")]
     assert len(database.ask("describe kernels")) > 50
     assert not {*database._tables} - {"kernels"}
@@ -62,7 +62,7 @@ def test_only_tables_that_are_named_are_made(database: Database) -> None:
     assert {*database._tables} <= {"kernels", "steps", "slices"}
 
 
-def test_sums_are_whole_and_exact(database: Database) -> None:
+def test_sums_are_whole_and_exact(database: SqlTables) -> None:
     query = "select sum(v) as s from (values (9007199254740993), (0)) t(v)"
     assert [*database.ask(query)] == [{"s": 9007199254740993}]
 
@@ -84,25 +84,25 @@ def test_sums_are_whole_and_exact(database: Database) -> None:
         ("1.25::decimal(9, 2)", 1.25),
     ],
 )
-def test_a_value(database: Database, value: str, meaning: Any) -> None:
+def test_a_value(database: SqlTables, value: str, meaning: Any) -> None:
     assert [*database.ask(f"select {value} as v")] == [{"v": meaning}]
 
 
-def test_an_integer_that_is_too_large_is_an_error(database: Database) -> None:
+def test_an_integer_that_is_too_large_is_an_error(database: SqlTables) -> None:
     assert "out of range" in refused(database, "select 9223372036854775807::hugeint + 1")
 
 
-def test_columns_of_one_name(database: Database) -> None:
+def test_columns_of_one_name(database: SqlTables) -> None:
     assert database.ask("select 1 as a, 2 as a, 3 as a_1").names == ("a", "a_1", "a_1_1")
 
 
-def test_the_order_of_the_query(database: Database) -> None:
+def test_the_order_of_the_query(database: SqlTables) -> None:
     found = database.ask("select row from slices order by dur_ns desc, row")
     rows = database.table("slices").sort("dur_ns").column("row").to_list()
     assert found.column("row").to_list() == rows
 
 
-def test_no_rows(database: Database) -> None:
+def test_no_rows(database: SqlTables) -> None:
     found = database.ask("select name, row, true as b from slices where false")
     assert (len(found), [c.kind for c in found.columns]) == (0, ["text", "int", "bool"])
 
@@ -121,7 +121,7 @@ def database_of(name: str) -> list[str]:
     with TemporaryDirectory() as folder:
         path = Path(folder, "x.json")
         path.write_text(json.dumps({"traceEvents": [event]}))
-        with Database([("x", open_trace(str(path), cached=False))]) as database:
+        with SqlTables([("x", open_trace(str(path), cached=False))]) as database:
             found: list[str] = database.ask("select name from slices").column("name").to_list()
             return found
 
@@ -140,7 +140,7 @@ def database_of(name: str) -> list[str]:
         ("select " + "(" * 9000 + "1" + ")" * 9000, "SQL: Max expression depth"),
     ],
 )
-def test_a_wrong_query(database: Database, query: str, sentence: str) -> None:
+def test_a_wrong_query(database: SqlTables, query: str, sentence: str) -> None:
     assert sentence in refused(database, query)
 
 
@@ -176,7 +176,7 @@ CHANGES = (
 
 
 @pytest.mark.parametrize("query", CHANGES)
-def test_nothing_but_select(database: Database, tmp_path: Path, query: str) -> None:
+def test_nothing_but_select(database: SqlTables, tmp_path: Path, query: str) -> None:
     sentence = refused(database, query.replace("FILE", str(tmp_path / "x")))
     assert "the tables are read-only: SELECT is possible, not" in sentence
     assert not [*tmp_path.iterdir()]
@@ -215,7 +215,7 @@ READS = (
 @pytest.mark.parametrize("query", READS)
 @pytest.mark.parametrize("ending", ["csv", "json", "parquet"])
 def test_no_file_no_environment_no_variable(
-    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, query: str, ending: str
+    database: SqlTables, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, query: str, ending: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     file = tmp_path / f"x.{ending}"
@@ -225,7 +225,7 @@ def test_no_file_no_environment_no_variable(
     assert [*tmp_path.iterdir()] == [file]
 
 
-def test_what_is_locked_stays_locked(database: Database) -> None:
+def test_what_is_locked_stays_locked(database: SqlTables) -> None:
     names = ("enable_external_access", "lock_configuration", "autoload_known_extensions")
     for name, value in zip(names, ("false", "true", "false"), strict=True):
         row = {"v": value}
@@ -238,7 +238,7 @@ def test_what_is_locked_stays_locked(database: Database) -> None:
 
 def test_memory_and_threads_are_bounded(trace: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sql.SETTINGS, "memory_limit", "20MB")
-    with Database([("a", trace)]) as database:
+    with SqlTables([("a", trace)]) as database:
         query = "select list(repeat('x', 1000) || a.range) as v from range(1000000) a"
         assert "memory" in refused(database, query).lower()
         (found,) = database.ask("select current_setting('threads')::int as threads")
@@ -249,6 +249,6 @@ def test_nothing_is_written_at_home(trace: Trace, tmp_path: Path, monkeypatch: A
     for variable in ("HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"):
         monkeypatch.setenv(variable, str(tmp_path))
     monkeypatch.chdir(tmp_path)
-    with Database([("a", trace)]) as database:
+    with SqlTables([("a", trace)]) as database:
         database.ask("select * from slices order by name")
     assert not [*tmp_path.iterdir()]

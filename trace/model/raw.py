@@ -70,7 +70,7 @@ CONVERTED_FROM = "converted_from"
 Sentence = Annotated[str, msgspec.Meta(max_length=500)]
 
 
-class Origin(msgspec.Struct, frozen=True):
+class ConvertedFrom(msgspec.Struct, frozen=True):
     """What a converted trace has to say of the file that it was made from."""
 
     format: Literal["", "nsys", "pftrace"] = ""
@@ -78,17 +78,17 @@ class Origin(msgspec.Struct, frozen=True):
     remarks: Annotated[tuple[Sentence, ...], msgspec.Meta(max_length=16)] = ()
 
 
-def converted_from(keys: Mapping[str, Any]) -> Origin:
+def converted_from(keys: Mapping[str, Any]) -> ConvertedFrom:
     """What the keys of a trace tell of its origin; nothing where they mean nothing."""
     try:
-        return msgspec.convert(keys.get(CONVERTED_FROM, {}), Origin)
+        return msgspec.convert(keys.get(CONVERTED_FROM, {}), ConvertedFrom)
     except msgspec.ValidationError:
-        return Origin()
+        return ConvertedFrom()
 
 
 def origin_of(raw: Raw) -> dict[str, Any]:
     """The key that a converted trace gets; none for JSON, whose keys have it already."""
     if raw.format == "json":
         return {}
-    origin = Origin(raw.format, raw.cut_ends, raw.remarks[:16])  # type: ignore[arg-type]
+    origin = ConvertedFrom(raw.format, raw.cut_ends, raw.remarks[:16])  # type: ignore[arg-type]
     return {CONVERTED_FROM: msgspec.to_builtins(origin)}

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from fusetui.trace.model.errors import CannotRead
 from fusetui.trace.model.raw import Lane
-from fusetui.trace.nsys.database import NONE, Database, Place, distinct
+from fusetui.trace.nsys.database import NONE, Export, ExportFile, distinct
 from fusetui.trace.nsys.nvtx import BASE, NVTX, category
 from fusetui.trace.nsys.plan import Batches
 from fusetui.trace.nsys.processes import Processes
-from fusetui.trace.nsys.tables import FIELDS, Source, Words, fields, shown
+from fusetui.trace.nsys.tables import FIELDS, EventTable, Words, fields, shown
 from fusetui.trace.read.assemble import BYTES_A_SLICE, MANY
 from fusetui.trace.read.gather import Interner
 from fusetui.trace.read.memory import memory_left
@@ -34,14 +34,14 @@ class TableEvents(msgspec.Struct, frozen=True, eq=False):
     unreadable: int  # rows that should be events
 
     @property
-    def source(self) -> Source:
+    def source(self) -> EventTable:
         return self.batches.source
 
     def __len__(self) -> int:
         return len(self.text)
 
 
-class Slices(msgspec.Struct, frozen=True, eq=False):
+class SliceColumns(msgspec.Struct, frozen=True, eq=False):
     """The fields of Raw that have these names."""
 
     names: tuple[str, ...]
@@ -59,7 +59,7 @@ class Slices(msgspec.Struct, frozen=True, eq=False):
     unfinished: int
 
 
-def events_of(db: Database, batches: Batches, texts: Interner) -> TableEvents:
+def events_of(db: Export, batches: Batches, texts: Interner) -> TableEvents:
     """Reads the events of a table as far as that is possible."""
     source = batches.source
     asked = fields(db, source)
@@ -80,7 +80,7 @@ def events_of(db: Database, batches: Batches, texts: Interner) -> TableEvents:
 
 def slices_of(
     parts: Sequence[TableEvents], first: int, texts: Sequence[str], words: Words, who: Processes
-) -> Slices:
+) -> SliceColumns:
     """The slices of all parts; `first` is the index of their first event in traceEvents."""
     begins = np.cumsum([first, *map(len, parts)]).tolist()
     placed = [(p, b) for p, b in zip(parts, begins, strict=False) if not p.source.is_metrics]
@@ -96,7 +96,7 @@ def slices_of(
         _joined([who.unique(p.columns["owner"], p.columns[c]) for p in parts], np.int64)
         for c in ("correlation", "external")
     )
-    return Slices(
+    return SliceColumns(
         names=tuple(names),
         categories=tuple(categories),
         threads=tuple(lanes),
@@ -123,7 +123,7 @@ def unnamed(parts: Sequence[TableEvents], words: Words) -> Iterator[tuple[str, i
                 yield part.source.table, int(lost.sum())
 
 
-def check_memory(place: Place, batches: Sequence[Batches]) -> None:
+def check_memory(place: ExportFile, batches: Sequence[Batches]) -> None:
     """Raises CannotRead if memory does not suffice, rather than being killed by the system."""
     rows = min(sum(one.rows * one.count for one in batches), place.size // SMALLEST_ROW)
     if rows > MANY and rows * BYTES_A_SLICE > memory_left():

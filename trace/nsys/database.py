@@ -34,7 +34,7 @@ OFTEN = 10_000  # instructions of SQLite between two looks at the time
 FAILURES = (sqlite3.Error, UnicodeDecodeError)  # of statements; the latter of what they say
 
 
-class Place(msgspec.Struct, frozen=True, eq=False):
+class ExportFile(msgspec.Struct, frozen=True, eq=False):
     """Where a database is: in a file, or in memory."""
 
     path: str
@@ -44,11 +44,11 @@ class Place(msgspec.Struct, frozen=True, eq=False):
     process: int | None = None  # the pid of the only process that is read
 
 
-class Database:
+class Export:
     """An open database. What is wrong with it is kept in `damage`: a sentence for each table that
     cannot be read, or not to its end."""
 
-    def __init__(self, place: Place, stop: Stop = never) -> None:
+    def __init__(self, place: ExportFile, stop: Stop = never) -> None:
         """Raises CannotRead."""
         self.path, self.process = place.path, place.process
         self.damage: list[str] = []
@@ -133,13 +133,13 @@ class Database:
 
 
 @contextmanager
-def opened(place: Place, stop: Stop = never) -> Iterator[Database]:
+def opened(place: ExportFile, stop: Stop = never) -> Iterator[Export]:
     """Raises CannotRead."""
-    with closing(Database(place, stop)) as found:
+    with closing(Export(place, stop)) as found:
         yield found
 
 
-def _connected(place: Place) -> sqlite3.Connection:
+def _connected(place: ExportFile) -> sqlite3.Connection:
     connect: Callable[..., sqlite3.Connection] = sqlite3.connect
     if place.data is None:
         address = f"{Path(place.path).absolute().as_uri()}?mode=ro&immutable=1"
@@ -157,7 +157,7 @@ def _connected(place: Place) -> sqlite3.Connection:
     return connection
 
 
-def place_of(path: str, size: int, data: bytes | None = None) -> Place:
+def place_of(path: str, size: int, data: bytes | None = None) -> ExportFile:
     """A database, held in memory if it is cut short: SQLite would take what is missing of its last
     page for zeros. Raises OSError."""
     with Path(path).open("rb") if data is None else nullcontext(BytesIO(data)) as file:
@@ -166,9 +166,9 @@ def place_of(path: str, size: int, data: bytes | None = None) -> Place:
         page = 1 << 16 if page == 1 else page
         known = head[24:28] == head[92:96]  # versions before 3.7 leave an old number of pages
         if not known or size >= int.from_bytes(head[28:32], "big") * page:
-            return Place(path, size, data)
+            return ExportFile(path, size, data)
         rest = file.read(max(0, size // page * page - len(head)))
-        return Place(path, size, head + rest, is_cut=True)
+        return ExportFile(path, size, head + rest, is_cut=True)
 
 
 def distinct(*columns: NDArray[np.int64]) -> tuple[list[tuple[int, ...]], NDArray[np.intp]]:

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from fusetui.trace.nsys.database import NONE, Database
+from fusetui.trace.nsys.database import NONE, Export
 
 NVTX = "NVTX_EVENTS"
 SHOWN = "ifnull(eventType in (34, 35, 37, 59, 60, 65, 66, 68, 70, 71), 0)"
@@ -35,7 +35,7 @@ PAYLOADS = ("uint64Value", "int64Value", "doubleValue", "uint32Value", "int32Val
 SIZES = re.compile(r", sizes = (\[.*?\])(?:, input_op_ids = .*)?\Z", re.DOTALL)
 
 
-class Range(IntEnum):
+class NvtxKind(IntEnum):
     """What the text of a range has."""
 
     PLAIN = 0
@@ -46,9 +46,9 @@ class Range(IntEnum):
 
 def category(kind: int, name: str) -> str:
     """As torch.profiler would name it; a mark has one of its own."""
-    if kind == Range.MARK:
+    if kind == NvtxKind.MARK:
         return "nvtx_mark"
-    is_op = kind == Range.NUMBERED or (kind == Range.TORCH and OP.match(name))
+    is_op = kind == NvtxKind.NUMBERED or (kind == NvtxKind.TORCH and OP.match(name))
     return "cpu_op" if is_op else "user_annotation"
 
 
@@ -69,7 +69,7 @@ def _after(word: str) -> str:
 SEQUENCE = f"iif({_NUMBERED}, {_after('seq')}, {NONE})"
 
 
-def nvtx_fields(db: Database) -> dict[str, str]:
+def nvtx_fields(db: Export) -> dict[str, str]:
     """The expressions that say more than those of other tables."""
     has_text = db.has(NVTX, "text")
     mark = MARKS if db.has(NVTX, "eventType") else "0"
@@ -80,7 +80,7 @@ def nvtx_fields(db: Database) -> dict[str, str]:
     }
 
 
-def more_fields(db: Database) -> tuple[str, ...]:
+def more_fields(db: Export) -> tuple[str, ...]:
     """The expressions of what is read of a range only to write it: its name, None if that is one of
     StringIds, and what `args_of` takes."""
     has_text = db.has(NVTX, "text")
@@ -120,7 +120,7 @@ def args_of(
     return args
 
 
-def domains_of(db: Database) -> dict[int, str]:
+def domains_of(db: Export) -> dict[int, str]:
     """The names of domains; NCCL has one of its own."""
     if not db.has(NVTX, "eventType", "domainId", "text"):
         return {}

@@ -9,8 +9,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.trace.nsys.database import Database
-from fusetui.trace.nsys.tables import Source, shown, sound
+from fusetui.trace.nsys.database import Export
+from fusetui.trace.nsys.tables import EventTable, shown, sound
 
 ROWS, MOST = 1 << 12, 1 << 16  # of a batch, where rowids have no gaps; batches of a table
 LAST = 2**63 - 1
@@ -20,7 +20,7 @@ class Batches(msgspec.Struct, frozen=True):
     """The batches of one table: the rowids from `first` on, `rows` in each but the last, which has
     all further ones."""
 
-    source: Source
+    source: EventTable
     first: int
     rows: int
     count: int
@@ -38,7 +38,7 @@ class Batches(msgspec.Struct, frozen=True):
         return np.bincount(most, minlength=self.count).tolist()  # type: ignore[no-any-return]
 
 
-def plan(db: Database, sources: Sequence[Source]) -> list[Batches]:
+def plan(db: Export, sources: Sequence[EventTable]) -> list[Batches]:
     """The tables that have rows."""
     found = []
     for source in sources:

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from fusetui.trace.model.ids import Id
 from fusetui.trace.model.raw import Label, Lane
-from fusetui.trace.nsys.database import NONE, Database, distinct
-from fusetui.trace.nsys.tables import PID, Source, fields, shown
+from fusetui.trace.nsys.database import NONE, Export, distinct
+from fusetui.trace.nsys.tables import PID, EventTable, fields, shown
 
 OWN = 1 << 32
 UNKNOWN = "not recorded"
@@ -46,7 +46,7 @@ PROPERTIES = {
 class Processes:
     """Who did what, by the numbers of an export."""
 
-    def __init__(self, db: Database, sources: Sequence[Source]) -> None:
+    def __init__(self, db: Export, sources: Sequence[EventTable]) -> None:
         work: set[tuple[int, ...]] = set()
         hosts: set[int] = set()
         for source in sources:
@@ -97,7 +97,7 @@ class Processes:
         """Of a process; one that was met only in damage is given a number beyond the others."""
         return self._number.get(key, PID + (key & PID))
 
-    def lane(self, source: Source, owner: int, device: int, stream: int, context: int) -> Lane:
+    def lane(self, source: EventTable, owner: int, device: int, stream: int, context: int) -> Lane:
         key = owner >> 24
         if not source.on_gpu:
             return self.pid(key), UNKNOWN if owner < 0 else owner & PID, None
@@ -130,7 +130,7 @@ class Processes:
                 yield Label("thread_name", self.pid(owner >> 24), tid, name)
 
 
-def keys_of(db: Database, begin: int, end: int) -> dict[str, Any]:
+def keys_of(db: Export, begin: int, end: int) -> dict[str, Any]:
     """The keys around the events, as torch writes them; `begin` and `end` are those of all events,
     in ns. Those that the export does not say are left out."""
     columns = ("id", *PROPERTIES.values())
@@ -150,7 +150,7 @@ def keys_of(db: Database, begin: int, end: int) -> dict[str, Any]:
     return {key: value for key, value in found.items() if value not in (None, [])}
 
 
-def _base(db: Database, begin: int, end: int) -> int | None:
+def _base(db: Export, begin: int, end: int) -> int | None:
     """The UTC time of the zero of the events' clock, in ns: the session began at `startTime` of
     that clock and at `utcEpochNs`. None where the events are not within the session by it."""
     utc = db.records("TARGET_INFO_SESSION_START_TIME", "utcEpochNs")

@@ -17,12 +17,12 @@ from fusetui.trace.model.errors import NotATrace, NothingRead
 from fusetui.trace.model.events import Text
 from fusetui.trace.model.raw import Raw
 from fusetui.trace.nsys.columns import TableEvents, check_memory, events_of, slices_of, unnamed
-from fusetui.trace.nsys.database import Database, Place, opened, place_of
+from fusetui.trace.nsys.database import Export, ExportFile, opened, place_of
 from fusetui.trace.nsys.nvtx import DECLARED, NVTX, SHOWN
 from fusetui.trace.nsys.plan import plan
 from fusetui.trace.nsys.processes import Processes, keys_of
 from fusetui.trace.nsys.tables import GRAPHS, present, words_of
-from fusetui.trace.nsys.writing import Writer
+from fusetui.trace.nsys.writing import ExportWriter
 from fusetui.trace.read import Callbacks
 from fusetui.trace.read.assemble import LONGEST_SUM_NS
 from fusetui.trace.read.document import OpenFile
@@ -60,7 +60,7 @@ def read(stored: Stored, callbacks: Callbacks, process: int | None = None) -> Ra
 
 def text(path: str, file: OpenFile, state: State) -> Text:
     """The text of a file that had this state when it was read."""
-    return Rendered(Writer(place_of(path, state[0])), partial(_problem, path, state))
+    return Rendered(ExportWriter(place_of(path, state[0])), partial(_problem, path, state))
 
 
 def processes(path: str) -> list[int]:
@@ -69,7 +69,9 @@ def processes(path: str) -> list[int]:
         return Processes(db, present(db)).working
 
 
-def _read(db: Database, place: Place, stored: Stored, progress: Callable[[int, int], None]) -> Raw:
+def _read(
+    db: Export, place: ExportFile, stored: Stored, progress: Callable[[int, int], None]
+) -> Raw:
     sources = present(db)
     if not sources:
         raise NotATrace(
@@ -112,7 +114,7 @@ def _read(db: Database, place: Place, stored: Stored, progress: Callable[[int, i
         bytes=stored.size,
         cut=None,
         elements=Elements(
-            Rendered(Writer(place), problem),
+            Rendered(ExportWriter(place), problem),
             [one for one in stretches if one.events],  # rowids may be far apart
         ),
         phases=+phases,
@@ -132,7 +134,7 @@ def _read(db: Database, place: Place, stored: Stored, progress: Callable[[int, i
     )
 
 
-def _place(stored: Stored) -> tuple[Place, str | None]:
+def _place(stored: Stored) -> tuple[ExportFile, str | None]:
     """Where the database is, and how it is cut: SQLite opens a plain file itself; the bytes of all
     others are held in memory. Raises CannotRead."""
     if stored.packing is None and stored.arriving is None:
@@ -167,7 +169,7 @@ def _problem(path: str, state: State) -> str:
     return "" if same else f"{path} has changed since it was read"
 
 
-def _left_out(db: Database) -> dict[str, int]:
+def _left_out(db: Export) -> dict[str, int]:
     """The rows of events that have no place in a trace, by table."""
     read = {source.table for source in present(db)}
     asked = {t: "" for t, columns in db.tables.items() if columns.intersection(TIMES)}
@@ -179,7 +181,10 @@ def _left_out(db: Database) -> dict[str, int]:
 
 
 def _remarks(
-    place: Place, parts: Sequence[TableEvents], unnamed: Iterator[tuple[str, int]], unreadable: int
+    place: ExportFile,
+    parts: Sequence[TableEvents],
+    unnamed: Iterator[tuple[str, int]],
+    unreadable: int,
 ) -> Iterator[str]:
     """What has to be known of what was read, in sentences without the name of the file."""
     if unreadable:

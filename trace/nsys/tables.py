@@ -13,7 +13,7 @@ from functools import partial
 import msgspec
 
 from fusetui.trace.model.categories import GPU_ROLES, role
-from fusetui.trace.nsys.database import NONE, Database
+from fusetui.trace.nsys.database import NONE, Export
 from fusetui.trace.nsys.nvtx import NVTX, SHOWN, nvtx_fields
 from fusetui.trace.read.times import LIMIT_NS
 
@@ -60,7 +60,7 @@ class Words(msgspec.Struct, frozen=True):
 Named = Callable[[Words, int], str]
 
 
-def words_of(db: Database) -> Words:
+def words_of(db: Export) -> Words:
     """By the tables StringIds and ENUM_*; without the latter, as nsys numbers them."""
     copies = dict(enumerate(KINDS_OF_COPY))
     for number, name in _enum(db, "ENUM_CUDA_MEMCPY_OPER", "CUDA_MEMCPY_KIND_").items():
@@ -76,7 +76,7 @@ def words_of(db: Database) -> Words:
     return Words(dict(_texts(db.records("StringIds", "id", "value"))), copies, memories, syncs)
 
 
-class Source(msgspec.Struct, frozen=True):
+class EventTable(msgspec.Struct, frozen=True):
     """A table of events. What ends in `_by` names columns."""
 
     table: str
@@ -142,12 +142,16 @@ def _event(_: Words, _number: int) -> str:
     return "CUDA event"
 
 
-def _gpu(table: str, category: str, named: Named, name_by: tuple[str, ...], *args: str) -> Source:
-    return Source(f"{CUPTI}{table}", (category,), named, name_by, args=args)
+def _gpu(
+    table: str, category: str, named: Named, name_by: tuple[str, ...], *args: str
+) -> EventTable:
+    return EventTable(f"{CUPTI}{table}", (category,), named, name_by, args=args)
 
 
-def _host(table: str, categories: tuple[str, ...], named: Named, kind: str, *args: str) -> Source:
-    return Source(table, categories, named, ("nameId",), "globalTid", kind=kind, args=args)
+def _host(
+    table: str, categories: tuple[str, ...], named: Named, kind: str, *args: str
+) -> EventTable:
+    return EventTable(table, categories, named, ("nameId",), "globalTid", kind=kind, args=args)
 
 
 NO_STREAM = 0xFFFFFFFF  # CUPTI_SYNCHRONIZATION_INVALID_VALUE; torch writes -1
@@ -161,28 +165,28 @@ SOURCES = (
         *("clusterX", "clusterY", "clusterZ", "localMemoryPerThread", "graphNodeId", "graphId"),
     ),
     _gpu("GRAPH_TRACE", GRAPHS, _graph, ("graphId",), "graphId"),
-    Source(
+    EventTable(
         *(f"{CUPTI}MEMCPY", ("gpu_memcpy",), _copy, ("copyKind", "srcKind", "dstKind")),
         args=("bytes", "srcDeviceId", "dstDeviceId", "graphNodeId"),
         packed=True,
     ),
     _gpu("MEMSET", "gpu_memset", _set, ("memKind",), "bytes", "value", "graphNodeId"),
     _gpu("SYNCHRONIZATION", "cuda_sync", _sync, ("syncType",), "eventId", "eventSyncId"),
-    Source(
+    EventTable(
         *(f"{CUPTI}CUDA_EVENT", ("cuda_event",), _event, ()),
         times_by=INSTANT,
         args=("eventId", "eventSyncId"),
     ),
     _host(f"{CUPTI}RUNTIME", CALLS, _call, "eventClass", "returnValue"),
     _host(f"{CUPTI}DRIVER", CALLS, _call, "1", "returnValue"),
-    Source(NVTX, (), string, ("textId",), "globalTid"),
+    EventTable(NVTX, (), string, ("textId",), "globalTid"),
     _host(f"{CUPTI}OVERHEAD", ("overhead",), string, "0"),
     _host("PROFILER_OVERHEAD", ("overhead",), string, "0"),
-    Source(METRICS, (), _event, ("metricId",), times_by=INSTANT),
+    EventTable(METRICS, (), _event, ("metricId",), times_by=INSTANT),
 )
 
 
-def fields(db: Database, source: Source) -> dict[str, str]:
+def fields(db: Export, source: EventTable) -> dict[str, str]:
     """The expression of each of FIELDS, of a table that is there."""
     table, known = source.table, db.tables[source.table]
     integer = partial(db.integer, table)
@@ -212,7 +216,7 @@ def fields(db: Database, source: Source) -> dict[str, str]:
     return found
 
 
-def sound(source: Source) -> str:
+def sound(source: EventTable) -> str:
     """The condition for a row to be an event that can be read."""
     begin, end = source.times_by
     first, last = (
@@ -228,7 +232,7 @@ def sound(source: Source) -> str:
     return f"{first} and {last}"
 
 
-def shown(db: Database, source: Source) -> str:
+def shown(db: Export, source: EventTable) -> str:
     """The condition for a row to be an event of what is read."""
     own = "1"
     if db.process is not None and not source.is_metrics:
@@ -236,13 +240,13 @@ def shown(db: Database, source: Source) -> str:
     return f"{SHOWN} and {own}" if source.is_nvtx and db.has(NVTX, "eventType") else own
 
 
-def present(db: Database) -> list[Source]:
+def present(db: Export) -> list[EventTable]:
     """The tables of events that this export has, with the columns that they need."""
     needs = {NVTX: (), METRICS: ("typeId", "metricId", "value")}
     return [one for one in SOURCES if db.has(one.table, *one.times_by, *needs.get(one.table, ()))]
 
 
-def _enum(db: Database, table: str, prefix: str) -> dict[int, str]:
+def _enum(db: Export, table: str, prefix: str) -> dict[int, str]:
     """The names of an enumeration, without what they have in common."""
     rows = db.records(table, "id", "name")
     return {number: name.removeprefix(prefix) for number, name in _texts(rows)}

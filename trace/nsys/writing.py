@@ -10,14 +10,14 @@ from typing import Any
 import msgspec
 
 from fusetui.trace.nsys import nvtx
-from fusetui.trace.nsys.database import NONE, Database, Place, opened
+from fusetui.trace.nsys.database import NONE, Export, ExportFile, opened
 from fusetui.trace.nsys.plan import Batches, plan
 from fusetui.trace.nsys.processes import OWN, Processes
 from fusetui.trace.nsys.tables import (
     CUPTI,
     FIELDS,
     NO_STREAM,
-    Source,
+    EventTable,
     Words,
     fields,
     present,
@@ -42,7 +42,7 @@ class Known(msgspec.Struct, frozen=True, eq=False):
     lanes: dict[tuple[Any, ...], tuple[bytes, int, int | None]] = {}
     heads: dict[tuple[Any, ...], bytes] = {}
 
-    def lane(self, source: Source, owner: int, *where: int) -> tuple[bytes, int, int | None]:
+    def lane(self, source: EventTable, owner: int, *where: int) -> tuple[bytes, int, int | None]:
         """The text of a lane, what is added to numbers of its process, and its device."""
         key = (source.works, source.on_gpu, owner, *where)
         found = self.lanes.get(key)
@@ -52,7 +52,7 @@ class Known(msgspec.Struct, frozen=True, eq=False):
             found = self.lanes[key] = text, self.who.number(owner >> 24) * OWN, gpu
         return found
 
-    def head(self, source: Source, kind: int, number: int, title: str | None) -> bytes:
+    def head(self, source: EventTable, kind: int, number: int, title: str | None) -> bytes:
         """The text of a category and a name."""
         key = (source.table, kind, number, title)
         found = self.heads.get(key)
@@ -65,11 +65,11 @@ class Known(msgspec.Struct, frozen=True, eq=False):
         return found
 
 
-class Writer:
+class ExportWriter:
     """Writes stretch after stretch, each from a connection of its own: in any process and
     thread."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: ExportFile) -> None:
         self._place = place
 
     def __call__(self, number: int) -> bytes:
@@ -106,7 +106,7 @@ class Writer:
             )
 
 
-def _rows(db: Database, batches: Batches, number: int) -> Iterator[Row]:
+def _rows(db: Export, batches: Batches, number: int) -> Iterator[Row]:
     source = batches.source
     asked = fields(db, source)
     columns = (*(asked[name] for name in FIELDS), *_more(db, source))
@@ -114,7 +114,7 @@ def _rows(db: Database, batches: Batches, number: int) -> Iterator[Row]:
     return db.rows(source.table, columns, rest, batches.bounds(number))
 
 
-def _more(db: Database, source: Source) -> tuple[str, ...]:
+def _more(db: Export, source: EventTable) -> tuple[str, ...]:
     """The expressions of what is read of an event only to write it."""
     if source.is_nvtx:
         return nvtx.more_fields(db)
@@ -123,7 +123,7 @@ def _more(db: Database, source: Source) -> tuple[str, ...]:
     return tuple(db.integer(source.table, column) for column in source.args)
 
 
-def _slice(row: Row, source: Source, known: Known) -> bytes:
+def _slice(row: Row, source: EventTable, known: Known) -> bytes:
     _, start, end, owner, device, context, stream, correlation, external, number, kind, *more = row
     lane, offset, gpu = known.lane(source, owner, device, stream, context)
     args: dict[str, Any] = {}
@@ -207,7 +207,7 @@ ARGS: dict[str, Callable[[dict[str, int]], dict[str, Any]]] = {
 }
 
 
-def _metric(row: Row, source: Source, known: Known) -> bytes:
+def _metric(row: Row, source: EventTable, known: Known) -> bytes:
     """A counter; the lowest byte of its type is the number of the GPU."""
     kind, number, value = row[FIELDS.index("owner")], row[FIELDS.index("name")], row[-1]
     head = {

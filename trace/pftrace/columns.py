@@ -10,7 +10,7 @@ from fusetui.trace.model.arrays import Flags, Int32s, Int64s
 from fusetui.trace.model.categories import GPU_ROLES, role
 from fusetui.trace.model.ids import device_label
 from fusetui.trace.model.raw import Label, Lane
-from fusetui.trace.pftrace.index import Index
+from fusetui.trace.pftrace.index import PacketIndex
 from fusetui.trace.pftrace.tables import numbered
 from fusetui.trace.read.gather import Interner
 
@@ -38,7 +38,7 @@ class Columns(msgspec.Struct, frozen=True, eq=False):
     thread: Int32s
 
 
-def columns_of(index: Index) -> Columns:
+def columns_of(index: PacketIndex) -> Columns:
     tables, begins, stages = index.tables, index.begins, index.stages
     names, categories, threads = Interner(), Interner(), Interner()
     tracks = tables.threads()
@@ -83,7 +83,7 @@ def columns_of(index: Index) -> Columns:
     )
 
 
-def _lanes(index: Index, is_work: Flags, threads: Interner) -> tuple[Int64s, list[Label]]:
+def _lanes(index: PacketIndex, is_work: Flags, threads: Interner) -> tuple[Int64s, list[Label]]:
     """The lane of each event of a GPU, as a number in `threads`; and the names of all lanes."""
     gpus, queues = Interner(), Interner()
     gpu = numbered(index.stages.gpu, lambda key: key, gpus)

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from fusetui.trace.model.arrays import Flags, Int64s
 from fusetui.trace.model.report import Skipped
 from fusetui.trace.pftrace.pairs import paired
-from fusetui.trace.pftrace.scan import Begins, Counters, Ends, Piece, Stages, scan
+from fusetui.trace.pftrace.scan import Begins, Counters, RunEnds, Stages, TracePiece, scan
 from fusetui.trace.pftrace.tables import EXPORTER, Tables, key_and_text
 from fusetui.trace.pftrace.wire import Repeated
 from fusetui.trace.read.batch import MOST_LISTED
@@ -32,7 +32,7 @@ class Bytes(Protocol):
         """The bytes [start, end), fewer at its end. Raises TraceError or OSError."""
 
 
-class Flows(msgspec.Struct, frozen=True, eq=False):
+class GraphFlows(msgspec.Struct, frozen=True, eq=False):
     """Arrows between nodes of graphs: rows in Stages, and times in ns since the epoch; arrays of
     shape [flows]."""
 
@@ -42,23 +42,23 @@ class Flows(msgspec.Struct, frozen=True, eq=False):
     arrives: Int64s
 
 
-class Layout(msgspec.Struct, frozen=True, eq=False):
+class StretchLayout(msgspec.Struct, frozen=True, eq=False):
     """What has to be known to write the text of a stretch from its bytes."""
 
     begins: int  # in all
     dur: Int64s  # of each begin in ns; of one without an end -1, see `has_end`
     has_end: Flags
-    flows: Flows
+    flows: GraphFlows
     bounds: Int64s  # the first event of each stretch, and the number of events
     places: Int64s  # shape [stretches, 2]: the byte where each begins and ends
     firsts: Int64s  # shape [stretches, 2]: the begins and the stages before each
 
 
-class Index(msgspec.Struct, frozen=True, eq=False):
+class PacketIndex(msgspec.Struct, frozen=True, eq=False):
     """A scanned document, in the order of its packets."""
 
     tables: Tables
-    layout: Layout
+    layout: StretchLayout
     begins: Begins  # without args
     stages: Stages
     counters: Counters
@@ -70,7 +70,7 @@ class Index(msgspec.Struct, frozen=True, eq=False):
     damaged: bool  # no packet can begin at byte `read`
 
 
-def index(text: Bytes, progress: Callable[[int], bool] = lambda read: False) -> Index:
+def index(text: Bytes, progress: Callable[[int], bool] = lambda read: False) -> PacketIndex:
     """Scans a document until `progress`, called with the bytes read, returns True.
 
     Raises TraceError or OSError.
@@ -89,7 +89,7 @@ def index(text: Bytes, progress: Callable[[int], bool] = lambda read: False) -> 
         if not piece.rest and len(data) < most:  # the end is missing
             break
         at, most = at + piece.rest, max(PIECE, piece.next_end - piece.rest)
-    begins, ends = _joined(Begins, pieces, "begins"), _joined(Ends, pieces, "ends")
+    begins, ends = _joined(Begins, pieces, "begins"), _joined(RunEnds, pieces, "ends")
     stages, counters = _joined(Stages, pieces, "stages"), _joined(Counters, pieces, "counters")
     end, by_runs = paired(begins, ends, cut=not lost_in_all)
     if lost and not by_runs:
@@ -98,9 +98,9 @@ def index(text: Bytes, progress: Callable[[int], bool] = lambda read: False) -> 
     dur = np.where(has_end, (ends.time[end] if len(ends.time) else 0) - begins.time, -1)
     order, bounds, places = _stretches((begins, stages, counters))
     firsts = [np.searchsorted(numbers, bounds[:-1]) for numbers in order[:2]]
-    return Index(
+    return PacketIndex(
         tables=tables,
-        layout=Layout(
+        layout=StretchLayout(
             begins=len(begins.at),
             dur=dur,
             has_end=has_end,
@@ -121,7 +121,7 @@ def index(text: Bytes, progress: Callable[[int], bool] = lambda read: False) -> 
     )
 
 
-def _exporter(piece: Piece) -> dict[str, str]:
+def _exporter(piece: TracePiece) -> dict[str, str]:
     """What the first event of a GPU says of the process that exported."""
     extra = piece.stages.extra
     last = int(np.searchsorted(extra.message, 0, side="right"))
@@ -130,7 +130,7 @@ def _exporter(piece: Piece) -> dict[str, str]:
     return {key: found[key] for key in EXPORTER if key in found}
 
 
-def _columns(piece: Piece) -> Piece:
+def _columns(piece: TracePiece) -> TracePiece:
     """Without what only the text needs."""
     nothing = Repeated(*(np.empty(0, np.int64) for _ in range(3)))
     return replace(
@@ -142,7 +142,7 @@ def _columns(piece: Piece) -> Piece:
     )
 
 
-def _joined(kind: type[Table], pieces: list[Piece], name: str) -> Table:
+def _joined(kind: type[Table], pieces: list[TracePiece], name: str) -> Table:
     """The tables of all pieces as one; messages are numbered on."""
     parts = [getattr(piece, name) for piece in pieces]
     columns: dict[str, Any] = {}
@@ -161,7 +161,7 @@ def _joined(kind: type[Table], pieces: list[Piece], name: str) -> Table:
     return kind(**columns)
 
 
-def _flows(stages: Stages) -> Flows:
+def _flows(stages: Stages) -> GraphFlows:
     """From the events that others wait for, where they are in the file, in the order of those that
     wait."""
     waits, by_id = stages.waits, np.argsort(stages.id, kind="stable")
@@ -170,7 +170,7 @@ def _flows(stages: Stages) -> Flows:
     known = ids[place] == waits.value
     source, target = by_id[place[known]], waits.message[known]
     ends = stages.time[source] + stages.dur[source]
-    return Flows(source, target, ends, stages.time[target])
+    return GraphFlows(source, target, ends, stages.time[target])
 
 
 def _stretches(

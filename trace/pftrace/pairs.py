@@ -10,10 +10,10 @@ from __future__ import annotations
 import numpy as np
 
 from fusetui.trace.model.arrays import Flags, Int64s, distinct
-from fusetui.trace.pftrace.scan import Begins, Ends
+from fusetui.trace.pftrace.scan import Begins, RunEnds
 
 
-def paired(begins: Begins, ends: Ends, cut: bool) -> tuple[Int64s, bool]:
+def paired(begins: Begins, ends: RunEnds, cut: bool) -> tuple[Int64s, bool]:
     """The number of the end of each begin, -1 if it has none, and whether they match by runs.
 
     If the file may be `cut`, the last ends may be missing.
@@ -25,7 +25,7 @@ def paired(begins: Begins, ends: Ends, cut: bool) -> tuple[Int64s, bool]:
     return _nested(begins, ends), False
 
 
-def _match(before_begin: Int64s, begins: Begins, ends: Ends, cut: bool) -> bool:
+def _match(before_begin: Int64s, begins: Begins, ends: RunEnds, cut: bool) -> bool:
     count, whole = len(ends.at), len(begins.at)
     if count > whole or (count < whole and not cut) or not whole:
         return not count and not whole
@@ -38,7 +38,7 @@ def _match(before_begin: Int64s, begins: Begins, ends: Ends, cut: bool) -> bool:
     return np.array_equal(started, np.append(ended, whole))
 
 
-def _nested(begins: Begins, ends: Ends) -> Int64s:
+def _nested(begins: Begins, ends: RunEnds) -> Int64s:
     """Like brackets, per track in the order of time."""
     count = len(begins.at)
     found = np.full(count, -1, np.int64)

@@ -19,8 +19,8 @@ from fusetui.trace.model.events import Stretch, Text
 from fusetui.trace.model.raw import Raw
 from fusetui.trace.model.report import Prefix
 from fusetui.trace.pftrace.columns import Columns, columns_of
-from fusetui.trace.pftrace.index import EACH, Index, index
-from fusetui.trace.pftrace.render import Writer
+from fusetui.trace.pftrace.index import EACH, PacketIndex, index
+from fusetui.trace.pftrace.render import PacketWriter
 from fusetui.trace.pftrace.scan import Stages
 from fusetui.trace.read.assemble import LONGEST_SUM_NS
 from fusetui.trace.read.document import OpenFile
@@ -76,9 +76,9 @@ def text(path: str, file: OpenFile, state: State) -> Text:
     """The text of a file that had this state when it was read: it is scanned again when needed."""
     document = Filed(path, file, state)
 
-    def writer() -> Writer:
+    def writer() -> PacketWriter:
         found = index(document)
-        return Writer(found, columns_of(found), document.part)
+        return PacketWriter(found, columns_of(found), document.part)
 
     return Scanned(document, writer)
 
@@ -86,13 +86,13 @@ def text(path: str, file: OpenFile, state: State) -> Text:
 class Scanned(Rendered):
     """The text of a document, which is scanned before its first use."""
 
-    def __init__(self, document: Text, writer: Callable[[], Writer]) -> None:
+    def __init__(self, document: Text, writer: Callable[[], PacketWriter]) -> None:
         super().__init__(lambda number: self._writer.write(number), document.problem)
         self._document = document
         self._scan = writer
 
     @cached_property
-    def _writer(self) -> Writer:
+    def _writer(self) -> PacketWriter:
         return self._scan()
 
     @property
@@ -103,10 +103,10 @@ class Scanned(Rendered):
         return super().part(start, end) if end > start else bytes(self._writer.warm())
 
 
-def _raw(source: Source, found: Index, prefix: Prefix | None) -> Raw:
+def _raw(source: Source, found: PacketIndex, prefix: Prefix | None) -> Raw:
     columns = columns_of(found)
     document = text_of(source)
-    writer = Writer(found, columns, document.part)
+    writer = PacketWriter(found, columns, document.part)
     begins, stages, counters = found.begins, found.stages, found.counters
     kept = np.concatenate((found.layout.has_end, np.ones(len(stages.at), np.bool_)))
     order = np.concatenate(found.order[:2])[kept] + len(columns.labels)
@@ -183,7 +183,7 @@ def _cut_ends(stages: Stages, is_note: Flags) -> int:
     return int((same & (stages.time[here] + stages.dur[here] == stages.time[after])).sum())
 
 
-def _stretches(found: Index, columns: Columns) -> tuple[Stretch, ...]:
+def _stretches(found: PacketIndex, columns: Columns) -> tuple[Stretch, ...]:
     """See Writer."""
     bounds = found.layout.bounds
     values = np.diff(np.searchsorted(found.order[2], bounds)).tolist()

@@ -11,8 +11,8 @@ import orjson
 from fusetui.trace.model.arrays import Int64s
 from fusetui.trace.pftrace.args import SliceArgs, gpu_args, grouped, json_float
 from fusetui.trace.pftrace.columns import Columns
-from fusetui.trace.pftrace.index import EACH, Index
-from fusetui.trace.pftrace.scan import Piece, scan
+from fusetui.trace.pftrace.index import EACH, PacketIndex
+from fusetui.trace.pftrace.scan import TracePiece, scan
 from fusetui.trace.read.rendered import label_text, micros
 
 FIRST_FLOW = 1 << 40  # the number of the first arrow between nodes of graphs, as torch has it
@@ -20,10 +20,12 @@ BETWEEN = b",\n"
 Row = tuple[Any, ...]
 
 
-class Writer:
+class PacketWriter:
     """Writes stretches: first the labels, then the events, then the arrows between nodes."""
 
-    def __init__(self, index: Index, columns: Columns, part: Callable[[int, int], bytes]) -> None:
+    def __init__(
+        self, index: PacketIndex, columns: Columns, part: Callable[[int, int], bytes]
+    ) -> None:
         self._layout = index.layout
         self._tables = index.tables
         self._columns = columns
@@ -51,7 +53,7 @@ class Writer:
         at = np.concatenate((piece.begins.at, piece.stages.at, piece.counters.at))
         return [texts[row] for row in np.argsort(at, kind="stable").tolist()]
 
-    def _slices(self, piece: Piece, first: int) -> Iterator[bytes]:
+    def _slices(self, piece: TracePiece, first: int) -> Iterator[bytes]:
         count = len(piece.begins.at)
         here = slice(first, first + count)
         has_end, dur = self._layout.has_end[here].tolist(), self._layout.dur[here].tolist()
@@ -63,7 +65,7 @@ class Writer:
             else:
                 yield b'{"ph":"i",%s,"s":"t","args":{%s}}' % (head, arg)
 
-    def _stages(self, piece: Piece, first: int) -> Iterator[bytes]:
+    def _stages(self, piece: TracePiece, first: int) -> Iterator[bytes]:
         columns, stages = self._columns, piece.stages
         first += self._layout.begins
         here = slice(first, first + len(stages.at))
@@ -108,7 +110,7 @@ class Writer:
                 micros(start),
             )
 
-    def _values(self, piece: Piece) -> Iterator[bytes]:
+    def _values(self, piece: TracePiece) -> Iterator[bytes]:
         counters, tables = piece.counters, self._tables
         rows = zip(
             counters.descriptor.tolist(),

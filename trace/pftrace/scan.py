@@ -49,7 +49,7 @@ class Begins(msgspec.Struct, frozen=True, eq=False):
     args: Repeated  # in the bytes of the piece; `message` is the number of the begin
 
 
-class Ends(msgspec.Struct, frozen=True, eq=False):
+class RunEnds(msgspec.Struct, frozen=True, eq=False):
     """Ends of slices; arrays of shape [ends]."""
 
     at: Int64s
@@ -89,12 +89,12 @@ class Counters(msgspec.Struct, frozen=True, eq=False):
     is_whole: Flags
 
 
-class Piece(msgspec.Struct, frozen=True, eq=False):
+class TracePiece(msgspec.Struct, frozen=True, eq=False):
     """What some bytes hold."""
 
     data: bytes
     begins: Begins
-    ends: Ends
+    ends: RunEnds
     stages: Stages
     counters: Counters
     tables: tuple[tuple[int, int, bytes], ...]  # packets that are few: byte, field and content
@@ -104,7 +104,7 @@ class Piece(msgspec.Struct, frozen=True, eq=False):
     next_end: int  # where the next packet ends, from the first byte on, -1 if there can be none
 
 
-def scan(data: bytes, first: int = 0) -> Piece:
+def scan(data: bytes, first: int = 0) -> TracePiece:
     """The events in whole packets at the beginning of `data`, which is at byte `first`."""
     words = words_of(data)
     found = packets(words, data)
@@ -149,10 +149,10 @@ def scan(data: bytes, first: int = 0) -> Piece:
     counters, damaged = _counters(words, counter, counted, places[COUNTER])
     lost.append((damaged, "a damaged value"))
     told = (Skipped(byte, what) for at, what in lost for byte in at[:MOST_LISTED].tolist())
-    return Piece(
+    return TracePiece(
         data=data,
         begins=_begins(words, event, begin, places[EVENT]),
-        ends=Ends(places[EVENT][0][end], places[EVENT][2][end], event.value[11][end]),
+        ends=RunEnds(places[EVENT][0][end], places[EVENT][2][end], event.value[11][end]),
         stages=_stages(words, stage, staged, places[STAGE], dur),
         counters=counters,
         tables=tuple(tables),

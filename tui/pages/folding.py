@@ -18,7 +18,7 @@ from fusetui.tui.layout.figure_trees import FigureTree, Preorder, open_to, visib
 from fusetui.tui.layout.text_layout import ListColumn, titles
 from fusetui.tui.pages.page import ListPage, Pane, at_row, next_of
 from fusetui.tui.state.action import Action, Run, action
-from fusetui.tui.state.state import Opened, Size, State
+from fusetui.tui.state.state import OpenNodes, Size, State
 
 SECTION = "In the trees"
 BAR = 10  # cells
@@ -133,17 +133,17 @@ class TreeListPage(ListPage, Generic[Tree]):
         """Of each node, one past the last node of its subtree."""
         return self.order(state).end
 
-    def opened(self, state: State) -> Opened:
+    def opened(self, state: State) -> OpenNodes:
         """Which nodes are open, and which are therefore shown."""
         opened, tree, order = state.list_of(self.name).opened, self.tree(state), self.order(state)
         if opened is not None and len(opened.nodes) == len(order.end):
             return opened
         nodes = self.open_at_first(tree)[order.nodes] if tree else np.empty(0, dtype=np.bool_)
-        return Opened(nodes, visible(order.end, nodes))
+        return OpenNodes(nodes, visible(order.end, nodes))
 
     def with_nodes(self, state: State, nodes: Flags) -> State:
         """Opens these nodes and closes all others."""
-        opened = Opened(nodes, visible(self.ends(state), nodes))
+        opened = OpenNodes(nodes, visible(self.ends(state), nodes))
         return state.with_list(self.name, replace(state.list_of(self.name), opened=opened))
 
     def on_node(self, state: State, node: int) -> State:

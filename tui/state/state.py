@@ -177,7 +177,7 @@ class Reading(msgspec.Struct, frozen=True):
     stopping: bool = False
 
 
-class Opened(msgspec.Struct, frozen=True, eq=False):
+class OpenNodes(msgspec.Struct, frozen=True, eq=False):
     """Which nodes of a tree are open, bool [nodes], and which are therefore shown."""
 
     nodes: NDArray[np.bool_]
@@ -189,7 +189,7 @@ class ListState(msgspec.Struct, frozen=True):
 
     cursor: int = 0
     top: int = 0
-    opened: Opened | None = None
+    opened: OpenNodes | None = None
 
 
 class State(msgspec.Struct, frozen=True, eq=False):

@@ -20,7 +20,7 @@ from fusetui.tables.drawn import listed
 from fusetui.tables.frames import needed
 from fusetui.tables.public import Table, table_of
 from fusetui.tables.sources import TABLES
-from fusetui.tables.sql import Database
+from fusetui.tables.sql import SqlTables
 from fusetui.tables.table import Spec
 
 PROMPT, CONTINUED = "sql> ", "...> "
@@ -56,7 +56,7 @@ def run_sql(args: Namespace) -> int:
         args.columns = table.names  # all, in their order
         put(table, args, [*dict.fromkeys(noted)])
 
-    with Database([(one.trace.report.file, one.trace) for one in loaded]) as database:
+    with SqlTables([(one.trace.report.file, one.trace) for one in loaded]) as database:
         if at_prompt:
             _converse(database, answer)
         else:
@@ -71,7 +71,7 @@ def divided(given: Sequence[str]) -> tuple[list[str], str]:
     return ([*before], last) if is_query else ([*given], "")
 
 
-def _converse(database: Database, answer: Callable[[str], None]) -> None:
+def _converse(database: SqlTables, answer: Callable[[str], None]) -> None:
     """Until the end of input. Nothing that was typed is kept."""
     columns = {name: [spec.name for spec in database.columns(name)] for name in TABLES}
     _complete(columns)
@@ -116,7 +116,7 @@ def _typed() -> Iterator[str]:
             lines = []
 
 
-def _do(words: Sequence[str], database: Database) -> None:
+def _do(words: Sequence[str], database: SqlTables) -> None:
     """Raises CommandError."""
     if words[0] == ".tables":
         emit("\n".join(TABLES))
@@ -128,7 +128,7 @@ def _do(words: Sequence[str], database: Database) -> None:
         emit(HELP)
 
 
-def _described(name: str, database: Database) -> Table:
+def _described(name: str, database: SqlTables) -> Table:
     rows = [
         {"column": one.name, "type": one.kind, "meaning": one.meaning}
         for one in database.columns(name)

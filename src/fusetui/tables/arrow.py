@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from fusetui.tables.table import Column, ColumnTable, Kind
+from fusetui.tables.table import ColumnTable, Kind, TableColumn
 
 BATCH = 1 << 16  # rows whose texts are written at once
 
@@ -50,7 +50,7 @@ def _type(kind: Kind) -> Any:
     return getattr(nanoarrow, kinds[kind])()
 
 
-def _maker(column: Column) -> Callable[[slice], Any]:
+def _maker(column: TableColumn) -> Callable[[slice], Any]:
     """What makes the array of some rows."""
     import nanoarrow
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fusetui.tables.table import Column, ColumnTable
+from fusetui.tables.table import ColumnTable, TableColumn
 from fusetui.text.cutting import middle_clip
 from fusetui.text.figures import count, duration, plural, significant
 from fusetui.text.printable import printable
@@ -54,12 +54,12 @@ def lines(table: ColumnTable, width: int) -> str:
     return aligned(columns, [*zip(*cells, strict=True)], None if is_unseen else width)
 
 
-def texts(column: Column, longest: int | None = None) -> list[str]:
+def texts(column: TableColumn, longest: int | None = None) -> list[str]:
     """Its values for people; "" for none."""
     return [_text(column, value, longest) for value in column.to_list()]
 
 
-def _text(column: Column, value: object, longest: int | None) -> str:
+def _text(column: TableColumn, value: object, longest: int | None) -> str:
     if value is None:
         return ""
     if isinstance(value, bool):

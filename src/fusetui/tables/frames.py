@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fusetui import Error
-from fusetui.tables.table import Column, ColumnTable
+from fusetui.tables.table import ColumnTable, TableColumn
 
 
 class MissingPackage(Error, ImportError):  # noqa: N818
@@ -37,7 +37,7 @@ def to_pandas(table: ColumnTable) -> Any:
     pandas = needed("pandas", "to_pandas()")
     text = "str" if int(pandas.__version__.split(".")[0]) >= 3 else object  # never its "None"
 
-    def values(column: Column) -> Any:
+    def values(column: TableColumn) -> Any:
         if column.kind == "text":
             texts = pandas.Series([*(column.texts or ()), None], dtype=text).array
             return texts.take(np.where(column.there, column.values, len(texts) - 1))

@@ -9,7 +9,7 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from fusetui.tables.table import Column, ColumnTable, Spec, column_of
+from fusetui.tables.table import ColumnTable, Spec, TableColumn, column_of
 
 if TYPE_CHECKING:
     import pandas
@@ -81,7 +81,7 @@ def with_files(tables: Sequence[tuple[str, Table]], file: Spec) -> Table:
     column that is called so is renamed to `lines_file`."""
     first = tables[0][1]
     numbers = np.repeat(np.arange(len(tables), dtype=np.int32), [len(table) for _, table in tables])
-    columns = [Column(file.name, numbers, tuple(name for name, _ in tables))]
+    columns = [TableColumn(file.name, numbers, tuple(name for name, _ in tables))]
     for number, column in enumerate(first.columns):
         name = renamed(first.name, column.name, file)
         columns.append(_below(name, [table.columns[number] for _, table in tables]))
@@ -93,12 +93,12 @@ def renamed(table: str, column: str, file: Spec) -> str:
     return f"{table}_{column}" if column == file.name else column
 
 
-def _below(name: str, parts: Sequence[Column]) -> Column:
+def _below(name: str, parts: Sequence[TableColumn]) -> TableColumn:
     always = all(part.known is None for part in parts)
     known = None if always else np.concatenate([part.there for part in parts])
     if parts[0].texts is None:
-        return Column(name, np.concatenate([part.values for part in parts]), None, known)
+        return TableColumn(name, np.concatenate([part.values for part in parts]), None, known)
     texts = tuple(text for part in parts for text in part.texts or ())
     firsts = np.cumsum([0, *(len(part.texts or ()) for part in parts)])
     numbers = [part.values + first for part, first in zip(parts, firsts, strict=False)]
-    return Column(name, np.concatenate(numbers).astype(np.int32), texts, known)
+    return TableColumn(name, np.concatenate(numbers).astype(np.int32), texts, known)

@@ -10,7 +10,7 @@ from fusetui.analysis.questions.search import FROM_NAME
 from fusetui.gpu.kernel_names import KernelName, decode
 from fusetui.tables.columns import columns_of
 from fusetui.tables.public import Table
-from fusetui.tables.table import Column, Values
+from fusetui.tables.table import TableColumn, Values
 from fusetui.trace.layout.steps import steps_of
 from fusetui.trace.model.arrays import Flags
 from fusetui.trace.model.categories import GPU_LAYERS, Role
@@ -32,12 +32,12 @@ def slices(trace: Trace) -> Table:
     step = steps.at(trace.start[np.where(launch >= 0, launch, np.arange(length))])
     step = np.where(gpu & (launch < 0), -1, step)
     columns = (
-        Column("row", np.arange(length, dtype=np.int64)),
+        TableColumn("row", np.arange(length, dtype=np.int64)),
         _text("name", name, trace.names),
         _text("category", trace.cat[:length], trace.categories),
         _text("kind", trace.role[:length], KINDS),
-        Column("start_ns", trace.start[:length] - trace.begin_ns),
-        Column("dur_ns", trace.dur[:length]),
+        TableColumn("start_ns", trace.start[:length] - trace.begin_ns),
+        TableColumn("dur_ns", trace.dur[:length]),
         _text("lane", track, [lane.label for lane in trace.tracks]),
         _some("process", host, [str(lane.pid) for lane in trace.tracks]),
         _some("thread", host, [str(lane.tid) for lane in trace.tracks]),
@@ -55,7 +55,7 @@ def slices(trace: Trace) -> Table:
     return Table("slices", columns, first)
 
 
-def _decoded(trace: Trace, names: Values) -> list[Column]:
+def _decoded(trace: Trace, names: Values) -> list[TableColumn]:
     """What the names of GPU events say; every name is decoded once."""
     used = np.zeros(len(trace.names) + 1, dtype=np.bool_)
     used[names] = True
@@ -77,29 +77,29 @@ def _said(
     text: Callable[[KernelName], str | None],
     found: Sequence[KernelName | None],
     names: Values,
-) -> Column:
+) -> TableColumn:
     said = [text(one) if one else None for one in found]
     numbers = {one: number for number, one in enumerate(dict.fromkeys(filter(None, said)))}
     of_name = np.array([*(numbers.get(one, -1) if one else -1 for one in said), -1])
     return _some(field, of_name[names], [*numbers])
 
 
-def _number(name: str, values: Values, known: Flags | None = None) -> Column:
-    return Column(name, values.astype(np.int64), None, known)
+def _number(name: str, values: Values, known: Flags | None = None) -> TableColumn:
+    return TableColumn(name, values.astype(np.int64), None, known)
 
 
-def _row(name: str, values: Values) -> Column:
+def _row(name: str, values: Values) -> TableColumn:
     """Numbers of which those below 0 stand for none."""
     return _number(name, np.maximum(values, -1), values >= 0)
 
 
-def _text(name: str, values: Values, texts: Sequence[str]) -> Column:
+def _text(name: str, values: Values, texts: Sequence[str]) -> TableColumn:
     """The texts with these numbers."""
-    return Column(name, values.astype(np.int32), tuple(texts))
+    return TableColumn(name, values.astype(np.int32), tuple(texts))
 
 
-def _some(name: str, values: Values, texts: Sequence[str]) -> Column:
+def _some(name: str, values: Values, texts: Sequence[str]) -> TableColumn:
     """The texts with these numbers, of which those below 0 stand for none."""
     known = values >= 0
     numbers = np.where(known, values, len(texts)).astype(np.int32)
-    return Column(name, numbers, (*texts, ""), known)
+    return TableColumn(name, numbers, (*texts, ""), known)

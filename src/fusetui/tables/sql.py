@@ -20,7 +20,7 @@ from fusetui.tables.columns import FILE, columns_of
 from fusetui.tables.frames import needed
 from fusetui.tables.public import Table, renamed, with_files
 from fusetui.tables.sources import TABLES, made
-from fusetui.tables.table import Column, Kind, Spec, column_of
+from fusetui.tables.table import Kind, Spec, TableColumn, column_of
 from fusetui.trace.model.columns import Trace
 
 MEMORY, THREADS = "4GB", 4
@@ -56,7 +56,7 @@ class WrongSql(Error, ValueError):  # noqa: N818
     """One plain sentence: why a query has no answer."""
 
 
-class Database:
+class SqlTables:
     """The tables of one or several open traces, each made when a query first names it. A context
     manager."""
 
@@ -182,7 +182,7 @@ def _apart(names: Sequence[str]) -> list[str]:
     return [*found]
 
 
-def _column(name: str, kind: Kind, values: Any) -> Column:
+def _column(name: str, kind: Kind, values: Any) -> TableColumn:
     """A number that is not finite is none."""
     known = ~np.ma.getmaskarray(values)
     plain = np.ma.getdata(values)
@@ -191,4 +191,4 @@ def _column(name: str, kind: Kind, values: Any) -> Column:
         return column_of(Spec(name, kind, "", optional=True), given)
     if kind == "float":
         known &= np.isfinite(plain)
-    return Column(name, np.where(known, plain, 0).astype(plain.dtype), None, known)
+    return TableColumn(name, np.where(known, plain, 0).astype(plain.dtype), None, known)

@@ -39,7 +39,7 @@ class Spec(msgspec.Struct, frozen=True):
     first: bool = False
 
 
-class Column(msgspec.Struct, frozen=True, eq=False):
+class TableColumn(msgspec.Struct, frozen=True, eq=False):
     """`values` of shape [rows]; of texts their numbers in `texts`. A row that `known` excludes has
     no value; None: all have one, in this trace and any other."""
 
@@ -62,10 +62,10 @@ class Column(msgspec.Struct, frozen=True, eq=False):
         """Which rows have a value."""
         return np.ones(len(self), dtype=np.bool_) if self.known is None else self.known
 
-    def take(self, rows: Rows | slice) -> Column:
+    def take(self, rows: Rows | slice) -> TableColumn:
         """Some rows, in this order."""
         known = None if self.known is None else self.known[rows]
-        return Column(self.name, self.values[rows], self.texts, known)
+        return TableColumn(self.name, self.values[rows], self.texts, known)
 
     def to_list(self) -> list[Any]:
         """Each value as Python has it, None for none."""
@@ -102,7 +102,7 @@ class ColumnTable(msgspec.Struct, frozen=True, eq=False):
     """Columns of equal length."""
 
     name: str
-    columns: tuple[Column, ...]
+    columns: tuple[TableColumn, ...]
     first: frozenset[str] = frozenset()
     """The columns that a person sees without asking for any."""
 
@@ -120,7 +120,7 @@ class ColumnTable(msgspec.Struct, frozen=True, eq=False):
     def names(self) -> tuple[str, ...]:
         return tuple(column.name for column in self.columns)
 
-    def column(self, name: str) -> Column:
+    def column(self, name: str) -> TableColumn:
         """Raises NoColumn."""
         for column in self.columns:
             if column.name == name:
@@ -155,19 +155,19 @@ class ColumnTable(msgspec.Struct, frozen=True, eq=False):
         return self.take(np.concatenate([order[there], rows[~column.there]]))
 
 
-def column_of(spec: Spec, values: Sequence[Any]) -> Column:
+def column_of(spec: Spec, values: Sequence[Any]) -> TableColumn:
     """None stands for none, as does a number that the type cannot hold."""
     if spec.kind == "text":
         known = np.array([value is not None for value in values], dtype=np.bool_)
         numbers: dict[str, int] = {}
         texts = [numbers.setdefault(_text(value), len(numbers)) for value in values]
         array = np.array(texts, dtype=np.int32)
-        return Column(spec.name, array, tuple(numbers), _missing(spec, known))
+        return TableColumn(spec.name, array, tuple(numbers), _missing(spec, known))
     fit = FIT[spec.kind]
     made = [None if value is None else fit(value) for value in values]
     known = np.array([value is not None for value in made], dtype=np.bool_)
     made_ = np.array([value or 0 for value in made], dtype=DTYPES[spec.kind])
-    return Column(spec.name, made_, None, _missing(spec, known))
+    return TableColumn(spec.name, made_, None, _missing(spec, known))
 
 
 def _missing(spec: Spec, known: Flags) -> Flags | None:

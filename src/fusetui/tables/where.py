@@ -24,7 +24,7 @@ from fusetui.analysis.questions.query import (
     word_of,
     written_terms,
 )
-from fusetui.tables.table import Column, ColumnTable
+from fusetui.tables.table import ColumnTable, TableColumn
 from fusetui.text.figures import parse_time
 from fusetui.trace.model.arrays import Flags, Rows
 
@@ -64,14 +64,14 @@ def _holds(table: ColumnTable, part: Written) -> Flags:
     return flags ^ (part.excluded ^ (part.sign == "!="))
 
 
-def _columns(table: ColumnTable, field: str) -> list[Column]:
+def _columns(table: ColumnTable, field: str) -> list[TableColumn]:
     """Those that a field stands for, at least one."""
     names = [name for name in ANY_OF.get(field, (field,)) if name in table.names]
     names = names or [name for name in FIRST_OF.get(field, ()) if name in table.names][:1]
     return [table.column(name) for name in names or [field]]
 
 
-def _compared(column: Column, part: Written) -> Flags:
+def _compared(column: TableColumn, part: Written) -> Flags:
     """A row without a value is neither above nor below; `-` finds it, as all for which the rest
     does not hold."""
     if column.kind not in ("int", "float"):
@@ -81,7 +81,7 @@ def _compared(column: Column, part: Written) -> Flags:
     return ((flags ^ bound.excluded ^ part.excluded) & column.there) ^ part.excluded
 
 
-def _is(column: Column, part: Written) -> Flags:
+def _is(column: TableColumn, part: Written) -> Flags:
     if column.kind == "text":
         sign = "=" if column.name in IDS or part.sign == "!=" else part.sign
         return _contains(column, word_of(Written(part.text, False, sign=sign), part.value))
@@ -92,7 +92,7 @@ def _is(column: Column, part: Written) -> Flags:
     return np.equal(column.values, _number(column, part)) & column.there
 
 
-def _number(column: Column, part: Written) -> float:
+def _number(column: TableColumn, part: Written) -> float:
     """A number; of a column in ns also a time with its unit. Raises WrongQuery."""
     ns = parse_time(part.value) if column.name.endswith("_ns") else None
     try:
@@ -105,11 +105,11 @@ def _number(column: Column, part: Written) -> float:
     raise WrongQuery(f"{part.field} is followed by a number: {part.field} > {example}")
 
 
-def _contains(column: Column, word: Word) -> Flags:
+def _contains(column: TableColumn, word: Word) -> Flags:
     return _of_texts(column, lambda texts: np.array([*map(word.holds, texts)], dtype=np.bool_))
 
 
-def _of_texts(column: Column, test: Callable[[tuple[str, ...]], Flags]) -> Flags:
+def _of_texts(column: TableColumn, test: Callable[[tuple[str, ...]], Flags]) -> Flags:
     """The rows whose text passes; each text is tested once."""
     if not len(column):
         return np.zeros(0, dtype=np.bool_)
@@ -117,7 +117,7 @@ def _of_texts(column: Column, test: Callable[[tuple[str, ...]], Flags]) -> Flags
     return flags
 
 
-def _any(table: ColumnTable, test: Callable[[Column], Flags]) -> Flags:
+def _any(table: ColumnTable, test: Callable[[TableColumn], Flags]) -> Flags:
     """The rows of which some text passes."""
     found = np.zeros(len(table), dtype=np.bool_)
     for column in table.columns:

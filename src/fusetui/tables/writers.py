@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 
-from fusetui.tables.table import AT_ONCE, Column, ColumnTable
+from fusetui.tables.table import AT_ONCE, ColumnTable, TableColumn
 from fusetui.text.printable import markdown, printable
 
 Line = Callable[[tuple[str, ...]], str]
@@ -59,7 +59,7 @@ def _rows(
         yield "".join(map(line, zip(*values, strict=True)))
 
 
-def _values(column: Column, quoted: list[str], missing: str) -> list[str]:
+def _values(column: TableColumn, quoted: list[str], missing: str) -> list[str]:
     """Its values as texts; `quoted` are its distinct texts."""
     values = column.values.tolist()
     if column.kind == "text":

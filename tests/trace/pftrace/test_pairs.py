@@ -10,14 +10,14 @@ from tests import pftraces
 from tests.pftraces import BEGIN, END, OP, OTHER, THREAD, Slice, at
 
 from fusetui.trace.pftrace.pairs import paired
-from fusetui.trace.pftrace.scan import Piece, scan
+from fusetui.trace.pftrace.scan import TracePiece, scan
 
 
-def scanned(*packets: bytes) -> Piece:
+def scanned(*packets: bytes) -> TracePiece:
     return scan(b"".join(packets))
 
 
-def times(piece: Piece, cut: bool = False) -> list[tuple[int, int | None]]:
+def times(piece: TracePiece, cut: bool = False) -> list[tuple[int, int | None]]:
     end, _ = paired(piece.begins, piece.ends, cut)
     ends = [int(piece.ends.time[n]) - pftraces.BASE if n >= 0 else None for n in end.tolist()]
     return list(zip((piece.begins.time - pftraces.BASE).tolist(), ends, strict=True))

@@ -15,7 +15,7 @@ from fusetui.analysis.questions.query import WrongQuery
 from fusetui.analysis.why.selection import Selection
 from fusetui.commands.agents.folders import Folders
 from fusetui.commands.agents.opened import Opener, OpenTrace
-from fusetui.commands.agents.pages import Items, paged
+from fusetui.commands.agents.pages import PagedItems, paged
 from fusetui.commands.agents.tools import FEW, LEAST, LISTS, ROWS_OF, TOOLS, taken
 from fusetui.commands.errors import CommandError
 from fusetui.commands.loading import secret_notices
@@ -24,7 +24,7 @@ from fusetui.tables.sources import Asked, made
 from fusetui.tables.table import ColumnTable
 
 MOST_ROWS, PATIENCE = 100_000, 30.0  # of a query in SQL; in seconds
-Answer = tuple[dict[str, object], Items]
+Answer = tuple[dict[str, object], PagedItems]
 
 
 class Answerer:
@@ -76,7 +76,7 @@ def _rows(opened: OpenTrace, name: str, table: ColumnTable) -> Answer:
         return (list(row.values()) for row in table.take(slice(begin, None)))
 
     head = {**_of(opened), "table": name, "columns": table.names}
-    return head, Items("rows", len(table), rest)
+    return head, PagedItems("rows", len(table), rest)
 
 
 def _chosen(table: Any, asked: Any) -> ColumnTable:
@@ -95,8 +95,8 @@ def _chosen(table: Any, asked: Any) -> ColumnTable:
     return found
 
 
-def _all(key: str, items: Sequence[object]) -> Items:
-    return Items(key, len(items), lambda begin: items[begin:])
+def _all(key: str, items: Sequence[object]) -> PagedItems:
+    return PagedItems(key, len(items), lambda begin: items[begin:])
 
 
 def _of(opened: OpenTrace) -> dict[str, object]:
@@ -158,10 +158,10 @@ def _diff(_: Any, a: OpenTrace, b: OpenTrace) -> Answer:
 
 def _sql(asked: Any, opened: OpenTrace) -> ColumnTable:
     """The rows of a query, as many and for as long as a server can afford."""
-    from fusetui.tables.sql import Database
+    from fusetui.tables.sql import SqlTables
 
     query = asked.query.strip().rstrip(";")
-    with Database([(opened.name, opened.trace)]) as database:
+    with SqlTables([(opened.name, opened.trace)]) as database:
         timer = Timer(PATIENCE, database.interrupt)
         timer.start()
         try:

@@ -22,7 +22,7 @@ CURSOR = re.compile(r"([0-9]{1,15})-([0-9a-f]{12})")
 WIDEST = 40  # characters of a cursor and of the number of tokens
 
 
-class Items(msgspec.Struct, frozen=True, eq=False):
+class PagedItems(msgspec.Struct, frozen=True, eq=False):
     """What an answer has some of: their key, their number, and those from the n-th on."""
 
     key: str
@@ -31,7 +31,7 @@ class Items(msgspec.Struct, frozen=True, eq=False):
 
 
 def paged(
-    head: Mapping[str, object], items: Items, most: int, cursor: str | None, question: object
+    head: Mapping[str, object], items: PagedItems, most: int, cursor: str | None, question: object
 ) -> dict[str, Any]:
     """The head, and as many items as `most` tokens hold. Raises CommandError if that is not even
     one, or if the cursor is not one of this question."""
