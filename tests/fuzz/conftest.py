@@ -10,3 +10,4 @@ from tests.fuzz import limits
 def memory_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """What other tests needed before is not the input's."""
     monkeypatch.setattr(limits.Before, "peak", limits.peak())
+    monkeypatch.setattr(limits.Before, "held", limits.held())
