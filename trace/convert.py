@@ -4,7 +4,8 @@ text of all stretches (see read/rendered.py). What stands in a JSON file is writ
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from fusetui.trace.formats import read
 from fusetui.trace.model.errors import CannotRead, NotATrace
@@ -36,19 +37,29 @@ def convert_file(path: str, out: str, progress: Progress = silent) -> Raw:
 
 def texts(raw: Raw, progress: Progress = silent) -> Iterator[bytes]:
     """The document, piece by piece. Raises TraceError or OSError."""
+    count = len(raw.elements.stretches)
+
+    def pieces() -> Iterator[bytes]:
+        for number, stretch in enumerate(raw.elements.stretches, 1):
+            yield _text(raw.elements, stretch)
+            progress(raw.bytes * (count + number) // (2 * count), raw.bytes)
+        if raw.changed or raw.elements.text.problem():
+            raise CannotRead(f"{raw.path} changed while it was read: try again.")
+
+    return document({**raw.keys, **origin_of(raw)}, pieces())
+
+
+def document(keys: Mapping[str, Any], pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """The JSON of a trace, piece by piece: its top-level keys, then its events, of which each piece
+    has some with commas between them, or none."""
     yield b"{\n"
-    for key, value in {**raw.keys, **origin_of(raw)}.items():
+    for key, value in keys.items():
         yield f"{json.dumps(key)}: {write(value)},\n".encode()
     yield b'"traceEvents": [\n'
     between = b""
-    stretches = raw.elements.stretches
-    for number, stretch in enumerate(stretches, 1):
-        if text := _text(raw.elements, stretch):
-            yield between + text
-            between = b",\n"
-        progress(raw.bytes * (len(stretches) + number) // (2 * len(stretches)), raw.bytes)
-    if raw.changed or raw.elements.text.problem():
-        raise CannotRead(f"{raw.path} changed while it was read: try again.")
+    for text in filter(None, pieces):
+        yield between + text
+        between = b",\n"
     yield b"\n]\n}\n"
 
 

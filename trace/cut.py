@@ -9,7 +9,6 @@ is written, byte for byte.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any
@@ -17,7 +16,9 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from fusetui.trace.convert import document
 from fusetui.trace.model.arrays import Flags, Int64s, Rows
+from fusetui.trace.model.categories import GPU_ROLES
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import CannotRead
 from fusetui.trace.model.events import Stretch
@@ -25,8 +26,8 @@ from fusetui.trace.model.joined import own_events
 from fusetui.trace.model.report import Progress, silent
 from fusetui.trace.read.document_text import decoded
 from fusetui.trace.read.events import decode_raw
+from fusetui.trace.read.rendered import micros
 from fusetui.trace.read.times import InexactTimes, exact_nanoseconds, nanoseconds
-from fusetui.trace.scrub.values import write
 
 FAR, FAR_NS = 10, 1_000_000_000  # times as long as the window, or a second
 PAIRED = frozenset("BEbeSFnT")
@@ -126,33 +127,29 @@ def _keep_around(trace: Trace, hosts: Rows, kept: Flags) -> None:
 def texts_of(
     trace: Trace, part: Excerpt, keys: Mapping[str, Any], progress: Progress = silent
 ) -> Iterator[bytes]:
-    """The text of the part, in pieces, with these top-level keys besides its own. Raises TraceError
+    """The text of the part, in pieces, with these top-level keys besides its own. Raises CannotRead
     where the file cannot be read any more."""
+    return document({**trace.keys, **keys}, _pieces(trace, part, progress))
+
+
+def _pieces(trace: Trace, part: Excerpt, progress: Progress) -> Iterator[bytes]:
+    """What is kept of each stretch."""
     events = own_events(trace.elements)
-    if problem := events.text.problem():
-        raise CannotRead(f"{problem}.")
-    yield b"{\n"
-    for key, value in {**trace.keys, **keys}.items():
-        yield f"{json.dumps(key)}: {write(value)},\n".encode()
-    yield b'"traceEvents": ['
     order = trace.order[part.rows]
     by_order = np.argsort(order, kind="stable")
     firsts = np.cumsum([0, *(stretch.events for stretch in events.stretches)])
+    bounds = order[by_order].searchsorted(firsts)
     slices = np.bincount(
         firsts.searchsorted(trace.order[: trace.recorded()], side="right") - 1,
         minlength=len(events.stretches),
     )
-    between = b"\n"
     for number, stretch in enumerate(events.stretches):
-        begin, end = order[by_order].searchsorted(firsts[number : number + 2])
-        places = by_order[begin:end]
+        places = by_order[bounds[number] : bounds[number + 1]]
         if len(places) or slices[number] < stretch.events:
-            found = _of_stretch(trace, part, stretch, int(firsts[number]), places)
-            if text := b",\n".join(found):
-                yield between + text
-                between = b",\n"
+            yield b",\n".join(_of_stretch(trace, part, stretch, int(firsts[number]), places))
         progress(number + 1, len(events.stretches))
-    yield b"\n]}\n"
+    if problem := events.text.problem():
+        raise CannotRead(f"{problem}.")
 
 
 def _of_stretch(
@@ -164,10 +161,11 @@ def _of_stretch(
     found: dict[int, bytes] = {}
     is_whole = stretch.places is None and len(texts) == stretch.events
     heads = _heads(texts) if is_whole else None
-    for place in places.tolist():
-        number = int(trace.order[part.rows[place]]) - first
-        written = heads is not None and heads[number].ph == "X" and not part.clipped[place]
-        found[number] = bytes(texts[number]) if written else _rewritten(trace, part, place)
+    numbers = (trace.order[part.rows[places]] - first).tolist()
+    each = zip(numbers, part.rows[places].tolist(), part.clipped[places].tolist(), strict=True)
+    for number, row, clipped in each:
+        written = heads is not None and heads[number].ph == "X" and not clipped
+        found[number] = bytes(texts[number]) if written else _rewritten(trace, part, row)
     if heads is not None:
         others = [n for n, head in enumerate(heads) if head.ph != "X" and head.ph not in PAIRED]
         inside = _inside([bytes(heads[n].ts) for n in others], part)
@@ -220,20 +218,13 @@ def _others_one_by_one(
     return found
 
 
-def _rewritten(trace: Trace, part: Excerpt, place: int) -> bytes:
-    """A slice as one event, clipped if it must be."""
-    row = int(part.rows[place])
+def _rewritten(trace: Trace, part: Excerpt, row: int) -> bytes:
+    """A slice as one event; what is no GPU event is clipped."""
     start, end = int(trace.start[row]), int(trace.end[row])
-    if part.clipped[place]:
+    if trace.role[row] not in GPU_ROLES:
         start, end = max(start, part.first_ns), min(end, part.last_ns)
     element = own_events(trace.elements).element(int(trace.order[row]))
     track = trace.track_of(row)
     known = {"pid": track.pid, "tid": track.tid, "name": trace.name_of(row), **element}
-    times = {"ts": microseconds(start), "dur": microseconds(max(end - start, 0))}
+    times = {"ts": msgspec.Raw(micros(start)), "dur": msgspec.Raw(micros(max(end - start, 0)))}
     return msgspec.json.encode({**known, "ph": "X", **times})
-
-
-def microseconds(ns: int) -> msgspec.Raw:
-    """A time as the format has it, exactly."""
-    sign, ns = "-" * (ns < 0), abs(ns)
-    return msgspec.Raw(f"{sign}{ns // 1000}.{ns % 1000:03d}".encode())

@@ -86,7 +86,7 @@ def test_what_is_not_needed_is_not_imported(arguments: str, without: Sequence[st
 def test_the_version() -> None:
     found = started(COMMAND, "--version")
     assert not found.ours(".trace")
-    assert len(found.ours()) <= 11
+    assert len(found.ours()) <= 10
     assert found.patterns <= 7
 
 
@@ -94,7 +94,7 @@ def test_a_summary_decodes_no_kernel_and_knows_no_server() -> None:
     found = started(COMMAND, "summary", SAMPLE, "--json")
     assert found.ours(".gpu") == {"fusetui.gpu", "fusetui.gpu.kinds"}
     assert not found.ours(".analysis.serving")
-    assert len(found.ours()) <= 94
+    assert len(found.ours()) <= 87
     assert found.patterns <= 49
 
 
@@ -108,5 +108,5 @@ def test_the_app_begins_without_what_it_answers_later() -> None:
     assert not found.ours(".analysis.serving")
     assert not found.ours(".analysis.why.rules")
     assert not found.ours(".analysis.diff.align")
-    assert len(found.ours()) <= 211
+    assert len(found.ours()) <= 188
     assert found.patterns <= 96

@@ -15,7 +15,7 @@ from fusetui.analysis.questions.note import note_of
 from fusetui.analysis.why.model import DeviceAccount
 from fusetui.analysis.why.selection import Selection, accounted
 from fusetui.commands.cut import _about
-from fusetui.trace import Trace, open_trace
+from fusetui.trace import CannotRead, Trace, open_trace
 from fusetui.trace.cut import farthest, part_of, texts_of
 
 Make = Callable[..., Any]
@@ -113,6 +113,18 @@ def test_what_is_damaged_is_left_out_alone(write: Make) -> None:
     path = write('{"traceEvents": [' + ", ".join([good[0], '{"ph": "X", "na', good[1]]) + "]}")
     names = [name for name, *_ in kept(open_trace(str(path)), 0, 20)]
     assert names[:1] == ["a"]
+
+
+def test_a_file_that_changes_meanwhile_gives_no_part(write: Make) -> None:
+    path = write(
+        json.dumps({"traceEvents": slices(("kernel", "k", 10, 5), ("kernel", "l", 20, 5))})
+    )
+    trace = open_trace(str(path))
+    pieces = texts_of(trace, part_of(trace, 0, 30_000), {})
+    next(pieces)
+    path.write_text('{"traceEvents": []}')
+    with pytest.raises(CannotRead, match="changed"):
+        list(pieces)
 
 
 def test_every_answer_says_that_it_is_a_part(trace_of: Make, write: Make) -> None:

@@ -21,6 +21,7 @@ from fusetui.trace.model.arrays import Floats, Int64s
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.events import Sample
 from fusetui.trace.model.ids import Id
+from fusetui.trace.model.memo import kept_on
 from fusetui.trace.model.report import Stop, never
 
 MOST = 64  # the most series of counters, and of memory, that are kept; others are only counted
@@ -86,6 +87,8 @@ def counters(trace: Trace, stop: Stop = never) -> tuple[Counter, ...]:
     Reads the relevant parts of the file again, leaving out what cannot be read any more. Ends early
     with what was found once `stop` returns True.
     """
+    if known := kept_on(trace).get(counters):
+        return known  # type: ignore[no-any-return]
     memory, plain = Series(), Series()
     for number, stretch in enumerate(trace.elements.stretches):
         if stop():
@@ -97,7 +100,10 @@ def counters(trace: Trace, stop: Stop = never) -> tuple[Counter, ...]:
                     continue
                 for name, value in sample.args.items():
                     plain.add(Key(sample.pid, sample.name, sample.id, name), time, value)
-    return (*_of_memory(memory), *_of_counters(plain))
+    found = (*_of_memory(memory), *_of_counters(plain))
+    if not stop():
+        kept_on(trace)[counters] = found
+    return found
 
 
 def _add_memory(series: Series, sample: Sample, time: int) -> None:
