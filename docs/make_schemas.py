@@ -56,9 +56,10 @@ DOCUMENTS: dict[str, type] = {
     "lines": Functions,
     "launches": documents.LaunchesDocument,
     "check": documents.CheckDocument,
+    "decode": documents.NamesDocument,
     "samples": documents.SamplesDocument,
 }
-WITHOUT_NOTE = {"samples"}
+WITHOUT_NOTE = {"decode", "samples"}
 
 Words = tuple[str, ...]
 Schema = dict[str, Any]
@@ -119,8 +120,6 @@ def _of(command: str, traces: Sequence[str], pairs: Sequence[Words]) -> Iterator
     match command:
         case "samples":
             yield (command,)
-        case "decode":
-            yield from ((command, *names) for names in _names(traces))
         case "diff":
             yield from ((command, *pair) for pair in pairs)
         case "ranks":
@@ -145,14 +144,6 @@ def _planted(case: str) -> Path:
     folder = Path(tempfile.mkdtemp())
     make(case_of(case), 0, folder)
     return folder
-
-
-def _names(traces: Sequence[str]) -> Iterator[Words]:
-    """The kernel names of each trace; names that begin like an option are left out."""
-    for trace in traces:
-        found = document(("kernels", trace)) or {"kernels": []}
-        names = [kernel["name"] for kernel in found["kernels"]]
-        yield tuple(name for name in names if not name.startswith("-"))[:200]
 
 
 def document(words: Words) -> Any:
