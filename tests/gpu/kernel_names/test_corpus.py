@@ -46,7 +46,7 @@ def counts() -> Counter[str]:
 
 def compare(name: str, family: str, expected: dict[str, Any]) -> dict[str, int]:
     found = decode(name)
-    json_found = json.loads(json.dumps(msgspec.to_builtins(found))) if found else {"family": "other"}
+    json_found = json.loads(msgspec.json.encode(found)) if found else {"family": "other"}
     given = [key for key in expected if key in json_found]
     wrong = [key for key in given if json_found[key] != expected[key]]
     return {
