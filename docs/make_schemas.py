@@ -30,6 +30,7 @@ import msgspec
 from benchmarks.job_cases import case_of, make
 
 from fusetui.analysis.questions.summary import Summary
+from fusetui.analysis.serving.answer import Serving
 from fusetui.analysis.why.model import WhyDocument
 from fusetui.arguments import JSON
 from fusetui.cli import main as fusetui
@@ -64,6 +65,7 @@ DOCUMENTS: dict[str, tuple[type, ...]] = {
     "samples": (documents.SamplesDocument,),
     "why": (WhyDocument, VersusDocument),
     "gaps": (GapsDocument,),
+    "serving": (Serving,),
 }
 WITHOUT_NOTE = {"decode", "samples"}
 
