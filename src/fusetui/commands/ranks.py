@@ -29,7 +29,7 @@ def run_ranks(args: Namespace) -> int:
     one_form(args, "csv")
     paths = files(args.paths)
     from fusetui.analysis.ranks.answer import explained
-    from fusetui.report.ranks import ranks_csv, ranks_json, ranks_text
+    from fusetui.report.ranks import ranks_csv, ranks_document, ranks_text
 
     answer = without_passwords(explained(_summaries(paths, args)).answer)
     if not answer.ranks and not args.json:
@@ -37,7 +37,7 @@ def run_ranks(args: Namespace) -> int:
         others = f"; nor is any of {plural(len(more), 'other file')} a rank" if more else ""
         raise CommandError(f"{reason}{others}.")
     if args.json:
-        emit_json(ranks_json(answer))
+        emit_json(ranks_document(answer))
     elif args.csv:
         emit(ranks_csv(answer))
     else:
