@@ -39,8 +39,9 @@ def seen_first(table: ColumnTable) -> ColumnTable:
 
 
 def lines(table: ColumnTable, width: int) -> str:
-    """All rows, below the names of the columns, without their units. Where space is short and somebody looks, the last
-    column is cut, and columns are left out from the right, but for the first text."""
+    """All rows, below the names of the columns without units. Where space is short and somebody
+    looks, the last column is cut, and columns are left out from the right, but for the first
+    text."""
     is_unseen = isinstance(width, Unseen)
     longest = None if is_unseen else LONGEST
     cells = [texts(column, longest) for column in table.columns[:-1]]
