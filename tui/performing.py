@@ -25,7 +25,6 @@ from fusetui.tui.loading import (
     rank,
     summarize,
 )
-from fusetui.tui.saving import cut, save
 from fusetui.tui.state import reading
 from fusetui.tui.state import state as effects
 from fusetui.tui.state.action import Run
@@ -120,8 +119,12 @@ class Performing:
                 start = None if alone else self._beside
                 self._in_thread("search", lambda stop: look(side, text, post, stop, path, start))
             case effects.SaveTable(shown, path):
+                from fusetui.tui.saving import save  # rarely needed
+
                 self._in_thread("save", lambda _: save(shown, path, post))
             case effects.Cut(trace, path, begin, end):
+                from fusetui.tui.saving import cut
+
                 times = (f"--from={begin}", f"--to={end}")
                 self._in_thread(f"cut {path}", lambda stop: cut((trace, path, *times), post, stop))
             case effects.MatchLanes(side, pattern):

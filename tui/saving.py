@@ -17,6 +17,8 @@ from fusetui.tui import registry
 from fusetui.tui.loading import Post
 from fusetui.tui.state.state import State, told
 
+START = "import os; getattr(os, 'nice', int)(5); from fusetui.cli import script; script()"
+"""The app comes first where there are few cores."""
 OFTEN = 0.1  # seconds between two looks whether a part is still wanted
 
 
@@ -36,7 +38,7 @@ def save(state: State, path: str, post: Post) -> None:
 
 def cut(arguments: Sequence[str], post: Post, cancelled: Stop) -> None:
     """Has another process run `fusetui cut`, and posts what that says."""
-    command = [sys.executable, "-P", "-m", "fusetui", "cut", *arguments]
+    command = [sys.executable, "-P", "-c", START, "cut", *arguments]
     process = Popen(command, stdin=DEVNULL, stdout=PIPE, stderr=PIPE, text=True, errors="replace")
     said: tuple[str, str] | None = None
     while said is None:

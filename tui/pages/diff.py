@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from functools import lru_cache, partial
-from itertools import islice, starmap
-from typing import Any
+from itertools import islice
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from msgspec.structs import replace
@@ -13,7 +13,6 @@ from msgspec.structs import replace
 from fusetui.analysis.diff.model import Answer, Diff, RowKind
 from fusetui.report.diff import judgment, side_lines
 from fusetui.report.diff_lines import APART, REGION, DiffLine, differing, fitted
-from fusetui.tables.public import Table
 from fusetui.text.figures import microseconds
 from fusetui.tui.drawing.details import flow
 from fusetui.tui.drawing.picture import Rows, Said, TextPicture, cut, ruled, text
@@ -24,13 +23,16 @@ from fusetui.tui.layout.kinds import narrow
 from fusetui.tui.layout.places import places
 from fusetui.tui.layout.text_layout import ListColumn, fit, room, sentence_lines, titles
 from fusetui.tui.layout.view import View
-from fusetui.tui.pages.page import NO_MORE, ListPage, Pane, optional, table_of_page
+from fusetui.tui.pages.page import NO_MORE, ListPage, Pane, table_of_page
 from fusetui.tui.pages.timeline import clicked
 from fusetui.tui.state.action import Run, action, hint_text, on
 from fusetui.tui.state.comparison import Comparison, DiffLines, pair_of
 from fusetui.tui.state.moving import Move, P, brought
 from fusetui.tui.state.reading import compared_anew
 from fusetui.tui.state.state import DIFF, Outcome, Overlay, Size, SliceDetails, State
+
+if TYPE_CHECKING:
+    from fusetui.tables.public import Table
 
 STYLES = {"+": "bad", "-": "good", "~": "plain"}
 LEAST = 8  # cells of a column of numbers
@@ -186,9 +188,8 @@ class DiffPage(ListPage):
             "names_a": [_names(row.a for row in line.rows) for line in lines],
             "names_b": [_names(row.b for row in line.rows) for line in lines],
         }
-        found = table_of_page(NAME, texts, change_ns=changes, counts=counts)
-        sides = {"a_ns": [line.a_ns for line in lines], "b_ns": [line.b_ns for line in lines]}
-        return replace(found, columns=(*found.columns, *starmap(optional, sides.items())))
+        a, b = [line.a_ns for line in lines], [line.b_ns for line in lines]
+        return table_of_page(NAME, texts, change_ns=changes, a_ns=a, b_ns=b, counts=counts)
 
     def _why(self, state: State) -> TextPicture:
         line, columns = self.line(state), columns_of(_found(state))

@@ -5,12 +5,11 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
-from typing import ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 import numpy as np
 from msgspec.structs import replace
 
-from fusetui.tables.public import Table
 from fusetui.text.figures import count, duration, percent
 from fusetui.trace.model.arrays import Flags, Int64s
 from fusetui.tui.drawing.picture import Rows, Said, no_rows, row_parts, text
@@ -20,6 +19,9 @@ from fusetui.tui.layout.text_layout import ListColumn, titles
 from fusetui.tui.pages.page import ListPage, Pane, at_row, next_of, table_of_page
 from fusetui.tui.state.action import Action, Run, action
 from fusetui.tui.state.state import OpenNodes, Size, State
+
+if TYPE_CHECKING:
+    from fusetui.tables.public import Table
 
 SECTION = "In the trees"
 BAR = 10  # cells

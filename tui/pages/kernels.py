@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from fusetui.analysis.questions.groups import Keys
-from fusetui.tables.public import Table
 from fusetui.text.figures import count, duration, percent
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.memo import memo
@@ -40,6 +40,9 @@ from fusetui.tui.state import search
 from fusetui.tui.state.action import action, on
 from fusetui.tui.state.session import Hits
 from fusetui.tui.state.state import ListState, Size, State, told
+
+if TYPE_CHECKING:
+    from fusetui.tables.public import Table
 
 NAME = "kernels"
 WIDE = 150  # cells of a screen that shows what a name says in columns

@@ -5,16 +5,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from itertools import starmap
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from fusetui.tables.public import Table
-from fusetui.tables.table import Kind, Spec, TableColumn, column_of
-from fusetui.tables.writers import tsv_lines
 from fusetui.text.cutting import clip
 from fusetui.text.figures import count, plural
 from fusetui.text.printable import printable
@@ -27,6 +23,9 @@ from fusetui.tui.layout.view import Side
 from fusetui.tui.state.action import Action, action, nothing
 from fusetui.tui.state.screen import size_of
 from fusetui.tui.state.state import COPIED, Outcome, Overlay, Size, SliceDetails, State
+
+if TYPE_CHECKING:
+    from fusetui.tables.public import Table
 
 ROW = "row"  # what a table copies
 NO_MORE = "this row stands for no slice, so there is no more to show"
@@ -131,7 +130,11 @@ class ListPage(Page):
         """The row under the cursor as TSV, below the names of its columns."""
         cursor = min(state.list_of(self.name).cursor, self.rows(state).count - 1)
         found = self.table(state, (cursor,)) if cursor >= 0 else None
-        return clip("".join(tsv_lines(found))[:-1], MOST_COPIED) if found else ""
+        if found is None:
+            return ""
+        from fusetui.tables.writers import tsv_lines  # rarely needed
+
+        return clip("".join(tsv_lines(found))[:-1], MOST_COPIED)
 
     def moved(self, state: State) -> State:
         """Called when the cursor has moved to another row."""
@@ -252,15 +255,22 @@ def names_text(names: Iterable[str]) -> str:
     return clip("\n".join(dict.fromkeys(printable(name) for name in names)), MOST_COPIED)
 
 
-def table_of_page(name: str, texts: Mapping[str, Sequence[Any]], **figures: NDArray[Any]) -> Table:
-    """The table of a page: what names its rows, then their figures; arrays of shape [rows]."""
+def table_of_page(
+    name: str, texts: Mapping[str, Sequence[Any]], **figures: NDArray[Any] | list[int | None]
+) -> Table:
+    """The table of a page: what names its rows, then their figures, each of shape [rows]; in a list
+    of them None stands for none."""
+    from fusetui.tables.public import Table  # rarely needed
+    from fusetui.tables.table import Spec, TableColumn, column_of
+
     named = [column_of(Spec(column, "text", ""), values) for column, values in texts.items()]
-    return Table(name, (*named, *starmap(TableColumn, figures.items())))
-
-
-def optional(name: str, values: Sequence[float | None], kind: Kind = "int") -> TableColumn:
-    """A column of figures of which some may be missing."""
-    return column_of(Spec(name, kind, "", True), values)
+    counted = (
+        column_of(Spec(column, "int", "", True), values)
+        if isinstance(values, list)
+        else TableColumn(column, values)
+        for column, values in figures.items()
+    )
+    return Table(name, (*named, *counted))
 
 
 def what_was_copied(text: str, noun: str = "name") -> str:

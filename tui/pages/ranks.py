@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from fusetui.tables.public import Table
 from fusetui.text.figures import Unit, count, plural, unit_of
 from fusetui.text.printable import printable
 from fusetui.tui.drawing.details import details_height
@@ -32,6 +31,7 @@ from fusetui.tui.state.state import RANK_SORTS, Outcome, RankedJob, Size, State,
 
 if TYPE_CHECKING:
     from fusetui.analysis.ranks.model import JobAnswer, RankRow
+    from fusetui.tables.public import Table
 
 NAME = "ranks"
 COLUMNS = (

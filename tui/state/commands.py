@@ -21,7 +21,7 @@ from fusetui.tui.state.reading import read
 from fusetui.tui.state.state import Cut, Order, Outcome, Prompt, SaveTable, State, told
 
 EXAMPLES = (
-    *("goto 12.5ms", "step 2", "mark a", "only gpu", "open FILE", "diff FILE"),
+    *("goto 9ms", "step 2", "mark a", "only gpu", "open FILE", "diff FILE"),
     *("save FILE", "cut FILE", "q"),
 )
 VERBS = tuple(example.partition(" ")[0] for example in EXAMPLES)
@@ -111,9 +111,7 @@ def _cut(state: State, rest: str) -> Outcome:
     """The selected range of the active side as a trace of its own."""
     side, found = state.side, state.time_range
     if found is None:
-        return told(
-            state, with_keys("cut writes a range of time: {range} begins and ends one", state)
-        )
+        return told(state, with_keys(NO_RANGE, state))
     if not rest:
         return told(state, "cut takes the name of a new file: cut part.json.gz")
     if side.trace.report.prefix:

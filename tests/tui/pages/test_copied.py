@@ -29,7 +29,7 @@ async def test_with_nothing_selected_the_clipboard_stays_as_it_is(path: str) -> 
     [
         (["3", "j"], {"name": GELU, "total_ns": "220000", "count": "2", "max_ns": "110000"}),
         (["2"], {"name": "thread 1", "level": "0"}),
-        (["2", "j"], {"name": "aten::linear", "level": "1", "gpu_ns": "360000"}),
+        (["2", "j"], {"name": "aten::linear", "level": "1", "count": "4"}),
         (["4"], {"names_a": json.dumps([GEMM]), "change_ns": "0"}),
     ],
     ids=["kernels", "a thread", "op tree", "diff"],

@@ -54,7 +54,7 @@ def test_work_outside_of_modules_has_a_row(mlp: Trace) -> None:
     """The annotations of steps are no part of the program."""
     state = after(opened(mlp), explained, *do("modules"))
     assert "in no module or annotation" in drawn(state)
-    assert named(PAGE, after(state, *do("last"))) == ""
+    assert named(PAGE, after(state, *do("last"))) == "(in no module or annotation)"
     assert after(state, *do("last", "show")).hint.startswith("this belongs to no module")
 
 
