@@ -19,6 +19,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import redirect_stderr, redirect_stdout
+from inspect import cleandoc
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -29,10 +30,13 @@ import msgspec
 from benchmarks.job_cases import case_of, make
 
 from fusetui.analysis.questions.summary import Summary
+from fusetui.analysis.why.model import WhyDocument
 from fusetui.arguments import JSON
 from fusetui.cli import main as fusetui
 from fusetui.registry import COMMANDS
 from fusetui.report import documents
+from fusetui.report.versus import VersusDocument
+from fusetui.report.why import GapsDocument
 from fusetui.trace.program.functions import Functions
 
 ROOT = Path(__file__).parents[1]
@@ -48,17 +52,20 @@ NAMED = {"peaks", "given", "thresholds", "idle"}
 PARTS = {"decoded", "names"}
 """Objects that have the parts of a kernel's name: each has others."""
 
-DOCUMENTS: dict[str, type] = {
-    "summary": Summary,
-    "kernels": documents.KernelsDocument,
-    "ops": documents.OpsDocument,
-    "modules": documents.ModulesDocument,
-    "lines": Functions,
-    "launches": documents.LaunchesDocument,
-    "check": documents.CheckDocument,
-    "samples": documents.SamplesDocument,
+DOCUMENTS: dict[str, tuple[type, ...]] = {
+    "summary": (Summary,),
+    "kernels": (documents.KernelsDocument,),
+    "ops": (documents.OpsDocument,),
+    "modules": (documents.ModulesDocument,),
+    "lines": (Functions,),
+    "launches": (documents.LaunchesDocument,),
+    "check": (documents.CheckDocument,),
+    "decode": (documents.NamesDocument,),
+    "samples": (documents.SamplesDocument,),
+    "why": (WhyDocument, VersusDocument),
+    "gaps": (GapsDocument,),
 }
-WITHOUT_NOTE = {"samples"}
+WITHOUT_NOTE = {"decode", "samples"}
 
 Words = tuple[str, ...]
 Schema = dict[str, Any]
@@ -85,19 +92,29 @@ def _write(command: str, schema: Schema) -> None:
 
 
 def typed_schema(command: str, described: Mapping[str, str]) -> Schema:
-    """The schema of a document's type, and of the types in it as `$defs`."""
-    document = DOCUMENTS[command]
-    _, parts = msgspec.json.schema_components([document])
+    """The schema of a document's type, or of those of several kinds of answers, and of the types in
+    them as `$defs`."""
+    documents = DOCUMENTS[command]
+    _, parts = msgspec.json.schema_components(documents)
     for part in parts.values():
         part.pop("title", None)
+        if "description" in part:
+            part["description"] = cleandoc(part["description"])
         for key, schema in part.get("properties", {}).items():
             schema.pop("default", None)
+            any_of = schema.get("anyOf", ())
+            if any_of and all(list(one) == ["type"] for one in any_of):
+                schema["type"] = [one["type"] for one in schema.pop("anyOf")]
             if key in described:
                 schema["description"] = described[key]
-    top = parts.pop(document.__name__)
+    for document in documents if command not in WITHOUT_NOTE else ():
+        note = {"type": "string", "description": described["note"]}
+        parts[document.__name__]["properties"]["note"] = note
+    first, *more = documents
+    if more:
+        return {"anyOf": [{"$ref": f"#/$defs/{one.__name__}"} for one in documents], "$defs": parts}
+    top = parts.pop(first.__name__)
     del top["description"]
-    if command not in WITHOUT_NOTE:
-        top["properties"]["note"] = {"type": "string", "description": described["note"]}
     return {**top, "$defs": parts} if parts else top
 
 
@@ -119,8 +136,6 @@ def _of(command: str, traces: Sequence[str], pairs: Sequence[Words]) -> Iterator
     match command:
         case "samples":
             yield (command,)
-        case "decode":
-            yield from ((command, *names) for names in _names(traces))
         case "diff":
             yield from ((command, *pair) for pair in pairs)
         case "ranks":
@@ -134,8 +149,6 @@ def _of(command: str, traces: Sequence[str], pairs: Sequence[Words]) -> Iterator
             yield from ((*one, "--by", by) for one in each for by in groups)
         case "ops":
             yield from (*each, *((*one, "--by", "shape") for one in each))
-        case "why":
-            yield from (*each, *((command, *pair) for pair in pairs[::2]))
         case _:
             yield from each
 
@@ -145,14 +158,6 @@ def _planted(case: str) -> Path:
     folder = Path(tempfile.mkdtemp())
     make(case_of(case), 0, folder)
     return folder
-
-
-def _names(traces: Sequence[str]) -> Iterator[Words]:
-    """The kernel names of each trace; names that begin like an option are left out."""
-    for trace in traces:
-        found = document(("kernels", trace)) or {"kernels": []}
-        names = [kernel["name"] for kernel in found["kernels"]]
-        yield tuple(name for name in names if not name.startswith("-"))[:200]
 
 
 def document(words: Words) -> Any:

@@ -122,6 +122,7 @@ COMMANDS = (
                 "traces",
                 metavar="TRACE",
                 nargs="*",
+                default=[],
                 help="A trace, a run folder, a folder of runs, sample:NAME or lesson:NAME; two are "
                 "shown side by side, of more you choose.",
             ),
@@ -199,6 +200,7 @@ COMMANDS = (
                 "others",
                 metavar="QUERY",
                 nargs="*",
+                default=[],
                 help="More traces, and a SELECT: it holds a space and names no file. Without one, "
                 "queries are asked for in a terminal, or read from standard input.",
             ),

@@ -94,7 +94,7 @@ def ask_kernels(trace: Trace) -> None:
     for name in trace.names[:100]:
         decoded = decode(name)
         if decoded:
-            _encoded(decoded.to_json())
+            _encoded(msgspec.to_builtins(decoded))
             annotate(name, decoded.parts, WIDTH)
         short_name(name)
 

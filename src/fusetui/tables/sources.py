@@ -110,13 +110,12 @@ def _gaps(trace: Trace, asked: Asked) -> Records:
         {
             **msgspec.structs.asdict(gap),
             "device": str(gap.device),
-            "start_ns": gap.start_ns - found.base_ns,
             "mostly": main_reason(gap),
             **{f"idle_{name}_ns": gap.idle.get(name, 0) for name in IDLE},
-            "row": gap.event_row,
-            "launch": _row(gap.launch_row),
+            "row": event,
+            "launch": _row(launch),
         }
-        for gap in found.gaps
+        for gap, (event, launch) in zip(found.gaps, found.gap_rows, strict=True)
     ]
 
 
