@@ -30,10 +30,10 @@ def run_ranks(args: Namespace) -> int:
     """Raises CommandError and TraceError for what was asked in a wrong way."""
     one_form(args, "csv")
     paths, answer = _answered(args)
-    from fusetui.report.ranks import ranks_csv, ranks_json, ranks_text
+    from fusetui.report.ranks import ranks_csv, ranks_document, ranks_text
 
     if args.json:
-        emit_json(ranks_json(answer))
+        emit_json(ranks_document(answer))
     elif args.csv:
         emit(ranks_csv(answer))
     else:
