@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tests.analysis.replay.programs import (
     MEMCPY,
@@ -29,6 +29,7 @@ from tests.analysis.replay.programs import (
     Thread,
     WaitEvent,
     frame,
+    mapped,
     note,
     numbered,
     op,
@@ -72,6 +73,7 @@ class Maker:
     def __init__(self, seed: str, sizes: Sizes) -> None:
         self.chance, self.sizes = random.Random(seed), sizes
         self.event = self.pair = 0
+        self.loaded: set[str] = set()
 
     def ns(self, between: tuple[int, int]) -> int:
         return self.chance.randrange(between[0] * 1000, between[1] * 1000, 100)
@@ -191,6 +193,19 @@ def _graphs(make: Maker) -> tuple[Host, ...]:
     return make.work(), make.forward(1), GraphLaunch(items, 12_000), make.work(), make.item()
 
 
+def _loading(make: Maker) -> tuple[Host, ...]:
+    """The first launch of each kernel loads its module."""
+    works = [make.work() for _ in range(8)]
+
+    def edit(host: Host) -> tuple[Host, ...]:
+        if isinstance(host, Launch) and host.item.name not in make.loaded:
+            make.loaded.add(host.item.name)
+            return (replace(host, ns=host.ns + make.ns((300, 1500))),)
+        return (host,)
+
+    return mapped(tuple(works), edit)
+
+
 def _full(make: Maker) -> tuple[Host, ...]:
     """The host runs ahead until the queue is full; then it has work of its own."""
     return (*(make.work() for _ in range(16)), Own(make.ns((300, 900))), make.work())
@@ -212,6 +227,8 @@ KINDS = {
     "GPU-bound": Kind(_plain, GPU_BOUND),
     "mixed": Kind(_plain, Sizes()),
     "switches": Kind(_plain, Sizes(), Machine(switch=1200)),
+    "overlapping": Kind(_plain, GPU_BOUND, Machine(switch=-900)),
+    "modules loaded": Kind(_loading, Sizes()),
     "streams": Kind(_streams, Sizes()),
     "waits": Kind(_syncs, Sizes()),
     "waits, not recorded": Kind(_syncs, Sizes(), Machine(records_syncs=False)),
@@ -254,7 +271,7 @@ CHANGES = {
     "several": ("kernel:ampere_sgemm x0.5", "op:aten::add x0"),
 }
 
-FORWARD = frozenset({"host-bound", "GPU-bound", "mixed", "switches", "threads"})
+FORWARD = frozenset({"host-bound", "GPU-bound", "mixed", "switches", "overlapping", "threads"})
 TRAINING = frozenset({"training", "training, no stacks"})
 ONLY = {
     "module x0": FORWARD,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -88,27 +88,29 @@ def judged(
     predict: Predict,
     folder: Path,
     residuals: Residuals | None = None,
-    again: Residuals | None = None,
 ) -> Verdict:
     """A recording of the program is given to `predict`; the changed program runs with the same
-    residuals, or with those of `again`. Raises ValueError where a change is refused."""
+    residuals. Raises ValueError where a change is refused."""
     recorded = simulate(program, residuals)
     before, steps = figures(recorded)
-    after, steps_after = figures(simulate(changed(program, *changes), again or residuals))
+    after, steps_after = figures(simulate(changed(program, *changes), residuals))
     said = predict(write(recorded, folder / "invented.json"), changes)
     if said.refused:
         return Verdict(before, after, said, ())
-    wrong = []
-    for name in steps_after if said.steps is not None else ():
-        if name not in (said.steps or {}):
-            wrong.append(f"{name} is missing")
-            continue
-        told = (said.steps or {})[name]
-        for what, has, true in zip(
-            ("before", "after"), told, (steps[name], steps_after[name]), strict=True
-        ):
-            if has != true:
-                wrong.append(f"{name} {what}: {has - true:+,} ns of {true:,}")
+    wrong = [
+        text
+        for name, true in steps_after.items()
+        for text in _differences(name, (said.steps or {}).get(name), (steps[name], true))
+    ]
     if not steps_after and said.after != after:
         wrong.append(f"span after: {said.after - after:+,} ns of {after:,}")
     return Verdict(before, after, said, tuple(wrong))
+
+
+def _differences(name: str, told: tuple[int, int] | None, true: tuple[int, int]) -> Iterator[str]:
+    if told is None:
+        yield f"{name} is missing"
+        return
+    for what, has, was in zip(("before", "after"), told, true, strict=True):
+        if has != was:
+            yield f"{name} {what}: {has - was:+,} ns of {was:,}"

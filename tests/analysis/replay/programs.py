@@ -146,8 +146,8 @@ Host = (
 @dataclass(frozen=True)
 class Machine:
     """`latency`: from the start of a launch call until its item may start. `switch`: from the end
-    of an item until the next one of its stream may start. `depth`: as many items are in flight at
-    most, from their launch to their end; a launch call waits for room."""
+    of an item until the next one of its stream may start; below 0 they overlap. `depth`: as many
+    items are in flight at most, from their launch to their end; a launch call waits for room."""
 
     latency: int = 4000
     switch: int = 0
