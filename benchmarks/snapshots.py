@@ -2,9 +2,9 @@
 
     python -P benchmarks/snapshots.py ../shared/snapshots/*.pickle --megabytes 100
 
-The files are read as they are; then files that generate_snapshot.py makes. Pickle's own reader, in C
-and without any class, stops at dicts, of which no question is answered yet. Each is a new process;
-the table has medians, and the memory is what the process grew by at its largest.
+The files are read as they are; then files that generate_snapshot.py makes. Pickle's own reader, in
+C and without any class, stops at dicts, of which no question is answered yet. Each run is a new
+process; the table has medians, and the memory is what the process grew by at its largest.
 """
 
 from __future__ import annotations
