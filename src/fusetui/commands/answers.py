@@ -196,9 +196,7 @@ def run_serving(args: Namespace) -> int:
     loaded = load(args.trace, args.captured_by)
     trace = with_device(loaded.trace, args.device)
     found = serving(trace, config, given)
-    return shown(
-        args, loaded, lambda: serving_json(found, trace), lambda most: serving_text(found, most)
-    )
+    return shown(args, loaded, lambda: serving_json(found), lambda most: serving_text(found, most))
 
 
 def run_check(args: Namespace) -> int:

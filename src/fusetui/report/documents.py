@@ -11,6 +11,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from fusetui.analysis.questions.launches import QueueLength, Replay
+from fusetui.gpu.kernel_names.record import DecodedName, KernelName
 from fusetui.trace.model.ids import Id
 from fusetui.trace.program.modules import ModuleTime, Unclaimed
 from fusetui.trace.program.phases import PhaseTime
@@ -52,7 +53,7 @@ class KernelDocument(GroupDocument, frozen=True, kw_only=True):
     share_ns: int
     bound: Literal["compute", "memory"] | None
     waves: float | None
-    decoded: dict[str, Any] | UnsetType | None = UNSET
+    decoded: KernelName | UnsetType | None = UNSET
 
 
 class OpDocument(GroupDocument, frozen=True, kw_only=True):
@@ -132,6 +133,12 @@ class LaunchesDocument(msgspec.Struct, frozen=True):
     threads: list[ThreadDocument]
     graphs: tuple[Replay, ...]
     queues: tuple[QueueLength, ...]
+
+
+class NamesDocument(msgspec.Struct, frozen=True):
+    """`decode`."""
+
+    names: list[DecodedName]
 
 
 class GuessDocument(msgspec.Struct, frozen=True):
