@@ -9,11 +9,11 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
+from fusetui.trace.snapshot.memo import Memo
+from fusetui.trace.snapshot.runs import Runs
 from fusetui.trace.snapshot.tables import Fields, Items, Kind, Tables, Wrong
 
 CONTAINER, TABLE, TEXT, NUMBER, PLACE = 100, 300, 60, 32, 8  # bytes that objects take in Python
-LEAST, SHARE = 128 << 20, 4
-"""All objects of a file may take LEAST bytes and SHARE times its size."""
 INT32, FLOAT = struct.Struct("<i"), struct.Struct(">d")
 UINT16, UINT32, UINT64 = struct.Struct("<H"), struct.Struct("<I"), struct.Struct("<Q")
 Step = Callable[[int], int]
@@ -27,8 +27,10 @@ class Machine:
         self.data, self.tables = data, tables
         self.stack: list[Any] = []
         self.marks: list[int] = []
-        self.memo: list[Any] = []
-        self.left = LEAST + SHARE * len(data)
+        self.memo = Memo(len(data))
+        self.runs = Runs(data, tables, self.memo)
+        self.began = 0  # where the newest dict begins
+        self.newest: Fields | None = None
         steps: dict[bytes, Step] = {
             b"\x80": lambda at: at + 1,  # PROTO
             b"\x95": lambda at: at + 8,  # FRAME
@@ -87,9 +89,7 @@ class Machine:
         return self._took(PLACE, at)
 
     def _took(self, size: int, at: int) -> int:
-        self.left -= size
-        if self.left < 0:
-            raise Wrong("it holds more objects than a snapshot of its size")
+        self.memo.take(size)
         return at
 
     def _mark(self, at: int) -> int:
@@ -104,11 +104,23 @@ class Machine:
         return values
 
     def _empty_list(self, at: int) -> int:
+        if found := self.runs.whole_stack(at - 1):
+            stack, number, end = found
+            self._push(stack, end)
+            if number:
+                one = int.from_bytes(number[1:], "little") if number[1:] else len(self.memo)
+                self._put(one, end)
+            return end
         self.stack.append(Items())
         return self._took(2 * CONTAINER, at)
 
     def _empty_dict(self, at: int) -> int:
-        self.stack.append(Fields())
+        mark = self.marks[-1] if self.marks else 0
+        if mark and type(self.stack[mark - 1]) is Items and (found := self.runs.read(at - 1)):
+            rows, end = found
+            return self._push(rows, end)
+        self.newest, self.began = Fields(), at - 1
+        self.stack.append(self.newest)
         return self._took(CONTAINER, at)
 
     def _number(self, form: struct.Struct, at: int) -> int:
@@ -134,14 +146,12 @@ class Machine:
         return self.data[at : at + size]
 
     def _get(self, index: int, at: int) -> int:
-        if index >= len(self.memo):
-            raise Wrong("it refers to what it does not hold")
         return self._push(self.memo[index], at)
 
     def _put(self, index: int, at: int) -> int:
         if index != len(self.memo):
             raise Wrong("its parts are not numbered as Python does")
-        self.memo.append(self.stack[-1])
+        self.memo.put(self.stack[-1])
         return self._took(PLACE, at)
 
     def _tuple(self, size: int, at: int, marked: bool = False) -> int:
@@ -181,9 +191,11 @@ class Machine:
             raise Wrong("a key is no text")
         self._took(TABLE + 2 * PLACE * len(keys), at)
         fields.update(zip(keys, values, strict=True))
-        self.tables.settle(fields)
-        if fields.kind is not Kind.PLAIN:
-            self.left += TABLE + 2 * PLACE * len(keys)
+        kind = self.tables.settle(fields)
+        if kind is not Kind.PLAIN:
+            self._took(-TABLE - 2 * PLACE * len(keys), at)
+        if kind is Kind.EVENT and fields is self.newest:
+            self.runs.learn(self.began)
         return at
 
 
