@@ -12,6 +12,7 @@ from fusetui.trace.snapshot.tables import Stack, Wrong
 
 LEAST, SHARE = 128 << 20, 4
 """All objects of a file may take LEAST bytes and SHARE times its size."""
+PLACE = 12  # bytes that a number takes, and a thing with it
 ROW = -1
 """The code of a dict of which only a row is left; codes above are of things, below of stacks."""
 
@@ -67,6 +68,11 @@ class Memo:
         self.left -= size
         if self.left < 0:
             raise Wrong("it holds more objects than a snapshot of its size")
+
+    def check(self, beside: int) -> None:
+        """As `take`, of what is counted again each time."""
+        if self.left < beside + PLACE * len(self.codes):
+            self.take(self.left + 1)
 
 
 def stack_code(number: Any) -> Any:

@@ -49,8 +49,9 @@ class OtherList(Wrong):
 class Form(msgspec.Struct, frozen=True, eq=False):
     """Events with the same keys in the same order, of which `frames` may be missing."""
 
-    keys: tuple[tuple[bytes, str], ...]  # how the file refers to each, and what it is
-    pattern: re.Pattern[bytes]
+    names: tuple[str, ...]
+    lengths: tuple[int, ...]  # of the bytes that refer to each
+    pattern: re.Pattern[bytes]  # of one, and of what divides the batches of a list
 
 
 class Known(dict[bytes, int]):
@@ -76,23 +77,23 @@ class Runs:
         self.stacks = Known(self._stack, memo)
         self.texts = Known(lambda raw: memo.shared(str(raw, "utf-8", "surrogatepass")), memo)
 
-    def learn(self, start: int) -> None:
+    def learn(self, start: int, names: tuple[str, ...]) -> None:
         """Makes a form of the event that starts here, if it is one that runs may consist of."""
-        keys = list[tuple[bytes, str]]()
+        if any(names in (one.names, one.names[:-1]) for one in self.forms):
+            return
+        references = list[bytes]()
         found = START.match(self.data, start)
         while found and self.data[found.end()] != ord("u"):
             if found := FIELD.match(self.data, found.end()):
-                key = self.memo[int.from_bytes(found[1][1:], "little")]
-                keys.append((found[1], key if isinstance(key, str) else ""))
-        names = [name for _, name in keys]
-        if not found or not {"action"} <= set(names) <= PATTERNS.keys() or "frames" in names[:-1]:
+                references.append(found[1])
+        if not found or not set(names) <= PATTERNS.keys() or "frames" in names[:-1]:
             return
-        fields = [re.escape(raw) + PATTERNS[name] for raw, name in keys]
-        others = [one for one in self.forms if one.keys not in (tuple(keys), tuple(keys[:-1]))]
+        fields = [re.escape(raw) + PATTERNS[n] for raw, n in zip(references, names, strict=True)]
         if names[-1] == "frames":
             fields[-1] = b"(?:%s)?+" % fields[-1]
-        pattern = re.compile(START.pattern + b"".join(fields) + b"u", re.DOTALL)
-        self.forms = [Form(tuple(keys), pattern), *others[: FORMS - 1]]
+        pattern = re.compile(START.pattern + b"".join(fields) + rb"u(?:e\()?+", re.DOTALL)
+        others = [one for one in self.forms if one.names != names[:-1]]
+        self.forms = [Form(names, tuple(map(len, references)), pattern), *others[: FORMS - 1]]
 
     def read(self, start: int) -> tuple[Rows, int] | None:
         """The events from here on, and where they end; None if there are too few."""
@@ -123,15 +124,14 @@ class Runs:
 
     def _rows(self, form: Form, places: Int64s) -> Rows:
         walk = Walk(self.data, places[:-1], places[1:])
-        walk.at = walk.at + 1
         walk.put()
         walk.at = walk.at + 1
         columns, codes = dict[str, Int64s](), dict[str, tuple[Int64s, Int32s]]()
-        for raw, name in form.keys:
+        for name, length in zip(form.names, form.lengths, strict=True):
             if name == "frames":
-                codes[name] = self._frames(walk, len(raw))
+                codes[name] = self._frames(walk, length)
                 break
-            walk.at = walk.at + len(raw)
+            walk.at = walk.at + length
             if name in NUMBERS:
                 columns[name] = walk.number()
             else:
@@ -169,15 +169,15 @@ class Runs:
 
     def _frames(self, walk: Walk, length: int) -> tuple[Int64s, Int32s]:
         """As `_value`, of the last field, which may be missing."""
-        there = walk.at < walk.ends - 1
+        there = walk.at < walk.ends
         walk.at = walk.at + np.where(there, length, 0)
         numbers = walk.reference()
         inline = there & (numbers < 0)
         codes = np.full(len(numbers), stack_code(-1), np.int32)
         walk.at = walk.at + inline
         walk.put(codes, inline)  # the list has its number before what is in it is known
-        filled, stacks = inline & (walk.at < walk.ends - 1), self.stacks
-        pieces = walk.pieces(walk.at[filled], walk.ends[filled] - 1)
+        filled, stacks = inline & (walk.at < walk.ends), self.stacks
+        pieces = walk.pieces(walk.at[filled], walk.ends[filled])
         codes[filled] = [stacks[one] for one in pieces]
         return numbers, codes
 

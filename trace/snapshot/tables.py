@@ -68,7 +68,7 @@ class Items(list[Any]):
             else:
                 self.append(value)
                 continue
-            if self.rows and self.kind is not found.kind:
+            if self.kind is not found.kind and self.rows:
                 raise Wrong("a list mixes entries of two kinds")
             self.kind = found.kind
             self.rows.extend(range(found.first, found.end))

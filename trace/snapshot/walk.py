@@ -24,13 +24,15 @@ HEADS = _by_opcode({b"\x8c": 2, b"X": 5})  # bytes before those of a text
 
 
 class Walk:
-    """`at` is the place in the file where the next value of each event begins."""
+    """`at` is the place in the file where the next value of each event begins, `ends` that of its
+    last opcode."""
 
-    def __init__(self, data: bytes, at: Int64s, ends: Int64s) -> None:
-        """At least 8 bytes follow the last end."""
-        self.data, self.at, self.ends = data, at, ends
+    def __init__(self, data: bytes, starts: Int64s, ends: Int64s) -> None:
+        """At least 8 bytes follow the last end, before which a new batch of the list may begin."""
+        self.data, self.at = data, starts + 1
         self._bytes = np.frombuffer(data, np.uint8)
         self._words = np.ndarray((len(data) - 7,), "<i8", data, strides=(1,))
+        self.ends = ends - np.where(self._bytes[ends - 1] == ord("("), 3, 1)
         self._puts: list[tuple[Int64s, Int32s]] = []
 
     def opcode(self) -> NDArray[np.uint8]:
@@ -53,7 +55,8 @@ class Walk:
         word = self._words[self.at + head] << spare
         unsigned = (word.view(np.uint64) >> spare.astype(np.uint64)).view(np.int64)
         self.at = self.at + np.where(among, head + digits, 0)
-        return np.where(digits <= 2, unsigned, word >> spare)
+        found: Int64s = np.where(digits <= 2, unsigned, word >> spare)
+        return found
 
     def reference(self) -> Int64s:
         """The number that is referred to; -1 where something else stands."""
