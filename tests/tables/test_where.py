@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from tests.places import TRACES
 
 from fusetui import Error
-from fusetui.analysis.questions.query import WrongQuery, parse
+from fusetui.analysis.questions.query import parse
+from fusetui.analysis.questions.query_text import WrongQuery
 from fusetui.analysis.questions.search import search, texts_of
 from fusetui.tables.public import table_of
 from fusetui.tables.sources import made
@@ -81,7 +82,7 @@ def test_rows(query: str, rows: str) -> None:
 @pytest.mark.parametrize(
     ("query", "sentence"),
     [
-        ("gemm or flash", 'a query has no "or"'),
+        ("(gemm", 'a ( is not closed: "(" in quotes looks for one'),
         ("name > 3", "name is a text: name:3 looks for it"),
         ("dur > x", "dur is followed by a number: dur > 50us"),
         ("share >", "share is followed by a number: share > 0.5"),

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fusetui.analysis.questions import query
-from fusetui.analysis.questions.query import Bound, Pattern, Word, WrongQuery, matching, parse
+from fusetui.analysis.questions.query import Bound, Pattern, Word, matching, parse
+from fusetui.analysis.questions.query_text import WrongQuery
 from fusetui.analysis.questions.search import by_args, by_words, search, texts_of
 from fusetui.trace import Trace
 
@@ -117,7 +118,7 @@ def names(trace: Trace, text: str) -> Sequence[str]:
     wanted = parse(text)
     rows = search(trace, texts_of(trace), wanted)
     if wanted.reads_args:
-        *_, (rows, share) = by_args(trace, wanted, rows)
+        *_, (rows, share) = by_args(trace, texts_of(trace), wanted)
         assert share == 1.0
     return [trace.name_of(int(row)) for row in rows]
 
