@@ -72,6 +72,11 @@ TABLE = table_of(
         ("stream:7", "02"),
         ("family = gemm and dur > 50us", "0"),
         ("family:gemm dur>50us", "0"),
+        ("gemv or flash", "12"),
+        ("not gemv", "02"),
+        ("not (gemv or flash)", "0"),
+        ("stream:7 and (share > 0.6 or family = gemm)", "02"),
+        ("-(share > 0.6)", "01"),
     ],
 )
 def test_rows(query: str, rows: str) -> None:
@@ -110,6 +115,9 @@ WORDS = st.sampled_from(
         "-",
         "and",
         "or",
+        "not",
+        "(",
+        ")",
         '"',
         "/",
         "5us",
@@ -143,6 +151,8 @@ def test_a_field_that_is_no_column() -> None:
         "dtype:bf16",
         "/Kernel2.*tn/",
         "name = cudaLaunchKernel",
+        "family:gemm or kind:memcpy",
+        "(family:gemm or stream:7) and not dur > 20us",
     ],
 )
 def test_slices_are_those_of_the_search(path: str, query: str) -> None:

@@ -26,7 +26,6 @@ SIGN = re.compile(
 )
 TERM = re.compile(r'-?(?:/(?:[^/\\]|\\.)+/(?=[\s)]|$)|[a-z]+:"[^"]*"|"[^"]*"|\S+)')
 FIELD = re.compile(r"([a-z_0-9]+):(?!:)(.*)", re.DOTALL)
-GROUP = re.compile(r"-?\(")
 OPEN, NOT_OPEN, CLOSE = "(", "-(", ")"
 
 
@@ -68,9 +67,9 @@ def _tokens(text: str, is_sign: IsSign) -> list[Token]:
     while at < len(text):
         if text[at].isspace():
             at += 1
-        elif group := GROUP.match(text, at):
-            found.append(group[0])
-            at, depth = group.end(), depth + 1
+        elif text.startswith((OPEN, NOT_OPEN), at):
+            found.append(OPEN if text[at] == OPEN else NOT_OPEN)
+            at, depth = at + len(found[-1]), depth + 1
         elif text[at] == CLOSE and depth:
             found.append(CLOSE)
             at, depth = at + 1, depth - 1
