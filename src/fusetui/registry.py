@@ -72,7 +72,7 @@ class Command(NamedTuple):
         if self.name == "sql":
             pass  # always a table
         elif any(vars(args).get(name) not in (None, []) for name in asks):
-            module, function = "tables", "show"
+            module, function = "ranks" if self.name == "ranks" else "tables", "show"
         elif vars(args).get("top", ROWS) is None:
             args.top = ROWS
         code: int = getattr(import_module(f"fusetui.commands.{module}"), function)(args)
@@ -296,8 +296,7 @@ COMMANDS = (
                 metavar="WHERE",
                 help="Read them on a cluster: dask://HOST:PORT, a running Dask scheduler.",
             ),
-            TOP,
-            NO_CACHE,
+            *(TOP, NO_CACHE, *TABLE[1:]),
         ),
         "Each trace is summarized once, by as many processes as cores and memory allow; the "
         "summaries are kept, so that the next question reads no trace. docs/ranks.md explains the "
