@@ -58,14 +58,7 @@ def put(table: Table, args: Namespace, notes: Sequence[str]) -> None:
         say(note)
 
 
-def run_slices(args: Namespace) -> int:
-    """All slices; as `show`."""
-    return show(args)
-
-
-def run_steps(args: Namespace) -> int:
-    """The steps; as `show`."""
-    return show(args)
+run_slices = run_steps = show
 
 
 def form_of(args: Namespace) -> str:
