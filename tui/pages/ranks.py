@@ -62,11 +62,6 @@ def known(state: State, paths: tuple[str, ...], **fields: Any) -> State:
     return replace(state, job=replace(state.job, **fields))
 
 
-def to_worst_wait(state: State, row: RankRow) -> Outcome:
-    """Opens a rank where it waits longest."""
-    return _opening(state, row.worst_wait, [row])
-
-
 def beside_the_last(state: State, row: RankRow) -> Outcome:
     """Opens a rank where it waits longest, beside the rank that it waits for, on one time axis."""
     wait, answer = row.worst_wait, state.job.answer
@@ -189,7 +184,6 @@ STANDS_OUT = "*"
 
 
 def _row(state: State) -> RankRow | None:
-    """The rank under the cursor."""
     return dict(enumerate(state.job.rows())).get(state.list_of(NAME).cursor)
 
 
@@ -257,7 +251,7 @@ class RanksPage(ListPage):
         found = state.job.rows()[index]
         if found.worst_wait is None:
             return told(state, f"rank {found.rank} waits for nobody")
-        return to_worst_wait(state, found)
+        return _opening(state, found.worst_wait, [found])
 
     def above(self, state: State, size: Size) -> Sequence[Pane]:
         answer = state.job.answer
@@ -292,21 +286,14 @@ def _titled(column: ListColumn, sort: str, unit: Unit) -> ListColumn:
 
 
 def _texts(row: RankRow, unit: Unit) -> list[str]:
-    def figure(name: str, steps: int = 1) -> str:
+    def figure(name: str) -> str:
         value: int | None = getattr(row, name)
+        steps = max(row.steps, 1) if name in ("caused_ns", "waited_ns") else 1
         mark = STANDS_OUT if name in row.outliers else " "
-        return f"{'-' if value is None else unit.text(value // max(steps, 1))}{mark}"
+        return f"{'-' if value is None else unit.text(value // steps)}{mark}"
 
-    return [
-        str(row.rank),
-        f"{count(row.last_count)}/{count(row.collectives)}",
-        figure("caused_ns", row.steps),
-        figure("waited_ns", row.steps),
-        figure("step_ns"),
-        figure("compute_ns"),
-        figure("exposed_comm_ns"),
-        figure("idle_ns"),
-    ]
+    times = [figure(RANK_SORTS[column.title]) for column in COLUMNS[2:-1]]
+    return [str(row.rank), f"{count(row.last_count)}/{count(row.collectives)}", *times]
 
 
 def _strip(job: RankedJob, row: RankRow, width: int, levels: str) -> str:
