@@ -2,6 +2,8 @@
 # make test       run the whole test suite
 # make check      check lint, format and types, as .ci/run does before the tests
 # make dist       build sdist and wheel, check both, and install the wheel alone
+# make docs       build the site of the documentation in build/docs; a warning is an error
+# make notebook   execute docs/notebook.ipynb again
 # make pictures   redraw the pictures of the documentation
 # make questions  write docs/questions.md from the traces in the folder FUSETUI_TRACES
 # make lessons    write the lessons anew, byte for byte
@@ -16,7 +18,7 @@ PYTHON3 = $(shell for python in python3 python3.13 python3.12 python3.11; do \
 	&& echo $$python && break; done)
 MAKEFLAGS += --no-print-directory
 
-.PHONY: demo test check dist pictures questions lessons benchmarks reference clean
+.PHONY: demo test check dist docs notebook pictures questions lessons benchmarks reference clean
 
 # Exit code 1: one variant failed, as compiled does without a C++ compiler; the other one is shown.
 demo: $(VENV)/.capture
@@ -50,6 +52,14 @@ dist: $(VENV)/.dev
 	@$(BIN)/check-wheel-contents dist/*.whl
 	@$(BIN)/python -P -m pytest -m dist tests/packaging
 
+docs: $(VENV)/.dev
+	@rm -rf build/docs
+	@$(BIN)/python -P -m sphinx --quiet --fail-on-warning --fresh-env -c docs -d build/doctrees . build/docs
+	@echo build/docs/index.html
+
+notebook: $(VENV)/.dev
+	@$(BIN)/python -P docs/make_notebook.py
+
 pictures: $(VENV)/.dev
 	@$(BIN)/python -P docs/pictures.py
 
@@ -65,6 +75,7 @@ benchmarks: $(VENV)/.dev
 reference: $(VENV)/.dev
 	@$(BIN)/python -P docs/make_reference.py
 	@$(BIN)/python -P docs/make_map.py
+	@$(BIN)/python -P docs/make_schemas.py
 
 clean:
 	rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -96,8 +96,8 @@ def _insights(trace: Trace, cancelled: Stop) -> Iterator[Insight | Made]:
     why, facts = explained(asked(found))
     origins = facts.kernels.origins
     warm(origins)
-    if why.modules and not cancelled():
-        tree = module_tree(why.modules, origins)
+    if why.module_times and not cancelled():
+        tree = module_tree(why.module_times, origins)
         lists = answer_lists(why, tree, trace) if why.devices else cpu_lists(why, trace)
         keys = keys_of(trace, facts.kernels.jobs, origins)
         yield Insight(idle, AnswerPage(why, tree, lists, keys, origins))
@@ -115,7 +115,7 @@ def as_read(trace: Trace, text: str) -> Iterator[ArgsRead]:
     """What args say, after each stretch of the file."""
     query, rows = parse(text), by_names(trace, text)
     if query.reads_args:
-        for held, share in by_args(trace, query, rows):
+        for held, share in by_args(trace, once(trace, texts_of), query):
             yield held, NOTHING, share
     else:
         for extra, share in by_words(trace, once(trace, texts_of), query, rows):

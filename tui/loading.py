@@ -13,7 +13,8 @@ import numpy as np
 from msgspec.structs import replace
 
 from fusetui.analysis.questions.launches import wants_capture
-from fusetui.analysis.questions.query import Pattern, WrongQuery, matching, parse
+from fusetui.analysis.questions.query import Pattern, matching, parse
+from fusetui.analysis.questions.query_text import WrongQuery
 from fusetui.analysis.questions.search import why_nothing
 from fusetui.text import cutting
 from fusetui.text.printable import printable

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import asdict, replace
 
-from fusetui.analysis.questions.query import WrongQuery
+from fusetui.analysis.questions.query_text import WrongQuery
 from fusetui.analysis.why.selection import Selection
 from fusetui.commands.agents.folders import Folders
 from fusetui.commands.agents.opened import Opener, OpenTrace
@@ -121,7 +121,7 @@ def _why(asked: Any, opened: OpenTrace) -> Answer:
     head: dict[str, object] = {
         **_of(opened),
         "answer": answer(found),
-        "about": found.about or None,
+        "about": found.about,
         "devices": found.devices,
         "threads": () if found.devices else found.cpu,
         "ceiling": found.ceiling,
