@@ -188,7 +188,7 @@ class DiffPage(ListPage):
             "names_b": [_names(row.b for row in line.rows) for line in lines],
         }
         a, b = [line.a_ns for line in lines], [line.b_ns for line in lines]
-        return table_of_page(NAME, texts, change_ns=changes, a_ns=a, b_ns=b, counts=counts)
+        return table_of_page(DIFF, texts, change_ns=changes, a_ns=a, b_ns=b, counts=counts)
 
     def _why(self, state: State) -> TextPicture:
         line, columns = self.line(state), columns_of(_found(state))
