@@ -168,15 +168,15 @@ def say_why_no_lines(trace: Trace, args: Namespace, found: bool) -> None:
 def run_launches(args: Namespace) -> int:
     """What launching GPU work cost the CPU, and how long the launch queue was."""
     from fusetui.analysis.questions.launches import length_of, queues, replays, thread_launches
-    from fusetui.report.launches import launches_json, launches_text
+    from fusetui.report.documents import LaunchesDocument
+    from fusetui.report.launches import launches_text
 
     trace, _ = loaded = load(args.trace, args.captured_by)
-    lengths = [length_of(queue) for queue in queues(trace)]
-    found = thread_launches(trace), replays(trace), lengths
+    found = thread_launches(trace), replays(trace), tuple(map(length_of, queues(trace)))
     return shown(
         args,
         loaded,
-        lambda: launches_json(trace, *found),
+        lambda: LaunchesDocument(str(trace.begin_ns), *found),
         lambda most: launches_text(*found, most),
     )
 
