@@ -9,7 +9,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.analysis.questions.query import WrongQuery, parse
+from fusetui.analysis.questions.query import parse
+from fusetui.analysis.questions.query_text import WrongQuery
 from fusetui.analysis.questions.search import search, texts_of
 from fusetui.analysis.replay.changes import Named, NothingLikeIt, Refused, WrongChange
 from fusetui.analysis.replay.graph import Graph, Node
