@@ -79,10 +79,6 @@ def _bound_ns(job: KernelJob) -> float | None:
     return max((ns for ns in times if ns is not None), default=None)
 
 
-def _is_assumed(job: KernelJob) -> float:
-    return float(job.assumed)
-
-
 MANY_SMS = 1 << 20  # more is no number of multiprocessors
 
 
@@ -197,7 +193,9 @@ class Kernels:
             bound_ns=bound_ns,
             at_stake_ns=np.where(bound_ns >= 0, np.maximum(self.effective_ns - bound_ns, 0), 0),
             least_ns=least_ns,
-            assumed=self._of(known.rows, near & (known.of_each(_is_assumed) == 1), False),
+            assumed=self._of(
+                known.rows, near & (known.of_each(lambda job: float(job.assumed)) == 1), False
+            ),
         )
 
     @cached_property
