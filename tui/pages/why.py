@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from fusetui.analysis.why.model import IDLE, Finding, Gap, Unknown, Why
-from fusetui.report.why import why_markdown
 from fusetui.report.why_answer import (
     REASON_ROWS,
     account_line,
@@ -118,7 +117,11 @@ class WhyPage(ListPage):
     def copied(self, state: State) -> str:
         """The whole answer, for a pull request or an issue."""
         found = _why(state.side)
-        return clip(why_markdown(found), MOST_COPIED) if found else ""
+        if found is None:
+            return ""
+        from fusetui.report.why import why_markdown  # rarely needed
+
+        return clip(why_markdown(found), MOST_COPIED)
 
     def _about(self, state: State) -> TextPicture:
         side, glyphs, found = state.side, glyphs_for(state.ascii_only), _why(state.side)

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import asdict, replace
 
-from fusetui.analysis.questions.query import WrongQuery
+from fusetui.analysis.questions.query_text import WrongQuery
 from fusetui.analysis.why.selection import Selection
 from fusetui.commands.agents.opened import Folders, Opener, OpenTrace
 from fusetui.commands.agents.pages import PagedItems, paged
