@@ -33,7 +33,8 @@ from fusetui.tui.layout.kinds import shares
 from fusetui.tui.layout.lanes import names_of
 from fusetui.tui.layout.search_hits import SearchHits, found_of
 from fusetui.tui.layout.view import Side, make_sides, short_label
-from fusetui.tui.state import moving, ranks, reading, search
+from fusetui.tui.pages import ranks
+from fusetui.tui.state import moving, reading, search
 from fusetui.tui.state.action import Run
 from fusetui.tui.view_store import KeptView, name_of, read_kept
 

@@ -192,8 +192,7 @@ def spark(values: Sequence[int], levels: str) -> str:
 SECTION = "Over the page"
 CHOOSING = "show opens", "leave leaves"
 CHOOSING_B = "show opens", "beside opens as B beside the present trace", "leave leaves"
-CLOSE = "close closes"
-RAW = "raw raw JSON and back"
+CLOSE, RAW = "close closes", "raw raw JSON and back"
 MOST_GAP_LINES = 50
 KEYS, WHAT, LEAST_HELP = 20, 22, 16  # cells of the columns of the help
 EDGE = 4  # cells of an overlay beside its text
