@@ -42,6 +42,7 @@ MODULES = {
     **dict.fromkeys(("summary", "kernels", "ops", "modules", "lines", "launches"), "answers"),
     **{"serving": "answers", "check": "answers", "gaps": "why", "tutor": "open"},
     **dict.fromkeys(("slices", "steps"), "tables"),
+    **dict.fromkeys(("convert", "scrub"), "rewrite"),
     **dict.fromkeys(("decode", "samples", "schema", "completion"), "about"),
 }
 

@@ -7,7 +7,7 @@ from argparse import Namespace
 from collections.abc import Sequence
 
 from fusetui.analysis.questions.note import note_of
-from fusetui.analysis.questions.query import WrongQuery
+from fusetui.analysis.questions.query_text import WrongQuery
 from fusetui.analysis.why.selection import Selection
 from fusetui.arguments import ROWS
 from fusetui.commands.answers import given_peaks, say_why_no_lines
@@ -58,14 +58,7 @@ def put(table: Table, args: Namespace, notes: Sequence[str]) -> None:
         say(note)
 
 
-def run_slices(args: Namespace) -> int:
-    """All slices; as `show`."""
-    return show(args)
-
-
-def run_steps(args: Namespace) -> int:
-    """The steps; as `show`."""
-    return show(args)
+run_slices = run_steps = show
 
 
 def form_of(args: Namespace) -> str:

@@ -122,13 +122,11 @@ def _gaps(trace: Trace, asked: Asked) -> Records:
 def _launches(trace: Trace, _: Asked) -> Records:
     """Launch calls by thread and name."""
     from fusetui.analysis.questions.launches import thread_launches
-    from fusetui.report.launches import launches_json
 
-    threads = msgspec.to_builtins(launches_json(trace, thread_launches(trace), (), []))["threads"]
     return [
-        {"process": str(one["process"]), "thread": str(one["thread"]), **call}
-        for one in threads
-        for call in one["calls"]
+        {"process": str(one.process), "thread": str(one.thread), **msgspec.structs.asdict(call)}
+        for one in thread_launches(trace)
+        for call in one.calls
     ]
 
 
