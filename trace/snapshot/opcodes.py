@@ -149,7 +149,7 @@ class Machine:
         return at + 1 + size
 
     def _text(self, at: int, size: int) -> int:
-        text = str(self._bytes(at, size), "utf-8", "surrogatepass")
+        text = str(self._bytes(at, size), "utf-8", "replace")
         self.stack.append(text)
         self.memo.take(TEXT + 4 * size)
         return at + size
