@@ -33,7 +33,7 @@ START = re.compile(rb"\}(%s)\(" % PUT, re.DOTALL)
 FIELD = re.compile(rb"(%s)(?:%s)" % (GET, VALUES), re.DOTALL)
 WHOLE = re.compile(rb"\](%s)(%s)(?!\(|\x95|%sa)" % (PUT, STACK, GET), re.DOTALL)
 """A list of one batch; more may follow a FRAME."""
-LIST, FRAME = re.compile(STACK, re.DOTALL), re.compile(rb"h(.)|j(....)", re.DOTALL)
+LIST, FRAME = re.compile(STACK, re.DOTALL), re.compile(GET, re.DOTALL)
 NUMBERS = ("addr", "size", "stream", "time_us", "device_free")
 NAMES = {*NUMBERS, "action", "compile_context", "user_metadata", "pool_id", "frames"}
 
@@ -69,7 +69,7 @@ class Runs:
         self.forms: list[Form] = []
         self.slow_until = 0  # before this place, events are read one by one
         self.size = SMALL
-        self.stacks = Known(self._stack, memo)
+        self.frames, self.stacks = Known(self._frame, memo), Known(self._stack, memo)
         self.texts = Known(lambda raw: memo.shared(str(raw, "utf-8", "replace")), memo)
 
     def learn(self, start: int, names: tuple[str, ...]) -> None:
@@ -211,9 +211,13 @@ class Runs:
         """The code of the stack with these references to frames; NO_STACK of anything else."""
         if not LIST.fullmatch(raw):
             return NO_STACK
-        numbers = [int.from_bytes(one or other, "little") for one, other in FRAME.findall(raw)]
-        frames = [self.memo.get(number) for number in numbers]
-        if not all(type(one) is Fields and one.kind is Kind.FRAME for one in frames):
+        rows = list(map(self.frames.__getitem__, FRAME.findall(raw)))
+        if min(rows) < 0:
             return NO_STACK
-        code: int = stack_code(self.tables.stack_of(array("i", [one.row for one in frames])))
+        code: int = stack_code(self.tables.stack_of(array("i", rows)))
         return code
+
+    def _frame(self, raw: bytes) -> int:
+        """The row of the frame that is referred to; NO_STACK of anything else."""
+        found = self.memo.get(int.from_bytes(raw[1:], "little"))
+        return found.row if type(found) is Fields and found.kind is Kind.FRAME else NO_STACK
