@@ -13,6 +13,7 @@ from contextlib import closing, suppress
 from importlib import import_module
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from fusetui.trace.model.errors import CannotRead, TraceError
