@@ -109,9 +109,10 @@ def graph_of(trace: Trace) -> Graph:
     origin = min(firsts, default=0)
     layout = _layout(hosts, items)
     draft = Draft(layout.size)
-    switch = _switches(items)
+    latency = _latency(trace)[trace.process_of_track[trace.track[items.rows]]]
+    switch = _switches(items, latency)
     _lay_hosts(draft, layout, hosts, waits, items, origin)
-    _lay_items(draft, layout, trace, hosts, items, switch, origin)
+    _lay_items(draft, layout, hosts, items, switch, latency, origin)
     draft.joined(1, Pairs(layout.cut[waits.target], layout.item[waits.item]))
     _hand_over(draft, layout, hosts)
     told = by_target([*awaited_by_items(trace, items, syncs)])
@@ -188,10 +189,10 @@ def _hand_over(draft: Draft, layout: Layout, hosts: Hosts) -> None:
 def _lay_items(
     draft: Draft,
     layout: Layout,
-    trace: Trace,
     hosts: Hosts,
     items: Items,
     switch: Int64s,
+    latency: Int64s,
     origin: int,
 ) -> None:
     """Streams: an item waits for the one before it, and for its launch."""
@@ -205,21 +206,20 @@ def _lay_items(
     draft.connect(0, node[~first], node[~first] - 1, switch[stream[~first]])
     linked = np.flatnonzero(items.cut >= 0)
     call = items.cut[linked]
-    latency = _latency(trace)[trace.process_of_track[trace.track[items.rows[linked]]]]
-    latency += items.given[linked] - hosts.begin[call]
-    draft.connect(1, node[linked], layout.cut[call] - 1, latency)
+    since = items.given[linked] - hosts.begin[call]  # of a call inside another one
+    draft.connect(1, node[linked], layout.cut[call] - 1, latency[linked] + since)
     alone = node[first & (items.cut < 0)]
     draft.connect(0, alone, np.zeros(len(alone), dtype=np.intp))
 
 
-def _switches(items: Items) -> Int64s:
+def _switches(items: Items, latency: Int64s) -> Int64s:
     """The usual switch of each stream: the median from the end of an item to the start of the next
-    one, of those that were launched before and start soon."""
+    one, of those that had been launched long enough before and start soon."""
     found = np.zeros(len(items.streams), dtype=np.int64)
     for k in range(len(found)):
         own = slice(items.bounds[k], items.bounds[k + 1])
-        start, end, given = items.start[own], items.end[own], items.given[own]
-        after = (start[1:] - end[:-1])[given[1:] < end[:-1]]
+        start, end, ready = items.start[own], items.end[own], (items.given + latency)[own]
+        after = (start[1:] - end[:-1])[ready[1:] <= end[:-1]]
         after = np.sort(after[after <= SHORT_NS])
         found[k] = max(0, after[len(after) // 2]) if len(after) else 0
     return found

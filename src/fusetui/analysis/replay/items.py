@@ -30,7 +30,8 @@ WAITS_ON = ("wait_on_stream", "wait_on_cuda_event_record_corr_id")
 FEWEST = 3  # calls that waited for room, from which on a queue counts as full
 SKEW_NS = 20_000  # by which the clocks of host and device may differ
 WAITS_EVENT = re.compile(r"StreamWaitEvent")
-SHORT_NS = 10_000  # from the end of an item to the start of what waits for it, at most
+SHORT_NS = 10_000  # queued items that start so soon after the one before tell the usual switch
+SOON_NS = 25_000  # so soon after the end of an item starts what waits for an event after it
 SLOW = 2  # times as long as the median, a call that waits for room
 
 
@@ -216,7 +217,7 @@ def awaited_unrecorded(trace: Trace, items: Items, late: Rows) -> Pairs:
         for k in np.flatnonzero(items.process == process).tolist():
             ended = _ended_by(items, k, items.given[late], items.start[late])
             better = waits & (stream != k) & (ended >= 0)
-            better &= items.start[late] - items.end[ended] <= SHORT_NS
+            better &= items.start[late] - items.end[ended] <= SOON_NS
             better &= (best < 0) | (items.end[ended] > items.end[best])
             best[better] = ended[better]
     return Pairs(late[best >= 0], best[best >= 0])
