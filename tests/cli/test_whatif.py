@@ -30,6 +30,7 @@ def answer(**other: Any) -> WhatIf:
         "steps": (StepChange("ProfilerStep#1", 100_000, 80_000),),
         "before_ns": 100_000,
         "after_ns": 80_000,
+        "saved_ns": 20_000,
         "before_range_ns": (100_000, 100_000),
         "after_range_ns": (80_000, 80_000),
         "between_ns": None,
