@@ -98,8 +98,8 @@ OTHERS = re.compile(
 )
 FORMS = (
     "kernel:PATTERN x0.5, family:gemm 40us, kernel:PATTERN bound, op:PATTERN x0, "
-    "module:PATTERN x0, python x0.5, python:PATTERN x0.5, fuse, fuse:EVENT, graph, graph:RANGE, no-sync:PATTERN, "
-    "loader, loader:workers=4, comm x0, comm bandwidth=x2, overlap or device=NAME"
+    "module:PATTERN x0, python x0.5, python:PATTERN x0.5, fuse, fuse:EVENT, graph, graph:RANGE, "
+    "no-sync:PATTERN, loader, loader:workers=4, comm x0, comm bandwidth=x2, overlap or device=NAME"
 )
 MOST_WORKERS = 1 << 10
 
