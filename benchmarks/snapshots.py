@@ -1,6 +1,6 @@
 """How fast a memory snapshot is read, and in how much memory, compared with pickle alone.
 
-    python -P benchmarks/snapshots.py ../shared/snapshots/*.pickle --megabytes 100
+    python -P benchmarks/snapshots.py *.pickle --megabytes 100
 
 The files are read as they are; then files that generate_snapshot.py makes. Pickle's own reader, in
 C and without any class, stops at dicts, of which no question is answered yet. Each run is a new
