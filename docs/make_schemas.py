@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from fusetui.analysis.memory.answer import MemoryAnswer
 from fusetui.analysis.questions.summary import Summary
 from fusetui.analysis.serving.answer import Serving
 from fusetui.analysis.why.model import WhyDocument
@@ -45,10 +46,11 @@ DOCUMENTS: dict[str, tuple[type, ...]] = {
     "why": (WhyDocument, VersusDocument),
     "gaps": (GapsDocument,),
     "serving": (Serving,),
+    "memory": (MemoryAnswer,),
     "ranks": (RanksDocument,),
     "diff": (DiffDocument, DiffsDocument),
 }
-WITHOUT_NOTE = {"decode", "samples", "ranks", "diff"}
+WITHOUT_NOTE = {"decode", "samples", "ranks", "diff", "memory"}
 
 
 def main() -> None:

@@ -78,6 +78,7 @@ def option(one: Declared) -> Argument:
 KERNELS_BY = ("name", "op", "shape", "module", "family", "stream", "step")
 SHELLS = ("bash", "zsh", "fish")
 OPS_BY = ("name", "shape")
+MEMORY_BY = ("code", "module", "category")
 OUT = argument("out", metavar="OUT", help="The new file, named .json, .json.gz or .json.zst.")
 TRACE = argument(
     "trace",

@@ -15,6 +15,7 @@ from fusetui.arguments import (
     GRAPHS,
     JSON,
     KERNELS_BY,
+    MEMORY_BY,
     MODEL,
     MOUSE,
     NO_CACHE,
@@ -72,7 +73,7 @@ class Command(NamedTuple):
         if self.name == "sql":
             pass  # always a table
         elif any(vars(args).get(name) not in (None, []) for name in asks):
-            module, function = "ranks" if self.name == "ranks" else "tables", "show"
+            module, function = self.name if self.name in OWN_TABLE else "tables", "show"
         elif vars(args).get("top", ROWS) is None:
             args.top = ROWS
         code: int = getattr(import_module(f"fusetui.commands.{module}"), function)(args)
@@ -97,6 +98,8 @@ def _of_capture() -> tuple[Argument, ...]:
 
 AS_TABLE = ("others", "format", "output", "columns", "sort", "where")
 """Arguments that ask for the answer of a command as a table."""
+OWN_TABLE = ("ranks", "memory")
+"""Commands that make their tables themselves."""
 ANSWER = (TRACE, JSON, NO_CACHE, *GRAPHS)
 COMMANDS = (
     Command(
@@ -278,6 +281,29 @@ COMMANDS = (
         "The longest gaps in which a GPU was idle, and what it waited for.",
         (TRACE, *PART, JSON, NO_CACHE, *GRAPHS, TOP, *TABLE),
         "As a table, all gaps.",
+    ),
+    Command(
+        "memory",
+        "Who holds the memory of a GPU, at the peak or when it ran out.",
+        (
+            argument(
+                "snapshot",
+                metavar="SNAPSHOT",
+                help="What torch.cuda.memory._dump_snapshot wrote, compressed or not.",
+            ),
+            JSON,
+            by(*MEMORY_BY),
+            argument(
+                "--at",
+                metavar="WHEN",
+                default="peak",
+                help="The moment to tell about: peak, end, oom, or a time after the first event "
+                "(12.5ms).",
+            ),
+            *(TOP, *TABLE[1:]),
+        ),
+        "Bytes are those that were asked for, exact at every event. docs/memory.md explains the "
+        "figures.",
     ),
     Command(
         "ranks",
