@@ -133,14 +133,15 @@ class Machine:
 
     def _best(self, need: int, place: tuple[int, str, Pool]) -> dict[str, Any] | None:
         """The smallest inactive block that is large enough."""
-        fitting = [
+        fitting: list[dict[str, Any]] = [
             block
             for one in self.segments
             if (one["stream"], one["segment_type"], one["segment_pool_id"]) == place
             for block in one["blocks"]
             if block["state"] == "inactive" and block["size"] >= need
         ]
-        return min(fitting, key=lambda block: int(block["size"]), default=None)
+        fitting.sort(key=lambda block: int(block["size"]))
+        return fitting[0] if fitting else None
 
     def _grown(
         self, need: int, place: tuple[int, str, Pool], frames: Frames

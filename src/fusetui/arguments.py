@@ -78,7 +78,6 @@ def option(one: Declared) -> Argument:
 KERNELS_BY = ("name", "op", "shape", "module", "family", "stream", "step")
 SHELLS = ("bash", "zsh", "fish")
 OPS_BY = ("name", "shape")
-MEMORY_BY = ("code", "module", "category")
 OUT = argument("out", metavar="OUT", help="The new file, named .json, .json.gz or .json.zst.")
 TRACE = argument(
     "trace",
@@ -191,3 +190,21 @@ TABLE = (
     ),
 )
 """Any of these asks for the answer as a table."""
+
+MEMORY = (
+    argument(
+        "snapshot",
+        metavar="SNAPSHOT",
+        help="What torch.cuda.memory._dump_snapshot wrote, compressed or not.",
+    ),
+    JSON,
+    by("code", "module", "category"),
+    argument(
+        "--at",
+        metavar="WHEN",
+        default="peak",
+        help="The moment to tell about: peak, end, oom, or a time after the first event (12.5ms).",
+    ),
+    *(TOP, *TABLE[1:]),
+)
+"""Of `memory`."""

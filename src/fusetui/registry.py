@@ -15,7 +15,7 @@ from fusetui.arguments import (
     GRAPHS,
     JSON,
     KERNELS_BY,
-    MEMORY_BY,
+    MEMORY,
     MODEL,
     MOUSE,
     NO_CACHE,
@@ -73,7 +73,7 @@ class Command(NamedTuple):
         if self.name == "sql":
             pass  # always a table
         elif any(vars(args).get(name) not in (None, []) for name in asks):
-            module, function = self.name if self.name in OWN_TABLE else "tables", "show"
+            module, function = self.name if self.name in ("ranks", "memory") else "tables", "show"
         elif vars(args).get("top", ROWS) is None:
             args.top = ROWS
         code: int = getattr(import_module(f"fusetui.commands.{module}"), function)(args)
@@ -98,8 +98,6 @@ def _of_capture() -> tuple[Argument, ...]:
 
 AS_TABLE = ("others", "format", "output", "columns", "sort", "where")
 """Arguments that ask for the answer of a command as a table."""
-OWN_TABLE = ("ranks", "memory")
-"""Commands that make their tables themselves."""
 ANSWER = (TRACE, JSON, NO_CACHE, *GRAPHS)
 COMMANDS = (
     Command(
@@ -285,25 +283,8 @@ COMMANDS = (
     Command(
         "memory",
         "Who holds the memory of a GPU, at the peak or when it ran out.",
-        (
-            argument(
-                "snapshot",
-                metavar="SNAPSHOT",
-                help="What torch.cuda.memory._dump_snapshot wrote, compressed or not.",
-            ),
-            JSON,
-            by(*MEMORY_BY),
-            argument(
-                "--at",
-                metavar="WHEN",
-                default="peak",
-                help="The moment to tell about: peak, end, oom, or a time after the first event "
-                "(12.5ms).",
-            ),
-            *(TOP, *TABLE[1:]),
-        ),
-        "Bytes are those that were asked for, exact at every event. docs/memory.md explains the "
-        "figures.",
+        MEMORY,
+        "Bytes are those asked for, exact at every event; docs/memory.md explains the figures.",
     ),
     Command(
         "ranks",
@@ -331,10 +312,7 @@ COMMANDS = (
     Command(
         "scrub",
         "Write a copy of a trace without private data, to share it.",
-        (
-            TRACE,
-            OUT,
-        ),
+        (TRACE, OUT),
         "Environment variables, tokens, names of hosts and users, command lines and folders are "
         "removed; all figures stay exactly as they are.",
     ),
@@ -342,10 +320,7 @@ COMMANDS = (
         "cut",
         "Write a part of a trace as a trace of its own.",
         (
-            TRACE,
-            OUT,
-            *PART[:3],
-            STEP_BY,
+            *(TRACE, OUT, *PART[:3], STEP_BY),
             argument(
                 "--around",
                 metavar="ROW",
@@ -362,10 +337,7 @@ COMMANDS = (
     Command(
         "convert",
         "Write a trace of any format as the JSON of torch.profiler.",
-        (
-            TRACE,
-            OUT,
-        ),
+        (TRACE, OUT),
         "It holds all that the trace does, to the nanosecond, and opens in Perfetto and others.",
     ),
     Command(

@@ -16,7 +16,7 @@ import pyarrow.parquet
 import pytest
 from tests.places import TRACES
 
-from fusetui.arguments import FORMATS
+from fusetui.arguments import FORMATS, TRACE
 from fusetui.registry import AS_TABLE, COMMANDS
 from fusetui.tables import files
 from fusetui.tables.columns import columns_of
@@ -27,7 +27,9 @@ LESSON, OTHER = "lesson:mlp-eager", "lesson:mlp-compiled"
 NAMES = [
     one.name
     for one in COMMANDS
-    if not callable(one.arguments) and any("--where" in a.names for a in one.arguments)
+    if not callable(one.arguments)
+    and TRACE in one.arguments
+    and any("--where" in a.names for a in one.arguments)
 ]
 
 
