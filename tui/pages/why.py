@@ -15,6 +15,7 @@ from fusetui.report.why_answer import (
     answer,
     breakdown_text,
     ceiling_text,
+    main_reason,
 )
 from fusetui.text.cutting import clip
 from fusetui.text.figures import Unit, duration, percent, unit_of
@@ -210,9 +211,8 @@ def _cells(found: Why, entry: Entry, unit: Unit) -> tuple[str, str, tuple[int, i
         case Gap(dur_ns=ns):
             spans = {one.device: one.span_ns for one in found.devices}
             part = ns, spans.get(entry.device, 0)
-            reason = max(entry.idle, key=lambda name: entry.idle[name], default="queued")
             start = duration(entry.start_ns)
-            text = f"idle from {start}: {IDLE[reason].short}, {inside(entry)}"
+            text = f"idle from {start}: {IDLE[main_reason(entry)].short}, {inside(entry)}"
             return unit.text(ns), percent(*part), part, text, "faint"
         case Unknown():
             text = f"not recorded: {entry.missing}; to record: {entry.record_with}"
