@@ -76,7 +76,7 @@ class Graph(msgspec.Struct, frozen=True, eq=False, dict=True):
     residual: Int64s
     gone: Flags  # taken out by a change
     paces: tuple[Pace, ...]  # of the threads, which come first among the chains
-    inferred_waits: int  # calls of which the trace does not say what they wait for
+    inferred_waits: int  # of calls and streams for what the trace does not say
 
     def __len__(self) -> int:
         return len(self.kind)

@@ -25,7 +25,12 @@ def times_at(graph: Graph, times: Times, chain: int, recorded: Int64s) -> Int64s
     share = graph.dur[node] / np.maximum(graph.lasted[node], 1)
     called = np.rint((until - began[place]) * share).astype(np.int64)
     inside = np.where(graph.kind[node] == Node.HOST, own, called)
-    inside += np.minimum(recorded - began[:1], 0)  # before the thread begins
+    following = np.minimum(place + 1, len(nodes) - 1)
+    waited = recorded - until  # inside a wait, or before the thread begins, or after it has ended
+    length = began[following] - graph.ended[node]
+    longer = times.begin[nodes[following]] - times.end[node]
+    share = np.where((waited > 0) & (length > 0), longer / np.maximum(length, 1), 1.0)
+    inside += np.rint(waited * share).astype(np.int64)
     found: Int64s = times.begin[node] + inside
     return found
 

@@ -48,7 +48,8 @@ class StepChange(msgspec.Struct, frozen=True):
 
 
 class WhatIf(msgspec.Struct, frozen=True):
-    """The answer. `before_ns` and `after_ns` are medians of the steps, or of all: see `of`."""
+    """The answer. `before_ns` and `after_ns` are medians of the steps but the first, before which
+    none ended, unless it is the only one; without steps, of all: see `of`."""
 
     changes: tuple[str, ...]
     of: Literal["step", "span"]
@@ -56,6 +57,7 @@ class WhatIf(msgspec.Struct, frozen=True):
     steps: tuple[StepChange, ...]
     before_ns: int
     after_ns: int | None  # None: too little is understood, or there is only a range
+    saved_ns: int | None  # by a step, as the mean of all: never less for a change that only saves
     before_range_ns: tuple[int, int]  # the least and the most over steps
     after_range_ns: tuple[int, int] | None
     between_ns: tuple[int, int] | None  # of a change that gives no number
@@ -92,13 +94,15 @@ def whatif(trace: Trace, changes: Sequence[str], step: int | None = None) -> Wha
     if is_range(asked):
         other = changed(trace, graph, asked, latest=True)[0]
         most = _lengths(trace, other, replay(other))
-        between = tuple(sorted((_median(_chosen(after, place)), _median(_chosen(most, place)))))
+        ends = sorted((_median(_chosen(after, place)), _median(_chosen(most, place))))
+        between = (ends[0], ends[1])
     devices = residuals_of(trace)
     share = max((one.residual_share for one in devices), default=0.0)
     told = between is None and share <= UNKNOWN
     names = labels_of(steps.names)
     each = zip(names, before.tolist(), after.tolist(), strict=True) if len(steps) else ()
     every = [StepChange(name, old, new if told else None) for name, old, new in each]
+    saved = int((before - after).sum()) // len(before)
     before, after = _chosen(before, place), _chosen(after, place)
     return WhatIf(
         changes=tuple(changes),
@@ -107,9 +111,10 @@ def whatif(trace: Trace, changes: Sequence[str], step: int | None = None) -> Wha
         steps=tuple(every if place is None else every[place : place + 1]),
         before_ns=_median(before),
         after_ns=_median(after) if told else None,
+        saved_ns=(saved if place is None else int((before - after)[0])) if told else None,
         before_range_ns=(int(before.min()), int(before.max())),
         after_range_ns=(int(after.min()), int(after.max())) if told else None,
-        between_ns=between if share <= UNKNOWN else None,  # type: ignore[arg-type]
+        between_ns=between if share <= UNKNOWN else None,
         residual_share=share,
         inferred_waits=graph.inferred_waits,
         certainty="bound" if all(isinstance(one, Unsynced) for one in asked) else "estimate",
@@ -127,7 +132,9 @@ def _lengths(trace: Trace, graph: Graph, times: Times) -> Int64s:
 
 
 def _chosen(lengths: Int64s, place: int | None) -> Int64s:
-    return lengths if place is None else lengths[place : place + 1]
+    if place is not None:
+        return lengths[place : place + 1]
+    return lengths[1:] if len(lengths) > 1 else lengths
 
 
 def _median(lengths: Int64s) -> int:
