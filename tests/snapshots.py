@@ -156,7 +156,7 @@ class Machine:
         if self.free_bytes < size:
             return None
         own = (one for one in self.segments if (one["stream"], one["segment_type"]) == place[:2])
-        segment = next(own, None) if self.expandable else None
+        segment: dict[str, Any] | None = next(own, None) if self.expandable else None
         if segment is None:
             segment = {"device": self.device, "address": self.next, "total_size": 0}
             segment |= {"stream": stream, "segment_type": kind, "segment_pool_id": pool}
@@ -170,7 +170,7 @@ class Machine:
         self._event(name, addr=address, size=size, stream=stream, frames=frames)
         _merge(segment)
         blocks: list[dict[str, Any]] = segment["blocks"]
-        return next(one for one in reversed(blocks) if one["state"] == "inactive")
+        return next(block for block in reversed(blocks) if block["state"] == "inactive")
 
     def _freed(
         self, segment: dict[str, Any], block: dict[str, Any], frames: Frames, complete: bool

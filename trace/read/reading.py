@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import IO
 
 import msgspec
+from msgspec.structs import replace
 
 from fusetui.trace.model.errors import CannotRead, NotATrace, NothingRead, TraceError
 from fusetui.trace.model.raw import Raw
@@ -22,10 +23,10 @@ from fusetui.trace.read.source import (
     LARGE,
     Source,
     Stored,
+    has_changed,
     likely_size,
     present,
     room_for,
-    state_of,
     unpacked,
 )
 from fusetui.trace.read.workers import Workers
@@ -58,17 +59,13 @@ def read(stored: Stored, callbacks: Callbacks) -> Raw:
         except TraceError:
             if callbacks.stop():
                 raise NothingRead from None
-            if _has_changed(stored):
+            if has_changed(stored):
                 raise CannotRead(f"{stored.path} changed while it was read: try again.") from None
             raise
-        if raw.prefix and not len(raw.start):
+        report = replace(raw.report, changed=has_changed(stored))
+        if report.prefix and not len(raw.start):
             raise NothingRead
-        return msgspec.structs.replace(raw, changed=True) if _has_changed(stored) else raw
-
-
-def _has_changed(stored: Stored) -> bool:
-    """What arrives is looked after in remote.py."""
-    return stored.arriving is None and state_of(stored.file.fileno()) != stored.state
+        return replace(raw, report=report)
 
 
 @contextmanager
@@ -154,11 +151,8 @@ class _Reading:
         self._decoded = max(self._decoded, decoded)  # the likely size may vary; the bar only grows
         self._report(self._taken / self._stored.size, self._decoded)
         if self._workers.reached >= self._again and self._is_due(self._workers.reached):
-            stored = self._stored  # of which a part is unpacked
-            part = source or Source(
-                stored.path, stored.size, present(self._room), None, self._taken
-            )
-            self._preview(part)
+            file, here = self._stored, present(self._room)  # a part is unpacked
+            self._preview(source or Source(file.path, file.size, here, None, self._taken))
 
     def _joined(self, source: Source, body: Body, tried: int) -> list[Chunk]:
         joiner, stop = self._joiner, self._callbacks.stop

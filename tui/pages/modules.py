@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from fusetui.text.figures import duration, plural
 from fusetui.trace.model.arrays import Flags
+from fusetui.trace.model.recording import recorded_with
 from fusetui.trace.program.modules import ModuleTime
 from fusetui.tui.drawing.details import flow
 from fusetui.tui.drawing.picture import Said, ruled
@@ -26,7 +27,7 @@ from fusetui.tui.state.state import Size, State, told
 
 WHOLES: Final = {"GPU": "of GPU time", "CPU": "on the CPU", "kernels": "kernels", "calls": "calls"}
 BELOW = 4  # lines of the pane about the module under the cursor
-NO_MODULES = "nothing in this trace names a part of the program: record it with with_stack=True"
+NO_MODULES = "nothing in this trace names a part of the program: {} records modules"
 
 
 class ModulesPage(TreeListPage[ModuleTree]):
@@ -86,8 +87,9 @@ class ModulesPage(TreeListPage[ModuleTree]):
         return "modules and annotations", WHOLES.get(measure, of_self)
 
     def nothing(self, state: State) -> str:
-        is_known = self.tree(state) is not None
-        return NO_MODULES if is_known else working(state.side.trace, "the modules")
+        if self.tree(state) is None:
+            return working(state.side.trace, "the modules")
+        return NO_MODULES.format(recorded_with("with_stack=True", state.side.trace.report.format))
 
     def chosen(self, state: State, index: int) -> State:
         time = self.module(state)

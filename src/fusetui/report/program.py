@@ -32,7 +32,7 @@ FUNCTION_COLUMNS = (
 )
 NO_MODULES = (
     "nothing in this trace names a part of the program",
-    "with_stack=True records the calls of modules, record_function names any other part",
+    "{} records the calls of modules, {} names any other part",
 )
 NO_CALLS = "the calls of modules are not in this trace: {} records them"
 NO_CALLS_IN_STACKS = (
@@ -40,7 +40,7 @@ NO_CALLS_IN_STACKS = (
 )
 NO_FUNCTIONS = (
     "no such Python functions in this trace",
-    "with_stack=True records functions, --file PATH shows those of a library",
+    "{} records functions, --file PATH shows those of a library",
 )
 INDENT = "  "
 
@@ -58,19 +58,27 @@ def modules_text(
     ]
     by_phase = [f"GPU time by phase: {', '.join(parts)}"] if parts else []
     none = _unclaimed(times.none, times.gpu_ns, "in no module or annotation")
-    return _text([tree if times.modules else NO_MODULES, list(none), by_phase], width)
+    missing = _told(NO_MODULES, form, "with_stack=True", "record_function")
+    return _text([tree if times.modules else missing, list(none), by_phase], width)
 
 
-def functions_text(times: Functions, top: int, width: int) -> str:
-    """The first `top` functions (0: all), and unclaimed GPU time."""
+def functions_text(times: Functions, top: int, width: int, form: str) -> str:
+    """The first `top` functions (0: all), and unclaimed GPU time; `form`: as above."""
+    missing = _told(NO_FUNCTIONS, form, "with_stack=True")
     shown = times.functions[:top] if top else times.functions
     hidden = _blank(times.functions)
     hidden |= {"idle"} if all(time.idle_ns is None for time in times.functions) else set()
     columns = [column for column in FUNCTION_COLUMNS if column.title not in hidden]
     more = left_out(len(times.functions) - len(shown), "function", TOP_ALL)
     none = _unclaimed(times.none, times.gpu_ns, "in none of these functions")
-    listed = [table_of(columns, shown, width), *more] if times.functions else NO_FUNCTIONS
+    listed = [table_of(columns, shown, width), *more] if times.functions else missing
     return _text([listed, list(none)], width)
+
+
+def _told(sentences: Sequence[str], form: str, *options: str) -> list[str]:
+    """With what records what is missing."""
+    said = [recorded_with(option, form) for option in options]
+    return [sentence.format(*said) for sentence in sentences]
 
 
 def _text(paragraphs: Iterable[Sequence[str]], width: int) -> str:
