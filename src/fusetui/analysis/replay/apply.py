@@ -127,7 +127,7 @@ def is_range(changes: Sequence[Change]) -> bool:
 
 
 def _scaled(change: Scaled, draft: Draft) -> None:
-    if change.what in ("op", "module"):
+    if change.what in ("op", "module", "python"):
         covers = select.covers_of(draft.trace, draft.graph, change.what, change.pattern)
         draft.hurry(covers, change.factor or 0.0)
         if not change.factor:

@@ -28,10 +28,14 @@ from fusetui.analysis.why.account import Accounts
 from fusetui.analysis.why.devices import Gaps
 from fusetui.analysis.why.host import matching
 from fusetui.trace.model.arrays import Int32s, Int64s, Rows, ordinals
+from fusetui.trace.model.categories import Layer
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.ids import Id
 
 LATE_NS = 5_000
 """An item that starts so much later than is understood may wait for what was not recorded."""
+LATENCY_NS = 100_000
+"""No launch usually takes longer than this to start its item."""
 RETURN_NS = 100_000
 """A synchronization that returns later than this after what it waited for waits for more."""
 
@@ -123,10 +127,17 @@ def graph_of(trace: Trace) -> Graph:
     pairs = Pairs(layout.item[events.target], layout.item[events.item])
     draft.joined(0, pairs, switch[stream])
     _late_returns(draft, trace)
+    device_of = _devices(trace)
     chains = [Chain(thread) for thread in hosts.threads.tolist()]
     for number, usual in zip(items.streams.tolist(), switch.tolist(), strict=True):
-        chains.append(Chain(number, trace.first_track(number).pid, usual))
+        chains.append(Chain(number, True, device_of[number], usual))
     return _settled(draft, origin, tuple(chains), inferred + len(untold.target))
+
+
+def _devices(trace: Trace) -> dict[int, Id]:
+    """The device of each stream, by its number."""
+    each = zip(trace.thread_of_track.tolist(), trace.tracks, strict=True)
+    return {number: track.pid for number, track in each if track.layer is Layer.STREAM}
 
 
 def _ordered(items: Items, pairs: Pairs) -> Pairs:
@@ -227,13 +238,14 @@ def _switches(items: Items, latency: Int64s) -> Int64s:
 
 def _latency(trace: Trace) -> Int64s:
     """The usual launch latency by the number of the device's process; where there are too few gaps
-    for one, that of those few, and of the first items."""
+    for one, that of those few, and of the first items, unless it is too long for a latency."""
     found = np.zeros(len(trace.tracks) + 1, dtype=np.int64)
     for line in Accounts(trace).lines:
         leads = line.lead(trace.begin_ns - 1)
         both = zip(astuple(leads), astuple(line.gaps), strict=True)
         few = line.latency_of(Gaps(*map(np.concatenate, both)), 1)
         number = trace.process_of_track[trace.track[line.events]]
+        few = np.where(few <= LATENCY_NS, few, 0)
         usual = np.where(line.latency_ns > 0, line.latency_ns, few)
         found[number] = usual[line.number(line.events)]
     return found
@@ -275,7 +287,7 @@ def _settled(draft: Draft, origin: int, chains: tuple[Chain, ...], inferred: int
         began=began,
         lasted=ended - began,
         gone=np.zeros(size, dtype=np.bool_),
-        paces=(AS_RECORDED,) * sum(chain.device is None for chain in chains),
+        paces=(AS_RECORDED,) * sum(not chain.is_stream for chain in chains),
         inferred_waits=inferred,
     )
 

@@ -55,7 +55,8 @@ class Chain(msgspec.Struct, frozen=True):
     """Nodes that follow each other: those of a thread or of a stream."""
 
     thread: int  # as in Trace.thread_of_track
-    device: Id | None = None  # of a stream
+    is_stream: bool = False
+    device: Id = None  # of a stream
     switch_ns: int = 0  # usual, from the end of an item to the start of the next one
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from fusetui.analysis.replay.graph import Graph, Node
 from fusetui.analysis.replay.replay import Times
-from fusetui.trace.layout.steps import launched_in_steps, steps_of
+from fusetui.trace.layout.steps import by_launch_time, steps_of
 from fusetui.trace.model.arrays import Int64s
 from fusetui.trace.model.categories import CPU_LAYERS
 from fusetui.trace.model.columns import Trace
@@ -53,10 +53,11 @@ def slices_of(trace: Trace, graph: Graph, times: Times) -> tuple[Int64s, Int64s]
     return start, end
 
 
-def step_bounds(trace: Trace, graph: Graph, times: Times) -> Int64s:
+def step_bounds(trace: Trace, graph: Graph, times: Times, by: str | None = None) -> Int64s:
     """When the first step begins, then when each ends: the later of its thread and of what it
-    launched, and not before the one before it; shape [steps + 1], empty without steps."""
-    steps = steps_of(trace)
+    launched, and not before the one before it; shape [steps + 1], empty without steps. `by`: see
+    steps_of."""
+    steps = steps_of(trace, by)
     if not len(steps):
         return np.empty(0, dtype=np.int64)
     thread = int(trace.thread_of_track[trace.track[steps.rows[0]]])
@@ -67,6 +68,7 @@ def step_bounds(trace: Trace, graph: Graph, times: Times) -> Int64s:
     items = graph.nodes(Node.ITEM)
     end = np.full(len(trace), np.iinfo(np.int64).min)
     end[graph.row[items]] = np.where(graph.gone[items], end[0], times.end[items])
-    for number, rows in enumerate(launched_in_steps(trace), 1):
-        edges[number] = max(edges[number], int(end[rows].max(initial=edges[number])))
+    rows, called = by_launch_time(trace)
+    for number, own in enumerate(steps.slices_of(called), 1):
+        edges[number] = end[rows[own]].max(initial=edges[number])
     return np.maximum.accumulate(edges)

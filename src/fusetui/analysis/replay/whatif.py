@@ -78,22 +78,24 @@ class WhatIf(msgspec.Struct, frozen=True):
         return self.residual_share > DOUBTFUL
 
 
-def whatif(trace: Trace, changes: Sequence[str], step: int | None = None) -> WhatIf:
-    """What some changes together are worth; of one step only if it is given, by its number. Raises
-    WrongChange."""
+def whatif(
+    trace: Trace, changes: Sequence[str], step: int | None = None, by: str | None = None
+) -> WhatIf:
+    """What some changes together are worth; of one step only if it is given, by its number. `by`:
+    see steps_of. Raises WrongChange."""
     asked = [parse_change(text) for text in changes]
-    graph, steps = once(trace, graph_of), steps_of(trace)
+    graph, steps = once(trace, graph_of), steps_of(trace, by)
     place = None if step is None else steps.place(step)
     if place is not None and place < 0:
         raise NothingLikeIt(f"There is no step {step}, but {steps.known}.")
     made, notes = changed(trace, graph, asked)
     times = replay(made)
-    before = _lengths(trace, graph, Times(graph.began, graph.ended))
-    after = _lengths(trace, made, times)
+    before = _lengths(trace, graph, Times(graph.began, graph.ended), by)
+    after = _lengths(trace, made, times, by)
     between = None
     if is_range(asked):
         other = changed(trace, graph, asked, latest=True)[0]
-        most = _lengths(trace, other, replay(other))
+        most = _lengths(trace, other, replay(other), by)
         ends = sorted((_median(_chosen(after, place)), _median(_chosen(most, place))))
         between = (ends[0], ends[1])
     devices = residuals_of(trace)
@@ -118,14 +120,14 @@ def whatif(trace: Trace, changes: Sequence[str], step: int | None = None) -> Wha
         residual_share=share,
         inferred_waits=graph.inferred_waits,
         certainty="bound" if all(isinstance(one, Unsynced) for one in asked) else "estimate",
-        limit=_limit(trace, made, times, place),
+        limit=_limit(trace, made, times, place, by),
         notes=tuple(dict.fromkeys((*_notes(trace), *notes))),
     )
 
 
-def _lengths(trace: Trace, graph: Graph, times: Times) -> Int64s:
+def _lengths(trace: Trace, graph: Graph, times: Times, by: str | None) -> Int64s:
     """From the end of each step to the end of the next one; without steps, the length of all."""
-    bounds = step_bounds(trace, graph, times)
+    bounds = step_bounds(trace, graph, times, by)
     if len(bounds):
         return np.diff(bounds)
     return times.end[[last_of(graph, times)]]
@@ -142,9 +144,11 @@ def _median(lengths: Int64s) -> int:
     return int(np.sort(lengths)[(len(lengths) - 1) // 2])
 
 
-def _limit(trace: Trace, graph: Graph, times: Times, place: int | None) -> tuple[PathRow, ...]:
+def _limit(
+    trace: Trace, graph: Graph, times: Times, place: int | None, by: str | None
+) -> tuple[PathRow, ...]:
     """The critical path of the steps, of one of them, or of all without steps."""
-    bounds = step_bounds(trace, graph, times)
+    bounds = step_bounds(trace, graph, times, by)
     last, begin = last_of(graph, times), 0
     if len(bounds):
         first, final = (0, len(bounds) - 1) if place is None else (place, place + 1)
