@@ -108,6 +108,18 @@ def test_a_pair_becomes_one_event(trace_of: Make) -> None:
     assert event["args"] == {"x": 1}
 
 
+@pytest.mark.parametrize("end_us", [15, 25, 1000])
+def test_events_stay_in_the_order_of_the_file(write: Make, end_us: float) -> None:
+    """All of a stretch is copied in one piece, a part of it event by event."""
+    label = {"ph": "M", "name": "process_name", "pid": 1, "args": {"name": "python"}}
+    count = {"ph": "C", "name": "c", "pid": 1, "ts": 21, "args": {"": 1}}
+    a, b = slices(("cpu_op", "a", 10, 2), ("cpu_op", "b", 40, 2))
+    events = [count, b, label, a]
+    path = write('{"traceEvents": [' + " ,\n\t".join(map(json.dumps, events)) + " ]}")
+    found = cut(open_trace(str(path)), 10, end_us)["traceEvents"]
+    assert found == [event for event in events if event.get("ts", 0) < end_us]
+
+
 def test_what_is_damaged_is_left_out_alone(write: Make) -> None:
     good = [json.dumps(event) for event in slices(("cpu_op", "a", 10, 5), ("cpu_op", "b", 12, 1))]
     path = write('{"traceEvents": [' + ", ".join([good[0], '{"ph": "X", "na', good[1]]) + "]}")
