@@ -29,8 +29,9 @@ from fusetui.trace import open_trace
 ROUNDS = 3
 OPEN = "import sys; from fusetui.trace import open_trace; open_trace(sys.argv[1], cached=False)"
 COPY = "import sys, shutil; shutil.copyfile(*sys.argv[1:])"
-PARTS = (("3 ms in the middle", 0.5, 3_000_000), ("half of it", 0.25, 0.5), ("all of it", 0, 1))
-"""Where a part begins, as a share of the trace, and how long it is: a share, or in ns."""
+SHORT = 3_000_000  # ns
+PARTS = (("3 ms in the middle", 0.5, 0.0), ("half of it", 0.25, 0.5), ("all of it", 0.0, 1.0))
+"""Where a part begins, and how long it is, as shares of the trace; 0 stands for SHORT."""
 
 
 def took(*words: str) -> float:
@@ -68,8 +69,8 @@ def table(trace: str) -> str:
         "| --- | --- | --- | --- | --- | --- |",
     ]
     with tempfile.TemporaryDirectory() as folder:
-        for name, since, length in PARTS:
-            ns = length if length > 1 else round(length * span)
+        for name, since, share in PARTS:
+            ns = round(share * span) or SHORT
             nbytes, (opening, copying, cut) = measured(trace, round(since * span), ns, Path(folder))
             lines.append(
                 f"| {name} | {size(nbytes)} | {opening:.2f} s | {copying:.2f} s | {cut:.2f} s "

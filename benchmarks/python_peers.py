@@ -2,8 +2,8 @@
 
     python -P benchmarks/python_peers.py A.json.gz B.json.gz --hta PYTHON --into docs/python.md
 
-Each call of the table is made, and what is said of its answer is computed from that. TraceLens is not
-on PyPI: its column is what its documentation has, and was not run.
+Each call of the table is made, and what is said of its answer is computed from that. TraceLens is
+not on PyPI: its column is what its documentation has, and was not run.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ QUESTIONS = (
             "'compute {}, other work {}, idle {}'.format(*(ms(answer[name][0]) for name in"
             " ('compute_time(us)', 'non_compute_time(us)', 'idle_time(us)')))",
         ),
-        "`analyzer.get_df_gpu_timeline()`: computation, exposed communication and copies, idle time",
+        "`analyzer.get_df_gpu_timeline()`: computation, exposed communication and copies, idle",
     ),
     Question(
         "Which kernels take the most?",
@@ -77,8 +77,8 @@ QUESTIONS = (
             "'{} names, {} with copies; the longest: {}'.format(len(answer),"
             " ms(answer['sum (us)'].sum()), ms(answer['sum (us)'].max()))",
         ),
-        "`analyzer.get_df_kernel_launchers(include_kernel_details=True)`: the kernels of each op that"
-        " launches some; by kernel in a sheet of its report (`--enable_kernel_summary`)",
+        "`analyzer.get_df_kernel_launchers(include_kernel_details=True)`: the kernels of each op"
+        " that launches some; by kernel in a sheet of its report (`--enable_kernel_summary`)",
     ),
     Question(
         "Which ops launched them?",
@@ -115,7 +115,7 @@ QUESTIONS = (
         "What is different in another trace?",
         Call(
             "t.diff(other)",
-            "'{:,} rows of a step; with its idle time they add up to its change, {}'.format("
+            "'{:,} rows; `accounting` adds up to the change of a step, {}'.format("
             "len(answer.rows), ms(answer.accounting.step_ns / 1e3))",
         ),
         Call(
