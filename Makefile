@@ -75,6 +75,7 @@ benchmarks: $(VENV)/.dev
 reference: $(VENV)/.dev
 	@$(BIN)/python -P docs/make_reference.py
 	@$(BIN)/python -P docs/make_map.py
+	@$(BIN)/python -P docs/make_schemas.py
 
 clean:
 	rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

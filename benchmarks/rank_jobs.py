@@ -25,12 +25,13 @@ from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+import msgspec
 from benchmarks.job_cases import CASES, Case, Truth, case_of, make
 from benchmarks.pages import put
 
 from fusetui.analysis.ranks.answer import explained
 from fusetui.analysis.ranks.executors import summarize
-from fusetui.report.ranks import ranks_json, ranks_text
+from fusetui.report.ranks import ranks_document, ranks_text
 
 PAGE = Path(__file__).parents[1] / "docs" / "ranks.md"
 RIGHT, CANNOT, WRONG = "told right", "cannot tell", "wrong"
@@ -64,7 +65,7 @@ def asked(folder: Path) -> tuple[dict[str, Any], str]:
     files = sorted(map(str, folder.glob("rank*.json")), key=lambda name: (len(name), name))
     with ThreadPoolExecutor(1) as one:
         answer = explained(summarize(files, one, cached=False)).answer
-    return ranks_json(answer), ranks_text(answer, 10_000, len(files))
+    return msgspec.to_builtins(ranks_document(answer)), ranks_text(answer, 10_000, len(files))
 
 
 def judged(truth: Truth, found: dict[str, Any], text: str) -> Judged:

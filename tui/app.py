@@ -145,7 +145,7 @@ class FusetuiApp(Ending):
             self._page.input.close()
             self._page.set_focus(None)
         else:
-            self._page.input.ask(prompt)
+            self._page.input.ask(prompt, self.state.typed)
             self._page.set_focus(self._page.input)
 
     def _cover(self) -> None:
@@ -314,11 +314,12 @@ class PromptInput(Input):
         super().__init__()
         self.cursor_blink = False  # nothing is sent while nobody types
 
-    def ask(self, prompt: Prompt) -> None:
-        """Empties the line and focuses it."""
+    def ask(self, prompt: Prompt, text: str) -> None:
+        """Focuses the line, in which a command may stand already."""
         self.placeholder = PLACEHOLDERS[prompt]
         self.suggester = COMPLETION if prompt is Prompt.COMMAND else None
-        self.display, self.value = True, ""
+        self.display, self.value = True, text if prompt is Prompt.COMMAND else ""
+        self.cursor_position = len(self.value)
         self.focus()
 
     def close(self) -> None:

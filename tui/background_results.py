@@ -96,8 +96,8 @@ def _insights(trace: Trace, cancelled: Stop) -> Iterator[Insight | Made]:
     why, facts = explained(asked(found))
     origins = facts.kernels.origins
     warm(origins)
-    if why.modules and not cancelled():
-        tree = module_tree(why.modules, origins)
+    if why.module_times and not cancelled():
+        tree = module_tree(why.module_times, origins)
         lists = answer_lists(why, tree, trace) if why.devices else cpu_lists(why, trace)
         keys = keys_of(trace, facts.kernels.jobs, origins)
         yield Insight(idle, AnswerPage(why, tree, lists, keys, origins))

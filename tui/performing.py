@@ -16,7 +16,15 @@ from fusetui.tui.ending import Ending
 from fusetui.tui.helper_client import ALONE, Beside
 from fusetui.tui.layout.moves import next_line, next_slice
 from fusetui.tui.layout.view import Side, View
-from fusetui.tui.loading import TracesLoaded, compare, load, look, match_lanes, rank, summarize
+from fusetui.tui.loading import (
+    TracesLoaded,
+    compare,
+    load,
+    look,
+    match_lanes,
+    rank,
+    summarize,
+)
 from fusetui.tui.state import reading
 from fusetui.tui.state import state as effects
 from fusetui.tui.state.action import Run
@@ -110,6 +118,15 @@ class Performing:
                 alone = self._alone or len(side.trace) < LARGE
                 start = None if alone else self._beside
                 self._in_thread("search", lambda stop: look(side, text, post, stop, path, start))
+            case effects.SaveTable(shown, path):
+                from fusetui.tui.saving import save  # rarely needed
+
+                self._in_thread("save", lambda _: save(shown, path, post))
+            case effects.Cut(trace, path, begin, end):
+                from fusetui.tui.saving import cut
+
+                times = (f"--from={begin}", f"--to={end}")
+                self._in_thread(f"cut {path}", lambda stop: cut((trace, path, *times), post, stop))
             case effects.MatchLanes(side, pattern):
                 self._in_thread("lanes", lambda _: match_lanes(side, pattern, post))
             case _:

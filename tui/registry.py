@@ -78,6 +78,15 @@ def copy(state: State) -> Outcome:
     return (now, CopyText(text)) if text else now
 
 
+def save(state: State) -> State:
+    """Asks for the name of a file."""
+    return commands.asked(state, f"save {state.page}.csv")
+
+
+def _is_table(state: State) -> bool:
+    return state.overlay is None and page_of(state).is_table
+
+
 def details(state: State) -> State:
     """Everything about what the page describes; in the answer, about what its row leads to."""
     there = answer.follow(state) if answer.is_inside(state) else state
@@ -108,8 +117,9 @@ ACTIONS: tuple[Action, ...] = (
     *(action(p.name, p.title, p.key, p.help, partial(turned_to, p)) for p in PAGES),
     *search.ACTIONS,
     action("details", "All details", "i", "of the slice, or of the range", details),
-    action("copy", "Copy", "y", "full name; start and time of a slice", copy),
+    action("copy", "Copy", "y", "a slice, or a row of a table", copy),
     *commands.ACTIONS,
+    action("save", "Save this table", "", "in a file of any format", save, where=_is_table),
     reading.CHOOSE,
     moving.LINK,
     reading.SWAP,

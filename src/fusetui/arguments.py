@@ -164,6 +164,7 @@ TABLE = (
         "others",
         metavar="TRACE",
         nargs="*",
+        default=[],
         help="More traces: the rows of all, with a column for the file.",
     ),
     argument(

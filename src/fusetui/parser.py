@@ -77,13 +77,13 @@ def parse(arguments: Sequence[str]) -> Namespace:
     `rest` holds the arguments that the parser of an open-ended command does not know. Raises
     WrongUse, and SystemExit after printing help or the version.
     """
-    names = {one.name for one in COMMANDS}
+    names = [one.name for one in COMMANDS]
     if arguments and arguments[0] not in names and _is_named(arguments[0]):
         arguments = ["open", *arguments]
-    parsers = command_parsers(next((word for word in arguments if word in names), ""))
+    parsers = command_parsers(arguments[0] if arguments else "")
     top = parsers[""]
-    if arguments and not arguments[0].startswith("-") and arguments[0] not in parsers:
-        top.error(f"no such command: {arguments[0]}{_suggestion(arguments[0], list(parsers))}")
+    if arguments and not arguments[0].startswith("-") and arguments[0] not in names:
+        top.error(f"no such command: {arguments[0]}{_suggestion(arguments[0], names)}")
     parsed, rest = top.parse_known_args(arguments)
     if hasattr(parsed, "others") and not any(word.startswith("-") for word in rest):
         parsed.others, rest = [*parsed.others, *rest], []  # those behind an option
@@ -110,16 +110,18 @@ def _suggestion(wrong: str, names: Sequence[str]) -> str:
 def command_parsers(wanted: str | None = None) -> dict[str, Parser]:
     """Parsers by the name of the command; "" is the parser of the whole line.
 
-    If `wanted` is given, only that command's parser gets its arguments.
+    If `wanted` is the name of a command, there is only that one's parser beside it; for any other
+    word, the parsers of commands have no arguments.
     """
     codes = "; ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES.items())
     top = Parser(prog="fusetui", description=OURS, epilog=f"Exit codes: {codes}.")
     top.add_argument("--version", action="version", version=f"fusetui {__version__}")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", title="commands")
     found = {"": top}
-    for one in COMMANDS:
+    shown = [one for one in COMMANDS if one.name == wanted]
+    for one in shown or COMMANDS:
         text = "\n\n".join(filter(None, (one.help, one.more)))
         found[one.name] = commands.add_parser(one.name, help=one.help, description=text)
-        if wanted in (None, one.name):
+        if shown or wanted is None:
             one.add_to(found[one.name])
     return found

@@ -42,6 +42,7 @@ MODULES = {
     **dict.fromkeys(("summary", "kernels", "ops", "modules", "lines", "launches"), "answers"),
     **{"serving": "answers", "check": "answers", "gaps": "why", "tutor": "open"},
     **dict.fromkeys(("slices", "steps"), "tables"),
+    **dict.fromkeys(("convert", "scrub"), "rewrite"),
     **dict.fromkeys(("decode", "samples", "schema", "completion"), "about"),
 }
 
@@ -71,7 +72,7 @@ class Command(NamedTuple):
         if self.name == "sql":
             pass  # always a table
         elif any(vars(args).get(name) not in (None, []) for name in asks):
-            module, function = "tables", "show"
+            module, function = "ranks" if self.name == "ranks" else "tables", "show"
         elif vars(args).get("top", ROWS) is None:
             args.top = ROWS
         code: int = getattr(import_module(f"fusetui.commands.{module}"), function)(args)
@@ -122,6 +123,7 @@ COMMANDS = (
                 "traces",
                 metavar="TRACE",
                 nargs="*",
+                default=[],
                 help="A trace, a run folder, a folder of runs, sample:NAME or lesson:NAME; two are "
                 "shown side by side, of more you choose.",
             ),
@@ -199,6 +201,7 @@ COMMANDS = (
                 "others",
                 metavar="QUERY",
                 nargs="*",
+                default=[],
                 help="More traces, and a SELECT: it holds a space and names no file. Without one, "
                 "queries are asked for in a terminal, or read from standard input.",
             ),
@@ -293,8 +296,7 @@ COMMANDS = (
                 metavar="WHERE",
                 help="Read them on a cluster: dask://HOST:PORT, a running Dask scheduler.",
             ),
-            TOP,
-            NO_CACHE,
+            *(TOP, NO_CACHE, *TABLE[1:]),
         ),
         "Each trace is summarized once, by as many processes as cores and memory allow; the "
         "summaries are kept, so that the next question reads no trace. docs/ranks.md explains the "

@@ -105,6 +105,7 @@ def test_skipped_events(fusetui: Run, tmp_path: Path) -> None:
         (["sumary"], "no such command"),
         (["sumary"], "did you mean summary?"),
         (["summary"], "fusetui summary needs TRACE; see"),
+        (["kernels"], "fusetui kernels needs TRACE; see"),
         (["summary", "x", "y"], "no such argument: y"),
         (["capture"], "needs WORKLOAD"),
         (["summary", "--jsn", "x"], "no such option"),

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import ast
+import json
 from collections.abc import Callable, Iterator
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.cli.conftest import GEMM, Result
 from tests.docs.test_glossary import AT_HOME, KEYS, UNUSED, words_of
-from tests.sources import nodes, python_files
 
+from fusetui import schemas
 from fusetui.arguments import JSON
 from fusetui.registry import COMMANDS
 
@@ -37,8 +36,6 @@ DOCUMENTED = {
     key.strip("`"): set(commands.replace("`", "").split(", ")) for key, commands, _ in KEYS
 }
 """The keys with a word that has a place of its own, and the commands that write them."""
-
-WRITERS = ("src/fusetui/commands", "src/fusetui/report")
 
 
 @pytest.fixture
@@ -65,18 +62,16 @@ def keys(document: object) -> Iterator[str]:
                 yield from keys(value)
 
 
-@cache
-def literal_keys() -> frozenset[str]:
-    """The keys of all dicts that the command line writes out in its code."""
-    dicts = (
-        node
-        for folder in WRITERS
-        for path in python_files(folder)
-        for node in nodes(path)
-        if isinstance(node, ast.Dict)
-    )
-    constants = (key for found in dicts for key in found.keys if isinstance(key, ast.Constant))
-    return frozenset(key.value for key in constants if isinstance(key.value, str))
+def schema_keys(schema: object) -> Iterator[str]:
+    """Every key of a document that has this schema."""
+    match schema:
+        case dict():
+            yield from schema.get("properties", {})
+            for inner in schema.values():
+                yield from schema_keys(inner)
+        case list():
+            for inner in schema:
+                yield from schema_keys(inner)
 
 
 def with_words(found: set[str], words: set[str]) -> set[str]:
@@ -92,7 +87,8 @@ def test_keys_use_the_words_of_the_glossary(command: str, documents: Documents) 
     assert with_words(found, set(AT_HOME)) == expected
 
 
-def test_keys_that_are_written_out_in_the_code() -> None:
-    assert "base_ns" in literal_keys()
-    assert with_words(set(literal_keys()), {row[0] for row in UNUSED}) == set()
-    assert with_words(set(literal_keys()), set(AT_HOME)) <= set(DOCUMENTED)
+@pytest.mark.parametrize("command", COMMANDS_WITH_JSON)
+def test_keys_of_the_schemas(command: str) -> None:
+    found = set(schema_keys(json.loads(schemas.text(command))))
+    assert with_words(found, {row[0] for row in UNUSED}) == set()
+    assert with_words(found, set(AT_HOME)) <= set(DOCUMENTED)

@@ -325,7 +325,7 @@ BAD_CALLS: Mapping[str, dict[str, Any]] = {
     "kernels: Object contains unknown field `topp`.": {"topp": 3},
     "kernels: Expected `int` >= 500 - at `$.max_tokens`.": {"max_tokens": 5},
     'where: a query has no "or": all of its terms must hold.': {"where": "a or b"},
-    "kernels has no column total: did you mean total_ns?": {"sort": "total"},
+    "kernels has no column total_us: did you mean total_ns?": {"sort": "total_us"},
     "kernels has no column nothing, only name, ": {"columns": "short,nothing"},
     "There is no tool nothing, only traces, ": {},
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import shlex
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -65,6 +66,29 @@ def test_json_and_its_keys(fusetui: Run, folder: Path) -> None:
     assert set(keys(found)) - documented("ranks") == set()
 
 
+def test_the_table_has_the_figures_of_json(fusetui: Run, folder: Path) -> None:
+    names = ("rank", "path", "steps", "step_ns", "last_count", "caused_ns", "waited_ns", "idle_ns")
+    rows = fusetui("ranks", folder, "--format", "json", "--columns", ",".join(names)).json
+    ranks = fusetui("ranks", folder, "--json").json["ranks"]
+    assert rows == [{name: rank[name] for name in names} for rank in ranks]
+
+
+def test_the_table_of_the_page(fusetui: Run, folder: Path) -> None:
+    """The command in docs/ranks.md."""
+    page = (Path(__file__).parents[2] / "docs/ranks.md").read_text()
+    line = next(line for line in page.splitlines() if "--where" in line)
+    arguments = shlex.split(line, comments=True)[2:]
+    found = fusetui("ranks", folder, *arguments)
+    assert found.out == "rank,caused_ns\n2,1200000\n"
+
+
+def test_the_table_tells_on_stderr_which_files_are_left_out(fusetui: Run, folder: Path) -> None:
+    (folder / "rank9.json").write_text("no JSON")
+    found = fusetui("ranks", folder, "--sort", "waited_ns", "--top", 1, "--columns", "rank")
+    assert (found.code, found.out.split()[:2]) == (2, ["rank", "0"])
+    assert "rank9.json" in found.err
+
+
 def test_csv(fusetui: Run, folder: Path) -> None:
     rows = list(csv.DictReader(fusetui("ranks", folder, "--csv").out.splitlines()))
     assert [row["last_count"] for row in rows] == ["3", "0", "0", "0"]
@@ -110,6 +134,7 @@ def test_one_trace_alone_cannot_tell(fusetui: Run, folder: Path) -> None:
         (["nothing*.json"], "nothing*.json matches no trace"),
         (["-"], "ranks reads files, folders and URLs, not standard input."),
         (["RANKS", "--on", "somewhere"], "somewhere is no place to run: use dask://HOST:PORT."),
+        (["RANKS", "--csv", "--top", "1", "--sort", "rank"], "Use --format csv for a table"),
         (["RANKS", "--json", "--csv"], "Use either --json or --csv, not both."),
     ],
 )

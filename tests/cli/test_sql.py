@@ -50,7 +50,7 @@ def test_a_table_for_people(fusetui: Run) -> None:
     found = fusetui("sql", LESSON, STEPS)
     assert found.code == 0
     assert found.out.splitlines()[:2] == [
-        "number  dur_ns  name",
+        "number     dur  name",
         "     2  762 us  ProfilerStep#2",
     ]
     assert "! Reconstructed, not recorded" in found.out

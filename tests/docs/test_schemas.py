@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 from tests.cli.conftest import fusetui, trace_file  # noqa: F401  (fixtures)
+from tests.docs.test_reference import script
 from tests.places import TRACES
 
 from fusetui import schemas
@@ -49,6 +50,12 @@ def closed(schema: Any) -> Any:
 
 def test_every_document_has_a_schema() -> None:
     assert schemas.names() == sorted(WITH_JSON)
+
+
+@pytest.mark.parametrize("command", schemas.names())
+def test_it_is_that_of_the_types(command: str) -> None:
+    made = script("make_schemas").schema_of(command)
+    assert json.loads(schemas.text(command)) == made, "run make reference"
 
 
 @pytest.mark.parametrize("command", schemas.names())

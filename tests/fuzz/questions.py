@@ -94,7 +94,7 @@ def ask_kernels(trace: Trace) -> None:
     for name in trace.names[:100]:
         decoded = decode(name)
         if decoded:
-            _encoded(decoded.to_json())
+            _encoded(msgspec.to_builtins(decoded))
             annotate(name, decoded.parts, WIDTH)
         short_name(name)
 
@@ -196,7 +196,7 @@ def ask_diff(a: Trace, b: Trace) -> Diff:
         "the sum of the diff",
         sums,
     )
-    _encoded(document(found))
+    _encoded(msgspec.to_builtins(document(found)))
     _shown(to_text(found, width=WIDTH))
     _shown(to_markdown(found))
     for one, rows in ((a, "a_rows"), (b, "b_rows")):

@@ -6,6 +6,7 @@ import gzip
 from collections import Counter
 from functools import cache
 
+import msgspec
 import numpy as np
 import pytest
 from docs.lessons.__main__ import HERE, packed, readme
@@ -135,7 +136,7 @@ def test_the_memory_of_a_step_is_freed() -> None:
 
 
 def test_the_diff_says_that_gelu_and_mul_became_one() -> None:
-    found = document(diff(lesson("mlp-eager"), lesson("mlp-compiled")))
+    found = msgspec.to_builtins(document(diff(lesson("mlp-eager"), lesson("mlp-compiled"))))
     (fused,) = (row for row in found["rows"] if row["kind"] == "fused")
     assert fused["op"] == "aten::gelu + aten::mul"
     assert fused["b"] == (FUSED,)
@@ -143,7 +144,7 @@ def test_the_diff_says_that_gelu_and_mul_became_one() -> None:
 
 
 def test_the_diff_says_that_the_gemms_are_the_same() -> None:
-    found = document(diff(lesson("mlp-eager"), lesson("mlp-compiled")))
+    found = msgspec.to_builtins(document(diff(lesson("mlp-eager"), lesson("mlp-compiled"))))
     same = [row for row in found["rows"] if row["kind"] == "same" and row["op"] == "aten::mm"]
     assert (
         [row["a"] for row in same]

@@ -109,8 +109,12 @@ def test_columns_of_numpy() -> None:
 
 
 def test_a_column_that_is_not_there() -> None:
-    with pytest.raises(NoColumn, match="rows has no column dur: did you mean dur_ns"):
-        table().column("dur")
+    with pytest.raises(NoColumn, match="rows has no column dur_us: did you mean dur_ns"):
+        table().column("dur_us")
+
+
+def test_a_column_without_its_unit() -> None:
+    assert table().column("dur").name == "dur_ns"
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,8 @@ from textual.pilot import Pilot
 from textual.strip import Strip
 
 from fusetui.tui.app import AppOptions, FusetuiApp
+from fusetui.tui.pages.page import Page
+from fusetui.tui.state.state import State
 
 SMALL, LARGE = (100, 30), (200, 50)
 
@@ -29,6 +31,11 @@ async def settled(app: FusetuiApp, pilot: Pilot[int]) -> None:
     """Until no thread works any more."""
     await app.workers.wait_for_complete()
     await pilot.pause()
+
+
+def named(page: Page, state: State) -> str:
+    """What names the row of a table that `y` copies; "" where it copies nothing."""
+    return page.copied(state).partition("\n")[2].partition("\t")[0]
 
 
 def screen(app: FusetuiApp) -> str:

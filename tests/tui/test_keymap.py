@@ -129,7 +129,7 @@ async def test_the_palette_shows_keys(path: str) -> None:
         await app.workers.wait_for_complete()
         await pilot.press("ctrl+p", *"copy")
         await pilot.pause(0.3)
-        assert "Y   full name" in screen(app)
+        assert "Y   a slice, or a row" in screen(app)
 
 
 def test_sentences_name_the_keys_of_the_user(mlp: Trace) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 import pytest
 from tests.tui.conftest import mlp_events
+from tests.tui.driving import named
 from textual.pilot import Pilot
 
 from fusetui.trace import CannotRead, Trace, open_trace
@@ -210,10 +211,10 @@ async def test_merged_ops_stay_open(gate: Gate) -> None:
     async with reading() as (app, pilot):
         await lanes(app, pilot)
         await pilot.press("2", "j", "space", "j")
-        before = TREE.copied(app.state)
+        before = named(TREE, app.state)
         gate.opens.set()
         await done(app, pilot)
-        assert TREE.copied(app.state) == before == "aten::mm"
+        assert named(TREE, app.state) == before == "aten::mm"
 
 
 async def test_open_nodes_stay_open(gate: Gate) -> None:

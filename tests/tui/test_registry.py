@@ -89,6 +89,8 @@ def ranked(state: State) -> State:
 
 LINEAR = at("aten::linear")
 CASES = {
+    "cut": Case(),
+    "save": Case(*do("kernels")),
     "close": Case(*do("help")),
     "raw": Case(LINEAR, *do("details")),
     "leave": Case(chooses),

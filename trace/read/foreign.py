@@ -62,12 +62,12 @@ is_export_of_nsys = _database_with(
 )
 
 
-def _is_pickle(head: bytes) -> bool:
+def is_pickle(head: bytes) -> bool:
     return head[:1] == b"\x80" and head[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05")
 
 
-def _is_snapshot(head: bytes) -> bool:
-    return _is_pickle(head) and (b"segments" in head or b"device_traces" in head)
+def is_snapshot(head: bytes) -> bool:
+    return is_pickle(head) and (b"segments" in head or b"device_traces" in head)
 
 
 def _is_perfetto(head: bytes) -> bool:
@@ -136,11 +136,10 @@ FORMATS: tuple[ForeignFormat, ...] = (
     ("a SQLite database", RECORD, _starts(SQLITE)),
     (
         "a memory snapshot of PyTorch",
-        "look at it with python -m torch.cuda._memory_viz trace_plot IN -o OUT.html; for memory "
-        "in a trace, record with profile_memory=True",
-        _is_snapshot,
+        "fusetui memory FILE answers it",
+        is_snapshot,
     ),
-    ("a pickle file", RECORD, _is_pickle),
+    ("a pickle file", RECORD, is_pickle),
     (
         "a TensorBoard event file",
         "the traces of torch.profiler are named .pt.trace.json; open one of those",

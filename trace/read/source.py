@@ -28,6 +28,7 @@ from fusetui.trace.read.foreign import (
     is_archive,
     is_export_of_nsys,
     is_pftrace_of_torch,
+    is_pickle,
 )
 from fusetui.trace.read.memory import SHARE, file_in_memory, file_on_disk, memory_left
 from fusetui.trace.read.remote import Arriving, copied_to, is_remote, size_of_url
@@ -156,8 +157,15 @@ def likely_size(stored: Stored) -> int:
     return stored.size * (PACKED if stored.packing else 1)
 
 
-def unpacked(stored: Stored, room: IO[bytes], grown: Grown = silent, stop: Stop = never) -> Source:
-    """Unpacks into `room` if necessary. Raises CannotRead or NotATrace."""
+def unpacked(
+    stored: Stored,
+    room: IO[bytes],
+    grown: Grown = silent,
+    stop: Stop = never,
+    is_meant: Callable[[bytes], bool] = lambda head: False,
+) -> Source:
+    """Unpacks into `room` if necessary. Raises CannotRead or NotATrace, also for files of other
+    programs, except that which `is_meant` by its first HEAD bytes."""
     fill = _fill if stored.packing else _fetched
     cut, taken = fill(stored, room, grown, stop)
     size = os.fstat(room.fileno()).st_size
@@ -166,7 +174,8 @@ def unpacked(stored: Stored, room: IO[bytes], grown: Grown = silent, stop: Stop 
         raise NotATrace(
             f"{stored.path} is a {name} file that cannot be unpacked at all ({cut or 'empty'})."
         )
-    if sentence := foreign(stored.path, Document(room.fileno(), size)[:HEAD]):
+    head = Document(room.fileno(), size)[:HEAD]
+    if not is_meant(head) and (sentence := foreign(stored.path, head)):
         raise NotATrace(sentence)
     grown(size, stored.size if taken is None else taken)
     again = taken is None and (stored.packing is None or size >= LARGE)
@@ -288,7 +297,7 @@ def _has_event(begin: Document) -> bool:
     """Whether the beginning of a document contains something like an event, or may hold events in
     another form than text."""
     head = b"".join(first_pieces(begin, packing_of(begin[:4]), HEAD))
-    if is_export_of_nsys(head) or is_pftrace_of_torch(head):
+    if is_export_of_nsys(head) or is_pftrace_of_torch(head) or is_pickle(head):
         return True
     last = b""
     for piece in first_pieces(begin, packing_of(begin[:4]), PATIENCE):

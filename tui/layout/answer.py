@@ -162,12 +162,12 @@ def longest(trace: Trace, total: KernelTotal) -> int:
 
 def _gaps(why: Why) -> AnswerList:
     """When they begin stands beside how long they are."""
-    begins = unit_of(gap.start_ns - why.base_ns for gap in why.gaps)
+    begins = unit_of(gap.start_ns for gap in why.gaps)
     largest = max((gap.dur_ns for gap in why.gaps), default=0)
     entries = tuple(
         AnswerRow(gap.dur_ns, largest, narrow(inside(gap)), Way("gap", n), None, begin)
         for n, gap in enumerate(why.gaps)
-        for begin in (begins.text(gap.start_ns - why.base_ns),)
+        for begin in (begins.text(gap.start_ns),)
     )
     unit = unit_of(gap.dur_ns for gap in why.gaps)
     return AnswerList("longest gaps", unit, entries, f"at {begins.name}")

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Sequence
 from functools import lru_cache, partial
 from itertools import islice
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from msgspec.structs import replace
 
 from fusetui.analysis.diff.model import Answer, Diff, RowKind
@@ -21,13 +23,16 @@ from fusetui.tui.layout.kinds import narrow
 from fusetui.tui.layout.places import places
 from fusetui.tui.layout.text_layout import ListColumn, fit, room, sentence_lines, titles
 from fusetui.tui.layout.view import View
-from fusetui.tui.pages.page import NO_MORE, ListPage, Pane, names_text
+from fusetui.tui.pages.page import NO_MORE, ListPage, Pane, table_of_page
 from fusetui.tui.pages.timeline import clicked
 from fusetui.tui.state.action import Run, action, hint_text, on
-from fusetui.tui.state.comparison import Comparison, DiffLines, names_of, pair_of
+from fusetui.tui.state.comparison import Comparison, DiffLines, pair_of
 from fusetui.tui.state.moving import Move, P, brought
 from fusetui.tui.state.reading import compared_anew
 from fusetui.tui.state.state import DIFF, Outcome, Overlay, Size, SliceDetails, State
+
+if TYPE_CHECKING:
+    from fusetui.tables.public import Table
 
 STYLES = {"+": "bad", "-": "good", "~": "plain"}
 LEAST = 8  # cells of a column of numbers
@@ -99,6 +104,7 @@ class DiffPage(ListPage):
     name = NAME
     title = "Diff"
     key = "4"
+    is_table = True
     help = "what changed from A to B"
     hints = (
         "help keys; row-down/row-up move; show show in the timelines; "
@@ -168,10 +174,22 @@ class DiffPage(ListPage):
         pinned = () if found is None else found.pinned if wide else found.closing
         return Pane(len(pinned), _pinned(found, pinned)), Pane(height, self._why(state))
 
-    def copied(self, state: State) -> str:
-        """The full names of the line under the cursor, those of A first."""
-        line = self.line(state)
-        return names_text(names_of(line)) if line else ""
+    def table(self, state: State, rows: Sequence[int] | None = None) -> Table | None:
+        """With the full names of the kernels of both sides, as JSON lists."""
+        if state.comparison is None:
+            return None
+        listed = state.comparison.lines
+        lines = listed if rows is None else [listed[row] for row in rows]
+        changes = np.array([line.change_ns for line in lines], dtype=np.int64)
+        counts = np.array([line.counts for line in lines], dtype=np.bool_)
+        texts: dict[str, list[Any]] = {
+            "what": [line.kind for line in lines],
+            "of": [line.what for line in lines],
+            "names_a": [_names(row.a for row in line.rows) for line in lines],
+            "names_b": [_names(row.b for row in line.rows) for line in lines],
+        }
+        a, b = [line.a_ns for line in lines], [line.b_ns for line in lines]
+        return table_of_page(NAME, texts, change_ns=changes, a_ns=a, b_ns=b, counts=counts)
 
     def _why(self, state: State) -> TextPicture:
         line, columns = self.line(state), columns_of(_found(state))
@@ -192,6 +210,11 @@ class DiffPage(ListPage):
 
         rule, cursor = glyphs_for(state.ascii_only).rule, state.list_of(NAME).cursor
         return ruled((_identity(state), cursor, opens), "", rule, said)
+
+
+def _names(each: Iterable[Iterable[str]]) -> list[str]:
+    """Each once."""
+    return list(dict.fromkeys(name for names in each for name in names))
 
 
 def _found(state: State) -> DiffLines | None:

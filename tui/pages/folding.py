@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
-from typing import ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 import numpy as np
 from msgspec.structs import replace
@@ -16,9 +16,12 @@ from fusetui.tui.drawing.picture import Rows, Said, no_rows, row_parts, text
 from fusetui.tui.drawing.schemes import Styled, glyphs_for, share_bar
 from fusetui.tui.layout.figure_trees import FigureTree, Preorder, open_to, visible
 from fusetui.tui.layout.text_layout import ListColumn, titles
-from fusetui.tui.pages.page import ListPage, Pane, at_row, next_of
+from fusetui.tui.pages.page import ListPage, Pane, at_row, next_of, table_of_page
 from fusetui.tui.state.action import Action, Run, action
 from fusetui.tui.state.state import OpenNodes, Size, State
+
+if TYPE_CHECKING:
+    from fusetui.tables.public import Table
 
 SECTION = "In the trees"
 BAR = 10  # cells
@@ -40,6 +43,7 @@ def figure_column(
 class TreeListPage(ListPage, Generic[Tree]):
     """A list whose rows are the shown nodes of a tree, which are counted by their places in it."""
 
+    is_table = True
     zeros: ClassVar[Collection[str]] = ()  # the figures that are shown even where they are 0
 
     @abstractmethod
@@ -71,6 +75,25 @@ class TreeListPage(ListPage, Generic[Tree]):
     def texts(self, state: State, tree: Tree, node: int) -> Mapping[str, str]:
         """Instead of figures."""
         return {}
+
+    @abstractmethod
+    def texts_of_table(self, tree: Tree, nodes: Sequence[int]) -> Mapping[str, Sequence[str]]:
+        """The columns of a saved table that name its nodes."""
+
+    def column_name(self, tree: Tree, figure: str) -> str:
+        """That of a figure in a saved table."""
+        return f"{figure.lower()}_ns" if figure in tree.units else figure
+
+    def table(self, state: State, rows: Sequence[int] | None = None) -> Table | None:
+        """The nodes that are shown, each below the one around it."""
+        tree = self.tree(state)
+        if tree is None:
+            return None
+        shown = self.opened(state).shown
+        nodes = self.order(state).nodes[shown if rows is None else shown[[*rows]]]
+        figures = {self.column_name(tree, name): tree.figures[name][nodes] for name in tree.figures}
+        texts = self.texts_of_table(tree, nodes.tolist())
+        return table_of_page(self.name, texts, level=tree.level[nodes], **figures)
 
     def nothing(self, state: State) -> str:
         """Why there are no rows."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -27,11 +28,21 @@ from fusetui.tui.layout.kernel_table import (
 )
 from fusetui.tui.layout.text_layout import ListColumn, titles
 from fusetui.tui.layout.view import Side
-from fusetui.tui.pages.page import ListPage, Pane, names_text, next_of, slice_details, sort_actions
+from fusetui.tui.pages.page import (
+    ListPage,
+    Pane,
+    next_of,
+    slice_details,
+    sort_actions,
+    table_of_page,
+)
 from fusetui.tui.state import search
 from fusetui.tui.state.action import action, on
 from fusetui.tui.state.session import Hits
 from fusetui.tui.state.state import ListState, Size, State, told
+
+if TYPE_CHECKING:
+    from fusetui.tables.public import Table
 
 NAME = "kernels"
 WIDE = 150  # cells of a screen that shows what a name says in columns
@@ -44,6 +55,7 @@ class KernelsPage(ListPage):
     name = NAME
     title = "Kernels"
     key = "3"
+    is_table = True
     help = "in groups: by name, kind, family, op, shape, module, stream, step"
     hints = (
         "help keys; row-down/row-up move; show the longest; group-by group by; "
@@ -100,10 +112,21 @@ class KernelsPage(ListPage):
         cursor = labels.index(name) if name in labels else 0
         return state.with_list(self.name, replace(before.list_of(self.name), cursor=cursor))
 
-    def copied(self, state: State) -> str:
-        """The full name of the kernel under the cursor."""
-        group = self.group(state)
-        return names_text([shown_table(state).full_name(group)]) if group >= 0 else ""
+    def table(self, state: State, rows: Sequence[int] | None = None) -> Table:
+        """As `fusetui kernels --format` has it; of kinds, and of CPU ops, as the page has them."""
+        found = shown_table(state)
+        order = found.order(state.kernels.sort)
+        groups = order if rows is None else order[[*rows]]
+        fields = [found.fields(int(found.numbers[group])) for group in groups]
+        texts = {name: [one.get(name) for one in fields] for name in (fields or [{}])[0]}
+        total = "self_ns" if found.role is Role.OP else "total_ns"
+        figures = {
+            total: found.totals[groups],
+            "share": found.totals[groups] / max(1, found.whole_ns),
+            "count": found.figures("count")[groups],
+            **{f"{one}_ns": found.figures(one)[groups] for one in ("median", "min", "max")},
+        }
+        return table_of_page(self.name, texts, **figures)
 
     def group(self, state: State) -> int:
         """The group under the cursor, -1 where there is none."""

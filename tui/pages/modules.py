@@ -19,7 +19,7 @@ from fusetui.tui.layout.kinds import narrow
 from fusetui.tui.layout.modules import ModuleTree, first_open
 from fusetui.tui.layout.text_layout import NEVER
 from fusetui.tui.pages.folding import BAR, Columns, TreeListPage, figure_column
-from fusetui.tui.pages.page import Pane, names_text, sort_actions
+from fusetui.tui.pages.page import Pane, sort_actions
 from fusetui.tui.state import search
 from fusetui.tui.state.action import action, on
 from fusetui.tui.state.state import Size, State, told
@@ -116,10 +116,16 @@ class ModulesPage(TreeListPage[ModuleTree]):
         now = before.list_of(self.name)
         return state.with_list(self.name, replace(now, cursor=0, top=0, opened=None))
 
-    def copied(self, state: State) -> str:
-        """The path of the module under the cursor."""
-        time = self.module(state)
-        return names_text([time.path]) if time else ""
+    def texts_of_table(self, tree: ModuleTree, nodes: Sequence[int]) -> dict[str, list[str]]:
+        """What belongs to no module has its reason in place of a path."""
+        count = len(tree.times)
+        paths = [tree.times[node].path if node < count else tree.label(node) for node in nodes]
+        return {"path": paths}
+
+    def column_name(self, tree: ModuleTree, figure: str) -> str:
+        """As `fusetui modules --format` has it."""
+        own = "gpu_self_ns" if tree.gpu_ns else "cpu_self_ns"
+        return {"self": own, "calls": "count"}.get(figure) or super().column_name(tree, figure)
 
 
 def about(time: ModuleTime, width: int) -> list[Said]:

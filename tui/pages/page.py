@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 from msgspec.structs import replace
+from numpy.typing import NDArray
 
 from fusetui.text.cutting import clip
 from fusetui.text.figures import count, plural
@@ -23,6 +24,10 @@ from fusetui.tui.state.action import Action, action, nothing
 from fusetui.tui.state.screen import size_of
 from fusetui.tui.state.state import COPIED, Outcome, Overlay, Size, SliceDetails, State
 
+if TYPE_CHECKING:
+    from fusetui.tables.public import Table
+
+ROW = "row"  # what a table copies
 NO_MORE = "this row stands for no slice, so there is no more to show"
 
 
@@ -47,6 +52,7 @@ class Page(ABC):
     """The last line of the screen, what matters most first, with `; ` between: `down/up line` names
     two actions, whose keys are shown, and says what they do."""
     copies: ClassVar[str] = "name"  # what each line of `copied` is
+    is_table: ClassVar[bool] = False  # whether `table` gives one
     actions: ClassVar[tuple[Action, ...]] = ()  # keys of this page alone
 
     @abstractmethod
@@ -68,6 +74,10 @@ class Page(ABC):
     def copied(self, state: State) -> str:
         """What the cursor is on, printable; "" if it is on nothing."""
         return ""
+
+    def table(self, state: State, rows: Sequence[int] | None = None) -> Table | None:
+        """These rows of its list, or all, with figures in full; None where the page is no table."""
+        return None
 
     def subject(self, state: State) -> int:
         """The row of the active side that the page describes, and that Enter shows; -1 for none."""
@@ -100,6 +110,8 @@ def slice_details(state: State, row: int, title: str) -> TextPicture:
 class ListPage(Page):
     """A list with a cursor, between panes of fixed heights."""
 
+    copies = ROW
+
     @abstractmethod
     def rows(self, state: State) -> Rows:
         """What the list shows; called for every key, so it must be cheap."""
@@ -113,6 +125,16 @@ class ListPage(Page):
 
     def below(self, state: State, size: Size) -> Sequence[Pane]:
         return ()
+
+    def copied(self, state: State) -> str:
+        """The row under the cursor as TSV, below the names of its columns."""
+        cursor = min(state.list_of(self.name).cursor, self.rows(state).count - 1)
+        found = self.table(state, (cursor,)) if cursor >= 0 else None
+        if found is None:
+            return ""
+        from fusetui.tables.writers import tsv_lines  # rarely needed
+
+        return clip("".join(tsv_lines(found))[:-1], MOST_COPIED)
 
     def moved(self, state: State) -> State:
         """Called when the cursor has moved to another row."""
@@ -233,11 +255,31 @@ def names_text(names: Iterable[str]) -> str:
     return clip("\n".join(dict.fromkeys(printable(name) for name in names)), MOST_COPIED)
 
 
+def table_of_page(
+    name: str, texts: Mapping[str, Sequence[Any]], **figures: NDArray[Any] | list[int | None]
+) -> Table:
+    """The table of a page: what names its rows, then their figures, each of shape [rows]; in a list
+    of them None stands for none."""
+    from fusetui.tables.public import Table  # rarely needed
+    from fusetui.tables.table import Spec, TableColumn, column_of
+
+    named = [column_of(Spec(column, "text", ""), values) for column, values in texts.items()]
+    counted = (
+        column_of(Spec(column, "int", "", True), values)
+        if isinstance(values, list)
+        else TableColumn(column, values)
+        for column, values in figures.items()
+    )
+    return Table(name, (*named, *counted))
+
+
 def what_was_copied(text: str, noun: str = "name") -> str:
     """One sentence about a copied text, on one line; `noun`: what each of its lines is."""
     if not text:
         return "nothing is selected, so nothing was copied"
     lines = text.split("\n")
+    if noun == ROW:  # below the names of its columns
+        lines = [lines[-1].replace("\t", "  ")]
     cut = f" (the first {count(MOST_COPIED)} characters)" if len(text) >= MOST_COPIED else ""
     counted = f" {plural(len(lines), noun)}" if len(lines) > 1 else ""
     return f"{COPIED}{counted}{cut}: {narrow(lines[0][:WORTH_SAYING])}"

@@ -23,7 +23,7 @@ from fusetui.tui.drawing.picture import (
 )
 from fusetui.tui.drawing.schemes import Styled, glyphs_for
 from fusetui.tui.layout.text_layout import ListColumn, room, sentence_lines, titles
-from fusetui.tui.pages.page import ListPage, Pane, names_text, next_of, sort_actions
+from fusetui.tui.pages.page import ListPage, Pane, next_of, sort_actions
 from fusetui.tui.state import ranks
 from fusetui.tui.state.action import action, on
 from fusetui.tui.state.screen import body, head_height
@@ -31,6 +31,7 @@ from fusetui.tui.state.state import RANK_SORTS, Outcome, RankedJob, Size, State,
 
 if TYPE_CHECKING:
     from fusetui.analysis.ranks.model import JobAnswer, RankRow
+    from fusetui.tables.public import Table
 
 NAME = "ranks"
 COLUMNS = (
@@ -81,6 +82,7 @@ class RanksPage(ListPage):
     name = NAME
     title = "Ranks"
     key = "7"
+    is_table = True
     help = "which rank of a job is late, and who waits for it"
     hints = (
         "help keys; row-down/row-up move; show open its longest wait; "
@@ -142,9 +144,15 @@ class RanksPage(ListPage):
 
         return (Pane(BELOW, ruled((answer, row.rank), f"rank {row.rank}", rule, lines)),)
 
-    def copied(self, state: State) -> str:
-        """The path of the rank under the cursor."""
-        return names_text([row.path]) if (row := _row(state)) else ""
+    def table(self, state: State, rows: Sequence[int] | None = None) -> Table | None:
+        """As `fusetui ranks --format` has it, in the order of the page."""
+        if state.job.answer is None:
+            return None
+        from fusetui.tables.sources import ranks_table  # rarely needed
+
+        listed = state.job.rows()
+        shown = listed if rows is None else [listed[row] for row in rows]
+        return ranks_table(replace(state.job.answer, ranks=tuple(shown)))
 
 
 def _titled(column: ListColumn, sort: str, unit: Unit) -> ListColumn:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
@@ -24,7 +24,7 @@ from fusetui.tui.layout.op_tree import (
 )
 from fusetui.tui.layout.text_layout import NEVER, start_unit
 from fusetui.tui.pages.folding import BAR, Columns, TreeListPage, figure_column
-from fusetui.tui.pages.page import names_text, next_of, sort_actions
+from fusetui.tui.pages.page import next_of, sort_actions
 from fusetui.tui.state import search
 from fusetui.tui.state.action import action, on
 from fusetui.tui.state.session import Hits
@@ -128,10 +128,9 @@ class TreePage(TreeListPage[OpTree]):
         at = int((rows == row).argmax())
         return search.shown(state, Hits(trace.name_of(row), state.active, rows, at))
 
-    def copied(self, state: State) -> str:
-        """The full name of the op under the cursor, or the label of the thread."""
-        node = self.tree_node(state)
-        return names_text([shown_tree(state).name_of(node)]) if node >= 0 else ""
+    def texts_of_table(self, tree: OpTree, nodes: Sequence[int]) -> dict[str, list[str]]:
+        """Threads by their labels."""
+        return {"name": [tree.name_of(node) for node in nodes]}
 
     def follow(self, before: State, state: State) -> State:
         """Keeps open nodes and the cursor; of merged ops, which have other places, the first."""

@@ -208,7 +208,7 @@ def _cells(found: Why, entry: Entry, unit: Unit) -> tuple[str, str, tuple[int, i
             spans = {one.device: one.span_ns for one in found.devices}
             part = ns, spans.get(entry.device, 0)
             reason = max(entry.idle, key=lambda name: entry.idle[name], default="queued")
-            start = duration(entry.start_ns - found.base_ns)
+            start = duration(entry.start_ns)
             text = f"idle from {start}: {IDLE[reason].short}, {inside(entry)}"
             return unit.text(ns), percent(*part), part, text, "faint"
         case Unknown():

@@ -10,22 +10,26 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from fusetui.text.cutting import clip
-from fusetui.text.figures import parse_time, plural, tick
+from fusetui.text.figures import duration, parse_time, plural, tick
 from fusetui.text.printable import printable
 from fusetui.trace.layout.steps import steps_of
 from fusetui.tui.layout.moves import at_time, over
 from fusetui.tui.state import moving
-from fusetui.tui.state.action import action
+from fusetui.tui.state.action import action, with_keys
 from fusetui.tui.state.moving import shown
 from fusetui.tui.state.reading import read
-from fusetui.tui.state.state import Order, Outcome, Prompt, State, told
+from fusetui.tui.state.state import Cut, Order, Outcome, Prompt, SaveTable, State, told
 
-EXAMPLES = ("goto 12.5ms", "step 2", "mark a", "only gpu", "open PATH", "diff PATH", "q")
+EXAMPLES = (
+    *("goto 9ms", "step 2", "mark a", "only gpu", "open FILE", "diff FILE"),
+    *("save FILE", "cut FILE", "q"),
+)
 VERBS = tuple(example.partition(" ")[0] for example in EXAMPLES)
 NUMBER = re.compile(r"[0-9]{1,9}")
 LETTER = re.compile(r"[A-Za-z]")
 LONGEST_NOTE = 200  # characters
 LONGEST = 30  # characters of a wrong word that are repeated
+NO_RANGE = "this needs a range of time: {range} at its begin and at its end"
 NO_STEPS = "this trace has no steps: no annotation and no optimizer tells them"
 
 
@@ -96,13 +100,49 @@ def _open(state: State, rest: str, verb: str = "open", of: str = "a", beside: in
     return told(state, f"{printable(str(path))} {what}")
 
 
+def _save(state: State, rest: str) -> Outcome:
+    """The table of the page in front, in a file."""
+    if not rest:
+        return told(state, "save takes the name of a new file: save kernels.csv")
+    return told(state, "saving the table"), SaveTable(state, str(Path(rest).expanduser()))
+
+
+def _cut(state: State, rest: str) -> Outcome:
+    """The selected range of the active side as a trace of its own."""
+    side, found = state.side, state.time_range
+    if found is None:
+        return told(state, with_keys(NO_RANGE, state))
+    if not rest:
+        return told(state, "cut takes the name of a new file: cut part.json.gz")
+    if side.trace.report.prefix:
+        return told(state, "cut needs the whole trace, which is being read")
+    out, begin_ns = str(Path(rest).expanduser()), side.trace.begin_ns
+    path = state.paths[state.active]
+    effect = Cut(path, out, found.begin - begin_ns, found.end - begin_ns)
+    return told(state, f"cutting {duration(found.end - found.begin)}"), effect
+
+
 def _quit(state: State, rest: str) -> Outcome:
     return told(state, "q takes no argument") if rest else (state, Order.QUIT)
 
 
 _diff = partial(_open, verb="diff", of="another", beside=1)
 COMMANDS: dict[str, Callable[[State, str], Outcome]] = dict(
-    zip(VERBS, (_goto, _step, _mark, moving.only, _open, _diff, _quit), strict=True)
+    zip(VERBS, (_goto, _step, _mark, moving.only, _open, _diff, _save, _cut, _quit), strict=True)
 )
-_ask = partial(replace, prompt=Prompt.COMMAND)
-ACTIONS = (action("command", "Command", ":", "goto, step, mark, only, open, diff, q", _ask),)
+
+
+def asked(state: State, typed: str = "") -> State:
+    """The command line, with what stands in it at first."""
+    return replace(state, prompt=Prompt.COMMAND, typed=typed)
+
+
+def _range(state: State) -> str:
+    return "" if state.time_range else with_keys(NO_RANGE, state)
+
+
+_part = partial(asked, typed="cut part.json.gz")
+ACTIONS = (
+    action("command", "Command", ":", ", ".join(VERBS), asked),
+    action("cut", "Cut this range", "", "as a trace of its own", _part, needs=_range),
+)

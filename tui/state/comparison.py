@@ -134,9 +134,3 @@ def pair_of(line: DiffLine) -> Pair:
     """The rows of both traces that a line stands for."""
     b = [row for found in line.rows for row in found.b_rows]
     return [row for found in line.rows for row in found.a_rows], b
-
-
-def names_of(line: DiffLine) -> Sequence[str]:
-    """The names of A, then of B; the text of the line if there are none."""
-    a = [name for found in line.rows for name in found.a]
-    return [*a, *(name for found in line.rows for name in found.b)] or [line.what]

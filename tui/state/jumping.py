@@ -104,7 +104,7 @@ def place_of_gap(side: Side, gap: Gap) -> GapAt | None:
     """The gap of the session that a gap of the answer is."""
     known = side.insight.idle or ()
     device = next((n for n, idle in enumerate(known) if exact_id(idle.device) == gap.device), -1)
-    place = known[device].gap_at(gap.start_ns) if device >= 0 else -1
+    place = known[device].gap_at(side.trace.begin_ns + gap.start_ns) if device >= 0 else -1
     return GapAt(device, place) if place >= 0 else None
 
 

@@ -215,6 +215,7 @@ class State(msgspec.Struct, frozen=True, eq=False):
     unpacked: int = 0  # how often args became readable
     kept_as: str = ""  # what told the content of the only trace from others when it was opened
     prompt: Prompt | None = None
+    typed: str = ""  # what stands in the line of the prompt at first
     found: SearchHits | None = None  # what the search that is typed finds
     wanted_hit: str = ""  # the search whose first hit is waited for
     overlay: Overlay | None = None
@@ -306,6 +307,22 @@ class CopyText(msgspec.Struct, frozen=True):
     text: str
 
 
+class SaveTable(msgspec.Struct, frozen=True, eq=False):
+    """Write the table of the page in front to a new file."""
+
+    state: State
+    path: str
+
+
+class Cut(msgspec.Struct, frozen=True):
+    """Have `fusetui cut` write a part of a trace to a new file; times in ns after its start."""
+
+    trace: str
+    path: str
+    begin: int
+    end: int
+
+
 class Refuse(msgspec.Struct, frozen=True):
     """End, because there is nothing to show; the sentence says why."""
 
@@ -322,7 +339,19 @@ class Order(Enum):
     SUSPEND = auto()
 
 
-Effect = Read | Compare | Summarize | ReadRanks | Search | MatchLanes | CopyText | Refuse | Order
+Effect = (
+    Read
+    | Compare
+    | Summarize
+    | ReadRanks
+    | Search
+    | MatchLanes
+    | CopyText
+    | SaveTable
+    | Cut
+    | Refuse
+    | Order
+)
 """What an action does outside the state, as data. `performing.py` carries it out."""
 
 

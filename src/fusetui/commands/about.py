@@ -6,12 +6,15 @@ import sys
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from textwrap import wrap
-from typing import Any
+from typing import TYPE_CHECKING
 
 from fusetui.commands.errors import DONE, CommandError
 from fusetui.commands.sources import LESSON, SAMPLE
 from fusetui.report.output import emit, emit_json, speaks_unicode, width
 from fusetui.text.printable import printable
+
+if TYPE_CHECKING:
+    from fusetui.gpu.kernel_names.record import DecodedName
 
 ASCII_UNDERLINE = ("\\", "_", "/", "|")
 FILES = frozenset({"TRACE", "OTHER", "A", "B", "OUT", "DIR", "PATH", "FILE", "FOLDER"})
@@ -24,7 +27,9 @@ def run_decode(args: Namespace) -> int:
     if not wanted:
         raise CommandError("There is no name to decode on standard input.")
     if args.json:
-        emit_json({"names": [decoded(name) for name in wanted]})
+        from fusetui.report.documents import NamesDocument
+
+        emit_json(NamesDocument([decoded(name) for name in wanted]))
     else:
         emit("\n\n".join(_decoded_text(name) for name in wanted))
     return DONE
@@ -42,14 +47,12 @@ def _expand(names: Sequence[str]) -> Iterator[str]:
             raise CommandError(f"Standard input cannot be read: {error.strerror}.") from None
 
 
-def decoded(name: str) -> dict[str, Any]:
+def decoded(name: str) -> DecodedName:
     """What a kernel name says, as `decode --json` has it."""
     from fusetui.gpu.kernel_names import decode, short_name
+    from fusetui.gpu.kernel_names.record import DecodedName
 
-    found = decode(name)
-    if found:
-        return found.to_json()
-    return {"name": name, "short": short_name(name), "family": None, "parts": []}
+    return decode(name) or DecodedName(name=name, short=short_name(name), family=None, parts=())
 
 
 def _decoded_text(name: str) -> str:

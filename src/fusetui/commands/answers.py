@@ -168,15 +168,15 @@ def say_why_no_lines(trace: Trace, args: Namespace, found: bool) -> None:
 def run_launches(args: Namespace) -> int:
     """What launching GPU work cost the CPU, and how long the launch queue was."""
     from fusetui.analysis.questions.launches import length_of, queues, replays, thread_launches
-    from fusetui.report.launches import launches_json, launches_text
+    from fusetui.report.documents import LaunchesDocument
+    from fusetui.report.launches import launches_text
 
     trace, _ = loaded = load(args.trace, args.captured_by)
-    lengths = [length_of(queue) for queue in queues(trace)]
-    found = thread_launches(trace), replays(trace), lengths
+    found = thread_launches(trace), replays(trace), tuple(map(length_of, queues(trace)))
     return shown(
         args,
         loaded,
-        lambda: launches_json(trace, *found),
+        lambda: LaunchesDocument(str(trace.begin_ns), *found),
         lambda most: launches_text(*found, most),
     )
 
@@ -196,9 +196,7 @@ def run_serving(args: Namespace) -> int:
     loaded = load(args.trace, args.captured_by)
     trace = with_device(loaded.trace, args.device)
     found = serving(trace, config, given)
-    return shown(
-        args, loaded, lambda: serving_json(found, trace), lambda most: serving_text(found, most)
-    )
+    return shown(args, loaded, lambda: serving_json(found), lambda most: serving_text(found, most))
 
 
 def run_check(args: Namespace) -> int:

@@ -12,7 +12,7 @@ from fusetui.analysis.diff.work import NoStepsError
 from fusetui.commands.errors import CANNOT_TELL, DONE, NO, UNUSABLE, CommandError, say
 from fusetui.commands.loading import Loaded, load, one_form
 from fusetui.commands.sources import folders_below, is_run, only_below, traces
-from fusetui.report.diff import document, to_markdown, to_text
+from fusetui.report.diff import DiffsDocument, document, to_markdown, to_text
 from fusetui.report.output import emit, emit_json, width
 
 Pair = tuple[str, str]
@@ -33,7 +33,7 @@ def run_diff(args: Namespace) -> int:
             raise CommandError(str(missing)) from None
     if args.json:  # one document for a single pair, a list for several
         documents = [document(one) for one in found]
-        emit_json(documents[0] if len(documents) == 1 else {"diffs": documents})
+        emit_json(documents[0] if len(documents) == 1 else DiffsDocument(documents))
     else:
         texts = (to_markdown(one) if args.markdown else to_text(one, width()) for one in found)
         emit("\n".join(texts))

@@ -14,8 +14,10 @@ from fusetui.analysis.ranks.model import JobAnswer, LeftOut, NoSummary, RankRow,
 from fusetui.commands.errors import CANNOT_TELL, DONE, UNUSABLE, CommandError, say
 from fusetui.commands.loading import one_form
 from fusetui.commands.sources import ENDINGS, of_one_job
+from fusetui.commands.tables import chosen, form_of, put
 from fusetui.report.output import emit, emit_json, width
 from fusetui.report.progress import Bar
+from fusetui.tables.sources import ranks_table
 from fusetui.text.figures import plural
 from fusetui.text.printable import without_credentials
 from fusetui.trace.formats import processes_in
@@ -27,21 +29,44 @@ Row = TypeVar("Row", RankRow, LeftOut)
 def run_ranks(args: Namespace) -> int:
     """Raises CommandError and TraceError for what was asked in a wrong way."""
     one_form(args, "csv")
+    paths, answer = _answered(args)
+    from fusetui.report.ranks import ranks_csv, ranks_document, ranks_text
+
+    if args.json:
+        emit_json(ranks_document(answer))
+    elif args.csv:
+        emit(ranks_csv(answer))
+    else:
+        emit(ranks_text(answer, width(), args.top))
+    return _code(paths, answer)
+
+
+def show(args: Namespace) -> int:
+    """The ranks as a table; raises as `run_ranks`, and Error for what cannot be written."""
+    form_of(args)
+    if args.csv:
+        raise CommandError("Use --format csv for a table: --csv prints the whole answer.")
+    paths, answer = _answered(args)
+    put(chosen(ranks_table(answer), args), args, answer.notes)
+    for left in answer.left_out:
+        say(left.reason)
+    return _code(paths, answer)
+
+
+def _answered(args: Namespace) -> tuple[Sequence[str], JobAnswer]:
+    """The files, and what they tell. Raises CommandError where none of them is a rank."""
     paths = files(args.paths)
     from fusetui.analysis.ranks.answer import explained
-    from fusetui.report.ranks import ranks_csv, ranks_json, ranks_text
 
     answer = without_passwords(explained(_summaries(paths, args)).answer)
     if not answer.ranks and not args.json:
         reason, *more = (one.reason.rstrip(".") for one in answer.left_out)
         others = f"; nor is any of {plural(len(more), 'other file')} a rank" if more else ""
         raise CommandError(f"{reason}{others}.")
-    if args.json:
-        emit_json(ranks_json(answer))
-    elif args.csv:
-        emit(ranks_csv(answer))
-    else:
-        emit(ranks_text(answer, width(), args.top))
+    return paths, answer
+
+
+def _code(paths: Sequence[str], answer: JobAnswer) -> int:
     damaged = sum(bool(row.damage) for row in answer.ranks)
     if bad := len(paths) - answer.given + damaged:
         say(f"{plural(bad, 'file')} of {len(paths)} could not be used, or not as a whole.")

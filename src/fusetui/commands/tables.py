@@ -42,7 +42,7 @@ def show(args: Namespace) -> int:
         if args.command == "lines":
             say_why_no_lines(trace, args, len(tables[-1][1]) > 0)
         notes |= dict.fromkeys(filter(None, (note_of(trace), *trace.notes)))
-    table = _chosen(with_files(tables, FILE) if len(tables) > 1 else tables[0][1], args)
+    table = chosen(with_files(tables, FILE) if len(tables) > 1 else tables[0][1], args)
     put(table, args, [*notes])
     return max(codes)
 
@@ -58,14 +58,7 @@ def put(table: Table, args: Namespace, notes: Sequence[str]) -> None:
         say(note)
 
 
-def run_slices(args: Namespace) -> int:
-    """All slices; as `show`."""
-    return show(args)
-
-
-def run_steps(args: Namespace) -> int:
-    """The steps; as `show`."""
-    return show(args)
+run_slices = run_steps = show
 
 
 def form_of(args: Namespace) -> str:
@@ -95,7 +88,7 @@ def _asked(args: Namespace) -> Asked:
     )
 
 
-def _chosen(table: Table, args: Namespace) -> Table:
+def chosen(table: Table, args: Namespace) -> Table:
     """The rows and columns that were asked for; `--where` and `--sort` may name other columns."""
     try:
         table = table.where(args.where) if args.where else table

@@ -54,12 +54,13 @@ def _show_both(traces: tuple[Trace, Trace], found: tuple[Why, Why], args: Namesp
 def run_gaps(args: Namespace) -> int:
     """Raises CommandError if the selected part is not in the trace."""
     from fusetui.analysis.why.selection import accounted
-    from fusetui.report.why import gaps_document, gaps_text
+    from fusetui.report import printed
+    from fusetui.report.why import GapsDocument, gaps_text
 
     trace, code = load(args.trace, args.captured_by)
     found = found_in(trace, args, accounted)
     if args.json:
-        emit_json_of(trace, {"base_ns": str(found.base_ns), **gaps_document(found)})
+        emit_json_of(trace, printed(found, GapsDocument))
     else:
         emit_of(trace, gaps_text(found, None if args.all else args.top or None, width()))
     return code

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Generic, TypeVar
 
 import msgspec
 
-from fusetui.analysis.diff.model import Answer, Diff, DiffSide, StepChange, Subtotal
+from fusetui.analysis.diff.model import (
+    Accounting,
+    Answer,
+    Diff,
+    DiffSide,
+    Row,
+    StepChange,
+    Subtotal,
+)
 from fusetui.analysis.diff.statistics import CONFIDENCE
+from fusetui.report import printed
 from fusetui.report.diff_lines import DiffLine, by_effect, closing, lines
 from fusetui.text.cutting import clip
 from fusetui.text.figures import (
@@ -34,30 +43,67 @@ _NUMBER = 10
 _KIND = 12
 
 
-def document(found: Diff) -> dict[str, Any]:
-    """The `diff --json` contract; durations are integers in ns."""
-    said, step = msgspec.to_builtins(found), found.step
-    return {
-        "a": found.a,
-        "b": found.b,
-        "step_ns": {
-            "a": step.a_ns,
-            "b": step.b_ns,
-            "ratio": step.ratio,
-            "low": step.low,
-            "high": step.high,
-        },
-        "drift": {"a": step.drift_a, "b": step.drift_b},
-        "turns": step.turns,
-        "interrupted": {"a": step.interrupted_a, "b": step.interrupted_b},
-        "verdict": said["verdict"]["answer"],
-        "reason": found.verdict.reason,
-        "steps": {"a": found.side_a.steps, "b": found.side_b.steps},
-        "rows": said["rows"],
-        "accounting": said["accounting"],
-        "sides": {"a": said["side_a"], "b": said["side_b"]},
-        **{key: said[key] for key in ("notes", "story", "by_work", "by_place")},
-    }
+Value = TypeVar("Value")
+
+
+class Sides(msgspec.Struct, Generic[Value], frozen=True):
+    """The same of both sides."""
+
+    a: Value
+    b: Value
+
+
+class StepTimes(msgspec.Struct, frozen=True):
+    """The median step of both sides; see StepChange."""
+
+    a: int | None
+    b: int | None
+    ratio: float | None
+    low: float | None
+    high: float | None
+
+
+class DiffDocument(msgspec.Struct, frozen=True):
+    """`diff` of one pair."""
+
+    a: str
+    b: str
+    step_ns: StepTimes
+    drift: Sides[float]
+    turns: bool
+    interrupted: Sides[float]
+    verdict: Answer
+    reason: str | None
+    steps: Sides[int]
+    rows: tuple[Row, ...]
+    accounting: Accounting
+    sides: Sides[DiffSide]
+    notes: tuple[str, ...]
+    story: str
+    by_work: tuple[Subtotal, ...]
+    by_place: tuple[Subtotal, ...]
+
+
+class DiffsDocument(msgspec.Struct, frozen=True):
+    """`diff` of several pairs."""
+
+    diffs: list[DiffDocument]
+
+
+def document(found: Diff) -> DiffDocument:
+    step, a, b = found.step, found.side_a, found.side_b
+    return printed(
+        found,
+        DiffDocument,
+        step_ns=StepTimes(step.a_ns, step.b_ns, step.ratio, step.low, step.high),
+        drift=Sides(step.drift_a, step.drift_b),
+        turns=step.turns,
+        interrupted=Sides(step.interrupted_a, step.interrupted_b),
+        verdict=found.verdict.answer,
+        reason=found.verdict.reason,
+        steps=Sides(a.steps, b.steps),
+        sides=Sides(a, b),
+    )
 
 
 def to_text(diff: Diff, width: int = 118, limit: int | None = TEXT_LINES) -> str:

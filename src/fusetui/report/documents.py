@@ -10,9 +10,10 @@ from typing import Any, Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from fusetui.analysis.questions.launches import QueueLength, Replay
+from fusetui.analysis.questions.launches import QueueLength, Replay, ThreadLaunches
+from fusetui.gpu.kernel_names.record import DecodedName, KernelName
 from fusetui.trace.model.ids import Id
-from fusetui.trace.program.modules import ModuleTime, Unclaimed
+from fusetui.trace.program.modules import Modules
 from fusetui.trace.program.phases import PhaseTime
 
 
@@ -52,7 +53,7 @@ class KernelDocument(GroupDocument, frozen=True, kw_only=True):
     share_ns: int
     bound: Literal["compute", "memory"] | None
     waves: float | None
-    decoded: dict[str, Any] | UnsetType | None = UNSET
+    decoded: KernelName | UnsetType | None = UNSET
 
 
 class OpDocument(GroupDocument, frozen=True, kw_only=True):
@@ -87,51 +88,25 @@ class OpsDocument(msgspec.Struct, frozen=True):
     ops: list[OpDocument]
 
 
-class ModulesDocument(msgspec.Struct, frozen=True):
+class ModulesDocument(Modules, frozen=True):
     """`modules`."""
 
-    modules: tuple[ModuleTime, ...]
-    none: tuple[Unclaimed, ...]
-    gpu_ns: int
     phases: tuple[PhaseTime, ...]
-
-
-class CallsDocument(msgspec.Struct, frozen=True):
-    """Launch calls of one name."""
-
-    name: str | None
-    count: int
-    total_ns: int
-    mean_ns: int
-    p99_ns: int
-    max_ns: int
-    share: float | None
-    events: int
-
-
-class ThreadDocument(msgspec.Struct, frozen=True):
-    """A thread, all of its launch calls, and those by name."""
-
-    process: Id
-    thread: Id
-    span_ns: int
-    count: int
-    total_ns: int
-    mean_ns: int
-    p99_ns: int
-    max_ns: int
-    share: float | None
-    events: int
-    calls: list[CallsDocument]
 
 
 class LaunchesDocument(msgspec.Struct, frozen=True):
     """`launches`; starts are relative to `base_ns`."""
 
     base_ns: str
-    threads: list[ThreadDocument]
+    threads: tuple[ThreadLaunches, ...]
     graphs: tuple[Replay, ...]
     queues: tuple[QueueLength, ...]
+
+
+class NamesDocument(msgspec.Struct, frozen=True):
+    """`decode`."""
+
+    names: list[DecodedName]
 
 
 class GuessDocument(msgspec.Struct, frozen=True):

@@ -166,8 +166,7 @@ def _kernel_json(group: KernelGroup) -> KernelDocument:
     amounts = {"flop": _amount(work.flop), "bytes": _amount(work.bytes)}
     decoded: dict[str, Any] = {}
     if (name := group.fields.get("name")) is not None:
-        known = decode(name)
-        decoded = {"decoded": known.to_json() if known else None}
+        decoded = {"decoded": decode(name)}
     return KernelDocument(
         **group.fields,
         **asdict(group.spread),

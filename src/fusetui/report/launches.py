@@ -1,20 +1,16 @@
-"""The text and the document of `launches`."""
+"""The text of `launches`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
-
-from msgspec.structs import asdict, replace
+from typing import NamedTuple
 
 from fusetui.analysis.questions.launches import Calls, QueueLength, Replay, ThreadLaunches
-from fusetui.report.documents import CallsDocument, LaunchesDocument, ThreadDocument
 from fusetui.text.figures import count, duration, percent, significant
 from fusetui.text.printable import printable
 from fusetui.text.tables import JSON_ALL, Column, left_out, table_of
-from fusetui.trace import Trace
 from fusetui.trace.model.grouping import by_key
-from fusetui.trace.model.ids import device_label, exact_id
+from fusetui.trace.model.ids import device_label
 
 MOST = 12  # threads, or kinds of replays; --json has all
 CALL_COLUMNS = (
@@ -46,7 +42,7 @@ QUEUE_COLUMNS = (
 class CallRow(NamedTuple):
     """Launch calls on a thread whose time is `span_ns`."""
 
-    calls: Calls
+    calls: Calls | ThreadLaunches
     span_ns: int
     label: str
 
@@ -85,36 +81,10 @@ def launches_text(
 
 def _thread(thread: ThreadLaunches) -> Iterator[CallRow]:
     """The thread, followed by its calls by name."""
-    yield CallRow(thread.all, thread.span_ns, f"thread {thread.thread} of process {thread.process}")
-    if len(thread.names) > 1:
-        for calls in thread.names:
-            yield CallRow(calls, thread.span_ns, f"  {calls.name or ''}")
-
-
-def launches_json(
-    trace: Trace,
-    threads: Sequence[ThreadLaunches],
-    graphs: Sequence[Replay],
-    queues: Sequence[QueueLength],
-) -> LaunchesDocument:
-    return LaunchesDocument(
-        base_ns=str(trace.begin_ns),
-        threads=[_thread_json(thread) for thread in threads],
-        graphs=tuple(replace(one, device=exact_id(one.device)) for one in graphs),
-        queues=tuple(queues),
-    )
-
-
-def _thread_json(thread: ThreadLaunches) -> ThreadDocument:
-    span_ns, ids = thread.span_ns, (exact_id(thread.process), exact_id(thread.thread))
-    calls = [CallsDocument(calls.name, **_calls_json(calls, span_ns)) for calls in thread.names]
-    return ThreadDocument(*ids, span_ns, **_calls_json(thread.all, span_ns), calls=calls)
-
-
-def _calls_json(calls: Calls, span_ns: int) -> dict[str, Any]:
-    figures = asdict(calls)
-    del figures["name"]
-    return figures | {"share": calls.total_ns / span_ns if span_ns else None}
+    yield CallRow(thread, thread.span_ns, f"thread {thread.thread} of process {thread.process}")
+    if len(thread.calls) > 1:
+        for calls in thread.calls:
+            yield CallRow(calls, thread.span_ns, f"  {calls.name}")
 
 
 def _more(number: int, noun: str) -> str:

@@ -6,11 +6,18 @@ import csv
 import io
 from collections.abc import Callable, Iterator, Sequence
 from textwrap import wrap
-from typing import Any
 
 import msgspec
 
-from fusetui.analysis.ranks.model import JobAnswer, KindOfCollective, RankRow
+from fusetui.analysis.ranks.model import (
+    JobAnswer,
+    KindOfCollective,
+    RankRow,
+    Reason,
+    StragglerCause,
+    WhatIf,
+)
+from fusetui.report import printed
 from fusetui.report.ranks_words import clocks_text, headline, straggler_text, verdict_lines
 from fusetui.text.figures import count, duration, several, size
 from fusetui.text.printable import printable
@@ -44,15 +51,33 @@ def ranks_text(answer: JobAnswer, most: int, top: int) -> str:
     return "\n\n".join("\n".join(lines) for lines in sections if lines)
 
 
-def ranks_json(answer: JobAnswer) -> dict[str, Any]:
-    """The keys of docs/json.md: sentences in place of what they are made of."""
-    document: dict[str, Any] = msgspec.to_builtins(answer)
-    for fields, one in zip(document["stragglers"], answer.stragglers, strict=True):
-        del fields["slower"], fields["slow"]
-        last = {key: fields.pop(key) for key in ("reason", "what_if")}
-        fields |= {"text": straggler_text(answer, one), **last}
-    document["verdict"] = list(verdict_lines(answer))
-    return document
+class StragglerDocument(msgspec.Struct, frozen=True):
+    """A rank that others wait for, in words; see Straggler."""
+
+    rank: int
+    last_count: int
+    of: int
+    caused_ns: int
+    waiters: int
+    cause: StragglerCause
+    stage: int | None
+    text: str
+    reason: Reason
+    what_if: WhatIf | None
+
+
+class RanksDocument(JobAnswer, frozen=True):
+    """`ranks`: sentences in place of what they are made of."""
+
+    stragglers: tuple[StragglerDocument, ...]  # type: ignore[assignment]
+    verdict: tuple[str, ...]  # type: ignore[assignment]
+
+
+def ranks_document(answer: JobAnswer) -> RanksDocument:
+    late = answer.stragglers
+    told = (printed(one, StragglerDocument, text=straggler_text(answer, one)) for one in late)
+    verdict = tuple(verdict_lines(answer))
+    return printed(answer, RanksDocument, stragglers=tuple(told), verdict=verdict)
 
 
 def ranks_csv(answer: JobAnswer) -> str:

@@ -17,11 +17,10 @@ from fusetui.gpu.kernel_names import short_name
 from fusetui.text.figures import count, duration, percent, plural, quantity, several
 from fusetui.text.printable import printable
 from fusetui.text.tables import JSON_ALL, Column, known, left_out, table_of
-from fusetui.trace import Trace
+from fusetui.trace.model.ids import LARGEST
 
 STEPS = 8  # that are listed: the outliers, then the longest
 LOSSES, DOINGS, SLOW = 5, 5, 3
-LARGEST = 1 << 53  # a double holds no larger integer exactly
 LONGEST_NAME = 400
 FOLDERS = re.compile(r"^[^<(]*/(?=[^/]*\.py\()")
 """Those of the file of a Python frame; its name, line and function follow."""
@@ -55,14 +54,14 @@ def serving_text(found: Serving, width: int) -> str:
     return "\n\n".join(filter(None, blocks))
 
 
-def serving_json(found: Serving, trace: Trace) -> dict[str, Any]:
-    """The keys of docs/json.md."""
+def serving_json(found: Serving) -> dict[str, Any]:
+    """Integers that no double holds become doubles: such FLOP are possible."""
     document: dict[str, Any] = msgspec.to_builtins(found)
     for one in document["limits"]:
         for key, value in one["limit"].items():
-            if isinstance(value, int) and value > LARGEST:  # such FLOP are possible
+            if isinstance(value, int) and value > LARGEST:
                 one["limit"][key] = float(value)
-    return {"base_ns": str(trace.begin_ns), **document}
+    return document
 
 
 def _steps(found: Serving, width: int) -> str:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from textwrap import wrap
 
-from fusetui.analysis.why.model import IDLE
+import msgspec
+
+from fusetui.analysis.why.model import IDLE, WhyDocument
 from fusetui.analysis.why.versus import FEWEST, Change, Compared, Moved, Versus
-from fusetui.report.why import Document, why_document
+from fusetui.report import printed
+from fusetui.report.why import why_document
 from fusetui.report.why_answer import NOTHING, named, qualified
 from fusetui.text.figures import change as changed
 from fusetui.text.figures import duration, signed_duration
@@ -19,6 +22,18 @@ MOST, MOST_IN_MARKDOWN = 3, 5  # modules, and families
 LONGEST = 48
 WIDEST = 96
 DOUBT = f"How much runs differ by themselves is not known: no side has {FEWEST} steps."
+
+
+class VersusDocument(msgspec.Struct, frozen=True):
+    """`why` of two traces."""
+
+    a: WhyDocument
+    b: WhyDocument
+    change_of: str
+    change: tuple[Change, ...]
+    modules: tuple[Moved, ...]
+    families: tuple[Moved, ...]
+    findings: tuple[Compared, ...]
 
 
 def versus_text(found: Versus, width: int) -> str:
@@ -36,7 +51,7 @@ def versus_text(found: Versus, width: int) -> str:
         (f"{'  ' if one.name in IDLE else ''}{named(one.name)}", *_times(one))
         for one in found.change
     ]
-    lines += ["", *table([Column(found.of, left=True), *figures], rows, width).split("\n")]
+    lines += ["", *table([Column(found.change_of, left=True), *figures], rows, width).split("\n")]
     if rows := finding_rows(found.findings):
         columns = [Column("finding", left=True), Column("", left=True), *figures]
         lines += ["", *table(columns, rows, width).split("\n")]
@@ -69,17 +84,10 @@ def _times(one: Change | Moved) -> tuple[str, str, str]:
     return duration(one.a_ns), duration(one.b_ns), signed_duration(one.b_ns - one.a_ns)
 
 
-def versus_document(found: Versus, traces: tuple[Trace, Trace]) -> Document:
+def versus_document(found: Versus, traces: tuple[Trace, Trace]) -> VersusDocument:
     """The documents of two traces, and what changed."""
-    return {
-        "a": why_document(found.a, traces[0]),
-        "b": why_document(found.b, traces[1]),
-        "change_of": found.of,
-        "change": found.change,
-        "modules": found.modules,
-        "families": found.families,
-        "findings": found.findings,
-    }
+    a, b = map(why_document, (found.a, found.b), traces)
+    return printed(found, VersusDocument, a=a, b=b)
 
 
 def verdict(found: Versus) -> str:
@@ -87,7 +95,7 @@ def verdict(found: Versus) -> str:
     parts = [one for one in found.change if one.name not in ("span", "idle")]
     span = next(one for one in found.change if one.name == "span")
     longer = changed(span.a_ns, span.b_ns).replace("as much", "as long")
-    text = f"B's {found.of} takes {longer}"
+    text = f"B's {found.change_of} takes {longer}"
     largest = max(parts, key=lambda one: abs(one.b_ns - one.a_ns), default=None)
     if largest is None or largest.a_ns == largest.b_ns:
         return f"{text}: every class takes as long as before."
@@ -105,7 +113,7 @@ def versus_markdown(found: Versus) -> str:
     lines = [f"{head}: {markdown(verdict(found))}", ""]
     for side, why in (("A", found.a), ("B", found.b)):
         lines += [line for text in qualified(why) for line in (markdown(f"{side}: {text}"), "")]
-    lines += markdown_table([found.of, "A", "B", "change"], rows, [0])
+    lines += markdown_table([found.change_of, "A", "B", "change"], rows, [0])
     for title, moved in (("module", found.modules), ("kernel family", found.families)):
         most = moved[:MOST_IN_MARKDOWN]
         rows = [(markdown(one.name or "unknown names"), *_times(one)) for one in most]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from textwrap import wrap
-from typing import Any
 
-from msgspec.structs import asdict, replace
+import msgspec
+from msgspec.structs import replace
 
 from fusetui.analysis.why.model import CLASSES as PARTS
-from fusetui.analysis.why.model import IDLE, Gap, Why
+from fusetui.analysis.why.model import IDLE, Gap, Why, WhyDocument
+from fusetui.report import printed
 from fusetui.report.why_answer import (
     CLASSES,
     HIDDEN,
@@ -32,8 +33,6 @@ from fusetui.text.printable import markdown, markdown_table, printable
 from fusetui.text.tables import JSON_ALL, Column, Unseen, cut, left_out, table, table_of
 from fusetui.trace.model.columns import Trace
 
-Document = dict[str, Any]
-
 MOST_LINES = 25
 MOST_UNKNOWN = 3  # lines
 WIDEST = 96
@@ -45,6 +44,14 @@ SHARES = 5  # kernels, and modules
 ALL_GAPS = 20
 UNBOUNDED = 1 << 30  # lines
 TEXT_ALL = "--all prints all"
+
+
+class GapsDocument(msgspec.Struct, frozen=True):
+    """`gaps`."""
+
+    base_ns: str
+    gaps_count: int
+    gaps: tuple[Gap, ...]
 
 
 def why_text(found: Why, width: int, below: int = 0, everything: bool = False) -> str:
@@ -65,7 +72,7 @@ def why_text(found: Why, width: int, below: int = 0, everything: bool = False) -
     room = min(_room(paragraphs, most) - 1, (ALL_GAPS if everything else GAPS) + 2)
     gaps = listed(found)[: room - 2]
     if room >= FEWEST_GAPS + 2 and gaps:
-        listing = gaps_table(gaps, found.base_ns, width)
+        listing = gaps_table(gaps, width)
         paragraphs.insert(4, ["longest gaps", *listing.split("\n")])
     lines = "\n\n".join("\n".join(paragraph) for paragraph in paragraphs if paragraph).split("\n")
     return "\n".join(cut(line, width) for line in lines[:most])
@@ -145,7 +152,7 @@ def gaps_text(found: Why, most: int | None, width: int) -> str:
     if not found.gaps:
         return "No GPU was idle." if found.devices else "no GPU events in this trace"
     shown = found.gaps[:most]
-    lines = [gaps_table(shown, found.base_ns, width)]
+    lines = [gaps_table(shown, width)]
     rest = found.gaps_count - len(shown)
     if rest:
         gaps = sum(gap.dur_ns for gap in shown)
@@ -154,11 +161,11 @@ def gaps_text(found: Why, most: int | None, width: int) -> str:
     return "\n".join(lines)
 
 
-def gaps_table(gaps: Sequence[Gap], base_ns: int, width: int) -> str:
+def gaps_table(gaps: Sequence[Gap], width: int) -> str:
     """A table without the column of the GPU if there is only one."""
     columns = [
         Column("idle for", cell=lambda gap: duration(gap.dur_ns)),
-        Column("from", spare=2, cell=lambda gap: duration(gap.start_ns - base_ns)),
+        Column("from", spare=2, cell=lambda gap: duration(gap.start_ns)),
         Column("GPU", spare=3, cell=lambda gap: printable(str(gap.device))),
         Column("mostly", left=True, cell=lambda gap: IDLE[main_reason(gap)].short),
         Column("of it", spare=4, cell=lambda g: percent(g.idle.get(main_reason(g), 0), g.dur_ns)),
@@ -184,7 +191,7 @@ def why_markdown(found: Why) -> str:
     for n, one in enumerate(found.findings, 1):
         lines.append(f"{n}. {markdown(f'{one.text} Try: {one.try_}' if one.try_ else one.text)}")
     lines += [""] if found.findings else []
-    lines += [*_gaps_md(listed(found)[:MOST_GAPS], found.base_ns), markdown(not_recorded(found))]
+    lines += [*_gaps_md(listed(found)[:MOST_GAPS]), markdown(not_recorded(found))]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -213,11 +220,11 @@ def _threads_md(found: Why) -> list[str]:
     return markdown_table(["thread", "ops", "Python", "waiting", "nothing"], rows, [0])
 
 
-def _gaps_md(gaps: Sequence[Gap], base_ns: int) -> list[str]:
+def _gaps_md(gaps: Sequence[Gap]) -> list[str]:
     rows = [
         (
             duration(gap.dur_ns),
-            duration(gap.start_ns - base_ns),
+            duration(gap.start_ns),
             IDLE[main_reason(gap)].short,
             markdown(covered_by(gap)),
         )
@@ -227,34 +234,10 @@ def _gaps_md(gaps: Sequence[Gap], base_ns: int) -> list[str]:
     return [*lines, ""] if rows else []
 
 
-def why_document(found: Why, trace: Trace) -> Document:
-    """Evidence is given as indices in traceEvents, and start times are relative to `base_ns`."""
-    return {
-        "file": found.file,
-        "base_ns": str(found.base_ns),
-        "about": found.about or None,
-        "devices": found.devices,
-        "steps_by": found.steps_by or None,
-        "steps": [replace(step, start_ns=step.start_ns - found.base_ns) for step in found.steps],
-        **gaps_document(found),
-        "ceiling": found.ceiling,
-        "modules": found.modules.modules if found.modules else None,
-        "findings": [
-            replace(one, evidence=tuple(int(trace.order[row]) for row in one.evidence))
-            for one in found.findings
-        ],
-        "cannot_tell": found.cannot_tell,
-        "cpu": found.cpu,
-    }
-
-
-def gaps_document(found: Why) -> Document:
-    """The longest gaps, or all; `gaps_count` is the total number."""
-    return {
-        "gaps_count": found.gaps_count,
-        "gaps": [
-            {name: value for name, value in asdict(gap).items() if not name.endswith("_row")}
-            | {"start_ns": gap.start_ns - found.base_ns}
-            for gap in found.gaps
-        ],
-    }
+def why_document(found: Why, trace: Trace) -> WhyDocument:
+    """Evidence is given as indices in traceEvents."""
+    findings = tuple(
+        replace(one, evidence=tuple(trace.order[list(one.evidence)].tolist()))
+        for one in found.findings
+    )
+    return printed(replace(found, findings=findings), WhyDocument)

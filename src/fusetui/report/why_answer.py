@@ -142,7 +142,8 @@ def _of(found: Why) -> str:
     """Which of the steps the median step is, and what they are if no annotation is around them; of
     an even number, no mean of two is a step."""
     ran, steps = len(working(found.steps)), len(found.steps)
-    each = f", each {printable(found.steps_by)}" if found.steps_by.startswith(UP_TO) else ""
+    by = found.steps_by or ""
+    each = f", each {printable(by)}" if by.startswith(UP_TO) else ""
     if steps == 1:
         return ""
     if ran == 1:

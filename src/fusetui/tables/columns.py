@@ -31,10 +31,14 @@ def columns_of(table: str, by: str = "name") -> Specs:
     elif table == "ops":
         parts = ("name", *(["inputs"] if by == "shape" else []), "spread", "of_ops")
     found = tuple(spec for part in parts for spec in _sections()[part])
-    reasons = IDLE if table == "gaps" else ()
+    whole = {"gaps": "dur_ns", "ranks": "idle_ns"}.get(table)
     return (
         *found,
-        *(Spec(f"idle_{name}_ns", "int", f"of dur_ns: {IDLE[name].sentence}") for name in reasons),
+        *(
+            Spec(f"idle_{name}_ns", "int", f"of {whole}: {reason.sentence}", table == "ranks")
+            for name, reason in IDLE.items()
+            if whole
+        ),
     )
 
 

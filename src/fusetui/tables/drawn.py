@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fusetui.tables.table import ColumnTable, TableColumn
 from fusetui.text.cutting import middle_clip
-from fusetui.text.figures import count, duration, plural, significant
+from fusetui.text.figures import count, duration, percent, plural, significant
 from fusetui.text.printable import printable
 from fusetui.text.tables import TOP_ALL, Unseen, left_out
 from fusetui.text.tables import Column as Drawn
@@ -39,8 +39,9 @@ def seen_first(table: ColumnTable) -> ColumnTable:
 
 
 def lines(table: ColumnTable, width: int) -> str:
-    """All rows, below the names of the columns. Where space is short and somebody looks, the last
-    column is cut, and columns are left out from the right, but for the first text."""
+    """All rows, below the names of the columns without units. Where space is short and somebody
+    looks, the last column is cut, and columns are left out from the right, but for the first
+    text."""
     is_unseen = isinstance(width, Unseen)
     longest = None if is_unseen else LONGEST
     cells = [texts(column, longest) for column in table.columns[:-1]]
@@ -48,10 +49,15 @@ def lines(table: ColumnTable, width: int) -> str:
     texts_at = [n for n, column in enumerate(table.columns) if column.kind == "text"]
     kept = {0, *texts_at[: 2 if table.names[texts_at[0]] == "file" else 1]} if texts_at else {0}
     columns = [
-        Drawn(column.name, column.kind == "text", 0 if number in kept else number)
+        Drawn(without_unit(column.name), column.kind == "text", 0 if number in kept else number)
         for number, column in enumerate(table.columns)
     ]
     return aligned(columns, [*zip(*cells, strict=True)], None if is_unseen else width)
+
+
+def without_unit(name: str) -> str:
+    """The name of a column whose values are shown with their unit."""
+    return name.removesuffix("_ns")
 
 
 def texts(column: TableColumn, longest: int | None = None) -> list[str]:
@@ -67,6 +73,7 @@ def _text(column: TableColumn, value: object, longest: int | None) -> str:
     if isinstance(value, int):
         return duration(value) if column.name.endswith("_ns") else count(value)
     if isinstance(value, float):
-        return significant(value, DIGITS)
+        is_share = column.name.startswith("share")
+        return percent(value, 1) if is_share else significant(value, DIGITS)
     shown = printable(str(value))
     return shown if longest is None else middle_clip(shown, longest)

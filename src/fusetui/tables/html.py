@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from html import escape
 
-from fusetui.tables.drawn import seen_first, texts
+from fusetui.tables.drawn import seen_first, texts, without_unit
 from fusetui.tables.table import ColumnTable
 from fusetui.text.figures import plural
 from fusetui.text.printable import printable
@@ -19,7 +19,7 @@ def table_html(table: ColumnTable, most: int = ROWS) -> str:
     right = [column.kind != "text" for column in shown.columns]
     rows = zip(*(texts(column) for column in shown.columns), strict=True)
     size = f"{plural(len(table), 'row')}, {plural(len(table.columns), 'column')}"
-    return html_of(f"{table.name}: {size}", shown.names, rows, right)
+    return html_of(f"{table.name}: {size}", [*map(without_unit, shown.names)], rows, right)
 
 
 def html_of(

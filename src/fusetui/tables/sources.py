@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -11,6 +11,9 @@ from fusetui.analysis.why.selection import Selection
 from fusetui.tables.columns import columns_of
 from fusetui.tables.public import Table, table_of
 from fusetui.trace.model.columns import Trace
+
+if TYPE_CHECKING:
+    from fusetui.analysis.ranks.model import JobAnswer
 
 Records = list[dict[str, Any]]
 
@@ -33,6 +36,23 @@ def made(name: str, trace: Trace, asked: Asked | None = None) -> Table:
         return slices(trace)
     chosen = asked or Asked()
     return table_of(name, columns_of(name, chosen.by), MAKERS[name](trace, chosen))
+
+
+def ranks_table(answer: JobAnswer) -> Table:
+    """A row for each rank, in the order of the answer."""
+    records = []
+    for row in answer.ranks:
+        worst = row.worst_wait
+        longest = worst and {
+            "wait_name": worst.name,
+            "wait_start_ns": worst.start_ns,
+            "wait_ns": worst.wait_ns,
+            "wait_rank": worst.for_rank,
+        }
+        idle = {f"idle_{name}_ns": ns for name, ns in row.idle.items()}
+        peak = {"memory_peak": row.memory_peak_bytes}
+        records.append({**msgspec.structs.asdict(row), **(longest or {}), **idle, **peak})
+    return table_of("ranks", columns_of("ranks"), records)
 
 
 def _kernels(trace: Trace, asked: Asked) -> Records:
@@ -90,26 +110,23 @@ def _gaps(trace: Trace, asked: Asked) -> Records:
         {
             **msgspec.structs.asdict(gap),
             "device": str(gap.device),
-            "start_ns": gap.start_ns - found.base_ns,
             "mostly": main_reason(gap),
             **{f"idle_{name}_ns": gap.idle.get(name, 0) for name in IDLE},
-            "row": gap.event_row,
-            "launch": _row(gap.launch_row),
+            "row": event,
+            "launch": _row(launch),
         }
-        for gap in found.gaps
+        for gap, (event, launch) in zip(found.gaps, found.gap_rows, strict=True)
     ]
 
 
 def _launches(trace: Trace, _: Asked) -> Records:
     """Launch calls by thread and name."""
     from fusetui.analysis.questions.launches import thread_launches
-    from fusetui.report.launches import launches_json
 
-    threads = msgspec.to_builtins(launches_json(trace, thread_launches(trace), (), []))["threads"]
     return [
-        {"process": str(one["process"]), "thread": str(one["thread"]), **call}
-        for one in threads
-        for call in one["calls"]
+        {"process": str(one.process), "thread": str(one.thread), **msgspec.structs.asdict(call)}
+        for one in thread_launches(trace)
+        for call in one.calls
     ]
 
 

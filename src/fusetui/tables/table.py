@@ -121,10 +121,11 @@ class ColumnTable(msgspec.Struct, frozen=True, eq=False):
         return tuple(column.name for column in self.columns)
 
     def column(self, name: str) -> TableColumn:
-        """Raises NoColumn."""
-        for column in self.columns:
-            if column.name == name:
-                return column
+        """The column of this name, which may be without its unit (`dur`). Raises NoColumn."""
+        for called in (name, f"{name}_ns"):
+            for column in self.columns:
+                if column.name == called:
+                    return column
         near = get_close_matches(name, self.names, 1)
         known = f": did you mean {near[0]}?" if near else f", only {', '.join(self.names)}."
         raise NoColumn(f"{self.name} has no column {name}{known}")

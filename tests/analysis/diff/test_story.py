@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
 import pytest
 
 from fusetui.analysis.diff.compare import diff
@@ -70,7 +71,7 @@ def test_the_sums_by_work_and_by_place_are_those_of_the_rows(build: Build) -> No
 
 
 def test_the_json_tells_it_too(build: Build) -> None:
-    found = document(diff(build([MM, ADD]), build(slow())))
+    found = msgspec.to_builtins(document(diff(build([MM, ADD]), build(slow()))))
     assert found["story"].startswith("a step takes 250 us more")
     assert found["by_work"][0]["name"] == "GEMM"
     assert {"overlap_ns", "later_ns", "earlier_ns", "odd_ns"} <= found["accounting"].keys()

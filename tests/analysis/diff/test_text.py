@@ -6,6 +6,8 @@ import json
 import re
 from collections.abc import Callable
 
+import msgspec
+
 from fusetui.analysis.diff.compare import diff
 from fusetui.analysis.diff.model import Diff
 from fusetui.report.diff import document, to_markdown, to_text
@@ -29,7 +31,7 @@ def line(text: str, word: str) -> str:
 
 
 def test_json_has_the_keys_of_the_contract(build: Build) -> None:
-    found = json.loads(json.dumps(document(changed(build))))
+    found = json.loads(msgspec.json.encode(document(changed(build))))
     assert {"a", "b", "step_ns", "rows"} <= found.keys()
     assert set(found["step_ns"]) == {"a", "b", "ratio", "low", "high"}
     row = next(row for row in found["rows"] if row["kind"] == "fused")

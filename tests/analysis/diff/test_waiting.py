@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 from fusetui.analysis.diff.compare import diff
@@ -62,11 +63,8 @@ def trained(
 
 def causes(found: Diff) -> dict[str, int]:
     """Of each cause the change, from the JSON."""
-    sides = document(found)["sides"]
-    names = {**sides["a"]["idle"], **sides["b"]["idle"]}
-    changes = {
-        name: sides["b"]["idle"].get(name, 0) - sides["a"]["idle"].get(name, 0) for name in names
-    }
+    a, b = (side["idle"] for side in msgspec.to_builtins(document(found).sides).values())
+    changes = {name: b.get(name, 0) - a.get(name, 0) for name in {**a, **b}}
     return {name: ns for name, ns in changes.items() if ns}
 
 

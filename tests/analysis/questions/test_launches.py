@@ -42,26 +42,26 @@ def test_by_thread_and_name(trace_of: Make, event: Make) -> None:
     )
     first, second = thread_launches(trace)
     assert (first.process, first.thread, first.span_ns) == (1, 1, 100_000)
-    assert (first.all.count, first.all.total_ns, first.all.events) == (3, 30_000, 3)
-    assert (first.all.mean_ns, first.all.max_ns) == (10_000, 20_000)
-    assert [(c.name, c.count, c.total_ns) for c in first.names] == [
+    assert (first.count, first.total_ns, first.events) == (3, 30_000, 3)
+    assert (first.mean_ns, first.max_ns) == (10_000, 20_000)
+    assert [(c.name, c.count, c.total_ns) for c in first.calls] == [
         ("cudaMemcpyAsync", 1, 20_000),
         ("cudaLaunchKernel", 2, 10_000),
     ]
-    assert (second.thread, second.all.count, second.span_ns) == (2, 1, 5_000)
+    assert (second.thread, second.count, second.span_ns) == (2, 1, 5_000)
 
 
 def test_the_slowest_of_a_hundred(trace_of: Make, event: Make) -> None:
     calls = [call(event, "cudaLaunchKernel", 1000 * n, n) for n in range(1, 102)]
     (thread,) = thread_launches(trace_of(calls))
-    assert (thread.all.p99_ns, thread.all.max_ns) == (100_000, 101_000)
+    assert (thread.p99_ns, thread.max_ns) == (100_000, 101_000)
 
 
 def test_a_call_in_a_call_counts_once(trace_of: Make, event: Make) -> None:
     inner = event("cuLaunchKernel", 12, 3, cat="cuda_driver", args={"correlation": 1})
     trace = trace_of([call(event, "cudaLaunchKernel", 10, 8, 1), inner, kernel(event, 1, 50, 5)])
     (thread,) = thread_launches(trace)
-    assert (thread.all.count, thread.all.total_ns, thread.all.events) == (1, 8_000, 1)
+    assert (thread.count, thread.total_ns, thread.events) == (1, 8_000, 1)
 
 
 def test_a_call_without_an_event_counts_by_its_name(trace_of: Make, event: Make) -> None:
@@ -107,7 +107,7 @@ def test_many_kernels_of_one_plain_call_are_no_replay(trace_of: Make, event: Mak
     trace = trace_of([call(event, "cudaLaunchKernel", 0, 5, 1), *kernels])
     assert replays(trace) == ()
     (thread,) = thread_launches(trace)
-    assert (thread.all.count, thread.all.events) == (1, 3)
+    assert (thread.count, thread.events) == (1, 3)
 
 
 def test_nothing_launched(trace_of: Make, event: Make) -> None:
@@ -132,5 +132,5 @@ def test_real_replays(name: str, kernels: int) -> None:
             (trace.named(replay.call.__eq__)[trace.name[trace.launch]] & (trace.launch >= 0)).sum()
         )
     )
-    events = sum(thread.all.events for thread in thread_launches(trace))
+    events = sum(thread.events for thread in thread_launches(trace))
     assert events == int((trace.launch[trace.gpu_rows] >= 0).sum())

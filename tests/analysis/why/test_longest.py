@@ -130,7 +130,7 @@ def test_in_a_window_the_part_inside_counts(trace_of: Make, event: Make) -> None
     launches = [call("launch", 12, 1, 1), call("launch", 40, 5, 2)]
     kernels = [kernel(0, 10), kernel(30, 1, 1), kernel(50, 1, 2)]
     devices = Accounts(trace_of([*ops, *launches, *kernels])).lines
-    found, number = longest_gaps(devices, None, (11_000, 42_000))
+    found, number, _ = longest_gaps(devices, None, (11_000, 42_000))
     assert [(gap.start_ns, gap.dur_ns, gap.op, gap.idle) for gap in found] == [
         (11_000, 19_000, "aten::a", {"host_op": 1_000, "launch_call": 1_000, "queued": 17_000}),
         (31_000, 11_000, "aten::b", {"host_op": 9_000, "launch_call": 2_000}),
@@ -144,8 +144,8 @@ def test_the_time_before_the_first_event_is_a_gap_of_its_window(
     """As in the account: the window begins at 10, the first op of the launching thread at 20."""
     events = [event("aten::a", 20, 20), call("launch", 40, 1, 1), kernel(50, 10, 1)]
     lines = Accounts(trace_of([event("step", 0, 60, cat="user_annotation"), *events])).lines
-    ((gap,), count) = longest_gaps(lines, None, (10_000, 55_000))
+    ((gap,), count, _) = longest_gaps(lines, None, (10_000, 55_000))
     assert (count, gap.start_ns, gap.dur_ns, gap.previous) == (1, 10_000, 40_000, None)
     ((account,),) = lines[0].over(np.array([10_000]), np.array([55_000]))
     assert gap.idle == account.idle
-    assert longest_gaps(lines, None) == ((), 0)
+    assert longest_gaps(lines, None) == ((), 0, ())

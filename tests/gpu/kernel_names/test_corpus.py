@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 import pytest
 from tests.places import TRACES
 
@@ -45,7 +46,7 @@ def counts() -> Counter[str]:
 
 def compare(name: str, family: str, expected: dict[str, Any]) -> dict[str, int]:
     found = decode(name)
-    json_found = json.loads(json.dumps(found.to_json())) if found else {"family": "other"}
+    json_found = json.loads(msgspec.json.encode(found)) if found else {"family": "other"}
     given = [key for key in expected if key in json_found]
     wrong = [key for key in given if json_found[key] != expected[key]]
     return {

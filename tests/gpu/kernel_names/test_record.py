@@ -1,5 +1,6 @@
 """Records: what is given, and short texts."""
 
+import msgspec
 import pytest
 from tests.gpu.kernel_names.conftest import Says
 
@@ -17,7 +18,7 @@ from fusetui.gpu.kernel_names.record import (
 def test_json_has_only_what_is_settled() -> None:
     found = decode("ampere_sgemm_128x64_tn")
     assert found is not None
-    json = found.to_json()
+    json = msgspec.to_builtins(found)
     assert json["tile_m"] == 128
     assert "stages" not in json
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import msgspec
 import pytest
 from tests.gpu.kernel_names.written import WRITERS, corpus
 
@@ -18,7 +19,7 @@ def settled(name: str) -> dict[str, Any]:
     found = decode(name)
     if found is None:
         return {}
-    fields = {key: value for key, value in found.to_json().items() if key not in TEXTS}
+    fields = {key: value for key, value in msgspec.to_builtins(found).items() if key not in TEXTS}
     return {key: list(v) if isinstance(v, tuple) else v for key, v in fields.items()}
 
 

@@ -53,7 +53,11 @@ def test_databases(tmp_path: Path, table: str, what: str, instead: str) -> None:
     [
         (b"QDSTRM\0\0", "Nsight Systems", "nsys export"),
         (b"NVR\0" + bytes(99), "Nsight Compute", "torch.profiler"),
-        (pickle.dumps({"segments": [], "device_traces": [[]]}), "memory snapshot", "_memory_viz"),
+        (
+            pickle.dumps({"segments": [], "device_traces": [[]]}),
+            "memory snapshot",
+            "fusetui memory",
+        ),
         (pickle.dumps({"a": 1}), "a pickle file", "torch.profiler"),
         (EVENT, "TensorBoard", ".pt.trace.json"),
         (PLANE, "XPlane", "create_perfetto_trace"),

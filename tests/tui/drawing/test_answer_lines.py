@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 from tests.hostile import WORST, obeyed
+from tests.tui.driving import named
 from tests.tui.explainable import GEMM, slice_, training
 from tests.tui.prepared import after, at, do, drawn, explained, opened
 
@@ -79,9 +80,9 @@ def test_a_row_can_be_reached_and_left_by_keys(trace_of: Make) -> None:
 def test_a_module_and_a_kernel_lead_to_their_rows(trace_of: Make) -> None:
     state = after(opened(trace_of(training()), size=Size(120, 35)), explained, *do("into-answer"))
     module = after(state, *do("answer-down", "answer-show"))
-    assert page_of(module).copied(module).endswith("Attention_*")
+    assert named(page_of(module), module).endswith("Attention_*")
     kernel = after(state, *do("answer-right", "answer-show"))
-    assert page_of(kernel).copied(kernel) == GEMM
+    assert named(page_of(kernel), kernel) == GEMM
 
 
 def test_the_verdict_leads_to_why(trace_of: Make) -> None:

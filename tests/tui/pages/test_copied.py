@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from tests.tui.conftest import GELU, GEMM
 from tests.tui.driving import opened, screen
@@ -23,19 +25,23 @@ async def test_with_nothing_selected_the_clipboard_stays_as_it_is(path: str) -> 
 
 
 @pytest.mark.parametrize(
-    ("keys", "names"),
+    ("keys", "row"),
     [
-        (["3", "j"], GELU),
-        (["2"], "thread 1"),
-        (["2", "j"], "aten::linear"),
-        (["4"], f"{GEMM}"),
+        (["3", "j"], {"name": GELU, "total_ns": "220000", "count": "2", "max_ns": "110000"}),
+        (["2"], {"name": "thread 1", "level": "0"}),
+        (["2", "j"], {"name": "aten::linear", "level": "1", "count": "4"}),
+        (["4"], {"names_a": json.dumps([GEMM]), "change_ns": "0"}),
     ],
     ids=["kernels", "a thread", "op tree", "diff"],
 )
-async def test_lists_copy_full_names(path: str, keys: list[str], names: str) -> None:
+async def test_tables_copy_rows(path: str, keys: list[str], row: dict[str, str]) -> None:
+    """As TSV: the names of the columns, then the row with all of its name and exact figures."""
     async with opened([path, path]) as (app, pilot):
         await pilot.press("1", *keys, "y")
-        assert app.clipboard == names
+        copied = [line.split("\t") for line in app.clipboard.split("\n")]
+        assert len(copied) == 2
+        assert row.items() <= dict(zip(*copied, strict=True)).items()
+        assert "copied: " in screen(app)
 
 
 async def test_the_side_that_had_the_focus_last_is_copied(path: str) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 from tests.tui.conftest import GELU, GEMM, mlp_events
+from tests.tui.driving import named
 from tests.tui.explainable import training
 from tests.tui.prepared import after, do, drawn, explained, opened
 
@@ -46,7 +47,7 @@ def test_only_the_kernels_of_a_group_and_back(mlp: Trace) -> None:
     kinds = by(after(opened(mlp), *do("kernels")), "kind")
     assert labels(kinds) == ["gemm", "pointwise", "fused"]
     only = after(kinds, *do("row-down", "narrow"))
-    assert [PAGE.copied(only)] == [GELU]
+    assert [named(PAGE, only)] == [GELU]
     assert "only kind pointwise" in drawn(only)
     assert labels(after(only, *do("widen"))) == labels(kinds)
 

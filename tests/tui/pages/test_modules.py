@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from tests.tui.driving import named
 from tests.tui.explainable import training
 from tests.tui.prepared import after, do, drawn, explained, opened
 
@@ -42,7 +43,7 @@ def test_space_closes_a_module_and_opens_it_again(trace_of: Make) -> None:
 
 def test_enter_shows_the_longest_call(trace_of: Make) -> None:
     state = after(opened(trace_of(training())), explained, *do("modules"))
-    while not PAGE.copied(state).endswith("Net_*"):
+    while not named(PAGE, state).endswith("Net_*"):
         state = after(state, *do("row-down"))
     there = after(state, *do("show"))
     assert there.page == TIMELINE
@@ -53,7 +54,7 @@ def test_work_outside_of_modules_has_a_row(mlp: Trace) -> None:
     """The annotations of steps are no part of the program."""
     state = after(opened(mlp), explained, *do("modules"))
     assert "in no module or annotation" in drawn(state)
-    assert PAGE.copied(after(state, *do("last"))) == ""
+    assert named(PAGE, after(state, *do("last"))) == "(in no module or annotation)"
     assert after(state, *do("last", "show")).hint.startswith("this belongs to no module")
 
 
@@ -70,10 +71,10 @@ def test_sorted_by_any_column(trace_of: Make, sort: str, on_gpu: bool) -> None:
     state = after(opened(trace_of(events), size=Size(120, 35)), explained, *do("modules"))
     tree = tree_of(state)
     state = after(state, *do("last", "fold-node", "turn"))
-    cursor, rows = PAGE.copied(state), PAGE.rows(state).count
+    cursor, rows = named(PAGE, state), PAGE.rows(state).count
     while (state.modules_sort or tree.measure()) != sort:
         state = after(state, *do("modules-sort-right"))
-    assert (PAGE.copied(state), PAGE.rows(state).count) == (cursor, rows)
+    assert (named(PAGE, state), PAGE.rows(state).count) == (cursor, rows)
     order, measure = tree.preorder(sort), tree.measure(sort)
     assert sorted(order.nodes.tolist()) == list(range(len(tree)))
     outermost = [n for n in order.nodes.tolist() if n < len(tree.times) and tree.parent[n] < 0]

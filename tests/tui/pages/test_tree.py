@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 from tests.tui.conftest import mlp_events
+from tests.tui.driving import named
 from tests.tui.explainable import training
 from tests.tui.prepared import after, do, drawn, opened
 
@@ -97,7 +98,7 @@ def test_open_nodes_and_the_cursor_stay_when_more_is_read(mlp: Trace, trace_of: 
     state = after(state, *do("first", "row-down", "turn"))
     sides = make_sides([trace_of(mlp_events(3))], ["first"])
     now = TREE.follow(state, replace(state, session=replace(state.session, sides=sides)))
-    assert TREE.copied(now) == TREE.copied(state) == "aten::gelu"
+    assert named(TREE, now) == named(TREE, state) == "aten::gelu"
     assert TREE.opened(now).nodes.sum() == TREE.opened(state).nodes.sum() > 1
 
 
@@ -122,7 +123,7 @@ def test_a_trace_without_a_gpu_shows_shares_of_its_time(trace_of: Make) -> None:
 )
 def test_keys_open_and_close_and_go_in_and_out(mlp: Trace, keys: list[str], row: str) -> None:
     state = after(opened(mlp), *do("tree", *keys))
-    assert TREE.copied(state) == row
+    assert named(TREE, state) == row
 
 
 def test_opening_a_node_shows_what_is_in_it(mlp: Trace) -> None:
@@ -148,5 +149,5 @@ def test_no_key_makes_the_tree_of_a_large_trace(
 def test_what_is_open_stays_open_in_another_order(mlp: Trace) -> None:
     state = after(opened(mlp), *do("tree", "row-down", "turn", "row-down"))
     now = after(state, *do("tree-sort-right", "tree-sort-right"))
-    assert TREE.copied(now) == TREE.copied(state) == "aten::mm"
+    assert named(TREE, now) == named(TREE, state) == "aten::mm"
     assert TREE.rows(now).count == TREE.rows(state).count

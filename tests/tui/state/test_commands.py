@@ -141,7 +141,9 @@ async def test_the_empty_line_shows_what_can_be_typed(path: str) -> None:
     async with app_opened([path], (80, 24)) as (app, pilot):
         await pilot.press("colon")
         last = screen(app).splitlines()[-1].strip()
-        assert last == "goto 12.5ms  step 2  mark a  only gpu  open PATH  diff PATH  q  Esc closes"
+        assert last == (
+            "goto 9ms  step 2  mark a  only gpu  open FILE  diff FILE  save FILE  cut FILE"
+        )
 
 
 async def test_tab_completes_the_word(path: str) -> None:

@@ -8,7 +8,8 @@ counts, with the events of all.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -20,7 +21,7 @@ from fusetui.trace.layout.counters import Counter
 from fusetui.trace.model.arrays import Flags, Int64s, Rows
 from fusetui.trace.model.categories import CPU_LAYERS, Role
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.ids import Id, device_label
+from fusetui.trace.model.ids import Id, device_label, exact_id
 from fusetui.trace.model.intervals import union_length
 from fusetui.trace.model.joined import Joined
 from fusetui.trace.model.memo import memo
@@ -31,25 +32,32 @@ LONGEST_NAME = 1 << 10  # characters of a call's name that are searched
 
 
 class Calls(msgspec.Struct, frozen=True):
-    """Launch calls of one name on one thread, or of all names."""
+    """Launch calls of one name on one thread."""
 
-    name: str | None  # None: all calls of the thread
+    name: str
     count: int
     total_ns: int
     mean_ns: int  # rounded down
     p99_ns: int  # percentiles as in `spread.Spread`
     max_ns: int
+    share: float | None  # of the thread's time
     events: int  # GPU events that they launched
 
 
 class ThreadLaunches(msgspec.Struct, frozen=True):
-    """The launch calls of one CPU thread; `names` has the largest total first."""
+    """The launch calls of one CPU thread, together and by name, the largest total first."""
 
     process: Id
     thread: Id
     span_ns: int  # the thread's time: first start to last end recorded on it
-    all: Calls
-    names: tuple[Calls, ...]
+    count: int
+    total_ns: int
+    mean_ns: int
+    p99_ns: int
+    max_ns: int
+    share: float | None
+    events: int
+    calls: tuple[Calls, ...]
 
 
 class Replay(msgspec.Struct, frozen=True):
@@ -75,26 +83,22 @@ def thread_launches(trace: Trace) -> tuple[ThreadLaunches, ...]:
     """The launch calls of every thread that has any, the largest total first."""
     rows, events = launch_calls(trace)
     thread = trace.thread_of_track[trace.track[rows]]
-    spans = _spans(trace)
+    spans, found = _spans(trace), []
     by_thread = grouped(thread, trace.dur[rows])
-    every = _calls(trace, rows, events, by_thread, named=False)
-    found = []
-    for number, calls in enumerate(every):
+    for number, key in enumerate(by_thread.keys.tolist()):
         places = by_thread.places(number)
-        own, own_events = rows[places], events[places]
+        own, span = rows[places], spans[key]
         by_name = grouped(trace.name[own], trace.dur[own])
-        names = _calls(trace, own, own_events, by_name, named=True)
+        names = [trace.names[name] for name in by_name.keys.tolist()]
+        each = zip(names, _figures(trace, own, events[places], by_name, span), strict=True)
+        calls = sorted((Calls(n, *of) for n, of in each), key=lambda c: (-c.total_ns, c.name))
         track = trace.track_of(int(own[0]))
-        found.append(
-            ThreadLaunches(
-                process=track.pid,
-                thread=track.tid,
-                span_ns=spans[int(by_thread.keys[number])],
-                all=calls,
-                names=tuple(sorted(names, key=lambda c: (-c.total_ns, c.name or ""))),
-            )
-        )
-    return tuple(sorted(found, key=lambda t: -t.all.total_ns))
+        ids = exact_id(track.pid), exact_id(track.tid)
+        every = grouped(np.zeros(len(own), dtype=np.intp), trace.dur[own])
+        (figures,) = _figures(trace, own, events[places], every, span)
+        fields = (*ids, span, *figures, tuple(calls))
+        found.append(ThreadLaunches(*fields))
+    return tuple(sorted(found, key=lambda thread: -thread.total_ns))
 
 
 def launch_calls(trace: Trace) -> tuple[Rows, Int64s]:
@@ -132,7 +136,7 @@ def _replay(trace: Trace, rows: Rows) -> Replay:
         call=trace.name_of(call),
         call_start_ns=int(trace.start[call]) - trace.begin_ns,
         call_ns=int(trace.dur[call]),
-        device=trace.track_of(int(rows[0])).pid,
+        device=exact_id(trace.track_of(int(rows[0])).pid),
         events=len(rows),
         kernels=int((trace.role[rows] == Role.KERNEL).sum()),
         start_ns=int(start[0]) - trace.begin_ns,
@@ -141,16 +145,16 @@ def _replay(trace: Trace, rows: Rows) -> Replay:
     )
 
 
-def _calls(trace: Trace, rows: Rows, events: Int64s, groups: Groups, named: bool) -> list[Calls]:
-    """The figures of each group of calls, which are sorted by duration within it."""
-    if not len(groups):
-        return []
+def _figures(
+    trace: Trace, rows: Rows, events: Int64s, groups: Groups, span_ns: int
+) -> Iterator[tuple[Any, ...]]:
+    """From the count on those of each group of calls, which are sorted by duration within it."""
     dur = trace.dur[rows]
     count, total = np.diff(groups.begins), groups.sums(dur)
     most = [percentile(dur[groups.order], groups.begins[:-1], count, n) for n in (99, 100)]
-    columns = (count, total, total // count, *most, groups.sums(events))
-    names = [trace.names[key] if named else None for key in groups.keys.tolist()]
-    return [Calls(*row) for row in zip(names, *(of.tolist() for of in columns), strict=True)]
+    shares = [ns / span_ns if span_ns else None for ns in total.tolist()]
+    columns = (of.tolist() for of in (count, total, total // count, *most))
+    return zip(*columns, shares, groups.sums(events).tolist(), strict=True)
 
 
 def _spans(trace: Trace) -> dict[int, int]:

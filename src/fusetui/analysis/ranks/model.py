@@ -6,7 +6,7 @@ Times are ns of the rank's own clock, `base_ns` included. Arrays are int64; -1 m
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -273,6 +273,9 @@ class Slow(msgspec.Struct, frozen=True):
     others_ns: int  # that median
 
 
+StragglerCause = Literal["inside", "outside", "untold"]
+
+
 class Straggler(msgspec.Struct, frozen=True):
     """A rank that others wait for. `cause`: inside (it was recorded), outside (it was not), untold
     (what was recorded does not explain the delay)."""
@@ -282,7 +285,7 @@ class Straggler(msgspec.Struct, frozen=True):
     of: int  # how many collectives it took part in
     caused_ns: int
     waiters: int  # how many ranks waited
-    cause: str
+    cause: StragglerCause
     stage: int | None  # of a pipeline, from 0: it computes longer than its like
     reason: Reason
     what_if: WhatIf | None = None

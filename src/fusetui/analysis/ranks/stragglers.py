@@ -28,8 +28,8 @@ from fusetui.analysis.ranks.model import (
     JobVerdict,
     RankSummary,
     Reason,
-    Slow,
     Straggler,
+    StragglerCause,
     WhatIf,
     unpacked,
 )
@@ -80,24 +80,24 @@ def stragglers_of(facts: JobFacts) -> Iterator[Straggler]:
             total = slow.excess_ns * len(facts.matched.ranks[slow.index].steps)
             excess = (Excess("class", slow.what, total),)
             reason = Reason(total, 0, total, None, None, False, excess)
-            yield _straggler(facts, slow.index, "inside", reason, slow=slow)
+            yield _straggler(facts, slow.index, "inside", reason, stage=slow.stage, slow=slow)
 
 
 def _held_up(facts: JobFacts, rank: int) -> Straggler:
     ranks, replay = facts.matched.ranks, facts.replay
     reason = reason_of(facts.matched, facts.charges, facts.clocks, rank)
     largest = reason.excess[0].ns if reason.excess else 0
-    cause = "inside" if largest >= ENOUGH * reason.inside_ns else "untold"
+    cause: StragglerCause = "inside" if largest >= ENOUGH * reason.inside_ns else "untold"
     if reason.outside_ns > reason.inside_ns:
         cause = "outside"
     others = [other for other in ranks if other is not ranks[rank]]
     slower = slower_kernels(ranks[rank], others) if cause == "inside" else None
     replayed = None if isinstance(replay, str) else what_if(facts.matched, replay, rank)
-    return _straggler(facts, rank, cause, reason, slower=slower, what_if=replayed)
+    return _straggler(facts, rank, cause, reason, stage=None, slower=slower, what_if=replayed)
 
 
 def _straggler(
-    facts: JobFacts, rank: int, cause: str, reason: Reason, slow: Slow | None = None, **more: Any
+    facts: JobFacts, rank: int, cause: StragglerCause, reason: Reason, **more: Any
 ) -> Straggler:
     return Straggler(
         rank=facts.matched.ranks[rank].rank,
@@ -106,9 +106,7 @@ def _straggler(
         caused_ns=int(facts.caused.total[rank]),
         waiters=int(facts.caused.waiters[rank]),
         cause=cause,
-        stage=slow.stage if slow else None,
         reason=reason,
-        slow=slow,
         **more,
     )
 

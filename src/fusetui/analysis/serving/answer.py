@@ -151,12 +151,12 @@ class ServerStep(msgspec.Struct, frozen=True):
     name: str
     start_ns: int
     dur_ns: int  # of the annotation, on the CPU
-    phase: str
+    phase: ServerPhase
     batch: int | None  # requests
     new_tokens: int | None
     kv_tokens: int | None  # tokens that attention reads, over all requests
     cached_tokens: int | None  # those of them that earlier steps computed
-    mode: str  # graph, piecewise graphs, eager or nothing
+    mode: Mode
     replays: int
     captured_tokens: int | None  # for how many tokens its graph was captured
     events: int  # GPU events that it launched
@@ -170,7 +170,7 @@ class ServerStep(msgspec.Struct, frozen=True):
 class PhaseTimes(msgspec.Struct, frozen=True):
     """The `model_ns` of the steps of one phase; percentiles as in `spread.Spread`."""
 
-    phase: str
+    phase: ServerPhase
     steps: int
     p50_ns: int
     p90_ns: int
@@ -182,7 +182,7 @@ class PhaseLimit(msgspec.Struct, frozen=True):
     """The step of the median time of a phase (of an even count the lower one): its layers, its
     experts and its limit."""
 
-    phase: str
+    phase: ServerPhase
     step: int  # its index
     layers: Layers | None
     experts: Experts | None
@@ -193,6 +193,7 @@ class Serving(msgspec.Struct, frozen=True):
     """`between` is that of the device with the most passes; `missing`: what cannot be told, and
     why."""
 
+    base_ns: str  # the time in the file at which the trace begins
     file: str
     joins: tuple[Join, ...]
     steps: tuple[ServerStep, ...]
@@ -218,15 +219,16 @@ def serving(
             own.sort(key=lambda n: steps[n].model_ns)
             lasted, size = np.array([steps[n].model_ns for n in own]), np.array([len(own)])
             times = [percentile(lasted, np.array([0]), size, n).item() for n in (50, 90, 99, 100)]
-            phases.append(PhaseTimes(phase.value, len(own), *times))
+            phases.append(PhaseTimes(phase, len(own), *times))
             at = own[(len(own) - 1) // 2]
             rows = found[at].model
             layers = layers_of(trace, rows)
             limit = limit_of(trace, found[at], layers, model, given)
-            limits.append(PhaseLimit(phase.value, at, layers, experts_of(trace, rows), limit))
+            limits.append(PhaseLimit(phase, at, layers, experts_of(trace, rows), limit))
     each = [between_of(trace, found, device) for device in devices]
     most = max((one for one in each if one), key=lambda one: one.count, default=None)
     return Serving(
+        base_ns=str(trace.begin_ns),
         file=trace.report.file,
         joins=trace.joins if isinstance(trace, Joined) else (),
         steps=steps,
@@ -257,9 +259,9 @@ def _step(
         name=one.name,
         start_ns=one.start_ns - trace.begin_ns,
         dur_ns=one.dur_ns,
-        phase=one.asked.phase.value,
+        phase=one.asked.phase,
         **{of: getattr(one.asked, of) for of in ASKED},
-        mode=one.mode.value,
+        mode=one.mode,
         replays=one.replays,
         captured_tokens=captured,
         events=len(one.rows),

@@ -45,7 +45,8 @@ def explained(question: Question) -> tuple[Why, Facts]:
             facts.trace, (*found.cannot_tell, *_without_ceiling(facts), *unknown)
         ),
         ceiling=facts.kernels.ceiling if found.devices else None,
-        modules=modules,
+        modules=modules.modules if modules else None,
+        module_times=modules,
         breakdown=breakdown_of(facts.kernels, modules) if found.devices else None,
         families=facts.kernels.family_ns,
         below=below,

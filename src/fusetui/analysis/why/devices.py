@@ -219,18 +219,22 @@ class Devices:
         """The usual delay from the start of a launch call to that of its event, when the queue was
         empty: on each device the lower quartile over the gaps during which the call began; 0 if
         there are too few. Of a part of a trace that of the whole."""
-        gaps = self.gaps.only(self.gaps.plain)
+        if whole := whole_of(self.trace):
+            known = whole.launch_latency_usual_ns
+            return np.array([known.get(str(one.pid), 0) for one in self.named], dtype=np.int64)
+        return self.latency_of(self.gaps, FEWEST)
+
+    def latency_of(self, gaps: Gaps, fewest: int) -> Int64s:
+        """Likewise over some gaps, of which each device needs so many."""
+        gaps = gaps.only(gaps.plain)
         called = self.trace.start[gaps.launch]
         during = called > gaps.begin
         delays, number = (gaps.end - called)[during], self.number(gaps.event[during])
         delays = delays[np.lexsort((delays, number))]
         count = np.bincount(number, minlength=len(self))
-        enough = count >= FEWEST
+        enough = count >= fewest
         found = np.zeros(len(self), dtype=np.int64)
         found[enough] = delays[(np.cumsum(count) - count + count // 4)[enough]]
-        if whole := whole_of(self.trace):
-            known = whole.launch_latency_usual_ns
-            return np.array([known.get(str(one.pid), 0) for one in self.named], dtype=np.int64)
         return found
 
     @cached_property

@@ -37,18 +37,21 @@ LONGEST = 100
 
 def longest_gaps(
     lines: Sequence[Devices], most: int | None = LONGEST, window: tuple[int, int] | None = None
-) -> tuple[tuple[Gap, ...], int]:
-    """The longest gaps of all devices together (None: all), and how many there are. `window`: what
-    lies in [begin, end), in ns of the file; a gap across its border counts with the part inside, as
-    in the account."""
-    found: list[Gap] = []
+) -> tuple[tuple[Gap, ...], int, tuple[tuple[int, int], ...]]:
+    """The longest gaps of all devices together (None: all), how many there are, and of each of
+    those told the rows of the event that ends it and of that event's launch (-1: none). `window`:
+    what lies in [begin, end), in ns of the file; a gap across its border counts with the part
+    inside, as in the account."""
+    found: list[tuple[Gap, tuple[int, int]]] = []
     number = 0
     for line in lines:
         gaps, why = line.idle_in(window)
         number += len(gaps)
-        found += told_of(line, gaps, why, longest(gaps, most))
-    found.sort(key=lambda gap: (-gap.dur_ns, gap.start_ns))
-    return tuple(found[:most]), number
+        which = longest(gaps, most)
+        rows = zip(gaps.event[which].tolist(), gaps.launch[which].tolist(), strict=True)
+        found += zip(told_of(line, gaps, why, which), rows, strict=True)
+    found.sort(key=lambda one: (-one[0].dur_ns, one[0].start_ns))
+    return tuple(gap for gap, _ in found[:most]), number, tuple(rows for _, rows in found[:most])
 
 
 def gaps_of(device: Device, which: Rows) -> list[Gap]:
@@ -84,7 +87,7 @@ def told_of(line: Devices, every: Gaps, why: Reasons, which: Rows) -> list[Gap]:
     reasons = np.stack([column[which] for column in why]).T.tolist()
     columns = (
         [exact_id(line.named[number].pid) for number in line.number(gaps.event).tolist()],
-        gaps.begin.tolist(),
+        (gaps.begin - trace.begin_ns).tolist(),
         (gaps.end - gaps.begin).tolist(),
         [{name: ns for name, ns in zip(IDLE, own, strict=True) if ns} for own in reasons],
         previous,
@@ -94,8 +97,6 @@ def told_of(line: Devices, every: Gaps, why: Reasons, which: Rows) -> list[Gap]:
         [name.removeprefix(MODULE_PREFIX) if name else None for name in module],
         frame,
         drained_by,
-        gaps.event.tolist(),
-        gaps.launch.tolist(),
     )
     return [Gap(*fields) for fields in zip(*columns, strict=True)]
 

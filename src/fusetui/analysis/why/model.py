@@ -12,7 +12,7 @@ from typing import Final, Literal
 import msgspec
 
 from fusetui.trace.model.ids import Id
-from fusetui.trace.program.modules import Modules
+from fusetui.trace.program.modules import Modules, ModuleTime
 
 Certainty = Literal["certain", "likely"]
 
@@ -42,7 +42,7 @@ class DeviceAccount(msgspec.Struct, frozen=True):
 
 
 class StepAccount(msgspec.Struct, frozen=True):
-    """A step from its start to its end, on each device. Times in ns of the file."""
+    """A step from its start to its end, on each device. It starts so many ns after the trace."""
 
     name: str
     start_ns: int
@@ -51,7 +51,7 @@ class StepAccount(msgspec.Struct, frozen=True):
 
 
 class Gap(msgspec.Struct, frozen=True):
-    """A stretch of idle time of one device; times in ns of the file.
+    """A stretch of idle time of one device, which starts so many ns after the trace.
 
     `op`, `annotation`, `module` and `frame` covered most of the time before the launch, and
     `drained_by` is the call inside which the launching thread was when the gap began, if that call
@@ -69,8 +69,6 @@ class Gap(msgspec.Struct, frozen=True):
     module: str | None
     frame: str | None
     drained_by: str | None
-    event_row: int  # of the GPU event that ends it
-    launch_row: int  # of the call that launched that event, -1 for none
 
 
 class ThreadAccount(msgspec.Struct, frozen=True):
@@ -142,26 +140,33 @@ class Unknown(msgspec.Struct, frozen=True):
     record_with: str  # "" where nothing shows that the program used a GPU
 
 
-class Why(msgspec.Struct, frozen=True):
-    """All answers about a trace, or about the part of it that was asked for."""
+class WhyDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """What `why --json` prints of all answers about a trace, or about a part of it."""
 
     file: str
-    base_ns: int
-    about: str  # empty, or the step or window that the figures are about
+    base_ns: str  # the time in the file at which the trace begins
+    about: str | None  # the step or window that the figures are about
     devices: tuple[DeviceAccount, ...]
+    steps_by: str | None  # what the steps are, for people
     steps: tuple[StepAccount, ...]
-    steps_by: str  # what the steps are, for people
-    gaps: tuple[Gap, ...]
     gaps_count: int  # of all, of which `gaps` are the longest
-    ends_early: bool  # the file: what was not recorded may be in the rest of it
-    cpu: tuple[ThreadAccount, ...]
-    cannot_tell: tuple[Unknown, ...]
+    gaps: tuple[Gap, ...]
     ceiling: Ceiling | None = None
-    modules: Modules | None = None  # None when a part was asked for
+    modules: tuple[ModuleTime, ...] | None = None  # None when a part was asked for
+    findings: tuple[Finding, ...] = ()
+    cannot_tell: tuple[Unknown, ...]
+    cpu: tuple[ThreadAccount, ...]
+
+
+class Why(WhyDocument, frozen=True, kw_only=True):
+    """All answers, and what else is told or compared of them."""
+
+    gap_rows: tuple[tuple[int, int], ...] = ()  # of each gap's next event and launch, -1 for none
+    ends_early: bool  # the file: what was not recorded may be in the rest of it
+    module_times: Modules | None = None  # with what belongs to no module
     breakdown: Breakdown | None = None
     accelerator: tuple[str, int] = ("", 0)  # one that is no GPU, and the number of its events
     families: dict[str, int] = {}  # effective ns of kernels by family, "" for unknown names
-    findings: tuple[Finding, ...] = ()
     below: dict[str, int] = {}  # by rule, ns at stake that are too little for a finding
     left_out: int = 0  # first steps of which rules about kernels do not speak
     lacks: dict[str, str] = {}  # what was not recorded, and what records it: see recorded.py

@@ -83,22 +83,24 @@ def asked(found: Accounts, selection: Selection | None = None) -> Question:
 def account_of(question: Question) -> Why:
     """The account and the longest gaps of what is asked about."""
     trace, window = question.accounts.trace, question.window
-    gaps, count = longest_gaps(question.lines, question.gaps, window)
+    gaps, count, rows = longest_gaps(question.lines, question.gaps, window)
     spans = question.spans
     if window is None:
         devices = tuple(one for line in question.lines for one in line.spans)
     else:
         (devices,) = _accounts(question.lines, np.array(window[:1]), np.array(window[1:]))
-    each = zip(spans.names, spans.start.tolist(), spans.dur.tolist(), strict=True)
+    starts = spans.start - trace.begin_ns
+    each = zip(spans.names, starts.tolist(), spans.dur.tolist(), strict=True)
     steps = zip(each, _accounts(question.lines, spans.start, spans.end), strict=True)
     return Why(
         file=trace.report.file,
-        base_ns=trace.begin_ns,
-        about=question.about,
+        base_ns=str(trace.begin_ns),
+        about=question.about or None,
         devices=devices,
         steps=tuple(StepAccount(*one, accounts) for one, accounts in steps),
-        steps_by=spans.by,
+        steps_by=spans.by or None,
         gaps=gaps,
+        gap_rows=rows,
         gaps_count=count,
         ends_early=not trace.report.complete,
         cpu=cpu_accounts(question.accounts, window),

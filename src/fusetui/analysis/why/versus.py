@@ -77,7 +77,7 @@ class Versus(msgspec.Struct, frozen=True):
 
     a: Why
     b: Why
-    of: str  # what is compared: the median step of each, or the span of its devices
+    change_of: str  # what is compared: the median step of each, or the span of its devices
     change: tuple[Change, ...]
     modules: tuple[Moved, ...]
     families: tuple[Moved, ...]
@@ -97,7 +97,7 @@ def versus(a: Why, b: Why) -> Versus:
     return Versus(
         a=a,
         b=b,
-        of="median step" if both else "span",
+        change_of="median step" if both else "span",
         change=tuple(Change(name, before[name], after[name]) for name in known),
         modules=_moved(_module_ns(a), _module_ns(b), counts),
         families=_moved(a.families, b.families, counts),
@@ -107,8 +107,7 @@ def versus(a: Why, b: Why) -> Versus:
 
 
 def _module_ns(found: Why) -> dict[str, int]:
-    modules = found.modules.modules if found.modules else ()
-    return {one.path: one.gpu_self_ns for one in modules}
+    return {one.path: one.gpu_self_ns for one in found.modules or ()}
 
 
 def _moved(a: dict[str, int], b: dict[str, int], counts: Sequence[int]) -> tuple[Moved, ...]:

@@ -121,7 +121,7 @@ def _why(asked: Any, opened: OpenTrace) -> Answer:
     head: dict[str, object] = {
         **_of(opened),
         "answer": answer(found),
-        "about": found.about or None,
+        "about": found.about,
         "devices": found.devices,
         "threads": () if found.devices else found.cpu,
         "ceiling": found.ceiling,

@@ -41,8 +41,8 @@ _MEANINGS: Final = {
 }
 
 
-class KernelName(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The fields of one kernel name. A field is None if the name does not determine it.
+class DecodedName(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
+    """What `decode --json` has of any name: the fields that it determines, the others are None.
 
     Tiles are in elements, `align` in elements, `layout` holds the BLAS letters of A and B (t: read
     transposed) or the tensor layout of a convolution. The vocabulary of each field is in
@@ -51,7 +51,7 @@ class KernelName(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     name: str
     short: str
-    family: str
+    family: str | None  # None: of no known family
     op: str | None = None
     arch: str | None = None
     arch_name: str | None = None
@@ -74,7 +74,6 @@ class KernelName(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     stream_k: bool | None = None
     role: str | None = None
     epilogue: str | None = None
-    pass_: str | None = None
     head_dim: int | None = None
     causal: bool | None = None  # the flag of a full causal mask
     local: bool | None = None  # limited to a window, causal or not
@@ -87,15 +86,14 @@ class KernelName(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     algo: str | None = None
     proto: str | None = None
     direction: str | None = None
-    parts: tuple[Part, ...] = ()
+    parts: tuple[Part, ...]
+    pass_: str | None = msgspec.field(name="pass", default=None)
 
-    def to_json(self) -> dict[str, Any]:
-        """The `decode` contract: the keys that the name determines; `pass_` is written `pass`."""
-        fields = msgspec.structs.asdict(self).items()
-        found = {key: value for key, value in fields if value is not None}
-        if "pass_" in found:
-            found["pass"] = found.pop("pass_")
-        return found
+
+class KernelName(DecodedName, frozen=True, kw_only=True, gc=False):
+    """The fields of a name of a known family."""
+
+    family: str
 
 
 def build(

@@ -1,0 +1,172 @@
+"""Writes the table "CPU programs" of docs/whatif.md: what was predicted, and what was recorded.
+
+    python -P benchmarks/whatif_cpu.py [--rounds 5] [--only metrics ...] [--print]
+
+Each program of `whatif_cpu_programs.py` is recorded by torch.profiler as it is and without its slow
+part, in turns, on one thread of torch. From each first recording `fusetui whatif` predicts the
+second. All figures are medians of the rounds, each a median of its steps; the noise is how far the
+second recordings lie apart, half of their range.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from statistics import mean, median
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks.pages import put
+from tests.analysis.replay.judge import Prediction, by_command
+
+from fusetui.text.figures import duration
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "whatif.md"
+WARM_UP, STEPS, ROUNDS = 4, 12, 5
+
+
+class Outcome(NamedTuple):
+    """In ns; `before` and `after` as recorded, from each round."""
+
+    name: str
+    change: str
+    before: list[float]
+    after: list[float]
+    predictions: list[Prediction]
+
+    @property
+    def predicted(self) -> float | None:
+        """None where there was none in any round."""
+        told = [float(one.after) for one in self.predictions if not one.refused]
+        return median(told) if told else None
+
+    @property
+    def error(self) -> float | None:
+        predicted = self.predicted
+        return None if predicted is None else predicted / median(self.after) - 1
+
+    @property
+    def noise(self) -> float:
+        return (max(self.after) - min(self.after)) / 2 / median(self.after)
+
+
+def main() -> None:
+    options = _options()
+    if options.record:
+        name, slow, path = options.record
+        record(name, slow == "slow", path)
+        return
+    found = []
+    with TemporaryDirectory() as folder:
+        for name, change in names():
+            if not options.only or name in options.only:
+                found.append(tried(name, change, options.rounds, Path(folder)))
+                sys.stderr.write(row(found[-1]) + "\n")
+    text = table(found)
+    sys.stdout.write(text)
+    if not options.print:
+        put(PAGE, "CPU programs", text, __file__)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--only", nargs="*")
+    parser.add_argument("--print", action="store_true", help="do not put the table into the page")
+    parser.add_argument("--record", nargs=3, help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def names() -> list[tuple[str, str]]:
+    from benchmarks.whatif_cpu_programs import CASES  # needs torch
+
+    return [(case.make.__name__, case.change) for case in CASES]
+
+
+def record(name: str, slow: bool, path: str) -> None:
+    """Records one program in this process."""
+    import torch
+    from benchmarks.whatif_cpu_programs import CASES
+    from torch.profiler import ProfilerActivity, profile, schedule
+
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    (case,) = (one for one in CASES if one.make.__name__ == name)
+    step = case.make(slow)
+    plan = schedule(wait=0, warmup=WARM_UP, active=STEPS, repeat=1)
+
+    def save(profiler: Any) -> None:
+        profiler.export_chrome_trace(path)
+
+    cpu = [ProfilerActivity.CPU]
+    with profile(
+        activities=cpu, schedule=plan, on_trace_ready=save, with_stack=case.stacks
+    ) as profiler:
+        for _ in range(WARM_UP + STEPS):
+            step()
+            profiler.step()
+
+
+def recorded(name: str, slow: bool, path: Path) -> float:
+    """The median step of a recording, made in a process of its own, in ns."""
+    variant = "slow" if slow else "without"
+    command = [sys.executable, "-P", __file__, "--record", name, variant, str(path)]
+    subprocess.run(command, check=True)
+    events = json.loads(path.read_text(encoding="utf-8"))["traceEvents"]
+    ends = sorted(
+        float(event["ts"]) + float(event["dur"])
+        for event in events
+        if event.get("cat") == "user_annotation" and event["name"].startswith("ProfilerStep#")
+    )
+    return median(after - before for before, after in pairwise(ends)) * 1000
+
+
+def tried(name: str, change: str, rounds: int, folder: Path) -> Outcome:
+    outcome = Outcome(name, change, [], [], [])
+    first, second = folder / "first.json", folder / "second.json"
+    for _ in range(rounds):
+        outcome.before.append(recorded(name, True, first))
+        outcome.after.append(recorded(name, False, second))
+        outcome.predictions.append(by_command(first, [change]))
+    return outcome
+
+
+def _share(value: float) -> str:
+    return f"{100 * value:+.1f} %"
+
+
+def row(outcome: Outcome) -> str:
+    told, error = outcome.predicted, outcome.error
+    cells = [
+        outcome.name.replace("_", " "),
+        f"`{outcome.change}`",
+        duration(int(median(outcome.before))),
+        duration(int(told)) if told is not None else "abstains",
+        duration(int(median(outcome.after))),
+        _share(error) if error is not None else "",
+        _share(outcome.noise).replace("+", "±"),
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def table(outcomes: Sequence[Outcome]) -> str:
+    import torch
+
+    head = "| program | change | before | predicted | recorded | error | noise |\n"
+    head += "| --- " * 7 + "|\n"
+    errors = [abs(one.error) for one in outcomes if one.error is not None]
+    silent = sum(one.error is None for one in outcomes)
+    said = f"Mean absolute error {100 * mean(errors):.1f} %" if errors else "No prediction"
+    about = f"{said}; fusetui abstains in {silent} of {len(outcomes)}. PyTorch {torch.__version__}."
+    return head + "\n".join(map(row, outcomes)) + f"\n\n{about}\n"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,232 @@
+"""Ten small training loops for the CPU, each with something slow that can be left out.
+
+Each is made twice: as it is, and without what a change of `fusetui whatif` takes away.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+from torch.profiler import record_function
+from torch.utils.data import DataLoader, Dataset
+
+Step = Callable[[], None]
+LIBRARY = torch.library.Library("slow", "DEF")
+LIBRARY.define("wait(Tensor x, float ms) -> Tensor")
+LIBRARY.define("work(Tensor x, float ms) -> Tensor")
+
+
+def _wait(x: torch.Tensor, ms: float) -> torch.Tensor:
+    time.sleep(ms / 1000)
+    return x.clone()
+
+
+def _work(x: torch.Tensor, ms: float) -> torch.Tensor:
+    """Keeps the processor busy; Python's own work, so it calls no other op."""
+    until = time.perf_counter() + ms / 1000
+    while time.perf_counter() < until:
+        pass
+    return x.clone()
+
+
+LIBRARY.impl("wait", _wait, "CPU")
+LIBRARY.impl("work", _work, "CPU")
+
+
+class Sleepy(torch.autograd.Function):  # type: ignore[misc]
+    """Sleeps in forward or in backward."""
+
+    @staticmethod
+    def forward(context: Any, x: torch.Tensor, forward_ms: float, backward_ms: float) -> Any:
+        context.ms = backward_ms
+        time.sleep(forward_ms / 1000)
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(context: Any, *gradients: Any) -> Any:
+        time.sleep(context.ms / 1000)
+        return gradients[0], None, None
+
+
+class Augment(nn.Module):  # type: ignore[misc]
+    """A layer that works in Python and changes nothing."""
+
+    def __init__(self, ms: float) -> None:
+        super().__init__()
+        self.ms = ms
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + 0 * torch.ops.slow.work(x.detach(), self.ms)
+
+
+class Random(Dataset):  # type: ignore[misc]
+    """Each item takes a while."""
+
+    def __init__(self, ms: float, shape: tuple[int, ...]) -> None:
+        self.ms, self.shape = ms, shape
+
+    def __len__(self) -> int:
+        return 10_000
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        time.sleep(self.ms / 1000)
+        return torch.full(self.shape, float(index % 7))
+
+
+def _mlp(width: int = 512, *more: nn.Module) -> nn.Sequential:
+    layers = [nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width), nn.GELU()]
+    return nn.Sequential(*layers, *more, nn.Linear(width, 10))
+
+
+def _conv() -> nn.Sequential:
+    first = [nn.Conv2d(3, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(), nn.MaxPool2d(2)]
+    last = [nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten()]
+    return nn.Sequential(*first, *last, nn.Linear(32, 10))
+
+
+def _encoder() -> nn.Sequential:
+    layer = nn.TransformerEncoderLayer(128, 4, 256, batch_first=True, dropout=0.0)
+    return nn.Sequential(nn.TransformerEncoder(layer, 2), nn.Flatten(), nn.Linear(128 * 32, 10))
+
+
+def _trained(
+    model: nn.Module,
+    batches: Callable[[], torch.Tensor],
+    adam: bool = False,
+    before: Callable[[torch.Tensor], None] | None = None,
+    last: Callable[[torch.Tensor], torch.Tensor] | None = None,
+    after: Callable[[torch.Tensor], None] | None = None,
+) -> Step:
+    """A step: forward, `last` on its result, backward and the optimizer."""
+    optimizer: torch.optim.Optimizer
+    if adam:
+        optimizer = torch.optim.Adam(model.parameters(), lr=1e-4)
+    else:
+        optimizer = torch.optim.SGD(model.parameters(), lr=1e-4, momentum=0.9)
+
+    def step() -> None:
+        batch = batches()
+        if before is not None:
+            before(batch)
+        optimizer.zero_grad()
+        out = model(batch)
+        out = last(out) if last is not None else out
+        loss = out.square().mean()
+        loss.backward()
+        optimizer.step()
+        if after is not None:
+            after(loss.detach())
+
+    return step
+
+
+def _always(*shape: int) -> Callable[[], torch.Tensor]:
+    batch = torch.randn(*shape)
+    return lambda: batch
+
+
+def _op(name: str, ms: float, times: int = 1) -> Callable[[torch.Tensor], None]:
+    def call(x: torch.Tensor) -> None:
+        small = x.detach().flatten()[:16]
+        for _ in range(times if ms else 0):
+            getattr(torch.ops.slow, name)(small, ms)
+
+    return call
+
+
+def metrics(slow: bool) -> Step:
+    """Metrics after each step sleep in one op."""
+    return _trained(_mlp(), _always(512, 512), after=_op("wait", 20 * slow))
+
+
+def many_calls(slow: bool) -> Step:
+    """Forty short calls of one op before forward."""
+    return _trained(_conv(), _always(16, 3, 48, 48), before=_op("work", 0.5 * slow, 40))
+
+
+def half(slow: bool) -> Step:
+    """The op is twice as long as in the second recording."""
+    return _trained(_encoder(), _always(16, 32, 128), after=_op("wait", 40 if slow else 20))
+
+
+def forward(slow: bool) -> Step:
+    """An autograd function sleeps in forward; without it there is none."""
+    last = (lambda x: Sleepy.apply(x, 25.0, 0.0)) if slow else None
+    return _trained(_mlp(), _always(512, 512), adam=True, last=last)
+
+
+def backward(slow: bool) -> Step:
+    """An autograd function sleeps in backward; without it there is none."""
+    last = (lambda x: Sleepy.apply(x, 0.0, 25.0)) if slow else None
+    return _trained(_conv(), _always(16, 3, 48, 48), last=last)
+
+
+def module(slow: bool) -> Step:
+    """A layer works in Python."""
+    more = [Augment(20.0)] if slow else []
+    return _trained(_mlp(512, *more), _always(512, 512))
+
+
+def modules(slow: bool) -> Step:
+    """Three such layers, with stacks beside a transformer's encoder."""
+    more = [Augment(8.0) for _ in range(3)] if slow else []
+    return _trained(nn.Sequential(*more, *_encoder()), _always(16, 32, 128))
+
+
+def annotated(slow: bool) -> Step:
+    """Sleep in a range that the program records itself."""
+
+    def log(x: torch.Tensor) -> None:
+        if slow:
+            with record_function("log metrics"):
+                time.sleep(0.02)
+
+    return _trained(_mlp(), _always(512, 512), after=log)
+
+
+def loader(slow: bool) -> Step:
+    """Batches are made between the steps; in the second recording by two workers."""
+    data = Random(2.0, (3, 48, 48))
+    batches: Iterator[torch.Tensor] = iter(DataLoader(data, 8, num_workers=0 if slow else 2))
+    return _trained(_conv(), lambda: next(batches))
+
+
+def prefetched(slow: bool) -> Step:
+    """A thread of the program sleeps before each batch; the loop waits for it at a queue."""
+    ready: queue.Queue[torch.Tensor] = queue.Queue(1)
+    batch = torch.randn(16, 3, 48, 48)
+
+    def produce() -> None:
+        while True:
+            if slow:
+                torch.ops.slow.wait(batch[0, 0, 0], 60.0)
+            ready.put(batch)
+
+    threading.Thread(target=produce, daemon=True).start()
+    return _trained(_conv(), ready.get)
+
+
+class Case(NamedTuple):
+    make: Callable[[bool], Step]
+    change: str
+    stacks: bool = False
+
+
+CASES = (
+    Case(metrics, "op:slow::wait x0"),
+    Case(many_calls, "op:slow::work x0"),
+    Case(half, "op:slow::wait x0.5"),
+    Case(forward, "op:Sleepy x0"),
+    Case(backward, "op:SleepyBackward x0"),
+    Case(module, "module:Augment x0", stacks=True),
+    Case(modules, "module:Augment x0", stacks=True),
+    Case(annotated, "op:log metrics x0"),
+    Case(loader, "loader"),
+    Case(prefetched, "op:slow::wait x0"),
+)

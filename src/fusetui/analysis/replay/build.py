@@ -1,0 +1,291 @@
+"""From a trace to its graph, whose lags and residuals explain every time that was recorded."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from msgspec.structs import astuple
+from numpy.typing import NDArray
+
+from fusetui.analysis.replay.graph import NEVER, Chain, Graph, Node, in_order
+from fusetui.analysis.replay.hosts import Hosts, hosts_of
+from fusetui.analysis.replay.items import (
+    SYNCHRONIZES,
+    Items,
+    Pairs,
+    awaited_by_calls,
+    awaited_by_items,
+    by_target,
+    freeing,
+    items_of,
+    syncs_of,
+)
+from fusetui.analysis.why.account import Accounts
+from fusetui.analysis.why.devices import Gaps
+from fusetui.analysis.why.host import matching
+from fusetui.trace.model.arrays import Int32s, Int64s, Rows, ordinals
+from fusetui.trace.model.columns import Trace
+
+SHORT_NS = 10_000
+"""Queued items that start within this time after the one before tell the usual switch."""
+RETURN_NS = 100_000
+"""A synchronization that returns later than this after what it waited for waits for more."""
+
+
+class Layout(NamedTuple):
+    """Where nodes are before they are sorted: the origin, of each thread in turn a HOST before each
+    cut, the cut and a HOST at the end; the items; the JOINs."""
+
+    cut: Rows  # the node of each cut; the one before it is that of the HOST before it
+    tail: Rows  # of each thread
+    item: Rows
+    size: int  # without JOINs
+
+
+class Draft:
+    """The columns of a graph that is being made; see graph.py."""
+
+    def __init__(self, size: int) -> None:
+        self.kind = np.full(size, Node.JOIN, dtype=np.uint8)
+        self.chain = np.full(size, -1, dtype=np.int32)
+        self.row = np.full(size, -1, dtype=np.int32)
+        self.began, self.ended, self.unexplained = np.zeros((3, size), dtype=np.int64)
+        self.place = np.arange(size, dtype=np.float64)
+        self.source = np.zeros((2, size), dtype=np.int32)
+        self.explained = np.full((2, size), NEVER)  # lags, if not recorded less
+
+    def connect(self, slot: int, target: Rows, source: Rows, explained: Int64s | int = 0) -> None:
+        self.source[slot, target] = source
+        self.explained[slot, target] = explained
+
+    def joined(self, slot: int, pairs: Pairs, free: int, explained: Int64s) -> int:
+        """Has targets, in order, also wait for further sources, each with a lag, by JOINs from the
+        node `free` on; the next free one."""
+        number = ordinals(pairs.target)
+        empty = (number == 0) & (self.explained[slot, pairs.target] == NEVER)
+        self.connect(slot, pairs.target[empty], pairs.item[empty], explained[empty])
+        target, source, explained = (c[~empty] for c in (*pairs, explained))
+        number = ordinals(target)
+        join = free + np.arange(len(target))
+        first = number == 0
+        self.connect(1, join, source, explained)
+        self.connect(0, join[~first], join[~first] - 1)
+        own = self.source[slot, target[first]], self.explained[slot, target[first]]
+        self.connect(0, join[first], *own)
+        last = np.append(target[1:] != target[:-1], True)[: len(target)]
+        self.connect(slot, target[last], join[last])
+        self.began[join] = self.ended[join] = self.began[target]
+        self.place[join] = target - 0.5 + number / (2 * number.max(initial=0) + 2)
+        return free + len(join)
+
+
+def graph_of(trace: Trace) -> Graph:
+    """The graph of all threads that launch work, of those that run backward for them, and of all
+    GPU work; without a GPU, of the busiest thread."""
+    hosts = hosts_of(trace)
+    items = items_of(trace, hosts)
+    syncs = syncs_of(trace, items)
+    called, inferred = awaited_by_calls(trace, hosts, items, syncs)
+    waits = by_target([*called, *freeing(hosts, items)])
+    events = _ordered(items, by_target([*awaited_by_items(trace, items, syncs)]))
+    firsts = [*hosts.first.tolist(), *items.start[items.bounds[:-1]].tolist()]
+    origin = min(firsts, default=0)
+    layout = _layout(hosts, items)
+    draft = Draft(layout.size + len(waits.target) + len(events.target) + hosts.handoffs.shape[1])
+    switch = _switches(trace, items)
+    _lay_hosts(draft, layout, hosts, waits, items, origin)
+    _lay_items(draft, layout, trace, hosts, items, switch, origin)
+    free = draft.joined(
+        1, Pairs(layout.cut[waits.target], layout.item[waits.item]), layout.size, _zeros(waits)
+    )
+    free = _hand_over(draft, layout, hosts, free)
+    stream = np.searchsorted(items.bounds, events.target, side="right") - 1
+    pairs = Pairs(layout.item[events.target], layout.item[events.item])
+    free = draft.joined(0, pairs, free, switch[stream])
+    _late_returns(draft, trace)
+    chains = [Chain(thread) for thread in hosts.threads.tolist()]
+    for number, usual in zip(items.streams.tolist(), switch.tolist(), strict=True):
+        chains.append(Chain(number, trace.first_track(number).pid, usual))
+    return _settled(draft, free, origin, tuple(chains), inferred)
+
+
+def _zeros(pairs: Pairs) -> Int64s:
+    return np.zeros(len(pairs.target), dtype=np.int64)
+
+
+def _ordered(items: Items, pairs: Pairs) -> Pairs:
+    """Those whose sources start first."""
+    kept = items.start[pairs.item] <= items.start[pairs.target]
+    kept &= pairs.item != pairs.target
+    return Pairs(pairs.target[kept], pairs.item[kept])
+
+
+def _layout(hosts: Hosts, items: Items) -> Layout:
+    threads = len(hosts.threads)
+    cut = 2 + 2 * np.arange(len(hosts.kind))
+    cut += np.searchsorted(hosts.bounds, np.arange(len(cut)), side="right") - 1
+    tail = 1 + 2 * hosts.bounds[1:] + np.arange(threads)
+    begin = 1 + 2 * len(cut) + threads
+    return Layout(cut, tail, begin + np.arange(len(items.rows)), begin + len(items.rows))
+
+
+def _lay_hosts(
+    draft: Draft, layout: Layout, hosts: Hosts, waits: Pairs, items: Items, origin: int
+) -> None:
+    """Threads: what is recorded between two cuts is a thread's own time."""
+    draft.kind[0] = Node.ORIGIN
+    threads, cut = len(hosts.threads), layout.cut
+    over = hosts.begin.copy()
+    np.maximum.at(over, waits.target, items.end[waits.item])
+    over = np.minimum(over, hosts.end)
+    over = np.where(hosts.kind == Node.HANDOFF, hosts.end, over)
+    number = np.searchsorted(hosts.bounds, np.arange(len(cut)), side="right") - 1
+    draft.kind[cut], draft.row[cut], draft.chain[cut] = hosts.kind, hosts.row, number
+    draft.began[cut], draft.ended[cut] = over - origin, hosts.end - origin
+    draft.kind[cut - 1], draft.chain[cut - 1], draft.ended[cut - 1] = (
+        Node.HOST,
+        number,
+        hosts.begin - origin,
+    )
+    draft.kind[layout.tail], draft.chain[layout.tail] = Node.HOST, np.arange(threads)
+    draft.ended[layout.tail] = hosts.last - origin
+    inside = np.concatenate((cut, cut - 1, layout.tail))
+    draft.connect(0, inside, inside - 1)
+    first = np.append(0, layout.tail[:-1] + 1)[:threads]
+    first = np.where(np.arange(threads) == 0, 1, first)
+    draft.connect(0, first, np.zeros(threads, dtype=np.intp))
+    segments = np.concatenate((cut - 1, layout.tail))
+    draft.began[segments] = draft.ended[segments - 1]
+    draft.began[first] = hosts.first - origin
+
+
+def _hand_over(draft: Draft, layout: Layout, hosts: Hosts, free: int) -> int:
+    """What a thread does for another one begins when that waits, and that goes on once it has
+    ended. A thread that begins with it begins when it is asked."""
+    waiting, asked, done = layout.cut[hosts.handoffs]
+    draft.connect(1, asked, waiting - 1)
+    first = (draft.source[0, asked - 1] == 0) & (draft.began[asked - 1] == draft.ended[asked])
+    draft.connect(0, asked[first] - 1, waiting[first] - 1)
+    order = np.argsort(waiting, kind="stable")
+    pairs = Pairs(waiting[order], done[order])
+    return draft.joined(1, pairs, free, np.zeros(len(order), dtype=np.int64))
+
+
+def _lay_items(
+    draft: Draft,
+    layout: Layout,
+    trace: Trace,
+    hosts: Hosts,
+    items: Items,
+    switch: Int64s,
+    origin: int,
+) -> None:
+    """Streams: an item waits for the one before it, and for its launch."""
+    node = layout.item
+    stream = np.searchsorted(items.bounds, np.arange(len(node)), side="right") - 1
+    draft.kind[node], draft.row[node] = Node.ITEM, items.rows
+    draft.chain[node] = len(hosts.threads) + stream
+    draft.began[node], draft.ended[node] = items.start - origin, items.end - origin
+    first = np.zeros(len(node), dtype=np.bool_)
+    first[items.bounds[:-1]] = True
+    draft.connect(0, node[~first], node[~first] - 1, switch[stream[~first]])
+    linked = np.flatnonzero(items.cut >= 0)
+    call = items.cut[linked]
+    latency = _latency(trace)[trace.process_of_track[trace.track[items.rows[linked]]]]
+    latency += items.given[linked] - hosts.begin[call]
+    draft.connect(1, node[linked], layout.cut[call] - 1, latency)
+    alone = node[first & (items.cut < 0)]
+    draft.connect(0, alone, np.zeros(len(alone), dtype=np.intp))
+
+
+def _switches(trace: Trace, items: Items) -> Int64s:
+    """The usual switch of each stream: the median from the end of an item to the start of the next
+    one, of those that were launched before and start soon."""
+    found = np.zeros(len(items.streams), dtype=np.int64)
+    for k in range(len(found)):
+        own = slice(items.bounds[k], items.bounds[k + 1])
+        start, end, given = items.start[own], items.end[own], items.given[own]
+        after = (start[1:] - end[:-1])[given[1:] < end[:-1]]
+        after = np.sort(after[after <= SHORT_NS])
+        found[k] = max(0, after[len(after) // 2]) if len(after) else 0
+    return found
+
+
+def _latency(trace: Trace) -> Int64s:
+    """The usual launch latency by the number of the device's process; where there are too few gaps
+    for one, that of those few, and of the first items."""
+    found = np.zeros(len(trace.tracks) + 1, dtype=np.int64)
+    for line in Accounts(trace).lines:
+        leads = line.lead(trace.begin_ns - 1)
+        both = zip(astuple(leads), astuple(line.gaps), strict=True)
+        few = line.latency_of(Gaps(*map(np.concatenate, both)), 1)
+        number = trace.process_of_track[trace.track[line.events]]
+        usual = np.where(line.latency_ns > 0, line.latency_ns, few)
+        found[number] = usual[line.number(line.events)]
+    return found
+
+
+def _late_returns(draft: Draft, trace: Trace) -> None:
+    """Synchronizations that last longer than what is known to be waited for."""
+    waits = np.flatnonzero(draft.kind == Node.WAIT)
+    waits = waits[matching(trace, draft.row[waits].astype(np.intp), SYNCHRONIZES.search)]
+    lasted = draft.ended[waits] - draft.began[waits]
+    draft.unexplained[waits] = np.maximum(lasted - RETURN_NS, 0)
+
+
+def _settled(
+    draft: Draft, size: int, origin: int, chains: tuple[Chain, ...], inferred: int
+) -> Graph:
+    """In an order in which sources come first, with the lags and residuals of all edges."""
+    source, explained = draft.source[:, :size], draft.explained[:, :size]
+    times = draft.began[:size], draft.ended[:size]
+    order = in_order(*times, draft.place[:size], source)
+    rank = np.empty(size, dtype=np.int32)
+    rank[order] = np.arange(size)
+    kind, began, ended = draft.kind[order], draft.began[order], draft.ended[order]
+    source, explained = rank[source[:, order]], explained[:, order]
+    wrong = source >= np.arange(size)  # the origin, and what is left of circles
+    source[wrong], explained[wrong] = 0, NEVER
+    lag = np.minimum(explained, began - ended[source])
+    lag[0, (lag[0] == NEVER) & (lag[1] == NEVER)] = 0
+    for join in np.flatnonzero(kind == Node.JOIN).tolist():  # each may need the one before
+        began[join] = ended[join] = (ended[source[:, join]] + lag[:, join]).max()
+    return Graph(
+        origin_ns=origin,
+        chains=chains,
+        kind=kind,
+        chain=draft.chain[order],
+        row=draft.row[order],
+        dur=ended - began,
+        unexplained=draft.unexplained[order],
+        source=source,
+        lag=lag,
+        residual=_residuals(kind, began, ended, source, lag),
+        began=began,
+        lasted=ended - began,
+        gone=np.zeros(size, dtype=np.bool_),
+        inferred_waits=inferred,
+    )
+
+
+def _residuals(
+    kind: NDArray[np.uint8], began: Int64s, ended: Int64s, source: Int32s, lag: Int64s
+) -> Int64s:
+    """What the edge that ends last leaves unexplained of each node; of those behind JOINs, which
+    then are as much later, that is the edge that ends last of theirs."""
+    residual = np.zeros_like(lag)
+    nodes = np.flatnonzero((kind != Node.JOIN) & (kind != Node.ORIGIN))
+    while len(nodes):
+        ends = ended[source[:, nodes]] + lag[:, nodes]
+        slot = np.argmax(ends, axis=0)
+        residual[slot, nodes] = began[nodes] - ends.max(axis=0)
+        behind = source[slot, nodes]
+        late = (residual[slot, nodes] > 0) & (kind[behind] == Node.JOIN)
+        slot, nodes, behind = slot[late], nodes[late], behind[late]
+        began[behind] += residual[slot, nodes]
+        ended[behind] = began[behind]
+        residual[slot, nodes] = 0
+        nodes = behind
+    residual[:, 0] = 0
+    return residual

@@ -1,0 +1,128 @@
+"""The work of a trace as a graph: nodes that last, and edges that make them wait.
+
+A node begins once both of its sources have ended, each with its lag:
+
+    begin = max(end[source[0]] + lag[0] + residual[0], end[source[1]] + lag[1] + residual[1])
+    end = begin + dur
+
+Nodes are in an order in which sources come first. Node 0 is the beginning of time; an edge from it
+with the lag NEVER is none. What has more than two sources begins after JOINs, which take no time.
+
+    what waits            source[0]                       source[1]
+    HOST, MARK            the node before on the thread   -
+    LAUNCH                likewise                        the item that frees a slot of a full queue
+    WAIT                  likewise                        the items that it waits for
+    HANDOFF               likewise                        the end of what another thread does
+    ITEM                  the item before on the stream,  the HOST before its launch call
+                          and events (JOINs)
+
+A lag is what is understood: latency of a launch, the usual switch from item to item, or less, even
+less than nothing, where the recording shows it. A residual is what was recorded beyond that.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows
+from fusetui.trace.model.ids import Id
+
+NEVER = -(1 << 61)
+"""The lag of an edge that is none."""
+
+
+class Node(IntEnum):
+    """What a node is; of calls that overlap on one thread the largest counts."""
+
+    ORIGIN = 0
+    HOST = 1  # a thread's own time between two of the following
+    MARK = 2  # the border of a step; takes no time
+    LAUNCH = 3  # a call that launches work, from when it need not wait for room in a queue
+    HANDOFF = 4  # the end of waiting for another thread; takes no time
+    WAIT = 5  # the rest of a call that waits for the device, once what it waits for is done
+    JOIN = 6
+    ITEM = 7  # a kernel, copy or set
+
+
+class Chain(msgspec.Struct, frozen=True):
+    """Nodes that follow each other: those of a thread or of a stream."""
+
+    thread: int  # as in Trace.thread_of_track
+    device: Id | None = None  # of a stream
+    switch_ns: int = 0  # usual, from the end of an item to the start of the next one
+
+
+class Graph(msgspec.Struct, frozen=True, eq=False, dict=True):
+    """Arrays of shape [nodes], or [2, nodes] for the two edges of each; times in ns."""
+
+    origin_ns: int  # in the time of the file
+    chains: tuple[Chain, ...]
+    kind: NDArray[np.uint8]
+    chain: Int32s  # -1: none
+    row: Int32s  # the call or GPU event, -1: none
+    began: Int64s  # as recorded, after the origin; of what waits, when that is over
+    lasted: Int64s  # as recorded
+    dur: Int64s
+    unexplained: Int64s  # how much of it is longer than such waits take
+    source: Int32s
+    lag: Int64s
+    residual: Int64s
+    gone: Flags  # taken out by a change
+    inferred_waits: int  # calls of which the trace does not say what they wait for
+
+    def __len__(self) -> int:
+        return len(self.kind)
+
+    @property
+    def ended(self) -> Int64s:
+        """As recorded."""
+        return self.began + self.lasted
+
+    def nodes(self, *kinds: Node) -> Rows:
+        return np.flatnonzero(np.isin(self.kind, kinds))
+
+
+def in_order(
+    began: Int64s, ended: Int64s, place: NDArray[np.floating[Any]], source: Int32s
+) -> Rows:
+    """The nodes so that their sources come first: by their times as recorded if possible, where
+    those of one chain that tie are in the order of `place`."""
+    order = np.lexsort((place, ended, began))
+    rank = np.empty(len(order), dtype=np.intp)
+    rank[order] = np.arange(len(order))
+    wrong = (rank[source] >= rank) & (source > 0)
+    return _sorted_topologically(rank, source) if wrong.any() else order
+
+
+def _sorted_topologically(rank: Rows, source: Int32s) -> Rows:
+    """Kahn's algorithm, the lowest rank first; a circle is broken at its lowest rank."""
+    from heapq import heapify, heappop, heappush  # only where times tie
+
+    sources = source.reshape(-1)
+    by_source = np.argsort(sources, kind="stable")
+    firsts = np.searchsorted(sources[by_source], np.arange(len(rank) + 1)).tolist()
+    targets, ranks = (by_source % len(rank)).tolist(), rank.tolist()
+    missing = [0, *[2] * (len(rank) - 1)]
+    ready, found, rest = [(ranks[0], 0)], list[int](), np.argsort(rank).tolist()[::-1]
+    heapify(ready)
+    is_found = bytearray(len(rank))
+    while len(found) < len(rank):
+        while not ready:
+            node = rest.pop()
+            if not is_found[node]:
+                ready.append((ranks[node], node))
+        node = heappop(ready)[1]
+        if is_found[node]:
+            continue
+        is_found[node] = 1
+        found.append(node)
+        for other in targets[firsts[node] : firsts[node + 1]]:
+            missing[other] -= 1
+            if not missing[other]:
+                heappush(ready, (ranks[other], other))
+    return np.array(found, dtype=np.intp)

@@ -1,0 +1,219 @@
+"""GPU work in the order of its streams, and which of it calls and other work wait for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+from fusetui.analysis.replay.graph import Node
+from fusetui.analysis.replay.hosts import FREES, Hosts
+from fusetui.analysis.why.host import matching
+from fusetui.analysis.why.warming import GRAPH_LAUNCH
+from fusetui.trace.model.arguments import arguments, parsed
+from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows, distinct, first_with
+from fusetui.trace.model.categories import Role
+from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.joined import own_events
+from fusetui.trace.model.memo import once
+from fusetui.trace.program.dependencies import dependencies
+
+OF_DEVICE = re.compile(rf"(?:Device|Ctx|Context)Synchronize|{FREES.pattern}")
+OF_EVENT = re.compile(r"EventSynchronize")
+SYNCHRONIZES = re.compile(r"Synchronize")
+WAITS_ON = ("wait_on_stream", "wait_on_cuda_event_record_corr_id")
+FEWEST = 3  # calls that waited for room, from which on a queue counts as full
+SLOW = 2  # times as long as the median, a call that waits for room
+
+
+class Items(msgspec.Struct, frozen=True, eq=False):
+    """GPU events by stream and start; arrays of shape [items], ns of the file."""
+
+    rows: Rows
+    start: Int64s
+    end: Int64s
+    cut: Rows  # of the launch call, -1: not known
+    given: Int64s  # when that begins; the start of the item where it is not known
+    streams: Rows  # as in Trace.thread_of_track; shape [streams]
+    bounds: Rows  # where the items of each begin, then their number
+    by_given: Rows  # the items of each stream in the order in which they were given to it
+    latest: Rows  # for each of these the one that ends last of it and those before
+    process: Rows  # which gave the stream its work, -1: not known; shape [streams]
+
+    def before(self, stream: int, times: Int64s) -> Rows:
+        """The item that ends last of those that a stream was given before each time, else -1."""
+        own = slice(self.bounds[stream], self.bounds[stream + 1])
+        place = np.searchsorted(self.given[self.by_given[own]], times)
+        return np.append(-1, self.latest[own])[place]
+
+    def after(self, stream: int, times: Int64s) -> Rows:
+        """The first item that a stream was given after each time, else -1."""
+        own = self.by_given[self.bounds[stream] : self.bounds[stream + 1]]
+        return np.append(own, -1)[np.searchsorted(self.given[own], times)]
+
+
+class Pairs(NamedTuple):
+    """What waits, a cut or an item, and the item that it waits for."""
+
+    target: Rows
+    item: Rows
+
+
+def items_of(trace: Trace, hosts: Hosts) -> Items:
+    stream = trace.thread_of_track[trace.track[trace.gpu_rows]]
+    rows = trace.gpu_rows[
+        np.lexsort((trace.end[trace.gpu_rows], trace.start[trace.gpu_rows], stream))
+    ]
+    stream = trace.thread_of_track[trace.track[rows]]
+    start, end, launch = trace.start[rows], trace.end[rows], trace.launch[rows]
+    known = (launch >= 0) & (trace.start[launch] <= start)
+    cut = np.where(known, hosts.cut_of_row[launch], -1)
+    given = np.where(cut >= 0, trace.start[launch], start)
+    by_given = np.lexsort((np.arange(len(rows)), given, stream))
+    streams = distinct(stream).astype(np.intp)
+    bounds = np.searchsorted(stream, np.append(streams, streams[-1:] + 1))
+    latest, process = by_given.copy(), np.full(len(streams), -1)
+    for k, (a, b) in enumerate(pairwise(bounds.tolist())):
+        ends = end[by_given[a:b]]
+        is_latest = ends >= np.maximum.accumulate(ends)
+        latest[a:b] = by_given[a:b][np.maximum.accumulate(np.where(is_latest, np.arange(b - a), 0))]
+        linked = launch[a:b][cut[a:b] >= 0][:1]
+        process[k] = np.append(trace.process_of_track[trace.track[linked]], -1)[0]
+    return Items(rows, start, end, cut, given, streams, bounds, by_given, latest, process)
+
+
+class Syncs(NamedTuple):
+    """Waits that CUPTI recorded on the device; arrays of shape [syncs]."""
+
+    call: Int32s  # the row of the call, -1: none
+    stream: Rows  # places among Items.streams, -1: not known
+    awaited: Rows  # for events: the stream on which it was recorded, likewise
+    recorded: Rows  # and the row of the call that did
+    of_event: Flags
+
+
+def syncs_of(trace: Trace, items: Items) -> Syncs:
+    """Reads the args of those about events."""
+    rows, calls = trace.rows_of(Role.SYNC), trace.rows_of(Role.CALL)
+    rows = rows[trace.correlation[rows] > 0]
+    place = np.full(len(trace.tracks) + 1, -1)
+    place[items.streams] = np.arange(len(items.streams))
+    of_event = matching(trace, rows, re.compile("Event").search)
+    awaited, number = np.full((2, len(rows)), -1)
+    events = np.flatnonzero(of_event)
+    if len(events):
+        told = arguments(own_events(trace.elements), trace.order[rows[events]], WAITS_ON)
+        keys = ((str(track.pid), str(track.tid)) for track in trace.tracks)
+        named = dict(zip(keys, trace.thread_of_track.tolist(), strict=True))
+        for at, which in zip(events.tolist(), told.number.tolist(), strict=True):
+            stream, record = map(parsed, told.distinct[which]) if which >= 0 else (None, None)
+            key = (str(trace.track_of(int(rows[at])).pid), str(stream))
+            awaited[at] = place[named.get(key, -1)]
+            number[at] = record if type(record) is int else -1
+    numbers = trace.correlation[calls]
+    call = first_with(numbers, calls, trace.correlation[rows])
+    recorded = np.where(number > 0, first_with(numbers, calls, number), -1)
+    own = place[trace.thread_of_track[trace.track[rows]]]
+    return Syncs(call, own, awaited, recorded, of_event)
+
+
+def awaited_by_calls(
+    trace: Trace, hosts: Hosts, items: Items, syncs: Syncs
+) -> tuple[list[Pairs], int]:
+    """What each waiting call waits for, and for how many this was inferred: the latest end before
+    its own that fits."""
+    cuts = np.flatnonzero(hosts.kind == Node.WAIT)
+    rows, begin, end = hosts.row[cuts], hosts.begin[cuts], hosts.end[cuts]
+    process = trace.process_of_track[trace.track[rows]]
+    whole, event, syncing = (
+        matching(trace, rows, test.search) for test in (OF_DEVICE, OF_EVENT, SYNCHRONIZES)
+    )
+    own = np.flatnonzero(items.cut >= 0)
+    own = own[hosts.kind[items.cut[own]] == Node.WAIT]
+    own = own[items.end[own] <= hosts.end[items.cut[own]]]  # else it only fills a buffer
+    found = [Pairs(items.cut[own], own)]
+    told = np.full((2, len(trace)), -1)  # by call: a stream, and the call since when
+    streams = np.where(syncs.of_event, syncs.awaited, syncs.stream)
+    since = np.where(syncs.of_event, syncs.recorded, syncs.call)
+    known = (syncs.call >= 0) & (since >= 0)
+    told[:, syncs.call[known]] = streams[known], since[known]
+    stream, since = told[:, rows]
+    is_told = syncing & ~whole & (stream >= 0)
+    asking = syncing & ~whole & ~is_told
+    best = np.full(len(cuts), -1)
+    for k in range(len(items.streams)):
+        given = (items.process[k] == process) | (items.process[k] < 0)
+        item = items.before(k, begin)
+        fits = (item >= 0) & given & (items.end[item] <= end)
+        found.append(Pairs(cuts[fits & whole], item[fits & whole]))
+        item = np.where(event, _ended_by(items, k, begin, end), item)
+        better = asking & given & (item >= 0) & (items.end[item] <= end)
+        better &= (best < 0) | (items.end[item] > items.end[best])
+        best[better] = item[better]
+        mine = np.flatnonzero(is_told & (stream == k))
+        item = items.before(k, trace.start[since[mine]])
+        found.append(Pairs(cuts[mine[item >= 0]], item[item >= 0]))
+    inferred = best >= 0
+    found.append(Pairs(cuts[inferred], best[inferred]))
+    return found, int(inferred.sum())
+
+
+def _ended_by(items: Items, stream: int, given: Int64s, end: Int64s) -> Rows:
+    """The item that ends last of those that a stream was given before one time and that have ended
+    before another, else -1."""
+    own = slice(items.bounds[stream], items.bounds[stream + 1])
+    latest = items.latest[own]
+    place = np.searchsorted(items.given[items.by_given[own]], given)
+    place = np.minimum(place, np.searchsorted(items.end[latest], end, side="right"))
+    return np.append(-1, latest)[place]
+
+
+def awaited_by_items(trace: Trace, items: Items, syncs: Syncs) -> Iterator[Pairs]:
+    """Events that streams wait for, and dependencies of the nodes of graphs, as recorded."""
+    waits = syncs.of_event & (syncs.stream >= 0) & (syncs.awaited >= 0)
+    waits &= (syncs.recorded >= 0) & (syncs.call >= 0)
+    streams = syncs.awaited[waits].tolist(), syncs.stream[waits].tolist()
+    for source, target in sorted(set(zip(*streams, strict=True))):
+        own = np.flatnonzero(waits & (syncs.awaited == source) & (syncs.stream == target))
+        before = items.before(source, trace.start[syncs.recorded[own]])
+        after = items.after(target, trace.start[syncs.call[own]])
+        both = (before >= 0) & (after >= 0)
+        yield Pairs(after[both], before[both])
+    replays = matching(trace, trace.rows_of(Role.CALL), GRAPH_LAUNCH.search)
+    if replays.any() and len(items.streams) > 1:
+        found = once(trace, dependencies)
+        place = np.full(len(trace), -1)
+        place[items.rows] = np.arange(len(items.rows))
+        both = (place[found.before] >= 0) & (place[found.after] >= 0)
+        yield Pairs(place[found.after][both], place[found.before][both])
+
+
+def freeing(hosts: Hosts, items: Items) -> Iterator[Pairs]:
+    """Of each stream whose queue was full the launch calls, and the item that frees the slot of
+    each: its queue holds as many as were ever in flight."""
+    launches = np.bincount(items.cut[items.cut >= 0], minlength=len(hosts.kind))
+    for a, b in pairwise(items.bounds.tolist()):
+        order = items.by_given[a:b]
+        cut = items.cut[order]
+        if not len(order) or (cut < 0).any() or (launches[cut] != 1).any():
+            continue  # what launches many at once does not tell
+        latest, number = items.latest[a:b], np.arange(b - a)
+        begin, end, ended = hosts.begin[cut], hosts.end[cut], items.end[latest]
+        most = int((number + 1 - np.searchsorted(ended, end, side="right")).max())
+        full = number - np.searchsorted(ended, begin, side="right") >= most
+        usual = np.median((end - begin)[~full]) if not full.all() else 0
+        slow = full & (end - begin > SLOW * usual)
+        if most > 0 and slow.sum() >= FEWEST and 2 * slow.sum() > full.sum():
+            yield Pairs(cut[most:], latest[: len(cut) - most])
+
+
+def by_target(pairs: list[Pairs]) -> Pairs:
+    """All of them, by target."""
+    none = np.empty(0, dtype=np.intp)
+    target, item = map(np.concatenate, zip(Pairs(none, none), *pairs, strict=True))
+    order = np.argsort(target, kind="stable")
+    return Pairs(target[order], item[order])

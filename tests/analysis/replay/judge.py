@@ -1,0 +1,116 @@
+"""Judges predictions by what invented programs do when they are changed.
+
+A prediction is asked for from outside, as a user would: by the command line and its JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+from tests.analysis.replay.changes import changed
+from tests.analysis.replay.programs import Program
+from tests.analysis.replay.recording import lengths, span_of, write
+from tests.analysis.replay.simulator import Residuals, Slice, simulate
+
+NOTHING, ABSTAINS = 2, 3
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What was said, or why nothing was: `refused` is the exit code then. `steps` has the lengths
+    before and after of each step."""
+
+    before: int = 0
+    after: int = 0
+    of: str = ""
+    steps: Mapping[str, tuple[int, int]] | None = None
+    certainty: str = ""
+    refused: int = 0
+    said: str = ""
+
+
+Predict = Callable[[Path, Sequence[str]], Prediction]
+
+
+def by_command(path: Path, changes: Sequence[str]) -> Prediction:
+    """What `fusetui whatif` says. Raises RuntimeError when it fails in another way than it may."""
+    command = [sys.executable, "-P", "-m", "fusetui", "whatif", str(path), *changes, "--json"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode in (NOTHING, ABSTAINS):
+        return Prediction(refused=done.returncode, said=(done.stderr or done.stdout).strip())
+    if done.returncode:
+        raise RuntimeError(f"exit code {done.returncode}: {done.stderr.strip()[-2000:]}")
+    found = json.loads(done.stdout)
+    steps = {step["name"]: (step["before_ns"], step["after_ns"]) for step in found["steps"]}
+    return Prediction(found["before_ns"], found["after_ns"], found["of"], steps, found["certainty"])
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A prediction beside what happened, in ns: of the median step, or of the span where there are
+    no two steps. `wrong` names what is not exact."""
+
+    before: float
+    after: float
+    prediction: Prediction
+    wrong: tuple[str, ...]
+
+    @property
+    def abstained(self) -> bool:
+        return bool(self.prediction.refused)
+
+    @property
+    def error(self) -> float:
+        """Of the time after the change, relative to what it is."""
+        return (self.prediction.after - self.after) / self.after
+
+    @property
+    def error_of_change(self) -> float:
+        """Of the time after the change, relative to the time before."""
+        return (self.prediction.after - self.after) / self.before
+
+
+def figures(run: Sequence[Slice]) -> tuple[float, dict[str, int]]:
+    """The median step, and the length of each but the first; else the span."""
+    steps = lengths(run)
+    return (median(steps.values()) if steps else span_of(run)), steps
+
+
+def judged(
+    program: Program,
+    changes: Sequence[str],
+    predict: Predict,
+    folder: Path,
+    residuals: Residuals | None = None,
+) -> Verdict:
+    """A recording of the program is given to `predict`; the changed program runs with the same
+    residuals. Raises ValueError where a change is refused."""
+    recorded = simulate(program, residuals)
+    before, steps = figures(recorded)
+    after, steps_after = figures(simulate(changed(program, *changes), residuals))
+    said = predict(write(recorded, folder / "invented.json"), changes)
+    if said.refused:
+        return Verdict(before, after, said, ())
+    wrong = [
+        text
+        for name, true in steps_after.items()
+        for text in _differences(name, (said.steps or {}).get(name), (steps[name], true))
+    ]
+    if not steps_after and said.after != after:
+        wrong.append(f"span after: {said.after - after:+,} ns of {after:,}")
+    return Verdict(before, after, said, tuple(wrong))
+
+
+def _differences(name: str, told: tuple[int, int] | None, true: tuple[int, int]) -> Iterator[str]:
+    if told is None:
+        yield f"{name} is missing"
+        return
+    for what, has, was in zip(("before", "after"), told, true, strict=True):
+        if has != was:
+            yield f"{name} {what}: {has - was:+,} ns of {was:,}"

@@ -1,0 +1,107 @@
+"""Tables and parts of traces that the app writes to files."""
+
+from __future__ import annotations
+
+import csv
+from functools import partial
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+from tests.tui.driving import opened, screen, settled
+
+import fusetui
+from fusetui.cli import run
+from fusetui.sample_traces import lessons
+from fusetui.tables import files
+from fusetui.trace import open_trace
+from fusetui.tui.state.commands import obeyed
+from fusetui.tui.state.session import Range
+
+LESSON = str(lessons.path("mlp-eager"))
+NAMED = ("name", "total_ns", "count", "median_ns", "min_ns", "max_ns")
+
+
+async def test_the_palette_asks_for_a_name_and_saves_the_rows_in_their_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same figures as those of the command."""
+    monkeypatch.chdir(tmp_path)
+    async with opened([LESSON]) as (app, pilot):
+        await pilot.press("3", "ctrl+p", *"save this", "down", "enter")
+        await pilot.pause()
+        assert screen(app).splitlines()[-1].strip() == "save kernels.csv"
+        await pilot.press("enter")
+        await settled(app, pilot)
+        assert "kernels.csv: 4 rows, " in screen(app)
+    with open("kernels.csv", newline="") as file:
+        rows = [{name: row[name] for name in NAMED} for row in csv.DictReader(file)]
+    table = fusetui.open(LESSON).kernels.select(NAMED)
+    assert rows == [{name: str(value) for name, value in row.items()} for row in table]
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv", "md", "json", "parquet"])
+@pytest.mark.parametrize("page", ["2", "3", "4", "6"])
+async def test_every_table_is_saved_in_every_format(tmp_path: Path, page: str, ending: str) -> None:
+    pytest.importorskip("pyarrow")
+    async with opened([LESSON, str(lessons.path("mlp-compiled"))]) as (app, pilot):
+        await pilot.press(page)
+        path = tmp_path / f"table.{ending}"
+        app.do(partial(obeyed, line=f"save {path}"))
+        await settled(app, pilot)
+        assert path.stat().st_size > 20
+
+
+@pytest.mark.parametrize(
+    ("keys", "line", "sentence"),
+    [
+        ("3", "save", "save takes the name of a new file"),
+        ("3", "save kernels.xls", "its name must end in .csv, .tsv, .md, .json, .parquet"),
+        ("3", "save there.csv", "there.csv exists already"),
+        ("3", "save nowhere/kernels.csv", "there is no such folder"),
+        ("1", "save lanes.csv", "there is no table here"),
+        ("1", "cut part.json", "this needs a range of time: v"),
+        ("13", "cut", "this needs a range of time: v"),
+    ],
+)
+async def test_what_cannot_be_written_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keys: str, line: str, sentence: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("there.csv").write_text("mine")
+    async with opened([LESSON], (160, 30)) as (app, pilot):
+        await pilot.press(*keys)
+        app.do(partial(obeyed, line=line))
+        await settled(app, pilot)
+        assert sentence in screen(app)
+    assert Path("there.csv").read_text() == "mine"
+    assert [*tmp_path.iterdir()] == [tmp_path / "there.csv"]
+
+
+async def test_a_full_disk_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setitem(files.TEXTS, "csv", full)
+    async with opened([LESSON], (160, 30)) as (app, pilot):
+        await pilot.press("3")
+        app.do(partial(obeyed, line=f"save {tmp_path}/kernels.csv"))
+        await settled(app, pilot)
+        assert "cannot be written: no space left on device" in screen(app)
+    assert not [*tmp_path.iterdir()]
+
+
+async def test_a_part_is_that_of_the_command(tmp_path: Path) -> None:
+    """Byte for byte, of the second side of two as well."""
+    trace = open_trace(LESSON)
+    begin, end = 100_000, 900_000
+    theirs, ours = tmp_path / "theirs.json", tmp_path / "ours.json"
+    assert run(["cut", LESSON, str(theirs), f"--from={begin}", f"--to={end}"]) == 0
+    chosen = Range(0, trace.begin_ns + begin, trace.begin_ns + end, ended=True)
+    async with opened([LESSON], (160, 30)) as (app, pilot):
+        app.do(lambda s: replace(s, session=replace(s.session, time_range=chosen)))
+        app.do(partial(obeyed, line=f"cut {ours}"))
+        await settled(app, pilot)
+        assert f"{ours}: " in app.state.hint
+        assert "slices" in app.state.hint
+    assert ours.read_bytes() == theirs.read_bytes()

@@ -1,0 +1,145 @@
+"""A file -> a Snapshot."""
+
+from __future__ import annotations
+
+from array import array
+from contextlib import closing
+from typing import Any
+
+import numpy as np
+
+from fusetui.trace.model.arrays import Int32s, Int64s
+from fusetui.trace.model.errors import CannotRead, NotATrace
+from fusetui.trace.read.foreign import is_pickle
+from fusetui.trace.read.reading import without_collector
+from fusetui.trace.read.source import open_stored, reason, room_for, unpacked
+from fusetui.trace.snapshot.columns import (
+    Annotations,
+    Blocks,
+    Events,
+    Segments,
+    Snapshot,
+    Stacks,
+)
+from fusetui.trace.snapshot.opcodes import Machine
+from fusetui.trace.snapshot.tables import Fields, Items, Kind, Tables, Wrong
+
+MOST = float(1 << 62)  # bytes that all events may have together: their sums are exact
+
+
+def read_snapshot(path: str) -> Snapshot:
+    """Reads a snapshot, compressed or not. Raises CannotRead or NotATrace with one plain
+    sentence."""
+    data, size = _document(path)
+    tables = Tables()
+    try:
+        with without_collector():
+            root = Machine(data, tables).run()
+            return _snapshot(path, size, root, tables)
+    except Wrong as wrong:
+        raise NotATrace(f"{path} is not a readable memory snapshot: {wrong}.") from None
+
+
+def _document(path: str) -> tuple[bytes, int]:
+    """The bytes of the pickle, and how many the file has."""
+    stored = open_stored(path)
+    try:
+        with closing(stored.file), closing(room_for(stored)) as room:
+            source = unpacked(stored, room, is_meant=is_pickle)
+            data = source.document[:]
+    except OSError as error:
+        raise CannotRead(f"{path} cannot be read: {reason(error)}.") from None
+    if source.cut:
+        raise CannotRead(f"{path} cannot be read to its end: {source.cut}.")
+    if not is_pickle(data[:2]):
+        raise NotATrace(f"{path} is no memory snapshot, which is a pickle.")
+    return data, stored.size
+
+
+def _snapshot(path: str, size: int, root: Any, tables: Tables) -> Snapshot:
+    if type(root) is Items and root.rows:  # of torch.cuda.memory_snapshot()
+        root = {"segments": root}
+    if not isinstance(root, dict) or "segments" not in root:
+        raise Wrong("it has no segments")
+    segments = _rows(root["segments"], Kind.SEGMENT)
+    traces = root.get("device_traces", Items())
+    if type(traces) is not Items or traces.rows:
+        raise Wrong("device_traces is not a list of lists")
+    of_devices = [_rows(one, Kind.EVENT) for one in traces]
+    settings = root.get("allocator_settings", {})
+    found = tables.columns
+    for name, column in found[Kind.EVENT].items():
+        if name in ("size", "device_free") and float(_array(column).sum(dtype=float)) > MOST:
+            raise Wrong("its sizes add up to more than any device has")
+    return Snapshot(
+        path=path,
+        bytes=size,
+        segments=Segments(**_taken(found[Kind.SEGMENT], segments)),
+        blocks=_blocks(found[Kind.BLOCK], segments),
+        events=tuple(
+            Events(device=device, **_taken(found[Kind.EVENT], rows))
+            for device, rows in enumerate(of_devices)
+            if len(rows)
+        ),
+        annotations=Annotations(
+            **_taken(
+                found[Kind.ANNOTATION],
+                _rows(root.get("external_annotations", Items()), Kind.ANNOTATION),
+            )
+        ),
+        stacks=_stacks(tables),
+        strings=tuple(tables.strings),
+        pools=tuple(tables.pools),
+        settings=_plain(settings) if isinstance(settings, dict) else {},
+    )
+
+
+def _rows(items: object, kind: Kind) -> Int32s:
+    """The rows that a list consists of. Raises Wrong if it holds anything else."""
+    if type(items) is not Items or items or items.kind not in (Kind.PLAIN, kind):
+        raise Wrong(f"a list that should hold {kind.name.lower()}s holds something else")
+    return np.frombuffer(items.rows, np.int32)
+
+
+def _array(column: array[int]) -> Any:
+    found = np.frombuffer(column, column.typecode)
+    return found
+
+
+def _taken(columns: dict[str, array[int]], rows: Int32s) -> dict[str, Any]:
+    """These rows of each column; a view where they follow one another."""
+    whole = len(rows) > 0 and bool(np.all(np.diff(rows) == 1))
+    which = slice(int(rows[0]), int(rows[-1]) + 1) if whole else rows
+    return {
+        name: _array(column)[which].astype(np.bool_ if name.startswith("is_") else column.typecode)
+        for name, column in columns.items()
+    }
+
+
+def _blocks(columns: dict[str, array[int]], segments: Int32s) -> Blocks:
+    """Those of segments of the file, which may have been written in any order."""
+    place = np.full(int(segments.max(initial=-1)) + 2, -1, np.int32)  # [-1] is of no segment
+    place[segments] = np.arange(len(segments), dtype=np.int32)
+    of = _array(columns["segment"])
+    of = np.where(of < len(place) - 1, place[np.minimum(of, len(place) - 1)], -1)
+    rows = np.flatnonzero(of >= 0)
+    order = rows[np.lexsort((_array(columns["address"])[rows], of[rows]))].astype(np.int32)
+    return Blocks(**(_taken(columns, order) | {"segment": of[order]}))
+
+
+def _stacks(tables: Tables) -> Stacks:
+    lengths = np.fromiter((len(one) // 4 for one in tables.stacks), np.int64, len(tables.stacks))
+    start: Int64s = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+    frame = np.frombuffer(b"".join(tables.stacks), np.int32)
+    return Stacks(tuple(tables.frames), frame, start)
+
+
+def _plain(value: Any, depth: int = 8) -> Any:
+    """Settings as dicts, lists and values that JSON has."""
+    if not depth:
+        raise Wrong("its settings are nested too deeply")
+    if isinstance(value, Fields):
+        return {key: _plain(one, depth - 1) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(one, depth - 1) for one in value]
+    return value
