@@ -59,7 +59,7 @@ def commands(traces: Path, hta: str | None, big: str) -> dict[str, list[list[str
         "screen": [["--put", *at("h100_owlv2"), big]],
         "keys": [["--put", *at("h100_owlv2", "mtia_inference")]],
         "trees": [[big, "--write", "docs/benchmarks.md"]],
-        "cutting": [["--into", "docs/benchmarks.md"]],
+        "cutting": [[*at("h100_owlv2"), "--into", "docs/benchmarks.md"]],
         "decode": [[str(traces / NAMES["kernel_names"])]],
         "why": [at("a100_train_diff_control", "h100_owlv2")],
         "ranks": [[*at("nccl_collectives"), *(by_hta if hta else [])]],

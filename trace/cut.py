@@ -146,7 +146,9 @@ def _pieces(trace: Trace, part: Excerpt, progress: Progress) -> Iterator[bytes]:
     )
     for number, stretch in enumerate(events.stretches):
         places = by_order[bounds[number] : bounds[number + 1]]
-        if len(places) or slices[number] < stretch.events:
+        before, after = stretch.reach
+        others = slices[number] < stretch.events and before < part.last_ns and after > part.first_ns
+        if len(places) or others:
             yield _of_stretch(trace, part, stretch, int(firsts[number]), places)
         progress(number + 1, len(events.stretches))
     if problem := events.text.problem():
