@@ -3,8 +3,8 @@
     python -P benchmarks/cutting.py trace.json.gz --megabytes 1000 --into docs/benchmarks.md
 
 The trace is made of a real one (see generate.py). Each is a process of its own, without the cache:
-`cut`; opening the trace alone; and copying the file that `cut` has written. They take turns, and the
-least time of each counts, of the clock and of all processors.
+`cut`; opening the trace alone; and copying the file that `cut` has written. They take turns, and
+the least time of each counts, of the clock and of all processors.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from fusetui.trace.model.arrays import Flags, Int64s, Rows
 from fusetui.trace.model.categories import GPU_ROLES
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import CannotRead, TraceError
-from fusetui.trace.model.events import Stretch
+from fusetui.trace.model.events import Stretch, Text
 from fusetui.trace.model.joined import own_events
 from fusetui.trace.model.report import Progress, silent
 from fusetui.trace.read.chunks import UNDECODABLE
@@ -147,8 +147,11 @@ def _pieces(trace: Trace, part: Excerpt, progress: Progress) -> Iterator[bytes]:
     for number, stretch in enumerate(events.stretches):
         places = by_order[bounds[number] : bounds[number + 1]]
         before, after = stretch.reach
-        others = slices[number] < stretch.events and before < part.last_ns and after > part.first_ns
-        if len(places) or others:
+        others = slices[number] < stretch.events
+        is_whole = len(places) == slices[number] and not part.clipped[places].any()
+        if is_whole and part.first_ns <= before and after <= part.last_ns:
+            yield bytes(_read(events.text, stretch)[1:-1])
+        elif len(places) or (others and before < part.last_ns and after > part.first_ns):
             yield _of_stretch(trace, part, stretch, int(firsts[number]), places)
         progress(number + 1, len(events.stretches))
     if problem := events.text.problem():
@@ -172,8 +175,6 @@ def _of_stretch(trace: Trace, part: Excerpt, stretch: Stretch, first: int, place
     as_written += [n for n, ph in enumerate(phases) if ph == "M"]
     anew = clipped | np.array([phases[n] != "X" for n in numbers.tolist()], dtype=np.bool_)
     as_written += numbers[~anew].tolist()
-    if len(as_written) == stretch.events:
-        return bytes(listed[1:-1]).strip(b" \t\r\n,")
     texts = decode_raw(listed) if as_written else []
     found = {number: bytes(texts[number]) for number in as_written}
     found |= _rewritten_each(trace, part, numbers[anew], rows[anew])
@@ -186,15 +187,22 @@ def _rewritten_each(trace: Trace, part: Excerpt, numbers: Int64s, rows: Rows) ->
 
 
 def _listed(trace: Trace, stretch: Stretch) -> tuple[bytearray, list[Head] | None]:
-    """The text of a stretch as a list, and the head of each element; None if it is damaged, cannot
-    be read, or has unusual types."""
-    listed = bytearray()
-    with suppress(OSError, TraceError, *UNDECODABLE):
-        listed = list_text(own_events(trace.elements).text, stretch)
+    """The text of a stretch as a list, and the head of each element; None if it is damaged, or has
+    unusual types. Raises CannotRead."""
+    listed = _read(own_events(trace.elements).text, stretch)
+    with suppress(*UNDECODABLE):
         heads = decode_heads(listed)
         if stretch.places is None and len(heads) == stretch.events:
             return listed, heads
     return listed, None
+
+
+def _read(text: Text, stretch: Stretch) -> bytearray:
+    """A stretch as a list. Raises CannotRead."""
+    try:
+        return list_text(text, stretch)
+    except (OSError, TraceError) as error:
+        raise CannotRead(f"{text.problem() or error}.") from None
 
 
 def _inside(times: list[bytes], part: Excerpt) -> list[bool]:

@@ -177,7 +177,8 @@ def _thread(begin: Mark) -> Thread:
 
 def _stretch(chunk: Chunk) -> Stretch:
     samples = sum(chunk.columns.phases[phase] for phase in PHASES_OF_SAMPLES)
-    reach = chunk.columns.reach if chunk.places is None else EVERYWHERE
+    is_good = chunk.places is None and not chunk.unreadable
+    reach = chunk.columns.reach if is_good else EVERYWHERE
     return Stretch(chunk.start, chunk.end, chunk.events, samples, chunk.places, reach)
 
 

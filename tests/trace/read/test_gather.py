@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fusetui.trace.model.events import EVERYWHERE
+from fusetui.trace.model.events import EVERYWHERE, NOWHERE
 from fusetui.trace.read.batch import event_in
 from fusetui.trace.read.events import decode_events, decode_exact
 from fusetui.trace.read.gather import Interner, gather
@@ -67,6 +67,8 @@ def test_no_event(text: bytes) -> None:
         (b'{"ph":"C","ts":-15.5}', (-17_000, -13_000)),
         (b'{"ph":"M","name":"process_name"},{"ph":"C","ts":15}', EVERYWHERE),
         (b'{"ph":"C","ts":1e300}', EVERYWHERE),
+        (b'{"ph":"b","id":1,"name":"a","ts":5}', EVERYWHERE),
+        (b'{"ph":"X","name":"b","ts":5}', NOWHERE),
     ],
 )
 def test_the_times_of_what_is_no_slice(
