@@ -1,4 +1,5 @@
-"""How long the graph of a trace takes to make and to replay, and whether that is the recording.
+"""How long the graph of a trace takes to make and to replay, and whether that is the recording;
+and how long the answers take, and how much of each recording is not understood.
 
     python -P benchmarks/replaying.py --items 1000000 trace.json.gz ...
 
@@ -18,9 +19,14 @@ from msgspec.structs import replace
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from fusetui.analysis.replay.build import graph_of
+from fusetui.analysis.replay.critical import slack_of
 from fusetui.analysis.replay.graph import Graph, Node
-from fusetui.analysis.replay.replay import replay
-from fusetui.trace import open_trace
+from fusetui.analysis.replay.path import path as critical_path
+from fusetui.analysis.replay.replay import Times, replay
+from fusetui.analysis.replay.timeline import slices_of
+from fusetui.analysis.replay.whatif import whatif
+from fusetui.trace import Trace, open_trace
+from fusetui.trace.model.memo import once
 
 
 def repeated(graph: Graph, times: int) -> Graph:
@@ -48,6 +54,7 @@ def main() -> None:
     parser.add_argument("--items", type=int, default=0, help="GPU events of each")
     asked = parser.parse_args()
     print("trace, GPU events, nodes, s to make the graph of the file, s to replay, exact")
+    print("   of the file: s of its path, of a change, of all slices, share not understood")
     for path in asked.traces:
         trace = open_trace(path)
         start = time.perf_counter()
@@ -61,6 +68,23 @@ def main() -> None:
         exact = bool((found.begin == graph.began).all() and (found.end == graph.ended).all())
         number = len(graph.nodes(Node.ITEM))
         print(f"{Path(path).name}, {number}, {len(graph)}, {made:.2f}, {seconds:.2f}, {exact}")
+        answers(trace)
+
+
+def answers(trace: Trace) -> None:
+    graph = once(trace, graph_of)
+    start = time.perf_counter()
+    critical_path(trace)
+    between = time.perf_counter()
+    found = whatif(trace, ["python x0.5"])
+    then = time.perf_counter()
+    times = Times(graph.began, graph.ended)
+    slices_of(trace, graph, times)
+    slack_of(graph, times)
+    seconds = (between - start, then - between, time.perf_counter() - then)
+    told = "none" if found.abstains else "doubtful" if found.is_doubtful else "plain"
+    share = f"{found.residual_share:.3f} ({told})"
+    print("  ", *(f"{one:.2f}" for one in seconds), share, sep=", ")
 
 
 if __name__ == "__main__":

@@ -29,22 +29,23 @@ def convert_file(path: str, out: str, progress: Progress = silent) -> Raw:
     """
     check_target(out)
     raw = read(path, Callbacks(progress=lambda done, total: progress(done // 2, total)))
-    if not raw.events - raw.unreadable:
-        raise NotATrace(f"{raw.path} contains no readable event, so there is nothing to write.")
+    report = raw.report
+    if not report.events - report.unreadable:
+        raise NotATrace(f"{report.path} contains no readable event, so there is nothing to write.")
     save(out, texts(raw, progress))
     return raw
 
 
 def texts(raw: Raw, progress: Progress = silent) -> Iterator[bytes]:
     """The document, piece by piece. Raises TraceError or OSError."""
-    count = len(raw.elements.stretches)
+    count, size = len(raw.elements.stretches), raw.report.bytes
 
     def pieces() -> Iterator[bytes]:
         for number, stretch in enumerate(raw.elements.stretches, 1):
             yield _text(raw.elements, stretch)
-            progress(raw.bytes * (count + number) // (2 * count), raw.bytes)
-        if raw.changed or raw.elements.text.problem():
-            raise CannotRead(f"{raw.path} changed while it was read: try again.")
+            progress(size * (count + number) // (2 * count), size)
+        if raw.report.changed or raw.elements.text.problem():
+            raise CannotRead(f"{raw.report.path} changed while it was read: try again.")
 
     return document({**raw.keys, **origin_of(raw)}, pieces())
 

@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from fusetui.trace.model.errors import CannotRead, TraceError
 from fusetui.trace.model.events import Text
@@ -52,7 +53,7 @@ def read(path: str, callbacks: Callbacks) -> Raw:
         with closing(stored.file):
             only = () if process is None else (process,)
             found: Raw = reader(_format_of(stored)).read(stored, callbacks, *only)
-            return msgspec.structs.replace(found, path=path) if only else found
+            return replace(found, report=replace(found.report, path=path)) if only else found
     except OSError as error:
         raise CannotRead(f"{stored.path} cannot be read: {reason(error)}.") from None
 

@@ -44,11 +44,8 @@ def open_trace(
     known = entry.trace(text_of) if entry else None
     look = None if preview is None else lambda raw: preview(build(raw))
     try:
-        trace = (
-            known
-            if known is not None
-            else build(read(path, Callbacks(progress, stop, look, alone)))
-        )
+        asked = Callbacks(progress, stop, look, alone)
+        trace = build(read(path, asked)) if known is None else known
     except MemoryError:
         raise CannotRead(f"{path} needs more memory than there is.") from None
     if entry is None or trace.report.prefix is not None or trace.report.changed:
@@ -98,26 +95,11 @@ def build(raw: Raw) -> Trace:
 
 
 def _report(raw: Raw, negative_delays: int) -> Report:
-    origin = converted_from(raw.keys)
-    return Report(
-        path=raw.path,
-        bytes=raw.bytes,
-        events=raw.events,
-        phases=raw.phases,
-        unreadable=raw.unreadable,
-        skipped=raw.skipped,
-        complete=raw.complete,
-        cut=raw.cut,
-        negative_durations=raw.negative,
+    origin, report = converted_from(raw.keys), raw.report
+    return replace(
+        report,
         negative_delays=negative_delays,
-        unfinished=raw.unfinished,
-        unmatched_ends=raw.unmatched,
-        prefix=raw.prefix,
-        too_damaged=raw.too_damaged,
-        changed=raw.changed,
-        format=raw.format,
-        left_out=raw.left_out,
-        remarks=(*raw.remarks, *origin.remarks),
-        cut_ends=raw.cut_ends or origin.cut_ends,
+        remarks=(*report.remarks, *origin.remarks),
+        cut_ends=report.cut_ends or origin.cut_ends,
         converted_from=origin.format,
     )

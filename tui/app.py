@@ -20,7 +20,7 @@ from fusetui.signals import ended_by_signals
 from fusetui.text.printable import printable
 from fusetui.tui import performing, registry, screen_layout
 from fusetui.tui.drawing.canvas import Canvas, Moused
-from fusetui.tui.drawing.schemes import Scheme, scheme_for
+from fusetui.tui.drawing.schemes import SCHEMES, Scheme
 from fusetui.tui.drawing.segments import ASCII_DOOR, DOOR
 from fusetui.tui.ending import Ending
 from fusetui.tui.keymap import Keymap, user_keymap
@@ -77,7 +77,7 @@ class FusetuiApp(Ending):
         super().__init__()
         self.animation_level = "none"
         few = self.console.color_system in FEW_COLORS
-        self._scheme = scheme_for(options.light, few)
+        self._scheme = SCHEMES[options.light + 2 * few]
         self.register_theme(self._scheme.theme)
         self.theme = self._scheme.theme.name
         job = job_of_paths(options.paths)

@@ -115,7 +115,7 @@ def as_read(trace: Trace, text: str) -> Iterator[ArgsRead]:
     """What args say, after each stretch of the file."""
     query, rows = parse(text), by_names(trace, text)
     if query.reads_args:
-        for held, share in by_args(trace, query, rows):
+        for held, share in by_args(trace, once(trace, texts_of), query):
             yield held, NOTHING, share
     else:
         for extra, share in by_words(trace, once(trace, texts_of), query, rows):

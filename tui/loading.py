@@ -13,7 +13,8 @@ import numpy as np
 from msgspec.structs import replace
 
 from fusetui.analysis.questions.launches import wants_capture
-from fusetui.analysis.questions.query import Pattern, WrongQuery, matching, parse
+from fusetui.analysis.questions.query import Pattern, matching, parse
+from fusetui.analysis.questions.query_text import WrongQuery
 from fusetui.analysis.questions.search import why_nothing
 from fusetui.text import cutting
 from fusetui.text.printable import printable
@@ -32,7 +33,8 @@ from fusetui.tui.layout.kinds import shares
 from fusetui.tui.layout.lanes import names_of
 from fusetui.tui.layout.search_hits import SearchHits, found_of
 from fusetui.tui.layout.view import Side, make_sides, short_label
-from fusetui.tui.state import moving, ranks, reading, search
+from fusetui.tui.pages import ranks
+from fusetui.tui.state import moving, reading, search
 from fusetui.tui.state.action import Run
 from fusetui.tui.view_store import KeptView, name_of, read_kept
 

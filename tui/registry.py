@@ -12,7 +12,7 @@ from functools import partial
 from msgspec.structs import replace
 
 from fusetui.tui.layout.view import Side
-from fusetui.tui.pages import answer, folding, kernels, modules, overlays, timeline
+from fusetui.tui.pages import answer, folding, kernels, modules, overlays, ranks, timeline
 from fusetui.tui.pages.diff import DiffPage
 from fusetui.tui.pages.flame import FlamePage
 from fusetui.tui.pages.folding import AnyTree, TreeListPage
@@ -22,7 +22,7 @@ from fusetui.tui.pages.ranks import RanksPage
 from fusetui.tui.pages.timeline import TimelinePage
 from fusetui.tui.pages.tree import TREE
 from fusetui.tui.pages.why import WhyPage
-from fusetui.tui.state import commands, jumping, moving, ranks, reading, search, tour
+from fusetui.tui.state import commands, jumping, moving, reading, search, tour
 from fusetui.tui.state.action import Action, Run, action, all_keys_text, chosen, keys_of, nothing
 from fusetui.tui.state.screen import body, overlay_body, tabs_height, tour_lines
 from fusetui.tui.state.state import CopyText, Effect, Help, Order, Outcome, Size, State, told

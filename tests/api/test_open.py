@@ -145,6 +145,8 @@ def test_errors(source: str | bytes, kind: type[Exception]) -> None:
         ft.open(source)
     assert isinstance(error.value, ft.Error)
     assert isinstance(error.value, OUR_SENTENCES)
+    assert "fusetui-" not in str(error.value)  # no file of ours
+    assert isinstance(source, str) or str(error.value).startswith("bytes ")
 
 
 def test_ranks(tmp_path: Path) -> None:

@@ -16,8 +16,7 @@ from tests.cli.conftest import Result
 import fusetui as ft
 from fusetui.arguments import KERNELS_BY, OPS_BY
 from fusetui.commands.agents.answers import WITH_TRACES
-from fusetui.commands.agents.folders import Folders
-from fusetui.commands.agents.opened import NOT_JOINED, TRACES, Opener
+from fusetui.commands.agents.opened import NOT_JOINED, TRACES, Folders, Opener
 from fusetui.commands.agents.pages import CHARACTERS
 from fusetui.commands.agents.tools import DATA, LEAST
 from fusetui.text.printable import is_printable

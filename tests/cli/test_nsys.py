@@ -29,6 +29,16 @@ def test_every_question_is_answered(fusetui: Run, path: Path, command: str) -> N
     assert "Traceback" not in found.err
 
 
+@pytest.mark.parametrize("command", ["modules", "lines", "why"])
+def test_what_is_missing_is_told_in_words_of_the_format(
+    fusetui: Run, path: Path, command: str
+) -> None:
+    """No option of torch.profiler alone would record it."""
+    out = " ".join(fusetui(command, path).out.split())
+    assert out.count("with_stack=True") == out.count("torch.profiler with with_stack=True")
+    assert "record_function" not in out
+
+
 def test_a_diff_with_itself_finds_no_change(fusetui: Run, path: Path) -> None:
     found = fusetui("diff", path, path)
     assert found.code == 0

@@ -89,6 +89,28 @@ def test_the_table_tells_on_stderr_which_files_are_left_out(fusetui: Run, folder
     assert "rank9.json" in found.err
 
 
+def test_without_steps_figures_are_of_the_whole_trace(fusetui: Run, folder: Path) -> None:
+    """Nothing is said to be per step then."""
+    for path in folder.iterdir():
+        text = json.loads(path.read_text())
+        events = [one for one in text["traceEvents"] if "Step" not in one["name"]]
+        path.write_text(json.dumps(text | {"traceEvents": events}))
+    out = " ".join(fusetui("ranks", folder).out.split())
+    assert "4 of 4 ranks, 0 steps" in out
+    assert "Without steps, figures are those of the whole trace. *: more" in out
+    assert "and waits, are sums." in out
+    assert "a step" not in out
+    assert "per step" not in out
+
+
+def test_a_host_is_not_called_a_device(fusetui: Run, folder: Path) -> None:
+    """No rank has a GPU."""
+    (head,) = [
+        line for line in fusetui("ranks", folder).out.splitlines() if line.startswith("rank ")
+    ]
+    assert head.split()[-1] == "host"
+
+
 def test_csv(fusetui: Run, folder: Path) -> None:
     rows = list(csv.DictReader(fusetui("ranks", folder, "--csv").out.splitlines()))
     assert [row["last_count"] for row in rows] == ["3", "0", "0", "0"]
@@ -108,7 +130,7 @@ def test_a_rank_that_cannot_be_read(fusetui: Run, folder: Path) -> None:
     assert "rank1.json is empty" in " ".join(result.out.split())
     assert "Not given: rank 1." in result.out
     assert "Rank 2 arrives last" in result.out
-    assert result.sentence == "1 file of 4 could not be used, or not as a whole."
+    assert result.sentence == "1 of 4 traces could not be used."
 
 
 @needs_fork

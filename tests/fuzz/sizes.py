@@ -35,10 +35,10 @@ TINY = {
     "layout.nesting.DEEP": 2,
 }
 SIZES: dict[str, dict[str, Any]] = {
-    "usual": {"read.workers._cores": lambda: 1},
-    "small": {**SMALL, "read.workers._cores": lambda: 1},
-    "tiny": {**TINY, "read.workers._cores": lambda: 1},
-    "team": {**SMALL, "read.workers.FEWEST_FORKED": 0, "read.workers._cores": lambda: 2},
+    "usual": {"read.workers.core_count": lambda: 1},
+    "small": {**SMALL, "read.workers.core_count": lambda: 1},
+    "tiny": {**TINY, "read.workers.core_count": lambda: 1},
+    "team": {**SMALL, "read.workers.FEWEST_FORKED": 0, "read.workers.core_count": lambda: 2},
 }
 """By the name that a report has: `team` decodes in two processes, the others in one."""
 

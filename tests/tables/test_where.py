@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from tests.places import TRACES
 
 from fusetui import Error
-from fusetui.analysis.questions.query import WrongQuery, parse
+from fusetui.analysis.questions.query import parse
+from fusetui.analysis.questions.query_text import WrongQuery
 from fusetui.analysis.questions.search import search, texts_of
 from fusetui.tables.public import table_of
 from fusetui.tables.sources import made
@@ -71,6 +72,11 @@ TABLE = table_of(
         ("stream:7", "02"),
         ("family = gemm and dur > 50us", "0"),
         ("family:gemm dur>50us", "0"),
+        ("gemv or flash", "12"),
+        ("not gemv", "02"),
+        ("not (gemv or flash)", "0"),
+        ("stream:7 and (share > 0.6 or family = gemm)", "02"),
+        ("-(share > 0.6)", "01"),
     ],
 )
 def test_rows(query: str, rows: str) -> None:
@@ -81,7 +87,7 @@ def test_rows(query: str, rows: str) -> None:
 @pytest.mark.parametrize(
     ("query", "sentence"),
     [
-        ("gemm or flash", 'a query has no "or"'),
+        ("(gemm", 'a ( is not closed: "(" in quotes looks for one'),
         ("name > 3", "name is a text: name:3 looks for it"),
         ("dur > x", "dur is followed by a number: dur > 50us"),
         ("share >", "share is followed by a number: share > 0.5"),
@@ -109,6 +115,9 @@ WORDS = st.sampled_from(
         "-",
         "and",
         "or",
+        "not",
+        "(",
+        ")",
         '"',
         "/",
         "5us",
@@ -142,6 +151,8 @@ def test_a_field_that_is_no_column() -> None:
         "dtype:bf16",
         "/Kernel2.*tn/",
         "name = cudaLaunchKernel",
+        "family:gemm or kind:memcpy",
+        "(family:gemm or stream:7) and not dur > 20us",
     ],
 )
 def test_slices_are_those_of_the_search(path: str, query: str) -> None:

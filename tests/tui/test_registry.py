@@ -20,9 +20,10 @@ from fusetui.analysis.ranks.answer import explained as answered
 from fusetui.analysis.ranks.answer import strip_of
 from fusetui.trace import Trace, open_trace
 from fusetui.tui.app import AppOptions, FusetuiApp
+from fusetui.tui.pages import ranks
 from fusetui.tui.pages.page import Page
 from fusetui.tui.registry import ACTIONS, PAGES
-from fusetui.tui.state import moving, ranks, search
+from fusetui.tui.state import moving, search
 from fusetui.tui.state.action import Action, Run, action
 from fusetui.tui.state.state import Chooser, Effect, Order, RankedJob, Reading, Size, State
 

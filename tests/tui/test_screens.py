@@ -23,8 +23,8 @@ from fusetui.tui import screen_layout
 from fusetui.tui.drawing.canvas import Click
 from fusetui.tui.drawing.schemes import glyphs_for
 from fusetui.tui.layout.search_hits import found_of
+from fusetui.tui.pages import ranks
 from fusetui.tui.pages.overlays import FoundPicture
-from fusetui.tui.state import ranks
 from fusetui.tui.state.action import Run
 from fusetui.tui.state.screen import overlay_size
 from fusetui.tui.state.state import Size, State, job_of_paths

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
@@ -11,7 +10,7 @@ import msgspec
 from fusetui.trace.model.arrays import Int32s, Int64s
 from fusetui.trace.model.events import Events
 from fusetui.trace.model.ids import Id
-from fusetui.trace.model.report import Prefix, Skipped
+from fusetui.trace.model.report import Report
 
 Thread = tuple[Id, Id]
 Lane = tuple[Id, Id, int | None]
@@ -30,11 +29,8 @@ class Label(msgspec.Struct, frozen=True):
 class Raw(msgspec.Struct, frozen=True, eq=False):
     """Arrays have shape [slices]."""
 
-    path: str
-    bytes: int  # of the file as stored
-    cut: str | None  # how a compressed file ended too early
+    report: Report  # what only the launches tell is not in it yet
     elements: Events
-    phases: Counter[str]
     names: tuple[str, ...]
     categories: tuple[str, ...]
     threads: tuple[Lane, ...]
@@ -48,20 +44,6 @@ class Raw(msgspec.Struct, frozen=True, eq=False):
     external_id: Int64s
     order: Int64s  # index in traceEvents
     keys: dict[str, Any]  # the other top-level keys
-    events: int
-    unreadable: int  # elements
-    skipped: tuple[Skipped, ...]  # the first ones
-    complete: bool
-    too_damaged: int  # the byte at which reading stopped because of damage, or -1
-    prefix: Prefix | None  # what was read, if it was not read to its end
-    negative: int  # durations below zero, shown as zero
-    unfinished: int  # begin events (ph B, b, S) without an end
-    unmatched: int  # end events without a begin
-    changed: bool = False  # the file changed while it was read
-    format: str = "json"  # see formats.py
-    left_out: dict[str, int] = {}  # see Report
-    remarks: tuple[str, ...] = ()
-    cut_ends: int = 0  # see Report
     copies_named: bool = False  # names of copies and fills say all that the file says
 
 
@@ -88,7 +70,9 @@ def converted_from(keys: Mapping[str, Any]) -> ConvertedFrom:
 
 def origin_of(raw: Raw) -> dict[str, Any]:
     """The key that a converted trace gets; none for JSON, whose keys have it already."""
-    if raw.format == "json":
+    report = raw.report
+    if report.format == "json":
         return {}
-    origin = ConvertedFrom(raw.format, raw.cut_ends, raw.remarks[:16])  # type: ignore[arg-type]
+    about = report.format, report.cut_ends, report.remarks[:16]
+    origin = ConvertedFrom(*about)  # type: ignore[arg-type]
     return {CONVERTED_FROM: msgspec.to_builtins(origin)}

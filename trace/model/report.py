@@ -43,9 +43,9 @@ class Report(msgspec.Struct, frozen=True):
     complete: bool  # False if the file was truncated, or not read to its end
     cut: str | None  # how a compressed file ended too early
     negative_durations: int  # shown as zero
-    negative_delays: int  # GPU events that start before their launch call: clocks differ
-    unfinished: int  # begin events without an end: shown up to the end of the trace, or as instants
-    unmatched_ends: int  # end events without a begin
+    negative_delays: int = 0  # GPU events that start before their launch call: clocks differ
+    unfinished: int = 0  # begin events without an end: shown up to the trace's, or as instants
+    unmatched_ends: int = 0  # end events without a begin
     prefix: Prefix | None = None  # what was read, if reading was stopped or is still going on
     too_damaged: int = -1  # the byte at which reading stopped because of too much damage
     changed: bool = False  # the file changed while it was read: figures may mix two states

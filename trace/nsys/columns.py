@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.trace.model.errors import CannotRead
-from fusetui.trace.model.raw import Lane
 from fusetui.trace.nsys.database import NONE, Export, ExportFile, distinct
 from fusetui.trace.nsys.nvtx import BASE, NVTX, category
 from fusetui.trace.nsys.plan import Batches
@@ -41,24 +40,6 @@ class TableEvents(msgspec.Struct, frozen=True, eq=False):
         return len(self.text)
 
 
-class SliceColumns(msgspec.Struct, frozen=True, eq=False):
-    """The fields of Raw that have these names."""
-
-    names: tuple[str, ...]
-    categories: tuple[str, ...]
-    threads: tuple[Lane, ...]
-    start: NDArray[np.int64]
-    dur: NDArray[np.int64]
-    name: NDArray[np.int32]
-    category: NDArray[np.int32]
-    thread: NDArray[np.int32]
-    correlation: NDArray[np.int64]
-    external_id: NDArray[np.int64]
-    order: NDArray[np.int64]
-    negative: int
-    unfinished: int
-
-
 def events_of(db: Export, batches: Batches, texts: Interner) -> TableEvents:
     """Reads the events of a table as far as that is possible."""
     source = batches.source
@@ -80,8 +61,9 @@ def events_of(db: Export, batches: Batches, texts: Interner) -> TableEvents:
 
 def slices_of(
     parts: Sequence[TableEvents], first: int, texts: Sequence[str], words: Words, who: Processes
-) -> SliceColumns:
-    """The slices of all parts; `first` is the index of their first event in traceEvents."""
+) -> tuple[dict[str, Any], int, int]:
+    """The columns of Raw of the slices of all parts, and how many have a negative duration or no
+    end; `first` is the index of their first event in traceEvents."""
     begins = np.cumsum([first, *map(len, parts)]).tolist()
     placed = [(p, b) for p, b in zip(parts, begins, strict=False) if not p.source.is_metrics]
     parts = [part for part, _ in placed]
@@ -96,21 +78,20 @@ def slices_of(
         _joined([who.unique(p.columns["owner"], p.columns[c]) for p in parts], np.int64)
         for c in ("correlation", "external")
     )
-    return SliceColumns(
-        names=tuple(names),
-        categories=tuple(categories),
-        threads=tuple(lanes),
-        start=start,
-        dur=np.maximum(dur, 0),
-        name=name,
-        category=category,
-        thread=thread,
-        correlation=correlation,
-        external_id=external,
-        order=_joined([begin + np.arange(len(part)) for part, begin in placed], np.int64),
-        negative=int((dur < 0).sum()),
-        unfinished=int(is_open.sum()),
-    )
+    columns = {
+        "names": tuple(names),
+        "categories": tuple(categories),
+        "threads": tuple(lanes),
+        "start": start,
+        "dur": np.maximum(dur, 0),
+        "name": name,
+        "category": category,
+        "thread": thread,
+        "correlation": correlation,
+        "external_id": external,
+        "order": _joined([begin + np.arange(len(part)) for part, begin in placed], np.int64),
+    }
+    return columns, int((dur < 0).sum()), int(is_open.sum())
 
 
 def unnamed(parts: Sequence[TableEvents], words: Words) -> Iterator[tuple[str, int]]:

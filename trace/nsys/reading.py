@@ -10,12 +10,13 @@ from contextlib import suppress
 from functools import partial
 from itertools import chain
 
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from fusetui.text.figures import plural
 from fusetui.trace.model.errors import NotATrace, NothingRead
 from fusetui.trace.model.events import Text
 from fusetui.trace.model.raw import Raw
+from fusetui.trace.model.report import Report
 from fusetui.trace.nsys.columns import TableEvents, check_memory, events_of, slices_of, unnamed
 from fusetui.trace.nsys.database import Export, ExportFile, opened, place_of
 from fusetui.trace.nsys.nvtx import DECLARED, NVTX, SHOWN
@@ -24,14 +25,14 @@ from fusetui.trace.nsys.processes import Processes, keys_of
 from fusetui.trace.nsys.tables import GRAPHS, present, words_of
 from fusetui.trace.nsys.writing import ExportWriter
 from fusetui.trace.read import Callbacks
-from fusetui.trace.read.assemble import LONGEST_SUM_NS
+from fusetui.trace.read.assemble import check_durations
 from fusetui.trace.read.document import OpenFile
 from fusetui.trace.read.elements import Elements
 from fusetui.trace.read.gather import Interner
 from fusetui.trace.read.memory import memory_left
 from fusetui.trace.read.reading import without_collector
 from fusetui.trace.read.rendered import Rendered, stretches_of
-from fusetui.trace.read.source import State, Stored, reason, state_of
+from fusetui.trace.read.source import State, Stored, has_changed, reason
 from fusetui.trace.read.unpack import Damaged, TooLarge, limit_for, too_large, unpack
 
 TIMES = ("start", "timestamp", "rawTimestamp")
@@ -54,8 +55,8 @@ def read(stored: Stored, callbacks: Callbacks, process: int | None = None) -> Ra
             raise NotATrace(f"{place.path} has no event of a process {process}.")
         if db.stopped:
             raise NothingRead
-    changed = stored.arriving is None and state_of(stored.file.fileno()) != stored.state
-    return replace(raw, cut=cut, complete=raw.complete and cut is None, changed=changed)
+    whole, changed = raw.report.complete and cut is None, has_changed(stored)
+    return replace(raw, report=replace(raw.report, cut=cut, complete=whole, changed=changed))
 
 
 def text(path: str, file: OpenFile, state: State) -> Text:
@@ -88,49 +89,40 @@ def _read(
             raise NothingRead
     words, who = words_of(db), Processes(db, sources)
     labels = tuple(who.labels(words.strings))
-    slices = slices_of(parts, len(labels), list(texts), words, who)
-    if float(slices.dur.sum(dtype=float)) > LONGEST_SUM_NS:
-        raise NotATrace(f"{place.path} is not a trace of one run: its durations exceed 146 years.")
+    slices, negative, unfinished = slices_of(parts, len(labels), list(texts), words, who)
+    start, dur = slices["start"], slices["dur"]
+    check_durations(place.path, dur)
     counts = [part.batches.counts(part.columns["row"]) for part in parts]
     values = [
         n if p.source.is_metrics else [0] * len(n) for p, n in zip(parts, counts, strict=True)
     ]
-    phases = Counter(
-        X=len(slices.start) - slices.unfinished,
-        B=slices.unfinished,
-        C=sum(chain.from_iterable(values)),
-        M=len(labels),
-    )
+    phases = Counter(X=len(start) - unfinished, B=unfinished, M=len(labels))
+    phases["C"] = sum(chain.from_iterable(values))
     stretches = stretches_of([len(labels), *chain(*counts)], [0, *chain(*values)])
     unreadable = sum(part.unreadable for part in parts)
     problem = partial(_problem, place.path, stored.state) if place.data is None else str
-    ends = slices.start + slices.dur
-    times = (int(slices.start.min()), int(ends.max())) if len(ends) else (0, 0)
-    left_out = _left_out(db)
+    times = (int(start.min()), int((start + dur).max())) if len(start) else (0, 0)
+    left_out, keys = _left_out(db), keys_of(db, *times)
     remarks = _remarks(place, parts, unnamed(parts, words), unreadable)
-    return Raw(
-        **asdict(slices),
+    report = Report(
         path=stored.path,
         bytes=stored.size,
-        cut=None,
-        elements=Elements(
-            Rendered(ExportWriter(place), problem),
-            [one for one in stretches if one.events],  # rowids may be far apart
-        ),
-        phases=+phases,
-        labels=labels,
-        keys=keys_of(db, *times),
         events=phases.total() + unreadable,
+        phases=+phases,
         unreadable=unreadable,
         skipped=(),
         complete=not db.damage,
-        too_damaged=-1,
-        prefix=None,
-        unmatched=0,
+        cut=None,
+        negative_durations=negative,
+        unfinished=unfinished,
         format="nsys",
-        copies_named=True,
         left_out=left_out,
         remarks=(*db.damage, *remarks),
+    )
+    written = Rendered(ExportWriter(place), problem)
+    elements = Elements(written, [one for one in stretches if one.events])  # rowids may be far off
+    return Raw(
+        **slices, report=report, elements=elements, labels=labels, keys=keys, copies_named=True
     )
 
 

@@ -8,21 +8,20 @@ from contextlib import closing
 from functools import cached_property
 from typing import Any
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.text.figures import plural
 from fusetui.trace.model.arrays import Flags
-from fusetui.trace.model.errors import NotATrace, NothingRead
+from fusetui.trace.model.errors import NothingRead
 from fusetui.trace.model.events import Stretch, Text
 from fusetui.trace.model.raw import Raw
-from fusetui.trace.model.report import Prefix
+from fusetui.trace.model.report import Prefix, Report
 from fusetui.trace.pftrace.columns import Columns, columns_of
 from fusetui.trace.pftrace.index import EACH, PacketIndex, index
 from fusetui.trace.pftrace.render import PacketWriter
 from fusetui.trace.pftrace.scan import Stages
-from fusetui.trace.read.assemble import LONGEST_SUM_NS
+from fusetui.trace.read.assemble import check_durations
 from fusetui.trace.read.document import OpenFile
 from fusetui.trace.read.document_text import Filed, text_of
 from fusetui.trace.read.elements import Elements
@@ -67,9 +66,8 @@ def read(stored: Stored, callbacks: Callbacks) -> Raw:
         prefix = Prefix(found.read, size, exact=source.taken is None)
         if len(found.layout.bounds) == 1:
             raise NothingRead
-    raw = _raw(source, found, prefix)
     changed = stored.arriving is None and now != stored.state
-    return msgspec.structs.replace(raw, changed=True) if changed else raw
+    return _raw(source, found, prefix, changed)
 
 
 def text(path: str, file: OpenFile, state: State) -> Text:
@@ -103,7 +101,7 @@ class Scanned(Rendered):
         return super().part(start, end) if end > start else bytes(self._writer.warm())
 
 
-def _raw(source: Source, found: PacketIndex, prefix: Prefix | None) -> Raw:
+def _raw(source: Source, found: PacketIndex, prefix: Prefix | None, changed: bool) -> Raw:
     columns = columns_of(found)
     document = text_of(source)
     writer = PacketWriter(found, columns, document.part)
@@ -112,8 +110,7 @@ def _raw(source: Source, found: PacketIndex, prefix: Prefix | None) -> Raw:
     order = np.concatenate(found.order[:2])[kept] + len(columns.labels)
     dur = np.concatenate((found.layout.dur, stages.dur))[kept]
 
-    if float(dur.sum(dtype=np.float64)) > LONGEST_SUM_NS:
-        raise NotATrace(f"{source.path} is not a trace of one run: its durations exceed 146 years.")
+    check_durations(source.path, dur)
     by_order = np.argsort(order, kind="stable")  # torch writes them in this order already
 
     def of_slices(*parts: NDArray[Any]) -> NDArray[Any]:
@@ -127,12 +124,28 @@ def _raw(source: Source, found: PacketIndex, prefix: Prefix | None) -> Raw:
     counts |= {"C": len(counters.at), "s": flows, "f": flows}
     cut = _cut_ends(stages, is_note)
     whole = source.cut is None and prefix is None and found.read == len(source.document)
-    return Raw(
+    report = Report(
         path=source.path,
         bytes=source.size,
-        cut=source.cut,
-        elements=Elements(Scanned(document, lambda: writer), _stretches(found, columns)),
+        events=sum(counts.values()) + found.lost_in_all,
         phases=Counter({phase: count for phase, count in counts.items() if count}),
+        unreadable=found.lost_in_all,
+        skipped=found.lost,
+        complete=whole,
+        cut=source.cut,
+        negative_durations=int((dur < 0).sum()),
+        unfinished=counts["i"],
+        unmatched_ends=found.unmatched,
+        prefix=prefix,
+        too_damaged=found.read if found.damaged else -1,
+        changed=changed,
+        format=NAME,
+        remarks=tuple(_remarks(counts["i"], cut)),
+        cut_ends=cut,
+    )
+    return Raw(
+        report=report,
+        elements=Elements(Scanned(document, lambda: writer), _stretches(found, columns)),
         names=columns.names,
         categories=columns.categories,
         threads=columns.threads,
@@ -146,19 +159,7 @@ def _raw(source: Source, found: PacketIndex, prefix: Prefix | None) -> Raw:
         external_id=of_slices(begins.external_id, np.full(len(stages.at), -1)),
         order=order[by_order],
         keys={"baseTimeNanoseconds": found.tables.base, **found.tables.exporter},
-        events=sum(counts.values()) + found.lost_in_all,
-        unreadable=found.lost_in_all,
-        skipped=found.lost,
-        complete=whole,
-        too_damaged=found.read if found.damaged else -1,
-        prefix=prefix,
-        negative=int((dur < 0).sum()),
-        unfinished=counts["i"],
-        unmatched=found.unmatched,
-        format=NAME,
         copies_named=True,
-        cut_ends=cut,
-        remarks=tuple(_remarks(counts["i"], cut)),
     )
 
 

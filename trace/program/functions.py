@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.trace.model.arguments import arguments, parsed
-from fusetui.trace.model.arrays import Flags, Int64s, Rows
+from fusetui.trace.model.arrays import Flags, Int64s, Rows, summed
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.joined import rows_there
@@ -68,16 +68,12 @@ class FunctionCalls:
     def own(self, places: Rows, amounts: Int64s) -> Int64s:
         """Amounts by the function of the frame that each belongs to; shape [functions]."""
         known = places >= 0
-        found = np.zeros(len(self.names), dtype=np.int64)
-        np.add.at(found, self._function[places[known]], amounts[known])
-        return found
+        return summed(self._function[places[known]], amounts[known], len(self.names))
 
     def total(self, places: Rows, amounts: Int64s) -> Int64s:
         """The same including called functions; each amount counts once per function."""
         known = places >= 0
-        before = np.zeros(len(self.spans) + 1, dtype=np.int64)
-        np.add.at(before, places[known] + 1, amounts[known])
-        before = np.cumsum(before)
+        before = np.cumsum(summed(places[known] + 1, amounts[known], len(self.spans) + 1))
         return self.outermost(before[self.spans.end_place] - before[:-1])
 
     def outermost(self, amounts: Int64s) -> Int64s:

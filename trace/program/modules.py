@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import msgspec
 import numpy as np
 
-from fusetui.trace.model.arrays import Flags, Int64s, Rows
+from fusetui.trace.model.arrays import Flags, Int64s, Rows, summed
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.joined import without_times
@@ -165,9 +165,7 @@ class Paths(msgspec.Struct, frozen=True, eq=False):
     def sums(self, places: Rows, amounts: Int64s) -> Int64s:
         """Amounts by the path of the region that each belongs to; -1 belongs to none."""
         known = places >= 0
-        found = np.zeros(len(self), dtype=np.int64)
-        np.add.at(found, self.of_place[places[known]], amounts[known])
-        return found
+        return summed(self.of_place[places[known]], amounts[known], len(self))
 
     def with_inner(self, own: Int64s) -> Int64s:
         """For each path the amounts of it and of all paths inside it."""

@@ -12,11 +12,11 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.trace.model.arrays import Int32s, each
+from fusetui.trace.model.arrays import Int32s, Int64s, each
 from fusetui.trace.model.errors import CannotRead, NotATrace
 from fusetui.trace.model.events import EVERYWHERE, Stretch
 from fusetui.trace.model.raw import Raw, Thread
-from fusetui.trace.model.report import Prefix, Skipped
+from fusetui.trace.model.report import Prefix, Report, Skipped
 from fusetui.trace.read.batch import MOST_LISTED
 from fusetui.trace.read.body import Body, tail_of
 from fusetui.trace.read.chunks import Chunk
@@ -62,14 +62,23 @@ def assemble(
     dur, order = joined["dur"], joined["order"]
     firsts = np.cumsum([0, *(chunk.events for chunk in chunks[:-1])])  # in traceEvents
     order += np.repeat(firsts, [len(c.order) for c in columns])
-    negative = int((dur < 0).sum())
     whole = body.bare and not (last and (last.unreadable or last.too_damaged))  # or closed
-    raw = Raw(
+    report = Report(
         path=source.path,
         bytes=source.size,
-        cut=source.cut,
-        elements=Elements(text_of(source), [_stretch(chunk) for chunk in chunks]),
+        events=events,
         phases=phases,
+        unreadable=sum(chunk.unreadable for chunk in chunks) + len(unread),
+        skipped=skipped[:MOST_LISTED],
+        complete=(tail.closed if tail else whole) and source.cut is None and prefix is None,
+        cut=source.cut,
+        negative_durations=int((dur < 0).sum()),
+        prefix=prefix,
+        too_damaged=last.end if last and last.too_damaged else -1,
+    )
+    raw = Raw(
+        report=report,
+        elements=Elements(text_of(source), [_stretch(chunk) for chunk in chunks]),
         names=names,
         categories=categories,
         threads=threads,
@@ -83,15 +92,6 @@ def assemble(
         external_id=joined["external_id"],
         order=order,
         keys={**body.head, **(tail.keys if tail else {})},
-        events=events,
-        unreadable=sum(chunk.unreadable for chunk in chunks) + len(unread),
-        skipped=skipped[:MOST_LISTED],
-        complete=(tail.closed if tail else whole) and source.cut is None and prefix is None,
-        too_damaged=last.end if last and last.too_damaged else -1,
-        prefix=prefix,
-        negative=negative,
-        unfinished=0,
-        unmatched=0,
     )
     marks = [
         msgspec.structs.replace(mark, order=mark.order + first)
@@ -99,9 +99,14 @@ def assemble(
         for mark in chunk.marks
     ]
     raw = with_pairs(raw, marks) if marks else raw
-    if float(raw.dur.sum(dtype=np.float64)) > LONGEST_SUM_NS:
-        raise NotATrace(f"{source.path} is not a trace of one run: its durations exceed 146 years.")
+    check_durations(source.path, raw.dur)
     return raw
+
+
+def check_durations(path: str, dur: Int64s) -> None:
+    """Raises NotATrace if their sum (ns) is larger than that of any trace."""
+    if float(dur.sum(dtype=np.float64)) > LONGEST_SUM_NS:
+        raise NotATrace(f"{path} is not a trace of one run: its durations exceed 146 years.")
 
 
 def _check_memory(path: str, columns: Sequence[ChunkColumns]) -> None:
@@ -136,6 +141,8 @@ def with_pairs(raw: Raw, marks: Sequence[Mark]) -> Raw:
     last = max(mark.time for mark in marks)
     still_open = [(mark, last) for mark in chain.from_iterable(stacks.values())]
     pairs = sorted([*pairs, *still_open], key=lambda pair: pair[0].order)
+    counts = {"unfinished": len(still_open), "unmatched_ends": unmatched}
+    report = msgspec.structs.replace(raw.report, **counts)
     begins = [begin for begin, _ in pairs]
     names, categories, threads = (
         Interner({key: n for n, key in enumerate(table)})
@@ -157,8 +164,7 @@ def with_pairs(raw: Raw, marks: Sequence[Mark]) -> Raw:
         names=tuple(names),
         categories=tuple(categories),
         threads=tuple(threads),
-        unfinished=len(still_open),
-        unmatched=unmatched,
+        report=report,
     )
 
 

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import IO
 
 import msgspec
+from msgspec.structs import replace
 
 from fusetui.trace.model.errors import CannotRead, NotATrace, NothingRead, TraceError
 from fusetui.trace.model.raw import Raw
@@ -22,10 +23,10 @@ from fusetui.trace.read.source import (
     LARGE,
     Source,
     Stored,
+    has_changed,
     likely_size,
     present,
     room_for,
-    state_of,
     unpacked,
 )
 from fusetui.trace.read.workers import Workers
@@ -58,17 +59,13 @@ def read(stored: Stored, callbacks: Callbacks) -> Raw:
         except TraceError:
             if callbacks.stop():
                 raise NothingRead from None
-            if _has_changed(stored):
+            if has_changed(stored):
                 raise CannotRead(f"{stored.path} changed while it was read: try again.") from None
             raise
-        if raw.prefix and not len(raw.start):
+        report = replace(raw.report, changed=has_changed(stored))
+        if report.prefix and not len(raw.start):
             raise NothingRead
-        return msgspec.structs.replace(raw, changed=True) if _has_changed(stored) else raw
-
-
-def _has_changed(stored: Stored) -> bool:
-    """What arrives is looked after in remote.py."""
-    return stored.arriving is None and state_of(stored.file.fileno()) != stored.state
+        return replace(raw, report=report)
 
 
 @contextmanager

@@ -24,7 +24,6 @@ from fusetui.trace.read.times import InexactTimes, exact_nanoseconds, nanosecond
 
 MEMORY = "[memory]"
 PLACE = ("Device Type", "Device Id")
-Rows = Floats
 
 
 class Coded(msgspec.Struct, gc=False):
@@ -81,7 +80,7 @@ def samples(text: Text, stretch: Stretch) -> Iterator[tuple[Sample, int]]:
                 yield sample, exact_nanoseconds(sample.ts)
 
 
-def totals_in(text: Text, stretch: Stretch) -> Rows | None:
+def totals_in(text: Text, stretch: Stretch) -> Floats | None:
     """A row per memory event: device type, device, and the bytes allocated and reserved in total;
     nan for what is missing. None if the stretch does not decode in one call."""
     if stretch.places is not None:

@@ -140,6 +140,12 @@ def state_of(file: int) -> State:
     return found.st_size, found.st_mtime_ns
 
 
+def has_changed(stored: Stored) -> bool:
+    """Whether a file is another one since it was opened; what arrives is looked after in
+    remote.py."""
+    return stored.arriving is None and state_of(stored.file.fileno()) != stored.state
+
+
 def room_for(stored: Stored) -> IO[bytes]:
     """The file that holds the document, or an unnamed one that it will be unpacked into."""
     if stored.packing is None:

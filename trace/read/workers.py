@@ -94,7 +94,7 @@ class Workers:
         self._buffers: list[Buffer] = []
         self._workers: list[int] = []
         self._forks = may_fork()
-        cores = min(_cores(), MOST)
+        cores = min(core_count(), MOST)
         fewest = FEWEST_FORKED if self._forks else FEWEST_STARTED
         if cores > 1 and size >= fewest and _can_share():
             with suppress(OSError):  # no more processes or files: go on with those that there are
@@ -305,7 +305,7 @@ def may_fork() -> bool:
 
 
 def has_second_core() -> bool:
-    return _cores() > 1
+    return core_count() > 1
 
 
 def _can_share() -> bool:
@@ -314,7 +314,8 @@ def _can_share() -> bool:
     return all(hasattr(os, name) for name in ("memfd_create", "pread")) and hasattr(select, "poll")
 
 
-def _cores() -> int:
+def core_count() -> int:
+    """The cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

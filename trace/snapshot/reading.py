@@ -10,6 +10,7 @@ import numpy as np
 
 from fusetui.trace.model.arrays import Int32s, Int64s
 from fusetui.trace.model.errors import CannotRead, NotATrace
+from fusetui.trace.read.document import Document
 from fusetui.trace.read.foreign import is_pickle
 from fusetui.trace.read.reading import without_collector
 from fusetui.trace.read.source import open_stored, reason, room_for, unpacked
@@ -24,6 +25,7 @@ from fusetui.trace.snapshot.columns import (
 from fusetui.trace.snapshot.opcodes import Machine
 from fusetui.trace.snapshot.tables import Fields, Items, Kind, Tables, Wrong
 
+FRAME = b"\x95"
 MOST = float(1 << 62)  # bytes that all events may have together: their sums are exact
 
 
@@ -46,7 +48,7 @@ def _document(path: str) -> tuple[bytes, int]:
     try:
         with closing(stored.file), closing(room_for(stored)) as room:
             source = unpacked(stored, room, is_meant=is_pickle)
-            data = source.document[:]
+            data = _unframed(source.document)
     except OSError as error:
         raise CannotRead(f"{path} cannot be read: {reason(error)}.") from None
     if source.cut:
@@ -54,6 +56,16 @@ def _document(path: str) -> tuple[bytes, int]:
     if not is_pickle(data[:2]):
         raise NotATrace(f"{path} is no memory snapshot, which is a pickle.")
     return data, stored.size
+
+
+def _unframed(document: Document) -> bytes:
+    """What the frames of protocols 4 and 5 hold, which begin anywhere between two opcodes."""
+    pieces, at = [document[:2]], 2
+    while (head := document[at : at + 9])[:1] == FRAME:
+        size = int.from_bytes(head[1:], "little")
+        pieces.append(document[at + 9 : at + 9 + size])
+        at += 9 + size
+    return b"".join([*pieces, document[at:]])
 
 
 def _snapshot(path: str, size: int, root: Any, tables: Tables) -> Snapshot:

@@ -6,8 +6,11 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterable
 from enum import IntEnum
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
+
+from fusetui.trace.model.arrays import Int64s
 from fusetui.trace.snapshot.columns import Action, BlockState, Frame
 
 
@@ -35,6 +38,18 @@ class Fields(dict[Any, Any]):
         self.kind, self.row = Kind.PLAIN, -1
 
 
+class Rows(NamedTuple):
+    """Entries of a list that became the rows [first, end) of a table."""
+
+    kind: Kind
+    first: int
+    end: int
+
+
+class Stack(int):
+    """The number of a stack whose list was read as a whole."""
+
+
 class Items(list[Any]):
     """A list of the file; of rows, it keeps only their numbers."""
 
@@ -45,19 +60,20 @@ class Items(list[Any]):
 
     def add(self, values: list[Any]) -> None:
         """Raises Wrong if rows of one kind stand beside something else."""
-        kind = values[0].kind if values and type(values[0]) is Fields else Kind.PLAIN
-        if kind is Kind.PLAIN:
-            if self.rows:
-                raise Wrong("a list mixes its entries with others")
-            return self.extend(values)
-        if self or (self.rows and self.kind is not kind):
+        for value in values:
+            if type(value) is Fields and value.kind is not Kind.PLAIN:
+                found = Rows(value.kind, value.row, value.row + 1)
+            elif type(value) is Rows:
+                found = value
+            else:
+                self.append(value)
+                continue
+            if self.kind is not found.kind and self.rows:
+                raise Wrong("a list mixes entries of two kinds")
+            self.kind = found.kind
+            self.rows.extend(range(found.first, found.end))
+        if self and self.rows:
             raise Wrong("a list mixes its entries with others")
-        self.kind = kind
-        try:
-            self.rows.extend([value.row for value in values if value.kind is kind])
-        except AttributeError:
-            raise Wrong("a list mixes its entries with others") from None
-        return None
 
 
 EVENT = {"action": "B", "addr": "q", "size": "q", "stream": "q", "time_us": "q", "stack": "i"}
@@ -76,6 +92,7 @@ COLUMNS = {
 }
 ACTIONS = {one.name.lower(): int(one) for one in Action if one is not Action.OTHER}
 STATES = {one.name.lower(): int(one) for one in BlockState}
+EVENT_KEYS = {"stack": "frames", "pool": "pool_id"}
 NOTHING: Items = Items()
 
 
@@ -92,21 +109,51 @@ class Tables:
         self.strings: dict[str, int] = {}
         self.pools: dict[tuple[int, int], int] = {}
 
-    def settle(self, fields: Fields) -> None:
+    def settle(self, fields: Fields) -> Kind:
         """Makes a row of a complete dict, if it is of a known kind."""
         kind, make = self._kind_of(fields)
         if make is not None:
             fields.row = make(fields)
             fields.kind = kind
             fields.clear()
+        return kind
 
     def stack(self, frames: object) -> int:
         """The number of a stack; -1 of an empty one."""
+        if type(frames) is Stack:
+            return int(frames)
         if type(frames) is not Items or frames or frames.kind not in (Kind.PLAIN, Kind.FRAME):
             raise Wrong("frames are not a list of frames")
-        return (
-            self.stacks.setdefault(frames.rows.tobytes(), len(self.stacks)) if frames.rows else -1
-        )
+        return self.stack_of(frames.rows)
+
+    def stack_of(self, frames: array[int]) -> int:
+        """The number of the stack with these frames."""
+        return self.stacks.setdefault(frames.tobytes(), len(self.stacks)) if frames else -1
+
+    def action(self, name: object) -> int:
+        """The Action with this name."""
+        if not isinstance(name, str):
+            raise Wrong("action is not a text")
+        return ACTIONS.get(name, 0)
+
+    def text(self, text: object) -> int:
+        """The number of a text; -1 of anything else."""
+        return self.strings.setdefault(text, len(self.strings)) if isinstance(text, str) else -1
+
+    def pool(self, pair: object) -> int:
+        """The number of a pair of numbers; -1 of anything else."""
+        if not isinstance(pair, tuple) or [type(one) for one in pair] != [int, int]:
+            return -1
+        return self.pools.setdefault(pair, len(self.pools))
+
+    def add_events(self, count: int, found: dict[str, Int64s]) -> Rows:
+        """Many events at once; -1 for what is not found."""
+        columns = self.columns[Kind.EVENT]
+        first, missing = len(columns["action"]), np.full(count, -1)
+        for name, column in columns.items():
+            values = found.get(EVENT_KEYS.get(name, name), missing)
+            column.frombytes(values.astype(column.typecode).tobytes())
+        return Rows(Kind.EVENT, first, first + count)
 
     def _kind_of(self, fields: Fields) -> tuple[Kind, Callable[[Fields], int] | None]:
         if "action" in fields:
@@ -128,15 +175,14 @@ class Tables:
         return self.frames.setdefault(frame, len(self.frames))
 
     def _event(self, fields: Fields) -> int:
-        action = ACTIONS.get(_text(fields, "action"), 0)
         return self._row(
             Kind.EVENT,
             fields,
-            action=action,
+            action=self.action(fields["action"]),
             stack=self.stack(fields.get("frames", NOTHING)),
-            compile_context=self._string(fields, "compile_context"),
-            user_metadata=self._string(fields, "user_metadata"),
-            pool=self._pool(fields, "pool_id"),
+            compile_context=self.text(fields.get("compile_context")),
+            user_metadata=self.text(fields.get("user_metadata")),
+            pool=self.pool(fields.get("pool_id")),
         )
 
     def _block(self, fields: Fields) -> int:
@@ -155,7 +201,7 @@ class Tables:
             Kind.SEGMENT,
             fields,
             is_large=_text(fields, "segment_type") == "large",
-            pool=self._pool(fields, "segment_pool_id"),
+            pool=self.pool(fields.get("segment_pool_id")),
             is_expandable=fields.get("is_expandable") is True,
             stack=self.stack(fields.get("frames", NOTHING)),
         )
@@ -178,7 +224,7 @@ class Tables:
 
     def _annotation(self, fields: Fields) -> int:
         is_start = _text(fields, "stage") == "START"
-        name = self._string(fields, "name")
+        name = self.text(fields.get("name"))
         return self._row(Kind.ANNOTATION, fields, name=name, is_start=is_start)
 
     def _row(self, kind: Kind, fields: Fields, **found: int) -> int:
@@ -190,20 +236,6 @@ class Tables:
         except OverflowError:
             raise Wrong("a number is larger than any of a snapshot") from None
         return row
-
-    def _string(self, fields: Fields, key: str) -> int:
-        text = fields.get(key)
-        return self.string(text) if isinstance(text, str) else -1
-
-    def string(self, text: str) -> int:
-        """The number of a text."""
-        return self.strings.setdefault(text, len(self.strings))
-
-    def _pool(self, fields: Fields, key: str) -> int:
-        pair = fields.get(key)
-        if not isinstance(pair, tuple) or len(pair) != 2 or {type(one) for one in pair} != {int}:
-            return -1
-        return self.pools.setdefault(pair, len(self.pools))
 
 
 def _number(fields: Fields, key: str, missing: int = -1) -> int:

@@ -45,8 +45,7 @@ def parts(trace: Trace) -> list[str]:
 
     About a part of a trace, says nothing that the rest could reverse.
     """
-    whole = trace.report.prefix is None
-    found = steps_of(trace)
+    whole, on_gpu, found = trace.report.prefix is None, len(trace.gpu_rows), steps_of(trace)
     names = ", ".join(dict.fromkeys(printable(name) for name in device_names(trace)))
     secrets = secrets_of(trace)
     told = [
@@ -54,12 +53,10 @@ def parts(trace: Trace) -> list[str]:
         clip(names, DEVICES, "..."),
         plural(len(found), "step") if len(found) else "",
         duration(trace.end_ns - trace.begin_ns),
-        _busy(trace) if len(trace.gpu_rows) and whole else "",
+        _busy(trace) if on_gpu and whole else "",
         f"looks like a secret: {printable(several(secrets, 2))}" if secrets else "",
         f"{count(trace.recorded())} slices",
-        plural(len(trace.gpu_rows), "GPU event")
-        if len(trace.gpu_rows)
-        else "no GPU events" * whole,
+        plural(on_gpu, "GPU event") if on_gpu else "no GPU events" * whole,
     ]
     return [part for part in told if part]
 

@@ -68,27 +68,20 @@ def _bounded(pieces: Iterator[str], ellipsis: str) -> str:
 
 def _pieces(value: object, deep: int, ellipsis: str) -> Iterator[str]:
     """The text of a value piece by piece, only as far as it is needed."""
-    if isinstance(value, dict | list):
-        if value and not deep:
-            yield ellipsis
-            return
-        opening, closing = "{}" if isinstance(value, dict) else "[]"
-        yield opening
-        yield from _inner(value, deep - 1, ellipsis)
-        yield closing
-    elif isinstance(value, str):
-        yield json.dumps(value[: LONGEST + 1], ensure_ascii=False)
+    if not isinstance(value, dict | list) or not value:
+        text = value[: LONGEST + 1] if isinstance(value, str) else value
+        yield json.dumps(text, ensure_ascii=False, default=str)
+    elif not deep:
+        yield ellipsis
     else:
-        yield json.dumps(value, default=str)
-
-
-def _inner(value: dict[str, object] | list[object], deep: int, ellipsis: str) -> Iterator[str]:
-    for number, item in enumerate(value):
-        yield ", " if number else ""
-        if isinstance(value, dict):
-            yield f"{json.dumps(str(item)[: LONGEST + 1], ensure_ascii=False)}: "
-            item = value[str(item)]
-        yield from _pieces(item, deep, ellipsis)
+        before, closing = "{}" if isinstance(value, dict) else "[]"
+        for key in value if isinstance(value, dict) else range(len(value)):
+            yield before
+            if isinstance(key, str):
+                yield f"{json.dumps(key[: LONGEST + 1], ensure_ascii=False)}: "
+            yield from _pieces(value[key], deep - 1, ellipsis)
+            before = ", "
+        yield closing
 
 
 def raw_lines(trace: Trace, row: int, width: int, glyphs: Glyphs) -> list[Said]:
@@ -261,10 +254,10 @@ def inner(path: str) -> str:
     '… > Qwen2MLP_1 > MergedColumnParallelLinear_1'
     """
     levels = path.split(SEPARATOR)
-    first = 0
-    while first < len(levels) - 1 and len(SEPARATOR.join(levels[first:])) > LONGEST_PATH:
-        first += 1
-    return SEPARATOR.join(["…", *levels[first:]] if first else levels)
+    while len(levels) > 1 and len(SEPARATOR.join(levels)) > LONGEST_PATH:
+        del levels[0]
+    shown = SEPARATOR.join(levels)
+    return shown if shown == path else f"…{SEPARATOR}{shown}"
 
 
 def _forward(trace: Trace, program: Program) -> str:
@@ -272,9 +265,7 @@ def _forward(trace: Trace, program: Program) -> str:
     return f"backward of {trace.name_of(op)}" if op >= 0 else ""
 
 
-@memo(64)
-def _program(found: Origins, row: int) -> Program:
-    return program_of(found, row)
+_program = memo(64)(program_of)
 
 
 def title(trace: Trace, row: int, width: int, glyphs: Glyphs) -> Said:
@@ -371,9 +362,7 @@ def _facts(trace: Trace, row: int, glyphs: Glyphs) -> list[str]:
     return [part for part in parts if part]
 
 
-@memo(256)
-def _args(trace: Trace, row: int) -> dict[str, Any]:
-    return trace.args_of(row)
+_args = memo(256)(Trace.args_of)
 
 
 def _shapes(args: dict[str, Any], glyphs: Glyphs) -> str:

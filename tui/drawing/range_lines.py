@@ -130,10 +130,8 @@ def _why_idle(idle: Sequence[tuple[str, int]], width: int) -> str:
     return joined([f"idle {duration(whole)}:", *parts], width)
 
 
-@memo()
-def _figures(trace: Trace, begin: int, end: int) -> WindowFigures:
-    """Computed when the range is set, not for every key."""
-    return window_figures(trace, begin, end)
+_figures = memo()(window_figures)
+"""Computed when the range is set, not for every key."""
 
 
 def _facts(trace: Trace, figures: WindowFigures) -> list[str]:
@@ -165,12 +163,9 @@ def _few_streams(figures: WindowFigures, width: int) -> str:
         f"{narrow(s.label)}: busy {duration(s.busy_ns)}, {percent(s.busy_ns, figures.span_ns)}"
         for s in figures.streams
     ]
-    for shown in range(len(texts), 0, -1):
-        hidden = len(texts) - shown
-        text = "   ".join([*texts[:shown], f"{hidden} more"] if hidden else texts)
-        if len(text) <= width:
-            return text
-    return texts[0] if texts else ""
+    more = ([f"{hidden} more"] * (hidden > 0) for hidden in range(len(texts)))
+    fitting = ("   ".join([*texts[: len(texts) - n], *end]) for n, end in enumerate(more))
+    return next((text for text in fitting if len(text) <= width), texts[0] if texts else "")
 
 
 def _texts(figures: WindowFigures, index: int) -> list[str]:

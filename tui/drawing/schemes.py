@@ -144,11 +144,6 @@ def _scheme(column: int) -> Scheme:
 SCHEMES = DARK, LIGHT, DARK_16, LIGHT_16 = tuple(map(_scheme, range(4)))
 
 
-def scheme_for(light: bool, few_colors: bool) -> Scheme:
-    """`few_colors`: the terminal has 16."""
-    return SCHEMES[light + 2 * few_colors]
-
-
 @cache
 def styles_of(scheme: Scheme, background: str) -> Mapping[str, Style]:
     """The style of each token. The background is always there: that of the terminal may be any

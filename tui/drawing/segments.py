@@ -146,24 +146,16 @@ def _codes_of(style: Style, system: ColorSystem) -> Codes:
 
 
 class Door(LineFilter):
-    """Replaces what a terminal would obey or hide by dots, as many as its cells."""
+    """Replaces texts that are not as they should be; others pass as they are."""
+
+    def __init__(self, is_sound: Callable[[str], bool], change: Callable[[str], str]) -> None:
+        super().__init__()
+        self._is_sound, self._change = is_sound, change
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
-        if is_printable("".join([segment.text for segment in segments])):
+        if self._is_sound("".join([segment.text for segment in segments])):
             return segments
-        return [Segment(_plain(text), style, control) for text, style, control in segments]
-
-
-class AsciiDoor(LineFilter):
-    """ASCII instead of all else, also in what Textual draws; as many characters as cells."""
-
-    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
-        if all(segment.text.isascii() for segment in segments):
-            return segments
-        return [Segment(in_ascii(text), style, control) for text, style, control in segments]
-
-
-DOOR, ASCII_DOOR = Door(), AsciiDoor()
+        return [Segment(self._change(text), style, code) for text, style, code in segments]
 
 
 def in_ascii(text: str) -> str:
@@ -177,3 +169,8 @@ def in_ascii(text: str) -> str:
 
 def _plain(text: str) -> str:
     return "".join(c if is_printable(c) else INSTEAD * cell_len(c) for c in text)
+
+
+DOOR, ASCII_DOOR = Door(is_printable, _plain), Door(str.isascii, in_ascii)
+"""Dots for what a terminal would obey or hide, as many as its cells; and ASCII instead of all else,
+also in what Textual draws."""

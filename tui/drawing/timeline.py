@@ -51,13 +51,8 @@ class TimelinePicture(msgspec.Struct, frozen=True, eq=False, dict=True):
     def key(self, y: int, width: int, height: int) -> Hashable:
         division, trace = divided(width, height), self.side.trace
         if y < division.axis:
-            window = (
-                self.view.begin,
-                self.view.end,
-                self.side.origin,
-                self.side.begin,
-                self.side.end,
-            )
+            side, view = self.side, self.view
+            window = view.begin, view.end, side.origin, side.begin, side.end
             return trace, window, y, division, self.chosen, self._count(division)
         if y >= division.axis + division.lanes:
             return trace, self.glyphs, width, "legend"
@@ -94,11 +89,8 @@ class TimelinePicture(msgspec.Struct, frozen=True, eq=False, dict=True):
         if y >= division.axis:
             return self._lane(y - division.axis, division)
         window = window_columns(self.side, self.view, division.width)
-        label, text = (
-            "",
-            " " * window.start + window_bar(len(window), self.glyphs),
-        )  # below the minimap
-        lit, look, bright = range(0), "faint", "window"
+        text = " " * window.start + window_bar(len(window), self.glyphs)  # below the minimap
+        label, lit, look, bright = "", range(0), "faint", "window"
         if y == 0:
             busy, look, lit = self.side.once(busy_of), "busy", window
             whole = self.side.begin + self.side.origin, self.side.end + self.side.origin
@@ -135,11 +127,11 @@ class TimelinePicture(msgspec.Struct, frozen=True, eq=False, dict=True):
             if side.insight.idle is not None and device >= 0:
                 parts = idle_line(side, view, side.insight.idle[device], width, glyphs)
         elif place.family is not None:
-            label = family_label(label, gutter)
+            if len(label) >= gutter:  # without its share: no digit of it is cut
+                label = label.rstrip(" %0123456789.<>")
             parts = [family_line(side, view, *place.family, width, glyphs)]
         elif place.curve is not None:
-            found = side, view, label, place.curve, gutter, width, glyphs
-            label, parts = counter_line(*found)
+            label, parts = counter_line(side, view, label, place.curve, gutter, width, glyphs)
         elif place.line is None:
             return _across(label, "title", division, bar)
         else:
@@ -237,11 +229,6 @@ def family_line(
     return glyphs.bars(level.tolist()), KINDS[kind].token + BAR
 
 
-def family_label(label: str, cells: int) -> str:
-    """Without its share where that does not fit: no digit of it is cut."""
-    return label if len(label) < cells else label.rstrip(" %0123456789.<>")
-
-
 def idle_line(side: Side, view: View, found: IdleTime, width: int, glyphs: Glyphs) -> list[Styled]:
     """The reason with the most time in each cell. A cell that is idle for at least half of its time
     is a block with the letter of the reason, or its name if there is room; any other cell has a bar
@@ -292,7 +279,8 @@ def legend_line(
     room = width - gutter
     for n, share in enumerate(found):
         between = BETWEEN if n else ""
-        text = f" {share.kind.removeprefix('gpu-')} {_share(share, share.ns)}"
+        percentage = percent(share.ns, share.whole_ns, fine=True)
+        text = f" {share.kind.removeprefix('gpu-')} {percentage}"
         cells = len(between) + 1 + len(text)
         if cells + len(_rest(found, n + 1)) > room:
             parts.append((_rest(found, n)[: max(0, room)], "faint"))
@@ -304,12 +292,9 @@ def legend_line(
 
 
 def _rest(found: Sequence[KindShare], n: int) -> str:
-    """What the families from one on take together; "" for none."""
-    left = sum(one.ns for one in found[n:])
-    between = BETWEEN if n else ""
-    return f"{between}{len(found) - n} more {_share(found[0], left)}" if n < len(found) else ""
-
-
-def _share(one: KindShare, ns: int) -> str:
-    """All with one decimal, so that they can be added up."""
-    return percent(ns, one.whole_ns, fine=True)
+    """What the families from one on take together; "" for none. All shares have one decimal, so
+    that they can be added up."""
+    if n >= len(found):
+        return ""
+    left = percent(sum(one.ns for one in found[n:]), found[0].whole_ns, fine=True)
+    return f"{BETWEEN if n else ''}{len(found) - n} more {left}"

@@ -2,14 +2,35 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Hashable, Sequence
 from functools import partial
 
+import msgspec
+import numpy as np
 from msgspec.structs import replace
 
-from fusetui.tui.drawing.answer_lines import AnswerPicture
+from fusetui.analysis.why.model import IDLE, Why
+from fusetui.report.why_answer import account_line, answer, brief_answer
+from fusetui.text.cutting import clip, clip_apart, joined
+from fusetui.text.printable import printable
+from fusetui.trace.model.memo import memo
 from fusetui.tui.drawing.canvas import Turn
-from fusetui.tui.drawing.schemes import glyphs_for
-from fusetui.tui.layout.answer import AnswerAt, AnswerPage, moved, way_of
+from fusetui.tui.drawing.picture import scrolled
+from fusetui.tui.drawing.schemes import CURSOR, TEXT, Glyphs, Styled, glyphs_for, share_bar
+from fusetui.tui.layout.answer import (
+    BETWEEN,
+    SHARE,
+    AnswerAt,
+    AnswerList,
+    AnswerPage,
+    AnswerRow,
+    fitting,
+    moved,
+    way_of,
+)
+from fusetui.tui.layout.text_layout import sentence_lines
+from fusetui.tui.layout.view import Side
 from fusetui.tui.pages import kernels, modules
 from fusetui.tui.pages.page import Pane
 from fusetui.tui.pages.why import WhyPage
@@ -18,6 +39,173 @@ from fusetui.tui.state.jumping import alike, at_gap, place_of_gap
 from fusetui.tui.state.moving import other_side
 from fusetui.tui.state.search import shown
 from fusetui.tui.state.state import TIMELINE, State, told
+
+ROOMY = 9  # lines; with fewer there is no account
+FIGURE, ASIDE, BAR = 8, 7, 6  # cells
+MORE = 3  # cells of the number of lists that are not shown
+WITH_BAR = 44  # cells of a list; narrower ones have no bars
+
+
+class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
+    """A rule with a title, the verdict, the account, and lists side by side; `at`: the cursor."""
+
+    side: Side
+    found: AnswerPage
+    glyphs: Glyphs
+    at: AnswerAt | None
+    title: str
+
+    def key(self, y: int, width: int, height: int) -> Hashable:
+        return self.side, self.found, self.at, self.title, y, width, height
+
+    def line(self, y: int, width: int, height: int) -> Sequence[Styled]:
+        found = self._parts(width, height)
+        return found[y] if y < len(found) else ()
+
+    def place(self, x: int, y: int, width: int, height: int) -> AnswerAt | None:
+        """The row at a cell, None beside them."""
+        shown = fitting(self.found.lists, width, self.at)
+        row = y - 2 - len(self._said(width, height))
+        if y == 0 or not shown:
+            return None
+        if row < 0:
+            return AnswerAt()
+        ends = np.cumsum(self._widths(shown, width)) + BETWEEN * np.arange(1, len(shown) + 1)
+        column = shown[min(int(np.searchsorted(ends, x, side="right")), len(shown) - 1)]
+        row += self._top(column, self._room(width, height))
+        end = height - bool(self._legend(width, height))
+        is_there = y < end and row < len(self.found.lists[column].entries)
+        return AnswerAt(column, row) if is_there else None
+
+    def _widths(self, shown: Sequence[int], width: int) -> list[int]:
+        lists = self.found.lists
+        return widths_of([lists[n] for n in shown], width, MORE * (len(shown) < len(lists)))
+
+    def _room(self, width: int, height: int) -> int:
+        """How many rows of the lists are seen."""
+        others = 2 + len(self._said(width, height)) + bool(self._legend(width, height))
+        return max(0, height - others)
+
+    def _top(self, column: int, room: int) -> int:
+        """The first row of a list that is seen."""
+        at = self.at
+        return scrolled(at.row, 0, room) if at and at.column == column else 0
+
+    def _legend(self, width: int, height: int) -> Sequence[str]:
+        """`s sync` for each reason, the longest first, unless the verdict takes the line."""
+        if height <= ROOMY and len(self._said(width, height)) > 1:
+            return ()
+        sums: Counter[str] = Counter()
+        for one in self.side.insight.idle or ():
+            sums.update({reason.name: int(reason.before[-1]) for reason in one.reasons})
+        return [f"{IDLE[name].letter} {IDLE[name].short}" for name, _ in sums.most_common()]
+
+    def _said(self, width: int, height: int) -> list[Styled]:
+        """The verdict on at most two lines, and the account."""
+        why, is_here = self.found.why, self.at is not None and self.at.row < 0
+        token = "title" + CURSOR * is_here
+        lines: list[Styled] = [(f" {text}", token) for text in _verdict(why, width - 2)]
+        account = account_line(why, width - 2) if height > ROOMY else ""
+        return [*lines, (f" {account}", "plain")] if account else lines
+
+    @memo()
+    def _parts(self, width: int, height: int) -> list[Sequence[Styled]]:
+        """All lines of a size, of which each is asked for by itself."""
+        shown = fitting(self.found.lists, width, self.at)
+        room = self._room(width, height)
+        widths, rule = self._widths(shown, width), self.glyphs.rule
+        title = clip(self.title, width - 5, self.glyphs.ellipsis)
+        lines: list[Sequence[Styled]] = [[(f"{rule * 3} {title} ".ljust(width, rule), "faint")]]
+        lines += [[text] for text in self._said(width, height)]
+        bar = bar_cells(width, len(shown))
+        lines.append(self._titles(shown, widths, bar))
+        blocks = [self._rows(*one, bar, room) for one in zip(shown, widths, strict=True)]
+        lines += [[part for parts in row for part in parts] for row in zip(*blocks, strict=True)]
+        if letters := self._legend(width, height):
+            text = joined(["idle because:", *letters], width - 1)
+            lines.append([(f" {text}", "faint")])
+        return lines
+
+    def _titles(self, shown: Sequence[int], widths: Sequence[int], bar: int) -> list[Styled]:
+        """Those of the lists, with faint units; the last one counts the lists that do not fit."""
+        hidden, parts = len(self.found.lists) - len(shown), list[Styled]()
+        for column, cells in zip(shown, widths, strict=True):
+            one = self.found.lists[column]
+            more = f" {self.glyphs.folded}{hidden}" if hidden and column == shown[-1] else ""
+            units = f"{one.unit.name:>{FIGURE}} {one.aside:>{ASIDE}} {' ' * bar}"
+            left = cells - len(units) - len(more)
+            parts += [(units, "faint"), (clip(one.title, left).ljust(left), "title")]
+            parts.append((more.ljust(len(more) + BETWEEN), "faint"))
+        return parts
+
+    def _rows(self, column: int, cells: int, bar: int, room: int) -> list[list[Styled]]:
+        """The rows of one list that are seen, blank below its end."""
+        found, top = self.found.lists[column], self._top(column, room)
+        left = max(1, cells - FIGURE - ASIDE - 2 - bar)
+        names, ellipsis = [one.text for one in found.entries], self.glyphs.ellipsis
+        if found.aside == SHARE:
+            texts = clip_apart(names, left, ellipsis)
+        else:  # what stands aside tells them apart
+            texts = [clip(name, left, ellipsis) for name in names]
+        rows = [
+            _entry(entry, found.unit.text(entry.ns), text.ljust(left), bar, self.glyphs)
+            for entry, text in zip(found.entries, texts, strict=True)
+        ]
+        if self.at and self.at.column == column and 0 <= self.at.row < len(rows):
+            _, *parts, blank = rows[self.at.row]
+            chosen = [(text, token + CURSOR) for text, token in ((">", "strong"), *parts)]
+            rows[self.at.row] = [*chosen, blank]
+        empty: list[Styled] = [(" " * (cells + BETWEEN), "plain")]
+        return [*rows[top : top + room], *[empty] * (room - len(rows[top : top + room]))]
+
+
+def _verdict(why: Why, width: int) -> list[str]:
+    """The first sentence of the answer, in fewer words if that takes fewer lines; two at most."""
+    texts = answer(why), brief_answer(why), brief_answer(why, with_reason=False)
+    whole, brief, least = (sentence_lines(printable(text), width) for text in texts)
+    shown = brief if len(brief) < len(whole) else whole
+    first, *more = least if len(shown) > 2 else shown
+    return [first, clip(" ".join(more), width)] if more else [first]
+
+
+def widths_of(lists: Sequence[AnswerList], width: int, more: int = 0) -> list[int]:
+    """The cells of lists side by side: what one does not need goes to those that need more. `more`
+    cells follow the last title; the last cell of the screen stays blank."""
+    if not lists:
+        return []
+    whole = max(len(lists), width - 1 - BETWEEN * (len(lists) - 1))
+    equal, others = whole // len(lists), FIGURE + ASIDE + 2 + bar_cells(width, len(lists))
+    longest = (max((len(entry.text) for entry in one.entries), default=0) for one in lists)
+    titles = (len(one.title) + more * (one is lists[-1]) for one in lists)
+    needs = [others + max(cells) for cells in zip(longest, titles, strict=True)]
+    found = [min(need, equal) for need in needs]
+    spare = whole - sum(found)
+    for n in sorted(range(len(lists)), key=lambda n: needs[n] - found[n]):
+        wanting = sum(needs[m] > found[m] for m in range(len(lists)))
+        given = min(needs[n] - found[n], spare // max(1, wanting))
+        found[n] += given
+        spare -= given
+    found[-1] += spare
+    return found
+
+
+def bar_cells(width: int, count: int) -> int:
+    """The cells that a bar takes in each of so many lists, the blank after it included."""
+    each = (width - BETWEEN * (count - 1)) // max(1, count)
+    return BAR + 1 if each >= WITH_BAR else 0
+
+
+def _entry(entry: AnswerRow, figure: str, text: str, bar: int, glyphs: Glyphs) -> list[Styled]:
+    share = share_bar(entry.ns, entry.whole_ns, bar - 1, glyphs) + " " if bar else ""
+    return [
+        (" ", "strong"),
+        (f"{figure:>{FIGURE - 1}} ", "plain"),
+        (f"{entry.aside:>{ASIDE}} ", "faint"),
+        (share, "busy"),
+        (text, entry.kind.token + TEXT if entry.kind else "plain"),
+        (" " * BETWEEN, "plain"),
+    ]
+
 
 SECTION = "In the answer"
 INSIDE = (

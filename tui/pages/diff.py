@@ -42,7 +42,6 @@ WIDE = 40  # with more, the timelines are larger, and both names of a replaced k
 LOOKS = {Answer.FASTER: "good", Answer.SLOWER: "bad"}
 WHY_LINES, STORY_LINES, NAME_LINES = 2, 3, 4
 WORKING = "working: what changed from A to B will follow"
-NAME = DIFF
 
 
 @lru_cache(maxsize=4)
@@ -101,7 +100,7 @@ def both_names(line: DiffLine) -> list[Said]:
 class DiffPage(ListPage):
     """What changed from A to B; the largest change first."""
 
-    name = NAME
+    name = DIFF
     title = "Diff"
     key = "4"
     is_table = True
@@ -138,7 +137,7 @@ class DiffPage(ListPage):
     def line(self, state: State) -> DiffLine | None:
         """That under the cursor."""
         lines = state.comparison.lines if state.comparison else ()
-        return lines[min(state.list_of(NAME).cursor, len(lines) - 1)] if lines else None
+        return lines[min(state.list_of(DIFF).cursor, len(lines) - 1)] if lines else None
 
     def described(self, state: State) -> Overlay | str:
         """The first slice of the line on the active side, else on the other one."""
@@ -149,7 +148,7 @@ class DiffPage(ListPage):
         return NO_MORE
 
     def moved(self, state: State) -> State:
-        shown, cursor = state.comparison, state.list_of(NAME).cursor
+        shown, cursor = state.comparison, state.list_of(DIFF).cursor
         return replace(state, comparison=shown.at(cursor)) if shown else state
 
     def above(self, state: State, size: Size) -> Sequence[Pane]:
@@ -189,7 +188,7 @@ class DiffPage(ListPage):
             "names_b": [_names(row.b for row in line.rows) for line in lines],
         }
         a, b = [line.a_ns for line in lines], [line.b_ns for line in lines]
-        return table_of_page(NAME, texts, change_ns=changes, a_ns=a, b_ns=b, counts=counts)
+        return table_of_page(DIFF, texts, change_ns=changes, a_ns=a, b_ns=b, counts=counts)
 
     def _why(self, state: State) -> TextPicture:
         line, columns = self.line(state), columns_of(_found(state))
@@ -208,7 +207,7 @@ class DiffPage(ListPage):
             texts = sentence_lines(narrow(f"{what}: {why}" if why else what), width)
             return [*cut([*map(Said, texts)], most), *names]
 
-        rule, cursor = glyphs_for(state.ascii_only).rule, state.list_of(NAME).cursor
+        rule, cursor = glyphs_for(state.ascii_only).rule, state.list_of(DIFF).cursor
         return ruled((_identity(state), cursor, opens), "", rule, said)
 
 
@@ -300,13 +299,13 @@ def turned(state: State) -> State:
     """Opens or closes the compiled part of the program under the cursor."""
     if state.comparison is None:
         return state
-    now = state.list_of(NAME)
+    now = state.list_of(DIFF)
     comparison, cursor = state.comparison.turned(now.cursor)
     state = replace(state, comparison=comparison)
-    return state.with_list(NAME, replace(now, cursor=cursor))
+    return state.with_list(DIFF, replace(now, cursor=cursor))
 
 
-_action = partial(action, section="In the diff", where=on(NAME))
+_action = partial(action, section="In the diff", where=on(DIFF))
 _in, _out = _window(moves.zoom, 1, 2), _window(moves.zoom, 2, 1)
 _left, _right = _window(moves.pan, -10), _window(moves.pan, 10)
 DiffPage.actions = (

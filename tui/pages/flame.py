@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from functools import partial
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -65,7 +66,6 @@ class FlamePicture(msgspec.Struct, frozen=True, eq=False):
         return next((node for node, begin, end in seen if begin <= x < end), WHOLE)
 
     def _level(self, y: int, height: int) -> int:
-        """The level on a line."""
         first = self.flame.first_level(self.root)
         if self.at == WHOLE:
             return first + y
@@ -98,7 +98,7 @@ class FlamePage(Page):
         title = f" {TIME[time_of(state)]} {WHAT[view.tree]}"
         if isinstance(said, str):
             return (Pane(1, text([Said(title, "title")])), Pane(1, text([Said(f" {said}")])))
-        flame, at = said, cursor(state)
+        flame, (_, at) = said, here(state)
         inside = f"   in {flame.tree.label(view.root)}" if view.root != WHOLE else ""
         title += f": {duration(flame.whole_ns)}{inside}"
         height = max(1, size.height - 1 - BELOW)
@@ -109,15 +109,12 @@ class FlamePage(Page):
             node = picture.node_at(x, y, size.width, height)
             if node == at:
                 return zoom(state)
-            return state if node == WHOLE else moved(state, node)
-
-        def about(width: int, height: int) -> list[Said]:
-            return _about(flame, at) if at != WHOLE else []
+            return state if node == WHOLE else turned(state, at=node)
 
         return (
             Pane(1, text([Said(title, "title")])),
             Pane(height, picture, pointed),
-            Pane(BELOW, ruled((flame, at), "", glyphs.rule, about)),
+            Pane(BELOW, ruled((flame, at), "", glyphs.rule, partial(_about, flame, at))),
         )
 
     def subject(self, state: State) -> int:
@@ -168,18 +165,15 @@ def here(state: State) -> tuple[Flame | None, int]:
     return flame, view.at if view.at != WHOLE else flame.fork(view.root)
 
 
-def cursor(state: State) -> int:
-    return here(state)[1]
-
-
-def moved(state: State, node: int) -> State:
-    return replace(state, flame=replace(state.flame, at=node), hint="")
+def turned(state: State, **fields: Any) -> State:
+    """Another tree or time, or another node as wide as the screen or under the cursor."""
+    return replace(state, flame=replace(state.flame, **fields), hint="")
 
 
 def zoom(state: State) -> State:
     """The node under the cursor becomes as wide as the screen."""
-    at = cursor(state)
-    return replace(state, flame=replace(state.flame, root=at, at=at), hint="")
+    _, at = here(state)
+    return turned(state, root=at, at=at)
 
 
 def back(state: State) -> State:
@@ -192,13 +186,13 @@ def back(state: State) -> State:
         root = int(parent[root])  # one of the same width looks the same
     if root != WHOLE and flame.amount[root] == flame.whole_ns:
         root = WHOLE
-    return replace(state, flame=replace(view, root=root, at=view.root), hint="")
+    return turned(state, root=root, at=view.root)
 
 
 def inward(state: State) -> State:
     """To the largest part of the node."""
     flame, at = here(state)
-    return moved(state, flame.largest(at)) if flame else state
+    return turned(state, at=flame.largest(at)) if flame else state
 
 
 def outward(state: State) -> State:
@@ -206,7 +200,7 @@ def outward(state: State) -> State:
     flame, at = here(state)
     if flame is None or at in (WHOLE, state.flame.root) or flame.tree.parent[at] == WHOLE:
         return state
-    return moved(state, int(flame.tree.parent[at]))
+    return turned(state, at=int(flame.tree.parent[at]))
 
 
 def beside(state: State, by: int) -> State:
@@ -214,7 +208,7 @@ def beside(state: State, by: int) -> State:
     flame, at = here(state)
     if flame is None or at == WHOLE:
         return state
-    return moved(state, flame.beside(at, by, state.flame.root, state.size.width))
+    return turned(state, at=flame.beside(at, by, state.flame.root, state.size.width))
 
 
 def show(state: State) -> Outcome:
@@ -226,17 +220,17 @@ def show(state: State) -> Outcome:
 
 
 def next_tree(state: State) -> State:
-    tree = next_of(TREES, state.flame.tree)
-    return replace(state, flame=FlameView(tree, state.flame.time), hint="")
+    return turned(state, tree=next_of(TREES, state.flame.tree), root=WHOLE, at=WHOLE)
 
 
 def next_time(state: State) -> State:
-    time = next_of(TIMES, time_of(state))
-    return replace(state, flame=FlameView(state.flame.tree, time), hint="")
+    return turned(state, time=next_of(TIMES, time_of(state)), root=WHOLE, at=WHOLE)
 
 
-def _about(flame: Flame, at: int) -> list[Said]:
+def _about(flame: Flame, at: int, *_: int) -> list[Said]:
     """The node under the cursor, and what it lies in."""
+    if at == WHOLE:
+        return []
     amount, tree = int(flame.amount[at]), flame.tree
     inner = sum(int(flame.amount[child]) for child in flame.children(at))
     parts = [duration(amount), f"{percent(amount, flame.whole_ns)} of all"]

@@ -187,16 +187,13 @@ def _columns(table: KernelTable, view: KernelView) -> Sequence[ListColumn]:
 def _row(
     table: KernelTable, group: int, columns: Sequence[ListColumn], glyphs: Glyphs, width: int
 ) -> list[Styled]:
-    units = table.units
-    one, total = table.spreads[group], int(table.totals[group])
+    units, one, total = table.units, table.spreads[group], int(table.totals[group])
     texts = [
         units["total"].text(total),
         percent(total, table.whole_ns),
         share_bar(total, table.whole_ns, BAR, glyphs),
         count(one.count),
-        units["median"].text(one.median_ns),
-        units["min"].text(one.min_ns),
-        units["max"].text(one.max_ns),
+        *(units[name].text(getattr(one, f"{name}_ns")) for name in ("median", "min", "max")),
         *(decoded_texts(table.full_name(group)) if len(columns) > 8 else ()),
         table.label(group),
     ]

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from fusetui.text.figures import duration, plural
 from fusetui.trace.model.arrays import Flags
+from fusetui.trace.model.recording import recorded_with
 from fusetui.trace.program.modules import ModuleTime
 from fusetui.tui.drawing.details import flow
 from fusetui.tui.drawing.picture import Said, ruled
@@ -24,12 +25,9 @@ from fusetui.tui.state import search
 from fusetui.tui.state.action import action, on
 from fusetui.tui.state.state import Size, State, told
 
-WHOLES: Final = {
-    **{"GPU": "of GPU time", "CPU": "on the CPU"},
-    **{"kernels": "kernels", "calls": "calls"},
-}
+WHOLES: Final = {"GPU": "of GPU time", "CPU": "on the CPU", "kernels": "kernels", "calls": "calls"}
 BELOW = 4  # lines of the pane about the module under the cursor
-NO_MODULES = "nothing in this trace names a part of the program: record it with with_stack=True"
+NO_MODULES = "nothing in this trace names a part of the program: {} records modules"
 
 
 class ModulesPage(TreeListPage[ModuleTree]):
@@ -89,8 +87,9 @@ class ModulesPage(TreeListPage[ModuleTree]):
         return "modules and annotations", WHOLES.get(measure, of_self)
 
     def nothing(self, state: State) -> str:
-        is_known = self.tree(state) is not None
-        return NO_MODULES if is_known else working(state.side.trace, "the modules")
+        if self.tree(state) is None:
+            return working(state.side.trace, "the modules")
+        return NO_MODULES.format(recorded_with("with_stack=True", state.side.trace.report.format))
 
     def chosen(self, state: State, index: int) -> State:
         time = self.module(state)
@@ -104,12 +103,8 @@ class ModulesPage(TreeListPage[ModuleTree]):
         return tree.times[node] if tree and 0 <= node < len(tree.times) else None
 
     def below(self, state: State, size: Size) -> Sequence[Pane]:
-        time = self.module(state)
-
-        def lines(width: int, height: int) -> list[Said]:
-            return about(time, width) if time else []
-
-        return (Pane(BELOW, ruled(time, "", glyphs_for(state.ascii_only).rule, lines)),)
+        time, rule = self.module(state), glyphs_for(state.ascii_only).rule
+        return (Pane(BELOW, ruled(time, "", rule, partial(about, time))),)
 
     def follow(self, before: State, state: State) -> State:
         """More of the trace has another tree."""
@@ -128,8 +123,10 @@ class ModulesPage(TreeListPage[ModuleTree]):
         return {"self": own, "calls": "count"}.get(figure) or super().column_name(tree, figure)
 
 
-def about(time: ModuleTime, width: int) -> list[Said]:
+def about(time: ModuleTime | None, width: int, height: int) -> list[Said]:
     """The whole path, and the figures that have no column."""
+    if time is None:
+        return []
     calls, cpu, own = plural(time.count, "call"), duration(time.cpu_ns), duration(time.cpu_self_ns)
     parts = [f"{calls} on the CPU: {cpu}, {own} of it self"]
     if time.gpu_backward_ns or time.gpu_recompute_ns:

@@ -50,7 +50,7 @@ BAR = 10  # cells
 BEFORE = 27 + BAR  # cells before a name
 HELP = (
     "A word is looked for in names, families and what a kernel's name says, then in args.",
-    'All of several must hold: gemm bf16 -splitK   "two words"   /regular.*expression/',
+    'All of several must hold: gemm (bf16 or fp8) not splitK   "two words"   /regular.*expression/',
     "family:gemm dur>50us stream:7   step:2 kind:kernel   op:softmax   at>2ms",
     "shape:8192x768 and args:TEXT look into args alone, which are counted as they are read.",
     "Fields: " + " ".join(FIELDS),
@@ -192,8 +192,7 @@ def spark(values: Sequence[int], levels: str) -> str:
 SECTION = "Over the page"
 CHOOSING = "show opens", "leave leaves"
 CHOOSING_B = "show opens", "beside opens as B beside the present trace", "leave leaves"
-CLOSE = "close closes"
-RAW = "raw raw JSON and back"
+CLOSE, RAW = "close closes", "raw raw JSON and back"
 MOST_GAP_LINES = 50
 KEYS, WHAT, LEAST_HELP = 20, 22, 16  # cells of the columns of the help
 EDGE = 4  # cells of an overlay beside its text

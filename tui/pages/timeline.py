@@ -249,9 +249,8 @@ def _details(state: State) -> TextPicture:
         of_range = partial(range_lines, side, state.time_range, glyphs=glyphs)
         return ruled((side, state.time_range), "range of time", glyphs.rule, of_range)
     if gap:
-        return ruled(
-            (side, gap), "idle time", glyphs.rule, partial(gap_lines, side, gap, glyphs=glyphs)
-        )
+        of_gap = partial(gap_lines, side, gap, glyphs=glyphs)
+        return ruled((side, gap), "idle time", glyphs.rule, of_gap)
     if row >= 0:
         return slice_details(state, row, "slice")
     keys = hints_text(NOTHING, state)

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from fusetui.analysis.why.model import IDLE, Finding, Gap, Unknown, Why
-from fusetui.report.why import why_markdown
 from fusetui.report.why_answer import (
     REASON_ROWS,
     account_line,
@@ -16,6 +15,7 @@ from fusetui.report.why_answer import (
     answer,
     breakdown_text,
     ceiling_text,
+    main_reason,
 )
 from fusetui.text.cutting import clip
 from fusetui.text.figures import Unit, duration, percent, unit_of
@@ -117,7 +117,11 @@ class WhyPage(ListPage):
     def copied(self, state: State) -> str:
         """The whole answer, for a pull request or an issue."""
         found = _why(state.side)
-        return clip(why_markdown(found), MOST_COPIED) if found else ""
+        if found is None:
+            return ""
+        from fusetui.report.why import why_markdown  # rarely needed
+
+        return clip(why_markdown(found), MOST_COPIED)
 
     def _about(self, state: State) -> TextPicture:
         side, glyphs, found = state.side, glyphs_for(state.ascii_only), _why(state.side)
@@ -207,9 +211,8 @@ def _cells(found: Why, entry: Entry, unit: Unit) -> tuple[str, str, tuple[int, i
         case Gap(dur_ns=ns):
             spans = {one.device: one.span_ns for one in found.devices}
             part = ns, spans.get(entry.device, 0)
-            reason = max(entry.idle, key=lambda name: entry.idle[name], default="queued")
             start = duration(entry.start_ns)
-            text = f"idle from {start}: {IDLE[reason].short}, {inside(entry)}"
+            text = f"idle from {start}: {IDLE[main_reason(entry)].short}, {inside(entry)}"
             return unit.text(ns), percent(*part), part, text, "faint"
         case Unknown():
             text = f"not recorded: {entry.missing}; to record: {entry.record_with}"

@@ -9,7 +9,8 @@ from typing import Any, Concatenate, ParamSpec
 
 from msgspec.structs import replace
 
-from fusetui.analysis.questions.query import Pattern, WrongQuery, parse
+from fusetui.analysis.questions.query import Pattern, parse
+from fusetui.analysis.questions.query_text import WrongQuery
 from fusetui.text.figures import plural
 from fusetui.text.printable import printable
 from fusetui.tui.layout import moves

@@ -8,7 +8,8 @@ import numpy as np
 from msgspec.structs import replace
 
 from fusetui.analysis.questions.chain import replayed
-from fusetui.analysis.questions.query import WrongQuery, parse
+from fusetui.analysis.questions.query import parse
+from fusetui.analysis.questions.query_text import WrongQuery
 from fusetui.analysis.questions.search import search, texts_of, why_nothing
 from fusetui.text.figures import count
 from fusetui.text.printable import printable

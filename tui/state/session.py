@@ -11,7 +11,8 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from fusetui.analysis.diff.model import Diff
-from fusetui.analysis.questions.query import WrongQuery, parse
+from fusetui.analysis.questions.query import parse
+from fusetui.analysis.questions.query_text import WrongQuery
 from fusetui.analysis.questions.search import search, texts_of
 from fusetui.trace.model.columns import Trace
 from fusetui.tui.layout.lanes import Arrangement

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum, auto
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -57,17 +57,12 @@ def offers_of(paths: Sequence[str], are_job: bool = False) -> tuple[Offer, ...]:
     return *job, *alone
 
 
-RANK_SORTS: dict[str, Callable[[RankRow], tuple[float, ...]]] = {
-    "others wait": lambda row: (-row.caused_ns, row.rank),
-    "waits": lambda row: (-row.waited_ns, row.rank),
-    "last": lambda row: (-row.last_count, row.rank),
-    "step": lambda row: (-row.step_ns, row.rank),
-    "compute": lambda row: (-(row.compute_ns or 0), row.rank),
-    "comm": lambda row: (-(row.exposed_comm_ns or 0), row.rank),
-    "idle": lambda row: (-(row.idle_ns or 0), row.rank),
-    "rank": lambda row: (row.rank,),
+RANK_SORTS = {
+    **{"others wait": "caused_ns", "waits": "waited_ns", "last": "last_count", "step": "step_ns"},
+    **{"compute": "compute_ns", "comm": "exposed_comm_ns", "idle": "idle_ns", "rank": ""},
 }
-"""The columns by which the rows can be sorted; the first one is in force at first."""
+"""The columns by which the rows can be sorted, the largest figure first, and their fields of a
+RankRow; the first one is in force at first."""
 
 
 class RankedJob(msgspec.Struct, frozen=True, eq=False):
@@ -85,7 +80,8 @@ class RankedJob(msgspec.Struct, frozen=True, eq=False):
     only_streams: bool = False  # of these show the GPU streams and nothing else
 
     def rows(self) -> list[RankRow]:
-        return sorted(self.answer.ranks, key=RANK_SORTS[self.sort]) if self.answer else []
+        by, ranks = RANK_SORTS[self.sort], self.answer.ranks if self.answer else ()
+        return sorted(ranks, key=lambda row: (-((by and getattr(row, by)) or 0), row.rank))
 
 
 def job_of_paths(paths: tuple[str, ...]) -> RankedJob:

@@ -15,9 +15,12 @@ from fusetui.commands.loading import captures_named, notices
 from fusetui.commands.sources import is_shipped, one_trace
 from fusetui.trace.load import open_trace
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.errors import TraceError
 
 Source = str | os.PathLike[str] | bytes
 """A path, a URL, `sample:NAME`, `lesson:NAME`, a folder with one trace; or the bytes of a file."""
+
+BYTES = "bytes"  # how sentences call what is no file
 
 
 def read(source: Source, cached: bool, captured_by: Sequence[str]) -> tuple[Trace, tuple[str, ...]]:
@@ -37,8 +40,11 @@ def _of_bytes(source: bytes) -> Trace:
     with tempfile.TemporaryDirectory(prefix="fusetui-") as folder:
         path = Path(folder, "trace")
         path.write_bytes(source)
-        trace = open_trace(str(path), cached=False)
-    return replace(trace, report=replace(trace.report, named="bytes"))
+        try:
+            trace = open_trace(str(path), cached=False)
+        except TraceError as error:
+            raise type(error)(str(error).replace(str(path), BYTES)) from None
+    return replace(trace, report=replace(trace.report, named=BYTES))
 
 
 def _joined(

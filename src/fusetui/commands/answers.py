@@ -150,17 +150,19 @@ def run_lines(args: Namespace) -> int:
     idle = idle_causes(trace)
     times = function_times(origins(trace), args.file, idle, args.by == "line")
     say_why_no_lines(trace, args, bool(times.functions))
-    return shown(args, loaded, lambda: times, lambda most: functions_text(times, args.top, most))
+    form = trace.report.format
+    text = lambda most: functions_text(times, args.top, most, form)  # noqa: E731
+    return shown(args, loaded, lambda: times, text)
 
 
 def say_why_no_lines(trace: Trace, args: Namespace, found: bool) -> None:
     """Why `lines` has not found what was asked for, if it has not."""
+    from fusetui.trace.model.recording import recorded_with
     from fusetui.trace.program.functions import has_lines
 
     if args.by == "line" and not has_lines(trace):
-        raise CommandError(
-            "The calling lines were not recorded: torch 2.14 and later do, with with_stack=True."
-        )
+        stacks = recorded_with("with_stack=True", trace.report.format)
+        raise CommandError(f"The calling lines were not recorded: {stacks} does (torch 2.14).")
     if args.file is not None and not found:
         say(f"No Python frame of this trace is in {printable(args.file)}.")
 
@@ -169,7 +171,7 @@ def run_launches(args: Namespace) -> int:
     """What launching GPU work cost the CPU, and how long the launch queue was."""
     from fusetui.analysis.questions.launches import length_of, queues, replays, thread_launches
     from fusetui.report.documents import LaunchesDocument
-    from fusetui.report.launches import launches_text
+    from fusetui.report.program import launches_text
 
     trace, _ = loaded = load(args.trace, args.captured_by)
     found = thread_launches(trace), replays(trace), tuple(map(length_of, queues(trace)))

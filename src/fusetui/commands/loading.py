@@ -17,7 +17,6 @@ from fusetui.report.progress import Bar
 from fusetui.text.figures import several
 from fusetui.text.printable import printable
 from fusetui.trace import Trace, open_trace
-from fusetui.trace.model.raw import Raw
 from fusetui.trace.model.report import Report
 from fusetui.trace.read.chunks import CUT_SHORT
 from fusetui.trace.scrub.detect import secrets_of
@@ -116,7 +115,7 @@ def notices(report: Report) -> Iterator[str]:
     yield from remarks_of(report.file, report)
 
 
-def remarks_of(file: str, found: Report | Raw) -> Iterator[str]:
+def remarks_of(file: str, found: Report) -> Iterator[str]:
     """A sentence for all that has no place in a trace, and what the reader had to say."""
     if found.left_out:
         rows = [f"{count:,} of {printable(what)}" for what, count in found.left_out.items()]

@@ -67,9 +67,13 @@ def _answered(args: Namespace) -> tuple[Sequence[str], JobAnswer]:
 
 
 def _code(paths: Sequence[str], answer: JobAnswer) -> int:
-    damaged = sum(bool(row.damage) for row in answer.ranks)
-    if bad := len(paths) - answer.given + damaged:
-        say(f"{plural(bad, 'file')} of {len(paths)} could not be used, or not as a whole.")
+    left_out, doubtful = len(paths) - answer.given, sum(bool(row.damage) for row in answer.ranks)
+    files = "traces" if len(paths) > 1 else "trace"
+    if left_out:
+        say(f"{left_out} of {len(paths)} {files} could not be used.")
+    if doubtful:
+        say(f"What {doubtful} of {len(paths)} {files} tell{'s' * (doubtful == 1)} is in doubt.")
+    if left_out or doubtful:
         return UNUSABLE
     if not answer.collectives:
         say("No collective is common to two of these ranks: who waits for whom cannot be told.")

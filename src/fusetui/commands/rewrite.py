@@ -29,7 +29,7 @@ def run_convert(args: Namespace) -> int:
     from fusetui.trace.convert import convert_file
 
     with Bar(f"converting {args.trace}", sys.stderr) as bar:
-        raw = convert_file(one_trace(args.trace), args.out, bar.update)
+        raw = convert_file(one_trace(args.trace), args.out, bar.update).report
     path = printable(raw.path)
     if not raw.cut and raw.too_damaged >= 0:
         say(f"{path} is too damaged to be read beyond byte {raw.too_damaged}.")

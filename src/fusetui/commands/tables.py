@@ -7,7 +7,7 @@ from argparse import Namespace
 from collections.abc import Sequence
 
 from fusetui.analysis.questions.note import note_of
-from fusetui.analysis.questions.query import WrongQuery
+from fusetui.analysis.questions.query_text import WrongQuery
 from fusetui.analysis.why.selection import Selection
 from fusetui.arguments import ROWS
 from fusetui.commands.answers import given_peaks, say_why_no_lines

@@ -1,13 +1,17 @@
-"""The tables of `modules` and `lines`."""
+"""The tables of `modules`, `lines` and `launches`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from textwrap import fill
+from typing import NamedTuple
 
-from fusetui.text.figures import count, duration, percent, plural
+from fusetui.analysis.questions.launches import Calls, QueueLength, Replay, ThreadLaunches
+from fusetui.text.figures import count, duration, percent, plural, significant
 from fusetui.text.printable import printable
-from fusetui.text.tables import TOP_ALL, Column, left_out, table_of
+from fusetui.text.tables import JSON_ALL, TOP_ALL, Column, left_out, table_of
+from fusetui.trace.model.grouping import by_key
+from fusetui.trace.model.ids import device_label
 from fusetui.trace.model.recording import recorded_with
 from fusetui.trace.program.functions import Functions, FunctionTime
 from fusetui.trace.program.modules import MODULE, Modules, ModuleTime, Unclaimed
@@ -24,11 +28,11 @@ FUNCTION_COLUMNS = (
     Column("CPU self", cell=lambda time: duration(time.cpu_self_ns)),
     Column("CPU", spare=2, cell=lambda time: duration(time.cpu_ns)),
     Column("calls", spare=6, cell=lambda time: count(time.count)),
-    Column("function", left=True, cell=lambda time: function_label(time)),
+    Column("function", True, cell=lambda t: printable(f"{t.function}  {_place(t.file)}:{t.line}")),
 )
 NO_MODULES = (
     "nothing in this trace names a part of the program",
-    "with_stack=True records the calls of modules, record_function names any other part",
+    "{} records the calls of modules, {} names any other part",
 )
 NO_CALLS = "the calls of modules are not in this trace: {} records them"
 NO_CALLS_IN_STACKS = (
@@ -36,7 +40,7 @@ NO_CALLS_IN_STACKS = (
 )
 NO_FUNCTIONS = (
     "no such Python functions in this trace",
-    "with_stack=True records functions, --file PATH shows those of a library",
+    "{} records functions, --file PATH shows those of a library",
 )
 INDENT = "  "
 
@@ -54,19 +58,27 @@ def modules_text(
     ]
     by_phase = [f"GPU time by phase: {', '.join(parts)}"] if parts else []
     none = _unclaimed(times.none, times.gpu_ns, "in no module or annotation")
-    return _text([tree if times.modules else NO_MODULES, list(none), by_phase], width)
+    missing = _told(NO_MODULES, form, "with_stack=True", "record_function")
+    return _text([tree if times.modules else missing, list(none), by_phase], width)
 
 
-def functions_text(times: Functions, top: int, width: int) -> str:
-    """The first `top` functions (0: all), and unclaimed GPU time."""
+def functions_text(times: Functions, top: int, width: int, form: str) -> str:
+    """The first `top` functions (0: all), and unclaimed GPU time; `form`: as above."""
+    missing = _told(NO_FUNCTIONS, form, "with_stack=True")
     shown = times.functions[:top] if top else times.functions
     hidden = _blank(times.functions)
     hidden |= {"idle"} if all(time.idle_ns is None for time in times.functions) else set()
     columns = [column for column in FUNCTION_COLUMNS if column.title not in hidden]
     more = left_out(len(times.functions) - len(shown), "function", TOP_ALL)
     none = _unclaimed(times.none, times.gpu_ns, "in none of these functions")
-    listed = [table_of(columns, shown, width), *more] if times.functions else NO_FUNCTIONS
+    listed = [table_of(columns, shown, width), *more] if times.functions else missing
     return _text([listed, list(none)], width)
+
+
+def _told(sentences: Sequence[str], form: str, *options: str) -> list[str]:
+    """With what records what is missing."""
+    said = [recorded_with(option, form) for option in options]
+    return [sentence.format(*said) for sentence in sentences]
 
 
 def _text(paragraphs: Iterable[Sequence[str]], width: int) -> str:
@@ -121,10 +133,89 @@ def _unclaimed(none: Sequence[Unclaimed], whole: int, outside: str) -> Iterator[
         yield f"{duration(one.gpu_ns)} of GPU time ({share}, {kernels}) {words[one.why]}"
 
 
-def function_label(time: FunctionTime) -> str:
-    """Its name, and where it is: the names of the file and of its folder."""
-    return printable(f"{time.function}  {'/'.join(time.file.split('/')[-2:])}:{time.line}")
+def _place(file: str) -> str:
+    """The names of the file and of its folder."""
+    return "/".join(file.split("/")[-2:])
 
 
 def _figure(ns: int) -> str:
     return duration(ns) if ns else ""
+
+
+MOST = 12  # threads, or kinds of replays; --json has all
+CALL_COLUMNS = (
+    Column("total", cell=lambda row: duration(row.calls.total_ns)),
+    Column("share", spare=1, cell=lambda row: percent(row.calls.total_ns, row.span_ns)),
+    Column("count", spare=2, cell=lambda row: count(row.calls.count)),
+    Column("mean", spare=3, cell=lambda row: duration(row.calls.mean_ns)),
+    Column("p99", spare=4, cell=lambda row: duration(row.calls.p99_ns)),
+    Column("max", spare=5, cell=lambda row: duration(row.calls.max_ns)),
+    Column("events", spare=6, cell=lambda row: count(row.calls.events)),
+    Column("launch calls of a thread", left=True, cell=lambda row: printable(row.label)),
+)
+GRAPH_COLUMNS = (
+    Column("replays", cell=lambda kind: count(len(kind.same))),
+    Column("call", spare=4, cell=lambda kind: kind.median("call_ns")),
+    Column("kernels", cell=lambda kind: count(kind.same[0].kernels)),
+    Column("span", spare=1, cell=lambda kind: kind.median("span_ns")),
+    Column("busy", spare=2, cell=lambda kind: kind.median("busy_ns")),
+    Column("graph launches of a device (medians)", True, cell=lambda kind: printable(kind.label)),
+)
+QUEUE_COLUMNS = (
+    Column("most", cell=lambda queue: count(queue.most)),
+    Column("mean", spare=1, cell=lambda queue: significant(queue.mean, 3)),
+    Column("empty", spare=2, cell=lambda queue: percent(queue.empty_ns, queue.span_ns)),
+    Column("launch queue", left=True, cell=lambda queue: printable(queue.label)),
+)
+
+
+class CallRow(NamedTuple):
+    """Launch calls on a thread whose time is `span_ns`."""
+
+    calls: Calls | ThreadLaunches
+    span_ns: int
+    label: str
+
+
+class ReplayKind(NamedTuple):
+    """Replays with the same call, device and number of kernels, as all replays of a graph have."""
+
+    label: str
+    same: list[Replay]
+
+    def median(self, name: str) -> str:
+        """Of an even number, the mean of the middle two, rounded down."""
+        ordered = sorted(getattr(replay, name) for replay in self.same)
+        return duration((ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) // 2)
+
+
+def launches_text(
+    threads: Sequence[ThreadLaunches],
+    graphs: Sequence[Replay],
+    queues: Sequence[QueueLength],
+    width: int,
+) -> str:
+    if not threads:
+        return "no launch calls in this trace"
+    rows = [row for thread in threads[:MOST] for row in _thread(thread)]
+    paragraphs = [table_of(CALL_COLUMNS, rows, width) + _more(len(threads), "thread")]
+    by_graph = by_key(graphs, lambda r: (r.call, device_label(r.device), r.kernels))
+    kinds = [ReplayKind(f"{name} on {gpu}", same) for (name, gpu, _), same in by_graph.items()]
+    if kinds:
+        shown = table_of(GRAPH_COLUMNS, kinds[:MOST], width)
+        paragraphs.append(shown + _more(len(kinds), "kind"))
+    if queues:
+        paragraphs.append(table_of(QUEUE_COLUMNS, queues, width))
+    return "\n\n".join(paragraphs)
+
+
+def _thread(thread: ThreadLaunches) -> Iterator[CallRow]:
+    """The thread, followed by its calls by name."""
+    yield CallRow(thread, thread.span_ns, f"thread {thread.thread} of process {thread.process}")
+    if len(thread.calls) > 1:
+        for calls in thread.calls:
+            yield CallRow(calls, thread.span_ns, f"  {calls.name}")
+
+
+def _more(number: int, noun: str) -> str:
+    return "".join(f"\n{line}" for line in left_out(number - MOST, noun, JSON_ALL))

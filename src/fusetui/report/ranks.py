@@ -25,8 +25,8 @@ from fusetui.text.tables import TOP_ALL, Column, known, left_out, table_of
 
 STANDS_OUT = "*"
 LEGEND = (
-    "Figures of steps are medians. *: more than 3 scaled median absolute deviations from the "
-    "median of the ranks."
+    "*: more than 3 scaled median absolute deviations from the median of the ranks. Others wait, "
+    "and waits, are"
 )
 MOST_KINDS, MOST_HEAD = 5, 8
 DEVICE = 12
@@ -133,6 +133,7 @@ def _ranks(answer: JobAnswer, most: int, top: int) -> list[str]:
             return "-"
         return f"{duration(row.offset_ns or 0)} ± {duration(row.uncertainty_ns)}"
 
+    where = "device" if any(row.device for row in answer.ranks) else "host"
     columns = (
         Column("rank", cell=lambda row: str(row.rank)),
         Column("last", cell=lambda row: f"{count(row.last_count)} of {count(row.collectives)}"),
@@ -145,9 +146,7 @@ def _ranks(answer: JobAnswer, most: int, top: int) -> list[str]:
         Column("idle", spare=4, cell=figure("idle_ns")),
         Column("memory", spare=7, cell=lambda row: known(row.memory_peak_bytes, size)),
         Column("clock", spare=6, cell=clock),
-        Column(
-            "device", True, cell=lambda row: printable(row.device) or printable(row.host) or "-"
-        ),
+        Column(where, True, cell=lambda row: printable(getattr(row, where)) or "-"),
     )
     shown = answer.ranks[:top] if top else answer.ranks
     lines = table_of(columns, shown, most, DEVICE, blank="-").split("\n")
@@ -182,8 +181,11 @@ def _kinds(answer: JobAnswer, most: int) -> list[str]:
 
 def _remarks(answer: JobAnswer) -> Iterator[str]:
     if answer.ranks:
-        yield f"{LEGEND} Others wait, and waits, are per step."
-    if answer.stragglers and answer.no_what_if:
+        if answer.steps:
+            yield f"Figures of steps are medians. {LEGEND} per step."
+        else:
+            yield f"Without steps, figures are those of the whole trace. {LEGEND} sums."
+    if answer.stragglers and answer.steps and answer.no_what_if:
         yield f"What a step would take without the delays is not told: {answer.no_what_if}."
     if answer.inferred:
         yield f"Not recorded and inferred: {several(answer.inferred, 4)}."

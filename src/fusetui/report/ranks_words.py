@@ -33,7 +33,7 @@ def straggler_text(answer: JobAnswer, one: Straggler) -> str:
     """Who is last, what that costs, and why as far as that was recorded; or which stage of a
     pipeline takes longer than its like."""
     if one.slow:
-        return _slow_text(one.rank, one.slow)
+        return _slow_text(one.rank, one.slow, " a step" if answer.steps else "")
     steps = next(row.steps for row in answer.ranks if row.rank == one.rank)
     others = answer.given - 1
     of_given = "" if answer.is_whole else f" of the {count(answer.given)} ranks given"
@@ -54,25 +54,25 @@ def straggler_text(answer: JobAnswer, one: Straggler) -> str:
     return " ".join(sentences)
 
 
-def _slow_text(rank: int, slow: Slow) -> str:
-    more, share = duration(slow.excess_ns), percent(slow.excess_ns, slow.others_ns)
+def _slow_text(rank: int, slow: Slow, each: str) -> str:
+    more, share = f"{duration(slow.excess_ns)}{each}", percent(slow.excess_ns, slow.others_ns)
     place = f"{slow.stage} (of 0 to {slow.stages - 1})"
     if slow.like:
         compute = "computes" if len(slow.like) == 1 else "compute"
         return (
-            f"{numbers(slow.like).capitalize()}, stage {place}, {compute} {more} a step more "
+            f"{numbers(slow.like).capitalize()}, stage {place}, {compute} {more} more "
             f"than the median of the other stages ({share})."
         )
     like = f"the other ranks of its stage, {place}" if slow.stages else "the other ranks"
     return (
-        f"Rank {rank} takes {more} a step more than the median of {like} ({share}): "
+        f"Rank {rank} takes {more} more than the median of {like} ({share}): "
         f"{CLASSES_SAID[slow.what]} longer."
     )
 
 
 def verdict_lines(answer: JobAnswer) -> Iterator[str]:
     """What else is to say of who is late: the bubble of a pipeline, and why nobody is named."""
-    found = answer.verdict
+    found, of_what = answer.verdict, "a step" if answer.steps else "the time recorded"
     if found.stages is not None and answer.bubble is None:
         yield (
             "Ranks send to one another, as the stages of a pipeline do; what they compute is not "
@@ -83,15 +83,15 @@ def verdict_lines(answer: JobAnswer) -> Iterator[str]:
         alike = "" if answer.stragglers else " The stages compute alike: none stands out."
         yield (
             f"In a pipeline {stages}, sends and receives that nothing else covers take "
-            f"{percent(answer.bubble, 1)} of a step: its bubble.{alike}"
+            f"{percent(answer.bubble, 1)} of {of_what}: its bubble.{alike}"
         )
     if found.kind == "in turn":
         yield _in_turn(found)
     elif found.kind == "untold":
-        waits = duration(round(found.waits_ns[0]))
-        yield f"For whom the ranks wait, {waits} a step, cannot be told: {found.why}."
+        waits = duration(round(found.waits_ns[0])) + (" a step" if answer.steps else "")
+        yield f"For whom the ranks wait, {waits}, cannot be told: {found.why}."
     elif found.kind == "nobody":
-        yield f"No rank holds up the others by {percent(LEAST, 1)} of a step."
+        yield f"No rank holds up the others by {percent(LEAST, 1)} of {of_what}."
 
 
 def _in_turn(found: JobVerdict) -> str:
@@ -179,8 +179,8 @@ def wait_text(row: RankRow) -> Iterator[str]:
             "a rank that clocks do not tell" if worst.for_rank is None else f"rank {worst.for_rank}"
         )
         yield (
-            f"It waits longest in {printable(worst.name)} at {duration(worst.start_ns)}: "
-            f"{duration(worst.wait_ns)} for {by}."
+            f"It waits longest in {printable(worst.name)}, {duration(worst.start_ns)} after its "
+            f"trace begins: {duration(worst.wait_ns)} for {by}."
         )
 
 

@@ -28,7 +28,11 @@ LANE_COLUMNS = (
     Column("slices", cell=lambda track: count(track.slices)),
     Column("busy", cell=lambda track: duration(track.busy_ns)),
     Column("kind", left=True, cell=lambda track: track.kind.replace("_", " ")),
-    Column("lane", left=True, cell=lambda track: lane_text(track)),
+    Column(
+        "lane",  # and which row of it if overlapping slices take several
+        left=True,
+        cell=lambda t: printable(t.label) + (f" (row {t.subrow + 1})" if t.subrow else ""),
+    ),
 )
 
 
@@ -101,11 +105,6 @@ def _steps(figures: Summary, width: int) -> Iterator[str]:
 def _lanes(tracks: Sequence[TrackFigures], width: int) -> Iterator[str]:
     if tracks:
         yield table_of(LANE_COLUMNS, tracks[:MOST], width) + _more(tracks)
-
-
-def lane_text(track: TrackFigures) -> str:
-    """Its label, and which row of it if overlapping slices take several."""
-    return printable(track.label) + (f" (row {track.subrow + 1})" if track.subrow else "")
 
 
 def _more(rows: Sequence[object]) -> str:

@@ -126,6 +126,8 @@ class ColumnTable(msgspec.Struct, frozen=True, eq=False):
             for column in self.columns:
                 if column.name == called:
                     return column
+        if name == "file":
+            raise NoColumn(f"{self.name} has no column file: only rows of several traces have one.")
         near = get_close_matches(name, self.names, 1)
         known = f": did you mean {near[0]}?" if near else f", only {', '.join(self.names)}."
         raise NoColumn(f"{self.name} has no column {name}{known}")

@@ -16,14 +16,12 @@ from fusetui.analysis.questions.query import (
     COMPARED,
     Bound,
     Word,
-    Written,
-    WrongQuery,
     bound_of,
     matching,
     pattern_of,
     word_of,
-    written_terms,
 )
+from fusetui.analysis.questions.query_text import Written, WrongQuery, written_ways
 from fusetui.tables.table import ColumnTable, TableColumn
 from fusetui.text.figures import parse_time
 from fusetui.trace.model.arrays import Flags, Rows
@@ -42,11 +40,11 @@ IDS = ("process", "thread", "device", "stream")
 
 def rows_where(table: ColumnTable, query: str) -> Rows:
     """In the order of the table. Raises WrongQuery, and NoColumn for a field that it has not."""
-    holds = np.ones(len(table), dtype=np.bool_)
-    for part in written_terms(query, lambda *_: True):
-        if part.text.lower() == "or":
-            raise WrongQuery('a query has no "or": all of its terms must hold')
-        holds &= _holds(table, part)
+    ways = written_ways(query, lambda *_: True)
+    known = {part: _holds(table, part) for way in ways for part in way}
+    holds = np.full(len(table), not ways)
+    for way in ways:
+        holds |= np.logical_and.reduce([known[part] for part in way])
     return np.flatnonzero(holds)
 
 

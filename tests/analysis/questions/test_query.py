@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fusetui.analysis.questions import query
-from fusetui.analysis.questions.query import Bound, Pattern, Word, WrongQuery, matching, parse
+from fusetui.analysis.questions.query import Bound, Pattern, Word, matching, parse
+from fusetui.analysis.questions.query_text import WrongQuery
 from fusetui.analysis.questions.search import by_args, by_words, search, texts_of
 from fusetui.trace import Trace
 
@@ -117,7 +118,7 @@ def names(trace: Trace, text: str) -> Sequence[str]:
     wanted = parse(text)
     rows = search(trace, texts_of(trace), wanted)
     if wanted.reads_args:
-        *_, (rows, share) = by_args(trace, wanted, rows)
+        *_, (rows, share) = by_args(trace, texts_of(trace), wanted)
         assert share == 1.0
     return [trace.name_of(int(row)) for row in rows]
 
@@ -142,6 +143,13 @@ def names(trace: Trace, text: str) -> Sequence[str]:
         ("kind:kernel shape:8192x76", [SOFTMAX]),
         ("kind:kernel -shape:8192", [NVJET, TENSILE]),
         ("args:[3,1,1]", [CUTLASS]),
+        ("kind:memcpy or at>250us", [TENSILE, "Memcpy DtoH (Device -> Pageable)"]),
+        ("kind:kernel not (stream:7 or tile:128x128)", [NVJET]),
+        ("kind:kernel (shape:8192x76 or stream:8)", [SOFTMAX, NVJET, TENSILE]),
+        (
+            "not (shape:8192 or kind:call or step:0)",
+            [NVJET, TENSILE, "Memcpy DtoH (Device -> Pageable)"],
+        ),
         ("", []),
         ("nowhere", []),
     ],
@@ -161,6 +169,8 @@ def test_search(trace: Trace, text: str, expected: Sequence[str]) -> None:
         ("8192x768 -gemm", ["aten::mm", "cudaLaunchKernel"]),
         ("8192x768 8192x76", []),
         ("softmax", []),
+        ("8192x76 or 3,1,1", [CUTLASS, "aten::softmax", "cudaLaunchKernel", SOFTMAX]),
+        ("gemm or 3,1,1", []),
     ],
 )
 def test_words_are_found_in_args_too(trace: Trace, text: str, expected: Sequence[str]) -> None:

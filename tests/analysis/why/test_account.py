@@ -1,27 +1,16 @@
-"""The account of devices: by hand, against the slow computation, and on real traces."""
+"""The account of devices, by hand."""
 
 from __future__ import annotations
 
-import json
-import random
-import tempfile
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
-import msgspec
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from tests.analysis.why.slow import Slow, SlowDevice
-from tests.places import TRACES
-from tests.trace.test_corpus import ROWS
 
-from fusetui.analysis.why.account import Accounts, Device
+from fusetui.analysis.why.account import Accounts
 from fusetui.analysis.why.model import DeviceAccount
-from fusetui.trace import Trace, open_trace
-from fusetui.trace.layout.steps import steps_of
+from fusetui.trace import Trace
 
 Make = Callable[..., Any]
 
@@ -289,170 +278,3 @@ def test_without_a_gpu(trace_of: Make, event: Make) -> None:
 
 
 # Against the slow computation.
-
-
-def plain(account: DeviceAccount) -> dict[str, Any]:
-    figures = msgspec.structs.asdict(account)
-    del figures["name"]
-    return figures
-
-
-def adds_up(account: DeviceAccount) -> bool:
-    parts = account.compute_ns + account.exposed_comm_ns + account.exposed_copy_ns
-    return (
-        parts + account.idle_ns == account.span_ns
-        and sum(account.idle.values()) == account.idle_ns
-        and min(account.idle.values(), default=1) > 0
-    )
-
-
-def agree(device: Device, slow: SlowDevice, windows: list[tuple[int, int]]) -> None:
-    span = device.span
-    assert adds_up(span)
-    assert plain(span) == slow.account(
-        int(device.line.begin_ns[device.number]), int(device.line.end_ns[device.number])
-    )
-    begin, end = np.array(windows).T
-    for (first, last), found in zip(windows, device.over(begin, end), strict=True):
-        assert adds_up(found)
-        assert plain(found) == slow.account(first, last)
-
-
-NAMES = {
-    "cuda_runtime": ("cudaLaunchKernel", "cudaMemcpyAsync", "cudaFree", "cudaEventSynchronize"),
-    "cpu_op": ("aten::a", "Optimizer.step#A"),
-    "python_function": ("f.py(1): f",),
-    "user_annotation": ("note",),
-    "kernel": ("k", "ncclKernel"),
-    "gpu_memcpy": ("Memcpy HtoD (Pageable -> Device)", "Memcpy PtoP (Device -> Device)"),
-    "overhead": ("noise",),
-}
-slices = st.builds(
-    lambda cat, name, ts, dur, tid, number: {
-        "ph": "X",
-        "cat": cat,
-        "name": NAMES[cat][name % len(NAMES[cat])],
-        "ts": ts,
-        "dur": dur,
-        "pid": tid % 2 if cat in ("kernel", "gpu_memcpy") else 5,
-        "tid": tid,
-        "args": {"correlation": number},
-    },
-    st.sampled_from(list(NAMES)),
-    st.integers(0, 3),
-    st.integers(0, 60),
-    st.sampled_from([0, 1, 2, 3, 7, 20]),
-    st.integers(0, 3),
-    st.integers(0, 8),
-)
-
-
-@pytest.fixture(scope="module")
-def folder() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory() as name:
-        yield Path(name)
-
-
-@settings(max_examples=150)
-@given(events=st.lists(slices, min_size=1, max_size=40), edges=st.lists(st.integers(-5, 90)))
-def test_any_small_trace(folder: Path, events: list[dict[str, Any]], edges: list[int]) -> None:
-    path = folder / "trace.json"
-    path.write_text(json.dumps({"traceEvents": events}))
-    trace = open_trace(str(path), cached=False)
-    times = sorted(1000 * edge for edge in (*edges, 0, 60))
-    windows = [(a, b) for a in times[:4] for b in times if b >= a]
-    slow = Slow(trace)
-    for device in Accounts(trace).devices:
-        agree(device, SlowDevice(slow, device.pid), windows)
-
-
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row["file"])
-def test_real_traces(row: dict[str, str]) -> None:
-    """Every trace of the folder: the span of each device, each step, and windows anywhere."""
-    trace = open_trace(str(TRACES / row["file"]))
-    steps = steps_of(trace)
-    windows = list(zip(steps.start.tolist(), steps.end.tolist(), strict=True))
-    dice = random.Random(row["file"])
-    for _ in range(3):
-        one, two = (dice.randint(trace.begin_ns, trace.end_ns) for _ in range(2))
-        windows.append((min(one, two), max(one, two)))
-    slow = Slow(trace)
-    for device in Accounts(trace).devices:
-        agree(device, SlowDevice(slow, device.pid), windows)
-
-
-MEASURED = {
-    "v100_resnet50_2021": {
-        "idle": 392.919,
-        "host_annotation": 192.442,
-        "host_op": 168.390,
-        "launch_call": 14.946,
-        "queued": 11.451,
-        "launch_latency": 3.469,
-        "host_nothing": 1.674,
-        "host_call": 0.493,
-        "host_sync": 0.054,
-    },
-    "h100_Qwen1.5-0.5B": {
-        "idle": 4.006,
-        "queued": 1.760,
-        "unlinked": 0.728,
-        "host_python": 0.717,
-        "host_op": 0.572,
-        "launch_call": 0.179,
-        "launch_latency": 0.027,
-        "host_call": 0.012,
-        "host_sync": 0.012,
-    },
-    "b300_deepseek_r1_decode": {
-        "idle": 1.860,
-        "launch_call": 0.758,
-        "host_python": 0.705,
-        "host_op": 0.351,
-        "queued": 0.023,
-        "host_call": 0.022,
-    },
-    "nccl_collectives": {
-        "idle": 503.051,
-        "host_op": 394.243,
-        "host_annotation": 44.851,
-        "host_nothing": 28.200,
-        "launch_call": 25.467,
-        "host_call": 4.568,
-        "queued": 2.948,
-        "launch_latency": 2.724,
-        "host_sync": 0.051,
-    },
-    "h100_owlv2": {"idle": 511.529, "host_python": 493.762},
-}
-"""Milliseconds, as measured before there was this code."""
-
-
-@pytest.mark.skipif(not TRACES.is_dir(), reason=f"there are no traces in {TRACES}")
-@pytest.mark.parametrize("name", MEASURED)
-def test_measured_before(name: str) -> None:
-    account = only(open_trace(str(TRACES / f"{name}.json.gz")))
-    found = {reason: round(ns / 1e6, 3) for reason, ns in account.idle.items()}
-    found["idle"] = round(account.idle_ns / 1e6, 3)
-    assert {key: found[key] for key in MEASURED[name]} == MEASURED[name]
-    if len(MEASURED[name]) > 2:
-        assert found.keys() == MEASURED[name].keys()
-
-
-@pytest.mark.skipif(not TRACES.is_dir(), reason=f"there are no traces in {TRACES}")
-def test_measured_before_in_a_step() -> None:
-    """The GPU is idle for longer in the step than in its span, which begins later."""
-    trace = open_trace(str(TRACES / "h100_owlv2.json.gz"))
-    (device,), steps = Accounts(trace).devices, steps_of(trace)
-    (account,) = device.over(steps.start, steps.end)
-    assert [round(ns / 1e6) for ns in (account.span_ns, account.idle_ns)] == [1_211, 644]
-
-
-@pytest.mark.skipif(not TRACES.is_dir(), reason=f"there are no traces in {TRACES}")
-def test_the_step_of_owlv2() -> None:
-    trace = open_trace(str(TRACES / "h100_owlv2.json.gz"))
-    (device,) = Accounts(trace).devices
-    assert round(device.span.span_ns / 1e6, 1) == 1078.3
-    steps = steps_of(trace)
-    (step,) = device.over(steps.start, steps.end)
-    assert (round(step.span_ns / 1e6), round(step.idle_ns / 1e6)) == (1211, 644)

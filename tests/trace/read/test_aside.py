@@ -19,7 +19,7 @@ TASKS = 40
 
 @pytest.fixture
 def two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers, "_cores", lambda: 2)
+    monkeypatch.setattr(workers, "core_count", lambda: 2)
     monkeypatch.setattr(reread, "may_fork", lambda: True)  # other tests may have left threads
 
 
@@ -88,7 +88,7 @@ def test_nothing_is_left_of_it() -> None:
 
 
 def test_beside_other_threads_nothing_is_forked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers, "_cores", lambda: 2)
+    monkeypatch.setattr(workers, "core_count", lambda: 2)
     done = threading.Event()
     other = threading.Thread(target=done.wait)
     other.start()
@@ -100,7 +100,7 @@ def test_beside_other_threads_nothing_is_forked(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_with_one_core_nothing_is_forked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers, "_cores", lambda: 1)
+    monkeypatch.setattr(workers, "core_count", lambda: 1)
     with Aside(TASKS, slow_square) as both:
         found = both.results()
     assert {process for _, process in found.values()} == {os.getpid()}

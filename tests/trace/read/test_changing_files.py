@@ -54,7 +54,7 @@ def cells_read_late(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path, Change],
             return decode_extent(file, cell, size)
 
         monkeypatch.setattr(workers, "decode_extent", decode)
-        monkeypatch.setattr(workers, "_cores", lambda: 1)
+        monkeypatch.setattr(workers, "core_count", lambda: 1)
         monkeypatch.setattr(sys.modules["fusetui.trace.read.reading"], "EXTENT", 1 << 16)
 
     return prepare

@@ -87,7 +87,7 @@ def test_labels_that_follow_late(write: Callable[[bytes], Path]) -> None:
 def test_several_processes(
     write: Callable[[bytes], Path], monkeypatch: pytest.MonkeyPatch, beside_a_thread: bool
 ) -> None:
-    monkeypatch.setattr(workers, "_cores", lambda: 2)
+    monkeypatch.setattr(workers, "core_count", lambda: 2)
     monkeypatch.setattr(workers, "FEWEST_FORKED", 0)
     monkeypatch.setattr(workers, "FEWEST_STARTED", 0)
     path = write(TEXT)

@@ -44,7 +44,7 @@ def file(tmp_path_factory: pytest.TempPathFactory, text: bytes) -> Path:
 
 @pytest.fixture
 def two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers, "_cores", lambda: 2)
+    monkeypatch.setattr(workers, "core_count", lambda: 2)
     monkeypatch.setattr(workers, "FEWEST_FORKED", 0)
     monkeypatch.setattr(workers, "FEWEST_STARTED", 0)
     monkeypatch.setattr("fusetui.trace.cache.entry.SMALLEST", 1 << 60)
@@ -169,7 +169,7 @@ def test_few_files_to_be_had(file: Path, files: int) -> None:
         "import resource, sys\n"
         "from fusetui.trace import CannotRead, open_trace\n"
         "import fusetui.trace.read.workers\n"
-        "fusetui.trace.read.workers._cores = lambda: 2\n"
+        "fusetui.trace.read.workers.core_count = lambda: 2\n"
         "fusetui.trace.read.workers.FEWEST_FORKED = 0\n"
         f"resource.setrlimit(resource.RLIMIT_NOFILE, ({files}, {files}))\n"
         "try:\n    print(len(open_trace(sys.argv[1], cached=False)))\n"

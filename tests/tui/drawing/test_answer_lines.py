@@ -14,9 +14,9 @@ from fusetui.analysis.why.answer import why
 from fusetui.report.why_answer import answer, brief_answer
 from fusetui.trace import Trace
 from fusetui.tui import screen_layout
-from fusetui.tui.drawing.answer_lines import widths_of
 from fusetui.tui.drawing.canvas import Click
 from fusetui.tui.layout.answer import BETWEEN, AnswerAt, AnswerList
+from fusetui.tui.pages.answer import widths_of
 from fusetui.tui.registry import page_of
 from fusetui.tui.state.state import Size, State
 

@@ -11,7 +11,7 @@ from tests.tui.prepared import after, do, drawn, explained, opened
 from fusetui.trace import Trace
 from fusetui.tui.layout.flame import WHOLE, flame_of
 from fusetui.tui.layout.op_tree import call_tree
-from fusetui.tui.pages.flame import FlamePage, cursor, here
+from fusetui.tui.pages.flame import FlamePage, here
 from fusetui.tui.state.state import TIMELINE, Size, State
 
 Make = Callable[..., Trace]
@@ -72,7 +72,7 @@ def test_the_cursor_begins_where_the_time_divides(trace_of: Make) -> None:
 def test_zooming_in_and_out(mlp: Trace) -> None:
     state = shown(mlp, "flame-in")
     inside = after(state, *do("flame-zoom"))
-    assert inside.flame.root == cursor(state)
+    assert inside.flame.root == here(state)[1]
     assert name_at(inside) == "aten::linear"
     outside = after(inside, *do("flame-back"))
     assert outside.flame.root == WHOLE

@@ -102,4 +102,4 @@ def test_why_there_are_none_is_told_to_the_end(
 ) -> None:
     state = opened(trace_of([event("aten::a", 0, 5)]), size=Size(60, 18))
     text = " ".join(drawn(after(state, explained, *do("modules"))).split())
-    assert NO_MODULES in text
+    assert NO_MODULES.format("with_stack=True") in text

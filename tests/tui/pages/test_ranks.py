@@ -22,9 +22,10 @@ from fusetui.trace.model.categories import Layer
 from fusetui.tui.layout.lanes import but_streams
 from fusetui.tui.layout.view import make_sides
 from fusetui.tui.loading import rank
+from fusetui.tui.pages import ranks
 from fusetui.tui.pages.ranks import NAME, NO_JOB
 from fusetui.tui.registry import arrived
-from fusetui.tui.state import ranks, reading
+from fusetui.tui.state import reading
 from fusetui.tui.state.state import (
     OVERLAY,
     RANK_SORTS,

@@ -18,7 +18,7 @@ from fusetui.analysis.questions.chain import rows_between
 from fusetui.analysis.questions.computing import computing_ops, within
 from fusetui.analysis.questions.totals import grouped, self_ns
 from fusetui.text.figures import count
-from fusetui.trace.model.arrays import Flags, Int64s, Rows
+from fusetui.trace.model.arrays import Flags, Int64s, Rows, summed
 from fusetui.trace.model.categories import Layer, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import union_length
@@ -152,8 +152,7 @@ def _by_label(items: Items, without: Flags | None = None) -> dict[str, Dispatch]
             part, label = groups.places(n), distinct[key]
             every, step = rows_[part], window[part]
             counts = np.bincount(step, minlength=len(work.windows))
-            sums = np.zeros(len(work.windows), dtype=np.int64)
-            np.add.at(sums, step, ns[part])
+            sums = summed(step, ns[part], len(work.windows))
             names = tuple(trace.names[n] for n in np.unique(trace.name[every]).tolist())
             here = tuple(every[step == items.window].tolist())
             found[label] = Dispatch(

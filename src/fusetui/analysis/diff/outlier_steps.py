@@ -14,7 +14,7 @@ from fusetui.analysis.diff.outlier_work import rows_of
 from fusetui.analysis.diff.statistics import FLOOR_NS, FLOOR_PERCENT
 from fusetui.analysis.questions.busy import any_busy_ns
 from fusetui.text.figures import change
-from fusetui.trace.model.arrays import Flags, Int64s, Rows
+from fusetui.trace.model.arrays import Flags, Int64s, Rows, summed
 
 SHARP = 4
 """A step is odd when it is this many times as far from the others as they are from each other."""
@@ -156,10 +156,8 @@ def _idle_once(a: Items, b: Items) -> list[OneStepOnly]:
 
 def _by_kind(items: Items, kinds: Int64s) -> Int64s:
     """The time that each step spends on each kind of work; shape [steps, kinds]."""
-    found = np.zeros((len(items.work.windows), len(kinds)), dtype=np.int64)
     where = items.work.window, np.searchsorted(kinds, items.every)
-    np.add.at(found, where, items.work.ns)
-    return found
+    return summed(where, items.work.ns, (len(items.work.windows), len(kinds)))
 
 
 def _idle(items: Items) -> Int64s:

@@ -30,8 +30,6 @@ class Windows(msgspec.Struct, frozen=True, eq=False):
     of_gpu: bool = False  # stretches of a GPU's time: work belongs to that in which it ran
     notes: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()  # the number of each, `#k` where the trace prints none
-    places: tuple[int, ...] = ()  # of each among all that were found, from 0
-    found: int = 0  # how many these are
 
     def __len__(self) -> int:
         return len(self.start)
@@ -49,7 +47,6 @@ class Windows(msgspec.Struct, frozen=True, eq=False):
             end=self.end[keep],
             notes=(*self.notes, note) if note else self.notes,
             labels=tuple(self.labels[n] for n in left),
-            places=tuple(self.places[n] for n in left),
         )
 
     def index_of(self, times: Int64s) -> Rows:
@@ -66,11 +63,6 @@ def windows(trace: Trace, label: str, step_by: str | None = None) -> Windows:
 
     `step_by`: the annotations that match it instead (see `steps_of`); NoStepsError if none does.
     """
-    found = _windows(trace, label, step_by)
-    return replace(found, places=tuple(range(len(found))), found=len(found))
-
-
-def _windows(trace: Trace, label: str, step_by: str | None) -> Windows:
     steps = steps_of(trace, step_by)
     if step_by is not None and not len(steps):
         raise NoStepsError(f"{label} has no annotation like {step_by}.")
@@ -163,6 +155,8 @@ class Work(msgspec.Struct, frozen=True, eq=False):
     lane: Rows
     op: Rows  # the row of the innermost CPU op, -1 for none
     ns: Int64s  # its duration
+    places: tuple[int, ...]  # of each window among all that were found, from 0
+    found: int  # how many these are
 
     def only(self, windows: list[int]) -> Work:
         """The work of some of its windows."""
@@ -176,7 +170,8 @@ class Work(msgspec.Struct, frozen=True, eq=False):
         note = f"{self.label}: {left_out} left out, as on the other side"
         used = self.windows.only(np.array(windows, dtype=np.intp), note)
         columns = {of: getattr(self, of)[kept] for of in ("row", "lane", "op", "ns")}
-        return replace(self, windows=used, window=window[kept], **columns)
+        places = tuple(self.places[n] for n in windows)
+        return replace(self, windows=used, window=window[kept], places=places, **columns)
 
     def of_window(self, number: int) -> slice:
         first, last = np.searchsorted(self.window, [number, number + 1])
@@ -186,13 +181,11 @@ class Work(msgspec.Struct, frozen=True, eq=False):
 def in_common(a: Work, b: Work) -> tuple[Work, Work]:
     """Of two traces with equally many steps: the steps that both use. A step left out on one side
     has nothing to be compared with."""
-    if a.windows.found != b.windows.found or not (len(a.windows) and len(b.windows)):
+    common = {*a.places} & {*b.places}
+    if a.found != b.found or not common:
         return a, b
-    common = set(a.windows.places) & set(b.windows.places)
-    if not common:
-        return a, b
-    found = [w.only([n for n, p in enumerate(w.windows.places) if p in common]) for w in (a, b)]
-    return found[0], found[1]
+    one, other = (w.only([n for n, p in enumerate(w.places) if p in common]) for w in (a, b))
+    return one, other
 
 
 def work_of(trace: Trace, label: str, step_by: str | None = None) -> Work:
@@ -220,7 +213,8 @@ def work_of(trace: Trace, label: str, step_by: str | None = None) -> Work:
     order = np.lexsort((trace.order[rows], trace.start[rows], lane, window))
     rows = rows[order]
     op = trace.op[rows].astype(np.intp) if gpu else rows
-    return Work(trace, label, gpu, used, rows, window[order], lane[order], op, trace.dur[rows])
+    columns = rows, window[order], lane[order], op, trace.dur[rows]
+    return Work(trace, label, gpu, used, *columns, tuple(kept.tolist()), len(found))
 
 
 def _left_out(trace: Trace, inside: Rows, of_gpu: bool) -> str:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.gpu.kinds import is_between_devices, is_collective
-from fusetui.trace.model.arrays import Int64s, Rows
+from fusetui.trace.model.arrays import Int64s, Rows, summed
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import as_one, union, union_length, union_length_of_each
@@ -200,8 +200,7 @@ def _names(trace: Trace, rows: Rows, inside: Int64s) -> tuple[NameTime, ...]:
     names, where, index, count = np.unique(
         trace.name[rows], return_index=True, return_inverse=True, return_counts=True
     )
-    total = np.zeros(len(names), dtype=np.int64)
-    np.add.at(total, index, inside)
+    total = summed(index, inside, len(names))
     found = [
         NameTime(trace.names[name], Role(int(trace.role[rows[first]])), int(events), int(ns))
         for name, first, events, ns in zip(names, where, count, total, strict=True)

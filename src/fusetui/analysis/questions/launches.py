@@ -1,8 +1,8 @@
 """What launching cost the CPU, which calls launch graphs, and what each replay of one did.
 
 A launch call is a runtime or driver call that launched a GPU event of the trace, or whose name says
-that it launches one. If such calls are nested (a driver call in a runtime call), the outer one
-counts, with the events of all.
+that it launches a kernel or a graph; one that copies or fills is known by its event alone. If such
+calls are nested (a driver call in a runtime call), the outer one counts, with the events of all.
 """
 
 from __future__ import annotations

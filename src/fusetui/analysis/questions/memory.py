@@ -9,14 +9,15 @@ import msgspec
 import numpy as np
 
 from fusetui.trace.layout.counters import DEVICES, TOTALS, finite
+from fusetui.trace.model.arrays import Floats
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.events import Events
 from fusetui.trace.model.ids import LARGEST
-from fusetui.trace.read.samples import PLACE, Rows, totals_in
+from fusetui.trace.read.samples import PLACE, totals_in
 
 KEPT_AS = "memory"
 GPUS = [kind for kind, name in DEVICES.items() if name == "GPU"]
-DEVICE, ALLOCATED, RESERVED = 1, 2, 3  # columns of Rows
+DEVICE, ALLOCATED, RESERVED = 1, 2, 3  # columns
 
 
 class MemoryPeak(msgspec.Struct, frozen=True):
@@ -81,7 +82,7 @@ def peaks_of(parts: Iterable[StretchPeaks]) -> MemoryPeaks:
     return MemoryPeaks(tuple(peaks), is_recorded)
 
 
-def _one_by_one(events: Events, number: int) -> Rows:
+def _one_by_one(events: Events, number: int) -> Floats:
     """What `totals_in` gives, of a stretch that it cannot read."""
     every = [sample.args for sample, _ in events.samples(number) if sample.is_memory]
     places = [[n if type(n := args.get(name)) is int else None for name in PLACE] for args in every]

@@ -1,25 +1,22 @@
 """What a person searches for: `gemm`, `family:gemm dur>50us stream:7`, `/tn_.*fp8/ -memset`.
 
-    query  = term ([and] term)*    every term must hold
-    term   = [-] (word | "text" | /pattern/ | field:value | field = value | field > time)
-
 A word is looked for in names, short names, families and decoded fields, then in args and shapes, a
 value in its field; after `=` and `!=` the value is all of it. `<`, `>`, `<=` and `>=` compare.
-Blanks around these signs are ignored. Case matters only if a word has capitals.
+Blanks around these signs are ignored. Case matters only if a word has capitals. `and`, `or`, `not`
+and parentheses join terms: query_text.py has the grammar.
 """
 
 from __future__ import annotations
 
-import re
 import time
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui import Error
+from fusetui.analysis.questions.query_text import FIELD, SIGN, Written, WrongQuery, written_ways
 from fusetui.text.figures import parse_time
 
 if TYPE_CHECKING:
@@ -43,19 +40,8 @@ OF_ROWS: Final = {
 OF_ARGS: Final = {"shape": "of an input of its op: 8192x768", "args": "any text in its args"}
 TIMES: Final = {"dur": "its duration", "at": "its start after that of the trace"}
 FIELDS: Final = {**OF_NAMES, **OF_ROWS, **OF_ARGS, **TIMES}  # what each field is, in a few words
-LONGEST = 500  # characters of a query
 SECONDS = 2.0  # that a pattern may take
-SIGN = re.compile(
-    r"(-?)([a-z][a-z_0-9]*)\s*(!=|<=|>=|=|<|>)\s*"
-    r'("[^"]*"|\d[\d.]*\s+(?:ns|us|ms|s)\b|\S*)'
-)
 COMPARED = ("<", ">", "<=", ">=")
-TERM = re.compile(r'-?(?:/(?:[^/\\]|\\.)+/(?=\s|$)|[a-z]+:"[^"]*"|"[^"]*"|\S+)')
-FIELD = re.compile(r"([a-z_0-9]+):(?!:)(.*)", re.DOTALL)
-
-
-class WrongQuery(Error):  # noqa: N818
-    """One plain sentence about what is wrong with a query."""
 
 
 class Word(msgspec.Struct, frozen=True):
@@ -96,26 +82,15 @@ class Bound(msgspec.Struct, frozen=True):
 Term = Word | Pattern | Bound
 
 
-class Query(msgspec.Struct, frozen=True):
-    """All of these hold for a hit."""
+class AllOf(msgspec.Struct, frozen=True):
+    """Terms that all hold for a hit."""
 
     terms: tuple[Term, ...]
-
-    @property
-    def is_quick(self) -> bool:
-        """Whether names alone decide."""
-        return not self.reads_args and not any(isinstance(term, Pattern) for term in self.terms)
 
     @property
     def reads_args(self) -> bool:
         """Whether the file is read again for the answer."""
         return any(isinstance(term, Word) and term.field in OF_ARGS for term in self.terms)
-
-    @property
-    def is_of_longest(self) -> bool:
-        """Whether it asks for what takes longer than a time."""
-        bounds = [term for term in self.terms if isinstance(term, Bound) and term.field == "dur"]
-        return any(bound.above != bound.excluded for bound in bounds)
 
     @property
     def words(self) -> tuple[Word, ...]:
@@ -124,51 +99,43 @@ class Query(msgspec.Struct, frozen=True):
         return tuple(word for word in words if not word.excluded)
 
 
-class Written(NamedTuple):
-    """A term as it was written, without its `-`; of one that is about a field also the two sides of
-    its sign."""
+class Query(msgspec.Struct, frozen=True):
+    """One of these holds for a hit."""
 
-    text: str
-    excluded: bool
-    field: str = ""
-    sign: str = ""
-    value: str = ""
+    ways: tuple[AllOf, ...]
 
+    @property
+    def terms(self) -> tuple[Term, ...]:
+        return tuple(term for way in self.ways for term in way.terms)
 
-def written_terms(text: str, is_sign: Callable[[str, str], bool]) -> list[Written]:
-    """The terms of a query; `is_sign` says whether a sign other than `:` compares a field of this
-    name, or is only a part of a word. Raises WrongQuery."""
-    if len(text) > LONGEST:
-        raise WrongQuery(f"a search has at most {LONGEST} characters")
-    found, at = list[Written](), 0
-    while at < len(text):
-        match = SIGN.match(text, at)
-        if match is None or not is_sign(match[2], match[3]):
-            match = TERM.match(text, at)
-        if match:
-            found.append(_part(match))
-        at = match.end() if match else at + 1
-    between = range(1, len(found) - 1)
-    return [p for n, p in enumerate(found) if not (n in between and p.text.lower() == "and")]
+    @property
+    def words(self) -> tuple[Word, ...]:
+        return tuple(word for way in self.ways for word in way.words)
 
+    @property
+    def reads_args(self) -> bool:
+        return any(way.reads_args for way in self.ways)
 
-def _part(match: re.Match[str]) -> Written:
-    if match.re is SIGN:
-        minus, field, sign, value = match.groups()
-        return Written(f"{field}{sign}{value}", minus == "-", field, sign, value.strip('"'))
-    excluded = match[0].startswith("-") and len(match[0]) > 1
-    text = match[0][1:] if excluded else match[0]
-    field = FIELD.fullmatch(text)
-    return Written(text, excluded, *((field[1], ":", field[2].strip('"')) if field else ()))
+    @property
+    def is_quick(self) -> bool:
+        """Whether names alone decide."""
+        return not self.reads_args and not any(isinstance(term, Pattern) for term in self.terms)
+
+    @property
+    def is_of_longest(self) -> bool:
+        """Whether it asks for what takes longer than a time."""
+        bounds = [term for term in self.terms if isinstance(term, Bound) and term.field == "dur"]
+        return any(bound.above != bound.excluded for bound in bounds)
 
 
 def parse(text: str) -> Query:
-    """The query that a text says; without terms if it is blank. Raises WrongQuery.
+    """The query that a text says; nothing holds for a blank one. Raises WrongQuery.
 
     >>> parse("family:gemm and dur > 50us").terms[1]
     Bound(field='dur', above=True, value=50000, excluded=False)
     """
-    return Query(tuple(map(_term, written_terms(text, _is_sign))))
+    ways = written_ways(text, _is_sign)
+    return Query(tuple(AllOf(tuple(map(_term, way))) for way in ways))
 
 
 def _is_sign(field: str, sign: str) -> bool:

@@ -12,9 +12,11 @@ from fusetui.analysis.questions.query import (
     KINDS,
     OF_ARGS,
     OF_NAMES,
+    AllOf,
     Bound,
     Pattern,
     Query,
+    Term,
     Word,
     matching,
     misread,
@@ -73,27 +75,46 @@ def texts_of(trace: Trace) -> NameTexts:
 
 
 def search(trace: Trace, texts: NameTexts, query: Query) -> Rows:
-    """The rows for which all terms hold but those about args, in time order.
+    """The rows for which the query holds but for terms about args, in time order.
 
     Raises WrongQuery when a pattern takes too long.
     """
-    if not query.terms:
-        return np.empty(0, dtype=np.intp)
+    return _united(trace, [_rows_of(trace, texts, way.terms) for way in query.ways])
+
+
+def _rows_of(trace: Trace, texts: NameTexts, terms: Sequence[Term]) -> Rows:
+    """Those for which all terms hold but those about args."""
     names = np.ones(len(trace.names) + 1, dtype=np.bool_)
-    for term in query.terms:
+    for term in terms:
         if isinstance(term, Pattern):
             names[:-1] &= matching(term.text, trace.names) ^ term.excluded
         elif isinstance(term, Word) and (not term.field or term.field in OF_NAMES):
             names[:-1] &= _names_with(texts, term) ^ term.excluded
     rows = np.flatnonzero(names[trace.name[: trace.recorded()]])
-    for term in query.terms:
+    for term in terms:
         if isinstance(term, Bound):
             times = trace.dur[rows] if term.field == "dur" else trace.start[rows] - trace.begin_ns
             beyond = times > term.value if term.above else times < term.value
             rows = rows[beyond ^ term.excluded]
         elif isinstance(term, Word) and term.field in OF_ROW:
             rows = rows[OF_ROW[term.field](trace, rows, term) ^ term.excluded]
+    return rows
+
+
+def _united(trace: Trace, found: Sequence[Rows]) -> Rows:
+    """The rows of all, in time order."""
+    rows = np.unique(np.concatenate(found)) if found else np.empty(0, dtype=np.intp)
     return _in_order(trace, rows)
+
+
+def _after_another(trace: Trace, ways: Sequence[Iterator[Hits]]) -> Iterator[Hits]:
+    """Of several alternatives, one after the other."""
+    before = together = np.empty(0, dtype=np.intp)
+    for number, found in enumerate(ways):
+        for rows, share in found:
+            together = _united(trace, [before, rows])
+            yield together, (number + share) / len(ways)
+        before = together
 
 
 def by_words(trace: Trace, texts: NameTexts, query: Query, named: Rows) -> Iterator[Hits]:
@@ -102,22 +123,38 @@ def by_words(trace: Trace, texts: NameTexts, query: Query, named: Rows) -> Itera
 
     Raises WrongQuery when a pattern takes too long.
     """
-    others = Query(tuple(term for term in query.terms if term not in query.words))
-    rows = search(trace, texts, others) if others.terms else np.arange(trace.recorded())
+    ways = [_by_words(trace, texts, way, named) for way in query.ways if way.words]
+    return _after_another(trace, ways)
+
+
+def _by_words(trace: Trace, texts: NameTexts, way: AllOf, named: Rows) -> Iterator[Hits]:
+    words = way.words
+    rows = _rows_of(trace, texts, [term for term in way.terms if term not in words])
     is_named = np.zeros(len(trace), dtype=np.bool_)
     is_named[named] = True
     rows = _in_order(trace, rows[~is_named[rows] & (trace.role[rows] != Role.PYTHON)])
-    said = [np.append(_names_with(texts, word), False)[trace.name[rows]] for word in query.words]
+    said = [np.append(_names_with(texts, word), False)[trace.name[rows]] for word in words]
 
     def hold(given: Sequence[Flags]) -> list[Flags]:
         return [names | args for names, args in zip(said, given, strict=True)]
 
-    yield from _as_read(trace, rows, ARGS, query.words, hold)
+    yield from _as_read(trace, rows, ARGS, words, hold)
 
 
-def by_args(trace: Trace, query: Query, rows: Rows) -> Iterator[Hits]:
-    """Those of the rows for which the terms about args hold too, as the file is read."""
-    terms = [term for term in query.terms if isinstance(term, Word) and term.field in OF_ARGS]
+def by_args(trace: Trace, texts: NameTexts, query: Query) -> Iterator[Hits]:
+    """The rows for which the terms about args hold too, as the file is read.
+
+    Raises WrongQuery when a pattern takes too long.
+    """
+    return _after_another(trace, [_by_args(trace, texts, way) for way in query.ways])
+
+
+def _by_args(trace: Trace, texts: NameTexts, way: AllOf) -> Iterator[Hits]:
+    rows = _in_order(trace, _rows_of(trace, texts, way.terms))
+    terms = [term for term in way.terms if isinstance(term, Word) and term.field in OF_ARGS]
+    if not terms:
+        yield rows, 1.0
+        return
     names = ("Input Dims",) if all(term.field == "shape" for term in terms) else ARGS
 
     def hold(given: Sequence[Flags]) -> list[Flags]:

@@ -8,6 +8,7 @@ import numpy as np
 from fusetui.analysis.questions.busy import gpu_times, work_busy_ns
 from fusetui.trace.layout.devices import device_names
 from fusetui.trace.layout.steps import launched_in_steps, steps_of
+from fusetui.trace.model.arrays import summed
 from fusetui.trace.model.categories import Layer, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import Id, exact_id
@@ -105,8 +106,7 @@ def summary(trace: Trace) -> Summary:
 def _tracks(trace: Trace) -> list[TrackFigures]:
     """Slices inside other slices of their track do not add to its busy time."""
     outer = np.flatnonzero(trace.parent < 0)
-    busy = np.zeros(len(trace.tracks), dtype=np.int64)
-    np.add.at(busy, trace.track[outer], trace.dur[outer])
+    busy = summed(trace.track[outer], trace.dur[outer], len(trace.tracks))
     return [
         TrackFigures(
             kind=str(track.layer),

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.trace.model.arrays import Int64s, Rows
+from fusetui.trace.model.arrays import Int64s, Rows, summed
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 
@@ -144,7 +144,7 @@ def op_sums(trace: Trace, rows: Rows, groups: Groups) -> list[tuple[int, int, in
 def self_ns(trace: Trace) -> Int64s:
     """Duration minus that of the direct children, shape [slices]; siblings never overlap."""
     children = np.flatnonzero(trace.parent >= 0)
-    return trace.dur - _sums(trace.parent[children], trace.dur[children], len(trace))
+    return trace.dur - summed(trace.parent[children], trace.dur[children], len(trace))
 
 
 def gpu_under(trace: Trace) -> tuple[Int64s, Int64s]:
@@ -180,12 +180,5 @@ def inside_same_name(trace: Trace, rows: Rows) -> NDArray[np.bool_]:
 
 
 def subtree_sums(trace: Trace, host: NDArray[np.int32], amount: Int64s) -> Int64s:
-    before = np.concatenate(([0], np.cumsum(_sums(host, amount, len(trace)))))
+    before = np.concatenate(([0], np.cumsum(summed(host, amount, len(trace)))))
     return before[trace.end_row] - before[:-1]
-
-
-def _sums(where: NDArray[np.integer], amount: Int64s, size: int) -> Int64s:
-    """Integer sums by index: np.bincount would go through floats."""
-    sums = np.zeros(size, dtype=np.int64)
-    np.add.at(sums, where, amount)
-    return sums

@@ -27,7 +27,7 @@ from fusetui.analysis.ranks.pipeline import balance, outliers, pipeline_of
 from fusetui.analysis.ranks.stragglers import JobFacts, replayable, stragglers_of, verdict_of
 from fusetui.analysis.ranks.waits import kinds_of, sums_of_ranks, waits_of
 from fusetui.text.figures import plural
-from fusetui.trace.model.arrays import Int64s
+from fusetui.trace.model.arrays import Int64s, summed
 
 ACCOUNT = ("step_ns", "compute_ns", "exposed_comm_ns", "exposed_copy_ns", "idle_ns")
 FIGURES = (*ACCOUNT, "caused_ns")  # in which a rank can stand out
@@ -93,9 +93,9 @@ def strip_of(found: Explained) -> Strip:
     the collective; those in sends and receives are not counted."""
     matched, steps = found.facts.matched, found.facts.steps
     counted = (steps.of_row >= 0) & ~matched.point_to_point[matched.of_row]
-    waited = np.zeros((len(matched.ranks), max(len(steps.names), 1)), dtype=np.int64)
     places = matched.rank[counted], steps.of_row[counted]
-    np.add.at(waited, places, found.facts.waits.alone[counted])
+    shape = len(matched.ranks), max(len(steps.names), 1)
+    waited = summed(places, found.facts.waits.alone[counted], shape)
     return Strip(tuple(one.rank for one in matched.ranks), steps.names or (ALL,), waited)
 
 

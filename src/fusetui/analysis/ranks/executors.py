@@ -24,6 +24,7 @@ from fusetui.trace.model.report import Progress, silent
 from fusetui.trace.read.memory import memory_left
 from fusetui.trace.read.remote import is_remote
 from fusetui.trace.read.source import PACKED
+from fusetui.trace.read.workers import core_count
 
 FEWEST = 4  # files that are worth starting processes for
 SMALL = 8 << 20  # bytes of documents in all; less is read at once
@@ -94,7 +95,7 @@ def processes_for(paths: Sequence[str]) -> int:
     """How many ranks are read at once: as many as there are cores, if they fit into memory."""
     need = max((PER_BYTE * _likely_size(path) for path in paths), default=0)
     fit = int(memory_left() * SHARE) // max(need, 1)
-    return max(1, min(_cores(), fit, len(paths)))
+    return max(1, min(core_count(), fit, len(paths)))
 
 
 def _here(paths: Sequence[str], cached: bool, progress: Progress) -> tuple[SummaryOrNot, ...]:
@@ -168,9 +169,3 @@ def _likely_size(path: str) -> int:
     except OSError:
         return 0
     return stored * (PACKED if path.endswith((".gz", ".zst", ".zip")) else 1)
-
-
-def _cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

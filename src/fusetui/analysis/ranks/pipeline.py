@@ -37,7 +37,8 @@ def pipeline_of(matched: Matched, step_ns: float) -> Pipeline | None:
     """None for a job in which no more than half of the time in collectives is that of sends and
     receives: it is no pipeline."""
     spans = [_in_sends(one) for one in matched.ranks]
-    if 2 * sum(spans) <= sum(map(_in_collectives, matched.ranks)):
+    every = (one.collectives for one in matched.ranks)
+    if 2 * sum(spans) <= sum(union_length(own.start, own.end) for own in every):
         return None
     stage_of = _stages(matched)
     stages = max((stage + 1 for stage in stage_of if stage is not None), default=0)
@@ -58,11 +59,6 @@ def _in_sends(one: RankSummary) -> int:
     moves = np.array([name in POINT_TO_POINT for name in one.names] or [False])
     which = moves[one.collectives.name]
     return union_length(one.collectives.start[which], one.collectives.end[which])
-
-
-def _in_collectives(one: RankSummary) -> int:
-    """For how many ns a rank was in any collective."""
-    return union_length(one.collectives.start, one.collectives.end)
 
 
 def _stages(matched: Matched) -> tuple[int | None, ...]:

@@ -40,7 +40,7 @@ from fusetui.analysis.why.model import DeviceAccount
 from fusetui.trace.cache import Record, record_for
 from fusetui.trace.layout.steps import main_thread, steps_of
 from fusetui.trace.load import open_trace
-from fusetui.trace.model.arrays import Int64s, Rows
+from fusetui.trace.model.arrays import Int64s, Rows, summed
 from fusetui.trace.model.categories import STEP_PREFIX, Layer, Role
 from fusetui.trace.model.columns import Trace, Track
 from fusetui.trace.model.errors import TraceError
@@ -202,8 +202,7 @@ def _columns(
 def _kernels(trace: Trace) -> tuple[KernelRuns, ...]:
     rows = trace.rows_of(Role.KERNEL)
     counts = np.bincount(trace.name[rows], minlength=len(trace.names))
-    total = np.zeros(len(trace.names), dtype=np.int64)
-    np.add.at(total, trace.name[rows], trace.dur[rows])
+    total = summed(trace.name[rows], trace.dur[rows], len(trace.names))
     first = np.zeros(len(trace.names), dtype=np.intp)
     first[trace.name[rows[::-1]]] = rows[::-1]
     names = np.argsort(-total, kind="stable")[: min(MOST_KERNELS, np.count_nonzero(counts))]
@@ -259,8 +258,7 @@ def _on_track(trace: Trace, track: Track, number: int, begin: int, end: int) -> 
     nested = (place < len(rows)) & (rows[np.minimum(place, len(rows) - 1)] == trace.parent[rows])
     np.subtract.at(alone, place[nested], inside[nested])
     names, which = np.unique(trace.name[rows], return_inverse=True)
-    ns = np.zeros(len(names), dtype=np.int64)
-    np.add.at(ns, which, alone)
+    ns = summed(which, alone, len(names))
     for at in np.argsort(-ns, kind="stable")[:MOST_NAMES].tolist():
         name = trace.names[int(names[at])][:200]
         if ns[at] > 0 and not name.startswith(STEP_PREFIX):

@@ -11,7 +11,7 @@ from fusetui.analysis.questions.process_groups import Group
 from fusetui.analysis.ranks.clocks import Clocks
 from fusetui.analysis.ranks.matching import Matched
 from fusetui.analysis.ranks.model import KindOfCollective
-from fusetui.trace.model.arrays import Int64s, Rows
+from fusetui.trace.model.arrays import Int64s, Rows, summed
 
 UNTOLD = -1
 
@@ -100,9 +100,9 @@ class OfRanks(msgspec.Struct, frozen=True, eq=False):
 def sums_of_ranks(matched: Matched, waits: Waits) -> OfRanks:
     ranks = len(matched.ranks)
     moves = matched.point_to_point[matched.of_row]
-    waited, bubble = np.zeros((2, ranks), dtype=np.int64)
-    np.add.at(waited, matched.rank[~moves], waits.alone[~moves])
-    np.add.at(bubble, matched.rank[moves], waits.alone[moves])
+    waited, bubble = (
+        summed(matched.rank[which], waits.alone[which], ranks) for which in (~moves, moves)
+    )
     worst = np.full(ranks, -1, dtype=np.intp)
     by_wait = np.lexsort((-np.arange(len(waits.wait)), waits.wait))  # of equals the first
     by_wait = by_wait[(waits.wait[by_wait] > 0) & ~moves[by_wait]]

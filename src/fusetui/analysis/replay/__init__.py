@@ -1,9 +1,16 @@
 """What would change: the work of a trace as a graph, which is replayed with and without a change.
 
-    build.graph_of(trace) -> Graph       graph.py: what each piece of work waits for, in columns
-    replay.replay(graph) -> Times        when each node begins and ends; without a change this is
-                                         the recording, to the nanosecond
+    whatif.whatif(trace, changes, step)  steps before and after, what limits them -> WhatIf
+    path.path(trace)                     what the time goes to, what has time to spare -> Path
 
-Times are in ns; those of a graph and of its Times count from `Graph.origin_ns`. Answers are frozen
-records without a sentence in them.
+    changes.parse_change(text)           `kernel:gemm x0.5`, `loader`, ... -> Change
+    build.graph_of(trace)                graph.py: what each piece of work waits for -> Graph
+    apply.changed(trace, graph, changes) that with changes -> Graph, and notes
+    replay.replay(graph)                 when each node begins and ends -> Times; of a graph without
+                                         a change this is the recording, to the nanosecond
+    timeline.slices_of(trace, graph, times)  when each slice of the trace would run
+    critical.route_to, slack_of          the critical path to a node; each node's time to spare
+
+`once(trace, graph_of)` keeps the graph with its trace. Times are in ns; those of a graph and of its
+Times count from `Graph.origin_ns`. Answers are frozen records without a sentence in them.
 """

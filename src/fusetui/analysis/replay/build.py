@@ -21,6 +21,7 @@ from fusetui.analysis.replay.items import (
     items_of,
     syncs_of,
 )
+from fusetui.analysis.replay.pace import AS_RECORDED
 from fusetui.analysis.why.account import Accounts
 from fusetui.analysis.why.devices import Gaps
 from fusetui.analysis.why.host import matching
@@ -76,6 +77,7 @@ class Draft:
         last = np.append(target[1:] != target[:-1], True)[: len(target)]
         self.connect(slot, target[last], join[last])
         self.began[join] = self.ended[join] = self.began[target]
+        self.chain[join] = self.chain[target]
         self.place[join] = target - 0.5 + number / (2 * number.max(initial=0) + 2)
         return free + len(join)
 
@@ -265,6 +267,7 @@ def _settled(
         began=began,
         lasted=ended - began,
         gone=np.zeros(size, dtype=np.bool_),
+        paces=(AS_RECORDED,) * sum(chain.device is None for chain in chains),
         inferred_waits=inferred,
     )
 

@@ -9,7 +9,8 @@ Nodes are in an order in which sources come first. Node 0 is the beginning of ti
 with the lag NEVER is none. What has more than two sources begins after JOINs, which take no time.
 
     what waits            source[0]                       source[1]
-    HOST, MARK            the node before on the thread   -
+    HOST                  the node before on the thread   -
+    MARK                  likewise                        - (a batch that others load)
     LAUNCH                likewise                        the item that frees a slot of a full queue
     WAIT                  likewise                        the items that it waits for
     HANDOFF               likewise                        the end of what another thread does
@@ -29,6 +30,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from fusetui.analysis.replay.pace import Pace
 from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows
 from fusetui.trace.model.ids import Id
 
@@ -41,7 +43,7 @@ class Node(IntEnum):
 
     ORIGIN = 0
     HOST = 1  # a thread's own time between two of the following
-    MARK = 2  # the border of a step; takes no time
+    MARK = 2  # where a step, or the loading of a batch, begins or ends; takes no time
     LAUNCH = 3  # a call that launches work, from when it need not wait for room in a queue
     HANDOFF = 4  # the end of waiting for another thread; takes no time
     WAIT = 5  # the rest of a call that waits for the device, once what it waits for is done
@@ -63,7 +65,7 @@ class Graph(msgspec.Struct, frozen=True, eq=False, dict=True):
     origin_ns: int  # in the time of the file
     chains: tuple[Chain, ...]
     kind: NDArray[np.uint8]
-    chain: Int32s  # -1: none
+    chain: Int32s  # -1: none; of a JOIN that of what begins after it
     row: Int32s  # the call or GPU event, -1: none
     began: Int64s  # as recorded, after the origin; of what waits, when that is over
     lasted: Int64s  # as recorded
@@ -73,6 +75,7 @@ class Graph(msgspec.Struct, frozen=True, eq=False, dict=True):
     lag: Int64s
     residual: Int64s
     gone: Flags  # taken out by a change
+    paces: tuple[Pace, ...]  # of the threads, which come first among the chains
     inferred_waits: int  # calls of which the trace does not say what they wait for
 
     def __len__(self) -> int:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.analysis.replay.graph import Node
+from fusetui.analysis.why.facts import LOADER
 from fusetui.analysis.why.host import Host, host_kinds, matching
 from fusetui.trace.layout.steps import steps_of
 from fusetui.trace.model.arrays import Int64s, Rows, distinct
@@ -116,11 +117,20 @@ def _cut(thread: NDArray[np.integer], begin: Int64s, end: Int64s, kind: Node) ->
 
 
 def _marks(trace: Trace) -> Iterator[Cut]:
-    """Where steps begin and end, on the thread of their annotations."""
+    """Where steps begin and end, on the thread of their annotations, and where batches arrive."""
     steps = steps_of(trace)
     thread = trace.thread_of_track[trace.track[steps.rows]]
     for times in (steps.start, steps.end):
         yield _cut(thread, times, times, Node.MARK)
+    loads = loader_rows(trace)
+    ends = trace.end[loads]
+    yield _cut(trace.thread_of_track[trace.track[loads]], ends, ends, Node.MARK)
+
+
+def loader_rows(trace: Trace) -> Rows:
+    """The slices in which a batch is fetched, on any thread."""
+    rows = trace.rows_of(Role.ANNOTATION, Role.OP, Role.PYTHON)
+    return rows[matching(trace, rows, LOADER.search)]
 
 
 def _overlapping(threads: NDArray[np.integer], begin: Int64s, end: Int64s) -> Rows:
@@ -165,12 +175,11 @@ Handoff = tuple[int, int, int, int, int]
 def _handoffs(trace: Trace, threads: NDArray[np.integer]) -> Iterator[Handoff]:
     """What each thread of an engine does while the busiest other thread of its process does
     nothing; none where both work at the same time."""
-    ops = np.flatnonzero(np.isin(trace.role, (Role.OP, Role.CALL)) & (trace.parent < 0))
-    thread = trace.thread_of_track[trace.track[ops]]
+    ops, thread = _outermost(trace)
     process = np.zeros(len(trace.tracks), dtype=np.int64)
     process[trace.thread_of_track] = trace.process_of_track
+    engines = engines_of(trace)
     time = np.bincount(thread, trace.dur[ops] + 1, minlength=len(process))
-    engines = _engines(trace, ops, thread)
     time[engines] = 0
     for other in engines.tolist():
         asking = int(np.argmax(np.where(process == process[other], time, 0)))
@@ -181,8 +190,15 @@ def _handoffs(trace: Trace, threads: NDArray[np.integer]) -> Iterator[Handoff]:
             yield from ((asking, other, *times) for times in found)
 
 
-def _engines(trace: Trace, ops: Rows, thread: NDArray[np.integer]) -> Rows:
+def _outermost(trace: Trace) -> tuple[Rows, NDArray[np.integer]]:
+    """Ops and calls that are in no other one, and their threads."""
+    ops = np.flatnonzero(np.isin(trace.role, (Role.OP, Role.CALL)) & (trace.parent < 0))
+    return ops, trace.thread_of_track[trace.track[ops]]
+
+
+def engines_of(trace: Trace) -> Rows:
     """The threads whose ops mostly run backward."""
+    ops, thread = _outermost(trace)
     own = trace.role[ops] == Role.OP
     back = own & matching(trace, ops, NODE.match)
     every, those = (np.bincount(thread, (trace.dur[ops] + 1) * which) for which in (own, back))

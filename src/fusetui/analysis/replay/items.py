@@ -25,8 +25,10 @@ from fusetui.trace.program.dependencies import dependencies
 OF_DEVICE = re.compile(rf"(?:Device|Ctx|Context)Synchronize|{FREES.pattern}")
 OF_EVENT = re.compile(r"EventSynchronize")
 SYNCHRONIZES = re.compile(r"Synchronize")
+TO_DEVICE = re.compile(r"HtoD|HostToDevice")
 WAITS_ON = ("wait_on_stream", "wait_on_cuda_event_record_corr_id")
 FEWEST = 3  # calls that waited for room, from which on a queue counts as full
+SKEW_NS = 20_000  # by which the clocks of host and device may differ
 SLOW = 2  # times as long as the median, a call that waits for room
 
 
@@ -37,7 +39,7 @@ class Items(msgspec.Struct, frozen=True, eq=False):
     start: Int64s
     end: Int64s
     cut: Rows  # of the launch call, -1: not known
-    given: Int64s  # when that begins; the start of the item where it is not known
+    given: Int64s  # when that begins; where it is not known, as for the one before on its stream
     streams: Rows  # as in Trace.thread_of_track; shape [streams]
     bounds: Rows  # where the items of each begin, then their number
     by_given: Rows  # the items of each stream in the order in which they were given to it
@@ -72,10 +74,12 @@ def items_of(trace: Trace, hosts: Hosts) -> Items:
     start, end, launch = trace.start[rows], trace.end[rows], trace.launch[rows]
     known = (launch >= 0) & (trace.start[launch] <= start)
     cut = np.where(known, hosts.cut_of_row[launch], -1)
-    given = np.where(cut >= 0, trace.start[launch], start)
-    by_given = np.lexsort((np.arange(len(rows)), given, stream))
     streams = distinct(stream).astype(np.intp)
     bounds = np.searchsorted(stream, np.append(streams, streams[-1:] + 1))
+    known_before = np.maximum.accumulate(np.where(cut >= 0, np.arange(len(rows)), -1))
+    of_stream = known_before >= np.repeat(bounds[:-1], np.diff(bounds))
+    given = np.where(of_stream, trace.start[launch[known_before]], trace.begin_ns)
+    by_given = np.lexsort((np.arange(len(rows)), given, stream))
     latest, process = by_given.copy(), np.full(len(streams), -1)
     for k, (a, b) in enumerate(pairwise(bounds.tolist())):
         ends = end[by_given[a:b]]
@@ -134,7 +138,8 @@ def awaited_by_calls(
     )
     own = np.flatnonzero(items.cut >= 0)
     own = own[hosts.kind[items.cut[own]] == Node.WAIT]
-    own = own[items.end[own] <= hosts.end[items.cut[own]]]  # else it only fills a buffer
+    skew = np.where(matching(trace, items.rows[own], TO_DEVICE.search), 0, SKEW_NS)
+    own = own[items.end[own] <= hosts.end[items.cut[own]] + skew]  # else it only fills a buffer
     found = [Pairs(items.cut[own], own)]
     told = np.full((2, len(trace)), -1)  # by call: a stream, and the call since when
     streams = np.where(syncs.of_event, syncs.awaited, syncs.stream)
@@ -148,11 +153,11 @@ def awaited_by_calls(
     for k in range(len(items.streams)):
         given = (items.process[k] == process) | (items.process[k] < 0)
         item = items.before(k, begin)
-        fits = (item >= 0) & given & (items.end[item] <= end)
+        fits = (item >= 0) & given & (items.end[item] <= end + SKEW_NS)
         found.append(Pairs(cuts[fits & whole], item[fits & whole]))
-        item = np.where(event, _ended_by(items, k, begin, end), item)
-        better = asking & given & (item >= 0) & (items.end[item] <= end)
-        better &= (best < 0) | (items.end[item] > items.end[best])
+        ended = _ended_by(items, k, begin, end)
+        item, fits = np.where(event, ended, item), np.where(event, given & (ended >= 0), fits)
+        better = asking & fits & ((best < 0) | (items.end[item] > items.end[best]))
         best[better] = item[better]
         mine = np.flatnonzero(is_told & (stream == k))
         item = items.before(k, trace.start[since[mine]])

@@ -11,12 +11,12 @@ import numpy as np
 from fusetui.analysis.why.account import Accounts
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.host import LAYERS, Host, together
-from fusetui.analysis.why.kernels import by_text, sums
+from fusetui.analysis.why.kernels import by_text
 from fusetui.analysis.why.model import COMPILER, LOADER
 from fusetui.text.cutting import clip
 from fusetui.text.figures import count, duration
 from fusetui.text.printable import printable
-from fusetui.trace.model.arrays import Flags, Int64s, Rows
+from fusetui.trace.model.arrays import Flags, Int64s, Rows, summed
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import (
     NOTHING,
@@ -120,7 +120,7 @@ def holders(
     """Of some slices, with the time for which each held a launching thread, the names with the most
     time: `aten::conv2d (265 x, 21.3 ms)`, and these ns; `all_ns`: of all slices."""
     each, place = np.unique(rows, return_inverse=True)
-    found = by_text(trace, each, sums(place, ns, len(each)), text)
+    found = by_text(trace, each, summed(place, ns, len(each)), text)
     enough = [(name, *one) for name, one in found.items() if one[1] >= LEAST * all_ns > 0]
     longest = sorted(enough, key=lambda one: -one[2])[:SHOWN]
     return [(f"{name} ({count(calls)} x, {duration(held)})", held) for name, calls, held in longest]

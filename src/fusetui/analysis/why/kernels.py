@@ -27,18 +27,11 @@ from fusetui.gpu.roofline.row import KernelJob
 from fusetui.trace.layout.devices import device_properties
 from fusetui.trace.layout.steps import OPTIMIZER
 from fusetui.trace.model.arguments import Arguments
-from fusetui.trace.model.arrays import Flags, Int64s, Rows
+from fusetui.trace.model.arrays import Flags, Int64s, Rows, summed
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import Cover, union
 from fusetui.trace.program.origin import Credit, Origins, origins
-
-
-def sums(places: Rows, ns: Int64s, length: int) -> Int64s:
-    """The exact sum of the ns of each place; shape [length]."""
-    found = np.zeros(length, dtype=np.int64)
-    np.add.at(found, places, ns)
-    return found
 
 
 def by_text(
@@ -48,7 +41,7 @@ def by_text(
     names, each = np.unique(trace.name[rows], return_inverse=True)
     counts = np.bincount(each, minlength=len(names)).tolist()
     found: dict[str, tuple[int, int]] = {}
-    totals = sums(each, ns, len(names)).tolist()
+    totals = summed(each, ns, len(names)).tolist()
     for number, n, total in zip(names.tolist(), counts, totals, strict=True):
         said = text(trace.names[number])
         before = found.get(said, (0, 0))
@@ -84,10 +77,6 @@ class Bounds(NamedTuple):
 def _bound_ns(job: KernelJob) -> float | None:
     times = (job.attainable.compute_ns, job.attainable.memory_ns)
     return max((ns for ns in times if ns is not None), default=None)
-
-
-def _is_assumed(job: KernelJob) -> float:
-    return float(job.assumed)
 
 
 MANY_SMS = 1 << 20  # more is no number of multiprocessors
@@ -204,7 +193,9 @@ class Kernels:
             bound_ns=bound_ns,
             at_stake_ns=np.where(bound_ns >= 0, np.maximum(self.effective_ns - bound_ns, 0), 0),
             least_ns=least_ns,
-            assumed=self._of(known.rows, near & (known.of_each(_is_assumed) == 1), False),
+            assumed=self._of(
+                known.rows, near & (known.of_each(lambda job: float(job.assumed)) == 1), False
+            ),
         )
 
     @cached_property

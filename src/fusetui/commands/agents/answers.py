@@ -11,10 +11,9 @@ from typing import Any
 import msgspec
 from msgspec.structs import asdict, replace
 
-from fusetui.analysis.questions.query import WrongQuery
+from fusetui.analysis.questions.query_text import WrongQuery
 from fusetui.analysis.why.selection import Selection
-from fusetui.commands.agents.folders import Folders
-from fusetui.commands.agents.opened import Opener, OpenTrace
+from fusetui.commands.agents.opened import Folders, Opener, OpenTrace
 from fusetui.commands.agents.pages import PagedItems, paged
 from fusetui.commands.agents.tools import FEW, LEAST, LISTS, ROWS_OF, TOOLS, taken
 from fusetui.commands.errors import CommandError

@@ -12,7 +12,7 @@ from fusetui.analysis.diff.model import Accounting, Row, StepChange, Subtotal, V
 from fusetui.analysis.questions.summary import StepFigures, Summary
 from fusetui.analysis.why.model import Ceiling, DeviceAccount, Finding, ThreadAccount, Unknown
 from fusetui.arguments import KERNELS_BY, OPS_BY
-from fusetui.commands.agents.folders import Listed
+from fusetui.commands.agents.opened import Listed
 from fusetui.tables.columns import columns_of
 
 LEAST, USUAL = 500, 4000  # tokens

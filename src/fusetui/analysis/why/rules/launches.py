@@ -18,6 +18,7 @@ from fusetui.text.figures import count, duration, percent, plural
 from fusetui.text.printable import printable
 from fusetui.trace.model.arrays import Flags, Int64s
 from fusetui.trace.model.categories import Role
+from fusetui.trace.model.recording import recorded_with
 
 WORDS = {
     Host.CALL: "in runtime calls",
@@ -29,7 +30,7 @@ WORDS = {
 SHOWN = 3  # of the words above
 TOLD = 0.01  # of the span; that less is not counted is not told
 UNSEEN = (Host.ANNOTATION, Host.NOTHING)  # what the CPU did is not known
-MARKS = "record_function() around parts of the step, to see what the CPU did."
+MARKS = "{}() around parts of the step, to see what the CPU did."
 """The remedy when nothing within an annotation was recorded for most of the time."""
 REPLAYED = (
     "Most of the GPU's work is replayed from graphs already: prepare the next replay meanwhile "
@@ -95,7 +96,10 @@ def unseen_remedy(facts: Facts, by_kind: Int64s) -> str | None:
     """How to record more, if for most of the time it is not known what the CPU did."""
     if 2 * int(by_kind[[*UNSEEN]].sum()) <= int(by_kind.sum()):
         return None
-    return f"Put {MARKS}" if facts.has_stacks else f"Record with with_stack=True, or put {MARKS}"
+    form = facts.trace.report.format
+    marks = MARKS.format(recorded_with("record_function", form))
+    stacks = recorded_with("with_stack=True", form)
+    return f"Put {marks}" if facts.has_stacks else f"Record with {stacks}, or put {marks}"
 
 
 def without(facts: Facts) -> str:

@@ -10,12 +10,12 @@ import numpy as np
 from fusetui.analysis.why.causes import frame_text
 from fusetui.analysis.why.facts import LOADER, Facts
 from fusetui.analysis.why.host import Host, running
-from fusetui.analysis.why.kernels import sums, the_most
+from fusetui.analysis.why.kernels import the_most
 from fusetui.analysis.why.rules import Claim, of_span, rule, why_likely
 from fusetui.analysis.why.warming import OFTEN, recurring
 from fusetui.text.figures import count, duration, plural
 from fusetui.text.printable import printable
-from fusetui.trace.model.arrays import Flags, Int64s, Rows, distinct
+from fusetui.trace.model.arrays import Flags, Int64s, Rows, distinct, summed
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.intervals import common, union
 
@@ -156,7 +156,7 @@ def drained_by_sync(facts: Facts) -> Iterator[Claim]:
     # of those after it until the CPU is ahead, and how long the CPU waited since its launch before.
     begins = np.flatnonzero(behind & ~np.concatenate(([False], behind[:-1])) | (call >= 0))
     time = np.searchsorted(begins, np.flatnonzero(behind), side="right") - 1
-    each_lost = sums(time, late[behind], len(begins))
+    each_lost = summed(time, late[behind], len(begins))
     each = np.minimum(each_lost, _waited(facts)[begins])
     at_stake, lost, work = (
         int(ns.sum()) for ns in (each, each_lost, (late * facts.busy_cpu)[behind])

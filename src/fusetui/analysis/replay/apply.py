@@ -1,0 +1,324 @@
+"""A graph with changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from fusetui.analysis.questions.busy import communicates, effective_ns
+from fusetui.analysis.replay import select
+from fusetui.analysis.replay.changes import (
+    Change,
+    Communicated,
+    Fused,
+    Graphed,
+    Loaded,
+    NothingLikeIt,
+    OnDevice,
+    Overlapped,
+    Python,
+    Refused,
+    Scaled,
+    Unsynced,
+)
+from fusetui.analysis.replay.graph import NEVER, Graph, Node
+from fusetui.analysis.replay.select import Covers
+from fusetui.analysis.why.host import matching
+from fusetui.analysis.why.kernels import Kernels
+from fusetui.analysis.why.rules.fusion import UNKNOWN, runs_of
+from fusetui.analysis.why.warming import GRAPH_LAUNCH
+from fusetui.trace.model.arrays import Floats, Rows
+from fusetui.trace.model.categories import Role
+from fusetui.trace.model.columns import Trace
+
+GRAPH_NS = 10_000
+"""What a call that launches a graph is assumed to take where the trace has none."""
+
+
+class Draft:
+    """A graph that is being changed: its columns as copies."""
+
+    def __init__(self, trace: Trace, graph: Graph, latest: bool) -> None:
+        """`latest`: of a change that gives a range the later end."""
+        self.trace, self.graph, self.latest = trace, graph, latest
+        self.dur, self.unexplained = graph.dur.copy(), graph.unexplained.copy()
+        self.source, self.lag = graph.source.copy(), graph.lag.copy()
+        self.residual, self.gone = graph.residual.copy(), graph.gone.copy()
+        self.paces = list(graph.paces)
+        self.notes = list[str]()
+
+    @property
+    def items(self) -> Rows:
+        return self.graph.nodes(Node.ITEM)
+
+    def unlink(self, slot: int, nodes: Rows) -> None:
+        """Takes an edge of each away."""
+        self.source[slot, nodes], self.residual[slot, nodes] = 0, 0
+        self.lag[slot, nodes] = NEVER
+
+    def remove(self, nodes: Rows) -> None:
+        """They take no time, wait for nothing but the one before them, and nothing of what was
+        not understood about their successors stays."""
+        self.gone[nodes] = True
+        self.dur[nodes] = self.unexplained[nodes] = 0
+        self.unlink(1, nodes)
+        items = nodes[self.graph.kind[nodes] == Node.ITEM]
+        real = items[self.lag[0, items] != NEVER]
+        self.lag[0, real], self.residual[0, real] = 0, 0
+        after = np.isin(self.source, items) & (self.lag != NEVER) & (self.source > 0)
+        self.residual[after] = 0
+        self.lag[after] = np.maximum(self.lag[after], 0)
+
+    def scale(self, nodes: Rows, effective: Callable[[Floats], Floats]) -> None:
+        """The effective durations of items as a function of those that they have; what overlaps
+        the item before stays."""
+        whole = np.zeros(len(self.trace), dtype=np.int64)
+        whole[self.trace.gpu_rows] = effective_ns(self.trace)
+        overlap = self.graph.lasted[nodes] - whole[self.graph.row[nodes]]
+        own = np.maximum(self.dur[nodes] - overlap, 0).astype(np.float64)
+        self.dur[nodes] = overlap + np.rint(effective(own)).astype(np.int64)
+
+    def hurry(self, covers: Covers, factor: float) -> None:
+        """What threads do during covers takes so much of its time."""
+        for chain, cover in covers.items():
+            self.paces[chain] = self.paces[chain].changed(cover, factor)
+
+    def finished(self) -> Graph:
+        """With what follows: how long threads take, and that no item starts before the one before
+        it on its stream."""
+        graph, kind = self.graph, self.graph.kind
+        hosts = graph.nodes(Node.HOST)
+        for chain, pace in enumerate(self.paces):
+            own = hosts[graph.chain[hosts] == chain]
+            self.dur[own] = pace.until(graph.ended[own]) - pace.until(graph.began[own])
+        early = (self.lag < 0) & (self.lag > NEVER) & (kind[self.source] == Node.ITEM)
+        self.lag = np.where(early, np.maximum(self.lag, -self.dur[self.source]), self.lag)
+        return msgspec.structs.replace(
+            graph,
+            dur=self.dur,
+            unexplained=np.minimum(self.unexplained, self.dur),
+            source=self.source,
+            lag=self.lag,
+            residual=self.residual,
+            gone=self.gone,
+            paces=tuple(self.paces),
+        )
+
+
+def changed(
+    trace: Trace, graph: Graph, changes: Sequence[Change], *, latest: bool = False
+) -> tuple[Graph, tuple[str, ...]]:
+    """The graph of a trace with changes, one after the other, and what has to be said about them:
+    keys of NOTES. Raises WrongChange. `latest`: of changes that give a range (see is_range) the
+    later end."""
+    draft = Draft(trace, graph, latest)
+    for change in changes:
+        MAKERS[type(change)](change, draft)
+    return draft.finished(), tuple(dict.fromkeys(draft.notes))
+
+
+def is_range(changes: Sequence[Change]) -> bool:
+    return any(isinstance(change, OnDevice) for change in changes)
+
+
+def _scaled(change: Scaled, draft: Draft) -> None:
+    if change.what in ("op", "module"):
+        covers = select.covers_of(draft.trace, draft.graph, change.what, change.pattern)
+        draft.hurry(covers, change.factor or 0.0)
+        if not change.factor:
+            draft.remove(select.called_in(draft.trace, draft.graph, covers))
+        return
+    nodes = select.items_like(draft.trace, draft.graph, change.what, change.pattern)
+    if change.factor is not None:
+        draft.scale(nodes, lambda own: own * (change.factor or 0.0))
+    elif change.ns is not None:
+        draft.scale(nodes, lambda own: np.full(len(own), float(change.ns or 0)))
+    else:
+        _bound(draft, nodes, change.pattern)
+
+
+def _bound(draft: Draft, nodes: Rows, pattern: str) -> None:
+    trace = draft.trace
+    bounds = np.full(len(trace), -1)
+    bounds[trace.gpu_rows] = kernels_of(trace).bounded.bound_ns
+    known = nodes[bounds[draft.graph.row[nodes]] >= 0]
+    if not len(known):
+        raise Refused(f"The least time of no kernel like {pattern} is known.")
+    if len(known) < len(nodes):
+        draft.notes.append("some_bounds_unknown")
+    bound = bounds[draft.graph.row[known]].astype(np.float64)
+    draft.scale(known, lambda own: np.minimum(own, bound))
+
+
+def kernels_of(trace: Trace) -> Kernels:
+    return Kernels(trace, trace.gpu_rows, trace.begin_ns, trace.end_ns)
+
+
+def _python(change: Python, draft: Draft) -> None:
+    if not (draft.trace.role == Role.PYTHON).any():
+        draft.notes.append("python_is_all_but_ops")
+    draft.hurry(select.between_ops(draft.trace, draft.graph), change.factor)
+
+
+def _fused(change: Fused, draft: Draft) -> None:
+    trace, graph = draft.trace, draft.graph
+    kernels = kernels_of(trace)
+    runs, rows = runs_of(kernels), kernels.rows[kernels.in_order]
+    chosen = np.arange(len(runs.ns))
+    if change.place is not None:
+        wanted = np.flatnonzero(trace.order[rows] == change.place)
+        chosen = np.flatnonzero((runs.begin <= wanted[:1]) & (wanted[:1] < runs.end))
+    if not len(chosen):
+        which = "" if change.place is None else f" with event {change.place}"
+        raise NothingLikeIt(f"The trace has no fusable run of kernels{which}.")
+    node = np.zeros(len(trace), dtype=np.intp)
+    node[graph.row[draft.items]] = draft.items
+    inside = np.zeros(len(rows) + 1, dtype=np.int64)
+    np.add.at(inside, runs.begin[chosen] + 1, 1)
+    np.add.at(inside, runs.end[chosen], -1)
+    least = runs.least_ns[chosen].astype(np.float64)
+    if (least == UNKNOWN).any():
+        draft.notes.append("some_runs_keep_their_time")
+    heads, sums = node[rows[runs.begin[chosen]]], runs.ns[chosen]
+    draft.scale(heads, lambda own: np.where(least < 0, sums, np.minimum(least, sums)))
+    others = rows[np.cumsum(inside[:-1]) > 0]
+    calls = trace.launch[others]
+    call = np.zeros(len(trace), dtype=np.intp)
+    launches = graph.nodes(Node.LAUNCH)
+    call[graph.row[launches]] = launches
+    alone = np.bincount(trace.launch[trace.gpu_rows] + 1, minlength=len(trace) + 1)[1:] == 1
+    draft.remove(node[others])
+    calls = call[calls[(calls >= 0) & alone[calls]]]
+    draft.remove(calls[calls > 0])
+
+
+def _graphed(change: Graphed, draft: Draft) -> None:
+    trace, graph = draft.trace, draft.graph
+    calls = graph.nodes(Node.LAUNCH, Node.WAIT)
+    start, end = (times[graph.row[calls]] for times in (trace.start, trace.end))
+    every = trace.rows_of(Role.CALL)
+    usual = trace.dur[every[matching(trace, every, GRAPH_LAUNCH.search)]]
+    cost = int(np.median(usual)) if len(usual) else GRAPH_NS
+    if not len(usual):
+        draft.notes.append("graph_launch_assumed")
+    item = draft.items
+    launch = trace.launch[graph.row[item]]
+    number = 0
+    for begin, stop, process in select.ranges_of(trace, graph, change.pattern):
+        of = trace.process_of_track[trace.track[graph.row[calls]]]
+        own = np.flatnonzero((start >= begin) & (end <= stop) & (of == process))
+        own = own[np.argsort(start[own], kind="stable")]
+        launches = own[graph.kind[calls[own]] == Node.LAUNCH]
+        if len(launches) < 2:
+            continue
+        number += 1
+        first, since, until = launches[0], start[launches[0]], end[launches[-1]]
+        among = own[(start[own] >= since) & (end[own] <= until)]
+        waits = among[graph.kind[calls[among]] == Node.WAIT]
+        if len(waits):
+            name = trace.name_of(int(graph.row[calls[waits[0]]]))
+            raise Refused(f"A graph cannot wait for the device: {name} lies between its launches.")
+        draft.hurry(select.stretch(graph, trace, since, until, process), 0.0)
+        nodes = calls[launches]
+        draft.dur[nodes], draft.dur[calls[first]] = 0, cost
+        draft.unlink(1, nodes[1:])
+        mine = item[np.isin(launch, graph.row[nodes])]
+        draft.source[1, mine] = draft.source[0, calls[first]]
+        draft.residual[1, mine] = 0
+    if not number:
+        raise NothingLikeIt("The trace has no such range with several launches.")
+
+
+def _unsynced(change: Unsynced, draft: Draft) -> None:
+    trace, graph = draft.trace, draft.graph
+    covers = select.covers_of(trace, graph, "wait", change.pattern)
+    nodes = select.called_in(trace, graph, covers, items=False)
+    waits = nodes[(graph.kind[nodes] == Node.WAIT) & (graph.lag[1, nodes] != NEVER)]
+    if not len(waits):
+        raise NothingLikeIt(f"No call like {change.pattern} is known to wait for the device.")
+    draft.unlink(1, waits)
+    draft.dur[waits] -= draft.unexplained[waits]
+    draft.unexplained[waits] = 0
+
+
+def _loaded(change: Loaded, draft: Draft) -> None:
+    """A worker fetches every nth batch, one after the other, from the first one on."""
+    graph, found = draft.graph, select.loads_of(draft.trace, draft.graph)
+    if not found:
+        raise NothingLikeIt("No thread that launches work loads data.")
+    draft.hurry(found, 0.0)
+    draft.notes.append("loader_beside")
+    for chain, cover in found.items():
+        lasted = cover.end - cover.start
+        ready = cover.start[0] + np.zeros(len(lasted), dtype=np.int64)
+        for worker in range(min(change.workers, len(lasted))):
+            own = slice(worker, None, change.workers)
+            ready[own] += np.cumsum(lasted[own])
+        nodes = np.flatnonzero(graph.chain == chain)
+        ends = nodes[np.searchsorted(graph.began[nodes], cover.end)]
+        free = graph.lag[1, ends] == NEVER
+        draft.source[1, ends[free]], draft.lag[1, ends[free]] = 0, ready[free]
+
+
+def _communicated(change: Communicated, draft: Draft) -> None:
+    nodes = _communication(draft)
+    draft.notes.append("other_ranks_unchanged")
+    draft.scale(nodes, lambda own: own * change.factor)
+
+
+def _communication(draft: Draft) -> Rows:
+    items = draft.items
+    found = items[communicates(draft.trace, draft.graph.row[items])]
+    if not len(found):
+        raise NothingLikeIt("The trace has no communication between devices.")
+    return found
+
+
+def _overlapped(change: Overlapped, draft: Draft) -> None:
+    """What follows communication on a stream follows what is before that instead."""
+    graph, nodes = draft.graph, _communication(draft)
+    draft.notes += ["other_ranks_unchanged", "unrecorded_consumers"]
+    moves = np.zeros(len(graph), dtype=np.bool_)
+    moves[nodes] = True
+    draft.residual[1, nodes] = 0
+    before = np.arange(len(graph))
+    for node in nodes.tolist():  # in order: the source of each is before it
+        source = int(draft.source[0, node])
+        same = graph.chain[source] == graph.chain[node] and graph.kind[source] == Node.ITEM
+        before[node] = before[source] if same and moves[source] else source
+    others = draft.items[~moves[draft.items]]
+    behind = others[moves[draft.source[0, others]]]
+    before_it = before[draft.source[0, behind]]
+    kept = (before_it > 0) & (graph.chain[before_it] == graph.chain[behind])
+    draft.source[0, behind], draft.residual[0, behind] = before_it, 0
+    draft.unlink(0, behind[~kept])
+
+
+def _on_device(change: OnDevice, draft: Draft) -> None:
+    items = draft.items
+    ratio = select.ratios(kernels_of(draft.trace), change.name, draft.latest)
+    every = np.full(len(draft.trace), np.nan)
+    every[draft.trace.gpu_rows] = ratio
+    own: NDArray[Any] = every[draft.graph.row[items]]
+    known = ~np.isnan(own)
+    draft.notes.append("host_unchanged")
+    if not known.all():
+        draft.notes.append("some_bounds_unknown")
+    draft.scale(items[known], lambda ns: ns * own[known])
+
+
+MAKERS: dict[type[Change], Callable[[Any, Draft], None]] = {
+    Scaled: _scaled,
+    Python: _python,
+    Fused: _fused,
+    Graphed: _graphed,
+    Unsynced: _unsynced,
+    Loaded: _loaded,
+    Communicated: _communicated,
+    Overlapped: _overlapped,
+    OnDevice: _on_device,
+}

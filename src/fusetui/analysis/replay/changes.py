@@ -1,0 +1,152 @@
+"""What a person may ask for: `kernel:gemm x0.5`, `op:aten::copy_ x0`, `loader:workers=4`."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+import msgspec
+
+from fusetui import Error
+from fusetui.text.figures import parse_time
+
+Named = Literal["kernel", "family", "op", "module"]
+
+
+class WrongChange(Error):  # noqa: N818
+    """One plain sentence about what is wrong with a change, or why there is none like it."""
+
+
+class NothingLikeIt(WrongChange):
+    """What a change is about is not in the trace."""
+
+
+class Refused(WrongChange):
+    """The change cannot be made to this trace."""
+
+
+class Scaled(msgspec.Struct, frozen=True):
+    """Kernels, or what threads do in some slices, take so much of their time, or this long, or as
+    short as the device allows. At a factor of 0, ops and modules go with all that they launch."""
+
+    what: Named
+    pattern: str
+    factor: float | None = None
+    ns: int | None = None  # if both are None: the kernel's own least time
+
+
+class Python(msgspec.Struct, frozen=True):
+    """What threads do between ops takes so much of its time."""
+
+    factor: float
+
+
+class Fused(msgspec.Struct, frozen=True):
+    """The kernels of a fusable run become one: that with this kernel, or all runs."""
+
+    place: int | None = None  # in traceEvents
+
+
+class Graphed(msgspec.Struct, frozen=True):
+    """What is launched in each step, or in each of some slices, is launched by one call."""
+
+    pattern: str = ""  # "": each step; else the number of a step, or a search for slices
+
+
+class Unsynced(msgspec.Struct, frozen=True):
+    """Threads do not wait for the device in some calls, or in what is around them."""
+
+    pattern: str
+
+
+class Loaded(msgspec.Struct, frozen=True):
+    """Batches are loaded beside the thread that launches."""
+
+    workers: int = 1
+
+
+class Communicated(msgspec.Struct, frozen=True):
+    """Communication takes so much of its time."""
+
+    factor: float
+
+
+class Overlapped(msgspec.Struct, frozen=True):
+    """Nothing waits for communication because it is behind it on a stream."""
+
+
+class OnDevice(msgspec.Struct, frozen=True):
+    """Each kernel takes as much more or less as its bound on another device."""
+
+    name: str
+
+
+Change = (
+    Scaled | Python | Fused | Graphed | Unsynced | Loaded | Communicated | Overlapped | OnDevice
+)
+
+AMOUNT = (
+    r"(?:x(?P<factor>\d+(?:\.\d*)?|\.\d+)|(?P<time>\d[\d.]*\s?(?:ns|us|ms|s))|(?P<bound>bound))"
+)
+SCALED = re.compile(rf"(?P<what>kernel|family|op|module):(?P<pattern>.*\S)\s+{AMOUNT}", re.DOTALL)
+FACTOR = re.compile(r"(python|comm)\s+(bandwidth=)?x(\d+(?:\.\d*)?|\.\d+)")
+OTHERS = re.compile(
+    r"(fuse|graph|no-sync|loader|overlap|device)(?:(?::|(?<=device)=)\s*(.*\S))?", re.DOTALL
+)
+FORMS = (
+    "kernel:PATTERN x0.5, family:gemm 40us, kernel:PATTERN bound, op:PATTERN x0, "
+    "module:PATTERN x0, python x0.5, fuse, fuse:EVENT, graph, graph:RANGE, no-sync:PATTERN, "
+    "loader, loader:workers=4, comm x0, comm bandwidth=x2, overlap or device=NAME"
+)
+MOST_WORKERS = 1 << 10
+
+
+def parse_change(text: str) -> Change:
+    """The change that a text says. Raises WrongChange.
+
+    >>> parse_change("family:gemm x0.8")
+    Scaled(what='family', pattern='gemm', factor=0.8, ns=None)
+    """
+    text = text.strip()
+    if found := SCALED.fullmatch(text):
+        return _scaled(found)
+    if found := FACTOR.fullmatch(text):
+        what, bandwidth, number = found.groups()
+        factor = float(number)
+        if bandwidth and (what == "python" or not factor):
+            raise WrongChange(f"{text} is no change: comm bandwidth=x2 is one.")
+        factor = 1 / factor if bandwidth else factor
+        return Python(factor) if what == "python" else Communicated(factor)
+    found = OTHERS.fullmatch(text)
+    change = _other(found[1], found[2] or "") if found else None
+    if change is None:
+        raise WrongChange(f"{text or 'Nothing'} is no change; these are: {FORMS}.")
+    return change
+
+
+def _scaled(found: re.Match[str]) -> Scaled:
+    what, pattern, factor, time, _ = found.groups()
+    if what in ("op", "module") and factor is None:
+        raise WrongChange(f"{what}:{pattern} takes a factor: {what}:{pattern} x0.5")
+    ns = parse_time(time) if time else None
+    if time and ns is None:
+        raise WrongChange(f"{time} is no time: 40us is one.")
+    return Scaled(what, pattern, None if factor is None else float(factor), ns)  # type: ignore[arg-type]
+
+
+def _other(what: str, rest: str) -> Change | None:
+    if what == "fuse" and (not rest or rest.isdecimal()):
+        return Fused(int(rest) if rest else None)
+    if what == "graph":
+        return Graphed(rest)
+    if what == "loader":
+        number = rest.removeprefix("workers=")
+        if not rest:
+            return Loaded()
+        if number != rest and number.isdecimal() and 0 < int(number) <= MOST_WORKERS:
+            return Loaded(int(number))
+    if what == "no-sync" and rest:
+        return Unsynced(rest)
+    if what == "device" and rest:
+        return OnDevice(rest)
+    return Overlapped() if what == "overlap" and not rest else None

@@ -1,0 +1,292 @@
+"""What a replay takes its time for: the critical path in a few rows, and what has time to spare."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal, NamedTuple
+
+import msgspec
+import numpy as np
+
+from fusetui.analysis.questions.busy import communicates, effective_ns
+from fusetui.analysis.replay.build import graph_of
+from fusetui.analysis.replay.critical import LAG, OWN, Route, last_of, residual_share, route_to
+from fusetui.analysis.replay.graph import Graph, Node
+from fusetui.analysis.replay.hosts import loader_rows
+from fusetui.analysis.replay.replay import Times, replay
+from fusetui.analysis.why.account import Accounts
+from fusetui.analysis.why.host import LAYERS, Slices, together
+from fusetui.gpu.kernel_names import decode
+from fusetui.trace.model.arrays import Int64s, Rows
+from fusetui.trace.model.categories import Role
+from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.ids import Id, exact_id
+from fusetui.trace.model.intervals import Cover, pieces, without
+from fusetui.trace.model.memo import memo, once
+
+Kind = Literal["host", "launch", "kernel", "copy", "communication", "wait", "residual"]
+MOST_ROWS = 12
+MOST_GROUPS = 8  # of kernels, and of ops, of which slack is told
+MOST_REPLAYED = 400_000  # nodes of a graph that is replayed dozens of times
+MOST_TRIES = 32
+
+
+class PathRow(msgspec.Struct, frozen=True):
+    """Stretches of the critical path of one kind. `what`: the name of the kernel, of the call, or
+    of the innermost op, Python frame or annotation; "" for several, for time in which nothing was
+    recorded, and for what has no name: latency (launch), switches from item to item (wait)."""
+
+    kind: Kind
+    what: str
+    count: int
+    ns: int
+    share: float
+
+
+class Slack(msgspec.Struct, frozen=True):
+    """How much longer all kernels of a family, or an op on its thread, could take together without
+    moving the end, if each took longer by the same factor."""
+
+    what: str
+    kind: Literal["kernel", "op"]
+    ns: int
+
+
+class DeviceResidual(msgspec.Struct, frozen=True):
+    """How much of a device's span is not understood."""
+
+    device: Id
+    residual_share: float
+
+
+class Path(msgspec.Struct, frozen=True):
+    """The critical path; the rows, of which the longest come first, add up to `span_ns`."""
+
+    span_ns: int
+    rows: tuple[PathRow, ...]
+    slack: tuple[Slack, ...]
+    slack_left_out: bool  # as the trace is too large for it
+    devices: tuple[DeviceResidual, ...]
+    residual_share: float  # the largest of all devices
+    inferred_waits: int
+
+
+@memo()
+def path(trace: Trace) -> Path:
+    """The critical path of the recording."""
+    graph = once(trace, graph_of)
+    times = Times(graph.began, graph.ended)
+    route = route_to(graph, times, last_of(graph, times))
+    devices = residuals_of(trace)
+    large = len(graph) > MOST_REPLAYED
+    return Path(
+        span_ns=int(route.ns.sum()),
+        rows=rows_of(trace, graph, route),
+        slack=() if large else tuple(_slack(trace, graph, times, route)),
+        slack_left_out=large,
+        devices=devices,
+        residual_share=max((one.residual_share for one in devices), default=0.0),
+        inferred_waits=graph.inferred_waits,
+    )
+
+
+@memo()
+def residuals_of(trace: Trace) -> tuple[DeviceResidual, ...]:
+    """Of each device, as recorded."""
+    graph = once(trace, graph_of)
+    times = Times(graph.began, graph.ended)
+    devices = dict.fromkeys(chain.device for chain in graph.chains if chain.device is not None)
+    return tuple(
+        DeviceResidual(exact_id(one), residual_share(graph, times, one)) for one in devices
+    )
+
+
+def rows_of(trace: Trace, graph: Graph, route: Route) -> tuple[PathRow, ...]:
+    """The stretches of a route by kind and name, at most MOST_ROWS; what is left of each kind is
+    one row."""
+    total: dict[tuple[Kind, str], list[int]] = {}
+    for kind, name, count, ns in (*_by_node(trace, graph, route), *_by_host(trace, graph, route)):
+        one = total.setdefault((kind, name), [0, 0])
+        one[0] += count
+        one[1] += ns
+    ordered = sorted(total.items(), key=lambda one: (-one[1][1], one[0]))
+    ordered = [one for one in ordered if one[1][1]]
+    kept = len(ordered)
+    while kept and kept + len({key[0] for key, _ in ordered[kept:]}) > MOST_ROWS:
+        kept -= 1
+    folded = dict(ordered[:kept])
+    for (kind, _), (count, ns) in ordered[kept:]:
+        before = folded.get((kind, ""), [0, 0])
+        folded[kind, ""] = [before[0] + count, before[1] + ns]
+    span = int(route.ns.sum())
+    rows = (PathRow(k, what, n, ns, ns / span) for (k, what), (n, ns) in folded.items())
+    return tuple(sorted(rows, key=lambda row: (-row.ns, row.kind, row.what)))
+
+
+Told = tuple[Kind, str, int, int]
+"""Kind, name, count and ns."""
+
+
+def _by_node(trace: Trace, graph: Graph, route: Route) -> Iterator[Told]:
+    """What is no host's own time."""
+    node, ns = route.node, route.ns
+    kind, row = graph.kind[node], graph.row[node]
+    items, own = kind == Node.ITEM, route.part == OWN
+    moves = np.zeros(len(node), dtype=np.bool_)
+    moves[items] = communicates(trace, row[items])
+    kernel = trace.role[row] == Role.KERNEL
+    lag = route.part == LAG
+    launched = lag & items & (graph.kind[np.roll(node, 1)] == Node.HOST)  # by the node before
+    loads = lag & (kind == Node.MARK) & (ns > 0)
+    groups: tuple[tuple[Kind, bool, Rows], ...] = (
+        ("kernel", True, np.flatnonzero(own & items & kernel & ~moves)),
+        ("copy", True, np.flatnonzero(own & items & ~kernel & ~moves)),
+        ("communication", True, np.flatnonzero(own & items & moves)),
+        ("launch", True, np.flatnonzero(own & (kind == Node.LAUNCH))),
+        ("wait", True, np.flatnonzero(own & (kind == Node.WAIT))),
+        ("launch", False, np.flatnonzero(launched)),
+        ("wait", False, np.flatnonzero(lag & ~launched & ~loads)),
+        ("residual", False, np.flatnonzero(~lag & ~own)),
+    )
+    for name, named, which in groups:
+        which = which[ns[which] > 0]
+        names = trace.name[row[which]] if named else np.zeros(len(which), dtype=np.int32)
+        each, place = np.unique(names, return_inverse=True)
+        sums = np.zeros(len(each), dtype=np.int64)
+        np.add.at(sums, place, ns[which])
+        counts = np.bincount(place, minlength=len(each))
+        for number, count, total in zip(each.tolist(), counts.tolist(), sums.tolist(), strict=True):
+            yield name, trace.names[number] if named else "", count, total
+    if loads.any():
+        first = int(loader_rows(trace)[0])
+        yield "host", trace.name_of(first), int(loads.sum()), int(ns[loads].sum())
+
+
+class HostParts(NamedTuple):
+    """What threads do in HOST nodes; arrays of shape [parts]."""
+
+    node: Rows
+    row: Rows  # the innermost slice, -1: nothing was recorded
+    ns: Int64s  # at the pace of the graph
+
+
+def host_parts(trace: Trace, graph: Graph, nodes: Rows) -> HostParts:
+    """By the innermost op or Python frame, else the innermost annotation."""
+    found = [(nodes[:0], nodes[:0], graph.began[:0], graph.began[:0])]
+    nodes = nodes[(graph.kind[nodes] == Node.HOST) & (graph.lasted[nodes] > 0)]
+    for chain in np.unique(graph.chain[nodes]).tolist():
+        own = np.sort(nodes[graph.chain[nodes] == chain])
+        rest, shift = Cover(graph.began[own], graph.ended[own]), graph.origin_ns
+        for line in once(trace, Accounts).threads:
+            here = trace.thread_of_track == graph.chains[chain].thread
+            tracks = np.flatnonzero(line.tracks & here)
+            if not len(tracks):
+                continue
+            at = line.on_line(np.repeat(tracks[:1], 1), np.array([trace.begin_ns]))
+            shift = trace.begin_ns - graph.origin_ns - int(at[0])
+            for kinds in LAYERS[1:]:
+                placed = Cover(rest.start - shift, rest.end - shift)
+                slices = together([line.slices(k).touching(*placed) for k in kinds]).parts()
+                (start, end), place = pieces(placed, Cover(slices.start, slices.end))
+                known = start < end
+                start, end, place = start[known], end[known], place[known]
+                row = slices.rows[slices.end.searchsorted(start, side="right")]
+                of = own[_place(graph.began[own], rest.start[place])]
+                found.append((of, row, start + shift, end + shift))
+                rest = without(rest, _moved(slices, shift))
+        of = own[_place(graph.began[own], rest.start)]
+        found.append((of, np.full(len(of), -1), rest.start, rest.end))
+    node, row, start, end = map(np.concatenate, zip(*found, strict=True))
+    ns = np.zeros(len(node), dtype=np.int64)
+    for chain, pace in enumerate(graph.paces):
+        mine = graph.chain[node] == chain
+        ns[mine] = pace.until(end[mine]) - pace.until(start[mine])
+    return HostParts(node, row, ns)
+
+
+def _place(begins: Int64s, times: Int64s) -> Rows:
+    return np.searchsorted(begins, times, side="right") - 1
+
+
+def _moved(slices: Slices, shift: int) -> Cover:
+    return Cover(slices.start + shift, slices.end + shift)
+
+
+def _by_host(trace: Trace, graph: Graph, route: Route) -> Iterator[Told]:
+    """The own time of threads, by what is innermost. A node of which only a part lies in the route
+    counts with the last of its parts."""
+    own = np.flatnonzero((graph.kind[route.node] == Node.HOST) & (route.part == OWN))
+    own = own[route.ns[own] > 0]
+    if not len(own):
+        return
+    parts = host_parts(trace, graph, route.node[own])
+    left = np.zeros(len(graph), dtype=np.int64)
+    left[route.node[own]] = route.ns[own]
+    order = np.lexsort((np.arange(len(parts.node))[::-1], parts.node))
+    total: dict[int, list[int]] = {}
+    names = np.where(parts.row >= 0, trace.name[parts.row], -1)
+    each = (parts.node[order], names[order], parts.ns[order])
+    for node, name, ns in zip(*(column.tolist() for column in each), strict=True):
+        ns = min(ns, int(left[node]))
+        left[node] -= ns
+        one = total.setdefault(name, [0, 0])
+        one[0] += 1
+        one[1] += ns
+    for name, (count, ns) in total.items():
+        yield "host", trace.names[name] if name >= 0 else "", count, ns
+    if left.any():
+        yield "host", "", 1, int(left.sum())
+
+
+def _slack(trace: Trace, graph: Graph, times: Times, route: Route) -> Iterator[Slack]:
+    """Of the largest families of kernels and ops; the most first."""
+    items = graph.nodes(Node.ITEM)
+    items = items[trace.role[graph.row[items]] == Role.KERNEL]
+    effective = np.zeros(len(trace), dtype=np.int64)
+    effective[trace.gpu_rows] = effective_ns(trace)
+    parts = host_parts(trace, graph, graph.nodes(Node.HOST))
+    in_op = (parts.row >= 0) & (trace.role[parts.row] == Role.OP)
+    found = list[Slack]()
+    kinds: tuple[tuple[Literal["kernel", "op"], Rows, Rows, Int64s], ...] = (
+        ("kernel", items, graph.row[items].astype(np.intp), effective[graph.row[items]]),
+        ("op", parts.node[in_op], parts.row[in_op], parts.ns[in_op]),
+    )
+    end = int(times.end.max())
+    for kind, nodes, rows, ns in kinds:
+        name = [_family(one) if kind == "kernel" else one for one in trace.names]
+        numbers = {text: n for n, text in enumerate(dict.fromkeys(name))}
+        of_name = np.array([numbers[text] for text in name] or [0])
+        group = of_name[trace.name[rows]]
+        sums = np.bincount(group, ns, minlength=len(numbers))
+        texts = list(numbers)
+        for number in np.argsort(-sums, kind="stable")[:MOST_GROUPS].tolist():
+            extra = np.zeros(len(graph), dtype=np.int64)
+            np.add.at(extra, nodes[group == number], ns[group == number])
+            if extra.any():
+                on_path = bool(extra[route.node].any())
+                spare = 0 if on_path else _spare(graph, extra, end)
+                found.append(Slack(texts[number], kind, spare))
+    yield from sorted(found, key=lambda one: (-one.ns, one.kind, one.what))
+
+
+def _family(name: str) -> str:
+    kernel = decode(name)
+    return (kernel.op or kernel.family if kernel else "") or name
+
+
+def _spare(graph: Graph, extra: Int64s, end: int) -> int:
+    """How much longer nodes could take, in proportion to `extra`, before the end moves (ns in all).
+    The end is convex in the factor, so Newton's method comes down to the largest one."""
+    factor = (end + 1) / int(extra.max())
+    for _ in range(MOST_TRIES):
+        longer = np.floor(extra * factor).astype(np.int64)
+        slower = msgspec.structs.replace(graph, dur=graph.dur + longer)
+        times = replay(slower)
+        last = last_of(slower, times)
+        late = int(times.end[last]) - end
+        if late <= 0:
+            return int(longer.sum())
+        route = route_to(slower, times, last)
+        slope = int(extra[np.unique(route.node)].sum())
+        factor = max(0.0, factor - late / slope)
+    return 0

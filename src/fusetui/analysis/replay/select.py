@@ -1,0 +1,231 @@
+"""What a change is about: items, and stretches of threads, found in a trace and in its graph."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fusetui.analysis.questions.query import parse
+from fusetui.analysis.questions.query_text import WrongQuery
+from fusetui.analysis.questions.search import search, texts_of
+from fusetui.analysis.replay.changes import Named, NothingLikeIt, Refused, WrongChange
+from fusetui.analysis.replay.graph import Graph, Node
+from fusetui.analysis.replay.hosts import engines_of, loader_rows
+from fusetui.analysis.why.account import Accounts
+from fusetui.analysis.why.host import Host
+from fusetui.analysis.why.kernels import Kernels
+from fusetui.gpu.roofline.peaks import PEAKS, Peak
+from fusetui.gpu.roofline.row import KernelJob
+from fusetui.trace.layout.steps import steps_of
+from fusetui.trace.model.arrays import Flags, Floats, Rows
+from fusetui.trace.model.categories import GPU_ROLES, Role
+from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.intervals import Cover, joined, union, without
+from fusetui.trace.model.memo import once
+from fusetui.trace.program.origin import origins
+
+Covers = dict[int, Cover]
+"""By the number of a thread's chain, stretches of time as in a Graph."""
+WAITS_IN = (Role.OP, Role.CALL, Role.PYTHON, Role.ANNOTATION)
+
+
+def rows_like(trace: Trace, pattern: str, *roles: Role) -> Rows:
+    """Slices with exactly this name, else those that a search finds. Raises WrongChange."""
+    rows = trace.rows_of(*roles)
+    if pattern in trace.names:
+        named: Rows = rows[trace.name[rows] == trace.names.index(pattern)]
+        if len(named):
+            return named
+    try:
+        query = parse(pattern)
+        found = search(trace, once(trace, texts_of), query)
+    except WrongQuery as error:
+        raise WrongChange(f"{error}.".replace("..", ".")) from None
+    if query.reads_args:
+        raise WrongChange(f"{pattern} asks for args, by which no change is chosen.")
+    return np.intersect1d(rows, found)
+
+
+def items_like(trace: Trace, graph: Graph, what: Named, pattern: str) -> Rows:
+    """The nodes of kernels, copies and sets. Raises WrongChange."""
+    family = what == "family"
+    asked = f'family:"{pattern}"' if family else pattern
+    rows = rows_like(trace, asked, *(GPU_ROLES[:1] if family else GPU_ROLES))
+    items = graph.nodes(Node.ITEM)
+    found: Rows = items[np.isin(graph.row[items], rows)]
+    if not len(found):
+        raise NothingLikeIt(f"No kernel matches {what}:{pattern}.")
+    return found
+
+
+def covers_of(
+    trace: Trace, graph: Graph, what: Literal["op", "module", "wait"], pattern: str
+) -> Covers:
+    """When threads are inside ops, calls of modules, or anything. Raises WrongChange."""
+    if what == "op":
+        found = _covers(trace, graph, rows_like(trace, pattern, Role.OP))
+    elif what == "wait":
+        found = _covers(trace, graph, rows_like(trace, pattern, *WAITS_IN))
+    else:
+        found = _of_modules(trace, graph, pattern)
+    if not found:
+        raise NothingLikeIt(
+            f"Nothing on a thread that launches work matches {pattern}."
+            if what == "wait"
+            else f"No {what} on a thread that launches work matches {pattern}."
+        )
+    return found
+
+
+def _of_modules(trace: Trace, graph: Graph, pattern: str) -> Covers:
+    """Calls of modules and annotations, with what runs backward for what they ran."""
+    every = origins(trace)
+    regions = every.regions.rows
+    rows = np.intersect1d(rows_like(trace, pattern, Role.PYTHON, Role.ANNOTATION), regions)
+    covers = _covers(trace, graph, rows)
+    backward = every.backward
+    known = np.flatnonzero(backward.forward >= 0)
+    own = inside(trace, graph, covers, backward.forward[known])
+    return _covers(trace, graph, np.concatenate((rows, backward.rows[known[own]])))
+
+
+def _chain_of_track(trace: Trace, graph: Graph) -> Rows:
+    """For each track the number of its thread's chain, -1 for none."""
+    chain = np.full(len(trace.tracks) + 1, -1)
+    for number, one in enumerate(graph.chains):
+        if one.device is None:
+            chain[one.thread] = number
+    return chain[trace.thread_of_track]
+
+
+def _covers(trace: Trace, graph: Graph, rows: NDArray[np.integer]) -> Covers:
+    chain = _chain_of_track(trace, graph)[trace.track[rows]]
+    start, end = trace.start[rows] - graph.origin_ns, trace.end[rows] - graph.origin_ns
+    return {
+        number: union(start[chain == number], end[chain == number])
+        for number in np.unique(chain[chain >= 0]).tolist()
+    }
+
+
+def inside(trace: Trace, graph: Graph, covers: Covers, rows: NDArray[np.integer]) -> Flags:
+    """Which of these slices of threads lie in covers; not -1."""
+    chain = np.where(rows >= 0, _chain_of_track(trace, graph)[trace.track[rows]], -1)
+    found = np.zeros(len(rows), dtype=np.bool_)
+    for number, cover in covers.items():
+        own = np.flatnonzero(chain == number)
+        place = cover.place_of(trace.start[rows[own]] - graph.origin_ns)
+        ends = trace.end[rows[own]] - graph.origin_ns
+        found[own] = (place >= 0) & (ends <= cover.end[place])
+    return found
+
+
+def called_in(trace: Trace, graph: Graph, covers: Covers, *, items: bool = True) -> Rows:
+    """The nodes of calls in covers, and with `items` of what they launch."""
+    nodes = graph.nodes(Node.LAUNCH, Node.WAIT)
+    own = nodes[inside(trace, graph, covers, graph.row[nodes])]
+    if not items:
+        return own
+    work = graph.nodes(Node.ITEM)
+    launched = inside(trace, graph, covers, trace.launch[graph.row[work]])
+    return np.concatenate((own, work[launched]))
+
+
+def between_ops(trace: Trace, graph: Graph) -> Covers:
+    """When threads that run no backward are in neither an op nor a call, or in Python inside an
+    op."""
+    found: Covers = {}
+    engines = engines_of(trace)
+    for number, chain in enumerate(graph.chains):
+        own = np.flatnonzero(graph.chain == number)
+        if chain.device is not None or chain.thread in engines or not len(own):
+            continue
+        for line in once(trace, Accounts).threads:
+            tracks = np.flatnonzero(line.tracks & (trace.thread_of_track == chain.thread))
+            if len(tracks):
+                bounds = np.array([graph.began[own].min(), graph.ended[own].max()])
+                edges = line.on_line(np.repeat(tracks[:1], 2), bounds + graph.origin_ns)
+                busy = joined(*line.covers[: Host.OP + 1])
+                free = without(Cover(edges[:1], edges[1:]), busy)
+                shift = edges[0] - bounds[0]
+                found[number] = Cover(free.start - shift, free.end - shift)
+    return found
+
+
+def ranges_of(trace: Trace, graph: Graph, pattern: str) -> Iterator[tuple[int, int, int]]:
+    """Begin and end (ns of the file), and the number of the process, of each step, of one, or of
+    the outermost slices like a pattern; without steps, of all. Raises WrongChange."""
+    steps = steps_of(trace)
+    if pattern.isdecimal():
+        place = steps.place(int(pattern))
+        if place < 0:
+            raise NothingLikeIt(f"There is no step {pattern}, but {steps.known}.")
+        steps = steps.only(np.array([place]))
+    elif pattern:
+        rows = rows_like(trace, pattern, Role.OP, Role.PYTHON, Role.ANNOTATION)
+        covers = _covers(trace, graph, rows)
+        if not covers:
+            raise NothingLikeIt(f"Nothing on a thread that launches work matches {pattern}.")
+        process = dict(zip(trace.thread_of_track, trace.process_of_track.tolist(), strict=True))
+        for number, cover in covers.items():
+            own = process[graph.chains[number].thread]
+            for begin, end in zip(cover.start.tolist(), cover.end.tolist(), strict=True):
+                yield begin + graph.origin_ns, end + graph.origin_ns, own
+        return
+    of_track = trace.process_of_track[trace.track]
+    if len(steps):
+        each = zip(steps.start.tolist(), steps.end.tolist(), steps.rows.tolist(), strict=True)
+        yield from ((begin, end, int(of_track[row])) for begin, end, row in each)
+        return
+    for process in np.unique(of_track[trace.launch[trace.gpu_rows]]).tolist():
+        yield trace.begin_ns, trace.end_ns, process
+
+
+def stretch(graph: Graph, trace: Trace, begin: int, end: int, process: int) -> Covers:
+    """The same time (ns of the file) of all threads of a process."""
+    chain = _chain_of_track(trace, graph)
+    numbers = np.unique(chain[(trace.process_of_track == process) & (chain >= 0)]).tolist()
+    times = np.array([begin, end]) - graph.origin_ns
+    return {number: Cover(times[:1], times[1:]) for number in numbers}
+
+
+def loads_of(trace: Trace, graph: Graph) -> Covers:
+    """When threads fetch batches."""
+    return _covers(trace, graph, loader_rows(trace))
+
+
+def ratios(kernels: Kernels, name: str, latest: bool) -> Floats:
+    """How many times as long each kernel's bound is on another device: by its arithmetic or by its
+    bytes, whichever is less, or with `latest` more; nan where neither is known."""
+    new, old = _peak(name), kernels.peak
+    if old is None:
+        raise Refused("The limits of the device of this trace are not known.")
+
+    def ratio(job: KernelJob) -> float | None:
+        limits, found = job.limits, list[float]()
+        rates = old.flop_per_s(limits.kind), new.flop_per_s(limits.kind)
+        if limits.compute_ns is not None and rates[0] and rates[1]:
+            found.append(rates[0] / rates[1])
+        if limits.memory_ns is not None:
+            found.append(old.gigabytes_per_s / new.gigabytes_per_s)
+        return (max(found) if latest else min(found)) if found else None
+
+    return kernels.of_jobs(ratio)
+
+
+def _peak(name: str) -> Peak:
+    found = [peak for peak in PEAKS if re.search(peak.pattern, name)]
+    found = found[:1] or [one for one in PEAKS if name.lower() in _plain(one).lower()]
+    if not found:
+        raise NothingLikeIt(f"The limits of {name} are not known.")
+    if len(found) > 1:
+        raise WrongChange(f"{name} may be {', '.join(map(_plain, found))}: name one of them.")
+    return found[0]
+
+
+def _plain(peak: Peak) -> str:
+    """A pattern as a name, whose alternatives are left out."""
+    return re.sub(r"\\b|\$|\(|\)|\\|\[\d+\]", "", peak.pattern.replace("|", " or "))

@@ -1,0 +1,67 @@
+"""When what was recorded would happen in a replay: slices, and the steps that they end."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fusetui.analysis.replay.graph import Graph, Node
+from fusetui.analysis.replay.replay import Times
+from fusetui.trace.layout.steps import launched_in_steps, steps_of
+from fusetui.trace.model.arrays import Int64s
+from fusetui.trace.model.categories import CPU_LAYERS
+from fusetui.trace.model.columns import Trace
+
+
+def times_at(graph: Graph, times: Times, chain: int, recorded: Int64s) -> Int64s:
+    """When a thread gets where it was at some times as recorded (ns after the origin)."""
+    nodes = np.flatnonzero((graph.chain == chain) & (graph.kind != Node.JOIN))
+    began = graph.began[nodes]
+    first = np.searchsorted(began, recorded)
+    exact = np.append(began, -1)[first] == recorded
+    place = np.where(exact, first, np.maximum(first - 1, 0))
+    node, pace = nodes[place], graph.paces[chain]
+    until = np.clip(recorded, began[place], graph.ended[node])
+    own = pace.until(until) - pace.until(began[place])
+    share = graph.dur[node] / np.maximum(graph.lasted[node], 1)
+    called = np.rint((until - began[place]) * share).astype(np.int64)
+    inside = np.where(graph.kind[node] == Node.HOST, own, called)
+    inside += np.minimum(recorded - began[:1], 0)  # before the thread begins
+    found: Int64s = times.begin[node] + inside
+    return found
+
+
+def slices_of(trace: Trace, graph: Graph, times: Times) -> tuple[Int64s, Int64s]:
+    """When each slice of the trace would start and end (ns of the file), shape [slices]; as
+    recorded where it is on no thread or stream of the graph. What a change takes out starts and
+    ends where it was."""
+    start, end = trace.start.copy(), trace.end.copy()
+    items = graph.nodes(Node.ITEM)
+    start[graph.row[items]] = times.begin[items] + graph.origin_ns
+    end[graph.row[items]] = times.end[items] + graph.origin_ns
+    for number, track in zip(trace.thread_of_track.tolist(), trace.tracks, strict=True):
+        for chain in range(len(graph.paces)):
+            if graph.chains[chain].thread == number and track.layer in CPU_LAYERS:
+                for column in (start, end):
+                    recorded = column[track.rows] - graph.origin_ns
+                    moved = times_at(graph, times, chain, recorded)
+                    column[track.rows] = moved + graph.origin_ns
+    return start, end
+
+
+def step_bounds(trace: Trace, graph: Graph, times: Times) -> Int64s:
+    """When the first step begins, then when each ends: the later of its thread and of what it
+    launched, and not before the one before it; shape [steps + 1], empty without steps."""
+    steps = steps_of(trace)
+    if not len(steps):
+        return np.empty(0, dtype=np.int64)
+    thread = int(trace.thread_of_track[trace.track[steps.rows[0]]])
+    edges = np.append(steps.start[:1], steps.end) - graph.origin_ns
+    for chain in range(len(graph.paces)):
+        if graph.chains[chain].thread == thread:
+            edges = times_at(graph, times, chain, edges)
+    items = graph.nodes(Node.ITEM)
+    end = np.full(len(trace), np.iinfo(np.int64).min)
+    end[graph.row[items]] = np.where(graph.gone[items], end[0], times.end[items])
+    for number, rows in enumerate(launched_in_steps(trace), 1):
+        edges[number] = max(edges[number], int(end[rows].max(initial=edges[number])))
+    return np.maximum.accumulate(edges)

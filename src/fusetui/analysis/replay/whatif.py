@@ -1,0 +1,156 @@
+"""What a change would be worth: each step before and after, and what limits the steps then."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+import numpy as np
+
+from fusetui.analysis.questions.busy import communicates
+from fusetui.analysis.replay.apply import changed, is_range
+from fusetui.analysis.replay.build import graph_of
+from fusetui.analysis.replay.changes import NothingLikeIt, Unsynced, parse_change
+from fusetui.analysis.replay.critical import last_of, route_to
+from fusetui.analysis.replay.graph import Graph
+from fusetui.analysis.replay.path import DeviceResidual, PathRow, residuals_of, rows_of
+from fusetui.analysis.replay.replay import Times, replay
+from fusetui.analysis.replay.timeline import step_bounds
+from fusetui.trace.layout.steps import labels_of, steps_of
+from fusetui.trace.model.arrays import Int64s
+from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.memo import once
+
+DOUBTFUL, UNKNOWN = 0.05, 0.20
+"""Shares that are not understood: from the first on an answer begins with that, and above the
+second there is none."""
+
+Note = Literal[
+    "other_ranks_unchanged",  # they wait for this rank as long as they did
+    "no_gpu",  # only what threads do is replayed
+    "python_is_all_but_ops",  # as no Python frames were recorded
+    "some_bounds_unknown",  # kernels without one take as long as they did
+    "some_runs_keep_their_time",  # fusable runs of which only launches are saved
+    "graph_launch_assumed",  # what launching a graph takes: the trace has none
+    "loader_beside",  # what the thread does to take over a batch counts nothing
+    "unrecorded_consumers",  # what needs the result of a collective is known by events alone
+    "host_unchanged",  # by another device
+]
+
+
+class StepChange(msgspec.Struct, frozen=True):
+    """From the end of the step before to the end of this one. `after_ns`: None if there is none."""
+
+    name: str
+    before_ns: int
+    after_ns: int | None
+
+
+class WhatIf(msgspec.Struct, frozen=True):
+    """The answer. `before_ns` and `after_ns` are medians of the steps, or of all: see `of`."""
+
+    changes: tuple[str, ...]
+    of: Literal["step", "span"]
+    devices: tuple[DeviceResidual, ...]
+    steps: tuple[StepChange, ...]
+    before_ns: int
+    after_ns: int | None  # None: too little is understood, or there is only a range
+    before_range_ns: tuple[int, int]  # the least and the most over steps
+    after_range_ns: tuple[int, int] | None
+    between_ns: tuple[int, int] | None  # of a change that gives no number
+    residual_share: float
+    inferred_waits: int
+    certainty: Literal["bound", "estimate"]
+    limit: tuple[PathRow, ...]  # the critical path after the change
+    notes: tuple[str, ...]  # see Note
+
+    @property
+    def abstains(self) -> bool:
+        """Whether too little of the recording is understood for an answer."""
+        return self.residual_share > UNKNOWN
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether the answer begins with what is not understood."""
+        return self.residual_share > DOUBTFUL
+
+
+def whatif(trace: Trace, changes: Sequence[str], step: int | None = None) -> WhatIf:
+    """What some changes together are worth; of one step only if it is given, by its number. Raises
+    WrongChange."""
+    asked = [parse_change(text) for text in changes]
+    graph, steps = once(trace, graph_of), steps_of(trace)
+    place = None if step is None else steps.place(step)
+    if place is not None and place < 0:
+        raise NothingLikeIt(f"There is no step {step}, but {steps.known}.")
+    made, notes = changed(trace, graph, asked)
+    times = replay(made)
+    before = _lengths(trace, graph, Times(graph.began, graph.ended))
+    after = _lengths(trace, made, times)
+    between = None
+    if is_range(asked):
+        other = changed(trace, graph, asked, latest=True)[0]
+        most = _lengths(trace, other, replay(other))
+        between = tuple(sorted((_median(_chosen(after, place)), _median(_chosen(most, place)))))
+    devices = residuals_of(trace)
+    share = max((one.residual_share for one in devices), default=0.0)
+    told = between is None and share <= UNKNOWN
+    names = labels_of(steps.names)
+    each = zip(names, before.tolist(), after.tolist(), strict=True) if len(steps) else ()
+    every = [StepChange(name, old, new if told else None) for name, old, new in each]
+    before, after = _chosen(before, place), _chosen(after, place)
+    return WhatIf(
+        changes=tuple(changes),
+        of="step" if len(steps) else "span",
+        devices=devices,
+        steps=tuple(every if place is None else every[place : place + 1]),
+        before_ns=_median(before),
+        after_ns=_median(after) if told else None,
+        before_range_ns=(int(before.min()), int(before.max())),
+        after_range_ns=(int(after.min()), int(after.max())) if told else None,
+        between_ns=between if share <= UNKNOWN else None,  # type: ignore[arg-type]
+        residual_share=share,
+        inferred_waits=graph.inferred_waits,
+        certainty="bound" if all(isinstance(one, Unsynced) for one in asked) else "estimate",
+        limit=_limit(trace, made, times, place),
+        notes=tuple(dict.fromkeys((*_notes(trace), *notes))),
+    )
+
+
+def _lengths(trace: Trace, graph: Graph, times: Times) -> Int64s:
+    """From the end of each step to the end of the next one; without steps, the length of all."""
+    bounds = step_bounds(trace, graph, times)
+    if len(bounds):
+        return np.diff(bounds)
+    return times.end[[last_of(graph, times)]]
+
+
+def _chosen(lengths: Int64s, place: int | None) -> Int64s:
+    return lengths if place is None else lengths[place : place + 1]
+
+
+def _median(lengths: Int64s) -> int:
+    """The shorter one of the middle two."""
+    return int(np.sort(lengths)[(len(lengths) - 1) // 2])
+
+
+def _limit(trace: Trace, graph: Graph, times: Times, place: int | None) -> tuple[PathRow, ...]:
+    """The critical path of the steps, of one of them, or of all without steps."""
+    bounds = step_bounds(trace, graph, times)
+    last, begin = last_of(graph, times), 0
+    if len(bounds):
+        first, final = (0, len(bounds) - 1) if place is None else (place, place + 1)
+        begin, end = int(bounds[first]), int(bounds[final])
+        ends = np.where(graph.gone | (times.end > end), -1, times.end)
+        last = int(np.argmax(ends))
+    return rows_of(trace, graph, route_to(graph, times, last).since(begin))
+
+
+def _notes(trace: Trace) -> list[Note]:
+    found: list[Note] = []
+    if not len(trace.gpu_rows):
+        found.append("no_gpu")
+    if communicates(trace, trace.gpu_rows).any():
+        found.append("other_ranks_unchanged")
+    return found
