@@ -22,8 +22,9 @@ from typing import NamedTuple
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.pages import put
+from tests.analysis.replay.cases import CHANGES, cases
 from tests.analysis.replay.changes import changed
-from tests.analysis.replay.invented import CHANGES, KINDS, cases, invented
+from tests.analysis.replay.invented import KINDS, invented
 from tests.analysis.replay.judge import Verdict, by_command, figures, judged
 from tests.analysis.replay.simulator import Residuals, simulate
 

@@ -27,6 +27,7 @@ from .errors import CaptureError, sentence
 from .expect import guess_lines
 from .folder import (
     FolderClaim,
+    as_json,
     claim_free,
     default_folder,
     file_name,
@@ -162,7 +163,7 @@ def run_sweep(workload: str, options: Options, out: Path | None) -> Outcome:
     finally:
         runs = _saved(folder, points)
         rows = list(_rows(runs, points))
-        _write_json(folder / SWEEP_NAME, {"asked": asked, "rows": rows})
+        _replace(folder / SWEEP_NAME, as_json({"asked": asked, "rows": rows}))
         _replace(folder / CSV_NAME, sweep_csv(rows).encode())
     if not runs:
         _remove(folder)
@@ -222,7 +223,7 @@ def _made(folder: Path, asked: Mapping[str, Any]) -> bool:
     except OSError as error:
         raise CaptureError(f"Cannot write to {folder}: {error.strerror}.") from error
     try:
-        _write_json(folder / SWEEP_NAME, {"asked": asked, "rows": []})
+        _replace(folder / SWEEP_NAME, as_json({"asked": asked, "rows": []}))
     except CaptureError:
         folder.rmdir()
         raise
@@ -252,23 +253,18 @@ def _saved(folder: Path, points: Sequence[Point]) -> dict[str, SavedRun]:
         raise CaptureError(f"{error} Move its folder away to run the point again.") from error
 
 
+SHOWN = ("kernels_per_step", "weight_bytes", "max_error", "compile_ns", "failed")
+"""The fields of a variant that a row of a sweep has."""
+
+
 def _rows(runs: Runs, points: Sequence[Point]) -> Iterator[dict[str, Any]]:
     """A row for every point and variant that ran: sizes, times in ns, or the failure."""
     for point, variant in _variants(runs, points):
-        times = variant.step_ns
-        yield {
-            **point,
-            "variant": variant.name,
-            "median_ns": times and times.median,
-            "p10_ns": times and times.p10,
-            "p90_ns": times and times.p90,
-            "n_samples": times and times.n,
-            "kernels_per_step": variant.kernels_per_step,
-            "weight_bytes": variant.weight_bytes,
-            "max_error": variant.max_error,
-            "compile_ns": variant.compile_ns,
-            "failed": variant.failed,
-        }
+        found = variant.step_ns
+        times = (found.median, found.p10, found.p90, found.n) if found else (None,) * 4
+        named = zip(("median_ns", "p10_ns", "p90_ns", "n_samples"), times, strict=True)
+        others = {name: getattr(variant, name) for name in SHOWN}
+        yield {**point, "variant": variant.name, **dict(named), **others}
 
 
 def _variants(runs: Runs, points: Sequence[Point]) -> Iterator[tuple[Point, SavedVariant]]:
@@ -315,11 +311,6 @@ def _show_guesses(runs: Runs, points: Sequence[Point]) -> bool:
     if wrong:
         emit("\n".join(["", *map(printable, wrong)]))
     return not wrong
-
-
-def _write_json(path: Path, content: Mapping[str, Any]) -> None:
-    options = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
-    _replace(path, orjson.dumps(content, option=options))
 
 
 def _replace(path: Path, content: bytes) -> None:

@@ -6,7 +6,7 @@ import os
 import platform
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -88,22 +88,17 @@ def find_device(wanted: str) -> CaptureDevice:
 
 def versions() -> dict[str, str | None]:
     """Versions of the software that a measurement depends on; null if not installed."""
-    torch = load_torch()
+    torch, triton = load_torch(), None
+    with suppress(metadata.PackageNotFoundError):
+        triton = metadata.version("triton")
     return {
         "fusetui": __version__,
         "python": platform.python_version(),
         "torch": torch.__version__,
-        "triton": _installed("triton"),
+        "triton": triton,
         "cuda": torch.version.cuda,
         "hip": torch.version.hip,
     }
-
-
-def _installed(package: str) -> str | None:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None
 
 
 def _cpu_name() -> str:

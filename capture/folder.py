@@ -256,8 +256,12 @@ def filled(take: Callable[[], FolderClaim]) -> Iterator[FolderClaim]:
 
 def write_record(folder: Path, record: RunRecord) -> None:
     """Writes run.json into the folder. Raises CaptureError."""
-    options = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
-    store(folder / RECORD_NAME, orjson.dumps(record, option=options))
+    store(folder / RECORD_NAME, as_json(record))
+
+
+def as_json(content: object) -> bytes:
+    """As our files have it: indented, with a newline at the end."""
+    return orjson.dumps(content, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
 
 
 def store(path: Path, content: bytes) -> None:

@@ -87,9 +87,8 @@ def _profile(
         profiler.export_chrome_trace(str(plain))
 
     plan = schedule(wait=WAIT, warmup=WARM_UP, active=len(steps), repeat=1)
-    with profile(
-        **settings(options, device_kind), schedule=plan, on_trace_ready=export
-    ) as profiler:
+    given = {**settings(options, device_kind), "schedule": plan, "on_trace_ready": export}
+    with profile(**given) as profiler:
         for together in [*[before] * (WAIT + WARM_UP), *([step] for step in steps)]:
             for step in together:
                 value = None
@@ -101,11 +100,9 @@ def _profile(
 
 
 def settings(options: Options, device_kind: str) -> dict[str, Any]:
-    activities = [ProfilerActivity.CPU]
-    if device_kind == "cuda":
-        activities.append(ProfilerActivity.CUDA)
+    gpu = [ProfilerActivity.CUDA] if device_kind == "cuda" else []
     return {
-        "activities": activities,
+        "activities": [ProfilerActivity.CPU, *gpu],
         "record_shapes": options.record_shapes,
         "profile_memory": options.memory,
         "with_stack": options.stack,

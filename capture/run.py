@@ -197,11 +197,10 @@ class Runner:
     def _timed(self, parts: Step) -> tuple[timing.Timing, int | None]:
         """Time per step, and on a GPU the most memory that was allocated meanwhile, in bytes."""
         call, kind = partial(step.run_step, parts), self._device.kind
-        if kind == "cpu":
-            return timing.time_steps(call, kind, self._options.timing_seconds), None
-        torch.cuda.reset_peak_memory_stats()
+        if kind == "cuda":
+            torch.cuda.reset_peak_memory_stats()
         timed = timing.time_steps(call, kind, self._options.timing_seconds)
-        return timed, torch.cuda.max_memory_allocated()
+        return timed, torch.cuda.max_memory_allocated() if kind == "cuda" else None
 
     def _public(self, text: str) -> str:
         """The text, scrubbed if the run must not contain private data."""

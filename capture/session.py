@@ -108,10 +108,9 @@ def _profiler(
             done.export_chrome_trace(str(plain))
 
     plan = torch.profiler.schedule(wait=skip, warmup=1, active=options.profiled_steps, repeat=1)
+    given = {**recorder.settings(options, kind), "schedule": plan, "on_trace_ready": export}
     with quiet_torch():
-        profiler = torch.profiler.profile(
-            **recorder.settings(options, kind), schedule=plan, on_trace_ready=export
-        )
+        profiler = torch.profiler.profile(**given)
         profiler.start()
     try:
         yield profiler, timing.synchronizer(kind)

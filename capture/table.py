@@ -32,12 +32,12 @@ def closing_table(record: RunRecord) -> str:
     def faster(variant: Measured) -> str:
         return known(variant.step_ns, lambda step: speed_up(baseline, step.median))
 
+    def taken(variant: Measured) -> str:
+        return known(variant.step_ns, lambda step: duration(step.median))
+
     columns = [
         Column("variant", left=True, cell=lambda v: printable(v.name)),
-        Column(
-            "time per step",
-            cell=_of_run(lambda v: known(v.step_ns, lambda step: duration(step.median))),
-        ),
+        Column("time per step", cell=_of_run(taken)),
         Column("speed-up", cell=_of_run(faster)),
         Column("kernels per step", cell=_of_run(lambda v: f"{v.kernels_per_step:g}")),
         Column("weights", cell=_of_run(lambda v: known(v.weight_bytes, size))),
@@ -48,15 +48,8 @@ def closing_table(record: RunRecord) -> str:
         columns.append(Column("largest gradient error", cell=share))
     failed = (v for v in record.variants if isinstance(v, Failed))
     failures = [printable(f"{v.name}: {v.failed}") for v in failed]
-    return "\n".join(
-        [
-            title(record, record.shapes),
-            "",
-            table_of(columns, record.variants),
-            *_notes(record),
-            *failures,
-        ]
-    )
+    rows = table_of(columns, record.variants)
+    return "\n".join([title(record, record.shapes), "", rows, *_notes(record), *failures])
 
 
 def guesses(record: RunRecord) -> list[str]:

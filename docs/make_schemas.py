@@ -17,6 +17,9 @@ from typing import Any
 import msgspec
 
 from fusetui.analysis.questions.summary import Summary
+from fusetui.analysis.replay.path import Path as CriticalPath
+from fusetui.analysis.replay.sweep import Sweep
+from fusetui.analysis.replay.whatif import WhatIf
 from fusetui.analysis.serving.answer import Serving
 from fusetui.analysis.why.model import WhyDocument
 from fusetui.report import documents
@@ -47,6 +50,8 @@ DOCUMENTS: dict[str, tuple[type, ...]] = {
     "serving": (Serving,),
     "ranks": (RanksDocument,),
     "diff": (DiffDocument, DiffsDocument),
+    "whatif": (WhatIf, Sweep),
+    "path": (CriticalPath,),
 }
 WITHOUT_NOTE = {"decode", "samples", "ranks", "diff"}
 

@@ -278,11 +278,7 @@ def _is_covered(before: State, state: State) -> bool:
 
 
 def run(
-    paths: Sequence[str],
-    *,
-    mouse: bool = True,
-    say: Callable[[str], object] = bool,
-    **options: Any,
+    paths: Sequence[str], *, mouse: bool = True, say: Callable[[str], object] = bool, **options: Any
 ) -> int:
     """Open these traces, with the fields of Options; returns the exit code. `say` is called with a
     sentence about what could not be kept.

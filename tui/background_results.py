@@ -84,7 +84,7 @@ def _insights(trace: Trace, cancelled: Stop) -> Iterator[Insight | Made]:
     from fusetui.analysis.why.idle_time import idle_times
     from fusetui.analysis.why.selection import asked
     from fusetui.tui.drawing.details import warm
-    from fusetui.tui.layout.answer import answer_lists, cpu_lists
+    from fusetui.tui.layout.answer import answer_lists
     from fusetui.tui.layout.kernel_table import keys_of
     from fusetui.tui.layout.modules import module_tree
 
@@ -98,7 +98,7 @@ def _insights(trace: Trace, cancelled: Stop) -> Iterator[Insight | Made]:
     warm(origins)
     if why.module_times and not cancelled():
         tree = module_tree(why.module_times, origins)
-        lists = answer_lists(why, tree, trace) if why.devices else cpu_lists(why, trace)
+        lists = answer_lists(why, tree, trace)
         keys = keys_of(trace, facts.kernels.jobs, origins)
         yield Insight(idle, AnswerPage(why, tree, lists, keys, origins))
     if not cancelled():

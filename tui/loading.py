@@ -25,7 +25,7 @@ from fusetui.trace.model.memo import once
 from fusetui.trace.model.report import Stop, never
 from fusetui.tui import registry
 from fusetui.tui.background_results import Made, Piece, by_names
-from fusetui.tui.drawing.chrome import parts, summary_line
+from fusetui.tui.drawing.chrome import parts
 from fusetui.tui.helper_client import ALONE, Beside
 from fusetui.tui.layout.answer import Insight
 from fusetui.tui.layout.frame import busy_of
@@ -212,7 +212,7 @@ def summarize(wanted: Sequence[tuple[int, str]], post: Post, cancelled: Stop) ->
         if cancelled():
             return
         try:
-            text = summary_line(open_trace(path))
+            text = "   ".join(parts(open_trace(path)))
         except TraceError as error:
             text = printable(str(error))
         post(partial(reading.summarized, index=index, text=text))

@@ -16,15 +16,7 @@ from fusetui.tui.ending import Ending
 from fusetui.tui.helper_client import ALONE, Beside
 from fusetui.tui.layout.moves import next_line, next_slice
 from fusetui.tui.layout.view import Side, View
-from fusetui.tui.loading import (
-    TracesLoaded,
-    compare,
-    load,
-    look,
-    match_lanes,
-    rank,
-    summarize,
-)
+from fusetui.tui.loading import TracesLoaded, compare, load, look, match_lanes, rank, summarize
 from fusetui.tui.state import reading
 from fusetui.tui.state import state as effects
 from fusetui.tui.state.action import Run

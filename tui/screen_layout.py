@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from fusetui.text.cutting import clip, joined
 from fusetui.tui.drawing.canvas import Click, Drag, Turn
-from fusetui.tui.drawing.chrome import Tab, TabsPicture, TourPicture, head, reading_line
+from fusetui.tui.drawing.chrome import Tab, TabsPicture, head, reading_line, tour_picture
 from fusetui.tui.drawing.details import details_height
 from fusetui.tui.drawing.picture import Said, Stack, TextPicture, text
 from fusetui.tui.drawing.schemes import glyphs_for
@@ -180,7 +180,7 @@ def _tour(state: State, lines: int) -> list[Pane]:
     step, rule = STEPS[state.tour], glyphs_for(state.ascii_only).rule
     title = f"{state.tour + 1} of {len(STEPS)}: {step.title}"
     keys = hints_text(("skip skip", "back back"), state, BETWEEN)
-    return [Pane(lines, TourPicture(title, with_keys(step.text, state), keys, rule))]
+    return [Pane(lines, tour_picture(title, with_keys(step.text, state), keys, rule))]
 
 
 def _hints(state: State) -> TextPicture:

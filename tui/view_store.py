@@ -10,7 +10,6 @@ from contextlib import suppress
 from pathlib import Path
 
 import msgspec
-import numpy as np
 from msgspec.structs import replace
 
 from fusetui.text.printable import printable
@@ -28,16 +27,6 @@ LONGEST = 1 << 20  # bytes of a file of ours
 AGAIN = "marks and window of the last time", "whole show the whole trace"
 
 
-class KeptMark(msgspec.Struct, frozen=True):
-    """Times in ns of the file; `order`: of the selected slice in traceEvents, -1 for none; `note`:
-    what a person wrote about it."""
-
-    begin: int
-    end: int
-    order: int = -1
-    note: str = ""
-
-
 class KeptLanes(msgspec.Struct, frozen=True):
     """Lanes by their keys, as an Arrangement has them by number."""
 
@@ -50,7 +39,7 @@ class KeptLanes(msgspec.Struct, frozen=True):
 class KeptView(msgspec.Struct, frozen=True):
     """Of one trace."""
 
-    marks: dict[str, KeptMark] = {}
+    marks: dict[str, Bookmark] = {}
     folds: dict[str, int] = {}  # by lane: how many of its lines the user wants to see at most
     window: tuple[int, int] | None = None  # ns of the file; None: the whole trace
     lanes: KeptLanes | None = None  # None: as at first
@@ -100,11 +89,7 @@ def kept_of(state: State) -> KeptView:
     window = (view.begin + side.origin, view.end + side.origin)
     is_whole = (view.begin, view.end) == (first.begin, first.end)
     return KeptView(
-        marks={
-            letter: KeptMark(mark.begin, mark.end, order, mark.note)
-            for letter, mark in state.session.bookmarks.items()
-            for order in (int(side.trace.order[mark.row]) if mark.row >= 0 else -1,)
-        },
+        marks=dict(state.session.bookmarks),
         folds={
             _key(lane): fold
             for lane, fold, fit in zip(side.lanes, view.folds, fits, strict=True)
@@ -121,9 +106,8 @@ def restored(state: State, kept: KeptView) -> State:
         return state
     side, session = state.side, state.session
     marks = {
-        letter: Bookmark(0, mark.begin, mark.end, row, printable(mark.note))
+        letter: replace(mark, note=printable(mark.note), side=0)
         for letter, mark in kept.marks.items()
-        for row in [*np.flatnonzero(side.trace.order == mark.order).tolist(), -1][:1]
         if len(letter) == 1 and letter.isascii() and letter.isalpha()
         if _is_inside(side, mark.begin, mark.end)
     }

@@ -1,4 +1,4 @@
-"""Arguments of commands as values, and those that several commands share.
+"""Commands and their arguments as values, and the arguments that several commands share.
 
 Every command imports this, so it must import in a few milliseconds.
 """
@@ -6,8 +6,15 @@ Every command imports this, so it must import in a few milliseconds.
 from __future__ import annotations
 
 import math
-from argparse import SUPPRESS, ArgumentTypeError, BooleanOptionalAction
-from collections.abc import Mapping
+from argparse import (
+    SUPPRESS,
+    ArgumentParser,
+    ArgumentTypeError,
+    BooleanOptionalAction,
+    Namespace,
+)
+from collections.abc import Callable, Mapping
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -190,3 +197,45 @@ TABLE = (
     ),
 )
 """Any of these asks for the answer as a table."""
+
+AS_TABLE = ("others", "format", "output", "columns", "sort", "where")
+"""Arguments that ask for the answer of a command as a table."""
+MODULES = {
+    **dict.fromkeys(("summary", "kernels", "ops", "modules", "lines", "launches"), "answers"),
+    **{"serving": "answers", "check": "answers", "gaps": "why", "tutor": "open", "path": "whatif"},
+    **dict.fromkeys(("slices", "steps"), "tables"),
+    **dict.fromkeys(("convert", "scrub"), "rewrite"),
+    **dict.fromkeys(("decode", "samples", "schema", "completion"), "about"),
+}
+
+
+class Command(NamedTuple):
+    """`help` is one line; `more` is shown below it in the command's own help.
+
+    `arguments` may be a function where they take time to import; it is called only when the command
+    is requested. `open_ended`: arguments that the parser does not know are passed to the command in
+    `args.rest` instead of being rejected.
+    """
+
+    name: str
+    help: str
+    arguments: tuple[Argument, ...] | Callable[[], tuple[Argument, ...]]
+    more: str = ""
+    open_ended: bool = False
+
+    def add_to(self, parser: ArgumentParser) -> None:
+        arguments = self.arguments() if callable(self.arguments) else self.arguments
+        for one in arguments:
+            parser.add_argument(*one.names, **one.settings)
+
+    def run(self, args: Namespace) -> int:
+        module, function = MODULES.get(self.name, self.name), f"run_{self.name}"
+        asks = (*AS_TABLE, "top") if self.name == "launches" else AS_TABLE
+        if self.name == "sql":
+            pass  # always a table
+        elif any(vars(args).get(name) not in (None, []) for name in asks):
+            module, function = "ranks" if self.name == "ranks" else "tables", "show"
+        elif vars(args).get("top", ROWS) is None:
+            args.top = ROWS
+        code: int = getattr(import_module(f"fusetui.commands.{module}"), function)(args)
+        return code

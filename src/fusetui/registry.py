@@ -1,14 +1,10 @@
-"""All commands. NAME is carried out by `run_NAME(args)` of `commands/NAME.py` or the module
-in MODULES, which is imported when it runs. Parsers, help and reference are made from this table.
+"""All commands. NAME is carried out by `run_NAME(args)` of `commands/NAME.py`, or of the module in
+arguments.MODULES, which is imported when it runs. Parsers, help and reference are made from this.
 """
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
-from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
-from typing import NamedTuple
 
 from fusetui.arguments import (
     ASCII,
@@ -22,7 +18,6 @@ from fusetui.arguments import (
     OUT,
     PART,
     PEAK,
-    ROWS,
     SHELLS,
     STEP_BY,
     TABLE,
@@ -30,6 +25,7 @@ from fusetui.arguments import (
     TOP,
     TRACE,
     Argument,
+    Command,
     amount,
     argument,
     by,
@@ -37,46 +33,6 @@ from fusetui.arguments import (
     option,
     share,
 )
-
-MODULES = {
-    **dict.fromkeys(("summary", "kernels", "ops", "modules", "lines", "launches"), "answers"),
-    **{"serving": "answers", "check": "answers", "gaps": "why", "tutor": "open"},
-    **dict.fromkeys(("slices", "steps"), "tables"),
-    **dict.fromkeys(("convert", "scrub"), "rewrite"),
-    **dict.fromkeys(("decode", "samples", "schema", "completion"), "about"),
-}
-
-
-class Command(NamedTuple):
-    """`help` is one line; `more` is shown below it in the command's own help.
-
-    `arguments` may be a function where they take time to import; it is called only when the command
-    is requested. `open_ended`: arguments that the parser does not know are passed to the command in
-    `args.rest` instead of being rejected.
-    """
-
-    name: str
-    help: str
-    arguments: tuple[Argument, ...] | Callable[[], tuple[Argument, ...]]
-    more: str = ""
-    open_ended: bool = False
-
-    def add_to(self, parser: ArgumentParser) -> None:
-        arguments = self.arguments() if callable(self.arguments) else self.arguments
-        for one in arguments:
-            parser.add_argument(*one.names, **one.settings)
-
-    def run(self, args: Namespace) -> int:
-        module, function = MODULES.get(self.name, self.name), f"run_{self.name}"
-        asks = (*AS_TABLE, "top") if self.name == "launches" else AS_TABLE
-        if self.name == "sql":
-            pass  # always a table
-        elif any(vars(args).get(name) not in (None, []) for name in asks):
-            module, function = "ranks" if self.name == "ranks" else "tables", "show"
-        elif vars(args).get("top", ROWS) is None:
-            args.top = ROWS
-        code: int = getattr(import_module(f"fusetui.commands.{module}"), function)(args)
-        return code
 
 
 def _of_capture() -> tuple[Argument, ...]:
@@ -95,8 +51,6 @@ def _of_capture() -> tuple[Argument, ...]:
     )
 
 
-AS_TABLE = ("others", "format", "output", "columns", "sort", "where")
-"""Arguments that ask for the answer of a command as a table."""
 ANSWER = (TRACE, JSON, NO_CACHE, *GRAPHS)
 COMMANDS = (
     Command(
@@ -174,6 +128,42 @@ COMMANDS = (
         "Time spent in library functions counts for your function that called them. Stacks must "
         "have been recorded (with_stack=True); torch 2.14 and later record the calling lines for "
         "--by line.",
+    ),
+    Command(
+        "whatif",
+        "What a change would be worth: the trace is replayed with it.",
+        (
+            TRACE,
+            argument(
+                "changes",
+                metavar="CHANGE",
+                nargs="*",
+                default=[],
+                help="kernel:PATTERN x0.5, family:gemm x0.8, kernel:PATTERN 40us, op:PATTERN x0, "
+                "module:PATTERN x0, python x0.5, fuse, graph, no-sync:PATTERN, loader, comm x0, "
+                "overlap, device=NAME, ...; all of them are made together.",
+            ),
+            PART[0],
+            argument(
+                "--steps",
+                choices=("median", "all"),
+                default="median",
+                help="all lists every step beside the median.",
+            ),
+            argument(
+                "--sweep",
+                metavar="CHANGE",
+                help="One change at ten factors, as in 'kernel:attn x0.1..1': from where on it no "
+                "longer helps.",
+            ),
+            *(JSON, NO_CACHE, *GRAPHS),
+        ),
+        "docs/whatif.md has all changes, how the replay works, and how far it can be trusted.",
+    ),
+    Command(
+        "path",
+        "The critical path of a trace, and what could take longer without moving the end.",
+        ANSWER,
     ),
     Command(
         "launches",

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -15,11 +18,13 @@ from tests.cli.conftest import Result
 
 import fusetui as ft
 from fusetui.arguments import KERNELS_BY, OPS_BY
-from fusetui.commands.agents.answers import WITH_TRACES
+from fusetui.commands.agents import opened
+from fusetui.commands.agents.answers import WITH_TRACES, Answerer
 from fusetui.commands.agents.opened import NOT_JOINED, TRACES, Folders, Opener
 from fusetui.commands.agents.pages import CHARACTERS
 from fusetui.commands.agents.tools import DATA, LEAST
 from fusetui.text.printable import is_printable
+from fusetui.trace.load import open_trace
 
 LESSON, OTHER = "lesson:mlp-eager", "lesson:mlp-compiled"
 ONE = {"trace": LESSON}
@@ -323,7 +328,7 @@ async def test_a_link_within_the_folders_is_followed(client: Any, folder: Path) 
 BAD_CALLS: Mapping[str, dict[str, Any]] = {
     "kernels: Object contains unknown field `topp`.": {"topp": 3},
     "kernels: Expected `int` >= 500 - at `$.max_tokens`.": {"max_tokens": 5},
-    'where: a query has no "or": all of its terms must hold.': {"where": "a or b"},
+    'where: a ( is not closed: "(" in quotes looks for one.': {"where": "(a or b"},
     "kernels has no column total_us: did you mean total_ns?": {"sort": "total_us"},
     "kernels has no column nothing, only name, ": {"columns": "short,nothing"},
     "There is no tool nothing, only traces, ": {},
@@ -384,6 +389,94 @@ def test_traces_that_were_not_used_last_are_closed(folder: Path) -> None:
     for number in range(1, TRACES + 1):
         opener.open(f"{number}.json")
     assert opener.open("0.json").trace is not first
+
+
+@pytest.mark.parametrize("part", ["sub", "sub/one.json"])
+def test_what_becomes_a_link_after_it_was_allowed_is_not_followed(
+    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
+    (folder / "sub").mkdir()
+    (folder / "one.json").rename(folder / "sub/one.json")
+    (tmp_path / "one.json").write_text(BARE.replace('"a"', '"secret"'))
+    allowed = Folders.file
+
+    def swapped(self: Folders, name: str) -> str:
+        path = allowed(self, name)
+        (folder / part).rename(folder / "away")
+        (folder / part).symlink_to(tmp_path if part == "sub" else tmp_path / "one.json")
+        return path
+
+    monkeypatch.setattr(Folders, "file", swapped)
+    with pytest.raises(ft.Error, match=r"sub/one\.json cannot be opened: "):
+        Opener(Folders([str(folder)])).open("sub/one.json")
+
+
+def test_what_is_replaced_while_it_is_opened_is_not_read(
+    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file that was allowed is, by whatever name."""
+
+    def swapping(place: str, **options: Any) -> Any:
+        (folder / "one.json").unlink()
+        (folder / "one.json").symlink_to(tmp_path / "secret.json")
+        return open_trace(place, **options)
+
+    (tmp_path / "secret.json").write_text(BARE.replace('"a"', '"secret"'))
+    monkeypatch.setattr(opened, "open_trace", swapping)
+    found = Opener(Folders([str(folder)])).open("one.json")
+    assert found.trace.names == ("a",)
+    assert found.trace.report.path == str(folder / "one.json")
+    assert found.trace.report.file == "one.json"
+
+
+def test_sentences_have_the_names_of_traces(folder: Path) -> None:
+    (folder / "empty.json").write_text("{}")
+    with pytest.raises(ft.Error) as error:
+        Answerer([str(folder)]).call("open", {"trace": "empty.json"})
+    assert str(error.value).startswith("empty.json ")
+    assert "/proc/" not in str(error.value)
+
+
+def test_a_cancelled_request_ends_the_reading(folder: Path) -> None:
+    """And nothing of it is kept."""
+    answerer = Answerer([str(folder)])
+    with pytest.raises(ft.Error):
+        answerer.call("open", {"trace": "one.json"}, lambda: True)
+    assert answerer.call("open", {"trace": "one.json"})["figures"]["events"] == 1
+
+
+async def test_a_client_that_cancels_is_no_longer_read_for(
+    client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, ended = Event(), Event()
+
+    def endless(place: str, *, stop: Callable[[], bool]) -> None:
+        begun.set()
+        while not stop():
+            time.sleep(0.01)
+        ended.set()
+        raise ft.CannotRead("stopped")
+
+    monkeypatch.setattr(opened, "open_trace", endless)
+    async with client:
+        asked = asyncio.ensure_future(client.call_tool("open", ONE))
+        assert await asyncio.to_thread(begun.wait, 20)
+        asked.cancel()
+        assert await asyncio.to_thread(ended.wait, 20)
+
+
+async def test_sql_over_several_traces(client: Any) -> None:
+    pytest.importorskip("duckdb")
+    query = "select file, sum(count) as count from kernels group by file order by file"
+    async with client:
+        found = await page(client, "sql", trace=LESSON, others=[OTHER], query=query)
+        each = [
+            await whole(client, "kernels", trace=one, columns="count") for one in (OTHER, LESSON)
+        ]
+    assert found["rows"] == [
+        [name, sum(count for (count,) in rows)]
+        for name, (rows, _) in zip((OTHER, LESSON), each, strict=True)
+    ]
 
 
 def test_what_it_needs(fusetui: Callable[..., Result], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,9 +12,9 @@ import pytest
 from tests.places import ROOT
 
 from fusetui import cli, registry
-from fusetui.arguments import JSON, argument
+from fusetui.arguments import JSON, MODULES, Command, argument
 from fusetui.parser import command_parsers
-from fusetui.registry import COMMANDS, MODULES, Command
+from fusetui.registry import COMMANDS
 
 
 @pytest.mark.parametrize("name", [one.name for one in COMMANDS])
@@ -26,7 +26,11 @@ def test_a_command_has_a_function(name: str) -> None:
 
 def test_a_function_that_runs_is_in_the_registry() -> None:
     files = (ROOT / "src/fusetui/commands").glob("*.py")
-    running = {name for path in files for name in re.findall(r"\ndef run_(\w+)", path.read_text())}
+    running = {
+        name
+        for path in files
+        for name in re.findall(r"\brun_(\w+)(?:\(args: | =)", path.read_text())
+    }
     assert running == {one.name for one in COMMANDS}
 
 

@@ -29,6 +29,9 @@ COMMANDS = (
     ("check", EAGER, "--expect", "kernels=5"),
     ("decode", "triton_poi_fused_gelu_mul_0"),
     ("serving", EAGER),
+    ("whatif", EAGER, "family:gemm x0.5"),
+    ("whatif", EAGER, "--sweep", "family:gemm x0.1..1"),
+    ("path", EAGER),
     ("samples",),
     ("ranks", EAGER),
 )

@@ -22,6 +22,7 @@ WITH_JSON = [c.name for c in COMMANDS if not callable(c.arguments) and JSON in c
 MORE: dict[str, tuple[str, ...]] = {
     "check": ("--expect", "kernels=5"),
     "diff": ("sample:mlp-compiled",),
+    "whatif": ("kernel:gemm x0.5",),
 }
 REAL = sorted(p for p in TRACES.glob("*.json.gz") if p.stat().st_size < 1 << 17)
 

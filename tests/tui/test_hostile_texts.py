@@ -14,15 +14,16 @@ from fusetui.trace import Trace
 from fusetui.tui import registry
 from fusetui.tui.keymap import KeymapError, parsed
 from fusetui.tui.state import commands, reading
+from fusetui.tui.state.session import Bookmark
 from fusetui.tui.state.state import Offer
-from fusetui.tui.view_store import KeptMark, KeptView, restored
+from fusetui.tui.view_store import KeptView, restored
 
 
 def test_notes_of_marks(mlp: Trace) -> None:
     """Typed, or read from a file of ours that somebody changed."""
     state = opened(mlp)
     typed = after(state, partial(commands.obeyed, line=f"mark a {WORST}"))
-    kept = KeptView(marks={"a": KeptMark(mlp.begin_ns, mlp.end_ns, note=WORST)})
+    kept = KeptView(marks={"a": Bookmark(mlp.begin_ns, mlp.end_ns, note=WORST)})
     read = restored(state, kept)
     for marked in (typed, read):
         assert "PWN" in marked.session.bookmarks["a"].note

@@ -17,8 +17,9 @@ from fusetui.trace import Trace
 from fusetui.tui import view_store
 from fusetui.tui.layout.view import first_view
 from fusetui.tui.state import commands, moving
+from fusetui.tui.state.session import Bookmark
 from fusetui.tui.state.state import Size, State
-from fusetui.tui.view_store import KeptMark, KeptView, keep, name_of, read_kept, restored
+from fusetui.tui.view_store import KeptView, keep, name_of, read_kept, restored
 
 
 @pytest.fixture
@@ -135,10 +136,10 @@ def test_pinned_and_hidden_lanes_are_there_again(mlp: Trace, path: str, folder: 
 DAMAGED: tuple[KeptView, ...] = (
     KeptView(window=(-(2**63), 2**63 - 1)),
     KeptView(window=(2**62, 2**63 - 1)),
-    KeptView(marks={"a": KeptMark(5, 5)}),
-    KeptView(marks={"a": KeptMark(0, 10**30)}),
-    KeptView(marks={"a": KeptMark(-(2**63), 2**63 - 1, order=2**63 - 1)}),
-    KeptView(marks={"a": KeptMark(0, 1_000_000, order=2**80)}),
+    KeptView(marks={"a": Bookmark(5, 5)}),
+    KeptView(marks={"a": Bookmark(0, 10**30)}),
+    KeptView(marks={"a": Bookmark(-(2**63), 2**63 - 1, order=2**63 - 1)}),
+    KeptView(marks={"a": Bookmark(0, 1_000_000, order=2**80)}),
     KeptView(folds={"ops 1 1": -(2**80)}),
 )
 

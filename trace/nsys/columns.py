@@ -136,11 +136,7 @@ def _tables(
     ]
     places, place = distinct(*(columns[c] for c in ("owner", "device", "stream", "context")))
     lanes = [who.lane(source, *where) for where in places]
-    return [
-        into[0].ids(named)[kind],
-        into[1].ids(categories)[kind],
-        into[2].ids(lanes)[place],
-    ]
+    return [into[0].ids(named)[kind], into[1].ids(categories)[kind], into[2].ids(lanes)[place]]
 
 
 def _joined(parts: Sequence[NDArray[Any]], dtype: type) -> NDArray[Any]:

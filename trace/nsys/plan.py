@@ -42,12 +42,12 @@ def plan(db: Export, sources: Sequence[EventTable]) -> list[Batches]:
     """The tables that have rows."""
     found = []
     for source in sources:
-        first = [row for (row,) in db.rows(source.table, ("min(rowid)",)) if row is not None]
-        last = [row for (row,) in db.rows(source.table, ("max(rowid)",)) if row is not None]
-        if not first:
+        ends = (db.rows(source.table, (f"{end}(rowid)",)) for end in ("min", "max"))
+        (first,), (last,) = (next(end, (None,)) for end in ends)
+        if first is None:
             continue
-        span = max((last or [LAST])[0] - first[0], 0)
+        span = max((LAST if last is None else last) - first, 0)
         rows = max(ROWS, span // MOST + 1)
         readable = f"{shown(db, source)} and {sound(source)}"
-        found.append(Batches(source, first[0], rows, span // rows + 1, readable))
+        found.append(Batches(source, first, rows, span // rows + 1, readable))
     return found

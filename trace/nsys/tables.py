@@ -67,10 +67,8 @@ def words_of(db: Export) -> Words:
         known = (kind for kind in KINDS_OF_COPY if kind.upper() == name)
         copies[number] = next(known, name)
     syncs = dict(enumerate(KINDS_OF_SYNC.values()))
-    for number, name in _enum(
-        db, "ENUM_CUPTI_SYNC_TYPE", "CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_"
-    ).items():
-        syncs[number] = KINDS_OF_SYNC.get(name, name)
+    names = _enum(db, "ENUM_CUPTI_SYNC_TYPE", "CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_")
+    syncs |= {number: KINDS_OF_SYNC.get(name, name) for number, name in names.items()}
     labels = db.records("ENUM_CUDA_MEM_KIND", "id", "label")
     memories = dict(enumerate(KINDS_OF_MEMORY)) | dict(_texts(labels))
     return Words(dict(_texts(db.records("StringIds", "id", "value"))), copies, memories, syncs)

@@ -89,11 +89,10 @@ class ExportWriter:
         with opened(self._place) as db:
             sources = present(db)
             words, who = words_of(db), Processes(db, sources)
+            names = ("typeId", "metricId", "metricName")
             metrics = {
                 (kind, number): name
-                for kind, number, name in db.records(
-                    "TARGET_INFO_GPU_METRICS", "typeId", "metricId", "metricName"
-                )
+                for kind, number, name in db.records("TARGET_INFO_GPU_METRICS", *names)
                 if isinstance(name, str)
             }
             return Known(
@@ -165,57 +164,43 @@ def _kernel(values: dict[str, int]) -> dict[str, Any]:
             args[key] = sizes
     if local := values.get("localMemoryPerThread"):
         args["local memory per thread"] = local
-    return args | _graph(values)
+    return args | _named(values)
 
 
-def _graph(values: dict[str, int]) -> dict[str, Any]:
-    names = {"graphId": "graph id", "graphNodeId": "graph node id"}
-    return {name: values[column] for column, name in names.items() if values.get(column)}
+NAMES = {
+    **{"graphId": "graph id", "graphNodeId": "graph node id", "returnValue": "result"},
+    **{"eventId": "event id", "eventSyncId": "event sync id"},
+}
+COPIED = {"srcDeviceId": "fromDevice", "dstDeviceId": "toDevice"}
+
+
+def _named(values: dict[str, int]) -> dict[str, Any]:
+    """Ids and results, without those that say nothing."""
+    nothing = {"eventId": (0, NO_STREAM), "eventSyncId": (0, NO_STREAM)}
+    known = {c: value for c, value in values.items() if value not in nothing.get(c, (0,))}
+    return {name: known[column] for column, name in NAMES.items() if column in known}
 
 
 def _copy(values: dict[str, int]) -> dict[str, Any]:
-    names = {
-        "bytes": "bytes",
-        "value": "value",
-        "srcDeviceId": "fromDevice",
-        "dstDeviceId": "toDevice",
-    }
-    return {name: values[c] for c, name in names.items() if c in values} | _graph(values)
-
-
-def _sync(values: dict[str, int]) -> dict[str, Any]:
-    names = {"eventId": "event id", "eventSyncId": "event sync id"}
-    return {
-        name: values[c] for c, name in names.items() if values.get(c) not in (None, 0, NO_STREAM)
-    }
-
-
-def _call(values: dict[str, int]) -> dict[str, Any]:
-    result = values.get("returnValue")
-    return {"result": result} if result else {}
+    known = {COPIED.get(c, c): value for c, value in values.items() if c not in NAMES}
+    return known | _named(values)
 
 
 ARGS: dict[str, Callable[[dict[str, int]], dict[str, Any]]] = {
-    f"{CUPTI}KERNEL": _kernel,
-    f"{CUPTI}GRAPH_TRACE": _graph,
-    f"{CUPTI}MEMCPY": _copy,
-    f"{CUPTI}MEMSET": _copy,
-    f"{CUPTI}SYNCHRONIZATION": _sync,
-    f"{CUPTI}CUDA_EVENT": _sync,
-    f"{CUPTI}RUNTIME": _call,
-    f"{CUPTI}DRIVER": _call,
+    f"{CUPTI}{table}": args
+    for args, tables in (
+        (_kernel, ("KERNEL",)),
+        (_copy, ("MEMCPY", "MEMSET")),
+        (_named, ("GRAPH_TRACE", "SYNCHRONIZATION", "CUDA_EVENT", "RUNTIME", "DRIVER")),
+    )
+    for table in tables
 }
 
 
 def _metric(row: Row, source: EventTable, known: Known) -> bytes:
     """A counter; the lowest byte of its type is the number of the GPU."""
     kind, number, value = row[FIELDS.index("owner")], row[FIELDS.index("name")], row[-1]
-    head = {
-        "ph": "C",
-        "name": known.metrics.get((kind, number), f"metric {number}"),
-        "pid": kind & 255,
-        "tid": 0,
-        "id": f"GPU {kind & 255}",
-    }
+    name, gpu = known.metrics.get((kind, number), f"metric {number}"), kind & 255
+    head = {"ph": "C", "name": name, "pid": gpu, "tid": 0, "id": f"GPU {gpu}"}
     args = encode({"value": value})
     return b'%b,"ts":%b,"args":%b}' % (encode(head)[:-1], micros(row[1]), args)

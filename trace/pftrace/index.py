@@ -151,11 +151,8 @@ def _joined(kind: type[Table], pieces: list[TracePiece], name: str) -> Table:
         values = [getattr(part, field) for part in parts]
         if field in ("args", "extra", "waits"):
             message = [one.message + row for one, row in zip(values, rows, strict=False)]
-            columns[field] = Repeated(
-                np.concatenate(message),
-                np.concatenate([one.at for one in values]),
-                np.concatenate([one.value for one in values]),
-            )
+            at, value = [one.at for one in values], [one.value for one in values]
+            columns[field] = Repeated(*map(np.concatenate, (message, at, value)))
         else:
             columns[field] = np.concatenate(values)
     return kind(**columns)

@@ -27,14 +27,7 @@ from fusetui.trace.read.document_text import Filed, text_of
 from fusetui.trace.read.elements import Elements
 from fusetui.trace.read.reading import Callbacks
 from fusetui.trace.read.rendered import Rendered, stretches_of
-from fusetui.trace.read.source import (
-    Source,
-    State,
-    Stored,
-    room_for,
-    state_of,
-    unpacked,
-)
+from fusetui.trace.read.source import Source, State, Stored, room_for, state_of, unpacked
 
 NAME = "pftrace"
 ANNOTATION = "gpu_user_annotation"  # is launched by no call

@@ -9,6 +9,7 @@ import numpy as np
 import orjson
 
 from fusetui.trace.model.arrays import Int64s
+from fusetui.trace.model.raw import Lane
 from fusetui.trace.pftrace.args import SliceArgs, gpu_args, grouped, json_float
 from fusetui.trace.pftrace.columns import Columns
 from fusetui.trace.pftrace.index import EACH, PacketIndex
@@ -82,12 +83,8 @@ class PacketWriter:
         for head, category, thread, dur, at, size, extras in rows:
             kind, lane = columns.categories[category], columns.threads[thread][:2]
             launch = piece.data[at : at + size] if at >= 0 else b""
-            args = gpu_args(kind, lane, launch, extras, self._tables)
-            yield b'{"ph":"X",%s,"dur":%s,"args":%s}' % (
-                head,
-                micros(dur),
-                orjson.dumps(args),
-            )
+            args = orjson.dumps(gpu_args(kind, lane, launch, extras, self._tables))
+            yield b'{"ph":"X",%s,"dur":%s,"args":%s}' % (head, micros(dur), args)
 
     def _heads(self, here: slice, time: Int64s) -> Iterator[bytes]:
         """Category, name, lane and start of some slices."""
@@ -101,13 +98,11 @@ class PacketWriter:
         )
         for category, name, thread, start in rows:
             cat = columns.categories[category]
-            pid, tid, _ = columns.threads[thread]
-            yield b'%s"name":%s,"pid":%s,"tid":%s,"ts":%s' % (
-                b'"cat":%s,' % orjson.dumps(cat) if cat else b"",
+            named = b'"cat":%s,' % orjson.dumps(cat) if cat else b""
+            yield b'%s"name":%s,%s' % (
+                named,
                 orjson.dumps(columns.names[name]),
-                orjson.dumps(pid),
-                orjson.dumps(tid),
-                micros(start),
+                place(columns.threads[thread], start),
             )
 
     def _values(self, piece: TracePiece) -> Iterator[bytes]:
@@ -145,9 +140,10 @@ class PacketWriter:
         thread = self._columns.thread[self._layout.begins + rows]
         start = (time - self._tables.base).tolist()
         for of, ns in zip(thread.tolist(), start, strict=True):
-            pid, tid, _ = self._columns.threads[of]
-            yield b'"pid":%s,"tid":%s,"ts":%s' % (
-                orjson.dumps(pid),
-                orjson.dumps(tid),
-                micros(ns),
-            )
+            yield place(self._columns.threads[of], ns)
+
+
+def place(lane: Lane, ns: int) -> bytes:
+    """Where something is, and when."""
+    pid, tid, _ = lane
+    return b'"pid":%s,"tid":%s,"ts":%s' % (orjson.dumps(pid), orjson.dumps(tid), micros(ns))

@@ -224,10 +224,11 @@ def _counters(words: Words, counter: Fields, rows: Rows, places: Places) -> tupl
     good = np.flatnonzero(inner.whole & (is_whole | (inner.at[3] >= 0)))
     bits = np.where(is_whole, inner.value[2], words[np.maximum(inner.at[3], 0)].view(np.int64))
     here = packet[good]
+    at, end, time = (place[here] for place in places)
     counters = Counters(
-        places[0][here],
-        places[1][here],
-        places[2][here],
+        at,
+        end,
+        time,
         counter.value[4][here],
         np.maximum(inner.value[1], 0)[good],
         bits[good],

@@ -147,17 +147,17 @@ def tail_of(document: Document, after: int, bare: bool) -> Tail:
     closed = end.strip(BLANKS).endswith(b"}")
     if end is not text:  # too long to be the keys of a trace
         return Tail({}, closed, _other_document(document, after))
-    keys = _keys(text)
+    keys = keys_of(b"{" + text.strip(BLANKS).removeprefix(b","))
     if keys is not None:
         if not isinstance(keys.pop("traceEvents", None), list):
             return Tail(keys, closed)
         again = EVENTS_KEY.search(text)
         return Tail(keys, closed, after + (again.start() if again else 0), SECOND_LIST)
     is_object, length = _object_in(text)  # what follows it is not JSON
-    keys = _keys(text[:length]) if is_object else None
-    keys = pieces(text) if keys is None else keys
     if not is_object:
-        return Tail(keys, closed, _other_document(document, after))
+        return Tail(pieces(text), closed, _other_document(document, after))
+    keys = keys_of(b"{" + text[:length].strip(BLANKS).removeprefix(b","))
+    keys = pieces(text) if keys is None else keys
     behind = text[length:].lstrip(BLANKS)
     place = after + len(text) - len(behind) if OTHER_DOCUMENT.match(behind) else -1
     return Tail(keys, closed, place)
@@ -192,10 +192,6 @@ def _object_in(text: bytes) -> tuple[bool, int]:
     except (ValueError, RecursionError):  # digits or levels without end
         return False, 0
     return True, begin + end - 1
-
-
-def _keys(text: bytes) -> dict[str, Any] | None:
-    return keys_of(b"{" + text.strip(BLANKS).removeprefix(b","))
 
 
 def _other_document(document: Document, after: int) -> int:

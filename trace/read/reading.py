@@ -151,11 +151,8 @@ class _Reading:
         self._decoded = max(self._decoded, decoded)  # the likely size may vary; the bar only grows
         self._report(self._taken / self._stored.size, self._decoded)
         if self._workers.reached >= self._again and self._is_due(self._workers.reached):
-            stored = self._stored  # of which a part is unpacked
-            part = source or Source(
-                stored.path, stored.size, present(self._room), None, self._taken
-            )
-            self._preview(part)
+            file, here = self._stored, present(self._room)  # a part is unpacked
+            self._preview(source or Source(file.path, file.size, here, None, self._taken))
 
     def _joined(self, source: Source, body: Body, tried: int) -> list[Chunk]:
         joiner, stop = self._joiner, self._callbacks.stop

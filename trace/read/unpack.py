@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
+from functools import partial
 from itertools import chain, pairwise
 from typing import Any, Protocol, cast
 
@@ -97,14 +98,8 @@ def gzip_header(stored: Any, at: int) -> int:
     return min(end, LONGEST_HEADER)
 
 
-def _gzip() -> Stream:
-    return igzip_lib.IgzipDecompressor(flag=igzip_lib.DECOMP_GZIP)
-
-
-def zstd_stream() -> Stream:
-    return zstd.ZstdDecompressor()
-
-
+_gzip = partial(igzip_lib.IgzipDecompressor, flag=igzip_lib.DECOMP_GZIP)
+zstd_stream: Callable[[], Stream] = zstd.ZstdDecompressor
 PACKINGS = (
     Packing("gzip", (GZIP,), _gzip, True, gzip_header),
     Packing("zstd", (ZSTD, *ZSTD_SKIPPABLE), zstd_stream),

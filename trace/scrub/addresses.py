@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from ipaddress import AddressValueError, IPv6Address
 
 from fusetui.trace.scrub.names import Names
@@ -107,9 +108,9 @@ def scrub_hosts(text: str, names: Names) -> str:
     """A text without IP and MAC addresses, and without hosts that have a domain."""
     if "." in text:
         text = DOTTED.sub(lambda m: names.host(m[0]) if _is_host(m[0]) else m[0], text)
-        text = IPV4.sub(lambda m: names.host(m[0]) if _is_ipv4(m[0]) else m[0], text)
+        text = IPV4.sub(lambda m: names.host(m[0]) if _is_address(m[0]) else m[0], text)
     if ":" in text:
-        text = IPV6.sub(lambda m: names.host(m[0]) if _is_ipv6(m[0]) else m[0], text)
+        text = IPV6.sub(lambda m: names.host(m[0]) if _is_address(m[0]) else m[0], text)
     if "-" in text:
         text = DEFAULT_HOST.sub(lambda m: names.host(m[0]), text)
     if text.count(":") > 4 or text.count("-") > 4:
@@ -133,12 +134,9 @@ def _is_host(run: str) -> bool:
     return "-" in labels[-2] or (len(labels) > 2 and mixed)
 
 
-def _is_ipv4(text: str) -> bool:
-    return text not in _NOBODY and all(int(part) < 256 for part in text.split("."))
-
-
-def _is_ipv6(text: str) -> bool:
-    try:
+def _is_address(text: str) -> bool:
+    if ":" not in text:
+        return text not in _NOBODY and all(int(part) < 256 for part in text.split("."))
+    with suppress(AddressValueError):
         return bool(IPv6Address(text))
-    except AddressValueError:
-        return False
+    return False

@@ -35,6 +35,11 @@ class Memo:
             raise Wrong("it refers to what it does not hold")
         return self.thing(self.codes[index])
 
+    def get(self, index: int) -> Any:
+        """The thing with this number, if there is one."""
+        code = self.codes[index] if index < len(self.codes) else ROW
+        return self.things[code] if code > ROW else None
+
     def thing(self, code: int) -> Any:
         """What a code stands for."""
         if code == ROW:

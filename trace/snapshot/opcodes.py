@@ -18,7 +18,7 @@ CONTAINER, TABLE, TEXT, PLACE = 120, 300, 60, 40  # bytes of a list, a dict, a t
 OFTEN = 4096  # opcodes after which the stack is measured
 INT32, FLOAT = struct.Struct("<i"), struct.Struct(">d")
 UINT16, UINT32 = struct.Struct("<H"), struct.Struct("<I")
-STOP = ord(".")
+STOP, GET = ord("."), ord("h")
 ASKS = b"\x81\x82\x83\x84\x92\x93PQRbcio"
 """Opcodes that import or call something, which only those of a class need."""
 Step = Callable[[int], int]
@@ -53,11 +53,10 @@ class Machine:
             b"\x8a": self._long,
             b"\x8c": lambda at: self._text(at + 1, self.data[at]),
             b"X": lambda at: self._text(at + 4, UINT32.unpack_from(self.data, at)[0]),
-            b"h": self._get,
-            b"j": self._long_get,
+            b"j": self._get,
             b"q": lambda at: self._put(self.data[at], at + 1),
             b"r": lambda at: self._put(UINT32.unpack_from(self.data, at)[0], at + 4),
-            b"\x94": lambda at: self._put(len(self.memo), at),
+            b"\x94": self._memoize,
             b"a": lambda at: self._append([self.stack.pop()], at),
             b"e": lambda at: self._append(self._since_mark(), at),
             b"s": lambda at: self._set([self.stack.pop(), self.stack.pop()][::-1], at),
@@ -74,12 +73,18 @@ class Machine:
     def run(self) -> Any:
         """Raises Wrong with what is wrong, as the end of a sentence."""
         data, steps, at = self.data, self.steps, 0
+        codes, things, push = self.memo.codes, self.memo.things, self.stack.append
         try:
             while data[at] != STOP:
                 for _ in repeat(None, OFTEN):
-                    if (code := data[at]) == STOP:
+                    if (code := data[at]) == GET:  # by far the most
+                        found = codes[data[at + 1]]
+                        push(things[found] if found > ROW else self.memo.thing(found))
+                        at += 2
+                    elif code == STOP:
                         break
-                    at = steps[code](at + 1)
+                    else:
+                        at = steps[code](at + 1)
                 self.memo.check(PLACE * (len(self.stack) + len(self.marks)))
             if len(self.stack) != 1 or self.marks:
                 raise Wrong("it does not end with one value")
@@ -149,7 +154,7 @@ class Machine:
         return at + 1 + size
 
     def _text(self, at: int, size: int) -> int:
-        text = str(self._bytes(at, size), "utf-8", "surrogatepass")
+        text = str(self._bytes(at, size), "utf-8", "replace")
         self.stack.append(text)
         self.memo.take(TEXT + 4 * size)
         return at + size
@@ -160,17 +165,16 @@ class Machine:
         return self.data[at : at + size]
 
     def _get(self, at: int) -> int:
-        code = self.memo.codes[self.data[at]]
-        self.stack.append(self.memo.things[code] if code > ROW else self.memo.thing(code))
-        return at + 1
-
-    def _long_get(self, at: int) -> int:
         self.stack.append(self.memo[UINT32.unpack_from(self.data, at)[0]])
         return at + 4
 
     def _put(self, number: int, at: int) -> int:
         if number != len(self.memo):
             raise Wrong("its parts are not numbered as Python does")
+        self.memo.put(self.stack[-1])
+        return at
+
+    def _memoize(self, at: int) -> int:
         self.memo.put(self.stack[-1])
         return at
 
@@ -194,7 +198,7 @@ class Machine:
         fields, keys = self.stack[-1], found[::2]
         if type(fields) is not Fields or len(found) % 2 or fields.kind is not Kind.PLAIN:
             raise Wrong("its opcodes do not fit together")
-        if not all(type(key) is str for key in keys):  # hashing nested tuples may end the process
+        if not set(map(type, keys)) <= {str}:  # hashing nested tuples may end the process
             raise Wrong("a key is no text")
         fields.update(zip(keys, found[1::2], strict=True))
         kind = self.tables.settle(fields)

@@ -61,19 +61,22 @@ class Items(list[Any]):
     def add(self, values: list[Any]) -> None:
         """Raises Wrong if rows of one kind stand beside something else."""
         for value in values:
-            if type(value) is Fields and value.kind is not Kind.PLAIN:
-                found = Rows(value.kind, value.row, value.row + 1)
+            if type(value) is Fields and value.row >= 0:
+                self._expect(value.kind)
+                self.rows.append(value.row)
             elif type(value) is Rows:
-                found = value
+                self._expect(value.kind)
+                self.rows.extend(range(value.first, value.end))
             else:
                 self.append(value)
-                continue
-            if self.kind is not found.kind and self.rows:
-                raise Wrong("a list mixes entries of two kinds")
-            self.kind = found.kind
-            self.rows.extend(range(found.first, found.end))
         if self and self.rows:
             raise Wrong("a list mixes its entries with others")
+
+    def _expect(self, kind: Kind) -> None:
+        if kind is not self.kind:
+            if self.rows:
+                raise Wrong("a list mixes entries of two kinds")
+            self.kind = kind
 
 
 EVENT = {"action": "B", "addr": "q", "size": "q", "stream": "q", "time_us": "q", "stack": "i"}
@@ -103,6 +106,10 @@ class Tables:
         self.columns = {
             kind: {name: array(code) for name, code in columns.items()}
             for kind, columns in COLUMNS.items()
+        }
+        self._appends = {
+            kind: [(name, column.append) for name, column in columns.items()]
+            for kind, columns in self.columns.items()
         }
         self.frames: dict[Frame, int] = {}
         self.stacks: dict[bytes, int] = {}  # the numbers of their frames, as int32
@@ -228,13 +235,14 @@ class Tables:
         return self._row(Kind.ANNOTATION, fields, name=name, is_start=is_start)
 
     def _row(self, kind: Kind, fields: Fields, **found: int) -> int:
-        columns = self.columns[kind]
-        row = len(next(iter(columns.values())))
+        fields.update(found)
+        row = len(self.columns[kind]["stack" if kind is not Kind.ANNOTATION else "name"])
+        name, value = "", fields.get
         try:
-            for name, column in columns.items():
-                column.append(found[name] if name in found else _number(fields, name))
-        except OverflowError:
-            raise Wrong("a number is larger than any of a snapshot") from None
+            for name, append in self._appends[kind]:
+                append(value(name, -1))
+        except (OverflowError, TypeError):
+            raise Wrong(f"{name} is no number of a snapshot") from None
         return row
 
 

@@ -18,6 +18,7 @@ from fusetui.trace.model.categories import Layer
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.joined import ANNOTATIONS, CAPTURE, Joined
 from fusetui.trace.scrub.detect import secrets_of
+from fusetui.tui.drawing.picture import TextPicture
 from fusetui.tui.drawing.schemes import Glyphs, Styled
 from fusetui.tui.layout.text_layout import wrapped
 from fusetui.tui.layout.view import Side
@@ -32,11 +33,6 @@ ROOMY = 110  # cells of a screen; with fewer, the bar is short
 def head(side: Side, width: int) -> str:
     """One line that says what is open: as many parts as fit."""
     return joined([printable(side.label), *side.once(parts)], width)
-
-
-def summary_line(trace: Trace) -> str:
-    """One line about a trace in a list of several."""
-    return "   ".join(parts(trace))
 
 
 def parts(trace: Trace) -> list[str]:
@@ -148,25 +144,15 @@ class TabsPicture(msgspec.Struct, frozen=True):
             begin += len(text) + between
 
 
-class TourPicture(msgspec.Struct, frozen=True):
-    """A rule with the number and the title of a step, and its text, keys between backticks."""
+def tour_picture(title: str, text: str, keys: str, rule: str) -> TextPicture:
+    """A rule with the number and the title of a step, and its text, keys between backticks; `keys`:
+    what else can be done."""
 
-    title: str
-    text: str
-    keys: str  # what else can be done
-    rule: str
+    def lines(width: int, height: int) -> Iterator[Sequence[Styled]]:
+        after = f"  {keys} ".rjust(width - len(title) - 5, rule)
+        yield [(rule * 3, "faint"), (f" {title} ", "title"), (after, "faint")]
+        for line in wrapped(text, width - MARGIN):
+            texts = f" {line}".split("`")
+            yield [(part, "strong" if at % 2 else "plain") for at, part in enumerate(texts)]
 
-    def key(self, y: int, width: int, height: int) -> Hashable:
-        return self, y, width
-
-    def line(self, y: int, width: int, height: int) -> Sequence[Styled]:
-        if y == 0:
-            title, keys = f" {self.title} ", f"  {self.keys} "
-            rest = max(0, width - len(title) - len(keys) - 3)
-            after = self.rule * rest + keys
-            return [(self.rule * 3, "faint"), (title, "title"), (after, "faint")]
-        lines = wrapped(self.text, width - MARGIN)
-        if y > len(lines):
-            return ()
-        texts = f" {lines[y - 1]}".split("`")
-        return [(text, "strong" if at % 2 else "plain") for at, text in enumerate(texts)]
+    return TextPicture((title, text, keys, rule), lambda *size: [*lines(*size)])

@@ -21,7 +21,7 @@ class Said(NamedTuple):
     token: str = "faint"
 
 
-Make = Callable[[int, int], Sequence[Said]]
+Make = Callable[[int, int], Sequence[Said | Sequence[Styled]]]
 """(width, height) -> at most `height` lines."""
 
 
@@ -46,7 +46,8 @@ class Picture(Protocol):
 
 
 class TextPicture:
-    """Lines of text, made when they are first drawn; what does not fit is cut."""
+    """Lines of one text each or of several, made when they are first drawn; what does not fit is
+    cut."""
 
     def __init__(self, identity: Hashable, make: Make) -> None:
         """`make(width, height)` returns the lines; equal identities mean equal texts."""
@@ -56,7 +57,8 @@ class TextPicture:
         return self._identity, y, width, height
 
     def line(self, y: int, width: int, height: int) -> Sequence[Styled]:
-        return self._make(width, height)[y : y + 1]
+        line = [*self._make(width, height)[y : y + 1], ()][0]
+        return [line] if isinstance(line, Said) else line
 
 
 def text(lines: Sequence[Said]) -> TextPicture:
@@ -68,7 +70,7 @@ def text(lines: Sequence[Said]) -> TextPicture:
 def ruled(identity: Hashable, title: str, rule: str, make: Make) -> TextPicture:
     """Lines below a rule, which may contain a title."""
 
-    def lines(width: int, height: int) -> Sequence[Said]:
+    def lines(width: int, height: int) -> Sequence[Said | Sequence[Styled]]:
         start = f"{rule * 3} {title} " if title else ""
         return [Said(start.ljust(width, rule)), *make(width, height - 1)]
 

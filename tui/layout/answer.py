@@ -81,12 +81,23 @@ class AnswerAt(msgspec.Struct, frozen=True):
 
 
 def answer_lists(why: Why, tree: ModuleTree, trace: Trace) -> tuple[AnswerList, ...]:
-    """GPU time by module and by kernel, and the longest gaps; none of them is empty."""
-    return _filled(_modules(tree), _kernels(tree, trace), _gaps(why))
-
-
-def _filled(*lists: AnswerList) -> tuple[AnswerList, ...]:
+    """GPU time by module and by kernel, and the longest gaps; without a GPU, time by name of device
+    events, ops and annotations, and by thread. None of them is empty."""
+    lists = _gpu_lists(why, tree, trace) if why.devices else _cpu_lists(why, trace)
     return tuple(one for one in lists if one.entries)
+
+
+def _gpu_lists(why: Why, tree: ModuleTree, trace: Trace) -> Iterator[AnswerList]:
+    yield _modules(tree)
+    yield _kernels(tree, trace)
+    yield _gaps(why)
+
+
+def _cpu_lists(why: Why, trace: Trace) -> Iterator[AnswerList]:
+    yield _by_name(trace, Role.DEVICE, "device time by name")
+    yield timed("self time by CPU op", _ops(trace))
+    yield _by_name(trace, Role.ANNOTATION, "time in annotations")
+    yield timed("time by CPU thread", _threads(why, trace))
 
 
 def fitting(lists: Sequence[AnswerList], width: int, at: AnswerAt | None) -> Sequence[int]:
@@ -179,16 +190,6 @@ def inside(gap: Gap) -> str:
     names = {field: (role, getattr(gap, field)) for field, role in roles.items()}
     short = {field: label_of(int(role), name) for field, (role, name) in names.items() if name}
     return covered_by(replace(gap, next=label_of(int(Role.KERNEL), gap.next), **short))
-
-
-def cpu_lists(why: Why, trace: Trace) -> tuple[AnswerList, ...]:
-    """Time by name of device events, ops and annotations, and by thread; none of them is empty."""
-    return _filled(
-        _by_name(trace, Role.DEVICE, "device time by name"),
-        timed("self time by CPU op", _ops(trace)),
-        _by_name(trace, Role.ANNOTATION, "time in annotations"),
-        timed("time by CPU thread", _threads(why, trace)),
-    )
 
 
 def _by_name(trace: Trace, role: Role, title: str) -> AnswerList:

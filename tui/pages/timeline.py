@@ -14,15 +14,7 @@ from fusetui.tui.drawing.range_lines import gap_lines, range_lines
 from fusetui.tui.drawing.schemes import glyphs_for
 from fusetui.tui.drawing.timeline import TimelinePicture
 from fusetui.tui.layout.answer import working
-from fusetui.tui.layout.frame import (
-    Division,
-    divided,
-    first_top,
-    lanes_in,
-    row_at,
-    top_for,
-    within,
-)
+from fusetui.tui.layout.frame import Division, divided, first_top, lanes_in, row_at, top_for, within
 from fusetui.tui.layout.lanes import Arrangement
 from fusetui.tui.layout.moves import gap_of_time, go, pan, select, zoom_at
 from fusetui.tui.layout.places import places, same_line

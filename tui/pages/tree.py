@@ -14,14 +14,7 @@ from fusetui.trace.model.arrays import Flags
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.memo import kept_on
 from fusetui.tui.drawing.schemes import TEXT
-from fusetui.tui.layout.op_tree import (
-    MODES,
-    OpTree,
-    call_tree,
-    callers_tree,
-    op_tree,
-    same_open,
-)
+from fusetui.tui.layout.op_tree import MODES, OpTree, call_tree, callers_tree, op_tree, same_open
 from fusetui.tui.layout.text_layout import NEVER, start_unit
 from fusetui.tui.pages.folding import BAR, Columns, TreeListPage, figure_column
 from fusetui.tui.pages.page import next_of, sort_actions

@@ -274,14 +274,13 @@ def _arranged(state: State, **fields: Any) -> State:
     return viewed(state, replace(state.view, arranged=replace(_now(state), **fields)))
 
 
-_lanes = partial(action, section=SECTION, where=on_timeline)
 _FAMILIES = "how much of the time each kind of kernels takes"
 
 ARRANGING = (
-    _lanes("pin", "Pin the lane", "p", "above all others, or back", pin),
-    _lanes("hide", "Hide the lane", "X", "into the last line", hide),
-    _lanes("isolate", "Only this thread", "O", "or device; again: all", isolate),
-    _lanes("sort", "Sort the lanes", "S", "by busy time, or not", sort),
-    _lanes("families", "Streams by family", "F", _FAMILIES, families),
-    _lanes("unfold-all", "Unfold all lanes", "U", "and show what is hidden; again: back", unfold),
+    _here("pin", "Pin the lane", "p", "above all others, or back", pin),
+    _here("hide", "Hide the lane", "X", "into the last line", hide),
+    _here("isolate", "Only this thread", "O", "or device; again: all", isolate),
+    _here("sort", "Sort the lanes", "S", "by busy time, or not", sort),
+    _here("families", "Streams by family", "F", _FAMILIES, families),
+    _here("unfold-all", "Unfold all lanes", "U", "and show what is hidden; again: back", unfold),
 )

@@ -38,11 +38,11 @@ class Bookmark(msgspec.Struct, frozen=True):
     """A window of one side and what was selected in it. Times are ns of the file, so that a mark
     stays valid when the sides are realigned."""
 
-    side: int
     begin: int
     end: int
-    row: int  # -1: nothing was selected
-    note: str = ""  # printable; what a person wrote about it
+    order: int = -1  # of the selected slice in traceEvents; -1: nothing was selected
+    note: str = ""  # what a person wrote about it
+    side: int = 0
 
 
 Bookmarks = Mapping[str, Bookmark]
@@ -180,16 +180,18 @@ class ViewSession(msgspec.Struct, frozen=True, eq=False):
 
     def with_bookmark(self, letter: str, index: int, note: str = "") -> ViewSession:
         """A mark, by its letter, of what one side shows now."""
-        origin, view = self.sides[index].origin, self.views[index]
-        mark = Bookmark(index, view.begin + origin, view.end + origin, view.selected, note)
+        side, view = self.sides[index], self.views[index]
+        order = int(side.trace.order[view.selected]) if view.selected >= 0 else -1
+        mark = Bookmark(view.begin + side.origin, view.end + side.origin, order, note, index)
         return replace(self, bookmarks={**self.bookmarks, letter: mark})
 
     def at_bookmark(self, letter: str) -> ViewSession:
         """The window and the selection of a mark; folds are kept."""
         mark = self.bookmarks[letter]
-        origin = self.sides[mark.side].origin
-        begin, end = mark.begin - origin, mark.end - origin
-        return self.windowed(mark.side, begin, end, selected=mark.row)
+        side = self.sides[mark.side]
+        begin, end = mark.begin - side.origin, mark.end - side.origin
+        row = next(iter(np.flatnonzero(side.trace.order == mark.order).tolist()), -1)
+        return self.windowed(mark.side, begin, end, selected=row)
 
     def ranged(self, index: int) -> ViewSession:
         """A range of time started or ended on one side."""
@@ -279,10 +281,6 @@ def carried(session: ViewSession, sides: Sequence[Side]) -> ViewSession:
             for marks, known in zip(session.marked, rows, strict=True)
         ),
         hits=_hits(session.hits, sides, rows),
-        bookmarks={
-            letter: replace(mark, row=rows[mark.side].get(mark.row, -1))
-            for letter, mark in session.bookmarks.items()
-        },
     )
 
 
@@ -305,7 +303,6 @@ def _used(session: ViewSession, index: int) -> Iterable[int]:
     for views in (session.views, *session.past, *session.future):
         yield views[index].selected
     yield from session.marked[index]
-    yield from (mark.row for mark in session.bookmarks.values() if mark.side == index)
     hits = session.hits
     if hits is not None and hits.side == index and hits.at >= 0:
         yield hits.row

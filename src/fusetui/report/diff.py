@@ -106,15 +106,13 @@ def document(found: Diff) -> DiffDocument:
     )
 
 
-def to_text(diff: Diff, width: int = 118, limit: int | None = TEXT_LINES) -> str:
-    """A table at most `width` columns wide; of many lines only the `limit` of largest effect, and
-    none that has no time on either side. Without a limit, every line."""
-    width = max(width, 60)
-    shown, rest = by_effect(lines(diff)), []
-    if limit is not None:
-        some = [line for line in shown if not line.is_nothing]
-        rest = [*some[limit:], *(line for line in shown if line.is_nothing)]
-        shown = some[:limit]
+def to_text(diff: Diff, width: int = 118) -> str:
+    """A table at most `width` columns wide; of many lines only the TEXT_LINES of largest effect,
+    and none that has no time on either side."""
+    width, found = max(width, 60), by_effect(lines(diff))
+    some = [line for line in found if not line.is_nothing]
+    rest = [*some[TEXT_LINES:], *(line for line in found if line.is_nothing)]
+    shown = some[:TEXT_LINES]
     body = [
         *_wrapped(answer(diff), width, ""),
         *_wrapped(diff.story, width, "  "),

@@ -18,7 +18,7 @@ from fusetui.analysis.diff.compare import diff
 from fusetui.analysis.diff.items import Items, Vocabulary, items, settled
 from fusetui.analysis.diff.model import REPEATED, Diff, Row, RowKind
 from fusetui.analysis.diff.noise import FEWEST
-from fusetui.analysis.diff.program_location import places
+from fusetui.analysis.diff.regions import places
 from fusetui.analysis.diff.work import work_of
 from fusetui.trace import Trace, open_trace
 from fusetui.trace.model.categories import Role

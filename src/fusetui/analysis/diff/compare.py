@@ -15,8 +15,7 @@ from fusetui.analysis.diff.dispatch import dispatched
 from fusetui.analysis.diff.items import Items, Vocabulary, items, settled
 from fusetui.analysis.diff.model import Accounting, Diff, DiffSide, Row, StepChange
 from fusetui.analysis.diff.notes import notes
-from fusetui.analysis.diff.program_location import ProgramPlaces
-from fusetui.analysis.diff.regions import around, by_region, surplus
+from fusetui.analysis.diff.regions import ProgramPlaces, around, by_region, surplus
 from fusetui.analysis.diff.rules import group, moved
 from fusetui.analysis.diff.statistics import mean, middle
 from fusetui.analysis.diff.step_change import other_devices, step_change, verdict

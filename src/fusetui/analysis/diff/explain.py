@@ -16,7 +16,7 @@ from fusetui.analysis.diff.items import KERNEL_MASK, Items, tick_of
 from fusetui.analysis.diff.model import ELSEWHERE, REPEATED, Row, RowKind, RowShare, row_of
 from fusetui.analysis.diff.names import adds_up_parts, differences, identity, part
 from fusetui.analysis.diff.noise import Noise, beyond_noise, noise_of
-from fusetui.analysis.diff.program_location import OTHER, ProgramPlaces, of_all
+from fusetui.analysis.diff.regions import OTHER, ProgramPlaces, of_all
 from fusetui.analysis.diff.statistics import median
 from fusetui.text.figures import change, duration, plural
 from fusetui.text.printable import printable

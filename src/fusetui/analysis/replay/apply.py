@@ -95,7 +95,8 @@ class Draft:
         for chain, pace in enumerate(self.paces):
             own = hosts[graph.chain[hosts] == chain]
             self.dur[own] = pace.until(graph.ended[own]) - pace.until(graph.began[own])
-        early = (self.lag < 0) & (self.lag > NEVER) & (kind[self.source] == Node.ITEM)
+        early = (self.lag < 0) & (kind[self.source] == Node.ITEM)
+        early &= self.lag >= -graph.lasted[self.source]  # else the clocks differ
         self.lag = np.where(early, np.maximum(self.lag, -self.dur[self.source]), self.lag)
         return msgspec.structs.replace(
             graph,
@@ -126,7 +127,7 @@ def is_range(changes: Sequence[Change]) -> bool:
 
 
 def _scaled(change: Scaled, draft: Draft) -> None:
-    if change.what in ("op", "module"):
+    if change.what in ("op", "module", "python"):
         covers = select.covers_of(draft.trace, draft.graph, change.what, change.pattern)
         draft.hurry(covers, change.factor or 0.0)
         if not change.factor:

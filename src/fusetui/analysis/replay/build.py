@@ -11,11 +11,13 @@ from numpy.typing import NDArray
 from fusetui.analysis.replay.graph import NEVER, Chain, Graph, Node, in_order
 from fusetui.analysis.replay.hosts import Hosts, hosts_of
 from fusetui.analysis.replay.items import (
+    SHORT_NS,
     SYNCHRONIZES,
     Items,
     Pairs,
     awaited_by_calls,
     awaited_by_items,
+    awaited_unrecorded,
     by_target,
     freeing,
     items_of,
@@ -26,10 +28,14 @@ from fusetui.analysis.why.account import Accounts
 from fusetui.analysis.why.devices import Gaps
 from fusetui.analysis.why.host import matching
 from fusetui.trace.model.arrays import Int32s, Int64s, Rows, ordinals
+from fusetui.trace.model.categories import Layer
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.ids import Id
 
-SHORT_NS = 10_000
-"""Queued items that start within this time after the one before tell the usual switch."""
+LATE_NS = 5_000
+"""An item that starts so much later than is understood may wait for what was not recorded."""
+LATENCY_NS = 100_000
+"""No launch usually takes longer than this to start its item."""
 RETURN_NS = 100_000
 """A synchronization that returns later than this after what it waited for waits for more."""
 
@@ -60,15 +66,16 @@ class Draft:
         self.source[slot, target] = source
         self.explained[slot, target] = explained
 
-    def joined(self, slot: int, pairs: Pairs, free: int, explained: Int64s) -> int:
-        """Has targets, in order, also wait for further sources, each with a lag, by JOINs from the
-        node `free` on; the next free one."""
+    def joined(self, slot: int, pairs: Pairs, explained: Int64s | int = 0) -> None:
+        """Has targets, in order, also wait for further sources, each with a lag, by JOINs."""
+        explained = np.broadcast_to(explained, len(pairs.target))
         number = ordinals(pairs.target)
         empty = (number == 0) & (self.explained[slot, pairs.target] == NEVER)
         self.connect(slot, pairs.target[empty], pairs.item[empty], explained[empty])
         target, source, explained = (c[~empty] for c in (*pairs, explained))
         number = ordinals(target)
-        join = free + np.arange(len(target))
+        join = len(self.kind) + np.arange(len(target))
+        self._grow(len(target))
         first = number == 0
         self.connect(1, join, source, explained)
         self.connect(0, join[~first], join[~first] - 1)
@@ -79,7 +86,19 @@ class Draft:
         self.began[join] = self.ended[join] = self.began[target]
         self.chain[join] = self.chain[target]
         self.place[join] = target - 0.5 + number / (2 * number.max(initial=0) + 2)
-        return free + len(join)
+
+    def _grow(self, number: int) -> None:
+        """Makes room for so many JOINs."""
+        more = Draft(number)
+        for name, column in vars(self).items():
+            setattr(self, name, np.concatenate((column, getattr(more, name)), axis=-1))
+
+    def late(self, nodes: Rows) -> Int64s:
+        """How much later each begins than is understood."""
+        source, explained = self.source[:, nodes], self.explained[:, nodes]
+        lag = np.minimum(explained, self.began[nodes] - self.ended[source])
+        found: Int64s = self.began[nodes] - (self.ended[source] + lag).max(axis=0)
+        return found
 
 
 def graph_of(trace: Trace) -> Graph:
@@ -90,30 +109,35 @@ def graph_of(trace: Trace) -> Graph:
     syncs = syncs_of(trace, items)
     called, inferred = awaited_by_calls(trace, hosts, items, syncs)
     waits = by_target([*called, *freeing(hosts, items)])
-    events = _ordered(items, by_target([*awaited_by_items(trace, items, syncs)]))
     firsts = [*hosts.first.tolist(), *items.start[items.bounds[:-1]].tolist()]
     origin = min(firsts, default=0)
     layout = _layout(hosts, items)
-    draft = Draft(layout.size + len(waits.target) + len(events.target) + hosts.handoffs.shape[1])
-    switch = _switches(trace, items)
+    draft = Draft(layout.size)
+    latency = _latency(trace)[trace.process_of_track[trace.track[items.rows]]]
+    switch = _switches(items, latency)
     _lay_hosts(draft, layout, hosts, waits, items, origin)
-    _lay_items(draft, layout, trace, hosts, items, switch, origin)
-    free = draft.joined(
-        1, Pairs(layout.cut[waits.target], layout.item[waits.item]), layout.size, _zeros(waits)
-    )
-    free = _hand_over(draft, layout, hosts, free)
+    _lay_items(draft, layout, hosts, items, switch, latency, origin)
+    draft.joined(1, Pairs(layout.cut[waits.target], layout.item[waits.item]))
+    _hand_over(draft, layout, hosts)
+    told = by_target([*awaited_by_items(trace, items, syncs)])
+    late = np.setdiff1d(np.flatnonzero(draft.late(layout.item) > LATE_NS), told.target)
+    untold = awaited_unrecorded(trace, items, late)
+    events = _ordered(items, by_target([told, untold]))
     stream = np.searchsorted(items.bounds, events.target, side="right") - 1
     pairs = Pairs(layout.item[events.target], layout.item[events.item])
-    free = draft.joined(0, pairs, free, switch[stream])
+    draft.joined(0, pairs, switch[stream])
     _late_returns(draft, trace)
+    device_of = _devices(trace)
     chains = [Chain(thread) for thread in hosts.threads.tolist()]
     for number, usual in zip(items.streams.tolist(), switch.tolist(), strict=True):
-        chains.append(Chain(number, trace.first_track(number).pid, usual))
-    return _settled(draft, free, origin, tuple(chains), inferred)
+        chains.append(Chain(number, True, device_of[number], usual))
+    return _settled(draft, origin, tuple(chains), inferred + len(untold.target))
 
 
-def _zeros(pairs: Pairs) -> Int64s:
-    return np.zeros(len(pairs.target), dtype=np.int64)
+def _devices(trace: Trace) -> dict[int, Id]:
+    """The device of each stream, by its number."""
+    each = zip(trace.thread_of_track.tolist(), trace.tracks, strict=True)
+    return {number: track.pid for number, track in each if track.layer is Layer.STREAM}
 
 
 def _ordered(items: Items, pairs: Pairs) -> Pairs:
@@ -162,7 +186,7 @@ def _lay_hosts(
     draft.began[first] = hosts.first - origin
 
 
-def _hand_over(draft: Draft, layout: Layout, hosts: Hosts, free: int) -> int:
+def _hand_over(draft: Draft, layout: Layout, hosts: Hosts) -> None:
     """What a thread does for another one begins when that waits, and that goes on once it has
     ended. A thread that begins with it begins when it is asked."""
     waiting, asked, done = layout.cut[hosts.handoffs]
@@ -170,17 +194,16 @@ def _hand_over(draft: Draft, layout: Layout, hosts: Hosts, free: int) -> int:
     first = (draft.source[0, asked - 1] == 0) & (draft.began[asked - 1] == draft.ended[asked])
     draft.connect(0, asked[first] - 1, waiting[first] - 1)
     order = np.argsort(waiting, kind="stable")
-    pairs = Pairs(waiting[order], done[order])
-    return draft.joined(1, pairs, free, np.zeros(len(order), dtype=np.int64))
+    draft.joined(1, Pairs(waiting[order], done[order]))
 
 
 def _lay_items(
     draft: Draft,
     layout: Layout,
-    trace: Trace,
     hosts: Hosts,
     items: Items,
     switch: Int64s,
+    latency: Int64s,
     origin: int,
 ) -> None:
     """Streams: an item waits for the one before it, and for its launch."""
@@ -194,21 +217,20 @@ def _lay_items(
     draft.connect(0, node[~first], node[~first] - 1, switch[stream[~first]])
     linked = np.flatnonzero(items.cut >= 0)
     call = items.cut[linked]
-    latency = _latency(trace)[trace.process_of_track[trace.track[items.rows[linked]]]]
-    latency += items.given[linked] - hosts.begin[call]
-    draft.connect(1, node[linked], layout.cut[call] - 1, latency)
+    since = items.given[linked] - hosts.begin[call]  # of a call inside another one
+    draft.connect(1, node[linked], layout.cut[call] - 1, latency[linked] + since)
     alone = node[first & (items.cut < 0)]
     draft.connect(0, alone, np.zeros(len(alone), dtype=np.intp))
 
 
-def _switches(trace: Trace, items: Items) -> Int64s:
+def _switches(items: Items, latency: Int64s) -> Int64s:
     """The usual switch of each stream: the median from the end of an item to the start of the next
-    one, of those that were launched before and start soon."""
+    one, of those that had been launched long enough before and start soon."""
     found = np.zeros(len(items.streams), dtype=np.int64)
     for k in range(len(found)):
         own = slice(items.bounds[k], items.bounds[k + 1])
-        start, end, given = items.start[own], items.end[own], items.given[own]
-        after = (start[1:] - end[:-1])[given[1:] < end[:-1]]
+        start, end, ready = items.start[own], items.end[own], (items.given + latency)[own]
+        after = (start[1:] - end[:-1])[ready[1:] <= end[:-1]]
         after = np.sort(after[after <= SHORT_NS])
         found[k] = max(0, after[len(after) // 2]) if len(after) else 0
     return found
@@ -216,13 +238,14 @@ def _switches(trace: Trace, items: Items) -> Int64s:
 
 def _latency(trace: Trace) -> Int64s:
     """The usual launch latency by the number of the device's process; where there are too few gaps
-    for one, that of those few, and of the first items."""
+    for one, that of those few, and of the first items, unless it is too long for a latency."""
     found = np.zeros(len(trace.tracks) + 1, dtype=np.int64)
     for line in Accounts(trace).lines:
         leads = line.lead(trace.begin_ns - 1)
         both = zip(astuple(leads), astuple(line.gaps), strict=True)
         few = line.latency_of(Gaps(*map(np.concatenate, both)), 1)
         number = trace.process_of_track[trace.track[line.events]]
+        few = np.where(few <= LATENCY_NS, few, 0)
         usual = np.where(line.latency_ns > 0, line.latency_ns, few)
         found[number] = usual[line.number(line.events)]
     return found
@@ -236,13 +259,10 @@ def _late_returns(draft: Draft, trace: Trace) -> None:
     draft.unexplained[waits] = np.maximum(lasted - RETURN_NS, 0)
 
 
-def _settled(
-    draft: Draft, size: int, origin: int, chains: tuple[Chain, ...], inferred: int
-) -> Graph:
+def _settled(draft: Draft, origin: int, chains: tuple[Chain, ...], inferred: int) -> Graph:
     """In an order in which sources come first, with the lags and residuals of all edges."""
-    source, explained = draft.source[:, :size], draft.explained[:, :size]
-    times = draft.began[:size], draft.ended[:size]
-    order = in_order(*times, draft.place[:size], source)
+    size, source, explained = len(draft.kind), draft.source, draft.explained
+    order = in_order(draft.began, draft.ended, draft.place, source)
     rank = np.empty(size, dtype=np.int32)
     rank[order] = np.arange(size)
     kind, began, ended = draft.kind[order], draft.began[order], draft.ended[order]
@@ -267,7 +287,7 @@ def _settled(
         began=began,
         lasted=ended - began,
         gone=np.zeros(size, dtype=np.bool_),
-        paces=(AS_RECORDED,) * sum(chain.device is None for chain in chains),
+        paces=(AS_RECORDED,) * sum(not chain.is_stream for chain in chains),
         inferred_waits=inferred,
     )
 

@@ -10,7 +10,7 @@ import msgspec
 from fusetui import Error
 from fusetui.text.figures import parse_time
 
-Named = Literal["kernel", "family", "op", "module"]
+Named = Literal["kernel", "family", "op", "module", "python"]
 
 
 class WrongChange(Error):  # noqa: N818
@@ -27,7 +27,8 @@ class Refused(WrongChange):
 
 class Scaled(msgspec.Struct, frozen=True):
     """Kernels, or what threads do in some slices, take so much of their time, or this long, or as
-    short as the device allows. At a factor of 0, ops and modules go with all that they launch."""
+    short as the device allows. At a factor of 0, ops, modules and Python frames go with all that
+    they launch."""
 
     what: Named
     pattern: str
@@ -88,15 +89,17 @@ Change = (
 AMOUNT = (
     r"(?:x(?P<factor>\d+(?:\.\d*)?|\.\d+)|(?P<time>\d[\d.]*\s?(?:ns|us|ms|s))|(?P<bound>bound))"
 )
-SCALED = re.compile(rf"(?P<what>kernel|family|op|module):(?P<pattern>.*\S)\s+{AMOUNT}", re.DOTALL)
+SCALED = re.compile(
+    rf"(?P<what>kernel|family|op|module|python):(?P<pattern>.*\S)\s+{AMOUNT}", re.DOTALL
+)
 FACTOR = re.compile(r"(python|comm)\s+(bandwidth=)?x(\d+(?:\.\d*)?|\.\d+)")
 OTHERS = re.compile(
     r"(fuse|graph|no-sync|loader|overlap|device)(?:(?::|(?<=device)=)\s*(.*\S))?", re.DOTALL
 )
 FORMS = (
     "kernel:PATTERN x0.5, family:gemm 40us, kernel:PATTERN bound, op:PATTERN x0, "
-    "module:PATTERN x0, python x0.5, fuse, fuse:EVENT, graph, graph:RANGE, no-sync:PATTERN, "
-    "loader, loader:workers=4, comm x0, comm bandwidth=x2, overlap or device=NAME"
+    "module:PATTERN x0, python x0.5, python:PATTERN x0.5, fuse, fuse:EVENT, graph, graph:RANGE, "
+    "no-sync:PATTERN, loader, loader:workers=4, comm x0, comm bandwidth=x2, overlap or device=NAME"
 )
 MOST_WORKERS = 1 << 10
 
@@ -126,7 +129,7 @@ def parse_change(text: str) -> Change:
 
 def _scaled(found: re.Match[str]) -> Scaled:
     what, pattern, factor, time, _ = found.groups()
-    if what in ("op", "module") and factor is None:
+    if what in ("op", "module", "python") and factor is None:
         raise WrongChange(f"{what}:{pattern} takes a factor: {what}:{pattern} x0.5")
     ns = parse_time(time) if time else None
     if time and ns is None:

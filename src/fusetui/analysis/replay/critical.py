@@ -9,6 +9,7 @@ import numpy as np
 from fusetui.analysis.replay.graph import NEVER, Graph, Node
 from fusetui.analysis.replay.replay import BLOCK, Times
 from fusetui.trace.model.arrays import Int64s, Rows
+from fusetui.trace.model.ids import Id
 
 PARTS = LAG, RESIDUAL, OWN, LATE = range(4)
 """What a stretch of the critical path is: the lag before a node, what is not understood of that,
@@ -53,13 +54,18 @@ def route_to(graph: Graph, times: Times, last: int) -> Route:
     return Route(np.repeat(nodes, len(PARTS)), np.tile(PARTS, len(nodes)), np.maximum(begin, 0))
 
 
-def residual_share(graph: Graph, times: Times, device: object) -> float:
-    """How much of the span of a device is not understood, on the critical path to its last end."""
-    chains = [n for n, chain in enumerate(graph.chains) if chain.device == device]
+def residual_share(graph: Graph, times: Times, device: Id) -> float:
+    """How much of the time from the first launch for a device to its last end is not understood,
+    on the critical path to that."""
+    chains = [
+        n for n, chain in enumerate(graph.chains) if chain.is_stream and chain.device == device
+    ]
     items = np.flatnonzero(np.isin(graph.chain, chains) & ~graph.gone)
     if not len(items):
         return 0.0
-    begin, end = int(times.begin[items].min()), int(times.end[items].max())
+    source = graph.source[1, items]
+    launched = np.where(source > 0, times.end[source], times.begin[items])
+    begin, end = int(launched.min()), int(times.end[items].max())
     last = int(items[np.argmax(times.end[items])])
     route = route_to(graph, times, last).since(begin)
     unknown = route.ns[np.isin(route.part, (RESIDUAL, LATE))].sum()

@@ -55,7 +55,8 @@ class Chain(msgspec.Struct, frozen=True):
     """Nodes that follow each other: those of a thread or of a stream."""
 
     thread: int  # as in Trace.thread_of_track
-    device: Id | None = None  # of a stream
+    is_stream: bool = False
+    device: Id = None  # of a stream
     switch_ns: int = 0  # usual, from the end of an item to the start of the next one
 
 
@@ -76,7 +77,7 @@ class Graph(msgspec.Struct, frozen=True, eq=False, dict=True):
     residual: Int64s
     gone: Flags  # taken out by a change
     paces: tuple[Pace, ...]  # of the threads, which come first among the chains
-    inferred_waits: int  # calls of which the trace does not say what they wait for
+    inferred_waits: int  # of calls and streams for what the trace does not say
 
     def __len__(self) -> int:
         return len(self.kind)

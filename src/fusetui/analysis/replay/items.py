@@ -29,6 +29,9 @@ TO_DEVICE = re.compile(r"HtoD|HostToDevice")
 WAITS_ON = ("wait_on_stream", "wait_on_cuda_event_record_corr_id")
 FEWEST = 3  # calls that waited for room, from which on a queue counts as full
 SKEW_NS = 20_000  # by which the clocks of host and device may differ
+WAITS_EVENT = re.compile(r"StreamWaitEvent")
+SHORT_NS = 10_000  # queued items that start so soon after the one before tell the usual switch
+SOON_NS = 25_000  # so soon after the end of an item starts what waits for an event after it
 SLOW = 2  # times as long as the median, a call that waits for room
 
 
@@ -195,6 +198,29 @@ def awaited_by_items(trace: Trace, items: Items, syncs: Syncs) -> Iterator[Pairs
         place[items.rows] = np.arange(len(items.rows))
         both = (place[found.before] >= 0) & (place[found.after] >= 0)
         yield Pairs(place[found.after][both], place[found.before][both])
+
+
+def awaited_unrecorded(trace: Trace, items: Items, late: Rows) -> Pairs:
+    """What items wait for that start later than is understood, where a stream was told to wait for
+    an event since the launch before: what ended last on another stream, if that was just before."""
+    calls = trace.rows_of(Role.CALL)
+    calls = calls[matching(trace, calls, WAITS_EVENT.search)]
+    stream = np.searchsorted(items.bounds, late, side="right") - 1
+    late = late[(items.cut[late] >= 0) & (late > items.bounds[stream])]
+    best = np.full(len(late), -1)
+    stream = np.searchsorted(items.bounds, late, side="right") - 1
+    for process in distinct(items.process[stream]).tolist():
+        own = calls[trace.process_of_track[trace.track[calls]] == process]
+        told = np.sort(trace.start[own])
+        edges = np.searchsorted(told, (items.given[late - 1], items.given[late]))
+        waits = (edges[1] > edges[0]) & (items.process[stream] == process)
+        for k in np.flatnonzero(items.process == process).tolist():
+            ended = _ended_by(items, k, items.given[late], items.start[late])
+            better = waits & (stream != k) & (ended >= 0)
+            better &= items.start[late] - items.end[ended] <= SOON_NS
+            better &= (best < 0) | (items.end[ended] > items.end[best])
+            best[better] = ended[better]
+    return Pairs(late[best >= 0], best[best >= 0])
 
 
 def freeing(hosts: Hosts, items: Items) -> Iterator[Pairs]:

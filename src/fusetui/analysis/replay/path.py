@@ -95,7 +95,7 @@ def residuals_of(trace: Trace) -> tuple[DeviceResidual, ...]:
     """Of each device, as recorded."""
     graph = once(trace, graph_of)
     times = Times(graph.began, graph.ended)
-    devices = dict.fromkeys(chain.device for chain in graph.chains if chain.device is not None)
+    devices = dict.fromkeys(chain.device for chain in graph.chains if chain.is_stream)
     return tuple(
         DeviceResidual(exact_id(one), residual_share(graph, times, one)) for one in devices
     )

@@ -30,7 +30,12 @@ from fusetui.trace.program.origin import origins
 
 Covers = dict[int, Cover]
 """By the number of a thread's chain, stretches of time as in a Graph."""
-WAITS_IN = (Role.OP, Role.CALL, Role.PYTHON, Role.ANNOTATION)
+INSIDE = {
+    "op": (Role.OP,),
+    "python": (Role.PYTHON,),
+    "wait": (Role.OP, Role.CALL, Role.PYTHON, Role.ANNOTATION),
+}
+NOTHING = {"op": "No op", "module": "No module", "python": "No Python frame", "wait": "Nothing"}
 
 
 def rows_like(trace: Trace, pattern: str, *roles: Role) -> Rows:
@@ -63,21 +68,15 @@ def items_like(trace: Trace, graph: Graph, what: Named, pattern: str) -> Rows:
 
 
 def covers_of(
-    trace: Trace, graph: Graph, what: Literal["op", "module", "wait"], pattern: str
+    trace: Trace, graph: Graph, what: Literal["op", "module", "python", "wait"], pattern: str
 ) -> Covers:
     """When threads are inside ops, calls of modules, or anything. Raises WrongChange."""
-    if what == "op":
-        found = _covers(trace, graph, rows_like(trace, pattern, Role.OP))
-    elif what == "wait":
-        found = _covers(trace, graph, rows_like(trace, pattern, *WAITS_IN))
-    else:
+    if what == "module":
         found = _of_modules(trace, graph, pattern)
+    else:
+        found = _covers(trace, graph, rows_like(trace, pattern, *INSIDE[what]))
     if not found:
-        raise NothingLikeIt(
-            f"Nothing on a thread that launches work matches {pattern}."
-            if what == "wait"
-            else f"No {what} on a thread that launches work matches {pattern}."
-        )
+        raise NothingLikeIt(f"{NOTHING[what]} on a thread that launches work matches {pattern}.")
     return found
 
 
@@ -97,7 +96,7 @@ def _chain_of_track(trace: Trace, graph: Graph) -> Rows:
     """For each track the number of its thread's chain, -1 for none."""
     chain = np.full(len(trace.tracks) + 1, -1)
     for number, one in enumerate(graph.chains):
-        if one.device is None:
+        if not one.is_stream:
             chain[one.thread] = number
     return chain[trace.thread_of_track]
 
@@ -141,7 +140,7 @@ def between_ops(trace: Trace, graph: Graph) -> Covers:
     engines = engines_of(trace)
     for number, chain in enumerate(graph.chains):
         own = np.flatnonzero(graph.chain == number)
-        if chain.device is not None or chain.thread in engines or not len(own):
+        if chain.is_stream or chain.thread in engines or not len(own):
             continue
         for line in once(trace, Accounts).threads:
             tracks = np.flatnonzero(line.tracks & (trace.thread_of_track == chain.thread))

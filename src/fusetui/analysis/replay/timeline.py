@@ -6,7 +6,7 @@ import numpy as np
 
 from fusetui.analysis.replay.graph import Graph, Node
 from fusetui.analysis.replay.replay import Times
-from fusetui.trace.layout.steps import launched_in_steps, steps_of
+from fusetui.trace.layout.steps import by_launch_time, steps_of
 from fusetui.trace.model.arrays import Int64s
 from fusetui.trace.model.categories import CPU_LAYERS
 from fusetui.trace.model.columns import Trace
@@ -25,7 +25,12 @@ def times_at(graph: Graph, times: Times, chain: int, recorded: Int64s) -> Int64s
     share = graph.dur[node] / np.maximum(graph.lasted[node], 1)
     called = np.rint((until - began[place]) * share).astype(np.int64)
     inside = np.where(graph.kind[node] == Node.HOST, own, called)
-    inside += np.minimum(recorded - began[:1], 0)  # before the thread begins
+    following = np.minimum(place + 1, len(nodes) - 1)
+    waited = recorded - until  # inside a wait, or before the thread begins, or after it has ended
+    length = began[following] - graph.ended[node]
+    longer = times.begin[nodes[following]] - times.end[node]
+    share = np.where((waited > 0) & (length > 0), longer / np.maximum(length, 1), 1.0)
+    inside += np.rint(waited * share).astype(np.int64)
     found: Int64s = times.begin[node] + inside
     return found
 
@@ -48,10 +53,11 @@ def slices_of(trace: Trace, graph: Graph, times: Times) -> tuple[Int64s, Int64s]
     return start, end
 
 
-def step_bounds(trace: Trace, graph: Graph, times: Times) -> Int64s:
+def step_bounds(trace: Trace, graph: Graph, times: Times, by: str | None = None) -> Int64s:
     """When the first step begins, then when each ends: the later of its thread and of what it
-    launched, and not before the one before it; shape [steps + 1], empty without steps."""
-    steps = steps_of(trace)
+    launched, and not before the one before it; shape [steps + 1], empty without steps. `by`: see
+    steps_of."""
+    steps = steps_of(trace, by)
     if not len(steps):
         return np.empty(0, dtype=np.int64)
     thread = int(trace.thread_of_track[trace.track[steps.rows[0]]])
@@ -62,6 +68,7 @@ def step_bounds(trace: Trace, graph: Graph, times: Times) -> Int64s:
     items = graph.nodes(Node.ITEM)
     end = np.full(len(trace), np.iinfo(np.int64).min)
     end[graph.row[items]] = np.where(graph.gone[items], end[0], times.end[items])
-    for number, rows in enumerate(launched_in_steps(trace), 1):
-        edges[number] = max(edges[number], int(end[rows].max(initial=edges[number])))
+    rows, called = by_launch_time(trace)
+    for number, own in enumerate(steps.slices_of(called), 1):
+        edges[number] = end[rows[own]].max(initial=edges[number])
     return np.maximum.accumulate(edges)

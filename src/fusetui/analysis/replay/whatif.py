@@ -48,7 +48,8 @@ class StepChange(msgspec.Struct, frozen=True):
 
 
 class WhatIf(msgspec.Struct, frozen=True):
-    """The answer. `before_ns` and `after_ns` are medians of the steps, or of all: see `of`."""
+    """The answer. `before_ns` and `after_ns` are medians of the steps but the first, before which
+    none ended, unless it is the only one; without steps, of all: see `of`."""
 
     changes: tuple[str, ...]
     of: Literal["step", "span"]
@@ -56,6 +57,7 @@ class WhatIf(msgspec.Struct, frozen=True):
     steps: tuple[StepChange, ...]
     before_ns: int
     after_ns: int | None  # None: too little is understood, or there is only a range
+    saved_ns: int | None  # by a step, as the mean of all: never less for a change that only saves
     before_range_ns: tuple[int, int]  # the least and the most over steps
     after_range_ns: tuple[int, int] | None
     between_ns: tuple[int, int] | None  # of a change that gives no number
@@ -76,29 +78,33 @@ class WhatIf(msgspec.Struct, frozen=True):
         return self.residual_share > DOUBTFUL
 
 
-def whatif(trace: Trace, changes: Sequence[str], step: int | None = None) -> WhatIf:
-    """What some changes together are worth; of one step only if it is given, by its number. Raises
-    WrongChange."""
+def whatif(
+    trace: Trace, changes: Sequence[str], step: int | None = None, by: str | None = None
+) -> WhatIf:
+    """What some changes together are worth; of one step only if it is given, by its number. `by`:
+    see steps_of. Raises WrongChange."""
     asked = [parse_change(text) for text in changes]
-    graph, steps = once(trace, graph_of), steps_of(trace)
+    graph, steps = once(trace, graph_of), steps_of(trace, by)
     place = None if step is None else steps.place(step)
     if place is not None and place < 0:
         raise NothingLikeIt(f"There is no step {step}, but {steps.known}.")
     made, notes = changed(trace, graph, asked)
     times = replay(made)
-    before = _lengths(trace, graph, Times(graph.began, graph.ended))
-    after = _lengths(trace, made, times)
+    before = _lengths(trace, graph, Times(graph.began, graph.ended), by)
+    after = _lengths(trace, made, times, by)
     between = None
     if is_range(asked):
         other = changed(trace, graph, asked, latest=True)[0]
-        most = _lengths(trace, other, replay(other))
-        between = tuple(sorted((_median(_chosen(after, place)), _median(_chosen(most, place)))))
+        most = _lengths(trace, other, replay(other), by)
+        ends = sorted((_median(_chosen(after, place)), _median(_chosen(most, place))))
+        between = (ends[0], ends[1])
     devices = residuals_of(trace)
     share = max((one.residual_share for one in devices), default=0.0)
     told = between is None and share <= UNKNOWN
     names = labels_of(steps.names)
     each = zip(names, before.tolist(), after.tolist(), strict=True) if len(steps) else ()
     every = [StepChange(name, old, new if told else None) for name, old, new in each]
+    saved = int((before - after).sum()) // len(before)
     before, after = _chosen(before, place), _chosen(after, place)
     return WhatIf(
         changes=tuple(changes),
@@ -107,27 +113,30 @@ def whatif(trace: Trace, changes: Sequence[str], step: int | None = None) -> Wha
         steps=tuple(every if place is None else every[place : place + 1]),
         before_ns=_median(before),
         after_ns=_median(after) if told else None,
+        saved_ns=(saved if place is None else int((before - after)[0])) if told else None,
         before_range_ns=(int(before.min()), int(before.max())),
         after_range_ns=(int(after.min()), int(after.max())) if told else None,
-        between_ns=between if share <= UNKNOWN else None,  # type: ignore[arg-type]
+        between_ns=between if share <= UNKNOWN else None,
         residual_share=share,
         inferred_waits=graph.inferred_waits,
         certainty="bound" if all(isinstance(one, Unsynced) for one in asked) else "estimate",
-        limit=_limit(trace, made, times, place),
+        limit=_limit(trace, made, times, place, by),
         notes=tuple(dict.fromkeys((*_notes(trace), *notes))),
     )
 
 
-def _lengths(trace: Trace, graph: Graph, times: Times) -> Int64s:
+def _lengths(trace: Trace, graph: Graph, times: Times, by: str | None) -> Int64s:
     """From the end of each step to the end of the next one; without steps, the length of all."""
-    bounds = step_bounds(trace, graph, times)
+    bounds = step_bounds(trace, graph, times, by)
     if len(bounds):
         return np.diff(bounds)
     return times.end[[last_of(graph, times)]]
 
 
 def _chosen(lengths: Int64s, place: int | None) -> Int64s:
-    return lengths if place is None else lengths[place : place + 1]
+    if place is not None:
+        return lengths[place : place + 1]
+    return lengths[1:] if len(lengths) > 1 else lengths
 
 
 def _median(lengths: Int64s) -> int:
@@ -135,9 +144,11 @@ def _median(lengths: Int64s) -> int:
     return int(np.sort(lengths)[(len(lengths) - 1) // 2])
 
 
-def _limit(trace: Trace, graph: Graph, times: Times, place: int | None) -> tuple[PathRow, ...]:
+def _limit(
+    trace: Trace, graph: Graph, times: Times, place: int | None, by: str | None
+) -> tuple[PathRow, ...]:
     """The critical path of the steps, of one of them, or of all without steps."""
-    bounds = step_bounds(trace, graph, times)
+    bounds = step_bounds(trace, graph, times, by)
     last, begin = last_of(graph, times), 0
     if len(bounds):
         first, final = (0, len(bounds) - 1) if place is None else (place, place + 1)

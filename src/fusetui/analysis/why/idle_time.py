@@ -167,13 +167,13 @@ class IdleTime(msgspec.Struct, frozen=True, eq=False):
         return place if place >= 0 and time < int(self.end[place]) else -1
 
 
-def idle_times(line: Devices, most: int = LONGEST) -> tuple[IdleTime, ...]:
-    """Of each device. `most`: how many of its longest gaps are described."""
+def idle_times(line: Devices) -> tuple[IdleTime, ...]:
+    """Of each device."""
     gaps = line.gaps
     number = line.number(gaps.event)
     order = np.lexsort((gaps.begin, gaps.begin - gaps.end, number))
     gap = _places(number, len(line))
-    order = order[np.arange(len(order)) - gap[number] < most]
+    order = order[np.arange(len(order)) - gap[number] < LONGEST]
     told, own = tuple(told_of(line, gaps, line.reasons, order)), _places(number[order], len(line))
     reasons = _reasons(line)
     return tuple(

@@ -21,6 +21,8 @@ from fusetui.commands.loading import secret_notices
 from fusetui.tables.drawn import seen_first
 from fusetui.tables.sources import Asked, made
 from fusetui.tables.table import ColumnTable
+from fusetui.trace.model.errors import TraceError
+from fusetui.trace.model.report import Stop, never
 
 MOST_ROWS, PATIENCE = 100_000, 30.0  # of a query in SQL; in seconds
 Answer = tuple[dict[str, object], PagedItems]
@@ -33,34 +35,47 @@ class Answerer:
         self._opener = Opener(Folders(folders))
         self._lock = Lock()
 
-    def call(self, name: str, arguments: Mapping[str, object]) -> dict[str, Any]:
-        """The answer as JSON has it. Raises Error with one plain sentence."""
+    def call(
+        self, name: str, arguments: Mapping[str, object], stop: Stop = never
+    ) -> dict[str, Any]:
+        """The answer as JSON has it. Raises Error with one plain sentence, also once `stop` has
+        ended the reading."""
         if name not in TOOLS:
             raise CommandError(f"There is no tool {name}, only {', '.join(TOOLS)}.")
         try:
             asked: Any = msgspec.convert(dict(arguments), taken(name), strict=False)
         except msgspec.ValidationError as error:
             raise CommandError(f"{name}: {error}.") from None
-        with self._lock:
-            files = [getattr(asked, key) for key in ("trace", "a", "b") if hasattr(asked, key)]
-            traces = [*map(self._opener.open, files)]
-            states = [(one.name, one.state) for one in traces]
-            key = name, *states, getattr(asked, "step", None)
-            if "columns" in TOOLS[name].takes:
-                head, items = self._table(getattr(asked, "table", name), traces[0], asked)
-            elif name == "sql":
-                table = self._opener.answer((*key, asked.query), lambda: _sql(asked, traces[0]))
-                head, items = _rows(traces[0], name, table)
-            elif traces:
-                make = WITH_TRACES[name]
-                head, items = self._opener.answer(key, lambda: make(asked, *traces))
-            elif name == "decode":
-                head, items = _decode(asked.names)
-            else:
-                files, notes = self._opener.folders.listed()
-                head, items = {"notes": notes}, _all("traces", files)
+        try:
+            with self._lock:
+                head, items, states = self._answer(name, asked, stop)
+        except TraceError as error:
+            raise CommandError(self._opener.told(str(error))) from None
         question = name, replace(asked, cursor=None, max_tokens=LEAST), states, items.total
         return paged(head, items, asked.max_tokens, asked.cursor, question)
+
+    def _answer(self, name: str, asked: Any, stop: Stop) -> tuple[*Answer, object]:
+        """With the states of the files that it is about."""
+        files = [getattr(asked, key) for key in ("trace", "a", "b") if hasattr(asked, key)]
+        files += getattr(asked, "others", None) or ()
+        traces = [self._opener.open(file, stop) for file in files]
+        states = [(one.name, one.state) for one in traces]
+        key = name, *states, getattr(asked, "step", None)
+        if "columns" in TOOLS[name].takes:
+            head, items = self._table(getattr(asked, "table", name), traces[0], asked)
+        elif name == "sql":
+            table = self._opener.answer((*key, asked.query), lambda: _sql(asked, traces))
+            head, items = _rows(traces[0], name, table)
+            head["notes"] = [*dict.fromkeys(note for one in traces for note in one.notes)]
+        elif traces:
+            make = WITH_TRACES[name]
+            head, items = self._opener.answer(key, lambda: make(asked, *traces))
+        elif name == "decode":
+            head, items = _decode(asked.names)
+        else:
+            files, notes = self._opener.folders.listed()
+            head, items = {"notes": notes}, _all("traces", files)
+        return head, items, states
 
     def _table(self, name: str, opened: OpenTrace, asked: Any) -> Answer:
         by, step = getattr(asked, "by", "name"), getattr(asked, "step", None)
@@ -155,12 +170,12 @@ def _diff(_: Any, a: OpenTrace, b: OpenTrace) -> Answer:
     return head, _all("rows", rows)
 
 
-def _sql(asked: Any, opened: OpenTrace) -> ColumnTable:
+def _sql(asked: Any, traces: Sequence[OpenTrace]) -> ColumnTable:
     """The rows of a query, as many and for as long as a server can afford."""
     from fusetui.tables.sql import SqlTables
 
     query = asked.query.strip().rstrip(";")
-    with SqlTables([(opened.name, opened.trace)]) as database:
+    with SqlTables([(one.name, one.trace) for one in traces]) as database:
         timer = Timer(PATIENCE, database.interrupt)
         timer.start()
         try:

@@ -3,8 +3,11 @@ followed; and their traces, which are kept as long as they are in use."""
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import suppress
 from itertools import islice
 from typing import Any
 
@@ -21,9 +24,14 @@ from fusetui.sample_traces import lessons
 from fusetui.text.figures import several
 from fusetui.trace.load import open_trace
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.errors import CannotRead
+from fusetui.trace.model.errors import CannotRead, NothingRead
+from fusetui.trace.model.report import Stop, never
+from fusetui.trace.read.document import OpenFile, read_at
 from fusetui.trace.read.remote import is_remote
+from fusetui.trace.read.source import reason
 
+SQLITE = b"SQLite format 3\0"
+AT_ONCE = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)  # what became a pipe is not waited for
 TRACES, ANSWERS = 4, 8  # that are kept
 NOT_JOINED = (
     "Graph replays were not joined with captures beside the trace: links there lead out of the "
@@ -41,6 +49,7 @@ class OpenTrace(msgspec.Struct, frozen=True, eq=False):
     state: State
     trace: Trace
     notes: tuple[str, ...]
+    file: OpenFile  # stays open as long as the trace is kept
 
 
 class Recent:
@@ -64,41 +73,76 @@ class Opener:
     def __init__(self, folders: Folders) -> None:
         self.folders = folders
         self._traces, self._answers = Recent(TRACES), Recent(ANSWERS)
+        self._names = dict[str, str]()  # of traces, by the places that they were read at last
 
-    def open(self, name: str) -> OpenTrace:
-        """Raises Error with one plain sentence."""
+    def open(self, name: str, stop: Stop = never) -> OpenTrace:
+        """Raises Error with one plain sentence, also once `stop` has ended the reading."""
         path = self.folders.file(name)
         try:
-            found = os.stat(path)
+            file = _shipped(path) if is_shipped(name) else self.folders.opened(path)
         except OSError as error:
-            raise CannotRead(f"{name} cannot be opened: {error.strerror}.") from None
+            raise CannotRead(f"{name} cannot be opened: {reason(error)}.") from None
+        found = os.fstat(file.number)
         state = path, found.st_size, found.st_mtime_ns, found.st_ino
-        opened: OpenTrace = self._traces.get(state, lambda: self._read(name, state))
+        opened: OpenTrace = self._traces.get(state, lambda: self._read(name, state, file, stop))
         return opened if opened.name == name else replace(opened, name=name)
 
     def answer(self, key: Hashable, make: Callable[[], Any]) -> Any:
         """An answer that is kept for its next page."""
         return self._answers.get(key, make)
 
-    def _read(self, name: str, state: State) -> OpenTrace:
-        trace = open_trace(state[0])
-        trace = replace(trace, report=replace(trace.report, named=name))
+    def told(self, sentence: str) -> str:
+        """A sentence with the names of traces, where it has the places that they were read at."""
+        for place, name in sorted(self._names.items(), key=lambda one: -len(one[0])):
+            sentence = sentence.replace(place, name)
+        return sentence
+
+    def _read(self, name: str, state: State, file: OpenFile, stop: Stop) -> OpenTrace:
+        trace = self._trace(name, state[0], file, stop)
         told = [*notices(trace.report)]
         if wants_capture(trace):
-            trace, more = self._joined(trace)
+            trace, more = self._joined(trace, is_shipped(name), stop)
             told += more
         notes = (*told, *filter(None, (note_of(trace),)), *trace.notes)
-        return OpenTrace(name, state, trace, tuple(dict.fromkeys(notes)))
+        return OpenTrace(name, state, trace, tuple(dict.fromkeys(notes)), file)
 
-    def _joined(self, trace: Trace) -> tuple[Trace, list[str]]:
+    def _trace(self, name: str, path: str, file: OpenFile, stop: Stop) -> Trace:
+        """What an open file holds. Where the system does not give the file by its number, or a
+        database is opened by its name, that must still lead to it afterwards."""
+        place = f"/proc/self/fd/{file.number}"
+        if not os.path.exists(place) or read_at(file.number, 0, len(SQLITE)) == SQLITE:
+            place = path
+        self._names[place] = name
+        try:
+            trace = open_trace(place, stop=stop)
+            if trace.report.prefix is not None:
+                raise NothingRead
+        except NothingRead:
+            raise CannotRead(f"{name} was not read: the request was cancelled.") from None
+        with suppress(OSError):
+            if place != path or (
+                os.path.realpath(path) == path
+                and os.path.samestat(os.stat(path), os.fstat(file.number))
+            ):
+                return replace(trace, report=replace(trace.report, path=path, named=name))
+        raise CannotRead(f"{name} was replaced while it was read: ask again.")
+
+    def _joined(self, trace: Trace, ships: bool, stop: Stop) -> tuple[Trace, list[str]]:
         """With captures that are found beside it, unless a link there leads out of the folders."""
         from fusetui.analysis.serving.opening import files_beside, said, with_captures
 
-        path = trace.report.path
-        is_shipped = not self.folders.has(path)
-        if not is_shipped and not all(map(self.folders.has, (f.path for f in files_beside(path)))):
+        path, files = trace.report.path, list[OpenFile]()
+        if not ships and not all(map(self.folders.has, (f.path for f in files_beside(path)))):
             return trace, [NOT_JOINED]
-        trace, joins = with_captures(trace, (), open_trace)
+
+        def opened(path: str) -> Trace:
+            try:
+                files.append(_shipped(path) if ships else self.folders.opened(path))
+            except OSError as error:
+                raise CannotRead(f"{path} cannot be opened: {reason(error)}.") from None
+            return self._trace(path, path, files[-1], stop)
+
+        trace, joins = with_captures(trace, (), opened)
         return trace, said(joins)
 
 
@@ -130,6 +174,17 @@ class Folders:
             what = "a folder" if os.path.isdir(path) else "no file"
             raise CommandError(f"{name} is {what}: the tool traces lists the files that there are.")
         return path
+
+    def opened(self, path: str) -> OpenFile:
+        """The regular file at a path without links. What became a link since is not followed, so
+        the file lies where it did when it was allowed. Raises OSError."""
+        number = _without_links(path)
+        try:
+            if not stat.S_ISREG(os.fstat(number).st_mode):
+                raise OSError(errno.EINVAL, "it is no regular file any more")
+            return OpenFile(number)
+        finally:
+            os.close(number)
 
     def has(self, path: str) -> bool:
         """Whether it lies in one of the folders."""
@@ -170,3 +225,30 @@ class Folders:
                     if path.endswith(ENDINGS) and os.path.isfile(path) and self.has(path):
                         name = os.path.relpath(path, root) if root == self.roots[0] else path
                         yield Listed(name, os.path.getsize(path))
+
+
+def _shipped(path: str) -> OpenFile:
+    with open(path, "rb") as file:
+        return OpenFile(file.fileno())
+
+
+def _without_links(path: str) -> int:
+    """Opens an absolute path, no part of which may be a link; where the system cannot open a folder
+    after the other, links are looked for once it is open. Raises OSError."""
+    if os.open not in os.supports_dir_fd:
+        number = os.open(path, AT_ONCE)
+        if os.path.realpath(path) == path:
+            return number
+        os.close(number)
+        raise OSError(errno.ELOOP, "it became a link")
+    folder = os.open("/", os.O_RDONLY | os.O_DIRECTORY)
+    *folders, name = path.split("/")[1:]
+    try:
+        for one in folders:  # O_PATH, of Linux, needs no permission to list it
+            kind = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW
+            inner = os.open(one, kind, dir_fd=folder)
+            os.close(folder)
+            folder = inner
+        return os.open(name, AT_ONCE | os.O_NOFOLLOW, dir_fd=folder)
+    finally:
+        os.close(folder)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Sequence
+from threading import Event
 from typing import Any
 
 from mcp.server import Server
@@ -73,8 +74,14 @@ def server_of(folders: Sequence[str]) -> Server[Any]:
         )
 
     async def called(_: object, asked: Any) -> CallToolResult:
+        gone = Event()
         try:
-            found = await asyncio.to_thread(answerer.call, asked.name, asked.arguments or {})
+            found = await asyncio.to_thread(
+                answerer.call, asked.name, asked.arguments or {}, gone.is_set
+            )
+        except asyncio.CancelledError:  # the thread goes on, but stops reading
+            gone.set()
+            raise
         except Exception as error:
             told = str(error) if isinstance(error, OUR_SENTENCES) else crash_sentence(error)
             sentence = printable(without_credentials(told))

@@ -125,9 +125,10 @@ TOOLS: Final = {
         ROWS,
     ),
     "sql": Tool(
-        "A single SELECT of DuckDB over the tables of a trace: kernels, ops, modules, lines, gaps, "
-        "launches, collectives, findings, steps and slices. DESCRIBE slices lists columns.",
-        TRACE | {"query": (str,)},
+        "A single SELECT of DuckDB over the tables of a trace, or of several (column file): "
+        "kernels, ops, modules, lines, gaps, launches, collectives, findings, steps and slices. "
+        "DESCRIBE slices lists columns.",
+        TRACE | {"query": (str,), "others": _optional(list[str], "More traces, as trace.")},
         ROWS,
     ),
     "diff": Tool(

@@ -1,0 +1,206 @@
+"""What `whatif` and `path` say: what a change would be worth, what limits the steps then, the
+critical path, and what has time to spare."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from textwrap import wrap
+
+from fusetui.analysis.replay.path import DeviceResidual, Path, PathRow
+from fusetui.analysis.replay.sweep import Sweep
+from fusetui.analysis.replay.whatif import DOUBTFUL, WhatIf
+from fusetui.report.output import UNKNOWN_WIDTH
+from fusetui.report.summary import kernel_label
+from fusetui.text.figures import change, count, duration, percent, plural, several, significant
+from fusetui.text.printable import printable
+from fusetui.text.tables import Column, table_of
+from fusetui.trace.model.ids import device_label
+
+KINDS = {
+    "host": ("the host", "what CPU threads do"),
+    "launch": ("launching", "launch calls and their latency"),
+    "kernel": ("the kernels", "kernels"),
+    "copy": ("copies", "copies and fills"),
+    "communication": ("communication", "communication"),
+    "wait": ("waiting", "waits, and switches from one GPU event to the next"),
+    "residual": ("what is not understood", "delays that nothing recorded explains"),
+}
+"""Of each kind of time on the critical path: what limits the steps, and what the time is."""
+
+NAMELESS = {
+    "host": "nothing was recorded",
+    "launch": "latency from launch to start",
+    "wait": "switches from one GPU event to the next",
+}
+"""What a row without a name is where it is the only one of its kind; of several, it is the rest."""
+
+NOTES = {
+    "other_ranks_unchanged": "Other ranks are taken as unchanged: time spent waiting for them "
+    "stays as it was recorded.",
+    "no_gpu": "No GPU work was recorded: only the CPU thread is replayed.",
+    "python_is_all_but_ops": "No Python frames were recorded: all time outside of ops counts as "
+    "Python.",
+    "some_bounds_unknown": "The least time of some kernels is not known: they take as long as "
+    "before.",
+    "some_runs_keep_their_time": "Of some fusable runs only the launches are saved, because the "
+    "bytes that they move are not known.",
+    "graph_launch_assumed": "The trace has no launch of a CUDA graph: what one takes is assumed.",
+    "loader_beside": "What taking over a loaded batch costs the thread is not counted.",
+    "unrecorded_consumers": "Which kernels need the result of a collective is known only from "
+    "recorded events.",
+    "host_unchanged": "The CPU is taken as unchanged.",
+}
+NOTHING = 2000  # a smaller part of the time is no change
+
+
+def whatif_text(found: WhatIf, width: int, every_step: bool = False) -> str:
+    """The answer, then what limits the steps; with `every_step` all steps, not only the median."""
+    said = [*_doubt(found.devices, found.residual_share), _answer(found)]
+    blocks = [_wrapped(said, width)]
+    if every_step and found.steps and found.after_ns is not None:
+        blocks.append(table_of(STEP_COLUMNS, found.steps, width))
+    if found.after_ns is not None and found.limit:
+        blocks += [_wrapped([limit_sentence(found.limit)], width), rows_text(found.limit, width)]
+    blocks += [_wrapped([NOTES[note]], width) for note in found.notes]
+    blocks += [_wrapped([text], width) for text in _inferred(found.inferred_waits)]
+    return "\n\n".join(blocks)
+
+
+def sweep_text(found: Sweep, width: int) -> str:
+    """A row for each factor, and from where on less no longer helps."""
+    said = [*_doubt(found.devices, found.residual_share)]
+    if found.points:
+        said.append(_knee(found))
+    longest = max((point.after_ns for point in found.points), default=1)
+    columns = (
+        Column("factor", cell=lambda point: f"x{significant(point.factor, 3)}"),
+        Column(found.of, cell=lambda point: duration(point.after_ns)),
+        Column("change", cell=lambda point: change(found.before_ns, point.after_ns)),
+        Column("", True, cell=lambda point: "#" * round(30 * point.after_ns / longest)),
+    )
+    head = f"{printable(found.change)}: {_of(found.of)} takes {duration(found.before_ns)} now."
+    return "\n\n".join([_wrapped([head, *said], width), table_of(columns, found.points, width)])
+
+
+def path_text(found: Path, width: int) -> str:
+    """The critical path, and what has time to spare."""
+    said = [*_doubt(found.devices, found.residual_share), limit_sentence(found.rows, "")]
+    blocks = [_wrapped(said, width), rows_text(found.rows, width)]
+    if found.slack:
+        blocks.append(table_of(SLACK_COLUMNS, found.slack, width))
+    elif found.slack_left_out:
+        blocks.append(_wrapped(["The trace is too large to tell what has time to spare."], width))
+    blocks += [_wrapped([text], width) for text in _inferred(found.inferred_waits)]
+    return "\n\n".join(blocks)
+
+
+def rows_text(rows: Sequence[PathRow], width: int) -> str:
+    """The rows of a critical path."""
+    alone = {kind for kind in KINDS if sum(row.kind == kind for row in rows) == 1}
+    columns = (
+        Column("time", cell=lambda row: duration(row.ns)),
+        Column("share", cell=lambda row: percent(row.share, 1)),
+        Column("count", spare=1, cell=lambda row: count(row.count)),
+        Column("kind", True, cell=lambda row: row.kind),
+        Column("on the critical path", True, cell=lambda row: called(row, alone, width)),
+    )
+    return table_of(columns, rows, width)
+
+
+def called(row: PathRow, alone: set[str], width: int) -> str:
+    """What a row is. `alone`: the kinds that have one row."""
+    if row.kind in ("kernel", "communication") and row.what:
+        return kernel_label(row.what, width)
+    if row.what:
+        return printable(row.what)
+    return NAMELESS.get(row.kind, KINDS[row.kind][1]) if row.kind in alone else "others"
+
+
+def limit_sentence(rows: Sequence[PathRow], then: str = "Then ") -> str:
+    """`Then the host limits it: 71 % of the critical path is what CPU threads do, most of it
+    zoom_shift.`"""
+    by_kind = {kind: sum(row.ns for row in rows if row.kind == kind) for kind in KINDS}
+    kind = max(by_kind, key=lambda one: by_kind[one])
+    whole = sum(by_kind.values())
+    first, what = KINDS[kind]
+    limits = "limit it" if first.endswith("s") else "limits it"
+    largest = max((row for row in rows if row.kind == kind), key=lambda row: row.ns)
+    is_most = largest.what and 2 * largest.ns > by_kind[kind]
+    most = f", most of it {called(largest, set(), UNKNOWN_WIDTH)}" if is_most else ""
+    text = f"{then}{first} {limits}: {percent(by_kind[kind], whole)} of the critical path is {what}"
+    return f"{text[0].upper()}{text[1:]}{most}."
+
+
+def _answer(found: WhatIf) -> str:
+    """What the changes are worth, in a sentence or two."""
+    made = printable(" and ".join(found.changes))
+    of, before = _of(found.of), duration(found.before_ns)
+    if found.between_ns is not None:
+        least, most = found.between_ns
+        return f"With {made}, {of} of {before} would take {duration(least)} to {duration(most)}."
+    if found.after_ns is None:
+        return f"What {made} would be worth cannot be told: too little of the time is understood."
+    after, worth = duration(found.after_ns), _worth(found.before_ns, found.after_ns)
+    if found.certainty == "bound":
+        return f"With {made}, {of} of {before} would take {after} at best ({worth})."
+    text = f"With {made}, {of} of {before} would take {after} ({worth}), an estimate."
+    if found.of == "step" and len(found.steps) > 1 and found.after_range_ns:
+        low, high = map(duration, found.after_range_ns)
+        steps = plural(len(found.steps), "step")
+        text += f" It is the median of {steps}, of which each takes {low} to {high} then."
+    return text
+
+
+def _worth(before: int, after: int) -> str:
+    """`11.8 % less`; a change that is too small to matter is none."""
+    return change(before, after) if abs(after - before) * NOTHING > before else "no change"
+
+
+def _of(of: str) -> str:
+    return "a step" if of == "step" else "the span"
+
+
+def _doubt(devices: Sequence[DeviceResidual], share: float) -> Iterator[str]:
+    """What is not understood, where that is much."""
+    if share <= DOUBTFUL:
+        return
+    known = [one for one in devices if one.residual_share > DOUBTFUL]
+    told = (
+        f"{percent(one.residual_share, 1)} of the time of {device_label(one.device)}"
+        for one in known
+    )
+    yield f"Not understood: {several([*told], 3)}. Nothing recorded explains these delays."
+
+
+def _inferred(waits: int) -> Iterator[str]:
+    if waits:
+        calls = plural(waits, "waiting call")
+        yield f"Of {calls} the trace does not say what for: that was inferred from the times."
+
+
+def _knee(found: Sweep) -> str:
+    first, last = found.points[0], found.points[-1]
+    if first.after_ns == last.after_ns:
+        return "It makes no difference."
+    if found.knee is None:
+        return "It helps all the way."
+    return f"Below x{significant(found.knee, 3)} it no longer helps."
+
+
+def _wrapped(sentences: Sequence[str], width: int) -> str:
+    return "\n".join(wrap(" ".join(sentences), width))
+
+
+STEP_COLUMNS = (
+    Column("before", cell=lambda step: duration(step.before_ns)),
+    Column("after", cell=lambda step: duration(step.after_ns)),
+    Column("change", cell=lambda step: change(step.before_ns, step.after_ns)),
+    Column("step", True, cell=lambda step: printable(step.name)),
+)
+SLACK_COLUMNS = (
+    Column("to spare", cell=lambda slack: duration(slack.ns)),
+    Column("kind", True, cell=lambda slack: slack.kind),
+    Column(
+        "could take so much longer and not move the end", True, cell=lambda s: printable(s.what)
+    ),
+)

@@ -1,0 +1,129 @@
+"""`whatif` and `path`: the text that users read, the keys that programs rely on, the exit codes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from fusetui.analysis.replay.path import DeviceResidual, PathRow
+from fusetui.analysis.replay.sweep import Sweep, SweepPoint
+from fusetui.analysis.replay.whatif import StepChange, WhatIf
+from fusetui.report.whatif import limit_sentence, rows_text, sweep_text, whatif_text
+
+Run = Callable[..., Any]
+KEYS = {
+    *("changes", "devices", "steps", "before_ns", "after_ns", "residual_share"),
+    *("inferred_waits", "certainty", "limit", "notes"),
+}
+LESSON = "lesson:mlp-eager"
+HOST = PathRow("host", "zoom_shift", 7, 71, 0.71)
+KERNEL = PathRow("kernel", "gemm", 3, 29, 0.29)
+
+
+def answer(**other: Any) -> WhatIf:
+    fields: dict[str, Any] = {
+        "changes": ("loader",),
+        "of": "step",
+        "devices": (DeviceResidual(0, 0.01),),
+        "steps": (StepChange("ProfilerStep#1", 100_000, 80_000),),
+        "before_ns": 100_000,
+        "after_ns": 80_000,
+        "saved_ns": 20_000,
+        "before_range_ns": (100_000, 100_000),
+        "after_range_ns": (80_000, 80_000),
+        "between_ns": None,
+        "residual_share": 0.01,
+        "inferred_waits": 0,
+        "certainty": "estimate",
+        "limit": (HOST, KERNEL),
+        "notes": (),
+    }
+    return WhatIf(**{**fields, **other})
+
+
+def said(found: WhatIf) -> str:
+    return " ".join(whatif_text(found, 100).split())
+
+
+def test_keys(fusetui: Run) -> None:
+    found = fusetui("whatif", LESSON, "family:gemm x0.5", "--json").json
+    assert set(found) >= KEYS
+    assert set(found["steps"][0]) == {"name", "before_ns", "after_ns"}
+    assert found["changes"] == ["family:gemm x0.5"]
+    assert found["after_ns"] < found["before_ns"]
+
+
+def test_the_path_adds_up(fusetui: Run) -> None:
+    found = fusetui("path", LESSON, "--json").json
+    assert sum(row["ns"] for row in found["rows"]) == found["span_ns"]
+    assert len(found["rows"]) <= 12
+
+
+def test_a_factor_of_one_changes_nothing(fusetui: Run) -> None:
+    found = fusetui("whatif", LESSON, "family:gemm x1", "python x1", "--json").json
+    assert all(step["before_ns"] == step["after_ns"] for step in found["steps"])
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ("kernel:nowhere x0.5", "No kernel matches kernel:nowhere."),
+        ("faster", "faster is no change; these are: kernel:PATTERN x0.5, "),
+        ("loader", "No thread that launches work loads data."),
+    ],
+)
+def test_a_wrong_change(fusetui: Run, change: str, sentence: str) -> None:
+    found = fusetui("whatif", LESSON, change)
+    assert (found.code, found.out) == (2, "")
+    assert found.err.startswith(sentence)
+
+
+def test_no_change(fusetui: Run) -> None:
+    assert "needs a change" in fusetui("whatif", LESSON).err
+
+
+def test_what_it_is_worth_and_what_limits_it_then() -> None:
+    assert said(answer()).startswith(
+        "With loader, a step of 100 us would take 80 us (20.0 % less), an estimate. Then the host "
+        "limits it: 71 % of the critical path is what CPU threads do, most of it zoom_shift."
+    )
+
+
+def test_a_bound() -> None:
+    assert "would take 80 us at best (20.0 % less). Then" in said(answer(certainty="bound"))
+
+
+def test_too_little_is_understood() -> None:
+    share = 0.25
+    found = answer(
+        after_ns=None, residual_share=share, devices=(DeviceResidual(3, share),), limit=()
+    )
+    assert found.abstains
+    assert said(found).startswith("Not understood: 25 % of the time of GPU 3.")
+    assert "cannot be told: too little of the time is understood." in said(found)
+
+
+def test_a_range() -> None:
+    found = answer(after_ns=None, between_ns=(60_000, 70_000), certainty="estimate")
+    assert "a step of 100 us would take 60 us to 70 us." in said(found)
+
+
+def test_names_of_a_trace_are_printable() -> None:
+    row = PathRow("host", "\x1b[31mred", 1, 1, 1.0)
+    assert "\x1b" not in limit_sentence([row]) + rows_text([row], 80)
+
+
+@pytest.mark.parametrize(
+    ("times", "knee", "sentence"),
+    [
+        ([100, 100, 200], 0.5, "Below x0.5 it no longer helps."),
+        ([100, 150, 200], None, "It helps all the way."),
+        ([200, 200, 200], None, "It makes no difference."),
+    ],
+)
+def test_a_sweep(times: list[int], knee: float | None, sentence: str) -> None:
+    points = tuple(SweepPoint(n / 2, ns) for n, ns in enumerate(times))
+    found = Sweep("python", "step", (), 200, 0.0, points, knee)
+    assert sentence in sweep_text(found, 80)
