@@ -20,7 +20,7 @@ from fusetui.commands.loading import load, secret_notices
 from fusetui.commands.why import selection_of
 from fusetui.report.output import emit
 from fusetui.report.progress import Bar
-from fusetui.text.figures import count, duration, plural
+from fusetui.text.figures import count, plural, window
 from fusetui.text.printable import printable
 from fusetui.trace import Trace
 from fusetui.trace.cut import Excerpt, part_of, texts_of
@@ -53,7 +53,7 @@ def run_cut(args: Namespace) -> int:
     clipped = int(part.clipped.sum())
     emit(
         f"{printable(args.out)}: {count(len(part.rows))} of {plural(trace.recorded(), 'slice')}, "
-        f"from {duration(begin - trace.begin_ns)} to {duration(end - trace.begin_ns)}; "
+        f"from {window(begin - trace.begin_ns, end - trace.begin_ns)}; "
         f"{plural(clipped, 'slice')} that reach{'es' if clipped == 1 else ''} further "
         f"{'is' if clipped == 1 else 'are'} clipped."
     )
