@@ -60,6 +60,7 @@ def commands(traces: Path, hta: str | None, big: str) -> dict[str, list[list[str
         "screen": [["--put", *at("h100_owlv2"), big]],
         "keys": [["--put", *at("h100_owlv2", "mtia_inference")]],
         "trees": [[big, "--write", "docs/benchmarks.md"]],
+        "cutting": [[*at("h100_owlv2"), "--into", "docs/benchmarks.md"]],
         "decode": [[str(traces / NAMES["kernel_names"])]],
         "why": [at("a100_train_diff_control", "h100_owlv2")],
         "ranks": [[*at("nccl_collectives"), *(by_hta if hta else [])]],
@@ -72,13 +73,14 @@ def commands(traces: Path, hta: str | None, big: str) -> dict[str, list[list[str
         "diff_planted": [[*every, "--into", DIFF]],
         "diff_planted_hta": [[*every, *by_hta, "--into", DIFF]],
         "diff_peers": [[*at(*pair), *by_hta, "--into", DIFF] for pair in PAIRS],
+        "python_peers": [[*at(*PAIRS[1]), *by_hta, "--into", "docs/python.md"]],
         "capture_experiments": [["--device", "cpu"]],
         "predictions": [["--write"]],
         "triton_code": [["--write"]],
         "whatif_programs": [[]],
         "whatif_cpu": [[]],
     }
-    without = () if hta else ("diff_planted_hta", "diff_peers")
+    without = () if hta else ("diff_planted_hta", "diff_peers", "python_peers")
     return {name: lines for name, lines in found.items() if name not in without}
 
 

@@ -1,11 +1,12 @@
 """Writes the table "CPU programs" of docs/whatif.md: what was predicted, and what was recorded.
 
-    python -P benchmarks/whatif_cpu.py [--rounds 5] [--only metrics ...] [--print]
+    python -P benchmarks/whatif_cpu.py [--rounds 9] [--only metrics ...] [--print]
 
 Each program of `whatif_cpu_programs.py` is recorded by torch.profiler as it is and without its slow
 part, in turns, on one thread of torch. From each first recording `fusetui whatif` predicts the
 second. All figures are medians of the rounds, each a median of its steps; the noise is how far the
-second recordings lie apart, half of their range.
+second recordings lie apart, half of the range of their middle half. Only the rounds count in which
+other programs kept the thread from the processor for the least time.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ import sys
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
-from statistics import mean, median
+from statistics import mean, median, quantiles
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from time import perf_counter_ns
+from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -29,17 +31,21 @@ from tests.analysis.replay.judge import Prediction, by_command
 from fusetui.text.figures import duration
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "whatif.md"
-WARM_UP, STEPS, ROUNDS = 4, 12, 5
+WARM_UP, STEPS, ROUNDS = 4, 12, 9
+TRIES, QUIET = 6, 0.02
+VARIANTS = FIRST, SECOND = "first", "second"
 
 
 class Outcome(NamedTuple):
-    """In ns; `before` and `after` as recorded, from each round."""
+    """In ns; `before` and `after` as recorded, from each round. `stood`: the share of the time for
+    which other programs kept the thread from the processor, at most."""
 
     name: str
     change: str
     before: list[float]
     after: list[float]
     predictions: list[Prediction]
+    stood: float
 
     @property
     def predicted(self) -> float | None:
@@ -54,14 +60,14 @@ class Outcome(NamedTuple):
 
     @property
     def noise(self) -> float:
-        return (max(self.after) - min(self.after)) / 2 / median(self.after)
+        low, _, high = quantiles(self.after, n=4, method="inclusive")
+        return (high - low) / 2 / median(self.after)
 
 
 def main() -> None:
     options = _options()
     if options.record:
-        name, slow, path = options.record
-        record(name, slow == "slow", path)
+        record(options.record[0], options.rounds, Path(options.record[1]))
         return
     found = []
     with TemporaryDirectory() as folder:
@@ -80,7 +86,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--only", nargs="*")
     parser.add_argument("--print", action="store_true", help="do not put the table into the page")
-    parser.add_argument("--record", nargs=3, help=argparse.SUPPRESS)
+    parser.add_argument("--record", nargs=2, help=argparse.SUPPRESS)
     return parser.parse_args()
 
 
@@ -90,8 +96,8 @@ def names() -> list[tuple[str, str]]:
     return [(case.make.__name__, case.change) for case in CASES]
 
 
-def record(name: str, slow: bool, path: str) -> None:
-    """Records one program in this process."""
+def record(name: str, rounds: int, folder: Path) -> None:
+    """Records one program in this process, as it is and without its slow part, in turns."""
     import torch
     from benchmarks.whatif_cpu_programs import CASES
     from torch.profiler import ProfilerActivity, profile, schedule
@@ -99,26 +105,37 @@ def record(name: str, slow: bool, path: str) -> None:
     torch.set_num_threads(1)
     torch.manual_seed(0)
     (case,) = (one for one in CASES if one.make.__name__ == name)
-    step = case.make(slow)
+    programs = {variant: case.make(variant == FIRST) for variant in VARIANTS}
     plan = schedule(wait=0, warmup=WARM_UP, active=STEPS, repeat=1)
+    quiet = 0
+    for number in range(TRIES * rounds):
+        stood = 0.0
+        for variant, step in programs.items():
+            path = str(folder / f"{variant}{number}.json")
+            began, before = perf_counter_ns(), _stood()
+            with profile(
+                activities=[ProfilerActivity.CPU],
+                schedule=plan,
+                on_trace_ready=lambda profiler, path=path: profiler.export_chrome_trace(path),
+                with_stack=case.stacks,
+            ) as profiler:
+                for _ in range(WARM_UP + STEPS):
+                    step()
+                    profiler.step()
+            stood = max(stood, (_stood() - before) / (perf_counter_ns() - began))
+        (folder / f"{number}.stood").write_text(str(stood), encoding="utf-8")
+        quiet += stood < QUIET
+        if quiet == rounds:
+            return
 
-    def save(profiler: Any) -> None:
-        profiler.export_chrome_trace(path)
 
-    cpu = [ProfilerActivity.CPU]
-    with profile(
-        activities=cpu, schedule=plan, on_trace_ready=save, with_stack=case.stacks
-    ) as profiler:
-        for _ in range(WARM_UP + STEPS):
-            step()
-            profiler.step()
+def _stood() -> int:
+    """Time in ns for which this thread was ready and other programs had the processors."""
+    return int(Path("/proc/thread-self/schedstat").read_text(encoding="utf-8").split()[1])
 
 
-def recorded(name: str, slow: bool, path: Path) -> float:
-    """The median step of a recording, made in a process of its own, in ns."""
-    variant = "slow" if slow else "without"
-    command = [sys.executable, "-P", __file__, "--record", name, variant, str(path)]
-    subprocess.run(command, check=True)
+def median_step(path: Path) -> float:
+    """In ns, from the file itself."""
     events = json.loads(path.read_text(encoding="utf-8"))["traceEvents"]
     ends = sorted(
         float(event["ts"]) + float(event["dur"])
@@ -128,12 +145,19 @@ def recorded(name: str, slow: bool, path: Path) -> float:
     return median(after - before for before, after in pairwise(ends)) * 1000
 
 
-def tried(name: str, change: str, rounds: int, folder: Path) -> Outcome:
-    outcome = Outcome(name, change, [], [], [])
-    first, second = folder / "first.json", folder / "second.json"
-    for _ in range(rounds):
-        outcome.before.append(recorded(name, True, first))
-        outcome.after.append(recorded(name, False, second))
+def tried(name: str, change: str, rounds: int, into: Path) -> Outcome:
+    """Of all rounds, those that other programs disturbed least."""
+    folder = into / name
+    folder.mkdir()
+    command = [sys.executable, "-P", __file__, "--record", name, str(folder)]
+    subprocess.run([*command, "--rounds", str(rounds)], check=True, capture_output=True)
+    stood = {path.stem: float(path.read_text()) for path in folder.glob("*.stood")}
+    chosen = sorted(stood, key=lambda number: stood[number])[:rounds]
+    outcome = Outcome(name, change, [], [], [], stood[chosen[-1]])
+    for number in chosen:
+        first, second = (folder / f"{variant}{number}.json" for variant in VARIANTS)
+        outcome.before.append(median_step(first))
+        outcome.after.append(median_step(second))
         outcome.predictions.append(by_command(first, [change]))
     return outcome
 
@@ -152,6 +176,7 @@ def row(outcome: Outcome) -> str:
         duration(int(median(outcome.after))),
         _share(error) if error is not None else "",
         _share(outcome.noise).replace("+", "±"),
+        f"{100 * outcome.stood:.1f} %",
     ]
     return f"| {' | '.join(cells)} |"
 
@@ -159,8 +184,8 @@ def row(outcome: Outcome) -> str:
 def table(outcomes: Sequence[Outcome]) -> str:
     import torch
 
-    head = "| program | change | before | predicted | recorded | error | noise |\n"
-    head += "| --- " * 7 + "|\n"
+    head = "| program | change | before | predicted | recorded | error | noise | disturbed |\n"
+    head += "| --- " * 8 + "|\n"
     errors = [abs(one.error) for one in outcomes if one.error is not None]
     silent = sum(one.error is None for one in outcomes)
     said = f"Mean absolute error {100 * mean(errors):.1f} %" if errors else "No prediction"

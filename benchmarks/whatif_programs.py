@@ -22,8 +22,9 @@ from typing import NamedTuple
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.pages import put
+from tests.analysis.replay.cases import CHANGES, cases
 from tests.analysis.replay.changes import changed
-from tests.analysis.replay.invented import CHANGES, KINDS, cases, invented
+from tests.analysis.replay.invented import KINDS, invented
 from tests.analysis.replay.judge import Verdict, by_command, figures, judged
 from tests.analysis.replay.simulator import Residuals, simulate
 
@@ -72,7 +73,8 @@ def tried(kind: str, seed: int, change: str, folder: Path) -> Result:
     quiet = judged(program, words, by_command, folder)
     chance = Residuals(seed, **SIZES)
     noisy = judged(program, words, by_command, folder, chance)
-    after, _ = figures(simulate(changed(program, *words), Residuals(seed, draw=1, **SIZES)))
+    recorded, others = simulate(program, chance), Residuals(seed, draw=1, **SIZES)
+    after, _ = figures(simulate(changed(program, *words), others), recorded)
     other = None if noisy.abstained else noisy.prediction.after / after - 1
     return Result(kind, seed, change, quiet, noisy, other)
 

@@ -20,11 +20,12 @@ from fusetui.trace.convert import document
 from fusetui.trace.model.arrays import Flags, Int64s, Rows
 from fusetui.trace.model.categories import GPU_ROLES
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.errors import CannotRead
-from fusetui.trace.model.events import Stretch
+from fusetui.trace.model.errors import CannotRead, TraceError
+from fusetui.trace.model.events import Stretch, Text
 from fusetui.trace.model.joined import own_events
 from fusetui.trace.model.report import Progress, silent
-from fusetui.trace.read.document_text import decoded
+from fusetui.trace.read.chunks import UNDECODABLE
+from fusetui.trace.read.document_text import list_text
 from fusetui.trace.read.events import decode_raw
 from fusetui.trace.read.rendered import micros
 from fusetui.trace.read.times import InexactTimes, exact_nanoseconds, nanoseconds
@@ -145,42 +146,63 @@ def _pieces(trace: Trace, part: Excerpt, progress: Progress) -> Iterator[bytes]:
     )
     for number, stretch in enumerate(events.stretches):
         places = by_order[bounds[number] : bounds[number + 1]]
-        if len(places) or slices[number] < stretch.events:
-            yield b",\n".join(_of_stretch(trace, part, stretch, int(firsts[number]), places))
+        before, after = stretch.reach
+        others = slices[number] < stretch.events
+        is_whole = len(places) == slices[number] and not part.clipped[places].any()
+        if is_whole and part.first_ns <= before and after <= part.last_ns:
+            yield bytes(_read(events.text, stretch)[1:-1])
+        elif len(places) or (others and before < part.last_ns and after > part.first_ns):
+            yield _of_stretch(trace, part, stretch, int(firsts[number]), places)
         progress(number + 1, len(events.stretches))
     if problem := events.text.problem():
         raise CannotRead(f"{problem}.")
 
 
-def _of_stretch(
-    trace: Trace, part: Excerpt, stretch: Stretch, first: int, places: Rows
-) -> list[bytes]:
-    """The texts of what is kept of a stretch, in file order. `places`: of its slices in `part`."""
-    events = own_events(trace.elements)
-    texts = dict(decoded(events.text, stretch, decode_raw, bytes))
-    found: dict[int, bytes] = {}
-    is_whole = stretch.places is None and len(texts) == stretch.events
-    heads = _heads(texts) if is_whole else None
-    numbers = (trace.order[part.rows[places]] - first).tolist()
-    each = zip(numbers, part.rows[places].tolist(), part.clipped[places].tolist(), strict=True)
-    for number, row, clipped in each:
-        written = heads is not None and heads[number].ph == "X" and not clipped
-        found[number] = bytes(texts[number]) if written else _rewritten(trace, part, row)
-    if heads is not None:
-        others = [n for n, head in enumerate(heads) if head.ph != "X" and head.ph not in PAIRED]
-        inside = _inside([bytes(heads[n].ts) for n in others], part)
-        kept = (n for n, is_in in zip(others, inside, strict=True) if is_in or heads[n].ph == "M")
-        found |= {number: bytes(texts[number]) for number in kept}
-    else:
+def _of_stretch(trace: Trace, part: Excerpt, stretch: Stretch, first: int, places: Rows) -> bytes:
+    """The texts of what is kept of a stretch, in file order, with commas between them. `places`: of
+    its slices in `part`."""
+    rows, clipped = part.rows[places], part.clipped[places]
+    numbers = trace.order[rows] - first
+    listed, heads = _listed(trace, stretch)
+    if heads is None:
+        found = _rewritten_each(trace, part, numbers, rows)
         found |= _others_one_by_one(trace, part, stretch, first, found)
-    return [text for _, text in sorted(found.items())]
+        return b",\n".join(text for _, text in sorted(found.items()))
+    phases = [head.ph for head in heads]
+    alone = [n for n, ph in enumerate(phases) if ph not in ("X", "M") and ph not in PAIRED]
+    inside = _inside([bytes(heads[n].ts) for n in alone], part)
+    as_written = [n for n, is_in in zip(alone, inside, strict=True) if is_in]
+    as_written += [n for n, ph in enumerate(phases) if ph == "M"]
+    anew = clipped | np.array([phases[n] != "X" for n in numbers.tolist()], dtype=np.bool_)
+    as_written += numbers[~anew].tolist()
+    texts = decode_raw(listed) if as_written else []
+    found = {number: bytes(texts[number]) for number in as_written}
+    found |= _rewritten_each(trace, part, numbers[anew], rows[anew])
+    return b",\n".join(text for _, text in sorted(found.items()))
 
 
-def _heads(texts: dict[int, Any]) -> list[Head] | None:
+def _rewritten_each(trace: Trace, part: Excerpt, numbers: Int64s, rows: Rows) -> dict[int, bytes]:
+    each = zip(numbers.tolist(), rows.tolist(), strict=True)
+    return {number: _rewritten(trace, part, row) for number, row in each}
+
+
+def _listed(trace: Trace, stretch: Stretch) -> tuple[bytearray, list[Head] | None]:
+    """The text of a stretch as a list, and the head of each element; None if it is damaged, or has
+    unusual types. Raises CannotRead."""
+    listed = _read(own_events(trace.elements).text, stretch)
+    with suppress(*UNDECODABLE):
+        heads = decode_heads(listed)
+        if stretch.places is None and len(heads) == stretch.events:
+            return listed, heads
+    return listed, None
+
+
+def _read(text: Text, stretch: Stretch) -> bytearray:
+    """A stretch as a list. Raises CannotRead."""
     try:
-        return decode_heads(b"[" + b",".join(texts.values()) + b"]")
-    except (msgspec.DecodeError, RecursionError):
-        return None
+        return list_text(text, stretch)
+    except (OSError, TraceError) as error:
+        raise CannotRead(f"{text.problem() or error}.") from None
 
 
 def _inside(times: list[bytes], part: Excerpt) -> list[bool]:

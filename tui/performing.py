@@ -118,7 +118,7 @@ class Performing:
                 from fusetui.tui.saving import cut
 
                 times = (f"--from={begin}", f"--to={end}")
-                self._in_thread(f"cut {path}", lambda stop: cut((trace, path, *times), post, stop))
+                self._in_thread(f"cut {path}", lambda stop: cut(trace, path, times, post, stop))
             case effects.MatchLanes(side, pattern):
                 self._in_thread("lanes", lambda _: match_lanes(side, pattern, post))
             case _:

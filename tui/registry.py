@@ -33,14 +33,9 @@ PAGES: tuple[Page, ...] = (
 )
 BY_NAME = {page.name: page for page in PAGES}
 SECTIONS = (
-    moving.SECTION,
-    answer.SECTION,
-    LISTS,
-    folding.SECTION,
+    *(moving.SECTION, answer.SECTION, LISTS, folding.SECTION),
     *(action.section for page in PAGES for action in page.actions),
-    "Everywhere",
-    overlays.SECTION,
-    tour.SECTION,
+    *("Everywhere", overlays.SECTION, tour.SECTION),
 )
 """The sections of the help, in this order."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from subprocess import DEVNULL, PIPE, Popen, TimeoutExpired
 
@@ -13,6 +14,7 @@ from fusetui.tables.files import save as write
 from fusetui.text.figures import plural, size
 from fusetui.text.printable import printable
 from fusetui.trace.model.report import Stop
+from fusetui.trace.read.source import reason
 from fusetui.tui import registry
 from fusetui.tui.loading import Post
 from fusetui.tui.state.state import State, told
@@ -36,18 +38,25 @@ def save(state: State, path: str, post: Post) -> None:
     post(partial(told, sentence=printable(said)))
 
 
-def cut(arguments: Sequence[str], post: Post, cancelled: Stop) -> None:
-    """Has another process run `fusetui cut`, and posts what that says."""
-    command = [sys.executable, "-P", "-c", START, "cut", *arguments]
-    process = Popen(command, stdin=DEVNULL, stdout=PIPE, stderr=PIPE, text=True, errors="replace")
-    said: tuple[str, str] | None = None
-    while said is None:
-        try:
-            said = process.communicate(timeout=OFTEN)
-        except TimeoutExpired:
-            if cancelled():
-                process.terminate()
-    lines = [line for text in said for line in text.splitlines()]
+def cut(trace: str, path: str, options: Sequence[str], post: Post, cancelled: Stop) -> None:
+    """Has another process run `fusetui cut`, and posts what that says, with the size."""
+    command = [sys.executable, "-P", "-c", START, "cut", *options, "--", trace, path]
+    try:
+        with Popen(command, stdin=DEVNULL, stdout=PIPE, stderr=PIPE, errors="replace") as process:
+            said = _said(process, cancelled)
+        sentence = "   ".join(line for text in said for line in text.splitlines())
+        if sentence.startswith(head := f"{printable(path)}: "):
+            sentence = f"{head}{size(os.path.getsize(path))}, {sentence.removeprefix(head)}"
+    except OSError as error:
+        sentence = f"{path} was not written: {reason(error)}."
     if not cancelled():
-        sentence = "   ".join(lines) or f"cut ended with {process.returncode}"
         post(partial(told, sentence=printable(sentence)))
+
+
+def _said(process: Popen[str], cancelled: Stop) -> tuple[str, str]:
+    """What a process prints to its two streams; it is ended once nobody waits for it."""
+    while True:
+        with suppress(TimeoutExpired):
+            return process.communicate(timeout=OFTEN)
+        if cancelled():
+            process.terminate()

@@ -39,7 +39,7 @@ def laptop(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
         raise AssertionError("a process was started")
 
     take_away(monkeypatch)
-    monkeypatch.setattr(workers, "_cores", lambda: 4)
+    monkeypatch.setattr(workers, "core_count", lambda: 4)
     monkeypatch.setattr(workers, "FEWEST_FORKED", 0)
     monkeypatch.setattr(workers, "FEWEST_STARTED", 0)
     monkeypatch.setattr(subprocess, "Popen", never)

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from fusetui import Error
 from fusetui.cli import AMOUNTS
-from fusetui.commands.errors import CommandError
 from fusetui.commands.open import show
 from fusetui.commands.settings import Settings, ignored_colors, user_settings
 from fusetui.trace.cache.folder import BOUND
@@ -49,25 +49,25 @@ def test_the_variable_comes_first(file: Path) -> None:
     ],
 )
 def test_what_is_wrong_is_said_in_a_sentence(file: Path, text: str, sentence: str) -> None:
-    with pytest.raises(CommandError) as error:
+    with pytest.raises(Error) as error:
         read(file, text)
     assert sentence in str(error.value)
     assert str(file) in str(error.value)
 
 
 def test_a_theme_that_there_is_not() -> None:
-    with pytest.raises(CommandError, match="FUSETUI_THEME is 'purple'; it can be auto, dark"):
+    with pytest.raises(Error, match="FUSETUI_THEME is 'purple'; it can be auto, dark"):
         user_settings({"FUSETUI_CONFIG": "off", "FUSETUI_THEME": "purple"})
 
 
 def test_a_file_that_is_named_must_exist(file: Path) -> None:
-    with pytest.raises(CommandError, match="does not exist: FUSETUI_CONFIG names it"):
+    with pytest.raises(Error, match="does not exist: FUSETUI_CONFIG names it"):
         user_settings({"FUSETUI_CONFIG": str(file)})
 
 
 def test_a_device_is_not_read(file: Path) -> None:
     """It might never end."""
-    with pytest.raises(CommandError, match=r"/dev/zero is not a file\."):
+    with pytest.raises(Error, match=r"/dev/zero is not a file\."):
         user_settings({"FUSETUI_CONFIG": "/dev/zero"})
 
 

@@ -1,10 +1,12 @@
-"""The figures of the README's comparison stand in docs/diff.md, where a benchmark wrote them."""
+"""What the README opens first opens; the figures of its comparison stand in docs/diff.md, where a
+benchmark wrote them."""
 
 from __future__ import annotations
 
 import re
 
 from tests.places import ROOT
+from tests.terminal import Terminal
 
 DIFF = (ROOT / "docs" / "diff.md").read_text(encoding="utf-8")
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -26,3 +28,12 @@ def test_kernels_matched() -> None:
     ((shown, *_),) = cells(README, "kernels matched across different names")
     first, second, _ = (row[1].partition(",")[0] for row in cells(DIFF, "kernels under other"))
     assert shown.startswith(f"{first} (1), {second} (2)")
+
+
+def test_a_name_alone_opens_it() -> None:
+    (name,) = re.findall(r"^```console\nfusetui (\S+:\S+)\n```$", README, re.MULTILINE)
+    with Terminal([name]) as terminal:
+        terminal.wait_for("w/s zoom")
+        assert "mlp-eager" in terminal.text
+        terminal.press("q")
+        assert terminal.wait() == 0

@@ -23,6 +23,7 @@ from fusetui.text.figures import (
     signed_percent,
     size,
     tick,
+    window,
 )
 from fusetui.text.printable import is_printable, json_lines, printable, printable_lines
 
@@ -169,6 +170,18 @@ def test_a_change_has_a_sign_unless_there_is_none(ns: int, text: str) -> None:
 )
 def test_tick(ns: int, step: int, text: str) -> None:
     assert tick(ns, step) == text
+
+
+@pytest.mark.parametrize(
+    ("begin", "end", "text"),
+    [
+        (10_000_000_000, 10_003_000_000, "10000.00 ms to 10003.00 ms"),
+        (5_000_000_000, 17_000_000_000, "5.0 s to 17.0 s"),
+        (0, 0, "0 ns to 0 ns"),
+    ],
+)
+def test_both_ends_of_a_window_are_told_apart(begin: int, end: int, text: str) -> None:
+    assert window(begin, end) == text
 
 
 @pytest.mark.parametrize(

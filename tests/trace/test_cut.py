@@ -43,7 +43,7 @@ def cut(trace: Trace, begin_us: float, end_us: float) -> dict[str, Any]:
 
 def kept(trace: Trace, begin_us: float, end_us: float) -> list[tuple[Any, ...]]:
     events = cut(trace, begin_us, end_us)["traceEvents"]
-    return [(event["name"], event["ts"], event.get("dur")) for event in events]
+    return [(event["name"], event.get("ts", 0), event.get("dur")) for event in events]
 
 
 def test_the_launch_stays_with_what_is_around_it(trace_of: Make) -> None:
@@ -98,6 +98,21 @@ def test_counters_and_instants_of_the_time_and_all_labels(trace_of: Make) -> Non
     assert names == [("process_name", 0, None), ("c", 15, None), ("a", 10, 10)]
 
 
+def test_counters_far_behind_their_slices_in_the_file(write: Make) -> None:
+    """Many stretches, of which the last ones hold no slices: of these, only what may lie in the
+    time is read."""
+    label = {"ph": "M", "name": "process_name", "pid": 1, "args": {"name": "python"}}
+    ops = slices(*(("cpu_op", "a" * 5000, ts, 1) for ts in range(1000)))
+    counts = [
+        {"ph": "C", "name": "c", "pid": 1, "ts": ts, "args": {"": 5000 * "0"}} for ts in range(1000)
+    ]
+    path = write(json.dumps({"traceEvents": [label, *ops, *counts]}))
+    trace = open_trace(str(path))
+    assert len(trace.elements.stretches) > 2
+    names = [(name[:1], ts) for name, ts, _ in kept(trace, 500, 502)]
+    assert names == [("p", 0), ("a", 500), ("a", 501), ("c", 500), ("c", 501)]
+
+
 def test_a_pair_becomes_one_event(trace_of: Make) -> None:
     pair = [
         {"ph": "B", "name": "a", "pid": 1, "tid": 1, "ts": 10, "args": {"x": 1}},
@@ -106,6 +121,18 @@ def test_a_pair_becomes_one_event(trace_of: Make) -> None:
     (event,) = cut(trace_of(pair), 0, 20)["traceEvents"]
     assert (event["ph"], event["ts"], event["dur"]) == ("X", 10, 10)
     assert event["args"] == {"x": 1}
+
+
+@pytest.mark.parametrize("end_us", [15, 25, 1000])
+def test_events_stay_in_the_order_of_the_file(write: Make, end_us: float) -> None:
+    """All of a stretch is copied in one piece, a part of it event by event."""
+    label = {"ph": "M", "name": "process_name", "pid": 1, "args": {"name": "python"}}
+    count = {"ph": "C", "name": "c", "pid": 1, "ts": 21, "args": {"": 1}}
+    a, b = slices(("cpu_op", "a", 10, 2), ("cpu_op", "b", 40, 2))
+    events = [count, b, label, a]
+    path = write('{"traceEvents": [' + " ,\n\t".join(map(json.dumps, events)) + " ]}")
+    found = cut(open_trace(str(path)), 10, end_us)["traceEvents"]
+    assert found == [event for event in events if event.get("ts", 0) < end_us]
 
 
 def test_what_is_damaged_is_left_out_alone(write: Make) -> None:
@@ -133,7 +160,7 @@ def test_every_answer_says_that_it_is_a_part(trace_of: Make, write: Make) -> Non
     about = {"cut_from": msgspec.to_builtins(_about(trace, part, "run.json"))}
     path = write(b"".join(texts_of(trace, part, about)))
     assert note_of(open_trace(str(path))) == (
-        "This is the part from 0 ns to 5 us of run.json, which lasts 15 us."
+        "This is the part from 0 ns to 5.00 us of run.json, which lasts 15 us."
     )
 
 

@@ -14,6 +14,7 @@ import fusetui
 from fusetui.cli import run
 from fusetui.sample_traces import lessons
 from fusetui.tables import writers
+from fusetui.text.figures import size
 from fusetui.trace import open_trace
 from fusetui.tui.state.commands import obeyed
 from fusetui.tui.state.session import Range
@@ -38,6 +39,18 @@ async def test_the_palette_asks_for_a_name_and_saves_the_rows_in_their_order(
         rows = [{name: row[name] for name in NAMED} for row in csv.DictReader(file)]
     table = fusetui.open(LESSON).kernels.select(NAMED)
     assert rows == [{name: str(value) for name, value in row.items()} for row in table]
+
+
+@pytest.mark.parametrize("line", ["save kernels.csv", "cut part.json.gz"])
+async def test_the_examples_of_the_guide(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert f"* `{line}`: " in (Path(__file__).parents[2] / "docs/guide.md").read_text()
+    async with opened([LESSON]) as (app, pilot):
+        await pilot.press("v", "d", "v", "3", "colon", *line, "enter")
+        await settled(app, pilot)
+    assert Path(line.split()[1]).stat().st_size > 100
 
 
 @pytest.mark.parametrize("ending", ["csv", "tsv", "md", "json", "parquet"])
@@ -102,6 +115,9 @@ async def test_a_part_is_that_of_the_command(tmp_path: Path) -> None:
         app.do(lambda s: replace(s, session=replace(s.session, time_range=chosen)))
         app.do(partial(obeyed, line=f"cut {ours}"))
         await settled(app, pilot)
-        assert f"{ours}: " in app.state.hint
+        assert app.state.hint.startswith(f"{ours}: {size(ours.stat().st_size)}, ")
         assert "slices" in app.state.hint
+        app.do(partial(obeyed, line=f"cut {ours}"))
+        await settled(app, pilot)
+        assert app.state.hint == f"{ours} exists already: give another name, or move it away."
     assert ours.read_bytes() == theirs.read_bytes()

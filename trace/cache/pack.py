@@ -23,7 +23,7 @@ from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.events import Stretch, Text
 from fusetui.trace.read.elements import Elements
 
-VERSION = 8
+VERSION = 9
 """Incremented with every change of the meaning of a Trace, of what is kept beside it, or of this
 format."""
 
@@ -143,12 +143,13 @@ def _columns(
 
 
 def _columns_of_stretches(stretches: Sequence[Stretch]) -> dict[str, NDArray[Any]]:
-    """Stretches as [start, end, events, samples, number of places or -1], and all their places."""
+    """Stretches as [start, end, events, samples, number of places or -1, reach], and all their
+    places."""
     places = [s.places for s in stretches if s.places is not None]
     numbers = (-1 if s.places is None else len(s.places) for s in stretches)
-    rows = [(s.start, s.end, s.events, s.samples, next(numbers)) for s in stretches]
+    rows = [(s.start, s.end, s.events, s.samples, next(numbers), *s.reach) for s in stretches]
     return {
-        "stretches": np.array(rows, dtype=np.int64).reshape(-1, 5),
+        "stretches": np.array(rows, dtype=np.int64).reshape(-1, 7),
         "places": np.concatenate([np.empty((0, 3), dtype=np.int64), *places]),
     }
 
@@ -156,8 +157,8 @@ def _columns_of_stretches(stretches: Sequence[Stretch]) -> dict[str, NDArray[Any
 def _stretches(rows: Int64s, places: Int64s) -> Sequence[Stretch]:
     found: list[Stretch] = []
     first = 0
-    for start, end, events, samples, count in rows.tolist():
+    for start, end, events, samples, count, *reach in rows.tolist():
         own = None if count < 0 else places[first : first + count]
         first += max(count, 0)
-        found.append(Stretch(start, end, events, samples, own))
+        found.append(Stretch(start, end, events, samples, own, (reach[0], reach[1])))
     return found

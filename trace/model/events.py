@@ -12,6 +12,8 @@ from fusetui.trace.model.ids import Id
 
 T = TypeVar("T")
 
+EVERYWHERE = (-(2**63), 2**63 - 1)
+NOWHERE = (2**63 - 1, -(2**63))
 BETWEEN = b"\0"  # Separates the texts of args; it cannot occur in JSON text
 
 
@@ -24,6 +26,9 @@ class Stretch(msgspec.Struct, frozen=True, eq=False):
     samples: int = 0  # how many of them may hold values: counters and instant events
     places: Int64s | None = None
     """If the bytes do not decode as one list: number, start and end byte of each event."""
+    reach: tuple[int, int] = EVERYWHERE
+    """Times (ns) before and after all elements that are no slices; EVERYWHERE if that is unknown,
+    they hold for all times, or there are pairs; NOWHERE if there are none."""
 
 
 class Sample(NamedTuple):

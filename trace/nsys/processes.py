@@ -26,15 +26,10 @@ from fusetui.trace.nsys.tables import PID, EventTable, fields, shown
 OWN = 1 << 32
 UNKNOWN = "not recorded"
 PROPERTIES = {
-    "name": "name",
-    "totalGlobalMem": "totalMemory",
-    "computeMajor": "computeMajor",
-    "computeMinor": "computeMinor",
-    "maxThreadsPerBlock": "maxThreadsPerBlock",
-    "regsPerBlock": "maxRegistersPerBlock",
-    "warpSize": "threadsPerWarp",
-    "sharedMemPerBlock": "maxShmemPerBlock",
-    "numSms": "smCount",
+    **{"name": "name", "totalGlobalMem": "totalMemory", "computeMajor": "computeMajor"},
+    **{"computeMinor": "computeMinor", "maxThreadsPerBlock": "maxThreadsPerBlock"},
+    **{"regsPerBlock": "maxRegistersPerBlock", "warpSize": "threadsPerWarp"},
+    **{"sharedMemPerBlock": "maxShmemPerBlock", "numSms": "smCount"},
     "regsPerMultiprocessor": "maxRegistersPerSm",
     "sharedMemPerBlockOptin": "maxShmemPerBlockOptin",
     "sharedMemPerMultiprocessor": "maxShmemPerSm",

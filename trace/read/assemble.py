@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from fusetui.trace.model.arrays import Int32s, Int64s, each
 from fusetui.trace.model.errors import CannotRead, NotATrace
-from fusetui.trace.model.events import Stretch
+from fusetui.trace.model.events import EVERYWHERE, Stretch
 from fusetui.trace.model.raw import Raw, Thread
 from fusetui.trace.model.report import Prefix, Report, Skipped
 from fusetui.trace.read.batch import MOST_LISTED
@@ -183,7 +183,9 @@ def _thread(begin: Mark) -> Thread:
 
 def _stretch(chunk: Chunk) -> Stretch:
     samples = sum(chunk.columns.phases[phase] for phase in PHASES_OF_SAMPLES)
-    return Stretch(chunk.start, chunk.end, chunk.events, samples, chunk.places)
+    is_good = chunk.places is None and not chunk.unreadable
+    reach = chunk.columns.reach if is_good else EVERYWHERE
+    return Stretch(chunk.start, chunk.end, chunk.events, samples, chunk.places, reach)
 
 
 def _merge(columns: Sequence[ChunkColumns], table: str, column: str) -> tuple[Any, Int32s]:

@@ -13,10 +13,14 @@ import numpy as np
 
 from fusetui.trace.model.arrays import Int32s, Int64s, Rows
 from fusetui.trace.model.categories import GPU_ROLES, role
+from fusetui.trace.model.events import EVERYWHERE, NOWHERE
 from fusetui.trace.model.ids import Id
 from fusetui.trace.model.raw import Label, Lane, Thread
 from fusetui.trace.read.events import NO_ARGS, PHASES_OF_PAIRS, AnyEvent, Args, ExactEvent
 from fusetui.trace.read.times import check_ends, exact_nanoseconds, nanoseconds
+
+EXACT = 2.0**52  # microseconds below it are told apart as floats
+BESIDE_TIME = PHASES_OF_PAIRS | {"M", "n", "T"}
 
 
 class Mark(msgspec.Struct, frozen=True):
@@ -48,6 +52,7 @@ class ChunkColumns(msgspec.Struct, frozen=True, eq=False):
     external_id: Int64s
     order: Int64s  # index of the event in the chunk
     marks: tuple[Mark, ...] = ()  # only for exact events
+    reach: tuple[int, int] = EVERYWHERE  # of what is no slice; see Stretch
 
 
 class Interner(dict[Any, int]):
@@ -98,7 +103,25 @@ def gather(events: Sequence[AnyEvent], places: Int64s | None = None) -> ChunkCol
         categories=list(categories),
         threads=threads,
         marks=tuple(_marks(events, places)) if exact else (),
+        reach=_reach(list(compress(events, map("X".__ne__, phases)))),
     )
+
+
+def _reach(events: Sequence[AnyEvent]) -> tuple[int, int]:
+    """Times (ns) before and after all of these events, in whole microseconds; EVERYWHERE also for
+    labels and pairs."""
+    if not events:
+        return NOWHERE
+    if not BESIDE_TIME.isdisjoint(event.ph for event in events):
+        return EVERYWHERE
+    try:
+        times = [float(event.ts) for event in events]
+    except ValueError:
+        return EVERYWHERE
+    low, high = min(times), max(times)
+    if not (low > -EXACT and high < EXACT):
+        return EVERYWHERE
+    return (int(low) - 2) * 1000, (int(high) + 2) * 1000
 
 
 def _lanes(

@@ -104,19 +104,9 @@ class Scheme(msgspec.Struct, frozen=True, eq=False):
 
     name: str
     colors: Mapping[str, tuple[str, str]]
-
-    @property
-    def background(self) -> str:
-        return self.colors["background"][1]
-
-    @property
-    def surface(self) -> str:
-        """Behind what lies over the page."""
-        return self.colors["surface"][1]
-
-    @property
-    def foreground(self) -> str:
-        return self.colors["foreground"][1]
+    background: str
+    surface: str  # behind what lies over the page
+    foreground: str
 
     @property
     def theme(self) -> Theme:
@@ -138,7 +128,8 @@ def _scheme(column: int) -> Scheme:
     for token, *cells in rows:
         block, _, text = cells[column].rpartition("/")
         colors[token] = NAMED.get(block, block), NAMED.get(text, text)
-    return Scheme(names[column], colors)
+    plain = (colors[token][1] for token in ("background", "surface", "foreground"))
+    return Scheme(names[column], colors, *plain)
 
 
 SCHEMES = DARK, LIGHT, DARK_16, LIGHT_16 = tuple(map(_scheme, range(4)))

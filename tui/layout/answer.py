@@ -141,8 +141,8 @@ def of_name(total: KernelTotal, role: Role, whole_ns: int, way: Way) -> AnswerRo
 def _modules(tree: ModuleTree) -> AnswerList:
     """Also what belongs to no module, so that the shares add up, unless there is nothing else."""
     rows = [
-        AnswerRow(one.ns, tree.gpu_ns, narrow(one.name), Way("module", one.node))
-        for one in self_times(tree)
+        AnswerRow(ns, tree.gpu_ns, narrow(name), Way("module", node))
+        for name, ns, node in self_times(tree)
     ]
     if rows:
         rows += [

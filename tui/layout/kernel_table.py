@@ -145,34 +145,23 @@ def keys_of(
 
 def table_of(trace: Trace, keys: Mapping[str, Keys], view: KernelView) -> KernelTable:
     """The kernels by `view.by`; on a trace without any: CPU ops by name and self time."""
-    rows = trace.rows_of(Role.KERNEL)
-    if not len(rows):
-        ops = trace.rows_of(Role.OP)
-        fields = Keys(trace.name[ops], lambda n: {"name": trace.names[n]})
-        return _table(trace, "name", Role.OP, ops, fields.number, self_ns(trace), fields.fields)
+    rows, role, by, amounts = trace.rows_of(Role.KERNEL), Role.KERNEL, "name", trace.dur
     kept = np.ones(len(rows), dtype=np.bool_)
-    for only in view.only:
-        kept &= keys[only.by].number == only.number
-    by = view.by if view.by in keys else "name"
-    number = keys[by].number[kept]
-    return _table(trace, by, Role.KERNEL, rows[kept], number, trace.dur, keys[by].fields)
-
-
-def _table(
-    trace: Trace,
-    by: str,
-    role: Role,
-    rows: Rows,
-    number: NDArray[np.integer],
-    amounts: Int64s,
-    fields: Callable[[int], dict[str, Any]],
-) -> KernelTable:
+    if len(rows):
+        for only in view.only:
+            kept &= keys[only.by].number == only.number
+        by = view.by if view.by in keys else "name"
+        own = keys[by]
+    else:
+        rows, role, amounts = trace.rows_of(Role.OP), Role.OP, self_ns(trace)
+        kept = np.ones(len(rows), dtype=np.bool_)
+        own = Keys(trace.name[rows], lambda n: {"name": trace.names[n]})
+    rows, number = rows[kept], own.number[kept]
     groups = grouped(number, trace.start[rows])
     found = tuple(spreads(number, trace.dur[rows])) if len(rows) else ()
-    begins, ordered = groups.begins if found else np.zeros(1, dtype=np.intp), rows[groups.order]
-    return KernelTable(
-        trace, by, role, ordered, begins, found, amounts[ordered], groups.keys, fields
-    )
+    begins, rows = groups.begins if found else np.zeros(1, dtype=np.intp), rows[groups.order]
+    amounts = amounts[rows]
+    return KernelTable(trace, by, role, rows, begins, found, amounts, groups.keys, own.fields)
 
 
 def _shape(fields: Mapping[str, Any]) -> str:

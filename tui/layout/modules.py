@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from typing import ClassVar, Final
 
-import msgspec
 import numpy as np
 
 from fusetui.trace.model.arrays import Flags, Int64s
@@ -63,14 +62,6 @@ class ModuleTree(FigureTree, frozen=True, eq=False, dict=True):
         return slice(None) if measure in ("self", "calls") else self.level == 0
 
 
-class SelfTime(msgspec.Struct, frozen=True):
-    """The GPU time (ns) of all modules of one name, less that of the modules in them."""
-
-    name: str
-    ns: int
-    node: int  # the one of them that has most of it
-
-
 def module_tree(modules: Modules, found: Origins) -> ModuleTree:
     times, none, calls = modules.modules, modules.none, longest_calls(found)
     level = np.array([*(time.level for time in times), *(0 for _ in none)], dtype=np.int64)
@@ -106,8 +97,9 @@ def _parents(level: Int64s) -> Int64s:
     return np.array(found, dtype=np.int64)
 
 
-def self_times(tree: ModuleTree) -> tuple[SelfTime, ...]:
-    """All modules of one name as one; the largest first."""
+def self_times(tree: ModuleTree) -> list[tuple[str, int, int]]:
+    """All modules of one name as one, the largest first: the name, their GPU time (ns) without that
+    of the modules in them, and the node of the one that has most of it."""
     sums: Counter[str] = Counter()
     largest: dict[str, int] = {}
     for node, time in enumerate(tree.times):
@@ -115,7 +107,7 @@ def self_times(tree: ModuleTree) -> tuple[SelfTime, ...]:
         sums[name] += time.gpu_self_ns
         if time.gpu_self_ns > tree.times[largest.setdefault(name, node)].gpu_self_ns:
             largest[name] = node
-    return tuple(SelfTime(name, ns, largest[name]) for name, ns in sums.most_common(MOST) if ns)
+    return [(name, ns, largest[name]) for name, ns in sums.most_common(MOST) if ns]
 
 
 def first_open(tree: ModuleTree) -> Flags:

@@ -244,15 +244,14 @@ def _tree(
 
 def _rows_on(trace: Trace, layer: Layer) -> Rows:
     """Of such layers of all threads, and of those of a capture."""
-    tracks = [_layer_of(trace, track) is layer for track in trace.tracks]
+
+    def layer_of(track: Track) -> Layer:
+        if track.layer is not Layer.CAPTURED or not len(track):
+            return track.layer
+        return LAYERS[Role(int(trace.source_role[track.first_row]))]
+
+    tracks = [layer_of(track) is layer for track in trace.tracks]
     return np.flatnonzero(np.array([*tracks, False])[trace.track])
-
-
-def _layer_of(trace: Trace, track: Track) -> Layer:
-    """Its layer; of a track of a capture, the layer that it has there."""
-    if track.layer is not Layer.CAPTURED or not len(track):
-        return track.layer
-    return LAYERS[Role(int(trace.source_role[track.first_row]))]
 
 
 def places_of(tree: OpTree, threads: dict[object, int]) -> Int64s:

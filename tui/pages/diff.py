@@ -29,7 +29,7 @@ from fusetui.tui.state.action import Run, action, hint_text, on
 from fusetui.tui.state.comparison import Comparison, DiffLines, pair_of
 from fusetui.tui.state.moving import Move, P, brought
 from fusetui.tui.state.reading import compared_anew
-from fusetui.tui.state.state import DIFF, Outcome, Overlay, Size, SliceDetails, State
+from fusetui.tui.state.state import DIFF, Details, Outcome, Overlay, Size, State
 
 if TYPE_CHECKING:
     from fusetui.tables.public import Table
@@ -100,9 +100,7 @@ def both_names(line: DiffLine) -> list[Said]:
 class DiffPage(ListPage):
     """What changed from A to B; the largest change first."""
 
-    name = DIFF
-    title = "Diff"
-    key = "4"
+    name, title, key = DIFF, "Diff", "4"
     is_table = True
     help = "what changed from A to B"
     hints = (
@@ -144,7 +142,7 @@ class DiffPage(ListPage):
         line = self.line(state)
         for index in (state.active, 1 - state.active):
             if line and (rows := pair_of(line)[index]):
-                return SliceDetails(state.sides[index], rows[0])
+                return Details(state.sides[index], rows[0])
         return NO_MORE
 
     def moved(self, state: State) -> State:

@@ -76,9 +76,7 @@ class FlamePicture(msgspec.Struct, frozen=True, eq=False):
 class FlamePage(Page):
     """Of each block the largest part lies at the left, whatever its place in time."""
 
-    name = NAME
-    title = "Flame"
-    key = "8"
+    name, title, key = NAME, "Flame", "8"
     help = "flame graph of ops, modules or Python frames"
     hints = (
         "help keys; flame-in/flame-out in and out; flame-left/flame-right beside; "

@@ -52,9 +52,7 @@ BAR = 10
 class KernelsPage(ListPage):
     """Enter shows the longest of a group in the timeline, n and N the others."""
 
-    name = NAME
-    title = "Kernels"
-    key = "3"
+    name, title, key = NAME, "Kernels", "3"
     is_table = True
     help = "in groups: by name, kind, family, op, shape, module, stream, step"
     hints = (

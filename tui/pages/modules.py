@@ -33,9 +33,7 @@ NO_MODULES = "nothing in this trace names a part of the program: {} records modu
 class ModulesPage(TreeListPage[ModuleTree]):
     """Space opens and closes a module, Enter shows its longest call in the timeline."""
 
-    name = "modules"
-    title = "Modules"
-    key = "6"
+    name, title, key = "modules", "Modules", "6"
     help = "GPU time of each module of the program"
     hints = (
         "help keys; row-down/row-up move; turn open; show its longest call; "

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Sequence
 from functools import lru_cache, partial
 from textwrap import wrap
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -22,26 +23,26 @@ from fusetui.tui.drawing.schemes import TEXT, Glyphs, Styled, glyphs_for, share_
 from fusetui.tui.layout.kinds import kind_of, label_of, narrow
 from fusetui.tui.layout.search_hits import SearchHits, trend
 from fusetui.tui.layout.text_layout import ListColumn, shown, start_unit, titles
+from fusetui.tui.layout.view import GapAt
 from fusetui.tui.pages.page import ListPage, Pane
 from fusetui.tui.state import search
 from fusetui.tui.state.action import a_trace, action, hint_text, hints_text, nothing
 from fusetui.tui.state.commands import shown_step
 from fusetui.tui.state.reading import read
 from fusetui.tui.state.screen import overlay_size
+from fusetui.tui.state.session import Range
 from fusetui.tui.state.state import (
     OVERLAY,
     TOGETHER,
     Chooser,
-    GapDetails,
+    Details,
     Help,
     HitList,
     ListState,
     Order,
     Outcome,
     Overlay,
-    RangeFigures,
     Size,
-    SliceDetails,
     State,
 )
 
@@ -255,7 +256,7 @@ def beside(state: State) -> Outcome:
 
 
 def is_slice(state: State) -> bool:
-    return isinstance(state.overlay, SliceDetails)
+    return isinstance(state.overlay, Details) and state.overlay.is_slice
 
 
 def is_choosing(state: State) -> bool:
@@ -269,10 +270,8 @@ def is_text(state: State) -> bool:
 
 def turn_raw(state: State) -> State:
     """From all about a slice to the JSON of its event, and back."""
-    shown = state.overlay
-    if not isinstance(shown, SliceDetails):
-        return state
-    return laid_over(state, replace(shown, raw=not shown.raw))
+    shown: Any = state.overlay
+    return laid_over(state, replace(shown, raw=not shown.raw)) if is_slice(state) else state
 
 
 def laid_over(state: State, overlay: Overlay) -> State:
@@ -281,29 +280,23 @@ def laid_over(state: State, overlay: Overlay) -> State:
 
 
 @lru_cache(maxsize=1)
-def _texts(
-    overlay: Help | SliceDetails | GapDetails | RangeFigures,
-    width: int,
-    ascii_only: bool,
-    unpacked: int,
-    keys: str,
-) -> Rows:
+def _texts(overlay: Help | Details, width: int, ascii_only: bool, unpacked: int, keys: str) -> Rows:
     """The rows of a text, made again only when an argument changes."""
+    glyphs = glyphs_for(ascii_only)
     match overlay:
         case Help(sections):
             title, lines = "keys", _sections(sections, width)
-        case SliceDetails(side, slice_row, True):
+        case Details(side, int(slice_row), True):
             title = "this slice in the file"
-            lines = raw_lines(side.trace, slice_row, width, glyphs_for(ascii_only))
-        case SliceDetails(side, slice_row):
+            lines = raw_lines(side.trace, slice_row, width, glyphs)
+        case Details(side, int(slice_row)):
             title = "everything about this slice"
-            glyphs, origins = glyphs_for(ascii_only), side.insight.origins
-            counted = side.device_counters
+            origins, counted = side.insight.origins, side.device_counters
             lines = all_details(side.trace, slice_row, width, glyphs, origins, counted)
-        case GapDetails(side, gap):
+        case Details(side, GapAt() as gap):
             title = "everything about this gap"
-            lines = gap_lines(side, gap, width, MOST_GAP_LINES, glyphs_for(ascii_only))
-        case RangeFigures(side, found):
+            lines = gap_lines(side, gap, width, MOST_GAP_LINES, glyphs)
+        case Details(side, Range() as found):
             title = "everything about this range"
             lines = all_range_lines(side, found, width)
 

@@ -22,7 +22,7 @@ from fusetui.tui.layout.kinds import narrow
 from fusetui.tui.layout.view import Side
 from fusetui.tui.state.action import Action, action, nothing
 from fusetui.tui.state.screen import size_of
-from fusetui.tui.state.state import COPIED, Outcome, Overlay, Size, SliceDetails, State
+from fusetui.tui.state.state import COPIED, Details, Outcome, Overlay, Size, State
 
 if TYPE_CHECKING:
     from fusetui.tables.public import Table
@@ -86,7 +86,7 @@ class Page(ABC):
     def described(self, state: State) -> Overlay | str:
         """Everything about what the page describes, or a sentence where there is no more."""
         row = self.subject(state)
-        return SliceDetails(state.side, row) if row >= 0 else NO_MORE
+        return Details(state.side, row) if row >= 0 else NO_MORE
 
     def missing(self, state: State) -> str:
         """Why the page cannot be shown; "" if it can."""

@@ -210,9 +210,7 @@ _MANY = "as many as the screen has room for, on one time axis"
 class RanksPage(ListPage):
     """Enter opens a rank where it waits longest."""
 
-    name = NAME
-    title = "Ranks"
-    key = "7"
+    name, title, key = NAME, "Ranks", "7"
     is_table = True
     help = "which rank of a job is late, and who waits for it"
     hints = (

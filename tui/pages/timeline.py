@@ -27,11 +27,9 @@ from fusetui.tui.state.screen import body
 from fusetui.tui.state.session import Range
 from fusetui.tui.state.state import (
     TIMELINE,
-    GapDetails,
+    Details,
     Overlay,
-    RangeFigures,
     Size,
-    SliceDetails,
     State,
     told,
 )
@@ -110,9 +108,7 @@ def lanes_height(size: Size, sides: int) -> int:
 class TimelinePage(Page):
     """Lanes of CPU threads and GPU streams over one time axis."""
 
-    name = TIMELINE
-    title = "Timeline"
-    key = "1"
+    name, title, key = TIMELINE, "Timeline", "1"
     copies = "line"
     help = "lanes of CPU threads and GPU streams"
     hints = (
@@ -156,14 +152,9 @@ class TimelinePage(Page):
 
     def described(self, state: State) -> Overlay | str:
         """The range of the active side, else the selected slice or gap."""
-        view = state.view
-        if state.time_range:
-            return RangeFigures(state.side, state.time_range)
-        if view.gap:
-            return GapDetails(state.side, view.gap)
-        if view.selected >= 0:
-            return SliceDetails(state.side, view.selected)
-        return f"nothing is selected: {hints_text(NOTHING[:1], state)}"
+        about = state.time_range or state.view.gap or state.view.selected
+        nothing = f"nothing is selected: {hints_text(NOTHING[:1], state)}"
+        return nothing if about == -1 else Details(state.side, about)
 
     def copied(self, state: State) -> str:
         """The selected slice of the active side: name, start, duration."""

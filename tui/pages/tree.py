@@ -41,9 +41,7 @@ WORKING = "working: the op tree of this large trace will follow"
 class TreePage(TreeListPage[OpTree]):
     """Space opens and closes a node, Enter shows the op, or the longest of those merged."""
 
-    name = NAME
-    title = "Op tree"
-    key = "2"
+    name, title, key = NAME, "Op tree", "2"
     help = "CPU ops with total, self and GPU time, by call path, by callers, or each"
     hints = (
         "help keys; row-down/row-up move; turn open; show the longest; "

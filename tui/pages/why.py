@@ -31,7 +31,7 @@ from fusetui.tui.layout.view import Side
 from fusetui.tui.pages.page import MOST_COPIED, NO_MORE, ListPage, Pane
 from fusetui.tui.state import jumping, search
 from fusetui.tui.state.session import Hits
-from fusetui.tui.state.state import GapDetails, Overlay, Size, SliceDetails, State, told
+from fusetui.tui.state.state import Details, Overlay, Size, State, told
 
 WIDEST = 110  # cells of a wrapped text
 BAR = 10  # cells
@@ -44,9 +44,7 @@ Entry = Finding | Gap | Unknown
 class WhyPage(ListPage):
     """Enter shows the evidence of a finding, repeated the next; for a gap, the gap."""
 
-    name = "why"
-    title = "Why"
-    key = "5"
+    name, title, key = "why", "Why", "5"
     copies = "line"
     help = "what the time went to, and what would help"
     hints = (
@@ -96,10 +94,10 @@ class WhyPage(ListPage):
         entries = entries_of(found) if found else ()
         match entries[min(state.list_of(self.name).cursor, len(entries) - 1)] if entries else None:
             case Finding(evidence=(_, *_)) as finding:
-                return SliceDetails(state.side, _evidence(state, finding).row)
+                return Details(state.side, _evidence(state, finding).row)
             case Gap() as gap:
                 at = jumping.place_of_gap(state.side, gap)
-                return GapDetails(state.side, at) if at else NO_MORE
+                return Details(state.side, at) if at else NO_MORE
         return NO_MORE
 
     def above(self, state: State, size: Size) -> Sequence[Pane]:

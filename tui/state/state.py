@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from enum import Enum, auto
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -100,26 +100,17 @@ class Help(msgspec.Struct, frozen=True):
     sections: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...]
 
 
-class SliceDetails(msgspec.Struct, frozen=True, eq=False):
-    """Everything about one slice; `raw`: the event as the file has it."""
+class Details(msgspec.Struct, frozen=True, eq=False):
+    """Everything about one slice, by its row, a stretch of idle time or a range of time; `raw`: the
+    event of the slice as the file has it."""
 
     side: Side
-    row: int
+    about: int | GapAt | Range
     raw: bool = False
 
-
-class GapDetails(msgspec.Struct, frozen=True, eq=False):
-    """Everything about one stretch of idle time."""
-
-    side: Side
-    gap: GapAt
-
-
-class RangeFigures(msgspec.Struct, frozen=True, eq=False):
-    """Every figure of a range of time."""
-
-    side: Side
-    range: Range
+    @property
+    def is_slice(self) -> bool:
+        return isinstance(self.about, int)
 
 
 class Chooser(msgspec.Struct, frozen=True):
@@ -136,7 +127,7 @@ class HitList(msgspec.Struct, frozen=True, eq=False):
     steps: Steps | None = None
 
 
-Overlay = HitList | Help | SliceDetails | GapDetails | RangeFigures | Chooser
+Overlay = HitList | Help | Details | Chooser
 
 
 class Prompt(Enum):
@@ -325,14 +316,9 @@ class Refuse(msgspec.Struct, frozen=True):
     sentence: str
 
 
-class Order(Enum):
-    """What needs no more words; `STOP_READING` keeps what was read so far, `QUIT` ends with exit
-    code 0, `INTERRUPT` as by Ctrl+C, `SUSPEND` until `fg`."""
-
-    STOP_READING = auto()
-    QUIT = auto()
-    INTERRUPT = auto()
-    SUSPEND = auto()
+Order = Enum("Order", "STOP_READING QUIT INTERRUPT SUSPEND")
+"""What needs no more words; `STOP_READING` keeps what was read so far, `QUIT` ends with exit code
+0, `INTERRUPT` as by Ctrl+C, `SUSPEND` until `fg`."""
 
 
 Effect = (

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from fusetui.trace.model.categories import Role
 from fusetui.tui.layout.text_layout import wrapped
 from fusetui.tui.state.action import action, nothing
-from fusetui.tui.state.state import COPIED, DIFF, TIMELINE, SliceDetails, State
+from fusetui.tui.state.state import COPIED, DIFF, TIMELINE, State
 
 LESSONS = ("mlp-eager", "mlp-compiled")
 """The lesson that the tour opens, and the one that is opened beside it."""
@@ -145,7 +145,7 @@ DONE: tuple[tuple[str, Done], ...] = (
     ("full_stop", _at_another_kernel),
     (
         "i escape",
-        lambda before, after: isinstance(before.overlay, SliceDetails) and not after.overlay,
+        lambda before, after: getattr(before.overlay, "is_slice", False) and not after.overlay,
     ),
     ("left_square_bracket left_square_bracket", _selected(Role.OP)),
     ("6", _on_page("modules")),

@@ -136,13 +136,9 @@ class Opened:
     def diff(self, other: Opened | Source, *, step_by: str | None = None) -> Diff:
         """What the other trace does differently; `fusetui diff`. Raises Error."""
         from fusetui.analysis.diff.compare import diff
-        from fusetui.analysis.diff.work import NoStepsError
 
         that = other if isinstance(other, Opened) else open(other)
-        try:
-            return diff(self.trace, that.trace, step_by=step_by)
-        except NoStepsError as missing:
-            raise Error(str(missing)) from None
+        return diff(self.trace, that.trace, step_by=step_by)
 
     def close(self) -> None:
         """Frees what it holds; it may be called again. Tables that were taken stay."""

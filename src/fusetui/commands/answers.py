@@ -184,17 +184,14 @@ def run_launches(args: Namespace) -> int:
 
 
 def run_serving(args: Namespace) -> int:
-    """The steps of an inference server, and the least time that they can take. Raises CommandError
+    """The steps of an inference server, and the least time that they can take. Raises NoConfig
     if the configuration of the model cannot be used."""
     from fusetui.analysis.serving.answer import serving
-    from fusetui.analysis.serving.config import NoConfig, read_config
+    from fusetui.analysis.serving.config import read_config
     from fusetui.report.serving import serving_json, serving_text
 
     given = given_peaks(args.peak)
-    try:
-        config = read_config(args.model_config) if args.model_config else None
-    except NoConfig as error:
-        raise CommandError(str(error)) from None
+    config = read_config(args.model_config) if args.model_config else None
     loaded = load(args.trace, args.captured_by)
     trace = with_device(loaded.trace, args.device)
     found = serving(trace, config, given)

@@ -14,13 +14,13 @@ import numpy as np
 
 from fusetui.analysis.questions.note import CUT_FROM, Whole
 from fusetui.analysis.why.account import Accounts
-from fusetui.analysis.why.selection import NotThere, asked
+from fusetui.analysis.why.selection import asked
 from fusetui.commands.errors import CommandError, say
 from fusetui.commands.loading import load, secret_notices
 from fusetui.commands.why import selection_of
 from fusetui.report.output import emit
 from fusetui.report.progress import Bar
-from fusetui.text.figures import count, duration, plural
+from fusetui.text.figures import count, plural, window
 from fusetui.text.printable import printable
 from fusetui.trace import Trace
 from fusetui.trace.cut import Excerpt, part_of, texts_of
@@ -53,7 +53,7 @@ def run_cut(args: Namespace) -> int:
     clipped = int(part.clipped.sum())
     emit(
         f"{printable(args.out)}: {count(len(part.rows))} of {plural(trace.recorded(), 'slice')}, "
-        f"from {duration(begin - trace.begin_ns)} to {duration(end - trace.begin_ns)}; "
+        f"from {window(begin - trace.begin_ns, end - trace.begin_ns)}; "
         f"{plural(clipped, 'slice')} that reach{'es' if clipped == 1 else ''} further "
         f"{'is' if clipped == 1 else 'are'} clipped."
     )
@@ -84,7 +84,7 @@ def _about(trace: Trace, part: Excerpt, name: str) -> Whole:
 
 
 def _window(trace: Trace, args: Namespace) -> Window:
-    """What is asked for. Raises CommandError unless it is one thing that is there."""
+    """What is asked for. Raises CommandError or NotThere unless it is one thing that is there."""
     given = [args.step is not None, args.begin is not None or args.end is not None]
     given += [args.around is not None, args.steady]
     if sum(given) != 1:
@@ -94,10 +94,7 @@ def _window(trace: Trace, args: Namespace) -> Window:
         return _around(trace, args.around)
     if args.steady:
         return _steady(trace, args.step_by)
-    try:
-        window = asked(Accounts(trace), selection_of(args)).window
-    except NotThere as missing:
-        raise CommandError(str(missing)) from None
+    window = asked(Accounts(trace), selection_of(args)).window
     return window or (trace.begin_ns, trace.end_ns)
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from fusetui.analysis.diff.compare import diff
 from fusetui.analysis.diff.model import Answer, Diff
-from fusetui.analysis.diff.work import NoStepsError
 from fusetui.commands.errors import CANNOT_TELL, DONE, NO, UNUSABLE, CommandError, say
 from fusetui.commands.loading import Loaded, load, one_form
 from fusetui.commands.sources import folders_below, is_run, only_below, traces
@@ -19,7 +18,7 @@ Pair = tuple[str, str]
 
 
 def run_diff(args: Namespace) -> int:
-    """Raises CommandError if it is unclear what to compare."""
+    """Raises CommandError if it is unclear what to compare, and NoStepsError."""
     one_form(args, "markdown")
     loaded: dict[str, Loaded] = {}
     found: list[Diff] = []
@@ -27,10 +26,7 @@ def run_diff(args: Namespace) -> int:
         for name in pair:
             loaded[name] = loaded.get(name) or load(name, ())
         a, b = (loaded[name].trace for name in pair)
-        try:
-            found.append(diff(a, b, step_by=args.step_by))
-        except NoStepsError as missing:
-            raise CommandError(str(missing)) from None
+        found.append(diff(a, b, step_by=args.step_by))
     if args.json:  # one document for a single pair, a list for several
         documents = [document(one) for one in found]
         emit_json(documents[0] if len(documents) == 1 else DiffsDocument(documents))

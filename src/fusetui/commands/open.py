@@ -102,7 +102,7 @@ def show(
     """Runs the app as fits the terminal (`options` as for `tui.app.run`); returns its exit code.
     What is not given is as the user's config.toml says.
 
-    Raises CommandError if config.toml or keys.toml is wrong.
+    Raises Error if config.toml or keys.toml is wrong.
     """
     settings = user_settings()
     theme = theme if theme != "auto" else settings.theme
@@ -111,20 +111,16 @@ def show(
     light, typed = background(theme, os.environ)
     prepare(os.environ)
     from fusetui.tui import app  # imports Textual, which reads the environment
-    from fusetui.tui.keymap import KeymapError
 
-    try:
-        return app.run(
-            paths,
-            ascii_only=ascii_only or settings.ascii or needs_ascii(os.environ, sys.stderr.encoding),
-            light=light,
-            mouse=settings.mouse if mouse is None else mouse,
-            typed=typed,
-            say=say,
-            **options,
-        )
-    except KeymapError as error:
-        raise CommandError(str(error)) from None
+    return app.run(
+        paths,
+        ascii_only=ascii_only or settings.ascii or needs_ascii(os.environ, sys.stderr.encoding),
+        light=light,
+        mouse=settings.mouse if mouse is None else mouse,
+        typed=typed,
+        say=say,
+        **options,
+    )
 
 
 def start(**look: Any) -> int:

@@ -17,7 +17,7 @@ from typing import Literal, get_args
 import msgspec
 
 from fusetui.commands.errors import CommandError
-from fusetui.text.toml import WrongFile, table_in, text_of
+from fusetui.text.toml import table_in, text_of
 
 PLACE = "FUSETUI_CONFIG"  # names another file, or is `off`
 FILE = "config.toml"
@@ -35,8 +35,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def user_settings(environment: Mapping[str, str] = os.environ) -> Settings:
-    """The choices of this user; the defaults where there is no file. Raises CommandError, also for
-    a variable that is wrong."""
+    """The choices of this user; the defaults where there is no file. Raises WrongFile, and
+    CommandError for a variable that is wrong."""
     found = _from_file(environment.get(PLACE, ""))
     theme = environment.get("FUSETUI_THEME") or found.theme
     if theme not in THEMES:
@@ -59,8 +59,6 @@ def _from_file(place: str) -> Settings:
         if place:
             raise CommandError(f"{path} does not exist: {PLACE} names it.") from None
         return Settings()
-    except WrongFile as wrong:
-        raise CommandError(str(wrong)) from None
     return _checked(table, path)
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from argparse import Namespace
-from collections.abc import Callable
 
 from fusetui.analysis.why.model import Why
-from fusetui.analysis.why.selection import NotThere, Selection
+from fusetui.analysis.why.selection import Selection
 from fusetui.commands.errors import CommandError
 from fusetui.commands.loading import load, one_form
 from fusetui.report.output import emit_json_of, emit_of, note_lines, width
@@ -18,15 +17,15 @@ NS = re.compile(r"[0-9]{1,18}")
 
 
 def run_why(args: Namespace) -> int:
-    """Raises CommandError if the selected part is not in the trace."""
+    """Raises NotThere if the selected part is not in the trace, and CommandError."""
     from fusetui.analysis.why.answer import why
 
     one_form(args, "markdown")
     trace, code = load(args.trace, args.captured_by)
-    found = found_in(trace, args, why)
+    found = why(trace, selection_of(args))
     if args.other is not None:
         other, other_code = load(args.other, ())
-        _show_both((trace, other), (found, found_in(other, args, why)), args)
+        _show_both((trace, other), (found, why(other, selection_of(args))), args)
         return max(code, other_code)
     from fusetui.report.why import why_document, why_markdown, why_text
 
@@ -52,29 +51,18 @@ def _show_both(traces: tuple[Trace, Trace], found: tuple[Why, Why], args: Namesp
 
 
 def run_gaps(args: Namespace) -> int:
-    """Raises CommandError if the selected part is not in the trace."""
+    """Raises NotThere if the selected part is not in the trace, and CommandError."""
     from fusetui.analysis.why.selection import accounted
     from fusetui.report import printed
     from fusetui.report.why import GapsDocument, gaps_text
 
     trace, code = load(args.trace, args.captured_by)
-    found = found_in(trace, args, accounted)
+    found = accounted(trace, selection_of(args))
     if args.json:
         emit_json_of(trace, printed(found, GapsDocument))
     else:
         emit_of(trace, gaps_text(found, None if args.all else args.top or None, width()))
     return code
-
-
-def found_in(trace: Trace, args: Namespace, ask: Callable[[Trace, Selection], Why]) -> Why:
-    """Answers for the selected part; `ask` is `why`, or `accounted` for account and gaps only.
-
-    Raises CommandError if the selected part is not in the trace.
-    """
-    try:
-        return ask(trace, selection_of(args))
-    except NotThere as missing:
-        raise CommandError(str(missing)) from None
 
 
 def selection_of(args: Namespace) -> Selection:

@@ -100,6 +100,16 @@ def tick(ns: int, step: int) -> str:
     raise AssertionError("nanoseconds are the last unit")
 
 
+def window(begin_ns: int, end_ns: int) -> str:
+    """Two times, with enough digits to tell how far apart they are.
+
+    >>> window(10_000_000_000, 10_003_000_000)
+    '10000.00 ms to 10003.00 ms'
+    """
+    step = max((end_ns - begin_ns) // 100, 1)
+    return f"{tick(begin_ns, step)} to {tick(end_ns, step)}"
+
+
 def size(count: int) -> str:
     """Bytes in decimal units: `1 byte`, `512 bytes`, `3.059 MB`."""
     return "1 byte" if count == 1 else _in_units(count, SIZES)

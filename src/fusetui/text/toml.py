@@ -7,10 +7,12 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+from fusetui import Error
+
 LARGEST = 1 << 20  # bytes of such a file
 
 
-class WrongFile(ValueError):  # noqa: N818
+class WrongFile(Error):  # noqa: N818
     """One plain sentence: why it cannot be used."""
 
 

@@ -138,7 +138,7 @@ def test_processes_give_the_same_as_this_one(folder: Path, monkeypatch: pytest.M
     paths = sorted(map(str, folder.iterdir()))
     here = answer_of(summarize(paths, cached=False))
     monkeypatch.setattr(executors, "SMALL", 0)
-    monkeypatch.setattr(executors, "_cores", lambda: 2)
+    monkeypatch.setattr(executors, "core_count", lambda: 2)
     there = answer_of(summarize(paths, cached=False))
     assert here == there
 
@@ -173,7 +173,7 @@ def test_a_rank_whose_process_dies_is_tried_again(
     folder: Path, monkeypatch: pytest.MonkeyPatch, deaths: int, is_read: bool
 ) -> None:
     monkeypatch.setattr(executors, "SMALL", 0)
-    monkeypatch.setattr(executors, "_cores", lambda: 2)
+    monkeypatch.setattr(executors, "core_count", lambda: 2)
     monkeypatch.setattr(executors, "_pool", lambda processes: Dying())
     monkeypatch.setattr(Dying, "deaths", deaths)
     answer = answer_of(summarize(sorted(map(str, folder.iterdir())), cached=False))
@@ -198,6 +198,6 @@ def test_no_more_processes_than_fit_into_memory(
     """Each file needs 3 times its 1000 bytes; 70 % of 10,000 bytes hold two of them."""
     for n in range(8):
         (tmp_path / f"{n}.json").write_bytes(bytes(1000))
-    monkeypatch.setattr(executors, "_cores", lambda: 16)
+    monkeypatch.setattr(executors, "core_count", lambda: 16)
     monkeypatch.setattr(executors, "memory_left", lambda: 10_000)
     assert processes_for(sorted(map(str, tmp_path.iterdir()))) == 2

@@ -58,8 +58,9 @@ def _changed(whole: Program, text: str) -> Program:
     if kind == "graph":
         usual = _usual_graph_launch(whole)
         return everywhere(whole, lambda host: _graphed(host, pattern, usual))
-    if kind in ("loader", "loader:workers"):
-        return everywhere(whole, _loaded)
+    if kind == "loader":
+        workers = int(pattern.partition("=")[2] or 1)
+        return everywhere(whole, lambda host: _loaded(host, workers))
     raise ValueError(f"no such change: {text}")
 
 
@@ -171,6 +172,6 @@ def _graphed(host: Host, pattern: str, usual: int) -> tuple[Host, ...]:
     return (host,)
 
 
-def _loaded(host: Host) -> tuple[Host, ...]:
-    """The batch is there when the thread asks for it."""
-    return (replace(host, ns=0),) if isinstance(host, Next) and not host.workers else (host,)
+def _loaded(host: Host, workers: int) -> tuple[Host, ...]:
+    """Batches are made beside the thread, by so many workers or by those that are there already."""
+    return (replace(host, workers=host.workers or workers),) if isinstance(host, Next) else (host,)

@@ -51,7 +51,7 @@ TO_HOST, TO_DEVICE = "Memcpy DtoH (Device -> Pageable)", "Memcpy HtoD (Pageable 
 WORK = (("aten::mm", GEMM), ("aten::add", ADD), ("flash::fwd", FLASH))
 COMM_STREAM, SIDE_STREAM, OTHER_THREAD = 20, 24, 4150
 STEPS, WARM_UP = 6, 24
-PLAIN = Machine()
+PLAIN, SILENT = Machine(), Machine(records_syncs=False)
 
 
 @dataclass(frozen=True)
@@ -167,16 +167,19 @@ def _streams(make: Maker) -> tuple[Host, ...]:
     return (*before, *begun, *side, *ended, *last)
 
 
-def _syncs(make: Maker) -> tuple[Host, ...]:
+def _waits(make: Maker, events: bool = True) -> tuple[Host, ...]:
+    """Work between two waits of any kind."""
     make.event += 1
     waits: list[tuple[Host, ...]] = [
         (Sync("stream", make.ns((1, 4))),),
         (Sync("device", make.ns((1, 4))),),
-        (Record(make.event, 7, 1500), make.work(), Sync("event", 2500, on=make.event)),
         (make.item(),),
         (Sync("device", make.ns((20, 60)), name="cudaFree"),),
         (op("aten::copy_", make.own(), make.copy(TO_DEVICE)),),
     ]
+    if events:
+        recorded = Record(make.event, 7, 1500)
+        waits.append((recorded, make.work(), Sync("event", 2500, on=make.event)))
     parts = [make.work() for _ in range(4)]
     return (*parts[:2], *make.chance.choice(waits), *parts[2:], *make.chance.choice(waits))
 
@@ -191,6 +194,16 @@ def _graphs(make: Maker) -> tuple[Host, ...]:
     names = [make.chance.choice(WORK)[1] for _ in range(make.chance.randint(4, 12))]
     items = tuple(Item(name, make.ns(make.sizes.item)) for name in names)
     return make.work(), make.forward(1), GraphLaunch(items, 12_000), make.work(), make.item()
+
+
+def _workers(make: Maker) -> tuple[Host, ...]:
+    """Two workers make batches, mostly slower than they are taken."""
+    return Next(make.ns((800, 2500)), workers=2, delay=3000), *make.training()[1:]
+
+
+def _slow_loader(make: Maker) -> tuple[Host, ...]:
+    """Batches take longer than all else."""
+    return Next(make.ns((1000, 2000))), *make.training()[1:]
 
 
 def _loading(make: Maker) -> tuple[Host, ...]:
@@ -227,18 +240,21 @@ KINDS = {
     "GPU-bound": Kind(_plain, GPU_BOUND),
     "mixed": Kind(_plain, Sizes()),
     "switches": Kind(_plain, Sizes(), Machine(switch=1200)),
-    "overlapping": Kind(_plain, GPU_BOUND, Machine(switch=-900)),
     "modules loaded": Kind(_loading, Sizes()),
     "streams": Kind(_streams, Sizes()),
-    "waits": Kind(_syncs, Sizes()),
-    "waits, not recorded": Kind(_syncs, Sizes(), Machine(records_syncs=False)),
+    "waits": Kind(_waits, Sizes()),
+    "waits, not recorded": Kind(lambda make: _waits(make, False), Sizes(), SILENT),
     "collectives": Kind(_collectives, Sizes()),
     "graphs": Kind(_graphs, Sizes()),
     "full queue": Kind(_full, Sizes(own=(1, 6), item=(10, 60)), Machine(depth=8)),
     "training": Kind(lambda make: (*make.training(), make.item()), Sizes()),
+    "threads": Kind(_plain, Sizes(), other_thread=True),
     "training, no stacks": Kind(lambda make: make.training(False), Sizes(), settled=False),
-    "streams, not recorded": Kind(_streams, Sizes(), Machine(records_syncs=False), settled=False),
-    "threads": Kind(_plain, Sizes(), settled=False, other_thread=True),
+    "overlapping": Kind(_plain, GPU_BOUND, Machine(switch=-900), settled=False),
+    "slow loader": Kind(_slow_loader, Sizes(), settled=False),
+    "workers": Kind(_workers, Sizes(), settled=False),
+    "events, not recorded": Kind(_waits, Sizes(), SILENT, settled=False),
+    "streams, not recorded": Kind(_streams, Sizes(), SILENT, settled=False),
 }
 
 
@@ -253,40 +269,3 @@ def invented(kind: str, seed: int, sizes: Sizes | None = None) -> Program:
         works = tuple(make.work(SIDE_STREAM) for _ in range(30))
         threads.append(Thread(works, start=make.ns((300, 500)), number=OTHER_THREAD))
     return numbered(Program(tuple(threads), chosen.machine))
-
-
-CHANGES = {
-    "kernel x0.5": ("kernel:ampere_sgemm x0.5",),
-    "kernel x2": ("kernel:vectorized_elementwise x2",),
-    "kernel 40us": ("kernel:flash_fwd 40us",),
-    "family x0.5": ("family:gemm x0.5",),
-    "op x0": ("op:aten::add x0",),
-    "op x0.5": ("op:aten::mm x0.5",),
-    "module x0": ("module:Block_1 x0",),
-    "python x0.5": ("python x0.5",),
-    "graph": ("graph:## forward ##",),
-    "no-sync": ("no-sync:aten::item",),
-    "loader": ("loader",),
-    "comm x0": ("comm x0",),
-    "several": ("kernel:ampere_sgemm x0.5", "op:aten::add x0"),
-}
-
-FORWARD = frozenset({"host-bound", "GPU-bound", "mixed", "switches", "overlapping", "threads"})
-TRAINING = frozenset({"training", "training, no stacks"})
-ONLY = {
-    "module x0": FORWARD,
-    "graph": FORWARD | {"graphs"},
-    "no-sync": frozenset({"waits", "waits, not recorded", "graphs", "training", "collectives"}),
-    "loader": TRAINING,
-    "comm x0": frozenset({"collectives"}),
-    "python x0.5": FORWARD | TRAINING | {"graphs"},
-}
-"""Changes that meet something only in these kinds."""
-
-
-def cases(seeds: int) -> Iterator[tuple[str, int, str]]:
-    """Each kind with each change that concerns it, `seeds` times."""
-    for kind in KINDS:
-        for change in CHANGES:
-            if kind in ONLY.get(change, KINDS):
-                yield from ((kind, seed, change) for seed in range(seeds))

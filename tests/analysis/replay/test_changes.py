@@ -121,6 +121,21 @@ def test_python(us: Us) -> None:
     assert us(events, "python x0.5") == (250, 225)
 
 
+def test_python_frames(us: Us) -> None:
+    """A frame of 100 with an op of 40 in it, then one that waits for 50: a lock is as it was."""
+    frames = [host("a.py(1): f", 0, 100, "python_function"), host("aten::mm", 20, 40)]
+    events = [*frames, host("<built-in method acquire of", 100, 50, "python_function")]
+    assert us(events, "python x0.5") == (150, 120)
+    assert us(events, "python:a.py x0.5") == (150, 100)
+
+
+def test_a_call(us: Us) -> None:
+    events = [host("aten::empty", 0, 10), call("cudaMalloc", 10, 30), *launched(50, 55, 50, 1)]
+    assert us(events, "op:cudaMalloc x0.5") == (105, 90)
+    freed = [*launched(0, 5, 50, 1), call("cudaFree", 10, 100, 2), *launched(120, 125, 50, 3)]
+    assert us(freed, "op:cudaFree x0") == (175, 5 + 50 + 50)
+
+
 def two_streams() -> list[Event]:
     """A kernel of 100 on stream 7; one of stream 8 waits for it by an event until 106."""
     on_8 = {"tid": 8, "args": {"correlation": 2, "device": 0, "stream": 8}}

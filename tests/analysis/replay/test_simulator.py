@@ -151,6 +151,9 @@ def test_residuals_are_the_same_in_a_changed_program() -> None:
     assert times(simulate(whole, Residuals(1, launch=500, draw=1)), "a") != times(before, "a")
 
 
+WORKERS = "loader:workers=4"
+
+
 def busy(*changes: str) -> int:
     """The length of the second of two steps that a change meets."""
     body = (
@@ -169,14 +172,15 @@ def busy(*changes: str) -> int:
     [
         ((), 100 + 60 + 10 + 40 + 10 + 1000 + 10),
         (("kernel:gemm x2",), 1230),
-        (("loader",), 160 + 4 + 400 + 80 + 10),
-        (("loader", "kernel:gemm x0.5"), 160 + 4 + 200 + 80 + 10),
-        (("loader", "family:gemm 40ns"), 160 + 10 + 40 + 4 + 80 + 10),
+        (("loader",), 1000),
+        ((WORKERS,), 160 + 4 + 400 + 80 + 10),
+        ((WORKERS, "kernel:gemm x0.5"), 160 + 4 + 200 + 80 + 10),
+        ((WORKERS, "family:gemm 40ns"), 160 + 10 + 40 + 4 + 80 + 10),
         (("python x0.5",), 1180),
         (("op:aten::mm x0",), 100 + 50 + 1010),
         (("op:aten::mm x0.5",), 1200),
         (("module:Tail x0",), 100 + 70 + 1010),
-        (("loader", "no-sync:cudaStreamSynchronize"), 400 + 80),
+        ((WORKERS, "no-sync:cudaStreamSynchronize"), 160 + 4 + 400 + 80),
         (("graph:fwd",), 10_000 + 50 + 1010),
     ],
 )

@@ -50,5 +50,5 @@ def test_the_answers_are_the_same(monkeypatch: pytest.MonkeyPatch, cores: int, p
         without.setattr(why_module, "args_read", lambda _: nullcontext())
         expected = why(open_trace(str(path), cached=False))
     monkeypatch.setattr(why_module, "WORTH_A_PROCESS", 0)
-    monkeypatch.setattr(workers, "_cores", lambda: cores)
+    monkeypatch.setattr(workers, "core_count", lambda: cores)
     assert why(open_trace(str(path), cached=False)) == expected

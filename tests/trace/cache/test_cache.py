@@ -57,6 +57,9 @@ def same(a: Trace, b: Trace) -> None:
         elif field.name != "elements":
             assert one == other, field.name
     assert [a.args_of(row) for row in range(len(a))] == [b.args_of(row) for row in range(len(b))]
+    assert [one.reach for one in a.elements.stretches] == [
+        one.reach for one in b.elements.stretches
+    ]
     assert summary(a) == summary(b)
 
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
+from fusetui.trace.model.events import EVERYWHERE, NOWHERE
 from fusetui.trace.read.batch import event_in
 from fusetui.trace.read.events import decode_events, decode_exact
 from fusetui.trace.read.gather import Interner, gather
@@ -53,3 +57,26 @@ def test_ids_that_do_not_fit() -> None:
 )
 def test_no_event(text: bytes) -> None:
     assert event_in(text) is None
+
+
+@pytest.mark.parametrize("decode", [decode_events, decode_exact])
+@pytest.mark.parametrize(
+    ("others", "reach"),
+    [
+        (b'{"ph":"C","ts":15.5},{"ph":"i","ts":12}', (10_000, 17_000)),
+        (b'{"ph":"C","ts":-15.5}', (-17_000, -13_000)),
+        (b'{"ph":"M","name":"process_name"},{"ph":"C","ts":15}', EVERYWHERE),
+        (b'{"ph":"C","ts":1e300}', EVERYWHERE),
+        (b'{"ph":"b","id":1,"name":"a","ts":5}', EVERYWHERE),
+        (b'{"ph":"X","name":"b","ts":5}', NOWHERE),
+    ],
+)
+def test_the_times_of_what_is_no_slice(
+    decode: Callable[[bytes], Any], others: bytes, reach: tuple[int, int]
+) -> None:
+    events = decode(b'[{"ph":"X","name":"a","ts":99},' + others + b"]")
+    assert gather(events).reach == reach
+
+
+def test_times_in_quotes_may_be_any() -> None:
+    assert gather(decode_exact(b'[{"ph":"C","ts":"15"}]')).reach == EVERYWHERE

@@ -10,7 +10,7 @@ from tests.tui.prepared import after, at, do, explained, opened
 
 from fusetui.trace import Trace
 from fusetui.tui.layout.view import GapAt
-from fusetui.tui.state.state import TIMELINE, GapDetails, SliceDetails, State
+from fusetui.tui.state.state import TIMELINE, Details, State
 
 Make = Callable[..., Trace]
 PAGES = ("tree", "kernels", "why", "modules", "flame")
@@ -28,10 +28,8 @@ def shown_by_enter(state: State, enter: str) -> int | GapAt | None:
 def shown_by_i(state: State) -> int | GapAt | None:
     state = after(state, *do("details"))
     match state.overlay:
-        case SliceDetails() as shown:
-            return shown.row
-        case GapDetails() as shown:
-            return shown.gap
+        case Details(_, int() | GapAt() as about):
+            return about
     assert state.hint
     return None
 

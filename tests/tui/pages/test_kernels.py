@@ -15,7 +15,7 @@ from fusetui.gpu.roofline.many import jobs
 from fusetui.trace import Trace
 from fusetui.tui.layout.kernel_table import BYS, SORTS
 from fusetui.tui.pages.kernels import KernelsPage, shown_table
-from fusetui.tui.state.state import HitList, Size, SliceDetails, State
+from fusetui.tui.state.state import Details, HitList, Size, State
 
 Make = Callable[..., Trace]
 PAGE = KernelsPage()
@@ -73,8 +73,8 @@ def test_what_the_panel_describes_is_what_enter_and_i_show(mlp: Trace) -> None:
     assert mlp.dur[longest] == 182_000
     assert after(state, *do("show")).view.selected == longest
     overlay = after(state, *do("details")).overlay
-    assert isinstance(overlay, SliceDetails)
-    assert overlay.row == longest
+    assert isinstance(overlay, Details)
+    assert overlay.about == longest
 
 
 def test_instances_are_a_list(mlp: Trace) -> None:

@@ -7,6 +7,7 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
+from fusetui import Error
 from fusetui.analysis.questions.busy import any_busy_ns, communicates
 from fusetui.analysis.questions.computing import computing_ops
 from fusetui.analysis.serving.steps import interval_of, passes, server_steps
@@ -54,7 +55,7 @@ class Windows(msgspec.Struct, frozen=True, eq=False):
         return Cover(self.start, self.end).place_of(times)
 
 
-class NoStepsError(ValueError):
+class NoStepsError(Error):
     """No annotation of a trace matches what was asked for."""
 
 

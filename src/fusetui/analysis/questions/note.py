@@ -7,7 +7,7 @@ from typing import Annotated
 
 import msgspec
 
-from fusetui.text.figures import duration
+from fusetui.text.figures import duration, window
 from fusetui.text.printable import printable
 from fusetui.trace.model.columns import Trace
 
@@ -45,8 +45,8 @@ def _notes(trace: Trace) -> Iterator[str]:
         yield printable(value)[:LONGEST]
     if part := whole_of(trace):
         file = printable(part.file or "a trace")[:LONGEST]
-        begin, end, whole = map(duration, (part.from_ns, part.to_ns, part.of_ns))
-        yield f"This is the part from {begin} to {end} of {file}, which lasts {whole}."
+        times, whole = window(part.from_ns, part.to_ns), duration(part.of_ns)
+        yield f"This is the part from {times} of {file}, which lasts {whole}."
 
 
 def whole_of(trace: Trace) -> Whole | None:

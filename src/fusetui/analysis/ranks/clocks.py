@@ -23,7 +23,7 @@ import numpy as np
 
 from fusetui.analysis.questions.collectives import SYNCHRONOUS
 from fusetui.analysis.ranks.matching import Matched, run_bounds
-from fusetui.analysis.ranks.model import RankSummary
+from fusetui.analysis.ranks.model import ClockSource, RankSummary
 from fusetui.trace.model.arrays import Flags, Floats, Int64s, Rows
 
 NAMES = frozenset({"all_reduce", "reduce_scatter", "barrier"})
@@ -233,7 +233,7 @@ class Clocks(msgspec.Struct, frozen=True, eq=False):
 
     reference: int  # index of the rank
     hosts: Hosts
-    by: tuple[str, ...]  # of each host: what its offset is from; "" for nothing
+    by: tuple[ClockSource, ...]  # of each host: what its offset is from; "" for nothing
     used: Floats
     half: Floats  # the uncertainty; inf if nothing bounds the offset
     drift: Floats  # ns per second, 0 where none was found
@@ -296,7 +296,7 @@ def clocks_of(matched: Matched) -> Clocks:
 
 def _decided(
     ends: Ends, low: Floats, high: Floats, zero: int
-) -> tuple[Floats, Floats, tuple[str, ...], Flags]:
+) -> tuple[Floats, Floats, tuple[ClockSource, ...], Flags]:
     """The offset of each host, its uncertainty and where both are from; and where the ends
     contradict the bounds, which then decide alone."""
     bounded = np.isfinite(low) & np.isfinite(high)

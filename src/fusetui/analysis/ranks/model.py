@@ -236,12 +236,15 @@ class LeftOut(msgspec.Struct, frozen=True):
     reason: str
 
 
+ClockSource = Literal["reference", "ends", "bounds", ""]  # "" if nothing bounds it
+
+
 class HostClock(msgspec.Struct, frozen=True):
     """The clock of one host beside that of the reference."""
 
     host: str
     ranks: int  # that are given
-    by: str  # reference, ends, bounds; "" if nothing bounds it
+    by: ClockSource
     offset_ns: int | None
     uncertainty_ns: int | None
     drift_ns_per_s: float

@@ -20,7 +20,6 @@ from fusetui.analysis.replay.changes import (
     NothingLikeIt,
     OnDevice,
     Overlapped,
-    Python,
     Refused,
     Scaled,
     Unsynced,
@@ -128,10 +127,7 @@ def is_range(changes: Sequence[Change]) -> bool:
 
 def _scaled(change: Scaled, draft: Draft) -> None:
     if change.what in ("op", "module", "python"):
-        covers = select.covers_of(draft.trace, draft.graph, change.what, change.pattern)
-        draft.hurry(covers, change.factor or 0.0)
-        if not change.factor:
-            draft.remove(select.called_in(draft.trace, draft.graph, covers))
+        _hosts(change, draft)
         return
     nodes = select.items_like(draft.trace, draft.graph, change.what, change.pattern)
     if change.factor is not None:
@@ -140,6 +136,24 @@ def _scaled(change: Scaled, draft: Draft) -> None:
         draft.scale(nodes, lambda own: np.full(len(own), float(change.ns or 0)))
     else:
         _bound(draft, nodes, change.pattern)
+
+
+def _hosts(change: Scaled, draft: Draft) -> None:
+    """What threads do in some slices."""
+    trace, graph, factor = draft.trace, draft.graph, change.factor or 0.0
+    if change.what == "python" and not change.pattern:
+        if not (trace.role == Role.PYTHON).any():
+            draft.notes.append("python_is_all_but_ops")
+        draft.hurry(select.in_python(trace, graph), factor)
+        return
+    rows = select.slices_like(trace, graph, change.what, change.pattern)
+    covers = select.covers(trace, graph, rows)
+    draft.hurry(covers, factor)
+    if not factor:
+        draft.remove(select.called_in(trace, graph, covers))
+    calls = graph.nodes(Node.LAUNCH, Node.WAIT)
+    own = calls[np.isin(graph.row[calls], rows)]
+    draft.dur[own] = np.rint(draft.dur[own] * factor).astype(np.int64)
 
 
 def _bound(draft: Draft, nodes: Rows, pattern: str) -> None:
@@ -157,12 +171,6 @@ def _bound(draft: Draft, nodes: Rows, pattern: str) -> None:
 
 def kernels_of(trace: Trace) -> Kernels:
     return Kernels(trace, trace.gpu_rows, trace.begin_ns, trace.end_ns)
-
-
-def _python(change: Python, draft: Draft) -> None:
-    if not (draft.trace.role == Role.PYTHON).any():
-        draft.notes.append("python_is_all_but_ops")
-    draft.hurry(select.between_ops(draft.trace, draft.graph), change.factor)
 
 
 def _fused(change: Fused, draft: Draft) -> None:
@@ -236,8 +244,8 @@ def _graphed(change: Graphed, draft: Draft) -> None:
 
 def _unsynced(change: Unsynced, draft: Draft) -> None:
     trace, graph = draft.trace, draft.graph
-    covers = select.covers_of(trace, graph, "wait", change.pattern)
-    nodes = select.called_in(trace, graph, covers, items=False)
+    rows = select.slices_like(trace, graph, "wait", change.pattern)
+    nodes = select.called_in(trace, graph, select.covers(trace, graph, rows), items=False)
     waits = nodes[(graph.kind[nodes] == Node.WAIT) & (graph.lag[1, nodes] != NEVER)]
     if not len(waits):
         raise NothingLikeIt(f"No call like {change.pattern} is known to wait for the device.")
@@ -314,7 +322,6 @@ def _on_device(change: OnDevice, draft: Draft) -> None:
 
 MAKERS: dict[type[Change], Callable[[Any, Draft], None]] = {
     Scaled: _scaled,
-    Python: _python,
     Fused: _fused,
     Graphed: _graphed,
     Unsynced: _unsynced,

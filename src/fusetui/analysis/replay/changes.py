@@ -28,18 +28,12 @@ class Refused(WrongChange):
 class Scaled(msgspec.Struct, frozen=True):
     """Kernels, or what threads do in some slices, take so much of their time, or this long, or as
     short as the device allows. At a factor of 0, ops, modules and Python frames go with all that
-    they launch."""
+    they launch. `python` without a pattern: what threads do outside ops and calls."""
 
     what: Named
     pattern: str
     factor: float | None = None
     ns: int | None = None  # if both are None: the kernel's own least time
-
-
-class Python(msgspec.Struct, frozen=True):
-    """What threads do between ops takes so much of its time."""
-
-    factor: float
 
 
 class Fused(msgspec.Struct, frozen=True):
@@ -82,9 +76,7 @@ class OnDevice(msgspec.Struct, frozen=True):
     name: str
 
 
-Change = (
-    Scaled | Python | Fused | Graphed | Unsynced | Loaded | Communicated | Overlapped | OnDevice
-)
+Change = Scaled | Fused | Graphed | Unsynced | Loaded | Communicated | Overlapped | OnDevice
 
 AMOUNT = (
     r"(?:x(?P<factor>\d+(?:\.\d*)?|\.\d+)|(?P<time>\d[\d.]*\s?(?:ns|us|ms|s))|(?P<bound>bound))"
@@ -119,7 +111,7 @@ def parse_change(text: str) -> Change:
         if bandwidth and (what == "python" or not factor):
             raise WrongChange(f"{text} is no change: comm bandwidth=x2 is one.")
         factor = 1 / factor if bandwidth else factor
-        return Python(factor) if what == "python" else Communicated(factor)
+        return Scaled("python", "", factor) if what == "python" else Communicated(factor)
     found = OTHERS.fullmatch(text)
     change = _other(found[1], found[2] or "") if found else None
     if change is None:

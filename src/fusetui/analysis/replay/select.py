@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +14,7 @@ from fusetui.analysis.questions.search import search, texts_of
 from fusetui.analysis.replay.changes import Named, NothingLikeIt, Refused, WrongChange
 from fusetui.analysis.replay.graph import Graph, Node
 from fusetui.analysis.replay.hosts import engines_of, loader_rows
-from fusetui.analysis.why.account import Accounts
+from fusetui.analysis.why.account import Accounts, waiting_frames
 from fusetui.analysis.why.host import Host
 from fusetui.analysis.why.kernels import Kernels
 from fusetui.gpu.roofline.peaks import PEAKS, Peak
@@ -24,17 +23,19 @@ from fusetui.trace.layout.steps import steps_of
 from fusetui.trace.model.arrays import Flags, Floats, Rows
 from fusetui.trace.model.categories import GPU_ROLES, Role
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.intervals import Cover, joined, union, without
+from fusetui.trace.model.intervals import Cover, common, joined, union, without
 from fusetui.trace.model.memo import once
 from fusetui.trace.program.origin import origins
 
 Covers = dict[int, Cover]
 """By the number of a thread's chain, stretches of time as in a Graph."""
 INSIDE = {
-    "op": (Role.OP,),
-    "python": (Role.PYTHON,),
-    "wait": (Role.OP, Role.CALL, Role.PYTHON, Role.ANNOTATION),
+    "op": ((Role.OP,), (Role.CALL,)),
+    "python": ((Role.PYTHON,),),
+    "module": ((Role.PYTHON, Role.ANNOTATION),),
+    "wait": ((Role.OP, Role.CALL, Role.PYTHON, Role.ANNOTATION),),
 }
+"""Of what slices may be; of several kinds the first of which there are any."""
 NOTHING = {"op": "No op", "module": "No module", "python": "No Python frame", "wait": "Nothing"}
 
 
@@ -67,29 +68,26 @@ def items_like(trace: Trace, graph: Graph, what: Named, pattern: str) -> Rows:
     return found
 
 
-def covers_of(
-    trace: Trace, graph: Graph, what: Literal["op", "module", "python", "wait"], pattern: str
-) -> Covers:
-    """When threads are inside ops, calls of modules, or anything. Raises WrongChange."""
-    if what == "module":
-        found = _of_modules(trace, graph, pattern)
-    else:
-        found = _covers(trace, graph, rows_like(trace, pattern, *INSIDE[what]))
-    if not found:
-        raise NothingLikeIt(f"{NOTHING[what]} on a thread that launches work matches {pattern}.")
-    return found
+def slices_like(trace: Trace, graph: Graph, what: str, pattern: str) -> Rows:
+    """Slices of threads of the graph: ops, else calls; frames of Python; modules and annotations
+    with what runs backward for them; what may contain a wait. Raises WrongChange."""
+    for roles in INSIDE[what]:
+        rows = rows_like(trace, pattern, *roles)
+        if what == "module":
+            rows = _with_backward(trace, graph, rows)
+        rows = rows[_chain_of_track(trace, graph)[trace.track[rows]] >= 0]
+        if len(rows):
+            return rows
+    raise NothingLikeIt(f"{NOTHING[what]} on a thread that launches work matches {pattern}.")
 
 
-def _of_modules(trace: Trace, graph: Graph, pattern: str) -> Covers:
-    """Calls of modules and annotations, with what runs backward for what they ran."""
+def _with_backward(trace: Trace, graph: Graph, rows: Rows) -> Rows:
     every = origins(trace)
-    regions = every.regions.rows
-    rows = np.intersect1d(rows_like(trace, pattern, Role.PYTHON, Role.ANNOTATION), regions)
-    covers = _covers(trace, graph, rows)
+    rows = np.intersect1d(rows, every.regions.rows)
     backward = every.backward
     known = np.flatnonzero(backward.forward >= 0)
-    own = inside(trace, graph, covers, backward.forward[known])
-    return _covers(trace, graph, np.concatenate((rows, backward.rows[known[own]])))
+    own = inside(trace, graph, covers(trace, graph, rows), backward.forward[known])
+    return np.concatenate((rows, backward.rows[known[own]]))
 
 
 def _chain_of_track(trace: Trace, graph: Graph) -> Rows:
@@ -101,7 +99,8 @@ def _chain_of_track(trace: Trace, graph: Graph) -> Rows:
     return chain[trace.thread_of_track]
 
 
-def _covers(trace: Trace, graph: Graph, rows: NDArray[np.integer]) -> Covers:
+def covers(trace: Trace, graph: Graph, rows: NDArray[np.integer]) -> Covers:
+    """When threads are in any of these slices."""
     chain = _chain_of_track(trace, graph)[trace.track[rows]]
     start, end = trace.start[rows] - graph.origin_ns, trace.end[rows] - graph.origin_ns
     return {
@@ -110,11 +109,11 @@ def _covers(trace: Trace, graph: Graph, rows: NDArray[np.integer]) -> Covers:
     }
 
 
-def inside(trace: Trace, graph: Graph, covers: Covers, rows: NDArray[np.integer]) -> Flags:
+def inside(trace: Trace, graph: Graph, within: Covers, rows: NDArray[np.integer]) -> Flags:
     """Which of these slices of threads lie in covers; not -1."""
     chain = np.where(rows >= 0, _chain_of_track(trace, graph)[trace.track[rows]], -1)
     found = np.zeros(len(rows), dtype=np.bool_)
-    for number, cover in covers.items():
+    for number, cover in within.items():
         own = np.flatnonzero(chain == number)
         place = cover.place_of(trace.start[rows[own]] - graph.origin_ns)
         ends = trace.end[rows[own]] - graph.origin_ns
@@ -122,22 +121,22 @@ def inside(trace: Trace, graph: Graph, covers: Covers, rows: NDArray[np.integer]
     return found
 
 
-def called_in(trace: Trace, graph: Graph, covers: Covers, *, items: bool = True) -> Rows:
+def called_in(trace: Trace, graph: Graph, within: Covers, *, items: bool = True) -> Rows:
     """The nodes of calls in covers, and with `items` of what they launch."""
     nodes = graph.nodes(Node.LAUNCH, Node.WAIT)
-    own = nodes[inside(trace, graph, covers, graph.row[nodes])]
+    own = nodes[inside(trace, graph, within, graph.row[nodes])]
     if not items:
         return own
     work = graph.nodes(Node.ITEM)
-    launched = inside(trace, graph, covers, trace.launch[graph.row[work]])
+    launched = inside(trace, graph, within, trace.launch[graph.row[work]])
     return np.concatenate((own, work[launched]))
 
 
-def between_ops(trace: Trace, graph: Graph) -> Covers:
-    """When threads that run no backward are in neither an op nor a call, or in Python inside an
-    op."""
+def in_python(trace: Trace, graph: Graph) -> Covers:
+    """When threads that run no backward are in a Python frame, but in none that waits, nor in an op
+    or a call inside that; of a trace without frames, when they are in neither an op nor a call."""
     found: Covers = {}
-    engines = engines_of(trace)
+    framed, engines = bool((trace.role == Role.PYTHON).any()), engines_of(trace)
     for number, chain in enumerate(graph.chains):
         own = np.flatnonzero(graph.chain == number)
         if chain.is_stream or chain.thread in engines or not len(own):
@@ -147,9 +146,12 @@ def between_ops(trace: Trace, graph: Graph) -> Covers:
             if len(tracks):
                 bounds = np.array([graph.began[own].min(), graph.ended[own].max()])
                 edges = line.on_line(np.repeat(tracks[:1], 2), bounds + graph.origin_ns)
-                busy = joined(*line.covers[: Host.OP + 1])
-                free = without(Cover(edges[:1], edges[1:]), busy)
-                shift = edges[0] - bounds[0]
+                whole, shift = Cover(edges[:1], edges[1:]), edges[0] - bounds[0]
+                if framed:
+                    waits = waiting_frames(trace, line)
+                    free = without(common(whole, line.covers[Host.PYTHON]), waits)
+                else:
+                    free = without(whole, joined(*line.covers[: Host.OP + 1]))
                 found[number] = Cover(free.start - shift, free.end - shift)
     return found
 
@@ -164,12 +166,9 @@ def ranges_of(trace: Trace, graph: Graph, pattern: str) -> Iterator[tuple[int, i
             raise NothingLikeIt(f"There is no step {pattern}, but {steps.known}.")
         steps = steps.only(np.array([place]))
     elif pattern:
-        rows = rows_like(trace, pattern, Role.OP, Role.PYTHON, Role.ANNOTATION)
-        covers = _covers(trace, graph, rows)
-        if not covers:
-            raise NothingLikeIt(f"Nothing on a thread that launches work matches {pattern}.")
+        rows = slices_like(trace, graph, "wait", pattern)
         process = dict(zip(trace.thread_of_track, trace.process_of_track.tolist(), strict=True))
-        for number, cover in covers.items():
+        for number, cover in covers(trace, graph, rows).items():
             own = process[graph.chains[number].thread]
             for begin, end in zip(cover.start.tolist(), cover.end.tolist(), strict=True):
                 yield begin + graph.origin_ns, end + graph.origin_ns, own
@@ -179,7 +178,8 @@ def ranges_of(trace: Trace, graph: Graph, pattern: str) -> Iterator[tuple[int, i
         each = zip(steps.start.tolist(), steps.end.tolist(), steps.rows.tolist(), strict=True)
         yield from ((begin, end, int(of_track[row])) for begin, end, row in each)
         return
-    for process in np.unique(of_track[trace.launch[trace.gpu_rows]]).tolist():
+    launches = trace.launch[trace.gpu_rows]
+    for process in np.unique(of_track[launches[launches >= 0]]).tolist():
         yield trace.begin_ns, trace.end_ns, process
 
 
@@ -193,7 +193,7 @@ def stretch(graph: Graph, trace: Trace, begin: int, end: int, process: int) -> C
 
 def loads_of(trace: Trace, graph: Graph) -> Covers:
     """When threads fetch batches."""
-    return _covers(trace, graph, loader_rows(trace))
+    return covers(trace, graph, loader_rows(trace))
 
 
 def ratios(kernels: Kernels, name: str, latest: bool) -> Floats:

@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from fusetui import Error
 from fusetui.analysis.questions.process_groups import world_size
 from fusetui.analysis.serving.layers import Layers
 from fusetui.analysis.serving.steps import Requested
@@ -33,7 +34,7 @@ FUSED = (4, 5, 6, 7)  # products of a layer: of 7 matrices, q, k and v may be on
 LACKS = "the configuration lacks the sizes or the type of the model"
 
 
-class NoConfig(Exception):  # noqa: N818
+class NoConfig(Error):  # noqa: N818
     """The configuration cannot be used; the message is one plain sentence."""
 
 

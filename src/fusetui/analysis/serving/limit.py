@@ -13,6 +13,7 @@ from __future__ import annotations
 import itertools
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 import msgspec
 import numpy as np
@@ -40,7 +41,7 @@ class KeysAndValues(msgspec.Struct, frozen=True):
 
     bytes_per_token: int | None = None
     layers: int = 0  # that are counted
-    source: str = ""  # attention or config
+    source: Literal["attention", "config", ""] = ""
     missing: str = ""
     remark: str = ""
 
@@ -125,7 +126,7 @@ class Loss(msgspec.Struct, frozen=True):
     not known of all of them."""
 
     what: str
-    of: str  # op, kernel (where no op is known) or gap
+    of: Literal["op", "kernel", "gap"]  # kernel where no op is known
     dur_ns: int
     kernels: int
     least_ns: int | None
@@ -139,19 +140,19 @@ class Limit(msgspec.Struct, frozen=True):
     products: int  # matrix products whose weights are known
     products_unknown: int  # kernels of products whose weights are not
     weight_bytes: int
-    weight_source: str  # shapes, config or ""
+    weight_source: Literal["shapes", "config", ""]
     kv_tokens: int | None
     kv_bytes_per_token: int | None
     kv_bytes: int | None
     kv_layers: int
-    kv_source: str  # attention, config or ""
+    kv_source: Literal["attention", "config", ""]
     flop: int
     bytes_per_s: float | None
     memory_ns: int | None
     compute_ns: int | None
     least_ns: int | None
     share: float | None
-    bound: str | None  # memory or compute
+    bound: Literal["memory", "compute"] | None
     cannot_tell: tuple[str, ...]
     remarks: tuple[str, ...]
     losses: tuple[Loss, ...]
@@ -293,7 +294,8 @@ def _losses(
     found = []
     for name in numbers:
         own = kernels[named == name]
-        what, of = (trace.names[name], "op") if name >= 0 else (trace.names[-1 - name], "kernel")
+        what = trace.names[name if name >= 0 else -1 - name]
+        of: Literal["op", "kernel"] = "op" if name >= 0 else "kernel"
         alone = attention == {name}
         known, floor = least.get(ATTENTION if alone else what, (0, 0.0))
         is_known = known >= (1 if alone else len(np.unique(trace.op[own])))

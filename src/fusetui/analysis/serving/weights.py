@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Literal
 
 import msgspec
 import numpy as np
@@ -43,7 +44,7 @@ class Products(msgspec.Struct, frozen=True):
     rows: int | None  # M of more than half of them: tokens
     unknown: int  # kernels of products, by their name, whose weights are not known
     dtypes: frozenset[str] = frozenset()  # of all products, as far as names tell
-    source: str = "shapes"  # or config
+    source: Literal["shapes", "config"] = "shapes"
 
     @property
     def weight_bytes(self) -> int:

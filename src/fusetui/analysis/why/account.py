@@ -165,7 +165,7 @@ def _by_track(
         begin, end = np.clip(begin, *window), np.clip(end, *window)
     first, last = line.on_line(track, begin), line.on_line(track, end)
     split = line.split(first, last)
-    waits = common(line.covers[Host.PYTHON], _waiting_frames(trace, line)).within(first, last)
+    waits = common(line.covers[Host.PYTHON], waiting_frames(trace, line)).within(first, last)
     inside = common(line.covers[Host.ANNOTATION], _collectives(trace, line)).within(first, last)
     op = split[Host.ALLOC] + split[Host.CALL] + split[Host.OP]
     noted, waited = split[Host.ANNOTATION] - inside, split[Host.SYNC] + waits + inside
@@ -184,7 +184,7 @@ def _collectives(trace: Trace, line: Threads) -> Cover:
     return union(*marks.only(matching(trace, marks.rows, ON_CPU.match))[1:])
 
 
-def _waiting_frames(trace: Trace, line: Threads) -> Cover:
+def waiting_frames(trace: Trace, line: Threads) -> Cover:
     """The time in which the innermost frame is that of a function that waits."""
     frames = line.slices(Host.PYTHON)
     waits = union(*frames.only(matching(trace, frames.rows, WAITS.search))[1:])

@@ -151,13 +151,9 @@ def _why(asked: Any, opened: OpenTrace) -> Answer:
 def _diff(_: Any, a: OpenTrace, b: OpenTrace) -> Answer:
     """The largest change first; dispatch, which is no part of the sum, last."""
     from fusetui.analysis.diff.compare import diff
-    from fusetui.analysis.diff.work import NoStepsError
     from fusetui.report.diff import judgment
 
-    try:
-        found = diff(a.trace, b.trace)
-    except NoStepsError as missing:
-        raise CommandError(str(missing)) from None
+    found = diff(a.trace, b.trace)
     many = ("a", "b", "a_rows", "b_rows")
     rows = [replace(one, **{key: getattr(one, key)[:FEW] for key in many}) for one in found.rows]
     rows.sort(key=lambda row: (not row.counts, -abs(row.change_ns)))
