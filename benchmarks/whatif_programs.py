@@ -73,7 +73,8 @@ def tried(kind: str, seed: int, change: str, folder: Path) -> Result:
     quiet = judged(program, words, by_command, folder)
     chance = Residuals(seed, **SIZES)
     noisy = judged(program, words, by_command, folder, chance)
-    after, _ = figures(simulate(changed(program, *words), Residuals(seed, draw=1, **SIZES)))
+    recorded, others = simulate(program, chance), Residuals(seed, draw=1, **SIZES)
+    after, _ = figures(simulate(changed(program, *words), others), recorded)
     other = None if noisy.abstained else noisy.prediction.after / after - 1
     return Result(kind, seed, change, quiet, noisy, other)
 

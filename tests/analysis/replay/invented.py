@@ -248,13 +248,13 @@ KINDS = {
     "graphs": Kind(_graphs, Sizes()),
     "full queue": Kind(_full, Sizes(own=(1, 6), item=(10, 60)), Machine(depth=8)),
     "training": Kind(lambda make: (*make.training(), make.item()), Sizes()),
+    "threads": Kind(_plain, Sizes(), other_thread=True),
     "training, no stacks": Kind(lambda make: make.training(False), Sizes(), settled=False),
     "overlapping": Kind(_plain, GPU_BOUND, Machine(switch=-900), settled=False),
     "slow loader": Kind(_slow_loader, Sizes(), settled=False),
     "workers": Kind(_workers, Sizes(), settled=False),
     "events, not recorded": Kind(_waits, Sizes(), SILENT, settled=False),
     "streams, not recorded": Kind(_streams, Sizes(), SILENT, settled=False),
-    "threads": Kind(_plain, Sizes(), settled=False, other_thread=True),
 }
 
 

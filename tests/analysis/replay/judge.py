@@ -6,17 +6,20 @@ A prediction is asked for from outside, as a user would: by the command line and
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 from statistics import median
 
 from tests.analysis.replay.changes import changed
 from tests.analysis.replay.programs import Program
-from tests.analysis.replay.recording import lengths, span_of, write
+from tests.analysis.replay.recording import lengths, span_of, step_of_items, write
 from tests.analysis.replay.simulator import Residuals, Slice, simulate
+
+from fusetui.cli import main
 
 NOTHING, ABSTAINS = 2, 3
 
@@ -40,15 +43,28 @@ Predict = Callable[[Path, Sequence[str]], Prediction]
 
 def by_command(path: Path, changes: Sequence[str]) -> Prediction:
     """What `fusetui whatif` says. Raises RuntimeError when it fails in another way than it may."""
-    command = [sys.executable, "-P", "-m", "fusetui", "whatif", str(path), *changes, "--json"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode in (NOTHING, ABSTAINS):
-        return Prediction(refused=done.returncode, said=(done.stderr or done.stdout).strip())
-    if done.returncode:
-        raise RuntimeError(f"exit code {done.returncode}: {done.stderr.strip()[-2000:]}")
-    found = json.loads(done.stdout)
+    code, out, err = _command_line("whatif", str(path), *changes, "--json", "--no-cache")
+    if code in (NOTHING, ABSTAINS):
+        return Prediction(refused=code, said=(err or out).strip())
+    if code:
+        raise RuntimeError(f"exit code {code}: {err.strip()[-2000:]}")
+    found = json.loads(out)
     steps = {step["name"]: (step["before_ns"], step["after_ns"]) for step in found["steps"]}
     return Prediction(found["before_ns"], found["after_ns"], found["of"], steps, found["certainty"])
+
+
+def _command_line(*arguments: str) -> tuple[object, str, str]:
+    """The exit code of a command in this process, and what it printed."""
+    before, sys.argv = sys.argv, ["fusetui", *arguments]
+    code: object
+    with redirect_stdout(StringIO()) as out, redirect_stderr(StringIO()) as err:
+        try:
+            code = main()
+        except SystemExit as ended:
+            code = ended.code
+        finally:
+            sys.argv = before
+    return code, out.getvalue(), err.getvalue()
 
 
 @dataclass(frozen=True)
@@ -76,9 +92,10 @@ class Verdict:
         return (self.prediction.after - self.after) / self.before
 
 
-def figures(run: Sequence[Slice]) -> tuple[float, dict[str, int]]:
-    """The median step, and the length of each but the first; else the span."""
-    steps = lengths(run)
+def figures(run: Sequence[Slice], before: Sequence[Slice]) -> tuple[float, dict[str, int]]:
+    """The median step, and the length of each but the first; else the span. What an item belongs
+    to is what it belonged to in the run before the change."""
+    steps = lengths(run, step_of_items(before))
     return (median(steps.values()) if steps else span_of(run)), steps
 
 
@@ -92,8 +109,8 @@ def judged(
     """A recording of the program is given to `predict`; the changed program runs with the same
     residuals. Raises ValueError where a change is refused."""
     recorded = simulate(program, residuals)
-    before, steps = figures(recorded)
-    after, steps_after = figures(simulate(changed(program, *changes), residuals))
+    before, steps = figures(recorded, recorded)
+    after, steps_after = figures(simulate(changed(program, *changes), residuals), recorded)
     said = predict(write(recorded, folder / "invented.json"), changes)
     if said.refused:
         return Verdict(before, after, said, ())

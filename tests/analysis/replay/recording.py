@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from itertools import count, pairwise
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate, count, pairwise
 from pathlib import Path
-from statistics import median
 from typing import Any, NamedTuple
 
 from tests.analysis.replay.programs import (
@@ -19,6 +18,7 @@ from tests.analysis.replay.programs import (
     OP,
     Copy,
     GraphLaunch,
+    Item,
     Launch,
     Range,
 )
@@ -76,26 +76,38 @@ def span_of(run: Sequence[Slice]) -> int:
     return max(one.end for one in run) - min(one.start for one in run)
 
 
-def steps_of(run: Sequence[Slice]) -> list[Step]:
-    """A step ends with its annotation, or with the last item that it launched if that is later."""
-    found = []
-    for note in run:
-        if note.kind == NOTE and note.name.startswith("ProfilerStep#"):
-            links = {
-                one.link for one in run if one.kind == CALL and note.start <= one.start < note.end
-            }
-            ends = [one.end for one in run if one.kind in GPU_KINDS and one.link in links]
-            found.append(Step(note.name, note.start, max([note.end, *ends])))
-    return sorted(found, key=lambda step: step.start)
+def step_of_items(run: Sequence[Slice]) -> dict[int, str]:
+    """The step in whose annotation an item's launch call begins, by the key of the item."""
+    calls = {one.link: one.start for one in run if one.kind == CALL}
+    notes = [one for one in run if one.kind == NOTE and one.name.startswith("ProfilerStep#")]
+    return {
+        one.source.key: note.name
+        for one in gpu(run)
+        for note in notes
+        if isinstance(one.source, Item) and note.start <= calls[one.link] < note.end
+    }
 
 
-def lengths(run: Sequence[Slice]) -> dict[str, int]:
+def steps_of(run: Sequence[Slice], belongs: Mapping[int, str] | None = None) -> list[Step]:
+    """A step ends with its annotation, or with the last of its items if that is later: those that
+    it launched, or had launched when `belongs` was taken from the run before a change. None ends
+    before the one before it."""
+    belongs = step_of_items(run) if belongs is None else belongs
+    ends: defaultdict[str, int] = defaultdict(int)
+    for one in gpu(run):
+        if isinstance(one.source, Item) and one.source.key in belongs:
+            name = belongs[one.source.key]
+            ends[name] = max(ends[name], one.end)
+    notes = [one for one in run if one.kind == NOTE and one.name.startswith("ProfilerStep#")]
+    notes.sort(key=lambda note: note.start)
+    reached = accumulate((max(one.end, ends[one.name]) for one in notes), max)
+    return [Step(one.name, one.start, end) for one, end in zip(notes, reached, strict=True)]
+
+
+def lengths(run: Sequence[Slice], belongs: Mapping[int, str] | None = None) -> dict[str, int]:
     """Of each step after the first one, the distance from the end of the step before it."""
-    return {after.name: after.end - before.end for before, after in pairwise(steps_of(run))}
-
-
-def median_step(run: Sequence[Slice]) -> float:
-    return median(lengths(run).values())
+    steps = steps_of(run, belongs)
+    return {after.name: after.end - before.end for before, after in pairwise(steps)}
 
 
 def write(run: Sequence[Slice], path: Path) -> Path:
@@ -272,19 +284,15 @@ def _annotations(run: Sequence[Slice], given: dict[int, list[Slice]]) -> Iterato
 
 def _names(run: Sequence[Slice]) -> Iterator[Event]:
     at = _us(min(one.start for one in run))
+
+    def named(name: str, pid: int, tid: int, args: Event) -> Event:
+        return {"name": name, "ph": "M", "ts": at, "pid": pid, "tid": tid, "args": args}
+
     for pid, label in ((PROCESS, "CPU"), (0, "GPU 0")):
-        for key, text in (("name", "python"), ("labels", label)):
-            name = f"process_{key}"
-            yield {"name": name, "ph": "M", "ts": at, "pid": pid, "tid": 0, "args": {key: text}}
+        yield named("process_name", pid, 0, {"name": "python"})
+        yield named("process_labels", pid, 0, {"labels": label})
     for lane, pid in sorted(
         {(one.lane, 0 if one.kind in GPU_KINDS else PROCESS) for one in run if one.kind != SYNC}
     ):
         text = f"thread {lane} (python)" if pid else f"stream {lane} "
-        yield {
-            "name": "thread_name",
-            "ph": "M",
-            "ts": at,
-            "pid": pid,
-            "tid": lane,
-            "args": {"name": text},
-        }
+        yield named("thread_name", pid, lane, {"name": text})

@@ -19,8 +19,9 @@ KIND, CHANGE = "mixed", CHANGES["kernel x0.5"]
 def seer(late: int) -> Prediction:
     """Knows the program, and is late by so much in the last step."""
     whole = invented(KIND, 1)
-    before, steps = figures(simulate(whole))
-    after, steps_after = figures(simulate(changed(whole, *CHANGE)))
+    run = simulate(whole)
+    before, steps = figures(run, run)
+    after, steps_after = figures(simulate(changed(whole, *CHANGE)), run)
     last = max(steps)
     told = {name: (steps[name], steps_after[name] + late * (name == last)) for name in steps}
     return Prediction(int(before), int(after), "step", told, "estimate")

@@ -36,6 +36,7 @@ from fusetui.trace.model.ids import Id
 
 NEVER = -(1 << 61)
 """The lag of an edge that is none."""
+MOST_TIES = 100  # nodes that wait for each other and begin at the same time
 
 
 class Node(IntEnum):
@@ -96,7 +97,15 @@ def in_order(
 ) -> Rows:
     """The nodes so that their sources come first: by their times as recorded if possible, where
     those of one chain that tie are in the order of `place`."""
-    order = np.lexsort((place, ended, began))
+    level = np.zeros(len(began), dtype=np.int64)  # how many that begin at the same time come first
+    slot, target = np.nonzero((source > 0) & (began[source] == began))
+    before = source[slot, target]
+    for _ in range(MOST_TIES):
+        behind = level[before] >= level[target]
+        if not behind.any():
+            break
+        np.maximum.at(level, target[behind], level[before[behind]] + 1)
+    order = np.lexsort((place, ended, level, began))
     rank = np.empty(len(order), dtype=np.intp)
     rank[order] = np.arange(len(order))
     wrong = (rank[source] >= rank) & (source > 0)
@@ -105,7 +114,7 @@ def in_order(
 
 def _sorted_topologically(rank: Rows, source: Int32s) -> Rows:
     """Kahn's algorithm, the lowest rank first; a circle is broken at its lowest rank."""
-    from heapq import heapify, heappop, heappush  # only where times tie
+    from heapq import heapify, heappop, heappush  # only for clocks that differ, and for circles
 
     sources = source.reshape(-1)
     by_source = np.argsort(sources, kind="stable")

@@ -16,8 +16,9 @@ from fusetui.analysis.replay.hosts import loader_rows
 from fusetui.analysis.replay.replay import Times, replay
 from fusetui.analysis.why.account import Accounts
 from fusetui.analysis.why.host import LAYERS, Slices, together
+from fusetui.analysis.why.kernels import by_text
 from fusetui.gpu.kernel_names import decode
-from fusetui.trace.model.arrays import Int64s, Rows
+from fusetui.trace.model.arrays import Int64s, Rows, summed
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import Id, exact_id
@@ -150,13 +151,11 @@ def _by_node(trace: Trace, graph: Graph, route: Route) -> Iterator[Told]:
     )
     for name, named, which in groups:
         which = which[ns[which] > 0]
-        names = trace.name[row[which]] if named else np.zeros(len(which), dtype=np.int32)
-        each, place = np.unique(names, return_inverse=True)
-        sums = np.zeros(len(each), dtype=np.int64)
-        np.add.at(sums, place, ns[which])
-        counts = np.bincount(place, minlength=len(each))
-        for number, count, total in zip(each.tolist(), counts.tolist(), sums.tolist(), strict=True):
-            yield name, trace.names[number] if named else "", count, total
+        if named:
+            told = by_text(trace, row[which].astype(np.intp), ns[which], str)
+            yield from ((name, what, *found) for what, found in told.items())
+        else:
+            yield name, "", len(which), int(ns[which].sum())
     if loads.any():
         first = int(loader_rows(trace)[0])
         yield "host", trace.name_of(first), int(loads.sum()), int(ns[loads].sum())
@@ -220,22 +219,17 @@ def _by_host(trace: Trace, graph: Graph, route: Route) -> Iterator[Told]:
     if not len(own):
         return
     parts = host_parts(trace, graph, route.node[own])
+    order = np.lexsort((-np.arange(len(parts.node)), parts.node))  # of each node the last first
+    node, row, ns = (column[order] for column in parts)
     left = np.zeros(len(graph), dtype=np.int64)
     left[route.node[own]] = route.ns[own]
-    order = np.lexsort((np.arange(len(parts.node))[::-1], parts.node))
-    total: dict[int, list[int]] = {}
-    names = np.where(parts.row >= 0, trace.name[parts.row], -1)
-    each = (parts.node[order], names[order], parts.ns[order])
-    for node, name, ns in zip(*(column.tolist() for column in each), strict=True):
-        ns = min(ns, int(left[node]))
-        left[node] -= ns
-        one = total.setdefault(name, [0, 0])
-        one[0] += 1
-        one[1] += ns
-    for name, (count, ns) in total.items():
-        yield "host", trace.names[name] if name >= 0 else "", count, ns
-    if left.any():
-        yield "host", "", 1, int(left.sum())
+    until = np.cumsum(ns)
+    until -= (until - ns)[np.searchsorted(node, node)]
+    ns = np.minimum(until, left[node]) - np.minimum(until - ns, left[node])
+    row, ns = row[ns > 0], ns[ns > 0]
+    told = by_text(trace, row[row >= 0], ns[row >= 0], str)
+    yield from (("host", what, *found) for what, found in told.items())
+    yield "host", "", int((row < 0).sum()), int(ns[row < 0].sum())
 
 
 def _slack(trace: Trace, graph: Graph, times: Times, route: Route) -> Iterator[Slack]:
@@ -260,8 +254,7 @@ def _slack(trace: Trace, graph: Graph, times: Times, route: Route) -> Iterator[S
         sums = np.bincount(group, ns, minlength=len(numbers))
         texts = list(numbers)
         for number in np.argsort(-sums, kind="stable")[:MOST_GROUPS].tolist():
-            extra = np.zeros(len(graph), dtype=np.int64)
-            np.add.at(extra, nodes[group == number], ns[group == number])
+            extra = summed(nodes[group == number], ns[group == number], len(graph))
             if extra.any():
                 on_path = bool(extra[route.node].any())
                 spare = 0 if on_path else _spare(graph, extra, end)
