@@ -16,7 +16,7 @@ from tests.cli.conftest import Result
 from tests.docs.test_json import documented, keys
 from tests.laptops import needs_fork
 
-from fusetui import sample_traces
+from fusetui.sample_traces import lessons
 from fusetui.text.figures import duration
 
 Run = Callable[..., Result]
@@ -77,7 +77,7 @@ def test_the_table_has_the_figures_of_json(fusetui: Run, folder: Path) -> None:
 
 def test_idle_time_of_a_reason_is_0_or_not_known(fusetui: Run, folder: Path) -> None:
     """Not known is that of a rank without a GPU."""
-    shutil.copy(sample_traces.path("mlp-eager"), folder / "rank4.json.gz")
+    shutil.copy(lessons.path("mlp-eager"), folder / "rank4.json.gz")
     rows = fusetui("ranks", folder, "--format", "json").json
     for row in rows:
         reasons = [row[name] for name in row if name.startswith("idle_") and name != "idle_ns"]
