@@ -208,12 +208,9 @@ def module_keys(trace: Trace, kernels: Rows, found: Origins) -> Keys:
 
 def _by_family(trace: Trace, known: Jobs) -> Keys:
     """By the naming scheme (`decode`), which usually means the library."""
-
-    def family(name: str) -> str | None:
-        decoded = decode(name)
-        return decoded.family if decoded else None
-
-    return _by_label(trace, known.rows, "family", family)
+    return _by_label(
+        trace, known.rows, "family", lambda name: getattr(decode(name), "family", None)
+    )
 
 
 def _by_label(

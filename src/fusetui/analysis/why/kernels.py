@@ -130,13 +130,8 @@ class Kernels:
     @cached_property
     def family_ns(self) -> dict[str, int]:
         """How long the kernels of each family took, effectively; "" is that of unknown names."""
-
-        def family(name: str) -> str:
-            kernel = decode(name)
-            return kernel.family if kernel else ""
-
-        own = self.is_kernel
-        found = by_text(self.trace, self.rows[own], self.effective_ns[own], family)
+        rows, ns = self.rows[self.is_kernel], self.effective_ns[self.is_kernel]
+        found = by_text(self.trace, rows, ns, lambda name: getattr(decode(name), "family", ""))
         return {name: ns for name, (_, ns) in found.items() if ns}
 
     def _of(self, rows: Rows, values: NDArray[Any], missing: float) -> NDArray[Any]:
