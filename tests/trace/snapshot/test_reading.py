@@ -177,6 +177,12 @@ def test_hostile_pickles(tmp_path: Path, data: bytes) -> None:
         with_events(event(size="5")),
         with_events(event(size=1 << 63)),
         with_events(event(size=1 << 62), event(size=1 << 62)),
+        with_events(event(size=-2)),
+        {
+            "segments": [
+                segment(address=(1 << 63) - 1, blocks=[{"size": 9, "state": "inactive"}] * 2)
+            ]
+        },
         with_events(event(frames=5)),
         with_events(event(frames=[5])),
         with_events(event(frames=[event()])),
