@@ -170,7 +170,7 @@ class Machine:
         self._event(name, addr=address, size=size, stream=stream, frames=frames)
         _merge(segment)
         blocks: list[dict[str, Any]] = segment["blocks"]
-        return next(block for block in reversed(blocks) if block["state"] == "inactive")
+        return [block for block in blocks if block["state"] == "inactive"][-1]
 
     def _freed(
         self, segment: dict[str, Any], block: dict[str, Any], frames: Frames, complete: bool

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from os.path import basename
 from textwrap import wrap
 from typing import Any
 
@@ -129,7 +130,7 @@ def ranks_text(found: Sequence[MemoryRank], top: int, width: int) -> str:
         Column("of it", spare=2, cell=lambda row: size(row.category_bytes)),
         Column("out of memory", spare=1, cell=lambda row: count(row.ooms) if row.ooms else ""),
         Column("device", spare=3, cell=lambda row: str(row.device)),
-        Column("file", left=True, cell=lambda row: printable(row.file)),
+        Column("file", left=True, cell=lambda row: printable(basename(row.file))),
     )
     shown = found[:top] if top else found
     more = left_out(len(found) - len(shown), "row", TOP_ALL)

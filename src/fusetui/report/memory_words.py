@@ -87,10 +87,10 @@ def _leak(one: Finding) -> str:
 
 
 def _fragmentation(one: Finding) -> str:
-    kept = f" Most of the segment with most of it is kept by {short_place(one.places[0])}."
+    keeps = f" The worst segment is kept by {short_place(one.places[0])}." if one.places else ""
     return (
         f"{size(one.bytes)} of {size(one.of_bytes)} reserved are inactive, in pieces: the largest "
-        f"usable one has {size(one.each_bytes or 0)}.{kept if one.places else ''}"
+        f"usable one has {size(one.each_bytes or 0)}.{keeps}"
     )
 
 

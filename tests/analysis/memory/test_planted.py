@@ -78,6 +78,22 @@ def test_a_fragmented_pool(place: Path) -> None:
     assert (told(place).findings[0].bytes, told(place).findings[0].each_bytes) == (90 * MB, 9 * MB)
 
 
+def test_few_pieces_are_no_fragmentation(place: Path) -> None:
+    """One small block in a segment; two holes; the end of a segment that was never used."""
+    machine = Machine()
+    machine.alloc(500)
+    assert rules(machine.write(place)) == []
+    for address in small_pairs(machine, 2):
+        machine.free(address)
+    assert rules(machine.write(place)) == []
+    machine = Machine()
+    for _ in range(9):
+        machine.free(machine.alloc(1, stream=1))
+        machine.alloc(9 * MB + 1)
+        machine.alloc(9 * MB + 1)
+    assert rules(machine.write(place)) == []
+
+
 def fragmented(free: int, asked: int) -> Machine:
     """Ten segments of 20 MB with a hole of 9 MB each, and then memory runs out."""
     machine = Machine(total=200 * MB + free)

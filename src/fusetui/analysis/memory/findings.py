@@ -14,7 +14,7 @@ from fusetui.analysis.memory.history import BEFORE, History
 from fusetui.analysis.memory.leaks import leaks
 from fusetui.analysis.memory.oom import OutOfMemory
 from fusetui.analysis.memory.phases import Phases
-from fusetui.analysis.memory.waste import private_pools, waste
+from fusetui.analysis.memory.waste import private_pools, torn
 from fusetui.trace.model.arrays import Flags, Int64s
 
 Rule = Literal[
@@ -25,7 +25,6 @@ Rule = Literal[
     "activations-large",
     "pool-per-graph",
 ]
-SPLIT = 1 / 3  # of what is reserved, in holes
 NOT_NEEDED = 0.05  # of the peak
 STATE = 0.4
 ACTIVATIONS = 0.5
@@ -83,8 +82,8 @@ def _leak(history: History, found: Evidence, phases: Phases) -> Iterator[Finding
 def _fragmentation(history: History, failed: tuple[OutOfMemory, ...]) -> Iterator[Finding]:
     """Where memory ran out for it; or holes, when the most was taken or at the end."""
     if failed:
-        torn = [one for one in failed if one.reason == "fragmented"]
-        for one in torn[-1:]:
+        pieces = [one for one in failed if one.reason == "fragmented"]
+        for one in pieces[-1:]:
             yield Finding(
                 rule="fragmentation",
                 bytes=one.inactive_bytes,
@@ -98,8 +97,7 @@ def _fragmentation(history: History, failed: tuple[OutOfMemory, ...]) -> Iterato
         return
     taken, end = int(history.reserved.argmax()) - 1, len(history.events) - 1
     for event in dict.fromkeys((end if taken == BEFORE else taken, end)):
-        there = waste(history, event)
-        if there.split_bytes >= SPLIT * there.reserved_bytes > 0:
+        if there := torn(history, event):
             yield Finding(
                 rule="fragmentation",
                 bytes=there.split_bytes,

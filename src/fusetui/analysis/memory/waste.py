@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from fusetui.analysis.memory.history import History
 from fusetui.analysis.memory.holders import sums
-from fusetui.analysis.memory.layout import COMMON, layout
+from fusetui.analysis.memory.layout import COMMON, Layout, layout
+from fusetui.trace.model.arrays import Int64s
+
+TORN = 1 / 3  # of what is reserved, in pieces
+PIECE = 1 / 4  # of them, at most the largest
 
 
 class Waste(msgspec.Struct, frozen=True):
@@ -35,13 +40,29 @@ def waste(history: History, event: int) -> Waste:
     there = layout(history, event)
     lives_in = np.zeros(len(there.segments) + 1, np.bool_)
     lives_in[there.lives] = True
-    growing = np.array([one.is_expandable for one in there.segments], np.bool_)[there.segment]
-    split = np.where(lives_in[there.segment], there.size, 0)
-    split -= np.where(growing, np.minimum(split, there.pages()), 0)
+    split = np.where(lives_in[there.segment], _kept(there), 0)
     reserved = sum(one.size for one in there.segments)
     held, active = int(there.size.sum()), int(history.active[event + 1])
     inside, largest = int(split.sum()), int(split.max(initial=0))
     return Waste(reserved, active, reserved - held - active, inside, held - inside, largest)
+
+
+def torn(history: History, event: int) -> Waste | None:
+    """Where much of what is reserved is in pieces before blocks that live, none of them large;
+    `split_bytes` and `largest_bytes` are of those pieces."""
+    there = layout(history, event)
+    ends = np.array([one.address + one.size for one in there.segments], np.int64)
+    pieces = np.where(there.end < ends[there.segment], _kept(there), 0)
+    inside, largest = int(pieces.sum()), int(pieces.max(initial=0))
+    found = replace(waste(history, event), split_bytes=inside, largest_bytes=largest)
+    is_torn = inside >= TORN * found.reserved_bytes > 0 and largest <= PIECE * inside
+    return found if is_torn else None
+
+
+def _kept(there: Layout) -> Int64s:
+    """The bytes of each hole that cannot be given back: of expandable segments, whole pages can."""
+    growing = np.array([one.is_expandable for one in there.segments], np.bool_)
+    return there.size - np.where(growing[there.segment], there.pages(), 0)
 
 
 def private_pools(history: History) -> tuple[PrivatePool, ...]:
