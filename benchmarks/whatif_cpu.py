@@ -1,6 +1,6 @@
 """Writes the table "CPU programs" of docs/whatif.md: what was predicted, and what was recorded.
 
-    python -P benchmarks/whatif_cpu.py [--rounds 9] [--only metrics ...] [--print]
+    python -P benchmarks/whatif_cpu.py [--rounds 5] [--only metrics ...] [--print]
 
 Each program of `whatif_cpu_programs.py` is recorded by torch.profiler as it is and without its slow
 part, in turns, on one thread of torch. From each first recording `fusetui whatif` predicts the
@@ -31,8 +31,8 @@ from tests.analysis.replay.judge import Prediction, by_command
 from fusetui.text.figures import duration
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "whatif.md"
-WARM_UP, STEPS, ROUNDS = 4, 12, 9
-TRIES, QUIET = 6, 0.02
+WARM_UP, STEPS, ROUNDS = 4, 12, 5
+TRIES, QUIET = 3, 0.02
 VARIANTS = FIRST, SECOND = "first", "second"
 
 
