@@ -54,6 +54,7 @@ def commands(traces: Path, hta: str | None, big: str) -> dict[str, list[list[str
         "reading": [at("h100_owlv2")],
         "first_picture": [at("h100_owlv2")],
         "formats": [[str(traces.parent / name) for name in TWINS]],
+        "snapshots": [[*map(str, sorted(traces.parent.glob("snapshots/*.pickle"))), "--put"]],
         "generate": [[*at("h100_owlv2"), big, "--megabytes", "420"]],
         "presses": [[*at("h100_transformer_step"), "--put"]],
         "screen": [["--put", *at("h100_owlv2"), big]],

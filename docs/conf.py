@@ -19,8 +19,8 @@ import fusetui
 SECTIONS = {
     "Begin": ("tour", "reading-a-gpu-trace", "recording", "formats", "questions"),
     "Answers": (
-        *("guide", "why", "whatif", "modules", "kernel-names", "diff", "ranks", "serving"),
-        *("glossary", "reference", "capture", "ssh", "ci"),
+        *("guide", "why", "whatif", "modules", "kernel-names", "diff", "memory", "ranks"),
+        *("serving", "glossary", "reference", "capture", "ssh", "ci"),
     ),
     "Take it along": (
         *("python", "notebook", "api", "tables", "sql", "json", "agents"),

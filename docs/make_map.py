@@ -24,7 +24,7 @@ ROOMS = {
     "capture": (),
     "tables": (),
     "report": (),
-    "analysis": ("diff", "ranks", "serving", "replay", "why", "questions"),
+    "analysis": ("diff", "ranks", "serving", "replay", "why", "memory", "questions"),
     "gpu": ("roofline", "kernel_names"),
     "trace": (
         "cells",

@@ -132,7 +132,7 @@ def _judgments() -> str:
 
 def tables() -> str:
     """The page about tables with their columns."""
-    text = "".join(map(_columns, (*TABLES, "ranks")))
+    text = "".join(map(_columns, (*TABLES, "ranks", "memory")))
     return _between(COLUMNS.read_text(encoding="utf-8"), LISTED, text, LISTED_END)
 
 

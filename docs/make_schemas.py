@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from fusetui.analysis.memory.answer import MemoryAnswer
 from fusetui.analysis.questions.summary import Summary
 from fusetui.analysis.replay.path import Path as CriticalPath
 from fusetui.analysis.replay.sweep import Sweep
@@ -48,12 +49,13 @@ DOCUMENTS: dict[str, tuple[type, ...]] = {
     "why": (WhyDocument, VersusDocument),
     "gaps": (GapsDocument,),
     "serving": (Serving,),
+    "memory": (MemoryAnswer,),
     "ranks": (RanksDocument,),
     "diff": (DiffDocument, DiffsDocument),
     "whatif": (WhatIf, Sweep),
     "path": (CriticalPath,),
 }
-WITHOUT_NOTE = {"decode", "samples", "ranks", "diff"}
+WITHOUT_NOTE = {"decode", "samples", "ranks", "diff", "memory"}
 
 
 def main() -> None:

@@ -198,6 +198,23 @@ TABLE = (
 )
 """Any of these asks for the answer as a table."""
 
+MEMORY = (
+    argument(
+        "snapshot",
+        metavar="SNAPSHOT",
+        help="What torch.cuda.memory._dump_snapshot wrote, compressed or not.",
+    ),
+    JSON,
+    by("code", "module", "category"),
+    argument(
+        "--at",
+        metavar="WHEN",
+        default="peak",
+        help="The moment to tell about: peak, end, oom, or a time after the first event (12.5ms).",
+    ),
+    *(TOP, *TABLE[1:]),
+)
+"""Of `memory`."""
 AS_TABLE = ("others", "format", "output", "columns", "sort", "where")
 """Arguments that ask for the answer of a command as a table."""
 MODULES = {
@@ -234,7 +251,7 @@ class Command(NamedTuple):
         if self.name == "sql":
             pass  # always a table
         elif any(vars(args).get(name) not in (None, []) for name in asks):
-            module, function = "ranks" if self.name == "ranks" else "tables", "show"
+            module, function = self.name if self.name in ("ranks", "memory") else "tables", "show"
         elif vars(args).get("top", ROWS) is None:
             args.top = ROWS
         code: int = getattr(import_module(f"fusetui.commands.{module}"), function)(args)

@@ -11,6 +11,7 @@ from fusetui.arguments import (
     GRAPHS,
     JSON,
     KERNELS_BY,
+    MEMORY,
     MODEL,
     MOUSE,
     NO_CACHE,
@@ -270,6 +271,12 @@ COMMANDS = (
         "As a table, all gaps.",
     ),
     Command(
+        "memory",
+        "Who holds the memory of a GPU, at the peak or when it ran out.",
+        MEMORY,
+        "Bytes are those asked for, exact at every event; docs/memory.md explains the figures.",
+    ),
+    Command(
         "ranks",
         "Many traces of one job: which rank is late, and who waits for it.",
         (
@@ -295,10 +302,7 @@ COMMANDS = (
     Command(
         "scrub",
         "Write a copy of a trace without private data, to share it.",
-        (
-            TRACE,
-            OUT,
-        ),
+        (TRACE, OUT),
         "Environment variables, tokens, names of hosts and users, command lines and folders are "
         "removed; all figures stay exactly as they are.",
     ),
@@ -306,10 +310,7 @@ COMMANDS = (
         "cut",
         "Write a part of a trace as a trace of its own.",
         (
-            TRACE,
-            OUT,
-            *PART[:3],
-            STEP_BY,
+            *(TRACE, OUT, *PART[:3], STEP_BY),
             argument(
                 "--around",
                 metavar="ROW",
@@ -326,10 +327,7 @@ COMMANDS = (
     Command(
         "convert",
         "Write a trace of any format as the JSON of torch.profiler.",
-        (
-            TRACE,
-            OUT,
-        ),
+        (TRACE, OUT),
         "It holds all that the trace does, to the nanosecond, and opens in Perfetto and others.",
     ),
     Command(

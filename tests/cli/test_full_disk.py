@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.room import room_for
+from tests.snapshots import trained
 
 from fusetui.registry import COMMANDS
 from fusetui.tables.writers import TEXTS
@@ -22,6 +23,7 @@ ARGUMENTS = {
     "check": [LESSON, "--expect=kernels=1"],
     "decode": ["ampere_sgemm_128x64_tn"],
     "samples": [],
+    "memory": ["SNAPSHOT"],
     "schema": ["summary"],
     "completion": ["bash"],
 }
@@ -37,11 +39,12 @@ NO_OUTPUT = ("capture", "tutor", "open", "scrub", "cut", "convert", "mcp")
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no full device")
 @pytest.mark.parametrize("name", [one.name for one in COMMANDS if one.name not in NO_OUTPUT])
-def test_output(fusetui: Run, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_output(fusetui: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str) -> None:
+    made = {"SNAPSHOT": trained(tmp_path)} if name == "memory" else {}
     for more in MORE.get(name, ((), ("--json",))):
         with open("/dev/full", "w") as full:
             monkeypatch.setattr("sys.stdout", full)
-            found = fusetui(name, *ARGUMENTS.get(name, [LESSON]), *more)
+            found = fusetui(name, *(made.get(w, w) for w in ARGUMENTS.get(name, [LESSON])), *more)
         assert found.code == 2
         assert found.sentence == "Standard output cannot be written: No space left on device."
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from tests.cli.conftest import GEMM, Result
 from tests.docs.test_glossary import AT_HOME, KEYS, UNUSED, words_of
+from tests.snapshots import failed, trained
 
 from fusetui import schemas
 from fusetui.arguments import JSON
@@ -29,6 +30,7 @@ OTHER_WORDS: dict[str, list[tuple[str, ...]]] = {
     "why": [*((name,) for name in SHIPPED), SHIPPED[:2], ("MADE", "SLOWER")],
     "check": [(SHIPPED[0], "--expect", "kernels=5", "--expect", "gemm=1")],
     "samples": [()],
+    "memory": [("SNAPSHOT",), ("OUT OF MEMORY", "--at", "oom")],
 }
 """The arguments of commands that take more, or less, than one trace."""
 
@@ -39,9 +41,12 @@ DOCUMENTED = {
 
 
 @pytest.fixture
-def documents(fusetui: Callable[..., Result], trace_file: Callable[..., Path]) -> Documents:
+def documents(
+    fusetui: Callable[..., Result], trace_file: Callable[..., Path], tmp_path: Path
+) -> Documents:
     """What a command writes about the traces that ship with fusetui, and about small ones."""
     made = {"MADE": trace_file(), "SLOWER": trace_file("b.json", scale=2, steps=7)}
+    made |= {"SNAPSHOT": trained(tmp_path), "OUT OF MEMORY": failed(tmp_path)}
 
     def written(command: str) -> Iterator[Any]:
         for words in OTHER_WORDS.get(command, [(name,) for name in (*SHIPPED, "MADE")]):

@@ -16,8 +16,8 @@ import pyarrow.parquet
 import pytest
 from tests.places import TRACES
 
-from fusetui.arguments import FORMATS
-from fusetui.registry import AS_TABLE, COMMANDS
+from fusetui.arguments import AS_TABLE, FORMATS, TRACE
+from fusetui.registry import COMMANDS
 from fusetui.tables import files
 from fusetui.tables.columns import columns_of
 from fusetui.tables.sources import TABLES
@@ -28,8 +28,8 @@ NAMES = [
     one.name
     for one in COMMANDS
     if not callable(one.arguments)
+    and TRACE in one.arguments
     and any("--where" in a.names for a in one.arguments)
-    and one.name != "ranks"  # of a job
 ]
 
 

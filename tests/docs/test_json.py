@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.cli.conftest import fusetui  # noqa: F401  (a fixture)
 from tests.places import ROOT, TRACES
+from tests.snapshots import failed, trained
 
 Run = Callable[..., Any]
 DOCS = ROOT / "docs"
@@ -61,6 +63,12 @@ def documented(command: str) -> set[str]:
 def test_every_key_is_documented(fusetui: Run, command: tuple[str, ...]) -> None:  # noqa: F811
     found = json.loads(fusetui(*command, "--json").out)
     assert set(keys(found)) - documented(command[0]) == set()
+
+
+def test_every_key_of_a_snapshot_is_documented(fusetui: Run, tmp_path: Path) -> None:  # noqa: F811
+    for path in (trained(tmp_path), failed(tmp_path)):
+        found = json.loads(fusetui("memory", path, "--json").out)
+        assert set(keys(found)) - documented("memory") == set()
 
 
 @pytest.mark.parametrize("path", REAL, ids=lambda path: path.name)

@@ -1,4 +1,4 @@
-"""What is the name of a secret, and what may be its value. Tokens of known forms: tokens.py."""
+"""What is the name of a secret, and what may be its value. Tokens of known forms: detect.py."""
 
 from __future__ import annotations
 

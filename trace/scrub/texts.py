@@ -10,13 +10,19 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from fusetui.trace.scrub.addresses import scrub_hosts, scrub_mails, scrub_urls
-from fusetui.trace.scrub.detect import SETTING, end_of, may_hold_setting, name_of, named_in
+from fusetui.trace.scrub.detect import (
+    SETTING,
+    end_of,
+    may_hold_setting,
+    name_of,
+    named_in,
+    tokens_in,
+)
 from fusetui.trace.scrub.keys import KNOWN_VARIABLE, TELLING, KeyKind, kind_of
 from fusetui.trace.scrub.names import Names
 from fusetui.trace.scrub.paths import scrub_path, scrub_paths
 from fusetui.trace.scrub.placeholders import Placeholders, is_placeholder, replaced
 from fusetui.trace.scrub.secrets import compiled
-from fusetui.trace.scrub.tokens import tokens_in
 
 VALUE = r"[^\s\"'\\,;&|<>()\[\]{}]++"
 DUMP = re.compile(r"(?<=[\r\n])((?:export )?[A-Za-z_]\w{0,80}=)([^\r\n]++)")

@@ -14,7 +14,9 @@ from fusetui.trace.snapshot.memo import ROW, Memo
 from fusetui.trace.snapshot.runs import Runs
 from fusetui.trace.snapshot.tables import Fields, Items, Kind, Tables, Wrong
 
-CONTAINER, TABLE, TEXT, PLACE = 120, 300, 60, 40  # bytes of a list, a dict, a text, and an element
+CONTAINER, TABLE, TEXT, PLACE = 120, 300, 60, 40
+"""Bytes of an empty container (a list has an array, too), of a dict's own table, of a text, and of
+an element."""
 OFTEN = 4096  # opcodes after which the stack is measured
 INT32, FLOAT = struct.Struct("<i"), struct.Struct(">d")
 UINT16, UINT32 = struct.Struct("<H"), struct.Struct("<I")
@@ -124,7 +126,7 @@ class Machine:
                 )
             return end
         self.stack.append(Items())
-        self.memo.take(CONTAINER)
+        self.memo.take(2 * CONTAINER)
         return at
 
     def _empty_dict(self, at: int) -> int:

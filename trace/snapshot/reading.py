@@ -25,7 +25,7 @@ from fusetui.trace.snapshot.columns import (
 from fusetui.trace.snapshot.opcodes import Machine
 from fusetui.trace.snapshot.tables import Fields, Items, Kind, Tables, Wrong
 
-FRAME = b"\x95"
+FRAME, SMALLEST = b"\x95", 1 << 12  # the opcode; bytes of a frame that is not the last: 64 KB
 MOST = float(1 << 62)  # bytes that all events may have together: their sums are exact
 
 
@@ -59,10 +59,13 @@ def _document(path: str) -> tuple[bytes, int]:
 
 
 def _unframed(document: Document) -> bytes:
-    """What the frames of protocols 4 and 5 hold, which begin anywhere between two opcodes."""
+    """What the frames of protocols 4 and 5 hold, which begin anywhere between two opcodes; those
+    that are smaller than Python makes them stay."""
     pieces, at = [document[:2]], 2
     while (head := document[at : at + 9])[:1] == FRAME:
         size = int.from_bytes(head[1:], "little")
+        if size < SMALLEST and at + 9 + size < len(document):
+            break
         pieces.append(document[at + 9 : at + 9 + size])
         at += 9 + size
     return b"".join([*pieces, document[at:]])

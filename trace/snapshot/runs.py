@@ -17,7 +17,7 @@ from fusetui.trace.snapshot.memo import Memo, stack_code
 from fusetui.trace.snapshot.tables import Fields, Kind, Rows, Stack, Tables
 from fusetui.trace.snapshot.walk import PUTS, Walk
 
-SMALL, LARGE = 1 << 15, 1 << 22  # bytes that are divided at once: more after each whole success
+SMALL, LARGE = 1 << 15, 1 << 20  # bytes that are divided at once: more after each whole success
 LEAST = 16  # events; fewer are read one by one
 AFTER = 16  # bytes of the file that follow: Walk loads eight from any place
 FORMS = 8  # that are tried; torch writes about three

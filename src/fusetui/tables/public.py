@@ -43,13 +43,13 @@ class Table(ColumnTable, frozen=True, eq=False):
         return self.take(rows_where(self, query))
 
     def to_pandas(self) -> pandas.DataFrame:
-        """Raises MissingPackage."""
+        """A dataframe of pandas; its columns of numbers are not copied. Raises MissingPackage."""
         from fusetui.tables.frames import to_pandas
 
         return to_pandas(self)
 
     def to_polars(self) -> polars.DataFrame:
-        """Raises MissingPackage."""
+        """A dataframe of polars. Raises MissingPackage."""
         from fusetui.tables.frames import to_polars
 
         return to_polars(self)

@@ -9,7 +9,7 @@ import pytest
 from tests import pftraces
 from tests.pftraces import BEGIN, END, OP, OTHER, THREAD, Slice, at
 
-from fusetui.trace.pftrace.pairs import paired
+from fusetui.trace.pftrace.index import paired
 from fusetui.trace.pftrace.scan import TracePiece, scan
 
 

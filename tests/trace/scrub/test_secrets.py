@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from fusetui.trace.scrub.detect import secrets_in
+from fusetui.trace.scrub.detect import secrets_in, tokens_in
 from fusetui.trace.scrub.secrets import Secrecy, is_secret, secrecy
-from fusetui.trace.scrub.tokens import tokens_in
 
 TOKENS = {
     "a Hugging Face token": "hf_" + "aB3dE5gH7jK9" * 3,

@@ -1,0 +1,13 @@
+"""A memory snapshot: who holds what at which moment, exact at every event, and why it ran out.
+
+    answer.memory(snapshot, at)   all that the command tells -> MemoryAnswer
+
+    history.histories(snapshot)   what was allocated, active and reserved after each event
+    evidence.evidence(snapshot)   what the frames of each stack say
+    phases.phases(history, ...)   forward, backward and steps of the optimizer
+    categories.categories(...)    what kind each allocation is; unknown without evidence
+    holders.by_code, by_module    what lives at a moment, each byte in one row
+
+Bytes are those asked for. An event is a row of Events, -1 the time before the first. Answers are
+frozen records without a sentence in them.
+"""

@@ -1,0 +1,117 @@
+"""What kind each allocation is, by evidence alone: its stack, where it was freed, and when."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+import msgspec
+import numpy as np
+
+from fusetui.analysis.memory.evidence import Evidence, Mark
+from fusetui.analysis.memory.history import BEFORE, History, Lives, private
+from fusetui.analysis.memory.holders import sums
+from fusetui.analysis.memory.phases import Phase, Phases
+from fusetui.trace.model.arrays import Flags, Int64s
+from fusetui.trace.snapshot import Action
+
+Category = Literal[
+    "parameters",
+    "optimizer_state",
+    "gradients",
+    "activations",
+    "temporary",
+    "workspace",
+    "graph_pool",
+    "before_recording",
+    "unknown",
+]
+CATEGORIES: tuple[Category, ...] = get_args(Category)
+NUMBER = {name: number for number, name in enumerate(CATEGORIES)}
+UNKNOWN = NUMBER["unknown"]
+
+
+class Share(msgspec.Struct, frozen=True):
+    """What of a category lives at a moment."""
+
+    category: Category
+    bytes: int
+    blocks: int
+
+
+def by_category(history: History, kinds: Int64s, event: int) -> tuple[Share, ...]:
+    """The largest first, without those of which nothing lives."""
+    living = history.lives.at(event)
+    sizes = sums(kinds[living], history.lives.size[living], len(CATEGORIES)).tolist()
+    blocks = np.bincount(kinds[living], minlength=len(CATEGORIES)).tolist()
+    found = (Share(*one) for one in zip(CATEGORIES, sizes, blocks, strict=True) if one[2])
+    return tuple(sorted(found, key=lambda one: -one.bytes))
+
+
+def categories(history: History, found: Evidence, phases: Phases) -> Int64s:
+    """The number of the category of each life; the first rule that holds decides."""
+    lives = history.lives
+    stack, born, died, count = lives.stack, lives.born, lives.died, lives.events
+    lasts, recorded = died >= count, stack >= 0
+    freed = np.append(history.events.stack, -1)[died]
+    backward = found.has(Mark.BACKWARD)
+    in_step = np.append(phases.phase == Phase.STEP, False)[born] | found.in_step[stack]
+    run = np.append(phases.run, -1)
+    same_run = (run[born] == run[died]) & recorded & (born != BEFORE) & ~lasts
+    same_run &= np.append(phases.phase, 0)[born] != Phase.UNKNOWN
+    step_end = _end_of_own_step(phases, born)
+    accumulated = found.has(Mark.ACCUMULATES)[stack] & ~same_run
+    is_gradient = _outlives_backward(history, found, phases) | accumulated
+    rules: list[tuple[Category, Flags]] = [
+        ("graph_pool", private(history)),
+        ("before_recording", ~recorded & (born == BEFORE)),
+        ("workspace", found.has(Mark.WORKSPACE)[stack] | found.in_triton[stack]),
+        ("optimizer_state", in_step & ~backward[stack] & (died >= step_end)),
+        ("temporary", in_step & ~backward[stack] & ~lasts),
+        ("gradients", backward[stack] & is_gradient),
+        ("temporary", backward[stack] & same_run),
+        ("parameters", found.has(Mark.WEIGHTS)[stack] & lasts & ~backward[stack] & ~in_step),
+        ("activations", recorded & ~backward[stack] & ~in_step & backward[freed]),
+        ("temporary", same_run),
+    ]
+    kinds = np.full(len(lives), UNKNOWN)
+    for name, rule in reversed(rules):
+        kinds[rule] = NUMBER[name]
+    return _as_before(lives, kinds, phases)
+
+
+def _end_of_own_step(phases: Phases, born: Int64s) -> Int64s:
+    """The end of the optimizer's step that each was allocated in; 0 from before the first event."""
+    place = np.searchsorted(phases.begin, born, side="right") - 1
+    return np.where(born == BEFORE, 0, np.append(phases.end, 0)[place])
+
+
+def _outlives_backward(history: History, found: Evidence, phases: Phases) -> Flags:
+    """Which live until zero_grad, the end of the next step of an optimizer, or the end of the file
+    if the backward pass ended before."""
+    lives, events = history.lives, history.events
+    freed = np.append(events.stack, -1)[lives.died]
+    rows = np.flatnonzero((phases.phase == Phase.OTHER) | (phases.phase == Phase.STEP))
+    place = np.searchsorted(rows, lives.born, side="right")
+    after = np.append(rows, lives.events)[place] < lives.events  # something else came later
+    failed = np.flatnonzero(events.action == Action.OOM)
+    ended = after | (lives.born > (failed[-1] if len(failed) else BEFORE))
+    lasts = lives.died >= lives.events
+    stepped = lives.died >= phases.next_end(lives.born)
+    cleared = stepped | found.has(Mark.ZERO_GRAD)[freed]
+    return np.where(lasts, ended, cleared)
+
+
+def _as_before(lives: Lives, kinds: Int64s, phases: Phases) -> Int64s:
+    """What still lives, allocated after the last complete step, is what all others of its stack
+    were, if they were activations or gradients."""
+    complete = phases.end[phases.end <= lives.events]
+    since = complete.max(initial=0)
+    ended = (lives.died < lives.events) & (lives.stack >= 0)
+    groups = int(lives.stack.max(initial=-1)) + 2
+    low, high = np.full(groups, len(CATEGORIES)), np.full(groups, -1)
+    np.minimum.at(low, lives.stack[ended], kinds[ended])
+    np.maximum.at(high, lives.stack[ended], kinds[ended])
+    known = (low == high) & np.isin(low, [NUMBER["activations"], NUMBER["gradients"]])
+    open_ = (kinds == UNKNOWN) & (lives.died >= lives.events) & (lives.born >= since)
+    open_ &= (lives.stack >= 0) & known[lives.stack]
+    return np.where(open_, low[lives.stack], kinds)

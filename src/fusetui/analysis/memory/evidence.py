@@ -1,0 +1,136 @@
+"""What the frames of a stack say of an allocation or a free, once for each stack."""
+
+from __future__ import annotations
+
+import re
+from enum import IntFlag
+
+import msgspec
+import numpy as np
+
+from fusetui.trace.model.arrays import Flags, Int64s
+from fusetui.trace.program.own_code import is_own
+from fusetui.trace.snapshot import Frame, Snapshot, Stacks
+
+BACKWARD = re.compile(r"torch::autograd::(?:python::)?(?:Python)?Engine::")
+NODE = re.compile(r"torch::autograd::(?:generated::)?(\w+)::apply\(")
+WORKSPACE = re.compile(
+    r"::(?:getNewWorkspace|getCUDABlasLtWorkspace|getWorkspace|ProcessGroupNCCL)\b"
+    r"|\bWorkspace::Workspace\("
+)
+TRITON = re.compile(r"(?:site|dist)-packages/triton/")
+OPTIMIZER = re.compile(r"torch/optim/(?!lr_scheduler|swa_utils)")
+STEPS = frozenset({"step", "wrapper"})  # of torch.optim, or around the step of any Optimizer
+CALLS = frozenset({"_call_impl", "_wrapped_call_impl", "_slow_forward", "__call__", "inner"})
+HOOKS = re.compile(r"packages/accelerate/hooks\.py\Z")  # stands between a module and its forward
+LAYERS = re.compile(r"torch/nn/modules/")
+MODULE = "torch/nn/modules/module.py"
+LOADERS = frozenset({"_apply", "load_state_dict", "_load_from_state_dict"})
+INITIALIZERS = frozenset({"__init__", "reset_parameters"})
+LOADED = re.compile(
+    r"torch/nn/init\.py|packages/safetensors/|packages/transformers/(?:modeling|core_model)_"
+)
+NONE = 1 << 62
+
+
+class Mark(IntFlag):
+    """What one frame is."""
+
+    PYTHON = 1
+    OWN = 2  # the person's own code
+    BACKWARD = 4  # autograd's engine
+    ACCUMULATES = 8  # a gradient
+    WORKSPACE = 16
+    TRITON = 32
+    STEP = 64  # of an optimizer
+    ZERO_GRAD = 128
+    CALL = 256  # of a module
+    WEIGHTS = 512  # a model is moved, initialized or loaded
+    LAYER = 1024  # a module of torch.nn
+
+
+class Evidence(msgspec.Struct, frozen=True, eq=False):
+    """Of each stack; the last row is that of -1, no stack. Flags of shape [stacks + 1]."""
+
+    marks: Int64s  # of its frames together
+    own: Int64s  # the number, in Stacks.frames, of the innermost frame of the person's own code
+    called: Int64s  # of the innermost frame that is a module's own, if possible not of torch.nn
+    python: Int64s  # of the innermost frame of Python; -1 in each: there is none
+    in_step: Flags  # in an optimizer's step itself, not in a model that it calls
+    in_triton: Flags
+
+    def has(self, mark: Mark) -> Flags:
+        """Which stacks have such a frame."""
+        found: Flags = (self.marks & mark) != 0
+        return found
+
+
+def evidence(snapshot: Snapshot) -> Evidence:
+    """Looks at each distinct frame once."""
+    stacks = snapshot.stacks
+    of_frames = np.array([_marks(frame) for frame in stacks.frames], np.int64)
+    marks = of_frames[stacks.frame]
+    if not len(stacks):
+        none, no = np.full(1, -1), np.zeros(1, np.bool_)
+        return Evidence(np.zeros(1, np.int64), none, none, none, no, no)
+    callees = _callees(marks, stacks)
+    inner = _first(callees & (marks & Mark.LAYER == 0), stacks)
+    inner = np.where(inner < NONE, inner, _first(callees, stacks))
+    python = _first(marks & Mark.PYTHON != 0, stacks)
+    step = _first(marks & Mark.STEP != 0, stacks)
+    call = _first(marks & (Mark.CALL | Mark.BACKWARD) != 0, stacks)
+    found = np.bitwise_or.reduceat(marks, stacks.start[:-1])
+    in_triton = np.append(marks, 0)[np.minimum(python, len(marks))] & Mark.TRITON != 0
+    return Evidence(
+        marks=np.append(found, 0),
+        own=_frame_at(_first(marks & Mark.OWN != 0, stacks), stacks),
+        called=_frame_at(inner, stacks),
+        python=_frame_at(python, stacks),
+        in_step=np.append(step < call, False),
+        in_triton=np.append(in_triton, False),
+    )
+
+
+def _marks(frame: Frame) -> int:
+    name, file = frame.name, frame.file.replace("\\", "/")
+    if not (file.endswith(".py") or file.startswith("<")):
+        found = Mark.BACKWARD if BACKWARD.search(name) else Mark(0)
+        found |= Mark.ACCUMULATES if "AccumulateGrad" in name else Mark(0)
+        return int(found | (Mark.WORKSPACE if WORKSPACE.search(name) else Mark(0)))
+    found = Mark.PYTHON | (Mark.OWN if is_own(file) else Mark(0))
+    found |= Mark.TRITON if TRITON.search(file) else Mark(0)
+    found |= Mark.ZERO_GRAD if name == "zero_grad" else Mark(0)
+    found |= Mark.STEP if name in STEPS and OPTIMIZER.search(file) else Mark(0)
+    layer = LAYERS.search(file) is not None
+    found |= Mark.LAYER if layer else Mark(0)
+    if file.endswith(MODULE):
+        found |= Mark.CALL if name in CALLS else Mark(0)
+        found |= Mark.WEIGHTS if name in LOADERS else Mark(0)
+    elif LOADED.search(file) or (layer and name in INITIALIZERS):
+        found |= Mark.WEIGHTS
+    found |= Mark.CALL if HOOKS.search(file) else Mark(0)
+    return int(found)
+
+
+def _callees(marks: Int64s, stacks: Stacks) -> Flags:
+    """Which frames are those of a module's own forward: the next one of Python outwards is the call
+    of a module."""
+    rows = np.flatnonzero(marks & Mark.PYTHON)
+    stack = np.searchsorted(stacks.start, rows, side="right")
+    same = np.append(stack[1:] == stack[:-1], False)
+    outwards = np.append(marks[rows[1:]], 0) & Mark.CALL != 0
+    found = np.zeros(len(marks), np.bool_)
+    found[rows] = same & outwards & (marks[rows] & Mark.CALL == 0)
+    return found
+
+
+def _first(wanted: Flags, stacks: Stacks) -> Int64s:
+    """The place of the innermost wanted frame of each stack in Stacks.frame, or NONE."""
+    places = np.where(wanted, np.arange(len(wanted)), NONE)
+    return np.minimum.reduceat(places, stacks.start[:-1])
+
+
+def _frame_at(places: Int64s, stacks: Stacks) -> Int64s:
+    """The frames at these places, and one more for no stack."""
+    found = np.append(stacks.frame, -1)[np.minimum(places, len(stacks.frame))]
+    return np.append(found, -1).astype(np.int64)

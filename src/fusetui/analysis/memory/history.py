@@ -1,0 +1,180 @@
+"""What a device's memory held after each event, to the byte: which allocations lived from when to
+when, by their addresses, and the sums of them.
+
+The trace is a ring, so its start is worked out backwards: what the blocks of the segments hold at
+the end and no event names was there before; so was what is freed without having been allocated.
+"""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+
+from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows, distinct
+from fusetui.trace.snapshot import Action, Blocks, BlockState, Events, Segments, Snapshot
+
+BEFORE = -1  # the number of an event: before the first
+GIVEN = (Action.SEGMENT_ALLOC, Action.SEGMENT_MAP)
+TAKEN = (Action.SEGMENT_FREE, Action.SEGMENT_UNMAP)
+
+
+class Lives(msgspec.Struct, frozen=True, eq=False):
+    """Allocations, of shape [lives]: those from before the first event, then in order of address.
+
+    `born` and `died` are numbers of events: BEFORE, and `events` where it lived at the end.
+    """
+
+    address: Int64s
+    size: Int64s  # what was asked for
+    born: Int64s
+    died: Int64s
+    stack: Int32s  # where it was allocated
+    block: Int32s  # its row in Blocks, if it lived at the end, else -1
+    events: int
+
+    def __len__(self) -> int:
+        return len(self.address)
+
+    def at(self, event: int) -> Flags:
+        """Which live after an event, or BEFORE."""
+        return (self.born <= event) & (self.died > event)
+
+    def sums(self) -> Int64s:
+        """What lives before the first event, then after each; shape [events + 1]."""
+        change = np.zeros(self.events + 1, np.int64)
+        np.add.at(change, self.born + 1, self.size)
+        gone = self.died < self.events
+        np.subtract.at(change, self.died[gone] + 1, self.size[gone])
+        return np.cumsum(change)
+
+
+class History(msgspec.Struct, frozen=True, eq=False):
+    """Of one device. Sums are of shape [events + 1]: before the first event, then after each."""
+
+    snapshot: Snapshot
+    device: int
+    events: Events
+    segments: Rows  # those of the device
+    blocks: Rows
+    lives: Lives  # until they are to be freed
+    occupied: Lives  # until they are free, which may be later
+    allocated: Int64s
+    active: Int64s
+    reserved: Int64s
+    difference_end_bytes: int
+
+    @property
+    def peak_index(self) -> int:
+        """The event after which the peak is reached first."""
+        return int(self.allocated.argmax()) - 1
+
+    def time_us(self, event: int) -> int | None:
+        """When it happened; that of the first for BEFORE. None if the file does not say."""
+        times = self.events.time_us
+        found = int(times[max(event, 0)]) if len(times) else -1
+        return found if found >= 0 else None
+
+
+def histories(snapshot: Snapshot) -> tuple[History, ...]:
+    """One for each device that has events or segments."""
+    traced = {one.device: one for one in snapshot.events}
+    devices = sorted({*traced, *map(int, distinct(snapshot.segments.device))})
+    return tuple(_history(snapshot, device, traced.get(device)) for device in devices)
+
+
+def held(blocks: Blocks, rows: Rows) -> Int64s:
+    """What was asked for of blocks; files before torch 2.1 say only how large they are."""
+    asked = blocks.requested_size[rows]
+    return np.where(asked < 0, blocks.size[rows], asked)
+
+
+def private(history: History) -> Flags:
+    """Which lives are in a pool of their own, as that of a CUDA graph is. Without pools in events,
+    that is known of what lived at the end."""
+    lives, snapshot = history.lives, history.snapshot
+    is_private = np.array([*(any(pair) for pair in snapshot.pools), False], np.bool_)
+    of_events = np.append(is_private[history.events.pool], False)[lives.born]  # BEFORE: the last
+    of_segments = is_private[snapshot.segments.pool]
+    of_blocks = np.append(of_segments[snapshot.blocks.segment], False)
+    return np.where(lives.block >= 0, of_blocks[lives.block], of_events)
+
+
+def _history(snapshot: Snapshot, device: int, traced: Events | None) -> History:
+    events = _no_events(device) if traced is None else traced
+    of, blocks = snapshot.segments.device, snapshot.blocks
+    segments = np.flatnonzero(of == device)
+    rows = np.flatnonzero((of == device)[blocks.segment])
+    kept = rows[blocks.state[rows] == BlockState.ACTIVE_ALLOCATED]
+    in_use = rows[blocks.state[rows] != BlockState.INACTIVE]
+    lives = _lives(events, blocks, kept, Action.FREE_REQUESTED)
+    occupied = _lives(events, blocks, in_use, Action.FREE_COMPLETED)
+    allocated = lives.sums()
+    return History(
+        snapshot,
+        device,
+        events,
+        segments,
+        rows,
+        lives,
+        occupied,
+        allocated,
+        occupied.sums(),
+        _reserved(events, snapshot.segments, segments),
+        int(allocated[-1] - held(blocks, kept).sum()),
+    )
+
+
+def _lives(events: Events, blocks: Blocks, kept: Rows, end: Action) -> Lives:
+    """`kept`: the blocks that live at the end; `end`: the events that end a life."""
+    count = len(events)
+    rows = np.flatnonzero((events.action == Action.ALLOC) | (events.action == end))
+    order = rows[np.argsort(events.addr[rows], kind="stable")]
+    address, begins = events.addr[order], events.action[order] == Action.ALLOC
+    first, last = np.ones((2, len(order)), np.bool_)
+    first[1:] = address[1:] != address[:-1]
+    last[:-1] = first[1:]
+    ends = np.append(order[1:], count)  # the next event of the address, whatever it is
+    ends[last] = count
+    early = order[first & ~begins]
+    unnamed = kept[~np.isin(blocks.address[kept], address)]
+    before = len(early) + len(unnamed)
+    born = order[begins]
+    found = np.concatenate([events.addr[early], blocks.address[unnamed], events.addr[born]])
+    died = np.concatenate([early, np.full(len(unnamed), count), ends[begins]])
+    block = _blocks_at(blocks, kept, found)
+    block[died < count] = -1
+    stack = np.full(len(found), -1, np.int32)
+    stack[before:] = events.stack[born]
+    stack[:before] = np.where(block[:before] < 0, -1, np.append(blocks.stack, -1)[block[:before]])
+    return Lives(
+        address=found,
+        size=np.concatenate([events.size[early], held(blocks, unnamed), events.size[born]]),
+        born=np.concatenate([np.full(before, BEFORE), born]),
+        died=died,
+        stack=stack,
+        block=block,
+        events=count,
+    )
+
+
+def _blocks_at(blocks: Blocks, kept: Rows, addresses: Int64s) -> Int32s:
+    """The block that begins at each address, else -1."""
+    kept = kept[np.argsort(blocks.address[kept], kind="stable")]
+    known = np.append(blocks.address[kept], -1)
+    place = np.searchsorted(known[:-1], addresses)
+    rows = np.append(kept, -1).astype(np.int32)
+    return np.where(known[place] == addresses, rows[place], -1).astype(np.int32)
+
+
+def _reserved(events: Events, segments: Segments, rows: Rows) -> Int64s:
+    change = np.zeros(len(events) + 1, np.int64)
+    change[1:] += np.where(np.isin(events.action, GIVEN), events.size, 0)
+    change[1:] -= np.where(np.isin(events.action, TAKEN), events.size, 0)
+    change[0] = segments.total_size[rows].sum() - change.sum()
+    return np.cumsum(change)
+
+
+def _no_events(device: int) -> Events:
+    large, small = np.zeros(0, np.int64), np.zeros(0, np.int32)
+    codes = np.zeros(0, np.uint8)
+    return Events(device, codes, large, large, large, large, small, large, small, small, small)

@@ -1,0 +1,153 @@
+"""The history of allocations is what a replay in plain Python over the pickle finds, to the byte,
+and every table adds up to it."""
+
+from __future__ import annotations
+
+import pickle
+import random
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.places import TRACES
+from tests.snapshots import MB, Machine, backward, forward, stepping
+
+from fusetui.analysis.memory.answer import DeviceMemory, memory
+from fusetui.trace.snapshot import Snapshot, read_snapshot
+
+REAL = sorted((TRACES.parent / "snapshots").glob("*.pickle"))
+
+
+def replayed(document: dict[str, Any], device: int) -> dict[str, int]:
+    """The live set by address: backwards from the blocks, then forward."""
+    blocks = [b for s in document["segments"] if s["device"] == device for b in s["blocks"]]
+    kept = [b for b in blocks if b["state"] == "active_allocated"]
+    events = document["device_traces"][device] if device < len(document["device_traces"]) else []
+    live = {b["address"]: b["requested_size"] for b in kept}
+    for event in reversed(events):
+        if event["action"] == "alloc":
+            live.pop(event["addr"], None)
+        elif event["action"] == "free_requested":
+            live[event["addr"]] = event["size"]
+    start = held = peak = sum(live.values())
+    at = -1
+    for index, event in enumerate(events):
+        if event["action"] == "alloc":
+            held += event["size"] - live.pop(event["addr"], 0)
+            live[event["addr"]] = event["size"]
+        elif event["action"] == "free_requested":
+            held -= live.pop(event["addr"], 0)
+        if held > peak:
+            peak, at = held, index
+    return {
+        "allocated_start_bytes": start,
+        "peak_allocated_bytes": peak,
+        "peak_index": at,
+        "allocated_end_bytes": held,
+        "difference_end_bytes": held - sum(b["requested_size"] for b in kept),
+    }
+
+
+@cache
+def read(path: Path) -> Snapshot:
+    return read_snapshot(str(path))
+
+
+def answers(path: Path, at: str = "peak") -> tuple[DeviceMemory, ...]:
+    return memory(read(path), at).devices
+
+
+def check(path: Path) -> None:
+    document = pickle.loads(path.read_bytes())
+    for found in answers(path):
+        want = replayed(document, found.device)
+        assert {key: getattr(found, key) for key in want} == want
+    for at in ("peak", "end"):
+        for found in answers(path, at):
+            for rows in (found.categories, found.by_code, found.by_module):
+                assert sum(row.bytes for row in rows) == found.at_allocated_bytes
+
+
+@pytest.mark.skipif(not REAL, reason="needs real snapshots beside the real traces")
+@pytest.mark.parametrize("path", REAL, ids=lambda path: path.stem)
+def test_real_files(path: Path) -> None:
+    check(path)
+    assert [one.difference_end_bytes for one in answers(path)] == [0]
+
+
+def run(machine: Machine, seed: int, steps: int) -> None:
+    """Allocations of all sizes that come and go on two streams."""
+    chance, live = random.Random(seed), list[int | None]()
+    for _ in range(steps):
+        if live and chance.random() < 0.45:
+            machine.free(live.pop(chance.randrange(len(live))), backward(), chance.random() < 0.9)
+        else:
+            size = chance.choice((1, 700, 300_000, 3 * MB, 40 * MB + 5))
+            live.append(machine.alloc(size, forward(chance.randrange(9)), chance.randrange(2)))
+
+
+@pytest.mark.parametrize("lost", [0, 1, 77, 300])
+@pytest.mark.parametrize("expandable", [False, True])
+def test_made_files(tmp_path: Path, lost: int, expandable: bool) -> None:
+    machines = [Machine(device, 1 << 30, expandable=expandable) for device in (0, 2)]
+    for machine in machines:
+        run(machine, lost + machine.device, 300)
+    path = machines[0].write(tmp_path / "a.pickle", machines[1], lost=lost)
+    check(path)
+    assert [one.device for one in answers(path)] == [0, 2]
+    assert [one.difference_end_bytes for one in answers(path)] == [0, 0]
+
+
+def test_a_device_without_events(tmp_path: Path) -> None:
+    machine = Machine()
+    machine.alloc(500, forward())
+    found = answers(machine.write(tmp_path / "a.pickle", lost=9))[0]
+    assert (found.events, found.peak_index, found.peak_time_us) == (0, -1, None)
+    assert found.peak_allocated_bytes == found.allocated_end_bytes == 500
+
+
+def test_a_file_that_contradicts_itself(tmp_path: Path) -> None:
+    machine = Machine()
+    machine.alloc(500)
+    document = machine.snapshot()
+    document["segments"][0]["blocks"][0]["state"] = "inactive"
+    (tmp_path / "a.pickle").write_bytes(pickle.dumps(document))
+    check(tmp_path / "a.pickle")
+    assert answers(tmp_path / "a.pickle")[0].difference_end_bytes == 500
+
+
+def test_reserved_is_what_segments_add_up_to(tmp_path: Path) -> None:
+    machine = Machine()
+    first = machine.alloc(30 * MB)
+    machine.free(first)
+    machine.release()
+    machine.alloc(5 * MB)
+    found = answers(machine.write(tmp_path / "a.pickle", lost=1))[0]
+    assert (found.peak_reserved_bytes, found.reserved_end_bytes) == (30 * MB, 20 * MB)
+
+
+def test_what_is_to_be_freed_is_active_and_not_allocated(tmp_path: Path) -> None:
+    machine = Machine()
+    machine.free(machine.alloc(500), complete=False)
+    found = answers(machine.write(tmp_path / "a.pickle"))[0]
+    assert (found.allocated_end_bytes, found.active_end_bytes) == (0, 500)
+
+
+@pytest.mark.skipif(not REAL, reason="needs real snapshots beside the real traces")
+@pytest.mark.parametrize("name", ["gpt_fullstep_ctx128", "gpt_fullstep_ctx256"])
+def test_adamw_in_fp32_holds_twice_the_gradients(name: str) -> None:
+    path = next(path for path in REAL if path.stem == name)
+    found = {one.category: one.bytes for one in answers(path)[0].categories}
+    assert found["optimizer_state"] == 2 * found["gradients"] == 27_254_476_800
+
+
+def test_steps_are_not_those_of_the_model(tmp_path: Path) -> None:
+    """A closure: the optimizer's step runs forward and backward."""
+    machine = Machine()
+    with machine.annotated("Optimizer.step#LBFGS.step"):
+        kept = machine.alloc(MB, (*forward()[:-1], *stepping()))
+        machine.alloc(2 * MB, stepping())
+        machine.free(kept, backward())
+    found = answers(machine.write(tmp_path / "a"), "end")[0]
+    assert {one.category: one.bytes for one in found.categories} == {"optimizer_state": 2 * MB}
