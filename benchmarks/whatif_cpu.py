@@ -32,7 +32,7 @@ from fusetui.text.figures import duration
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "whatif.md"
 WARM_UP, STEPS, ROUNDS = 4, 12, 5
-TRIES, QUIET = 3, 0.02
+TRIES, QUIET = 6, 0.02
 VARIANTS = FIRST, SECOND = "first", "second"
 
 
