@@ -26,6 +26,7 @@ from fusetui.trace.snapshot.opcodes import Machine
 from fusetui.trace.snapshot.tables import Fields, Items, Kind, Tables, Wrong
 
 FRAME, SMALLEST = b"\x95", 1 << 12  # the opcode; bytes of a frame that is not the last: 64 KB
+SIZES = {"size", "requested_size", "total_size", "allocated_size", "active_size", "device_free"}
 MOST = float(1 << 62)  # bytes that all events may have together: their sums are exact
 
 
@@ -83,9 +84,7 @@ def _snapshot(path: str, size: int, root: Any, tables: Tables) -> Snapshot:
     of_devices = [_rows(one, Kind.EVENT) for one in traces]
     settings = root.get("allocator_settings", {})
     found = tables.columns
-    for name, column in found[Kind.EVENT].items():
-        if name in ("size", "device_free") and float(_array(column).sum(dtype=float)) > MOST:
-            raise Wrong("its sizes add up to more than any device has")
+    _check_sizes(found)
     return Snapshot(
         path=path,
         bytes=size,
@@ -107,6 +106,17 @@ def _snapshot(path: str, size: int, root: Any, tables: Tables) -> Snapshot:
         pools=tuple(tables.pools),
         settings=_plain(settings) if isinstance(settings, dict) else {},
     )
+
+
+def _check_sizes(tables: dict[Kind, dict[str, array[int]]]) -> None:
+    """Raises Wrong unless they can be added up."""
+    for columns in tables.values():
+        for name in columns.keys() & SIZES:
+            sizes = _array(columns[name])
+            if sizes.min(initial=0) < -1:
+                raise Wrong("a size is negative")
+            if float(sizes.sum(dtype=float)) > MOST:
+                raise Wrong("its sizes add up to more than any device has")
 
 
 def _rows(items: object, kind: Kind) -> Int32s:

@@ -247,7 +247,9 @@ def _graphed(change: Graphed, draft: Draft) -> None:
         if len(launches) < 2:
             continue
         number += 1
-        first, since, until = launches[0], start[launches[0]], end[launches[-1]]
+        first, since, until = launches[0], begin, stop
+        if not change.pattern or change.pattern.isdecimal():  # of a step what lies between launches
+            since, until = start[first], end[launches].max()
         among = own[(start[own] >= since) & (end[own] <= until)]
         waits = among[graph.kind[calls[among]] == Node.WAIT]
         if len(waits):
