@@ -172,7 +172,7 @@ def row(outcome: Outcome) -> str:
         outcome.name.replace("_", " "),
         f"`{outcome.change}`",
         duration(int(median(outcome.before))),
-        duration(int(told)) if told is not None else "abstains",
+        duration(int(told)) if told is not None else "no answer",
         duration(int(median(outcome.after))),
         _share(error) if error is not None else "",
         _share(outcome.noise).replace("+", "±"),
@@ -189,7 +189,7 @@ def table(outcomes: Sequence[Outcome]) -> str:
     errors = [abs(one.error) for one in outcomes if one.error is not None]
     silent = sum(one.error is None for one in outcomes)
     said = f"Mean absolute error {100 * mean(errors):.1f} %" if errors else "No prediction"
-    about = f"{said}; fusetui abstains in {silent} of {len(outcomes)}. PyTorch {torch.__version__}."
+    about = f"{said}; no answer in {silent} of {len(outcomes)}. PyTorch {torch.__version__}."
     return head + "\n".join(map(row, outcomes)) + f"\n\n{about}\n"
 
 

@@ -226,7 +226,7 @@ CASES = (
     Case(backward, "op:SleepyBackward x0"),
     Case(module, "module:Augment x0", stacks=True),
     Case(modules, "module:Augment x0", stacks=True),
-    Case(annotated, "op:log metrics x0"),
-    Case(loader, "loader"),
+    Case(annotated, "module:log metrics x0"),
+    Case(loader, "loader:workers=2"),
     Case(prefetched, "op:slow::wait x0"),
 )
