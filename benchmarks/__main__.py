@@ -54,6 +54,7 @@ def commands(traces: Path, hta: str | None, big: str) -> dict[str, list[list[str
         "reading": [at("h100_owlv2")],
         "first_picture": [at("h100_owlv2")],
         "formats": [[str(traces.parent / name) for name in TWINS]],
+        "snapshots": [[*map(str, sorted(traces.parent.glob("snapshots/*.pickle"))), "--put"]],
         "generate": [[*at("h100_owlv2"), big, "--megabytes", "420"]],
         "presses": [[*at("h100_transformer_step"), "--put"]],
         "screen": [["--put", *at("h100_owlv2"), big]],
@@ -77,7 +78,7 @@ def commands(traces: Path, hta: str | None, big: str) -> dict[str, list[list[str
         "predictions": [["--write"]],
         "triton_code": [["--write"]],
         "whatif_programs": [[]],
-        "whatif_cpu": [[]],
+        "whatif_cpu": [["--rounds", "9"]],
     }
     without = () if hta else ("diff_planted_hta", "diff_peers", "python_peers")
     return {name: lines for name, lines in found.items() if name not in without}

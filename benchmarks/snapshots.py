@@ -1,6 +1,6 @@
 """How fast a memory snapshot is read, and in how much memory, compared with pickle alone.
 
-    python -P benchmarks/snapshots.py ../shared/snapshots/*.pickle --megabytes 100
+    python -P benchmarks/snapshots.py *.pickle --megabytes 100
 
 The files are read as they are; then files that generate_snapshot.py makes. Pickle's own reader, in
 C and without any class, stops at dicts, of which no question is answered yet. Each run is a new
@@ -27,12 +27,15 @@ PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
 RUNS = 5
 HEAD = "| file | size | events | fusetui | pickle | share | memory, sizes of the file | pickle |"
 MEASURED = """
-import resource, sys, time
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+import sys, time
+def most():
+    with open("/proc/self/status") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith("VmHWM"))
+before = most()
 start = time.perf_counter()
 found = read(sys.argv[1])
 wall = time.perf_counter() - start
-print(wall, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
+print(wall, (most() - before) * 1024)
 """
 BARE = """
 import pickle

@@ -15,6 +15,7 @@ from tests.cli.conftest import Result
 from tests.docs.test_json import documented, keys
 from tests.laptops import needs_fork
 
+from fusetui.sample_traces import lessons
 from fusetui.text.figures import duration
 
 Run = Callable[..., Result]
@@ -71,6 +72,16 @@ def test_the_table_has_the_figures_of_json(fusetui: Run, folder: Path) -> None:
     rows = fusetui("ranks", folder, "--format", "json", "--columns", ",".join(names)).json
     ranks = fusetui("ranks", folder, "--json").json["ranks"]
     assert rows == [{name: rank[name] for name in names} for rank in ranks]
+
+
+def test_idle_time_of_a_reason_is_0_or_not_known(fusetui: Run, folder: Path) -> None:
+    """Not known is that of a rank without a GPU."""
+    alone = fusetui("ranks", lessons.path("mlp-eager"), "--format", "json")
+    rows = [*fusetui("ranks", folder, "--format", "json").json, *json.loads(alone.out)]
+    for row in rows:
+        reasons = [row[name] for name in row if name.startswith("idle_") and name != "idle_ns"]
+        assert {ns is None for ns in reasons} == {row["idle_ns"] is None}
+    assert [row["idle_ns"] is None for row in rows] == [True] * 4 + [False]
 
 
 def test_the_table_of_the_page(fusetui: Run, folder: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests import starting
-from tests.fuzz import app, nsys, pftrace, scrub, terminal
+from tests.fuzz import app, nsys, pftrace, scrub, snapshot, terminal
 from tests.fuzz import zip as archives
 from tests.fuzz.case import case
 from tests.fuzz.examine import examine
@@ -50,6 +50,13 @@ def test_pftraces_are_read_exactly_or_their_losses_are_counted(number: int) -> N
     for each in range(number, number + 50):
         print(f"kind pftrace, seed {SEED}, first {each}")
         pftrace.attempt(SEED, each)
+
+
+@pytest.mark.parametrize("number", range(0, 150, 50))
+def test_memory_snapshots_are_what_pickle_finds_or_refused(number: int) -> None:
+    for each in range(number, number + 50):
+        print(f"kind snapshot, seed {SEED}, first {each}")
+        snapshot.attempt(SEED, each)
 
 
 def test_secrets_are_warned_of_and_nothing_of_them_is_left() -> None:

@@ -1,5 +1,5 @@
 """From a memory snapshot of torch.cuda, a pickle, to columns; nothing that a pickle names is ever
-imported or called. `read_snapshot` and `is_snapshot` are the door; the rest is private.
+imported or called. `read_snapshot` is the door; the rest is private.
 
 Snapshot
     segments     what the allocator held of the device when the snapshot was taken, in file order

@@ -14,11 +14,13 @@ from fusetui.trace.snapshot.memo import ROW, Memo
 from fusetui.trace.snapshot.runs import Runs
 from fusetui.trace.snapshot.tables import Fields, Items, Kind, Tables, Wrong
 
-CONTAINER, TABLE, TEXT, PLACE = 120, 300, 60, 40  # bytes of a list, a dict, a text, and an element
+CONTAINER, TABLE, TEXT, PLACE = 120, 300, 60, 40
+"""Bytes of an empty container (a list has an array, too), of a dict's own table, of a text, and of
+an element."""
 OFTEN = 4096  # opcodes after which the stack is measured
 INT32, FLOAT = struct.Struct("<i"), struct.Struct(">d")
 UINT16, UINT32 = struct.Struct("<H"), struct.Struct("<I")
-STOP, GET = ord("."), ord("h")
+STOP, GET, MEMOIZE = ord("."), ord("h"), 0x94
 ASKS = b"\x81\x82\x83\x84\x92\x93PQRbcio"
 """Opcodes that import or call something, which only those of a class need."""
 Step = Callable[[int], int]
@@ -56,7 +58,6 @@ class Machine:
             b"j": self._get,
             b"q": lambda at: self._put(self.data[at], at + 1),
             b"r": lambda at: self._put(UINT32.unpack_from(self.data, at)[0], at + 4),
-            b"\x94": self._memoize,
             b"a": lambda at: self._append([self.stack.pop()], at),
             b"e": lambda at: self._append(self._since_mark(), at),
             b"s": lambda at: self._set([self.stack.pop(), self.stack.pop()][::-1], at),
@@ -81,6 +82,10 @@ class Machine:
                         found = codes[data[at + 1]]
                         push(things[found] if found > ROW else self.memo.thing(found))
                         at += 2
+                    elif code == MEMOIZE:
+                        codes.append(len(things))
+                        things.append(self.stack[-1])
+                        at += 1
                     elif code == STOP:
                         break
                     else:
@@ -124,7 +129,7 @@ class Machine:
                 )
             return end
         self.stack.append(Items())
-        self.memo.take(CONTAINER)
+        self.memo.take(2 * CONTAINER)
         return at
 
     def _empty_dict(self, at: int) -> int:
@@ -171,10 +176,6 @@ class Machine:
     def _put(self, number: int, at: int) -> int:
         if number != len(self.memo):
             raise Wrong("its parts are not numbered as Python does")
-        self.memo.put(self.stack[-1])
-        return at
-
-    def _memoize(self, at: int) -> int:
         self.memo.put(self.stack[-1])
         return at
 

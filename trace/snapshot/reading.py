@@ -25,7 +25,8 @@ from fusetui.trace.snapshot.columns import (
 from fusetui.trace.snapshot.opcodes import Machine
 from fusetui.trace.snapshot.tables import Fields, Items, Kind, Tables, Wrong
 
-FRAME = b"\x95"
+FRAME, SMALLEST = b"\x95", 1 << 12  # the opcode; bytes of a frame that is not the last: 64 KB
+SIZES = {"size", "requested_size", "total_size", "allocated_size", "active_size", "device_free"}
 MOST = float(1 << 62)  # bytes that all events may have together: their sums are exact
 
 
@@ -59,10 +60,13 @@ def _document(path: str) -> tuple[bytes, int]:
 
 
 def _unframed(document: Document) -> bytes:
-    """What the frames of protocols 4 and 5 hold, which begin anywhere between two opcodes."""
+    """What the frames of protocols 4 and 5 hold, which begin anywhere between two opcodes; those
+    that are smaller than Python makes them stay."""
     pieces, at = [document[:2]], 2
     while (head := document[at : at + 9])[:1] == FRAME:
         size = int.from_bytes(head[1:], "little")
+        if size < SMALLEST and at + 9 + size < len(document):
+            break
         pieces.append(document[at + 9 : at + 9 + size])
         at += 9 + size
     return b"".join([*pieces, document[at:]])
@@ -80,9 +84,7 @@ def _snapshot(path: str, size: int, root: Any, tables: Tables) -> Snapshot:
     of_devices = [_rows(one, Kind.EVENT) for one in traces]
     settings = root.get("allocator_settings", {})
     found = tables.columns
-    for name, column in found[Kind.EVENT].items():
-        if name in ("size", "device_free") and float(_array(column).sum(dtype=float)) > MOST:
-            raise Wrong("its sizes add up to more than any device has")
+    _check_sizes(found)
     return Snapshot(
         path=path,
         bytes=size,
@@ -104,6 +106,17 @@ def _snapshot(path: str, size: int, root: Any, tables: Tables) -> Snapshot:
         pools=tuple(tables.pools),
         settings=_plain(settings) if isinstance(settings, dict) else {},
     )
+
+
+def _check_sizes(tables: dict[Kind, dict[str, array[int]]]) -> None:
+    """Raises Wrong unless they can be added up."""
+    for columns in tables.values():
+        for name in columns.keys() & SIZES:
+            sizes = _array(columns[name])
+            if sizes.min(initial=0) < -1:
+                raise Wrong("a size is negative")
+            if float(sizes.sum(dtype=float)) > MOST:
+                raise Wrong("its sizes add up to more than any device has")
 
 
 def _rows(items: object, kind: Kind) -> Int32s:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import re
 from array import array
 from collections.abc import Callable
-from itertools import takewhile
 from typing import Any
 
 import msgspec
@@ -17,7 +16,7 @@ from fusetui.trace.snapshot.memo import Memo, stack_code
 from fusetui.trace.snapshot.tables import Fields, Kind, Rows, Stack, Tables
 from fusetui.trace.snapshot.walk import PUTS, Walk
 
-SMALL, LARGE = 1 << 15, 1 << 22  # bytes that are divided at once: more after each whole success
+SMALL, LARGE = 1 << 15, 1 << 20  # bytes that are divided at once: more after each whole success
 LEAST = 16  # events; fewer are read one by one
 AFTER = 16  # bytes of the file that follow: Walk loads eight from any place
 FORMS = 8  # that are tried; torch writes about three
@@ -120,15 +119,16 @@ class Runs:
         slab = self.data[begin : min(begin + self.size, len(self.data) - AFTER)]
         if not slab.startswith(mark):
             return None
-        lengths = [len(one) + len(mark) for one in slab.split(mark)[1:]]  # the last is cut short
-        begins = begin + np.cumsum([0, *lengths[:-1]])
+        pieces = slab.split(mark)  # the first is empty, the last is cut short
+        lengths = np.fromiter(map(len, pieces[:-1]), np.int64, len(pieces) - 1)
+        begins = begin + np.cumsum(lengths + len(mark)) - len(mark)
         walk = Walk(self.data, begins[:-1] + len(mark))
         last = walk.ends(begins[1:], put, form.put)
         if put:
             walk.put(at=begins[:-1] - put)
         columns, codes = self._values(form, walk, last)
         count = walk.cut()
-        whole = count == len(lengths) - 1
+        whole = count == len(begins) - 1
         self.size = min(2 * self.size, LARGE) if whole else SMALL
         if count < LEAST:
             self.slow_until = int(begins[count])
@@ -194,7 +194,11 @@ class Runs:
         walk.put(codes, inline)  # the list has its number before what is in it is known
         filled, stacks = inline & (walk.at != last), self.stacks
         pieces = walk.pieces(walk.at[filled], last[filled])
-        found = list(takewhile(NO_STACK.__lt__, (stacks[one] for one in pieces)))
+        found = list[int]()
+        for one in pieces:
+            if (code := stacks[one]) == NO_STACK:
+                break
+            found.append(code)
         codes[filled] = found + [NO_STACK] * (len(pieces) - len(found))
         walk.ok &= codes != NO_STACK
         return numbers, codes

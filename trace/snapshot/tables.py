@@ -120,7 +120,10 @@ class Tables:
         """Makes a row of a complete dict, if it is of a known kind."""
         kind, make = self._kind_of(fields)
         if make is not None:
-            fields.row = make(fields)
+            try:
+                fields.row = make(fields)
+            except OverflowError:
+                raise Wrong("a number is larger than any of a snapshot") from None
             fields.kind = kind
             fields.clear()
         return kind
@@ -241,8 +244,8 @@ class Tables:
         try:
             for name, append in self._appends[kind]:
                 append(value(name, -1))
-        except (OverflowError, TypeError):
-            raise Wrong(f"{name} is no number of a snapshot") from None
+        except TypeError:
+            raise Wrong(f"{name} is not a whole number") from None
         return row
 
 

@@ -40,6 +40,8 @@ def made(name: str, trace: Trace, asked: Asked | None = None) -> Table:
 
 def ranks_table(answer: JobAnswer) -> Table:
     """A row for each rank, in the order of the answer."""
+    from fusetui.analysis.why.model import IDLE
+
     records = []
     for row in answer.ranks:
         worst = row.worst_wait
@@ -49,7 +51,8 @@ def ranks_table(answer: JobAnswer) -> Table:
             "wait_ns": worst.wait_ns,
             "wait_rank": worst.for_rank,
         }
-        idle = {f"idle_{name}_ns": ns for name, ns in row.idle.items()}
+        reasons = () if row.idle_ns is None else IDLE
+        idle = {f"idle_{name}_ns": row.idle.get(name, 0) for name in reasons}
         peak = {"memory_peak": row.memory_peak_bytes}
         records.append({**msgspec.structs.asdict(row), **(longest or {}), **idle, **peak})
     return table_of("ranks", columns_of("ranks"), records)

@@ -118,6 +118,7 @@ class ColumnTable(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def names(self) -> tuple[str, ...]:
+        """The names of the columns, in their order."""
         return tuple(column.name for column in self.columns)
 
     def column(self, name: str) -> TableColumn:

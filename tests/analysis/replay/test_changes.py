@@ -284,3 +284,13 @@ def test_nothing_is_changed(trace_of: Callable[..., Any]) -> None:
     trace = trace_of([*host_bound(), *two_streams()])
     graph = graph_of(trace)
     assert replay(graph).end.tolist() == graph.ended.tolist()
+
+
+def test_workers_do_not_hurry(us: Us) -> None:
+    """Three batches: the first is there after 10, the others are waited for until 150 and 300, so
+    that a faster op only waits longer, but for the last one."""
+    events = []
+    for at, lasted in ((0, 10), (60, 90), (200, 100)):
+        name = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
+        events += [host(name, at, lasted, "user_annotation"), host("aten::mm", at + lasted, 50)]
+    assert us(events, "op:aten::mm x0.5") == (350, 325)

@@ -44,7 +44,7 @@ def test_the_largest_change_comes_first(trace_of: Callable[..., Trace]) -> None:
 def test_steps_are_compared_by_their_means(trace_of: Callable[..., Trace]) -> None:
     """The same work in two steps instead of one is half of it for each."""
     found = compared(trace_of, layers(200, 100, steps=1), layers(200, 100, steps=2))
-    assert found.of == "median step"
+    assert found.change_of == "median step"
     assert found.modules[0] == Moved("Linear_*", 200 * US, 100 * US)
 
 

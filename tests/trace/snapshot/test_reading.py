@@ -54,6 +54,29 @@ def test_protocols(tmp_path: Path, protocol: int) -> None:
     assert [tuple(frame) for frame in found.stacks[0]] == [tuple(one.values()) for one in STACK]
 
 
+@pytest.mark.parametrize("protocol", [2, 4])
+def test_runs_of_events_are_interrupted_by_others(tmp_path: Path, protocol: int) -> None:
+    """By new frames, by events with other keys, by stacks of more than a batch, by long texts."""
+    events = [event(frames=STACK, user_metadata="".join(("s", str(n)))) for n in range(3000)]
+    events[700] = {"action": "oom", "device_free": 7, "size": 9, "stream": 0, "time_us": 5}
+    events[900]["frames"] = [FRAME | {"line": 8}, *STACK]
+    events[1100]["frames"] = STACK * 800
+    events[1300]["user_metadata"] = "x" * 300
+    events[1500]["pool_id"] = (0, 2)
+    events[1700]["frames"] = events[900]["frames"]
+    for one in events[1900:]:
+        del one["frames"]
+    found = read(tmp_path, with_events(*events), protocol)
+    rows = found.events[0]
+    for key in ("addr", "size", "time_us", "device_free"):
+        assert getattr(rows, key).tolist() == [one.get(key, -1) for one in events]
+    texts = [found.strings[one] if one >= 0 else None for one in rows.user_metadata]
+    assert texts == [one.get("user_metadata") for one in events]
+    assert [[tuple(frame) for frame in found.stacks[one]] for one in rows.stack.tolist()] == [
+        [tuple(frame.values()) for frame in one.get("frames", ())] for one in events
+    ]
+
+
 def test_compressed(tmp_path: Path) -> None:
     found = read(tmp_path, gzip.compress(pickle.dumps(with_events(event()))))
     assert found.events[0].size.tolist() == [500]
@@ -154,6 +177,12 @@ def test_hostile_pickles(tmp_path: Path, data: bytes) -> None:
         with_events(event(size="5")),
         with_events(event(size=1 << 63)),
         with_events(event(size=1 << 62), event(size=1 << 62)),
+        with_events(event(size=-2)),
+        {
+            "segments": [
+                segment(address=(1 << 63) - 1, blocks=[{"size": 9, "state": "inactive"}] * 2)
+            ]
+        },
         with_events(event(frames=5)),
         with_events(event(frames=[5])),
         with_events(event(frames=[event()])),

@@ -33,6 +33,7 @@ from fusetui.analysis.why.warming import GRAPH_LAUNCH
 from fusetui.trace.model.arrays import Floats, Rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.intervals import Cover
 
 GRAPH_NS = 10_000
 """What a call that launches a graph is assumed to take where the trace has none."""
@@ -86,6 +87,25 @@ class Draft:
         for chain, cover in covers.items():
             self.paces[chain] = self.paces[chain].changed(cover, factor)
 
+    def _queue_again(self) -> None:
+        """Where a queue was full: of what is left, each launch call waits for the item as many
+        places before its own as the queue holds."""
+        graph, items = self.graph, self.items
+        calls = graph.nodes(Node.LAUNCH)
+        slots = calls[graph.kind[graph.source[1, calls]] == Node.ITEM]
+        node = np.zeros(len(self.trace) + 1, dtype=np.intp)
+        node[graph.row[calls]] = calls
+        for chain in np.unique(graph.chain[graph.source[1, slots]]).tolist():
+            own = items[graph.chain[items] == chain]
+            launched = node[self.trace.launch[graph.row[own]]]
+            freed = np.searchsorted(own, graph.source[1, launched])
+            full = (launched > 0) & (graph.chain[graph.source[1, launched]] == chain)
+            most = int((np.arange(len(own)) - freed)[full].max())
+            kept = (launched > 0) & ~self.gone[own] & ~self.gone[launched]
+            self.unlink(1, launched[full])
+            left, call = own[kept], launched[kept]
+            self.source[1, call[most:]], self.lag[1, call[most:]] = left[: len(left) - most], 0
+
     def finished(self) -> Graph:
         """With what follows: how long threads take, and that no item starts before the one before
         it on its stream."""
@@ -94,6 +114,8 @@ class Draft:
         for chain, pace in enumerate(self.paces):
             own = hosts[graph.chain[hosts] == chain]
             self.dur[own] = pace.until(graph.ended[own]) - pace.until(graph.began[own])
+        if (self.gone & ~graph.gone).any():
+            self._queue_again()
         early = (self.lag < 0) & (kind[self.source] == Node.ITEM)
         early &= self.lag >= -graph.lasted[self.source]  # else the clocks differ
         self.lag = np.where(early, np.maximum(self.lag, -self.dur[self.source]), self.lag)
@@ -217,21 +239,24 @@ def _graphed(change: Graphed, draft: Draft) -> None:
     item = draft.items
     launch = trace.launch[graph.row[item]]
     number = 0
-    for begin, stop, process in select.ranges_of(trace, graph, change.pattern):
-        of = trace.process_of_track[trace.track[graph.row[calls]]]
-        own = np.flatnonzero((start >= begin) & (end <= stop) & (of == process))
+    for begin, stop, chains in select.ranges_of(trace, graph, change.pattern):
+        of = np.isin(graph.chain[calls], chains)
+        own = np.flatnonzero((start >= begin) & (end <= stop) & of)
         own = own[np.argsort(start[own], kind="stable")]
         launches = own[graph.kind[calls[own]] == Node.LAUNCH]
         if len(launches) < 2:
             continue
         number += 1
-        first, since, until = launches[0], start[launches[0]], end[launches[-1]]
+        first, since, until = launches[0], begin, stop
+        if not change.pattern or change.pattern.isdecimal():  # of a step what lies between launches
+            since, until = start[first], end[launches].max()
         among = own[(start[own] >= since) & (end[own] <= until)]
         waits = among[graph.kind[calls[among]] == Node.WAIT]
         if len(waits):
             name = trace.name_of(int(graph.row[calls[waits[0]]]))
             raise Refused(f"A graph cannot wait for the device: {name} lies between its launches.")
-        draft.hurry(select.stretch(graph, trace, since, until, process), 0.0)
+        stretch = Cover(*np.array([[since], [until]]) - graph.origin_ns)
+        draft.hurry(dict.fromkeys(chains.tolist(), stretch), 0.0)
         nodes = calls[launches]
         draft.dur[nodes], draft.dur[calls[first]] = 0, cost
         draft.unlink(1, nodes[1:])

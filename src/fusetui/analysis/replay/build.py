@@ -36,6 +36,8 @@ LATE_NS = 5_000
 """An item that starts so much later than is understood may wait for what was not recorded."""
 LATENCY_NS = 100_000
 """No launch usually takes longer than this to start its item."""
+WAITED = 2
+"""Times as long as the shortest, the wait of a thread for workers that load batches."""
 RETURN_NS = 100_000
 """A synchronization that returns later than this after what it waited for waits for more."""
 
@@ -166,6 +168,12 @@ def _lay_hosts(
     np.maximum.at(over, waits.target, items.end[waits.item])
     over = np.minimum(over, hosts.end)
     over = np.where(hosts.kind == Node.HANDOFF, hosts.end, over)
+    batches = np.unique(hosts.batches[hosts.batches >= 0])
+    batches = batches[hosts.kind[batches] == Node.HANDOFF]
+    lasted = hosts.end[batches] - hosts.begin[batches]
+    usual = lasted.min(initial=np.iinfo(np.int64).max)
+    waited = lasted // WAITED > usual  # else the batch was there
+    over[batches] = np.where(waited, hosts.end[batches] - usual, hosts.begin[batches])
     number = np.searchsorted(hosts.bounds, np.arange(len(cut)), side="right") - 1
     draft.kind[cut], draft.row[cut], draft.chain[cut] = hosts.kind, hosts.row, number
     draft.began[cut], draft.ended[cut] = over - origin, hosts.end - origin
@@ -176,6 +184,8 @@ def _lay_hosts(
     )
     draft.kind[layout.tail], draft.chain[layout.tail] = Node.HOST, np.arange(threads)
     draft.ended[layout.tail] = hosts.last - origin
+    ready = cut[batches[waited]]
+    draft.connect(1, ready, np.zeros(len(ready), dtype=np.intp), draft.began[ready])
     inside = np.concatenate((cut, cut - 1, layout.tail))
     draft.connect(0, inside, inside - 1)
     first = np.append(0, layout.tail[:-1] + 1)[:threads]

@@ -43,7 +43,8 @@ class Fused(msgspec.Struct, frozen=True):
 
 
 class Graphed(msgspec.Struct, frozen=True):
-    """What is launched in each step, or in each of some slices, is launched by one call."""
+    """What is launched in each step, or in each of some slices, is launched by one call. What the
+    thread does between these launches, or in the slices, is gone."""
 
     pattern: str = ""  # "": each step; else the number of a step, or a search for slices
 

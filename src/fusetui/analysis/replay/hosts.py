@@ -26,6 +26,7 @@ from fusetui.trace.model.intervals import Cover, outside, union
 from fusetui.trace.program.backward import NODE
 
 FREES = re.compile(r"\A(?:cuda|hip)Free\Z")  # waits for the device
+WORKERS = re.compile(r"MultiProcessing")
 APART = 0.95  # of the time of an engine: when the thread that asked for backward does nothing
 
 
@@ -44,6 +45,7 @@ class Hosts(msgspec.Struct, frozen=True, eq=False):
     cut_of_row: Rows  # of each call the cut that it is, or is part of, else -1; shape [slices]
     handoffs: Rows  # the cuts in which a thread waits for another one, in which that waits for
     # being asked, and with which it has ended; shape [3, handoffs]
+    batches: Rows  # the cuts in which a thread may wait for workers that load batches
 
 
 Cut = tuple[NDArray[np.integer], Int64s, Int64s, NDArray[np.integer], NDArray[np.integer]]
@@ -60,7 +62,9 @@ def hosts_of(trace: Trace) -> Hosts:
     threads = distinct(np.concatenate((threads, *handed[:2]))).astype(np.intp)
     waits = waiting_calls(trace)
     asking, other, idle, begun, ended = handed
+    batches = _batches(trace)
     cuts = [
+        batches,
         _cut(asking, begun, ended, Node.HANDOFF),
         _cut(other, idle, begun, Node.HANDOFF),
         _cut(other, ended, ended, Node.MARK),
@@ -96,7 +100,8 @@ def hosts_of(trace: Trace) -> Hosts:
         kind=kind[most].astype(np.uint8),
         row=row[most],
         cut_of_row=cut_of_row[:-1],
-        handoffs=numbers[: handed[:3].size].reshape(3, -1),
+        handoffs=numbers[len(batches[0]) :][: handed[:3].size].reshape(3, -1),
+        batches=numbers[: len(batches[0])],
     )
 
 
@@ -125,6 +130,14 @@ def _marks(trace: Trace) -> Iterator[Cut]:
     loads = loader_rows(trace)
     ends = trace.end[loads]
     yield _cut(trace.thread_of_track[trace.track[loads]], ends, ends, Node.MARK)
+
+
+def _batches(trace: Trace) -> Cut:
+    """When threads ask workers for a batch."""
+    rows = loader_rows(trace)
+    rows = rows[matching(trace, rows, WORKERS.search)]
+    thread = trace.thread_of_track[trace.track[rows]]
+    return _cut(thread, trace.start[rows], trace.end[rows], Node.HANDOFF)
 
 
 def loader_rows(trace: Trace) -> Rows:

@@ -15,7 +15,7 @@ from fusetui.analysis.replay.changes import Named, NothingLikeIt, Refused, Wrong
 from fusetui.analysis.replay.graph import Graph, Node
 from fusetui.analysis.replay.hosts import engines_of, loader_rows
 from fusetui.analysis.why.account import Accounts, waiting_frames
-from fusetui.analysis.why.host import Host
+from fusetui.analysis.why.host import Host, matching
 from fusetui.analysis.why.kernels import Kernels
 from fusetui.gpu.roofline.peaks import PEAKS, Peak
 from fusetui.gpu.roofline.row import KernelJob
@@ -36,6 +36,7 @@ INSIDE = {
     "wait": ((Role.OP, Role.CALL, Role.PYTHON, Role.ANNOTATION),),
 }
 """Of what slices may be; of several kinds the first of which there are any."""
+RUNS_BACKWARD = re.compile(r"<built-in method run_backward\b")
 NOTHING = {"op": "No op", "module": "No module", "python": "No Python frame", "wait": "Nothing"}
 
 
@@ -133,8 +134,9 @@ def called_in(trace: Trace, graph: Graph, within: Covers, *, items: bool = True)
 
 
 def in_python(trace: Trace, graph: Graph) -> Covers:
-    """When threads that run no backward are in a Python frame, but in none that waits, nor in an op
-    or a call inside that; of a trace without frames, when they are in neither an op nor a call."""
+    """When threads that run no backward are in a Python frame, but in none that waits or asks for
+    backward, nor in an op or a call inside that; of a trace without frames, when they are in
+    neither an op nor a call."""
     found: Covers = {}
     framed, engines = bool((trace.role == Role.PYTHON).any()), engines_of(trace)
     for number, chain in enumerate(graph.chains):
@@ -148,7 +150,9 @@ def in_python(trace: Trace, graph: Graph) -> Covers:
                 edges = line.on_line(np.repeat(tracks[:1], 2), bounds + graph.origin_ns)
                 whole, shift = Cover(edges[:1], edges[1:]), edges[0] - bounds[0]
                 if framed:
-                    waits = waiting_frames(trace, line)
+                    frames = line.slices(Host.PYTHON)
+                    asks = frames.only(matching(trace, frames.rows, RUNS_BACKWARD.search))
+                    waits = joined(waiting_frames(trace, line), union(*asks[1:]))
                     free = without(common(whole, line.covers[Host.PYTHON]), waits)
                 else:
                     free = without(whole, joined(*line.covers[: Host.OP + 1]))
@@ -156,9 +160,19 @@ def in_python(trace: Trace, graph: Graph) -> Covers:
     return found
 
 
-def ranges_of(trace: Trace, graph: Graph, pattern: str) -> Iterator[tuple[int, int, int]]:
-    """Begin and end (ns of the file), and the number of the process, of each step, of one, or of
-    the outermost slices like a pattern; without steps, of all. Raises WrongChange."""
+def ranges_of(trace: Trace, graph: Graph, pattern: str) -> Iterator[tuple[int, int, Rows]]:
+    """Begin and end (ns of the file), and the chains of the thread and of those that run backward
+    for it, of each step, of one, or of the outermost slices like a pattern; without steps, of all
+    that a process launches. Raises WrongChange."""
+    process_of = np.zeros(len(trace.tracks) + 1, dtype=np.int64)
+    process_of[trace.thread_of_track] = trace.process_of_track
+    threads = np.array([one.thread for one in graph.chains if not one.is_stream], dtype=np.intp)
+    engine = np.isin(threads, engines_of(trace))
+
+    def chains(thread: int) -> Rows:
+        own = (threads == thread) | (engine & (process_of[threads] == process_of[thread]))
+        return np.flatnonzero(own)
+
     steps = steps_of(trace)
     if pattern.isdecimal():
         place = steps.place(int(pattern))
@@ -167,28 +181,17 @@ def ranges_of(trace: Trace, graph: Graph, pattern: str) -> Iterator[tuple[int, i
         steps = steps.only(np.array([place]))
     elif pattern:
         rows = slices_like(trace, graph, "wait", pattern)
-        process = dict(zip(trace.thread_of_track, trace.process_of_track.tolist(), strict=True))
         for number, cover in covers(trace, graph, rows).items():
-            own = process[graph.chains[number].thread]
+            own = chains(graph.chains[number].thread)
             for begin, end in zip(cover.start.tolist(), cover.end.tolist(), strict=True):
                 yield begin + graph.origin_ns, end + graph.origin_ns, own
         return
-    of_track = trace.process_of_track[trace.track]
-    if len(steps):
-        each = zip(steps.start.tolist(), steps.end.tolist(), steps.rows.tolist(), strict=True)
-        yield from ((begin, end, int(of_track[row])) for begin, end, row in each)
-        return
-    launches = trace.launch[trace.gpu_rows]
-    for process in np.unique(of_track[launches[launches >= 0]]).tolist():
-        yield trace.begin_ns, trace.end_ns, process
-
-
-def stretch(graph: Graph, trace: Trace, begin: int, end: int, process: int) -> Covers:
-    """The same time (ns of the file) of all threads of a process."""
-    chain = _chain_of_track(trace, graph)
-    numbers = np.unique(chain[(trace.process_of_track == process) & (chain >= 0)]).tolist()
-    times = np.array([begin, end]) - graph.origin_ns
-    return {number: Cover(times[:1], times[1:]) for number in numbers}
+    for begin, end, row in zip(steps.start, steps.end, steps.rows, strict=True):
+        yield int(begin), int(end), chains(int(trace.thread_of_track[trace.track[row]]))
+    if not len(steps):
+        for process in np.unique(process_of[threads]).tolist():
+            own = np.flatnonzero(process_of[threads] == process)
+            yield trace.begin_ns, trace.end_ns, own
 
 
 def loads_of(trace: Trace, graph: Graph) -> Covers:
