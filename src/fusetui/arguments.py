@@ -202,8 +202,10 @@ MEMORY = (
     argument(
         "snapshot",
         metavar="SNAPSHOT",
-        help="What torch.cuda.memory._dump_snapshot wrote, compressed or not.",
+        help="What torch.cuda.memory._dump_snapshot wrote, compressed or not; or a folder of those "
+        "of ranks.",
     ),
+    argument("b", metavar="B", nargs="?", help="Another, to compare with the first."),
     JSON,
     by("code", "module", "category"),
     argument(

@@ -72,12 +72,13 @@ def _annotated(history: History) -> list[tuple[int, int]]:
     if not count or times[0] < 0 or bool((np.diff(times) < 0).any()):
         return []
     names = [name.startswith(STEP) for name in snapshot.strings]
-    found, open_ = list[tuple[int, int]](), list[int]()
     rows = snapshot.annotations
-    each = zip(rows.name.tolist(), rows.is_start.tolist(), rows.time_us.tolist(), strict=True)
-    for name, is_start, time in each:
-        if name < 0 or not names[name]:
-            continue
+    steps = np.array([*names, False], np.bool_)[rows.name]
+    if (own := steps & (rows.device == history.device)).any():
+        steps = own  # torch may note another device than that of the memory
+    found, open_ = list[tuple[int, int]](), list[int]()
+    each = zip(rows.is_start[steps].tolist(), rows.time_us[steps].tolist(), strict=True)
+    for is_start, time in each:
         if is_start:
             open_.append(int(np.searchsorted(times, time, side="left")))
         else:
