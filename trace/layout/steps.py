@@ -263,8 +263,8 @@ def _share_inside(trace: Trace, group: Rows, times: Int64s, amount: Int64s) -> f
 
 def _iterations(trace: Trace) -> Steps:
     """From the end of one step of an optimizer to the end of the next; the first one from where the
-    recording of that thread begins, unless that is in the middle of one. Of several optimizers the one that steps most often, and last,
-    ends an iteration."""
+    recording of that thread begins, unless that is in the middle of one. Of several optimizers the
+    one that steps most often, and last, ends an iteration."""
     rows = _outermost(trace, lambda name: name.startswith(OPTIMIZER))
     counts = np.bincount(trace.name[rows], minlength=1)
     rows = rows[trace.name[rows] == trace.name[rows[counts[trace.name[rows]] == counts.max()][-1:]]]
