@@ -138,8 +138,8 @@ def clipped_annotations(trace: Trace, part: Excerpt) -> list[tuple[str, str]]:
 def texts_of(
     trace: Trace, part: Excerpt, keys: Mapping[str, Any], progress: Progress = silent
 ) -> Iterator[bytes]:
-    """The text of the part, in pieces, with these top-level keys and CLIPPED besides its own. Raises CannotRead
-    where the file cannot be read any more."""
+    """The text of the part, in pieces, with these top-level keys and CLIPPED besides its own.
+    Raises CannotRead where the file cannot be read any more."""
     keys = {**trace.keys, CLIPPED: clipped_annotations(trace, part), **keys}
     return document(keys, _pieces(trace, part, progress))
 
