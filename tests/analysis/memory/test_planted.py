@@ -41,6 +41,15 @@ def test_a_leak_of_one_tensor_a_step(place: Path, steps: int) -> None:
     assert found.places == ("/home/a/train.py:33 train",)
 
 
+def test_a_leak_without_an_optimizer(place: Path) -> None:
+    machine = Machine()
+    for number in range(6):
+        with machine.annotated(f"ProfilerStep#{number}"):
+            machine.alloc(MB, training())
+            machine.free(machine.alloc(5 * MB, forward()), training())
+    assert rules(machine.write(place)) == ["0 memory-leak"]
+
+
 def test_three_steps_settle_no_leak(place: Path) -> None:
     machine = Machine()
     train(machine, 3, leaking=3 * MB)

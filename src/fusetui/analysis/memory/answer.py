@@ -61,7 +61,8 @@ class DeviceMemory(msgspec.Struct, frozen=True):
     by_code: tuple[Holder, ...]
     by_module: tuple[Holder, ...]
     waste: Waste
-    ooms: tuple[OutOfMemory, ...]
+    ooms_count: int
+    ooms: tuple[OutOfMemory, ...]  # the last ones
     findings: tuple[Finding, ...]
 
 
@@ -104,18 +105,13 @@ def events_at(histories: Sequence[History], at: str | int) -> list[int]:
 
 def _failures(histories: Sequence[History], ends: list[int]) -> list[int]:
     """The last `oom` of each device; of the others the same time, if it is known."""
-    failed = [np.flatnonzero(one.events.action == Action.OOM) for one in histories]
-    last = [int(rows[-1]) if len(rows) else None for rows in failed]
-    if not any(len(rows) for rows in failed):
+    failed = [np.flatnonzero(one.events.action == Action.OOM)[-1:].tolist() for one in histories]
+    pairs = list(zip(histories, failed, strict=True))
+    if not any(failed):
         raise NoMoment("it has no event of memory that ran out.")
-    each = zip(histories, last, strict=True)
-    times = [one.time_us(event) for one, event in each if event is not None]
-    time = max((time for time in times if time is not None), default=None)
-    each_end = zip(histories, last, ends, strict=True)
-    return [
-        event if event is not None else end if time is None else _event_by(one, time)
-        for one, event, end in each_end
-    ]
+    time = max(one.time_us(rows[0]) or -1 for one, rows in pairs if rows)
+    others = ends if time < 0 else [_event_by(one, time) for one in histories]
+    return [rows[0] if rows else other for rows, other in zip(failed, others, strict=True)]
 
 
 def _event_by(history: History, time_us: int) -> int:
@@ -150,6 +146,7 @@ def _device(known: Known, event: int) -> DeviceMemory:
         by_code=by_code(history, found, event),
         by_module=by_module(history, found, event),
         waste=waste(history, event),
+        ooms_count=int((history.events.action == Action.OOM).sum()),
         ooms=failed,
         findings=findings(history, found, known.phases, known.kinds, failed),
     )
@@ -162,12 +159,12 @@ def _annotation(history: History, event: int) -> str | None:
         return None
     before = rows.time_us <= time
     names, starts = rows.name[before].tolist(), rows.is_start[before].tolist()
-    open_: list[int] = []
-    for name, is_start in zip(names, starts, strict=True):
+    open_: dict[int, list[int]] = {}
+    for place, (name, is_start) in enumerate(zip(names, starts, strict=True)):
+        begun = open_.setdefault(name, [])
         if is_start:
-            open_.append(name)
-        elif name in open_:
-            open_.reverse()
-            open_.remove(name)
-            open_.reverse()
-    return history.snapshot.strings[open_[-1]] if open_ and open_[-1] >= 0 else None
+            begun.append(place)
+        elif begun:
+            begun.pop()
+    last = max(((begun[-1], name) for name, begun in open_.items() if begun), default=(0, -1))[1]
+    return history.snapshot.strings[last] if last >= 0 else None

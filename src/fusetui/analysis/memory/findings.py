@@ -71,7 +71,7 @@ def _leak(history: History, found: Evidence, phases: Phases) -> Iterator[Finding
             bytes=one.bytes,
             of_bytes=int(history.allocated.max()),
             at_stake_bytes=one.bytes,
-            index=int(phases.end[phases.end <= len(history.events)][-1]) - 1,
+            index=int(phases.ends[-1]) - 1,
             places=(one.place,),
             count=one.grew,
             of_count=one.steps,

@@ -7,17 +7,22 @@ that was not worth splitting off. `slack` of a hole is how much of it that may b
 
 from __future__ import annotations
 
+from bisect import bisect_right, insort
+
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from fusetui.analysis.memory.history import History
 from fusetui.trace.model.arrays import Flags, Int64s
-from fusetui.trace.snapshot import Action
+from fusetui.trace.snapshot import Action, Snapshot
 
 ROUND = 512
 UNSPLIT = 1 << 20  # at most, that is left on a block of a large pool
 PAGE = 2 << 20  # that an expandable segment maps, and the size of a small segment
 COMMON = (0, 0)  # the pool that all share
+ADDED = frozenset(map(int, (Action.SEGMENT_ALLOC, Action.SEGMENT_MAP)))
+UNMAPPED = int(Action.SEGMENT_UNMAP)
 
 
 class Segment(msgspec.Struct, frozen=True):
@@ -92,47 +97,64 @@ def layout(history: History, event: int) -> Layout:
 
 def _segments_at(history: History, event: int) -> tuple[Segment, ...]:
     """Those of the end, with what events did to them undone, by address."""
-    snapshot, events = history.snapshot, history.events
-    found = {}
+    snapshot, events, segments = history.snapshot, history.events, history.snapshot.segments
+    found = Stretches()
     for row in history.segments.tolist():
-        segments, number = snapshot.segments, int(snapshot.segments.pool[row])
-        one = Segment(
-            int(segments.address[row]),
-            int(segments.total_size[row]),
-            int(segments.stream[row]),
-            snapshot.pools[number] if number >= 0 else COMMON,
-            bool(segments.is_large[row]),
-            bool(segments.is_expandable[row]),
+        found.add(
+            Segment(
+                int(segments.address[row]),
+                int(segments.total_size[row]),
+                int(segments.stream[row]),
+                _pool(snapshot, int(segments.pool[row])),
+                bool(segments.is_large[row]),
+                bool(segments.is_expandable[row]),
+            )
         )
-        found[one.address] = one
-    later = np.flatnonzero(
-        (events.action >= Action.SEGMENT_ALLOC) & (events.action <= Action.SEGMENT_UNMAP)
-    )
-    for row in reversed(later[later > event].tolist()):
-        action, address, size = events.action[row], int(events.addr[row]), int(events.size[row])
-        if action in (Action.SEGMENT_ALLOC, Action.SEGMENT_MAP):
-            _cut(found, address, size)
-            continue
-        pool = int(events.pool[row])
-        found[address] = Segment(
-            address,
-            size,
-            int(events.stream[row]),
-            snapshot.pools[pool] if pool >= 0 else COMMON,
-            size > PAGE or action == Action.SEGMENT_UNMAP,
-            bool(action == Action.SEGMENT_UNMAP),
+    done = events.action[event + 1 :]
+    later = np.flatnonzero((done >= Action.SEGMENT_ALLOC) & (done <= Action.SEGMENT_UNMAP))
+    for row in reversed((later + event + 1).tolist()):
+        action, address, size = (
+            int(events.action[row]),
+            int(events.addr[row]),
+            int(events.size[row]),
         )
-    return tuple(found[address] for address in sorted(found))
+        if action in ADDED:
+            found.cut(address, size)
+        else:
+            is_page = action == UNMAPPED
+            pool = _pool(snapshot, int(events.pool[row]))
+            large = size > PAGE or is_page
+            found.add(Segment(address, size, int(events.stream[row]), pool, large, is_page))
+    return tuple(found.at[address] for address in found.order)
 
 
-def _cut(found: dict[int, Segment], address: int, size: int) -> None:
-    """Takes a stretch out of what is there; the rest stays on both sides."""
-    owner = max((at for at in found if at <= address), default=None)
-    if owner is None or (whole := found[owner]).address + whole.size < address + size:
-        return
-    del found[owner]
-    before, after = address - owner, whole.address + whole.size - (address + size)
-    if before:
-        found[owner] = msgspec.structs.replace(whole, size=before)
-    if after:
-        found[address + size] = msgspec.structs.replace(whole, address=address + size, size=after)
+def _pool(snapshot: Snapshot, pool: int) -> tuple[int, int]:
+    return snapshot.pools[pool] if pool >= 0 else COMMON
+
+
+class Stretches:
+    """Segments by address, in order."""
+
+    def __init__(self) -> None:
+        self.at: dict[int, Segment] = {}
+        self.order: list[int] = []
+
+    def add(self, one: Segment) -> None:
+        if one.address not in self.at:
+            insort(self.order, one.address)
+        self.at[one.address] = one
+
+    def cut(self, address: int, size: int) -> None:
+        """Takes a stretch out; the rest of its segment stays, on both sides."""
+        place = bisect_right(self.order, address) - 1
+        if place < 0:
+            return
+        whole = self.at[self.order[place]]
+        before, after = address - whole.address, whole.address + whole.size - (address + size)
+        if after < 0:
+            return
+        del self.at[self.order.pop(place)]
+        if before:
+            self.add(replace(whole, size=before))
+        if after:
+            self.add(replace(whole, address=address + size, size=after))

@@ -28,7 +28,7 @@ class Leak(msgspec.Struct, frozen=True):
 def leaks(history: History, found: Evidence, phases: Phases) -> tuple[Leak, ...]:
     """The largest first; none where fewer than four steps ended. What was there before the first
     event does not grow."""
-    ends = phases.end[phases.end <= len(history.events)][-(LAST + 1) :]
+    ends = phases.ends[-(LAST + 1) :]
     if len(ends) < LAST:
         return ()
     lives = history.lives

@@ -16,6 +16,7 @@ from fusetui.trace.snapshot import Action
 Reason = Literal["live", "fragmented", "other_process", "unknown"]
 SMALL = 1 << 20  # at most, that goes into small segments
 LEAST_LARGE, FITTED = 20 << 20, 10 << 20  # a large segment, unless at least FITTED is asked for
+EXPLAINED = 100  # of a program that tries again and again, the last ones
 MOST = 5  # segments that are named, and holders of each
 
 
@@ -48,8 +49,8 @@ class OutOfMemory(msgspec.Struct, frozen=True):
 
 
 def out_of_memory(history: History, found: Evidence) -> tuple[OutOfMemory, ...]:
-    """All of them, in their order."""
-    rows = np.flatnonzero(history.events.action == Action.OOM)
+    """The last ones, in their order."""
+    rows = np.flatnonzero(history.events.action == Action.OOM)[-EXPLAINED:]
     return tuple(_explained(history, found, int(row)) for row in rows)
 
 

@@ -113,6 +113,6 @@ def _rank(file: str, one: DeviceMemory) -> MemoryRank:
         one.allocated_end_bytes,
         category,
         size,
-        len(one.ooms),
+        one.ooms_count,
         0,
     )

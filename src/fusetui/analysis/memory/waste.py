@@ -37,7 +37,10 @@ class PrivatePool(msgspec.Struct, frozen=True):
 
 def waste(history: History, event: int) -> Waste:
     """Of all segments of the device."""
-    there = layout(history, event)
+    return _waste(history, event, layout(history, event))
+
+
+def _waste(history: History, event: int, there: Layout) -> Waste:
     lives_in = np.zeros(len(there.segments) + 1, np.bool_)
     lives_in[there.lives] = True
     split = np.where(lives_in[there.segment], _kept(there), 0)
@@ -54,7 +57,7 @@ def torn(history: History, event: int) -> Waste | None:
     ends = np.array([one.address + one.size for one in there.segments], np.int64)
     pieces = np.where(there.end < ends[there.segment], _kept(there), 0)
     inside, largest = int(pieces.sum()), int(pieces.max(initial=0))
-    found = replace(waste(history, event), split_bytes=inside, largest_bytes=largest)
+    found = replace(_waste(history, event, there), split_bytes=inside, largest_bytes=largest)
     is_torn = inside >= TORN * found.reserved_bytes > 0 and largest <= PIECE * inside
     return found if is_torn else None
 
