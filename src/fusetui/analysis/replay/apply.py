@@ -214,8 +214,9 @@ def _fused(change: Fused, draft: Draft) -> None:
     moved = runs.moved[chosen]
     if np.isnan(moved).any():
         draft.notes.append("some_runs_keep_their_time")
-    heads, sums = node[rows[runs.begin[chosen]]], runs.ns[chosen]
-    draft.scale(heads, lambda own: sums * np.where(np.isnan(moved), 1.0, moved))
+    heads = node[rows[runs.begin[chosen]]]
+    fused: Floats = runs.ns[chosen] * np.where(np.isnan(moved), 1.0, moved)
+    draft.scale(heads, lambda own: fused)
     others = rows[np.cumsum(inside[:-1]) > 0]
     calls = trace.launch[others]
     call = np.zeros(len(trace), dtype=np.intp)
