@@ -215,7 +215,7 @@ def _fused(change: Fused, draft: Draft) -> None:
     if np.isnan(moved).any():
         draft.notes.append("some_runs_keep_their_time")
     heads = node[rows[runs.begin[chosen]]]
-    fused: Floats = runs.ns[chosen] * np.where(np.isnan(moved), 1.0, moved)
+    fused = np.where(np.isnan(moved), 1.0, moved) * runs.ns[chosen].astype(np.float64)
     draft.scale(heads, lambda own: fused)
     others = rows[np.cumsum(inside[:-1]) > 0]
     calls = trace.launch[others]
