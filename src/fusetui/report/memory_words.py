@@ -31,7 +31,7 @@ def finding_text(one: Finding) -> str:
 def remedy(one: Finding) -> str:
     """What to try."""
     if one.rule == "fragmentation" and one.expandable_would_fit is False:
-        return f"what lives long is allocated first; {EXPANDABLE} alone would not do"
+        return f"to allocate first what lives long; {EXPANDABLE} alone would not do"
     return TRY[one.rule]
 
 
@@ -50,8 +50,8 @@ def oom_text(one: OutOfMemory) -> str:
 def _why(one: OutOfMemory) -> str:
     if one.reason == "live":
         return (
-            "Too much lives: what is free and what is inactive together are less. What other "
-            "processes hold of the device is not in the file."
+            "Too much lives: what is free and what is inactive together are less than that. What "
+            "other processes hold of the device is not in the file."
         )
     if one.reason == "fragmented":
         would = {
@@ -59,7 +59,8 @@ def _why(one: OutOfMemory) -> str:
             False: f"{EXPANDABLE} alone would not have made it fit.",
             None: f"Whether it would have fitted with {EXPANDABLE} cannot be told.",
         }[one.expandable_would_fit]
-        return f"It is fragmented: in all there is enough, but in pieces. {would}"
+        enough = "in all there is enough, but in pieces, or for other streams"
+        return f"It is fragmented: {enough}. {would}"
     return _why_not_told(one)
 
 
@@ -81,8 +82,9 @@ def _of(one: Finding) -> str:
 def _leak(one: Finding) -> str:
     place = short_place(one.places[0])
     return (
-        f"What {place} allocates grew in {one.count or 0} of the last {one.of_count or 0} steps, "
-        f"by {size(one.each_bytes or 0)} a step; {size(one.bytes)} of it live."
+        f"What one stack in {place} keeps grew in {one.count or 0} of the last "
+        f"{one.of_count or 0} steps, by {size(one.each_bytes or 0)} on average; it keeps "
+        f"{size(one.bytes)}."
     )
 
 

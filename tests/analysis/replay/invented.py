@@ -211,7 +211,10 @@ def _chains(make: Maker) -> tuple[Host, ...]:
     modules = []
     for number in range(3):
         ns = make.ns((40, 90))  # to read or write a tensor of 67 MB
-        ops = [pointwise(make.chance.randint(1, 2), ns) for _ in range(make.chance.randint(2, 4))]
+        inputs = [make.chance.randint(1, 2)]
+        for _ in range(make.chance.randint(1, 3)):  # not twice the same to one tensor
+            inputs.append(2 if inputs[-1] == 1 else make.chance.randint(1, 2))
+        ops = [pointwise(one, ns) for one in inputs]
         modules += [frame(f"nn.Module: Gate_{number}", *ops), make.work()]
     return tuple(modules)
 
@@ -263,10 +266,10 @@ KINDS = {
     "graphs": Kind(_graphs, Sizes()),
     "full queue": Kind(_full, Sizes(own=(1, 6), item=(10, 60)), Machine(depth=8)),
     "training": Kind(lambda make: (*make.training(), make.item()), Sizes()),
+    "chains": Kind(_chains, GPU_BOUND),
     "threads": Kind(_plain, Sizes(), other_thread=True),
     "training, no stacks": Kind(lambda make: make.training(False), Sizes(), settled=False),
     "overlapping": Kind(_plain, GPU_BOUND, Machine(switch=-900), settled=False),
-    "chains": Kind(_chains, GPU_BOUND, settled=False),
     "slow loader": Kind(_slow_loader, Sizes(), settled=False),
     "workers": Kind(_workers, Sizes(), settled=False),
     "events, not recorded": Kind(_waits, Sizes(), SILENT, settled=False),

@@ -11,7 +11,7 @@ import numpy as np
 from fusetui.analysis.memory.categories import NUMBER, Category
 from fusetui.analysis.memory.evidence import Evidence, Mark
 from fusetui.analysis.memory.history import BEFORE, History
-from fusetui.analysis.memory.leaks import leaks
+from fusetui.analysis.memory.holders import NO_STACK, code_of, sums
 from fusetui.analysis.memory.oom import OutOfMemory
 from fusetui.analysis.memory.phases import Phases
 from fusetui.analysis.memory.waste import private_pools, torn
@@ -25,6 +25,7 @@ Rule = Literal[
     "activations-large",
     "pool-per-graph",
 ]
+STEPS, GREW = 4, 3  # of the last steps, in how many what leaks has grown
 NOT_NEEDED = 0.05  # of the peak
 STATE = 0.4
 ACTIVATIONS = 0.5
@@ -54,7 +55,7 @@ def findings(
 ) -> tuple[Finding, ...]:
     """The largest first."""
     every = (
-        *_leak(history, found, phases),
+        *_leaks(history, found, phases),
         *_fragmentation(history, failed),
         *_not_needed(history, found, phases, kinds),
         *_large(history, kinds, "optimizer_state", "optimizer-state-large", STATE),
@@ -64,18 +65,32 @@ def findings(
     return tuple(sorted(every, key=lambda one: -one.bytes))
 
 
-def _leak(history: History, found: Evidence, phases: Phases) -> Iterator[Finding]:
-    for one in leaks(history, found, phases):
+def _leaks(history: History, found: Evidence, phases: Phases) -> Iterator[Finding]:
+    """Stacks of which more lives after each step; none where fewer than four steps ended. What was
+    there before the first event does not grow."""
+    ends = phases.ends[-(STEPS + 1) :]
+    if len(ends) < STEPS:
+        return
+    lives = history.lives
+    rows = np.flatnonzero(lives.born != BEFORE)
+    groups = int(lives.stack.max(initial=-1)) + 2  # the last is that of no stack
+    held = np.zeros((len(ends), groups), np.int64)
+    for number, end in enumerate(ends.tolist()):
+        living = rows[lives.at(end - 1)[rows]]
+        held[number] = sums(lives.stack[living], lives.size[living], groups)
+    grew = (np.diff(held, axis=0) > 0).sum(axis=0)
+    for stack in np.flatnonzero((grew >= GREW) & (held[-1] > held[0])).tolist():
+        known = code_of(history.snapshot, found, stack) if stack < groups - 1 else NO_STACK
         yield Finding(
             rule="memory-leak",
-            bytes=one.bytes,
+            bytes=int(held[-1, stack]),
             of_bytes=int(history.allocated.max()),
-            at_stake_bytes=one.bytes,
-            index=int(phases.ends[-1]) - 1,
-            places=(one.place,),
-            count=one.grew,
-            of_count=one.steps,
-            each_bytes=one.bytes_per_step,
+            at_stake_bytes=int(held[-1, stack]),
+            index=int(ends[-1]) - 1,
+            places=(known,),
+            count=int(grew[stack]),
+            of_count=len(ends) - 1,
+            each_bytes=int(held[-1, stack] - held[0, stack]) // (len(ends) - 1),
         )
 
 

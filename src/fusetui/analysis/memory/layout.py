@@ -51,7 +51,7 @@ class Layout(msgspec.Struct, frozen=True, eq=False):
     def size(self) -> Int64s:
         return self.end - self.start
 
-    def pages(self, least: bool = False) -> Int64s:
+    def returnable(self, least: bool = False) -> Int64s:
         """The bytes of whole pages in each hole; `least`: without what may belong to a block."""
         base = np.array([one.address for one in self.segments], np.int64)[self.segment]
         first = self.start - base + (np.minimum(self.slack, self.size) if least else 0)

@@ -62,7 +62,7 @@ def _explained(history: History, found: Evidence, event: int) -> OutOfMemory:
     common = snapshot.pools[pool] if pool >= 0 else COMMON
     like = Segment(0, 0, int(events.stream[event]), common, asked > SMALL, False)
     usable = there.usable(like)
-    most, least = (int(there.pages(one)[usable].sum()) for one in (False, True))
+    most, least = (int(there.returnable(one)[usable].sum()) for one in (False, True))
     largest = int(there.size[usable].max(initial=0))
     inactive = int(there.size.sum())
     need = -(-asked // PAGE) * PAGE

@@ -65,7 +65,7 @@ def torn(history: History, event: int) -> Waste | None:
 def _kept(there: Layout) -> Int64s:
     """The bytes of each hole that cannot be given back: of expandable segments, whole pages can."""
     growing = np.array([one.is_expandable for one in there.segments], np.bool_)
-    return there.size - np.where(growing[there.segment], there.pages(), 0)
+    return there.size - np.where(growing[there.segment], there.returnable(), 0)
 
 
 def private_pools(history: History) -> tuple[PrivatePool, ...]:
