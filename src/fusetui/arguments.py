@@ -152,6 +152,21 @@ PEAK = argument(
     help="Peak FLOP/s of the device, as in bf16=989e12, or bytes/s, as in bandwidth=3.35e12; may "
     "be repeated.",
 )
+WORTH = (
+    argument(
+        "--worth",
+        action=BooleanOptionalAction,
+        help="What each finding is worth, by a replay with its change; by default, unless that "
+        "takes long.",
+    ),
+    argument(
+        "--together",
+        metavar="K",
+        type=amount,
+        default=0,
+        help="What the first K findings are worth together.",
+    ),
+)
 MODEL = argument(
     "--device",
     metavar="NAME",

@@ -101,6 +101,7 @@ def fusable_run(facts: Facts) -> Iterator[Claim]:
             text=f"{text}. One kernel for each run has to read its first inputs and to write its "
             f"last output: at most, that saves {of_work(facts, at_stake)}.",
             at_stake_ns=at_stake,
+            wanted="fuse",
             rows=the_most(first, runs.saved_ns),
             why_likely="Other inputs of a run, and results that are used again later, must be "
             "read and written too.",
@@ -289,6 +290,7 @@ def unfused_attention(facts: Facts) -> Iterator[Claim]:
         f"around it take {of_work(facts, at_stake)}, to write and read scores that a fused kernel "
         "keeps on the chip.",
         at_stake_ns=at_stake,
+        wanted=kernels.without(between),
         rows=tuple(kernels.rows[heads[np.argsort(-kernels.effective_ns[heads])[:5]]].tolist()),
     )
 
