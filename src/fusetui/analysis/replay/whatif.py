@@ -96,7 +96,7 @@ def whatif(
     if is_range(asked):
         other = changed(trace, graph, asked, latest=True)[0]
         most = _lengths(trace, other, replay(other), by)
-        ends = sorted((_median(_chosen(after, place)), _median(_chosen(most, place))))
+        ends = sorted((median_of(counted_of(after, place)), median_of(counted_of(most, place))))
         between = (ends[0], ends[1])
     devices = residuals_of(trace)
     share = max((one.residual_share for one in devices), default=0.0)
@@ -105,14 +105,14 @@ def whatif(
     each = zip(names, before.tolist(), after.tolist(), strict=True) if len(steps) else ()
     every = [StepChange(name, old, new if told else None) for name, old, new in each]
     saved = int((before - after).sum()) // len(before)
-    before, after = _chosen(before, place), _chosen(after, place)
+    before, after = counted_of(before, place), counted_of(after, place)
     return WhatIf(
         changes=tuple(changes),
         of="step" if len(steps) else "span",
         devices=devices,
         steps=tuple(every if place is None else every[place : place + 1]),
-        before_ns=_median(before),
-        after_ns=_median(after) if told else None,
+        before_ns=median_of(before),
+        after_ns=median_of(after) if told else None,
         saved_ns=(saved if place is None else int((before - after)[0])) if told else None,
         before_range_ns=(int(before.min()), int(before.max())),
         after_range_ns=(int(after.min()), int(after.max())) if told else None,
@@ -133,13 +133,14 @@ def _lengths(trace: Trace, graph: Graph, times: Times, by: str | None) -> Int64s
     return times.end[[last_of(graph, times)]]
 
 
-def _chosen(lengths: Int64s, place: int | None) -> Int64s:
+def counted_of(lengths: Int64s, place: int | None = None) -> Int64s:
+    """Of one step, else of all but the first, unless it is the only one."""
     if place is not None:
         return lengths[place : place + 1]
     return lengths[1:] if len(lengths) > 1 else lengths
 
 
-def _median(lengths: Int64s) -> int:
+def median_of(lengths: Int64s) -> int:
     """The shorter one of the middle two."""
     return int(np.sort(lengths)[(len(lengths) - 1) // 2])
 
