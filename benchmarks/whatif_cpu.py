@@ -1,6 +1,6 @@
 """Writes the table "CPU programs" of docs/whatif.md: what was predicted, and what was recorded.
 
-    python -P benchmarks/whatif_cpu.py [--rounds 9] [--only metrics ...] [--print]
+    python -P benchmarks/whatif_cpu.py [--rounds 5] [--only metrics ...] [--print]
 
 Each program of `whatif_cpu_programs.py` is recorded by torch.profiler as it is and without its slow
 part, in turns, on one thread of torch. From each first recording `fusetui whatif` predicts the
@@ -31,7 +31,7 @@ from tests.analysis.replay.judge import Prediction, by_command
 from fusetui.text.figures import duration
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "whatif.md"
-WARM_UP, STEPS, ROUNDS = 4, 12, 9
+WARM_UP, STEPS, ROUNDS = 4, 12, 5
 TRIES, QUIET = 6, 0.02
 VARIANTS = FIRST, SECOND = "first", "second"
 
@@ -172,7 +172,7 @@ def row(outcome: Outcome) -> str:
         outcome.name.replace("_", " "),
         f"`{outcome.change}`",
         duration(int(median(outcome.before))),
-        duration(int(told)) if told is not None else "abstains",
+        duration(int(told)) if told is not None else "no answer",
         duration(int(median(outcome.after))),
         _share(error) if error is not None else "",
         _share(outcome.noise).replace("+", "±"),
@@ -189,7 +189,7 @@ def table(outcomes: Sequence[Outcome]) -> str:
     errors = [abs(one.error) for one in outcomes if one.error is not None]
     silent = sum(one.error is None for one in outcomes)
     said = f"Mean absolute error {100 * mean(errors):.1f} %" if errors else "No prediction"
-    about = f"{said}; fusetui abstains in {silent} of {len(outcomes)}. PyTorch {torch.__version__}."
+    about = f"{said}; no answer in {silent} of {len(outcomes)}. PyTorch {torch.__version__}."
     return head + "\n".join(map(row, outcomes)) + f"\n\n{about}\n"
 
 

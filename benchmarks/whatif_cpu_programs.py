@@ -28,10 +28,10 @@ def _wait(x: torch.Tensor, ms: float) -> torch.Tensor:
 
 
 def _work(x: torch.Tensor, ms: float) -> torch.Tensor:
-    """Keeps the processor busy; Python's own work, so it calls no other op."""
+    """Keeps the processor busy, in long calls of Python's own: stacks stay small."""
     until = time.perf_counter() + ms / 1000
     while time.perf_counter() < until:
-        pass
+        sum(range(2000))
     return x.clone()
 
 
@@ -79,7 +79,7 @@ class Random(Dataset):  # type: ignore[misc]
         return torch.full(self.shape, float(index % 7))
 
 
-def _mlp(width: int = 256, *more: nn.Module) -> nn.Sequential:
+def _mlp(width: int = 512, *more: nn.Module) -> nn.Sequential:
     layers = [nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width), nn.GELU()]
     return nn.Sequential(*layers, *more, nn.Linear(width, 10))
 
@@ -142,41 +142,41 @@ def _op(name: str, ms: float, times: int = 1) -> Callable[[torch.Tensor], None]:
 
 def metrics(slow: bool) -> Step:
     """Metrics after each step sleep in one op."""
-    return _trained(_mlp(), _always(256, 256), after=_op("wait", 20 * slow))
+    return _trained(_mlp(), _always(256, 512), after=_op("wait", 20 * slow))
 
 
 def many_calls(slow: bool) -> Step:
     """Forty short calls of one op before forward."""
-    return _trained(_conv(), _always(8, 3, 48, 48), before=_op("work", 0.5 * slow, 40))
+    return _trained(_conv(), _always(12, 3, 48, 48), before=_op("work", 0.5 * slow, 40))
 
 
 def half(slow: bool) -> Step:
     """The op is twice as long as in the second recording."""
-    return _trained(_encoder(), _always(4, 32, 128), after=_op("wait", 40 if slow else 20))
+    return _trained(_encoder(), _always(12, 32, 128), after=_op("wait", 40 if slow else 20))
 
 
 def forward(slow: bool) -> Step:
     """An autograd function sleeps in forward; without it there is none."""
     last = (lambda x: Sleepy.apply(x, 25.0, 0.0)) if slow else None
-    return _trained(_mlp(), _always(256, 256), adam=True, last=last)
+    return _trained(_mlp(), _always(256, 512), adam=True, last=last)
 
 
 def backward(slow: bool) -> Step:
     """An autograd function sleeps in backward; without it there is none."""
     last = (lambda x: Sleepy.apply(x, 0.0, 25.0)) if slow else None
-    return _trained(_conv(), _always(8, 3, 48, 48), last=last)
+    return _trained(_conv(), _always(12, 3, 48, 48), last=last)
 
 
 def module(slow: bool) -> Step:
     """A layer works in Python."""
     more = [Augment(20.0)] if slow else []
-    return _trained(_mlp(256, *more), _always(256, 256))
+    return _trained(_mlp(512, *more), _always(256, 512))
 
 
 def modules(slow: bool) -> Step:
     """Three such layers, with stacks beside a transformer's encoder."""
     more = [Augment(8.0) for _ in range(3)] if slow else []
-    return _trained(nn.Sequential(*more, *_encoder()), _always(4, 32, 128))
+    return _trained(nn.Sequential(*more, *_encoder()), _always(12, 32, 128))
 
 
 def annotated(slow: bool) -> Step:
@@ -187,20 +187,20 @@ def annotated(slow: bool) -> Step:
             with record_function("log metrics"):
                 time.sleep(0.02)
 
-    return _trained(_mlp(), _always(256, 256), after=log)
+    return _trained(_mlp(), _always(256, 512), after=log)
 
 
 def loader(slow: bool) -> Step:
     """Batches are made between the steps; in the second recording by two workers."""
     data = Random(2.0, (3, 48, 48))
-    batches: Iterator[torch.Tensor] = iter(DataLoader(data, 8, num_workers=0 if slow else 2))
+    batches: Iterator[torch.Tensor] = iter(DataLoader(data, 10, num_workers=0 if slow else 2))
     return _trained(_conv(), lambda: next(batches))
 
 
 def prefetched(slow: bool) -> Step:
     """A thread of the program sleeps before each batch; the loop waits for it at a queue."""
     ready: queue.Queue[torch.Tensor] = queue.Queue(1)
-    batch = torch.randn(8, 3, 48, 48)
+    batch = torch.randn(12, 3, 48, 48)
 
     def produce() -> None:
         while True:
@@ -226,7 +226,7 @@ CASES = (
     Case(backward, "op:SleepyBackward x0"),
     Case(module, "module:Augment x0", stacks=True),
     Case(modules, "module:Augment x0", stacks=True),
-    Case(annotated, "op:log metrics x0"),
-    Case(loader, "loader"),
+    Case(annotated, "module:log metrics x0"),
+    Case(loader, "loader:workers=2"),
     Case(prefetched, "op:slow::wait x0"),
 )

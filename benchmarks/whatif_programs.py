@@ -101,7 +101,7 @@ def _errors(values: Iterable[float]) -> list[str]:
     return [_share(mean(found)), _share(ninth), _share(found[-1])]
 
 
-def _cells(results: Sequence[Result]) -> list[str]:
+def _figures_of(results: Sequence[Result]) -> list[str]:
     told = [one for one in results if not one.quiet.abstained]
     exact = sum(not one.quiet.wrong for one in told)
     worst = max((abs(one.quiet.error) for one in told), default=0.0)
@@ -133,7 +133,7 @@ def _table(name: str, results: Sequence[Result], key: Callable[[Result], str]) -
     yield f"| {name} | {' | '.join(HEADS)} |"
     yield "| --- " * (len(HEADS) + 1) + "|"
     for group, members in groups.items():
-        yield f"| {group} | {' | '.join(_cells(members))} |"
+        yield f"| {group} | {' | '.join(_figures_of(members))} |"
 
 
 def table(results: Sequence[Result]) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from fusetui.analysis.memory.answer import MemoryAnswer
+from fusetui.analysis.memory.versus import MemoryChange
 from fusetui.analysis.questions.summary import Summary
 from fusetui.analysis.ranks.whatif import JobWhatIf
 from fusetui.analysis.replay.path import Path as CriticalPath
@@ -26,6 +26,7 @@ from fusetui.analysis.serving.answer import Serving
 from fusetui.analysis.why.model import WhyDocument
 from fusetui.report import documents
 from fusetui.report.diff import DiffDocument, DiffsDocument
+from fusetui.report.memory import MemoryDocument, MemoryRanksDocument
 from fusetui.report.ranks import RanksDocument
 from fusetui.report.versus import VersusDocument
 from fusetui.report.why import GapsDocument
@@ -50,7 +51,7 @@ DOCUMENTS: dict[str, tuple[type, ...]] = {
     "why": (WhyDocument, VersusDocument),
     "gaps": (GapsDocument,),
     "serving": (Serving,),
-    "memory": (MemoryAnswer,),
+    "memory": (MemoryDocument, MemoryChange, MemoryRanksDocument),
     "ranks": (RanksDocument, JobWhatIf),
     "diff": (DiffDocument, DiffsDocument),
     "whatif": (WhatIf, Sweep),

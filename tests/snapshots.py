@@ -170,7 +170,7 @@ class Machine:
         self._event(name, addr=address, size=size, stream=stream, frames=frames)
         _merge(segment)
         blocks: list[dict[str, Any]] = segment["blocks"]
-        return next(block for block in reversed(blocks) if block["state"] == "inactive")
+        return [block for block in blocks if block["state"] == "inactive"][-1]
 
     def _freed(
         self, segment: dict[str, Any], block: dict[str, Any], frames: Frames, complete: bool
@@ -207,31 +207,48 @@ def trained(folder: Path, steps: int = 3) -> Path:
 
 def failed(folder: Path) -> Path:
     """A snapshot of one that ran out of memory in its forward pass."""
-    machine = Machine(total=300 * MB)
+    machine = Machine(total=600 * MB)
     train(machine, 2)
-    while machine.alloc(30 * MB, forward()):
+    while machine.alloc(100 * MB, forward()):
         pass
     return machine.write(folder / "failed.pickle")
 
 
-def train(machine: Machine, steps: int, layers: int = 4, size: int = 8 * MB) -> None:
-    """Steps of AdamW over some layers, as torch runs them; the first allocates the state."""
-    parameters = [machine.alloc(size, moving()) for _ in range(layers)]
+def train(machine: Machine, steps: int, layers: int = 4, **changes: Any) -> None:
+    """Steps of AdamW over some layers, as torch runs them; the first allocates the state.
+
+    `state` and `activation`: bytes a layer. `leaking` bytes that each step keeps; `late`: gradients
+    are freed before the next backward pass, not after the step; `bare`: without any stack.
+    """
+    asked = {"state": 8 * MB, "activation": 6 * MB, "leaking": 0, "late": False, "bare": False}
+    asked |= changes
+    size, gradients = 8 * MB, list[int | None]()
+
+    def stack(frames: Frames) -> Frames:
+        return () if asked["bare"] else frames
+
+    parameters = [machine.alloc(size, stack(moving())) for _ in range(layers)]
     for number in range(steps):
-        activations = [machine.alloc(size // 2, forward(10 + n)) for n in range(layers)]
+        kept = [machine.alloc(asked["activation"], stack(forward(n))) for n in range(layers)]
+        if asked["leaking"]:
+            machine.alloc(asked["leaking"], stack(training(33)))
+        for address in gradients:
+            machine.free(address, stack(training(40)))
         gradients = []
-        for address in reversed(activations):
-            gradients.append(machine.alloc(size, backward()))
-            scratch = machine.alloc(size // 4, backward("ReluBackward0"))
-            machine.free(scratch, backward("ReluBackward0"))
-            machine.free(address, backward())
+        for address in reversed(kept):
+            gradients.append(machine.alloc(size, stack(backward())))
+            scratch = machine.alloc(size // 4, stack(backward("ReluBackward0")))
+            machine.free(scratch, stack(backward("ReluBackward0")))
+            machine.free(address, stack(backward()))
         with machine.annotated("Optimizer.step#AdamW.step"):
             for _ in parameters:
                 if not number:
-                    machine.alloc(2 * size, stepping(28))
-                machine.free(machine.alloc(size // 2, stepping(31)), stepping(32))
-        for address in gradients:
-            machine.free(address, training(40))
+                    machine.alloc(asked["state"], stack(stepping(28)))
+                machine.free(machine.alloc(size // 2, stack(stepping(31))), stack(stepping(32)))
+        if not asked["late"]:
+            for address in gradients:
+                machine.free(address, stack(training(40)))
+            gradients = []
 
 
 def _block(address: int, size: int) -> dict[str, Any]:

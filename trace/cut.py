@@ -17,8 +17,9 @@ import msgspec
 import numpy as np
 
 from fusetui.trace.convert import document
+from fusetui.trace.layout.steps import CLIPPED, clipped_before
 from fusetui.trace.model.arrays import Flags, Int64s, Rows
-from fusetui.trace.model.categories import GPU_ROLES
+from fusetui.trace.model.categories import GPU_ROLES, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import CannotRead, TraceError
 from fusetui.trace.model.events import Stretch, Text
@@ -125,12 +126,22 @@ def _keep_around(trace: Trace, hosts: Rows, kept: Flags) -> None:
     kept[hosts] = True
 
 
+def clipped_annotations(trace: Trace, part: Excerpt) -> list[tuple[str, str]]:
+    """When those begin and end in the part, and those that were clipped before: steps.CLIPPED."""
+    rows = part.rows[part.clipped]
+    rows = rows[trace.role[rows] == Role.ANNOTATION]
+    start, end = trace.start[rows].clip(part.first_ns), trace.end[rows].clip(max=part.last_ns)
+    own = zip(map(str, start.tolist()), map(str, end.tolist()), strict=True)
+    return [*clipped_before(trace), *own]
+
+
 def texts_of(
     trace: Trace, part: Excerpt, keys: Mapping[str, Any], progress: Progress = silent
 ) -> Iterator[bytes]:
-    """The text of the part, in pieces, with these top-level keys besides its own. Raises CannotRead
-    where the file cannot be read any more."""
-    return document({**trace.keys, **keys}, _pieces(trace, part, progress))
+    """The text of the part, in pieces, with these top-level keys and CLIPPED besides its own.
+    Raises CannotRead where the file cannot be read any more."""
+    keys = {**trace.keys, CLIPPED: clipped_annotations(trace, part), **keys}
+    return document(keys, _pieces(trace, part, progress))
 
 
 def _pieces(trace: Trace, part: Excerpt, progress: Progress) -> Iterator[bytes]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Hashable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -23,6 +23,12 @@ from fusetui.trace.model.report import Stop
 from fusetui.trace.program.dependencies import dependencies
 from fusetui.tui.layout.answer import AnswerPage, Insight
 from fusetui.tui.layout.op_tree import FRAMES, call_tree, callers_tree, frame_tree, op_tree
+from fusetui.tui.state.state import MARKS, ROWS
+
+if TYPE_CHECKING:
+    from fusetui.analysis.replay.marks import Marks
+    from fusetui.analysis.replay.path import Path
+    from fusetui.analysis.replay.whatif import WhatIf
 
 OFTEN = 0.2  # seconds between two counts while args are read
 NOTHING = np.empty(0, dtype=np.intp)
@@ -40,13 +46,34 @@ Piece = tuple[Curve, ...] | Insight | Made
 """All counters known by now, or all that is known about where the time went, or what pages need."""
 
 
-def answers(trace: Trace, cancelled: Stop, other: Trace | None, text: str) -> Iterator[Any]:
-    """What changed from a trace to the other; what args say to a search; else all pieces."""
+def answers(
+    trace: Trace, cancelled: Stop, other: Trace | None, text: str, replayed: str = ""
+) -> Iterator[Any]:
+    """What changed from a trace to the other; what args say to a search; what is on the critical
+    path, or what a change is worth; else all pieces."""
+    if replayed:
+        return iter([_replayed(trace, replayed)])
     if other is not None:
         from fusetui.analysis.diff.compare import diff
 
         return iter([diff(trace, other)])
     return often(as_read(trace, text)) if text else pieces(trace, cancelled)
+
+
+def _replayed(trace: Trace, asked: str) -> Marks | Path | WhatIf | str:
+    """The marks of the critical path, its rows, or what a change is worth; a sentence where there
+    is no such change."""
+    from fusetui.analysis.replay.changes import WrongChange
+    from fusetui.analysis.replay.marks import marks_of
+    from fusetui.analysis.replay.path import path
+    from fusetui.analysis.replay.whatif import whatif
+
+    if asked == MARKS:
+        return marks_of(trace)
+    try:
+        return path(trace) if asked == ROWS else whatif(trace, [asked])
+    except WrongChange as wrong:
+        return str(wrong)
 
 
 def pieces(trace: Trace, cancelled: Stop) -> Iterator[Piece]:

@@ -46,7 +46,8 @@ THE_TRACE = "the trace"
 
 class Request(msgspec.Struct, frozen=True):
     """Which trace, and what it must be like, since rows and names are told by number; `against`:
-    the other trace of a diff; `search`: a query whose args are read; else its pieces."""
+    the other trace of a diff; `search`: a query whose args are read; `replayed`: see
+    state.Replay; else its pieces."""
 
     path: str
     slices: int
@@ -56,6 +57,7 @@ class Request(msgspec.Struct, frozen=True):
     captured_by: tuple[str, ...]  # see opening.with_captures
     against: Request | None = None
     search: str = ""
+    replayed: str = ""
 
 
 class NotBeside(Exception):  # noqa: N818
@@ -92,21 +94,32 @@ class Beside:
             self._process.communicate()
 
     def answers(
-        self, named: Named, cancelled: Stop, other: Named | None = None, text: str = ""
+        self,
+        named: Named,
+        cancelled: Stop,
+        other: Named | None = None,
+        text: str = "",
+        replayed: str = "",
     ) -> Iterator[Any]:
         """See background_results.answers; where the other process fails, all of them from this
         one. Ends early once nobody wants them any more."""
         try:
-            yield from self.told(named, cancelled, other, text)
+            yield from self.told(named, cancelled, other, text, replayed)
         except NotBeside:
-            yield from answers(named[1], cancelled, other[1] if other else None, text)
+            yield from answers(named[1], cancelled, other[1] if other else None, text, replayed)
 
     def told(
-        self, named: Named, cancelled: Stop, other: Named | None = None, text: str = ""
+        self,
+        named: Named,
+        cancelled: Stop,
+        other: Named | None = None,
+        text: str = "",
+        replayed: str = "",
     ) -> Iterator[Any]:
         """Only from the other process. Raises NotBeside, possibly after some of them."""
         against = self._request(*other) if other else None
-        request = replace(self._request(*named), against=against, search=text)
+        asked = self._request(*named)
+        request = replace(asked, against=against, search=text, replayed=replayed)
         if self._process is None or self._process.stdin is None:
             raise NotBeside
         try:

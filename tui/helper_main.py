@@ -38,16 +38,16 @@ def main() -> None:
 
 
 def answer(request: Request, out: IO[bytes]) -> None:
-    """Writes all pieces about a trace, or the diff of two, or what args say, then None. Where a
+    """Writes all pieces about a trace, or the diff of two, or another answer, then None. Where a
     file cannot be read, or is another one by now, writes only False. Raises OSError when nobody
     reads any more."""
     against = request.against
-    trace = _opened(replace(request, against=None, search=""))
+    trace = _opened(replace(request, against=None, search="", replayed=""))
     other = _opened(against) if against and trace is not None else None
     if trace is None or (against and other is None):
         ship(False, None, out)
         return
-    for found in answers(trace, never, other, request.search):
+    for found in answers(trace, never, other, request.search, request.replayed):
         ship(found, trace, out)
     ship(None, trace, out)
 

@@ -119,6 +119,12 @@ class Performing:
 
                 times = (f"--from={begin}", f"--to={end}")
                 self._in_thread(f"cut {path}", lambda stop: cut(trace, path, times, post, stop))
+            case effects.Replay(asked_in, asked):
+                from fusetui.tui.replaying import replay  # rarely needed
+
+                kind = "marks" if asked == effects.MARKS else "answer"
+                work = partial(replay, asked_in, asked, post, start=self._beside)
+                self._in_thread(f"replay {kind}", work)
             case effects.MatchLanes(side, pattern):
                 self._in_thread("lanes", lambda _: match_lanes(side, pattern, post))
             case _:

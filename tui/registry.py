@@ -22,7 +22,7 @@ from fusetui.tui.pages.ranks import RanksPage
 from fusetui.tui.pages.timeline import TimelinePage
 from fusetui.tui.pages.tree import TREE
 from fusetui.tui.pages.why import WhyPage
-from fusetui.tui.state import commands, jumping, moving, reading, search, tour
+from fusetui.tui.state import commands, jumping, moving, reading, replays, search, tour
 from fusetui.tui.state.action import Action, Run, action, all_keys_text, chosen, keys_of, nothing
 from fusetui.tui.state.screen import body, overlay_body, tabs_height, tour_lines
 from fusetui.tui.state.state import CopyText, Effect, Help, Order, Outcome, Size, State, told
@@ -107,6 +107,7 @@ ACTIONS: tuple[Action, ...] = (
     *moving.MARKING,
     *(action for page in PAGES for action in page.actions),
     *jumping.ACTIONS,
+    *replays.ACTIONS,
     *folding.tree_actions(tree_of),
     *list_actions(list_of),
     *(action(p.name, p.title, p.key, p.help, partial(turned_to, p)) for p in PAGES),
@@ -163,8 +164,11 @@ def _as_asked(outcome: Outcome) -> Outcome:
 
 
 def settled(before: State, state: State) -> State:
-    """After every change: the guided tour goes on, and what the cursor is on scrolls into view."""
+    """After every change: the guided tour goes on, an answer that waited for room is shown, and
+    what the cursor is on scrolls into view."""
     state = tour.followed(before, state)
+    if state.arrived and state.overlay is None and state.prompt is None:
+        state = laid_over(replace(state, arrived=None), state.arrived)
     if state.overlay is not None:
         return OVERLAYS.scroll(before, state, overlay_body(state))
     return page_of(state).scroll(before, state, body(state)) if state.sides else state

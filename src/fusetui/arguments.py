@@ -152,6 +152,21 @@ PEAK = argument(
     help="Peak FLOP/s of the device, as in bf16=989e12, or bytes/s, as in bandwidth=3.35e12; may "
     "be repeated.",
 )
+WORTH = (
+    argument(
+        "--worth",
+        action=BooleanOptionalAction,
+        help="What each finding is worth, by a replay with its change; by default, unless that "
+        "takes long.",
+    ),
+    argument(
+        "--together",
+        metavar="K",
+        type=amount,
+        default=0,
+        help="What the first K findings are worth together.",
+    ),
+)
 MODEL = argument(
     "--device",
     metavar="NAME",
@@ -202,8 +217,10 @@ MEMORY = (
     argument(
         "snapshot",
         metavar="SNAPSHOT",
-        help="What torch.cuda.memory._dump_snapshot wrote, compressed or not.",
+        help="What torch.cuda.memory._dump_snapshot wrote, compressed or not; or a folder of those "
+        "of ranks.",
     ),
+    argument("b", metavar="B", nargs="?", help="Another, to compare with the first."),
     JSON,
     by("code", "module", "category"),
     argument(

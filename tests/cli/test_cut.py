@@ -77,3 +77,24 @@ def test_what_is_not_there(
     assert found.code == 2
     assert says in found.sentence
     assert not out.exists()
+
+
+@pytest.mark.parametrize("more", [[], ["--scrub"]])
+def test_what_is_left_of_other_steps_is_no_step(
+    fusetui: Run, tmp_path: Path, more: list[str]
+) -> None:
+    first, second = tmp_path / "first.json", tmp_path / "second.json"
+    assert fusetui("cut", LESSON, first, "--step", 3, *more).code == 0
+    assert fusetui("cut", first, second, "--step", 3, *more).code == 0
+    (whole,) = fusetui("why", LESSON, "--step", 3, "--json").json["steps"]
+    for out in (first, second):
+        (step,) = fusetui("why", out, "--json").json["steps"]
+        assert step["name"] == whole["name"]
+        assert step["dur_ns"] == whole["dur_ns"]
+        assert step["devices"][0]["idle"] == whole["devices"][0]["idle"]
+
+
+def test_a_piece_of_a_step_is_no_step(fusetui: Run, tmp_path: Path) -> None:
+    out = tmp_path / "piece.json"
+    assert fusetui("cut", LESSON, out, "--from", "900us", "--to", "1.2ms").code == 0
+    assert fusetui("why", out, "--json").json["steps"] == []

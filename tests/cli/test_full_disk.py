@@ -23,6 +23,7 @@ ARGUMENTS = {
     "check": [LESSON, "--expect=kernels=1"],
     "decode": ["ampere_sgemm_128x64_tn"],
     "samples": [],
+    "whatif": [LESSON, "family:gemm x0.5"],
     "memory": ["SNAPSHOT"],
     "schema": ["summary"],
     "completion": ["bash"],

@@ -30,6 +30,7 @@ OTHER_WORDS: dict[str, list[tuple[str, ...]]] = {
     "why": [*((name,) for name in SHIPPED), SHIPPED[:2], ("MADE", "SLOWER")],
     "check": [(SHIPPED[0], "--expect", "kernels=5", "--expect", "gemm=1")],
     "samples": [()],
+    "whatif": [(SHIPPED[0], "python x0.5"), (SHIPPED[2], "--sweep", "family:gemm x0.1..1")],
     "memory": [("SNAPSHOT",), ("OUT OF MEMORY", "--at", "oom")],
 }
 """The arguments of commands that take more, or less, than one trace."""

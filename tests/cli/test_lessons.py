@@ -13,7 +13,11 @@ from fusetui.sample_traces import lessons
 
 Run = Callable[..., Any]
 SAID = "Reconstructed, not recorded"
-MORE = {"check": ["--expect", "kernels=5 gemm=3"], "diff": ["lesson:mlp-compiled"]}
+MORE = {
+    "check": ["--expect", "kernels=5 gemm=3"],
+    "diff": ["lesson:mlp-compiled"],
+    "whatif": ["family:gemm x0.5"],
+}
 ASKED = sorted(
     name
     for name, parser in command_parsers().items()

@@ -91,7 +91,7 @@ def test_json_as_real_writers_damage_it(tmp_path: Path, text: str) -> None:
 def test_what_cannot_be_read_is_left_out(tmp_path: Path) -> None:
     path, out = tmp_path / "a.json", tmp_path / "out.json"
     path.write_text('{"traceEvents": [{"ph":"X","name":"a"}, {"ph" "X"}, {"ph":"X","name":"b"}]}')
-    assert convert_file(str(path), str(out)).unreadable == 1
+    assert convert_file(str(path), str(out)).report.unreadable == 1
     names = [event["name"] for event in json.loads(out.read_text())["traceEvents"]]
     assert names == ["a", "b"]
 

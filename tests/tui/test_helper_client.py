@@ -142,10 +142,10 @@ async def test_large_traces_are_compared_beside(
     asked: list[object] = []
     own = Beside.told
 
-    def noted(beside: Beside, a: Named, cancelled: Stop, b: Named | None, text: str) -> Any:
+    def noted(beside: Beside, a: Named, cancelled: Stop, b: Named | None, *rest: str) -> Any:
         if b:
             asked.append(a[0])
-        return own(beside, a, cancelled, b, text)
+        return own(beside, a, cancelled, b, *rest)
 
     monkeypatch.setattr(Beside, "told", noted)
     app = FusetuiApp(AppOptions((path, other), alone=False))

@@ -18,14 +18,15 @@ from textual.pilot import Pilot
 
 from fusetui.analysis.ranks.answer import explained as answered
 from fusetui.analysis.ranks.answer import strip_of
+from fusetui.analysis.replay.marks import marks_of
 from fusetui.trace import Trace, open_trace
 from fusetui.tui.app import AppOptions, FusetuiApp
 from fusetui.tui.pages import ranks
 from fusetui.tui.pages.page import Page
 from fusetui.tui.registry import ACTIONS, PAGES
-from fusetui.tui.state import moving, search
+from fusetui.tui.state import moving, replays, search
 from fusetui.tui.state.action import Action, Run, action
-from fusetui.tui.state.state import Chooser, Effect, Order, RankedJob, Reading, Size, State
+from fusetui.tui.state.state import MARKS, Chooser, Effect, Order, RankedJob, Reading, Size, State
 
 Patch = pytest.MonkeyPatch
 LOW = Size(100, 14)  # too low for all lanes
@@ -86,6 +87,13 @@ def ranked(state: State) -> State:
     read = [rank(n, [(10 + 40 * n, 60)], host="h") for n in range(2)]
     found = answered(read)
     return ranks.known(state, state.job.paths, answer=found.answer, strip=strip_of(found))
+
+
+def with_path(state: State) -> State:
+    """The critical path is known and marked."""
+    trace = state.side.trace
+    marked = after(state, *do("path"))
+    return replays.arrived(marked, trace, MARKS, marks_of(trace))
 
 
 LINEAR = at("aten::linear")
@@ -198,6 +206,11 @@ CASES = {
     "previous-step": Case(),
     "other-pass": Case(LINEAR),
     "steps": Case(),
+    "path": Case(with_path),
+    "path-next": Case(with_path),
+    "path-previous": Case(with_path),
+    "path-rows": Case(),
+    "what-if": Case(LINEAR),
     "search": Case(),
     "next-hit": Case(partial(search.searched, text="linear")),
     "previous-hit": Case(partial(search.searched, text="linear")),

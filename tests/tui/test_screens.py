@@ -16,6 +16,9 @@ from tests.tui.prepared import after, at, do, drawn, explained, line, opened
 from fusetui.analysis.ranks.answer import explained as ranked
 from fusetui.analysis.ranks.answer import strip_of
 from fusetui.analysis.ranks.executors import summarize
+from fusetui.analysis.replay.marks import marks_of
+from fusetui.analysis.replay.path import path
+from fusetui.analysis.replay.whatif import whatif
 from fusetui.report.why_answer import account_lines
 from fusetui.sample_traces import lessons
 from fusetui.trace import open_trace
@@ -25,12 +28,32 @@ from fusetui.tui.drawing.schemes import glyphs_for
 from fusetui.tui.layout.search_hits import found_of
 from fusetui.tui.pages import ranks
 from fusetui.tui.pages.overlays import FoundPicture
+from fusetui.tui.state import replays
 from fusetui.tui.state.action import Run
 from fusetui.tui.state.screen import overlay_size
-from fusetui.tui.state.state import Size, State, job_of_paths
+from fusetui.tui.state.state import MARKS, ROWS, Size, State, job_of_paths
 
 Matches = Callable[[str, str], None]
 SIZES = (Size(60, 18), Size(80, 24), Size(120, 35), Size(200, 50))
+
+
+def with_path(state: State) -> State:
+    """The critical path is marked."""
+    marked, trace = after(state, *do("timeline", "path")), state.side.trace
+    return replays.arrived(marked, trace, MARKS, marks_of(trace))
+
+
+def answered(asked: str) -> Run:
+    """A replay, laid over the page."""
+
+    def run(state: State) -> State:
+        trace = state.side.trace
+        found = path(trace) if asked == ROWS else whatif(trace, [asked])
+        return after(replays.arrived(replace(state, replayed=asked), trace, asked, found))
+
+    return run
+
+
 STEP, KERNEL = "ProfilerStep", "ampere"
 SCREENS: dict[str, list[Run]] = {
     "timeline": do("timeline"),
@@ -42,6 +65,9 @@ SCREENS: dict[str, list[Run]] = {
     "modules": do("modules"),
     "flame": do("flame"),
     "help": do("help"),
+    "path": [with_path, at(KERNEL)],
+    "path-rows": [answered("path")],
+    "what-if": [answered("family:gemm x0.5")],
     "hits": [at(KERNEL), *do("next-alike", "hits")],
 }
 
@@ -97,6 +123,11 @@ def compare(name: str, state: State, size: Size, steps: list[Run], matches: Matc
 @pytest.mark.parametrize("name", SCREENS)
 def test_screens_of_a_trace(name: str, size: Size, lesson: State, matches_screen: Matches) -> None:
     compare(name, lesson, size, SCREENS[name], matches_screen)
+
+
+def test_the_critical_path_in_ascii(lesson: State, matches_screen: Matches) -> None:
+    plain = replace(lesson, ascii_only=True, size=SIZES[1])
+    matches_screen("pages/path-80x24-ascii", seen(after(plain, with_path)))
 
 
 @pytest.mark.parametrize("size", SIZES, ids=str)

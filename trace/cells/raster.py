@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.trace.layout.nesting import rows_by_depth
-from fusetui.trace.model.arrays import Int32s, Int64s, Rows
+from fusetui.trace.model.arrays import Floats, Int32s, Int64s, Rows
 from fusetui.trace.model.columns import Trace, Track
 
 NONE, MANY = -1, -2
@@ -138,6 +138,16 @@ def amounts(line: Line, borders: Int64s, kind: int) -> Int64s:
     else:
         before = of_kind.until(after.astype(np.int32)) - np.where(last == kind, over, 0)
     return np.diff(before)
+
+
+def spread(line: Line, borders: Int64s, before: Int64s) -> Floats:
+    """How much of a measure lies in each cell, evenly spread over each slice; shape [W]. `before`:
+    the measure of the slices before each of the line, and of all; shape [n + 1]."""
+    after, over, _ = _until(line, borders)
+    last = after - 1
+    length = np.maximum(line.before[after] - line.before[last], 1)
+    part = np.where(after > 0, over / length * (before[after] - before[last]), 0.0)
+    return np.diff(before[after] - part)
 
 
 def row_in(line: Line, begin: int, end: int) -> int:

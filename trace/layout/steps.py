@@ -30,6 +30,10 @@ UP_TO = "up to the end of "  # an optimizer step
 PARTS = ("Optimizer.", "DataLoader", "enumerate(DataLoader)")
 """How annotations of torch begin that are parts of a step, however much work they contain."""
 
+CLIPPED = "clipped_annotations"
+"""The top-level key of a part of a trace: begin and end (ns of the file, as texts) of annotations
+that go on beyond it. What is left of them is no step."""
+
 MANY = 50  # kinds of annotations that are considered, those with the most time
 LONGEST_STEM = 1000  # characters
 DIGITS = "0123456789"
@@ -179,9 +183,25 @@ def _like(by: str) -> Callable[[str], bool]:
     return lambda name: search(name) is not None
 
 
+def clipped_before(trace: Trace) -> list[tuple[str, str]]:
+    """What the file says under CLIPPED."""
+    try:
+        return msgspec.convert(trace.keys.get(CLIPPED, ()), list[tuple[str, str]])
+    except msgspec.ValidationError:
+        return []
+
+
+def _complete(trace: Trace, rows: Rows) -> Rows:
+    """Those annotations of which all is in the trace."""
+    if not (clipped := set(clipped_before(trace))):
+        return rows
+    both = zip(trace.start[rows].tolist(), trace.end[rows].tolist(), strict=True)
+    return rows[np.array([(str(a), str(b)) not in clipped for a, b in both], dtype=np.bool_)]
+
+
 def _outermost(trace: Trace, wanted: Callable[[str], bool]) -> Rows:
     """Such annotations, except those that begin inside another one."""
-    rows = annotations_with(trace, wanted)
+    rows = _complete(trace, annotations_with(trace, wanted))
     if not len(rows):
         return rows
     latest = np.maximum.accumulate(trace.end[rows])
@@ -204,7 +224,7 @@ def _around_the_work(trace: Trace) -> Rows:
 
 def _recurring(trace: Trace) -> list[Rows]:
     """Outermost annotations with equal names except for numbers, those with the most time first."""
-    rows = trace.rows_of(Role.ANNOTATION)
+    rows = _complete(trace, trace.rows_of(Role.ANNOTATION))
     rows = rows[trace.parent[rows] < 0]
     numbers: dict[str, int] = {}
     of_name = np.full(len(trace.names), -1)
@@ -243,8 +263,8 @@ def _share_inside(trace: Trace, group: Rows, times: Int64s, amount: Int64s) -> f
 
 def _iterations(trace: Trace) -> Steps:
     """From the end of one step of an optimizer to the end of the next; the first one from where the
-    recording of that thread begins. Of several optimizers the one that steps most often, and last,
-    ends an iteration."""
+    recording of that thread begins, unless that is in the middle of one. Of several optimizers the
+    one that steps most often, and last, ends an iteration."""
     rows = _outermost(trace, lambda name: name.startswith(OPTIMIZER))
     counts = np.bincount(trace.name[rows], minlength=1)
     rows = rows[trace.name[rows] == trace.name[rows[counts[trace.name[rows]] == counts.max()][-1:]]]
@@ -254,13 +274,14 @@ def _iterations(trace: Trace) -> Steps:
     own = np.flatnonzero(thread == thread[trace.track[rows[0]]]).tolist()
     begin = min(int(trace.start[trace.tracks[n].first_row]) for n in own)
     numbers = tuple(range(1, len(rows) + 1))
-    return msgspec.structs.replace(
+    found = msgspec.structs.replace(
         _annotated(trace, rows, f"{UP_TO}{trace.name_of(int(rows[0]))}"),
         names=tuple(f"#{k}" for k in numbers),
         start=np.append(begin, trace.end[rows[:-1]]),
         numbers=numbers,
         printed=False,
     )
+    return found.only(np.arange(1, len(rows))) if CLIPPED in trace.keys else found
 
 
 def _annotated(trace: Trace, rows: Rows, by: str) -> Steps:

@@ -8,7 +8,7 @@ import math
 import textwrap
 from collections.abc import Iterator, Sequence
 from itertools import chain, islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -39,6 +39,9 @@ from fusetui.trace.program.regions import label_of as region_label
 from fusetui.tui.drawing.picture import Said
 from fusetui.tui.drawing.schemes import Glyphs
 from fusetui.tui.layout.kinds import label_of, narrow
+
+if TYPE_CHECKING:
+    from fusetui.analysis.replay.marks import Marks
 
 DEEPEST = 16  # levels of nested lists and objects
 LONGEST = 2000  # characters; no screen shows more
@@ -226,6 +229,19 @@ def while_it_ran(trace: Trace, row: int, counters: Sequence[DeviceCounter]) -> s
     own = ((one, float(one.mean(begin, end)[0])) for one in counters if one.device == device)
     means = [f"{one.kind} {mean:.4g} {one.unit}" for one, mean in own if not math.isnan(mean)]
     return f"while it ran: {', '.join(means)}" if means else ""
+
+
+def on_path_text(marks: Marks, trace: Trace, row: int) -> str:
+    """`on the critical path`, `could take 41 us longer without moving the end`; "" where that is
+    not known."""
+    ns, spare = int(marks.ns[row]), int(marks.spare_ns[row])
+    if ns:
+        whole = ns >= int(trace.dur[row])
+        return f"{'' if whole else f'{duration(ns)} of it '}on the critical path"
+    if spare < 0:
+        return ""
+    longer = f"could take {duration(spare)} longer" if spare else "could not take longer"
+    return f"{longer} without moving the end"
 
 
 def warm(found: Origins) -> None:

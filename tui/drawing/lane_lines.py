@@ -6,11 +6,12 @@ import re
 from collections.abc import Callable, Collection, Sequence
 from functools import lru_cache, partial
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fusetui.text.cutting import middle_clip, word_clip
-from fusetui.trace.cells.raster import MANY, NONE, Cells, cells, edges
+from fusetui.trace.cells.raster import MANY, NONE, Cells, cells, edges, spread
 from fusetui.trace.model.arrays import Int32s
 from fusetui.trace.model.columns import Trace
 from fusetui.tui.drawing.schemes import BAR, Glyphs, Styled
@@ -19,6 +20,10 @@ from fusetui.tui.layout.kinds import KINDS, LETTERS, SliceKind, label_of
 from fusetui.tui.layout.places import marks_selection, where_rows
 from fusetui.tui.layout.view import Place, Side, View
 
+if TYPE_CHECKING:
+    from fusetui.analysis.replay.marks import Marks
+
+PATH = "path"  # the token of what lies on the critical path
 PREFIXES = ("autograd::engine::evaluate_function: ", "torch::autograd::", "aten::")
 """What is dropped first from a label."""
 VENDOR = re.compile(r"\A(?:cuda|cu|hip)(?=[A-Z])")
@@ -52,20 +57,30 @@ def labels_of(trace: Trace) -> Label:
 
 
 def lane_line(
-    side: Side, view: View, place: Place, width: int, glyphs: Glyphs, marked: Collection[int] = ()
+    side: Side,
+    view: View,
+    place: Place,
+    width: int,
+    glyphs: Glyphs,
+    marked: Collection[int] = (),
+    path: Marks | None = None,
 ) -> list[Styled]:
-    """One line of a lane over `width` cells."""
+    """One line of a lane over `width` cells; `path`: what is marked as the critical path."""
     if place.line is None:
         return []
-    shown = cells(place.line, edges(view.begin + side.origin, view.end + side.origin, width))
-    chosen = range(0)
+    borders = edges(view.begin + side.origin, view.end + side.origin, width)
+    shown = cells(place.line, borders)
+    chosen, on = range(0), list[bool]()
+    if path is not None:
+        part = spread(place.line, borders, path.before(place.line))
+        on = ((part > 0) & (2 * part >= shown.covered)).tolist()
     if view.selected >= 0 and place.holds(view.selected):
         chosen = columns(side, view, view.selected, width)
     label = side.once(labels_of)
     if place.around:
         label = partial(chain_of, side.trace, label, around=place.around, width=width - 1)
     cell_ns = max(1, view.span // max(width, 1))
-    return slices(shown, cell_ns, label, glyphs, view.selected, chosen, marked)
+    return slices(shown, cell_ns, label, glyphs, view.selected, chosen, marked, on)
 
 
 def chain_of(trace: Trace, label: Label, row: int, around: int, width: int) -> str:
@@ -85,23 +100,30 @@ def chain_of(trace: Trace, label: Label, row: int, around: int, width: int) -> s
     return APART.join([names[0], "...", *kept])
 
 
-def where_line(side: Side, view: View, place: Place, width: int, glyphs: Glyphs) -> list[Styled]:
+def where_line(
+    side: Side, view: View, place: Place, width: int, glyphs: Glyphs, path: Marks | None = None
+) -> list[Styled]:
     """Where the program was, over `width` cells: neighboring cells of one name are one block."""
     rows = where_rows(side, place, edges(view.begin + side.origin, view.end + side.origin, width))
     label = side.once(labels_of)
-    names = [(label(row) if row >= 0 else "", False) for row in rows]
+    names = [(label(row) if row >= 0 else "", look_of(path, row)) for row in rows]
     if marks_selection(side, view, place):
         for x in columns(side, view, view.selected, width):
-            names[x] = label(view.selected), True
+            names[x] = label(view.selected), "selection"
     found: list[Styled] = []
-    for (name, selected), group in groupby(names):
+    for (name, look), group in groupby(names):
         size, part = len(list(group)), ("", "plain")
-        if selected:
-            part = chosen_slice(name, size, glyphs)
+        if look:
+            part = chosen_slice(name, size, glyphs, look)
         elif name:
             part = filled_slice(name, size, SliceKind.PYTHON, is_filled(found), glyphs)
         found.append(part if name else (" " * size, "plain"))
     return found
+
+
+def look_of(path: Marks | None, row: int) -> str:
+    """The token of a slice on the critical path, "" for any other."""
+    return PATH if path is not None and row >= 0 and path.is_on[row] else ""
 
 
 def slices(
@@ -112,8 +134,10 @@ def slices(
     selected: int = -1,
     selected_cells: range = range(0),
     marked: Collection[int] = (),
+    on_path: Sequence[bool] = (),
 ) -> list[Styled]:
-    """One line. `selected_cells` are where the selected row lies, even if others hide it.
+    """One line. `selected_cells` are where the selected row lies, even if others hide it; of each
+    cell `on_path` tells whether it is marked so.
 
     A slice of two or more cells is a block with its label; a single cell is a bar as high as the
     share of the cell that is covered. Where there may be no color, letters tell the kind.
@@ -127,27 +151,34 @@ def slices(
     levels: list[int] = []  # worked out where there is a bar
     x = 0
     for end in _ends(shown):
-        row, number = rows[x], kinds[x]
+        row, number, size = rows[x], kinds[x], end - x
+        look = "marked" if row in marked else PATH if on_path and on_path[(x + end) // 2] else ""
         if row == NONE:
-            found.append((" " * (end - x), "plain"))
+            found.append((" " * size, "plain"))
         elif row == selected:
-            found.append(chosen_slice(label(row), end - x, glyphs))
-        elif end - x > 1 and row in marked:
-            found.append(chosen_slice(label(row), end - x, glyphs, "marked"))
-        elif end - x > 1:
-            found.append(filled_slice(label(row), end - x, KINDS[number], is_filled(found), glyphs))
+            found.append(chosen_slice(label(row), size, glyphs))
+        elif size > 1 and look:
+            letter = LETTERS[KINDS[number]] if look == PATH else " "
+            found.append(chosen_slice(label(row), size, glyphs, look, letter))
+        elif size > 1:
+            found.append(filled_slice(label(row), size, KINDS[number], is_filled(found), glyphs))
         else:
             levels = levels or _levels(cells, cell_ns, glyphs)
-            text, token = glyphs.levels[levels[x]], BARS[number]
-            if glyphs.letters and 2 * levels[x] >= glyphs.top:
-                text, token = LETTERS[KINDS[number]], FILLED[number]
-            if row in marked:
-                token = "marked"
-            if found and found[-1][1] == token == BARS[number]:  # fewer parts are painted faster
+            text, token = _cell(levels[x], number, look, glyphs)
+            if found and found[-1][1] == token and token.endswith(BAR):  # painted faster
                 text = found.pop()[0] + text
             found.append((text, token))
         x = end
     return found
+
+
+def _cell(level: int, number: int, look: str, glyphs: Glyphs) -> Styled:
+    """A single cell: a bar, or the letter of its kind where there may be no color."""
+    if look == PATH:
+        return (glyphs.path, PATH) if glyphs.letters else (glyphs.levels[level], PATH + BAR)
+    if glyphs.letters and 2 * level >= glyphs.top:
+        return LETTERS[KINDS[number]], look or FILLED[number]
+    return glyphs.levels[level], look or BARS[number]
 
 
 def _ends(rows: Int32s) -> list[int]:
@@ -179,12 +210,17 @@ def filled_slice(label: str, width: int, kind: SliceKind, beside: bool, glyphs: 
     return begin[:width].ljust(width, LETTERS[kind]), kind.token
 
 
-def chosen_slice(label: str, width: int, glyphs: Glyphs, token: str = "selection") -> Styled:
-    """A slice that is selected or marked, of one cell or more."""
+def chosen_slice(
+    label: str, width: int, glyphs: Glyphs, token: str = "selection", letter: str = " "
+) -> Styled:
+    """A slice that is selected or marked, of one cell or more; filled with a letter where there may
+    be no color."""
     if width == 1:
-        return glyphs.selected_cell, token
+        return glyphs.path if token == PATH else glyphs.selected_cell, token
     text = _fitted(label, width - 1, glyphs.ellipsis)
-    return glyphs.selected + text.ljust(width - 1), token
+    fill = letter if glyphs.letters and len(text) < width - 2 else " "
+    begin = glyphs.path if token == PATH else glyphs.selected
+    return f"{begin}{text}{' ' if text else ''}"[:width].ljust(width, fill), token
 
 
 @lru_cache(maxsize=1 << 15)

@@ -35,6 +35,7 @@ window                 #afd7ff        #005f87        bright-cyan           blue
 busy                   #5f87af        #5f87af        cyan                  bright-blue
 selection              #ffff87/black  #af8700/black  bright-yellow/black   black/white
 marked                 #eeeeee/black  #303030/white  white/black           blue/white
+path                   #ff5f00/black  #af0000/white  bright-red/black      red/white
 front                  #87afd7/black  #005f87/white  cyan/black            blue/white
 cursor                 #303030/       #d7d7d7/       blue/white            blue/white
 kernel.gemm            #5f87d7/black  #5f87d7/black  bright-blue/white     bright-blue/white
@@ -166,6 +167,7 @@ class Glyphs(msgspec.Struct, frozen=True):
     edge: str  # where a block begins beside another
     selected: str
     selected_cell: str
+    path: str  # of a slice or cell on the critical path
     ellipsis: str
     folded: str
     unfolded: str
@@ -186,7 +188,7 @@ class Glyphs(msgspec.Struct, frozen=True):
 
 _TABLE = """
     full █ #  rule ─ -  thumb ┃ !  swatch ■ #  edge ▏ |  selected ▸ >  selected_cell ◆ *
-    ellipsis … ~  folded ▸ +  unfolded ▾ -  chain ‹ <
+    ellipsis … ~  folded ▸ +  unfolded ▾ -  chain ‹ <  path ● @
 """
 
 

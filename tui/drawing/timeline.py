@@ -7,6 +7,7 @@ import math
 from collections.abc import Hashable, Sequence
 from functools import cached_property, lru_cache
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
@@ -33,6 +34,9 @@ from fusetui.tui.layout.kinds import KINDS, LETTERS, KindShare, shares
 from fusetui.tui.layout.places import marks_selection, places
 from fusetui.tui.layout.view import HIDDEN, Interval, Place, Side, View, gap_times
 
+if TYPE_CHECKING:
+    from fusetui.analysis.replay.marks import Marks
+
 
 class TimelinePicture(msgspec.Struct, frozen=True, eq=False, dict=True):
     """One side through a view; `top` is the first of its lines beneath the ruler."""
@@ -43,6 +47,7 @@ class TimelinePicture(msgspec.Struct, frozen=True, eq=False, dict=True):
     top: int = 0
     marked: frozenset[int] = frozenset()
     chosen: Interval | None = None
+    path: Marks | None = None  # of what is marked as the critical path
 
     @cached_property
     def places(self) -> Sequence[Place]:
@@ -76,11 +81,11 @@ class TimelinePicture(msgspec.Struct, frozen=True, eq=False, dict=True):
         label = gutter_text(place, division.gutter, self.glyphs)
         if place.where:
             selected = view.selected if marks_selection(side, view, place) else -1
-            return window, place.lane, label, selected
+            return window, place.lane, label, selected, self.path
         selected = view.selected if place.holds(view.selected) else -1
         seen = seen_in(place.line, view.begin + side.origin, view.end + side.origin)
         shown = window if seen == MANY else seen
-        return shown, place.lane, place.depth, place.around, label, selected, self.marked
+        return shown, place.lane, place.depth, place.around, label, selected, self.marked, self.path
 
     def line(self, y: int, width: int, height: int) -> Sequence[Styled]:
         division = divided(width, height)
@@ -137,9 +142,9 @@ class TimelinePicture(msgspec.Struct, frozen=True, eq=False, dict=True):
         else:
             label = gutter_text(place, gutter, glyphs)
             if place.where:
-                parts = where_line(side, view, place, width, glyphs)
+                parts = where_line(side, view, place, width, glyphs, self.path)
             else:
-                parts = lane_line(side, view, place, width, glyphs, self.marked)
+                parts = lane_line(side, view, place, width, glyphs, self.marked, self.path)
         return labeled(label, parts, gutter, bar)
 
 

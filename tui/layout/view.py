@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from itertools import groupby
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -27,6 +27,9 @@ from fusetui.trace.model.memo import once
 from fusetui.tui.layout.answer import NOTHING_YET, Insight
 from fusetui.tui.layout.kinds import narrow
 from fusetui.tui.layout.lanes import Arrangement, Lane, lanes_of, quiet
+
+if TYPE_CHECKING:
+    from fusetui.analysis.replay.marks import Marks
 
 MIN_SPAN_NS = 20
 HIDDEN = -1000  # instead of a depth
@@ -47,6 +50,7 @@ class Side(msgspec.Struct, frozen=True, eq=False, dict=True):
     label: str
     counters: tuple[Curve, ...] = ()
     insight: Insight = NOTHING_YET
+    critical: Marks | None = None  # the critical path, once a person asked for it
 
     def once(self, make: Callable[[Trace], T]) -> T:
         """A value computed from the trace when it is first asked for, and kept on it."""

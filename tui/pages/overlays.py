@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Sequence
 from functools import lru_cache, partial
 from textwrap import wrap
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec.structs import replace
@@ -16,7 +16,7 @@ from fusetui.text.cutting import clip, joined
 from fusetui.text.figures import Unit, count, duration, percent, plural, unit_of
 from fusetui.trace.layout.steps import steps_of
 from fusetui.trace.model.arrays import Int64s
-from fusetui.tui.drawing.details import all_details, raw_lines
+from fusetui.tui.drawing.details import all_details, on_path_text, raw_lines
 from fusetui.tui.drawing.picture import Rows, Said, row_parts, text
 from fusetui.tui.drawing.range_lines import all_range_lines, gap_lines
 from fusetui.tui.drawing.schemes import TEXT, Glyphs, Styled, glyphs_for, share_bar
@@ -42,9 +42,14 @@ from fusetui.tui.state.state import (
     Order,
     Outcome,
     Overlay,
+    Replayed,
     Size,
     State,
 )
+
+if TYPE_CHECKING:
+    from fusetui.analysis.replay.path import Path as CriticalPath
+    from fusetui.analysis.replay.whatif import WhatIf
 
 IN_ARGS = "in args of "
 BAR = 10  # cells
@@ -280,7 +285,9 @@ def laid_over(state: State, overlay: Overlay) -> State:
 
 
 @lru_cache(maxsize=1)
-def _texts(overlay: Help | Details, width: int, ascii_only: bool, unpacked: int, keys: str) -> Rows:
+def _texts(
+    overlay: Help | Details | Replayed, width: int, ascii_only: bool, unpacked: int, keys: str
+) -> Rows:
     """The rows of a text, made again only when an argument changes."""
     glyphs = glyphs_for(ascii_only)
     match overlay:
@@ -293,15 +300,32 @@ def _texts(overlay: Help | Details, width: int, ascii_only: bool, unpacked: int,
             title = "everything about this slice"
             origins, counted = side.insight.origins, side.device_counters
             lines = all_details(side.trace, slice_row, width, glyphs, origins, counted)
+            if side.critical is not None and (
+                on := on_path_text(side.critical, side.trace, slice_row)
+            ):
+                lines.insert(1, Said(on, "plain"))
+        case Replayed(found):
+            title, said = replayed_text(found, width)
+            lines = [Said(line, "plain") for line in said.split("\n")]
         case Details(side, GapAt() as gap):
             title = "everything about this gap"
             lines = gap_lines(side, gap, width, MOST_GAP_LINES, glyphs)
-        case Details(side, Range() as found):
+        case Details(side, Range() as part):
             title = "everything about this range"
-            lines = all_range_lines(side, found, width)
+            lines = all_range_lines(side, part, width)
 
     identity, heading = (overlay, width, unpacked, keys), f" {title}   {keys}"
     return Rows(identity, len(lines), lambda width: heading, lambda index, width: [lines[index]])
+
+
+def replayed_text(found: CriticalPath | WhatIf, width: int) -> tuple[str, str]:
+    """A title, and the answer of a replay."""
+    from fusetui.analysis.replay.whatif import WhatIf
+    from fusetui.report.whatif import path_text, whatif_text
+
+    if isinstance(found, WhatIf):
+        return "what if", whatif_text(found, width)
+    return "critical path", path_text(found, width)
 
 
 def _sections(

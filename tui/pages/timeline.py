@@ -8,7 +8,7 @@ from functools import partial
 from msgspec.structs import replace
 
 from fusetui.tui.drawing.canvas import Drag, Turn
-from fusetui.tui.drawing.details import details_height
+from fusetui.tui.drawing.details import details_height, on_path_text
 from fusetui.tui.drawing.picture import Said, TextPicture, ruled
 from fusetui.tui.drawing.range_lines import gap_lines, range_lines
 from fusetui.tui.drawing.schemes import glyphs_for
@@ -209,7 +209,8 @@ def _timeline(state: State, index: int, width: int, height: int) -> Pane:
     side, view = session.sides[index], session.views[index]
     glyphs = glyphs_for(state.ascii_only, state.colorless)
     marked, chosen = session.marked[index], session.interval(index)
-    picture = TimelinePicture(side, view, glyphs, state.tops[index], marked, chosen)
+    path = side.critical if state.on_path else None
+    picture = TimelinePicture(side, view, glyphs, state.tops[index], marked, chosen, path)
 
     def pointed(state: State, x: int, y: int) -> State:
         view = clicked(picture, width, height, x, y)
@@ -235,7 +236,9 @@ def _details(state: State) -> TextPicture:
         of_gap = partial(gap_lines, side, gap, glyphs=glyphs)
         return ruled((side, gap), "idle time", glyphs.rule, of_gap)
     if row >= 0:
-        return slice_details(state, row, "slice")
+        path = side.critical if state.on_path else None
+        on = on_path_text(path, side.trace, row) if path is not None else ""
+        return slice_details(state, row, f"slice   {on}" if on else "slice")
     keys = hints_text(NOTHING, state)
     said = working(side.trace, "why the time went where it went")
     lines = [Said(keys), Said(said)]

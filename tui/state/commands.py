@@ -14,7 +14,7 @@ from fusetui.text.figures import duration, parse_time, plural, tick
 from fusetui.text.printable import printable
 from fusetui.trace.layout.steps import steps_of
 from fusetui.tui.layout.moves import at_time, over
-from fusetui.tui.state import moving
+from fusetui.tui.state import moving, replays
 from fusetui.tui.state.action import action, with_keys
 from fusetui.tui.state.moving import shown
 from fusetui.tui.state.reading import read
@@ -22,7 +22,7 @@ from fusetui.tui.state.state import Cut, Order, Outcome, Prompt, SaveTable, Stat
 
 EXAMPLES = (
     *("goto 9ms", "step 2", "mark a", "only gpu", "open FILE", "diff FILE"),
-    *("save FILE", "cut FILE", "q"),
+    *("save FILE", "cut FILE", "path", "whatif x0.5", "q"),
 )
 VERBS = tuple(example.partition(" ")[0] for example in EXAMPLES)
 NUMBER = re.compile(r"[0-9]{1,9}")
@@ -127,9 +127,11 @@ def _quit(state: State, rest: str) -> Outcome:
 
 
 _diff = partial(_open, verb="diff", of="another", beside=1)
-COMMANDS: dict[str, Callable[[State, str], Outcome]] = dict(
-    zip(VERBS, (_goto, _step, _mark, moving.only, _open, _diff, _save, _cut, _quit), strict=True)
-)
+COMMANDS: dict[str, Callable[[State, str], Outcome]] = {
+    **{"goto": _goto, "step": _step, "mark": _mark, "only": moving.only, "open": _open},
+    **{"diff": _diff, "save": _save, "cut": _cut, "path": replays.rows, "whatif": replays.whatif},
+    "q": _quit,
+}
 
 
 def asked(state: State, typed: str = "") -> State:
@@ -141,8 +143,10 @@ def _range(state: State) -> str:
     return "" if state.time_range else with_keys(NO_RANGE, state)
 
 
+_WORTH = "what a change of the row or slice would be worth"
 _part = partial(asked, typed="cut part.json.gz")
 ACTIONS = (
     action("command", "Command", ":", ", ".join(VERBS), asked),
+    action("what-if", "What if", "W", _WORTH, partial(asked, typed="whatif x0.5")),
     action("cut", "Cut this range", "", "as a trace of its own", _part, needs=_range),
 )

@@ -29,6 +29,8 @@ from fusetui.tui.state.session import Hits, Range, ViewSession
 if TYPE_CHECKING:
     from fusetui.analysis.ranks.answer import Strip
     from fusetui.analysis.ranks.model import JobAnswer, RankRow
+    from fusetui.analysis.replay.path import Path as CriticalPath
+    from fusetui.analysis.replay.whatif import WhatIf
 
 JOB = "all ranks"
 COPIED = "copied"  # how the hint about a copied text begins
@@ -127,7 +129,13 @@ class HitList(msgspec.Struct, frozen=True, eq=False):
     steps: Steps | None = None
 
 
-Overlay = HitList | Help | Details | Chooser
+class Replayed(msgspec.Struct, frozen=True, eq=False):
+    """The critical path, or what a change is worth."""
+
+    found: CriticalPath | WhatIf
+
+
+Overlay = HitList | Help | Details | Chooser | Replayed
 
 
 class Prompt(Enum):
@@ -206,6 +214,9 @@ class State(msgspec.Struct, frozen=True, eq=False):
     found: SearchHits | None = None  # what the search that is typed finds
     wanted_hit: str = ""  # the search whose first hit is waited for
     overlay: Overlay | None = None
+    on_path: bool = False  # what is on the critical path is marked
+    replayed: str = ""  # which answer of a replay is waited for
+    arrived: Replayed | None = None  # it waits until nothing lies over the page
     hint: str = ""  # "": the keys of the page
     hint_keys: tuple[str, ...] = ()  # what follows the hint, see told
     must_choose: bool = False  # no path was given to open at once: the user chooses
@@ -310,6 +321,17 @@ class Cut(msgspec.Struct, frozen=True):
     end: int
 
 
+MARKS, ROWS = "marks", "path"
+
+
+class Replay(msgspec.Struct, frozen=True, eq=False):
+    """Work out beside the keys which slices are on the critical path of the active side (MARKS),
+    what takes its time (ROWS), or what a change is worth."""
+
+    state: State
+    asked: str
+
+
 class Refuse(msgspec.Struct, frozen=True):
     """End, because there is nothing to show; the sentence says why."""
 
@@ -331,6 +353,7 @@ Effect = (
     | CopyText
     | SaveTable
     | Cut
+    | Replay
     | Refuse
     | Order
 )

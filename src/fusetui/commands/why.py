@@ -21,11 +21,14 @@ def run_why(args: Namespace) -> int:
     from fusetui.analysis.why.answer import why
 
     one_form(args, "markdown")
+    if args.together and (args.worth is False or args.other is not None):
+        raise CommandError("--together is about the worth of the findings of one trace.")
     trace, code = load(args.trace, args.captured_by)
-    found = why(trace, selection_of(args))
+    found = _with_worth(trace, why(trace, selection_of(args)), args)
     if args.other is not None:
         other, other_code = load(args.other, ())
-        _show_both((trace, other), (found, why(other, selection_of(args))), args)
+        others = _with_worth(other, why(other, selection_of(args)), args)
+        _show_both((trace, other), (found, others), args)
         return max(code, other_code)
     from fusetui.report.why import why_document, why_markdown, why_text
 
@@ -36,6 +39,15 @@ def run_why(args: Namespace) -> int:
     else:
         emit_of(trace, why_text(found, width(), len(note_lines(trace)), args.all))
     return code
+
+
+def _with_worth(trace: Trace, found: Why, args: Namespace) -> Why:
+    if args.worth is False:
+        return found
+    from fusetui.analysis.replay.worth import with_worth
+
+    asked = args.worth is True or args.together > 0
+    return with_worth(trace, found, args.together, by=args.step_by, asked=asked)
 
 
 def _show_both(traces: tuple[Trace, Trace], found: tuple[Why, Why], args: Namespace) -> None:

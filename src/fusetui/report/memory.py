@@ -1,54 +1,150 @@
-"""What `memory` prints of a snapshot: text, and rows of tables."""
+"""What `memory` prints of snapshots: text, documents, and rows of tables."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from os.path import basename
 from textwrap import wrap
 from typing import Any
 
+import msgspec
+
 from fusetui.analysis.memory.answer import DeviceMemory, MemoryAnswer
-from fusetui.text.figures import count, duration, percent, size
+from fusetui.analysis.memory.findings import Finding
+from fusetui.analysis.memory.oom import OutOfMemory
+from fusetui.analysis.memory.versus import By, MemoryChange, MemoryRank, held_by
+from fusetui.report.memory_words import finding_text, oom_text, remedy, short_place
+from fusetui.text.figures import count, duration, percent, signed_size, size
 from fusetui.text.printable import printable
 from fusetui.text.tables import TOP_ALL, Column, left_out, table_of
 
-PLACE = re.compile(r"(?:.*/)?([^/]+/[^/]+\.py:\d+ .*)", re.DOTALL)  # the folder, the file, the line
 MOMENTS = {"peak": "At the peak", "end": "At the end", "oom": "Out of memory"}
 WIDEST = 96
+PINNED = 3
 
 
-def memory_text(found: MemoryAnswer, by: str, top: int, width: int) -> str:
-    """The figures of each device, and who holds what lives at the moment asked for."""
-    several = len(found.devices) > 1
-    lines = [printable(found.file)]
+class FindingDocument(Finding, frozen=True, kw_only=True):
+    """A claim with its figures, in words, and what to try."""
+
+    text: str
+    try_: str = msgspec.field(name="try")
+
+
+class OomDocument(OutOfMemory, frozen=True, kw_only=True):
+    """An event `oom`, in words."""
+
+    text: str
+
+
+class DeviceMemoryDocument(DeviceMemory, frozen=True, kw_only=True):
+    """One device."""
+
+    ooms: tuple[OomDocument, ...]
+    findings: tuple[FindingDocument, ...]
+
+
+class MemoryDocument(msgspec.Struct, frozen=True):
+    """What `memory --json` prints of one snapshot."""
+
+    file: str
+    at: str
+    devices: tuple[DeviceMemoryDocument, ...]
+
+
+class LeftOut(msgspec.Struct, frozen=True):
+    """A file that is no snapshot."""
+
+    file: str
+    reason: str
+
+
+class MemoryRanksDocument(msgspec.Struct, frozen=True):
+    """What it prints of a folder."""
+
+    ranks: tuple[MemoryRank, ...]
+    left_out: tuple[LeftOut, ...]
+
+
+def memory_document(found: MemoryAnswer) -> MemoryDocument:
+    """The answer with its sentences."""
+    return MemoryDocument(found.file, found.at, tuple(map(_device_document, found.devices)))
+
+
+def _device_document(device: DeviceMemory) -> DeviceMemoryDocument:
+    own = {name: getattr(device, name) for name in device.__struct_fields__}
+    ooms = (OomDocument(**msgspec.structs.asdict(o), text=oom_text(o)) for o in device.ooms)
+    claims = (
+        FindingDocument(**msgspec.structs.asdict(f), text=finding_text(f), try_=remedy(f))
+        for f in device.findings
+    )
+    return DeviceMemoryDocument(**own | {"ooms": tuple(ooms), "findings": tuple(claims)})
+
+
+def memory_text(found: MemoryAnswer, by: By, top: int, width: int) -> str:
+    """The figures of each device, who holds what lives at the moment, and what stands out."""
+    folded, lines = min(width, WIDEST), [printable(found.file)]
     for device in found.devices:
-        lines += ["", f"device {device.device}"] if several else []
-        lines += wrap(_peak(device), min(width, WIDEST))
-        lines += ["", *wrap(_moment(found.at, device), min(width, WIDEST))]
+        lines += ["", f"device {device.device}"] if len(found.devices) > 1 else []
+        lines += wrap(_peak(device), folded)
+        for oom in device.ooms:
+            lines += ["", *wrap(oom_text(oom), folded), *_pinned(oom, folded)]
+        lines += ["", *wrap(_moment(found.at, device), folded)]
         lines += _table(device, "category", 0, width)
         if by != "category":
             lines += ["", *_table(device, by, top, width)]
+        lines += ["", *wrap(_waste(device), folded)]
+        lines += [""] if device.findings else []
+        for number, one in enumerate(device.findings, 1):
+            text = f"{number}. {finding_text(one)} Try: {remedy(one)}."
+            lines += wrap(text, folded, subsequent_indent="   ")
     return "\n".join(lines if found.devices else [*lines, "It holds no memory of any device."])
 
 
-def rows_of(device: DeviceMemory, by: str) -> Iterator[dict[str, Any]]:
+def versus_text(found: MemoryChange, top: int, width: int) -> str:
+    """What holds more or less in B."""
+    lines = [f"A: {printable(found.a)}", f"B: {printable(found.b)}"]
+    columns = (
+        Column("A", cell=lambda row: size(row.a_bytes)),
+        Column("B", cell=lambda row: size(row.b_bytes)),
+        Column("B - A", cell=lambda row: signed_size(row.difference_bytes)),
+        Column(found.by, left=True, cell=lambda row: short_place(row.holder)),
+    )
+    for one in found.devices:
+        shown = one.rows[:top] if top else one.rows
+        when = MOMENTS.get(found.at, "Then")
+        sides = f"{size(one.a_bytes)} in A, {size(one.b_bytes)} in B"
+        change = signed_size(one.difference_bytes)
+        lines += ["", f"{when}, device {one.device}: {sides}, {change}"]
+        lines += table_of(columns, shown, width).split("\n")
+        lines += left_out(len(one.rows) - len(shown), "row", TOP_ALL)
+    return "\n".join(lines)
+
+
+def ranks_text(found: Sequence[MemoryRank], top: int, width: int) -> str:
+    """A row for each device of each file, the odd one first."""
+    columns = (
+        Column("peak", cell=lambda row: size(row.peak_allocated_bytes)),
+        Column("from median", cell=lambda row: signed_size(row.from_median_bytes)),
+        Column("reserved", cell=lambda row: size(row.peak_reserved_bytes)),
+        Column("mostly", left=True, cell=lambda row: short_place(row.category or "")),
+        Column("of it", spare=2, cell=lambda row: size(row.category_bytes)),
+        Column("out of memory", spare=1, cell=lambda row: count(row.ooms) if row.ooms else ""),
+        Column("device", spare=3, cell=lambda row: str(row.device)),
+        Column("file", left=True, cell=lambda row: printable(basename(row.file))),
+    )
+    shown = found[:top] if top else found
+    more = left_out(len(found) - len(shown), "row", TOP_ALL)
+    return "\n".join([table_of(columns, shown, width), *more])
+
+
+def rows_of(device: DeviceMemory, by: By) -> Iterator[dict[str, Any]]:
     """The rows of a table: who holds what lives at the moment asked for."""
     held = {"code": device.by_code, "module": device.by_module}.get(by)
-    named = (
-        [(one.category, one) for one in device.categories]
-        if held is None
-        else [(one.place, one) for one in held]
-    )
-    for name, one in named:
-        share = one.bytes / device.at_allocated_bytes if device.at_allocated_bytes else None
-        figures = {"bytes": one.bytes, "share": share, "blocks": one.blocks}
+    whole = device.at_allocated_bytes
+    counts = [one.blocks for one in (device.categories if held is None else held)]
+    for (name, part), number in zip(held_by(device, by).items(), counts, strict=True):
+        figures = {"bytes": part, "share": part / whole if whole else None, "blocks": number}
         yield {"device": str(device.device), "holder": name, **figures}
-
-
-def short_place(place: str) -> str:
-    """`/home/a/model/layers.py:12 forward` -> `model/layers.py:12 forward`."""
-    found = PLACE.fullmatch(place)
-    return printable(found[1] if found else place.replace("_", " "))
 
 
 def _peak(device: DeviceMemory) -> str:
@@ -88,15 +184,35 @@ def _moment(at: str, device: DeviceMemory) -> str:
     return f"{MOMENTS.get(at, 'Then')}{when}{running}: {held}, by"
 
 
-def _table(device: DeviceMemory, by: str, top: int, width: int) -> list[str]:
+def _pinned(oom: OutOfMemory, width: int) -> list[str]:
+    """The segments with most of what is inactive, and what keeps them."""
+    if oom.reason != "fragmented":
+        return []
+    lines: list[str] = []
+    for one in oom.pinned[:PINNED]:
+        kept = ", ".join(map(short_place, one.holders))
+        text = f"{size(one.inactive_bytes)} of a segment of {size(one.total_size)}, kept by {kept}"
+        lines += wrap(text, width, initial_indent="  ", subsequent_indent="    ")
+    return lines
+
+
+def _waste(device: DeviceMemory) -> str:
+    there = device.waste
+    return (
+        f"Of {size(there.reserved_bytes)} reserved then, {size(there.active_bytes)} are in use, "
+        f"{size(there.rounding_bytes)} rounding, {size(there.split_bytes)} between allocations "
+        f"that live, and {size(there.cached_bytes)} in segments without any."
+    )
+
+
+def _table(device: DeviceMemory, by: By, top: int, width: int) -> list[str]:
     rows = list(rows_of(device, by))
     whole = device.at_allocated_bytes
-    name = {"code": "code", "module": "module"}.get(by, "category")
     columns = (
         Column("bytes", cell=lambda row: size(row["bytes"])),
         Column("share", cell=lambda row: percent(row["bytes"], whole)),
         Column("blocks", spare=1, cell=lambda row: count(row["blocks"])),
-        Column(name, left=True, cell=lambda row: short_place(row["holder"])),
+        Column(by, left=True, cell=lambda row: short_place(row["holder"])),
     )
     shown = rows[:top] if top else rows
     rest = sum(row["bytes"] for row in rows[len(shown) :])

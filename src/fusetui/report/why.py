@@ -28,6 +28,7 @@ from fusetui.report.why_answer import (
     main_reason,
     not_recorded,
 )
+from fusetui.report.worth import replayed_text, worth_text
 from fusetui.text.figures import count, duration, percent, plural
 from fusetui.text.printable import markdown, markdown_table, printable
 from fusetui.text.tables import JSON_ALL, Column, Unseen, cut, left_out, table, table_of
@@ -120,12 +121,13 @@ def _findings(found: Why, room: int, width: int, everything: bool = False) -> li
     """As many as there is room for, the first one with what to try. Of this remedy and the ceiling,
     what leaves no room for the first finding is left out. With `everything` all of them, each with
     what to try."""
-    ceiling = wrap(ceiling_text(found), min(width, WIDEST))
+    told = f"{ceiling_text(found)}{_and(replayed_text(found))}".strip()
+    ceiling = wrap(told, min(width, WIDEST))
     if everything:
         return _fitting(found, ceiling, len(found.findings), room, width)[0]
     for above, remedy in ((ceiling, 1), (ceiling, 0), ([], 1)):
-        lines, told = _fitting(found, above, remedy, room, width)
-        if told or not found.findings:
+        lines, shown = _fitting(found, above, remedy, room, width)
+        if shown or not found.findings:
             return lines
     return _fitting(found, [], 0, room, width)[0]
 
@@ -138,13 +140,17 @@ def _fitting(
     lines = [*above]
     for number, one in enumerate(found.findings, 1):
         tried = f" Try: {one.try_}" if number <= remedies and one.try_ else ""
-        text = f"{number}. {one.text}{tried}"
+        text = f"{number}. {one.text}{_and(worth_text(found, one))}{tried}"
         more = wrap(printable(text), min(width, WIDEST), subsequent_indent="   ")
         rest = len(found.findings) - number
         if len(lines) + len(more) > room - bool(rest):
             return [*lines, *left_out(rest + 1, "finding", TEXT_ALL)], number - 1
         lines += more
     return lines, len(found.findings)
+
+
+def _and(text: str) -> str:
+    return f" {text}" if text else ""
 
 
 def gaps_text(found: Why, most: int | None, width: int) -> str:
@@ -187,9 +193,11 @@ def why_markdown(found: Why) -> str:
             for one in some[:SHARES]
         ]
         lines += [*markdown_table([what, "GPU time", "share", "count"], rows, [0]), ""]
-    lines += [markdown(ceiling_text(found)), ""] if ceiling_text(found) else []
+    for text in filter(None, (ceiling_text(found), replayed_text(found))):
+        lines += [markdown(text), ""]
     for n, one in enumerate(found.findings, 1):
-        lines.append(f"{n}. {markdown(f'{one.text} Try: {one.try_}' if one.try_ else one.text)}")
+        tried = f" Try: {one.try_}" if one.try_ else ""
+        lines.append(f"{n}. {markdown(f'{one.text}{_and(worth_text(found, one))}{tried}')}")
     lines += [""] if found.findings else []
     lines += [*_gaps_md(listed(found)[:MOST_GAPS]), markdown(not_recorded(found))]
     return "\n".join(lines).rstrip() + "\n"

@@ -115,6 +115,11 @@ def size(count: int) -> str:
     return "1 byte" if count == 1 else _in_units(count, SIZES)
 
 
+def signed_size(count: int) -> str:
+    """A change: `+3.059 MB`, `-512 bytes`, `0 bytes`."""
+    return f"{'+' if count > 0 else '-' if count < 0 else ''}{size(abs(count))}"
+
+
 def quantity(value: float, unit: str = "", digits: int = DIGITS) -> str:
     """A finite value in decimal units: `12.5`, `1.204 M`, `934.2 MB`.
 

@@ -76,6 +76,42 @@ def test_real_files(path: Path) -> None:
     assert [one.difference_end_bytes for one in answers(path)] == [0]
 
 
+def by_own_code(document: dict[str, Any], peak: int) -> dict[str, int]:
+    """What lives after an event by the innermost frame that is in nobody's library."""
+    blocks = [b for s in document["segments"] for b in s["blocks"]]
+    live = {b["address"]: b for b in blocks if b["state"] == "active_allocated"}
+    live = {a: (b["requested_size"], b.get("frames", [])) for a, b in live.items()}
+    events = document["device_traces"][0]
+    for event in reversed(events):
+        if event["action"] == "alloc":
+            live.pop(event["addr"], None)
+        elif event["action"] == "free_requested":
+            live[event["addr"]] = (event["size"], [])
+    for event in events[: peak + 1]:
+        if event["action"] == "alloc":
+            live[event["addr"]] = (event["size"], event["frames"])
+        elif event["action"] == "free_requested":
+            del live[event["addr"]]
+    found: dict[str, int] = {}
+    for size, frames in live.values():
+        own = [f for f in frames if f["filename"].endswith(".py") and "/lib/" not in f["filename"]]
+        own = [f for f in own if "torchinductor" not in f["filename"]]
+        if own:
+            place = f"{own[0]['filename']}:{own[0]['line']} {own[0]['name']}"
+            found[place] = found.get(place, 0) + size
+    return found
+
+
+@pytest.mark.skipif(not REAL, reason="needs real snapshots beside the real traces")
+@pytest.mark.parametrize("path", REAL, ids=lambda path: path.stem)
+def test_own_code_of_real_files(path: Path) -> None:
+    found = answers(path)[0]
+    want = by_own_code(pickle.loads(path.read_bytes()), found.at_index)
+    assert {one.place: one.bytes for one in found.by_code if one.place in want} == want
+    others = {one.place for one in found.by_code} - {*want}
+    assert all(one == "before_recording" or one.startswith("backward") for one in others), others
+
+
 def run(machine: Machine, seed: int, steps: int) -> None:
     """Allocations of all sizes that come and go on two streams."""
     chance, live = random.Random(seed), list[int | None]()

@@ -16,6 +16,7 @@ CHANGES = {
     "op x0.5": ("op:aten::mm x0.5",),
     "module x0": ("module:Block_1 x0",),
     "python x0.5": ("python x0.5",),
+    "fuse": ("fuse",),
     "graph": ("graph:## forward ##",),
     "no-sync": ("no-sync:aten::item",),
     "loader": ("loader",),
@@ -28,6 +29,7 @@ TRAINING = frozenset({"training", "training, no stacks", "slow loader", "workers
 ONLY = {
     "module x0": FORWARD,
     "graph": FORWARD | {"graphs"},
+    "fuse": frozenset({"chains"}),
     "loader": TRAINING,
     "comm x0": frozenset({"collectives"}),
     "python x0.5": FORWARD | TRAINING | {"graphs"},

@@ -10,6 +10,7 @@ from fractions import Fraction
 from tests.analysis.replay.programs import (
     FRAME,
     NOTE,
+    OP,
     Backward,
     Call,
     Copy,
@@ -32,6 +33,7 @@ from tests.analysis.replay.programs import (
 UNITS = {"ns": 1, "us": 1000, "ms": 1_000_000}
 FAMILIES = {"gemm": "gemm", "attention": "flash", "pointwise": "elementwise"}
 COLLECTIVE = "ncclDevKernel"
+CHAIN = "Gate_"
 USUAL_GRAPH_LAUNCH = 10_000
 
 
@@ -51,8 +53,12 @@ def _changed(whole: Program, text: str) -> Program:
         return everywhere(whole, on_items(lambda item: _lasting(item, wanted, amount)))
     if kind == "comm" and amount.startswith("x"):
         return everywhere(whole, on_items(lambda item: _lasting(item, COLLECTIVE, amount)))
-    if kind in ("op", "module", "python") and amount.startswith("x"):
+    if kind in ("op", "module") and amount.startswith("x"):
         return _host_scaled(whole, kind, pattern, _factor(amount))
+    if kind == "python":
+        return everywhere(whole, lambda host: _python_scaled(host, _factor(amount)))
+    if kind == "fuse":
+        return everywhere(whole, _fused)
     if kind == "no-sync":
         return everywhere(whole, lambda host: _unsynced(host, pattern))
     if kind == "graph":
@@ -85,39 +91,39 @@ def _lasting(item: Item, pattern: str, amount: str) -> Item:
 
 
 def _host_scaled(whole: Program, kind: str, pattern: str, factor: Fraction) -> Program:
-    """At 0 ops and modules go with all that is in them; else their threads' own time is scaled.
-    A Python frame's own time is what no op in it takes."""
+    """At 0 ops and modules go with all that is in them; else their threads' own time is scaled."""
 
     def belongs(host: Host) -> bool:
         if not isinstance(host, Range) or pattern not in host.name:
             return False
         if kind == "op":
-            return host.kind not in (FRAME, NOTE)
-        return host.kind == FRAME and (kind == "python" or host.name.startswith("nn.Module: "))
+            return host.kind == OP
+        return host.kind == FRAME and host.name.startswith("nn.Module: ")
 
     def edit(host: Host) -> tuple[Host, ...]:
         if not belongs(host):
             return (host,)
-        if factor == 0 and kind != "python":
+        if factor == 0:
             return ()
         assert isinstance(host, Range)
-        body = _python_scaled(host.body, factor) if kind == "python" else _scaled(host.body, factor)
-        return (replace(host, body=body),)
+        return (replace(host, body=_scaled(host.body, factor)),)
 
     return everywhere(whole, edit)
 
 
-def _python_scaled(body: tuple[Host, ...], factor: Fraction) -> tuple[Host, ...]:
-    """The time that a frame itself takes: beside ops and other frames, also under annotations."""
+def _python_scaled(host: Host, factor: Fraction) -> tuple[Host, ...]:
+    """What a Python frame does itself: no op and no other frame in it, but annotations."""
 
-    def each(host: Host) -> Host:
-        if isinstance(host, Own):
-            return Own(_times(host.ns, factor))
-        if isinstance(host, Range) and host.kind == NOTE:
-            return replace(host, body=tuple(map(each, host.body)))
-        return host
+    def each(inner: Host) -> Host:
+        if isinstance(inner, Own):
+            return Own(_times(inner.ns, factor))
+        if isinstance(inner, Range) and inner.kind == NOTE:
+            return replace(inner, body=tuple(map(each, inner.body)))
+        return inner
 
-    return tuple(map(each, body))
+    if isinstance(host, Range) and host.kind == FRAME:
+        return (replace(host, body=tuple(map(each, host.body))),)
+    return (host,)
 
 
 def _scaled(body: tuple[Host, ...], factor: Fraction) -> tuple[Host, ...]:
@@ -175,3 +181,25 @@ def _graphed(host: Host, pattern: str, usual: int) -> tuple[Host, ...]:
 def _loaded(host: Host, workers: int) -> tuple[Host, ...]:
     """Batches are made beside the thread, by so many workers or by those that are there already."""
     return (replace(host, workers=host.workers or workers),) if isinstance(host, Next) else (host,)
+
+
+def _fused(host: Host) -> tuple[Host, ...]:
+    """The ops of a chain launch one kernel: what one of them writes for the next one is not moved.
+    Each keeps the rate at which it moves the rest."""
+    if not isinstance(host, Range) or CHAIN not in host.name:
+        return (host,)
+    ops = [one for one in host.body if isinstance(one, Range)]
+    total = 0
+    for place, one in enumerate(ops):
+        (launch,) = (part for part in one.body if isinstance(part, Launch))
+        tensors = len(one.dims) + 1
+        between = (place > 0) + (place < len(ops) - 1)
+        total += _times(launch.item.ns, Fraction(tensors - between, tensors))
+
+    def without(one: Host) -> tuple[Host, ...]:
+        if not isinstance(one, Launch):
+            return (one,)
+        first = one in ops[0].body
+        return (replace(one, item=replace(one.item, ns=total)),) if first else ()
+
+    return (replace(host, body=mapped(host.body, without)),)

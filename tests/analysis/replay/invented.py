@@ -201,6 +201,24 @@ def _workers(make: Maker) -> tuple[Host, ...]:
     return Next(make.ns((800, 2500)), workers=2, delay=3000), *make.training()[1:]
 
 
+def _chains(make: Maker) -> tuple[Host, ...]:
+    """Products, and modules of pointwise ops that hand large tensors on."""
+
+    def pointwise(inputs: int, ns: int) -> Range:
+        launch = Launch(Item(ADD, (inputs + 1) * ns), make.ns(make.sizes.call))
+        return op("aten::add", make.own(), launch, make.own(), dims=((4096, 4096),) * inputs)
+
+    modules = []
+    for number in range(3):
+        ns = make.ns((40, 90))  # to read or write a tensor of 67 MB
+        inputs = [make.chance.randint(1, 2)]
+        for _ in range(make.chance.randint(1, 3)):  # not twice the same to one tensor
+            inputs.append(2 if inputs[-1] == 1 else make.chance.randint(1, 2))
+        ops = [pointwise(one, ns) for one in inputs]
+        modules += [frame(f"nn.Module: Gate_{number}", *ops), make.work()]
+    return tuple(modules)
+
+
 def _slow_loader(make: Maker) -> tuple[Host, ...]:
     """Batches take longer than all else."""
     return Next(make.ns((1000, 2000))), *make.training()[1:]
@@ -248,6 +266,7 @@ KINDS = {
     "graphs": Kind(_graphs, Sizes()),
     "full queue": Kind(_full, Sizes(own=(1, 6), item=(10, 60)), Machine(depth=8)),
     "training": Kind(lambda make: (*make.training(), make.item()), Sizes()),
+    "chains": Kind(_chains, GPU_BOUND),
     "threads": Kind(_plain, Sizes(), other_thread=True),
     "training, no stacks": Kind(lambda make: make.training(False), Sizes(), settled=False),
     "overlapping": Kind(_plain, GPU_BOUND, Machine(switch=-900), settled=False),

@@ -191,3 +191,11 @@ def test_changes_are_made_to_the_program(changes: tuple[str, ...], wanted: int) 
 def test_a_graph_with_a_wait_inside_is_refused() -> None:
     with pytest.raises(ValueError, match="a wait lies inside"):
         changed(program(note("all", kernel("a", 1), Sync("device", 1))), "graph:all")
+
+
+def test_what_a_chain_hands_on_is_not_moved_when_it_is_fused() -> None:
+    """Two inputs and an output, then an input and an output: two are read and one is written."""
+    ops = (op("a", kernel("k", 300), dims=((4,), (4,))), op("b", kernel("l", 200), dims=((4,),)))
+    run = simulate(changed(program(frame("nn.Module: Gate_0", *ops), machine=QUICK), "fuse"))
+    assert times(run, "k") == [(4, 304)]
+    assert times(run, "l") == []

@@ -34,6 +34,7 @@ CASES = (
     *(("waits", "kernel x2"), ("waits, not recorded", "family x0.5"), ("collectives", "comm x0")),
     *(("graphs", "no-sync"), ("graphs", "family x0.5"), ("full queue", "kernel x2")),
     *(("training", "loader"), ("training", "op x0"), ("threads", "op x0")),
+    *(("graphs", "graph"), ("full queue", "op x0"), ("training", "python x0.5")),
 )
 
 
@@ -105,6 +106,30 @@ BY_HAND: dict[str, tuple[Program, str, int]] = {
         repeated(*AHEAD, Own(200_000), machine=Machine(depth=2)),
         "kernel:long 1us",
         215,
+    ),
+    # Of ten kernels of 50 us every other one goes: five calls, three in flight at most. The last
+    # two wait until the first two kernels end, at 4 + 50 and 4 + 100 us; then come 5 us of the
+    # call, and 300 us of the thread's own.
+    "room when launches before are gone": (
+        repeated(
+            *[op(name, kernel(name, 50)) for _ in range(5) for name in ("stays", "gone")],
+            *(Own(300_000), Sync("device", 3000)),
+            machine=Machine(depth=3),
+        ),
+        "op:gone x0",
+        412,
+    ),
+    # One call of 10 us instead of two ops of 25 us; then 30 us of the thread's own.
+    "a range as a graph": (
+        repeated(
+            note(
+                "forward",
+                *[op("a", Own(20_000), kernel("k", 5)) for _ in range(2)],
+            ),
+            Own(30_000),
+        ),
+        "graph:forward",
+        40,
     ),
     # The op's 30 us and its launch of 5 us go, and its kernel: 10 + 4 + 20 + 3 us are left.
     "an op that goes": (

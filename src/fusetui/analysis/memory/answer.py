@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 import numpy as np
 
 from fusetui.analysis.memory.categories import Share, by_category, categories
 from fusetui.analysis.memory.evidence import Evidence, evidence
+from fusetui.analysis.memory.findings import Finding, findings
 from fusetui.analysis.memory.history import BEFORE, History, histories
 from fusetui.analysis.memory.holders import Holder, by_code, by_module, code_of
+from fusetui.analysis.memory.oom import OutOfMemory, out_of_memory
 from fusetui.analysis.memory.phases import Phases, phases
+from fusetui.analysis.memory.waste import Waste, waste
 from fusetui.trace.model.arrays import Int64s
 from fusetui.trace.snapshot import Action, Snapshot
 
@@ -17,7 +22,7 @@ AT = ("peak", "end", "oom")
 
 
 class NoMoment(Exception):  # noqa: N818
-    """What is asked for is not in the snapshot; a sentence."""
+    """What is asked for is not in the snapshot: the end of a sentence."""
 
 
 class Known(msgspec.Struct, frozen=True, eq=False):
@@ -55,6 +60,10 @@ class DeviceMemory(msgspec.Struct, frozen=True):
     categories: tuple[Share, ...]
     by_code: tuple[Holder, ...]
     by_module: tuple[Holder, ...]
+    waste: Waste
+    ooms_count: int
+    ooms: tuple[OutOfMemory, ...]  # the last ones
+    findings: tuple[Finding, ...]
 
 
 class MemoryAnswer(msgspec.Struct, frozen=True):
@@ -74,31 +83,45 @@ def known(snapshot: Snapshot) -> tuple[Known, ...]:
 
 def memory(snapshot: Snapshot, at: str | int = "peak") -> MemoryAnswer:
     """`at`: one of AT, or a Unix time in us. Raises NoMoment."""
-    devices = tuple(_device(one, at) for one in known(snapshot))
+    found = known(snapshot)
+    events = events_at([one.history for one in found], at)
+    devices = tuple(map(_device, found, events))
     return MemoryAnswer(snapshot.path, str(at), devices)
 
 
-def event_at(history: History, at: str | int) -> int:
-    """The event after which the state is meant. Raises NoMoment."""
-    events = history.events
+def events_at(histories: Sequence[History], at: str | int) -> list[int]:
+    """The event of each device after which the state is meant. Raises NoMoment."""
     if at == "peak":
-        return history.peak_index
+        return [one.peak_index for one in histories]
+    ends = [len(one.events) - 1 for one in histories]
     if at == "end":
-        return len(events) - 1
+        return ends
     if at == "oom":
-        failed = np.flatnonzero(events.action == Action.OOM)
-        if not len(failed):
-            raise NoMoment("The snapshot has no out-of-memory event.")
-        return int(failed[-1])
-    times = events.time_us
-    if not len(times) or times[0] < 0:
-        raise NoMoment("The events of this snapshot have no times.")
-    return int(np.searchsorted(times, int(at), side="right")) - 1
+        return _failures(histories, ends)
+    if all(one.time_us(BEFORE) is None for one in histories):
+        raise NoMoment("its events have no times.")
+    return [_event_by(one, int(at)) for one in histories]
 
 
-def _device(known: Known, at: str | int) -> DeviceMemory:
+def _failures(histories: Sequence[History], ends: list[int]) -> list[int]:
+    """The last `oom` of each device; of the others the same time, if it is known."""
+    failed = [np.flatnonzero(one.events.action == Action.OOM)[-1:].tolist() for one in histories]
+    pairs = list(zip(histories, failed, strict=True))
+    if not any(failed):
+        raise NoMoment("it has no event of memory that ran out.")
+    time = max(one.time_us(rows[0]) or -1 for one, rows in pairs if rows)
+    others = ends if time < 0 else [_event_by(one, time) for one in histories]
+    return [rows[0] if rows else other for rows, other in zip(failed, others, strict=True)]
+
+
+def _event_by(history: History, time_us: int) -> int:
+    """The last event until a time."""
+    return int(np.searchsorted(history.events.time_us, time_us, side="right")) - 1
+
+
+def _device(known: Known, event: int) -> DeviceMemory:
     history, found = known.history, known.evidence
-    event = event_at(history, at)
+    failed = out_of_memory(history, found)
     stack = int(history.events.stack[event]) if event != BEFORE else -1
     return DeviceMemory(
         device=history.device,
@@ -122,6 +145,10 @@ def _device(known: Known, at: str | int) -> DeviceMemory:
         categories=by_category(history, known.kinds, event),
         by_code=by_code(history, found, event),
         by_module=by_module(history, found, event),
+        waste=waste(history, event),
+        ooms_count=int((history.events.action == Action.OOM).sum()),
+        ooms=failed,
+        findings=findings(history, found, known.phases, known.kinds, failed),
     )
 
 
@@ -132,12 +159,12 @@ def _annotation(history: History, event: int) -> str | None:
         return None
     before = rows.time_us <= time
     names, starts = rows.name[before].tolist(), rows.is_start[before].tolist()
-    open_: list[int] = []
-    for name, is_start in zip(names, starts, strict=True):
+    open_: dict[int, list[int]] = {}
+    for place, (name, is_start) in enumerate(zip(names, starts, strict=True)):
+        begun = open_.setdefault(name, [])
         if is_start:
-            open_.append(name)
-        elif name in open_:
-            open_.reverse()
-            open_.remove(name)
-            open_.reverse()
-    return history.snapshot.strings[open_[-1]] if open_ and open_[-1] >= 0 else None
+            begun.append(place)
+        elif begun:
+            begun.pop()
+    last = max(((begun[-1], name) for name, begun in open_.items() if begun), default=(0, -1))[1]
+    return history.snapshot.strings[last] if last >= 0 else None

@@ -90,7 +90,8 @@ def _outlives_backward(history: History, found: Evidence, phases: Phases) -> Fla
     if the backward pass ended before."""
     lives, events = history.lives, history.events
     freed = np.append(events.stack, -1)[lives.died]
-    rows = np.flatnonzero((phases.phase == Phase.OTHER) | (phases.phase == Phase.STEP))
+    forward = (phases.phase == Phase.OTHER) & found.has(Mark.CALL)[events.stack]
+    rows = np.flatnonzero(forward | (phases.phase == Phase.STEP))
     place = np.searchsorted(rows, lives.born, side="right")
     after = np.append(rows, lives.events)[place] < lives.events  # something else came later
     failed = np.flatnonzero(events.action == Action.OOM)

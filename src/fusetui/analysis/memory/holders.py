@@ -6,10 +6,11 @@ from collections.abc import Callable
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from fusetui.analysis.memory.evidence import NODE, Evidence, Mark
 from fusetui.analysis.memory.history import BEFORE, History
-from fusetui.trace.model.arrays import Int64s, Rows, distinct
+from fusetui.trace.model.arrays import Int64s, distinct
 from fusetui.trace.snapshot import Frame, Snapshot
 
 BEFORE_RECORDING, NO_STACK = "before_recording", "no stack"
@@ -64,7 +65,7 @@ def _held(history: History, event: int, place_of: Callable[[int], str]) -> tuple
     return tuple(sorted(found.values(), key=lambda one: (-one.bytes, one.place)))
 
 
-def sums(numbers: Rows, amounts: Int64s, groups: int) -> Int64s:
+def sums(numbers: NDArray[np.int32] | NDArray[np.int64], amounts: Int64s, groups: int) -> Int64s:
     """The sum of each group, exactly."""
     found = np.zeros(groups, np.int64)
     np.add.at(found, numbers, amounts)

@@ -12,7 +12,7 @@ from fusetui.analysis.memory.history import History
 from fusetui.trace.model.arrays import Flags, Int64s
 from fusetui.trace.snapshot import Action
 
-STEP = "Optimizer.step#"
+OPTIMIZER, PROFILER = "Optimizer.step#", "ProfilerStep#"
 
 
 class Phase(IntEnum):
@@ -27,13 +27,14 @@ class Phase(IntEnum):
 class Phases(msgspec.Struct, frozen=True, eq=False):
     """`phase` and `run` of shape [events]: events of one run have the same phase and follow one
     another. `begin` and `end` of shape [steps]: the first event of an optimizer's step, and the
-    first one after it; one more than there are events where it did not end."""
+    first one after it; one more than there are events where it did not end. `ends`: where steps of
+    the program end, those of its optimizer, else those of a profiler."""
 
     phase: Int64s
     run: Int64s
     begin: Int64s
     end: Int64s
-    by_annotations: bool
+    ends: Int64s
 
     def next_end(self, events: Int64s) -> Int64s:
         """The end of the first step that begins after each event; never: more than any event."""
@@ -45,7 +46,7 @@ def phases(history: History, found: Evidence) -> Phases:
     """Where an optimizer runs the model itself (a closure), that is no part of its step."""
     events = history.events
     stack, count = events.stack, len(events)
-    annotated = _annotated(history)
+    annotated = _annotated(history, OPTIMIZER)
     phase = np.where(stack >= 0, Phase.OTHER, Phase.UNKNOWN).astype(np.int64)
     inside = np.zeros(count + 1, np.int64)
     for begin, end in annotated:
@@ -57,27 +58,29 @@ def phases(history: History, found: Evidence) -> Phases:
     phase[found.has(Mark.BACKWARD)[stack]] = Phase.BACKWARD
     change = np.append(True, phase[1:] != phase[:-1])[:count]
     steps = annotated or _by_stacks(history, phase, model[stack])
-    return Phases(
-        phase,
-        np.cumsum(change),
-        np.array([begin for begin, _ in steps], np.int64),
-        np.array([end for _, end in steps], np.int64),
-        bool(annotated),
-    )
+    begins, ends = _columns(steps)
+    of_program = ends if steps else _columns(_annotated(history, PROFILER))[1]
+    return Phases(phase, np.cumsum(change), begins, ends, of_program[of_program <= count])
 
 
-def _annotated(history: History) -> list[tuple[int, int]]:
+def _columns(steps: list[tuple[int, int]]) -> tuple[Int64s, Int64s]:
+    found = np.array(steps, np.int64).reshape(-1, 2)
+    return found[:, 0], found[:, 1]
+
+
+def _annotated(history: History, prefix: str) -> list[tuple[int, int]]:
     """The steps that annotations name, in the order of time. None where events have no times."""
     snapshot, times, count = history.snapshot, history.events.time_us, len(history.events)
     if not count or times[0] < 0 or bool((np.diff(times) < 0).any()):
         return []
-    names = [name.startswith(STEP) for name in snapshot.strings]
-    found, open_ = list[tuple[int, int]](), list[int]()
+    names = [name.startswith(prefix) for name in snapshot.strings]
     rows = snapshot.annotations
-    each = zip(rows.name.tolist(), rows.is_start.tolist(), rows.time_us.tolist(), strict=True)
-    for name, is_start, time in each:
-        if name < 0 or not names[name]:
-            continue
+    steps = np.array([*names, False], np.bool_)[rows.name]
+    if (own := steps & (rows.device == history.device)).any():
+        steps = own  # torch may note another device than that of the memory
+    found, open_ = list[tuple[int, int]](), list[int]()
+    each = zip(rows.is_start[steps].tolist(), rows.time_us[steps].tolist(), strict=True)
+    for is_start, time in each:
         if is_start:
             open_.append(int(np.searchsorted(times, time, side="left")))
         else:

@@ -32,7 +32,7 @@ from fusetui.analysis.replay.graph import Graph, Node
 from fusetui.analysis.replay.path import residuals_of
 from fusetui.analysis.replay.replay import Times
 from fusetui.analysis.replay.timeline import StepEnds, bounds_of, step_ends
-from fusetui.analysis.replay.whatif import UNKNOWN, StepChange, counted_of, median_of
+from fusetui.analysis.replay.whatif import UNKNOWN, StepChange, chosen, median
 from fusetui.trace.layout.steps import labels_of
 from fusetui.trace.load import open_trace
 from fusetui.trace.model.arrays import Int64s, Rows, summed
@@ -210,8 +210,8 @@ def _answer(facts: JobFacts, asked: Sequence[Asked], nothing: JobWhatIf) -> JobW
     return msgspec.structs.replace(
         nothing,
         steps=tuple(StepChange(*one) for one in steps),
-        before_ns=median_of(counted_of(old)),
-        after_ns=median_of(counted_of(new)),
+        before_ns=median(chosen(old, None)),
+        after_ns=median(chosen(new, None)),
         ranks=tuple(_ranks(facts, parts, (meetings, same.arrived), (left, found.arrived))),
         inferred_waits=sum(part.graph.inferred_waits for part in parts),
         uncertainty_ns=round(_uncertainty(facts)),

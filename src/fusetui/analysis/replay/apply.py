@@ -28,7 +28,7 @@ from fusetui.analysis.replay.graph import NEVER, Graph, Node
 from fusetui.analysis.replay.select import Covers
 from fusetui.analysis.why.host import matching
 from fusetui.analysis.why.kernels import Kernels
-from fusetui.analysis.why.rules.fusion import UNKNOWN, runs_of
+from fusetui.analysis.why.rules.fusion import runs_of
 from fusetui.analysis.why.warming import GRAPH_LAUNCH
 from fusetui.trace.model.arrays import Floats, Rows
 from fusetui.trace.model.categories import Role
@@ -211,11 +211,12 @@ def _fused(change: Fused, draft: Draft) -> None:
     inside = np.zeros(len(rows) + 1, dtype=np.int64)
     np.add.at(inside, runs.begin[chosen] + 1, 1)
     np.add.at(inside, runs.end[chosen], -1)
-    least = runs.least_ns[chosen].astype(np.float64)
-    if (least == UNKNOWN).any():
+    moved = runs.moved[chosen]
+    if np.isnan(moved).any():
         draft.notes.append("some_runs_keep_their_time")
-    heads, sums = node[rows[runs.begin[chosen]]], runs.ns[chosen]
-    draft.scale(heads, lambda own: np.where(least < 0, sums, np.minimum(least, sums)))
+    heads = node[rows[runs.begin[chosen]]]
+    fused = np.where(np.isnan(moved), 1.0, moved) * runs.ns[chosen].astype(np.float64)
+    draft.scale(heads, lambda own: fused)
     others = rows[np.cumsum(inside[:-1]) > 0]
     calls = trace.launch[others]
     call = np.zeros(len(trace), dtype=np.intp)

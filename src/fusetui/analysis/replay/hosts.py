@@ -85,7 +85,7 @@ def hosts_of(trace: Trace) -> Hosts:
     numbers[order] = group
     ends = np.maximum.reduceat(end, heads) if len(heads) else end
     bounds = np.searchsorted(of_thread[heads], np.append(threads, threads[-1:] + 1))
-    first, last = _extents(trace, threads, set(other.tolist()))
+    first, last = _lifetimes(trace, threads, set(other.tolist()))
     for k, (a, b) in enumerate(pairwise(bounds.tolist())):
         if b > a:
             first[k] = min(first[k], begin[heads[a]])
@@ -156,7 +156,7 @@ def _overlapping(threads: NDArray[np.integer], begin: Int64s, end: Int64s) -> Ro
     return np.cumsum(new) - 1
 
 
-def _extents(trace: Trace, threads: Rows, engines: set[int]) -> tuple[Int64s, Int64s]:
+def _lifetimes(trace: Trace, threads: Rows, engines: set[int]) -> tuple[Int64s, Int64s]:
     """The first start and the last end of each thread; of an engine, those of its ops."""
     low, high = np.iinfo(np.int64).max, np.iinfo(np.int64).min
     first, last = np.full(len(threads), low), np.full(len(threads), high)

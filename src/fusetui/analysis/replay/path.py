@@ -161,7 +161,7 @@ def _by_node(trace: Trace, graph: Graph, route: Route) -> Iterator[Told]:
         yield "host", trace.name_of(first), int(loads.sum()), int(ns[loads].sum())
 
 
-class HostParts(NamedTuple):
+class HostTimes(NamedTuple):
     """What threads do in HOST nodes; arrays of shape [parts]."""
 
     node: Rows
@@ -169,7 +169,7 @@ class HostParts(NamedTuple):
     ns: Int64s  # at the pace of the graph
 
 
-def host_parts(trace: Trace, graph: Graph, nodes: Rows) -> HostParts:
+def host_parts(trace: Trace, graph: Graph, nodes: Rows) -> HostTimes:
     """By the innermost op or Python frame, else the innermost annotation."""
     found = [(nodes[:0], nodes[:0], graph.began[:0], graph.began[:0])]
     nodes = nodes[(graph.kind[nodes] == Node.HOST) & (graph.lasted[nodes] > 0)]
@@ -200,7 +200,7 @@ def host_parts(trace: Trace, graph: Graph, nodes: Rows) -> HostParts:
     for chain, pace in enumerate(graph.paces):
         mine = graph.chain[node] == chain
         ns[mine] = pace.until(end[mine]) - pace.until(start[mine])
-    return HostParts(node, row, ns)
+    return HostTimes(node, row, ns)
 
 
 def _place(begins: Int64s, times: Int64s) -> Rows:

@@ -79,7 +79,7 @@ def slices_like(trace: Trace, graph: Graph, what: str, pattern: str) -> Rows:
         rows = rows[_chain_of_track(trace, graph)[trace.track[rows]] >= 0]
         if len(rows):
             return rows
-    raise NothingLikeIt(f"{NOTHING[what]} on a thread that launches work matches {pattern}.")
+    raise NothingLikeIt(f"{NOTHING[what]} on a thread that is replayed matches {pattern}.")
 
 
 def _with_backward(trace: Trace, graph: Graph, rows: Rows) -> Rows:

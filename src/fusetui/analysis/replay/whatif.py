@@ -90,13 +90,13 @@ def whatif(
         raise NothingLikeIt(f"There is no step {step}, but {steps.known}.")
     made, notes = changed(trace, graph, asked)
     times = replay(made)
-    before = _lengths(trace, graph, Times(graph.began, graph.ended), by)
-    after = _lengths(trace, made, times, by)
+    before = lengths_of(trace, graph, Times(graph.began, graph.ended), by)
+    after = lengths_of(trace, made, times, by)
     between = None
     if is_range(asked):
         other = changed(trace, graph, asked, latest=True)[0]
-        most = _lengths(trace, other, replay(other), by)
-        ends = sorted((median_of(counted_of(after, place)), median_of(counted_of(most, place))))
+        most = lengths_of(trace, other, replay(other), by)
+        ends = sorted((median(chosen(after, place)), median(chosen(most, place))))
         between = (ends[0], ends[1])
     devices = residuals_of(trace)
     share = max((one.residual_share for one in devices), default=0.0)
@@ -104,15 +104,15 @@ def whatif(
     names = labels_of(steps.names)
     each = zip(names, before.tolist(), after.tolist(), strict=True) if len(steps) else ()
     every = [StepChange(name, old, new if told else None) for name, old, new in each]
-    saved = int((before - after).sum()) // len(before)
-    before, after = counted_of(before, place), counted_of(after, place)
+    saved = saved_of(before, after)
+    before, after = chosen(before, place), chosen(after, place)
     return WhatIf(
         changes=tuple(changes),
         of="step" if len(steps) else "span",
         devices=devices,
         steps=tuple(every if place is None else every[place : place + 1]),
-        before_ns=median_of(before),
-        after_ns=median_of(after) if told else None,
+        before_ns=median(before),
+        after_ns=median(after) if told else None,
         saved_ns=(saved if place is None else int((before - after)[0])) if told else None,
         before_range_ns=(int(before.min()), int(before.max())),
         after_range_ns=(int(after.min()), int(after.max())) if told else None,
@@ -125,7 +125,7 @@ def whatif(
     )
 
 
-def _lengths(trace: Trace, graph: Graph, times: Times, by: str | None) -> Int64s:
+def lengths_of(trace: Trace, graph: Graph, times: Times, by: str | None) -> Int64s:
     """From the end of each step to the end of the next one; without steps, the length of all."""
     bounds = step_bounds(trace, graph, times, by)
     if len(bounds):
@@ -133,14 +133,18 @@ def _lengths(trace: Trace, graph: Graph, times: Times, by: str | None) -> Int64s
     return times.end[[last_of(graph, times)]]
 
 
-def counted_of(lengths: Int64s, place: int | None = None) -> Int64s:
-    """Of one step, else of all but the first, unless it is the only one."""
+def saved_of(before: Int64s, after: Int64s) -> int:
+    """What a change saves, by lengths of steps, or of all: the mean."""
+    return int((before - after).sum()) // len(before)
+
+
+def chosen(lengths: Int64s, place: int | None) -> Int64s:
     if place is not None:
         return lengths[place : place + 1]
     return lengths[1:] if len(lengths) > 1 else lengths
 
 
-def median_of(lengths: Int64s) -> int:
+def median(lengths: Int64s) -> int:
     """The shorter one of the middle two."""
     return int(np.sort(lengths)[(len(lengths) - 1) // 2])
 

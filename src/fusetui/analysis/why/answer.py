@@ -36,11 +36,12 @@ def explained(question: Question) -> tuple[Why, Facts]:
     with args_read(question.accounts.trace):
         found = account_of(question)
     facts = Facts(question.accounts, question.lines, *(question.window or ()))
-    findings, unknown, below = findings_of(facts)
+    findings, wanted, unknown, below = findings_of(facts)
     modules = module_times(facts.kernels.origins) if question.is_whole else None
     answers = msgspec.structs.replace(
         found,
         findings=findings,
+        wanted=wanted,
         cannot_tell=on_this_device(
             facts.trace, (*found.cannot_tell, *_without_ceiling(facts), *unknown)
         ),

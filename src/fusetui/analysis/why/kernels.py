@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from fusetui.analysis.questions.busy import communicates, effective_ns
 from fusetui.analysis.why.host import matching
 from fusetui.analysis.why.model import Ceiling
+from fusetui.analysis.why.wanted import Shorter
 from fusetui.gpu.kernel_names import KernelName, decode
 from fusetui.gpu.roofline.many import Jobs, blocks_of_each, jobs, peaks_of_devices, share_known
 from fusetui.gpu.roofline.model import Amount
@@ -276,6 +277,10 @@ class Kernels:
             after = np.concatenate((end[order][:-1] <= start[order][1:], [True]))
             found[order] = before & after
         return found
+
+    def without(self, which: Flags | Rows) -> Shorter:
+        """They take no time."""
+        return Shorter(self.rows[which], self.effective_ns[which])
 
     def heaviest(self, which: Flags) -> tuple[int, ...]:
         """The rows that took longest, as evidence."""

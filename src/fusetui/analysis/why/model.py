@@ -11,10 +11,24 @@ from typing import Final, Literal
 
 import msgspec
 
+from fusetui.analysis.why.wanted import Wanted
 from fusetui.trace.model.ids import Id
 from fusetui.trace.program.modules import Modules, ModuleTime
 
 Certainty = Literal["certain", "likely"]
+WorthNote = Literal[
+    "at_most",  # the change is a bound: it cannot save more
+    "own_time",  # if the threads that launch took no time between their calls
+    "no_change",  # what would mend it is no change of recorded work
+    "warm_up",  # it happens once, however many steps there are
+    "note",  # no time is at stake
+    "not_found",  # the replay has nothing to which its change applies
+    "residual",  # too little of the recording is understood
+    "part",  # a part of the trace was asked about
+    "large",  # replaying all findings of this trace takes long: --worth does it
+    "left_out",  # no replay was asked for
+]
+"""What has to be said of a worth, or why there is none."""
 
 
 class DeviceAccount(msgspec.Struct, frozen=True):
@@ -130,6 +144,18 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     try_: str | None = msgspec.field(name="try", default=None)
     part_of: str | None = None
     thresholds: dict[str, float] = {}
+    worth_ns: int | None = None  # of a step, else of the span, saved by a replay with its change
+    worth_share: float | None = None
+    worth_note: WorthNote | None = "left_out"
+
+
+class Together(msgspec.Struct, frozen=True):
+    """The changes of the first findings that have one, made at once: see WhatIf."""
+
+    findings: int
+    before_ns: int
+    after_ns: int
+    saved_ns: int
 
 
 class Unknown(msgspec.Struct, frozen=True):
@@ -154,6 +180,8 @@ class WhyDocument(msgspec.Struct, frozen=True, kw_only=True):
     ceiling: Ceiling | None = None
     modules: tuple[ModuleTime, ...] | None = None  # None when a part was asked for
     findings: tuple[Finding, ...] = ()
+    worth_of: Literal["step", "span"] | None = None  # None: no worth is known
+    together: Together | None = None
     cannot_tell: tuple[Unknown, ...]
     cpu: tuple[ThreadAccount, ...]
 
@@ -168,6 +196,7 @@ class Why(WhyDocument, frozen=True, kw_only=True):
     accelerator: tuple[str, int] = ("", 0)  # one that is no GPU, and the number of its events
     families: dict[str, int] = {}  # effective ns of kernels by family, "" for unknown names
     below: dict[str, int] = {}  # by rule, ns at stake that are too little for a finding
+    wanted: tuple[Wanted | None, ...] = ()  # of each finding, what would be done about it
     left_out: int = 0  # first steps of which rules about kernels do not speak
     lacks: dict[str, str] = {}  # what was not recorded, and what records it: see recorded.py
 

@@ -32,6 +32,7 @@ from fusetui.analysis.why.causes import module_text
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.kernels import Kernels, by_text
 from fusetui.analysis.why.model import Finding, Unknown
+from fusetui.analysis.why.wanted import Wanted
 from fusetui.text.figures import count, duration, percent, plural
 from fusetui.trace.layout.devices import device_names, device_properties, gpu_activity, is_rocm
 from fusetui.trace.model.arrays import Flags, Rows
@@ -75,6 +76,7 @@ class Claim(msgspec.Struct, frozen=True):
     why_likely: str | None = None  # None: certain
     part_of: str | None = None  # the rule that claims the same time
     is_little: bool = False  # by the rule's own threshold, so that it is no finding
+    wanted: Wanted | None = None  # None: no change that can be replayed
 
 
 class Rule(msgspec.Struct, frozen=True):
@@ -237,6 +239,7 @@ class Answers(NamedTuple):
     by rule the time at stake (ns) that is too little for a finding."""
 
     findings: tuple[Finding, ...]
+    wanted: tuple[Wanted | None, ...]  # of each finding
     unknown: tuple[Unknown, ...]
     below: dict[str, int]
 
@@ -244,6 +247,7 @@ class Answers(NamedTuple):
 def findings_of(facts: Facts) -> Answers:
     """What all rules say."""
     found: list[Finding] = []
+    wanted: list[Wanted | None] = []
     unknown: list[Unknown] = []
     below: dict[str, int] = {}
     tags = tags_of(facts)
@@ -261,6 +265,7 @@ def findings_of(facts: Facts) -> Answers:
                     not claim.is_little and is_worth(asked, at_stake, rule.of_kernels)
                 ):
                     found.append(_finding(rule, claim, asked, tags))
+                    wanted.append(claim.wanted if at_stake else None)
                 else:
                     below[rule.id] = below.get(rule.id, 0) + at_stake
         except CannotTell as lack:
@@ -269,8 +274,18 @@ def findings_of(facts: Facts) -> Answers:
         wholes = [one.at_stake_ns or 0 for one in found if one.rule == finding.part_of]
         if (finding.at_stake_ns or 0) > max(wholes, default=-1):
             found[n] = msgspec.structs.replace(finding, part_of=None)
-    found.sort(key=lambda one: (one.at_stake_ns is None, -(one.at_stake_ns or 0)))
-    return Answers(tuple(found), tuple(unknown), below)
+    order = sorted(range(len(found)), key=lambda n: by_stake(found[n]))
+    return Answers(
+        findings=tuple(found[n] for n in order),
+        wanted=tuple(wanted[n] for n in order),
+        unknown=tuple(unknown),
+        below=below,
+    )
+
+
+def by_stake(finding: Finding) -> tuple[bool, int]:
+    """Sorts the most time at stake first, and notes last."""
+    return finding.at_stake_ns is None, -(finding.at_stake_ns or 0)
 
 
 def _finding(rule: Rule, claim: Claim, facts: Facts, tags: frozenset[str]) -> Finding:

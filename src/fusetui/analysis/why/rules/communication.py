@@ -73,6 +73,7 @@ def exposed_communication(facts: Facts) -> Iterator[Claim]:
     yield Claim(
         text=f"{text}.",
         at_stake_ns=total,
+        wanted="comm x0",
         rows=the_most(rows, exposed_ns[rows]),
         remedy=None if kernels.computes.any() else NO_COMPUTE,
     )
@@ -113,6 +114,7 @@ def small_collectives(facts: Facts) -> Iterator[Claim]:
         text=f"Many small collectives run {of_span(facts, at_stake)} without compute beside "
         f"them: {each}. Their time is latency and waiting for other ranks, not bandwidth.",
         at_stake_ns=at_stake,
+        wanted=kernels.without(is_small),
         rows=the_most(rows, facts.trace.dur[rows]),
         why_likely=NO_SIZES if any(kind.bytes is None for kind in small) else None,
         part_of="exposed-communication",

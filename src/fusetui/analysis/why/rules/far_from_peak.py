@@ -18,6 +18,7 @@ from fusetui.analysis.why.rules.products import (
     claimed_by_tensor_cores,
     is_unaligned,
 )
+from fusetui.analysis.why.wanted import Shorter
 from fusetui.gpu.kernel_names import KernelName, decode, short_name
 from fusetui.gpu.roofline.row import KernelJob
 from fusetui.text.figures import count, duration, percent, plural, significant
@@ -56,6 +57,7 @@ def far_from_peak(facts: Facts) -> Iterator[Claim]:
             f"{'reaches' if one else 'reach'} an estimated {percent(least, taken)} of what is "
             f"attainable for {'its' if one else 'their'} shapes{'' if one else _most(facts, far)}.",
             at_stake_ns=taken - least,
+            wanted=_to_bound(kernels, far),
             rows=kernels.heaviest(far),
             remedy=_remedy(facts, far),
             why_likely="Less may be attainable for this shape than for the best one.",
@@ -72,6 +74,10 @@ def far_of(facts: Facts) -> Flags:
     for claimed in CLAIMED if found.any() else ():
         found &= ~claimed(facts)
     return found
+
+
+def _to_bound(kernels: Kernels, which: Flags) -> Shorter:
+    return Shorter(kernels.rows[which], kernels.bounded.at_stake_ns[which])
 
 
 def _most(facts: Facts, far: Flags) -> str:
@@ -143,6 +149,7 @@ def old_architecture(facts: Facts) -> Iterator[Claim]:
             f"{percent(least, taken)} of what is attainable; others of the same type in this trace "
             "are built for this one.",
             at_stake_ns=taken - least,
+            wanted=_to_bound(kernels, old),
             rows=kernels.heaviest(old),
             part_of="far-from-peak" if far_of(facts)[old].all() else None,
             why_likely="There may be no newer kernel for these shapes and layouts.",
@@ -206,6 +213,7 @@ def tail_wave(facts: Facts) -> Iterator[Claim]:
         f"{of_work(facts, kernels.ns(tailed))}: {most} waves in {name}. Full waves "
         f"would save an estimated {duration(saved)}.",
         at_stake_ns=saved,
+        wanted=Shorter(kernels.rows[tailed], at_stake),
         rows=kernels.heaviest(tailed),
         part_of="far-from-peak" if far_of(facts)[tailed].all() else None,
         why_likely="Blocks do not run in lockstep: the last wave overlaps the one before it.",

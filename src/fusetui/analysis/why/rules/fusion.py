@@ -20,7 +20,7 @@ from fusetui.gpu.roofline.many import INPUTS
 from fusetui.gpu.roofline.pointwise import broadcast
 from fusetui.text.figures import count, plural
 from fusetui.trace.model.arguments import parsed
-from fusetui.trace.model.arrays import Flags, Int64s, Rows
+from fusetui.trace.model.arrays import Flags, Floats, Int64s, Rows
 
 OPS = ("elementwise", "copy", "reduction", "fill", "index")
 SHORTEST_NS = 2_000
@@ -52,6 +52,7 @@ class Runs(msgspec.Struct, frozen=True, eq=False):
     ns: Int64s  # effective
     module: Rows
     least_ns: Int64s  # that one kernel for each would take, or UNKNOWN
+    moved: Floats  # the share of their bytes that one kernel for each would move, or NaN
     are_chains: bool  # by their shapes each kernel can work on the result of the one before
 
     @property
@@ -100,6 +101,7 @@ def fusable_run(facts: Facts) -> Iterator[Claim]:
             text=f"{text}. One kernel for each run has to read its first inputs and to write its "
             f"last output: at most, that saves {of_work(facts, at_stake)}.",
             at_stake_ns=at_stake,
+            wanted="fuse",
             rows=the_most(first, runs.saved_ns),
             why_likely="Other inputs of a run, and results that are used again later, must be "
             "read and written too.",
@@ -158,7 +160,8 @@ def runs_of(kernels: Kernels) -> Runs:
         reduces, 0, np.where(copies, sizes[InputSize.FIRST], sizes[InputSize.LARGEST])
     )
     least = _least_ns(kernels, sizes, written, begin, end)
-    return Runs(begin, end, total[end] - total[begin], module[begin], least, are_chains)
+    moved = _moved(sizes, written, begin, end)
+    return Runs(begin, end, total[end] - total[begin], module[begin], least, moved, are_chains)
 
 
 def _follows(sizes: Int64s, reduces: Flags) -> Flags:
@@ -200,6 +203,18 @@ def _least_ns(kernels: Kernels, sizes: Int64s, written: Int64s, begin: Rows, end
     first, last = sizes[InputSize.ALL, begin], written[end - 1]
     least = np.maximum((np.maximum(first, largest) + last) / rate * NS, SHORTEST_NS)
     return np.where((first >= 0) & (last >= 0), np.rint(least), UNKNOWN).astype(np.int64)
+
+
+def _moved(sizes: Int64s, written: Int64s, begin: Rows, end: Rows) -> Floats:
+    """The share of the bytes of each run that stays if what a kernel hands to the next one is
+    neither written nor read; NaN where bytes are not known."""
+    read = sizes[InputSize.ALL]
+    known = _before((read >= 0) & (written >= 0))
+    every, handed = _before(np.maximum(read, 0) + np.maximum(written, 0)), _before(written)
+    whole = every[end] - every[begin]
+    stays = whole - 2 * (handed[end - 1] - handed[begin])
+    sure = (known[end] - known[begin] == end - begin) & (whole > 0) & (stays > 0)
+    return np.where(sure, stays / np.maximum(whole, 1), np.nan)
 
 
 def _sizes(kernels: Kernels, copies: Flags) -> Int64s:
@@ -275,6 +290,7 @@ def unfused_attention(facts: Facts) -> Iterator[Claim]:
         f"around it take {of_work(facts, at_stake)}, to write and read scores that a fused kernel "
         "keeps on the chip.",
         at_stake_ns=at_stake,
+        wanted=kernels.without(between),
         rows=tuple(kernels.rows[heads[np.argsort(-kernels.effective_ns[heads])[:5]]].tolist()),
     )
 

@@ -12,12 +12,15 @@ from fusetui.analysis.why.facts import CPU_BOUND, LONG_WORK_NS, SLICE_NS, WORK_N
 from fusetui.analysis.why.host import LAYERS, Host
 from fusetui.analysis.why.kernels import the_most
 from fusetui.analysis.why.rules import Claim, of_span, rule, why_likely
+from fusetui.analysis.why.wanted import Hurried, Shorter
 from fusetui.analysis.why.warming import GRAPH_LAUNCH, LONG_NS
 from fusetui.gpu.kernel_names import KernelName
 from fusetui.text.figures import count, duration, percent, plural
 from fusetui.text.printable import printable
 from fusetui.trace.model.arrays import Flags, Int64s
 from fusetui.trace.model.categories import Role
+from fusetui.trace.model.intervals import Cover, joined, outside, union
+from fusetui.trace.model.intervals import without as without_cover
 from fusetui.trace.model.recording import recorded_with
 
 WORDS = {
@@ -63,6 +66,7 @@ def host_bound(facts: Facts) -> Iterator[Claim]:
         text=f"The GPU waits {of_span(facts, at_stake)} for the CPU to launch the next kernel"
         f"{without(facts)}: {doing(facts, by_kind, which)}.",
         at_stake_ns=at_stake,
+        wanted=Hurried(outside(joined(facts.explained, _busy(facts)))),
         rows=heaviest(facts, which),
         remedy=unseen or (REPLAYED if facts.is_replayed else None),
         why_likely=why_likely(facts),
@@ -111,6 +115,11 @@ def without(facts: Facts) -> str:
     return f", {', '.join(most)}{' and ' * bool(most)}{last} not counted" if last else ""
 
 
+def _busy(facts: Facts) -> Cover:
+    """When the GPU waits for a CPU that does other work than to launch."""
+    return union(facts.idle.begin[facts.busy_cpu], facts.idle.called[facts.busy_cpu])
+
+
 def heaviest(facts: Facts, which: Flags) -> tuple[int, ...]:
     """The launches that end the longest of some gaps."""
     return the_most(facts.idle.launch[which], facts.late[:, which].sum(axis=0))
@@ -134,6 +143,7 @@ def cpu_work(facts: Facts) -> Iterator[Claim]:
         f"while the CPU launches nothing for it{without(facts)}: "
         f"{doing(facts, by_kind, facts.busy_cpu)}.",
         at_stake_ns=at_stake,
+        wanted=Hurried(without_cover(_busy(facts), facts.explained)),
         rows=heaviest(facts, facts.busy_cpu),
         remedy=unseen_remedy(facts, by_kind),
         why_likely=why_likely(facts),
@@ -165,6 +175,7 @@ def slow_launches(facts: Facts) -> Iterator[Claim]:
         yield Claim(
             text=f"The GPU waits {of_span(facts, at_stake)} inside {which}.",
             at_stake_ns=at_stake,
+            wanted=Shorter(launch[slow].astype(np.intp), waited[slow]),
             rows=rows,
         )
 

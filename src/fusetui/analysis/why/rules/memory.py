@@ -55,6 +55,7 @@ def recompute(facts: Facts) -> Iterator[Claim]:
             text=f"{subject(int(again.sum()), 'kernel', 'run', ' of the forward pass')} once "
             f"more in the backward pass, for {of_span(facts, taken)}{most_module(kernels, again)}.",
             at_stake_ns=taken,
+            wanted=kernels.without(again),
             rows=kernels.heaviest(again),
         )
 
@@ -142,6 +143,7 @@ def casts_and_copies(facts: Facts) -> Iterator[Claim]:
             text=f"{those} {of_work(facts, at_stake)}"
             f"{_asked_by(facts, copies)}{there if shared and not all_there else ''}.",
             at_stake_ns=at_stake,
+            wanted=kernels.without(copies),
             rows=kernels.heaviest(copies),
             remedy=_remedy(kernels, copies),
             part_of="fusable-run" if all_there else None,
@@ -234,6 +236,7 @@ def layout_changes(facts: Facts) -> Iterator[Claim]:
                 f"{of_work(facts, at_stake)} to change the layout of tensors for convolutions"
                 f"{most_module(kernels, found)}.",
                 at_stake_ns=at_stake,
+                wanted=kernels.without(found),
                 rows=kernels.heaviest(found),
                 why_likely="The other kernels may be slower in that layout.",
             )

@@ -18,12 +18,13 @@ from fusetui.analysis.why.rules import (
     rule,
     subject,
 )
+from fusetui.analysis.why.wanted import Shorter
 from fusetui.gpu.kernel_names import KernelName, short_name
 from fusetui.gpu.roofline.bounds import on_plain_cores
 from fusetui.gpu.roofline.peaks import Peak
 from fusetui.text.figures import count, duration
 from fusetui.text.printable import printable
-from fusetui.trace.model.arrays import Flags
+from fusetui.trace.model.arrays import Flags, Floats, Int64s
 
 UNALIGNED = 2  # elements per load or fewer: below 16 bytes for every type
 WIDE = ("fp64", "c64", "c128")
@@ -53,6 +54,7 @@ def alignment(facts: Facts) -> Iterator[Claim]:
             text=f"{text}; at the attainable rate they would take an estimated "
             f"{duration(at_stake)} less.",
             at_stake_ns=at_stake,
+            wanted=Shorter(kernels.rows[unaligned], kernels.bounded.at_stake_ns[unaligned]),
             rows=kernels.heaviest(unaligned),
             why_likely="The alignment may not be the only reason that they are slow.",
         )
@@ -106,11 +108,13 @@ def no_tensor_cores(facts: Facts) -> Iterator[Claim]:
         raise CannotTell("a device of the table of peaks", PROPERTIES)
     name, ratio = _faster(kernels.peak)
     if name:
+        each = _saved_ns(kernels, plain, ratio)
         yield Claim(
             text=f"{subject(int(plain.sum()), 'float32 product', 'take')} "
             f"{of_work(facts, kernels.ns(plain))} on the plain cores; this device multiplies "
             f"{name} {1 / ratio:.0f} times as fast.",
-            at_stake_ns=_saved_ns(kernels, plain, ratio),
+            at_stake_ns=int(each.sum()),
+            wanted=Shorter(kernels.rows[plain], each),
             rows=kernels.heaviest(plain),
             remedy=HALF if name == "float16" else None,
             why_likely="Small products gain less.",
@@ -122,7 +126,7 @@ def claimed_by_tensor_cores(facts: Facts) -> Flags:
     kernels = facts.kernels
     found = plain_of(kernels)
     ratio = _faster(kernels.peak)[1] if kernels.peak is not None else 1.0
-    return found & is_worth(facts, _saved_ns(kernels, found, ratio), of_kernels=True)
+    return found & is_worth(facts, int(_saved_ns(kernels, found, ratio).sum()), of_kernels=True)
 
 
 def plain_of(kernels: Kernels) -> Flags:
@@ -134,12 +138,13 @@ def plain_of(kernels: Kernels) -> Flags:
     return plain & ~convolutions if allowed else plain
 
 
-def _saved_ns(kernels: Kernels, plain: Flags, ratio: float) -> int:
+def _saved_ns(kernels: Kernels, plain: Flags, ratio: float) -> Int64s:
     """By the same work at the faster rate, but no faster than its bytes can be moved."""
     each = kernels.effective_ns[plain]
     memory = kernels.of_jobs(lambda job: job.limits.memory_ns)[plain]
     least = np.ceil(np.maximum(each * ratio, np.nan_to_num(memory))).astype(np.int64)
-    return int(np.maximum(each - least, 0).sum())
+    found: Int64s = np.maximum(each - least, 0)
+    return found
 
 
 def _faster(peak: Peak) -> tuple[str, float]:
@@ -185,15 +190,17 @@ OF_WORK: Final[dict[str, Callable[[KernelName], object]]] = {
 def few_blocks(facts: Facts) -> Iterator[Claim]:
     kernels = facts.kernels
     few = _candidates(kernels)
-    taken, at_stake = kernels.ns(few), _without_block_ns(kernels, few)
+    taken, each = kernels.ns(few), _without_block_ns(kernels, few)
     if not taken:
         return
+    at_stake = int(each.sum())
     yield Claim(
         text=f"{subject(int(few.sum()), 'kernel', 'leave')} a quarter of the multiprocessors or "
         f"more without a block, with nothing beside them, for {of_work(facts, taken)}: "
         f"{_widest(kernels, few)}. Spread over all of them, they could save "
         f"{duration(at_stake)} at most.",
         at_stake_ns=at_stake,
+        wanted=Shorter(kernels.rows[few], each.astype(np.int64)),
         rows=kernels.heaviest(few),
         remedy=_remedy(kernels, few),
         why_likely="What one block does may not be divisible.",
@@ -227,12 +234,13 @@ def claimed_by_blocks(facts: Facts) -> Flags:
     """The kernels of the claim, if it is worth a look."""
     kernels = facts.kernels
     found = few_of(kernels)
-    return found & is_worth(facts, _without_block_ns(kernels, found), of_kernels=True)
+    return found & is_worth(facts, int(_without_block_ns(kernels, found).sum()), of_kernels=True)
 
 
-def _without_block_ns(kernels: Kernels, few: Flags) -> int:
+def _without_block_ns(kernels: Kernels, few: Flags) -> Floats:
     idle = 1 - kernels.blocks[few] / kernels.sms[few]
-    return int((kernels.effective_ns[few] * idle).sum())
+    found: Floats = kernels.effective_ns[few] * idle
+    return found
 
 
 def few_of(kernels: Kernels) -> Flags:

@@ -12,6 +12,7 @@ from fusetui.analysis.why.facts import LOADER, Facts
 from fusetui.analysis.why.host import Host, running
 from fusetui.analysis.why.kernels import the_most
 from fusetui.analysis.why.rules import Claim, of_span, rule, why_likely
+from fusetui.analysis.why.wanted import Unawaited, Unmade
 from fusetui.analysis.why.warming import OFTEN, recurring
 from fusetui.text.figures import count, duration, plural
 from fusetui.text.printable import printable
@@ -46,12 +47,14 @@ def data_loading(facts: Facts) -> Iterator[Claim]:
     waited = facts.idle_during(rows)
     if waited:
         used = np.unique(facts.trace.name[rows]).tolist()
+        has_workers = any(WORKERS.search(names[n]) for n in used)
         yield Claim(
             text=f"The GPU waits {of_span(facts, waited)} for the data loader"
             f"{_mostly(facts, rows, waited)}.",
             at_stake_ns=waited,
             rows=facts.heaviest(rows),
-            remedy=MORE_WORKERS if any(WORKERS.search(names[n]) for n in used) else None,
+            remedy=MORE_WORKERS if has_workers else None,
+            wanted=None if has_workers else "loader",
             why_likely=why_likely(facts),
         )
 
@@ -169,6 +172,7 @@ def drained_by_sync(facts: Facts) -> Iterator[Claim]:
         f"{duration(lost)} for launches. Launching instead of waiting would save "
         f"{of_span(facts, at_stake)} at most.",
         at_stake_ns=at_stake,
+        wanted=Unawaited(np.unique(call[begins[each > 0]])),
         rows=the_most(call[begins], each),
         part_of="cpu-work" if 2 * work > lost else "host-bound",
         why_likely=why_likely(facts),
@@ -260,6 +264,7 @@ def allocation(facts: Facts) -> Iterator[Claim]:
         text=f"The GPU waits {of_span(facts, at_stake)} while memory "
         f"is allocated or freed, mostly in {count(alike)} x {printable(name)}.",
         at_stake_ns=at_stake,
+        wanted=Unmade(rows),
         rows=heaviest,
         remedy=UNCACHED if frees >= OFTEN * len(facts.gpu_rows) else None,
     )

@@ -1,0 +1,189 @@
+"""What stands out and is settled by the snapshot, as figures; report/memory_words.py says them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+import msgspec
+import numpy as np
+
+from fusetui.analysis.memory.categories import NUMBER, Category
+from fusetui.analysis.memory.evidence import Evidence, Mark
+from fusetui.analysis.memory.history import BEFORE, History
+from fusetui.analysis.memory.holders import NO_STACK, code_of, sums
+from fusetui.analysis.memory.oom import OutOfMemory
+from fusetui.analysis.memory.phases import Phases
+from fusetui.analysis.memory.waste import private_pools, torn
+from fusetui.trace.model.arrays import Flags, Int64s
+
+Rule = Literal[
+    "memory-leak",
+    "fragmentation",
+    "peak-not-needed",
+    "optimizer-state-large",
+    "activations-large",
+    "pool-per-graph",
+]
+STEPS, GREW = 4, 3  # of the last steps, in how many what leaks has grown
+NOT_NEEDED = 0.05  # of the peak
+STATE = 0.4
+ACTIVATIONS = 0.5
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """`at_stake_bytes`: at most so much less would be needed; None where that is not known."""
+
+    rule: Rule
+    bytes: int  # what it is about
+    of_bytes: int  # the peak, or what is reserved
+    at_stake_bytes: int | None
+    index: int  # the event after which that is so
+    places: tuple[str, ...] = ()  # of the code, the largest first
+    count: int | None = None  # steps in which it grew, pools, or gradients
+    of_count: int | None = None  # the steps looked at
+    each_bytes: int | None = None  # by step; of holes the largest
+    expandable_would_fit: bool | None = None
+
+
+def findings(
+    history: History,
+    found: Evidence,
+    phases: Phases,
+    kinds: Int64s,
+    failed: tuple[OutOfMemory, ...],
+) -> tuple[Finding, ...]:
+    """The largest first."""
+    every = (
+        *_leaks(history, found, phases),
+        *_fragmentation(history, failed),
+        *_not_needed(history, found, phases, kinds),
+        *_large(history, kinds, "optimizer_state", "optimizer-state-large", STATE),
+        *_large(history, kinds, "activations", "activations-large", ACTIVATIONS),
+        *_pools(history),
+    )
+    return tuple(sorted(every, key=lambda one: -one.bytes))
+
+
+def _leaks(history: History, found: Evidence, phases: Phases) -> Iterator[Finding]:
+    """Stacks of which more lives after each step; none where fewer than four steps ended. What was
+    there before the first event does not grow."""
+    ends = phases.ends[-(STEPS + 1) :]
+    if len(ends) < STEPS:
+        return
+    lives = history.lives
+    rows = np.flatnonzero(lives.born != BEFORE)
+    groups = int(lives.stack.max(initial=-1)) + 2  # the last is that of no stack
+    held = np.zeros((len(ends), groups), np.int64)
+    for number, end in enumerate(ends.tolist()):
+        living = rows[lives.at(end - 1)[rows]]
+        held[number] = sums(lives.stack[living], lives.size[living], groups)
+    grew = (np.diff(held, axis=0) > 0).sum(axis=0)
+    for stack in np.flatnonzero((grew >= GREW) & (held[-1] > held[0])).tolist():
+        known = code_of(history.snapshot, found, stack) if stack < groups - 1 else NO_STACK
+        yield Finding(
+            rule="memory-leak",
+            bytes=int(held[-1, stack]),
+            of_bytes=int(history.allocated.max()),
+            at_stake_bytes=int(held[-1, stack]),
+            index=int(ends[-1]) - 1,
+            places=(known,),
+            count=int(grew[stack]),
+            of_count=len(ends) - 1,
+            each_bytes=int(held[-1, stack] - held[0, stack]) // (len(ends) - 1),
+        )
+
+
+def _fragmentation(history: History, failed: tuple[OutOfMemory, ...]) -> Iterator[Finding]:
+    """Where memory ran out for it; or holes, when the most was taken or at the end."""
+    if failed:
+        pieces = [one for one in failed if one.reason == "fragmented"]
+        for one in pieces[-1:]:
+            yield Finding(
+                rule="fragmentation",
+                bytes=one.inactive_bytes,
+                of_bytes=one.reserved_bytes,
+                at_stake_bytes=None,
+                index=one.index,
+                places=one.pinned[0].holders if one.pinned else (),
+                each_bytes=one.largest_bytes,
+                expandable_would_fit=one.expandable_would_fit,
+            )
+        return
+    taken, end = int(history.reserved.argmax()) - 1, len(history.events) - 1
+    for event in dict.fromkeys((end if taken == BEFORE else taken, end)):
+        if there := torn(history, event):
+            yield Finding(
+                rule="fragmentation",
+                bytes=there.split_bytes,
+                of_bytes=there.reserved_bytes,
+                at_stake_bytes=None,
+                index=event,
+                each_bytes=there.largest_bytes,
+            )
+            return
+
+
+def _not_needed(
+    history: History, found: Evidence, phases: Phases, kinds: Int64s
+) -> Iterator[Finding]:
+    """Gradients of a step that is over, and that something else than a backward pass frees later:
+    without them the next highest moment is the peak."""
+    lives, peak = history.lives, history.peak_index
+    over = phases.next_end(lives.born)
+    freed = np.append(history.events.stack, -1)[lives.died]
+    used = found.has(Mark.BACKWARD)[freed] | (lives.died >= lives.events)
+    late = (kinds == NUMBER["gradients"]) & (over < lives.died) & ~used
+    held = late & (over <= peak) & lives.at(peak)
+    saved = _saved(history, late, over)
+    if held.any() and saved >= NOT_NEEDED * history.allocated.max() > 0:
+        yield Finding(
+            rule="peak-not-needed",
+            bytes=int(lives.size[held].sum()),
+            of_bytes=int(history.allocated.max()),
+            at_stake_bytes=saved,
+            index=peak,
+            count=int(held.sum()),
+        )
+
+
+def _large(
+    history: History, kinds: Int64s, category: Category, rule: Rule, least: float
+) -> Iterator[Finding]:
+    """A category that is much of the peak; without it the next highest moment is the peak."""
+    lives, peak = history.lives, int(history.allocated.max())
+    of_it = kinds == NUMBER[category]
+    size = int(lives.size[of_it & lives.at(history.peak_index)].sum())
+    if size >= least * peak > 0:
+        yield Finding(
+            rule=rule,
+            bytes=size,
+            of_bytes=peak,
+            at_stake_bytes=_saved(history, of_it, lives.born),
+            index=history.peak_index,
+        )
+
+
+def _pools(history: History) -> Iterator[Finding]:
+    """Several private pools: at best, one as large as the largest would do."""
+    pools = private_pools(history)
+    reserved = sum(one.reserved_bytes for one in pools)
+    if len(pools) > 1:
+        yield Finding(
+            rule="pool-per-graph",
+            bytes=reserved,
+            of_bytes=int(history.reserved[-1]),
+            at_stake_bytes=reserved - pools[0].reserved_bytes,
+            index=len(history.events) - 1,
+            count=len(pools),
+        )
+
+
+def _saved(history: History, lives: Flags, since: Int64s) -> int:
+    """How much lower the peak would be without these, each from an event on."""
+    change = np.zeros(len(history.events) + 2, np.int64)
+    sizes = history.lives.size[lives]
+    np.add.at(change, np.minimum(since[lives], len(history.events)) + 1, sizes)
+    np.subtract.at(change, history.lives.died[lives] + 1, sizes)
+    without = history.allocated - np.cumsum(change)[:-1]
+    return int(history.allocated.max() - without.max())

@@ -1,0 +1,160 @@
+"""Where allocations lie in the segments at a moment, and the holes between them.
+
+At the end the blocks say it. Before, segments are put back as events say, and a block that is gone
+is as large as the allocator rounds: 512 bytes, but one of a large pool may have had up to 1 MB more
+that was not worth splitting off. `slack` of a hole is how much of it that may be.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right, insort
+
+import msgspec
+import numpy as np
+from msgspec.structs import replace
+
+from fusetui.analysis.memory.history import History
+from fusetui.trace.model.arrays import Flags, Int64s
+from fusetui.trace.snapshot import Action, Snapshot
+
+ROUND = 512
+UNSPLIT = 1 << 20  # at most, that is left on a block of a large pool
+PAGE = 2 << 20  # that an expandable segment maps, and the size of a small segment
+COMMON = (0, 0)  # the pool that all share
+ADDED = frozenset(map(int, (Action.SEGMENT_ALLOC, Action.SEGMENT_MAP)))
+UNMAPPED = int(Action.SEGMENT_UNMAP)
+
+
+class Segment(msgspec.Struct, frozen=True):
+    """What the device gave, contiguous."""
+
+    address: int
+    size: int
+    stream: int
+    pool: tuple[int, int]
+    is_large: bool
+    is_expandable: bool
+
+
+class Layout(msgspec.Struct, frozen=True, eq=False):
+    """Holes are of shape [holes], `segment` a row of `segments`; from `start` to `end`, addresses.
+    `lives` of shape [lives of History.occupied]: the segment that each is in, else -1."""
+
+    segments: tuple[Segment, ...]
+    segment: Int64s
+    start: Int64s
+    end: Int64s
+    slack: Int64s
+    lives: Int64s
+
+    @property
+    def size(self) -> Int64s:
+        return self.end - self.start
+
+    def returnable(self, least: bool = False) -> Int64s:
+        """The bytes of whole pages in each hole; `least`: without what may belong to a block."""
+        base = np.array([one.address for one in self.segments], np.int64)[self.segment]
+        first = self.start - base + (np.minimum(self.slack, self.size) if least else 0)
+        whole = (self.end - base) // PAGE - -(-first // PAGE)
+        return np.maximum(whole, 0) * PAGE
+
+    def usable(self, like: Segment) -> Flags:
+        """Which holes are in the pool and on the stream of a segment."""
+        key = (like.stream, like.pool, like.is_large)
+        found = [(one.stream, one.pool, one.is_large) == key for one in self.segments]
+        return np.array([*found, False], np.bool_)[self.segment]
+
+
+def layout(history: History, event: int) -> Layout:
+    """What lies where after an event."""
+    segments = _segments_at(history, event)
+    lives, blocks = history.occupied, history.snapshot.blocks
+    living = np.flatnonzero(lives.at(event))
+    living = living[np.argsort(lives.address[living], kind="stable")]
+    known = lives.block[living]
+    rounded = -(-np.maximum(lives.size[living], 1) // ROUND) * ROUND
+    sizes = np.where(known >= 0, np.append(blocks.size, 0)[known], rounded)
+    begins = np.array([one.address for one in segments], np.int64)
+    ends = begins + np.array([one.size for one in segments], np.int64)
+    place = np.searchsorted(begins, lives.address[living], side="right") - 1
+    inside = (place >= 0) & (lives.address[living] < np.append(ends, 0)[place])
+    own = np.full(len(lives), -1)
+    own[living[inside]] = place[inside]
+    place, starts, sizes = place[inside], lives.address[living[inside]], sizes[inside]
+    growing = np.array([one.is_large and not one.is_expandable for one in segments], np.bool_)
+    may_be_more = (known[inside] < 0) & growing[place]
+    # A hole begins where a segment or a block ends, and ends at the next block or the segment.
+    order = np.argsort(np.concatenate([begins, starts]), kind="stable")
+    hole_start = np.concatenate([begins, starts + sizes])[order]
+    of = np.concatenate([np.arange(len(segments)), place])[order]
+    slack = np.concatenate([np.zeros(len(segments), np.bool_), may_be_more])[order] * UNSPLIT
+    following = np.append(np.concatenate([begins, starts])[order][1:], 0)
+    last = np.append(of[1:] != of[:-1], True)[: len(of)]
+    hole_end = np.where(last, ends[of], following)
+    real = hole_end > hole_start
+    return Layout(segments, of[real], hole_start[real], hole_end[real], slack[real], own)
+
+
+def _segments_at(history: History, event: int) -> tuple[Segment, ...]:
+    """Those of the end, with what events did to them undone, by address."""
+    snapshot, events, segments = history.snapshot, history.events, history.snapshot.segments
+    found = Stretches()
+    for row in history.segments.tolist():
+        found.add(
+            Segment(
+                int(segments.address[row]),
+                int(segments.total_size[row]),
+                int(segments.stream[row]),
+                _pool(snapshot, int(segments.pool[row])),
+                bool(segments.is_large[row]),
+                bool(segments.is_expandable[row]),
+            )
+        )
+    done = events.action[event + 1 :]
+    later = np.flatnonzero((done >= Action.SEGMENT_ALLOC) & (done <= Action.SEGMENT_UNMAP))
+    for row in reversed((later + event + 1).tolist()):
+        action, address, size = (
+            int(events.action[row]),
+            int(events.addr[row]),
+            int(events.size[row]),
+        )
+        if action in ADDED:
+            found.cut(address, size)
+        else:
+            is_page = action == UNMAPPED
+            pool = _pool(snapshot, int(events.pool[row]))
+            large = size > PAGE or is_page
+            found.add(Segment(address, size, int(events.stream[row]), pool, large, is_page))
+    return tuple(found.at[address] for address in found.order)
+
+
+def _pool(snapshot: Snapshot, pool: int) -> tuple[int, int]:
+    return snapshot.pools[pool] if pool >= 0 else COMMON
+
+
+class Stretches:
+    """Segments by address, in order."""
+
+    def __init__(self) -> None:
+        self.at: dict[int, Segment] = {}
+        self.order: list[int] = []
+
+    def add(self, one: Segment) -> None:
+        if one.address not in self.at:
+            insort(self.order, one.address)
+        self.at[one.address] = one
+
+    def cut(self, address: int, size: int) -> None:
+        """Takes a stretch out; the rest of its segment stays, on both sides."""
+        place = bisect_right(self.order, address) - 1
+        if place < 0:
+            return
+        whole = self.at[self.order[place]]
+        before, after = address - whole.address, whole.address + whole.size - (address + size)
+        if after < 0:
+            return
+        del self.at[self.order.pop(place)]
+        if before:
+            self.add(replace(whole, size=before))
+        if after:
+            self.add(replace(whole, address=address + size, size=after))

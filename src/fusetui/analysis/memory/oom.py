@@ -1,0 +1,141 @@
+"""Why memory ran out: what was asked for, what was free, and whether holes would have sufficed."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+import numpy as np
+
+from fusetui.analysis.memory.evidence import Evidence
+from fusetui.analysis.memory.history import BEFORE, History
+from fusetui.analysis.memory.holders import BEFORE_RECORDING, NO_STACK, code_of, sums
+from fusetui.analysis.memory.layout import COMMON, PAGE, Layout, Segment, layout
+from fusetui.trace.snapshot import Action
+
+Reason = Literal["live", "fragmented", "other_process", "unknown"]
+SMALL = 1 << 20  # at most, that goes into small segments
+LEAST_LARGE, FITTED = 20 << 20, 10 << 20  # a large segment, unless at least FITTED is asked for
+EXPLAINED = 100  # of a program that tries again and again, the last ones
+MOST = 5  # segments that are named, and holders of each
+
+
+class Pinned(msgspec.Struct, frozen=True):
+    """A segment with holes, and the code whose allocations keep it."""
+
+    address: int
+    total_size: int
+    inactive_bytes: int
+    holders: tuple[str, ...]  # the largest first
+
+
+class OutOfMemory(msgspec.Struct, frozen=True):
+    """An event `oom`. `inactive` is in holes of all segments, `usable` of those of this pool and
+    stream in whole pages, and `largest` is the largest hole there."""
+
+    index: int
+    time_us: int | None
+    place: str | None
+    asked_bytes: int
+    device_free_bytes: int | None
+    allocated_bytes: int
+    reserved_bytes: int
+    inactive_bytes: int
+    largest_bytes: int
+    usable_bytes: int
+    reason: Reason
+    expandable_would_fit: bool | None
+    pinned: tuple[Pinned, ...]
+
+
+def out_of_memory(history: History, found: Evidence) -> tuple[OutOfMemory, ...]:
+    """The last ones, in their order."""
+    rows = np.flatnonzero(history.events.action == Action.OOM)[-EXPLAINED:]
+    return tuple(_explained(history, found, int(row)) for row in rows)
+
+
+def _explained(history: History, found: Evidence, event: int) -> OutOfMemory:
+    events, snapshot = history.events, history.snapshot
+    asked, free = int(events.size[event]), int(events.device_free[event])
+    pool = int(events.pool[event])
+    there = layout(history, event)
+    common = snapshot.pools[pool] if pool >= 0 else COMMON
+    like = Segment(0, 0, int(events.stream[event]), common, asked > SMALL, False)
+    usable = there.usable(like)
+    most, least = (int(there.returnable(one)[usable].sum()) for one in (False, True))
+    largest = int(there.size[usable].max(initial=0))
+    inactive = int(there.size.sum())
+    need = -(-asked // PAGE) * PAGE
+    fits = {need <= free + most, need <= free + least}
+    would_fit = None if free < 0 or len(fits) > 1 or _rounds(history) else fits.pop()
+    reserved = int(history.reserved[event + 1])
+    stack = int(events.stack[event])
+    return OutOfMemory(
+        event,
+        history.time_us(event),
+        code_of(snapshot, found, stack) if stack >= 0 else None,
+        asked,
+        free if free >= 0 else None,
+        int(history.allocated[event + 1]),
+        reserved,
+        inactive,
+        largest,
+        most,
+        _reason(asked, free, inactive, largest, reserved, would_fit),
+        would_fit,
+        _pinned(history, found, there, event),
+    )
+
+
+def _reason(
+    asked: int, free: int, inactive: int, largest: int, reserved: int, would_fit: bool | None
+) -> Reason:
+    """`other_process` would need the size of the device, which a snapshot does not have. Where even
+    all that this process holds would not suffice, what lives in it is not why."""
+    if free < 0 or largest >= asked or free >= _segment_of(asked):
+        return "unknown"
+    if would_fit or free + inactive >= asked:
+        return "fragmented"
+    return "live" if asked <= free + reserved else "unknown"
+
+
+def _segment_of(asked: int) -> int:
+    """The segment that the allocator takes for a block."""
+    if asked <= SMALL:
+        return PAGE
+    return LEAST_LARGE if asked < FITTED else -(-asked // PAGE) * PAGE
+
+
+def _rounds(history: History) -> bool:
+    """Whether the allocator rounds to parts of powers of 2, so that only its own sizes count."""
+    divisions = history.snapshot.settings.get("roundup_power2_divisions")
+    values = divisions.values() if isinstance(divisions, dict) else ()
+    return any(isinstance(one, int) and one > 0 for one in values)
+
+
+def _pinned(history: History, found: Evidence, there: Layout, event: int) -> tuple[Pinned, ...]:
+    """The segments with most bytes in holes, of those in which something lives."""
+    holes = sums(there.segment, there.size, len(there.segments))
+    rows = np.flatnonzero(there.lives >= 0)
+    holes[~np.isin(np.arange(len(holes)), there.lives[rows])] = 0
+    order = np.argsort(-holes, kind="stable")[:MOST]
+    return tuple(
+        Pinned(
+            there.segments[one].address,
+            there.segments[one].size,
+            int(holes[one]),
+            _holders(history, found, np.flatnonzero(there.lives == one).tolist()),
+        )
+        for one in order.tolist()
+        if holes[one]
+    )
+
+
+def _holders(history: History, found: Evidence, rows: list[int]) -> tuple[str, ...]:
+    lives, bytes_of = history.occupied, dict[str, int]()
+    for row in rows:
+        stack = int(lives.stack[row])
+        before = BEFORE_RECORDING if lives.born[row] == BEFORE else NO_STACK
+        place = code_of(history.snapshot, found, stack) if stack >= 0 else before
+        bytes_of[place] = bytes_of.get(place, 0) + int(lives.size[row])
+    return tuple(sorted(bytes_of, key=lambda place: -bytes_of[place])[:MOST])

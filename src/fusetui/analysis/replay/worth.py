@@ -1,0 +1,175 @@
+"""What each finding of `why` is worth: the time that its own change saves when it is replayed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from msgspec.structs import replace
+
+from fusetui.analysis.replay.apply import MAKERS, Draft
+from fusetui.analysis.replay.build import graph_of
+from fusetui.analysis.replay.changes import WrongChange, parse_change
+from fusetui.analysis.replay.graph import NEVER, Graph, Node
+from fusetui.analysis.replay.path import residuals_of
+from fusetui.analysis.replay.replay import Times, replay
+from fusetui.analysis.replay.select import covers
+from fusetui.analysis.replay.whatif import UNKNOWN, chosen, lengths_of, median, saved_of
+from fusetui.analysis.why.model import Finding, Together, Why, WorthNote
+from fusetui.analysis.why.wanted import Hurried, Shorter, Unawaited, Unmade, Wanted
+from fusetui.trace.layout.steps import steps_of
+from fusetui.trace.model.arrays import Int64s, Rows
+from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.intervals import Cover, common
+from fusetui.trace.model.memo import once
+
+MOST = 4_000_000
+"""Nodes that are replayed for all findings of a trace, unless that is asked for: about 2 s."""
+NODES = 3  # of a GPU event and its launch
+RUNS = 4  # of one change as long as to make the graph, and what is known of it, takes
+AT_MOST = ("comm x0",)
+"""Changes by their text that are bounds."""
+
+
+def with_worth(
+    trace: Trace, found: Why, together: int = 0, *, by: str | None = None, asked: bool = False
+) -> Why:
+    """The findings with their worth, by which they are sorted; and what the first `together` are
+    worth at once. `by`: see steps_of. `asked`: however long it takes."""
+    missing = _missing(trace, found, asked)
+    wanted, notes = found.wanted, [*map(_note, found.findings, found.wanted)]
+    if missing or not any(one is not None for one in wanted):
+        every = zip(found.findings, wanted, notes, strict=True)
+        findings = (replace(f, worth_note=missing if w and missing else n) for f, w, n in every)
+        return replace(found, findings=tuple(findings))
+    graph = once(trace, graph_of)
+    before = lengths_of(trace, graph, Times(graph.began, graph.ended), by)
+    told = list[Finding]()
+    for finding, change, note in zip(found.findings, wanted, notes, strict=True):
+        after = _after(trace, graph, [change], by) if change is not None else None
+        if after is None:
+            note = note if change is None else "not_found"
+            told.append(replace(finding, worth_note=note))
+            continue
+        saved, share = saved_of(before, after), float((before - after).sum() / before.sum())
+        told.append(replace(finding, worth_ns=saved, worth_share=share, worth_note=note))
+    order = sorted(range(len(told)), key=lambda n: _by_worth(told[n]))
+    first = [wanted[n] for n in order if told[n].worth_ns is not None][:together]
+    return replace(
+        found,
+        findings=tuple(told[n] for n in order),
+        wanted=tuple(wanted[n] for n in order),
+        worth_of="step" if len(steps_of(trace, by)) else "span",
+        together=_together(before, _after(trace, graph, first, by), len(first)) if first else None,
+    )
+
+
+def _by_worth(finding: Finding) -> tuple[bool, bool, int, int]:
+    """The most worth first, then what has none by what is at stake; notes last."""
+    worth, stake = finding.worth_ns, finding.at_stake_ns
+    return stake is None, worth is None, -(worth or 0), -(stake or 0)
+
+
+def _note(finding: Finding, wanted: Wanted | None) -> WorthNote | None:
+    """What has to be said of a finding whose change can be replayed, or why it has none."""
+    if finding.at_stake_ns is None:
+        return "note"
+    if wanted is None:
+        return "warm_up" if finding.rule in ("warm-up", "recompilation") else "no_change"
+    if isinstance(wanted, Hurried):
+        return "own_time"
+    return "at_most" if isinstance(wanted, Unawaited) or wanted in AT_MOST else None
+
+
+def _missing(trace: Trace, found: Why, asked: bool) -> WorthNote | None:
+    """Why no finding has a worth."""
+    if found.modules is None:
+        return "part"
+    runs = RUNS + sum(one is not None for one in found.wanted)
+    if not asked and NODES * len(trace.gpu_rows) * runs > MOST:
+        return "large"
+    share = max((one.residual_share for one in residuals_of(trace)), default=0.0)
+    return "residual" if share > UNKNOWN else None
+
+
+def _after(
+    trace: Trace, graph: Graph, wanted: Sequence[Wanted | None], by: str | None
+) -> Int64s | None:
+    """The lengths of the steps, or of all, with some changes; None where there is nothing to
+    change."""
+    draft = Draft(trace, graph, latest=False)
+    for one in wanted:
+        try:
+            _make(one, draft)
+        except WrongChange:
+            return None
+    made = draft.finished()
+    return lengths_of(trace, made, replay(made), by)
+
+
+def _together(before: Int64s, after: Int64s | None, findings: int) -> Together | None:
+    if after is None:
+        return None
+    each = median(chosen(before, None)), median(chosen(after, None))
+    return Together(findings, *each, saved_of(before, after))
+
+
+def _make(wanted: Wanted | None, draft: Draft) -> None:
+    if isinstance(wanted, str):
+        change = parse_change(wanted)
+        MAKERS[type(change)](change, draft)
+    elif wanted is not None:
+        _OWN[type(wanted)](wanted, draft)
+
+
+def _nodes_of(draft: Draft, rows: Rows, *kinds: Node) -> Rows:
+    """The nodes of some kinds with these rows. Raises WrongChange if there are none."""
+    nodes = draft.graph.nodes(*kinds)
+    found: Rows = nodes[np.isin(draft.graph.row[nodes], rows)]
+    return found
+
+
+def _shorter(wanted: Shorter, draft: Draft) -> None:
+    less = np.zeros(len(draft.trace), dtype=np.int64)
+    less[wanted.rows] = wanted.ns
+    items = _nodes_of(draft, wanted.rows, Node.ITEM)
+    saved = less[draft.graph.row[items]]
+    draft.scale(items, lambda own: np.maximum(own - saved, 0))
+    calls = _nodes_of(draft, wanted.rows, Node.LAUNCH)
+    draft.dur[calls] = np.maximum(draft.dur[calls] - less[draft.graph.row[calls]], 0)
+    if not len(items) and not len(calls):
+        raise WrongChange("Nothing to shorten.")
+
+
+def _unmade(wanted: Unmade, draft: Draft) -> None:
+    draft.hurry(covers(draft.trace, draft.graph, wanted.rows), 0.0)
+    waits = _nodes_of(draft, wanted.rows, Node.WAIT)
+    draft.unlink(1, waits)
+    draft.dur[waits] = draft.unexplained[waits] = 0
+
+
+def _unawaited(wanted: Unawaited, draft: Draft) -> None:
+    waits = _nodes_of(draft, wanted.rows, Node.WAIT)
+    waits = waits[draft.graph.lag[1, waits] != NEVER]
+    if not len(waits):
+        raise WrongChange("Nothing is known to wait.")
+    draft.unlink(1, waits)
+    draft.dur[waits] -= draft.unexplained[waits]
+    draft.unexplained[waits] = 0
+
+
+def _hurried(wanted: Hurried, draft: Draft) -> None:
+    trace, origin = draft.trace, draft.graph.origin_ns
+    whole = Cover(np.array([trace.begin_ns]), np.array([trace.end_ns]))
+    cover = common(whole, wanted.cover)
+    cover = Cover(cover.start - origin, cover.end - origin)
+    draft.hurry(dict.fromkeys(range(len(draft.paces)), cover), 0.0)
+
+
+_OWN: dict[type[Any], Callable[[Any, Draft], None]] = {
+    Shorter: _shorter,
+    Unmade: _unmade,
+    Unawaited: _unawaited,
+    Hurried: _hurried,
+}

@@ -1,0 +1,139 @@
+"""What `memory` says in sentences: findings, and why memory ran out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from fusetui.analysis.memory.categories import CATEGORIES
+from fusetui.analysis.memory.findings import Finding, Rule
+from fusetui.analysis.memory.oom import OutOfMemory
+from fusetui.text.figures import count, plural, size
+from fusetui.text.printable import printable
+
+PLACE = re.compile(r"(?:.*/)?([^/]+/[^/]+\.py:\d+ .*)", re.DOTALL)  # the folder, the file, the line
+EXPANDABLE = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
+
+
+def short_place(place: str) -> str:
+    """`/home/a/model/layers.py:12 forward` -> `model/layers.py:12 forward`."""
+    if place in CATEGORIES:
+        return place.replace("_", " ")
+    found = PLACE.fullmatch(place)
+    return printable(found[1] if found else place)
+
+
+def finding_text(one: Finding) -> str:
+    """The claim with its figures."""
+    return SAID[one.rule](one)
+
+
+def remedy(one: Finding) -> str:
+    """What to try."""
+    if one.rule == "fragmentation" and one.expandable_would_fit is False:
+        return f"to allocate first what lives long; {EXPANDABLE} alone would not do"
+    return TRY[one.rule]
+
+
+def oom_text(one: OutOfMemory) -> str:
+    """What was asked for, what there was, and why that did not suffice."""
+    where = f" in {short_place(one.place)}" if one.place else ""
+    free = "an unknown amount" if one.device_free_bytes is None else size(one.device_free_bytes)
+    return (
+        f"Out of memory at event {count(one.index)}{where}: {size(one.asked_bytes)} asked for, "
+        f"{free} free on the device, {size(one.reserved_bytes)} reserved, of which "
+        f"{size(one.inactive_bytes)} inactive; the largest piece of its pool and stream has "
+        f"{size(one.largest_bytes)}. {_why(one)}"
+    )
+
+
+def _why(one: OutOfMemory) -> str:
+    if one.reason == "live":
+        return (
+            "Too much lives: what is free and what is inactive together are less than that. What "
+            "other processes hold of the device is not in the file."
+        )
+    if one.reason == "fragmented":
+        would = {
+            True: f"With {EXPANDABLE} it would have fitted.",
+            False: f"{EXPANDABLE} alone would not have made it fit.",
+            None: f"Whether it would have fitted with {EXPANDABLE} cannot be told.",
+        }[one.expandable_would_fit]
+        enough = "in all there is enough, but in pieces, or for other streams"
+        return f"It is fragmented: {enough}. {would}"
+    return _why_not_told(one)
+
+
+def _why_not_told(one: OutOfMemory) -> str:
+    free, head = one.device_free_bytes, "Why cannot be told"
+    if free is None:
+        return f"{head}: the file does not say what was free on the device."
+    if one.largest_bytes >= one.asked_bytes:
+        return f"{head}: by its blocks, that piece was large enough."
+    if free + one.reserved_bytes < one.asked_bytes:
+        return f"{head}: it is more than this process holds and the device has free together."
+    return f"{head}: so much was free on the device, as where a process may use a part of it only."
+
+
+def _of(one: Finding) -> str:
+    return f"{size(one.bytes)} of the peak's {size(one.of_bytes)}"
+
+
+def _leak(one: Finding) -> str:
+    place = short_place(one.places[0])
+    return (
+        f"What one stack in {place} keeps grew in {one.count or 0} of the last "
+        f"{one.of_count or 0} steps, by {size(one.each_bytes or 0)} on average; it keeps "
+        f"{size(one.bytes)}."
+    )
+
+
+def _fragmentation(one: Finding) -> str:
+    keeps = f" The worst segment is kept by {short_place(one.places[0])}." if one.places else ""
+    return (
+        f"{size(one.bytes)} of {size(one.of_bytes)} reserved are inactive, in pieces: the largest "
+        f"usable one has {size(one.each_bytes or 0)}.{keeps}"
+    )
+
+
+def _not_needed(one: Finding) -> str:
+    return (
+        f"{_of(one)} are {plural(one.count or 0, 'gradient')} of a step that was over. Without "
+        f"them the peak would be {size(one.at_stake_bytes or 0)} lower."
+    )
+
+
+def _state(one: Finding) -> str:
+    return f"{_of(one)} are state of the optimizer."
+
+
+def _activations(one: Finding) -> str:
+    return (
+        f"{_of(one)} are activations. Checkpointing would lower the peak by "
+        f"{size(one.at_stake_bytes or 0)} at most."
+    )
+
+
+def _pools(one: Finding) -> str:
+    return (
+        f"{plural(one.count or 0, 'private pool')}, as CUDA graphs have, reserve "
+        f"{size(one.bytes)}. Sharing one would save {size(one.at_stake_bytes or 0)} at most."
+    )
+
+
+SAID: dict[Rule, Callable[[Finding], str]] = {
+    "memory-leak": _leak,
+    "fragmentation": _fragmentation,
+    "peak-not-needed": _not_needed,
+    "optimizer-state-large": _state,
+    "activations-large": _activations,
+    "pool-per-graph": _pools,
+}
+TRY: dict[Rule, str] = {
+    "memory-leak": "look for what keeps it: a list of losses or outputs (keep loss.item()), a hook",
+    "fragmentation": f"{EXPANDABLE}, which takes memory page by page",
+    "peak-not-needed": "zero_grad(set_to_none=True) right after the step",
+    "optimizer-state-large": "an optimizer whose state has 8 bits or is sharded over ranks",
+    "activations-large": "torch.utils.checkpoint on the layers that hold most",
+    "pool-per-graph": "capture graphs that never run at once with the pool of the first (pool=)",
+}

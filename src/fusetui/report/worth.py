@@ -1,0 +1,57 @@
+"""What a finding of `why` is worth, in words, for both the command line and the app."""
+
+from __future__ import annotations
+
+from fusetui.analysis.why.model import Finding, Why
+from fusetui.text.figures import duration, percent
+
+NOTHING = 2000
+"""A smaller part of the time is nothing."""
+WITHOUT = {
+    "no_change": "What it is worth is unknown: what would mend it cannot be replayed.",
+    "warm_up": "What it is worth is unknown: it happens once.",
+    "not_found": "What it is worth is unknown: the replay has nothing to change.",
+}
+"""Why a single finding has no worth."""
+NONE = {
+    "residual": "What findings are worth is unknown: too little of the recorded time is "
+    "understood to replay it.",
+    "part": "What findings are worth is told of whole traces only.",
+    "large": "What findings are worth was left out, as replaying a trace of this size takes long: "
+    "--worth tells it.",
+}
+"""Why none has."""
+
+
+def worth_text(found: Why, one: Finding) -> str:
+    """`At stake 491 ms, worth 402 ms of the step (33 %).`, why there is no worth, or nothing."""
+    if one.worth_ns is None or one.at_stake_ns is None:
+        return WITHOUT.get(one.worth_note or "", "")
+    steps = len(found.steps) if found.worth_of == "step" else 1
+    stake = f"At stake {duration(one.at_stake_ns)}{' in all' if steps > 1 else ''}"
+    return f"{stake}, {worth_part(found, one)}."
+
+
+def worth_part(found: Why, one: Finding) -> str:
+    """`worth 402 ms of the step (33 %)`, of a finding that has one."""
+    ns, share = one.worth_ns or 0, one.worth_share or 0.0
+    if share * NOTHING <= 1:
+        return "worth nothing: other work limits the time"
+    whole = "a step" if found.worth_of == "step" and len(found.steps) > 1 else ""
+    whole = whole or f"of the {found.worth_of}"
+    most = "at most " if one.worth_note == "at_most" else ""
+    own = " if the CPU took no time between its calls" if one.worth_note == "own_time" else ""
+    return f"worth {most}{duration(ns)} {whole} ({percent(share, 1)}){own}"
+
+
+def replayed_text(found: Why) -> str:
+    """What the first findings are worth together, or why none has a worth; blank for nothing."""
+    for one in found.findings:
+        if one.worth_note in NONE:
+            return NONE[one.worth_note]
+    if (both := found.together) is None:
+        return ""
+    which = "The first finding" if both.findings == 1 else f"The first {both.findings} findings"
+    times = f"{duration(both.before_ns)} would take {duration(both.after_ns)}"
+    whole = "a step" if found.worth_of == "step" else "the span"
+    return f"{which} together: {whole} of {times}."

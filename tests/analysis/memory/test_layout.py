@@ -1,0 +1,57 @@
+"""What lay where at any event, beside what the allocator had then."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.snapshots import MB, Machine
+
+from fusetui.analysis.memory.history import histories
+from fusetui.analysis.memory.layout import layout
+from fusetui.analysis.memory.waste import waste
+from fusetui.trace.snapshot import read_snapshot
+
+Held = tuple[int, int]
+
+
+def state(machine: Machine) -> Held:
+    """What is reserved, and what of it is inactive."""
+    blocks = [block for one in machine.segments for block in one["blocks"]]
+    inactive = sum(block["size"] for block in blocks if block["state"] == "inactive")
+    return sum(one["total_size"] for one in machine.segments), inactive
+
+
+def run(machine: Machine, seed: int) -> dict[int, Held]:
+    """What there was after some events."""
+    chance, live, seen = random.Random(seed), list[int | None](), dict[int, Held]()
+    for _ in range(150):
+        if live and chance.random() < 0.5:
+            machine.free(live.pop(chance.randrange(len(live))))
+        else:
+            size = chance.choice((700, 300_000, 3 * MB, 9 * MB, 31 * MB + 5))
+            live.append(machine.alloc(size, stream=chance.randrange(2)))
+        if chance.random() < 0.05:
+            machine.release()
+        seen[len(machine.events) - 1] = state(machine)
+    return seen
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("expandable", [False, True])
+def test_any_moment(tmp_path: Path, seed: int, expandable: bool) -> None:
+    machine = Machine(total=200 * MB, expandable=expandable)
+    seen = run(machine, seed)
+    history = histories(read_snapshot(str(machine.write(tmp_path / "a.pickle"))))[0]
+    for event, (reserved, inactive) in seen.items():
+        found = layout(history, event)
+        assert sum(one.size for one in found.segments) == reserved == history.reserved[event + 1]
+        unsure = int(np.minimum(found.slack, found.size).sum())
+        assert inactive <= found.size.sum() <= inactive + unsure
+        told = waste(history, event)
+        parts = told.active_bytes + told.rounding_bytes + told.split_bytes + told.cached_bytes
+        assert parts == reserved
+        assert min(told.rounding_bytes, told.split_bytes, told.cached_bytes) >= 0
+    assert found.size.sum() == inactive

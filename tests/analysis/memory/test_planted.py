@@ -1,0 +1,245 @@
+"""Each planted fault gives its finding and no other, and what is no fault gives none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.snapshots import MB, Machine, backward, failed, forward, train, trained, training
+
+from fusetui.analysis.memory.answer import DeviceMemory, memory
+from fusetui.trace.snapshot import read_snapshot
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    return tmp_path / "made.pickle"
+
+
+def told(path: Path, at: str = "peak") -> DeviceMemory:
+    return memory(read_snapshot(str(path)), at).devices[0]
+
+
+def rules(path: Path) -> list[str]:
+    found = memory(read_snapshot(str(path)))
+    assert [one.difference_end_bytes for one in found.devices] == [0] * len(found.devices)
+    return [f"{one.device} {finding.rule}" for one in found.devices for finding in one.findings]
+
+
+def test_training(tmp_path: Path) -> None:
+    assert rules(trained(tmp_path, 6)) == []
+
+
+@pytest.mark.parametrize("steps", [4, 6])
+def test_a_leak_of_one_tensor_a_step(place: Path, steps: int) -> None:
+    machine = Machine()
+    train(machine, steps, leaking=3 * MB)
+    machine.write(place)
+    assert rules(place) == ["0 memory-leak"]
+    found = told(place).findings[0]
+    assert (found.each_bytes, found.bytes) == (3 * MB, 3 * MB * steps)
+    assert found.places == ("/home/a/train.py:33 train",)
+
+
+def test_a_leak_without_an_optimizer(place: Path) -> None:
+    machine = Machine()
+    for number in range(6):
+        with machine.annotated(f"ProfilerStep#{number}"):
+            machine.alloc(MB, training())
+            machine.free(machine.alloc(5 * MB, forward()), training())
+    assert rules(machine.write(place)) == ["0 memory-leak"]
+
+
+def test_three_steps_settle_no_leak(place: Path) -> None:
+    machine = Machine()
+    train(machine, 3, leaking=3 * MB)
+    assert rules(machine.write(place)) == []
+
+
+def test_what_grows_and_shrinks_is_no_leak(place: Path) -> None:
+    machine = Machine()
+    kept: list[int | None] = []
+    for number in range(8):
+        kept.append(machine.alloc(MB, training()))
+        if number % 2:
+            for address in kept:
+                machine.free(address, training())
+        with machine.annotated("Optimizer.step#SGD.step"):
+            machine.free(machine.alloc(MB, backward()), backward())
+    assert "0 memory-leak" not in rules(machine.write(place))
+
+
+def small_pairs(machine: Machine, count: int) -> list[int | None]:
+    """Blocks of 9 MB and 11 MB in segments of 20 MB; the addresses of the smaller ones."""
+    found: list[int | None] = []
+    for _ in range(count):
+        found.append(machine.alloc(9 * MB, forward(1)))
+        machine.alloc(11 * MB, forward(2))
+    return found
+
+
+def test_a_fragmented_pool(place: Path) -> None:
+    machine = Machine()
+    for address in small_pairs(machine, 10):
+        machine.free(address, training())
+    machine.write(place)
+    assert rules(place) == ["0 fragmentation"]
+    assert (told(place).findings[0].bytes, told(place).findings[0].each_bytes) == (90 * MB, 9 * MB)
+
+
+def test_few_pieces_are_no_fragmentation(place: Path) -> None:
+    """One small block in a segment; two holes; the end of a segment that was never used."""
+    machine = Machine()
+    machine.alloc(500)
+    assert rules(machine.write(place)) == []
+    for address in small_pairs(machine, 2):
+        machine.free(address)
+    assert rules(machine.write(place)) == []
+    machine = Machine()
+    for _ in range(9):
+        machine.free(machine.alloc(1, stream=1))
+        machine.alloc(9 * MB + 1)
+        machine.alloc(9 * MB + 1)
+    assert rules(machine.write(place)) == []
+
+
+def fragmented(free: int, asked: int) -> Machine:
+    """Ten segments of 20 MB with a hole of 9 MB each, and then memory runs out."""
+    machine = Machine(total=200 * MB + free)
+    for address in small_pairs(machine, 10):
+        machine.free(address, training())
+    assert machine.alloc(asked, forward(3)) is None
+    return machine
+
+
+def test_expandable_segments_would_have_avoided_it(place: Path) -> None:
+    fragmented(2 * MB, 60 * MB).write(place)
+    assert rules(place) == ["0 fragmentation"]
+    oom = told(place).ooms[0]
+    assert (oom.reason, oom.expandable_would_fit) == ("fragmented", True)
+    assert (oom.usable_bytes, oom.inactive_bytes, oom.largest_bytes) == (80 * MB, 90 * MB, 9 * MB)
+    assert oom.pinned[0].holders == ("/home/a/model.py:2 forward",)
+
+
+def test_whole_pages_are_too_few(place: Path) -> None:
+    """90 MB are inactive, 80 MB of them in whole pages."""
+    fragmented(2 * MB, 88 * MB).write(place)
+    assert rules(place) == ["0 fragmentation"]
+    assert told(place).ooms[0].reason == "fragmented"
+    assert told(place).ooms[0].expandable_would_fit is False
+
+
+def test_expandable_segments_would_not_have_avoided_it(tmp_path: Path) -> None:
+    found = told(failed(tmp_path))
+    assert [(one.reason, one.expandable_would_fit) for one in found.ooms] == [("live", False)]
+    assert found.findings == ()
+
+
+def test_more_than_the_process_and_the_device_have(place: Path) -> None:
+    """Others hold the device: what lives here is not why."""
+    machine = Machine(total=1000 * MB, others=900 * MB)
+    machine.alloc(20 * MB, forward())
+    assert machine.alloc(200 * MB, forward()) is None
+    assert told(machine.write(place)).ooms[0].reason == "unknown"
+    assert rules(place) == []
+
+
+def test_what_was_freed_after_it_is_put_back(place: Path) -> None:
+    """The snapshot is written later, when the blocks that were too many are gone."""
+    machine = fragmented(2 * MB, 60 * MB)
+    before = told(machine.write(place)).ooms
+    for segment in machine.segments:
+        for block in segment["blocks"]:
+            machine.free(block["address"], training())
+    machine.release()
+    after = told(machine.write(place)).ooms
+    assert (after[0].reason, after[0].allocated_bytes) == ("fragmented", before[0].allocated_bytes)
+    assert after[0].inactive_bytes == before[0].inactive_bytes
+    assert after[0].reserved_bytes == before[0].reserved_bytes == 200 * MB
+    assert after[0].expandable_would_fit is True
+
+
+def test_blocks_that_are_gone_may_have_been_larger(place: Path) -> None:
+    """A block keeps what is not worth splitting off, up to 1 MB: it is that of 5 pages or of 4."""
+    machine, half = Machine(total=40 * MB), MB // 2
+    kept = [machine.alloc(n * half, forward()) for n in (19, 21, 19, 21)]
+    for address in kept[1::2]:
+        machine.free(address)
+    assert machine.alloc(18 * MB, forward()) is None
+    assert told(machine.write(place)).ooms[0].expandable_would_fit is True
+    for address in kept[::2]:
+        machine.free(address)
+    assert told(machine.write(place)).ooms[0].expandable_would_fit is None
+
+
+def test_a_ring_that_lost_its_beginning(place: Path) -> None:
+    machine = Machine()
+    train(machine, 3)
+    for lost in range(1, len(machine.events) // 2, 7):
+        assert rules(machine.write(place, lost=lost)) == []
+
+
+def test_private_pools(place: Path) -> None:
+    machine = Machine()
+    machine.alloc(40 * MB, forward(), pool=(0, 1))
+    assert rules(machine.write(place)) == []
+    machine.alloc(60 * MB, forward(), pool=(0, 2))
+    assert rules(machine.write(place)) == ["0 pool-per-graph"]
+    found = told(place)
+    assert found.findings[0].at_stake_bytes == 40 * MB
+    assert [one.category for one in found.categories] == ["graph_pool"]
+
+
+def test_expandable_segments(place: Path) -> None:
+    machine = Machine(total=400 * MB, expandable=True)
+    train(machine, 4)
+    machine.free(machine.alloc(100 * MB, training()), training())
+    machine.release()
+    assert rules(machine.write(place)) == []
+
+
+def test_several_devices(place: Path) -> None:
+    machines = Machine(0), Machine(1)
+    train(machines[0], 5)
+    train(machines[1], 5, leaking=MB)
+    assert rules(machines[0].write(place, machines[1])) == ["1 memory-leak"]
+
+
+def test_no_stacks(place: Path) -> None:
+    machine = Machine()
+    train(machine, 5, bare=True)
+    assert rules(machine.write(place)) == []
+    found = told(place, "end")
+    assert {one.place for one in found.by_code} == {"no stack"}
+    assert {one.category for one in found.categories} <= {"optimizer_state", "unknown"}
+
+
+def test_stacks_of_c_alone(place: Path) -> None:
+    machine = Machine()
+    machine.alloc(30 * MB, (("at::empty(...)", "??", 0), ("main", "main.cpp", 0)))
+    assert rules(machine.write(place)) == []
+    assert [one.place for one in told(place).by_code] == ["no Python frame"]
+
+
+def test_gradients_of_a_step_that_is_over(place: Path) -> None:
+    machine = Machine()
+    train(machine, 3, late=True, activation=11 * MB)
+    assert rules(machine.write(place)) == ["0 peak-not-needed"]
+    found, layers = told(place).findings[0], 4
+    assert (found.bytes, found.count) == (layers * 8 * MB, layers)
+    without = Machine()
+    train(without, 3, activation=11 * MB)
+    lower = told(without.write(place)).peak_allocated_bytes
+    assert found.of_bytes - (found.at_stake_bytes or 0) == lower
+
+
+def test_much_state(place: Path) -> None:
+    machine = Machine()
+    train(machine, 3, state=24 * MB)
+    assert rules(machine.write(place)) == ["0 optimizer-state-large"]
+
+
+def test_many_activations(place: Path) -> None:
+    machine = Machine()
+    train(machine, 3, activation=40 * MB)
+    assert rules(machine.write(place)) == ["0 activations-large"]

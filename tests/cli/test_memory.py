@@ -1,0 +1,124 @@
+"""`fusetui memory` from the command line: one snapshot, two, a folder, and what it refuses."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.snapshots import MB, Machine, failed, train, trained, training
+
+Run = Callable[..., Any]
+
+
+@pytest.fixture
+def leaking(tmp_path: Path) -> Path:
+    machine = Machine()
+    train(machine, 6, leaking=3 * MB)
+    return machine.write(tmp_path / "leaking.pickle")
+
+
+def test_text(fusetui: Run, leaking: Path) -> None:
+    lines = fusetui("memory", leaking).out.splitlines()
+    assert lines[0] == str(leaking)
+    assert lines[1].startswith("Peak: ")
+    claim = "1. What one stack in a/train.py:33 train keeps grew in 4 of the last 4 steps, by"
+    assert [line for line in lines if line.startswith("1.")] == [claim]
+
+
+@pytest.mark.parametrize("by", ["code", "module", "category"])
+@pytest.mark.parametrize("at", ["peak", "end", "400us"])
+def test_each_table_adds_up(fusetui: Run, leaking: Path, by: str, at: str) -> None:
+    found = fusetui("memory", leaking, "--by", by, "--at", at, "--format", "json").json
+    whole = fusetui("memory", leaking, "--at", at, "--json").json["devices"][0]
+    assert sum(row["bytes"] for row in found) == whole["at_allocated_bytes"]
+    assert sum(row["share"] for row in found) == pytest.approx(1)
+
+
+def test_a_moment(fusetui: Run, leaking: Path) -> None:
+    by_time = fusetui("memory", leaking, "--at", "400us", "--json").json["devices"][0]
+    assert by_time["at_time_us"] - by_time["start_time_us"] == 400
+    again = fusetui("memory", leaking, "--at", by_time["at_time_us"], "--json").json["devices"][0]
+    assert again == by_time
+
+
+def test_out_of_memory(fusetui: Run, tmp_path: Path) -> None:
+    path = failed(tmp_path)
+    found = fusetui("memory", path, "--at", "oom", "--json").json["devices"][0]
+    assert found["ooms"][0]["index"] == found["at_index"] == found["events"] - 1
+    assert "Too much lives" in " ".join(fusetui("memory", path).out.split())
+
+
+def test_two_snapshots(fusetui: Run, tmp_path: Path, leaking: Path) -> None:
+    a = trained(tmp_path, 6)
+    for by in ("code", "module", "category"):
+        found = fusetui("memory", a, leaking, "--by", by, "--at", "end", "--json").json["devices"][
+            0
+        ]
+        assert found["difference_bytes"] == 6 * 3 * MB
+        for key in ("a_bytes", "b_bytes", "difference_bytes"):
+            assert sum(row[key] for row in found["rows"]) == found[key]
+    found = fusetui("memory", a, leaking, "--at", "end", "--json").json["devices"][0]["rows"][0]
+    assert found["holder"] == "/home/a/train.py:33 train"
+    assert "+18.87 MB  a/train.py:33 train" in fusetui("memory", a, leaking, "--at", "end").out
+
+
+def test_two_snapshots_as_a_table(fusetui: Run, tmp_path: Path, leaking: Path) -> None:
+    a = trained(tmp_path)
+    rows = [*csv.DictReader(io.StringIO(fusetui("memory", a, leaking, "--format", "csv").out))]
+    assert {row["file"] for row in rows} == {str(a), str(leaking)}
+
+
+def test_a_folder(fusetui: Run, tmp_path: Path) -> None:
+    """The odd rank stands first; what is no snapshot is said at the end."""
+    for rank in range(4):
+        machine = Machine()
+        train(machine, 2)
+        if rank == 2:
+            machine.alloc(90 * MB, training())
+        machine.write(tmp_path / f"rank{rank}.pickle")
+    (tmp_path / "rank9.pickle").write_bytes(b"no pickle")
+    (tmp_path / "notes.txt").write_bytes(b"")
+    found = fusetui("memory", tmp_path, "--json")
+    assert found.code == 2
+    first, *others = found.json["ranks"]
+    assert (first["file"], first["from_median_bytes"] > 0) == (str(tmp_path / "rank2.pickle"), True)
+    assert {one["from_median_bytes"] for one in others} == {0}
+    assert [one["file"] for one in found.json["left_out"]] == [str(tmp_path / "rank9.pickle")]
+    text = fusetui("memory", tmp_path)
+    assert text.out.splitlines()[1].endswith("rank2.pickle")
+    assert "rank9.pickle" in text.err
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--at", "oom"), "it has no event of memory that ran out."),
+        (("--at", "noon"), "--at takes peak, end, oom or a time"),
+        (("gone.pickle",), "no such file"),
+    ],
+    ids=str,
+)
+def test_what_it_refuses(fusetui: Run, tmp_path: Path, words: tuple[str, ...], says: str) -> None:
+    found = fusetui("memory", trained(tmp_path), *words)
+    assert (found.code, found.out) == (2, "")
+    assert says in found.sentence
+
+
+def test_folders_that_it_refuses(fusetui: Run, tmp_path: Path, leaking: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    assert "a folder without snapshots" in fusetui("memory", tmp_path / "empty").sentence
+    assert "give two snapshots" in fusetui("memory", tmp_path, leaking, "--format", "csv").sentence
+    assert "give two snapshots" in fusetui("memory", tmp_path, leaking).sentence
+
+
+def test_names_are_printable(fusetui: Run, tmp_path: Path) -> None:
+    machine = Machine()
+    machine.alloc(500, (("\x1b[31mred", "/home/\x1b/a.py", 3),))
+    out = fusetui("memory", machine.write(tmp_path / "a.pickle")).out
+    assert "\x1b" not in out
+    assert json.loads(fusetui("memory", tmp_path / "a.pickle", "--json").out)

@@ -1,0 +1,136 @@
+"""The critical path and changes in the app: what is asked for, what is shown when it arrives."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+from msgspec.structs import replace
+from tests.tui.driving import opened as app_opened
+from tests.tui.driving import screen, settled
+from tests.tui.prepared import after, at, do, laid_over, opened
+
+from fusetui.analysis.replay.marks import marks_of
+from fusetui.analysis.replay.whatif import whatif
+from fusetui.sample_traces import lessons
+from fusetui.trace import open_trace
+from fusetui.tui.replaying import named
+from fusetui.tui.state import replays
+from fusetui.tui.state.commands import obeyed
+from fusetui.tui.state.state import MARKS, Prompt, Replay, Replayed, State
+
+PATH = str(lessons.path("mlp-eager"))
+CHANGE = "family:gemm x0.5"
+
+
+@pytest.fixture(scope="module")
+def lesson() -> State:
+    return opened(open_trace(PATH))
+
+
+def with_marks(state: State) -> State:
+    trace = state.side.trace
+    return replays.arrived(after(state, *do("path")), trace, MARKS, marks_of(trace))
+
+
+def with_answer(state: State, asked: str = CHANGE) -> State:
+    trace = state.side.trace
+    return after(replays.arrived(state, trace, asked, whatif(trace, [CHANGE])))
+
+
+def test_the_path_is_asked_for_once(lesson: State) -> None:
+    first = replays.mark(lesson)
+    assert isinstance(first, tuple)
+    assert isinstance(first[1], Replay)
+    assert first[1].asked == MARKS
+    assert first[0].on_path
+    again = after(with_marks(lesson), *do("path"))
+    assert not again.on_path
+    assert isinstance(replays.mark(again), State)
+
+
+def test_keys_go_along_the_path_and_back(lesson: State) -> None:
+    known = with_marks(lesson)
+    assert known.side.critical is not None
+    stops = known.side.critical.stops.tolist()
+    there = after(known, *do("path-next"))
+    assert there.view.selected == stops[0]
+    assert after(there, *do("path-next", "path-next")).view.selected == stops[2]
+    assert after(there, *do("path-next", "path-previous")).view.selected == stops[0]
+    assert after(there, *do("path-previous")).view.selected == stops[-1]
+
+
+def test_from_beside_the_path_to_the_next_slice_on_it(lesson: State) -> None:
+    known = with_marks(lesson)
+    marks = known.side.critical
+    assert marks is not None
+    trace = known.side.trace
+    beside = next(row for row in range(len(trace)) if row not in set(marks.stops.tolist()))
+    state = replace(known, session=known.session.selected(0, beside))
+    found = after(state, *do("path-next")).view.selected
+    begin = marks.begin[marks.stops.tolist().index(found)]
+    assert begin >= trace.start[beside]
+
+
+def test_nothing_is_said_about_a_part_of_a_trace(lesson: State) -> None:
+    trace = open_trace(PATH)
+    trace = replace(trace, report=replace(trace.report, prefix=1000))
+    part = opened(trace)
+    found = replays.mark(part)
+    assert isinstance(found, State)
+    assert "whole trace" in found.hint
+
+
+def test_a_wrong_change_is_one_sentence(lesson: State) -> None:
+    asked = replace(lesson, replayed="nothing")
+    found = after(replays.arrived(asked, lesson.side.trace, "nothing", "nothing is no change."))
+    assert found.hint == "nothing is no change."
+    assert found.overlay is None
+
+
+def test_an_answer_waits_until_a_person_has_typed(lesson: State) -> None:
+    typing = replace(lesson, replayed=CHANGE, prompt=Prompt.COMMAND)
+    found = with_answer(typing)
+    assert found.overlay is None
+    shown = after(found, partial(replace, prompt=None))
+    assert isinstance(shown.overlay, Replayed)
+    assert f"With {CHANGE}" in laid_over(shown)
+
+
+def test_an_answer_that_nobody_waits_for_is_dropped(lesson: State) -> None:
+    assert with_answer(replace(lesson, replayed="loader")).overlay is None
+    assert with_answer(lesson).overlay is None
+
+
+def test_an_amount_is_about_what_is_selected(lesson: State) -> None:
+    assert named(lesson, "x0.5") == ""
+    assert named(after(lesson, at("aten::gelu")), "x0") == "op:aten::gelu x0"
+    kernel = after(lesson, at("ampere"))
+    name = kernel.side.trace.name_of(kernel.view.selected)
+    assert named(kernel, "40us") == f"kernel:{name} 40us"
+    assert named(kernel, "loader") == "loader"
+
+
+@pytest.mark.parametrize(
+    ("line", "said"), [("whatif", "takes a change"), ("path x", "no argument")]
+)
+def test_what_a_command_needs(line: str, said: str, lesson: State) -> None:
+    found = obeyed(lesson, line)
+    assert isinstance(found, State)
+    assert said in found.hint
+
+
+@pytest.mark.asyncio
+async def test_from_the_key_to_the_answer() -> None:
+    async with app_opened([PATH]) as (app, pilot):
+        await pilot.press("P")
+        await settled(app, pilot)
+        assert app.state.side.critical is not None
+        await pilot.press("greater_than_sign")
+        assert "on the critical path" in screen(app)
+        app.do(partial(obeyed, line="whatif family:nonsense x0.5"))
+        await settled(app, pilot)
+        assert app.state.hint == "No kernel matches family:nonsense."
+        app.do(partial(obeyed, line=f"whatif {CHANGE}"))
+        await settled(app, pilot)
+        assert f"With {CHANGE}" in screen(app)

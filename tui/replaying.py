@@ -1,0 +1,54 @@
+"""Has replays made beside the keys, and names what they are about."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import partial
+
+from fusetui.analysis.replay.changes import AMOUNT
+from fusetui.trace.model.categories import GPU_ROLES, Role
+from fusetui.trace.model.report import Stop
+from fusetui.tui import registry
+from fusetui.tui.helper_client import ALONE, Beside
+from fusetui.tui.loading import Post
+from fusetui.tui.pages.modules import PAGE as MODULES
+from fusetui.tui.state import replays
+from fusetui.tui.state.state import TIMELINE, State
+
+SMALL = 20_000  # slices: fewer are replayed before another process has read them
+SELECTED = "nothing is selected that could take less time: whatif family:gemm x0.8 names it"
+WHAT = {
+    **dict.fromkeys(GPU_ROLES, "kernel"),
+    **{Role.OP: "op", Role.CALL: "op", Role.PYTHON: "python", Role.ANNOTATION: "module"},
+}
+
+
+def replay(
+    state: State, asked: str, post: Post, cancelled: Stop, start: Callable[[], Beside]
+) -> None:
+    """Posts the answer, unless nobody wants it any more."""
+    trace = state.side.trace
+    tell = partial(replays.arrived, trace=trace, asked=asked)
+    change = named(state, asked)
+    if not change:
+        post(partial(tell, found=SELECTED))
+        return
+    with ALONE if len(trace) < SMALL else start() as beside:
+        of_file = state.paths[state.active], trace
+        for found in beside.answers(of_file, cancelled, replayed=change):
+            if not cancelled():
+                post(partial(tell, found=found))
+
+
+def named(state: State, asked: str) -> str:
+    """The whole change where only an amount was given: that of what is selected; "" for nothing."""
+    if not re.fullmatch(AMOUNT, asked):
+        return asked
+    page = registry.page_of(state)
+    row = state.view.selected if state.page == TIMELINE else page.subject(state)
+    trace = state.side.trace
+    what = WHAT.get(Role(int(trace.role[row]))) if row >= 0 else None
+    if what == "python" and state.page == MODULES.name:
+        what = "module"
+    return f"{what}:{trace.name_of(row)} {asked}" if what else ""

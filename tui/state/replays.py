@@ -1,0 +1,117 @@
+"""The critical path on the timeline, and what changes would be worth: asked for here, worked out
+by replaying.py, and shown when it arrives."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+from msgspec.structs import replace
+
+from fusetui.text.figures import duration, percent, plural
+from fusetui.text.printable import printable
+from fusetui.trace.model.columns import Trace
+from fusetui.tui.state import search
+from fusetui.tui.state.action import action, on_timeline
+from fusetui.tui.state.moving import SECTION
+from fusetui.tui.state.session import Hits
+from fusetui.tui.state.state import MARKS, ROWS, Outcome, Replay, Replayed, State, told
+
+if TYPE_CHECKING:
+    from fusetui.analysis.replay.marks import Marks
+    from fusetui.analysis.replay.path import Path
+    from fusetui.analysis.replay.whatif import WhatIf
+
+CALLED = "the critical path"
+DOUBTFUL = 0.05  # more of the path that is not understood is told
+WHOLE = "this needs the whole trace, which is being read"
+NO_CHANGE = "whatif takes a change: whatif x0.5 of what is selected, or whatif family:gemm x0.8"
+KEYS = "path-next next", "path-previous previous", "undo undo"
+
+
+def _asked(state: State, asked: str, said: str) -> Outcome:
+    if state.side.trace.report.prefix:
+        return told(state, WHOLE)
+    wanted = state if asked == MARKS else replace(state, replayed=asked)
+    return told(wanted, said), Replay(wanted, asked)
+
+
+def mark(state: State) -> Outcome:
+    """Marks the critical path, or no longer."""
+    if state.side.critical is None:
+        return _asked(replace(state, on_path=True), MARKS, f"looking for {CALLED}")
+    now = replace(state, on_path=not state.on_path)
+    if not now.on_path:
+        return told(now, f"{CALLED} is no longer marked")
+    return told(now, _said(state.side.critical), *KEYS[:2])
+
+
+def _said(marks: Marks) -> str:
+    doubt = f", {percent(marks.residual_share, 1)} of it not understood"
+    many = plural(len(marks.stops), "slice")
+    return f"{CALLED}: {duration(marks.span_ns)}, {many}" + doubt * (
+        marks.residual_share > DOUBTFUL
+    )
+
+
+def step(state: State, by: int) -> Outcome:
+    """To the next slice of the critical path, or the one before."""
+    marks, row = state.side.critical, state.view.selected
+    if marks is None or not state.on_path:
+        return mark(state)
+    if not len(marks.stops):
+        return told(state, f"{CALLED} goes through no slice")
+    here = np.flatnonzero(marks.stops == row)
+    if row >= 0 and len(here):
+        at = int(here[0]) + by
+    else:
+        held = int(state.side.trace.start[row]) if row >= 0 else None
+        begin = state.view.begin + state.side.origin if held is None else held
+        at = int(np.searchsorted(marks.begin, begin)) - (by < 0)
+    return search.shown(state, Hits(CALLED, state.active, marks.stops, at % len(marks.stops)))
+
+
+def rows(state: State, rest: str = "") -> Outcome:
+    """The critical path in a few rows, over the page."""
+    if rest:
+        return told(state, "path takes no argument")
+    return _asked(state, ROWS, f"looking for {CALLED}") if state.sides else state
+
+
+def whatif(state: State, rest: str) -> Outcome:
+    """What a change is worth, over the page."""
+    return _asked(state, rest, "replaying") if rest else told(state, NO_CHANGE)
+
+
+def arrived(state: State, trace: Trace, asked: str, found: Marks | Path | WhatIf | str) -> State:
+    """Dropped if another trace is open by now, or something else was asked for."""
+    from fusetui.analysis.replay.path import Path
+    from fusetui.analysis.replay.whatif import WhatIf
+
+    if not any(side.trace is trace for side in state.sides):
+        return state
+    if isinstance(found, str):
+        return told(replace(state, on_path=state.on_path and asked != MARKS), printable(found))
+    if not isinstance(found, Path | WhatIf):
+        now = replace(state, session=state.session.known(trace, critical=found))
+        return told(now, _said(found), *KEYS[:2])
+    if asked != state.replayed:
+        return state
+    return replace(state, replayed="", hint="", arrived=Replayed(found))
+
+
+_here = partial(action, section=SECTION, where=on_timeline)
+_MARK, _ROWS = "marked on the lanes, or not", "what takes its time, and what has time to spare"
+ACTIONS = (
+    _here("path", "Critical path", "P", _MARK, mark),
+    _here(
+        "path-next",
+        "Next on the path",
+        ">",
+        "slice by slice, in order of time",
+        partial(step, by=1),
+    ),
+    _here("path-previous", "Previous on the path", "<", "back", partial(step, by=-1)),
+    action("path-rows", "Critical path in rows", "", _ROWS, rows),
+)
