@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from fusetui.analysis.questions.launches import queues
 from fusetui.analysis.questions.query import parse
@@ -21,7 +22,7 @@ from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.memo import memo, once
 from fusetui.trace.model.report import Stop
 from fusetui.trace.program.dependencies import dependencies
-from fusetui.tui.layout.answer import AnswerPage, Insight
+from fusetui.tui.layout.answer import WORTH, AnswerPage, Insight
 from fusetui.tui.layout.op_tree import FRAMES, call_tree, callers_tree, frame_tree, op_tree
 from fusetui.tui.state.state import MARKS, ROWS
 
@@ -121,6 +122,8 @@ def _insights(trace: Trace, cancelled: Stop) -> Iterator[Insight | Made]:
         return
     yield Insight(idle)
     why, facts = explained(asked(found))
+    wanted = why.wanted
+    why = replace(why, wanted=())  # which nobody else needs
     origins = facts.kernels.origins
     warm(origins)
     if why.module_times and not cancelled():
@@ -130,6 +133,11 @@ def _insights(trace: Trace, cancelled: Stop) -> Iterator[Insight | Made]:
         yield Insight(idle, AnswerPage(why, tree, lists, keys, origins))
     if not cancelled():
         yield Made({FRAMES: frame_tree(trace, origins)})
+    if any(one is not None for one in wanted) and not cancelled():
+        from fusetui.analysis.replay.worth import with_worth
+
+        told = with_worth(trace, replace(why, wanted=wanted))
+        yield Made({WORTH: replace(told, wanted=(), modules=None, module_times=None)})
 
 
 @memo()

@@ -255,6 +255,8 @@ class Insight(msgspec.Struct, frozen=True, eq=False):
 
 
 NOTHING_YET = Insight()
+WORTH = "worth"
+"""The answer with what each finding is worth, among what is made of a trace: see memo.kept_on."""
 
 
 def working(trace: Trace, what: str) -> str:

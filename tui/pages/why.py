@@ -17,14 +17,16 @@ from fusetui.report.why_answer import (
     ceiling_text,
     main_reason,
 )
+from fusetui.report.worth import worth_text
 from fusetui.text.cutting import clip
 from fusetui.text.figures import Unit, duration, percent, unit_of
 from fusetui.text.printable import printable
+from fusetui.trace.model.memo import kept_on
 from fusetui.tui.drawing.details import flow
 from fusetui.tui.drawing.picture import Rows, Said, TextPicture, cut, no_rows, row_parts, ruled
 from fusetui.tui.drawing.range_lines import gap_lines
 from fusetui.tui.drawing.schemes import Styled, glyphs_for, share_bar
-from fusetui.tui.layout.answer import inside, working
+from fusetui.tui.layout.answer import WORTH, inside, working
 from fusetui.tui.layout.kinds import narrow
 from fusetui.tui.layout.text_layout import ListColumn, sentence_lines, titles
 from fusetui.tui.layout.view import Side
@@ -59,9 +61,11 @@ class WhyPage(ListPage):
         entries, glyphs = entries_of(found), glyphs_for(state.ascii_only)
         stakes = (getattr(one, "at_stake_ns", getattr(one, "dur_ns", None)) for one in entries)
         unit = unit_of(ns for ns in stakes if ns is not None)
+        worth = (ListColumn("worth", 10),) if found.worth_of else ()
         columns = (
             ListColumn(f"{unit.name} at stake", 11),
             ListColumn("share", 7),
+            *worth,
             ListColumn("", BAR, left=True, from_width=110),
             ListColumn("finding, then the longest gaps", 0, left=True),
         )
@@ -69,7 +73,9 @@ class WhyPage(ListPage):
         def row(index: int, width: int) -> list[Styled]:
             stake, share, part, said, token = _cells(found, entries[index], unit)
             bar = share_bar(*part, BAR, glyphs)
-            return row_parts(columns, (stake, share, bar, narrow(said)), width, token)
+            gain = getattr(entries[index], "worth_ns", None)
+            gains = ("" if gain is None else duration(gain),) if worth else ()
+            return row_parts(columns, (stake, share, *gains, bar, narrow(said)), width, token)
 
         return Rows(found, len(entries), lambda width: titles(columns, width), row)
 
@@ -131,8 +137,8 @@ class WhyPage(ListPage):
 
         def about(width: int, height: int) -> list[Said]:
             match entries[index] if entries else None:
-                case Finding() as finding:
-                    return _about_finding(finding, width)
+                case Finding() as finding if found:
+                    return _about_finding(found, finding, width)
                 case Gap() as gap:
                     at = jumping.place_of_gap(side, gap)
                     return gap_lines(side, at, width, height, glyphs) if at else []
@@ -155,7 +161,11 @@ def entries_of(found: Why) -> tuple[Entry, ...]:
 
 
 def _why(side: Side) -> Why | None:
-    return side.insight.answer.why if side.insight.answer else None
+    """With what findings are worth, once that is known."""
+    if side.insight.answer is None:
+        return None
+    found = kept_on(side.trace).get(WORTH)
+    return found if isinstance(found, Why) else side.insight.answer.why
 
 
 def _answer(found: Why, width: int, height: int) -> Sequence[Said]:
@@ -192,8 +202,10 @@ def _folded(text: str, width: int, look: str = "faint") -> list[Said]:
     return [Said(line, look) for line in _wrapped(text, width)]
 
 
-def _about_finding(finding: Finding, width: int) -> list[Said]:
+def _about_finding(found: Why, finding: Finding, width: int) -> list[Said]:
     lines = _folded(finding.text, width, "plain")
+    if text := worth_text(found, finding):
+        lines += _folded(text, width, "strong")
     if finding.why_likely:
         lines += _folded(f"Likely, not certain: {finding.why_likely}", width)
     return lines + (_folded(f"Try: {finding.try_}", width, "good") if finding.try_ else [])

@@ -11,9 +11,14 @@ from tests.hostile import WORST, obeyed
 from tests.tui.explainable import training
 from tests.tui.prepared import after, do, drawn, explained, opened
 
+from fusetui.analysis.replay.worth import with_worth
 from fusetui.analysis.why.answer import why
 from fusetui.trace import Trace
+from fusetui.trace.model.report import never
+from fusetui.tui.background_results import pieces
+from fusetui.tui.layout.answer import Insight
 from fusetui.tui.pages.why import WhyPage, entries_of
+from fusetui.tui.state import reading
 from fusetui.tui.state.session import Hits
 from fusetui.tui.state.state import TIMELINE, Size, State
 
@@ -47,7 +52,7 @@ def test_it_works_before_the_answer_is_there(waiting: Trace) -> None:
 
 def test_enter_goes_from_one_row_of_the_evidence_to_the_next(waiting: Trace) -> None:
     state = after(opened(waiting), explained, *do("why"))
-    evidence = why(waiting).findings[0].evidence
+    evidence = with_worth(waiting, why(waiting)).findings[0].evidence
     assert len(evidence) > 1
     for row in (*evidence, evidence[0]):
         state = after(state, *do("why", "show"))
@@ -109,3 +114,16 @@ def test_the_account_is_whole_on_a_low_screen(waiting: Trace, height: int) -> No
     assert "compute" in account
     assert " idle " in account.replace("is idle", "")
     assert any(said in account for said in ("other reason", "queued"))
+
+
+def test_the_worth_comes_when_it_is_known(waiting: Trace) -> None:
+    """Without a wait for it: before that, findings are sorted by what is at stake."""
+    state = opened(waiting)
+    for piece in pieces(waiting, never):
+        if isinstance(piece, Insight):
+            state = reading.explained(state, waiting, piece)
+    before = drawn(after(state, *do("why")))
+    assert "at stake" in before
+    assert "worth" not in before
+    known = drawn(after(state, explained, *do("why")))
+    assert " worth " in known

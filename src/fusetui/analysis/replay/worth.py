@@ -24,7 +24,7 @@ from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import Cover, common
 from fusetui.trace.model.memo import once
 
-MOST = 4_000_000
+MOST = 6_000_000
 """Nodes that are replayed for all findings of a trace, unless that is asked for: about 2 s."""
 NODES = 3  # of a GPU event and its launch
 RUNS = 4  # of one change as long as to make the graph, and what is known of it, takes

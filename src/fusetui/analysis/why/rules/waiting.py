@@ -170,7 +170,7 @@ def drained_by_sync(facts: Facts) -> Iterator[Claim]:
         text=f"The queue runs dry {plural(int(np.count_nonzero(each)), 'time')} while the CPU "
         f"waits for the GPU in {_called(facts, call[begins], each)}, and the GPU then waits "
         f"{duration(lost)} for launches. Launching instead of waiting would save "
-        f"{of_span(facts, at_stake)} at most.",
+        f"{of_span(facts, at_stake)} of that.",
         at_stake_ns=at_stake,
         wanted=Unawaited(np.unique(call[begins[each > 0]])),
         rows=the_most(call[begins], each),
