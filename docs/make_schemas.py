@@ -18,6 +18,7 @@ import msgspec
 
 from fusetui.analysis.memory.versus import MemoryChange
 from fusetui.analysis.questions.summary import Summary
+from fusetui.analysis.ranks.whatif import JobWhatIf
 from fusetui.analysis.replay.path import Path as CriticalPath
 from fusetui.analysis.replay.sweep import Sweep
 from fusetui.analysis.replay.whatif import WhatIf
@@ -51,7 +52,7 @@ DOCUMENTS: dict[str, tuple[type, ...]] = {
     "gaps": (GapsDocument,),
     "serving": (Serving,),
     "memory": (MemoryDocument, MemoryChange, MemoryRanksDocument),
-    "ranks": (RanksDocument,),
+    "ranks": (RanksDocument, JobWhatIf),
     "diff": (DiffDocument, DiffsDocument),
     "whatif": (WhatIf, Sweep),
     "path": (CriticalPath,),

@@ -291,6 +291,14 @@ COMMANDS = (
             JSON,
             flag("--csv", "One line per rank, for a spreadsheet; times in ns."),
             argument(
+                "--what-if",
+                metavar="CHANGE",
+                nargs="+",
+                action="extend",
+                help="What changes as those of whatif would be worth to the job, and which rank is "
+                "last then; 2:CHANGE changes rank 2 alone.",
+            ),
+            argument(
                 "--on",
                 metavar="WHERE",
                 help="Read them on a cluster: dask://HOST:PORT, a running Dask scheduler.",

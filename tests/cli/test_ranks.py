@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.analysis.ranks.invented_job import Work, simulated, write
 from tests.cli.conftest import Result
 from tests.docs.test_json import documented, keys
 from tests.laptops import needs_fork
@@ -195,3 +196,28 @@ def test_text_and_json_say_the_same(fusetui: Run, folder: Path) -> None:
     (straggler,) = found["stragglers"]
     assert duration(straggler["caused_ns"] // 3) in straggler["text"]
     assert straggler["caused_ns"] == found["ranks"][0]["caused_ns"]
+
+
+def test_what_a_change_is_worth_to_the_job(fusetui: Run, tmp_path: Path) -> None:
+    """Of a step: an op of 5 us, latency 6, a kernel of 200, a transfer of 50, return 1."""
+    meet = Work(2_000, 50_000, meets=True)
+    slow, fast = ([[Work(5_000, ns), meet]] * 3 for ns in (200_000, 120_000))
+    write(simulated([slow, fast], [0, 0]), tmp_path)
+    out = " ".join(fusetui("ranks", tmp_path, "--what-if", "0:family:gemm x0.5").out.split())
+    assert "a step of the job of 262 us would take 182 us (30.5 % less), an estimate." in out
+    assert "Rank 0 arrives last in 3 of 3 collectives; then rank 1 does, in 3." in out
+    assert "Unchanged rank is 1." in out
+    found = fusetui("ranks", tmp_path, "--what-if", "comm x0.5", "--json").json
+    assert (found["before_ns"], found["after_ns"]) == (262_000, 237_000)
+    assert set(keys(found)) - documented("ranks") == set()
+
+
+def test_a_job_that_cannot_be_replayed(fusetui: Run, folder: Path) -> None:
+    result = fusetui("ranks", folder, "--what-if", "python x0.5")
+    assert result.code == 3
+    assert "cannot be told: some collectives run on the CPU" in " ".join(result.out.split())
+
+
+def test_what_if_is_no_table(fusetui: Run, folder: Path) -> None:
+    for form in (["--csv"], ["--format", "csv"]):
+        assert fusetui("ranks", folder, "--what-if", "comm x0.5", *form).code == 2

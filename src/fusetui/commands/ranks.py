@@ -6,7 +6,7 @@ import glob
 import sys
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import replace
 
@@ -23,12 +23,17 @@ from fusetui.text.printable import without_credentials
 from fusetui.trace.formats import processes_in
 from fusetui.trace.read.remote import is_remote, matching
 
+if TYPE_CHECKING:
+    from fusetui.analysis.ranks.answer import Explained
+
 Row = TypeVar("Row", RankRow, LeftOut)
 
 
 def run_ranks(args: Namespace) -> int:
     """Raises CommandError and TraceError for what was asked in a wrong way."""
     one_form(args, "csv")
+    if args.what_if:
+        return _what_if(args)
     paths, answer = _answered(args)
     from fusetui.report.ranks import ranks_csv, ranks_document, ranks_text
 
@@ -46,6 +51,8 @@ def show(args: Namespace) -> int:
     form_of(args)
     if args.csv:
         raise CommandError("Use --format csv for a table: --csv prints the whole answer.")
+    if args.what_if:
+        raise CommandError("ranks --what-if prints an answer, not a table.")
     paths, answer = _answered(args)
     put(chosen(ranks_table(answer), args), args, answer.notes)
     for left in answer.left_out:
@@ -53,17 +60,40 @@ def show(args: Namespace) -> int:
     return _code(paths, answer)
 
 
+def _what_if(args: Namespace) -> int:
+    """What changes would be worth to the job. Raises WrongChange, and as `run_ranks`."""
+    if args.csv:
+        raise CommandError("ranks --what-if prints text or JSON, not CSV.")
+    paths, found, answer = _explained(args)
+    from fusetui.analysis.ranks.whatif import job_whatif
+    from fusetui.report.ranks_whatif import job_whatif_text
+
+    worth = job_whatif(found.facts, args.what_if)
+    if args.json:
+        emit_json(worth)
+    else:
+        emit(job_whatif_text(worth, width(), args.top))
+    return CANNOT_TELL if worth.why_not else _code(paths, answer)
+
+
 def _answered(args: Namespace) -> tuple[Sequence[str], JobAnswer]:
     """The files, and what they tell. Raises CommandError where none of them is a rank."""
+    paths, _, answer = _explained(args)
+    return paths, answer
+
+
+def _explained(args: Namespace) -> tuple[Sequence[str], Explained, JobAnswer]:
+    """The answer is without passwords."""
     paths = files(args.paths)
     from fusetui.analysis.ranks.answer import explained
 
-    answer = without_passwords(explained(_summaries(paths, args)).answer)
+    found = explained(_summaries(paths, args))
+    answer = without_passwords(found.answer)
     if not answer.ranks and not args.json:
         reason, *more = (one.reason.rstrip(".") for one in answer.left_out)
         others = f"; nor is any of {plural(len(more), 'other file')} a rank" if more else ""
         raise CommandError(f"{reason}{others}.")
-    return paths, answer
+    return paths, found, answer
 
 
 def _code(paths: Sequence[str], answer: JobAnswer) -> int:

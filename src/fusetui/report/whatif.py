@@ -62,7 +62,7 @@ def whatif_text(found: WhatIf, width: int, every_step: bool = False) -> str:
     if found.after_ns is not None and found.limit:
         blocks += [_wrapped([limit_sentence(found.limit)], width), rows_text(found.limit, width)]
     blocks += [_wrapped([NOTES[note]], width) for note in found.notes]
-    blocks += [_wrapped([text], width) for text in _inferred(found.inferred_waits)]
+    blocks += [_wrapped([text], width) for text in inferred_sentence(found.inferred_waits)]
     return "\n\n".join(blocks)
 
 
@@ -90,7 +90,7 @@ def path_text(found: Path, width: int) -> str:
         blocks.append(table_of(SLACK_COLUMNS, found.slack, width))
     elif found.slack_left_out:
         blocks.append(_wrapped(["The trace is too large to tell what has time to spare."], width))
-    blocks += [_wrapped([text], width) for text in _inferred(found.inferred_waits)]
+    blocks += [_wrapped([text], width) for text in inferred_sentence(found.inferred_waits)]
     return "\n\n".join(blocks)
 
 
@@ -141,10 +141,10 @@ def _answer(found: WhatIf) -> str:
         return f"With {made}, {of} of {before} would take {times}."
     if found.after_ns is None:
         return f"What {made} would be worth cannot be told: too little of the time is understood."
-    after, worth = duration(found.after_ns), _worth(found.before_ns, found.after_ns)
+    after, told = duration(found.after_ns), worth(found.before_ns, found.after_ns)
     if found.certainty == "bound":
-        return f"With {made}, {of} of {before} would take {after} at best ({worth})."
-    text = f"With {made}, {of} of {before} would take {after} ({worth}), an estimate."
+        return f"With {made}, {of} of {before} would take {after} at best ({told})."
+    text = f"With {made}, {of} of {before} would take {after} ({told}), an estimate."
     if found.of == "step" and len(found.steps) > 1 and found.after_range_ns:
         low, high = map(duration, found.after_range_ns)
         steps = plural(len(found.steps), "step")
@@ -152,7 +152,7 @@ def _answer(found: WhatIf) -> str:
     return text
 
 
-def _worth(before: int, after: int) -> str:
+def worth(before: int, after: int) -> str:
     """`11.8 % less`; a change that is too small to matter is none."""
     return change(before, after) if abs(after - before) * NOTHING > before else "no change"
 
@@ -173,7 +173,7 @@ def _doubt(devices: Sequence[DeviceResidual], share: float) -> Iterator[str]:
     yield f"Not understood: {several([*told], 3)}. Nothing recorded explains these delays."
 
 
-def _inferred(waits: int) -> Iterator[str]:
+def inferred_sentence(waits: int) -> Iterator[str]:
     if waits:
         calls = plural(waits, "waiting call")
         yield f"Of {calls} the trace does not say what for: that was inferred from the times."

@@ -65,11 +65,19 @@ def residual_share(graph: Graph, times: Times, device: Id) -> float:
         return 0.0
     source = graph.source[1, items]
     launched = np.where(source > 0, times.end[source], times.begin[items])
-    begin, end = int(launched.min()), int(times.end[items].max())
+    begin = int(launched.min())
     last = int(items[np.argmax(times.end[items])])
-    route = route_to(graph, times, last).since(begin)
-    unknown = route.ns[np.isin(route.part, (RESIDUAL, LATE))].sum()
-    return float(unknown / (end - begin)) if end > begin else 0.0
+    return _unknown(route_to(graph, times, last).since(begin))
+
+
+def unknown_share(graph: Graph, times: Times) -> float:
+    """How much of the critical path to the last end is not understood."""
+    return _unknown(route_to(graph, times, last_of(graph, times)))
+
+
+def _unknown(route: Route) -> float:
+    unknown, whole = route.ns[np.isin(route.part, (RESIDUAL, LATE))].sum(), route.ns.sum()
+    return float(unknown / whole) if whole else 0.0
 
 
 def slack_of(graph: Graph, times: Times) -> Int64s:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from fusetui.analysis.replay.graph import Graph, Node
 from fusetui.analysis.replay.replay import Times
 from fusetui.trace.layout.steps import by_launch_time, steps_of
-from fusetui.trace.model.arrays import Int64s
+from fusetui.trace.model.arrays import Int64s, Rows
 from fusetui.trace.model.categories import CPU_LAYERS
 from fusetui.trace.model.columns import Trace
 
@@ -53,22 +55,46 @@ def slices_of(trace: Trace, graph: Graph, times: Times) -> tuple[Int64s, Int64s]
     return start, end
 
 
+class StepEnds(NamedTuple):
+    """What ends the steps of a trace."""
+
+    chain: int  # their thread, -1: none of the graph
+    edges: Int64s  # as recorded, after the origin: when the first begins, and the thread ends each
+    item: Rows  # what they launched
+    number: Rows  # and the place among the edges of the step that launched it
+
+
+def step_ends(trace: Trace, graph: Graph, by: str | None = None) -> StepEnds:
+    """Of the steps of a trace; `by`: see steps_of."""
+    steps, none = steps_of(trace, by), np.empty(0, dtype=np.intp)
+    if not len(steps):
+        return StepEnds(-1, none.astype(np.int64), none, none)
+    thread = int(trace.thread_of_track[trace.track[steps.rows[0]]])
+    chains = [n for n in range(len(graph.paces)) if graph.chains[n].thread == thread]
+    items = graph.nodes(Node.ITEM)
+    node = np.zeros(len(trace), dtype=np.intp)
+    node[graph.row[items]] = items
+    rows, called = by_launch_time(trace)
+    places = np.arange(len(rows))
+    groups = [places[own] for own in steps.slices_of(called)]
+    number = np.repeat(np.arange(1, len(groups) + 1), [len(own) for own in groups])
+    edges = np.append(steps.start[:1], steps.end) - graph.origin_ns
+    launched = node[rows[np.concatenate([none, *groups])]]
+    return StepEnds((*chains, -1)[0], edges, launched, number)
+
+
+def bounds_of(graph: Graph, times: Times, ends: StepEnds) -> Int64s:
+    """See step_bounds."""
+    edges = ends.edges.copy()
+    if ends.chain >= 0:
+        edges = times_at(graph, times, ends.chain, edges)
+    left = ~graph.gone[ends.item]
+    np.maximum.at(edges, ends.number[left], times.end[ends.item[left]])
+    return np.maximum.accumulate(edges)
+
+
 def step_bounds(trace: Trace, graph: Graph, times: Times, by: str | None = None) -> Int64s:
     """When the first step begins, then when each ends: the later of its thread and of what it
     launched, and not before the one before it; shape [steps + 1], empty without steps. `by`: see
     steps_of."""
-    steps = steps_of(trace, by)
-    if not len(steps):
-        return np.empty(0, dtype=np.int64)
-    thread = int(trace.thread_of_track[trace.track[steps.rows[0]]])
-    edges = np.append(steps.start[:1], steps.end) - graph.origin_ns
-    for chain in range(len(graph.paces)):
-        if graph.chains[chain].thread == thread:
-            edges = times_at(graph, times, chain, edges)
-    items = graph.nodes(Node.ITEM)
-    end = np.full(len(trace), np.iinfo(np.int64).min)
-    end[graph.row[items]] = np.where(graph.gone[items], end[0], times.end[items])
-    rows, called = by_launch_time(trace)
-    for number, own in enumerate(steps.slices_of(called), 1):
-        edges[number] = end[rows[own]].max(initial=edges[number])
-    return np.maximum.accumulate(edges)
+    return bounds_of(graph, times, step_ends(trace, graph, by))

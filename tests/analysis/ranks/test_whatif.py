@@ -1,0 +1,167 @@
+"""What changes are worth to a job, beside jobs that are simulated with and without them."""
+
+from __future__ import annotations
+
+import random
+import re
+from pathlib import Path
+
+import pytest
+from tests.analysis.ranks.invented_job import Run, Steps, Work, simulated, write
+from tests.places import TRACES
+from tests.scripts import benchmark
+
+from fusetui.analysis.ranks.answer import explained
+from fusetui.analysis.ranks.stragglers import JobFacts
+from fusetui.analysis.ranks.summary import summary_of
+from fusetui.analysis.ranks.together import replayed
+from fusetui.analysis.ranks.whatif import JobWhatIf, job_whatif, parts_of
+from fusetui.analysis.replay.changes import WrongChange
+
+cases = benchmark("rank_jobs")
+US = 1_000  # ns
+MEET = Work(2 * US, 50 * US, meets=True)
+
+
+def facts_of(folder: Path) -> JobFacts:
+    return explained(
+        summary_of(str(path), cached=False) for path in sorted(folder.glob("rank*.json"))
+    ).facts
+
+
+def asked(run: Run, folder: Path, *changes: str) -> JobWhatIf:
+    return job_whatif(facts_of(write(run, folder)), changes)
+
+
+def two(slow: int, fast: int, steps: int = 3) -> tuple[Steps, ...]:
+    """Of each step a kernel, then a collective of 50 us."""
+    return tuple([[Work(5 * US, ns), MEET]] * steps for ns in (slow, fast))
+
+
+def job(seed: int, gemm: float = 1.0, comm: float = 1.0, op: float = 1.0, of: int = -1) -> Run:
+    """Random work, of which a part is taken; `of`: on one rank, -1: on all."""
+    chance = random.Random(seed)
+    ranks, steps, each = chance.randint(2, 4), chance.randint(2, 4), chance.randint(2, 9)
+    meets = [False, *(chance.random() < 0.4 for _ in range(each - 2)), True]
+    transfers = [chance.randrange(10, 90) * US for _ in meets]
+    bound = chance.choice((4, 200))  # us of ops: launches are ahead of the device, or not
+    programs = []
+    for rank in range(ranks):
+        g, c, o = (gemm, comm, op) if of in (-1, rank) else (1.0, 1.0, 1.0)
+        programs.append(
+            [
+                [
+                    Work(
+                        round(chance.randrange(1, bound) * US * o),
+                        round(transfer * c if is_met else chance.randrange(2, 300) * US * g),
+                        meets=is_met,
+                    )
+                    for is_met, transfer in zip(meets, transfers, strict=True)
+                ]
+                for _ in range(steps)
+            ]
+        )
+    begins = [chance.randrange(0, 300) * US for _ in range(ranks)]
+    return simulated(programs, begins)
+
+
+CHANGES: tuple[tuple[str, dict[str, float]], ...] = (
+    ("family:gemm x0.5", {"gemm": 0.5}),
+    ("family:gemm x2", {"gemm": 2.0}),
+    ("comm x0.5", {"comm": 0.5}),
+    ("comm x0", {"comm": 0.0}),
+)
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize(("change", "parts"), CHANGES)
+def test_the_simulated_job(seed: int, change: str, parts: dict[str, float], tmp_path: Path) -> None:
+    run, truth = job(seed), job(seed, **parts)
+    found = asked(run, tmp_path, change)
+    assert found.why_not == ""
+    assert [step.before_ns for step in found.steps[1:]] == run.steps
+    assert [step.after_ns for step in found.steps[1:]] == truth.steps
+    ranks = range(len(run.events))
+    assert [row.last_before for row in found.ranks] == [run.last.count(n) for n in ranks]
+    assert [row.last_after for row in found.ranks] == [truth.last.count(n) for n in ranks]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_one_rank_of_the_simulated_job(seed: int, tmp_path: Path) -> None:
+    truth = job(seed, gemm=0.5, of=1)
+    found = asked(job(seed), tmp_path, "1:family:gemm x0.5")
+    assert [step.after_ns for step in found.steps[1:]] == truth.steps
+    assert [row.rank for row in found.ranks if row.is_changed] == [1]
+
+
+def test_the_slow_rank_helps_until_the_other_one_is_last(tmp_path: Path) -> None:
+    """200 us against 120 us: at 0.8 it gains its 40 us, at 0.5 no more than the 80 us between."""
+    run = simulated(two(200 * US, 120 * US), (0, 0))
+    saved = {}
+    for factor in (0.8, 0.5):
+        found = asked(run, tmp_path, f"0:family:gemm x{factor}")
+        assert found.before_ns is not None
+        assert found.after_ns is not None
+        saved[factor] = found.before_ns - found.after_ns
+    assert saved == {0.8: 40 * US, 0.5: 80 * US}
+    assert [row.last_before for row in found.ranks] == [3, 0]
+    assert [row.last_after for row in found.ranks] == [0, 3]
+    assert [row.waits_before_ns for row in found.ranks] == [0, 3 * 80 * US]
+    assert [row.waits_after_ns for row in found.ranks] == [3 * 20 * US, 0]
+
+
+def test_a_rank_that_is_not_last_is_worth_nothing(tmp_path: Path) -> None:
+    found = asked(simulated(two(200 * US, 120 * US), (0, 0)), tmp_path, "1:family:gemm x0.1")
+    assert found.before_ns == found.after_ns
+    assert [row.last_after for row in found.ranks] == [3, 0]
+
+
+def test_without_a_change_each_rank_is_its_recording(tmp_path: Path) -> None:
+    """Planted jobs: several groups, two hosts, clocks that drift."""
+    for name in ("ddp-gemm", "hosts-1ms", "drift", "tp2dp4-gemm"):
+        folder = tmp_path / name
+        cases.make(cases.case_of(name), 0, folder)
+        parts, meetings, _ = parts_of(facts_of(folder), (), loose=True)
+        found = replayed([part.graph for part in parts], meetings)
+        assert found is not None
+        for part, times in zip(parts, found.times, strict=True):
+            assert (times.begin == part.graph.began).all()
+            assert (times.end == part.graph.ended).all()
+
+
+PLANTED = (
+    ("pp4", "not_all_wait"),
+    ("gloo-gemm", "on_cpu"),
+    ("partial-dp", "not_whole"),
+    ("lost-first", "unmatched"),
+    ("torn", "clocks"),
+    ("dp-gemm", "not_linked"),
+)
+
+
+@pytest.mark.parametrize(("name", "why"), PLANTED)
+def test_what_does_not_settle_it(name: str, why: str, tmp_path: Path) -> None:
+    cases.make(cases.case_of(name), 0, tmp_path)
+    found = job_whatif(facts_of(tmp_path), ["comm x0.5"])
+    assert (found.why_not, found.before_ns, found.after_ns) == (why, None, None)
+
+
+def test_four_of_eight_real_ranks() -> None:
+    paths = sorted((TRACES / "dlrm_ranks").glob("*.json.gz"))
+    if not paths:
+        pytest.skip("no real ranks here")
+    ranks = [summary_of(str(path), cached=False) for path in paths]
+    assert job_whatif(explained(ranks).facts, ["comm x0.5"]).why_not == "not_whole"
+
+
+def test_wrong_changes(tmp_path: Path) -> None:
+    facts = facts_of(write(simulated(two(2 * US, 3 * US), (0, 0)), tmp_path))
+    for change, sentence in (
+        ("2:comm x0.5", "There is no rank 2."),
+        ("kernel:nothing x0.5", "No kernel matches kernel:nothing."),
+        ("device=H200", "What another device would be worth to a job is not told: it is a range."),
+        ("1:op:aten x0", "A collective cannot be taken out of some of its ranks alone."),
+        ("1:faster", "faster is no change"),
+    ):
+        with pytest.raises(WrongChange, match=re.escape(sentence)):
+            job_whatif(facts, [change])
