@@ -73,6 +73,8 @@ def started(program: str, *arguments: str) -> Started:
         ("modules TRACE --json", ["torch", "textual"]),
         ("summary nowhere.json", ["torch", "textual"]),
         ("why TRACE", ["torch", "textual", "regex"]),
+        ("why TRACE --no-worth", ["fusetui.analysis.replay"]),
+        ("kernels TRACE", ["fusetui.analysis.replay"]),
         ("gaps TRACE --json", ["torch", "textual", "fusetui.gpu.roofline"]),
     ],
 )

@@ -17,7 +17,7 @@ from fusetui.report.why_answer import (
     ceiling_text,
     main_reason,
 )
-from fusetui.report.worth import worth_text
+from fusetui.report.worth import worth_figure, worth_text
 from fusetui.text.cutting import clip
 from fusetui.text.figures import Unit, duration, percent, unit_of
 from fusetui.text.printable import printable
@@ -71,10 +71,11 @@ class WhyPage(ListPage):
         )
 
         def row(index: int, width: int) -> list[Styled]:
-            stake, share, part, said, token = _cells(found, entries[index], unit)
+            entry = entries[index]
+            stake, share, part, said, token = _cells(found, entry, unit)
             bar = share_bar(*part, BAR, glyphs)
-            gain = getattr(entries[index], "worth_ns", None)
-            gains = ("" if gain is None else duration(gain),) if worth else ()
+            gain = worth_figure(entry) if isinstance(entry, Finding) else ""
+            gains = (gain,) if worth else ()
             return row_parts(columns, (stake, share, *gains, bar, narrow(said)), width, token)
 
         return Rows(found, len(entries), lambda width: titles(columns, width), row)

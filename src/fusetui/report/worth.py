@@ -7,6 +7,7 @@ from fusetui.text.figures import duration, percent
 
 NOTHING = 2000
 """A smaller part of the time is nothing."""
+ZERO = "nothing"
 WITHOUT = {
     "no_change": "What it is worth is unknown: what would mend it cannot be replayed.",
     "warm_up": "What it is worth is unknown: it happens once.",
@@ -34,14 +35,20 @@ def worth_text(found: Why, one: Finding) -> str:
 
 def worth_part(found: Why, one: Finding) -> str:
     """`worth 402 ms of the step (33 %)`, of a finding that has one."""
-    ns, share = one.worth_ns or 0, one.worth_share or 0.0
-    if share * NOTHING <= 1:
+    if (figure := worth_figure(one)) == ZERO:
         return "worth nothing: other work limits the time"
     whole = "a step" if found.worth_of == "step" and len(found.steps) > 1 else ""
     whole = whole or f"of the {found.worth_of}"
     most = "at most " if one.worth_note == "at_most" else ""
     own = " if the CPU took no time between its calls" if one.worth_note == "own_time" else ""
-    return f"worth {most}{duration(ns)} {whole} ({percent(share, 1)}){own}"
+    return f"worth {most}{figure} {whole} ({percent(one.worth_share or 0.0, 1)}){own}"
+
+
+def worth_figure(one: Finding) -> str:
+    """The time alone; blank where there is none."""
+    if one.worth_ns is None:
+        return ""
+    return duration(one.worth_ns) if (one.worth_share or 0.0) * NOTHING > 1 else ZERO
 
 
 def replayed_text(found: Why) -> str:

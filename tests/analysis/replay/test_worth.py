@@ -166,6 +166,12 @@ def test_nothing_costs_time(path: Any) -> None:
     are worth more than what is at stake."""
     trace = open_trace(str(path))
     found = with_worth(trace, why(trace))
+    for one, wanted in zip(found.findings, found.wanted, strict=True):
+        if isinstance(
+            wanted, Shorter
+        ):  # what it takes away is what is at stake, by rows in whole ns
+            stake = one.at_stake_ns or 0
+            assert one.rule == "small-collectives" or 0 <= stake - wanted.ns.sum() <= len(wanted.ns)
     steps: Sequence[object] = found.steps if found.worth_of == "step" else ["span"]
     for one in found.findings:
         assert (one.worth_ns or 0) >= 0

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
-from fusetui.analysis.why.wanted import Wanted
 from fusetui.trace.model.ids import Id
 from fusetui.trace.program.modules import Modules, ModuleTime
+
+if TYPE_CHECKING:
+    from fusetui.analysis.why.wanted import Wanted
 
 Certainty = Literal["certain", "likely"]
 WorthNote = Literal[

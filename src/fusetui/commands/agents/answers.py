@@ -128,10 +128,11 @@ def _open(_: Any, opened: OpenTrace) -> Answer:
 
 
 def _why(asked: Any, opened: OpenTrace) -> Answer:
+    from fusetui.analysis.replay.worth import with_worth
     from fusetui.analysis.why.answer import why
     from fusetui.report.why_answer import answer
 
-    found = why(opened.trace, Selection(step=asked.step))
+    found = with_worth(opened.trace, why(opened.trace, Selection(step=asked.step)))
     head: dict[str, object] = {
         **_of(opened),
         "answer": answer(found),
@@ -139,6 +140,7 @@ def _why(asked: Any, opened: OpenTrace) -> Answer:
         "devices": found.devices,
         "threads": () if found.devices else found.cpu,
         "ceiling": found.ceiling,
+        "worth_of": found.worth_of,
         "cannot_tell": found.cannot_tell,
     }
     claims = [

@@ -102,6 +102,7 @@ TOOLS: Final = {
             "devices": (list[DeviceAccount],),
             "threads": (Annotated[list[ThreadAccount], Meta(description="if there is no GPU")],),
             "ceiling": (Ceiling | None,),
+            "worth_of": (str | None,),
             "cannot_tell": (list[Unknown],),
             "findings": (list[FINDING],),  # type: ignore[valid-type]
         },
