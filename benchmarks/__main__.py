@@ -78,6 +78,7 @@ def commands(traces: Path, hta: str | None, big: str) -> dict[str, list[list[str
         "predictions": [["--write"]],
         "triton_code": [["--write"]],
         "whatif_programs": [[]],
+        "whatif_pairs": [[str(traces)]],
         "whatif_cpu": [["--rounds", "9"]],
     }
     without = () if hta else ("diff_planted_hta", "diff_peers", "python_peers")

@@ -200,7 +200,7 @@ def test_text_and_json_say_the_same(fusetui: Run, folder: Path) -> None:
 
 def test_what_a_change_is_worth_to_the_job(fusetui: Run, tmp_path: Path) -> None:
     """Of a step: an op of 5 us, latency 6, a kernel of 200, a transfer of 50, return 1."""
-    meet = Work(2_000, 50_000, meets=True)
+    meet = Work(2_000, 50_000, group=(0, 1))
     slow, fast = ([[Work(5_000, ns), meet]] * 3 for ns in (200_000, 120_000))
     write(simulated([slow, fast], [0, 0]), tmp_path)
     out = " ".join(fusetui("ranks", tmp_path, "--what-if", "0:family:gemm x0.5").out.split())

@@ -136,8 +136,9 @@ def _answer(found: WhatIf) -> str:
     made = printable(" and ".join(found.changes))
     of, before = _of(found.of), duration(found.before_ns)
     if found.between_ns is not None:
-        least, most = found.between_ns
-        return f"With {made}, {of} of {before} would take {duration(least)} to {duration(most)}."
+        least, most = map(duration, found.between_ns)
+        times = f"{least} to {most}" if least != most else f"about {least}"
+        return f"With {made}, {of} of {before} would take {times}."
     if found.after_ns is None:
         return f"What {made} would be worth cannot be told: too little of the time is understood."
     after, told = duration(found.after_ns), worth(found.before_ns, found.after_ns)

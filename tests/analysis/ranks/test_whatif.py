@@ -20,7 +20,7 @@ from fusetui.analysis.replay.changes import WrongChange
 
 cases = benchmark("rank_jobs")
 US = 1_000  # ns
-MEET = Work(2 * US, 50 * US, meets=True)
+MEET = Work(2 * US, 50 * US, group=(0, 1))
 
 
 def facts_of(folder: Path) -> JobFacts:
@@ -39,30 +39,33 @@ def two(slow: int, fast: int, steps: int = 3) -> tuple[Steps, ...]:
 
 
 def job(seed: int, gemm: float = 1.0, comm: float = 1.0, op: float = 1.0, of: int = -1) -> Run:
-    """Random work, of which a part is taken; `of`: on one rank, -1: on all."""
+    """Random work between collectives of all ranks, or of pairs; they are behind the kernels, or on
+    a stream of their own. `of`: the rank that is changed, -1: all."""
     chance = random.Random(seed)
-    ranks, steps, each = chance.randint(2, 4), chance.randint(2, 4), chance.randint(2, 9)
-    meets = [False, *(chance.random() < 0.4 for _ in range(each - 2)), True]
-    transfers = [chance.randrange(10, 90) * US for _ in meets]
-    bound = chance.choice((4, 200))  # us of ops: launches are ahead of the device, or not
-    programs = []
-    for rank in range(ranks):
-        g, c, o = (gemm, comm, op) if of in (-1, rank) else (1.0, 1.0, 1.0)
-        programs.append(
-            [
-                [
-                    Work(
-                        round(chance.randrange(1, bound) * US * o),
-                        round(transfer * c if is_met else chance.randrange(2, 300) * US * g),
-                        meets=is_met,
-                    )
-                    for is_met, transfer in zip(meets, transfers, strict=True)
-                ]
-                for _ in range(steps)
-            ]
-        )
-    begins = [chance.randrange(0, 300) * US for _ in range(ranks)]
-    return simulated(programs, begins)
+    ranks, steps, each = chance.randint(2, 4), chance.randint(2, 4), chance.randint(3, 9)
+    aside, pairs = seed % 2 == 1, ranks == 4 and chance.random() < 0.7
+    kinds = [False, *(chance.random() < 0.5 for _ in range(each - 2)), True]
+    among = [pairs and chance.random() < 0.5 for _ in kinds]
+    joins = [aside and not is_met and chance.random() < 0.5 for is_met in kinds]
+    transfers = [chance.randrange(10, 90) * US for _ in kinds]
+    most = chance.choice((4, 200))  # us of ops: launches are ahead of the device, or not
+
+    def work(rank: int, place: int) -> Work:
+        changed = of in (-1, rank)
+        host, ns = chance.randrange(1, most) * US, chance.randrange(2, 300) * US
+        host, call = (round(time * (op if changed else 1)) for time in (host, 500))
+        if not kinds[place]:
+            return Work(host, round(ns * gemm) if changed else ns, joins=joins[place], call=call)
+        pair = (rank // 2 * 2, rank // 2 * 2 + 1)
+        group = pair if among[place] else tuple(range(ranks))
+        transfer = round(transfers[place] * comm) if changed else transfers[place]
+        return Work(host, transfer, group=group, aside=aside, call=call)
+
+    programs = [
+        [[work(rank, place) for place in range(each)] for _ in range(steps)]
+        for rank in range(ranks)
+    ]
+    return simulated(programs, [chance.randrange(0, 300) * US for _ in range(ranks)])
 
 
 CHANGES: tuple[tuple[str, dict[str, float]], ...] = (
@@ -70,6 +73,7 @@ CHANGES: tuple[tuple[str, dict[str, float]], ...] = (
     ("family:gemm x2", {"gemm": 2.0}),
     ("comm x0.5", {"comm": 0.5}),
     ("comm x0", {"comm": 0.0}),
+    ("op:aten::mm x0.5", {"op": 0.5}),
 )
 
 
@@ -116,17 +120,36 @@ def test_a_rank_that_is_not_last_is_worth_nothing(tmp_path: Path) -> None:
     assert [row.last_after for row in found.ranks] == [3, 0]
 
 
-def test_without_a_change_each_rank_is_its_recording(tmp_path: Path) -> None:
-    """Planted jobs: several groups, two hosts, clocks that drift."""
-    for name in ("ddp-gemm", "hosts-1ms", "drift", "tp2dp4-gemm"):
-        folder = tmp_path / name
-        cases.make(cases.case_of(name), 0, folder)
-        parts, meetings, _ = parts_of(facts_of(folder), (), loose=True)
-        found = replayed([part.graph for part in parts], meetings)
-        assert found is not None
-        for part, times in zip(parts, found.times, strict=True):
-            assert (times.begin == part.graph.began).all()
-            assert (times.end == part.graph.ended).all()
+def assert_recorded(facts: JobFacts) -> None:
+    """Without a change each rank is its recording, to the nanosecond."""
+    parts, meetings, _ = parts_of(facts, (), loose=True)
+    found = replayed([part.graph for part in parts], meetings)
+    assert found is not None
+    for part, times in zip(parts, found.times, strict=True):
+        assert (times.begin == part.graph.began).all()
+        assert (times.end == part.graph.ended).all()
+
+
+@pytest.mark.parametrize("name", ["ddp-gemm", "hosts-1ms", "drift", "tp2dp4-gemm"])
+def test_planted_jobs_are_replayed_as_recorded(name: str, tmp_path: Path) -> None:
+    """Several groups, two hosts, clocks that drift."""
+    cases.make(cases.case_of(name), 0, tmp_path)
+    assert_recorded(facts_of(tmp_path))
+
+
+def real_ranks() -> JobFacts:
+    paths = sorted((TRACES / "dlrm_ranks").glob("*.json.gz"))
+    if not paths:
+        pytest.skip(f"there are no ranks in {TRACES}")
+    return explained(summary_of(str(path), cached=False) for path in paths).facts
+
+
+def test_real_ranks_are_replayed_as_recorded() -> None:
+    assert_recorded(real_ranks())
+
+
+def test_four_of_eight_real_ranks() -> None:
+    assert job_whatif(real_ranks(), ["comm x0.5"]).why_not == "not_whole"
 
 
 PLANTED = (
@@ -136,6 +159,7 @@ PLANTED = (
     ("lost-first", "unmatched"),
     ("torn", "clocks"),
     ("dp-gemm", "not_linked"),
+    ("tp8dp2-gemm", "uncertain"),
 )
 
 
@@ -144,14 +168,6 @@ def test_what_does_not_settle_it(name: str, why: str, tmp_path: Path) -> None:
     cases.make(cases.case_of(name), 0, tmp_path)
     found = job_whatif(facts_of(tmp_path), ["comm x0.5"])
     assert (found.why_not, found.before_ns, found.after_ns) == (why, None, None)
-
-
-def test_four_of_eight_real_ranks() -> None:
-    paths = sorted((TRACES / "dlrm_ranks").glob("*.json.gz"))
-    if not paths:
-        pytest.skip("no real ranks here")
-    ranks = [summary_of(str(path), cached=False) for path in paths]
-    assert job_whatif(explained(ranks).facts, ["comm x0.5"]).why_not == "not_whole"
 
 
 def test_wrong_changes(tmp_path: Path) -> None:
