@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -50,7 +51,31 @@ def test_out_of_memory(fusetui: Run, tmp_path: Path) -> None:
     path = failed(tmp_path)
     found = fusetui("memory", path, "--at", "oom", "--json").json["devices"][0]
     assert found["ooms"][0]["index"] == found["at_index"] == found["events"] - 1
-    assert "Too much lives" in " ".join(fusetui("memory", path).out.split())
+    assert "pieces alone are not why" in " ".join(fusetui("memory", path).out.split())
+
+
+def test_out_of_memory_in_pieces(fusetui: Run, tmp_path: Path) -> None:
+    """What is said is what was computed; each segment has its address, and those left out a
+    number."""
+    machine = Machine(total=200 * MB)
+    kept = [machine.alloc(size * MB) for _ in range(10) for size in (9, 11)]
+    for address in kept[::2]:
+        machine.free(address)
+    assert machine.alloc(60 * MB) is None
+    out = fusetui("memory", machine.write(tmp_path / "a.pickle")).out
+    text = " ".join(out.split())
+    assert "94.37 MB in its pool and on its stream are inactive" in text
+    assert "could have given back 83.89 MB: with what was free, that would have been" in text
+    assert f"at {machine.segments[0]['address']:#x}, kept by" in text
+    assert "  and 7 more" in out.splitlines()
+
+
+def test_an_unknown_amount_free(fusetui: Run, tmp_path: Path) -> None:
+    path = failed(tmp_path)
+    whole = pickle.loads(path.read_bytes())
+    whole["device_traces"][0][-1]["device_free"] = None
+    path.write_bytes(pickle.dumps(whole))
+    assert "an unknown amount free" in " ".join(fusetui("memory", path).out.split())
 
 
 def test_two_snapshots(fusetui: Run, tmp_path: Path, leaking: Path) -> None:

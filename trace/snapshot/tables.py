@@ -185,10 +185,12 @@ class Tables:
         return self.frames.setdefault(frame, len(self.frames))
 
     def _event(self, fields: Fields) -> int:
+        free = fields.get("device_free")  # of an `oom`; None is not known
         return self._row(
             Kind.EVENT,
             fields,
             action=self.action(fields["action"]),
+            device_free=-1 if free is None else free,
             stack=self.stack(fields.get("frames", NOTHING)),
             compile_context=self.text(fields.get("compile_context")),
             user_metadata=self.text(fields.get("user_metadata")),

@@ -191,17 +191,23 @@ def _pinned(oom: OutOfMemory, width: int) -> list[str]:
     lines: list[str] = []
     for one in oom.pinned[:PINNED]:
         kept = ", ".join(map(short_place, one.holders))
-        text = f"{size(one.inactive_bytes)} of a segment of {size(one.total_size)}, kept by {kept}"
+        where = f"the segment of {size(one.total_size)} at {one.address:#x}"
+        text = f"{size(one.inactive_bytes)} of {where}, kept by {kept}"
         lines += wrap(text, width, initial_indent="  ", subsequent_indent="    ")
-    return lines
+    more = oom.pinned_count - len(oom.pinned[:PINNED])
+    return [*lines, f"  and {count(more)} more"] if more else lines
 
 
 def _waste(device: DeviceMemory) -> str:
     there = device.waste
+    used = f"Of {size(there.reserved_bytes)} reserved then, {size(there.active_bytes)} are in use"
+    if there.rounding_bytes is None or there.split_bytes is None or there.cached_bytes is None:
+        return f"{used}; the rest is not told, as blocks and segments contradict each other."
+    least, most = ("", "") if there.is_exact else ("at least ", "at most ")
     return (
-        f"Of {size(there.reserved_bytes)} reserved then, {size(there.active_bytes)} are in use, "
-        f"{size(there.rounding_bytes)} rounding, {size(there.split_bytes)} between allocations "
-        f"that live, and {size(there.cached_bytes)} in segments without any."
+        f"{used}, {least}{size(there.rounding_bytes)} rounding, {most}{size(there.split_bytes)} "
+        f"more in segments that hold something, and {size(there.cached_bytes)} in segments that "
+        "hold nothing."
     )
 
 

@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable
 
 from fusetui.analysis.memory.categories import CATEGORIES
-from fusetui.analysis.memory.findings import Finding, Rule
-from fusetui.analysis.memory.oom import OutOfMemory
+from fusetui.analysis.memory.findings import Finding, Helps, Rule
+from fusetui.analysis.memory.oom import Inactive, OutOfMemory
 from fusetui.text.figures import count, plural, size
 from fusetui.text.printable import printable
 
@@ -30,9 +30,7 @@ def finding_text(one: Finding) -> str:
 
 def remedy(one: Finding) -> str:
     """What to try."""
-    if one.rule == "fragmentation" and one.expandable_would_fit is False:
-        return f"to allocate first what lives long; {EXPANDABLE} alone would not do"
-    return TRY[one.rule]
+    return HELPS[one.helps] if one.helps else TRY[one.rule]
 
 
 def oom_text(one: OutOfMemory) -> str:
@@ -50,18 +48,40 @@ def oom_text(one: OutOfMemory) -> str:
 def _why(one: OutOfMemory) -> str:
     if one.reason == "live":
         return (
-            "Too much lives: what is free and what is inactive together are less than that. What "
-            "other processes hold of the device is not in the file."
+            "What is free and what is inactive together are less than that, so pieces alone are "
+            "not why: less would have to live, here or in other processes. What those hold is not "
+            "in the file."
         )
     if one.reason == "fragmented":
-        would = {
-            True: f"With {EXPANDABLE} it would have fitted.",
-            False: f"{EXPANDABLE} alone would not have made it fit.",
-            None: f"Whether it would have fitted with {EXPANDABLE} cannot be told.",
-        }[one.expandable_would_fit]
-        enough = "in all there is enough, but in pieces, or for other streams"
-        return f"It is fragmented: {enough}. {would}"
+        return (
+            "What is free and what is inactive together would be enough, but no piece that could "
+            f"serve it is: {_inactive(one.inactive)}. {_pages(one)}"
+        )
     return _why_not_told(one)
+
+
+def _inactive(there: Inactive) -> str:
+    """Where inactive bytes are, as seen from what was asked for."""
+    parts = (
+        (there.own_bytes, "in its pool and on its stream"),
+        (there.other_streams_bytes, "on other streams"),
+        (there.other_pools_bytes, "in other pools (as CUDA graphs have)"),
+        (there.other_size_bytes, "in segments for blocks of another size"),
+    )
+    return ", ".join(f"{size(part)} {where}" for part, where in parts if part) + " are inactive"
+
+
+def _pages(one: OutOfMemory) -> str:
+    if one.is_expandable:
+        return "Segments are expandable already."
+    if one.expandable_would_fit is None:
+        return "How much of it whole pages of 2 MB could have given back cannot be told."
+    enough = "" if one.expandable_would_fit else "not "
+    return (
+        f"Whole pages of 2 MB of its pool and stream could have given back "
+        f"{size(one.usable_bytes)}: with what was free, that would {enough}have been enough for it "
+        "in such pages. A layout that was expandable from the start would be another one."
+    )
 
 
 def _why_not_told(one: OutOfMemory) -> str:
@@ -83,16 +103,22 @@ def _leak(one: Finding) -> str:
     place = short_place(one.places[0])
     return (
         f"What one stack in {place} keeps grew in {one.count or 0} of the last "
-        f"{one.of_count or 0} steps, by {size(one.each_bytes or 0)} on average; it keeps "
-        f"{size(one.bytes)}."
+        f"{one.of_count or 0} steps, by {size(one.each_bytes or 0)} on average. After the last one "
+        f"it kept {size(one.bytes)} of what was allocated since the recording began."
     )
 
 
 def _fragmentation(one: Finding) -> str:
-    keeps = f" The worst segment is kept by {short_place(one.places[0])}." if one.places else ""
+    if one.inactive:
+        most = "The segment with most of that is kept by"
+        keeps = f" {most} {short_place(one.places[0])}." if one.places else ""
+        return (
+            f"When memory ran out, of {size(one.of_bytes)} reserved {_inactive(one.inactive)}; the "
+            f"largest piece that could have served has {size(one.each_bytes or 0)}.{keeps}"
+        )
     return (
-        f"{size(one.bytes)} of {size(one.of_bytes)} reserved are inactive, in pieces: the largest "
-        f"usable one has {size(one.each_bytes or 0)}.{keeps}"
+        f"{size(one.bytes)} of {size(one.of_bytes)} reserved are inactive, in pieces before "
+        f"blocks that live: the largest one has {size(one.each_bytes or 0)}."
     )
 
 
@@ -131,9 +157,14 @@ SAID: dict[Rule, Callable[[Finding], str]] = {
 }
 TRY: dict[Rule, str] = {
     "memory-leak": "look for what keeps it: a list of losses or outputs (keep loss.item()), a hook",
-    "fragmentation": f"{EXPANDABLE}, which takes memory page by page",
+    "fragmentation": EXPANDABLE,
     "peak-not-needed": "zero_grad(set_to_none=True) right after the step",
     "optimizer-state-large": "an optimizer whose state has 8 bits or is sharded over ranks",
     "activations-large": "torch.utils.checkpoint on the layers that hold most",
     "pool-per-graph": "capture graphs that never run at once with the pool of the first (pool=)",
+}
+HELPS: dict[Helps, str] = {
+    "expandable": f"{EXPANDABLE}, which takes memory page by page",
+    "order": "to allocate first what lives long",
+    "whole_segments": "to free the last of what keeps such a segment, which can then be given back",
 }

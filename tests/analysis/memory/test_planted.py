@@ -8,6 +8,7 @@ import pytest
 from tests.snapshots import MB, Machine, backward, failed, forward, train, trained, training
 
 from fusetui.analysis.memory.answer import DeviceMemory, memory
+from fusetui.analysis.memory.oom import Inactive
 from fusetui.trace.snapshot import read_snapshot
 
 
@@ -160,7 +161,8 @@ def test_what_was_freed_after_it_is_put_back(place: Path) -> None:
 
 
 def test_blocks_that_are_gone_may_have_been_larger(place: Path) -> None:
-    """A block keeps what is not worth splitting off, up to 1 MB: it is that of 5 pages or of 4."""
+    """A block keeps what is not worth splitting off, up to 1 MB: it is that of 5 pages or of 4.
+    What followed it when it was allocated settles that, unless the ring lost it."""
     machine, half = Machine(total=40 * MB), MB // 2
     kept = [machine.alloc(n * half, forward()) for n in (19, 21, 19, 21)]
     for address in kept[1::2]:
@@ -169,7 +171,73 @@ def test_blocks_that_are_gone_may_have_been_larger(place: Path) -> None:
     assert told(machine.write(place)).ooms[0].expandable_would_fit is True
     for address in kept[::2]:
         machine.free(address)
-    assert told(machine.write(place)).ooms[0].expandable_would_fit is None
+    assert told(machine.write(place)).ooms[0].expandable_would_fit is True
+    after_frees = next(n for n, one in enumerate(machine.events) if one["action"] == "oom")
+    assert told(machine.write(place, lost=after_frees)).ooms[0].expandable_would_fit is None
+
+
+def test_segments_that_are_expandable_already(place: Path) -> None:
+    machine = Machine(total=100 * MB, expandable=True)
+    kept = [machine.alloc(10 * MB, forward(n % 2)) for n in range(10)]
+    for address in kept[::2]:
+        machine.free(address)
+    assert machine.alloc(40 * MB, forward(3)) is None
+    found = told(machine.write(place))
+    assert (found.ooms[0].reason, found.ooms[0].expandable_would_fit) == ("fragmented", None)
+    assert [one.helps for one in found.findings] == ["order"]
+
+
+def test_where_inactive_bytes_are(place: Path) -> None:
+    """Those of another stream, of another pool or of the other size help nothing."""
+    machine = Machine(total=62 * MB)
+    holes = machine.alloc(9 * MB, stream=1), machine.alloc(9 * MB, pool=(0, 1))
+    machine.alloc(11 * MB, stream=1), machine.alloc(11 * MB, pool=(0, 1)), machine.alloc(20 * MB)
+    machine.alloc(MB)
+    for address in holes:
+        machine.free(address)
+    assert machine.alloc(12 * MB) is None
+    found = told(machine.write(place))
+    assert found.ooms[0].inactive == Inactive(9 * MB, MB, 9 * MB, 0)
+    assert [one.helps for one in found.findings] == ["whole_segments"]
+
+
+def test_the_rest_of_a_block_is_rounding(place: Path) -> None:
+    """Half a MB at the end of a segment is not worth splitting off, though the block is gone."""
+    machine = Machine()
+    rest = machine.alloc(19 * MB + MB // 2)
+    machine.free(rest)
+    machine.release()
+    found = told(machine.write(place)).waste
+    assert (found.rounding_bytes, found.split_bytes, found.is_exact) == (MB // 2, 0, True)
+
+
+def test_pages_that_were_given_back_are_of_one_segment(place: Path) -> None:
+    machine = Machine(expandable=True)
+    first = machine.alloc(30 * MB)
+    machine.alloc(30 * MB)
+    machine.free(first)
+    segment = machine.segments[0]
+    machine._event("segment_unmap", addr=segment["address"], size=20 * MB)
+    segment["address"] += 20 * MB
+    segment["total_size"] -= 20 * MB
+    segment["blocks"][0] = segment["blocks"][0] | {"address": segment["address"], "size": 10 * MB}
+    found = told(machine.write(place)).waste
+    assert (found.rounding_bytes, found.split_bytes, found.cached_bytes) == (0, 0, 0)
+
+
+def test_blocks_outside_of_segments_tell_no_waste(place: Path) -> None:
+    machine = Machine()
+    machine._event("alloc", addr=MB, size=MB)
+    machine._event("free_requested", addr=MB, size=MB)
+    assert told(machine.write(place)).waste.rounding_bytes is None
+
+
+def test_what_no_backward_frees_is_no_activation(place: Path) -> None:
+    machine = Machine()
+    train(machine, 3)
+    machine.alloc(6 * MB, forward(0))
+    shares = told(machine.write(place), "end").categories
+    assert {one.category for one in shares} == {"parameters", "optimizer_state", "unknown"}
 
 
 def test_a_ring_that_lost_its_beginning(place: Path) -> None:

@@ -103,8 +103,8 @@ def _outlives_backward(history: History, found: Evidence, phases: Phases) -> Fla
 
 
 def _as_before(lives: Lives, kinds: Int64s, phases: Phases) -> Int64s:
-    """What still lives, allocated after the last complete step, is what all others of its stack
-    were, if they were activations or gradients."""
+    """What still lives, allocated after the last complete step, is a gradient if all others of its
+    stack were."""
     complete = phases.end[phases.end <= lives.events]
     since = complete.max(initial=0)
     ended = (lives.died < lives.events) & (lives.stack >= 0)
@@ -112,7 +112,7 @@ def _as_before(lives: Lives, kinds: Int64s, phases: Phases) -> Int64s:
     low, high = np.full(groups, len(CATEGORIES)), np.full(groups, -1)
     np.minimum.at(low, lives.stack[ended], kinds[ended])
     np.maximum.at(high, lives.stack[ended], kinds[ended])
-    known = (low == high) & np.isin(low, [NUMBER["activations"], NUMBER["gradients"]])
+    known = (low == high) & (low == NUMBER["gradients"])
     open_ = (kinds == UNKNOWN) & (lives.died >= lives.events) & (lives.born >= since)
     open_ &= (lives.stack >= 0) & known[lives.stack]
     return np.where(open_, low[lives.stack], kinds)

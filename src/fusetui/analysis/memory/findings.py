@@ -12,7 +12,8 @@ from fusetui.analysis.memory.categories import NUMBER, Category
 from fusetui.analysis.memory.evidence import Evidence, Mark
 from fusetui.analysis.memory.history import BEFORE, History
 from fusetui.analysis.memory.holders import NO_STACK, code_of, sums
-from fusetui.analysis.memory.oom import OutOfMemory
+from fusetui.analysis.memory.layout import is_expandable
+from fusetui.analysis.memory.oom import Inactive, OutOfMemory
 from fusetui.analysis.memory.phases import Phases
 from fusetui.analysis.memory.waste import private_pools, torn
 from fusetui.trace.model.arrays import Flags, Int64s
@@ -25,6 +26,7 @@ Rule = Literal[
     "activations-large",
     "pool-per-graph",
 ]
+Helps = Literal["expandable", "order", "whole_segments"]
 STEPS, GREW = 4, 3  # of the last steps, in how many what leaks has grown
 NOT_NEEDED = 0.05  # of the peak
 STATE = 0.4
@@ -44,6 +46,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     of_count: int | None = None  # the steps looked at
     each_bytes: int | None = None  # by step; of holes the largest
     expandable_would_fit: bool | None = None
+    inactive: Inactive | None = None  # where it ran out
+    helps: Helps | None = None  # against fragmentation
 
 
 def findings(
@@ -108,6 +112,8 @@ def _fragmentation(history: History, failed: tuple[OutOfMemory, ...]) -> Iterato
                 places=one.pinned[0].holders if one.pinned else (),
                 each_bytes=one.largest_bytes,
                 expandable_would_fit=one.expandable_would_fit,
+                inactive=one.inactive,
+                helps=_helps(one),
             )
         return
     taken, end = int(history.reserved.argmax()) - 1, len(history.events) - 1
@@ -115,13 +121,22 @@ def _fragmentation(history: History, failed: tuple[OutOfMemory, ...]) -> Iterato
         if there := torn(history, event):
             yield Finding(
                 rule="fragmentation",
-                bytes=there.split_bytes,
+                bytes=there.split_bytes or 0,
                 of_bytes=there.reserved_bytes,
                 at_stake_bytes=None,
                 index=event,
                 each_bytes=there.largest_bytes,
+                helps="order" if is_expandable(history) else "expandable",
             )
             return
+
+
+def _helps(one: OutOfMemory) -> Helps:
+    """Another order makes room of the pieces of this pool and stream only."""
+    if one.expandable_would_fit is not False and not one.is_expandable:
+        return "expandable"
+    room = one.inactive.own_bytes + (one.device_free_bytes or 0)
+    return "order" if room >= one.asked_bytes else "whole_segments"
 
 
 def _not_needed(

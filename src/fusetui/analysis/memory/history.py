@@ -10,6 +10,7 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
+from fusetui.analysis.memory.rests import Addresses, addresses
 from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows, distinct
 from fusetui.trace.snapshot import Action, Blocks, BlockState, Events, Segments, Snapshot
 
@@ -58,6 +59,7 @@ class History(msgspec.Struct, frozen=True, eq=False):
     blocks: Rows
     lives: Lives  # until they are to be freed
     occupied: Lives  # until they are free, which may be later
+    addresses: Addresses  # of `occupied`
     allocated: Int64s
     active: Int64s
     reserved: Int64s
@@ -117,6 +119,7 @@ def _history(snapshot: Snapshot, device: int, traced: Events | None) -> History:
         rows,
         lives,
         occupied,
+        addresses(occupied.address, occupied.born, occupied.died, occupied.events),
         allocated,
         occupied.sums(),
         _reserved(events, snapshot.segments, segments),

@@ -1,8 +1,9 @@
 """Where allocations lie in the segments at a moment, and the holes between them.
 
 At the end the blocks say it. Before, segments are put back as events say, and a block that is gone
-is as large as the allocator rounds: 512 bytes, but one of a large pool may have had up to 1 MB more
-that was not worth splitting off. `slack` of a hole is how much of it that may be.
+is as large as the allocator rounds: 512 bytes, and in a large pool what was not worth splitting
+off, up to 1 MB, by what followed it when it was allocated. Where that was before the first event,
+`slack` of a hole is how much of it may be of the block.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from fusetui.analysis.memory.history import History
-from fusetui.trace.model.arrays import Flags, Int64s
+from fusetui.analysis.memory.history import BEFORE, History
+from fusetui.analysis.memory.rests import UNSPLIT
+from fusetui.trace.model.arrays import Flags, Int64s, Rows
 from fusetui.trace.snapshot import Action, Snapshot
 
 ROUND = 512
-UNSPLIT = 1 << 20  # at most, that is left on a block of a large pool
 PAGE = 2 << 20  # that an expandable segment maps, and the size of a small segment
 COMMON = (0, 0)  # the pool that all share
 ADDED = frozenset(map(int, (Action.SEGMENT_ALLOC, Action.SEGMENT_MAP)))
@@ -82,17 +83,36 @@ def layout(history: History, event: int) -> Layout:
     own[living[inside]] = place[inside]
     place, starts, sizes = place[inside], lives.address[living[inside]], sizes[inside]
     growing = np.array([one.is_large and not one.is_expandable for one in segments], np.bool_)
-    may_be_more = (known[inside] < 0) & growing[place]
+    gone = np.flatnonzero((known[inside] < 0) & growing[place])
+    kept, may_be_more = _rests(history, living[inside][gone], sizes[gone], ends[place[gone]], event)
+    sizes[gone] += kept
+    unsure = np.zeros(len(place), np.bool_)
+    unsure[gone] = may_be_more
     # A hole begins where a segment or a block ends, and ends at the next block or the segment.
     order = np.argsort(np.concatenate([begins, starts]), kind="stable")
     hole_start = np.concatenate([begins, starts + sizes])[order]
     of = np.concatenate([np.arange(len(segments)), place])[order]
-    slack = np.concatenate([np.zeros(len(segments), np.bool_), may_be_more])[order] * UNSPLIT
+    slack = np.concatenate([np.zeros(len(segments), np.bool_), unsure])[order] * UNSPLIT
     following = np.append(np.concatenate([begins, starts])[order][1:], 0)
     last = np.append(of[1:] != of[:-1], True)[: len(of)]
     hole_end = np.where(last, ends[of], following)
     real = hole_end > hole_start
     return Layout(segments, of[real], hole_start[real], hole_end[real], slack[real], own)
+
+
+def _rests(
+    history: History, rows: Rows, sizes: Int64s, limit: Int64s, event: int
+) -> tuple[Int64s, Flags]:
+    """What was not worth splitting off of blocks of a large pool, and where it may be more: free
+    blocks there are larger than that, so what is not is of the block before."""
+    lives = history.occupied
+    start, born = lives.address[rows], lives.born[rows]
+    first = history.addresses.next_in_use(start, born, limit) - start - sizes
+    now = np.full(len(rows), event)
+    last = history.addresses.next_in_use(start, now, limit) - start - sizes
+    gap = np.where(born == BEFORE, np.minimum(first, last), first)
+    unsplit = gap <= UNSPLIT
+    return np.where(unsplit, np.maximum(gap, 0), 0), ~unsplit & (born == BEFORE)
 
 
 def _segments_at(history: History, event: int) -> tuple[Segment, ...]:
@@ -123,9 +143,32 @@ def _segments_at(history: History, event: int) -> tuple[Segment, ...]:
         else:
             is_page = action == UNMAPPED
             pool = _pool(snapshot, int(events.pool[row]))
-            large = size > PAGE or is_page
-            found.add(Segment(address, size, int(events.stream[row]), pool, large, is_page))
+            one = Segment(address, size, int(events.stream[row]), pool, size > PAGE, is_page)
+            found.join(one) if is_page else found.add(one)
     return tuple(found.at[address] for address in found.order)
+
+
+def is_expandable(history: History) -> bool:
+    """Whether a segment is expandable, or the settings ask for it."""
+    snapshot = history.snapshot
+    settings = snapshot.settings
+    asked = str(settings.get("PYTORCH_CUDA_ALLOC_CONF", "")).replace(" ", "").lower()
+    on = settings.get("expandable_segments") is True or "expandable_segments:true" in asked
+    mapped = np.isin(history.events.action, (Action.SEGMENT_MAP, Action.SEGMENT_UNMAP)).any()
+    return bool(on or mapped or snapshot.segments.is_expandable[history.segments].any())
+
+
+def rounds_up(history: History) -> bool:
+    """Whether the allocator rounds to parts of powers of 2, so that only its own sizes count."""
+    divisions = history.snapshot.settings.get("roundup_power2_divisions")
+    values = divisions.values() if isinstance(divisions, dict) else ()
+    return any(isinstance(one, int) and one > 0 for one in values)
+
+
+def rounds_by_rule(history: History) -> bool:
+    """Whether no setting says what is rounded or split otherwise."""
+    most = history.snapshot.settings.get("max_split_size")
+    return not rounds_up(history) and not (isinstance(most, int) and 0 < most < 1 << 62)
 
 
 def _pool(snapshot: Snapshot, pool: int) -> tuple[int, int]:
@@ -143,6 +186,21 @@ class Stretches:
         if one.address not in self.at:
             insort(self.order, one.address)
         self.at[one.address] = one
+
+    def join(self, pages: Segment) -> None:
+        """Adds pages to the expandable segments of the stream that they touch."""
+        place = bisect_right(self.order, pages.address)
+        beside = [self.at[address] for address in self.order[max(place - 1, 0) : place + 1]]
+        for one in beside:
+            touches = (one.address + one.size, pages.address + pages.size)
+            if not one.is_expandable or one.stream != pages.stream:
+                continue
+            if pages.address == touches[0] or one.address == touches[1]:
+                del self.at[one.address]
+                self.order.remove(one.address)
+                first, size = min(one.address, pages.address), one.size + pages.size
+                pages = replace(one, address=first, size=size)
+        self.add(pages)
 
     def cut(self, address: int, size: int) -> None:
         """Takes a stretch out; the rest of its segment stays, on both sides."""

@@ -10,7 +10,15 @@ import numpy as np
 from fusetui.analysis.memory.evidence import Evidence
 from fusetui.analysis.memory.history import BEFORE, History
 from fusetui.analysis.memory.holders import BEFORE_RECORDING, NO_STACK, code_of, sums
-from fusetui.analysis.memory.layout import COMMON, PAGE, Layout, Segment, layout
+from fusetui.analysis.memory.layout import (
+    COMMON,
+    PAGE,
+    Layout,
+    Segment,
+    is_expandable,
+    layout,
+    rounds_up,
+)
 from fusetui.trace.snapshot import Action
 
 Reason = Literal["live", "fragmented", "other_process", "unknown"]
@@ -29,6 +37,15 @@ class Pinned(msgspec.Struct, frozen=True):
     holders: tuple[str, ...]  # the largest first
 
 
+class Inactive(msgspec.Struct, frozen=True):
+    """Where holes are, as seen from what was asked for; each in the first that it fits."""
+
+    other_pools_bytes: int
+    other_size_bytes: int  # segments for large blocks, if a small one was asked for, or vice versa
+    other_streams_bytes: int
+    own_bytes: int
+
+
 class OutOfMemory(msgspec.Struct, frozen=True):
     """An event `oom`. `inactive` is in holes of all segments, `usable` of those of this pool and
     stream in whole pages, and `largest` is the largest hole there."""
@@ -43,9 +60,12 @@ class OutOfMemory(msgspec.Struct, frozen=True):
     inactive_bytes: int
     largest_bytes: int
     usable_bytes: int
+    inactive: Inactive
+    is_expandable: bool  # some segments were so already, or the settings say so
     reason: Reason
     expandable_would_fit: bool | None
-    pinned: tuple[Pinned, ...]
+    pinned: tuple[Pinned, ...]  # the first ones of `pinned_count`
+    pinned_count: int
 
 
 def out_of_memory(history: History, found: Evidence) -> tuple[OutOfMemory, ...]:
@@ -67,7 +87,9 @@ def _explained(history: History, found: Evidence, event: int) -> OutOfMemory:
     inactive = int(there.size.sum())
     need = -(-asked // PAGE) * PAGE
     fits = {need <= free + most, need <= free + least}
-    would_fit = None if free < 0 or len(fits) > 1 or _rounds(history) else fits.pop()
+    is_on = is_expandable(history)
+    told = free >= 0 and len(fits) == 1 and not is_on and not rounds_up(history)
+    would_fit = fits.pop() if told else None
     reserved = int(history.reserved[event + 1])
     stack = int(events.stack[event])
     return OutOfMemory(
@@ -81,9 +103,11 @@ def _explained(history: History, found: Evidence, event: int) -> OutOfMemory:
         inactive,
         largest,
         most,
+        _inactive(there, like),
+        is_on,
         _reason(asked, free, inactive, largest, reserved, would_fit),
         would_fit,
-        _pinned(history, found, there, event),
+        *_pinned(history, found, there),
     )
 
 
@@ -106,20 +130,23 @@ def _segment_of(asked: int) -> int:
     return LEAST_LARGE if asked < FITTED else -(-asked // PAGE) * PAGE
 
 
-def _rounds(history: History) -> bool:
-    """Whether the allocator rounds to parts of powers of 2, so that only its own sizes count."""
-    divisions = history.snapshot.settings.get("roundup_power2_divisions")
-    values = divisions.values() if isinstance(divisions, dict) else ()
-    return any(isinstance(one, int) and one > 0 for one in values)
+def _inactive(there: Layout, like: Segment) -> Inactive:
+    """Each hole in one of them."""
+    found = [0, 0, 0, 0]
+    for segment, size in zip(there.segment.tolist(), there.size.tolist(), strict=True):
+        one = there.segments[segment]
+        differs = (one.pool != like.pool, one.is_large != like.is_large, one.stream != like.stream)
+        found[[*differs, True].index(True)] += size
+    return Inactive(*found)
 
 
-def _pinned(history: History, found: Evidence, there: Layout, event: int) -> tuple[Pinned, ...]:
-    """The segments with most bytes in holes, of those in which something lives."""
+def _pinned(history: History, found: Evidence, there: Layout) -> tuple[tuple[Pinned, ...], int]:
+    """The segments with most bytes in holes, of those in which something lives, and how many."""
     holes = sums(there.segment, there.size, len(there.segments))
     rows = np.flatnonzero(there.lives >= 0)
     holes[~np.isin(np.arange(len(holes)), there.lives[rows])] = 0
     order = np.argsort(-holes, kind="stable")[:MOST]
-    return tuple(
+    named = tuple(
         Pinned(
             there.segments[one].address,
             there.segments[one].size,
@@ -129,6 +156,7 @@ def _pinned(history: History, found: Evidence, there: Layout, event: int) -> tup
         for one in order.tolist()
         if holes[one]
     )
+    return named, int((holes > 0).sum())
 
 
 def _holders(history: History, found: Evidence, rows: list[int]) -> tuple[str, ...]:

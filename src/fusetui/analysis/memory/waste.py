@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from fusetui.analysis.memory.history import History
 from fusetui.analysis.memory.holders import sums
-from fusetui.analysis.memory.layout import COMMON, Layout, layout
+from fusetui.analysis.memory.layout import COMMON, Layout, layout, rounds_by_rule
 from fusetui.trace.model.arrays import Int64s
 
 TORN = 1 / 3  # of what is reserved, in pieces
@@ -16,15 +16,16 @@ PIECE = 1 / 4  # of them, at most the largest
 
 
 class Waste(msgspec.Struct, frozen=True):
-    """After an event; the four add up to `reserved_bytes`. Before the end, rounding is that of the
-    allocator's rule for blocks that are gone."""
+    """After an event; the four add up to `reserved_bytes`. None where blocks and segments do not
+    fit together."""
 
     reserved_bytes: int
     active_bytes: int  # what was asked for
-    rounding_bytes: int  # with what was not worth splitting off
-    split_bytes: int  # inactive, in segments in which something lives
-    cached_bytes: int  # of segments in which nothing lives, and whole pages of expandable ones
-    largest_bytes: int  # the largest hole of split_bytes
+    rounding_bytes: int | None  # with what was not worth splitting off
+    split_bytes: int | None  # inactive, in segments in which something lives
+    cached_bytes: int | None  # of segments in which nothing lives
+    largest_bytes: int | None  # the largest hole of split_bytes
+    is_exact: bool  # else rounding is at least so much, and split_bytes at most
 
 
 class PrivatePool(msgspec.Struct, frozen=True):
@@ -42,12 +43,16 @@ def waste(history: History, event: int) -> Waste:
 
 def _waste(history: History, event: int, there: Layout) -> Waste:
     lives_in = np.zeros(len(there.segments) + 1, np.bool_)
-    lives_in[there.lives] = True
-    split = np.where(lives_in[there.segment], _kept(there), 0)
+    lives_in[there.lives[there.lives >= 0]] = True
+    split = np.where(lives_in[there.segment], there.size, 0)
     reserved = sum(one.size for one in there.segments)
     held, active = int(there.size.sum()), int(history.active[event + 1])
-    inside, largest = int(split.sum()), int(split.max(initial=0))
-    return Waste(reserved, active, reserved - held - active, inside, held - inside, largest)
+    rounding, inside = reserved - held - active, int(split.sum())
+    is_exact = not there.slack.any() and rounds_by_rule(history)
+    if rounding < 0 or (there.lives[history.occupied.at(event)] < 0).any():
+        return Waste(reserved, active, None, None, None, None, False)
+    largest = int(split.max(initial=0))
+    return Waste(reserved, active, rounding, inside, held - inside, largest, is_exact)
 
 
 def torn(history: History, event: int) -> Waste | None:
@@ -58,7 +63,11 @@ def torn(history: History, event: int) -> Waste | None:
     pieces = np.where(there.end < ends[there.segment], _kept(there), 0)
     inside, largest = int(pieces.sum()), int(pieces.max(initial=0))
     found = replace(_waste(history, event, there), split_bytes=inside, largest_bytes=largest)
-    is_torn = inside >= TORN * found.reserved_bytes > 0 and largest <= PIECE * inside
+    is_torn = (
+        found.rounding_bytes is not None
+        and inside >= TORN * found.reserved_bytes > 0
+        and largest <= PIECE * inside
+    )
     return found if is_torn else None
 
 
