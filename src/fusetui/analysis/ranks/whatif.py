@@ -130,7 +130,7 @@ def asked_of(texts: Sequence[str], ranks: Sequence[int]) -> tuple[Asked, ...]:
     return tuple(found)
 
 
-def job_whatif(facts: JobFacts, texts: Sequence[str]) -> JobWhatIf:
+def job_whatif(facts: JobFacts, texts: Sequence[str], *, cached: bool = True) -> JobWhatIf:
     """What changes are worth to the job. Raises WrongChange, and TraceError for a rank that can no
     longer be read."""
     ranks = tuple(one.rank for one in facts.matched.ranks)
@@ -154,7 +154,7 @@ def job_whatif(facts: JobFacts, texts: Sequence[str]) -> JobWhatIf:
     )
     try:
         _check(facts)
-        return _answer(facts, asked, nothing)
+        return _answer(facts, asked, nothing, cached)
     except Abstain as reason:
         return msgspec.structs.replace(nothing, why_not=reason.why)
 
@@ -188,13 +188,13 @@ def _uncertainty(facts: JobFacts) -> float:
     return 2 * float(facts.clocks.half.max()) * len(facts.matched) / steps
 
 
-def _answer(facts: JobFacts, asked: Sequence[Asked], nothing: JobWhatIf) -> JobWhatIf:
-    parts, meetings, notes = parts_of(facts, asked)
+def _answer(facts: JobFacts, asked: Sequence[Asked], nothing: JobWhatIf, cached: bool) -> JobWhatIf:
+    parts, meetings, notes = parts_of(facts, asked, cached)
     recorded = [Times(part.graph.began, part.graph.ended) for part in parts]
     same = replayed([part.graph for part in parts], meetings)
     if same is None or not all(map(_equal, same.times, recorded)):
         raise Abstain("not_replayed")
-    left = _left(parts, meetings)
+    left = _left(parts, meetings, any(each.rank is not None for each in asked))
     found = replayed([part.made for part in parts], left)
     if found is None:
         raise Abstain("not_replayed")
@@ -224,7 +224,7 @@ def _equal(one: Times, other: Times) -> bool:
 
 
 def parts_of(
-    facts: JobFacts, asked: Sequence[Asked], *, loose: bool = False
+    facts: JobFacts, asked: Sequence[Asked], cached: bool = False, *, loose: bool = False
 ) -> tuple[list[RankPart], Meetings, tuple[str, ...]]:
     """Of each rank in turn, of whose trace no more is kept; how they meet; and notes. `loose`: also
     where it is not recorded what waits for what. Raises Abstain and WrongChange."""
@@ -236,7 +236,7 @@ def parts_of(
     parts, notes, known = [], list[str](), set[str]()
     missing: dict[str, NothingLikeIt] = {}
     for place, one in enumerate(matched.ranks):
-        trace = open_trace(one.path)
+        trace = open_trace(one.path, cached=cached)
         graph = once(trace, graph_of)
         rows = np.flatnonzero(matched.rank == place)
         node[rows] = _nodes(trace, graph, matched.row[rows])
@@ -296,15 +296,20 @@ def _loose_ns(graph: Graph, collectives: Rows) -> int:
     return int(late[collectives].sum() + late[others[since <= LATE_NS]].sum())
 
 
-def _left(parts: Sequence[RankPart], meetings: Meetings) -> Meetings:
-    """Those that changes do not take out."""
-    gone = np.zeros(len(meetings.node), dtype=np.bool_)
+def _left(parts: Sequence[RankPart], meetings: Meetings, of_one: bool) -> Meetings:
+    """Those that changes do not take out; `of_one`: some are of one rank."""
+    gone, kept = np.zeros((2, len(meetings.node)), dtype=np.bool_)
     for rank, part in enumerate(parts):
         own = meetings.rank == rank
-        gone[own] = part.made.gone[meetings.node[own]]
-    some = np.logical_or.reduceat(gone, meetings.first)[meetings.of_row]
-    if (some & ~gone).any():
-        raise Refused("A collective cannot be taken out of some of its ranks alone.")
+        node = meetings.node[own]
+        gone[own] = part.made.gone[node]
+        kept[own] = (part.made.dur[node] == part.graph.dur[node]) & (part.graph.dur[node] > 0)
+    taken, moved = (
+        np.logical_or.reduceat(one, meetings.first)[meetings.of_row]
+        for one in (gone, ~kept & (meetings.transfer > 0))
+    )
+    if (taken & ~gone).any() or (of_one and (moved & kept).any()):
+        raise Refused("A collective cannot be changed on some of its ranks alone.")
     return Meetings(*(column[~gone] for column in meetings))
 
 
