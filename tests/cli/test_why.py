@@ -340,3 +340,30 @@ def test_all_findings_are_printed_with_what_to_try(trace_of: Callable[..., Any])
     assert why_text(found, 80).count("Try: This.") == 1
     assert "more findings (--all prints all)" in why_text(found, 80)
     assert why_text(found, 80, everything=True).count("Try: This.") == 30
+
+
+def test_what_findings_are_worth(fusetui: Run) -> None:
+    """Unless that is not wanted."""
+    lesson = "lesson:mlp-eager"
+    found = fusetui("why", lesson, "--json").json
+    assert found["worth_of"] == "step"
+    assert found["findings"][0]["worth_ns"] > 0
+    assert " worth at most " in fusetui("why", lesson).out
+    without = fusetui("why", lesson, "--no-worth", "--json").json
+    assert (without["worth_of"], without["findings"][0]["worth_ns"]) == (None, None)
+    assert without["findings"][0]["worth_note"] == "left_out"
+    assert " worth " not in fusetui("why", lesson, "--no-worth").out
+
+
+def test_what_findings_are_worth_together(fusetui: Run) -> None:
+    found = fusetui("why", "lesson:mlp-eager", "--together", 3, "--json").json["together"]
+    assert found["findings"] == 1
+    assert found["after_ns"] < found["before_ns"]
+    assert "the first finding" not in fusetui("why", "lesson:mlp-eager").out
+
+
+@pytest.mark.parametrize("other", ["--no-worth", "lesson:mlp-compiled"])
+def test_together_is_about_the_worth_of_one_trace(fusetui: Run, other: str) -> None:
+    found = fusetui("why", "lesson:mlp-eager", other, "--together", 2)
+    assert (found.code, found.out) == (2, "")
+    assert "--together" in found.sentence

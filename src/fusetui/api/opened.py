@@ -129,9 +129,12 @@ class Opened:
 
     def why(self) -> Why:
         """Where the time went, and why the GPU was idle; `fusetui why`."""
+        from msgspec.structs import replace
+
+        from fusetui.analysis.replay.worth import with_worth
         from fusetui.analysis.why.answer import why
 
-        return why(self.trace)
+        return replace(with_worth(self.trace, why(self.trace)), wanted=())
 
     def diff(self, other: Opened | Source, *, step_by: str | None = None) -> Diff:
         """What the other trace does differently; `fusetui diff`. Raises Error."""

@@ -58,7 +58,7 @@ def replayed_text(found: Why) -> str:
             return NONE[one.worth_note]
     if (both := found.together) is None:
         return ""
-    which = "The first finding" if both.findings == 1 else f"The first {both.findings} findings"
+    which = f"first {both.findings} findings" if both.findings > 1 else "first finding"
     times = f"{duration(both.before_ns)} would take {duration(both.after_ns)}"
     whole = "a step" if found.worth_of == "step" else "the span"
-    return f"{which} together: {whole} of {times}."
+    return f"With the {which} mended, {whole} of {times}."
