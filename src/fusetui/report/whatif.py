@@ -170,7 +170,8 @@ def _doubt(devices: Sequence[DeviceResidual], share: float) -> Iterator[str]:
         f"{percent(one.residual_share, 1)} of the time of {device_label(one.device)}"
         for one in known
     )
-    yield f"Not understood: {several([*told], 3)}. Nothing recorded explains these delays."
+    what = several([*told], 3) if known else f"{percent(share, 1)} of the time after the change"
+    yield f"Not understood: {what}. Nothing recorded explains these delays."
 
 
 def inferred_sentence(waits: int) -> Iterator[str]:
