@@ -307,7 +307,7 @@ class PromptInput(Input):
     """Shown while the state asks for a text. Enter submits it; Tab completes a command."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(select_on_focus=False)  # a command that stands there is gone on with
         self.cursor_blink = False  # nothing is sent while nobody types
 
     def ask(self, prompt: Prompt, text: str) -> None:

@@ -132,3 +132,8 @@ def test_a_sweep(times: list[int], knee: float | None, sentence: str) -> None:
     points = tuple(SweepPoint(n / 2, ns) for n, ns in enumerate(times))
     found = Sweep("python", "step", (), 200, 0.0, points, knee)
     assert sentence in sweep_text(found, 80)
+
+
+def test_what_is_not_understood_after_the_change() -> None:
+    found = answer(residual_share=0.125)
+    assert said(found).startswith("Not understood: 13 % of the time after the change. Nothing")

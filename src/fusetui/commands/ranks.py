@@ -68,7 +68,7 @@ def _what_if(args: Namespace) -> int:
     from fusetui.analysis.ranks.whatif import job_whatif
     from fusetui.report.ranks_whatif import job_whatif_text
 
-    worth = job_whatif(found.facts, args.what_if)
+    worth = job_whatif(found.facts, args.what_if, cached=not args.no_cache)
     if args.json:
         emit_json(worth)
     else:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from textwrap import wrap
 
-from fusetui.analysis.ranks.whatif import JobWhatIf, Why
+from fusetui.analysis.ranks.changing import Why
+from fusetui.analysis.ranks.whatif import JobWhatIf
 from fusetui.analysis.replay.whatif import DOUBTFUL
 from fusetui.report.whatif import NOTES, inferred_sentence, worth
 from fusetui.text.figures import count, duration, percent, several

@@ -165,12 +165,14 @@ def _doubt(devices: Sequence[DeviceResidual], share: float) -> Iterator[str]:
     """What is not understood, where that is much."""
     if share <= DOUBTFUL:
         return
-    known = [one for one in devices if one.residual_share > DOUBTFUL]
-    told = (
+    told = [
         f"{percent(one.residual_share, 1)} of the time of {device_label(one.device)}"
-        for one in known
-    )
-    yield f"Not understood: {several([*told], 3)}. Nothing recorded explains these delays."
+        for one in devices
+        if one.residual_share > DOUBTFUL
+    ]
+    if share > max((one.residual_share for one in devices), default=0.0):
+        told.append(f"{percent(share, 1)} of the time after the change")
+    yield f"Not understood: {several(told, 3)}. Nothing recorded explains these delays."
 
 
 def inferred_sentence(waits: int) -> Iterator[str]:

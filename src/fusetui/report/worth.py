@@ -11,6 +11,8 @@ ZERO = "nothing"
 WITHOUT = {
     "no_change": "What it is worth is unknown: what would mend it cannot be replayed.",
     "warm_up": "What it is worth is unknown: it happens once.",
+    "unclear": "What it is worth is unknown: too little of the time after the change is "
+    "understood.",
     "not_found": "What it is worth is unknown: the replay has nothing to change.",
 }
 """Why a single finding has no worth."""

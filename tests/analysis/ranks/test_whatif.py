@@ -12,10 +12,11 @@ from tests.places import TRACES
 from tests.scripts import benchmark
 
 from fusetui.analysis.ranks.answer import explained
+from fusetui.analysis.ranks.changing import parts_of
 from fusetui.analysis.ranks.stragglers import JobFacts
 from fusetui.analysis.ranks.summary import summary_of
 from fusetui.analysis.ranks.together import replayed
-from fusetui.analysis.ranks.whatif import JobWhatIf, job_whatif, parts_of
+from fusetui.analysis.ranks.whatif import JobWhatIf, job_whatif
 from fusetui.analysis.replay.changes import WrongChange
 
 cases = benchmark("rank_jobs")
@@ -98,6 +99,21 @@ def test_one_rank_of_the_simulated_job(seed: int, tmp_path: Path) -> None:
     assert [row.rank for row in found.ranks if row.is_changed] == [1]
 
 
+def test_two_hosts_whose_clocks_are_apart(tmp_path: Path) -> None:
+    """The answer is as near as it says that clocks are known."""
+    programs = two(2000 * US, 1200 * US, steps=6)
+    faster = ([[Work(5 * US, 1000 * US), MEET]] * 6, programs[1])
+    run, truth = simulated(programs, (0, 0)), simulated(faster, (0, 0))
+    found = job_whatif(
+        facts_of(write(run, tmp_path, ahead=(0, 5_000 * US))), ["0:family:gemm x0.5"]
+    )
+    assert found.why_not == ""
+    assert 0 < found.uncertainty_ns < 10 * US
+    for step, ns in zip(found.steps[1:], truth.steps, strict=True):
+        assert step.after_ns is not None
+        assert abs(step.after_ns - ns) <= found.uncertainty_ns
+
+
 def test_the_slow_rank_helps_until_the_other_one_is_last(tmp_path: Path) -> None:
     """200 us against 120 us: at 0.8 it gains its 40 us, at 0.5 no more than the 80 us between."""
     run = simulated(two(200 * US, 120 * US), (0, 0))
@@ -176,7 +192,8 @@ def test_wrong_changes(tmp_path: Path) -> None:
         ("2:comm x0.5", "There is no rank 2."),
         ("kernel:nothing x0.5", "No kernel matches kernel:nothing."),
         ("device=H200", "What another device would be worth to a job is not told: it is a range."),
-        ("1:op:aten x0", "A collective cannot be taken out of some of its ranks alone."),
+        ("1:op:aten x0", "A collective cannot be changed on some of its ranks alone."),
+        ("1:comm x0.5", "A collective cannot be changed on some of its ranks alone."),
         ("1:faster", "faster is no change"),
     ):
         with pytest.raises(WrongChange, match=re.escape(sentence)):

@@ -16,7 +16,7 @@ from fusetui.sample_traces import lessons
 from fusetui.trace import open_trace
 from fusetui.tui.replaying import named
 from fusetui.tui.state import replays
-from fusetui.tui.state.commands import obeyed
+from fusetui.tui.state.commands import asked, obeyed
 from fusetui.tui.state.state import MARKS, Prompt, Replay, Replayed, State
 
 PATH = str(lessons.path("mlp-eager"))
@@ -134,3 +134,12 @@ async def test_from_the_key_to_the_answer() -> None:
         app.do(partial(obeyed, line=f"whatif {CHANGE}"))
         await settled(app, pilot)
         assert f"With {CHANGE}" in screen(app)
+
+
+@pytest.mark.asyncio
+async def test_the_amount_of_the_key_can_be_edited() -> None:
+    async with app_opened([PATH]) as (app, pilot):
+        app.do(partial(asked, typed="whatif x0.5"))
+        await pilot.pause()
+        await pilot.press("backspace", "8")
+        assert "whatif x0.8" in screen(app)

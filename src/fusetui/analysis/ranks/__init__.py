@@ -2,4 +2,5 @@
 waits for whom is computed from the summaries alone.
 
     answer.explained(executors.summarize(paths)).answer
+    whatif.job_whatif(answer.explained(...).facts, changes)  reads the traces again
 """

@@ -12,7 +12,7 @@ from fusetui.analysis.questions.busy import communicates
 from fusetui.analysis.replay.apply import changed, is_range
 from fusetui.analysis.replay.build import graph_of
 from fusetui.analysis.replay.changes import NothingLikeIt, Unsynced, parse_change
-from fusetui.analysis.replay.critical import last_of, route_to
+from fusetui.analysis.replay.critical import last_of, route_to, unknown_share
 from fusetui.analysis.replay.graph import Graph
 from fusetui.analysis.replay.path import DeviceResidual, PathRow, residuals_of, rows_of
 from fusetui.analysis.replay.replay import Times, replay
@@ -61,7 +61,7 @@ class WhatIf(msgspec.Struct, frozen=True):
     before_range_ns: tuple[int, int]  # the least and the most over steps
     after_range_ns: tuple[int, int] | None
     between_ns: tuple[int, int] | None  # of a change that gives no number
-    residual_share: float
+    residual_share: float  # the largest of all devices and of the path after the change
     inferred_waits: int
     certainty: Literal["bound", "estimate"]
     limit: tuple[PathRow, ...]  # the critical path after the change
@@ -99,7 +99,7 @@ def whatif(
         ends = sorted((median(chosen(after, place)), median(chosen(most, place))))
         between = (ends[0], ends[1])
     devices = residuals_of(trace)
-    share = max((one.residual_share for one in devices), default=0.0)
+    share = max([one.residual_share for one in devices] + [unknown_share(made, times)])
     told = between is None and share <= UNKNOWN
     names = labels_of(steps.names)
     each = zip(names, before.tolist(), after.tolist(), strict=True) if len(steps) else ()

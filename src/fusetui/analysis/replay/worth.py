@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from fusetui.analysis.replay.apply import MAKERS, Draft
 from fusetui.analysis.replay.build import graph_of
 from fusetui.analysis.replay.changes import WrongChange, parse_change
+from fusetui.analysis.replay.critical import unknown_share
 from fusetui.analysis.replay.graph import NEVER, Graph, Node
 from fusetui.analysis.replay.path import residuals_of
 from fusetui.analysis.replay.replay import Times, replay
@@ -47,10 +48,9 @@ def with_worth(
     before = lengths_of(trace, graph, Times(graph.began, graph.ended), by)
     told = list[Finding]()
     for finding, change, note in zip(found.findings, wanted, notes, strict=True):
-        after = _after(trace, graph, [change], by) if change is not None else None
-        if after is None:
-            note = note if change is None else "not_found"
-            told.append(replace(finding, worth_note=note))
+        after = _after(trace, graph, [change], by) if change is not None else note
+        if after is None or isinstance(after, str):
+            told.append(replace(finding, worth_note=after))
             continue
         saved, share = saved_of(before, after), float((before - after).sum() / before.sum())
         told.append(replace(finding, worth_ns=saved, worth_share=share, worth_note=note))
@@ -95,21 +95,23 @@ def _missing(trace: Trace, found: Why, asked: bool) -> WorthNote | None:
 
 def _after(
     trace: Trace, graph: Graph, wanted: Sequence[Wanted | None], by: str | None
-) -> Int64s | None:
-    """The lengths of the steps, or of all, with some changes; None where there is nothing to
-    change."""
+) -> Int64s | WorthNote:
+    """The lengths of the steps, or of all, with some changes, or why there are none."""
     draft = Draft(trace, graph, latest=False)
     for one in wanted:
         try:
             _make(one, draft)
         except WrongChange:
-            return None
+            return "not_found"
     made = draft.finished()
-    return lengths_of(trace, made, replay(made), by)
+    times = replay(made)
+    return (
+        lengths_of(trace, made, times, by) if unknown_share(made, times) <= UNKNOWN else "unclear"
+    )
 
 
-def _together(before: Int64s, after: Int64s | None, findings: int) -> Together | None:
-    if after is None:
+def _together(before: Int64s, after: Int64s | WorthNote, findings: int) -> Together | None:
+    if isinstance(after, str):
         return None
     each = median(chosen(before, None)), median(chosen(after, None))
     return Together(findings, *each, saved_of(before, after))

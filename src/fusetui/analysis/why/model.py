@@ -26,6 +26,7 @@ WorthNote = Literal[
     "note",  # no time is at stake
     "not_found",  # the replay has nothing to which its change applies
     "residual",  # too little of the recording is understood
+    "unclear",  # too little of what follows from the change is
     "part",  # a part of the trace was asked about
     "large",  # replaying all findings of this trace takes long: --worth does it
     "left_out",  # no replay was asked for
