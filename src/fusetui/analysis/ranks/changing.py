@@ -50,7 +50,7 @@ class Asked(NamedTuple):
     change: Change
 
 
-class RankPart(NamedTuple):
+class RankGraph(NamedTuple):
     """What is kept of the trace of a rank."""
 
     graph: Graph  # whose collectives last as long as their transfers
@@ -84,7 +84,7 @@ def asked_of(texts: Sequence[str], ranks: Sequence[int]) -> tuple[Asked, ...]:
 
 def parts_of(
     facts: JobFacts, asked: Sequence[Asked], cached: bool = False, *, loose: bool = False
-) -> tuple[list[RankPart], Meetings, tuple[str, ...]]:
+) -> tuple[list[RankGraph], Meetings, tuple[str, ...]]:
     """Of each rank in turn, of whose trace no more is kept; how they meet; and notes. `loose`: also
     where it is not recorded what waits for what. Raises Abstain and WrongChange."""
     matched, waits = facts.matched, facts.waits
@@ -123,7 +123,7 @@ def parts_of(
         notes += told
         share = max((device.residual_share for device in residuals_of(trace)), default=0.0)
         parts.append(
-            RankPart(graph, made, step_ends(trace, graph), trace.epoch_ns, bool(own), share)
+            RankGraph(graph, made, step_ends(trace, graph), trace.epoch_ns, bool(own), share)
         )
     for text in missing.keys() - known:
         raise missing[text]
@@ -155,7 +155,7 @@ def _loose_ns(graph: Graph, collectives: Rows) -> int:
     return int(late[collectives].sum() + late[others[since <= LATE_NS]].sum())
 
 
-def left_of(parts: Sequence[RankPart], meetings: Meetings, of_one: bool) -> Meetings:
+def left_of(parts: Sequence[RankGraph], meetings: Meetings, of_one: bool) -> Meetings:
     """Those that changes do not take out; `of_one`: some are of one rank."""
     gone, kept = np.zeros((2, len(meetings.node)), dtype=np.bool_)
     for rank, part in enumerate(parts):

@@ -17,7 +17,7 @@ from fusetui.analysis.questions.collectives import SYNCHRONOUS
 from fusetui.analysis.ranks.changing import (
     Abstain,
     Asked,
-    RankPart,
+    RankGraph,
     Why,
     asked_of,
     left_of,
@@ -165,7 +165,7 @@ def _equal(one: Times, other: Times) -> bool:
 
 
 def _bounds(
-    facts: JobFacts, parts: Sequence[RankPart], times: Sequence[Times], graphs: Sequence[Graph]
+    facts: JobFacts, parts: Sequence[RankGraph], times: Sequence[Times], graphs: Sequence[Graph]
 ) -> Int64s:
     """When the first rank begins the first step, then when the last one has ended each."""
     found = []
@@ -187,7 +187,7 @@ def _ends(graph: Graph, times: Times, ends: StepEnds) -> Int64s:
 
 def _ranks(
     facts: JobFacts,
-    parts: Sequence[RankPart],
+    parts: Sequence[RankGraph],
     before: tuple[Meetings, Int64s],
     after: tuple[Meetings, Int64s],
 ) -> Iterator[RankThen]:
