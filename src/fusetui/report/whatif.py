@@ -60,7 +60,8 @@ def whatif_text(found: WhatIf, width: int, every_step: bool = False) -> str:
     if every_step and found.steps and found.after_ns is not None:
         blocks.append(table_of(STEP_COLUMNS, found.steps, width))
     if found.after_ns is not None and found.limit:
-        blocks += [_wrapped([limit_sentence(found.limit)], width), rows_text(found.limit, width)]
+        limit = limit_sentence(found.limit, "Then ", _counted(found))
+        blocks += [_wrapped([limit], width), rows_text(found.limit, width)]
     blocks += [_wrapped([NOTES[note]], width) for note in found.notes]
     blocks += [_wrapped([text], width) for text in inferred_sentence(found.inferred_waits)]
     return "\n\n".join(blocks)
@@ -116,9 +117,9 @@ def called(row: PathRow, alone: set[str], width: int) -> str:
     return NAMELESS.get(row.kind, KINDS[row.kind][1]) if row.kind in alone else "others"
 
 
-def limit_sentence(rows: Sequence[PathRow], then: str = "Then ") -> str:
+def limit_sentence(rows: Sequence[PathRow], then: str = "Then ", steps: int = 1) -> str:
     """`Then the host limits it: 71 % of the critical path is what CPU threads do, most of it
-    zoom_shift.`"""
+    zoom_shift.` `steps`: of how many it is."""
     by_kind = {kind: sum(row.ns for row in rows if row.kind == kind) for kind in KINDS}
     kind = max(by_kind, key=lambda one: by_kind[one])
     whole = sum(by_kind.values())
@@ -127,7 +128,8 @@ def limit_sentence(rows: Sequence[PathRow], then: str = "Then ") -> str:
     largest = max((row for row in rows if row.kind == kind), key=lambda row: row.ns)
     is_most = largest.what and 2 * largest.ns > by_kind[kind]
     most = f", most of it {called(largest, set(), UNKNOWN_WIDTH)}" if is_most else ""
-    text = f"{then}{first} {limits}: {percent(by_kind[kind], whole)} of the critical path is {what}"
+    path = "the critical path" + (f" of {plural(steps, 'step')}" if steps > 1 else "")
+    text = f"{then}{first} {limits}: {percent(by_kind[kind], whole)} of {path} is {what}"
     return f"{text[0].upper()}{text[1:]}{most}."
 
 
@@ -145,16 +147,21 @@ def _answer(found: WhatIf) -> str:
     if found.certainty == "bound":
         return f"With {made}, {of} of {before} would take {after} at best ({told})."
     text = f"With {made}, {of} of {before} would take {after} ({told}), an estimate."
-    if found.of == "step" and len(found.steps) > 1 and found.after_range_ns:
+    if (number := _counted(found)) > 1 and found.after_range_ns:
         low, high = map(duration, found.after_range_ns)
-        steps = plural(len(found.steps), "step")
-        text += f" It is the median of {steps}, of which each takes {low} to {high} then."
+        text += f" It is the median of {plural(number, 'step')}, the first left out, "
+        text += f"of which each takes {low} to {high} then."
     return text
 
 
 def worth(before: int, after: int) -> str:
     """`11.8 % less`; a change that is too small to matter is none."""
     return change(before, after) if abs(after - before) * NOTHING > before else "no change"
+
+
+def _counted(found: WhatIf) -> int:
+    """The steps of which the median is told: without the first, which no step ended before."""
+    return max(1, len(found.steps) - 1)
 
 
 def _of(of: str) -> str:

@@ -149,22 +149,17 @@ def median(lengths: Int64s) -> int:
     return int(np.sort(lengths)[(len(lengths) - 1) // 2])
 
 
-def _place_of_median(lengths: Int64s) -> int:
-    own = chosen(lengths, None)
-    order = np.argsort(own, kind="stable")
-    return len(lengths) - len(own) + int(order[(len(own) - 1) // 2])
-
-
 def _limit(
     trace: Trace, graph: Graph, times: Times, place: int | None, by: str | None
 ) -> tuple[PathRow, ...]:
-    """The critical path of one step, that of the median unless one is asked for, or of all without
-    steps."""
+    """The critical path of the steps whose median is told, of one of them, or of all without steps.
+    Of one among several it may begin with what the step before left to do."""
     bounds = step_bounds(trace, graph, times, by)
     last, begin = last_of(graph, times), 0
     if len(bounds):
-        at = _place_of_median(np.diff(bounds)) if place is None else place
-        begin, end = int(bounds[at]), int(bounds[at + 1])
+        count = len(bounds) - 1
+        first, final = (int(count > 1), count) if place is None else (place, place + 1)
+        begin, end = int(bounds[first]), int(bounds[final])
         ends = np.where(graph.gone | (times.end > end), -1, times.end)
         last = int(np.argmax(ends))
     return rows_of(trace, graph, route_to(graph, times, last).since(begin))
