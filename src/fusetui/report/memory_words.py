@@ -92,6 +92,8 @@ def _why_not_told(one: OutOfMemory) -> str:
         return f"{head}: by its blocks, that piece was large enough."
     if free + one.reserved_bytes < one.asked_bytes:
         return f"{head}: it is more than this process holds and the device has free together."
+    if free < one.asked_bytes:
+        return f"{head}: how large blocks from before the recording were is not in the file."
     return f"{head}: so much was free on the device, as where a process may use a part of it only."
 
 

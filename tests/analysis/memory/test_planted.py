@@ -176,6 +176,21 @@ def test_blocks_that_are_gone_may_have_been_larger(place: Path) -> None:
     assert told(machine.write(place, lost=after_frees)).ooms[0].expandable_would_fit is None
 
 
+def test_whether_enough_is_inactive_may_not_be_known(place: Path) -> None:
+    """Two blocks that are gone, from before the recording, had up to 1 MB more each."""
+    machine = Machine(total=40 * MB)
+    kept = [machine.alloc(size) for size in (9 * MB, 11 * MB, 9 * MB, 11 * MB)]
+    for address in kept[1::2]:
+        machine.free(address)
+    lost = len(machine.events)
+    for size in (23 * MB, 21 * MB, 20 * MB):
+        assert machine.alloc(size) is None
+    for address in kept[::2]:
+        machine.free(address)
+    reasons = [one.reason for one in told(machine.write(place, lost=lost)).ooms]
+    assert reasons == ["live", "unknown", "fragmented"]
+
+
 def test_segments_that_are_expandable_already(place: Path) -> None:
     machine = Machine(total=100 * MB, expandable=True)
     kept = [machine.alloc(10 * MB, forward(n % 2)) for n in range(10)]

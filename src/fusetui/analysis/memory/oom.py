@@ -85,6 +85,7 @@ def _explained(history: History, found: Evidence, event: int) -> OutOfMemory:
     most, least = (int(there.returnable(one)[usable].sum()) for one in (False, True))
     largest = int(there.size[usable].max(initial=0))
     inactive = int(there.size.sum())
+    surely = inactive - int(np.minimum(there.slack, there.size).sum())
     need = -(-asked // PAGE) * PAGE
     fits = {need <= free + most, need <= free + least}
     is_on = is_expandable(history)
@@ -105,22 +106,28 @@ def _explained(history: History, found: Evidence, event: int) -> OutOfMemory:
         most,
         _inactive(there, like),
         is_on,
-        _reason(asked, free, inactive, largest, reserved, would_fit),
+        _reason(asked, free, (inactive, surely), largest, reserved, would_fit),
         would_fit,
         *_pinned(history, found, there),
     )
 
 
 def _reason(
-    asked: int, free: int, inactive: int, largest: int, reserved: int, would_fit: bool | None
+    asked: int,
+    free: int,
+    inactive: tuple[int, int],
+    largest: int,
+    reserved: int,
+    would_fit: bool | None,
 ) -> Reason:
     """`other_process` would need the size of the device, which a snapshot does not have. Where even
-    all that this process holds would not suffice, what lives in it is not why."""
+    all that this process holds would not suffice, what lives in it is not why. `inactive`: at most,
+    and at least."""
     if free < 0 or largest >= asked or free >= _segment_of(asked):
         return "unknown"
-    if would_fit or free + inactive >= asked:
+    if would_fit or free + inactive[1] >= asked:
         return "fragmented"
-    return "live" if asked <= free + reserved else "unknown"
+    return "live" if free + inactive[0] < asked <= free + reserved else "unknown"
 
 
 def _segment_of(asked: int) -> int:
