@@ -77,7 +77,7 @@ def _frame(number: int) -> Entry:
 def _segment(address: int, size: int, frames: list[Entry] | None) -> Entry:
     total = max(size, 2 << 20)
     used = {"allocated_size": total, "active_size": total, "requested_size": size}
-    block = {"address": address, "size": total, "requested_size": size}
+    block: Entry = {"address": address, "size": total, "requested_size": size}
     block |= {"state": "active_allocated", "frames": frames or []}
     place = {"device": 0, "address": address, "total_size": total} | used
     kind = {"stream": 0, "segment_type": "large", "segment_pool_id": (0, 0), "is_expandable": False}

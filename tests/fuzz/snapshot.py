@@ -171,7 +171,7 @@ def attempt(seed: int, number: int) -> str:
     return "read"
 
 
-class Plain(pickle._Unpickler):  # type: ignore[misc]
+class Plain(pickle._Unpickler):
     """Python's own, not that in C, which takes as much memory as it is told to."""
 
     def find_class(self, module: str, name: str) -> Any:
@@ -188,7 +188,7 @@ def plain(data: bytes) -> Any:
 
 def check_columns(found: Snapshot) -> None:
     """Numbers of rows are those of rows."""
-    tables = (found.segments, found.blocks, *found.events)
+    tables: tuple[Any, ...] = (found.segments, found.blocks, *found.events)
     for table in tables:
         check((table.stack < len(found.stacks)).all(), "a stack that is none")
         for name in table.__struct_fields__:

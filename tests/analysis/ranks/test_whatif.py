@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.analysis.ranks.invented_job import Run, Steps, Work, simulated, write
@@ -80,7 +81,7 @@ CHANGES: tuple[tuple[str, dict[str, float]], ...] = (
 
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize(("change", "parts"), CHANGES)
-def test_the_simulated_job(seed: int, change: str, parts: dict[str, float], tmp_path: Path) -> None:
+def test_the_simulated_job(seed: int, change: str, parts: dict[str, Any], tmp_path: Path) -> None:
     run, truth = job(seed), job(seed, **parts)
     found = asked(run, tmp_path, change)
     assert found.why_not == ""
