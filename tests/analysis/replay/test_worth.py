@@ -15,9 +15,8 @@ from tests.places import TRACES
 from fusetui.analysis.replay import worth
 from fusetui.analysis.replay.worth import with_worth
 from fusetui.analysis.why.answer import why
-from fusetui.analysis.why.model import Finding, Why
+from fusetui.analysis.why.model import Finding, Hurried, Shorter, Unawaited, Unmade, Wanted, Why
 from fusetui.analysis.why.selection import Selection
-from fusetui.analysis.why.wanted import Hurried, Shorter, Unawaited, Unmade, Wanted
 from fusetui.report.worth import replayed_text, worth_text
 from fusetui.trace import Trace, open_trace
 from fusetui.trace.model.arrays import Rows

@@ -17,8 +17,17 @@ from fusetui.analysis.replay.path import residuals_of
 from fusetui.analysis.replay.replay import Times, replay
 from fusetui.analysis.replay.select import covers
 from fusetui.analysis.replay.whatif import UNKNOWN, chosen, lengths_of, median, saved_of
-from fusetui.analysis.why.model import Finding, Together, Why, WorthNote
-from fusetui.analysis.why.wanted import Hurried, Shorter, Unawaited, Unmade, Wanted
+from fusetui.analysis.why.model import (
+    Finding,
+    Hurried,
+    Shorter,
+    Together,
+    Unawaited,
+    Unmade,
+    Wanted,
+    Why,
+    WorthNote,
+)
 from fusetui.trace.layout.steps import steps_of
 from fusetui.trace.model.arrays import Int64s, Rows
 from fusetui.trace.model.columns import Trace

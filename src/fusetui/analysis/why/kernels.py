@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 
 from fusetui.analysis.questions.busy import communicates, effective_ns
 from fusetui.analysis.why.host import matching
-from fusetui.analysis.why.model import Ceiling
-from fusetui.analysis.why.wanted import Shorter
+from fusetui.analysis.why.model import Ceiling, Shorter
 from fusetui.gpu.kernel_names import KernelName, decode
 from fusetui.gpu.roofline.many import Jobs, blocks_of_each, jobs, peaks_of_devices, share_known
 from fusetui.gpu.roofline.model import Amount

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
 
 import msgspec
 
+from fusetui.trace.model.arrays import Int64s, Rows
 from fusetui.trace.model.ids import Id
+from fusetui.trace.model.intervals import Cover
 from fusetui.trace.program.modules import Modules, ModuleTime
-
-if TYPE_CHECKING:
-    from fusetui.analysis.why.wanted import Wanted
 
 Certainty = Literal["certain", "likely"]
 WorthNote = Literal[
@@ -187,6 +186,37 @@ class WhyDocument(msgspec.Struct, frozen=True, kw_only=True):
     together: Together | None = None
     cannot_tell: tuple[Unknown, ...]
     cpu: tuple[ThreadAccount, ...]
+
+
+class Shorter(msgspec.Struct, frozen=True, eq=False):
+    """Each of these GPU events or launch calls takes so much less; arrays of shape [rows]."""
+
+    rows: Rows
+    ns: Int64s
+
+
+class Unmade(msgspec.Struct, frozen=True, eq=False):
+    """These calls are not made: they take no time and wait for nothing."""
+
+    rows: Rows
+
+
+class Unawaited(msgspec.Struct, frozen=True, eq=False):
+    """In these calls threads do not wait for the device; later work keeps its order."""
+
+    rows: Rows
+
+
+class Hurried(msgspec.Struct, frozen=True, eq=False):
+    """What threads that launch do by themselves at these times (ns of the file), outside of calls
+    that launch or wait, takes no time."""
+
+    cover: Cover
+
+
+Wanted = Shorter | Unmade | Unawaited | Hurried | str
+"""What a finding would have done about it, exactly enough to be replayed (see replay/worth.py); a
+text is a change of `fusetui whatif`, such as `fuse` or `loader`."""
 
 
 class Why(WhyDocument, frozen=True, kw_only=True):

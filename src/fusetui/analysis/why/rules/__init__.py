@@ -31,8 +31,7 @@ import msgspec
 from fusetui.analysis.why.causes import module_text
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.kernels import Kernels, by_text
-from fusetui.analysis.why.model import Finding, Unknown
-from fusetui.analysis.why.wanted import Wanted
+from fusetui.analysis.why.model import Finding, Unknown, Wanted
 from fusetui.text.figures import count, duration, percent, plural
 from fusetui.trace.layout.devices import device_names, device_properties, gpu_activity, is_rocm
 from fusetui.trace.model.arrays import Flags, Rows

@@ -10,6 +10,7 @@ import numpy as np
 
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.kernels import Kernels
+from fusetui.analysis.why.model import Shorter
 from fusetui.analysis.why.rules import Claim, of_work, rule, subject
 from fusetui.analysis.why.rules.fusion import claimed_by_attention
 from fusetui.analysis.why.rules.products import (
@@ -18,7 +19,6 @@ from fusetui.analysis.why.rules.products import (
     claimed_by_tensor_cores,
     is_unaligned,
 )
-from fusetui.analysis.why.wanted import Shorter
 from fusetui.gpu.kernel_names import KernelName, decode, short_name
 from fusetui.gpu.roofline.row import KernelJob
 from fusetui.text.figures import count, duration, percent, plural, significant

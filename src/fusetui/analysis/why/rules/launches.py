@@ -11,8 +11,8 @@ from fusetui.analysis.why.causes import held, holders, label, module_text
 from fusetui.analysis.why.facts import CPU_BOUND, LONG_WORK_NS, SLICE_NS, WORK_NS, Facts
 from fusetui.analysis.why.host import LAYERS, Host
 from fusetui.analysis.why.kernels import the_most
+from fusetui.analysis.why.model import Hurried, Shorter
 from fusetui.analysis.why.rules import Claim, of_span, rule, why_likely
-from fusetui.analysis.why.wanted import Hurried, Shorter
 from fusetui.analysis.why.warming import GRAPH_LAUNCH, LONG_NS
 from fusetui.gpu.kernel_names import KernelName
 from fusetui.text.figures import count, duration, percent, plural

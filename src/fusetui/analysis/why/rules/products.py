@@ -9,6 +9,7 @@ import numpy as np
 
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.kernels import Kernels
+from fusetui.analysis.why.model import Shorter
 from fusetui.analysis.why.rules import (
     PROPERTIES,
     CannotTell,
@@ -18,7 +19,6 @@ from fusetui.analysis.why.rules import (
     rule,
     subject,
 )
-from fusetui.analysis.why.wanted import Shorter
 from fusetui.gpu.kernel_names import KernelName, short_name
 from fusetui.gpu.roofline.bounds import on_plain_cores
 from fusetui.gpu.roofline.peaks import Peak

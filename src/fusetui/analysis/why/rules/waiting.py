@@ -11,8 +11,8 @@ from fusetui.analysis.why.causes import frame_text
 from fusetui.analysis.why.facts import LOADER, Facts
 from fusetui.analysis.why.host import Host, running
 from fusetui.analysis.why.kernels import the_most
+from fusetui.analysis.why.model import Unawaited, Unmade
 from fusetui.analysis.why.rules import Claim, of_span, rule, why_likely
-from fusetui.analysis.why.wanted import Unawaited, Unmade
 from fusetui.analysis.why.warming import OFTEN, recurring
 from fusetui.text.figures import count, duration, plural
 from fusetui.text.printable import printable
