@@ -24,6 +24,7 @@ from fusetui.tui.layout.op_tree import TreeView
 from fusetui.tui.layout.search_hits import SearchHits
 from fusetui.tui.layout.view import GapAt, Side, View
 from fusetui.tui.state.comparison import Comparison
+from fusetui.tui.state.second import Second
 from fusetui.tui.state.session import Hits, Range, ViewSession
 
 if TYPE_CHECKING:
@@ -216,7 +217,8 @@ class State(msgspec.Struct, frozen=True, eq=False):
     overlay: Overlay | None = None
     on_path: bool = False  # what is on the critical path is marked
     replayed: str = ""  # which answer of a replay is waited for
-    arrived: Replayed | None = None  # it waits until nothing lies over the page
+    arrived: Replayed | Second | None = None  # it waits until nothing lies over the page
+    replay: Second | None = None  # see `second`
     hint: str = ""  # "": the keys of the page
     hint_keys: tuple[str, ...] = ()  # what follows the hint, see told
     must_choose: bool = False  # no path was given to open at once: the user chooses
@@ -239,6 +241,21 @@ class State(msgspec.Struct, frozen=True, eq=False):
     def view(self) -> View:
         """The view of the active side."""
         return self.session.views[self.active]
+
+    @property
+    def second(self) -> Second | None:
+        """The replay that the timeline shows below the active side."""
+        found = self.replay if self.page == TIMELINE and self.sides else None
+        return found if found and found.recorded is self.side.trace else None
+
+    @property
+    def shown(self) -> tuple[int, ...]:
+        """The sides that have a timeline: all, or that of which a replay is shown."""
+        return (self.active,) if self.second else tuple(range(len(self.sides)))
+
+    @property
+    def timelines(self) -> int:
+        return len(self.shown) + (self.second is not None)
 
     @property
     def time_range(self) -> Range | None:
@@ -321,12 +338,14 @@ class Cut(msgspec.Struct, frozen=True):
     end: int
 
 
-MARKS, ROWS = "marks", "path"
+MARKS, ROWS, BESIDE = "marks", "path", "\n"
+"""What a Replay asks for; nobody can type the last one, which stands before a change."""
 
 
 class Replay(msgspec.Struct, frozen=True, eq=False):
     """Work out beside the keys which slices are on the critical path of the active side (MARKS),
-    what takes its time (ROWS), or what a change is worth."""
+    what takes its time (ROWS), what a change is worth, or (BESIDE before the change) the trace
+    with it."""
 
     state: State
     asked: str
