@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -24,7 +25,6 @@ from fusetui.tui.pages.page import Page, Pane, slice_details, slice_text
 from fusetui.tui.state.action import action, hints_text, on_timeline
 from fusetui.tui.state.moving import ENDED, SECTION, looked_at
 from fusetui.tui.state.screen import body
-from fusetui.tui.state.second import Second
 from fusetui.tui.state.session import Range
 from fusetui.tui.state.state import (
     TIMELINE,
@@ -34,6 +34,9 @@ from fusetui.tui.state.state import (
     State,
     told,
 )
+
+if TYPE_CHECKING:
+    from fusetui.tui.state.second import Second
 
 
 def clicked(picture: TimelinePicture, width: int, height: int, x: int, y: int) -> View | None:

@@ -15,7 +15,6 @@ from fusetui.trace.model.columns import Trace
 from fusetui.tui.state import search
 from fusetui.tui.state.action import action, on_timeline
 from fusetui.tui.state.moving import SECTION
-from fusetui.tui.state.second import Second
 from fusetui.tui.state.session import Hits
 from fusetui.tui.state.state import (
     BESIDE,
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from fusetui.analysis.replay.marks import Marks
     from fusetui.analysis.replay.path import Path
     from fusetui.analysis.replay.whatif import WhatIf
+    from fusetui.tui.state.second import Second
 
 CALLED = "the critical path"
 DOUBTFUL = 0.05  # more of the path that is not understood is told
@@ -124,6 +124,7 @@ def arrived(
     """Dropped if another trace is open by now, or something else was asked for."""
     from fusetui.analysis.replay.path import Path
     from fusetui.analysis.replay.whatif import WhatIf
+    from fusetui.tui.state.second import Second
 
     if not any(side.trace is trace for side in state.sides):
         return state

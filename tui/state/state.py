@@ -24,7 +24,6 @@ from fusetui.tui.layout.op_tree import TreeView
 from fusetui.tui.layout.search_hits import SearchHits
 from fusetui.tui.layout.view import GapAt, Side, View
 from fusetui.tui.state.comparison import Comparison
-from fusetui.tui.state.second import Second
 from fusetui.tui.state.session import Hits, Range, ViewSession
 
 if TYPE_CHECKING:
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from fusetui.analysis.ranks.model import JobAnswer, RankRow
     from fusetui.analysis.replay.path import Path as CriticalPath
     from fusetui.analysis.replay.whatif import WhatIf
+    from fusetui.tui.state.second import Second
 
 JOB = "all ranks"
 COPIED = "copied"  # how the hint about a copied text begins
