@@ -9,7 +9,7 @@ import numpy as np
 
 from fusetui.analysis.memory.evidence import Evidence
 from fusetui.analysis.memory.history import BEFORE, History
-from fusetui.analysis.memory.holders import BEFORE_RECORDING, NO_STACK, code_of, sums
+from fusetui.analysis.memory.holders import BEFORE_RECORDING, NO_STACK, code_of
 from fusetui.analysis.memory.layout import (
     COMMON,
     PAGE,
@@ -19,6 +19,7 @@ from fusetui.analysis.memory.layout import (
     layout,
     rounds_up,
 )
+from fusetui.trace.model.arrays import summed
 from fusetui.trace.snapshot import Action
 
 Reason = Literal["live", "fragmented", "other_process", "unknown"]
@@ -149,7 +150,7 @@ def _inactive(there: Layout, like: Segment) -> Inactive:
 
 def _pinned(history: History, found: Evidence, there: Layout) -> tuple[tuple[Pinned, ...], int]:
     """The segments with most bytes in holes, of those in which something lives, and how many."""
-    holes = sums(there.segment, there.size, len(there.segments))
+    holes = summed(there.segment, there.size, len(there.segments))
     rows = np.flatnonzero(there.lives >= 0)
     holes[~np.isin(np.arange(len(holes)), there.lives[rows])] = 0
     order = np.argsort(-holes, kind="stable")[:MOST]
