@@ -22,7 +22,7 @@ from fusetui.analysis.memory.layout import (
 from fusetui.trace.model.arrays import summed
 from fusetui.trace.snapshot import Action
 
-Reason = Literal["live", "fragmented", "other_process", "unknown"]
+Reason = Literal["live", "fragmented", "unknown"]
 SMALL = 1 << 20  # at most, that goes into small segments
 LEAST_LARGE, FITTED = 20 << 20, 10 << 20  # a large segment, unless at least FITTED is asked for
 EXPLAINED = 100  # of a program that tries again and again, the last ones
@@ -121,9 +121,9 @@ def _reason(
     reserved: int,
     would_fit: bool | None,
 ) -> Reason:
-    """`other_process` would need the size of the device, which a snapshot does not have. Where even
-    all that this process holds would not suffice, what lives in it is not why. `inactive`: at most,
-    and at least."""
+    """What other processes hold would need the size of the device, which a snapshot does not have.
+    Where even all that this process holds would not suffice, what lives in it is not why.
+    `inactive`: at most, and at least."""
     if free < 0 or largest >= asked or free >= _segment_of(asked):
         return "unknown"
     if would_fit or free + inactive[1] >= asked:
