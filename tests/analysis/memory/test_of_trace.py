@@ -37,7 +37,8 @@ Event = dict[str, Any]
 
 @cache
 def events_of(path: Path) -> list[Event]:
-    found: list[Event] = json.loads(gzip.open(path).read(), parse_float=Decimal)["traceEvents"]
+    text = gzip.decompress(path.read_bytes())
+    found: list[Event] = json.loads(text, parse_float=Decimal)["traceEvents"]
     return found
 
 
