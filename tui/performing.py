@@ -125,6 +125,11 @@ class Performing:
                 kind = "marks" if asked == effects.MARKS else "answer"
                 work = partial(replay, asked_in, asked, post, start=self._beside)
                 self._in_thread(f"replay {kind}", work)
+            case effects.ReadMemory(paths, alone):
+                from fusetui.tui.reading_memory import read_memory  # rarely needed
+
+                work = partial(read_memory, paths, post, alone=alone or self._alone)
+                self._in_thread("memory", work)
             case effects.MatchLanes(side, pattern):
                 self._in_thread("lanes", lambda _: match_lanes(side, pattern, post))
             case _:

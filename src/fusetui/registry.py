@@ -81,7 +81,14 @@ COMMANDS = (
                 nargs="*",
                 default=[],
                 help="A trace, a run folder, a folder of runs, sample:NAME or lesson:NAME; two are "
-                "shown side by side, of more you choose.",
+                "shown side by side, of more you choose. Or one or two memory snapshots.",
+            ),
+            argument(
+                "--memory",
+                metavar="SNAPSHOT",
+                action="append",
+                default=[],
+                help="A memory snapshot of the same run, to show beside the trace.",
             ),
             *(ASCII, THEME, MOUSE, *GRAPHS, NO_CACHE),
         ),

@@ -45,6 +45,7 @@ from fusetui.tui.state.state import (
     Replayed,
     Size,
     State,
+    Text,
 )
 
 if TYPE_CHECKING:
@@ -251,7 +252,7 @@ closed = partial(replace, overlay=None)
 def close(state: State) -> Outcome:
     """Closes the overlay; closing the first choice of traces ends the app."""
     left = closed(state)
-    return left if state.sides or state.reading else (left, Order.QUIT)
+    return left if state.is_open or state.reading else (left, Order.QUIT)
 
 
 def beside(state: State) -> Outcome:
@@ -286,13 +287,15 @@ def laid_over(state: State, overlay: Overlay) -> State:
 
 @lru_cache(maxsize=1)
 def _texts(
-    overlay: Help | Details | Replayed, width: int, ascii_only: bool, unpacked: int, keys: str
+    overlay: Help | Details | Replayed | Text, width: int, ascii_only: bool, unpacked: int, keys: str
 ) -> Rows:
     """The rows of a text, made again only when an argument changes."""
     glyphs = glyphs_for(ascii_only)
     match overlay:
         case Help(sections):
             title, lines = "keys", _sections(sections, width)
+        case Text(title, said_lines):
+            lines = [Said(line, "plain") for line in said_lines]
         case Details(side, int(slice_row), True):
             title = "this slice in the file"
             lines = raw_lines(side.trace, slice_row, width, glyphs)
