@@ -98,8 +98,8 @@ class Performing:
     def perform(self, effect: Effect) -> None:
         post = self._post
         match effect:
-            case effects.Read(paths):
-                self._read(paths)
+            case effects.Read() | effects.ReadMemory():
+                self._read(effect)
             case effects.Compare(a, b, paths):
                 self._compare((a, b), paths)
             case effects.Summarize(wanted):
@@ -125,11 +125,6 @@ class Performing:
                 kind = "marks" if asked == effects.MARKS else "answer"
                 work = partial(replay, asked_in, asked, post, start=self._beside)
                 self._in_thread(f"replay {kind}", work)
-            case effects.ReadMemory(paths, alone):
-                from fusetui.tui.reading_memory import read_memory  # rarely needed
-
-                work = partial(read_memory, paths, post, alone=alone or self._alone)
-                self._in_thread("memory", work)
             case effects.MatchLanes(side, pattern):
                 self._in_thread("lanes", lambda _: match_lanes(side, pattern, post))
             case _:
@@ -157,7 +152,14 @@ class Performing:
             case effects.Order.SUSPEND:
                 app.action_suspend_process()
 
-    def _read(self, paths: tuple[str, ...]) -> None:
+    def _read(self, effect: effects.Read | effects.ReadMemory) -> None:
+        paths = effect.paths
+        if isinstance(effect, effects.ReadMemory):
+            from fusetui.tui.reading_memory import read_memory  # rarely needed
+
+            alone = effect.alone or self._alone
+            self._in_thread("memory", lambda stop: read_memory(paths, self._post, stop, alone))
+            return
         stop = self._stop = Event()
 
         def work(cancelled: Stop) -> None:

@@ -83,7 +83,9 @@ def _shown_hints(state: State) -> list[tuple[str, str]]:
     hints = [*state.hint_keys]
     if not state.hint:
         own = page_of(state).hints if page_of(state).has(state) else "quit quit"
-        hints = [STOP_HINT] * (state.reading is not None and not state.reading.is_whole) + own.split("; ")
+        hints = [STOP_HINT] * (
+            state.reading is not None and not state.reading.is_whole
+        ) + own.split("; ")
     texts = [("", state.hint), *((hint, hint_text(hint, state)) for hint in hints)]
     return [(hint, text) for hint, text in texts if text]
 

@@ -1,5 +1,5 @@
-"""The pictures of the memory page: what is allocated over time, what holds it at the cursor, and what
-is said of a row."""
+"""The pictures of the memory page: what is allocated over time, of which categories it is at the
+cursor, and what is said of a row."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import numpy as np
 
 from fusetui.analysis.memory.categories import CATEGORIES
 from fusetui.analysis.memory.history import BEFORE
+from fusetui.analysis.memory.holders import NO_STACK
 from fusetui.report.memory_words import short_place
 from fusetui.text.cutting import joined
 from fusetui.text.figures import count, duration, percent, plural, size
@@ -150,16 +151,9 @@ def row_text(moments: Moments, row: MemoryRow) -> str:
         return short_place(row.name)
     if row.life != NO_LIFE:
         return life_text(moments, row.life)
-    python = [f for f in moments.history.snapshot.stacks[row.stack] if f.file.endswith(".py")]
-    frames = python or moments.history.snapshot.stacks[row.stack]
-    said = [f"{short_frame(frame)}" for frame in frames]
-    return " < ".join(said) or "no stack"
-
-
-def short_frame(frame: Frame) -> str:
-    """`model.py:12 forward`; of C++ the name alone."""
-    file = frame.file.replace("\\", "/").rpartition("/")[2]
-    return narrow(f"{file}:{frame.line} {frame.name}" if file.endswith(".py") else frame.name)
+    frames = moments.history.snapshot.stacks[row.stack]
+    shown = [_place(frame).rpartition("/")[2] for frame in _python(frames) or frames]
+    return " < ".join(shown) or NO_STACK
 
 
 def life_text(moments: Moments, life: int) -> str:
@@ -179,17 +173,27 @@ def about(moments: Moments, row: MemoryRow, stack: int, every: bool = False) -> 
     """A row, and the frames of its stack, innermost first; `every`: those of C++ too."""
     history = moments.history
     frames = history.snapshot.stacks[stack] if stack != ANY_STACK else ()
-    python = [frame for frame in frames if frame.file.endswith(".py")]
+    python = _python(frames)
     if row.life != NO_LIFE:
         lines = [Said(line, "plain") for line in _life(moments, row.life)]
     else:
         stacks = "its largest stack" if not row.level else "its stack"
-        said = f"{size(row.bytes)} in {plural(row.blocks, 'block')}: {narrow(row.name)}"
+        said = f"{size(row.bytes)} in {plural(row.allocations, 'block')}: {narrow(_name(row))}"
         lines = [Said(said, "plain")] + ([Said(f"{stacks}, innermost first:")] if frames else [])
-    shown = frames if every or not python else python
-    return [Said(f" {line.text}", line.token) for line in lines] + [
-        Said(f"   {_place(frame)}") for frame in shown
-    ]
+    found = [Said(f" {line.text}", line.token) for line in lines]
+    found += [Said(f"   {_place(frame)}") for frame in python or frames]
+    if every and python and len(python) < len(frames):
+        found += [Said(""), Said(" with the frames of C++:", "plain")]
+        found += [Said(f"   {_place(frame)}") for frame in frames]
+    return found
+
+
+def _python(frames: Sequence[Frame]) -> list[Frame]:
+    return [frame for frame in frames if frame.file.endswith(".py")]
+
+
+def _name(row: MemoryRow) -> str:
+    return short_place(row.name) if row.name in CATEGORIES else row.name
 
 
 def _place(frame: Frame) -> str:

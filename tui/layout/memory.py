@@ -18,7 +18,7 @@ from fusetui.trace.model.arrays import Int64s
 from fusetui.trace.model.memo import memo, once
 
 if TYPE_CHECKING:
-    from fusetui.analysis.memory.moments import Moments
+    from fusetui.analysis.memory.moments import Held, Moments
     from fusetui.analysis.memory.versus import By
 
 MEMORY = "memory"
@@ -83,7 +83,7 @@ class MemoryRow(NamedTuple):
     key: Key
     name: str
     bytes: int
-    blocks: int
+    allocations: int
     stack: int = ANY_STACK
     life: int = NO_LIFE
     other: int = 0
@@ -171,16 +171,18 @@ def bytes_of(moments: Moments, by: By, event: int) -> Mapping[str, int]:
 
 
 def _rows(moments: Moments, by: By, event: int, opened: frozenset[Key]) -> Iterator[MemoryRow]:
-    for holder, *figures in _each(*moments.held(by, event)):
+    for holder, size, number in _each(moments.held(by, event)):
         name = moments.names[holder]
-        yield MemoryRow(0, (name,), name, *figures)
-        for stack, *of_stack in _each(*moments.stacks(by, holder, event)) if (name,) in opened else ():
-            yield MemoryRow(1, (name, stack), name, *of_stack, stack)
+        yield MemoryRow(0, (name,), name, size, number)
+        if (name,) not in opened:
+            continue
+        for stack, inside, count in _each(moments.stacks(by, holder, event)):
+            yield MemoryRow(1, (name, stack), name, inside, count, stack)
             if (name, stack) in opened:
                 for life in moments.allocations(by, holder, stack, event).tolist():
-                    size = int(moments.history.lives.size[life])
-                    yield MemoryRow(2, (name, stack, life), name, size, 1, stack, life)
+                    own = int(moments.history.lives.size[life])
+                    yield MemoryRow(2, (name, stack, life), name, own, 1, stack, life)
 
 
-def _each(*columns: Int64s) -> Iterator[tuple[int, int, int]]:
-    return zip(*(column.tolist() for column in columns), strict=True)
+def _each(held: Held) -> Iterator[tuple[int, int, int]]:
+    return zip(*(column.tolist() for column in held), strict=True)

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from fusetui.text.figures import count, percent, plural, signed_size, size
 from fusetui.tui.drawing.picture import Rows, Said, TextPicture, no_rows, row_parts, ruled, text
-from fusetui.tui.drawing.schemes import Glyphs, Styled, glyphs_for, share_bar
+from fusetui.tui.drawing.schemes import Styled, glyphs_for, share_bar
 from fusetui.tui.layout.frame import divided
 from fusetui.tui.layout.kinds import narrow
 from fusetui.tui.layout.memory import MEMORY, MemoryRow, MemorySide, rows_of
@@ -23,14 +23,17 @@ from fusetui.tui.state.memory import here, memory_of, window, with_view
 from fusetui.tui.state.state import Outcome, Overlay, Size, State, Text, told
 
 if TYPE_CHECKING:
-    from fusetui.analysis.memory.moments import Moments
     from fusetui.tables.public import Table
 
 BAR = 10  # cells
 SHARE = {1: (9, 20), 2: (13, 20)}  # of the lines above the details that areas take, by their number
 NAME = ListColumn("", 0, left=True)
 COLUMNS = (
-    *(ListColumn("bytes", 10), ListColumn("share", 6), ListColumn("", BAR, left=True, from_width=70)),
+    *(
+        ListColumn("bytes", 10),
+        ListColumn("share", 6),
+        ListColumn("", BAR, left=True, from_width=70),
+    ),
     *(ListColumn("blocks", 7, from_width=60), NAME),
 )
 BESIDE = (ListColumn("A", 10), ListColumn("B", 10), ListColumn("B - A", 11), NAME)
@@ -89,7 +92,7 @@ class MemoryPage(ListPage):
             if len(shown.sides) == 2:
                 return row_parts(columns, [*self._both(state, row), name], width)
             bar = share_bar(row.bytes, whole, BAR, glyphs)
-            figures = size(row.bytes), percent(row.bytes, whole), bar, count(row.blocks)
+            figures = size(row.bytes), percent(row.bytes, whole), bar, count(row.allocations)
             return row_parts(columns, [*figures, name], width)
 
         return Rows((found, columns), len(found), lambda width: titles(columns, width), formatted)
@@ -126,7 +129,11 @@ class MemoryPage(ListPage):
         moments, view = here(state)
         glyphs = glyphs_for(state.ascii_only, state.colorless)
         legend = pictures().legend(moments, view.at, glyphs, size.width)
-        return (*panes, Pane(1, TextPicture(tuple(legend), lambda *_: [legend])), *self._apart(state))
+        return (
+            *panes,
+            Pane(1, TextPicture(tuple(legend), lambda *_: [legend])),
+            *self._apart(state),
+        )
 
     def _side(self, state: State, index: int, lines: int, size: Size) -> Sequence[Pane]:
         """A line about the cursor, and the area."""
@@ -197,11 +204,14 @@ class MemoryPage(ListPage):
         found, (moments, _) = self.found(state), here(state)
         chosen = found if rows is None else [found[row] for row in rows]
         names = [pictures().row_text(moments, row) if row.level else row.name for row in chosen]
-        figures = {"bytes": [row.bytes for row in chosen], "blocks": [row.blocks for row in chosen]}
+        figures: dict[str, list[int | None]] = {
+            "level": [row.level for row in chosen],
+            "bytes": [row.bytes for row in chosen],
+            "blocks": [row.allocations for row in chosen],
+        }
         if len(memory_of(state).sides) == 2:
-            figures["other_bytes"] = [row.other for row in chosen]
-        texts = {"holder": names, "level": [row.level for row in chosen]}
-        return table_of_page(MEMORY, texts, **figures)
+            figures["other_bytes"] = [None if row.level else row.other for row in chosen]
+        return table_of_page(MEMORY, {"holder": names}, **figures)
 
 
 _action = partial(action, section="In the memory page", where=on(MEMORY), needs=nothing)

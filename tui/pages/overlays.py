@@ -287,7 +287,11 @@ def laid_over(state: State, overlay: Overlay) -> State:
 
 @lru_cache(maxsize=1)
 def _texts(
-    overlay: Help | Details | Replayed | Text, width: int, ascii_only: bool, unpacked: int, keys: str
+    overlay: Help | Details | Replayed | Text,
+    width: int,
+    ascii_only: bool,
+    unpacked: int,
+    keys: str,
 ) -> Rows:
     """The rows of a text, made again only when an argument changes."""
     glyphs = glyphs_for(ascii_only)

@@ -26,8 +26,8 @@ from fusetui.tui.state.moving import viewed
 from fusetui.tui.state.state import (
     ListState,
     Outcome,
-    ReadMemory,
     Reading,
+    ReadMemory,
     Refuse,
     State,
     told,
@@ -245,4 +245,6 @@ def next_device(state: State) -> State:
     view = shown.views[active]
     if len(shown.sides[active].moments) > 1:
         view = first_view(shown.sides[active], 0)
-    return turned(state, active=active, views=(*shown.views[:active], view, *shown.views[active + 1 :]))
+    return turned(
+        state, active=active, views=(*shown.views[:active], view, *shown.views[active + 1 :])
+    )

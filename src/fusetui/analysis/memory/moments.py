@@ -57,7 +57,8 @@ class Moments(msgspec.Struct, frozen=True, eq=False, dict=True):
         since = np.array([self.kept_at[place], event])
         first, last = np.searchsorted(lives.born, since, side="right", sorter=self.born).tolist()
         found = np.concatenate([self.kept[place], self.born[first:last]])
-        return found[lives.died[found] > event]
+        there: Rows = found[lives.died[found] > event]
+        return there
 
     def by_category(self, events: Int64s) -> Int64s:
         """Bytes, of shape [CATEGORIES, events]."""
@@ -66,8 +67,12 @@ class Moments(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     def highest(self, first: Int64s, last: Int64s) -> Int64s:
         """The moment of each range [first, last] at which most is allocated, the first of them."""
-        most, pairs = self.history.allocated, zip((first + 1).tolist(), (last + 2).tolist())
-        return np.array([begin + int(most[begin:end].argmax()) - 1 for begin, end in pairs])
+        most = self.history.allocated
+        pairs = zip((first + 1).tolist(), (last + 2).tolist(), strict=True)
+        found: Int64s = np.array(
+            [begin + int(most[begin:end].argmax()) - 1 for begin, end in pairs]
+        )
+        return found
 
     def held(self, by: By, event: int) -> Held:
         """Who holds what lives; `number` is a row of `names`."""
@@ -83,11 +88,13 @@ class Moments(msgspec.Struct, frozen=True, eq=False, dict=True):
         """The lives of one of these stacks, the largest first, then the oldest."""
         lives, rows = self.history.lives, self._of(by, holder, event)
         rows = rows[lives.stack[rows] == stack]
-        return rows[np.lexsort((lives.born[rows], -lives.size[rows]))]
+        ordered: Rows = rows[np.lexsort((lives.born[rows], -lives.size[rows]))]
+        return ordered
 
     def _of(self, by: By, holder: int, event: int) -> Rows:
         rows = self.living(event)
-        return rows[self.holders[by][rows] == holder]
+        own: Rows = rows[self.holders[by][rows] == holder]
+        return own
 
     def _grouped(self, numbers: Int64s, rows: Rows) -> Held:
         found = distinct(numbers)
@@ -150,7 +157,9 @@ def _kept(lives: Lives, born: Rows) -> tuple[Int64s, tuple[Rows, ...]]:
     return np.array(at), tuple(kept)
 
 
-def _changes(lives: Lives, chosen: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> tuple[Int64s, Int64s]:
+def _changes(
+    lives: Lives, chosen: np.ndarray[tuple[int], np.dtype[np.bool_]]
+) -> tuple[Int64s, Int64s]:
     """At which events the bytes of some lives change, and what they are before and after each."""
     gone = chosen & (lives.died < lives.events)
     when = np.concatenate([lives.born[chosen], lives.died[gone]])
