@@ -6,14 +6,8 @@ from __future__ import annotations
 from base64 import b64encode
 from hashlib import sha256
 from html import escape
-from importlib.resources import files
 
 from fusetui.text.printable import printable
-
-
-def asset(name: str) -> str:
-    """A file of this package."""
-    return files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 
 def text(value: str) -> str:
