@@ -254,8 +254,8 @@ MEMORY = (
     argument(
         "snapshot",
         metavar="SNAPSHOT",
-        help="What torch.cuda.memory._dump_snapshot wrote, compressed or not; or a folder of those "
-        "of ranks.",
+        help="What torch.cuda.memory._dump_snapshot wrote, compressed or not; a folder of those of "
+        "ranks; or a trace recorded with profile_memory=True.",
     ),
     argument("b", metavar="B", nargs="?", help="Another, to compare with the first."),
     JSON,
