@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from fusetui.trace.cells.raster import edges
-from fusetui.trace.model.arrays import Int64s
+from fusetui.trace.model.arrays import Flags, Int64s
 from fusetui.trace.model.memo import memo, once
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class Cells(msgspec.Struct, frozen=True, eq=False):
 
     events: Int64s
     amounts: Int64s
-    inside: np.ndarray[tuple[int], np.dtype[np.bool_]]
+    inside: Flags
 
 
 class MemoryRow(NamedTuple):

@@ -21,6 +21,7 @@ from fusetui.tui.drawing.canvas import Click
 from fusetui.tui.pages.memory import PAGE
 from fusetui.tui.reading_memory import opened
 from fusetui.tui.screen_layout import moused
+from fusetui.tui.state.memory import memory_of
 from fusetui.tui.state.state import Size, State, Text
 
 Matches = Callable[[str, str], None]
@@ -126,7 +127,7 @@ def test_a_click_puts_the_cursor_there(state: State) -> None:
 
 def test_two_snapshots_side_by_side(tmp_path: Path) -> None:
     state = remembered(State(size=Size(120, 40)), trained(tmp_path), failed(tmp_path))
-    a, b = (one.moments[0] for one in state.memory.sides) if state.memory else ()
+    a, b = (one.moments[0] for one in memory_of(state).sides)
     rows = [row for row in PAGE.found(state) if not row.level]
     assert sum(row.bytes for row in rows) == int(a.history.allocated.max())
     assert sum(row.other for row in rows) == int(b.history.allocated.max())

@@ -14,9 +14,9 @@ import numpy as np
 from fusetui.analysis.memory.answer import Known
 from fusetui.analysis.memory.categories import CATEGORIES
 from fusetui.analysis.memory.history import BEFORE, History, Lives
-from fusetui.analysis.memory.holders import BEFORE_RECORDING, NO_STACK, code_of, module_of, sums
+from fusetui.analysis.memory.holders import BEFORE_RECORDING, NO_STACK, code_of, module_of
 from fusetui.analysis.memory.versus import By
-from fusetui.trace.model.arrays import Int64s, Rows, distinct
+from fusetui.trace.model.arrays import Flags, Int64s, Rows, distinct, summed
 
 EVERY = 4096  # events between two moments of which all that lives is kept, at least
 
@@ -99,7 +99,7 @@ class Moments(msgspec.Struct, frozen=True, eq=False, dict=True):
     def _grouped(self, numbers: Int64s, rows: Rows) -> Held:
         found = distinct(numbers)
         place = np.searchsorted(found, numbers)
-        size = sums(place, self.history.lives.size[rows], len(found))
+        size = summed(place, self.history.lives.size[rows], len(found))
         order = np.argsort(-size, kind="stable")
         return Held(found[order], size[order], np.bincount(place, minlength=len(found))[order])
 
@@ -157,9 +157,7 @@ def _kept(lives: Lives, born: Rows) -> tuple[Int64s, tuple[Rows, ...]]:
     return np.array(at), tuple(kept)
 
 
-def _changes(
-    lives: Lives, chosen: np.ndarray[tuple[int], np.dtype[np.bool_]]
-) -> tuple[Int64s, Int64s]:
+def _changes(lives: Lives, chosen: Flags) -> tuple[Int64s, Int64s]:
     """At which events the bytes of some lives change, and what they are before and after each."""
     gone = chosen & (lives.died < lives.events)
     when = np.concatenate([lives.born[chosen], lives.died[gone]])
