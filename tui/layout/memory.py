@@ -31,6 +31,20 @@ FROM_BELOW = (0, 7, 1, 2, 6, 5, 3, 8, 4)
 Key = tuple[str | int, ...]
 
 
+class ReadMemory(msgspec.Struct, frozen=True):
+    """An effect: read these snapshots; `alone`: nothing else is open."""
+
+    paths: tuple[str, ...]
+    alone: bool
+
+
+class Lines(msgspec.Struct, frozen=True):
+    """An overlay: lines to read."""
+
+    title: str
+    lines: tuple[str, ...]
+
+
 class MemorySide(msgspec.Struct, frozen=True, eq=False):
     """A snapshot that is open; `moments` of each of its devices, at least of one."""
 

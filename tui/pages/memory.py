@@ -14,13 +14,13 @@ from fusetui.tui.drawing.picture import Rows, Said, TextPicture, no_rows, row_pa
 from fusetui.tui.drawing.schemes import Styled, glyphs_for, share_bar
 from fusetui.tui.layout.frame import divided
 from fusetui.tui.layout.kinds import narrow
-from fusetui.tui.layout.memory import MEMORY, MemoryRow, MemorySide, rows_of
+from fusetui.tui.layout.memory import MEMORY, Lines, MemoryRow, MemorySide, rows_of
 from fusetui.tui.layout.text_layout import ListColumn, titles
 from fusetui.tui.pages.page import ListPage, Pane, table_of_page
 from fusetui.tui.state import memory
 from fusetui.tui.state.action import action, nothing, on
 from fusetui.tui.state.memory import here, memory_of, window, with_view
-from fusetui.tui.state.state import Outcome, Overlay, Size, State, Text, told
+from fusetui.tui.state.state import Outcome, Overlay, Size, State, told
 
 if TYPE_CHECKING:
     from fusetui.tables.public import Table
@@ -197,7 +197,7 @@ class MemoryPage(ListPage):
             return "nothing of it is allocated at this moment"
         moments, _ = here(state)
         lines = pictures().about(moments, row, self._stack(state, row), every=True)
-        return Text("where this was allocated", tuple(line.text for line in lines))
+        return Lines("where this was allocated", tuple(line.text for line in lines))
 
     def table(self, state: State, rows: Sequence[int] | None = None) -> Table:
         """Who holds what at the moment, of each snapshot."""

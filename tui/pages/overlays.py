@@ -21,6 +21,7 @@ from fusetui.tui.drawing.picture import Rows, Said, row_parts, text
 from fusetui.tui.drawing.range_lines import all_range_lines, gap_lines
 from fusetui.tui.drawing.schemes import TEXT, Glyphs, Styled, glyphs_for, share_bar
 from fusetui.tui.layout.kinds import kind_of, label_of, narrow
+from fusetui.tui.layout.memory import Lines
 from fusetui.tui.layout.search_hits import SearchHits, trend
 from fusetui.tui.layout.text_layout import ListColumn, shown, start_unit, titles
 from fusetui.tui.layout.view import GapAt
@@ -45,7 +46,6 @@ from fusetui.tui.state.state import (
     Replayed,
     Size,
     State,
-    Text,
 )
 
 if TYPE_CHECKING:
@@ -288,7 +288,7 @@ def laid_over(state: State, overlay: Overlay) -> State:
 
 @lru_cache(maxsize=1)
 def _texts(
-    overlay: Help | Details | Replayed | Text,
+    overlay: Help | Details | Replayed | Lines,
     width: int,
     ascii_only: bool,
     unpacked: int,
@@ -299,7 +299,7 @@ def _texts(
     match overlay:
         case Help(sections):
             title, lines = "keys", _sections(sections, width)
-        case Text(title, said_lines):
+        case Lines(title, said_lines):
             lines = [Said(line, "plain") for line in said_lines]
         case Details(side, int(slice_row), True):
             title = "this slice in the file"

@@ -20,7 +20,7 @@ from fusetui.trace.layout.steps import Steps
 from fusetui.tui.layout.answer import AnswerAt
 from fusetui.tui.layout.flame import FlameView
 from fusetui.tui.layout.kernel_table import KernelView
-from fusetui.tui.layout.memory import MemoryShown
+from fusetui.tui.layout.memory import Lines, MemoryShown, ReadMemory
 from fusetui.tui.layout.op_tree import TreeView
 from fusetui.tui.layout.search_hits import SearchHits
 from fusetui.tui.layout.view import GapAt, Side, View
@@ -137,14 +137,7 @@ class Replayed(msgspec.Struct, frozen=True, eq=False):
     found: CriticalPath | WhatIf
 
 
-class Text(msgspec.Struct, frozen=True):
-    """Lines to read."""
-
-    title: str
-    lines: tuple[str, ...]
-
-
-Overlay = HitList | Help | Details | Chooser | Replayed | Text
+Overlay = HitList | Help | Details | Chooser | Replayed | Lines
 
 
 class Prompt(Enum):
@@ -329,13 +322,6 @@ class MatchLanes(msgspec.Struct, frozen=True, eq=False):
 
     side: Side
     pattern: Pattern
-
-
-class ReadMemory(msgspec.Struct, frozen=True):
-    """Read these memory snapshots beside the keys; `alone`: nothing else is open."""
-
-    paths: tuple[str, ...]
-    alone: bool
 
 
 class CopyText(msgspec.Struct, frozen=True):

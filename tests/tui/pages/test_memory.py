@@ -18,11 +18,12 @@ from tests.tui.prepared import SIZE, after, do, drawn, laid_over, remembered
 
 from fusetui.analysis.memory import moments
 from fusetui.tui.drawing.canvas import Click
+from fusetui.tui.layout.memory import Lines
 from fusetui.tui.pages.memory import PAGE
 from fusetui.tui.reading_memory import opened
 from fusetui.tui.screen_layout import moused
 from fusetui.tui.state.memory import memory_of
-from fusetui.tui.state.state import Size, State, Text
+from fusetui.tui.state.state import Size, State
 
 Matches = Callable[[str, str], None]
 
@@ -100,7 +101,7 @@ def test_rows_open_into_stacks_and_allocations(state: State) -> None:
     assert sum(row.bytes for row in found if row.level == 1) == found[0].bytes
     assert sum(row.bytes for row in found if row.level == 2) == found[1].bytes
     there = after(rows, *do("show"))
-    assert isinstance(there.overlay, Text)
+    assert isinstance(there.overlay, Lines)
     shown = laid_over(there)
     assert "model.py" in shown or "train.py" in shown or "adamw.py" in shown
 
