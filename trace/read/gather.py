@@ -82,10 +82,9 @@ class Gathering:
         self._marks: list[Mark] = []
         self._reach = NOWHERE
 
-    def add(
-        self, events: Sequence[AnyEvent], text: bytes = b"", places: Int64s | None = None
-    ) -> None:
-        """Events with these indices in the chunk (default: those after the last), and their text.
+    def add(self, events: Sequence[Any], text: bytes = b"", places: Int64s | None = None) -> None:
+        """Instances of AnyEvent, with these indices in the chunk (default: those after the last),
+        and their text.
 
         Raises InexactTimes if an ExactEvent is needed, OverflowError if a time is out of range, and
         ValueError if one is not a number (see times.py); then nothing was added.
@@ -95,7 +94,7 @@ class Gathering:
         kinds = self._kinds.ids(phases, count)
         counts = dict(zip(self._kinds, np.bincount(kinds).tolist(), strict=False))
         is_slice = kinds == self._kinds["X"]
-        slices = list(compress(events, is_slice.tolist()))
+        slices = [*compress(events, is_slice.tolist())]
         marks: list[Mark] = []
         numbers = np.arange(first, first + count) if places is None else places
         if events and isinstance(events[0], ExactEvent):
@@ -164,13 +163,13 @@ class Gathering:
         """The lane of each slice."""
         new = list(self._categories)[len(self._on_gpu) :]
         self._on_gpu += [role(name) in GPU_ROLES for name in new]
-        keys = zip([e.pid for e in slices], [e.tid for e in slices], repeat(None), strict=False)
-        thread = self._lanes.ids(keys, len(slices))
-        rows = np.flatnonzero(np.array(self._on_gpu, np.bool_)[category]).tolist()
-        if rows:
-            lanes = ((slices[n].pid, slices[n].tid, _device(args[n].device)) for n in rows)
-            thread[rows] = self._lanes.ids(lanes, len(rows))
-        return thread
+        on_gpu = np.array(self._on_gpu, np.bool_)[category]
+        devices: Iterable[int | None] = repeat(None)
+        if on_gpu.any():
+            said = zip([a.device for a in args], on_gpu.tolist(), strict=True)
+            devices = [_device(d) if is_gpu and d is not None else None for d, is_gpu in said]
+        lanes = zip([e.pid for e in slices], [e.tid for e in slices], devices, strict=False)
+        return self._lanes.ids(lanes, len(slices))
 
     def _note(self, others: Sequence[AnyEvent], counts: Mapping[str, int]) -> None:
         """The labels among events that are no slices, and their times. A label that says what the
@@ -198,7 +197,7 @@ def gather(events: Sequence[AnyEvent], places: Int64s | None = None) -> ChunkCol
     return gathered.columns()
 
 
-def _reach(events: Sequence[AnyEvent], counts: Mapping[str, int]) -> tuple[int, int]:
+def _reach(events: Sequence[Any], counts: Mapping[str, int]) -> tuple[int, int]:
     """Times (ns) before and after all of these events, in whole microseconds; EVERYWHERE also for
     labels and pairs."""
     if any(map(counts.get, BESIDE_TIME)):
@@ -216,6 +215,8 @@ def _reach(events: Sequence[AnyEvent], counts: Mapping[str, int]) -> tuple[int, 
 
 
 def _device(value: object) -> int | None:
+    if value.__class__ is int and 0 <= value < 1 << 31:
+        return value
     number = int(value) if isinstance(value, str) and value.isdecimal() else value
     if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < 1 << 31:
         return None

@@ -39,22 +39,19 @@ def _unknown() -> Int64s:
     raise InexactTimes
 
 
-def nanoseconds(
-    values: Sequence[int | float], digits: Callable[[], Int64s] = _unknown
-) -> Int64s:
+def nanoseconds(values: Sequence[int | float], digits: Callable[[], Int64s] = _unknown) -> Int64s:
     """Integer or float microseconds, shape [n] -> int64 nanoseconds, shape [n].
 
     Where a float is too large to be exact or close to the middle between two nanoseconds, `digits`
     is asked, which gives all of them by their text or raises InexactTimes. Raises OverflowError
     when a time is out of range.
     """
-    types = set(map(type, values))
-    if types <= {int}:
-        micros = np.asarray(values, dtype=np.int64)
-        if micros.size and max(int(micros.max()), -int(micros.min())) > LIMIT_NS // 1000:
+    numbers = np.asarray(values)
+    if numbers.dtype == np.int64:
+        if max(int(numbers.max()), -int(numbers.min())) > LIMIT_NS // 1000:
             raise OverflowError("a time is out of range")
-        return micros * 1000
-    floats = np.asarray(values, dtype=np.float64)
+        return numbers * 1000
+    floats = numbers.astype(np.float64)
     sizes = np.abs(floats)
     if not (sizes <= LIMIT_NS // 1000).all():
         raise OverflowError("a time is out of range")
