@@ -96,7 +96,7 @@ def test_a_summary_decodes_no_kernel_and_knows_no_server() -> None:
     found = started(COMMAND, "summary", SAMPLE, "--json")
     assert found.ours(".gpu") == {"fusetui.gpu", "fusetui.gpu.kinds"}
     assert not found.ours(".analysis.serving")
-    assert len(found.ours()) <= 87
+    assert len(found.ours()) <= 88
     assert found.patterns <= 49
 
 
@@ -112,5 +112,5 @@ def test_the_app_begins_without_what_it_answers_later() -> None:
     assert not found.ours(".analysis.diff.align")
     assert not found.ours(".analysis.replay")
     assert not found.ours(".analysis.memory")
-    assert len(found.ours()) <= 191
+    assert len(found.ours()) <= 192
     assert found.patterns <= 96
