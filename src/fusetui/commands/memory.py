@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from argparse import Namespace
 from collections.abc import Iterator
 
@@ -15,10 +14,11 @@ from fusetui.report.output import emit, emit_json, width
 from fusetui.tables.columns import FILE, columns_of
 from fusetui.tables.public import Table, table_of, with_files
 from fusetui.text.figures import parse_time
+from fusetui.text.patterns import late
 from fusetui.trace import TraceError
 from fusetui.trace.snapshot import Snapshot, read_snapshot
 
-MICROSECONDS = re.compile(r"[0-9]{1,18}")
+MICROSECONDS = late(r"[0-9]{1,18}")
 ENDINGS = tuple(f"{form}{packed}" for form in (".pickle", ".pkl") for packed in ("", ".gz", ".zst"))
 
 

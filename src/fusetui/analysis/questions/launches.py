@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from fusetui.analysis.questions.computing import within
 from fusetui.analysis.questions.totals import Groups, grouped, percentile
+from fusetui.text.patterns import late
 from fusetui.trace.layout.counters import Counter
 from fusetui.trace.model.arrays import Flags, Int64s, Rows
 from fusetui.trace.model.categories import CPU_LAYERS, Role
@@ -26,8 +27,8 @@ from fusetui.trace.model.intervals import union_length
 from fusetui.trace.model.joined import Joined
 from fusetui.trace.model.memo import memo
 
-LAUNCHES = re.compile(r"Launch(?!HostFunc)", re.IGNORECASE)
-GRAPH = re.compile(r"GraphLaunch", re.IGNORECASE)
+LAUNCHES = late(r"Launch(?!HostFunc)", re.IGNORECASE)
+GRAPH = late(r"GraphLaunch", re.IGNORECASE)
 LONGEST_NAME = 1 << 10  # characters of a call's name that are searched
 
 
