@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.snapshots import MB, Machine, failed, train, trained, training
+from tests.snapshots import MB, TRACED, Machine, failed, traced, train, trained, training
 
 Run = Callable[..., Any]
 
@@ -139,6 +139,31 @@ def test_folders_that_it_refuses(fusetui: Run, tmp_path: Path, leaking: Path) ->
     assert "a folder without snapshots" in fusetui("memory", tmp_path / "empty").sentence
     assert "give two snapshots" in fusetui("memory", tmp_path, leaking, "--format", "csv").sentence
     assert "give two snapshots" in fusetui("memory", tmp_path, leaking).sentence
+
+
+def test_a_trace(fusetui: Run, tmp_path: Path) -> None:
+    path = traced(tmp_path)
+    out = fusetui("memory", path).out
+    said = "1.536 kB allocated at 3 us (event 0), and at most 4.096 kB reserved."
+    assert out.splitlines()[3].startswith(f"Peak: {said}")
+    assert "A snapshot would also tell the stack" in " ".join(out.split())
+    found = fusetui("memory", path, "--json", "--at", "2us").json["devices"][0]
+    assert (found["at_index"], found["by_op"][0]["bytes"]) == (-1, 1024)
+    rows = fusetui("memory", path, "--format", "json").json
+    assert [(row["device"], row["holder"], row["blocks"]) for row in rows] == [
+        ("GPU 0", "before_recording", 0),
+        ("GPU 0", "aten::mm", 1),
+    ]
+
+
+def test_what_it_refuses_of_a_trace(fusetui: Run, write: Callable[..., Path]) -> None:
+    path, old = write(json.dumps(TRACED)), [TRACED[0], TRACED[1] | {"args": {"Bytes": 5}}]
+    assert "only snapshots are compared" in fusetui("memory", path, path).sentence
+    assert "tells the op that allocated" in fusetui("memory", path, "--by", "module").sentence
+    assert "do not tell where memory ran out" in fusetui("memory", path, "--at", "oom").sentence
+    assert "profile_memory=True adds them" in fusetui("memory", write(json.dumps(TRACED[:1]))).err
+    found = fusetui("memory", write(json.dumps(old)))
+    assert (found.code, "newer versions of torch" in found.sentence) == (2, True)
 
 
 def test_names_are_printable(fusetui: Run, tmp_path: Path) -> None:
