@@ -87,6 +87,19 @@ SHARED = (
         "needs fusetui[picture]. docs/pictures.md has examples.",
     ),
     Command(
+        "report",
+        "One page for a browser: account, findings, tables, timeline, and the diff of two.",
+        (
+            argument("a", metavar="A", help="A trace."),
+            argument("b", metavar="B", nargs="?", help="Another, to compare with the first."),
+            argument("out", metavar="OUT", help="The new file, named .html."),
+            *(*LIGHT, NO_CACHE),
+        ),
+        "It needs nothing else: it loads nothing and is below 1 MB. Its figures are those of "
+        "--json; a click on the head of a column sorts by them. By default it is light or dark "
+        "as the browser has it.",
+    ),
+    Command(
         "convert",
         "Write a trace of any format as the JSON of torch.profiler.",
         (TRACE, OUT),

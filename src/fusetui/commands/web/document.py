@@ -6,8 +6,14 @@ from __future__ import annotations
 from base64 import b64encode
 from hashlib import sha256
 from html import escape
+from pathlib import Path
 
 from fusetui.text.printable import printable
+
+
+def asset(name: str) -> str:
+    """A file of this package."""
+    return Path(__file__).with_name(name).read_text(encoding="utf-8").strip()
 
 
 def text(value: str) -> str:
