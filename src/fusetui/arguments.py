@@ -15,6 +15,7 @@ from argparse import (
 )
 from collections.abc import Callable, Mapping
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -232,6 +233,44 @@ MEMORY = (
     *(TOP, *TABLE[1:]),
 )
 """Of `memory`."""
+
+
+def seconds(text: str) -> float:
+    """The type of an argument: a time in seconds."""
+    try:
+        return float(text)
+    except ValueError:
+        raise ArgumentTypeError(f"takes a number of seconds, not {text!r}") from None
+
+
+def extras(text: str) -> list[str]:
+    """The type of an argument: some of stack, shapes and memory; none for "none"."""
+    given = [] if text == "none" else text.split(",")
+    if wrong := [one for one in given if one not in ("stack", "shapes", "memory")]:
+        raise ArgumentTypeError(f"takes stack, shapes, memory or none, not {wrong[0]!r}")
+    return given
+
+
+RECORDED = (
+    argument("--seconds", metavar="S", type=seconds, help="Record this long, 0.5 by default."),
+    argument("--steps", metavar="N", type=amount, help="Record this many optimizer steps instead."),
+    argument(
+        "--with",
+        dest="extras",
+        metavar="WHAT",
+        type=extras,
+        default=["shapes"],
+        help="stack, shapes or memory, several with commas between, or none; shapes by default.",
+    ),
+    argument("--out", metavar="DIR", type=Path, help="The folder of the traces."),
+    argument(
+        "--open",
+        action=BooleanOptionalAction,
+        default=True,
+        help="Open the traces in the app, in a terminal.",
+    ),
+)
+"""What is recorded of a program that runs, and where it goes."""
 AS_TABLE = ("others", "format", "output", "columns", "sort", "where")
 """Arguments that ask for the answer of a command as a table."""
 MODULES = {

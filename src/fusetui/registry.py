@@ -4,6 +4,7 @@ arguments.MODULES, which is imported when it runs. Parsers, help and reference a
 
 from __future__ import annotations
 
+from argparse import REMAINDER
 from pathlib import Path
 
 from fusetui.arguments import (
@@ -19,6 +20,7 @@ from fusetui.arguments import (
     OUT,
     PART,
     PEAK,
+    RECORDED,
     SHELLS,
     STEP_BY,
     TABLE,
@@ -33,6 +35,7 @@ from fusetui.arguments import (
     by,
     flag,
     option,
+    seconds,
     share,
 )
 
@@ -64,6 +67,51 @@ COMMANDS = (
         "combination; batch=64,128,...,2048 continues the progression, in=1024/n divides a total, "
         "and paper-batch is a predefined sweep.",
         open_ended=True,
+    ),
+    Command(
+        "run",
+        "Start a program, and record a trace of it while it runs.",
+        (
+            argument(
+                "--after",
+                metavar="S",
+                type=seconds,
+                default=0.0,
+                help="Record once this many seconds have passed; by default, as soon as torch is "
+                "loaded and a few seconds have passed.",
+            ),
+            flag("--on-enter", "Record whenever Enter is pressed; the program has no input then."),
+            *RECORDED,
+            argument("program", metavar="-- COMMAND", nargs=REMAINDER, help="The program."),
+        ),
+        "The program is not changed. It keeps its output, gets your signals, and its exit code is "
+        "that of this command. Once it has ended, its trace is opened.",
+    ),
+    Command(
+        "record",
+        "Record a trace of programs that run already.",
+        (
+            argument(
+                "--pid", metavar="PID", type=amount, action="append", help="One; may be repeated."
+            ),
+            argument(
+                "--job",
+                metavar="NAME",
+                help="All of a job: its number in Slurm, its --rdzv-id of torchrun, or the name of "
+                "its program, such as train.py.",
+            ),
+            flag("--all", "All of yours that can be."),
+            *RECORDED,
+        ),
+        "They must have been started with KINETO_USE_DAEMON=1; docs/attach.md says where to set it "
+        "in Slurm, Kubernetes, vLLM and torchrun. Several begin together, and ranks opens their "
+        "folder.",
+    ),
+    Command(
+        "watch",
+        "Open each new trace of a folder as it appears, beside the one before.",
+        (argument("folder", metavar="DIR", help="The folder that traces are written to."),),
+        "For changing and profiling in turn: leave the app with q to wait for the next.",
     ),
     Command(
         "tutor",
