@@ -15,7 +15,6 @@ from argparse import (
 )
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -233,44 +232,31 @@ MEMORY = (
     *(TOP, *TABLE[1:]),
 )
 """Of `memory`."""
-
-
-def seconds(text: str) -> float:
-    """The type of an argument: a time in seconds."""
-    try:
-        return float(text)
-    except ValueError:
-        raise ArgumentTypeError(f"takes a number of seconds, not {text!r}") from None
-
-
-def extras(text: str) -> list[str]:
-    """The type of an argument: some of stack, shapes and memory; none for "none"."""
-    given = [] if text == "none" else text.split(",")
-    if wrong := [one for one in given if one not in ("stack", "shapes", "memory")]:
-        raise ArgumentTypeError(f"takes stack, shapes, memory or none, not {wrong[0]!r}")
-    return given
-
-
-RECORDED = (
-    argument("--seconds", metavar="S", type=seconds, help="Record this long, 0.5 by default."),
-    argument("--steps", metavar="N", type=amount, help="Record this many optimizer steps instead."),
+RANKS = (
     argument(
-        "--with",
-        dest="extras",
-        metavar="WHAT",
-        type=extras,
-        default=["shapes"],
-        help="stack, shapes or memory, several with commas between, or none; shapes by default.",
+        "paths",
+        metavar="PATH",
+        nargs="+",
+        help="Traces of the ranks: files, folders, patterns or URLs.",
     ),
-    argument("--out", metavar="DIR", type=Path, help="The folder of the traces."),
+    JSON,
+    flag("--csv", "One line per rank, for a spreadsheet; times in ns."),
     argument(
-        "--open",
-        action=BooleanOptionalAction,
-        default=True,
-        help="Open the traces in the app, in a terminal.",
+        "--what-if",
+        metavar="CHANGE",
+        nargs="+",
+        action="extend",
+        help="What changes as those of whatif would be worth to the job, and which rank is "
+        "last then; 2:CHANGE changes rank 2 alone.",
     ),
+    argument(
+        "--on",
+        metavar="WHERE",
+        help="Read them on a cluster: dask://HOST:PORT, a running Dask scheduler.",
+    ),
+    *(TOP, NO_CACHE, *TABLE[1:]),
 )
-"""What is recorded of a program that runs, and where it goes."""
+"""Of `ranks`."""
 AS_TABLE = ("others", "format", "output", "columns", "sort", "where")
 """Arguments that ask for the answer of a command as a table."""
 MODULES = {

@@ -4,7 +4,6 @@ arguments.MODULES, which is imported when it runs. Parsers, help and reference a
 
 from __future__ import annotations
 
-from argparse import REMAINDER
 from pathlib import Path
 
 from fusetui.arguments import (
@@ -20,7 +19,7 @@ from fusetui.arguments import (
     OUT,
     PART,
     PEAK,
-    RECORDED,
+    RANKS,
     SHELLS,
     STEP_BY,
     TABLE,
@@ -35,7 +34,6 @@ from fusetui.arguments import (
     by,
     flag,
     option,
-    seconds,
     share,
 )
 
@@ -56,6 +54,18 @@ def _of_capture() -> tuple[Argument, ...]:
     )
 
 
+def _of_run() -> tuple[Argument, ...]:
+    from fusetui.recording_arguments import RUN
+
+    return RUN
+
+
+def _of_record() -> tuple[Argument, ...]:
+    from fusetui.recording_arguments import RECORD
+
+    return RECORD
+
+
 ANSWER = (TRACE, JSON, NO_CACHE, *GRAPHS)
 COMMANDS = (
     Command(
@@ -71,41 +81,16 @@ COMMANDS = (
     Command(
         "run",
         "Start a program, and record a trace of it while it runs.",
-        (
-            argument(
-                "--after",
-                metavar="S",
-                type=seconds,
-                default=0.0,
-                help="Record once this many seconds have passed; by default, as soon as torch is "
-                "loaded and a few seconds have passed.",
-            ),
-            flag("--on-enter", "Record whenever Enter is pressed; the program has no input then."),
-            *RECORDED,
-            argument("program", metavar="-- COMMAND", nargs=REMAINDER, help="The program."),
-        ),
+        _of_run,
         "The program is not changed. It keeps its output, gets your signals, and its exit code is "
         "that of this command. Once it has ended, its trace is opened.",
     ),
     Command(
         "record",
         "Record a trace of programs that run already.",
-        (
-            argument(
-                "--pid", metavar="PID", type=amount, action="append", help="One; may be repeated."
-            ),
-            argument(
-                "--job",
-                metavar="NAME",
-                help="All of a job: its number in Slurm, its --rdzv-id of torchrun, or the name of "
-                "its program, such as train.py.",
-            ),
-            flag("--all", "All of yours that can be."),
-            *RECORDED,
-        ),
+        _of_record,
         "They must have been started with KINETO_USE_DAEMON=1; docs/attach.md says where to set it "
-        "in Slurm, Kubernetes, vLLM and torchrun. Several begin together, and ranks opens their "
-        "folder.",
+        "in Slurm, Kubernetes, vLLM and torchrun. Several begin together; ranks opens their folder.",
     ),
     Command(
         "watch",
@@ -329,30 +314,7 @@ COMMANDS = (
     Command(
         "ranks",
         "Many traces of one job: which rank is late, and who waits for it.",
-        (
-            argument(
-                "paths",
-                metavar="PATH",
-                nargs="+",
-                help="Traces of the ranks: files, folders, patterns or URLs.",
-            ),
-            JSON,
-            flag("--csv", "One line per rank, for a spreadsheet; times in ns."),
-            argument(
-                "--what-if",
-                metavar="CHANGE",
-                nargs="+",
-                action="extend",
-                help="What changes as those of whatif would be worth to the job, and which rank is "
-                "last then; 2:CHANGE changes rank 2 alone.",
-            ),
-            argument(
-                "--on",
-                metavar="WHERE",
-                help="Read them on a cluster: dask://HOST:PORT, a running Dask scheduler.",
-            ),
-            *(TOP, NO_CACHE, *TABLE[1:]),
-        ),
+        RANKS,
         "Each trace is summarized once, by as many processes as cores and memory allow; the "
         "summaries are kept, so that the next question reads no trace. docs/ranks.md explains the "
         "figures.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import stat
@@ -58,9 +59,12 @@ class Door:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
             self._socket.bind(self._address)
             self._own = os.stat(self._address) if folder else None
+        except CannotListen:
+            self._socket.close()
+            raise
         except OSError as error:
             self._socket.close()
-            if error.errno == 98:  # EADDRINUSE
+            if error.errno == errno.EADDRINUSE:
                 raise CannotListen(taken(folder)) from None
             where = f"in {folder}" if folder else "at its abstract address"
             raise CannotListen(f"No socket can be made {where}: {error.strerror}.") from None
@@ -120,7 +124,7 @@ def check_folder(folder: str) -> None:
     enter: whoever can write to the socket of a process can end it."""
     if not os.path.isabs(folder) or len(os.fsencode(folder)) > LONGEST_FOLDER:
         raise CannotListen(
-            f"{folder} cannot hold sockets: give an absolute path of at most {LONGEST_FOLDER} bytes."
+            f"{folder} cannot hold sockets: name an absolute path of at most {LONGEST_FOLDER} bytes"
         )
     try:
         found = os.lstat(folder)

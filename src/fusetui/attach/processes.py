@@ -19,8 +19,8 @@ VALUED = ("-W", "-X", "--check-hash-based-pycs")  # options of Python that take 
 class Process(Struct, frozen=True):
     """`started` tells it from a later one with the same PID (ticks since the machine started).
 
-    `program`: the name of its script or module. `names`: that, and those of its job. `folder`: where
-    it looks for its daemon's socket, "" for the abstract address; None: the door is closed.
+    `program`: the name of its script or module. `names`: that, and those of its job. `folder`: that
+    of its daemon's socket, "" for the abstract address; None: the door is closed.
     """
 
     pid: int

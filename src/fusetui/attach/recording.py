@@ -46,13 +46,14 @@ class Phase(enum.Enum):
 
 
 class Job(Struct, frozen=True):
-    """One process. `file`: where its trace will be; `size`: bytes written; times are those of
-    `time.monotonic`; `why`: a sentence about what failed, or is missing in the trace."""
+    """One process. `file`: where its trace will be; `size`: bytes written; `due`: when it must be
+    free again (`time.monotonic`); `why`: a sentence about what failed, or the trace lacks."""
 
     process: Process
     phase: Phase = Phase.WAITED_FOR
     file: Path = Path()
     size: int = 0
+    has_asked: bool = False
     due: float = 0.0
     why: str = ""
 
@@ -97,7 +98,7 @@ class Recording:
         job = self.jobs.get(heard.pid)
         if job is None:
             return
-        text = ""
+        text, job = "", replace(job, has_asked=True)
         if isinstance(heard.message, Asked) and heard.message.is_free:
             if job.phase is Phase.WAITED_FOR:
                 job, text = self._told(job, heard.message.pids[0])
@@ -147,13 +148,17 @@ class Recording:
             waited = time.monotonic() - self._begun
             if not alive:
                 return _failed(job, "it ended before it asked")
-            if waited > PATIENCE_S and age_s(job.process) > IMPORTING_S + PATIENCE_S:
+            if (
+                not job.has_asked
+                and waited > PATIENCE_S
+                and age_s(job.process) > IMPORTING_S + PATIENCE_S
+            ):
                 return _failed(job, NEVER_ASKED)
             return job
         found = _stat(job.file) or _stat(job.file.with_name(job.file.name + ".tmp"))
         if found is not None and not (stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid()):
             return _failed(job, f"{job.file.name} is not a file of yours")
-        if found is not None:
+        if found is not None and found.st_size:
             job = replace(job, phase=Phase.WRITING, size=found.st_size)
         if _is_whole(job.file):
             return replace(job, phase=Phase.WHOLE, why=missing(job.file, self._wish))
@@ -168,11 +173,16 @@ NEVER_ASKED = (
 )
 
 
+NO_OPERATIONS = (
+    "It holds no operations: the program did not compute then, or ended before they were written."
+)
+
+
 def missing(file: Path, wish: Wish) -> str:
     """A sentence about what was asked for and is not in a trace; "" if all of it is."""
     with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as text:
         if text.find(b'"cpu_op"') < 0:
-            return "It holds no operations: the program did not compute in that time."
+            return NO_OPERATIONS
         absent = [extra for extra in sorted(wish.extras) if text.find(MARKS[extra]) < 0]
     return f"It holds no {' and no '.join(absent)}: this torch does not record that." * bool(absent)
 
