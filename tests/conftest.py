@@ -44,7 +44,8 @@ def own_surroundings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
     """Keeps tests, and processes they start, away from the user's cache and logs, and hides the
     size of the terminal that they were started from. Each uses one core: others run beside it."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("FUSETUI_CACHE", str(tmp_path_factory.mktemp("cache")))
+        cache = str(tmp_path_factory.mktemp("cache"))
+        patch.setenv("FUSETUI_CACHE", cache)
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         patch.setenv("FUSETUI_KEYS", "off")
         patch.setenv("FUSETUI_CONFIG", "off")
@@ -55,6 +56,7 @@ def own_surroundings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
         if "torch" in sys.modules:
             sys.modules["torch"].set_num_threads(1)
         yield
+        assert os.environ["FUSETUI_CACHE"] == cache, "a command run in this process turned it off"
 
 
 @pytest.fixture

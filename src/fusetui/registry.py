@@ -4,6 +4,8 @@ arguments.MODULES, which is imported when it runs. Parsers, help and reference a
 
 from __future__ import annotations
 
+from functools import partial
+from importlib import import_module
 from pathlib import Path
 
 from fusetui.arguments import (
@@ -16,7 +18,6 @@ from fusetui.arguments import (
     MOUSE,
     NO_CACHE,
     OPS_BY,
-    OUT,
     PART,
     PEAK,
     RANKS,
@@ -29,13 +30,13 @@ from fusetui.arguments import (
     WORTH,
     Argument,
     Command,
-    amount,
     argument,
     by,
     flag,
     option,
     share,
 )
+from fusetui.sharing import SHARED
 
 
 def _of_capture() -> tuple[Argument, ...]:
@@ -54,16 +55,9 @@ def _of_capture() -> tuple[Argument, ...]:
     )
 
 
-def _of_run() -> tuple[Argument, ...]:
-    from fusetui.recording_arguments import RUN
-
-    return RUN
-
-
-def _of_record() -> tuple[Argument, ...]:
-    from fusetui.recording_arguments import RECORD
-
-    return RECORD
+def _of_recording(name: str) -> tuple[Argument, ...]:
+    found: tuple[Argument, ...] = getattr(import_module("fusetui.recording_arguments"), name)
+    return found
 
 
 ANSWER = (TRACE, JSON, NO_CACHE, *GRAPHS)
@@ -81,16 +75,16 @@ COMMANDS = (
     Command(
         "run",
         "Start a program, and record a trace of it while it runs.",
-        _of_run,
+        partial(_of_recording, "RUN"),
         "The program is not changed. It keeps its output, gets your signals, and its exit code is "
         "that of this command. Once it has ended, its trace is opened.",
     ),
     Command(
         "record",
         "Record a trace of programs that run already.",
-        _of_record,
-        "They must have been started with KINETO_USE_DAEMON=1; docs/attach.md says where to set it "
-        "in Slurm, Kubernetes, vLLM and torchrun. Several begin together; ranks opens their folder.",
+        partial(_of_recording, "RECORD"),
+        "They must have been started with KINETO_USE_DAEMON=1: docs/attach.md. Several begin "
+        "together, and ranks opens their folder.",
     ),
     Command(
         "watch",
@@ -319,37 +313,7 @@ COMMANDS = (
         "summaries are kept, so that the next question reads no trace. docs/ranks.md explains the "
         "figures.",
     ),
-    Command(
-        "scrub",
-        "Write a copy of a trace without private data, to share it.",
-        (TRACE, OUT),
-        "Environment variables, tokens, names of hosts and users, command lines and folders are "
-        "removed; all figures stay exactly as they are.",
-    ),
-    Command(
-        "cut",
-        "Write a part of a trace as a trace of its own.",
-        (
-            *(TRACE, OUT, *PART[:3], STEP_BY),
-            argument(
-                "--around",
-                metavar="ROW",
-                type=amount,
-                help="A slice, by its row, with the GPU events that it launched.",
-            ),
-            flag("--steady", "The step of median duration, the first left aside."),
-            flag("--scrub", "Remove private data, as scrub does."),
-            NO_CACHE,
-        ),
-        "GPU events stay whole and keep their launch calls with all that encloses them; CPU slices "
-        "that reach beyond the part are clipped. Its figures are those of the whole for that time.",
-    ),
-    Command(
-        "convert",
-        "Write a trace of any format as the JSON of torch.profiler.",
-        (TRACE, OUT),
-        "It holds all that the trace does, to the nanosecond, and opens in Perfetto and others.",
-    ),
+    *SHARED,
     Command(
         "decode",
         "Explain kernel names, part by part.",

@@ -43,7 +43,7 @@ Predict = Callable[[Path, Sequence[str]], Prediction]
 
 def by_command(path: Path, changes: Sequence[str]) -> Prediction:
     """What `fusetui whatif` says. Raises RuntimeError when it fails in another way than it may."""
-    code, out, err = _command_line("whatif", str(path), *changes, "--json", "--no-cache")
+    code, out, err = _command_line("whatif", str(path), *changes, "--json")
     if code in (NOTHING, ABSTAINS):
         return Prediction(refused=code, said=(err or out).strip())
     if code:
