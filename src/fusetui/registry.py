@@ -8,6 +8,7 @@ from pathlib import Path
 
 from fusetui.arguments import (
     ASCII,
+    FAIL_OVER,
     GRAPHS,
     JSON,
     KERNELS_BY,
@@ -23,6 +24,7 @@ from fusetui.arguments import (
     STEP_BY,
     TABLE,
     THEME,
+    TOLD,
     TOP,
     TRACE,
     WORTH,
@@ -33,7 +35,6 @@ from fusetui.arguments import (
     by,
     flag,
     option,
-    share,
 )
 
 
@@ -233,13 +234,7 @@ COMMANDS = (
             STEP_BY,
             JSON,
             flag("--markdown", "Print Markdown, for a report."),
-            argument(
-                "--fail-over",
-                metavar="PERCENT",
-                type=share,
-                help="Exit with 1 if B's step is slower by more than this, beyond noise; with 3 "
-                "if the traces do not settle that.",
-            ),
+            *FAIL_OVER,
             NO_CACHE,
         ),
         "Files of the same name in two folders are compared with each other; in a run folder, "
@@ -358,6 +353,7 @@ COMMANDS = (
                 required=True,
                 help='For example "kernels=5 gemm=3 pointwise=2".',
             ),
+            *TOLD,
         ),
     ),
     Command(
@@ -381,6 +377,11 @@ COMMANDS = (
         "schema",
         "The JSON Schema of what a command prints with --json.",
         (argument("of", metavar="COMMAND", help="For example summary."),),
+    ),
+    Command(
+        "help",
+        "Print a page of the documentation, or list them.",
+        (argument("topic", metavar="TOPIC", nargs="?", help="A page, or a command."),),
     ),
     Command(
         "completion",
