@@ -1,5 +1,5 @@
-"""What the metadata says of the place of the repository, which no file of it knows: with FUSETUI_URL
-set, the URLs of the project, and a README whose links are absolute. pyproject.toml has the rest.
+"""What depends on the place of the repository, which no file of it knows: with FUSETUI_URL set, the
+URLs of the project, and a README whose links are absolute. pyproject.toml has the rest.
 
 FUSETUI_URL=https://... python -m build
 """
