@@ -89,7 +89,7 @@ def _paragraph(text: str) -> list[str]:
 def _text(text: str) -> str:
     """No character of it is one of roff; of Markdown, the names that are meant."""
     plain = re.sub(r"\[([^\]]*)\]\([^)]*\.md[^)]*\)", r"\1", text).replace("`", "")
-    escaped = plain.replace("\\", "\\e").translate(str.maketrans(ROFF))
+    escaped = plain.replace("\\", "\\e").translate({ord(one): ROFF[one] for one in ROFF})
     return f"\\&{escaped}" if escaped.startswith(".") else escaped
 
 

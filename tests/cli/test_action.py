@@ -66,7 +66,10 @@ class Runner:
         self.jobs += 1
         job = self.place / f"job{self.jobs}"
         job.mkdir()
-        event_of = {"event_name": event, "ref_name": "main" if event == "push" else "1/merge"}
+        event_of: Values = {
+            "event_name": event,
+            "ref_name": "main" if event == "push" else "1/merge",
+        }
         event_of |= {"event": {"repository": {"default_branch": "main"}}, "run_id": str(self.jobs)}
         values: Values = {"github": event_of, "runner": {"os": "Linux"}, "steps": {}}
         given = {"program": str(self.place / "fusetui"), **inputs}

@@ -91,9 +91,9 @@ def test_the_workflows_run_shell_and_give_the_action_what_it_takes() -> None:
     steps = [step for text in texts for step in yaml.safe_load(text)["jobs"]["compare"]["steps"]]
     scripts = [step["run"] for step in steps if "run" in step]
     assert len(scripts) == 5
-    for script in scripts:
-        assert "${{" not in script
-        subprocess.run(["bash", "-n"], input=script, text=True, timeout=20, check=True)
+    for text in scripts:
+        assert "${{" not in text
+        subprocess.run(["bash", "-n"], input=text, text=True, timeout=20, check=True)
     action = yaml.safe_load((DOCS.parent / "action.yml").read_text(encoding="utf-8"))
     (given,) = (step["with"] for step in steps if step.get("uses", "").startswith("OWNER/fusetui@"))
     needed = {name for name, one in action["inputs"].items() if one.get("required")}
