@@ -26,7 +26,7 @@ from fusetui.analysis.serving.answer import Serving
 from fusetui.analysis.why.model import WhyDocument
 from fusetui.report import documents
 from fusetui.report.diff import DiffDocument, DiffsDocument
-from fusetui.report.memory import MemoryDocument, MemoryRanksDocument
+from fusetui.report.memory import MemoryDocument, MemoryRanksDocument, TracedMemoryDocument
 from fusetui.report.ranks import RanksDocument
 from fusetui.report.versus import VersusDocument
 from fusetui.report.why import GapsDocument
@@ -51,7 +51,7 @@ DOCUMENTS: dict[str, tuple[type, ...]] = {
     "why": (WhyDocument, VersusDocument),
     "gaps": (GapsDocument,),
     "serving": (Serving,),
-    "memory": (MemoryDocument, MemoryChange, MemoryRanksDocument),
+    "memory": (MemoryDocument, TracedMemoryDocument, MemoryChange, MemoryRanksDocument),
     "ranks": (RanksDocument, JobWhatIf),
     "diff": (DiffDocument, DiffsDocument),
     "whatif": (WhatIf, Sweep),

@@ -3,6 +3,7 @@ splitting, segments that grow page by page, and a device that runs out."""
 
 from __future__ import annotations
 
+import json
 import pickle
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -203,6 +204,21 @@ def trained(folder: Path, steps: int = 3) -> Path:
     machine = Machine(total=1 << 30)
     train(machine, steps)
     return machine.write(folder / "trained.pickle")
+
+
+ALLOCATED = {"Device Type": 1, "Device Id": 0, "Addr": 1, "Bytes": 512}
+ALLOCATED |= {"Total Allocated": 1536, "Total Reserved": 4096}
+TRACED: tuple[dict[str, Any], ...] = (
+    {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 1, "dur": 9},
+    {"ph": "i", "name": "[memory]", "pid": 1, "tid": 1, "ts": 4, "s": "t", "args": ALLOCATED},
+)
+"""Events of a trace: an op that allocates."""
+
+
+def traced(folder: Path) -> Path:
+    """A trace with them."""
+    (path := folder / "traced.json").write_text(json.dumps(TRACED))
+    return path
 
 
 def failed(folder: Path) -> Path:

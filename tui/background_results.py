@@ -24,12 +24,15 @@ from fusetui.trace.model.report import Stop
 from fusetui.trace.program.dependencies import dependencies
 from fusetui.tui.layout.answer import WORTH, AnswerPage, Insight
 from fusetui.tui.layout.op_tree import FRAMES, call_tree, callers_tree, frame_tree, op_tree
-from fusetui.tui.state.state import MARKS, ROWS
+from fusetui.tui.state.state import BESIDE, MARKS, ROWS
 
 if TYPE_CHECKING:
     from fusetui.analysis.replay.marks import Marks
     from fusetui.analysis.replay.path import Path
+    from fusetui.analysis.replay.predicted import Predicted
     from fusetui.analysis.replay.whatif import WhatIf
+    from fusetui.analysis.why.account import Accounts
+    from fusetui.analysis.why.idle_time import IdleTime
 
 OFTEN = 0.2  # seconds between two counts while args are read
 NOTHING = np.empty(0, dtype=np.intp)
@@ -61,17 +64,24 @@ def answers(
     return often(as_read(trace, text)) if text else pieces(trace, cancelled)
 
 
-def _replayed(trace: Trace, asked: str) -> Marks | Path | WhatIf | str:
-    """The marks of the critical path, its rows, or what a change is worth; a sentence where there
-    is no such change."""
+def _replayed(
+    trace: Trace, asked: str
+) -> Marks | Path | WhatIf | tuple[Predicted, tuple[IdleTime, ...]] | str:
+    """The marks of the critical path, its rows, what a change is worth, or the trace with it, and
+    why its devices were idle then; a sentence where there is no such change."""
     from fusetui.analysis.replay.changes import WrongChange
     from fusetui.analysis.replay.marks import marks_of
     from fusetui.analysis.replay.path import path
+    from fusetui.analysis.replay.predicted import predicted
     from fusetui.analysis.replay.whatif import whatif
+    from fusetui.analysis.why.account import Accounts
 
     if asked == MARKS:
         return marks_of(trace)
     try:
+        if asked.startswith(BESIDE):
+            found = predicted(trace, [asked.removeprefix(BESIDE)])
+            return found, idle_of(Accounts(found.trace_of(trace)))
         return path(trace) if asked == ROWS else whatif(trace, [asked])
     except WrongChange as wrong:
         return str(wrong)
@@ -103,13 +113,18 @@ def _dependencies(trace: Trace) -> Iterator[Made]:
         yield Made({dependencies: dependencies(trace)})
 
 
+def idle_of(found: Accounts) -> tuple[IdleTime, ...]:
+    from fusetui.analysis.why.idle_time import idle_times
+
+    return tuple(one for line in found.lines for one in idle_times(line))
+
+
 def _insights(trace: Trace, cancelled: Stop) -> Iterator[Insight | Made]:
     """Nothing is said about a part of a trace, because the rest could reverse it."""
     if trace.report.prefix:
         return
     from fusetui.analysis.why.account import Accounts
     from fusetui.analysis.why.answer import explained
-    from fusetui.analysis.why.idle_time import idle_times
     from fusetui.analysis.why.selection import asked
     from fusetui.tui.drawing.details import warm
     from fusetui.tui.layout.answer import answer_lists
@@ -117,7 +132,7 @@ def _insights(trace: Trace, cancelled: Stop) -> Iterator[Insight | Made]:
     from fusetui.tui.layout.modules import module_tree
 
     found = Accounts(trace)
-    idle = tuple(one for line in found.lines for one in idle_times(line))
+    idle = idle_of(found)
     if cancelled():
         return
     yield Insight(idle)

@@ -25,7 +25,17 @@ from fusetui.tui.pages.why import WhyPage
 from fusetui.tui.state import commands, jumping, moving, reading, replays, search, tour
 from fusetui.tui.state.action import Action, Run, action, all_keys_text, chosen, keys_of, nothing
 from fusetui.tui.state.screen import body, overlay_body, tabs_height, tour_lines
-from fusetui.tui.state.state import CopyText, Effect, Help, Order, Outcome, Size, State, told
+from fusetui.tui.state.state import (
+    CopyText,
+    Effect,
+    Help,
+    Order,
+    Outcome,
+    Replayed,
+    Size,
+    State,
+    told,
+)
 
 PAGES: tuple[Page, ...] = (
     *(TimelinePage(), TREE, kernels.PAGE, DiffPage(), WhyPage()),
@@ -100,6 +110,7 @@ _ANYWHERE = "from anywhere; exit code 130"
 ACTIONS: tuple[Action, ...] = (
     *overlays.ACTIONS,
     reading.STOP,
+    *replays.SECOND,
     *answer.ACTIONS,
     *moving.ACTIONS,
     *moving.ARRANGING,
@@ -168,7 +179,8 @@ def settled(before: State, state: State) -> State:
     what the cursor is on scrolls into view."""
     state = tour.followed(before, state)
     if state.arrived and state.overlay is None and state.prompt is None:
-        state = laid_over(replace(state, arrived=None), state.arrived)
+        now, found = replace(state, arrived=None), state.arrived
+        state = laid_over(now, found) if isinstance(found, Replayed) else replays.seen(now, found)
     if state.overlay is not None:
         return OVERLAYS.scroll(before, state, overlay_body(state))
     return page_of(state).scroll(before, state, body(state)) if state.sides else state

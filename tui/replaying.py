@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from fusetui.analysis.replay.changes import AMOUNT
 from fusetui.trace.model.categories import GPU_ROLES, Role
@@ -14,6 +15,7 @@ from fusetui.tui.helper_client import ALONE, Beside
 from fusetui.tui.loading import Post
 from fusetui.tui.pages.modules import PAGE as MODULES
 from fusetui.tui.state import replays
+from fusetui.tui.state.second import second_of
 from fusetui.tui.state.state import TIMELINE, State
 
 SMALL = 20_000  # slices: fewer are replayed before another process has read them
@@ -37,8 +39,16 @@ def replay(
     with ALONE if len(trace) < SMALL else start() as beside:
         of_file = state.paths[state.active], trace
         for found in beside.answers(of_file, cancelled, replayed=change):
+            answer = second_of(trace, found, _said(state)) if isinstance(found, tuple) else found
             if not cancelled():
-                post(partial(tell, found=found))
+                post(partial(tell, found=answer))
+
+
+def _said(state: State) -> str:
+    from fusetui.report.whatif import replayed_sentence
+
+    found: Any = state.overlay
+    return replayed_sentence(found.found)
 
 
 def named(state: State, asked: str) -> str:

@@ -161,16 +161,15 @@ def _head(state: State) -> TextPicture:
         return TextPicture(
             reading, lambda width, height: [Said(f" {reading_line(reading, width - 2, glyphs)}")]
         )
-    sides = state.sides
+    sides, second = [state.sides[n] for n in state.shown], state.second
     marks = AGAIN if len(sides) == 2 else ("",) * len(sides)
+    said = [Said(f" {second.said}", "warning")] if second else []
 
     def lines(width: int, height: int) -> list[Said]:
-        return [
-            Said(f" {mark}{head(side, width - 4)}", "title")
-            for mark, side in zip(marks, sides, strict=True)
-        ]
+        heads = zip(marks, sides, strict=True)
+        return [*(Said(f" {mark}{head(side, width - 4)}", "title") for mark, side in heads), *said]
 
-    return TextPicture(sides, lines)
+    return TextPicture((*sides, second), lines)
 
 
 def _tour(state: State, lines: int) -> list[Pane]:

@@ -17,7 +17,6 @@ from fusetui.arguments import (
     MOUSE,
     NO_CACHE,
     OPS_BY,
-    OUT,
     PART,
     PEAK,
     SHELLS,
@@ -30,12 +29,12 @@ from fusetui.arguments import (
     WORTH,
     Argument,
     Command,
-    amount,
     argument,
     by,
     flag,
     option,
 )
+from fusetui.sharing import SHARED
 
 
 def _of_capture() -> tuple[Argument, ...]:
@@ -304,37 +303,7 @@ COMMANDS = (
         "summaries are kept, so that the next question reads no trace. docs/ranks.md explains the "
         "figures.",
     ),
-    Command(
-        "scrub",
-        "Write a copy of a trace without private data, to share it.",
-        (TRACE, OUT),
-        "Environment variables, tokens, names of hosts and users, command lines and folders are "
-        "removed; all figures stay exactly as they are.",
-    ),
-    Command(
-        "cut",
-        "Write a part of a trace as a trace of its own.",
-        (
-            *(TRACE, OUT, *PART[:3], STEP_BY),
-            argument(
-                "--around",
-                metavar="ROW",
-                type=amount,
-                help="A slice, by its row, with the GPU events that it launched.",
-            ),
-            flag("--steady", "The step of median duration, the first left aside."),
-            flag("--scrub", "Remove private data, as scrub does."),
-            NO_CACHE,
-        ),
-        "GPU events stay whole and keep their launch calls with all that encloses them; CPU slices "
-        "that reach beyond the part are clipped. Its figures are those of the whole for that time.",
-    ),
-    Command(
-        "convert",
-        "Write a trace of any format as the JSON of torch.profiler.",
-        (TRACE, OUT),
-        "It holds all that the trace does, to the nanosecond, and opens in Perfetto and others.",
-    ),
+    *SHARED,
     Command(
         "decode",
         "Explain kernel names, part by part.",

@@ -88,7 +88,7 @@ def test_what_is_not_needed_is_not_imported(arguments: str, without: Sequence[st
 def test_the_version() -> None:
     found = started(COMMAND, "--version")
     assert not found.ours(".trace")
-    assert len(found.ours()) <= 10
+    assert len(found.ours()) <= 11  # the registry is two files: it would be too long as one
     assert found.patterns <= 7
 
 

@@ -22,7 +22,7 @@ from fusetui.parser import parse
 BLOCKS = script("blocks")
 PAGES = (
     *("reading-a-gpu-trace.md", "ssh.md", "ci.md", "json.md", "tables.md", "python.md"),
-    *("sql.md", "agents.md", "guide.md", "whatif.md"),
+    *("sql.md", "agents.md", "guide.md", "whatif.md", "pictures.md"),
 )
 RUN_HERE = (*PAGES, "../README.md")
 NEEDS_TORCH = pytest.param("recording.md", marks=pytest.mark.torch)

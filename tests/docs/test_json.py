@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.cli.conftest import fusetui  # noqa: F401  (a fixture)
 from tests.places import ROOT, TRACES
-from tests.snapshots import failed, trained
+from tests.snapshots import failed, traced, trained
 
 Run = Callable[..., Any]
 DOCS = ROOT / "docs"
@@ -66,7 +66,7 @@ def test_every_key_is_documented(fusetui: Run, command: tuple[str, ...]) -> None
 
 
 def test_every_key_of_a_snapshot_is_documented(fusetui: Run, tmp_path: Path) -> None:  # noqa: F811
-    for path in (trained(tmp_path), failed(tmp_path)):
+    for path in (trained(tmp_path), failed(tmp_path), traced(tmp_path)):
         found = json.loads(fusetui("memory", path, "--json").out)
         assert set(keys(found)) - documented("memory") == set()
 

@@ -12,7 +12,7 @@ from jsonschema import Draft202012Validator
 from tests.cli.conftest import fusetui, trace_file  # noqa: F401  (fixtures)
 from tests.docs.test_reference import script
 from tests.places import TRACES
-from tests.snapshots import failed
+from tests.snapshots import failed, traced
 
 from fusetui import schemas
 from fusetui.arguments import JSON
@@ -89,6 +89,11 @@ def test_documents_of_real_traces(fusetui: Run, path: Path) -> None:  # noqa: F8
 def test_documents_of_real_pairs(fusetui: Run, pair: tuple[str, str], command: str) -> None:  # noqa: F811
     a, b = (TRACES / f"pair_{name}.json.gz" for name in pair)
     validator(command).validate(json.loads(fusetui(command, a, b, "--json").out))
+
+
+def test_the_memory_of_a_trace(fusetui: Run, tmp_path: Path) -> None:  # noqa: F811
+    found = fusetui("memory", traced(tmp_path), "--json")
+    validator("memory").validate(json.loads(found.out))
 
 
 def test_a_missing_key_is_found() -> None:

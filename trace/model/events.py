@@ -37,6 +37,7 @@ class Sample(NamedTuple):
     is_memory: bool
     name: str
     pid: Id
+    tid: Id
     id: str
     ts: bytes  # the number as written
     args: dict[str, Any]

@@ -32,6 +32,7 @@ class Coded(msgspec.Struct, gc=False):
     ph: str = ""
     name: str = ""
     pid: Id = None
+    tid: Id = None
     id: Any = None
     ts: msgspec.Raw = msgspec.Raw(b"0")
     args: msgspec.Raw = msgspec.Raw(b"{}")
@@ -116,6 +117,7 @@ def _sample(event: Coded | ExactEvent, args: object) -> Sample:
         is_memory=event.ph != "C",
         name=event.name,
         pid=event.pid,
+        tid=event.tid,
         id="" if event.id is None else str(event.id),
         ts=bytes(event.ts),
         args=args if isinstance(args, dict) else {},

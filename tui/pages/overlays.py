@@ -25,7 +25,7 @@ from fusetui.tui.layout.search_hits import SearchHits, trend
 from fusetui.tui.layout.text_layout import ListColumn, shown, start_unit, titles
 from fusetui.tui.layout.view import GapAt
 from fusetui.tui.pages.page import ListPage, Pane
-from fusetui.tui.state import search
+from fusetui.tui.state import replays, search
 from fusetui.tui.state.action import a_trace, action, hint_text, hints_text, nothing
 from fusetui.tui.state.commands import shown_step
 from fusetui.tui.state.reading import read
@@ -199,6 +199,7 @@ SECTION = "Over the page"
 CHOOSING = "show opens", "leave leaves"
 CHOOSING_B = "show opens", "beside opens as B beside the present trace", "leave leaves"
 CLOSE, RAW = "close closes", "raw raw JSON and back"
+SECOND = "second shows the replay beside the recording"
 MOST_GAP_LINES = 50
 KEYS, WHAT, LEAST_HELP = 20, 22, 16  # cells of the columns of the help
 EDGE = 4  # cells of an overlay beside its text
@@ -218,7 +219,7 @@ class OverlayList(ListPage):
         if isinstance(state.overlay, HitList):
             said = [hint_text(hint, state) for hint in ("show shows it", CLOSE)]
             return hit_rows(state.overlay, state.ascii_only, [*filter(None, said)])
-        hints = (RAW, CLOSE) if is_slice(state) else (CLOSE,)
+        hints = (*[RAW] * is_slice(state), *[SECOND] * replays.is_worth(state), CLOSE)
         width, keys = overlay_size(state).width - EDGE, hints_text(hints, state)
         return _texts(state.overlay, width, state.ascii_only, state.unpacked, keys)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -33,6 +34,9 @@ from fusetui.tui.state.state import (
     State,
     told,
 )
+
+if TYPE_CHECKING:
+    from fusetui.tui.state.second import Second
 
 
 def clicked(picture: TimelinePicture, width: int, height: int, x: int, y: int) -> View | None:
@@ -119,8 +123,11 @@ class TimelinePage(Page):
 
     def show(self, state: State, size: Size) -> Sequence[Pane]:
         below = details_height(size.height)
-        heights = enumerate(_shares(size.height - below, len(state.sides)))
-        panes = (_timeline(state, n, size.width, height) for n, height in heights)
+        heights = _shares(size.height - below, state.timelines)
+        drawn = zip(state.shown, heights, strict=False)
+        panes = [_timeline(state, n, size.width, height) for n, height in drawn]
+        if state.second:
+            panes.append(_replayed(state, state.second, size, heights[-1]))
         return (*panes, answer_pane(state, below) or Pane(below, _details(state)))
 
     def scroll(self, before: State, state: State, size: Size) -> State:
@@ -171,7 +178,7 @@ def _shares(lines: int, sides: int) -> list[int]:
 
 
 def _room(state: State, size: Size, index: int) -> int:
-    return lanes_in(_shares(size.height - details_height(size.height), len(state.sides))[index])
+    return lanes_in(_shares(size.height - details_height(size.height), state.timelines)[index])
 
 
 def _is_at_first(state: State, index: int) -> bool:
@@ -189,9 +196,10 @@ def _refitted(before: State, state: State, size: Size) -> State:
     as a person has folded nothing."""
     session, fits = state.session, list(state.fits)
     for n, view in enumerate(session.views):
-        same = before.size == state.size and _lines(before, n) == _lines(state, n)
+        same = (before.size, before.timelines) == (state.size, state.timelines)
+        same = same and _lines(before, n) == _lines(state, n)
         if not same and n < len(fits) and view.folds == fits[n]:
-            session = session.refitted(n, lanes_height(size, len(state.sides)))
+            session = session.refitted(n, lanes_height(size, state.timelines))
             fits[n] = session.views[n].folds
     now = tuple(fits)
     return state if now == state.fits else replace(state, session=session, fits=now)
@@ -225,6 +233,18 @@ def _timeline(state: State, index: int, width: int, height: int) -> Pane:
     return Pane(height, picture, pointed, wheeled, dragged)
 
 
+def _replayed(state: State, second: Second, size: Size, height: int) -> Pane:
+    """Its lanes follow those of the side that it is of."""
+    view, recorded, at = state.view, state.side, state.active
+    side, own = second.seen(recorded, view)
+    above, shown = places(recorded, view)[state.tops[at] :][:1], places(side, own)
+    first = same_line(recorded, above[0], side, shown) if above else 0
+    top = within(shown, first, _room(state, size, at))
+    return Pane(
+        height, TimelinePicture(side, own, glyphs_for(state.ascii_only, state.colorless), top)
+    )
+
+
 def _details(state: State) -> TextPicture:
     """The figures of the range of the active side, else the details of its selected slice."""
     side, row, gap = state.side, state.view.selected, state.view.gap
@@ -238,7 +258,8 @@ def _details(state: State) -> TextPicture:
     if row >= 0:
         path = side.critical if state.on_path else None
         on = on_path_text(path, side.trace, row) if path is not None else ""
-        return slice_details(state, row, f"slice   {on}" if on else "slice")
+        told = ["slice", on, state.second.figure(row) if state.second else ""]
+        return slice_details(state, row, "   ".join(filter(None, told)))
     keys = hints_text(NOTHING, state)
     said = working(side.trace, "why the time went where it went")
     lines = [Said(keys), Said(said)]

@@ -86,6 +86,7 @@ def opened(state: State, sides: tuple[Side, ...], lines: int) -> Outcome:
         flame=FlameView(),
         lists={},
         comparison=None,
+        replay=None,
         prompt=None,
         hint="",
     )

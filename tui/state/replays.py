@@ -4,7 +4,7 @@ by replaying.py, and shown when it arrives."""
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from msgspec.structs import replace
@@ -16,17 +16,31 @@ from fusetui.tui.state import search
 from fusetui.tui.state.action import action, on_timeline
 from fusetui.tui.state.moving import SECTION
 from fusetui.tui.state.session import Hits
-from fusetui.tui.state.state import MARKS, ROWS, Outcome, Replay, Replayed, State, told
+from fusetui.tui.state.state import (
+    BESIDE,
+    MARKS,
+    ROWS,
+    TIMELINE,
+    Outcome,
+    Replay,
+    Replayed,
+    State,
+    told,
+)
 
 if TYPE_CHECKING:
     from fusetui.analysis.replay.marks import Marks
     from fusetui.analysis.replay.path import Path
     from fusetui.analysis.replay.whatif import WhatIf
+    from fusetui.tui.state.second import Second
 
 CALLED = "the critical path"
 DOUBTFUL = 0.05  # more of the path that is not understood is told
 WHOLE = "this needs the whole trace, which is being read"
 NO_CHANGE = "whatif takes a change: whatif x0.5 of what is selected, or whatif family:gemm x0.8"
+NOT_KNOWN = "no replay is shown: too little of the trace is understood"
+A_RANGE = "no replay is shown: the change gives a range of times, not one of them"
+REPLAYED = "below: the replay, which predicts and was not recorded"
 KEYS = "path-next next", "path-previous previous", "undo undo"
 
 
@@ -84,23 +98,60 @@ def whatif(state: State, rest: str) -> Outcome:
     return _asked(state, rest, "replaying") if rest else told(state, NO_CHANGE)
 
 
-def arrived(state: State, trace: Trace, asked: str, found: Marks | Path | WhatIf | str) -> State:
+def is_worth(state: State) -> bool:
+    """Whether what a change is worth lies over the page."""
+    found = state.overlay.found if isinstance(state.overlay, Replayed) else None
+    return getattr(found, "changes", None) is not None
+
+
+def beside(state: State) -> Outcome:
+    """Has the trace with the change made, for a second timeline."""
+    found: Any = state.overlay.found if isinstance(state.overlay, Replayed) else None
+    if found.after_ns is None:
+        return told(state, A_RANGE if found.between_ns else NOT_KNOWN)
+    asked = replace(state, replayed=BESIDE + found.changes[0])
+    return told(replace(asked, overlay=None), "replaying"), Replay(asked, asked.replayed)
+
+
+def seen(state: State, found: Second) -> State:
+    """Shows the replay below what was recorded."""
+    return told(replace(state, replay=found, page=TIMELINE), REPLAYED, "recorded back")
+
+
+def arrived(
+    state: State, trace: Trace, asked: str, found: Marks | Path | WhatIf | Second | str
+) -> State:
     """Dropped if another trace is open by now, or something else was asked for."""
     from fusetui.analysis.replay.path import Path
     from fusetui.analysis.replay.whatif import WhatIf
+    from fusetui.tui.state.second import Second
 
     if not any(side.trace is trace for side in state.sides):
         return state
     if isinstance(found, str):
         return told(replace(state, on_path=state.on_path and asked != MARKS), printable(found))
-    if not isinstance(found, Path | WhatIf):
+    if not isinstance(found, Path | WhatIf | Second):
         now = replace(state, session=state.session.known(trace, critical=found))
         return told(now, _said(found), *KEYS[:2])
     if asked != state.replayed:
         return state
-    return replace(state, replayed="", hint="", arrived=Replayed(found))
+    answer = found if isinstance(found, Second) else Replayed(found)
+    return replace(state, replayed="", hint="", arrived=answer)
 
 
+SECOND = (
+    action("second", "Replay beside", "b", "as a second timeline", beside, SECTION, is_worth),
+    action(
+        *(
+            "recorded",
+            "Only the recording",
+            "escape",
+            "without the replay",
+            partial(replace, replay=None),
+        ),
+        *(SECTION, lambda state: state.overlay is None and state.second is not None),
+    ),
+)
 _here = partial(action, section=SECTION, where=on_timeline)
 _MARK, _ROWS = "marked on the lanes, or not", "what takes its time, and what has time to spare"
 ACTIONS = (

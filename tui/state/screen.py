@@ -23,7 +23,7 @@ def too_small(size: Size) -> str:
 
 def head_height(state: State) -> int:
     """The lines of the head: one for each side; one while something is read."""
-    return 1 if state.reading else max(1, len(state.sides))
+    return 1 if state.reading else max(1, state.timelines)
 
 
 def tour_lines(state: State, width: int | None = None) -> int:

@@ -268,7 +268,7 @@ def carried(session: ViewSession, sides: Sequence[Side]) -> ViewSession:
 
     def now(views: Views) -> Views:
         found = zip(pairs, views, rows, strict=True)
-        return tuple(_view(old, new, view, known) for (old, new), view, known in found)
+        return tuple(viewed_as(old, new, view, known) for (old, new), view, known in found)
 
     return replace(
         session,
@@ -308,8 +308,9 @@ def _used(session: ViewSession, index: int) -> Iterable[int]:
         yield hits.row
 
 
-def _view(old: Side, new: Side, view: View, rows: Rows) -> View:
-    """The same times, except that a window over the whole trace still shows all of it."""
+def viewed_as(old: Side, new: Side, view: View, rows: Rows) -> View:
+    """A view of one side on another one: the same times, except that a window over the
+    whole trace still shows all of it. `rows`: of the selected slice."""
     folds = {lane.key: fold for lane, fold in zip(old.lanes, view.folds, strict=True)}
     shift = old.origin - new.origin
     window = (view.begin + shift, view.end + shift)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from fusetui.analysis.ranks.model import JobAnswer, RankRow
     from fusetui.analysis.replay.path import Path as CriticalPath
     from fusetui.analysis.replay.whatif import WhatIf
+    from fusetui.tui.state.second import Second
 
 JOB = "all ranks"
 COPIED = "copied"  # how the hint about a copied text begins
@@ -216,7 +217,8 @@ class State(msgspec.Struct, frozen=True, eq=False):
     overlay: Overlay | None = None
     on_path: bool = False  # what is on the critical path is marked
     replayed: str = ""  # which answer of a replay is waited for
-    arrived: Replayed | None = None  # it waits until nothing lies over the page
+    arrived: Replayed | Second | None = None  # it waits until nothing lies over the page
+    replay: Second | None = None  # see `second`
     hint: str = ""  # "": the keys of the page
     hint_keys: tuple[str, ...] = ()  # what follows the hint, see told
     must_choose: bool = False  # no path was given to open at once: the user chooses
@@ -239,6 +241,21 @@ class State(msgspec.Struct, frozen=True, eq=False):
     def view(self) -> View:
         """The view of the active side."""
         return self.session.views[self.active]
+
+    @property
+    def second(self) -> Second | None:
+        """The replay that the timeline shows below the active side."""
+        found = self.replay if self.page == TIMELINE and self.sides else None
+        return found if found and found.recorded is self.side.trace else None
+
+    @property
+    def shown(self) -> tuple[int, ...]:
+        """The sides that have a timeline: all, or that of which a replay is shown."""
+        return (self.active,) if self.second else tuple(range(len(self.sides)))
+
+    @property
+    def timelines(self) -> int:
+        return len(self.shown) + (self.second is not None)
 
     @property
     def time_range(self) -> Range | None:
@@ -321,12 +338,14 @@ class Cut(msgspec.Struct, frozen=True):
     end: int
 
 
-MARKS, ROWS = "marks", "path"
+MARKS, ROWS, BESIDE = "marks", "path", "\n"
+"""What a Replay asks for; nobody can type the last one, which stands before a change."""
 
 
 class Replay(msgspec.Struct, frozen=True, eq=False):
     """Work out beside the keys which slices are on the critical path of the active side (MARKS),
-    what takes its time (ROWS), or what a change is worth."""
+    what takes its time (ROWS), what a change is worth, or (BESIDE before the change) the trace
+    with it."""
 
     state: State
     asked: str

@@ -1,14 +1,15 @@
-"""`memory`: who holds the memory of a GPU, by snapshots of torch.cuda."""
+"""`memory`: who holds the memory of a GPU, by snapshots of torch.cuda, or by what a trace says."""
 
 from __future__ import annotations
 
 import os
 import re
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 from fusetui import Error
-from fusetui.analysis.memory.answer import AT, MemoryAnswer, NoMoment, memory
+from fusetui.analysis.memory.answer import AT, DeviceMemory, MemoryAnswer, NoMoment, memory
 from fusetui.commands.errors import DONE, UNUSABLE, CommandError, say
 from fusetui.commands.tables import chosen, form_of, put
 from fusetui.report.output import emit, emit_json, width
@@ -16,7 +17,13 @@ from fusetui.tables.columns import FILE, columns_of
 from fusetui.tables.public import Table, table_of, with_files
 from fusetui.text.figures import parse_time
 from fusetui.trace import TraceError
-from fusetui.trace.snapshot import Snapshot, read_snapshot
+from fusetui.trace.read.foreign import HEAD
+from fusetui.trace.read.source import glimpse
+from fusetui.trace.snapshot import read_snapshot
+
+if TYPE_CHECKING:
+    from fusetui.analysis.memory.of_trace import TracedMemory
+    from fusetui.report.memory import TracedMemoryDocument
 
 MICROSECONDS = re.compile(r"[0-9]{1,18}")
 ENDINGS = tuple(f"{form}{packed}" for form in (".pickle", ".pkl") for packed in ("", ".gz", ".zst"))
@@ -26,6 +33,8 @@ def run_memory(args: Namespace) -> int:
     """Raises CommandError for what was asked in a wrong way, TraceError for what is no snapshot."""
     if os.path.isdir(args.snapshot):
         return _folder(args)
+    if _is_trace(args.snapshot):
+        return _trace(args)
     from fusetui.report.memory import memory_document, memory_text
 
     found = _answered(args.snapshot, args.at)
@@ -46,19 +55,68 @@ def show(args: Namespace) -> int:
     paths, tables, code = _paths(args), list[tuple[str, Table]](), DONE
     for path in paths:
         try:
-            found = _answered(path, args.at)
+            devices, by, worse = _held(path, args)
         except Error as error:
             if len(paths) == 1:
                 raise
             say(str(error))
             code = UNUSABLE
             continue
-        rows = [row for device in found.devices for row in rows_of(device, args.by)]
+        code = max(code, worse)
+        rows = [row for device in devices for row in rows_of(device, by)]
         tables.append((path, table_of("memory", columns_of("memory"), rows)))
     if not tables:
         raise CommandError(f"{args.snapshot} holds no snapshot that can be told about.")
     put(chosen(with_files(tables, FILE) if len(paths) > 1 else tables[0][1], args), args, ())
     return code
+
+
+def _held(path: str, args: Namespace) -> tuple[Sequence[DeviceMemory | TracedMemory], Any, int]:
+    """The devices of a file, what their rows are by, and the exit code of reading it."""
+    if not _is_trace(path):
+        return _answered(path, args.at).devices, args.by, DONE
+    found, code = _traced(path, args)
+    return found.devices, "op", code
+
+
+def _is_trace(path: str) -> bool:
+    """Whether a file is JSON; what is no file at all is not."""
+    return glimpse(path, HEAD).lstrip()[:1] in (b"{", b"[")
+
+
+def _trace(args: Namespace) -> int:
+    """What the memory events of a trace tell."""
+    from fusetui.report.memory import traced_text
+
+    if args.b is not None:
+        raise CommandError(f"{args.snapshot} is a trace: only snapshots are compared.")
+    found, code = _traced(args.snapshot, args)
+    if args.json:
+        emit_json(found)
+    else:
+        emit(traced_text(found, args.top, width()))
+    return code
+
+
+def _traced(path: str, args: Namespace) -> tuple[TracedMemoryDocument, int]:
+    from fusetui.analysis.memory.of_trace import memory_of_trace
+    from fusetui.analysis.questions.memory import memory_peaks
+    from fusetui.commands.loading import load
+    from fusetui.report.memory import TracedMemoryDocument
+
+    if args.by != "code":
+        raise CommandError(f"{path} is a trace, which tells the op that allocated: leave --by out.")
+    trace, code = load(path)
+    try:
+        at = _moment(args.at, (trace.epoch_ns + trace.begin_ns) // 1000)
+        devices = memory_of_trace(trace, at)
+    except NoMoment as missing:
+        raise CommandError(f"{path}: {missing}") from None
+    if not devices:
+        lacks = "events with addresses and totals, which newer versions of torch write"
+        what = lacks if memory_peaks(trace).is_recorded else "events: profile_memory=True adds them"
+        raise CommandError(f"{path} has no memory {what}. A snapshot tells more: docs/memory.md.")
+    return TracedMemoryDocument(path, args.at, devices), code
 
 
 def _folder(args: Namespace) -> int:
@@ -115,13 +173,14 @@ def _paths(args: Namespace) -> list[str]:
 
 def _answered(path: str, at: str) -> MemoryAnswer:
     snapshot = read_snapshot(path)
+    firsts = [int(one.time_us[0]) for one in snapshot.events if len(one)]
     try:
-        return memory(snapshot, _moment(at, snapshot))
+        return memory(snapshot, _moment(at, min(firsts, default=-1)))
     except NoMoment as missing:
         raise CommandError(f"{path}: {missing}") from None
 
 
-def _moment(text: str, snapshot: Snapshot) -> str | int:
+def _moment(text: str, first_us: int) -> str | int:
     """A name, or Unix time in us of a time as in --json, or after the first event."""
     if text in AT:
         return text
@@ -132,5 +191,4 @@ def _moment(text: str, snapshot: Snapshot) -> str | int:
         raise CommandError(
             f"--at takes {', '.join(AT)} or a time with a unit, such as 12.5ms, not {text}."
         )
-    firsts = [int(one.time_us[0]) for one in snapshot.events if len(one)]
-    return min(firsts, default=-1) + ns // 1000
+    return first_us + ns // 1000

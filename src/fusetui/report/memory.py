@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from os.path import basename
 from textwrap import wrap
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from fusetui.analysis.memory.answer import DeviceMemory, MemoryAnswer
 from fusetui.analysis.memory.findings import Finding
+from fusetui.analysis.memory.of_trace import TracedMemory
 from fusetui.analysis.memory.oom import OutOfMemory
-from fusetui.analysis.memory.versus import By, MemoryChange, MemoryRank, held_by
+from fusetui.analysis.memory.versus import By, MemoryChange, MemoryRank
 from fusetui.report.memory_words import finding_text, oom_text, remedy, short_place
 from fusetui.text.figures import count, duration, percent, signed_size, size
 from fusetui.text.printable import printable
@@ -21,6 +22,11 @@ from fusetui.text.tables import TOP_ALL, Column, left_out, table_of
 MOMENTS = {"peak": "At the peak", "end": "At the end", "oom": "Out of memory"}
 WIDEST = 96
 PINNED = 3
+MORE = (
+    "Sizes are those of blocks, as the allocator rounds them. A snapshot would also tell the stack "
+    "and the kind of each allocation, the segments, and why memory ran out: docs/memory.md says "
+    "how to record one."
+)
 
 
 class FindingDocument(Finding, frozen=True, kw_only=True):
@@ -49,6 +55,14 @@ class MemoryDocument(msgspec.Struct, frozen=True):
     file: str
     at: str
     devices: tuple[DeviceMemoryDocument, ...]
+
+
+class TracedMemoryDocument(msgspec.Struct, frozen=True):
+    """What it prints of a trace with memory events."""
+
+    file: str
+    at: str
+    devices: tuple[TracedMemory, ...]
 
 
 class LeftOut(msgspec.Struct, frozen=True):
@@ -100,6 +114,18 @@ def memory_text(found: MemoryAnswer, by: By, top: int, width: int) -> str:
     return "\n".join(lines if found.devices else [*lines, "It holds no memory of any device."])
 
 
+def traced_text(found: TracedMemoryDocument, top: int, width: int) -> str:
+    """The same of each device that the memory events of a trace name."""
+    folded, lines = min(width, WIDEST), [printable(found.file)]
+    several = len({one.process for one in found.devices}) > 1
+    for one in found.devices:
+        process = f" of process {printable(str(one.process))}" if several else ""
+        recorded = "" if one.kind != "CPU" else ": what was allocated while torch recorded"
+        lines += ["", f"{_device_name(one)}{process}{recorded}", *wrap(_peak(one), folded)]
+        lines += ["", *wrap(_moment(found.at, one), folded), *_table(one, "op", top, width)]
+    return "\n".join([*lines, "", *wrap(MORE, folded)])
+
+
 def versus_text(found: MemoryChange, top: int, width: int) -> str:
     """What holds more or less in B."""
     lines = [f"A: {printable(found.a)}", f"B: {printable(found.b)}"]
@@ -137,27 +163,36 @@ def ranks_text(found: Sequence[MemoryRank], top: int, width: int) -> str:
     return "\n".join([table_of(columns, shown, width), *more])
 
 
-def rows_of(device: DeviceMemory, by: By) -> Iterator[dict[str, Any]]:
+def rows_of(
+    device: DeviceMemory | TracedMemory, by: By | Literal["op"]
+) -> Iterator[dict[str, Any]]:
     """The rows of a table: who holds what lives at the moment asked for."""
-    held = {"code": device.by_code, "module": device.by_module}.get(by)
-    whole = device.at_allocated_bytes
-    counts = [one.blocks for one in (device.categories if held is None else held)]
-    for (name, part), number in zip(held_by(device, by).items(), counts, strict=True):
-        figures = {"bytes": part, "share": part / whole if whole else None, "blocks": number}
-        yield {"device": str(device.device), "holder": name, **figures}
+    name, whole = _device_name(device), device.at_allocated_bytes
+    key, held = ("category", "categories") if by == "category" else ("place", f"by_{by}")
+    for one in getattr(device, held):
+        figures = {"share": one.bytes / whole if whole else None, "blocks": one.blocks}
+        yield {"device": name, "holder": getattr(one, key), "bytes": one.bytes, **figures}
 
 
-def _peak(device: DeviceMemory) -> str:
+def _device_name(device: DeviceMemory | TracedMemory) -> str:
+    if isinstance(device, DeviceMemory):
+        return str(device.device)
+    return f"{device.kind} {device.device}" if device.device >= 0 else device.kind
+
+
+def _peak(device: DeviceMemory | TracedMemory) -> str:
     when = _when(device, device.peak_index, device.peak_time_us)
+    most, end = size(device.peak_reserved_bytes), size(device.reserved_end_bytes)
+    reserved = (f", and at most {most} reserved", f", with {end} reserved")
+    reserved = reserved if device.peak_reserved_bytes else ("", "")  # the CPU's allocator has none
     return (
-        f"Peak: {size(device.peak_allocated_bytes)} allocated{when}, and at most "
-        f"{size(device.peak_reserved_bytes)} reserved. At the start "
+        f"Peak: {size(device.peak_allocated_bytes)} allocated{when}{reserved[0]}. At the start "
         f"{size(device.allocated_start_bytes)} allocated, at the end "
-        f"{size(device.allocated_end_bytes)}, with {size(device.reserved_end_bytes)} reserved."
-    ) + _contradiction(device.difference_end_bytes)
+        f"{size(device.allocated_end_bytes)}{reserved[1]}."
+    ) + _contradiction(device)
 
 
-def _when(device: DeviceMemory, event: int, time_us: int | None) -> str:
+def _when(device: DeviceMemory | TracedMemory, event: int, time_us: int | None) -> str:
     """` at 1.2 s (event 12,345)`, counted from the first event."""
     if event < 0:
         return " before the first event" if device.events else ""
@@ -166,17 +201,19 @@ def _when(device: DeviceMemory, event: int, time_us: int | None) -> str:
     return f" at {duration(1000 * (time_us - device.start_time_us))} (event {count(event)})"
 
 
-def _contradiction(difference: int) -> str:
+def _contradiction(device: DeviceMemory | TracedMemory) -> str:
+    difference = device.difference_end_bytes
     if not difference:
         return ""
     more = "more" if difference > 0 else "less"
+    held = "its blocks hold" if isinstance(device, DeviceMemory) else "the last of them says"
     return (
-        f" The file contradicts itself: its events leave {size(abs(difference))} {more} than its "
-        "blocks hold."
+        f" The file contradicts itself: its events leave {size(abs(difference))} {more} than "
+        f"{held}."
     )
 
 
-def _moment(at: str, device: DeviceMemory) -> str:
+def _moment(at: str, device: DeviceMemory | TracedMemory) -> str:
     during = f" ({printable(device.annotation)})" if device.annotation else ""
     running = f", running {short_place(device.place)}{during}" if device.place else during
     when = "" if at == "peak" else _when(device, device.at_index, device.at_time_us)
@@ -211,13 +248,15 @@ def _waste(device: DeviceMemory) -> str:
     )
 
 
-def _table(device: DeviceMemory, by: By, top: int, width: int) -> list[str]:
+def _table(
+    device: DeviceMemory | TracedMemory, by: By | Literal["op"], top: int, width: int
+) -> list[str]:
     rows = list(rows_of(device, by))
     whole = device.at_allocated_bytes
     columns = (
         Column("bytes", cell=lambda row: size(row["bytes"])),
         Column("share", cell=lambda row: percent(row["bytes"], whole)),
-        Column("blocks", spare=1, cell=lambda row: count(row["blocks"])),
+        Column("blocks", spare=1, cell=lambda row: count(row["blocks"]) if row["blocks"] else ""),
         Column(by, left=True, cell=lambda row: short_place(row["holder"])),
     )
     shown = rows[:top] if top else rows

@@ -154,6 +154,16 @@ def _answer(found: WhatIf) -> str:
     return text
 
 
+def replayed_sentence(found: WhatIf) -> str:
+    """What stands above a replay that is drawn, what matters most first."""
+    before, after = found.before_ns, found.after_ns or 0
+    how = "at best" if found.certainty == "bound" else "an estimate"
+    doubt = f", {percent(found.residual_share, 1)} not understood" * found.is_doubtful
+    told = f"{duration(before)} -> {duration(after)} ({worth(before, after)}{doubt}), {how}"
+    made = printable(" and ".join(found.changes))
+    return f"replayed, not recorded: {found.of} {told}, with {made}"
+
+
 def worth(before: int, after: int) -> str:
     """`11.8 % less`; a change that is too small to matter is none."""
     return change(before, after) if abs(after - before) * NOTHING > before else "no change"

@@ -20,6 +20,7 @@ from fusetui.analysis.replay.build import graph_of
 from fusetui.analysis.replay.changes import WrongChange
 from fusetui.analysis.replay.graph import Node
 from fusetui.analysis.replay.path import path as critical_path
+from fusetui.analysis.replay.predicted import predicted
 from fusetui.analysis.replay.replay import replay
 from fusetui.analysis.replay.timeline import slices_of
 from fusetui.analysis.replay.whatif import whatif
@@ -40,6 +41,14 @@ def assert_identical(trace: Trace) -> None:
     start, end = slices_of(trace, graph, times)
     assert (start == trace.start).all()
     assert (end == trace.end).all()
+    second = predicted(trace, [])
+    drawn = second.trace_of(trace)
+    assert (np.diff(second.rows) > 0).all()
+    assert (drawn.start == trace.start[second.rows]).all()
+    assert (drawn.end == trace.end[second.rows]).all()
+    assert (drawn.depth == trace.depth[second.rows]).all()
+    assert set(trace.gpu_rows) <= set(second.rows)
+    assert not np.diff(second.bounds, axis=0).any()
     assert (graph.dur >= 0).all()
     assert (graph.residual >= 0).all()
     assert (graph.source[:, 1:] < np.arange(1, len(graph))).all()

@@ -136,6 +136,38 @@ async def test_from_the_key_to_the_answer() -> None:
         assert f"With {CHANGE}" in screen(app)
 
 
+def test_where_there_is_no_time_there_is_no_second_timeline(lesson: State) -> None:
+    found = replace(whatif(lesson.side.trace, [CHANGE]), after_ns=None)
+    for between, said in ((None, "too little"), ((1, 2), "range of times")):
+        shown = replace(lesson, overlay=Replayed(replace(found, between_ns=between)))
+        refused = replays.beside(shown)
+        assert isinstance(refused, State)
+        assert said in refused.hint
+
+
+@pytest.mark.asyncio
+async def test_the_replay_beside_the_recording_and_back() -> None:
+    async with app_opened([PATH]) as (app, pilot):
+        await pilot.press("0")
+        app.do(partial(obeyed, line=f"whatif {CHANGE}"))
+        await settled(app, pilot)
+        await pilot.press("b")
+        await settled(app, pilot)
+        assert "replayed, not recorded: step 767.5 us -> 492.5 us (35.8 % less)" in screen(app)
+        second, state = app.state.second, app.state
+        assert second is not None
+        gemm = after(state, at("ampere")).view.selected
+        view = replace(state.view, selected=gemm)
+        side, own = second.seen(state.side, view)
+        assert (own.begin, own.end) == (view.begin, view.end)
+        assert side.trace.name_of(own.selected) == state.side.trace.name_of(gemm)
+        await pilot.press("3")
+        assert "replayed" not in screen(app)
+        await pilot.press("1", "escape")
+        assert app.state.second is None
+        assert "replayed" not in screen(app)
+
+
 @pytest.mark.asyncio
 async def test_the_amount_of_the_key_can_be_edited() -> None:
     async with app_opened([PATH]) as (app, pilot):

@@ -9,9 +9,8 @@ import numpy as np
 
 from fusetui.analysis.memory.evidence import Evidence, Mark
 from fusetui.analysis.memory.history import BEFORE, History, Lives, private
-from fusetui.analysis.memory.holders import sums
 from fusetui.analysis.memory.phases import Phase, Phases
-from fusetui.trace.model.arrays import Flags, Int64s
+from fusetui.trace.model.arrays import Flags, Int64s, summed
 from fusetui.trace.snapshot import Action
 
 Category = Literal[
@@ -41,7 +40,7 @@ class Share(msgspec.Struct, frozen=True):
 def by_category(history: History, kinds: Int64s, event: int) -> tuple[Share, ...]:
     """The largest first, without those of which nothing lives."""
     living = history.lives.at(event)
-    sizes = sums(kinds[living], history.lives.size[living], len(CATEGORIES)).tolist()
+    sizes = summed(kinds[living], history.lives.size[living], len(CATEGORIES)).tolist()
     blocks = np.bincount(kinds[living], minlength=len(CATEGORIES)).tolist()
     found = (Share(*one) for one in zip(CATEGORIES, sizes, blocks, strict=True) if one[2])
     return tuple(sorted(found, key=lambda one: -one.bytes))

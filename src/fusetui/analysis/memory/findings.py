@@ -11,12 +11,12 @@ import numpy as np
 from fusetui.analysis.memory.categories import NUMBER, Category
 from fusetui.analysis.memory.evidence import Evidence, Mark
 from fusetui.analysis.memory.history import BEFORE, History
-from fusetui.analysis.memory.holders import NO_STACK, code_of, sums
+from fusetui.analysis.memory.holders import NO_STACK, code_of
 from fusetui.analysis.memory.layout import is_expandable
 from fusetui.analysis.memory.oom import Inactive, OutOfMemory
 from fusetui.analysis.memory.phases import Phases
 from fusetui.analysis.memory.waste import private_pools, torn
-from fusetui.trace.model.arrays import Flags, Int64s
+from fusetui.trace.model.arrays import Flags, Int64s, summed
 
 Rule = Literal[
     "memory-leak",
@@ -81,7 +81,7 @@ def _leaks(history: History, found: Evidence, phases: Phases) -> Iterator[Findin
     held = np.zeros((len(ends), groups), np.int64)
     for number, end in enumerate(ends.tolist()):
         living = rows[lives.at(end - 1)[rows]]
-        held[number] = sums(lives.stack[living], lives.size[living], groups)
+        held[number] = summed(lives.stack[living], lives.size[living], groups)
     grew = (np.diff(held, axis=0) > 0).sum(axis=0)
     for stack in np.flatnonzero((grew >= GREW) & (held[-1] > held[0])).tolist():
         known = code_of(history.snapshot, found, stack) if stack < groups - 1 else NO_STACK

@@ -108,8 +108,8 @@ def _history(snapshot: Snapshot, device: int, traced: Events | None) -> History:
     rows = np.flatnonzero((of == device)[blocks.segment])
     kept = rows[blocks.state[rows] == BlockState.ACTIVE_ALLOCATED]
     in_use = rows[blocks.state[rows] != BlockState.INACTIVE]
-    lives = _lives(events, blocks, kept, Action.FREE_REQUESTED)
-    occupied = _lives(events, blocks, in_use, Action.FREE_COMPLETED)
+    lives = lives_of(events, blocks, kept, Action.FREE_REQUESTED)
+    occupied = lives_of(events, blocks, in_use, Action.FREE_COMPLETED)
     allocated = lives.sums()
     return History(
         snapshot,
@@ -127,7 +127,7 @@ def _history(snapshot: Snapshot, device: int, traced: Events | None) -> History:
     )
 
 
-def _lives(events: Events, blocks: Blocks, kept: Rows, end: Action) -> Lives:
+def lives_of(events: Events, blocks: Blocks, kept: Rows, end: Action) -> Lives:
     """`kept`: the blocks that live at the end; `end`: the events that end a life."""
     count = len(events)
     rows = np.flatnonzero((events.action == Action.ALLOC) | (events.action == end))

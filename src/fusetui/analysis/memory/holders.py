@@ -6,11 +6,10 @@ from collections.abc import Callable
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from fusetui.analysis.memory.evidence import NODE, Evidence, Mark
 from fusetui.analysis.memory.history import BEFORE, History
-from fusetui.trace.model.arrays import Int64s, distinct
+from fusetui.trace.model.arrays import distinct, summed
 from fusetui.trace.snapshot import Frame, Snapshot
 
 BEFORE_RECORDING, NO_STACK = "before_recording", "no stack"
@@ -27,12 +26,12 @@ class Holder(msgspec.Struct, frozen=True):
 
 def by_code(history: History, found: Evidence, event: int) -> tuple[Holder, ...]:
     """By the innermost line of the person's own code, the largest first."""
-    return _held(history, event, lambda stack: code_of(history.snapshot, found, stack))
+    return held_at(history, event, lambda stack: code_of(history.snapshot, found, stack))
 
 
 def by_module(history: History, found: Evidence, event: int) -> tuple[Holder, ...]:
     """By the innermost line of a module's own forward, outside modules of torch.nn."""
-    return _held(history, event, lambda stack: module_of(history.snapshot, found, stack))
+    return held_at(history, event, lambda stack: module_of(history.snapshot, found, stack))
 
 
 def code_of(snapshot: Snapshot, found: Evidence, stack: int) -> str:
@@ -50,26 +49,20 @@ def module_of(snapshot: Snapshot, found: Evidence, stack: int) -> str:
     return code_of(snapshot, found, stack)
 
 
-def _held(history: History, event: int, place_of: Callable[[int], str]) -> tuple[Holder, ...]:
+def held_at(history: History, event: int, place_of: Callable[[int], str]) -> tuple[Holder, ...]:
+    """By what a stack means, the largest first."""
     lives = history.lives
     rows = np.flatnonzero(lives.at(event))
     keys = np.where((lives.stack[rows] < 0) & (lives.born[rows] == BEFORE), -2, lives.stack[rows])
     stacks = distinct(keys)
     number = np.searchsorted(stacks, keys)
-    sizes, blocks = sums(number, lives.size[rows], len(stacks)), np.bincount(number)
+    sizes, blocks = summed(number, lives.size[rows], len(stacks)), np.bincount(number)
     found: dict[str, Holder] = {}
     for stack, size, count in zip(stacks.tolist(), sizes.tolist(), blocks.tolist(), strict=True):
         place = {-2: BEFORE_RECORDING, -1: NO_STACK}.get(stack) or place_of(stack)
         old = found.get(place, Holder(place, 0, 0))
         found[place] = Holder(place, old.bytes + size, old.blocks + count)
     return tuple(sorted(found.values(), key=lambda one: (-one.bytes, one.place)))
-
-
-def sums(numbers: NDArray[np.int32] | NDArray[np.int64], amounts: Int64s, groups: int) -> Int64s:
-    """The sum of each group, exactly."""
-    found = np.zeros(groups, np.int64)
-    np.add.at(found, numbers, amounts)
-    return found
 
 
 def _line(frame: Frame) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 
 from fusetui.analysis.memory.evidence import Evidence
 from fusetui.analysis.memory.history import BEFORE, History
-from fusetui.analysis.memory.holders import BEFORE_RECORDING, NO_STACK, code_of, sums
+from fusetui.analysis.memory.holders import BEFORE_RECORDING, NO_STACK, code_of
 from fusetui.analysis.memory.layout import (
     COMMON,
     PAGE,
@@ -19,9 +19,10 @@ from fusetui.analysis.memory.layout import (
     layout,
     rounds_up,
 )
+from fusetui.trace.model.arrays import summed
 from fusetui.trace.snapshot import Action
 
-Reason = Literal["live", "fragmented", "other_process", "unknown"]
+Reason = Literal["live", "fragmented", "unknown"]
 SMALL = 1 << 20  # at most, that goes into small segments
 LEAST_LARGE, FITTED = 20 << 20, 10 << 20  # a large segment, unless at least FITTED is asked for
 EXPLAINED = 100  # of a program that tries again and again, the last ones
@@ -120,9 +121,9 @@ def _reason(
     reserved: int,
     would_fit: bool | None,
 ) -> Reason:
-    """`other_process` would need the size of the device, which a snapshot does not have. Where even
-    all that this process holds would not suffice, what lives in it is not why. `inactive`: at most,
-    and at least."""
+    """What other processes hold would need the size of the device, which a snapshot does not have.
+    Where even all that this process holds would not suffice, what lives in it is not why.
+    `inactive`: at most, and at least."""
     if free < 0 or largest >= asked or free >= _segment_of(asked):
         return "unknown"
     if would_fit or free + inactive[1] >= asked:
@@ -149,7 +150,7 @@ def _inactive(there: Layout, like: Segment) -> Inactive:
 
 def _pinned(history: History, found: Evidence, there: Layout) -> tuple[tuple[Pinned, ...], int]:
     """The segments with most bytes in holes, of those in which something lives, and how many."""
-    holes = sums(there.segment, there.size, len(there.segments))
+    holes = summed(there.segment, there.size, len(there.segments))
     rows = np.flatnonzero(there.lives >= 0)
     holes[~np.isin(np.arange(len(holes)), there.lives[rows])] = 0
     order = np.argsort(-holes, kind="stable")[:MOST]

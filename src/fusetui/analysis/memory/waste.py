@@ -7,9 +7,8 @@ import numpy as np
 from msgspec.structs import replace
 
 from fusetui.analysis.memory.history import History
-from fusetui.analysis.memory.holders import sums
 from fusetui.analysis.memory.layout import COMMON, Layout, layout, rounds_by_rule
-from fusetui.trace.model.arrays import Int64s
+from fusetui.trace.model.arrays import Int64s, summed
 
 TORN = 1 / 3  # of what is reserved, in pieces
 PIECE = 1 / 4  # of them, at most the largest
@@ -81,8 +80,8 @@ def private_pools(history: History) -> tuple[PrivatePool, ...]:
     """The largest first."""
     snapshot, rows = history.snapshot, history.segments
     pools = snapshot.segments.pool[rows]
-    reserved = sums(pools, snapshot.segments.total_size[rows], len(snapshot.pools) + 1)
-    active = sums(pools, snapshot.segments.active_size[rows], len(snapshot.pools) + 1)
+    reserved = summed(pools, snapshot.segments.total_size[rows], len(snapshot.pools) + 1)
+    active = summed(pools, snapshot.segments.active_size[rows], len(snapshot.pools) + 1)
     each = zip(snapshot.pools, reserved.tolist(), active.tolist(), strict=False)
     found = (PrivatePool(*one) for one in each if one[0] != COMMON and one[1])
     return tuple(sorted(found, key=lambda one: -one.reserved_bytes))

@@ -1,0 +1,189 @@
+"""What the [memory] events of a trace tell (profile_memory=True): the history of each device, and
+by which op what lives was allocated. Sizes are those of blocks, as the allocator rounds them."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import msgspec
+import numpy as np
+from msgspec.structs import replace
+
+from fusetui.analysis.memory.answer import NoMoment, events_at
+from fusetui.analysis.memory.history import BEFORE, History, lives_of
+from fusetui.analysis.memory.holders import BEFORE_RECORDING, Holder, held_at
+from fusetui.analysis.memory.rests import addresses
+from fusetui.trace.layout.counters import DEVICES
+from fusetui.trace.layout.links import enclosing_rows
+from fusetui.trace.model.arrays import Int32s, Int64s
+from fusetui.trace.model.categories import Layer
+from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.ids import LARGEST, Id
+from fusetui.trace.snapshot import Action, Annotations, Blocks, Events, Segments, Snapshot, Stacks
+
+NO_OP = "no op"
+ALLOCATORS = frozenset({"aten::empty", "aten::empty_like", "aten::empty_strided", "aten::resize_"})
+ALLOCATORS |= {"aten::new_empty", "aten::new_empty_strided"}
+OF_DEVICE = ("Device Type", "Device Id")
+VALUES = ("Addr", "Bytes", "Total Allocated", "Total Reserved")
+Device = tuple[Id, int, int]  # the process, and the values of OF_DEVICE
+Sampled = tuple[int, Id, tuple[int, ...]]  # ns as in the file, the thread, and VALUES
+T = TypeVar("T", Annotations, Blocks, Events, Segments)
+
+
+class TracedMemory(msgspec.Struct, frozen=True):
+    """One device, as one process saw it. What DeviceMemory has, too, means the same, but in sizes
+    of blocks. Where the file does not say when its clock began, times are as in the file."""
+
+    kind: str  # GPU, CPU, ...; of the CPU, torch counts only what it allocates while it records
+    device: int  # -1 of the CPU
+    process: Id
+    events: int
+    start_time_us: int  # of the trace
+    allocated_start_bytes: int
+    peak_allocated_bytes: int
+    peak_index: int
+    peak_time_us: int | None
+    peak_reserved_bytes: int
+    allocated_end_bytes: int
+    reserved_end_bytes: int
+    difference_end_bytes: int  # what the events add up to less the last total
+    at_index: int
+    at_time_us: int | None
+    at_allocated_bytes: int
+    at_reserved_bytes: int
+    place: str | None  # the op that was running
+    annotation: str | None
+    by_op: tuple[Holder, ...]  # `blocks` is 0 of what was there before: their number is not known
+
+
+def memory_of_trace(trace: Trace, at: str | int = "peak") -> tuple[TracedMemory, ...]:
+    """Every device that events name with addresses and totals, GPUs first; reads the file again.
+    `at` and NoMoment are as of `answer.memory`."""
+    if at == "oom":
+        raise NoMoment("its memory events do not tell where memory ran out, as a snapshot does.")
+    order = sorted(found := _sampled(trace), key=lambda one: (one[1] == 0, one[1:], str(one[0])))
+    histories = [_history(trace, device, found[device]) for device in order]
+    each = zip(order, histories, events_at(histories, at) if order else (), strict=True)
+    return tuple(_told(trace, *one) for one in each)
+
+
+def _told(trace: Trace, device: Device, history: History, event: int) -> TracedMemory:
+    names, events = (*trace.names, NO_OP), history.events
+    op, around = (int(column[event]) for column in (events.stack, events.user_metadata))
+    return TracedMemory(
+        kind=DEVICES.get(device[1], f"device type {device[1]}"),
+        device=device[2],
+        process=device[0],
+        events=len(events),
+        start_time_us=(trace.epoch_ns + trace.begin_ns) // 1000,
+        allocated_start_bytes=int(history.allocated[0]),
+        peak_allocated_bytes=int(history.allocated.max()),
+        peak_index=history.peak_index,
+        peak_time_us=history.time_us(history.peak_index),
+        peak_reserved_bytes=int(history.reserved.max()),
+        allocated_end_bytes=int(history.allocated[-1]),
+        reserved_end_bytes=int(history.reserved[-1]),
+        difference_end_bytes=history.difference_end_bytes,
+        at_index=event,
+        at_time_us=history.time_us(event),
+        at_allocated_bytes=int(history.allocated[event + 1]),
+        at_reserved_bytes=int(history.reserved[event + 1]),
+        place=names[op] if event != BEFORE and op < len(trace.names) else None,
+        annotation=names[around] if event != BEFORE and around >= 0 else None,
+        by_op=tuple(
+            replace(one, blocks=0) if one.place == BEFORE_RECORDING else one
+            for one in held_at(history, event, names.__getitem__)
+        ),
+    )
+
+
+def _sampled(trace: Trace) -> dict[Device, list[Sampled]]:
+    """The events of each device in the order of time."""
+    found: dict[Device, list[Sampled]] = {}
+    for number, stretch in enumerate(trace.elements.stretches):
+        for sample, time in trace.elements.samples(number) if stretch.samples else ():
+            values: list[Any] = [sample.args.get(name) for name in (*VALUES, *OF_DEVICE)]
+            if sample.is_memory and all(type(one) is int for one in values):
+                address, *sizes, kind, device = values
+                if max(map(abs, values[1:])) <= LARGEST:
+                    one = time, sample.tid, (address & LARGEST, *sizes)
+                    found.setdefault((sample.pid, kind, device), []).append(one)
+    return {device: sorted(rows, key=lambda one: one[0]) for device, rows in found.items()}
+
+
+def _history(trace: Trace, device: Device, rows: list[Sampled]) -> History:
+    """What was there before, and is not freed, is one block of the rest of the first total."""
+    time = np.array([one[0] for one in rows], np.int64)
+    address, change, allocated, reserved = np.array([one[2] for one in rows], np.int64).T
+    threads: dict[Id, list[int]] = {}
+    for place, (_, thread, _) in enumerate(rows):
+        threads.setdefault(thread, []).append(place)
+    op = _names_around(trace, device[0], threads, time, Layer.OPS)
+    events = _table(
+        Events,
+        len(rows),
+        device=device[2],
+        action=np.where(change < 0, Action.FREE_REQUESTED, Action.ALLOC),
+        addr=address,
+        size=np.abs(change),
+        time_us=(trace.epoch_ns + time) // 1000,
+        stack=np.where(op < 0, len(trace.names), op),
+        user_metadata=_names_around(trace, device[0], threads, time, Layer.ANNOTATIONS),
+    )
+    segments, annotations, no_rows = _table(Segments, 0), _table(Annotations, 0), np.arange(0)
+    freed = lives_of(events, _table(Blocks, 0), no_rows, Action.FREE_REQUESTED).sums()[0]
+    rest = np.maximum(allocated[:1] - change[:1] - freed, 0)
+    blocks = _table(Blocks, 1, size=rest, requested_size=rest)
+    lives = lives_of(events, blocks, np.flatnonzero(rest), Action.FREE_REQUESTED)
+    sums, stacks = lives.sums(), Stacks((), no_rows.astype(np.int32), np.zeros(1, np.int64))
+    tables = segments, blocks, (events,), annotations, stacks
+    return History(
+        Snapshot(trace.report.file, 0, *tables, strings=trace.names, pools=(), settings={}),
+        device[2],
+        events,
+        segments=no_rows,
+        blocks=no_rows,
+        lives=lives,
+        occupied=lives,
+        addresses=addresses(lives.address, lives.born, lives.died, lives.events),
+        allocated=sums,
+        active=sums,
+        reserved=np.append(reserved[:1], reserved),
+        difference_end_bytes=int(sums[-1] - allocated[-1]),
+    )
+
+
+def _table(kind: type[T], rows: int, **given: Any) -> T:
+    """Columns in which nothing is known but what is given."""
+    columns: dict[str, Any] = {name: np.full(rows, -1) for name in kind.__struct_fields__}
+    return kind(**columns | given)
+
+
+def _names_around(
+    trace: Trace, process: Id, threads: dict[Id, list[int]], time: Int64s, layer: Layer
+) -> Int32s:
+    """The name of the innermost slice of a layer around each time, by thread, -1 for none; of ops,
+    that of the innermost which does more than allocate, if any does."""
+    found = np.full(len(time), -1, np.int32)
+    for track in trace.tracks:
+        if (track.layer, track.pid, track.subrow) == (layer, process, 0):
+            own = threads.get(track.tid, [])
+            ends = trace.start, trace.end, trace.parent, time[own], time[own]
+            rows = enclosing_rows(track, *ends)
+            rows = _working(trace, rows) if layer is Layer.OPS else rows
+            found[own] = np.where(rows >= 0, trace.name[rows], -1)
+    return found
+
+
+def _working(trace: Trace, rows: Int32s) -> Int32s:
+    """The ops that rows are in, or what is around those that only allocate."""
+    allocates = trace.named(ALLOCATORS.__contains__)
+    ops = np.where(rows >= 0, trace.op[rows], -1)
+    while True:
+        above = np.where(ops >= 0, trace.parent[ops], -1)
+        above = np.where(above >= 0, trace.op[above], -1)
+        only = (above >= 0) & allocates[trace.name[ops]]
+        if not only.any():
+            return ops
+        ops = np.where(only, above, ops)
