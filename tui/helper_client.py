@@ -36,7 +36,7 @@ from fusetui.tui.background_results import answers
 
 Named = tuple[str, Trace]
 """A path, and the trace that was read from it."""
-START = "import os; os.nice(5); from fusetui.tui.helper_main import main; main()"
+START = "import gc, os; gc.disable(); os.nice(5); from fusetui.tui.helper_main import main; main()"
 """The app comes first where there are few cores, from the first import on."""
 OFTEN = 0.1  # seconds between two looks whether the work is still wanted
 Buffer = bytes | bytearray | memoryview

@@ -269,6 +269,31 @@ MEMORY = (
     *(TOP, *TABLE[1:]),
 )
 """Of `memory`."""
+RANKS = (
+    argument(
+        "paths",
+        metavar="PATH",
+        nargs="+",
+        help="Traces of the ranks: files, folders, patterns or URLs.",
+    ),
+    JSON,
+    flag("--csv", "One line per rank, for a spreadsheet; times in ns."),
+    argument(
+        "--what-if",
+        metavar="CHANGE",
+        nargs="+",
+        action="extend",
+        help="What changes as those of whatif would be worth to the job, and which rank is "
+        "last then; 2:CHANGE changes rank 2 alone.",
+    ),
+    argument(
+        "--on",
+        metavar="WHERE",
+        help="Read them on a cluster: dask://HOST:PORT, a running Dask scheduler.",
+    ),
+    *(TOP, NO_CACHE, *TABLE[1:]),
+)
+"""Of `ranks`."""
 AS_TABLE = ("others", "format", "output", "columns", "sort", "where")
 """Arguments that ask for the answer of a command as a table."""
 MODULES = {

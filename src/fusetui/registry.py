@@ -4,6 +4,8 @@ arguments.MODULES, which is imported when it runs. Parsers, help and reference a
 
 from __future__ import annotations
 
+from functools import partial
+from importlib import import_module
 from pathlib import Path
 
 from fusetui.arguments import (
@@ -18,6 +20,7 @@ from fusetui.arguments import (
     OPS_BY,
     PART,
     PEAK,
+    RANKS,
     SHELLS,
     STEP_BY,
     TABLE,
@@ -52,6 +55,11 @@ def _of_capture() -> tuple[Argument, ...]:
     )
 
 
+def _of_recording(name: str) -> tuple[Argument, ...]:
+    found: tuple[Argument, ...] = getattr(import_module("fusetui.recording_arguments"), name)
+    return found
+
+
 ANSWER = (TRACE, JSON, NO_CACHE, *GRAPHS)
 COMMANDS = (
     Command(
@@ -63,6 +71,26 @@ COMMANDS = (
         "combination; batch=64,128,...,2048 continues the progression, in=1024/n divides a total, "
         "and paper-batch is a predefined sweep.",
         open_ended=True,
+    ),
+    Command(
+        "run",
+        "Start a program, and record a trace of it while it runs.",
+        partial(_of_recording, "RUN"),
+        "The program is not changed. It keeps its output, gets your signals, and its exit code is "
+        "that of this command. Once it has ended, its trace is opened.",
+    ),
+    Command(
+        "record",
+        "Record a trace of programs that run already.",
+        partial(_of_recording, "RECORD"),
+        "They must have been started with KINETO_USE_DAEMON=1: docs/attach.md. Several begin "
+        "together, and ranks opens their folder.",
+    ),
+    Command(
+        "watch",
+        "Open each new trace of a folder as it appears, beside the one before.",
+        (argument("folder", metavar="DIR", help="The folder that traces are written to."),),
+        "For changing and profiling in turn: leave the app with q to wait for the next.",
     ),
     Command(
         "tutor",
@@ -280,30 +308,7 @@ COMMANDS = (
     Command(
         "ranks",
         "Many traces of one job: which rank is late, and who waits for it.",
-        (
-            argument(
-                "paths",
-                metavar="PATH",
-                nargs="+",
-                help="Traces of the ranks: files, folders, patterns or URLs.",
-            ),
-            JSON,
-            flag("--csv", "One line per rank, for a spreadsheet; times in ns."),
-            argument(
-                "--what-if",
-                metavar="CHANGE",
-                nargs="+",
-                action="extend",
-                help="What changes as those of whatif would be worth to the job, and which rank is "
-                "last then; 2:CHANGE changes rank 2 alone.",
-            ),
-            argument(
-                "--on",
-                metavar="WHERE",
-                help="Read them on a cluster: dask://HOST:PORT, a running Dask scheduler.",
-            ),
-            *(TOP, NO_CACHE, *TABLE[1:]),
-        ),
+        RANKS,
         "Each trace is summarized once, by as many processes as cores and memory allow; the "
         "summaries are kept, so that the next question reads no trace. docs/ranks.md explains the "
         "figures.",

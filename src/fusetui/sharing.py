@@ -100,6 +100,32 @@ SHARED = (
         "as the browser has it.",
     ),
     Command(
+        "stacks",
+        "Stacks of ops, modules or Python frames with their times, for other flame graphs.",
+        (
+            TRACE,
+            argument("out", metavar="OUT", nargs="?", help="A new file; by default, printed."),
+            argument(
+                "--of",
+                choices=("ops", "modules", "python"),
+                metavar="WHAT",
+                default="ops",
+                help="ops, modules or python, as on the app's flame page.",
+            ),
+            argument(
+                "--time",
+                choices=("gpu", "cpu"),
+                metavar="WHICH",
+                help="The time on the gpu that they launched, or on the cpu; by default of the "
+                "GPU, if there is any.",
+            ),
+            flag("--folded", "A line for each stack, `a;b;c 1200`, in ns; the default."),
+            flag("--speedscope", "A file of www.speedscope.app, which draws it in your browser."),
+            *(NO_CACHE, *GRAPHS),
+        ),
+        "flamegraph.pl, inferno and many others read folded stacks. docs/pictures.md has examples.",
+    ),
+    Command(
         "convert",
         "Write a trace of any format as the JSON of torch.profiler.",
         (TRACE, OUT),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
@@ -18,6 +17,7 @@ from fusetui.report.progress import Bar
 from fusetui.tables.columns import FILE, columns_of
 from fusetui.tables.public import Table, table_of, with_files
 from fusetui.text.figures import parse_time
+from fusetui.text.patterns import late
 from fusetui.trace import TraceError
 from fusetui.trace.read.foreign import HEAD
 from fusetui.trace.read.source import glimpse
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from fusetui.analysis.memory.of_trace import TracedMemory
     from fusetui.report.memory import TracedMemoryDocument
 
-MICROSECONDS = re.compile(r"[0-9]{1,18}")
+MICROSECONDS = late(r"[0-9]{1,18}")
 ENDINGS = tuple(f"{form}{packed}" for form in (".pickle", ".pkl") for packed in ("", ".gz", ".zst"))
 
 
