@@ -3,8 +3,9 @@
     python -P benchmarks/gpu_session.py OUT
 
 Runs the GPU part of the tests, the experiments of docs/experiments.md at their full shapes, the
-pointwise kernel against a copy, two more captures (with CUDA graphs, with stacks and memory), and
-what the kernels were predicted to take beside what they took.
+pointwise kernel against a copy, two more captures (with CUDA graphs, with stacks and memory), a
+loop that runs out of memory, with the snapshots of it, and what the kernels were predicted to take
+beside what they took.
 The run folders, whose traces are scrubbed and may become samples, logs and session.json go into
 OUT, the tables into docs/experiments.md. If a part fails or takes too long, the others still run;
 the most important come first. fusetui need not be installed, but its dependencies must be. Exit
@@ -38,6 +39,27 @@ capture("mlp", graphs, out / "graphs")
 capture("mlp", stacks, out / "stacks")
 """
 
+SNAPSHOTS = """
+import sys
+import torch
+from pathlib import Path
+from fusetui.capture import profile
+from fusetui.capture.command import capture
+from fusetui.capture.options import Options
+from fusetui.cli import run
+out = Path(sys.argv[1])
+capture("mlp", Options(["eager"], "cuda", memory=True, backward=True), out / "memory")
+free, kept = torch.cuda.mem_get_info()[0], []
+try:
+    with profile(out / "loop", device="cuda", memory=True) as session:
+        for _ in range(12):
+            kept.append(torch.empty(free // 10, dtype=torch.uint8, device="cuda"))
+            session.step()
+except torch.OutOfMemoryError:
+    print("ran out, as it should")
+sys.exit(run(["memory", str(out / "loop-oom.pickle")]) or run(["memory", str(out / "memory")]))
+"""
+
 
 @dataclass(frozen=True)
 class Piece:
@@ -63,6 +85,7 @@ def parts(out: Path) -> list[Piece]:
         Piece("pointwise", pointwise, 90),
         Piece("workloads", [*experiments, *one_by_one], 150),
         Piece("samples", [*PYTHON, "-c", SAMPLES, str(out / "runs")], 90),
+        Piece("snapshots", [*PYTHON, "-c", SNAPSHOTS, str(out / "runs")], 60),
         Piece("partitioned-linear", [*experiments, *forms], 260),
         Piece("predictions", predictions, 60),
         Piece("tests", tests, 150),

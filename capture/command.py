@@ -63,6 +63,8 @@ def capture(workload: str, options: Options, out: Path | None = None) -> Outcome
     record, folder = measure(workload, options, out=out, progress=Progress())
     opened = printable(shlex.quote(str(folder)))
     lines = [closing_table(record), *guesses(record), f"\nOpen it with: fusetui open {opened}"]
+    if any(folder.glob("*.pickle")):
+        lines.append(f"Who held memory: fusetui memory {opened}")
     lines += [f"Compare them with: fusetui diff {opened}"] if options.compare else []
     emit("\n".join(lines))
     return Outcome(folder, record.guessed_right, tuple(v.name for v in record.failed))

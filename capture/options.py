@@ -77,7 +77,12 @@ class Options:
     )
     stack: bool = asked("--stack", "", "Record Python frames.", False)
     record_shapes: bool = asked("--shapes", "", "Record the shapes of inputs; on by default.", True)
-    memory: bool = asked("--memory", "", "Record allocations.", False)
+    memory: bool = asked(
+        "--memory",
+        "",
+        "Record allocations, on a GPU also a snapshot of memory for fusetui memory.",
+        False,
+    )
     seconds: float | None = asked(
         "--seconds",
         "S",

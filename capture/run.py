@@ -19,6 +19,7 @@ from .device import CaptureDevice
 from .errors import CaptureError, sentence
 from .guard import parent_only
 from .job import SEED, Job, Trial
+from .memory import memory_history, takes_snapshots
 from .options import Options
 from .provenance import new_record
 from .record import Failed, Measured, RunRecord
@@ -61,6 +62,7 @@ class Runner:
         self._texts = texts() if options.scrub else None
         names = [trial.name for trial in job.trials]
         self._guesses = expect.parse_for(options.expect, names)
+        self._snapshots = takes_snapshots(options, device.kind)
 
     def run(self, folder: Path, where: Path) -> RunRecord:
         """Writes the traces into the folder and returns the measurements.
@@ -114,7 +116,8 @@ class Runner:
         with self._progress.phase(f"profiling {names} in turns"), parent_only():
             forget_counts()
             steps = {one.name: one.parts for one in ready}
-            recorder.record(steps, self._options, self._device.kind, folder)
+            with memory_history(self._snapshots, folder / "turns.pickle"):
+                recorder.record(steps, self._options, self._device.kind, folder)
         return tuple(self._read(one, folder) if isinstance(one, Ready) else one for one in made)
 
     def _attempt(self, trial: Trial, folder: Path, act: Callable[[], T]) -> T | Failed:
@@ -165,7 +168,8 @@ class Runner:
         kind, path = self._device.kind, folder / f"{ready.name}.json.gz"
         with self._progress.phase(f"profiling {ready.name}"), parent_only():
             forget_counts()
-            recorder.record_one(ready.parts, self._options, kind, path)
+            with memory_history(self._snapshots, folder / f"{ready.name}.pickle"):
+                recorder.record_one(ready.parts, self._options, kind, path)
             return self._read(ready, folder)
 
     def _read(self, ready: Ready, folder: Path) -> Measured:

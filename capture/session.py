@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from .device import find_device, quiet_torch
 from .errors import CaptureError
 from .folder import new_folder, write_record
+from .memory import memory_history, takes_snapshots
 from .options import Options, loop_options, validate
 from .provenance import new_record
 from .record import Measured, RunRecord
@@ -67,8 +68,9 @@ def profile(
 
     `skip` steps come before them, and one more that warms up the profiler; every further step runs
     with the profiler off and is timed. The folder appears when the block ends; if it ends with an
-    exception, or before a step was recorded, nothing is left behind. `options` are those of
-    `Options` that apply to a loop. Raises CaptureError, and TypeError for any other option.
+    exception, or before a step was recorded, nothing is left behind, except with `memory` on a GPU
+    that ran out: a snapshot beside the folder, OUT-oom.pickle. `options` are those of `Options`
+    that apply to a loop. Raises CaptureError, and TypeError for any other option.
     """
     asked = loop_options(options)
     validate(asked)
@@ -78,8 +80,12 @@ def profile(
         found = find_device(asked.device)
     parent, where = os.getpid(), Path.cwd()
     with new_folder(Path(out)) as folder:
-        plain = folder / f"{name}.json"
-        with _profiler(asked, found.kind, skip, plain) as (profiler, synchronize):
+        plain, snapshot = folder / f"{name}.json", folder / f"{name}.pickle"
+        failed = Path(out).absolute().with_name(f"{Path(out).name}-oom")
+        with (
+            memory_history(takes_snapshots(asked, found.kind), snapshot, failed),
+            _profiler(asked, found.kind, skip, plain) as (profiler, synchronize),
+        ):
             session = Session(
                 profiler, synchronize, first=skip + 2, last=skip + 1 + asked.profiled_steps
             )
@@ -176,3 +182,5 @@ def _tell(session: Session, record: RunRecord, out: Path, wanted: int) -> None:
     for line in filter(None, guesses(record)):
         tell(line)
     tell(f"Open it with: fusetui open {out}")
+    if any(out.glob("*.pickle")):
+        tell(f"Who held memory: fusetui memory {out}")

@@ -21,7 +21,7 @@ from typing import NamedTuple
 DOCS = Path(__file__).resolve().parent
 PAGES = (
     *("reading-a-gpu-trace.md", "recording.md", "ssh.md", "ci.md", "tour.md", "json.md"),
-    *("tables.md", "sql.md", "python.md", "agents.md", "guide.md", "whatif.md"),
+    *("tables.md", "sql.md", "python.md", "agents.md", "guide.md", "whatif.md", "pictures.md"),
     "../README.md",
 )
 WIDTH = 90

@@ -23,7 +23,7 @@ SECTIONS = {
         *("serving", "glossary", "reference", "capture", "ssh", "ci"),
     ),
     "Take it along": (
-        *("python", "notebook", "api", "tables", "sql", "json", "agents"),
+        *("pictures", "python", "notebook", "api", "tables", "sql", "json", "agents"),
         "skills/fusetui/SKILL",
     ),
     "How good it is": ("benchmarks", "experiments", "safety"),

@@ -1,4 +1,4 @@
-"""Draws the pictures of the README and the docs: the real app on the traces that ship with it.
+"""Draws the pictures of the README and the docs: pages of the app on the traces that ship with it.
 
 make pictures
 """
@@ -7,59 +7,56 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from textual.pilot import Pilot
 
 from fusetui.commands.sources import LESSON, one_trace
+from fusetui.trace import open_trace
 from fusetui.tui.app import AppOptions, FusetuiApp
+from fusetui.tui.pictures import drawn, shown
+from fusetui.tui.state.state import Size
 from fusetui.tui.state.tour import LESSONS, STEPS
 
 FOLDER = Path(__file__).parent / "pictures"
-SIZE = (118, 32)
-FONT_FACE = re.compile(r"@font-face \{.*?\}", re.DOTALL)  # removed: it loads fonts from the web
-
 EAGER, COMPILED = (LESSON + name for name in LESSONS)
 
 
-class Picture(NamedTuple):
-    """What is opened, of these how many at once, and the keys that are pressed then."""
+class Page(NamedTuple):
+    """A page that `fusetui picture` draws of these traces in so many columns and lines."""
 
-    traces: Sequence[str]
-    keys: Sequence[str]
-    opened: int = 2
-
-
-PICTURES = {"diff": Picture([EAGER, COMPILED], ["g"])}
+    traces: tuple[str, ...]
+    page: str
+    size: tuple[int, int]
 
 
-def tour() -> Iterator[tuple[str, Picture]]:
-    """Where the steps of the guided tour lead to."""
-    for number, step in enumerate(STEPS, 1):
-        keys = [key for before in STEPS[:number] for key in before.keys]
-        if step.picture:
-            yield f"tour-{number}", Picture([EAGER, COMPILED], keys, opened=1)
+PAGES = {
+    "timeline": Page((EAGER,), "timeline", (118, 30)),
+    "diff": Page((EAGER, COMPILED), "diff", (118, 30)),
+}
 
 
-async def draw(name: str, picture: Picture) -> None:
-    """Opens traces, presses keys, and saves the screen as an SVG."""
-    paths = tuple(map(one_trace, picture.traces))
-    app = FusetuiApp(AppOptions(paths, picture.opened))
-    async with app.run_test(size=SIZE) as pilot:
+def pages() -> Iterator[tuple[str, str]]:
+    """The names of the files, and what they hold: each page on black and on white."""
+    for name, (traces, page, size) in PAGES.items():
+        opened = [open_trace(one_trace(trace), cached=False) for trace in traces]
+        state = shown(opened, traces, page, Size(*size))
+        for theme in ("dark", "light"):
+            yield f"{name}-{theme}.svg", drawn(state, theme == "light", f"The {page} of a lesson")
+
+
+async def tour(keys: list[str], title: str) -> str:
+    """The screen after these keys."""
+    paths = (one_trace(EAGER), one_trace(COMPILED))
+    app = FusetuiApp(AppOptions(paths, 1))
+    async with app.run_test(size=(118, 32)) as pilot:
         await _settled(app, pilot)
-        for key in picture.keys:
+        for key in keys:
             await pilot.press(key)
             await _settled(app, pilot)
-        opened = " ".join(picture.traces[: picture.opened])
-        svg = app.export_screenshot(title=f"fusetui open {opened}")
-    unique = re.search(r"terminal-(\d+)", svg)
-    if unique:
-        svg = svg.replace(unique[0], "terminal")
-    FOLDER.mkdir(exist_ok=True)
-    (FOLDER / f"{name}.svg").write_text(FONT_FACE.sub("", svg), encoding="utf-8")
+        return drawn(app.state, light=False, title=title, whole=True)
 
 
 async def _settled(app: FusetuiApp, pilot: Pilot[int]) -> None:
@@ -70,10 +67,15 @@ async def _settled(app: FusetuiApp, pilot: Pilot[int]) -> None:
 
 
 def main() -> None:
-    os.environ |= {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
-    for name, picture in {**PICTURES, **dict(tour())}.items():
-        asyncio.run(draw(name, picture))
-        print(f"docs/pictures/{name}.svg")
+    os.environ |= {"TERM": "xterm-256color", "COLORTERM": "truecolor", "FUSETUI_KEPT": "off"}
+    FOLDER.mkdir(exist_ok=True)
+    for name, svg in pages():
+        (FOLDER / name).write_text(svg, encoding="utf-8")
+    for number, step in enumerate(STEPS, 1):
+        if step.picture:
+            keys = [key for before in STEPS[:number] for key in before.keys]
+            svg = asyncio.run(tour(keys, f"The guided tour: {step.title}"))
+            (FOLDER / f"tour-{number}.svg").write_text(svg, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -91,7 +91,7 @@ def load(
                 post(reading.unpacked)
         for path, trace in zip(paths, traces, strict=False):
             for piece in beside.answers((path, trace), cancelled):
-                post(_told(trace, piece))
+                post(told_of(trace, piece))
         cutting.warm()
 
 
@@ -170,7 +170,8 @@ def _sides(traces: Sequence[Trace], paths: Sequence[str]) -> tuple[Side, ...]:
     return sides
 
 
-def _told(trace: Trace, piece: Piece) -> Run:
+def told_of(trace: Trace, piece: Piece) -> Run:
+    """What is known by now changes the state."""
     if isinstance(piece, Insight):
         return partial(reading.explained, trace=trace, insight=piece)
     if isinstance(piece, Made):

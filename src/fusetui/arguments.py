@@ -8,6 +8,8 @@ from __future__ import annotations
 import math
 from argparse import (
     SUPPRESS,
+    Action,
+    ArgumentError,
     ArgumentParser,
     ArgumentTypeError,
     BooleanOptionalAction,
@@ -71,6 +73,33 @@ def share(text: str) -> float:
     return value
 
 
+class Between(Action):
+    """`1.2ms..3.4ms`: the times after --from and --to; one of them may be left out."""
+
+    def __call__(self, _: object, args: Namespace, value: Any, option: str | None = None) -> None:
+        begin, dots, end = value.partition("..")
+        if not dots:
+            raise ArgumentError(self, f"takes two times, as in 1.2ms..3.4ms, not {value!r}")
+        args.begin, args.end = begin or None, end or None
+
+
+def size(text: str) -> tuple[int, int]:
+    """The type of an argument: columns and lines."""
+    columns, x, lines = text.partition("x")
+    if x and columns.isdecimal() and lines.isdecimal():
+        found = int(columns), int(lines)
+        if all(map(range.__contains__, (range(40, 501), range(10, 501)), found)):
+            return found
+    raise ArgumentTypeError(f"takes columns and lines from 40x10 to 500x500, not {text!r}")
+
+
+def pixels(text: str) -> int:
+    """The type of an argument: the width of a picture."""
+    if not 100 <= (value := whole(text)) <= 10_000:
+        raise ArgumentTypeError(f"takes a number from 100 to 10000, not {text!r}")
+    return value
+
+
 def option(one: Declared) -> Argument:
     """An option of a capture; it is absent from the parsed arguments unless it is given."""
     name, text = one.flag, one.help.replace("%", "%%")
@@ -129,6 +158,9 @@ MOUSE = argument(
 STEP_BY = argument(
     "--step-by", metavar="PATTERN", help="Take annotations that match this as steps."
 )
+RANGE = argument(
+    "--range", metavar="T..T", action=Between, help="Short for --from T --to T: 1.2ms..3.4ms."
+)
 PART = (
     argument(
         "--step",
@@ -141,9 +173,29 @@ PART = (
     argument("--device", metavar="D", help="Only the GPU with this number."),
     STEP_BY,
     flag("--all", "List all gaps, not only the longest; `why` prints all findings too."),
+    RANGE,
 )
 """The part of a trace that a question is about."""
 
+TOLD = (
+    flag("--github", "Annotations for GitHub, and Markdown in the file $GITHUB_STEP_SUMMARY."),
+    argument("--junit", metavar="FILE", help="Write JUnit XML, also over an older file."),
+)
+"""Other forms of a verdict, for pipelines."""
+FAIL_OVER = (
+    argument(
+        "--fail-over",
+        metavar="PERCENT",
+        type=share,
+        help="Exit with 1 if B's step is slower by more than this, beyond noise; with 3 if the "
+        "traces do not settle that.",
+    ),
+    *TOLD,
+)
+LIGHT = (
+    argument("--light", action="store_true", default=None, help="On white."),
+    argument("--dark", dest="light", action="store_false", default=None, help="On black."),
+)
 PEAK = argument(
     "--peak",
     metavar="KIND=FIGURE",
@@ -232,14 +284,39 @@ MEMORY = (
     *(TOP, *TABLE[1:]),
 )
 """Of `memory`."""
+RANKS = (
+    argument(
+        "paths",
+        metavar="PATH",
+        nargs="+",
+        help="Traces of the ranks: files, folders, patterns or URLs.",
+    ),
+    JSON,
+    flag("--csv", "One line per rank, for a spreadsheet; times in ns."),
+    argument(
+        "--what-if",
+        metavar="CHANGE",
+        nargs="+",
+        action="extend",
+        help="What changes as those of whatif would be worth to the job, and which rank is "
+        "last then; 2:CHANGE changes rank 2 alone.",
+    ),
+    argument(
+        "--on",
+        metavar="WHERE",
+        help="Read them on a cluster: dask://HOST:PORT, a running Dask scheduler.",
+    ),
+    *(TOP, NO_CACHE, *TABLE[1:]),
+)
+"""Of `ranks`."""
 AS_TABLE = ("others", "format", "output", "columns", "sort", "where")
 """Arguments that ask for the answer of a command as a table."""
 MODULES = {
     **dict.fromkeys(("summary", "kernels", "ops", "modules", "lines", "launches"), "answers"),
     **{"serving": "answers", "check": "answers", "gaps": "why", "tutor": "open", "path": "whatif"},
     **dict.fromkeys(("slices", "steps"), "tables"),
-    **dict.fromkeys(("convert", "scrub"), "rewrite"),
-    **dict.fromkeys(("decode", "samples", "schema", "completion"), "about"),
+    **{"perfetto": "cut", **dict.fromkeys(("convert", "scrub"), "rewrite")},
+    **dict.fromkeys(("decode", "samples", "schema", "help", "completion"), "about"),
 }
 
 

@@ -38,6 +38,12 @@ def test_a_loop_becomes_a_run_folder(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert (output.out, output.err) == ("", f"Open it with: fusetui open {tmp_path / 'a'}\n")
 
 
+def test_a_cpu_has_no_memory_snapshot(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    loop(tmp_path / "a", 10, memory=True)
+    assert not [*tmp_path.rglob("*.pickle")]
+    assert capsys.readouterr().err.startswith("No memory snapshot: it is taken only of a GPU.\n")
+
+
 def test_only_the_wanted_steps_are_in_the_trace(tmp_path: Path) -> None:
     loop(tmp_path / "a", 9, steps=2, skip=4)
     trace = json.loads(gzip.decompress((tmp_path / "a" / "train.json.gz").read_bytes()))

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tests.places import ROOT
+from tests.snapshots import trained
 
 from fusetui import kernels
 from fusetui.analysis.diff.compare import diff
@@ -16,6 +17,7 @@ from fusetui.capture.command import capture
 from fusetui.capture.options import ROUNDS, STEPS, Options
 from fusetui.kernels import Variant
 from fusetui.trace import open_trace
+from fusetui.trace.snapshot import read_snapshot
 
 torch = pytest.importorskip("torch", reason="capture runs torch")
 gpu = pytest.importorskip("tests.fake_gpu")
@@ -120,3 +122,99 @@ def test_a_loop_on_a_gpu(calls: Mapping[str, int], tmp_path: Path) -> None:
     (loop,) = json.loads((tmp_path / "a" / "run.json").read_text())["variants"]
     assert loop["kernels_per_step"] == 5
     assert loop["step_ns"]["n"] > 0
+
+
+@pytest.fixture
+def history(calls: Mapping[str, int], monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What is asked of torch's memory history, and the observers of memory that ran out."""
+    found: list[Any] = []
+
+    def dump(path: str) -> None:
+        found.append("dump")
+        trained(Path(path).parent).rename(path)
+
+    def recorded(enabled: str | None = "all", **options: Any) -> None:
+        found.append(enabled)
+
+    monkeypatch.setattr(torch.cuda.memory, "_record_memory_history", recorded)
+    monkeypatch.setattr(torch.cuda.memory, "_dump_snapshot", dump)
+    attach = "_cuda_attach_out_of_memory_observer"
+    monkeypatch.setattr(torch._C, attach, found.append, raising=False)
+    return found
+
+
+def test_a_snapshot_of_each_variant(history: list[Any], tmp_path: Path) -> None:
+    record(tmp_path / "a", ["eager"], memory=True)
+    on, _, dump, off = history
+    assert (on, dump, off) == ("all", "dump", None)
+    assert read_snapshot(str(tmp_path / "a" / "eager.pickle")).segments
+
+
+def test_no_snapshot_is_recorded_unless_asked_for(
+    history: list[Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record(tmp_path / "a", ["eager"])
+    record(tmp_path / "b", ["eager"], memory=True, scrub=True)
+    assert (history, [*tmp_path.glob("*/*.pickle")]) == ([], [])
+    assert capsys.readouterr().err.count("No memory snapshot: it is taken not with --scrub") == 1
+
+
+def runs_out(history: list[Any], folder: Path) -> None:
+    """A loop in which memory runs out twice."""
+
+    def looped() -> None:
+        with profile(folder, device="cuda", memory=True):
+            history[1](0, 1, 2, 3)
+            history[1](0, 1, 2, 3)
+            raise torch.OutOfMemoryError("CUDA out of memory")
+
+    with pytest.raises(torch.OutOfMemoryError):
+        looped()
+
+
+def test_a_loop_that_runs_out_of_memory(
+    history: list[Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The first time is told, once, in a file that no other has; afterwards nothing is."""
+    (tmp_path / "a-oom.pickle").write_bytes(b"mine")
+    runs_out(history, tmp_path / "a")
+    ran_out = history[1]
+    ran_out(0, 1, 2, 3)
+    assert history == ["all", ran_out, "dump", None]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a-oom-2.pickle", "a-oom.pickle"]
+    assert read_snapshot(str(tmp_path / "a-oom-2.pickle")).segments
+    assert "fusetui memory " in capsys.readouterr().err
+
+
+def test_an_observer_that_fails_hides_no_error(
+    history: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(path: str) -> None:
+        Path(path).write_bytes(b"half")
+        raise OSError("no space")
+
+    monkeypatch.setattr(torch.cuda.memory, "_dump_snapshot", fails)
+    runs_out(history, tmp_path / "a")
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_a_loop_with_memory(
+    history: list[Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with profile(tmp_path / "a", device="cuda", steps=1, memory=True) as session:
+        for _ in range(4):
+            session.step()
+    assert history[2:] == ["dump", None]
+    assert read_snapshot(str(tmp_path / "a" / "train.pickle")).segments
+    assert "Who held memory: fusetui memory" in capsys.readouterr().err
+
+
+def test_the_page_is_ready_to_paste(
+    history: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (ROOT / "docs" / "recording.md").read_text(encoding="utf-8")
+    block = page.partition("## Memory")[2].partition("```py\n")[2].partition("```")[0]
+    monkeypatch.chdir(tmp_path)
+    exec(block, {"train": lambda: history[1](0, 1, 2, 3)})
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["oom.pickle", "snapshot.pickle"]
+    assert (history[0], history[2:]) == ("all", ["dump", "dump", None])

@@ -7,6 +7,7 @@ import io
 import json
 import pickle
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,71 @@ def test_out_of_memory_in_pieces(fusetui: Run, tmp_path: Path) -> None:
     assert "could have given back 83.89 MB: with what was free, that would have been" in text
     assert f"at {machine.segments[0]['address']:#x}, kept by" in text
     assert "  and 7 more" in out.splitlines()
+
+
+def sentences(fusetui: Run, path: Path) -> str:
+    return " ".join(fusetui("memory", path).out.split())
+
+
+def in_mb(size: int) -> str:
+    return f"{float(f'{size / 1e6:.4g}'):g} MB"
+
+
+def test_what_is_said_of_a_leak(fusetui: Run, leaking: Path) -> None:
+    """By a replay of the one stack: what it keeps after each of the last five steps."""
+    document = pickle.loads(leaking.read_bytes())
+    ends = [one["time_us"] for one in document["external_annotations"] if one["stage"] == "END"]
+    events = [
+        one
+        for one in document["device_traces"][0]
+        if one["action"] == "alloc" and any(frame["line"] == 33 for frame in one["frames"])
+    ]
+    kept = [sum(one["size"] for one in events if one["time_us"] <= end) for end in ends[-5:]]
+    grew = sum(a < b for a, b in pairwise(kept))
+    assert (
+        f"What one stack in a/train.py:33 train keeps grew in {grew} of the last {len(kept) - 1} "
+        f"steps, by {in_mb((kept[-1] - kept[0]) // (len(kept) - 1))} on average. After the last "
+        f"one it kept {in_mb(kept[-1])} of what was allocated since the recording began."
+    ) in sentences(fusetui, leaking)
+
+
+@pytest.mark.parametrize(("asked", "enough"), [(60, ""), (88, "not ")])
+def test_what_is_said_of_expandable_segments(
+    fusetui: Run, tmp_path: Path, asked: int, enough: str
+) -> None:
+    """By the blocks: whole pages of 2 MB that no block that lives touches."""
+    machine = Machine(total=202 * MB)
+    kept = [machine.alloc(size * MB) for _ in range(10) for size in (9, 11)]
+    for address in kept[::2]:
+        machine.free(address)
+    assert machine.alloc(asked * MB) is None
+    path = machine.write(tmp_path / "a.pickle")
+    (pages, used) = set[tuple[int, int]](), set[tuple[int, int]]()
+    for segment in pickle.loads(path.read_bytes())["segments"]:
+        base = segment["address"]
+        pages |= {(base, page) for page in range(segment["total_size"] // (2 * MB))}
+        for block in segment["blocks"]:
+            first, last = block["address"] - base, block["address"] - base + block["size"] - 1
+            if block["state"] != "inactive":
+                used |= {(base, page) for page in range(first // (2 * MB), last // (2 * MB) + 1)}
+    back = len(pages - used) * 2 * MB
+    assert (back + 2 * MB >= asked * MB) == (not enough)
+    assert (
+        f"Whole pages of 2 MB of its pool and stream could have given back {in_mb(back)}: with "
+        f"what was free, that would {enough}have been enough for it in such pages. A layout that "
+        "was expandable from the start would be another one."
+    ) in sentences(fusetui, path)
+
+
+def test_nothing_is_said_of_them_where_they_are_on(fusetui: Run, tmp_path: Path) -> None:
+    machine = Machine(total=100 * MB, expandable=True)
+    kept = [machine.alloc(10 * MB, training()) for _ in range(10)]
+    for address in kept[::2]:
+        machine.free(address)
+    assert machine.alloc(40 * MB) is None
+    said = sentences(fusetui, machine.write(tmp_path / "a.pickle"))
+    assert "Segments are expandable already." in said
+    assert "Whole pages" not in said
 
 
 def test_an_unknown_amount_free(fusetui: Run, tmp_path: Path) -> None:

@@ -10,12 +10,13 @@ import pytest
 from tests.places import TRACES
 
 FILES = sorted((TRACES.parent / "nsys").glob("*.sqlite"))
+SMALLEST = sorted(FILES, key=lambda path: path.stat().st_size)[:1]
 pytestmark = pytest.mark.skipif(not FILES, reason="needs real exports beside the real traces")
 COMMANDS = ("summary", "kernels", "why", "gaps", "ops", "modules", "launches", "serving", "lines")
 Run = Callable[..., Any]
 
 
-@pytest.fixture(params=FILES, ids=lambda path: path.stem)
+@pytest.fixture(params=SMALLEST, ids=lambda path: path.stem)
 def path(request: pytest.FixtureRequest) -> Path:
     found: Path = request.param
     return found
@@ -50,6 +51,11 @@ def test_a_diff_with_a_trace_of_torch(fusetui: Run, path: Path) -> None:
     found = fusetui("diff", path, "lesson:mlp-eager")
     assert found.code == 0
     assert "GPU busy" in found.out
+
+
+@pytest.mark.parametrize("command", ["summary", "why"])
+def test_larger_exports_are_read_too(fusetui: Run, command: str) -> None:
+    assert all(fusetui(command, path).code == 0 for path in FILES if path not in SMALLEST)
 
 
 def test_processes_are_ranks(fusetui: Run) -> None:

@@ -190,7 +190,8 @@ class Program:
                 f'"Total Allocated": {words.number(rnd)}, "Total Reserved": {rnd.randint(0, 99)}'
             )
             kind = rnd.choice(("0", "1", "1", "20", '"a"'))
-            device = f'"Device Type": {kind}, "Device Id": 0'
+            block = f'"Addr": {len(names[0])}, "Bytes": {8 if names[0] < names[1] else -8}'
+            device = f'"Device Type": {kind}, "Device Id": 0, {block}'
             self._event("i", ("name", '"[memory]"'), ("args", f"{{{device}, {totals}}}"))
 
     def _metadata(self) -> None:

@@ -50,7 +50,7 @@ ROWS = 12  # that are asked about one by one
 WIDTH = 100
 COMMANDS: dict[str, list[str]] = {
     **{name: [] for name in ("summary", "kernels", "ops", "why", "gaps", "modules", "lines")},
-    **{name: [] for name in ("launches", "ranks", "serving")},
+    **{name: [] for name in ("launches", "ranks", "serving", "memory")},
     "check": ["--expect", "kernels=1 gemm=2"],
     "diff": ["{path}"],
 }

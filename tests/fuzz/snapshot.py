@@ -12,10 +12,12 @@ from typing import Any
 
 from tests.fuzz.campaign import Kind
 from tests.fuzz.checks import check
+from tests.fuzz.commands import answer
 from tests.fuzz.damage import cut
 from tests.fuzz.limits import check_memory, limited
 from tests.fuzz.packing import packed
 from tests.hostile import PAYLOADS
+from tests.snapshots import MB, Machine, forward, train
 
 from fusetui.trace.model.errors import TraceError
 from fusetui.trace.read.foreign import is_pickle
@@ -29,12 +31,21 @@ TEXTS = (
     *(text.encode("utf-8", "replace").decode() for text in PAYLOADS.values()),
 )
 Entry = dict[str, Any]
+ASKED: tuple[tuple[str, ...], ...] = (
+    ("--json",),
+    ("--by", "module", "--at", "end"),
+    ("--at", "oom", "--top", "3"),
+    ("--at", "12us", "--format", "csv"),
+    ("--by", "category", "--at", "1748730219000300", "--json"),
+)
 
 
 def snapshot(seed: int, number: int) -> bytes:
     """Always the same for the same numbers."""
     rnd = Random(f"snapshot {seed}/{number}")
-    value = _value(rnd)
+    value = _value(rnd) if rnd.random() < 0.5 else _run(rnd)
+    for _ in range(rnd.choice((0, 0, 0, 1, 3))):
+        _plant(rnd, value)
     data = pickle.dumps(value, rnd.choice((2, 3, 4, 4, 5)))
     for _ in range(rnd.choice((0, 0, 0, 1, 1, 2, 5))):
         data = data[:2] + rnd.choice(CHANGES)(data[2:], rnd)
@@ -58,9 +69,24 @@ def _value(rnd: Random) -> Any:
         for n in range(rnd.choice((0, 3)))
     ]
     value["allocator_settings"] = {"PYTORCH_CUDA_ALLOC_CONF": "", "roundup": {"1": 0}}
-    for _ in range(rnd.choice((0, 0, 0, 1, 3))):
-        _plant(rnd, value)
     return value
+
+
+def _run(rnd: Random) -> Any:
+    """Of an allocator that works as torch's does, and often runs out of memory."""
+    machine = Machine(total=rnd.choice((1, 4, 40)) * 100 * MB, expandable=rnd.random() < 0.3)
+    if rnd.random() < 0.5:
+        train(machine, rnd.randrange(6), leaking=rnd.choice((0, MB)), late=rnd.random() < 0.5)
+    held: list[int | None] = []
+    for _ in range(rnd.choice((0, 5, 60))):
+        if held and rnd.random() < 0.4:
+            machine.free(held.pop(rnd.randrange(len(held))), complete=rnd.random() < 0.9)
+        else:
+            size, pool = int(2 ** rnd.uniform(0, 28)), (0, rnd.choice((0, 0, 0, 1, 2)))
+            held.append(machine.alloc(size, forward(rnd.randrange(9)), rnd.randrange(2), pool))
+        if rnd.random() < 0.05:
+            machine.release()
+    return machine.snapshot(lost=rnd.choice((0, 0, rnd.randrange(len(machine.events) + 1))))
 
 
 def _frame(rnd: Random, number: int) -> Entry:
@@ -154,6 +180,9 @@ def attempt(seed: int, number: int) -> str:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "snapshot.pickle"
         path.write_bytes(data)
+        with limited("answer"):
+            answer(["memory", str(path), *ASKED[number % len(ASKED)]])
+        check_memory()
         try:
             with limited("read"):
                 found = read_snapshot(str(path))

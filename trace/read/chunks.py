@@ -9,6 +9,7 @@ a chunk that does not parse.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from contextlib import suppress
 
 import msgspec
@@ -16,12 +17,13 @@ import msgspec
 from fusetui.trace.model.arrays import Int64s
 from fusetui.trace.model.report import Skipped
 from fusetui.trace.read.document import read_at
-from fusetui.trace.read.events import PHASES_OF_PAIRS, decode_events, decode_exact
-from fusetui.trace.read.gather import ChunkColumns, gather
+from fusetui.trace.read.events import decode_events, decode_exact
+from fusetui.trace.read.gather import ChunkColumns, Gathering
 from fusetui.trace.read.structure import split
 from fusetui.trace.read.times import InexactTimes
 
 EXTENT = 4 << 20
+PIECE = 1 << 18  # bytes that are decoded at once: their events fit into the caches of a processor
 KEYS = rb"ph|name|cat|ts|dur|pid|tid|args|id|s|bp"
 BOUNDARY = re.compile(rb'\}\s*,\s*(?=\{\s*"(?:' + KEYS + rb')"\s*:)')
 END = re.compile(rb'\}\s*(?=\]\s*(?:,\s*"[\w ]+"\s*:|\}\s*\Z|\Z))')
@@ -77,18 +79,33 @@ def decode_list(text: bytes | memoryview, start: int, end: int, after: int = -1)
     `start`, `end` and `after` are those of the chunk. None if this is not a list of events whose
     fields have the usual types.
     """
-    listed = b"".join((b"[", text, b"]"))
-    columns = None
-    try:
-        with suppress(msgspec.ValidationError, InexactTimes):  # a time may be a number in quotes
-            columns = gather(decode_events(listed))
-        if columns is None or not PHASES_OF_PAIRS.isdisjoint(columns.phases):
-            columns = gather(decode_exact(listed))
-    except UNDECODABLE:
-        return None
-    if "" in columns.phases:
-        return None
-    return Chunk(start, end, columns.phases.total(), columns, after=after)
+    for size in (PIECE, len(text) + 1):  # a wrong cut gives pieces that do not decode
+        gathered = Gathering()
+        try:
+            for piece in _pieces(text, size):
+                _decode(piece, gathered)
+        except UNDECODABLE:
+            continue
+        if "" in gathered.phases:
+            return None
+        return Chunk(start, end, gathered.phases.total(), gathered.columns(), after=after)
+    return None
+
+
+def _pieces(text: bytes | memoryview, size: int) -> Iterator[bytes]:
+    """Lists of some of the elements each, of about this many bytes."""
+    at = 0
+    while len(text) - at > 2 * size and (found := BOUNDARY.search(text, at + size)):
+        yield b"".join((b"[", text[at : found.start() + 1], b"]"))
+        at = found.end()
+    yield b"".join((b"[", text[at:], b"]"))
+
+
+def _decode(listed: bytes, gathered: Gathering) -> None:
+    """Raises one of UNDECODABLE."""
+    with suppress(msgspec.ValidationError, InexactTimes):  # a time may be a number in quotes
+        return gathered.add(decode_events(listed), listed)
+    gathered.add(decode_exact(listed))
 
 
 def _last_chunk(buffer: bytes, start: int, offset: int) -> Chunk | None:

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import compress
-from operator import attrgetter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import compress, repeat
 from typing import Any
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
-from fusetui.trace.model.arrays import Int32s, Int64s, Rows
+from fusetui.trace.model.arrays import Int32s, Int64s
 from fusetui.trace.model.categories import GPU_ROLES, role
 from fusetui.trace.model.events import EVERYWHERE, NOWHERE
 from fusetui.trace.model.ids import Id
 from fusetui.trace.model.raw import Label, Lane, Thread
+from fusetui.trace.read.digits import by_digits
 from fusetui.trace.read.events import NO_ARGS, PHASES_OF_PAIRS, AnyEvent, Args, ExactEvent
-from fusetui.trace.read.times import check_ends, exact_nanoseconds, nanoseconds
+from fusetui.trace.read.times import InexactTimes, check_ends, exact_nanoseconds, nanoseconds
 
 EXACT = 2.0**52  # microseconds below it are told apart as floats
 BESIDE_TIME = PHASES_OF_PAIRS | {"M", "n", "T"}
@@ -67,86 +68,163 @@ class Interner(dict[Any, int]):
         return np.fromiter(map(self.__getitem__, keys), np.int32, count)
 
 
+class Gathering:
+    """Makes the columns of a chunk from its events, piece by piece: what a piece was decoded to is
+    still in the caches of the processor when its columns are made."""
+
+    def __init__(self) -> None:
+        self.phases: Counter[str] = Counter()
+        self._kinds, self._names, self._categories, self._lanes = (Interner() for _ in range(4))
+        self._parts: list[tuple[NDArray[Any], ...]] = []
+        self._on_gpu: list[bool] = []  # by category
+        self._labels: list[Label] = []
+        self._named: dict[Thread, dict[str, Any]] = {}
+        self._marks: list[Mark] = []
+        self._reach = NOWHERE
+
+    def add(self, events: Sequence[Any], text: bytes = b"", places: Int64s | None = None) -> None:
+        """Instances of AnyEvent, with these indices in the chunk (default: those after the last),
+        and their text.
+
+        Raises InexactTimes if an ExactEvent is needed, OverflowError if a time is out of range, and
+        ValueError if one is not a number (see times.py); then nothing was added.
+        """
+        count, first = len(events), self.phases.total()
+        phases = [event.ph for event in events]
+        kinds = self._kinds.ids(phases, count)
+        counts = dict(zip(self._kinds, np.bincount(kinds).tolist(), strict=False))
+        is_slice = kinds == self._kinds["X"]
+        slices = [*compress(events, is_slice.tolist())]
+        marks: list[Mark] = []
+        numbers = np.arange(first, first + count) if places is None else places
+        if events and isinstance(events[0], ExactEvent):
+            start, dur = _exact([e.ts for e in slices]), _exact([e.dur for e in slices])
+            marks = list(_marks(events, numbers))
+        elif any(map(counts.get, PHASES_OF_PAIRS)):
+            raise InexactTimes
+        else:
+            start = nanoseconds(
+                [e.ts for e in slices],
+                lambda: by_digits(text, b'"ts":', [e.ts for e in events])[is_slice],
+            )
+            durations = [e.dur for e in slices]
+            dur = nanoseconds(durations, lambda: by_digits(text, b'"dur":', durations))
+        check_ends(start, dur)
+        args = [event.args or NO_ARGS for event in slices]
+        category = self._categories.ids([e.cat for e in slices], len(slices))
+        self._parts.append(
+            (
+                start,
+                dur,
+                self._names.ids([e.name for e in slices], len(slices)),
+                category,
+                self._threads(slices, args, category),
+                _integers([a.correlation for a in args]),
+                np.maximum(
+                    _integers([a.external_id for a in args]),
+                    _integers([a.external_id_2021 for a in args]),
+                ),
+                numbers[is_slice],
+            )
+        )
+        self.phases.update(counts)
+        self._marks += marks
+        if len(slices) < count:
+            self._note(list(compress(events, (~is_slice).tolist())), counts)
+
+    def columns(self) -> ChunkColumns:
+        """Of all that was added."""
+        if not self._parts:
+            self.add([])
+        start, dur, name, category, thread, *others = map(
+            np.concatenate, zip(*self._parts, strict=True)
+        )
+        return ChunkColumns(
+            phases=+self.phases,
+            names=list(self._names),
+            categories=list(self._categories),
+            threads=[(_identity(pid), _identity(tid), device) for pid, tid, device in self._lanes],
+            labels=self._labels,
+            start=start,
+            dur=dur,
+            name=name,
+            category=category,
+            thread=thread,
+            correlation=others[0],
+            external_id=others[1],
+            order=others[2],
+            marks=tuple(self._marks),
+            reach=self._reach,
+        )
+
+    def _threads(
+        self, slices: Sequence[AnyEvent], args: Sequence[Args], category: Int32s
+    ) -> Int32s:
+        """The lane of each slice."""
+        new = list(self._categories)[len(self._on_gpu) :]
+        self._on_gpu += [role(name) in GPU_ROLES for name in new]
+        on_gpu = np.array(self._on_gpu, np.bool_)[category]
+        devices: Iterable[int | None] = repeat(None)
+        if on_gpu.any():
+            said = zip([a.device for a in args], on_gpu.tolist(), strict=True)
+            devices = [_device(d) if is_gpu and d is not None else None for d, is_gpu in said]
+        lanes = zip([e.pid for e in slices], [e.tid for e in slices], devices, strict=False)
+        return self._lanes.ids(lanes, len(slices))
+
+    def _note(self, others: Sequence[AnyEvent], counts: Mapping[str, int]) -> None:
+        """The labels among events that are no slices, and their times. A label that says what the
+        last of its kind said of its thread is left out: some writers repeat them at each event."""
+        low, high = _reach(others, counts)
+        self._reach = min(low, self._reach[0]), max(high, self._reach[1])
+        for event in others if counts.get("M") else ():
+            if event.ph != "M":
+                continue
+            args = event.args or NO_ARGS
+            value = args.name
+            if value is None:
+                value = args.sort_index if args.labels is None else args.labels
+            named = self._named.setdefault((event.pid, event.tid), {})
+            if event.name not in named or named[event.name] != value:
+                named[event.name] = value
+                pid, tid = _identity(event.pid), _identity(event.tid)
+                self._labels.append(Label(event.name, pid, tid, value))
+
+
 def gather(events: Sequence[AnyEvent], places: Int64s | None = None) -> ChunkColumns:
-    """The columns of events with these indices in the chunk (default: consecutive).
-
-    Raises InexactTimes if times must be parsed from their text, OverflowError if one is out of
-    range, and ValueError if one is not a number (see times.py).
-    """
-    exact = bool(events) and isinstance(events[0], ExactEvent)
-    phases = [event.ph for event in events]
-    is_slice = list(map("X".__eq__, phases))
-    slices = list(compress(events, is_slice))
-    count = len(slices)
-    args = [event.args or NO_ARGS for event in slices]
-    start, dur = _times([e.ts for e in slices]), _times([e.dur for e in slices])
-    check_ends(start, dur)
-    order = np.flatnonzero(np.array(is_slice, dtype=np.bool_))
-    names, categories = Interner(), Interner()
-    category = categories.ids(map(attrgetter("cat"), slices), count)
-    on_gpu = np.array([role(c) in GPU_ROLES for c in categories], np.bool_)[category]
-    threads, thread = _lanes(slices, args, np.flatnonzero(on_gpu))
-    return ChunkColumns(
-        phases=Counter(phases),
-        labels=[_label(event) for event in compress(events, map("M".__eq__, phases))],
-        start=start,
-        dur=dur,
-        name=names.ids(map(attrgetter("name"), slices), count),
-        category=category,
-        thread=thread,
-        correlation=_integers([a.correlation for a in args]),
-        external_id=np.maximum(
-            _integers([a.external_id for a in args]), _integers([a.external_id_2021 for a in args])
-        ),
-        order=order if places is None else places[order],
-        names=list(names),
-        categories=list(categories),
-        threads=threads,
-        marks=tuple(_marks(events, places)) if exact else (),
-        reach=_reach(list(compress(events, map("X".__ne__, phases)))),
-    )
+    """The columns of events with these indices in the chunk; see `Gathering.add`."""
+    gathered = Gathering()
+    gathered.add(events, places=places)
+    return gathered.columns()
 
 
-def _reach(events: Sequence[AnyEvent]) -> tuple[int, int]:
+def _reach(events: Sequence[Any], counts: Mapping[str, int]) -> tuple[int, int]:
     """Times (ns) before and after all of these events, in whole microseconds; EVERYWHERE also for
     labels and pairs."""
-    if not events:
-        return NOWHERE
-    if not BESIDE_TIME.isdisjoint(event.ph for event in events):
+    if any(map(counts.get, BESIDE_TIME)):
         return EVERYWHERE
     try:
-        times = [float(event.ts) for event in events]
+        times = [event.ts for event in events]
+        if isinstance(events[0], ExactEvent):
+            times = [float(text) for text in times]
+        low, high = min(times), max(times)
     except ValueError:
         return EVERYWHERE
-    low, high = min(times), max(times)
     if not (low > -EXACT and high < EXACT):
         return EVERYWHERE
     return (int(low) - 2) * 1000, (int(high) + 2) * 1000
 
 
-def _lanes(
-    slices: Sequence[AnyEvent], args: Sequence[Args], on_gpu: Rows
-) -> tuple[list[Lane], Int32s]:
-    """The lanes of the slices, and which of them each slice is on."""
-    threads = Interner()
-    thread = threads.ids(map(attrgetter("pid", "tid"), slices), len(slices))
-    lanes = Interner({(*key, None): number for key, number in threads.items()})
-    rows = on_gpu.tolist()
-    keys = ((slices[n].pid, slices[n].tid, _device(args[n].device)) for n in rows)
-    thread[on_gpu] = lanes.ids(keys, len(rows))
-    return [(_identity(pid), _identity(tid), device) for pid, tid, device in lanes], thread
-
-
 def _device(value: object) -> int | None:
+    if value.__class__ is int and 0 <= value < 1 << 31:
+        return value
     number = int(value) if isinstance(value, str) and value.isdecimal() else value
     if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < 1 << 31:
         return None
     return number
 
 
-def _marks(events: Sequence[Any], places: Int64s | None) -> Iterator[Mark]:
-    numbers = range(len(events)) if places is None else places.tolist()
-    for order, event in zip(numbers, events, strict=True):
+def _marks(events: Sequence[Any], places: Int64s) -> Iterator[Mark]:
+    for order, event in zip(places.tolist(), events, strict=True):
         if event.ph in PHASES_OF_PAIRS:
             yield Mark(
                 event.ph,
@@ -159,21 +237,13 @@ def _marks(events: Sequence[Any], places: Int64s | None) -> Iterator[Mark]:
             )
 
 
-def _label(event: AnyEvent) -> Label:
-    args = event.args or NO_ARGS
-    value = next((v for v in (args.name, args.labels, args.sort_index) if v is not None), None)
-    return Label(event.name, _identity(event.pid), _identity(event.tid), value)
-
-
 def _identity(value: Id) -> Id:
     """Integers of more than 64 bits as text: no output accepts them as numbers."""
     return str(value) if isinstance(value, int) and not -(2**63) <= value < 2**63 else value
 
 
-def _times(values: list[Any]) -> Int64s:
-    if values and not isinstance(values[0], int | float):
-        return np.array([exact_nanoseconds(bytes(text)) for text in values], dtype=np.int64)
-    return nanoseconds(values)
+def _exact(texts: Sequence[Any]) -> Int64s:
+    return np.array([exact_nanoseconds(bytes(text)) for text in texts], dtype=np.int64)
 
 
 def _integers(values: list[int]) -> Int64s:

@@ -9,7 +9,7 @@ tell from one halfway between two nanoseconds.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from decimal import Decimal, InvalidOperation
 
 import numpy as np
@@ -35,32 +35,34 @@ class InexactTimes(Exception):  # noqa: N818
     """These floats lost digits of the file: parse the text instead."""
 
 
-def nanoseconds(values: Sequence[int | float]) -> Int64s:
+def _unknown() -> Int64s:
+    raise InexactTimes
+
+
+def nanoseconds(values: Sequence[int | float], digits: Callable[[], Int64s] = _unknown) -> Int64s:
     """Integer or float microseconds, shape [n] -> int64 nanoseconds, shape [n].
 
-    Raises InexactTimes when a float is too large to be exact or close to the middle between two
-    nanoseconds, and OverflowError when a time is out of range.
+    Where a float is too large to be exact or close to the middle between two nanoseconds, `digits`
+    is asked, which gives all of them by their text or raises InexactTimes. Raises OverflowError
+    when a time is out of range.
     """
-    types = set(map(type, values))
-    if types <= {int}:
-        micros = np.asarray(values, dtype=np.int64)
-        if micros.size and max(int(micros.max()), -int(micros.min())) > LIMIT_NS // 1000:
+    numbers = np.asarray(values)
+    if numbers.dtype == np.int64:
+        if max(int(numbers.max()), -int(numbers.min())) > LIMIT_NS // 1000:
             raise OverflowError("a time is out of range")
-        return micros * 1000
-    floats = np.asarray(values, dtype=np.float64)
-    if not np.isfinite(floats).all():
-        raise OverflowError("a time is not finite")
-    if (np.abs(floats) >= EXACT_BELOW_US).any():
-        raise InexactTimes
+        return numbers * 1000
+    floats = numbers.astype(np.float64)
+    sizes = np.abs(floats)
+    if not (sizes <= LIMIT_NS // 1000).all():
+        raise OverflowError("a time is out of range")
     fraction, whole = np.modf(floats)
     fraction *= 1000
     nearest = np.rint(fraction)
-    error = np.spacing(np.abs(floats)) * 500 + TINY
-    if (np.abs(fraction - nearest) >= 0.5 - error).any():
-        raise InexactTimes
+    error = np.spacing(sizes) * 500 + TINY
+    doubtful = (sizes >= EXACT_BELOW_US) | (np.abs(fraction - nearest) >= 0.5 - error)
     exact: Int64s = whole.astype(np.int64) * 1000
     exact += nearest.astype(np.int64)
-    return exact
+    return np.where(doubtful, digits(), exact) if doubtful.any() else exact
 
 
 def check_ends(start: Int64s, dur: Int64s) -> None:

@@ -297,7 +297,8 @@ def _title(state: State) -> str:
     """What keys do here."""
     into = "into-answer/next-pane" if takes_tab(state) else "into-answer"
     outside = f"{into} goes into it", "down/up selects a slice"
-    return f"answer: {hints_text(INSIDE if state.answer_at else outside, state)}"
+    keys = hints_text(INSIDE if state.answer_at else outside, state)
+    return f"answer: {keys}" if keys else "answer"
 
 
 _inside = partial(action, section=SECTION, where=is_inside)

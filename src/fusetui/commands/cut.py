@@ -1,4 +1,4 @@
-"""`cut`: a part of a trace as a trace of its own."""
+"""`cut`: a part of a trace as a trace of its own; `perfetto`: the same, to be opened there."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ from fusetui.trace.scrub.file import check_target, save, scrub_file
 
 Window = tuple[int, int]
 """Begin and end in ns of the file."""
+OPEN_IN_PERFETTO = "Open it at https://ui.perfetto.dev: it stays in your browser."
 
 
 def run_cut(args: Namespace) -> int:
@@ -57,6 +58,14 @@ def run_cut(args: Namespace) -> int:
         f"{plural(clipped, 'slice')} that reach{'es' if clipped == 1 else ''} further "
         f"{'is' if clipped == 1 else 'are'} clipped."
     )
+    return code
+
+
+def run_perfetto(args: Namespace) -> int:
+    """Raises as `run_cut` does."""
+    args.around, args.steady = None, False
+    code = run_cut(args)
+    emit(OPEN_IN_PERFETTO)
     return code
 
 

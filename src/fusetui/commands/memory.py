@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import re
+import sys
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -13,9 +13,11 @@ from fusetui.analysis.memory.answer import AT, DeviceMemory, MemoryAnswer, NoMom
 from fusetui.commands.errors import DONE, UNUSABLE, CommandError, say
 from fusetui.commands.tables import chosen, form_of, put
 from fusetui.report.output import emit, emit_json, width
+from fusetui.report.progress import Bar
 from fusetui.tables.columns import FILE, columns_of
 from fusetui.tables.public import Table, table_of, with_files
 from fusetui.text.figures import parse_time
+from fusetui.text.patterns import late
 from fusetui.trace import TraceError
 from fusetui.trace.read.foreign import HEAD
 from fusetui.trace.read.source import glimpse
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from fusetui.analysis.memory.of_trace import TracedMemory
     from fusetui.report.memory import TracedMemoryDocument
 
-MICROSECONDS = re.compile(r"[0-9]{1,18}")
+MICROSECONDS = late(r"[0-9]{1,18}")
 ENDINGS = tuple(f"{form}{packed}" for form in (".pickle", ".pkl") for packed in ("", ".gz", ".zst"))
 
 
@@ -172,7 +174,8 @@ def _paths(args: Namespace) -> list[str]:
 
 
 def _answered(path: str, at: str) -> MemoryAnswer:
-    snapshot = read_snapshot(path)
+    with Bar(f"reading {path}", sys.stderr) as bar:
+        snapshot = read_snapshot(path, bar.update)
     firsts = [int(one.time_us[0]) for one in snapshot.events if len(one)]
     try:
         return memory(snapshot, _moment(at, min(firsts, default=-1)))

@@ -65,5 +65,6 @@ def test_a_closed_trace_is_freed(ask: Callable[[Trace], object]) -> None:
     ask(trace)
     gone = weakref.ref(trace.start)
     del trace
-    gc.collect()
+    if gone() is not None:  # a circle holds it
+        gc.collect()
     assert gone() is None

@@ -26,6 +26,7 @@ from fusetui.analysis.why.rules import (
 from fusetui.analysis.why.rules.fusion import claimed_by_runs
 from fusetui.gpu.kernel_names import KernelName
 from fusetui.text.figures import count, duration, percent, quantity
+from fusetui.text.patterns import late
 from fusetui.text.printable import printable
 from fusetui.trace.layout.devices import device_ids, device_properties, is_rocm
 from fusetui.trace.model.arrays import Flags
@@ -109,8 +110,8 @@ def _devices(facts: Facts, peaks: tuple[MemoryPeak, ...]) -> dict[Id, MemoryPeak
     raise CannotTell("which GPU each memory event is about", "one GPU for each process")
 
 
-DEVICE_TO_DEVICE = re.compile(r"DtoD|DeviceToDevice|Device -> Device")
-PAGEABLE = re.compile(r"Pageable")
+DEVICE_TO_DEVICE = late(r"DtoD|DeviceToDevice|Device -> Device")
+PAGEABLE = late(r"Pageable")
 
 LEAST_PART = 0.1  # of the time of all of them
 CASTS = "Keep one dtype through a block"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 import numpy as np
@@ -15,15 +14,16 @@ from fusetui.analysis.why.model import Unawaited, Unmade
 from fusetui.analysis.why.rules import Claim, of_span, rule, why_likely
 from fusetui.analysis.why.warming import OFTEN, recurring
 from fusetui.text.figures import count, duration, plural
+from fusetui.text.patterns import late
 from fusetui.text.printable import printable
 from fusetui.trace.model.arrays import Flags, Int64s, Rows, distinct, summed
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.intervals import common, union
 
-ITSELF = re.compile(rf"{LOADER.pattern}|torch/utils/data/(?:dataloader|_utils/fetch)\.py")
+ITSELF = late(rf"{LOADER.pattern}|torch/utils/data/(?:dataloader|_utils/fetch)\.py")
 """Frames and ops of the loader itself: naming them would not help."""
 
-WORKERS = re.compile(r"_MultiProcessingDataLoaderIter")
+WORKERS = late(r"_MultiProcessingDataLoaderIter")
 MORE_WORKERS = (
     "The loader has workers already: more of them (num_workers), a larger prefetch_factor and "
     "persistent_workers=True prepare more batches ahead; else make what they do cheaper, or move "
@@ -76,8 +76,8 @@ def _mostly(facts: Facts, rows: Rows, waited: int) -> str:
     return ""
 
 
-REGION = re.compile(r"Torch-Compiled Region: [0-9]{1,9}/[0-9]{1,9}")
-RESUMES = re.compile(r"torch_dynamo_resume_in_")
+REGION = late(r"Torch-Compiled Region: [0-9]{1,9}/[0-9]{1,9}")
+RESUMES = late(r"torch_dynamo_resume_in_")
 """Dynamo's name for the function that continues after a graph break."""
 SEVERAL = 3  # compiled regions per step; two may be two functions, such as a model and its loss
 SHOWN = 3

@@ -1,0 +1,62 @@
+"""Memory snapshots of what runs on a GPU: at the end, and when memory runs out."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from fusetui.trace.new_file import new_file
+
+from .folder import numbered
+from .options import Options
+from .telling import tell
+
+ENTRIES = 100_000  # the newest; torch would keep all of them in memory
+
+
+def takes_snapshots(options: Options, kind: str) -> bool:
+    """Whether memory is asked for and there is a GPU; says why not if it is asked for."""
+    if options.memory and (kind != "cuda" or options.scrub):
+        where = "only of a GPU" if kind != "cuda" else "not with --scrub, as it holds paths"
+        tell(f"No memory snapshot: it is taken {where}.")
+        return False
+    return options.memory
+
+
+@contextmanager
+def memory_history(is_wanted: bool, path: Path, failed: Path | None = None) -> Iterator[None]:
+    """Writes a snapshot of the block to `path` at its end, and one named `failed` with `.pickle` at
+    the first error of memory that ran out, whoever handles it. Raises what torch does where the
+    first cannot be written."""
+    if not is_wanted:
+        yield
+        return
+    import torch
+
+    memory, parent, wanted = torch.cuda.memory, os.getpid(), [failed] if failed else []
+
+    def ran_out(*_: int) -> None:
+        if os.getpid() != parent or not wanted:
+            return
+        places = (Path(f"{name}.pickle") for name in numbered(wanted.pop()))
+        with suppress(Exception):  # the error itself is told by torch
+            place = next(place for place in places if not os.path.lexists(place))
+            with new_file(str(place)) as part:
+                memory._dump_snapshot(str(part))
+            tell(f"GPU memory ran out: fusetui memory {place} tells why.")
+
+    has_unwinder = sys.platform == "linux" and platform.machine() == "x86_64"
+    stacks = "all" if has_unwinder else "python"  # other machines refuse frames of C++
+    memory._record_memory_history(stacks=stacks, max_entries=ENTRIES)
+    torch._C._cuda_attach_out_of_memory_observer(ran_out)
+    try:
+        yield
+        if os.getpid() == parent:
+            memory._dump_snapshot(str(path))
+    finally:
+        wanted.clear()  # an observer cannot be detached
+        memory._record_memory_history(enabled=None)

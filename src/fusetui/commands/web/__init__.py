@@ -1,0 +1,1 @@
+"""Pages for a browser that need nothing else and load nothing."""

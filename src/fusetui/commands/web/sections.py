@@ -1,0 +1,171 @@
+"""The sections of a report: the sentences and figures of `why`, `diff` and the tables, as HTML."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from fusetui.analysis.diff.model import Diff
+from fusetui.analysis.questions.note import note_of
+from fusetui.analysis.why.model import CLASSES as PARTS
+from fusetui.analysis.why.model import IDLE, Why
+from fusetui.commands.web.document import asset, document, text
+from fusetui.commands.web.tables import Cell, Figure, Head, column_table, table
+from fusetui.commands.web.timeline import colors, timeline
+from fusetui.report.diff import judgment
+from fusetui.report.diff_lines import DiffLine, by_effect, closing, lines
+from fusetui.report.why_answer import (
+    CLASSES,
+    HIDDEN,
+    account_columns,
+    answer,
+    ceiling_text,
+    device_text,
+    not_recorded,
+)
+from fusetui.report.worth import replayed_text, worth_text
+from fusetui.tables.sources import made
+from fusetui.text.figures import count, duration, percent, plural, signed_duration
+from fusetui.trace.model.columns import Trace
+from fusetui.tui.drawing.chrome import parts
+
+THREADS = 50
+TABLES = ("kernels", "modules", "ops", "lines", "gaps", "steps")
+FIGURES_OF_A_SIDE = {
+    **{"steps": "steps", "items": "pieces of work in a step", "busy_ns": "busy"},
+    **{"idle_ns": "idle", "cpu_ns": "CPU"},
+}
+
+
+class Told(NamedTuple):
+    """A trace, and what `why` says of it."""
+
+    trace: Trace
+    why: Why
+
+
+def page(sides: Sequence[Told], diff: Diff | None, light: bool | None, most: int) -> str:
+    """A whole report, with at most so many rows of each table."""
+    names = [Path(side.trace.report.file).name for side in sides]  # without the folders of a user
+    title = f"fusetui: {' → '.join(names)}"
+    notes = {n: 0 for side in sides for n in (note_of(side.trace), *side.trace.notes) if n}
+    body = [f"<header><h1>{text(title)}</h1>"]
+    body += [*(f'<p class="note">{text(note)}</p>' for note in notes), "</header>", "<main>"]
+    if diff is not None:
+        body += [f'<section aria-label="diff">{"".join(_diff(diff, notes, most))}</section>']
+    for letter, name, side in zip("AB", names, sides, strict=False):
+        mark = f"{letter}: " if diff is not None else ""
+        body += ["<section>", f"<h2>{mark}{text(name)}</h2>"]
+        body += [*_account(side), *_findings(side.why), "<h3>Timeline</h3>", timeline(side.trace)]
+        body += [*_tables(side.trace, most), "</section>"]
+    body += [
+        "</main>",
+        '<footer class="faint"><p>Written by fusetui; times are exact in ns where '
+        "a table is sorted, rounded where it is read.</p></footer>",
+    ]
+    return document(title, "\n".join(body), asset("page.css") + colors(), asset("page.js"), light)
+
+
+def _account(side: Told) -> Iterator[str]:
+    found = side.why
+    yield f"<p>{text(' · '.join(parts(side.trace)))}</p>"
+    yield f"<p><strong>{text(answer(found))}</strong></p>"
+    if not found.devices:
+        heads = [Head("thread", figures=False), *map(Head, ("ops", "Python", "waiting", "nothing"))]
+        rows: list[list[Cell]] = [
+            [one.label, *map(_time, (one.op_ns, one.python_ns, one.wait_ns, one.nothing_ns))]
+            for one in found.cpu[:THREADS]
+        ]
+        yield table(
+            f"{THREADS} of the CPU threads" if len(rows) < len(found.cpu) else "CPU threads",
+            heads,
+            rows,
+        )
+        return
+    columns = account_columns(found)
+    reasons = {name: f"idle: {reason.sentence}" for name, reason in IDLE.items()}
+    named = {name: CLASSES[name] for name in PARTS} | reasons | HIDDEN
+    heads = [Head(device_text(found), figures=False)]
+    heads += [head for title, _ in columns for head in (Head(title), Head(f"of {title}"))]
+    account: list[list[Cell]] = [
+        [
+            what,
+            *(
+                cell
+                for _, sums in columns
+                for cell in (_time(sums[name]), _share(sums[name], sums["span"]))
+            ),
+        ]
+        for name, what in named.items()
+        if any(sums[name] for _, sums in columns)
+    ]
+    yield table("Where the time went", heads, account)
+
+
+def _findings(found: Why) -> Iterator[str]:
+    yield "<h3>Findings</h3>"
+    yield from (
+        f"<p>{text(said)}</p>" for said in (ceiling_text(found), replayed_text(found)) if said
+    )
+    items = []
+    for one in found.findings:
+        said = " ".join(filter(None, (one.text, worth_text(found, one))))
+        tried = f'<br><span class="faint">Try: {text(one.try_)}</span>' if one.try_ else ""
+        items.append(f"<li>{text(said)}{tried}</li>")
+    yield f"<ol>{''.join(items)}</ol>" if items else "<p>None.</p>"
+    if said := not_recorded(found):
+        yield f'<p class="faint">{text(said)}</p>'
+
+
+def _tables(trace: Trace, most: int) -> Iterator[str]:
+    yield "<h3>Tables</h3>"
+    for name in TABLES:
+        found = made(name, trace)
+        if len(found):
+            yield column_table(found, "function" if name == "lines" else "name", most)
+
+
+def _diff(diff: Diff, said: Collection[str], most: int) -> Iterator[str]:
+    yield f"<h2>What B does differently</h2><p><strong>{text(judgment(diff))}</strong></p>"
+    yield f"<p>{text(diff.story[:1].upper() + diff.story[1:])}.</p>" if diff.story else ""
+    yield from (f'<p class="note">{text(note)}</p>' for note in diff.notes if note not in said)
+    a, b = diff.side_a, diff.side_b
+    rows: list[list[Cell]] = [["a step", _time(diff.step.a_ns), _time(diff.step.b_ns)]]
+    for name, what in FIGURES_OF_A_SIDE.items():
+        rows.append([what, *(_amount(name, getattr(side, name)) for side in (a, b))])
+    yield table("Both sides", [Head("", figures=False), Head("A"), Head("B")], rows)
+    found = by_effect(lines(diff))
+    last, rest = closing(diff), found[most:]
+    if rest:
+        change = sum(line.change_ns for line in rest if line.counts)
+        last.insert(0, DiffLine("", "", None, None, change, plural(len(rest), "smaller line")))
+    caption = "Changes of a step, which add up; in parentheses what runs beside the rest"
+    heads = [*map(Head, ("A", "B", "change"))]
+    heads += [Head(title, figures=False) for title in ("kind", "what", "why")]
+    yield table(caption, heads, map(_changed, found[:most]), map(_changed, last))
+
+
+def _changed(one: DiffLine) -> list[Cell]:
+    told = signed_duration(one.change_ns)
+    change = Figure(told if one.counts else f"({told})", one.change_ns)
+    return [
+        _time(one.a_ns),
+        _time(one.b_ns),
+        change,
+        one.kind,
+        one.what,
+        one.why.removeprefix(", "),
+    ]
+
+
+def _time(ns: int | None) -> Figure:
+    return Figure("" if ns is None else duration(ns), ns)
+
+
+def _share(part: int, whole: int) -> Figure:
+    return Figure(percent(part, whole), part / whole if whole else None)
+
+
+def _amount(name: str, value: int) -> Figure:
+    return _time(value) if name.endswith("_ns") else Figure(count(value), value)
