@@ -303,7 +303,8 @@ COMMANDS = (
         "memory",
         "Who holds the memory of a GPU, at the peak or when it ran out.",
         MEMORY,
-        "Bytes are those asked for, exact at every event; docs/memory.md explains the figures.",
+        "Bytes of a snapshot are those asked for, exact at every event; docs/memory.md explains the "
+        "figures.",
     ),
     Command(
         "ranks",
