@@ -305,7 +305,7 @@ COMMANDS = (
         "memory",
         "Who holds the memory of a GPU, at the peak or when it ran out.",
         MEMORY,
-        "Bytes are those asked for, exact at every event; docs/memory.md explains the figures.",
+        "Bytes are those asked for, of a trace those of blocks; docs/memory.md explains them.",
     ),
     Command(
         "ranks",
