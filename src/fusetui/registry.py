@@ -109,7 +109,14 @@ COMMANDS = (
                 nargs="*",
                 default=[],
                 help="A trace, a run folder, a folder of runs, sample:NAME or lesson:NAME; two are "
-                "shown side by side, of more you choose.",
+                "shown side by side, of more you choose. Or one or two memory snapshots.",
+            ),
+            argument(
+                "--memory",
+                metavar="SNAPSHOT",
+                action="append",
+                default=[],
+                help="A memory snapshot of the same run, to show beside the trace.",
             ),
             *(ASCII, THEME, MOUSE, *GRAPHS, NO_CACHE),
         ),
@@ -298,7 +305,7 @@ COMMANDS = (
         "memory",
         "Who holds the memory of a GPU, at the peak or when it ran out.",
         MEMORY,
-        "Bytes are those asked for, exact at every event; docs/memory.md explains the figures.",
+        "Bytes are those asked for, of a trace those of blocks; docs/memory.md explains them.",
     ),
     Command(
         "ranks",

@@ -25,6 +25,7 @@ EXAMPLES = (
     *("save FILE", "cut FILE", "path", "whatif x0.5", "q"),
 )
 VERBS = tuple(example.partition(" ")[0] for example in EXAMPLES)
+WITHOUT_TRACE = ("open", "save", "q")
 NUMBER = late(r"[0-9]{1,9}")
 LETTER = late(r"[A-Za-z]")
 LONGEST_NOTE = 200  # characters
@@ -39,9 +40,11 @@ def obeyed(state: State, line: str) -> Outcome:
     if not line.strip():
         return state
     verb, _, rest = line.strip().removeprefix(":").strip().partition(" ")
-    if verb in COMMANDS:
+    if verb in COMMANDS and (state.sides or verb in WITHOUT_TRACE):
         return COMMANDS[verb](state, rest.strip())
     word = clip(printable(verb), LONGEST)
+    if verb in COMMANDS:
+        return told(state, f"{word} needs a trace, and none is open")
     return told(state, f"{word or 'nothing'} is not a command: {', '.join(VERBS)}")
 
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from fusetui.analysis.memory.answer import DeviceMemory, MemoryAnswer
+from fusetui.analysis.memory.answer import DeviceMemory, MemoryAnswer, Totals
 from fusetui.analysis.memory.findings import Finding
 from fusetui.analysis.memory.of_trace import TracedMemory
 from fusetui.analysis.memory.oom import OutOfMemory
@@ -163,9 +163,7 @@ def ranks_text(found: Sequence[MemoryRank], top: int, width: int) -> str:
     return "\n".join([table_of(columns, shown, width), *more])
 
 
-def rows_of(
-    device: DeviceMemory | TracedMemory, by: By | Literal["op"]
-) -> Iterator[dict[str, Any]]:
+def rows_of(device: Totals, by: By | Literal["op"]) -> Iterator[dict[str, Any]]:
     """The rows of a table: who holds what lives at the moment asked for."""
     name, whole = _device_name(device), device.at_allocated_bytes
     key, held = ("category", "categories") if by == "category" else ("place", f"by_{by}")
@@ -174,13 +172,13 @@ def rows_of(
         yield {"device": name, "holder": getattr(one, key), "bytes": one.bytes, **figures}
 
 
-def _device_name(device: DeviceMemory | TracedMemory) -> str:
-    if isinstance(device, DeviceMemory):
+def _device_name(device: Totals) -> str:
+    if not isinstance(device, TracedMemory):
         return str(device.device)
     return f"{device.kind} {device.device}" if device.device >= 0 else device.kind
 
 
-def _peak(device: DeviceMemory | TracedMemory) -> str:
+def _peak(device: Totals) -> str:
     when = _when(device, device.peak_index, device.peak_time_us)
     most, end = size(device.peak_reserved_bytes), size(device.reserved_end_bytes)
     reserved = (f", and at most {most} reserved", f", with {end} reserved")
@@ -192,7 +190,7 @@ def _peak(device: DeviceMemory | TracedMemory) -> str:
     ) + _contradiction(device)
 
 
-def _when(device: DeviceMemory | TracedMemory, event: int, time_us: int | None) -> str:
+def _when(device: Totals, event: int, time_us: int | None) -> str:
     """` at 1.2 s (event 12,345)`, counted from the first event."""
     if event < 0:
         return " before the first event" if device.events else ""
@@ -201,7 +199,7 @@ def _when(device: DeviceMemory | TracedMemory, event: int, time_us: int | None) 
     return f" at {duration(1000 * (time_us - device.start_time_us))} (event {count(event)})"
 
 
-def _contradiction(device: DeviceMemory | TracedMemory) -> str:
+def _contradiction(device: Totals) -> str:
     difference = device.difference_end_bytes
     if not difference:
         return ""
@@ -213,7 +211,7 @@ def _contradiction(device: DeviceMemory | TracedMemory) -> str:
     )
 
 
-def _moment(at: str, device: DeviceMemory | TracedMemory) -> str:
+def _moment(at: str, device: Totals) -> str:
     during = f" ({printable(device.annotation)})" if device.annotation else ""
     running = f", running {short_place(device.place)}{during}" if device.place else during
     when = "" if at == "peak" else _when(device, device.at_index, device.at_time_us)
@@ -248,9 +246,7 @@ def _waste(device: DeviceMemory) -> str:
     )
 
 
-def _table(
-    device: DeviceMemory | TracedMemory, by: By | Literal["op"], top: int, width: int
-) -> list[str]:
+def _table(device: Totals, by: By | Literal["op"], top: int, width: int) -> list[str]:
     rows = list(rows_of(device, by))
     whole = device.at_allocated_bytes
     columns = (
