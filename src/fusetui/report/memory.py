@@ -23,9 +23,9 @@ MOMENTS = {"peak": "At the peak", "end": "At the end", "oom": "Out of memory"}
 WIDEST = 96
 PINNED = 3
 MORE = (
-    "Sizes of a GPU are those of blocks, as the allocator rounds them. A snapshot would also tell the stack "
-    "and the kind of each allocation, the segments, and why memory ran out: docs/memory.md says "
-    "how to record one."
+    "Sizes of a GPU are those of blocks, as the allocator rounds them. A snapshot would also tell "
+    "the stack and the kind of each allocation, the segments, and why memory ran out: "
+    "docs/memory.md says how to record one."
 )
 
 
