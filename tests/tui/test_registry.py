@@ -225,6 +225,7 @@ CASES = {
     "memory-by": Case(remembers),
     "memory-by-last": Case(remembers),
     "memory-device": Case(remembers),
+    "memory-map": Case(remembers),
     "next-gap": Case(explained),
     "previous-gap": Case(explained, *do("next-gap")),
     "next-alike": Case(LINEAR),

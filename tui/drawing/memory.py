@@ -14,9 +14,14 @@ import numpy as np
 from fusetui.analysis.memory.categories import CATEGORIES
 from fusetui.analysis.memory.history import BEFORE
 from fusetui.analysis.memory.holders import NO_STACK
+from fusetui.analysis.memory.layout import COMMON
+from fusetui.analysis.memory.placed import Placed, placed
 from fusetui.report.memory_words import short_place
 from fusetui.text.cutting import joined
 from fusetui.text.figures import count, duration, percent, plural, size
+from fusetui.trace.cells.raster import edges
+from fusetui.trace.model.arrays import summed
+from fusetui.trace.model.memo import memo
 from fusetui.trace.snapshot import Action, Frame
 from fusetui.tui.drawing.lane_lines import labeled
 from fusetui.tui.drawing.picture import Said
@@ -31,6 +36,7 @@ if TYPE_CHECKING:
     from fusetui.tui.state.memory import Window
 
 LABEL = 11  # cells that a tick takes
+MOST_LISTED = 200  # allocations of a segment
 
 
 class AreaPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
@@ -61,19 +67,9 @@ class AreaPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
         top = self.glyphs.top
         span = zero + begin, zero + end
         level, kind = heights(self.moments, *span, division.width, lines, self.most, top)
-        cells = zip(level[y], kind[y], strict=True)
         label = size(self.most) if y == 0 else ""
-        return labeled(label.rjust(division.gutter - 1), self._cells(cells), division.gutter)
-
-    def _cells(self, cells: Iterator[tuple[int, int]]) -> list[Styled]:
-        parts: list[Styled] = []
-        for (level, kind), group in groupby(cells):
-            cell = self.glyphs.levels[level]
-            if self.glyphs.letters and 2 * level > self.glyphs.top:
-                cell = LETTERS[kind]
-            token = f"memory.{CATEGORIES[kind]}{BAR}" if level else "plain"
-            parts.append((cell * len([*group]), token))
-        return parts
+        parts = cell_parts(level[y], kind[y], self.glyphs)
+        return labeled(label.rjust(division.gutter - 1), parts, division.gutter)
 
     def column(self, position: int, width: int) -> int:
         """The cell of a position; that at the edge for one out of sight."""
@@ -106,6 +102,18 @@ class AreaPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
             else:
                 parts.append(token)
         return parts
+
+
+def cell_parts(levels: Sequence[int], kinds: Sequence[int], glyphs: Glyphs) -> list[Styled]:
+    """Cells of which each is so full, in the colors of these categories."""
+    parts: list[Styled] = []
+    for (level, kind), group in groupby(zip(levels, kinds, strict=True)):
+        cell = glyphs.levels[level]
+        if glyphs.letters and 2 * level > glyphs.top:
+            cell = LETTERS[kind]
+        token = f"memory.{CATEGORIES[kind]}{BAR}" if level else "plain"
+        parts.append((cell * len([*group]), token))
+    return parts
 
 
 def when(moments: Moments, event: int) -> str:
@@ -167,6 +175,45 @@ def life_text(moments: Moments, life: int) -> str:
     if born != BEFORE and len(moments.times):
         lasted = f", for {duration(int(moments.times[died] - moments.times[born]))}"
     return f"{begin} to {when(moments, died)}{lasted}"
+
+
+@memo(2)
+def map_of(moments: Moments, event: int) -> Placed:
+    """The segments at a moment."""
+    return placed(moments, event)
+
+
+def segment_cells(found: Placed, segment: int, width: int, glyphs: Glyphs) -> list[Styled]:
+    """A segment from its first to its last address: each cell is as high as its used part, in the
+    color of the category that has most of it."""
+    one = found.segments[segment]
+    borders = edges(one.address, one.address + one.size, width)
+    amounts, span = found.by_category(segment, borders), np.maximum(np.diff(borders), 1)
+    level = np.ceil(amounts.sum(axis=0) / span * glyphs.top).clip(0, glyphs.top)
+    return cell_parts(level.astype(np.int64).tolist(), amounts.argmax(axis=0).tolist(), glyphs)
+
+
+def about_segment(moments: Moments, found: Placed, segment: int, width: int) -> list[Said]:
+    """What is in a segment by category, its holes, and what lies in it, the largest first."""
+    one, lives = found.segments[segment], moments.history.occupied
+    rows, kinds = found.inside(segment)
+    sizes = found.there.size[found.there.segment == segment]
+    pool = "" if one.pool == COMMON else ", in a pool of its own"
+    kind = "expandable" if one.is_expandable else "large" if one.is_large else "small"
+    said = f"{size(one.size)} at {one.address:#x}, {kind}, stream {one.stream}{pool}: "
+    said += f"{size(int(found.used[segment]))} in {plural(len(rows), 'allocation')}, "
+    holes = f"{plural(len(sizes), 'hole')} of {size(int(sizes.sum()))}"
+    said += holes if len(sizes) else "no holes"
+    said += f", the largest {size(int(sizes.max()))}" if len(sizes) > 1 else ""
+    amounts = summed(kinds, lives.size[rows], len(CATEGORIES)).tolist()
+    order = sorted(range(len(amounts)), key=lambda kind: -amounts[kind])
+    parts = [f"{short_place(CATEGORIES[n])} {size(amounts[n])}" for n in order if amounts[n]]
+    lines = [Said(f" {said}", "plain"), Said(f" {joined(parts, width - 2)}")]
+    for row in rows[np.argsort(-lives.size[rows], kind="stable")][:MOST_LISTED].tolist():
+        place = short_place(moments.place_of(int(lives.stack[row])) or NO_STACK)
+        offset = int(lives.address[row]) - one.address
+        lines.append(Said(f"   {size(int(lives.size[row]))} at +{size(offset)}: {place}"))
+    return lines
 
 
 def about(moments: Moments, row: MemoryRow, stack: int, every: bool = False) -> list[Said]:

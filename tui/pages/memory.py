@@ -36,6 +36,10 @@ COLUMNS = (
     ),
     *(ListColumn("blocks", 7, from_width=60), NAME),
 )
+SEGMENTS = (
+    *(ListColumn("size", 10), ListColumn("in use", 6), ListColumn("holes", 10)),
+    ListColumn("", 0, left=True),
+)
 BESIDE = (ListColumn("A", 10), ListColumn("B", 10), ListColumn("B - A", 11), NAME)
 
 
@@ -66,7 +70,7 @@ class MemoryPage(ListPage):
     hints = (
         "help keys; memory-in/memory-out zoom; memory-left/memory-right pan; "
         "memory-before/memory-after cursor; memory-peak highest; memory-turn open; show stack; "
-        "memory-by code, module, category; copy copy"
+        "memory-by code, module, category; memory-map segments; copy copy"
     )
 
     def has(self, state: State) -> bool:
@@ -77,6 +81,8 @@ class MemoryPage(ListPage):
 
     def rows(self, state: State) -> Rows:
         shown, (moments, view) = memory_of(state), here(state)
+        if shown.is_map:
+            return self._segments(state)
         found, glyphs = self.found(state), glyphs_for(state.ascii_only)
         if not found:
             return no_rows("nothing is allocated at this moment")
@@ -96,6 +102,26 @@ class MemoryPage(ListPage):
             return row_parts(columns, [*figures, name], width)
 
         return Rows((found, columns), len(found), lambda width: titles(columns, width), formatted)
+
+    def _segments(self, state: State) -> Rows:
+        """A line for each segment, by address."""
+        moments, view = here(state)
+        found = pictures().map_of(moments, view.at)
+        if not found.segments:
+            return no_rows("nothing tells which segments there were")
+        glyphs = glyphs_for(state.ascii_only, state.colorless)
+
+        def formatted(index: int, width: int) -> list[Styled]:
+            one, used = found.segments[index], int(found.used[index])
+            figures = size(one.size), percent(used, one.size), size(int(found.holes[index]))
+            parts = row_parts(SEGMENTS, [*figures, ""], width)[:-1]
+            room = width - sum(len(part) for part, _ in parts)
+            return [*parts, *pictures().segment_cells(found, index, max(1, room), glyphs)]
+
+        heading = replace(SEGMENTS[-1], title="each from its first to its last address")
+        columns = (*SEGMENTS[:-1], heading)
+        count = len(found.segments)
+        return Rows((found, glyphs), count, lambda width: titles(columns, width), formatted)
 
     def _both(self, state: State, row: MemoryRow) -> list[str]:
         """Of A and of B, and the difference; of what lies below a holder only its own side."""
@@ -166,14 +192,29 @@ class MemoryPage(ListPage):
         return (Pane(1, text([Said(f" its axis of time is its own: {why}")])),) if why else ()
 
     def below(self, state: State, size: Size) -> Sequence[Pane]:
-        row, (moments, _) = self.row(state), here(state)
+        row, (moments, view) = self.row(state), here(state)
         rule, height = glyphs_for(state.ascii_only).rule, self._below(size)
+        if memory_of(state).is_map:
+            cursor = state.list_of(MEMORY).cursor
+            identity = moments, view.at, cursor, "segment"
+            of_segment = self._of_segment(state, size.width)[: height - 1]
+            return (Pane(height, ruled(identity, "", rule, lambda *_: of_segment)),)
         if row is None or not row.bytes:
             return (Pane(height, ruled(None, "", rule, lambda width, height: [])),)
         stack = self._stack(state, row)
         lines = partial(pictures().about, moments, row, stack)
         picture = ruled((moments, row, stack), "", rule, lambda width, height: lines()[:height])
         return (Pane(height, picture),)
+
+    def _of_segment(self, state: State, width: int) -> list[Said]:
+        """About the segment under the cursor."""
+        moments, view = here(state)
+        found = pictures().map_of(moments, view.at)
+        if not found.segments:
+            return []
+        segment = min(state.list_of(MEMORY).cursor, len(found.segments) - 1)
+        lines: list[Said] = pictures().about_segment(moments, found, segment, width)
+        return lines
 
     @staticmethod
     def _below(size: Size) -> int:
@@ -191,7 +232,11 @@ class MemoryPage(ListPage):
         return told(state, found) if isinstance(found, str) else replace(state, overlay=found)
 
     def described(self, state: State) -> Overlay | str:
-        """The stack of the row, with the lines of code, and the life of an allocation."""
+        """The stack of the row, with the lines of code, and the life of an allocation; of a segment
+        what lies in it."""
+        if memory_of(state).is_map:
+            said = self._of_segment(state, state.size.width)
+            return Lines("what lies in this segment", tuple(line.text for line in said))
         row = self.row(state)
         if row is None or not row.bytes:
             return "nothing of it is allocated at this moment"
@@ -200,7 +245,9 @@ class MemoryPage(ListPage):
         return Lines("where this was allocated", tuple(line.text for line in lines))
 
     def table(self, state: State, rows: Sequence[int] | None = None) -> Table:
-        """Who holds what at the moment, of each snapshot."""
+        """Who holds what at the moment, of each snapshot; or the segments."""
+        if memory_of(state).is_map:
+            return self._table_of_segments(state, rows)
         found, (moments, _) = self.found(state), here(state)
         chosen = found if rows is None else [found[row] for row in rows]
         names = [pictures().row_text(moments, row) if row.level else row.name for row in chosen]
@@ -212,6 +259,18 @@ class MemoryPage(ListPage):
         if len(memory_of(state).sides) == 2:
             figures["other_bytes"] = [None if row.level else row.other for row in chosen]
         return table_of_page(MEMORY, {"holder": names}, **figures)
+
+    def _table_of_segments(self, state: State, rows: Sequence[int] | None) -> Table:
+        moments, view = here(state)
+        placed = pictures().map_of(moments, view.at)
+        chosen = range(len(placed.segments)) if rows is None else rows
+        figures: dict[str, list[int | None]] = {
+            "size_bytes": [placed.segments[n].size for n in chosen],
+            "used_bytes": [int(placed.used[n]) for n in chosen],
+            "hole_bytes": [int(placed.holes[n]) for n in chosen],
+        }
+        texts = {"address": [f"{placed.segments[n].address:#x}" for n in chosen]}
+        return table_of_page(MEMORY, texts, **figures)
 
 
 _action = partial(action, section="In the memory page", where=on(MEMORY), needs=nothing)
@@ -226,7 +285,7 @@ _next, _last = partial(memory.next_by, by=1), partial(memory.next_by, by=-1)
 def turn(state: State) -> State:
     """Opens or closes the row under the cursor."""
     row, shown = PAGE.row(state), memory_of(state)
-    if row is None or row.level > 1 or not row.bytes:
+    if shown.is_map or row is None or row.level > 1 or not row.bytes:
         return told(state, "there is nothing to open below this row")
     return replace(state, memory=replace(shown, opened=shown.opened ^ {row.key}), hint="")
 
@@ -248,5 +307,6 @@ MemoryPage.actions = (
     _action("memory-turn", "Open or close", "space", "stacks, then allocations", turn),
     _action("memory-by", "By another", ">", "code, module, category", _next),
     _action("memory-by-last", "By the one before", "<", "code, module, category", _last),
+    _action("memory-map", "Segments", "t", "or who holds it", memory.turn_map),
     _action("memory-device", "Other device", "tab", "or snapshot", memory.next_device),
 )

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from msgspec.structs import replace
 
+from fusetui.analysis.questions.chain import is_gpu
+from fusetui.text.figures import plural, size
 from fusetui.text.printable import printable
 from fusetui.tui.layout.frame import divided
 from fusetui.tui.layout.memory import (
@@ -115,6 +117,23 @@ def why_apart(state: State, index: int = 0) -> str:
     if int(times[-1]) < begin or int(times[0]) > end:
         return "the snapshot was recorded at another time than the trace"
     return ""
+
+
+def allocated_text(state: State, row: int) -> str:
+    """What was allocated on the device that is shown while a CPU slice ran, to the microsecond of
+    the events; "" where the snapshot does not reach."""
+    if state.memory is None or why_apart(state) or is_gpu(state.side.trace, row):
+        return ""
+    moments, trace = memory_of(state).moments(0), state.side.trace
+    start = int(trace.start[row]) + trace.epoch_ns
+    begin, end = start // 1000 * 1000, start + int(trace.dur[row])
+    if begin < int(moments.times[0]) or end > int(moments.times[-1]):
+        return ""
+    number, wanted, kept = moments.allocated_in(*np.searchsorted(moments.times, [begin, end + 1]))
+    if not number:
+        return "nothing was allocated meanwhile"
+    rest = f"{size(kept)} of it there at its end" if kept else "none of it there at its end"
+    return f"meanwhile {plural(number, 'allocation')} in any thread: {size(wanted)}, {rest}"
 
 
 def drawn(state: State, index: int) -> Cells:
@@ -229,6 +248,11 @@ def next_by(state: State, by: int) -> State:
     """By code, by module, by category."""
     shown = memory_of(state)
     return turned(state, by=BYS[(BYS.index(shown.by) + by) % len(BYS)])
+
+
+def turn_map(state: State) -> State:
+    """Who holds it, or where it lies."""
+    return turned(state, is_map=not memory_of(state).is_map)
 
 
 def next_device(state: State) -> State:

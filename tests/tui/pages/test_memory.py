@@ -8,24 +8,32 @@ import re
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from msgspec.structs import replace
 from tests.hostile import PAYLOADS
 from tests.snapshots import MB, Machine, backward, failed, forward, train, trained
-from tests.tui.prepared import SIZE, after, do, drawn, laid_over, remembered
+from tests.tui.prepared import SIZE, after, at, do, drawn, laid_over, remembered
+from tests.tui.prepared import opened as with_trace
 
 from fusetui.analysis.memory import moments
+from fusetui.analysis.memory.placed import placed
+from fusetui.text.figures import size as size_text
+from fusetui.trace import Trace
 from fusetui.tui.drawing.canvas import Click
 from fusetui.tui.layout.memory import Lines
 from fusetui.tui.pages.memory import PAGE
 from fusetui.tui.reading_memory import opened
 from fusetui.tui.screen_layout import moused
-from fusetui.tui.state.memory import memory_of
+from fusetui.tui.state.memory import here, memory_of
+from fusetui.tui.state.memory import window as window_of
 from fusetui.tui.state.state import Size, State
 
+Make = Callable[..., Trace]
 Matches = Callable[[str, str], None]
+EPOCH_US = 1_700_000_000_000_000  # at which Machine begins
 
 
 def replayed(path: Path, event: int) -> int:
@@ -136,6 +144,85 @@ def test_two_snapshots_side_by_side(tmp_path: Path) -> None:
     assert " A trained " in shown
     assert " B failed " in shown
     assert "B - A" in shown
+
+
+def beside(trace_of: Make, tmp_path: Path, epoch_us: int) -> tuple[State, list[dict[str, Any]]]:
+    """A trace of two ops, the inner one selected, and a snapshot of the same process."""
+    machine = Machine()
+    kept = [machine.alloc(MB * n, forward()) for n in range(1, 9)]
+    for address in kept[1::2]:
+        machine.free(address, backward())
+    ops = [
+        {"name": name, "ts": at, "dur": dur} for name, at, dur in (("outer", 0, 900), ("a", 35, 75))
+    ]
+    common = {"ph": "X", "cat": "cpu_op", "pid": 1, "tid": 1}
+    base = {"baseTimeNanoseconds": epoch_us * 1000} if epoch_us else {}
+    trace = trace_of([{**common, **op} for op in ops], **base)
+    state = remembered(with_trace(trace), machine.write(tmp_path / "a.pickle"))
+    return after(state, at("a")), machine.events
+
+
+def test_a_slice_tells_what_was_allocated_meanwhile(trace_of: Make, tmp_path: Path) -> None:
+    state, events = beside(trace_of, tmp_path, EPOCH_US)
+    within = [one for one in events if 35 <= one["time_us"] - EPOCH_US <= 110]
+    born = [one for one in within if one["action"] == "alloc"]
+    freed = {one["addr"] for one in within if one["action"] == "free_requested"}
+    kept = sum(one["size"] for one in born if one["addr"] not in freed)
+    said = f"{len(born)} allocations in any thread: {size_text(sum(one['size'] for one in born))}"
+    assert f"slice   meanwhile {said}, {size_text(kept)} of it there at its end" in drawn(state)
+
+
+def test_beside_a_trace_both_have_one_window(trace_of: Make, tmp_path: Path) -> None:
+    state, _ = beside(trace_of, tmp_path, EPOCH_US)
+    there = after(state, *do("memory", "memory-in", "memory-in"))
+    assert "as the timeline" in drawn(there)
+    window = there.view
+    assert window.span == state.view.span // 4
+    moments, view = here(there)
+    place = int(moments.times[view.at]) - EPOCH_US * 1000 - there.side.origin
+    assert window.begin <= place < window.end
+    back = after(there, *do("timeline", "zoom-out", "memory"))
+    assert window_of(back, 0)[1:3] == (back.view.begin, back.view.end)
+    whole = after(back, *do("memory-whole"))
+    assert whole.view.begin <= 0 <= 900_000 <= whole.view.end
+
+
+@pytest.mark.parametrize(
+    ("epoch_us", "why"), [(0, "does not say when its clock began"), (5_000_000, "at another time")]
+)
+def test_times_that_cannot_be_related_are_told(
+    trace_of: Make, tmp_path: Path, epoch_us: int, why: str
+) -> None:
+    state, _ = beside(trace_of, tmp_path, epoch_us)
+    assert "meanwhile" not in drawn(state)
+    there = after(state, *do("memory", "memory-in"))
+    assert why in drawn(there)
+    assert there.view == state.view
+
+
+def test_the_map_has_every_byte_of_every_segment(tmp_path: Path) -> None:
+    machine = Machine()
+    train(machine, 2)
+    path = machine.write(tmp_path / "a.pickle")
+    (found,) = opened(str(path)).moments
+    last = len(machine.events) - 1
+    there = placed(found, last)
+    raw = {one["address"]: one for one in pickle.loads(path.read_bytes())["segments"]}
+    for number, one in enumerate(there.segments):
+        held = [block for block in raw[one.address]["blocks"] if block["state"] != "inactive"]
+        free = sum(block["size"] for block in raw[one.address]["blocks"]) - sum(
+            block["size"] for block in held
+        )
+        asked = sum(block["requested_size"] for block in held)
+        assert (int(there.used[number]), int(there.holes[number])) == (asked, free)
+        borders = np.linspace(one.address, one.address + one.size, 50).astype(np.int64)
+        assert int(there.by_category(number, borders).sum()) == asked
+    shown = after(remembered(State(size=SIZE), path), *do("memory-map"))
+    assert "in use" in drawn(shown)
+    assert "what lies in this segment" in laid_over(after(shown, *do("show")))
+    kinds = {int(kind) for kind in there.kinds}
+    amounts = found.by_category(np.array([last]))[:, 0]
+    assert kinds == set(np.flatnonzero(amounts).tolist())
 
 
 @pytest.mark.parametrize("text", PAYLOADS.values(), ids=PAYLOADS)

@@ -60,6 +60,14 @@ class Moments(msgspec.Struct, frozen=True, eq=False, dict=True):
         there: Rows = found[lives.died[found] > event]
         return there
 
+    def allocated_in(self, first: int, last: int) -> tuple[int, int, int]:
+        """Allocations by the events [first, last), their bytes, and those that lived after them."""
+        lives = self.history.lives
+        cuts = np.searchsorted(lives.born, [first, last], sorter=self.born)
+        rows = self.born[cuts[0] : cuts[1]]
+        kept = lives.size[rows[lives.died[rows] >= last]]
+        return len(rows), int(lives.size[rows].sum()), int(kept.sum())
+
     def by_category(self, events: Int64s) -> Int64s:
         """Bytes, of shape [CATEGORIES, events]."""
         each = (then[np.searchsorted(when, events, side="right")] for when, then in self.changes)
