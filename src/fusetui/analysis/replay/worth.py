@@ -61,7 +61,7 @@ def with_worth(
         if after is None or isinstance(after, str):
             told.append(replace(finding, worth_note=after))
             continue
-        saved, share = saved_of(before, after), float((before - after).sum() / before.sum())
+        saved, share = saved_of(before, after), float((before - after).sum() / max(before.sum(), 1))
         told.append(replace(finding, worth_ns=saved, worth_share=share, worth_note=note))
     order = sorted(range(len(told)), key=lambda n: _by_worth(told[n]))
     first = [wanted[n] for n in order if told[n].worth_ns is not None][:together]
