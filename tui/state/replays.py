@@ -110,8 +110,8 @@ def changes_of(trace: Trace) -> list[str]:
         ns = np.bincount(trace.name[rows], trace.dur[rows], len(trace.names))
         names = [trace.names[n] for n in np.argsort(-ns, kind="stable")[:MOST_NAMES] if ns[n]]
         found[what] = [name for name in names if printable(name) == name]
-    families = dict.fromkeys(decode(name).op or "" for name in found["kernel"])
-    found["family"] += filter(None, families)
+    known = filter(None, map(decode, found["kernel"]))
+    found["family"] += filter(None, dict.fromkeys(one.op for one in known))
     return [f"whatif {what}:{name} x0.5" for what, names in found.items() for name in names]
 
 
