@@ -46,7 +46,7 @@ class Told(NamedTuple):
     why: Why
 
 
-def page(sides: Sequence[Told], diff: Diff | None, light: bool | None, most: int) -> str:
+def html_of(sides: Sequence[Told], diff: Diff | None, light: bool | None, most: int) -> str:
     """A whole report, with at most so many rows of each table."""
     names = [Path(side.trace.report.file).name for side in sides]  # without the folders of a user
     title = f"fusetui: {' → '.join(names)}"
