@@ -4,7 +4,6 @@ cursor, and what is said of a row."""
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
-from functools import cached_property
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -21,7 +20,7 @@ from fusetui.text.cutting import joined
 from fusetui.text.figures import count, duration, percent, plural, size
 from fusetui.trace.cells.raster import edges
 from fusetui.trace.model.arrays import summed
-from fusetui.trace.model.memo import memo
+from fusetui.trace.model.memo import memo, once
 from fusetui.trace.snapshot import Action, Frame
 from fusetui.tui.drawing.lane_lines import labeled
 from fusetui.tui.drawing.picture import Said
@@ -39,7 +38,7 @@ LABEL = 11  # cells that a tick takes
 MOST_LISTED = 200  # allocations of a segment
 
 
-class AreaPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
+class AreaPicture(msgspec.Struct, frozen=True, eq=False):
     """Categories on top of one another over a ruler; `most` bytes are as high as all lines."""
 
     moments: Moments
@@ -48,12 +47,6 @@ class AreaPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
     most: int
     glyphs: Glyphs
     label: str
-
-    @cached_property
-    def ooms(self) -> tuple[int, ...]:
-        """The positions at which memory ran out."""
-        action = self.moments.history.events.action
-        return tuple(positions(self.moments)[action == Action.OOM].tolist())
 
     def key(self, y: int, width: int, height: int) -> Hashable:
         fixed = self.moments, self.window, self.most, self.glyphs, width, height, y
@@ -89,7 +82,7 @@ class AreaPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
         for column, label in marked:
             if column + len(label) < width:
                 text[column : column + len(label)] = label
-        for place in self.ooms:
+        for place in once(self.moments, _failures):
             if zero + begin <= place < zero + end:
                 marks[self.column(place, width)] = ("!", "bad")
         here = self.column(place_of(self.moments, self.at), width)
@@ -102,6 +95,12 @@ class AreaPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
             else:
                 parts.append(token)
         return parts
+
+
+def _failures(moments: Moments) -> list[int]:
+    """The positions at which memory ran out."""
+    found: list[int] = positions(moments)[moments.history.events.action == Action.OOM].tolist()
+    return found
 
 
 def cell_parts(levels: Sequence[int], kinds: Sequence[int], glyphs: Glyphs) -> list[Styled]:
@@ -189,7 +188,7 @@ def segment_cells(found: Placed, segment: int, width: int, glyphs: Glyphs) -> li
     one = found.segments[segment]
     borders = edges(one.address, one.address + one.size, width)
     amounts, span = found.by_category(segment, borders), np.maximum(np.diff(borders), 1)
-    level = np.ceil(amounts.sum(axis=0) / span * glyphs.top).clip(0, glyphs.top)
+    level = np.minimum(np.ceil(amounts.sum(axis=0) / span * glyphs.top), glyphs.top)
     return cell_parts(level.astype(np.int64).tolist(), amounts.argmax(axis=0).tolist(), glyphs)
 
 
