@@ -85,8 +85,10 @@ class AreaPicture(msgspec.Struct, frozen=True, eq=False):
         for place in once(self.moments, _failures):
             if zero + begin <= place < zero + end:
                 marks[self.column(place, width)] = ("!", "bad")
-        here = self.column(place_of(self.moments, self.at), width)
-        marks[here] = (self.glyphs.selected_cell, "selection")
+        here = place_of(self.moments, self.at) - zero
+        after = place_of(self.moments, self.at + 1) - zero
+        if begin <= here < end or here < begin <= after:  # what it was when the window began
+            marks[self.column(here + zero, width)] = (self.glyphs.selected_cell, "selection")
         parts: list[Styled] = []
         for x, char in enumerate(text):
             token = marks.get(x, (char, "faint"))

@@ -79,6 +79,10 @@ class MemoryPage(ListPage):
     def why_not(self, state: State) -> str:
         return "" if self.has(state) else memory.NO_SNAPSHOT
 
+    def open(self, state: State) -> State:
+        """The timeline may show another window by now."""
+        return memory.in_sight(state)
+
     def rows(self, state: State) -> Rows:
         shown, (moments, view) = memory_of(state), here(state)
         if shown.is_map:
