@@ -120,7 +120,7 @@ def cell_parts(levels: Sequence[int], kinds: Sequence[int], glyphs: Glyphs) -> l
 def when(moments: Moments, event: int) -> str:
     """`12.5 ms`, counted from the first event; `event 12` where the file has no times."""
     if event == BEFORE:
-        return "before the first event"
+        return "before the first event" if len(moments.history.events) else "at the end"
     if not len(moments.times):
         return f"event {count(event)}"
     return duration(int(moments.times[event] - moments.times[0]))
@@ -130,8 +130,10 @@ def cursor_line(moments: Moments, event: int, name: str, width: int) -> str:
     """What is allocated at the cursor, to the byte."""
     history = moments.history
     whole = int(history.allocated[event + 1])
-    parts = [narrow(name), f"{plural(whole, 'byte')} allocated", when(moments, event)]
-    parts.append(f"{size(int(history.reserved[event + 1]))} reserved")
+    parts = [narrow(name), f"{plural(whole, 'byte')} allocated"]
+    parts += [when(moments, event)] if len(moments.times) or event == BEFORE else []
+    reserved = int(history.reserved[event + 1])
+    parts += [f"{size(reserved)} reserved"] if reserved >= 0 else []
     if event != BEFORE:
         action = Action(int(history.events.action[event])).name.lower()
         parts.append(f"event {count(event)}: {action} {size(int(history.events.size[event]))}")
@@ -229,7 +231,8 @@ def about(moments: Moments, row: MemoryRow, stack: int, every: bool = False) -> 
         said = f"{size(row.bytes)} in {plural(row.allocations, 'block')}: {narrow(_name(row))}"
         lines = [Said(said, "plain")] + ([Said(f"{stacks}, innermost first:")] if frames else [])
     found = [Said(f" {line.text}", line.token) for line in lines]
-    found += [Said(f"   {_place(frame)}") for frame in python or frames]
+    shorten = narrow if every else short_place
+    found += [Said(f"   {shorten(_place(frame))}") for frame in python or frames]
     if every and python and len(python) < len(frames):
         found += [Said(""), Said(" with the frames of C++:", "plain")]
         found += [Said(f"   {_place(frame)}") for frame in frames]
