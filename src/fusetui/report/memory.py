@@ -23,9 +23,9 @@ MOMENTS = {"peak": "At the peak", "end": "At the end", "oom": "Out of memory"}
 WIDEST = 96
 PINNED = 3
 MORE = (
-    "Sizes are those of blocks, as the allocator rounds them. A snapshot would also tell the stack "
-    "and the kind of each allocation, the segments, and why memory ran out: docs/memory.md says "
-    "how to record one."
+    "Sizes of a GPU are those of blocks, as the allocator rounds them. A snapshot would also tell "
+    "the stack and the kind of each allocation, the segments, and why memory ran out: "
+    "docs/memory.md says how to record one."
 )
 
 
@@ -123,7 +123,8 @@ def traced_text(found: TracedMemoryDocument, top: int, width: int) -> str:
         recorded = "" if one.kind != "CPU" else ": what was allocated while torch recorded"
         lines += ["", f"{_device_name(one)}{process}{recorded}", *wrap(_peak(one), folded)]
         lines += ["", *wrap(_moment(found.at, one), folded), *_table(one, "op", top, width)]
-    return "\n".join([*lines, "", *wrap(MORE, folded)])
+    is_of_gpu = any(one.kind == "GPU" for one in found.devices)
+    return "\n".join([*lines, "", *wrap(MORE, folded)] if is_of_gpu else lines)
 
 
 def versus_text(found: MemoryChange, top: int, width: int) -> str:
