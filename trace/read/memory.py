@@ -4,7 +4,7 @@ or on disk, that hold it.
 The files are buffered: a write without a buffer may take a part and not say so. Whoever writes to
 them flushes before anybody reads by their number.
 
-Sources: proc(5) for MemAvailable; the kernel's admin guide for memory.max and memory.current of a
+Sources: malloc.h of glibc for the numbers of mallopt(3); proc(5) for MemAvailable; the kernel's admin guide for memory.max and memory.current of a
 control group (version 2), memory.limit_in_bytes and memory.usage_in_bytes (version 1).
 """
 
@@ -12,12 +12,15 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
 SHARE = 4  # documents that would take more than this fraction of the memory are unpacked to disk
 UNKNOWN = 6 << 30  # bytes, if the system does not say
 AVAILABLE = re.compile(r"^MemAvailable:\s+(\d+) kB", re.MULTILINE)
+MMAP_THRESHOLD, ARENA_MAX = -3, -8  # of mallopt(3)
+LARGE = 1 << 20  # bytes of an array
 GROUPS = (
     ("memory.max", "memory.current"),
     ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
@@ -46,6 +49,19 @@ def memory_left(root: Path = Path("/")) -> int:
         if most.isdigit() and now.isdigit():  # "max" if there is no limit
             left.append(max(0, int(most) - int(now)))
     return min(left)
+
+
+def give_back() -> None:
+    """Returns what was freed to the system, where that can be asked for (glibc), and has it return
+    each large array at once from now on: else half of the memory of a large trace would be what
+    chunks and threads have left behind."""
+    import ctypes  # numpy has imported it
+
+    with suppress(AttributeError, OSError, TypeError):
+        system = ctypes.CDLL(None)
+        system.mallopt(MMAP_THRESHOLD, LARGE)
+        system.mallopt(ARENA_MAX, 1)
+        system.malloc_trim(0)
 
 
 def _text(path: Path) -> str:
