@@ -59,10 +59,13 @@ def open_trace(
 
 def build(raw: Raw) -> Trace:
     """Builds the sorted, nested, linked Trace from raw columns in file order."""
-    if len(raw.start) > MANY:
+    is_large = len(raw.start) > MANY
+    if is_large:
         give_back()
     raw = with_directions(raw)
     layout = lay_out(raw)
+    if is_large:
+        give_back()
     order, role, start, dur = layout.order, layout.role, layout.start, layout.dur
     tracks = layout.tracks
     tree = nest_tracks(layout.bounds, start, start + dur, layout.trees)
