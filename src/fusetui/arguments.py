@@ -177,6 +177,21 @@ PART = (
 )
 """The part of a trace that a question is about."""
 
+TOLD = (
+    flag("--github", "Annotations for GitHub, and Markdown in the file $GITHUB_STEP_SUMMARY."),
+    argument("--junit", metavar="FILE", help="Write JUnit XML, also over an older file."),
+)
+"""Other forms of a verdict, for pipelines."""
+FAIL_OVER = (
+    argument(
+        "--fail-over",
+        metavar="PERCENT",
+        type=share,
+        help="Exit with 1 if B's step is slower by more than this, beyond noise; with 3 if the "
+        "traces do not settle that.",
+    ),
+    *TOLD,
+)
 LIGHT = (
     argument("--light", action="store_true", default=None, help="On white."),
     argument("--dark", dest="light", action="store_false", default=None, help="On black."),
@@ -264,11 +279,37 @@ MEMORY = (
         "--at",
         metavar="WHEN",
         default="peak",
-        help="The moment to tell about: peak, end, oom, or a time after the first event (12.5ms).",
+        help="The moment to tell about: peak, end, oom, or a time after the first event (12.5ms), "
+        "of a trace after its beginning.",
     ),
     *(TOP, *TABLE[1:]),
 )
 """Of `memory`."""
+RANKS = (
+    argument(
+        "paths",
+        metavar="PATH",
+        nargs="+",
+        help="Traces of the ranks: files, folders, patterns or URLs.",
+    ),
+    JSON,
+    flag("--csv", "One line per rank, for a spreadsheet; times in ns."),
+    argument(
+        "--what-if",
+        metavar="CHANGE",
+        nargs="+",
+        action="extend",
+        help="What changes as those of whatif would be worth to the job, and which rank is "
+        "last then; 2:CHANGE changes rank 2 alone.",
+    ),
+    argument(
+        "--on",
+        metavar="WHERE",
+        help="Read them on a cluster: dask://HOST:PORT, a running Dask scheduler.",
+    ),
+    *(TOP, NO_CACHE, *TABLE[1:]),
+)
+"""Of `ranks`."""
 AS_TABLE = ("others", "format", "output", "columns", "sort", "where")
 """Arguments that ask for the answer of a command as a table."""
 MODULES = {
@@ -276,7 +317,7 @@ MODULES = {
     **{"serving": "answers", "check": "answers", "gaps": "why", "tutor": "open", "path": "whatif"},
     **dict.fromkeys(("slices", "steps"), "tables"),
     **{"perfetto": "cut", **dict.fromkeys(("convert", "scrub"), "rewrite")},
-    **dict.fromkeys(("decode", "samples", "schema", "completion"), "about"),
+    **dict.fromkeys(("decode", "samples", "schema", "help", "completion"), "about"),
 }
 
 

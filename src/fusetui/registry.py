@@ -4,10 +4,13 @@ arguments.MODULES, which is imported when it runs. Parsers, help and reference a
 
 from __future__ import annotations
 
+from functools import partial
+from importlib import import_module
 from pathlib import Path
 
 from fusetui.arguments import (
     ASCII,
+    FAIL_OVER,
     GRAPHS,
     JSON,
     KERNELS_BY,
@@ -18,10 +21,12 @@ from fusetui.arguments import (
     OPS_BY,
     PART,
     PEAK,
+    RANKS,
     SHELLS,
     STEP_BY,
     TABLE,
     THEME,
+    TOLD,
     TOP,
     TRACE,
     WORTH,
@@ -31,7 +36,6 @@ from fusetui.arguments import (
     by,
     flag,
     option,
-    share,
 )
 from fusetui.sharing import SHARED
 
@@ -52,6 +56,11 @@ def _of_capture() -> tuple[Argument, ...]:
     )
 
 
+def _of_recording(name: str) -> tuple[Argument, ...]:
+    found: tuple[Argument, ...] = getattr(import_module("fusetui.recording_arguments"), name)
+    return found
+
+
 ANSWER = (TRACE, JSON, NO_CACHE, *GRAPHS)
 COMMANDS = (
     Command(
@@ -63,6 +72,26 @@ COMMANDS = (
         "combination; batch=64,128,...,2048 continues the progression, in=1024/n divides a total, "
         "and paper-batch is a predefined sweep.",
         open_ended=True,
+    ),
+    Command(
+        "run",
+        "Start a program, and record a trace of it while it runs.",
+        partial(_of_recording, "RUN"),
+        "The program is not changed. It keeps its output, gets your signals, and its exit code is "
+        "that of this command. Once it has ended, its trace is opened.",
+    ),
+    Command(
+        "record",
+        "Record a trace of programs that run already.",
+        partial(_of_recording, "RECORD"),
+        "They must have been started with KINETO_USE_DAEMON=1: docs/attach.md. Several begin "
+        "together, and ranks opens their folder.",
+    ),
+    Command(
+        "watch",
+        "Open each new trace of a folder as it appears, beside the one before.",
+        (argument("folder", metavar="DIR", help="The folder that traces are written to."),),
+        "For changing and profiling in turn: leave the app with q to wait for the next.",
     ),
     Command(
         "tutor",
@@ -80,7 +109,14 @@ COMMANDS = (
                 nargs="*",
                 default=[],
                 help="A trace, a run folder, a folder of runs, sample:NAME or lesson:NAME; two are "
-                "shown side by side, of more you choose.",
+                "shown side by side, of more you choose. Or one or two memory snapshots.",
+            ),
+            argument(
+                "--memory",
+                metavar="SNAPSHOT",
+                action="append",
+                default=[],
+                help="A memory snapshot of the same run, to show beside the trace.",
             ),
             *(ASCII, THEME, MOUSE, *GRAPHS, NO_CACHE),
         ),
@@ -232,13 +268,7 @@ COMMANDS = (
             STEP_BY,
             JSON,
             flag("--markdown", "Print Markdown, for a report."),
-            argument(
-                "--fail-over",
-                metavar="PERCENT",
-                type=share,
-                help="Exit with 1 if B's step is slower by more than this, beyond noise; with 3 "
-                "if the traces do not settle that.",
-            ),
+            *FAIL_OVER,
             NO_CACHE,
         ),
         "Files of the same name in two folders are compared with each other; in a run folder, "
@@ -275,35 +305,12 @@ COMMANDS = (
         "memory",
         "Who holds the memory of a GPU, at the peak or when it ran out.",
         MEMORY,
-        "Bytes are those asked for, exact at every event; docs/memory.md explains the figures.",
+        "Bytes are those asked for, of a trace those of blocks; docs/memory.md explains them.",
     ),
     Command(
         "ranks",
         "Many traces of one job: which rank is late, and who waits for it.",
-        (
-            argument(
-                "paths",
-                metavar="PATH",
-                nargs="+",
-                help="Traces of the ranks: files, folders, patterns or URLs.",
-            ),
-            JSON,
-            flag("--csv", "One line per rank, for a spreadsheet; times in ns."),
-            argument(
-                "--what-if",
-                metavar="CHANGE",
-                nargs="+",
-                action="extend",
-                help="What changes as those of whatif would be worth to the job, and which rank is "
-                "last then; 2:CHANGE changes rank 2 alone.",
-            ),
-            argument(
-                "--on",
-                metavar="WHERE",
-                help="Read them on a cluster: dask://HOST:PORT, a running Dask scheduler.",
-            ),
-            *(TOP, NO_CACHE, *TABLE[1:]),
-        ),
+        RANKS,
         "Each trace is summarized once, by as many processes as cores and memory allow; the "
         "summaries are kept, so that the next question reads no trace. docs/ranks.md explains the "
         "figures.",
@@ -327,6 +334,7 @@ COMMANDS = (
                 required=True,
                 help='For example "kernels=5 gemm=3 pointwise=2".',
             ),
+            *TOLD,
         ),
     ),
     Command(
@@ -350,6 +358,11 @@ COMMANDS = (
         "schema",
         "The JSON Schema of what a command prints with --json.",
         (argument("of", metavar="COMMAND", help="For example summary."),),
+    ),
+    Command(
+        "help",
+        "Print a page of the documentation, or list them.",
+        (argument("topic", metavar="TOPIC", nargs="?", help="A page, or a command."),),
     ),
     Command(
         "completion",

@@ -139,7 +139,7 @@ def test_its_figures_are_those_of_json(fusetui: Run, tmp_path: Path) -> None:
         account = {next(iter(row.values())): row for row in page.rows("Where the time went", at)}
         assert account["compute"]["span"] == device["compute_ns"]
         assert account["idle"]["span"] == device["idle_ns"]
-        reasons = [row["span"] for what, row in account.items() if what.startswith("idle: ")]
+        reasons = [row["span"] for what, row in account.items() if what.startswith("idle, ")]
         assert Counter(reasons) + Counter() == Counter(float(n) for n in device["idle"].values())
         assert account["idle"]["of span"] == device["idle_ns"] / device["span_ns"]
         assert all(one["text"] in " ".join(page.texts) for one in why["findings"])
@@ -192,9 +192,10 @@ def test_slices_lie_where_the_file_has_them(fusetui: Run, tmp_path: Path) -> Non
 
 def test_a_name_is_nothing_but_text(fusetui: Run, tmp_path: Path) -> None:
     """The only script is ours, the policy allows no other, and nothing is loaded."""
-    a = write_trace(tmp_path / "a<b>.json", [MARKUP, *PAYLOADS.values()])
+    a = write_trace(tmp_path / "a<b>.json", [MARKUP, "long" * 50_000, *PAYLOADS.values()])
     text = reported(fusetui, tmp_path, str(a), str(write_trace(tmp_path / "b.json", [MARKUP])))
     assert obeyed(text) == set()
+    assert len(text.encode()) < 1_000_000
     page = Page(text)
     assert not page.open
     assert {tag for tag, _ in page.elements} <= {*ELEMENTS}

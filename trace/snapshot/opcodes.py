@@ -10,6 +10,8 @@ from collections.abc import Callable
 from itertools import repeat
 from typing import Any
 
+from fusetui.trace.model.errors import NothingRead
+from fusetui.trace.model.report import Progress, Stop, never, silent
 from fusetui.trace.snapshot.memo import ROW, Memo
 from fusetui.trace.snapshot.runs import Runs
 from fusetui.trace.snapshot.tables import Fields, Items, Kind, Tables, Wrong
@@ -30,8 +32,11 @@ Step = Callable[[int], int]
 class Machine:
     """Makes rows of a snapshot. `run` returns what is on top of the stack in the end."""
 
-    def __init__(self, data: bytes, tables: Tables) -> None:
+    def __init__(
+        self, data: bytes, tables: Tables, progress: Progress = silent, stop: Stop = never
+    ) -> None:
         self.data, self.tables = data, tables
+        self.progress, self.stop = progress, stop
         self.stack: list[Any] = []
         self.marks: list[int] = []
         self.memo = Memo(len(data))
@@ -72,7 +77,7 @@ class Machine:
             self.steps[code[0]] = step
 
     def run(self) -> Any:
-        """Raises Wrong with what is wrong, as the end of a sentence."""
+        """Raises Wrong with what is wrong, as the end of a sentence; NothingRead if stopped."""
         data, steps, at = self.data, self.steps, 0
         codes, things, push = self.memo.codes, self.memo.things, self.stack.append
         try:
@@ -91,6 +96,7 @@ class Machine:
                     else:
                         at = steps[code](at + 1)
                 self.memo.check(PLACE * (len(self.stack) + len(self.marks)))
+                self._poll(at)
             if len(self.stack) != 1 or self.marks:
                 raise Wrong("it does not end with one value")
             return self.stack[0]
@@ -98,6 +104,11 @@ class Machine:
             if at >= len(data) - 9:
                 raise Wrong("it is cut short") from None
             raise Wrong("its opcodes do not fit together") from None
+
+    def _poll(self, at: int) -> None:
+        self.progress(at, len(self.data))
+        if self.stop():
+            raise NothingRead
 
     def _refuse(self, at: int) -> int:
         if self.data[at - 1] in ASKS:
@@ -136,6 +147,7 @@ class Machine:
         mark = self.marks[-1] if self.marks else 0
         if mark and type(self.stack[mark - 1]) is Items and (found := self.runs.read(at - 1)):
             rows, end = found
+            self._poll(end)  # up to a MB later
             return self._push(rows, end)
         self.newest, self.began = Fields(), at - 1
         self.stack.append(self.newest)
