@@ -52,8 +52,9 @@ def memory_left(root: Path = Path("/")) -> int:
     for *names, prefix in GROUPS:
         most, now, of = (_text(root / "sys/fs/cgroup" / name).strip() for name in names)
         if most.isdigit() and now.isdigit():  # "max" if there is no limit
-            kept = re.findall(rf"(?m)^{prefix}(?:in)?active_file (\d+)$", of)  # until it is needed
-            left.append(max(0, int(most) - int(now) + sum(map(int, kept))))
+            parts = dict(line.partition(" ")[::2] for line in of.splitlines())
+            kept = (parts.get(f"{prefix}{kind}active_file", "0") for kind in ("", "in"))
+            left.append(max(0, int(most) - int(now) + sum(map(int, kept))))  # dropped when needed
     return min(left)
 
 
