@@ -153,9 +153,7 @@ def _issuing_ops(trace: Trace, rows: Rows, names: Sequence[str]) -> Rows:
 
 def _named(trace: Trace, role: Role, pattern: re.Pattern[str]) -> Rows:
     """Slices of a role whose whole name matches, by start."""
-    fits = trace.named(lambda name: pattern.match(name) is not None)
-    rows = trace.rows_of(role)
-    rows = rows[fits[trace.name[rows]]]
+    rows = trace.rows_named(pattern.match, role)
     found: Rows = rows[np.argsort(trace.start[rows], kind="stable")]
     return found
 

@@ -38,7 +38,8 @@ class Accounts:
         """All CPU threads, on as many lines of time as they need."""
         trace = self.trace
         most, thread = TimeLine(trace).most, trace.thread_of_track
-        chosen = np.unique(thread[trace.track[self.kinds != Host.NOTHING]])
+        tracks = np.bincount(trace.track[self.kinds != Host.NOTHING])
+        chosen = np.unique(thread[np.flatnonzero(tracks)])
         parts = (chosen[at : at + most] for at in range(0, len(chosen), most))
         return tuple(Threads(trace, self.kinds, np.isin(thread, part)) for part in parts)
 

@@ -21,6 +21,7 @@ from fusetui.gpu.roofline.row import IN_THREADS, KernelJob, job_of
 from fusetui.gpu.roofline.tiles import blocks_of
 from fusetui.trace.layout.devices import device_properties
 from fusetui.trace.model.arguments import Arguments, arguments, arguments_of, parsed
+from fusetui.trace.model.arrays import distinct
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import Id
@@ -128,7 +129,7 @@ def _of_each(ops: NDArray[np.integer], found: Arguments) -> Arguments:
 def args_asked(trace: Trace, rows: Rows) -> tuple[Question, Question]:
     """What is read of the args of these kernels and of their ops: the indices in traceEvents of
     some events, and the names of args."""
-    ops = np.unique(trace.op[rows])
+    ops = distinct(trace.op[rows])
     return (trace.order[ops[ops >= 0]], INPUTS), (trace.order[rows], LAUNCH)
 
 

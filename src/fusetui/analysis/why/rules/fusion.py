@@ -21,6 +21,7 @@ from fusetui.gpu.roofline.pointwise import broadcast
 from fusetui.text.figures import count, plural
 from fusetui.trace.model.arguments import parsed
 from fusetui.trace.model.arrays import Flags, Floats, Int64s, Rows
+from fusetui.trace.model.memo import memo
 
 OPS = ("elementwise", "copy", "reduction", "fill", "index")
 SHORTEST_NS = 2_000
@@ -132,6 +133,7 @@ def is_pointwise(kernel: KernelName) -> bool:
     return kernel.op in OPS and kernel.family.startswith("aten")
 
 
+@memo()
 def runs_of(kernels: Kernels) -> Runs:
     """Neighbors on a stream under one module or annotation, at least two of which read something.
 
