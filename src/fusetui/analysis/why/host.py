@@ -131,9 +131,14 @@ class Slices(NamedTuple):
 
     def parts(self) -> Slices:
         """When each is the innermost one: parts that do not overlap, in order."""
-        times, inner = innermost(self.start, self.end)
+        alone = self.end > self.start  # those that meet no other are their own part, and are most
+        alone[1:] &= np.maximum.accumulate(self.end)[:-1] <= self.start[1:]
+        alone[:-1] &= self.end[:-1] <= self.start[1:]
+        rest = self.only(~alone)
+        times, inner = innermost(rest.start, rest.end)
         inside = np.flatnonzero(inner[:-1] >= 0)
-        return Slices(self.rows[inner[inside]], times[inside], times[inside + 1])
+        found = Slices(rest.rows[inner[inside]], times[inside], times[inside + 1])
+        return together((self.only(alone), found)) if len(inside) else self.only(alone)
 
     def touching(self, begin: Int64s, end: Int64s) -> Slices:
         """The slices that lie at least partly in one of some stretches."""
