@@ -150,8 +150,18 @@ class Slices(NamedTuple):
 def together(slices: Sequence[Slices]) -> Slices:
     """Slices of several kinds as one; of those with the same bounds, in the order of the kinds."""
     rows, start, end = map(np.concatenate, zip(*slices, strict=True))
-    order = np.lexsort((start - end, start))  # stable
+    order = _in_order(start, end)
     return Slices(rows[order], start[order], end[order])
+
+
+def _in_order(start: Int64s, end: Int64s) -> Rows:
+    """By (start, -duration), stable. Fast for a few sorted parts, which np.lexsort is not."""
+    order = np.argsort(start, kind="stable")
+    same = np.diff(start[order]) == 0
+    tied = np.flatnonzero(np.append(same, False) | np.append(False, same))
+    some = order[tied]
+    order[tied] = some[np.lexsort((start[some] - end[some], start[some]))]
+    return order
 
 
 class Threads:
@@ -185,7 +195,7 @@ class Threads:
             start, end = self.bounds(rows)
             longer_later = (start[1:] == start[:-1]) & (end[1:] > end[:-1])
             if ((start[1:] < start[:-1]) | longer_later).any():
-                order = np.lexsort((start - end, start))
+                order = _in_order(start, end)
                 rows, start, end = rows[order], start[order], end[order]
             self._slices[kind] = Slices(rows, start, end)
         return self._slices[kind]
