@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from fusetui.analysis.questions.computing import within
 from fusetui.analysis.questions.totals import Groups, grouped, percentile
 from fusetui.text.patterns import late
-from fusetui.trace.model.arrays import Flags, Int64s, Rows
+from fusetui.trace.model.arrays import Flags, Int64s, Rows, distinct
 from fusetui.trace.model.categories import CPU_LAYERS, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import Id, device_label, exact_id
@@ -109,7 +109,7 @@ def launch_calls(trace: Trace) -> tuple[Rows, Int64s]:
     launch = trace.launch[trace.gpu_rows]
     events = np.bincount(launch[launch >= 0], minlength=len(trace))
     rows = trace.rows_named(lambda n: LAUNCHES.search(n, 0, LONGEST_NAME), Role.CALL)
-    rows = np.union1d(np.flatnonzero(events), rows)
+    rows = distinct(np.concatenate((np.flatnonzero(events), rows)))
     outer = rows[~within(trace, rows)[rows]]
     before = np.concatenate(([0], np.cumsum(events)))
     return outer, before[trace.end_row[outer]] - before[outer]
@@ -198,7 +198,7 @@ def queues(trace: Trace) -> tuple[Counter, ...]:
 
     rows = trace.gpu_rows[trace.launch[trace.gpu_rows] >= 0]
     device, found = trace.process_of_track[trace.track[rows]], []
-    for own in (rows[device == number] for number in np.unique(device)):
+    for own in (rows[device == number] for number in distinct(device)):
         begin = np.minimum(trace.start[trace.launch[own]], trace.start[own])
         pid = trace.track_of(int(own[0])).pid
         queue = _running(begin, trace.end[own])

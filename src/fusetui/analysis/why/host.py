@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from fusetui.gpu.kinds import LONGEST_NAME
 from fusetui.text.patterns import late
-from fusetui.trace.model.arrays import Flags, Int64s, Rows
+from fusetui.trace.model.arrays import Flags, Int64s, Rows, distinct
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import (
@@ -234,7 +234,7 @@ class Threads:
         ops, frames = self.slices(Host.OP), self.slices(Host.PYTHON)
         whole = union(*ops[1:])
         inside = whole.place_of(frames.start)
-        around = np.unique(inside[inside >= 0])
+        around = distinct(inside[inside >= 0])
         if not len(around):
             return whole
         part = Cover(whole.start[around], whole.end[around])

@@ -158,8 +158,8 @@ def _first_launches(trace: Trace) -> Rows:
     calls = trace.launch[rows].astype(np.intp)
     device = trace.process_of_track[trace.track[rows]].astype(np.int64)
     first = _firsts(device * len(trace.names) + trace.name[rows], trace.dur[calls])
-    found = np.unique(calls[first[trace.dur[calls[first]] > LONG_NS]])
-    return np.setdiff1d(found, _named(trace, found, GRAPH_LAUNCH))
+    found = distinct(calls[first[trace.dur[calls[first]] > LONG_NS]])
+    return found[~matching(trace, found, GRAPH_LAUNCH.search)]
 
 
 def _first_ops(trace: Trace) -> Rows:
@@ -174,7 +174,7 @@ def _first_ops(trace: Trace) -> Rows:
     ops = ops[alike[trace.name[ops]]]
     ops = ops[np.argsort(trace.start[ops], kind="stable")]
     first = ops[_firsts(trace.name[ops], trace.dur[ops], single=False)]
-    return first[np.isin(first, long)]
+    return first[np.isin(first, long, assume_unique=True)]
 
 
 def _firsts(key: NDArray[np.integer], length: Int64s, single: bool = True) -> Rows:
