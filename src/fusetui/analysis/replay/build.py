@@ -169,7 +169,7 @@ def _lay_hosts(
     np.maximum.at(over, waits.target, items.end[waits.item])
     over = np.minimum(over, hosts.end)
     over = np.where(hosts.kind == Node.HANDOFF, hosts.end, over)
-    batches = np.unique(hosts.batches[hosts.batches >= 0])
+    batches = distinct(hosts.batches[hosts.batches >= 0])
     batches = batches[hosts.kind[batches] == Node.HANDOFF]
     lasted = hosts.end[batches] - hosts.begin[batches]
     usual = lasted.min(initial=np.iinfo(np.int64).max)
