@@ -112,5 +112,6 @@ def test_the_app_begins_without_what_it_answers_later() -> None:
     assert not found.ours(".analysis.why.rules")
     assert not found.ours(".analysis.diff.align")
     assert not found.ours(".analysis.replay")
-    assert len(found.ours()) <= 188
+    assert not found.ours(".analysis.memory")
+    assert len(found.ours()) <= 191
     assert found.patterns <= 36

@@ -80,6 +80,11 @@ def a_trace(state: State) -> str:
     return "" if state.sides else "no trace is open yet"
 
 
+def anything_open(state: State) -> str:
+    """Needs a trace or a snapshot."""
+    return "" if state.is_open else a_trace(state)
+
+
 def two_traces(state: State) -> str:
     if len(state.sides) == 2:
         return ""

@@ -15,7 +15,7 @@ from fusetui.text.printable import printable
 from fusetui.trace.layout.steps import steps_of
 from fusetui.tui.layout.moves import at_time, over
 from fusetui.tui.state import moving, replays
-from fusetui.tui.state.action import action, with_keys
+from fusetui.tui.state.action import action, anything_open, with_keys
 from fusetui.tui.state.moving import shown
 from fusetui.tui.state.reading import read
 from fusetui.tui.state.state import Cut, Order, Outcome, Prompt, SaveTable, State, told
@@ -25,6 +25,7 @@ EXAMPLES = (
     *("save FILE", "cut FILE", "path", "whatif x0.5", "q"),
 )
 VERBS = tuple(example.partition(" ")[0] for example in EXAMPLES)
+WITHOUT_TRACE = ("open", "save", "q")
 NUMBER = late(r"[0-9]{1,9}")
 LETTER = late(r"[A-Za-z]")
 LONGEST_NOTE = 200  # characters
@@ -39,9 +40,11 @@ def obeyed(state: State, line: str) -> Outcome:
     if not line.strip():
         return state
     verb, _, rest = line.strip().removeprefix(":").strip().partition(" ")
-    if verb in COMMANDS:
+    if verb in COMMANDS and (state.sides or verb in WITHOUT_TRACE):
         return COMMANDS[verb](state, rest.strip())
     word = clip(printable(verb), LONGEST)
+    if verb in COMMANDS:
+        return told(state, f"{word} needs a trace, and none is open")
     return told(state, f"{word or 'nothing'} is not a command: {', '.join(VERBS)}")
 
 
@@ -146,7 +149,7 @@ def _range(state: State) -> str:
 _WORTH = "what a change of the row or slice would be worth"
 _part = partial(asked, typed="cut part.json.gz")
 ACTIONS = (
-    action("command", "Command", ":", ", ".join(VERBS), asked),
+    action("command", "Command", ":", ", ".join(VERBS), asked, needs=anything_open),
     action("what-if", "What if", "W", _WORTH, partial(asked, typed="whatif x0.5")),
     action("cut", "Cut this range", "", "as a trace of its own", _part, needs=_range),
 )

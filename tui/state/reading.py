@@ -162,6 +162,8 @@ def choose(state: State) -> Outcome:
     """Opens one of the traces to choose from: alone, or beside the one that is open."""
     if not state.sides and state.reading is not None:
         return state
+    if state.memory and not state.offers:
+        return told(state, "no trace was named to choose from", "command open FILE opens one")
     overlay = Chooser(tuple(offer.about or "..." for offer in state.offers))
     over = replace(state, overlay=overlay).with_list(OVERLAY, ListState())
     wanted = ((at, offer.paths[0]) for at, offer in enumerate(state.offers) if not offer.about)
@@ -187,7 +189,7 @@ def swap(state: State) -> Outcome:
 _OTHERS = "the other variants or ranks that were named"
 STOP = action(
     *("stop", "Stop reading", "escape", "and keep what was read of the trace", stop),
-    where=lambda state: state.reading is not None and state.overlay is None,
+    where=lambda s: s.reading is not None and not s.reading.is_whole and s.overlay is None,
     needs=nothing,
 )
 CHOOSE = action("choose", "Other traces", "o", _OTHERS, choose, needs=nothing)

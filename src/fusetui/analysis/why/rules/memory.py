@@ -13,6 +13,7 @@ from fusetui.analysis.questions.memory import MemoryPeak, memory_peaks
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.host import matching
 from fusetui.analysis.why.kernels import Kernels
+from fusetui.analysis.why.model import Unawaited
 from fusetui.analysis.why.rules import (
     CannotTell,
     Claim,
@@ -202,11 +203,14 @@ def _pageable(facts: Facts) -> Iterator[Claim]:
         for device in kernels.devices
     )
     if at_stake:
+        own = kernels.rows[copies]
+        called = facts.trace.launch[own]
         yield Claim(
             text=f"{count(int(np.count_nonzero(copies)))} x copy between the GPU and "
             f"pageable memory: {of_work(facts, at_stake)} in which no "
             "kernel runs.",
             at_stake_ns=at_stake,
+            wanted=Unawaited(np.append(own, called[called >= 0])),
             rows=kernels.heaviest(copies),
             remedy="DataLoader(pin_memory=True) and .to(device, non_blocking=True); a copy to the "
             "host that does not block needs an event before its data is read. Do not call "
