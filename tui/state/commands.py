@@ -15,7 +15,7 @@ from fusetui.text.printable import printable
 from fusetui.trace.layout.steps import steps_of
 from fusetui.tui.layout.moves import at_time, over
 from fusetui.tui.state import moving, replays
-from fusetui.tui.state.action import action, with_keys
+from fusetui.tui.state.action import action, anything_open, with_keys
 from fusetui.tui.state.moving import shown
 from fusetui.tui.state.reading import read
 from fusetui.tui.state.state import Cut, Order, Outcome, Prompt, SaveTable, State, told
@@ -149,7 +149,7 @@ def _range(state: State) -> str:
 _WORTH = "what a change of the row or slice would be worth"
 _part = partial(asked, typed="cut part.json.gz")
 ACTIONS = (
-    action("command", "Command", ":", ", ".join(VERBS), asked),
+    action("command", "Command", ":", ", ".join(VERBS), asked, needs=anything_open),
     action("what-if", "What if", "W", _WORTH, partial(asked, typed="whatif x0.5")),
     action("cut", "Cut this range", "", "as a trace of its own", _part, needs=_range),
 )
