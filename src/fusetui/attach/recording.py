@@ -163,7 +163,7 @@ class Recording:
         if _is_whole(job.file):
             return replace(job, phase=Phase.WHOLE, why=missing(job.file, self._wish))
         if not alive:
-            left = f"; {job.file.name} is not whole" if found is not None else ""
+            left = f", {job.size:,} bytes of it" * (job.size > 0)
             return _failed(job, f"it ended before its trace was written{left}")
         return job
 

@@ -1,0 +1,113 @@
+"""What an open door costs a program: writes the table of docs/attach.md.
+
+python -P benchmarks/attaching.py [--pairs 10]
+
+The same small training loop, in a process of its own each time: with the door closed, open without
+anybody behind it, and open with fusetui listening, in turn. Steps per second of CPU time of the
+whole process, libkineto's thread included, so that other programs disturb it little; the wall time
+is told too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from statistics import median
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks.pages import put
+
+from fusetui.attach.door import Door
+from fusetui.attach.processes import FOLDER, OPEN, QUIET
+from fusetui.commands.run import sockets
+from fusetui.text.figures import signed_percent
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "attach.md"
+SECONDS = 11  # two questions at least: one is asked every 5 s
+LOOP = f"""
+import json, time, torch
+torch.set_num_threads(1)
+model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 8))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+x = torch.randn(16, 64)
+def step():
+    optimizer.zero_grad(); model(x).sum().backward(); optimizer.step()
+for _ in range(200):
+    step()
+begin, cpu, steps = time.perf_counter(), time.process_time(), 0
+while time.perf_counter() < begin + {SECONDS}:
+    step(); steps += 1
+print(json.dumps([steps / (time.process_time() - cpu), steps / (time.perf_counter() - begin)]))
+"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--pairs", type=int, default=10)
+    pairs = parser.parse_args().pairs
+    found: dict[str, list[list[float]]] = {"closed": [], "open, nobody listens": [], LISTENS: []}
+    for _ in range(pairs):
+        for name, rates in found.items():
+            rates.append(_rates(name))
+    closed = found["closed"]
+    rows = []
+    for name, rates in found.items():
+        changes = sorted(rate[0] / base[0] - 1 for rate, base in zip(rates, closed, strict=True))
+        each = f"{changes[0]:+.1%} to {changes[-1]:+.1%}".replace("%", " %")
+        change = "" if rates is closed else f"{signed_percent(median(changes), 1)} ({each})"
+        cpu, wall = (median(rate[i] for rate in rates) for i in (0, 1))
+        rows.append(f"| {name} | {cpu:,.0f} | {wall:,.0f} | {change} |")
+    head = "| door | steps per s of CPU | steps per s | change, median of pairs (range) |\n"
+    head += "|---|--:|--:|--:|\n"
+    note = f"{pairs} rounds of {SECONDS} s each, in turn; one CPU thread."
+    put(PAGE, "overhead", f"{head}{chr(10).join(rows)}\n\n{note}\n", __file__)
+
+
+LISTENS = "open, fusetui listens"
+
+
+def _rates(name: str) -> list[float]:
+    with sockets() as folder:
+        environment = dict(os.environ)
+        if name != "closed":
+            environment |= {OPEN: "1", FOLDER: folder, QUIET: "99"}
+        with _listening(folder if name == LISTENS else ""):
+            line = [sys.executable, "-P", "-c", LOOP]
+            out = subprocess.run(line, env=environment, check=True, capture_output=True).stdout
+    rates: list[float] = json.loads(out)
+    return rates
+
+
+@contextmanager
+def _listening(folder: str) -> Iterator[None]:
+    """Answers every question with nothing, as while another process is recorded."""
+    if not folder:
+        yield
+        return
+    done = threading.Event()
+
+    def answer(door: Door) -> None:
+        while not done.wait(0.01):
+            for heard in door.heard():
+                door.answer(heard)
+
+    with closing(Door(folder)) as door:
+        thread = threading.Thread(target=answer, args=(door,))
+        thread.start()
+        try:
+            yield
+        finally:
+            done.set()
+            thread.join()
+
+
+if __name__ == "__main__":
+    main()
