@@ -46,6 +46,7 @@ class Offer(msgspec.Struct, frozen=True):
     about: str = ""  # "": a summary of the trace, which is read for it
     is_tour: bool = False
     is_job: bool = False  # all traces, as the ranks of one job
+    pid: int = 0  # a program that runs, to be recorded
 
 
 def offers_of(paths: Sequence[str], are_job: bool = False) -> tuple[Offer, ...]:
@@ -117,9 +118,10 @@ class Details(msgspec.Struct, frozen=True, eq=False):
 
 
 class Chooser(msgspec.Struct, frozen=True):
-    """The traces to choose from, with a line of summary for each that is known."""
+    """The traces to choose from, with a line of summary for each that is known; or programs."""
 
     summaries: tuple[str, ...]
+    programs: tuple[Offer, ...] = ()
 
 
 class HitList(msgspec.Struct, frozen=True, eq=False):
@@ -338,6 +340,13 @@ class Cut(msgspec.Struct, frozen=True):
     end: int
 
 
+class Record(msgspec.Struct, frozen=True):
+    """Have `fusetui record` record a program, and open the trace after these; 0: list them all."""
+
+    pid: int = 0
+    beside: tuple[str, ...] = ()
+
+
 MARKS, ROWS, BESIDE = "marks", "path", "\n"
 """What a Replay asks for; nobody can type the last one, which stands before a change."""
 
@@ -364,6 +373,7 @@ Order = Enum("Order", "STOP_READING QUIT INTERRUPT SUSPEND")
 
 Effect = (
     Read
+    | Record
     | Compare
     | Summarize
     | ReadRanks

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import time
 from argparse import Namespace
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 
-from fusetui.attach.door import Door
+from fusetui.attach.door import CannotListen, Door
 from fusetui.attach.processes import OPEN, Process, has_torch, process, with_open_doors
 from fusetui.attach.protocol import Wish
 from fusetui.attach.recording import Job, Phase, Recording
@@ -33,8 +33,7 @@ def run_record(args: Namespace) -> int:
             "of its own. With --seconds all begin together."
         )
     with ExitStack() as stack:
-        folders = sorted({one.folder or "" for one in wanted})
-        doors = [stack.enter_context(closing(Door(folder))) for folder in folders]
+        doors, wanted = _doors(stack, wanted)
         folder = stack.enter_context(folder_for(args.out))
         recording = Recording(doors, folder, wish, wanted)
         with told(recording) as tell:
@@ -48,6 +47,23 @@ def run_record(args: Namespace) -> int:
     if files and not (args.open and has_terminal()):
         emit("\n".join(files))
     return DONE if len(files) == len(jobs) else NO
+
+
+def _doors(stack: ExitStack, wanted: list[Process]) -> tuple[list[Door], list[Process]]:
+    """The doors of these processes, without those where another daemon listens while there are
+    others. Raises CannotListen."""
+    doors: dict[str, Door] = {}
+    failed: dict[str, CannotListen] = {}
+    for folder in sorted({one.folder or "" for one in wanted}):
+        try:
+            doors[folder] = stack.enter_context(closing(Door(folder)))
+        except CannotListen as error:
+            failed[folder] = error
+    if failed and not doors:
+        raise next(iter(failed.values()))
+    for why in failed.values():
+        say(str(why))
+    return list(doors.values()), [one for one in wanted if one.folder in doors]
 
 
 def wish_of(args: Namespace) -> Wish:
@@ -153,13 +169,13 @@ def whole(jobs: Iterable[Job]) -> list[str]:
     return [os.path.relpath(job.file) for job in jobs if job.phase is Phase.WHOLE]
 
 
-def opened(jobs: Iterable[Job], folder: Path) -> list[str]:
+def opened(jobs: Sequence[Job], folder: Path) -> list[str]:
     """The traces; in a terminal, once the app that opens them was left."""
     files = whole(jobs)
     if files and has_terminal():
         from fusetui.commands.open import browse
 
         browse([str(folder)] if len(files) > 1 else files)
-    if len(files) > 1:
+    if len(files) > 1 and any(job.process.rank for job in jobs):
         say(f"Who waits for whom: fusetui ranks {os.path.relpath(folder)}")
     return files
