@@ -1,13 +1,16 @@
 # make demo       capture the MLP eager and compiled on this machine, then open both side by side
 # make test       run the whole test suite
 # make check      check lint, format and types, as .ci/run does before the tests
-# make dist       build sdist and wheel, check both, and install the wheel alone
+# make dist       build sdist and wheel, check both, and install the wheel alone; with FUSETUI_URL=https://...
+#                 the metadata name this repository, as in a release
 # make docs       build the site of the documentation in build/docs; a warning is an error
 # make notebook   execute docs/notebook.ipynb again
 # make pictures   redraw the pictures of the documentation
 # make questions  write docs/questions.md from the traces in the folder FUSETUI_TRACES
 # make lessons    write the lessons anew, byte for byte
 # make benchmarks measure all tables of the documentation again, from the traces in FUSETUI_TRACES
+# make locked     the tools of development as requirements-dev.lock pins them, without torch
+# make lock       write requirements-dev.lock anew, with uv
 # make reference  regenerate what docs/ takes from the code: reference.md, files.md and more
 
 VENV := .venv
@@ -18,7 +21,7 @@ PYTHON3 = $(shell for python in python3 python3.13 python3.12 python3.11; do \
 	&& echo $$python && break; done)
 MAKEFLAGS += --no-print-directory
 
-.PHONY: demo test check dist docs notebook pictures questions lessons benchmarks reference clean
+.PHONY: demo test check dist docs notebook pictures questions lessons benchmarks reference locked lock clean
 
 # Exit code 1: one variant failed, as compiled does without a C++ compiler; the other one is shown.
 demo: $(VENV)/.capture
@@ -76,6 +79,17 @@ reference: $(VENV)/.dev
 	@$(BIN)/python -P docs/make_reference.py
 	@$(BIN)/python -P docs/make_map.py
 	@$(BIN)/python -P docs/make_schemas.py
+
+# Hashes of all that is installed; torch and triton are those of the machine.
+locked: $(VENV)/.made
+	@$(PIP) install --require-hashes --requirement requirements-dev.lock
+	@$(PIP) install --no-deps --no-build-isolation --editable .
+	@touch $(VENV)/.capture $(VENV)/.dev
+
+lock:
+	@uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --no-emit-package triton \
+		--generate-hashes --no-annotate --custom-compile-command "make lock" --quiet --upgrade \
+		--output-file requirements-dev.lock
 
 clean:
 	rm -rf $(VENV) build dist src/*.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -21,8 +21,9 @@ ENTRIES = 100_000  # the newest; torch would keep all of them in memory
 def takes_snapshots(options: Options, kind: str) -> bool:
     """Whether memory is asked for and there is a GPU; says why not if it is asked for."""
     if options.memory and (kind != "cuda" or options.scrub):
-        where = "only of a GPU" if kind != "cuda" else "not with --scrub, as it holds paths"
-        tell(f"No memory snapshot: it is taken {where}.")
+        no_gpu = kind != "cuda"
+        why = ": torch takes one only of a GPU" if no_gpu else " with --scrub: it would hold paths"
+        tell(f"No memory snapshot{why}.")
         return False
     return options.memory
 

@@ -30,7 +30,7 @@ SECTIONS = {
 }
 """The pages of docs/ in the order of the site; Sphinx warns of those that stand nowhere."""
 PROJECT = (
-    *("CHANGELOG", "CONTRIBUTING", "docs/ARCHITECTURE", "docs/files"),
+    *("CHANGELOG", "CONTRIBUTING", "SECURITY", "docs/ARCHITECTURE", "docs/files"),
     *("sample_traces/README", "sample_traces/lessons/README"),
 )
 

@@ -1,6 +1,6 @@
 """Generates docs/reference.md from the code (commands, options, keys), the table of options in
 docs/capture.md, what was judged of the rules in docs/why.md (docs/judgments.tsv), the columns in
-docs/tables.md, and docs/tour.md from the steps of the tour.
+docs/tables.md, docs/tour.md from the steps of the tour, and the manual page by make_man.py.
 
 make reference
 """
@@ -12,6 +12,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from runpy import run_path
 from textwrap import fill
 from unittest.mock import patch
 
@@ -178,3 +179,4 @@ if __name__ == "__main__":
     for path, text in pages.items():
         path.write_text(text, encoding="utf-8")
         print(f"docs/{path.name}")
+    run_path(str(HERE / "make_man.py"), run_name="__main__")

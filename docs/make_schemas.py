@@ -57,7 +57,7 @@ DOCUMENTS: dict[str, tuple[type, ...]] = {
     "whatif": (WhatIf, Sweep),
     "path": (CriticalPath,),
 }
-WITHOUT_NOTE = {"decode", "samples", "ranks", "diff", "memory"}
+WITHOUT_NOTE = {"decode", "samples", "ranks", "diff"}
 
 
 def main() -> None:

@@ -42,8 +42,8 @@ def new_file(path: str, *, replace: bool = False) -> Iterator[Path]:
 
 
 def check_new(path: str, *, replace: bool = False) -> None:
-    """Raises CannotWrite unless a file of this name can be created."""
-    if os.path.isdir(path) or (os.path.lexists(path) and not replace):
+    """Raises CannotWrite unless a file of this name can be created, or replaced: no device is."""
+    if os.path.lexists(path) and not (replace and os.path.isfile(path)):
         raise CannotWrite(EXISTS.format(path))
     if not os.path.isdir(os.path.dirname(path) or "."):
         raise CannotWrite(f"{path} cannot be written: there is no such folder.")

@@ -26,7 +26,7 @@ from fusetui.tui.ending import Ending
 from fusetui.tui.keymap import Keymap, user_keymap
 from fusetui.tui.loading import TracesLoaded
 from fusetui.tui.performing import Answered, Performing
-from fusetui.tui.state import commands, moving, reading, search
+from fusetui.tui.state import commands, memory, moving, reading, search
 from fusetui.tui.state.action import Action, Run, all_keys_text, applies, perform
 from fusetui.tui.state.commands import EXAMPLES, VERBS
 from fusetui.tui.state.screen import overlay_size
@@ -64,6 +64,7 @@ class AppOptions(msgspec.Struct, frozen=True):
     alone: bool = True  # everything is worked out in this process
     captured_by: Sequence[str] = ()  # captures of the graphs that the traces replay; (): found
     typed: str = ""  # before the app began
+    memory: Sequence[str] = ()  # snapshots, alone or beside the traces
 
 
 class FusetuiApp(Ending):
@@ -91,6 +92,7 @@ class FusetuiApp(Ending):
             colorless=self.no_color or few,
         )
         self._opened_first = options.paths[: options.opened]
+        self._memory = tuple(options.memory)
         self._page = PageScreen(self._scheme)
         self._overlay: OverlayScreen | None = None
         self._performing = Performing(self, options.alone, tuple(options.captured_by))
@@ -110,7 +112,10 @@ class FusetuiApp(Ending):
         self.app_resume_signal.subscribe(self, lambda _: self.screen.refresh())
         self._resized(*self.size)
         first = self._opened_first
-        self.do(partial(reading.read, paths=first) if first else reading.choose)
+        if first or not self._memory:
+            self.do(partial(reading.read, paths=first) if first else reading.choose)
+        if self._memory:
+            self.do(partial(memory.read, paths=self._memory, alone=not first))
 
     # Every change
 
@@ -268,13 +273,14 @@ class FusetuiApp(Ending):
 
 def is_starting(state: State) -> bool:
     """Whether the first trace is being read, and nothing of it is shown."""
-    return state.reading is not None and not state.sides and state.overlay is None
+    return state.reading is not None and not state.is_open and state.overlay is None
 
 
 def _is_covered(before: State, state: State) -> bool:
     """Whether only the overlay changed: Textual would redraw the whole page for any part of it."""
     covered = before.overlay is not None and state.overlay is not None
-    return covered and before.sides == state.sides and before.size == state.size
+    same = before.sides == state.sides and before.memory is state.memory
+    return covered and same and before.size == state.size
 
 
 def run(

@@ -36,7 +36,7 @@ from fusetui.tui.background_results import answers
 
 Named = tuple[str, Trace]
 """A path, and the trace that was read from it."""
-START = "import os; os.nice(5); from fusetui.tui.helper_main import main; main()"
+START = "import gc, os; gc.disable(); os.nice(5); from fusetui.tui.helper_main import main; main()"
 """The app comes first where there are few cores, from the first import on."""
 OFTEN = 0.1  # seconds between two looks whether the work is still wanted
 Buffer = bytes | bytearray | memoryview
@@ -77,13 +77,16 @@ def request_for(path: str, trace: Trace, captured_by: tuple[str, ...] = ()) -> R
 class Beside:
     """The other process. Use as a context manager: it is ended at the end."""
 
-    def __init__(self, captured_by: tuple[str, ...] = (), alone: bool = False) -> None:
-        """`captured_by`: see opening.with_captures; `alone`: there is no other process."""
+    def __init__(
+        self, captured_by: tuple[str, ...] = (), alone: bool = False, start: str = START
+    ) -> None:
+        """`captured_by`: see opening.with_captures; `alone`: there is no other process; `start`:
+        the code that it runs."""
         self._captured_by = captured_by
         self._process: Popen[bytes] | None = None
         if os.name == "posix" and not alone:
             with suppress(OSError):
-                self._process = started(START, stdin=PIPE, stdout=PIPE)
+                self._process = started(start, stdin=PIPE, stdout=PIPE)
 
     def __enter__(self) -> Self:
         return self
@@ -120,12 +123,8 @@ class Beside:
         against = self._request(*other) if other else None
         asked = self._request(*named)
         request = replace(asked, against=against, search=text, replayed=replayed)
-        if self._process is None or self._process.stdin is None:
-            raise NotBeside
         try:
-            left = memoryview(msgspec.json.encode(request) + b"\n")
-            while left:  # it has no buffer
-                left = left[self._process.stdin.write(left) :]
+            self._ask(request)
             take, trace = partial(self._take, cancelled=cancelled), named[1]
             while (found := unship(take, trace)) is not None:
                 if found is False:
@@ -135,6 +134,24 @@ class Beside:
             return
         except (OSError, EOFError, ValueError):
             raise NotBeside from None
+
+    def first(self, asked: object, cancelled: Stop) -> Any:
+        """The only record for what is asked; None once nobody wants it. Raises NotBeside."""
+        try:
+            self._ask(asked)
+            return unship(partial(self._take, cancelled=cancelled), None)
+        except _Cancelled:
+            return None
+        except (OSError, EOFError, ValueError):
+            raise NotBeside from None
+
+    def _ask(self, request: object) -> None:
+        """Raises NotBeside, or OSError."""
+        if self._process is None or self._process.stdin is None:
+            raise NotBeside
+        left = memoryview(msgspec.json.encode(request) + b"\n")
+        while left:  # it has no buffer
+            left = left[self._process.stdin.write(left) :]
 
     def _request(self, path: str, trace: Trace) -> Request:
         """Raises NotBeside for what another process cannot read."""
@@ -172,7 +189,7 @@ def ship(record: object, trace: Trace | None, out: IO[bytes]) -> None:
     out.flush()
 
 
-def unship(take: Callable[[int], Buffer], trace: Trace) -> Any:
+def unship(take: Callable[[int], Buffer], trace: Trace | None) -> Any:
     """The next record. Raises EOFError, or what pickle does for bytes that are none."""
     (count,) = SIZE.unpack(take(SIZE.size))
     sizes = [SIZE.unpack(take(SIZE.size))[0] for _ in range(count)]
@@ -201,11 +218,11 @@ class _Pickler(pickle.Pickler):
 
 
 class _Unpickler(pickle.Unpickler):
-    def __init__(self, body: Buffer, trace: Trace, columns: Sequence[Buffer]) -> None:
+    def __init__(self, body: Buffer, trace: Trace | None, columns: Sequence[Buffer]) -> None:
         super().__init__(io.BytesIO(body), buffers=columns)
         self._trace = trace
 
-    def persistent_load(self, _: str) -> Trace:
+    def persistent_load(self, _: str) -> Trace | None:
         return self._trace
 
 

@@ -6,7 +6,6 @@ ends when standard input does: nobody waits for the rest then.
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 from contextlib import suppress
@@ -27,7 +26,6 @@ from fusetui.tui.helper_client import Request, request_for, ship
 
 
 def main() -> None:
-    gc.disable()
     out = os.fdopen(os.dup(1), "wb")
     requests: SimpleQueue[Request] = SimpleQueue()
     Thread(target=_listen, args=(requests,), daemon=True).start()

@@ -14,6 +14,7 @@ from textual.worker import get_current_worker
 from fusetui.trace.model.report import Stop
 from fusetui.tui.ending import Ending
 from fusetui.tui.helper_client import ALONE, Beside
+from fusetui.tui.layout.memory import ReadMemory
 from fusetui.tui.layout.moves import next_line, next_slice
 from fusetui.tui.layout.view import Side, View
 from fusetui.tui.loading import TracesLoaded, compare, load, look, match_lanes, rank, summarize
@@ -98,8 +99,8 @@ class Performing:
     def perform(self, effect: Effect) -> None:
         post = self._post
         match effect:
-            case effects.Read(paths):
-                self._read(paths)
+            case effects.Read() | ReadMemory():
+                self._read(effect)
             case effects.Compare(a, b, paths):
                 self._compare((a, b), paths)
             case effects.Summarize(wanted):
@@ -159,7 +160,14 @@ class Performing:
             case effects.Order.SUSPEND:
                 app.action_suspend_process()
 
-    def _read(self, paths: tuple[str, ...]) -> None:
+    def _read(self, effect: effects.Read | ReadMemory) -> None:
+        paths = effect.paths
+        if isinstance(effect, ReadMemory):
+            from fusetui.tui.reading_memory import read_memory  # rarely needed
+
+            alone = effect.alone or self._alone
+            self._in_thread("memory", lambda stop: read_memory(paths, self._post, stop, alone))
+            return
         stop = self._stop = Event()
 
         def work(cancelled: Stop) -> None:

@@ -12,7 +12,7 @@ from functools import partial
 from msgspec.structs import replace
 
 from fusetui.tui.layout.view import Side
-from fusetui.tui.pages import answer, folding, kernels, modules, overlays, ranks, timeline
+from fusetui.tui.pages import answer, folding, kernels, memory, modules, overlays, ranks, timeline
 from fusetui.tui.pages.diff import DiffPage
 from fusetui.tui.pages.flame import FlamePage
 from fusetui.tui.pages.folding import AnyTree, TreeListPage
@@ -23,7 +23,16 @@ from fusetui.tui.pages.timeline import TimelinePage
 from fusetui.tui.pages.tree import TREE
 from fusetui.tui.pages.why import WhyPage
 from fusetui.tui.state import commands, jumping, moving, reading, replays, search, tour
-from fusetui.tui.state.action import Action, Run, action, all_keys_text, chosen, keys_of, nothing
+from fusetui.tui.state.action import (
+    Action,
+    Run,
+    action,
+    all_keys_text,
+    anything_open,
+    chosen,
+    keys_of,
+    nothing,
+)
 from fusetui.tui.state.screen import body, overlay_body, tabs_height, tour_lines
 from fusetui.tui.state.state import (
     CopyText,
@@ -39,7 +48,7 @@ from fusetui.tui.state.state import (
 
 PAGES: tuple[Page, ...] = (
     *(TimelinePage(), TREE, kernels.PAGE, DiffPage(), WhyPage()),
-    *(modules.PAGE, RanksPage(), FlamePage()),
+    *(modules.PAGE, RanksPage(), FlamePage(), memory.PAGE),
 )
 BY_NAME = {page.name: page for page in PAGES}
 SECTIONS = (
@@ -60,7 +69,7 @@ def list_of(state: State) -> ListPage | None:
     if state.overlay is not None:
         return OVERLAYS
     page = page_of(state)
-    return page if isinstance(page, ListPage) and state.sides else None
+    return page if isinstance(page, ListPage) and page.has(state) else None
 
 
 def tree_of(state: State) -> AnyTree | None:
@@ -71,7 +80,7 @@ def tree_of(state: State) -> AnyTree | None:
 
 def turned_to(page: Page, state: State) -> Outcome:
     """Shows another page, unless something that it needs is missing."""
-    missing = page.missing(state)
+    missing = page.why_not(state)
     return told(state, missing) if missing else page.open(replace(state, page=page.name, hint=""))
 
 
@@ -104,7 +113,7 @@ def asks(effect: Effect) -> Run:
     return lambda state: (state, effect)
 
 
-_anytime = partial(action, needs=nothing)
+_anytime, _opened = partial(action, needs=nothing), partial(action, needs=anything_open)
 _ANYWHERE = "from anywhere; exit code 130"
 
 ACTIONS: tuple[Action, ...] = (
@@ -121,12 +130,12 @@ ACTIONS: tuple[Action, ...] = (
     *replays.ACTIONS,
     *folding.tree_actions(tree_of),
     *list_actions(list_of),
-    *(action(p.name, p.title, p.key, p.help, partial(turned_to, p)) for p in PAGES),
+    *(_opened(p.name, p.title, p.key, p.help, partial(turned_to, p)) for p in PAGES),
     *search.ACTIONS,
-    action("details", "All details", "i", "of the slice, or of the range", details),
-    action("copy", "Copy", "y", "a slice, or a row of a table", copy),
+    _opened("details", "All details", "i", "of the slice, or of the range", details),
+    _opened("copy", "Copy", "y", "a slice, or a row of a table", copy),
     *commands.ACTIONS,
-    action("save", "Save this table", "", "in a file of any format", save, where=_is_table),
+    _opened("save", "Save this table", "", "in a file of any format", save, where=_is_table),
     reading.CHOOSE,
     moving.LINK,
     reading.SWAP,
@@ -183,7 +192,8 @@ def settled(before: State, state: State) -> State:
         state = laid_over(now, found) if isinstance(found, Replayed) else replays.seen(now, found)
     if state.overlay is not None:
         return OVERLAYS.scroll(before, state, overlay_body(state))
-    return page_of(state).scroll(before, state, body(state)) if state.sides else state
+    page = page_of(state)
+    return page.scroll(before, state, body(state)) if page.has(state) else state
 
 
 def arrived(state: State, sides: tuple[Side, ...]) -> Outcome:

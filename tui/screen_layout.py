@@ -13,6 +13,7 @@ from fusetui.tui.drawing.chrome import Tab, TabsPicture, head, reading_line, tou
 from fusetui.tui.drawing.details import details_height
 from fusetui.tui.drawing.picture import Said, Stack, TextPicture, text
 from fusetui.tui.drawing.schemes import glyphs_for
+from fusetui.tui.pages.memory import memory_head
 from fusetui.tui.pages.overlays import OVERLAYS, FoundPicture
 from fusetui.tui.pages.page import Page, Pane
 from fusetui.tui.registry import BY_ACTION, BY_NAME, PAGES, page_of, turned_to
@@ -43,7 +44,8 @@ def panes(state: State) -> list[Pane]:
     if said := too_small(state.size):
         return _sentence(said, state.size)
     size = body(state)
-    shown = page_of(state).show(state, size) if state.sides else ()
+    front = page_of(state)
+    shown = front.show(state, size) if front.has(state) else ()
     found = _found(state, size)
     height = size.height - sum(pane.height for pane in found)
     page = [*exactly(shown, height), *found]
@@ -80,8 +82,10 @@ def _shown_hints(state: State) -> list[tuple[str, str]]:
     """The hints that stand on the last line now, and their texts; "" is the hint of a sentence."""
     hints = [*state.hint_keys]
     if not state.hint:
-        own = page_of(state).hints if state.sides else "quit quit"
-        hints = [STOP_HINT] * bool(state.reading) + own.split("; ")
+        own = page_of(state).hints if page_of(state).has(state) else "quit quit"
+        hints = [STOP_HINT] * (
+            state.reading is not None and not state.reading.is_whole
+        ) + own.split("; ")
     texts = [("", state.hint), *((hint, hint_text(hint, state)) for hint in hints)]
     return [(hint, text) for hint, text in texts if text]
 
@@ -141,14 +145,15 @@ def _tabs(state: State) -> Pane:
 
     def tab(page: Page) -> Tab:
         text = f"{keys_text(page.name, state)} {page.title}".strip()
-        is_missing = not state.sides or bool(page.missing(state))
+        is_missing = bool(page.why_not(state))
         return Tab(page.name, text, page.name == state.page, is_missing)
 
-    picture = TabsPicture(tuple(map(tab, PAGES)))
+    shown = PAGES if state.memory else PAGES[:-1]
+    picture = TabsPicture(tuple(map(tab, shown)))
 
     def pointed(state: State, x: int, y: int) -> Outcome:
         name = picture.at(x, state.size.width)
-        return turned_to(BY_NAME[name], state) if name and state.sides else state
+        return turned_to(BY_NAME[name], state) if name and state.is_open else state
 
     return Pane(tabs_height(state.size), picture, pointed)
 
@@ -161,6 +166,8 @@ def _head(state: State) -> TextPicture:
         return TextPicture(
             reading, lambda width, height: [Said(f" {reading_line(reading, width - 2, glyphs)}")]
         )
+    if state.memory and not state.sides:
+        return text([Said(f" {memory_head(one)}", "title") for one in state.memory.sides])
     sides, second = [state.sides[n] for n in state.shown], state.second
     marks = AGAIN if len(sides) == 2 else ("",) * len(sides)
     said = [Said(f" {second.said}", "warning")] if second else []

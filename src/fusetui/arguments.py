@@ -177,6 +177,21 @@ PART = (
 )
 """The part of a trace that a question is about."""
 
+TOLD = (
+    flag("--github", "Annotations for GitHub, and Markdown in the file $GITHUB_STEP_SUMMARY."),
+    argument("--junit", metavar="FILE", help="Write JUnit XML, also over an older file."),
+)
+"""Other forms of a verdict, for pipelines."""
+FAIL_OVER = (
+    argument(
+        "--fail-over",
+        metavar="PERCENT",
+        type=share,
+        help="Exit with 1 if B's step is slower by more than this, beyond noise; with 3 if the "
+        "traces do not settle that.",
+    ),
+    *TOLD,
+)
 LIGHT = (
     argument("--light", action="store_true", default=None, help="On white."),
     argument("--dark", dest="light", action="store_false", default=None, help="On black."),
@@ -301,7 +316,7 @@ MODULES = {
     **{"serving": "answers", "check": "answers", "gaps": "why", "tutor": "open", "path": "whatif"},
     **dict.fromkeys(("slices", "steps"), "tables"),
     **{"perfetto": "cut", **dict.fromkeys(("convert", "scrub"), "rewrite")},
-    **dict.fromkeys(("decode", "samples", "schema", "completion"), "about"),
+    **dict.fromkeys(("decode", "samples", "schema", "help", "completion"), "about"),
 }
 
 

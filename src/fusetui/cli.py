@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Iterator, Mapping
 
-from fusetui.commands.errors import guarded, say
-from fusetui.parser import parse
-from fusetui.registry import command
+from fusetui import __version__
+from fusetui.commands.errors import DONE, guarded, say
+from fusetui.report.streams import write
 
 AMOUNTS = {"FUSETUI_CACHE_MB": "megabytes", "FUSETUI_UNPACK_LIMIT": "GiB"}
 """Variables of the environment that hold a number, and what it counts."""
+YOUNG = 100_000
+"""New objects before the collector of cycles looks at them: what is imported stays anyway."""
 
 
 def run(arguments: list[str]) -> int:
     """Carries out one command line and returns its exit code."""
+    if arguments == ["--version"]:
+        write(f"fusetui {__version__}\n")  # without parsers
+        return DONE
+    from fusetui.parser import parse
+    from fusetui.registry import command
+
     args = parse(arguments)
     if args.command is None:
         from fusetui.commands.open import start  # only when nothing is named
@@ -49,6 +58,7 @@ def script() -> None:
     Exits without tearing down the interpreter, because freeing the objects of a large trace one by
     one is slow. Torch needs the regular exit.
     """
+    gc.set_threshold(YOUNG)
     code = main()
     if "torch" in sys.modules:
         sys.exit(code)

@@ -8,7 +8,7 @@ from argparse import Action, ArgumentError, ArgumentParser, HelpFormatter, Names
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from fusetui import __version__
+from fusetui import Error, __version__
 from fusetui.registry import COMMANDS, command
 from fusetui.report.streams import write
 
@@ -25,18 +25,18 @@ EXIT_CODES = {
 
 
 WORDS = (
-    (re.compile("^the following arguments are required: "), " needs "),
-    (re.compile("^argument ([^:]*): (?=takes )"), r": \1 "),
-    (re.compile("^argument ([^:]*): expected .*"), r": \1 needs a value, as in \1=VALUE"),
-    (re.compile("^argument ([^:]*): invalid int value: "), r": \1 takes a whole number, not "),
-    (re.compile("^argument ([^:]*): invalid float value: "), r": \1 takes a number, not "),
-    (re.compile("^argument ([^:]*): ignored explicit argument .*"), r": \1 takes no value"),
-    (re.compile("^(?![ :])"), ": "),
+    ("^the following arguments are required: ", " needs "),
+    ("^argument ([^:]*): (?=takes )", r": \1 "),
+    ("^argument ([^:]*): expected .*", r": \1 needs a value, as in \1=VALUE"),
+    ("^argument ([^:]*): invalid int value: ", r": \1 takes a whole number, not "),
+    ("^argument ([^:]*): invalid float value: ", r": \1 takes a number, not "),
+    ("^argument ([^:]*): ignored explicit argument .*", r": \1 takes no value"),
+    ("^(?![ :])", ": "),
 )
 """How messages of argparse begin, and what is said instead."""
 
 
-class WrongUse(Exception):  # noqa: N818
+class WrongUse(Error):  # noqa: N818
     """One plain sentence: what is wrong with the arguments."""
 
 
@@ -49,7 +49,7 @@ class Parser(ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Says what argparse says, in the words of fusetui."""
         for pattern, words in WORDS:
-            message = pattern.sub(words, message)
+            message = re.sub(pattern, words, message)
         raise WrongUse(f"{self.prog}{message}; see {self.prog} --help.")
 
     def _check_value(self, action: Action, value: object) -> None:
@@ -116,7 +116,9 @@ def command_parsers(wanted: str | None = None) -> dict[str, Parser]:
     codes = "; ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES.items())
     top = Parser(prog="fusetui", description=OURS, epilog=f"Exit codes: {codes}.")
     top.add_argument("--version", action="version", version=f"fusetui {__version__}")
-    commands = top.add_subparsers(dest="command", metavar="COMMAND", title="commands")
+    commands = top.add_subparsers(
+        prog="fusetui", dest="command", metavar="COMMAND", title="commands"
+    )
     found = {"": top}
     shown = [one for one in COMMANDS if one.name == wanted]
     for one in shown or COMMANDS:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from fusetui.arguments import (
     ASCII,
+    FAIL_OVER,
     GRAPHS,
     JSON,
     KERNELS_BY,
@@ -25,6 +26,7 @@ from fusetui.arguments import (
     STEP_BY,
     TABLE,
     THEME,
+    TOLD,
     TOP,
     TRACE,
     WORTH,
@@ -34,7 +36,6 @@ from fusetui.arguments import (
     by,
     flag,
     option,
-    share,
 )
 from fusetui.sharing import SHARED
 
@@ -108,7 +109,14 @@ COMMANDS = (
                 nargs="*",
                 default=[],
                 help="A trace, a run folder, a folder of runs, sample:NAME or lesson:NAME; two are "
-                "shown side by side, of more you choose.",
+                "shown side by side, of more you choose. Or one or two memory snapshots.",
+            ),
+            argument(
+                "--memory",
+                metavar="SNAPSHOT",
+                action="append",
+                default=[],
+                help="A memory snapshot of the same run, to show beside the trace.",
             ),
             *(ASCII, THEME, MOUSE, *GRAPHS, NO_CACHE),
         ),
@@ -260,13 +268,7 @@ COMMANDS = (
             STEP_BY,
             JSON,
             flag("--markdown", "Print Markdown, for a report."),
-            argument(
-                "--fail-over",
-                metavar="PERCENT",
-                type=share,
-                help="Exit with 1 if B's step is slower by more than this, beyond noise; with 3 "
-                "if the traces do not settle that.",
-            ),
+            *FAIL_OVER,
             NO_CACHE,
         ),
         "Files of the same name in two folders are compared with each other; in a run folder, "
@@ -303,7 +305,7 @@ COMMANDS = (
         "memory",
         "Who holds the memory of a GPU, at the peak or when it ran out.",
         MEMORY,
-        "Bytes are those asked for, exact at every event; docs/memory.md explains the figures.",
+        "Bytes are those asked for, of a trace those of blocks; docs/memory.md explains them.",
     ),
     Command(
         "ranks",
@@ -332,6 +334,7 @@ COMMANDS = (
                 required=True,
                 help='For example "kernels=5 gemm=3 pointwise=2".',
             ),
+            *TOLD,
         ),
     ),
     Command(
@@ -355,6 +358,11 @@ COMMANDS = (
         "schema",
         "The JSON Schema of what a command prints with --json.",
         (argument("of", metavar="COMMAND", help="For example summary."),),
+    ),
+    Command(
+        "help",
+        "Print a page of the documentation, or list them.",
+        (argument("topic", metavar="TOPIC", nargs="?", help="A page, or a command."),),
     ),
     Command(
         "completion",

@@ -13,7 +13,7 @@ import pytest
 from fusetui.capture.folder import new_folder
 
 WAITS = """
-import ctypes, os, resource, signal, sys, threading, time
+import ctypes, os, resource, signal, sys, threading, time, warnings
 from pathlib import Path
 from fusetui.capture import guard
 from fusetui.capture.folder import new_folder
@@ -33,6 +33,7 @@ STUCK = """
     lock(mutex), lock(mutex)
 """
 CHILD_IS_TOLD = """
+    warnings.simplefilter("ignore", DeprecationWarning)  # threads and os.fork, from Python 3.12 on
     child = os.fork() or time.sleep(60)
     os.kill(child, signal.SIGTERM)
     print(os.waitstatus_to_exitcode(os.wait()[1]), flush=True)

@@ -41,7 +41,9 @@ def test_a_loop_becomes_a_run_folder(tmp_path: Path, capsys: pytest.CaptureFixtu
 def test_a_cpu_has_no_memory_snapshot(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     loop(tmp_path / "a", 10, memory=True)
     assert not [*tmp_path.rglob("*.pickle")]
-    assert capsys.readouterr().err.startswith("No memory snapshot: it is taken only of a GPU.\n")
+    assert capsys.readouterr().err.startswith(
+        "No memory snapshot: torch takes one only of a GPU.\n"
+    )
 
 
 def test_only_the_wanted_steps_are_in_the_trace(tmp_path: Path) -> None:

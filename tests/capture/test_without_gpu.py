@@ -156,7 +156,7 @@ def test_no_snapshot_is_recorded_unless_asked_for(
     record(tmp_path / "a", ["eager"])
     record(tmp_path / "b", ["eager"], memory=True, scrub=True)
     assert (history, [*tmp_path.glob("*/*.pickle")]) == ([], [])
-    assert capsys.readouterr().err.count("No memory snapshot: it is taken not with --scrub") == 1
+    assert capsys.readouterr().err.count("No memory snapshot with --scrub") == 1
 
 
 def runs_out(history: list[Any], folder: Path) -> None:

@@ -23,6 +23,7 @@ ARGUMENTS = {
     "check": [LESSON, "--expect=kernels=1"],
     "decode": ["ampere_sgemm_128x64_tn"],
     "samples": [],
+    "help": [],
     "whatif": [LESSON, "family:gemm x0.5"],
     "memory": ["SNAPSHOT"],
     "schema": ["summary"],
@@ -31,7 +32,7 @@ ARGUMENTS = {
 """Of the commands that do not take one trace."""
 MORE = {
     "sql": ((),),
-    **dict.fromkeys(("schema", "completion"), ((),)),
+    **dict.fromkeys(("schema", "help", "completion"), ((),)),
     **dict.fromkeys(("steps", "slices"), ((), *((f"--format={form}",) for form in TEXTS))),
 }
 """Options of the commands without `--json`."""

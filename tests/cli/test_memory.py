@@ -222,6 +222,21 @@ def test_a_trace(fusetui: Run, tmp_path: Path) -> None:
     ]
 
 
+def test_a_cpu_has_no_snapshot_to_recommend(fusetui: Run, write: Callable[..., Path]) -> None:
+    args = TRACED[1]["args"] | {"Device Type": 0, "Device Id": -1, "Total Reserved": 0}
+    out = fusetui("memory", write(json.dumps([TRACED[0], TRACED[1] | {"args": args}]))).out
+    assert "CPU: what was allocated while torch recorded" in out
+    assert "A snapshot would" not in out
+    assert " reserved" not in out
+
+
+def test_a_lesson_says_that_it_is_one(fusetui: Run) -> None:
+    """In each form."""
+    for form in ((), ("--json",), ("--format", "csv")):
+        found = fusetui("memory", "lesson:mlp-eager", *form)
+        assert "Reconstructed, not recorded" in found.out + found.err
+
+
 def test_what_it_refuses_of_a_trace(fusetui: Run, write: Callable[..., Path]) -> None:
     path, old = write(json.dumps(TRACED)), [TRACED[0], TRACED[1] | {"args": {"Bytes": 5}}]
     assert "only snapshots are compared" in fusetui("memory", path, path).sentence

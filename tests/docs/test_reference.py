@@ -59,3 +59,8 @@ def test_the_list_of_files_is_that_of_this_code() -> None:
 def test_the_picture_of_the_rooms_is_that_of_this_code() -> None:
     written = (DOCS / "ARCHITECTURE.md").read_text(encoding="utf-8")
     assert written == script("make_map").architecture(), "run make reference"
+
+
+def test_the_manual_page_is_that_of_this_code() -> None:
+    written = (DOCS / "fusetui.1").read_text(encoding="utf-8")
+    assert written == script("make_man").man(), "run make reference"

@@ -92,8 +92,9 @@ def test_documents_of_real_pairs(fusetui: Run, pair: tuple[str, str], command: s
 
 
 def test_the_memory_of_a_trace(fusetui: Run, tmp_path: Path) -> None:  # noqa: F811
-    found = fusetui("memory", traced(tmp_path), "--json")
-    validator("memory").validate(json.loads(found.out))
+    for path in (traced(tmp_path), "lesson:mlp-eager"):
+        found = fusetui("memory", path, "--json")
+        validator("memory").validate(json.loads(found.out))
 
 
 def test_a_missing_key_is_found() -> None:

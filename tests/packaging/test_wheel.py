@@ -8,6 +8,7 @@ import sys
 import tarfile
 import venv
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 from tests import starting
@@ -58,6 +59,25 @@ def test_commands_answer(python: Path) -> None:
     assert "fused" in _run(program, "diff", "lesson:mlp-eager", "lesson:mlp-compiled")
     assert "lesson:mlp-eager" in _run(program)
     assert "complete" in _run(program, "completion", "bash")
+
+
+def test_the_documentation_comes_along_and_is_small(python: Path) -> None:
+    page = (ROOT / "docs" / "ci.md").read_text(encoding="utf-8")
+    assert _run(python.parent / "fusetui", "help", "ci") == page
+    assert (python.parent.parent / "share/man/man1/fusetui.1").is_file()
+    with ZipFile(built("*.whl")) as archive:
+        files = [one for one in archive.infolist() if ".data/data/share/" in one.filename]
+    assert len(files) > 20
+    assert sum(one.compress_size for one in files) < 250_000
+
+
+def test_a_release_says_where_it_is_from(python: Path) -> None:
+    url = os.environ.get("FUSETUI_URL")
+    if not url:
+        pytest.skip("make dist FUSETUI_URL=https://... names a repository")
+    told = _run(python, "-c", "from importlib.metadata import metadata as m; print(m('fusetui'))")
+    assert f"Project-URL: Source, {url}\n" in told
+    assert "](docs/" not in told
 
 
 def test_a_lesson_opens(python: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 
 from msgspec.structs import replace
 from tests.finding import find
@@ -19,8 +20,9 @@ from fusetui.tui.drawing.schemes import DARK, Scheme, Styled, styles_of
 from fusetui.tui.drawing.segments import painted
 from fusetui.tui.layout.answer import Insight
 from fusetui.tui.layout.view import make_sides
+from fusetui.tui.reading_memory import opened as opened_snapshot
 from fusetui.tui.registry import ACTIONS, arrived, settled
-from fusetui.tui.state import reading
+from fusetui.tui.state import memory, reading
 from fusetui.tui.state.action import Run, perform
 from fusetui.tui.state.reading import compared
 from fusetui.tui.state.screen import overlay_size
@@ -52,6 +54,12 @@ def opened(*traces: Trace, size: Size = SIZE, paths: tuple[str, ...] = ()) -> St
         a, b = traces
         state = after(state, lambda now: compared(now, a, b, diff(a, b)))
     return state
+
+
+def remembered(state: State, *paths: Path) -> State:
+    """With memory snapshots open, alone where no trace is."""
+    sides = tuple(opened_snapshot(str(path)) for path in paths)
+    return after(state, partial(memory.arrived, sides=sides))
 
 
 def explained(state: State) -> State:

@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from tests.snapshots import trained
 from tests.tui.driving import screen
 from tests.tui.explainable import training
-from tests.tui.prepared import after, do, drawn, explained, line, opened
+from tests.tui.prepared import after, do, drawn, explained, line, opened, remembered
 
 from fusetui.trace import Trace
 from fusetui.tui import screen_layout
@@ -153,9 +154,10 @@ def everything(state: State) -> str:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_no_page_names_a_key_that_does_nothing(trace_of: Make, page: Page) -> None:
+def test_no_page_names_a_key_that_does_nothing(trace_of: Make, page: Page, tmp_path: Path) -> None:
     traces = [trace_of(training())] * (2 if page.name == "diff" else 1)
     state = explained(opened(*traces, size=Size(200, 50)))
+    state = remembered(state, trained(tmp_path)) if page.name == "memory" else state
     ours = after(state, *do(page.name))
     assert KEY.search(everything(ours))
     theirs = everything(replace(ours, keymap=OTHERS))

@@ -44,6 +44,7 @@ async def test_an_open_trace_is_not_looked_at_again(tmp_path: Path) -> None:
     path = tmp_path / "mlp.json"
     path.write_text(json.dumps({"traceEvents": mlp_events()}))
     app = FusetuiApp(AppOptions((str(path),), alone=False))
+    before = gc.get_freeze_count()  # Python itself has some, from 3.12 on
     try:
         async with app.run_test() as pilot:
             await app.workers.wait_for_complete()
@@ -52,4 +53,4 @@ async def test_an_open_trace_is_not_looked_at_again(tmp_path: Path) -> None:
             assert id(app.state.side.lanes[0]) not in looked_at
     finally:
         performing.thaw()
-    assert not gc.get_freeze_count()
+    assert gc.get_freeze_count() <= before

@@ -11,9 +11,10 @@ import pytest
 import pytest_asyncio
 from msgspec.structs import replace
 from tests.analysis.ranks.made import rank
+from tests.snapshots import Machine, train, trained
 from tests.tui.conftest import mlp_events
 from tests.tui.driving import strips
-from tests.tui.prepared import SIZE, after, at, do, explained, opened
+from tests.tui.prepared import SIZE, after, at, do, explained, opened, remembered
 from textual.pilot import Pilot
 
 from fusetui.analysis.ranks.answer import explained as answered
@@ -21,6 +22,7 @@ from fusetui.analysis.ranks.answer import strip_of
 from fusetui.analysis.replay.marks import marks_of
 from fusetui.trace import Trace, open_trace
 from fusetui.tui.app import AppOptions, FusetuiApp
+from fusetui.tui.layout.memory import MemoryShown
 from fusetui.tui.pages import ranks
 from fusetui.tui.pages.page import Page
 from fusetui.tui.registry import ACTIONS, PAGES
@@ -89,6 +91,12 @@ def ranked(state: State) -> State:
     return ranks.known(state, state.job.paths, answer=found.answer, strip=strip_of(found))
 
 
+def remembers(state: State) -> State:
+    """Snapshots of two devices and of one beside the trace, their page in front."""
+    assert SNAPSHOTS
+    return after(replace(state, memory=SNAPSHOTS[0]), *do("memory"))
+
+
 def with_path(state: State) -> State:
     """The critical path is known and marked."""
     trace = state.side.trace
@@ -97,6 +105,8 @@ def with_path(state: State) -> State:
 
 
 LINEAR = at("aten::linear")
+SNAPSHOTS: list[MemoryShown] = []
+NEAR = do("memory-in", "memory-in", "memory-in")
 CASES = {
     "cut": Case(),
     "save": Case(*do("kernels")),
@@ -198,6 +208,24 @@ CASES = {
     "ranks-sort-left": Case(of_a_job, *do("ranks"), ranked),
     "ranks-beside": Case(of_a_job, *do("ranks"), ranked, *do("row-down")),
     "ranks-others": Case(of_a_job, *do("ranks"), ranked, *do("row-down")),
+    "memory": Case(remembers, *do("kernels")),
+    "memory-in": Case(remembers),
+    "memory-out": Case(remembers, *NEAR),
+    "memory-left": Case(remembers, *NEAR, *do("memory-screen-right")),
+    "memory-right": Case(remembers, *NEAR, *do("memory-screen-left")),
+    "memory-screen-left": Case(remembers, *NEAR, *do("memory-screen-right")),
+    "memory-screen-right": Case(remembers, *NEAR, *do("memory-screen-left")),
+    "memory-whole": Case(remembers, *NEAR),
+    "memory-before": Case(remembers),
+    "memory-after": Case(remembers),
+    "memory-earlier": Case(remembers),
+    "memory-later": Case(remembers),
+    "memory-peak": Case(remembers, *do("memory-before")),
+    "memory-turn": Case(remembers),
+    "memory-by": Case(remembers),
+    "memory-by-last": Case(remembers),
+    "memory-device": Case(remembers),
+    "memory-map": Case(remembers),
     "next-gap": Case(explained),
     "previous-gap": Case(explained, *do("next-gap")),
     "next-alike": Case(LINEAR),
@@ -237,6 +265,12 @@ def traces(tmp_path_factory: pytest.TempPathFactory) -> tuple[Trace, Trace]:
         file = tmp_path_factory.mktemp("traces") / f"{steps}.json"
         file.write_text(json.dumps({"traceEvents": mlp_events(steps)}))
         found.append(open_trace(str(file)))
+    folder = tmp_path_factory.mktemp("snapshots")
+    machine, other = Machine(total=1 << 30), Machine(device=1)
+    train(machine, 3)
+    train(other, 2)
+    paths = machine.write(folder / "a.pickle", other), trained(folder)
+    SNAPSHOTS.append(remembered(State(), *paths).memory or MemoryShown((), ()))
     return found[0], found[1]
 
 

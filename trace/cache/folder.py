@@ -19,6 +19,7 @@ from typing import IO
 import msgspec
 
 from fusetui.text.figures import amount
+from fusetui.text.patterns import late
 from fusetui.trace.read.document import read_at
 
 PLACE = "FUSETUI_CACHE"  # the environment variable that holds the folder, or `off`
@@ -35,9 +36,9 @@ BESIDE = (
     "transfers",
 )
 """What may be kept beside an entry: the last part of the names of such files."""
-_ENTRY = re.compile(rf"[0-9a-f]{{32}}\.v\d{{1,4}}(?:\.(?:{'|'.join(BESIDE)}))?")
-_UNFINISHED = re.compile(rf"{_ENTRY.pattern}\.[a-z0-9_]{{8}}{re.escape(SUFFIX)}")
-_UNFINISHED_EARLIER = re.compile(rf"tmp[a-z0-9_]{{8}}{re.escape(SUFFIX)}")
+_ENTRY = late(rf"[0-9a-f]{{32}}\.v\d{{1,4}}(?:\.(?:{'|'.join(BESIDE)}))?")
+_UNFINISHED = late(rf"{_ENTRY.pattern}\.[a-z0-9_]{{8}}{re.escape(SUFFIX)}")
+_UNFINISHED_EARLIER = late(rf"tmp[a-z0-9_]{{8}}{re.escape(SUFFIX)}")
 """Names of unfinished files in earlier versions; other programs may use such names too."""
 
 _READ = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)

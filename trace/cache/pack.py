@@ -60,8 +60,14 @@ class Header(msgspec.Struct, frozen=True):
 @lru_cache
 def columns_of(record: type) -> tuple[str, ...]:
     """The fields of a record that are arrays, however their type is spelled."""
-    hints = get_type_hints(record)
-    return tuple(name for name, hint in hints.items() if (get_origin(hint) or hint) is np.ndarray)
+    return tuple(name for name, hint in get_type_hints(record).items() if _is_array(hint))
+
+
+def _is_array(hint: Any) -> bool:
+    """Also where NDArray is a `type` statement, as from numpy 2.5 on."""
+    kind = get_origin(hint) or hint
+    meant = getattr(kind, "__value__", kind)
+    return (get_origin(meant) or meant) is np.ndarray
 
 
 @lru_cache

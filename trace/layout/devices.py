@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from fusetui.text.patterns import late
 from fusetui.trace.model.categories import GPU_LAYERS, Layer, Role, role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.grouping import by_key
 from fusetui.trace.model.ids import Id
 from fusetui.trace.model.memo import memo
 
-CUDA, XPU = re.compile(r"cuda|hip", re.IGNORECASE), re.compile(r"xpu", re.IGNORECASE)
+CUDA, XPU = late(r"cuda|hip", re.IGNORECASE), late(r"xpu", re.IGNORECASE)
 """How their categories begin."""
 
 WORK = (Layer.STREAM, Layer.DEVICE)

@@ -17,6 +17,7 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
+from fusetui.text.patterns import late
 from fusetui.trace.layout.devices import device_numbers
 from fusetui.trace.layout.nesting import Nesting, arrange
 from fusetui.trace.model.arrays import Int32s, Int64s, Rows, each, in_threads
@@ -35,7 +36,7 @@ from fusetui.trace.model.ids import Id, device_label, stream_label
 from fusetui.trace.model.intervals import as_one, overlapping, rows_of, small_ones
 from fusetui.trace.model.raw import Label, Raw, Thread
 
-THREAD_NAME = re.compile(r"thread (-?\w+) \((.*)\)\Z", re.DOTALL)
+THREAD_NAME = late(r"thread (-?\w+) \((.*)\)\Z", re.DOTALL)
 FEW = 1 << 15  # tracks whose numbers fit into 16 bits, which sort in linear time
 RANKS = {Role.ANNOTATION: 0, Role.PYTHON: 1, Role.OP: 2, Role.CALL: 3}  # outer first, on a tie
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from functools import cache
 from typing import Final
+
+from fusetui.text.patterns import late
 
 
 def words(text: str) -> frozenset[str]:
@@ -48,7 +49,7 @@ WHOLE: Final = words(
 )
 """Ops that compute something themselves and also call other ops that compute."""
 
-_AUTOGRAD = re.compile(r"(?:detach_?|\w+Backward\d*|torch::autograd::\w+)\Z")
+_AUTOGRAD = late(r"(?:detach_?|\w+Backward\d*|torch::autograd::\w+)\Z")
 """Frames of the backward pass around the ops that compute."""
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import ExitStack, closing, contextmanager, nullcontext
 from io import BytesIO
 from itertools import chain
 from pathlib import Path
@@ -55,12 +55,16 @@ class Export:
         self.stopped = False
         self._stop = stop
         self._until = time.thread_time() + SECONDS + SECONDS_A_BYTE * place.size
+        if place.is_cut:
+            self.damage.append("The file was cut short: the rows in its last part are missing.")
         try:
             self._connection = _connected(place)
-            if place.is_cut:
-                self.damage.append("The file was cut short: the rows in its last part are missing.")
-            self._connection.set_progress_handler(self._is_over, OFTEN)
-            self.tables = self._tables()
+            with ExitStack() as unless_read:
+                unless_read.callback(self.close)
+                _prepare(self._connection, place)
+                self._connection.set_progress_handler(self._is_over, OFTEN)
+                self.tables = self._tables()
+                unless_read.pop_all()
         except FAILURES as error:
             raise CannotRead(f"{place.path} is a damaged SQLite database ({error}).") from None
 
@@ -141,11 +145,15 @@ def opened(place: ExportFile, stop: Stop = never) -> Iterator[Export]:
 
 def _connected(place: ExportFile) -> sqlite3.Connection:
     connect: Callable[..., sqlite3.Connection] = sqlite3.connect
-    if place.data is None:
-        address = f"{Path(place.path).absolute().as_uri()}?mode=ro&immutable=1"
-        connection = connect(address, uri=True, isolation_level=None)
-    else:
-        connection = connect(":memory:", isolation_level=None)
+    if place.data is not None:
+        return connect(":memory:", isolation_level=None)
+    address = f"{Path(place.path).absolute().as_uri()}?mode=ro&immutable=1"
+    return connect(address, uri=True, isolation_level=None)
+
+
+def _prepare(connection: sqlite3.Connection, place: ExportFile) -> None:
+    """Before anything is read."""
+    if place.data is not None:
         connection.deserialize(place.data)
     if place.is_cut:  # else SQLite refuses all of it
         connection.execute("pragma writable_schema = on")
@@ -154,7 +162,6 @@ def _connected(place: ExportFile) -> sqlite3.Connection:
     connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
     for setting in ("trusted_schema = off", "cell_size_check = on", "query_only = on"):
         connection.execute(f"pragma {setting}")
-    return connection
 
 
 def place_of(path: str, size: int, data: bytes | None = None) -> ExportFile:

@@ -16,6 +16,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from fusetui.text.patterns import late
 from fusetui.trace.model.arrays import Int32s, Int64s, Rows, distinct, first_with
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
@@ -24,8 +25,8 @@ from fusetui.trace.model.joined import own_events
 from fusetui.trace.model.report import Stop, never
 from fusetui.trace.read.autograd import Autograd, FlowEnd, read_autograd
 
-BACKWARD = re.compile(r"backward|bwd|autograd", re.IGNORECASE)
-NODE = re.compile(r"autograd::engine::evaluate_function: |\w+Backward\d*\Z")
+BACKWARD = late(r"backward|bwd|autograd", re.IGNORECASE)
+NODE = late(r"autograd::engine::evaluate_function: |\w+Backward\d*\Z")
 """The engine's names for the ops it runs; before 2021 they are named after their node alone."""
 ENGINE = "autograd::engine::evaluate_function: "
 KEPT_AS = "autograd"

@@ -14,6 +14,7 @@ from enum import StrEnum
 import msgspec
 import numpy as np
 
+from fusetui.text.patterns import late
 from fusetui.trace.model.arrays import Flags, Int32s, Rows, distinct
 from fusetui.trace.model.categories import Role
 from fusetui.trace.program.origin import Origins, hosts_of, ops_of
@@ -41,11 +42,11 @@ class PhaseTime(msgspec.Struct, frozen=True):
 
 
 ORDER = tuple(Phase)
-VLLM = re.compile(r"context_(\d{1,9}).*?generation_(\d{1,9})")
-SGLANG = re.compile(r"(?:step\[|capture_\d+_)([A-Z]+)")
+VLLM = late(r"context_(\d{1,9}).*?generation_(\d{1,9})")
+SGLANG = late(r"(?:step\[|capture_\d+_)([A-Z]+)")
 MODES = {word: Phase.PREFILL for word in ("EXTEND", "PREFILL")}
 MODES |= {"DECODE": Phase.DECODE, "MIXED": Phase.MIXED}
-PLAIN = re.compile(r"\W*(prefill|decode)\W*(?:step|phase)?\W*\Z", re.IGNORECASE)
+PLAIN = late(r"\W*(prefill|decode)\W*(?:step|phase)?\W*\Z", re.IGNORECASE)
 """Only the word alone: decoding images or latents is not a phase of a language model."""
 
 

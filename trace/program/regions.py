@@ -6,12 +6,12 @@ If stacks are recorded, torch names a module call by its class and a number, `nn
 
 from __future__ import annotations
 
-import re
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fusetui.text.patterns import late
 from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows, distinct
 from fusetui.trace.model.categories import CPU_LAYERS, STEP_PREFIX, Layer, Role
 from fusetui.trace.model.columns import Trace
@@ -19,12 +19,12 @@ from fusetui.trace.model.intervals import Reach
 from fusetui.trace.model.joined import rows_there
 
 MODULE_PREFIX = "nn.Module: "
-COLLECTIVE = re.compile(r"(?:nccl|rccl|gloo|mpi|ucc|xccl|hccl|mccl|c10d):")
+COLLECTIVE = late(r"(?:nccl|rccl|gloo|mpi|ucc|xccl|hccl|mccl|c10d):")
 """Annotations of torch.distributed: they last as long as the collective, whatever their thread does
 meanwhile, so they are not parts of the program."""
 
-NUMBER = re.compile(r"_[0-9]+\Z")
-INDEX = re.compile(r"(?<![A-Za-z0-9=])[0-9]+(?![A-Za-z0-9])")
+NUMBER = late(r"_[0-9]+\Z")
+INDEX = late(r"(?<![A-Za-z0-9=])[0-9]+(?![A-Za-z0-9])")
 
 
 def is_module(name: str) -> bool:

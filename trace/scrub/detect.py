@@ -15,11 +15,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from fusetui.text.patterns import compiled
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.scrub.placeholders import KINDS, is_placeholder
 from fusetui.trace.scrub.secrets import (
     Secrecy,
-    compiled,
     hides,
     is_random,
     is_secret,

@@ -7,18 +7,19 @@ number does not reveal what it stands for; a hash could be inverted by trying na
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import count
+
+from fusetui.text.patterns import late
 
 REMOVED = "scrubbed"  # For text that need not be distinguished from anything
 
 FOLDER = "dir"
 KINDS = ("user", "host", "mail", "secret", "command")
 FORM = r"(?:dir[1-9][0-9]{0,8}|<(?:user|host|mail|secret|command)[1-9][0-9]{0,8}>)"
-WHOLE = re.compile(FORM)
-INSIDE = re.compile(rf"(?<![A-Za-z0-9]){FORM}(?![A-Za-z0-9])")
+WHOLE = late(FORM)
+INSIDE = late(rf"(?<![A-Za-z0-9]){FORM}(?![A-Za-z0-9])")
 
 
 def is_placeholder(text: str) -> bool:

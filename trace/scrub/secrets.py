@@ -8,7 +8,7 @@ from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 
-compiled = lru_cache(maxsize=None)(re.compile)
+from fusetui.text.patterns import late
 
 
 def listed(words: str) -> frozenset[str]:
@@ -20,8 +20,8 @@ def words_of(name: str) -> frozenset[str]:
     return listed(Path(__file__).with_name(name).read_text("utf-8"))
 
 
-WORD = re.compile(r"[A-Z]+(?![a-zñ])|[A-Z]?[a-zñ]+|\d+")
-NAME = re.compile(r"[\w .:/()\[\]-]{1,100}")
+WORD = late(r"[A-Z]+(?![a-zñ])|[A-Z]?[a-zñ]+|\d+")
+NAME = late(r"[\w .:/()\[\]-]{1,100}")
 """The form of a name; any other text does not say what its value is."""
 
 
@@ -102,20 +102,20 @@ AFTER = frozenset({"id", "value", "base", "b64", "base64", "hex", "string", "str
 """Words that may follow the decisive one."""
 
 FEWEST, MOST = 14, 400  # characters of a value that looks random
-ONE_RUN = re.compile(r"(?=[^\d]*\d)(?=[^A-Za-z]*[A-Za-z])[\w.~+/=:%-]+", re.ASCII)
-UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
-OTHERS = re.compile(r"[_.~+/=:%-]")
+ONE_RUN = late(r"(?=[^\d]*\d)(?=[^A-Za-z]*[A-Za-z])[\w.~+/=:%-]+", re.ASCII)
+UUID = late(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+OTHERS = late(r"[_.~+/=:%-]")
 SHORTEST = 4  # characters of a value that could be a secret
 LIKELY = 16  # the same if the key alone is not conclusive
 CHANGES = 0.3  # of the kind of character, for each character, in what is drawn at random
 MANY_CHANGES = 0.45  # more than in words joined like ThisOne2
-ALIKE = re.compile(r"[a-z]+|[A-Z]+|\d+|[^a-zA-Z\d]+")
+ALIKE = late(r"[a-z]+|[A-Z]+|\d+|[^a-zA-Z\d]+")
 TRIVIAL = (
     r"(?i)\s*+|[*xX.•#_-]++|<[^>]*+>|\[[^\]]*+\]|\{[^}]*+\}|\$\{?\w++\}?|%\w++%|n/?a|none|null|nil|true"
     r"|false|yes|no|on|off|unset|empty|redacted|scrubbed|hidden|masked|removed"
     r"|v?\d+(?:\.\d+){1,3}(?:[.+]?(?:rc|a|b|dev|post|cu|cpu|git)\w{0,20})?"
 )
-MASKED = re.compile(r"\*{3,}+|•{3,}+|\.{3,}+\Z|x{6,}+|X{6,}+")
+MASKED = late(r"\*{3,}+|•{3,}+|\.{3,}+\Z|x{6,}+|X{6,}+")
 LEFT = 8  # characters beside the mask of what is masked
 
 

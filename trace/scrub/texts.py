@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
+from fusetui.text.patterns import compiled, late
 from fusetui.trace.scrub.addresses import scrub_hosts, scrub_mails, scrub_urls
 from fusetui.trace.scrub.detect import (
     SETTING,
@@ -22,26 +23,25 @@ from fusetui.trace.scrub.keys import KNOWN_VARIABLE, TELLING, KeyKind, kind_of
 from fusetui.trace.scrub.names import Names
 from fusetui.trace.scrub.paths import scrub_path, scrub_paths
 from fusetui.trace.scrub.placeholders import Placeholders, is_placeholder, replaced
-from fusetui.trace.scrub.secrets import compiled
 
 VALUE = r"[^\s\"'\\,;&|<>()\[\]{}]++"
-DUMP = re.compile(r"(?<=[\r\n])((?:export )?[A-Za-z_]\w{0,80}=)([^\r\n]++)")
+DUMP = late(r"(?<=[\r\n])((?:export )?[A-Za-z_]\w{0,80}=)([^\r\n]++)")
 LEAST = 3  # minimum number of lines NAME=value of a text that is an environment
 
-PROGRAM = re.compile(
+PROGRAM = late(
     r"(?<![\w-])(?P<program>python[\d.]{0,6}|ipython|pypy\d?|torchrun|accelerate|deepspeed|srun|sbatch"
     r"|salloc|mpirun|mpiexec|bash|zsh|sudo|ssh|scp|rsync|docker|podman|kubectl|jupyter(?:-\w{1,20})?"
     r"|nsys|ncu|curl|wget|[\w.-]{1,100}\.(?:py|sh))(?P<blank>[ \t]{1,4}+)(?P<rest>[^\n]++)"
 )
-ARGUMENTS = re.compile(r"(?:^|\s)--?[A-Za-z]|\.(?:py|sh|ipynb)\b|\w=|://|[~/]\w")
-OF_NCCL = re.compile(r"(?m)^([\w.-]{1,255}+):\d++:\d++ \[\d++\] NCCL")
-OF_ID = re.compile(r"\buid=\d++\(([^()\s]{1,64}+)\)")
-HOME = re.compile(
+ARGUMENTS = late(r"(?:^|\s)--?[A-Za-z]|\.(?:py|sh|ipynb)\b|\w=|://|[~/]\w")
+OF_NCCL = late(r"(?m)^([\w.-]{1,255}+):\d++:\d++ \[\d++\] NCCL")
+OF_ID = late(r"\buid=\d++\(([^()\s]{1,64}+)\)")
+HOME = late(
     r"(?:[/\\](?:home|Users)[/\\]{1,2}+|torchinductor_|pytest-of-|(?<![\w~])~(?=[A-Za-z][\w.-]{0,64}+/))"
     r"([^/\\\s\"'`;:,<>|*?()]{1,64}+)",
     re.IGNORECASE,
 )
-ACCOUNT = re.compile(r"(?:<user\d+>|[\w.+-]{1,64}+)@(?:<host\d+>|[\w.-]{1,200}+)")
+ACCOUNT = late(r"(?:<user\d+>|[\w.+-]{1,64}+)@(?:<host\d+>|[\w.-]{1,200}+)")
 ROUNDS = 8  # more than three were never needed
 
 

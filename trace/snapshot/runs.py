@@ -27,13 +27,16 @@ PUT, GET = rb"(?:\x94|q.|r....)?+", rb"(?:h.|j....)"
 STACK = rb"(?:\((?:(?:h.)++|(?:j....)++)++e|%sa)" % GET
 INT = rb"(?:K.|M..|J....|\x8a(?:\x05.{5}|\x06.{6}|\x07.{7}|\x08.{8}))"
 TEXTS = b"|".join(rb"\x8c\x%02x.{%d}|X\x%02x\0\0\0.{%d}" % (n, n, n, n) for n in range(40))
-VALUES = rb"%s|%s(?:%s\x86%s)?+|(?:%s)%s|\]%s%s?+" % (GET, INT, INT, PUT, TEXTS, PUT, PUT, STACK)
+WHAT = {"": rb"%s|(?:%s)%s" % (GET, TEXTS, PUT), "frames": rb"%s|\]%s%s?+" % (GET, PUT, STACK)}
+"""The values of a field by its name, else a text."""
+WHAT |= {"pool_id": rb"%s|%s%s\x86%s" % (GET, INT, INT, PUT)}
 START = re.compile(rb"\}(%s)\(" % PUT, re.DOTALL)
-FIELD = re.compile(rb"(%s)(?:%s)" % (GET, VALUES), re.DOTALL)
+FIELD = re.compile(rb"(%s)(?:%s|%s)" % (GET, b"|".join(WHAT.values()), INT), re.DOTALL)
 WHOLE = re.compile(rb"\](%s)(%s)(?!\(|\x95|%sa)" % (PUT, STACK, GET), re.DOTALL)
 """A list of one batch; more may follow a FRAME."""
 LIST, FRAME = re.compile(STACK, re.DOTALL), re.compile(GET, re.DOTALL)
 NUMBERS = ("addr", "size", "stream", "time_us", "device_free")
+WHAT |= dict.fromkeys(NUMBERS, INT)
 NAMES = {*NUMBERS, "action", "compile_context", "user_metadata", "pool_id", "frames"}
 
 
@@ -84,7 +87,8 @@ class Runs:
             return
         if set(names) <= NAMES and names[0] == "action" and len(set(names)) == len(keys):
             others = [one for one in self.forms if one.names != names[:-1]]
-            fields = [b"%s(?:%s)" % (re.escape(key), VALUES) for key in keys]
+            values = [WHAT.get(name, WHAT[""]) for name in names]
+            fields = [b"%s(?:%s)" % (re.escape(k), v) for k, v in zip(keys, values, strict=True)]
             fields[-1] = b"(?:%s)?+" % fields[-1] if names[-1] == "frames" else fields[-1]
             pattern = re.compile(START.pattern + b"".join(fields) + b"u", re.DOTALL)
             self.forms = [Form(names, tuple(keys), begin[1][:1], pattern), *others[: FORMS - 1]]

@@ -23,7 +23,6 @@ from fusetui.analysis.questions.chain import (
 from fusetui.analysis.questions.device_counters import DeviceCounter
 from fusetui.analysis.questions.launches import is_replay
 from fusetui.gpu.kernel_names import decode
-from fusetui.gpu.kernel_names.annotate import Annotated, annotate
 from fusetui.gpu.roofline.describe import describe, remarks
 from fusetui.text.cutting import clip
 from fusetui.text.figures import count, duration, plural
@@ -42,6 +41,7 @@ from fusetui.tui.layout.kinds import label_of, narrow
 
 if TYPE_CHECKING:
     from fusetui.analysis.replay.marks import Marks
+    from fusetui.gpu.kernel_names.annotate import Annotated
 
 DEEPEST = 16  # levels of nested lists and objects
 LONGEST = 2000  # characters; no screen shows more
@@ -292,6 +292,8 @@ def title(trace: Trace, row: int, width: int, glyphs: Glyphs) -> Said:
 
 
 def _annotated(trace: Trace, row: int, width: int, glyphs: Glyphs) -> Annotated:
+    from fusetui.gpu.kernel_names.annotate import annotate  # once a slice is selected
+
     name = trace.name_of(row)
     decoded = decode(name) if trace.role[row] == Role.KERNEL else None
     parts = [part for part in (decoded.parts if decoded else ()) if part[1] <= LONGEST_NAME]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Sequence
 from functools import lru_cache, partial
 from itertools import groupby
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fusetui.text.cutting import middle_clip, word_clip
+from fusetui.text.patterns import late
 from fusetui.trace.cells.raster import MANY, NONE, Cells, cells, edges, spread
 from fusetui.trace.model.arrays import Int32s
 from fusetui.trace.model.columns import Trace
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 PATH = "path"  # the token of what lies on the critical path
 PREFIXES = ("autograd::engine::evaluate_function: ", "torch::autograd::", "aten::")
 """What is dropped first from a label."""
-VENDOR = re.compile(r"\A(?:cuda|cu|hip)(?=[A-Z])")
+VENDOR = late(r"\A(?:cuda|cu|hip)(?=[A-Z])")
 """The prefix of all runtime and driver calls, which is dropped next."""
 LEAST_LABEL = 4
 """A label cut to fewer characters than this would say nothing and is left out."""
 MOST_LABELS = 1 << 16  # that are kept of a trace
 APART = " > "
-PLACE = re.compile(r" \S+:\d+$")
+PLACE = late(r" \S+:\d+$")
 """File and line after the name of a Python function."""
 FILLED = tuple(kind.token for kind in KINDS)
 BARS = tuple(token + BAR for token in FILLED)

@@ -79,6 +79,15 @@ idle.launch_call       #af8787/black  #af5f5f/black  silver/black          gray/
 idle.launch_latency    #87afd7/black  #5f5fff/black  silver/black          gray/black
 idle.queued            #afaffd/black  #8787ff/black  silver/black          gray/black
 idle.after             #808080/black  #626262/white  silver/black          gray/black
+memory.parameters      #5f87d7/black  #5f87d7/black  bright-blue/white     bright-blue/white
+memory.optimizer_state #af87d7/black  #af5fd7/black  bright-magenta/black  magenta/white
+memory.gradients       #d7875f/black  #d75f00/black  bright-red/black      bright-red/black
+memory.activations     #87af5f/black  #5f8700/black  green/black           blue/white
+memory.temporary       #d75f87/black  #ff0087/black  magenta/white         bright-magenta/black
+memory.workspace       #5fafaf/black  #875f87/white  cyan/black            gray/black
+memory.graph_pool      #5fd7af/black  #00875f/black  bright-cyan/black     red/white
+memory.before_recording #6c6c6c/white  #6c6c6c/white  gray/black            gray/black
+memory.unknown         #a8a8a8/black  #8a8a8a/black  silver/black          gray/black
 """
 """`block/text` is a block of color and the text on it, else the color of a text. The names of
 kernels and slices are those of layout/kinds.py, of idle time the keys of IDLE."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from textwrap import wrap
 
@@ -10,6 +9,7 @@ import msgspec
 
 from fusetui.text.cutting import clip
 from fusetui.text.figures import Unit
+from fusetui.text.patterns import late
 from fusetui.trace.model.columns import Trace
 
 LONG = 100_000_000_000
@@ -59,7 +59,7 @@ def fit(columns: Sequence[ListColumn], texts: Sequence[str], width: int) -> list
     return found
 
 
-FIGURE = re.compile(r"(?<=\d) (?=(?:%|ns|us|ms|s|B|kB|MB|GB|TB)(?!\w))")
+FIGURE = late(r"(?<=\d) (?=(?:%|ns|us|ms|s|B|kB|MB|GB|TB)(?!\w))")
 KEPT = "\u00a0"  # a blank at which wrap breaks no line
 
 

@@ -242,6 +242,6 @@ def _first_step(trace: Trace) -> tuple[int, int]:
 def short_label(path: str) -> str:
     """`runs/mlp/eager.json.gz` -> `mlp/eager`."""
     name = Path(without_credentials(path)).name
-    for suffix in (".gz", ".zst", ".json", ".trace", ".pt"):
+    for suffix in (".gz", ".zst", ".json", ".trace", ".pt", ".pickle", ".pkl"):
         name = name.removesuffix(suffix)
     return name

@@ -21,6 +21,7 @@ from fusetui.tui.drawing.picture import Rows, Said, row_parts, text
 from fusetui.tui.drawing.range_lines import all_range_lines, gap_lines
 from fusetui.tui.drawing.schemes import TEXT, Glyphs, Styled, glyphs_for, share_bar
 from fusetui.tui.layout.kinds import kind_of, label_of, narrow
+from fusetui.tui.layout.memory import Lines
 from fusetui.tui.layout.search_hits import SearchHits, trend
 from fusetui.tui.layout.text_layout import ListColumn, shown, start_unit, titles
 from fusetui.tui.layout.view import GapAt
@@ -256,7 +257,7 @@ closed = partial(replace, overlay=None)
 def close(state: State) -> Outcome:
     """Closes the overlay; closing the first choice of traces ends the app."""
     left = closed(state)
-    return left if state.sides or state.reading else (left, Order.QUIT)
+    return left if state.is_open or state.reading else (left, Order.QUIT)
 
 
 def offered(state: State) -> tuple[Offer, ...]:
@@ -298,13 +299,19 @@ def laid_over(state: State, overlay: Overlay) -> State:
 
 @lru_cache(maxsize=1)
 def _texts(
-    overlay: Help | Details | Replayed, width: int, ascii_only: bool, unpacked: int, keys: str
+    overlay: Help | Details | Replayed | Lines,
+    width: int,
+    ascii_only: bool,
+    unpacked: int,
+    keys: str,
 ) -> Rows:
     """The rows of a text, made again only when an argument changes."""
     glyphs = glyphs_for(ascii_only)
     match overlay:
         case Help(sections):
             title, lines = "keys", _sections(sections, width)
+        case Lines(title, said_lines):
+            lines = [Said(line, "plain") for line in said_lines]
         case Details(side, int(slice_row), True):
             title = "this slice in the file"
             lines = raw_lines(side.trace, slice_row, width, glyphs)

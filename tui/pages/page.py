@@ -20,7 +20,7 @@ from fusetui.tui.drawing.picture import ListPicture, Picture, Rows, TextPicture,
 from fusetui.tui.drawing.schemes import glyphs_for
 from fusetui.tui.layout.kinds import narrow
 from fusetui.tui.layout.view import Side
-from fusetui.tui.state.action import Action, action, nothing
+from fusetui.tui.state.action import Action, a_trace, action, nothing
 from fusetui.tui.state.screen import size_of
 from fusetui.tui.state.state import COPIED, Details, Outcome, Overlay, Size, State
 
@@ -89,8 +89,16 @@ class Page(ABC):
         return Details(state.side, row) if row >= 0 else NO_MORE
 
     def missing(self, state: State) -> str:
-        """Why the page cannot be shown; "" if it can."""
+        """Why the page cannot be shown; "" if it can. Asked where `has` is true."""
         return ""
+
+    def has(self, state: State) -> bool:
+        """Whether what the page is about is open."""
+        return bool(state.sides)
+
+    def why_not(self, state: State) -> str:
+        """Why the page cannot be shown; "" if it can."""
+        return self.missing(state) if self.has(state) else a_trace(state)
 
 
 def slice_details(state: State, row: int, title: str) -> TextPicture:

@@ -23,6 +23,7 @@ from fusetui.tui.layout.view import HIDDEN, View
 from fusetui.tui.pages.answer import answer_pane
 from fusetui.tui.pages.page import Page, Pane, slice_details, slice_text
 from fusetui.tui.state.action import action, hints_text, on_timeline
+from fusetui.tui.state.memory import allocated_text
 from fusetui.tui.state.moving import ENDED, SECTION, looked_at
 from fusetui.tui.state.screen import body
 from fusetui.tui.state.session import Range
@@ -259,6 +260,7 @@ def _details(state: State) -> TextPicture:
         path = side.critical if state.on_path else None
         on = on_path_text(path, side.trace, row) if path is not None else ""
         told = ["slice", on, state.second.figure(row) if state.second else ""]
+        told.append(allocated_text(state, row))
         return slice_details(state, row, "   ".join(filter(None, told)))
     keys = hints_text(NOTHING, state)
     said = working(side.trace, "why the time went where it went")

@@ -17,7 +17,6 @@ from fusetui.report.why_answer import (
     ceiling_text,
     main_reason,
 )
-from fusetui.report.worth import worth_figure, worth_text
 from fusetui.text.cutting import clip
 from fusetui.text.figures import Unit, duration, percent, unit_of
 from fusetui.text.printable import printable
@@ -71,6 +70,8 @@ class WhyPage(ListPage):
         )
 
         def row(index: int, width: int) -> list[Styled]:
+            from fusetui.report.worth import worth_figure
+
             entry = entries[index]
             stake, share, part, said, token = _cells(found, entry, unit)
             bar = share_bar(*part, BAR, glyphs)
@@ -204,6 +205,8 @@ def _folded(text: str, width: int, look: str = "faint") -> list[Said]:
 
 
 def _about_finding(found: Why, finding: Finding, width: int) -> list[Said]:
+    from fusetui.report.worth import worth_text
+
     lines = _folded(finding.text, width, "plain")
     if text := worth_text(found, finding):
         lines += _folded(text, width, "strong")

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
+from fusetui.text.patterns import late
 from fusetui.tui.state.state import TIMELINE, Outcome, State, told
 
 _NAMES = """
@@ -22,7 +23,7 @@ WORDS = {name: name.capitalize() for name in ("left", "right", "up", "down")}
 """Instead of arrows, where there is only ASCII."""
 
 
-FUNCTION = re.compile(r"f([1-9]|1[0-9]|2[0-4])")
+FUNCTION = late(r"f([1-9]|1[0-9]|2[0-4])")
 
 
 def key_text(key: str, ascii_only: bool = False) -> str:
@@ -53,7 +54,7 @@ def key_name(text: str) -> str | None:
 Run = Callable[[State], Outcome]
 Where = Callable[[State], bool]
 Needs = Callable[[State], str]
-NAMED = re.compile(r"\{([a-z0-9-]+)\}")
+NAMED = late(r"\{([a-z0-9-]+)\}")
 
 
 def everywhere(state: State) -> bool:
@@ -77,6 +78,11 @@ def nothing(state: State) -> str:
 def a_trace(state: State) -> str:
     """Needs an open trace."""
     return "" if state.sides else "no trace is open yet"
+
+
+def anything_open(state: State) -> str:
+    """Needs a trace or a snapshot."""
+    return "" if state.is_open else a_trace(state)
 
 
 def two_traces(state: State) -> str:

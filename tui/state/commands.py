@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -11,6 +10,7 @@ from msgspec.structs import replace
 
 from fusetui.text.cutting import clip
 from fusetui.text.figures import duration, parse_time, plural, tick
+from fusetui.text.patterns import late
 from fusetui.text.printable import printable
 from fusetui.trace.layout.steps import steps_of
 from fusetui.tui.layout.moves import at_time, over
@@ -34,13 +34,14 @@ EXAMPLES = (
     *("save FILE", "cut FILE", "path", "whatif x0.5", "record", "again", "q"),
 )
 VERBS = tuple(example.partition(" ")[0] for example in EXAMPLES)
-NUMBER = re.compile(r"[0-9]{1,9}")
-LETTER = re.compile(r"[A-Za-z]")
 NOT_RECORDED = "again needs a trace that was recorded with :record, fusetui record or fusetui run"
+WITHOUT_TRACE = ("open", "record", "save", "q")
+NUMBER = late(r"[0-9]{1,9}")
+LETTER = late(r"[A-Za-z]")
 LONGEST_NOTE = 200  # characters
 LONGEST = 30  # characters of a wrong word that are repeated
 NO_RANGE = "this needs a range of time: {range} at its begin and at its end"
-RECORDED = re.compile(r"_([0-9]{1,9})\.json\Z")  # how libkineto ends the names of its traces
+RECORDED = late(r"_([0-9]{1,9})\.json\Z")  # how libkineto ends the names of its traces
 NO_STEPS = "this trace has no steps: no annotation and no optimizer tells them"
 
 
@@ -50,9 +51,11 @@ def obeyed(state: State, line: str) -> Outcome:
     if not line.strip():
         return state
     verb, _, rest = line.strip().removeprefix(":").strip().partition(" ")
-    if verb in COMMANDS:
+    if verb in COMMANDS and (state.sides or verb in WITHOUT_TRACE):
         return COMMANDS[verb](state, rest.strip())
     word = clip(printable(verb), LONGEST)
+    if verb in COMMANDS:
+        return told(state, f"{word} needs a trace, and none is open")
     return told(state, f"{word or 'nothing'} is not a command: {', '.join(VERBS)}")
 
 

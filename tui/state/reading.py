@@ -187,7 +187,7 @@ def swap(state: State) -> Outcome:
 _OTHERS = "the other variants or ranks that were named"
 STOP = action(
     *("stop", "Stop reading", "escape", "and keep what was read of the trace", stop),
-    where=lambda state: state.reading is not None and state.overlay is None,
+    where=lambda s: s.reading is not None and not s.reading.is_whole and s.overlay is None,
     needs=nothing,
 )
 CHOOSE = action("choose", "Other traces", "o", _OTHERS, choose, needs=nothing)

@@ -23,7 +23,8 @@ def too_small(size: Size) -> str:
 
 def head_height(state: State) -> int:
     """The lines of the head: one for each side; one while something is read."""
-    return 1 if state.reading else max(1, state.timelines)
+    snapshots = len(state.memory.sides) if state.memory else 1
+    return 1 if state.reading else state.timelines or snapshots
 
 
 def tour_lines(state: State, width: int | None = None) -> int:

@@ -20,6 +20,7 @@ from fusetui.trace.layout.steps import Steps
 from fusetui.tui.layout.answer import AnswerAt
 from fusetui.tui.layout.flame import FlameView
 from fusetui.tui.layout.kernel_table import KernelView
+from fusetui.tui.layout.memory import Lines, MemoryShown, ReadMemory
 from fusetui.tui.layout.op_tree import TreeView
 from fusetui.tui.layout.search_hits import SearchHits
 from fusetui.tui.layout.view import GapAt, Side, View
@@ -138,7 +139,7 @@ class Replayed(msgspec.Struct, frozen=True, eq=False):
     found: CriticalPath | WhatIf
 
 
-Overlay = HitList | Help | Details | Chooser | Replayed
+Overlay = HitList | Help | Details | Chooser | Replayed | Lines
 
 
 class Prompt(Enum):
@@ -173,6 +174,7 @@ class Reading(msgspec.Struct, frozen=True):
     total: int = 0
     shown: bool = False  # what was read so far is on the screen
     stopping: bool = False
+    is_whole: bool = False  # nothing is shown before the end
 
 
 class OpenNodes(msgspec.Struct, frozen=True, eq=False):
@@ -204,6 +206,7 @@ class State(msgspec.Struct, frozen=True, eq=False):
     fits: tuple[tuple[int, ...], ...] = ()  # of each side: the folds that its screen asked for
     lists: Mapping[str, ListState] = {}  # by the name of the page, and OVERLAY
     comparison: Comparison | None = None
+    memory: MemoryShown | None = None  # the snapshots that are open
     job: RankedJob = RankedJob()  # the ranks that the offers are
     offers: tuple[Offer, ...] = ()  # what may be chosen from
     wanted: tuple[str, ...] = ()  # what is being read, or was read last
@@ -269,6 +272,11 @@ class State(msgspec.Struct, frozen=True, eq=False):
     def has_diff(self) -> bool:
         """Whether there are two sides, both whole: a part would differ in what was not read."""
         return len(self.sides) == 2 and not any(s.trace.report.prefix for s in self.sides)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a trace or a snapshot is open."""
+        return bool(self.sides) or self.memory is not None
 
     def list_of(self, name: str) -> ListState:
         return self.lists.get(name, ListState())
@@ -379,6 +387,7 @@ Effect = (
     | ReadRanks
     | Search
     | MatchLanes
+    | ReadMemory
     | CopyText
     | SaveTable
     | Cut

@@ -1,10 +1,12 @@
-"""The commands that need no trace: `decode`, `samples`, `schema` and `completion`."""
+"""The commands that need no trace: `decode`, `samples`, `schema`, `help` and `completion`."""
 
 from __future__ import annotations
 
 import sys
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
@@ -101,6 +103,35 @@ def run_schema(args: Namespace) -> int:
         raise CommandError(f"{args.of} has no schema: choose one of {', '.join(known)}.")
     emit(schemas.text(args.of).rstrip("\n"))
     return DONE
+
+
+def run_help(args: Namespace) -> int:
+    """A page of the documentation, else the help of a command. Raises CommandError."""
+    from fusetui.parser import command_parsers
+
+    topics = _topics()
+    if args.topic is None:
+        titles = {name: path.read_text("utf-8").partition("\n")[0] for name, path in topics.items()}
+        emit("\n".join(f"{name:<{max(map(len, titles))}}  {titles[name][2:]}" for name in titles))
+    elif args.topic in topics:
+        emit(topics[args.topic].read_text("utf-8").rstrip("\n"))
+    elif args.topic in (parsers := command_parsers(args.topic)):
+        emit(parsers[args.topic].format_help().rstrip("\n"))
+    else:
+        raise CommandError(f"{args.topic} is no topic: choose one of {', '.join(topics)}.")
+    return DONE
+
+
+def _topics() -> dict[str, Path]:
+    """The pages by their names: those of a checkout, or those that were installed."""
+    found = [*Path(__file__).resolve().parents[3].glob("docs/*.md")]
+    if not found:
+        from importlib.metadata import PackageNotFoundError, files
+
+        with suppress(PackageNotFoundError):
+            known = (one for one in files("fusetui") or () if one.match("doc/fusetui/*.md"))
+            found = [Path(str(one.locate())) for one in known]
+    return {path.stem: path for path in sorted(found) if path.is_file()}
 
 
 def run_completion(args: Namespace) -> int:

@@ -16,10 +16,11 @@ from fusetui.commands.errors import DONE, NO, CommandError, say
 from fusetui.commands.loading import Loaded, load, secret_notices
 from fusetui.report.output import emit_json_of, emit_of, width
 from fusetui.text.figures import plural, several
-from fusetui.text.printable import printable
+from fusetui.text.printable import markdown, printable
 
 if TYPE_CHECKING:
     from fusetui.analysis.questions.summary import Summary
+    from fusetui.capture.expect import Guess
     from fusetui.gpu.roofline.many import Jobs
     from fusetui.report.documents import KernelsDocument
     from fusetui.trace import Trace
@@ -219,20 +220,44 @@ def run_check(args: Namespace) -> int:
             guesses=[GuessDocument(g.kind, g.expected, g.found, g.right) for g in guesses],
         )
 
+    on_cpu = "CPU ops that compute (the trace has no GPU events)"
+    steps = f"in each of {plural(len(counted.steps), 'step')}"
+    where = steps if counted.steps else "in the whole trace, which has no steps"
+    counts = f"{'kernels' if counted.on_gpu else on_cpu} {where}"
+
     def text(_: int) -> str:
         """A line per term; `=` marks a right guess, `!` a wrong one."""
-        on_cpu = "CPU ops that compute (the trace has no GPU events)"
-        steps = f"in each of {plural(len(counted.steps), 'step')}"
-        where = steps if counted.steps else "in the whole trace, which has no steps"
         wide = max(len(guess.kind) for guess in guesses)
         lines = (
             f"  {'=' if g.right else '!'} {g.kind:{wide}}  guess {g.expected:>4}   found {g.said}"
             for g in guesses
         )
-        what = "kernels" if counted.on_gpu else on_cpu
-        return "\n".join([f"Counted {what} {where}:", *lines])
+        return "\n".join([f"Counted {counts}:", *lines])
 
-    return max(shown(args, loaded, document, text), DONE if right else NO)
+    code = max(shown(args, loaded, document, text), DONE if right else NO)
+    if args.github or args.junit is not None:
+        return _told(args, loaded, guesses, counts)
+    return code
+
+
+def _told(args: Namespace, loaded: Loaded, guesses: Iterable[Guess], counts: str) -> int:
+    """Tells a pipeline the verdict; the exit code of `check`."""
+    from fusetui.commands.verdicts import file_of, told, unread
+    from fusetui.report.output import notes_of
+    from fusetui.report.verdicts import Case, Outcome
+
+    trace, name = loaded.trace, loaded.trace.report.file
+    cases = [
+        Case(
+            f"{one.kind}={one.expected}",
+            Outcome.PASSED if one.right else Outcome.FAILED,
+            f"{name}: guess {one.kind}={one.expected}, found {one.said} (counted {counts}).",
+            file_of(trace),
+        )
+        for one in guesses
+    ]
+    cases += [unread(name)] if loaded.code != DONE else []
+    return told(args, cases, lambda: "\n".join(f"* {markdown(one)}" for one in notes_of(trace)))
 
 
 def given_peaks(texts: Iterable[str]) -> dict[str, float]:

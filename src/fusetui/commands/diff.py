@@ -4,25 +4,37 @@ from __future__ import annotations
 
 import os
 from argparse import Namespace
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fusetui.analysis.diff.compare import diff
 from fusetui.analysis.diff.model import Answer, Diff
-from fusetui.commands.errors import CANNOT_TELL, DONE, NO, UNUSABLE, CommandError, say
+from fusetui.commands.errors import DONE, UNUSABLE, CommandError, say
 from fusetui.commands.loading import Loaded, load, one_form
 from fusetui.commands.sources import folders_below, is_run, only_below, traces
-from fusetui.report.diff import DiffsDocument, document, to_markdown, to_text
+from fusetui.report.diff import DiffsDocument, document, judgment, to_markdown, to_text
 from fusetui.report.output import emit, emit_json, width
+from fusetui.text.figures import plural
+
+if TYPE_CHECKING:
+    from fusetui.report.verdicts import Case
+    from fusetui.trace import Trace
 
 Pair = tuple[str, str]
+SUMMED = 20
+"""Diffs in a summary for GitHub, which takes one megabyte."""
 
 
 def run_diff(args: Namespace) -> int:
     """Raises CommandError if it is unclear what to compare, and NoStepsError."""
     one_form(args, "markdown")
+    if args.fail_over is None and (args.github or args.junit is not None):
+        raise CommandError("--github and --junit tell a verdict: say what it is, with --fail-over.")
     loaded: dict[str, Loaded] = {}
     found: list[Diff] = []
-    for pair in _pairs(args.a, args.b, args.baseline):
+    pairs = _pairs(args.a, args.b, args.baseline)
+    for pair in pairs:
         for name in pair:
             loaded[name] = loaded.get(name) or load(name, ())
         a, b = (loaded[name].trace for name in pair)
@@ -33,11 +45,10 @@ def run_diff(args: Namespace) -> int:
     else:
         texts = (to_markdown(one) if args.markdown else to_text(one, width()) for one in found)
         emit("\n".join(texts))
-    codes = [one.code for one in loaded.values()]
-    if args.fail_over is not None:
-        codes += [_judged(one, args.fail_over) for one in found]
-    # The most serious: a file not fully read, then a slower pair, then an unclear one.
-    return next((code for code in (UNUSABLE, NO, CANNOT_TELL) if code in codes), DONE)
+    doubtful = [name for name, one in loaded.items() if one.code != DONE]
+    if args.fail_over is None:
+        return UNUSABLE if doubtful else DONE
+    return _verdict(args, [loaded[b].trace for _, b in pairs], found, doubtful)
 
 
 def _pairs(a: str, b: str | None, baseline: str | None) -> list[Pair]:
@@ -75,15 +86,37 @@ def _by_name(a: str, b: str) -> list[Pair]:
     return pairs
 
 
-def _judged(found: Diff, percent: float) -> int:
-    """The exit code of --fail-over: NO if even the lower bound of the ratio exceeds it."""
+def _verdict(
+    args: Namespace, traces: Sequence[Trace], found: Sequence[Diff], doubtful: Sequence[str]
+) -> int:
+    """What --fail-over says of each pair; `traces` are their second ones."""
+    from fusetui.commands.verdicts import file_of, told, unread
+
+    cases = [_judged(one, args.fail_over, file_of(b)) for one, b in zip(found, traces, strict=True)]
+    if not args.github:
+        for one in cases:
+            if one.outcome.value[0]:
+                say(one.said)
+
+    def more() -> str:
+        rest = len(found) - SUMMED
+        left_out = [f"{plural(rest, 'more diff')} not shown."] if rest > 0 else []
+        return "\n".join([*map(to_markdown, found[:SUMMED]), *left_out])
+
+    return told(args, [*cases, *map(unread, doubtful)], more)
+
+
+def _judged(found: Diff, percent: float, file: str) -> Case:
+    """Failed if even the lower bound of the ratio exceeds the threshold."""
+    from fusetui.report.verdicts import Case, Outcome
+
     verdict, step = found.verdict, found.step
     pair = f"{found.a} -> {found.b}"
     if verdict.answer is Answer.CANNOT_TELL:
-        say(f"{pair}: cannot tell whether B is slower: {verdict.reason or ''}.")
-        return CANNOT_TELL
+        said = f"{pair}: cannot tell whether B is slower: {verdict.reason or ''}."
+        return Case(pair, Outcome.CANNOT_TELL, said, file)
     if (step.low or 0) <= 1 + percent / 100:
-        return DONE
+        return Case(pair, Outcome.PASSED, f"{pair}: {judgment(found)}.", file)
     by = f"{step.ratio:.3f} times as long as A's"
-    say(f"{pair}: B's step is more than {percent:g} % slower: {by}.")
-    return NO
+    said = f"{pair}: B's step is more than {percent:g} % slower: {by}."
+    return Case(pair, Outcome.FAILED, said, file)

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from fusetui import Error, signals
-from fusetui.parser import WrongUse
 from fusetui.report import streams
 
 DONE = 0
@@ -23,7 +22,7 @@ class CommandError(Error):
     """One plain sentence for the user: what is wrong and what to do."""
 
 
-OUR_SENTENCES = WrongUse | Error | streams.OutputError
+OUR_SENTENCES = Error | streams.OutputError
 
 
 def guarded(command: Callable[[], int]) -> int:

@@ -3,31 +3,34 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from fusetui import Error
-from fusetui.analysis.memory.answer import AT, DeviceMemory, MemoryAnswer, NoMoment, memory
+from fusetui.analysis.memory.answer import AT, MemoryAnswer, NoMoment, memory
+from fusetui.analysis.questions.note import note_of
+from fusetui.commands.answers import shown
 from fusetui.commands.errors import DONE, UNUSABLE, CommandError, say
+from fusetui.commands.loading import Loaded, load
+from fusetui.commands.sources import is_shipped
 from fusetui.commands.tables import chosen, form_of, put
 from fusetui.report.output import emit, emit_json, width
 from fusetui.report.progress import Bar
 from fusetui.tables.columns import FILE, columns_of
 from fusetui.tables.public import Table, table_of, with_files
 from fusetui.text.figures import parse_time
+from fusetui.text.patterns import late
 from fusetui.trace import TraceError
 from fusetui.trace.read.foreign import HEAD
 from fusetui.trace.read.source import glimpse
 from fusetui.trace.snapshot import read_snapshot
 
 if TYPE_CHECKING:
-    from fusetui.analysis.memory.of_trace import TracedMemory
     from fusetui.report.memory import TracedMemoryDocument
 
-MICROSECONDS = re.compile(r"[0-9]{1,18}")
+MICROSECONDS = late(r"[0-9]{1,18}")
 ENDINGS = tuple(f"{form}{packed}" for form in (".pickle", ".pkl") for packed in ("", ".gz", ".zst"))
 
 
@@ -51,39 +54,40 @@ def run_memory(args: Namespace) -> int:
 
 def show(args: Namespace) -> int:
     """Who holds it as a table; raises as `run_memory`, and Error for what cannot be written."""
-    from fusetui.report.memory import rows_of
-
     form_of(args)
-    paths, tables, code = _paths(args), list[tuple[str, Table]](), DONE
+    paths, tables, codes, notes = _paths(args), list[tuple[str, Table]](), [DONE], list[str]()
     for path in paths:
         try:
-            devices, by, worse = _held(path, args)
+            rows, noted, code = _rows(path, args)
         except Error as error:
             if len(paths) == 1:
                 raise
             say(str(error))
-            code = UNUSABLE
+            codes.append(UNUSABLE)
             continue
-        code = max(code, worse)
-        rows = [row for device in devices for row in rows_of(device, by)]
         tables.append((path, table_of("memory", columns_of("memory"), rows)))
+        codes.append(code)
+        notes += filter(None, [noted])
     if not tables:
         raise CommandError(f"{args.snapshot} holds no snapshot that can be told about.")
-    put(chosen(with_files(tables, FILE) if len(paths) > 1 else tables[0][1], args), args, ())
-    return code
+    put(chosen(with_files(tables, FILE) if len(paths) > 1 else tables[0][1], args), args, notes)
+    return max(codes)
 
 
-def _held(path: str, args: Namespace) -> tuple[Sequence[DeviceMemory | TracedMemory], Any, int]:
-    """The devices of a file, what their rows are by, and the exit code of reading it."""
+def _rows(path: str, args: Namespace) -> tuple[list[dict[str, Any]], str, int]:
+    """The rows of a file, its note, and the exit code of reading it."""
+    from fusetui.report.memory import rows_of
+
     if not _is_trace(path):
-        return _answered(path, args.at).devices, args.by, DONE
-    found, code = _traced(path, args)
-    return found.devices, "op", code
+        devices = _answered(path, args.at).devices
+        return [row for device in devices for row in rows_of(device, args.by)], "", DONE
+    found, (trace, code) = _traced(path, args)
+    return [row for one in found.devices for row in rows_of(one, "op")], note_of(trace), code
 
 
 def _is_trace(path: str) -> bool:
-    """Whether a file is JSON; what is no file at all is not."""
-    return glimpse(path, HEAD).lstrip()[:1] in (b"{", b"[")
+    """Whether it is JSON, or ships with fusetui; what is no file at all is not."""
+    return is_shipped(path) or glimpse(path, HEAD).lstrip()[:1] in (b"{", b"[")
 
 
 def _trace(args: Namespace) -> int:
@@ -92,23 +96,18 @@ def _trace(args: Namespace) -> int:
 
     if args.b is not None:
         raise CommandError(f"{args.snapshot} is a trace: only snapshots are compared.")
-    found, code = _traced(args.snapshot, args)
-    if args.json:
-        emit_json(found)
-    else:
-        emit(traced_text(found, args.top, width()))
-    return code
+    found, loaded = _traced(args.snapshot, args)
+    return shown(args, loaded, lambda: found, lambda most: traced_text(found, args.top, most))
 
 
-def _traced(path: str, args: Namespace) -> tuple[TracedMemoryDocument, int]:
+def _traced(path: str, args: Namespace) -> tuple[TracedMemoryDocument, Loaded]:
     from fusetui.analysis.memory.of_trace import memory_of_trace
     from fusetui.analysis.questions.memory import memory_peaks
-    from fusetui.commands.loading import load
     from fusetui.report.memory import TracedMemoryDocument
 
     if args.by != "code":
         raise CommandError(f"{path} is a trace, which tells the op that allocated: leave --by out.")
-    trace, code = load(path)
+    trace, _ = loaded = load(path)
     try:
         at = _moment(args.at, (trace.epoch_ns + trace.begin_ns) // 1000)
         devices = memory_of_trace(trace, at)
@@ -118,7 +117,7 @@ def _traced(path: str, args: Namespace) -> tuple[TracedMemoryDocument, int]:
         lacks = "events with addresses and totals, which newer versions of torch write"
         what = lacks if memory_peaks(trace).is_recorded else "events: profile_memory=True adds them"
         raise CommandError(f"{path} has no memory {what}. A snapshot tells more: docs/memory.md.")
-    return TracedMemoryDocument(path, args.at, devices), code
+    return TracedMemoryDocument(trace.report.file, args.at, devices), loaded
 
 
 def _folder(args: Namespace) -> int:

@@ -43,9 +43,10 @@ HINT = "fusetui open NAME opens one of them; fusetui --help lists all commands."
 
 def run_open(args: Namespace) -> int:
     look = {"ascii_only": args.ascii, "theme": args.theme, "mouse": args.mouse}
-    if not args.traces:
+    if not args.traces and not args.memory:
         return start(**look)
-    return browse(args.traces, captured_by=captures_named(args.captured_by), **look)
+    captures = captures_named(args.captured_by)
+    return browse(args.traces, captured_by=captures, memory=args.memory, **look)
 
 
 def run_tutor(args: Namespace) -> int:
@@ -60,15 +61,26 @@ def run_tutor(args: Namespace) -> int:
     return show(paths, opened=1, tour=True, **look)
 
 
-def browse(names: Sequence[str], **options: Any) -> int:
-    """Runs the app and returns its exit code; of more than two names the user chooses. `options`
-    are those of `show`.
+def browse(names: Sequence[str], memory: Sequence[str] = (), **options: Any) -> int:
+    """Runs the app and returns its exit code; of more than two names the user chooses. `memory`:
+    snapshots, as any of the names may be. `options` are those of `show`.
 
     Raises CommandError if there is no terminal, if there is no trace behind a name, or if the
     user's keys.toml is wrong.
     """
     if not has_terminal():
         raise CommandError("fusetui open needs a terminal: use fusetui summary or diff instead.")
+    snapshots = [*filter(is_snapshot, names), *memory]
+    if len(snapshots) > SIDES:
+        raise CommandError(f"fusetui open shows {SIDES} snapshots at most: fusetui memory FOLDER.")
+    if snapshots:
+        for path in snapshots:
+            if not Path(path).is_file():
+                raise CommandError(f"{path} cannot be opened: there is no such file.")
+        options["memory"] = snapshots
+    names = [name for name in names if name not in snapshots]
+    if not names:
+        return show([], **options)
     if len(names) == 1 and len(below := folders_below(names[0])) > 1:
         return show([], opened=0, offers=found_below(below), **options)
     paths = [path for name in names for path in _found(name, len(names) != SIDES)]
@@ -77,6 +89,20 @@ def browse(names: Sequence[str], **options: Any) -> int:
             raise CommandError(f"{path} cannot be opened: there is no such file.")
     ranks = len(names) == 1 and len(paths) > 1 and not is_run(names[0])
     return show(paths, opened=0 if ranks or len(names) > SIDES else SIDES, **options)
+
+
+def is_snapshot(path: str) -> bool:
+    """By its name or its first bytes: a trace is no pickle."""
+    from fusetui.commands.memory import ENDINGS as OF_SNAPSHOTS
+    from fusetui.trace.read.foreign import is_pickle
+
+    if path.endswith(OF_SNAPSHOTS):
+        return os.path.isfile(path)
+    try:
+        with open(path, "rb") as file:
+            return is_pickle(file.read(2))
+    except (OSError, ValueError):
+        return False
 
 
 def _found(name: str, every: bool) -> list[str]:

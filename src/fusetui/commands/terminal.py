@@ -6,12 +6,13 @@ All of it is known before Textual is imported, which reads its environment then.
 from __future__ import annotations
 
 import os
-import re
 import select
 import sys
 import time
 from collections.abc import Mapping, MutableMapping
 from contextlib import suppress
+
+from fusetui.text.patterns import late
 
 TRUECOLOR = {"alacritty", "contour", "direct", "foot", "ghostty", "kitty", "rio", "wezterm"}
 """Parts of TERM of terminals that have true color, all of them by their documentation."""
@@ -20,9 +21,9 @@ PATIENCE = 1.0  # seconds; a terminal that answers does so within one round trip
 QUESTION = b"\x1b]11;?\x1b\\\x1b[c"
 """The color of the background (xterm's ctlseqs, OSC 11), then what terminal it is (DA1). Terminals
 answer in order, and all of them the second question, so none that knows no OSC 11 is waited for."""
-COLOR = re.compile(rb"\x1b\]11;rgba?:([0-9a-fA-F]+)/([0-9a-fA-F]+)/([0-9a-fA-F]+)")
-DONE = re.compile(rb"\x1b\[\?[0-9;]*c")
-ANSWERS = re.compile(rb"\x1b\]11;[^\x07\x1b]*(?:\x07|\x1b\\)|" + DONE.pattern)
+COLOR = late(rb"\x1b\]11;rgba?:([0-9a-fA-F]+)/([0-9a-fA-F]+)/([0-9a-fA-F]+)")
+DONE = late(rb"\x1b\[\?[0-9;]*c")
+ANSWERS = late(rb"\x1b\]11;[^\x07\x1b]*(?:\x07|\x1b\\)|" + DONE.pattern)
 
 
 def has_terminal() -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from argparse import Namespace
 
 from fusetui.analysis.why.model import Why
@@ -11,9 +10,10 @@ from fusetui.commands.errors import CommandError
 from fusetui.commands.loading import load, one_form
 from fusetui.report.output import emit_json_of, emit_of, note_lines, width
 from fusetui.text.figures import parse_time
+from fusetui.text.patterns import late
 from fusetui.trace import Trace
 
-NS = re.compile(r"[0-9]{1,18}")
+NS = late(r"[0-9]{1,18}")
 
 
 def run_why(args: Namespace) -> int:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-import msgspec
+if TYPE_CHECKING:
+    import msgspec
 
-Printed = TypeVar("Printed", bound=msgspec.Struct)
+Printed = TypeVar("Printed", bound="msgspec.Struct")
 
 
 def printed(record: msgspec.Struct, document: type[Printed], **given: object) -> Printed:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from fusetui.analysis.memory.answer import DeviceMemory, MemoryAnswer
+from fusetui.analysis.memory.answer import DeviceMemory, MemoryAnswer, Totals
 from fusetui.analysis.memory.findings import Finding
 from fusetui.analysis.memory.of_trace import TracedMemory
 from fusetui.analysis.memory.oom import OutOfMemory
@@ -23,9 +23,9 @@ MOMENTS = {"peak": "At the peak", "end": "At the end", "oom": "Out of memory"}
 WIDEST = 96
 PINNED = 3
 MORE = (
-    "Sizes are those of blocks, as the allocator rounds them. A snapshot would also tell the stack "
-    "and the kind of each allocation, the segments, and why memory ran out: docs/memory.md says "
-    "how to record one."
+    "Sizes of a GPU are those of blocks, as the allocator rounds them. A snapshot would also tell "
+    "the stack and the kind of each allocation, the segments, and why memory ran out: "
+    "docs/memory.md says how to record one."
 )
 
 
@@ -123,7 +123,8 @@ def traced_text(found: TracedMemoryDocument, top: int, width: int) -> str:
         recorded = "" if one.kind != "CPU" else ": what was allocated while torch recorded"
         lines += ["", f"{_device_name(one)}{process}{recorded}", *wrap(_peak(one), folded)]
         lines += ["", *wrap(_moment(found.at, one), folded), *_table(one, "op", top, width)]
-    return "\n".join([*lines, "", *wrap(MORE, folded)])
+    is_of_gpu = any(one.kind == "GPU" for one in found.devices)
+    return "\n".join([*lines, "", *wrap(MORE, folded)] if is_of_gpu else lines)
 
 
 def versus_text(found: MemoryChange, top: int, width: int) -> str:
@@ -163,9 +164,7 @@ def ranks_text(found: Sequence[MemoryRank], top: int, width: int) -> str:
     return "\n".join([table_of(columns, shown, width), *more])
 
 
-def rows_of(
-    device: DeviceMemory | TracedMemory, by: By | Literal["op"]
-) -> Iterator[dict[str, Any]]:
+def rows_of(device: Totals, by: By | Literal["op"]) -> Iterator[dict[str, Any]]:
     """The rows of a table: who holds what lives at the moment asked for."""
     name, whole = _device_name(device), device.at_allocated_bytes
     key, held = ("category", "categories") if by == "category" else ("place", f"by_{by}")
@@ -174,13 +173,13 @@ def rows_of(
         yield {"device": name, "holder": getattr(one, key), "bytes": one.bytes, **figures}
 
 
-def _device_name(device: DeviceMemory | TracedMemory) -> str:
-    if isinstance(device, DeviceMemory):
+def _device_name(device: Totals) -> str:
+    if not isinstance(device, TracedMemory):
         return str(device.device)
     return f"{device.kind} {device.device}" if device.device >= 0 else device.kind
 
 
-def _peak(device: DeviceMemory | TracedMemory) -> str:
+def _peak(device: Totals) -> str:
     when = _when(device, device.peak_index, device.peak_time_us)
     most, end = size(device.peak_reserved_bytes), size(device.reserved_end_bytes)
     reserved = (f", and at most {most} reserved", f", with {end} reserved")
@@ -192,7 +191,7 @@ def _peak(device: DeviceMemory | TracedMemory) -> str:
     ) + _contradiction(device)
 
 
-def _when(device: DeviceMemory | TracedMemory, event: int, time_us: int | None) -> str:
+def _when(device: Totals, event: int, time_us: int | None) -> str:
     """` at 1.2 s (event 12,345)`, counted from the first event."""
     if event < 0:
         return " before the first event" if device.events else ""
@@ -201,7 +200,7 @@ def _when(device: DeviceMemory | TracedMemory, event: int, time_us: int | None) 
     return f" at {duration(1000 * (time_us - device.start_time_us))} (event {count(event)})"
 
 
-def _contradiction(device: DeviceMemory | TracedMemory) -> str:
+def _contradiction(device: Totals) -> str:
     difference = device.difference_end_bytes
     if not difference:
         return ""
@@ -213,7 +212,7 @@ def _contradiction(device: DeviceMemory | TracedMemory) -> str:
     )
 
 
-def _moment(at: str, device: DeviceMemory | TracedMemory) -> str:
+def _moment(at: str, device: Totals) -> str:
     during = f" ({printable(device.annotation)})" if device.annotation else ""
     running = f", running {short_place(device.place)}{during}" if device.place else during
     when = "" if at == "peak" else _when(device, device.at_index, device.at_time_us)
@@ -248,9 +247,7 @@ def _waste(device: DeviceMemory) -> str:
     )
 
 
-def _table(
-    device: DeviceMemory | TracedMemory, by: By | Literal["op"], top: int, width: int
-) -> list[str]:
+def _table(device: Totals, by: By | Literal["op"], top: int, width: int) -> list[str]:
     rows = list(rows_of(device, by))
     whole = device.at_allocated_bytes
     columns = (

@@ -60,7 +60,7 @@ def emit_of(trace: Trace, text: str, *others: Trace) -> None:
 
 def note_lines(*traces: Trace) -> list[str]:
     """The lines that `emit_of` prints below a table."""
-    return wrapped(_notes(*traces))
+    return wrapped(notes_of(*traces))
 
 
 def wrapped(notes: Sequence[str]) -> list[str]:
@@ -71,11 +71,12 @@ def wrapped(notes: Sequence[str]) -> list[str]:
 
 def emit_json_of(trace: Trace, document: object, *others: Trace) -> None:
     """Prints a JSON document, with the notes of its traces as `note`, if any."""
-    note = " ".join(_notes(trace, *others))
+    note = " ".join(notes_of(trace, *others))
     emit_json({**msgspec.to_builtins(document), "note": note} if note else document)
 
 
-def _notes(*traces: Trace) -> list[str]:
+def notes_of(*traces: Trace) -> list[str]:
+    """What was noted about the origin of these traces, each note once."""
     from fusetui.analysis.questions.note import note_of
 
     notes = (note for trace in traces for note in (note_of(trace), *trace.notes))

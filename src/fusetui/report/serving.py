@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from textwrap import wrap
 from typing import Any
@@ -15,6 +14,7 @@ from fusetui.analysis.serving.layers import Experts, Layers
 from fusetui.analysis.serving.limit import Limit, Loss
 from fusetui.gpu.kernel_names import short_name
 from fusetui.text.figures import count, duration, percent, plural, quantity, several
+from fusetui.text.patterns import late
 from fusetui.text.printable import printable
 from fusetui.text.tables import JSON_ALL, Column, known, left_out, table_of
 from fusetui.trace.model.ids import LARGEST
@@ -22,7 +22,7 @@ from fusetui.trace.model.ids import LARGEST
 STEPS = 8  # that are listed: the outliers, then the longest
 LOSSES, DOINGS, SLOW = 5, 5, 3
 LONGEST_NAME = 400
-FOLDERS = re.compile(r"^[^<(]*/(?=[^/]*\.py\()")
+FOLDERS = late(r"^[^<(]*/(?=[^/]*\.py\()")
 """Those of the file of a Python frame; its name, line and function follow."""
 PHASES = (
     Column("phase", left=True, cell=lambda phase: phase.phase),

@@ -49,6 +49,8 @@ NOTES = {
     "unrecorded_consumers": "Which kernels need the result of a collective is known only from "
     "recorded events.",
     "host_unchanged": "The CPU is taken as unchanged.",
+    "no_waits": "Only calls that launch were recorded: the CPU is taken never to wait for the GPU, "
+    "which may be wrong.",
 }
 NOTHING = 2000  # a smaller part of the time is no change
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -21,6 +20,7 @@ from fusetui.analysis.why.model import (
 from fusetui.text.cutting import clip, joined
 from fusetui.text.cutting import width as cells
 from fusetui.text.figures import count, duration, percent, plural, unit_of
+from fusetui.text.patterns import late
 from fusetui.text.printable import printable
 from fusetui.text.tables import GAP, Column, cut, table
 from fusetui.trace.layout.steps import UP_TO
@@ -53,7 +53,7 @@ CUT_OFF = "waits-outside"
 
 HOLES = "holes"  # with a finding of this rule, work of the window is missing
 
-PATH = re.compile(r"\A[^\s<>]*/(?=[^/]*\.py\(\d)")  # the folders of torch's name for a frame
+PATH = late(r"\A[^\s<>]*/(?=[^/]*\.py\(\d)")  # the folders of torch's name for a frame
 
 Sums = Counter[str]
 

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from fusetui.analysis.why.model import Finding, Why
+from fusetui.analysis.why.model import NOTHING, Finding, Why
 from fusetui.text.figures import duration, percent
 
-NOTHING = 2000
-"""A smaller part of the time is nothing."""
+MORE = 1.5  # times what is at stake
 ZERO = "nothing"
 WITHOUT = {
     "no_change": "What it is worth is unknown: what would mend it cannot be replayed.",
     "warm_up": "What it is worth is unknown: it happens once.",
     "unclear": "What it is worth is unknown: too little of the time after the change is "
     "understood.",
-    "not_found": "What it is worth is unknown: the replay has nothing to change.",
+    "not_found": "What it is worth is unknown: its change cannot be replayed here.",
 }
 """Why a single finding has no worth."""
 NONE = {
+    "no_waits": "What findings are worth is unknown: of all calls, only those that "
+    "launch were recorded, so when the CPU waits for the GPU is not known.",
     "residual": "What findings are worth is unknown: too little of the recorded time is "
     "understood to replay it.",
     "part": "What findings are worth is told of whole traces only.",
@@ -32,7 +33,9 @@ def worth_text(found: Why, one: Finding) -> str:
         return WITHOUT.get(one.worth_note or "", "")
     steps = len(found.steps) if found.worth_of == "step" else 1
     stake = f"At stake {duration(one.at_stake_ns)}{' in all' if steps > 1 else ''}"
-    return f"{stake}, {worth_part(found, one)}."
+    more = one.worth_note == "own_time" and one.worth_ns * steps > MORE * one.at_stake_ns
+    why = ", as what else it does would then run beside the GPU" if more else ""
+    return f"{stake}, {worth_part(found, one)}{why}."
 
 
 def worth_part(found: Why, one: Finding) -> str:

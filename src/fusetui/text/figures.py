@@ -9,11 +9,14 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Sequence
-from fractions import Fraction
+from typing import TYPE_CHECKING
 
 import msgspec
 
-Number = int | Fraction
+if TYPE_CHECKING:
+    from fractions import Fraction
+
+    Number = int | Fraction
 Units = Sequence[tuple[int, str]]
 
 UNITS: Units = ((1, "ns"), (1_000, "us"), (1_000_000, "ms"), (1_000_000_000, "s"))
@@ -23,8 +26,8 @@ NS = {unit: size for size, unit in UNITS} | {"µs": 1000, "μs": 1000}
 TIME = r"(-?)([0-9]{1,18})(?:\.([0-9]{1,18}))? ?(ns|us|µs|μs|ms|s)"
 FRACTION = 18  # digits after the point of a time, at most
 DIGITS = 4
-SMALLEST, LARGEST = Fraction(1, 10**6), 10**21
-"""Outside these bounds a quantity, which may be any float, is written with an exponent."""
+LEAST, MOST = 10**6, 10**21
+"""A quantity, which may be any float, below 1/LEAST or from MOST on has an exponent."""
 
 
 class Unit(msgspec.Struct, frozen=True):
@@ -125,8 +128,8 @@ def quantity(value: float, unit: str = "", digits: int = DIGITS) -> str:
 
     Without a unit, thousands are written out.
     """
-    exact = Fraction(value)
-    if exact and not SMALLEST <= abs(exact) < LARGEST:
+    exact = _fraction(value)
+    if exact and not (abs(exact) * LEAST >= 1 and abs(exact) < MOST):
         return f"{value:.{digits - 1}g} {unit}".rstrip()
     if abs(exact) < 1:
         return f"{significant(value, digits)} {unit}".rstrip()
@@ -136,7 +139,7 @@ def quantity(value: float, unit: str = "", digits: int = DIGITS) -> str:
 
 def significant(value: float, digits: int = DIGITS) -> str:
     """This many digits, without trailing zeros of the fraction: 0.012, 1.2, 41.25, 812.3, 1204."""
-    exact = abs(Fraction(value))
+    exact = abs(_fraction(value))
     decimals = max(0, digits - len(str(int(exact)))) if exact >= 1 else digits
     while 0 < exact * 10**decimals < 10 ** (digits - 1):
         decimals += 1
@@ -205,7 +208,13 @@ def several(names: Sequence[str], most: int) -> str:
 
 def _exact(value: float) -> Number:
     """Keeps integers as they are, because fractions are slower."""
-    return value if isinstance(value, int) else Fraction(value)
+    return value if isinstance(value, int) else _fraction(value)
+
+
+def _fraction(value: float) -> Fraction:
+    from fractions import Fraction  # takes a while to import, and many runs need none
+
+    return Fraction(value)
 
 
 def _in_units(value: Number, units: Units, digits: int = DIGITS) -> str:

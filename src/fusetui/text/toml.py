@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import stat
-import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +33,8 @@ def text_of(path: Path) -> str:
 
 def table_in(text: str, path: object) -> dict[str, Any]:
     """What a text in TOML says; `path` is its name in the sentence. Raises WrongFile."""
+    import tomllib  # only where there is a file
+
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

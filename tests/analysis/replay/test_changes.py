@@ -249,6 +249,11 @@ def test_a_loader_beside_the_thread(us: Us) -> None:
     assert us(looped(), "loader") == (100, 60)
 
 
+def test_a_single_batch_tells_nothing_of_a_loader(us: Us) -> None:
+    with pytest.raises(Refused, match="Only one batch is loaded"):
+        us(looped()[: len(looped()) // 3], "loader")
+
+
 def test_more_workers(asked: Ask) -> None:
     found = asked(looped(), "loader:workers=3")
     assert [one.after_ns for one in found.steps] == [100_000, 40_000, 40_000]

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 from msgspec.structs import replace
-from tests.analysis.replay.events import Event, host
+from tests.analysis.replay.events import Event, call, host, kernel, launched
 from tests.analysis.replay.test_changes import gpu_bound, host_bound, synced
 from tests.places import TRACES
 
-from fusetui.analysis.replay import worth
+from fusetui.analysis.replay import whatif, worth
 from fusetui.analysis.replay.worth import with_worth
 from fusetui.analysis.why.answer import why
 from fusetui.analysis.why.model import Finding, Hurried, Shorter, Unawaited, Unmade, Wanted, Why
@@ -53,6 +53,20 @@ def at(trace: Trace, begin: int, end: int) -> Cover:
     return Cover(*edges)
 
 
+def copied() -> list[Event]:
+    """A copy from pageable memory, 5 to 52, which a call fills from 1 to 50 and another one awaits
+    from 51 to 53; a launch at 100, and its kernel, 105 to 110."""
+    copy = kernel(5, 47, 1, "Memcpy HtoD (Pageable -> Device)", cat="gpu_memcpy")
+    filling = call("cudaMemcpyAsync", 1, 49, 1)
+    waiting = call("cudaStreamSynchronize", 51, 2, 9)
+    return [host("aten::to", 0, 110), filling, copy, waiting, *launched(100, 105, 5, 2)]
+
+
+def rows_of(trace: Trace, *names: str) -> Rows:
+    return np.concatenate([named(trace, name) for name in names])
+
+
+COPY, FILLS, WAITS = "Memcpy HtoD (Pageable -> Device)", "cudaMemcpyAsync", "cudaStreamSynchronize"
 CASES: dict[str, tuple[Callable[[], list[Event]], Want, int | None]] = {
     "kernels that wait for each other": (gpu_bound, shorter(10), 50),
     # The last kernel starts 5 after its launch at 16.
@@ -66,6 +80,11 @@ CASES: dict[str, tuple[Callable[[], list[Event]], Want, int | None]] = {
     "no call": (synced, lambda t: Unmade(named(t, "cudaStreamSynchronize")), 48),
     # The op of 40 after the wait.
     "a stretch of a thread": (synced, lambda t: Hurried(at(t, 58, 98)), 40),
+    # The wait still is for when the copy would begin, at 5, and returns at 6 instead of 53.
+    "no copying thread": (copied, lambda t: Unawaited(rows_of(t, FILLS, COPY)), 47),
+    # Without the 49 of the call and 1 of the wait the thread launches at 50.
+    "nor a wait": (copied, lambda t: Unawaited(rows_of(t, FILLS, WAITS)), 50),
+    "only a call that fills": (copied, lambda t: Unawaited(rows_of(t, FILLS)), None),
     "a change by its text": (gpu_bound, lambda t: "kernel:k x0.5", 125),
     "nothing to fuse": (gpu_bound, lambda t: "fuse", None),
     "nothing that waits": (gpu_bound, lambda t: Unawaited(named(t, "aten::mm")), None),
@@ -121,6 +140,32 @@ def test_the_most_worth_comes_first(trace_of: TraceOf) -> None:
     assert [one is None for one in found.wanted] == [False, False, True, True, True]
 
 
+def test_what_is_unknown_comes_before_what_is_worth_nothing(trace_of: TraceOf) -> None:
+    """And a CPU that takes no time counts with what is at stake, though it is worth 40."""
+    trace = trace_of(synced())
+    each = [
+        (finding("nothing"), shorter(0)(trace)),
+        (finding("none", 9_000), None),
+        (finding("own time", 2_000), Hurried(at(trace, 58, 98))),
+        (finding("shorter"), shorter(5)(trace)),
+    ]
+    found = said(trace, *each)
+    assert [one.rule for one in found.findings] == ["shorter", "own time", "none", "nothing"]
+    assert found.findings[1].worth_ns == 40_000
+    assert "its calls, as what else it does would then run beside" in (
+        worth_text(found, found.findings[1])
+    )
+
+
+def test_where_calls_that_wait_were_left_out_nothing_has_a_worth(
+    trace_of: TraceOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(whatif, "MANY", 3)
+    for events, note in ((gpu_bound(), "no_waits"), (synced() + gpu_bound(), None)):
+        trace = trace_of(events)
+        assert said(trace, (finding(), shorter(1)(trace))).findings[0].worth_note == note
+
+
 def test_together(trace_of: TraceOf) -> None:
     """Both, and no third one: each of five kernels of 50 takes 20 + 10 less."""
     trace = trace_of(gpu_bound())
@@ -172,5 +217,5 @@ def test_nothing_costs_time(path: Any) -> None:
     steps: Sequence[object] = found.steps if found.worth_of == "step" else ["span"]
     for one in found.findings:
         assert (one.worth_ns or 0) >= 0
-        if one.worth_ns and one.worth_ns * len(steps) > (one.at_stake_ns or 0):
+        if one.worth_ns and one.worth_ns * len(steps) > 1.001 * (one.at_stake_ns or 0):
             assert one.rule in ("host-bound", "allocation")

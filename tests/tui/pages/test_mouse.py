@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
+from tests.snapshots import trained
 from tests.tui.driving import opened as app_opened
 from tests.tui.driving import selected
 from tests.tui.explainable import training
-from tests.tui.prepared import after, do, drawn, explained, opened
+from tests.tui.prepared import after, do, drawn, explained, opened, remembered
 from textual.events import MouseMove
 
 from fusetui.trace import Trace
@@ -63,9 +65,10 @@ def test_a_click_drops_what_was_asked_for(mlp: Trace) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_a_click_on_the_bar_brings_the_page(mlp: Trace, page: Page) -> None:
+def test_a_click_on_the_bar_brings_the_page(mlp: Trace, page: Page, tmp_path: Path) -> None:
     job = RankedJob(("rank0.json", "rank1.json"))
-    state = replace(opened(mlp, mlp, size=Size(80, 24)), job=job)
+    state = replace(opened(mlp, mlp, size=Size(100, 24)), job=job)
+    state = remembered(state, trained(tmp_path))
     at = drawn(state).split("\n")[0].index(f"{page.key} {page.title}")
     assert after(state, partial(moused, y=0, done=Click(at))).page == page.name
 

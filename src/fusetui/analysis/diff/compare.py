@@ -4,7 +4,6 @@ rows, of idle time, and of what is left."""
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable
 
 import numpy as np
@@ -23,6 +22,7 @@ from fusetui.analysis.diff.story import told
 from fusetui.analysis.diff.work import Work, in_common, work_of
 from fusetui.analysis.questions.busy import any_busy_ns
 from fusetui.analysis.why.causes import idle_by_cause
+from fusetui.text.patterns import late
 from fusetui.text.printable import without_credentials
 from fusetui.trace.layout.devices import device_names
 from fusetui.trace.model.arrays import Rows
@@ -30,7 +30,7 @@ from fusetui.trace.model.categories import Layer
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.read.reading import without_collector
 
-_ENDING = re.compile(r"(\.pt)?(\.trace)?(\.json)?(\.gz|\.zst)?\Z")
+_ENDING = late(r"(\.pt)?(\.trace)?(\.json)?(\.gz|\.zst)?\Z")
 
 
 def diff(a: Trace, b: Trace, *, step_by: str | None = None) -> Diff:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
@@ -19,11 +18,12 @@ from fusetui.analysis.diff.noise import Noise, beyond_noise, noise_of
 from fusetui.analysis.diff.regions import OTHER, ProgramPlaces, of_all
 from fusetui.analysis.diff.statistics import median
 from fusetui.text.figures import change, duration, plural
+from fusetui.text.patterns import late
 from fusetui.text.printable import printable
 from fusetui.trace.model.arrays import Int64s
 from fusetui.trace.model.op_names import stem
 
-_CHOSEN = re.compile(r"cudnn|miopen|convolution")
+_CHOSEN = late(r"cudnn|miopen|convolution")
 """Ops whose kernels a library chooses among several algorithms."""
 
 LOOKED_UP = 500  # shapes are looked up for at most this many fusions, because each has to be parsed

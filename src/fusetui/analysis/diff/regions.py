@@ -23,6 +23,7 @@ from fusetui.analysis.diff.sequences import closest, is_feasible
 from fusetui.gpu.kernel_names import decode
 from fusetui.gpu.kinds import kinds_of
 from fusetui.text.figures import count, plural
+from fusetui.text.patterns import late
 from fusetui.trace.model.arrays import Flags
 from fusetui.trace.model.categories import LAYERS, STEP_PREFIX, Layer, Role
 from fusetui.trace.model.columns import Trace
@@ -69,12 +70,10 @@ def _named(role: int, name: str) -> str:
 
 Hosts = NDArray[np.int32]
 
-_NODE = re.compile(
-    r"autograd::engine::|(?:\w+Backward\d*|torch::autograd::CppNode<.*)\Z", re.DOTALL
-)
+_NODE = late(r"autograd::engine::|(?:\w+Backward\d*|torch::autograd::CppNode<.*)\Z", re.DOTALL)
 """Frames of the backward pass; CompiledFunctionBackward is one too."""
 
-_NUMBER = re.compile(r"\d+")
+_NUMBER = late(r"\d+")
 
 
 class ProgramPlaces:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
@@ -12,6 +11,7 @@ from fusetui.analysis.diff.model import CPU, REPEATED, Diff, Row, RowKind, Subto
 from fusetui.analysis.why.model import COMPILER, IDLE, LOADER
 from fusetui.gpu.kernel_names import decode
 from fusetui.text.figures import duration, plural, signed_duration
+from fusetui.text.patterns import late
 from fusetui.text.printable import printable
 from fusetui.trace.model.grouping import by_key
 
@@ -24,8 +24,8 @@ way round."""
 
 MOSTLY = 0.6  # one op that makes up this share of a term is named with it
 
-_TIMES = re.compile(r" x\d+\Z")
-_NUMBER = re.compile(r"\d+")
+_TIMES = late(r" x\d+\Z")
+_NUMBER = late(r"\d+")
 _PLURAL = {
     **{of: f"{of}s" for of in ("GEMM", "fill", "convolution", "norm", "reduction", "embedding")},
     **{of: f"{of} kernels" for of in ("pointwise", "other")},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -34,10 +35,9 @@ class Known(msgspec.Struct, frozen=True, eq=False):
     kinds: Int64s  # of each life, the number of its category
 
 
-class DeviceMemory(msgspec.Struct, frozen=True):
-    """One device. Bytes are those asked for, those of `reserved` what the device gave. The figures
-    after `at_index` are of the moment after that event (-1: before the first), each byte in one
-    row of `categories`, of `by_code` and of `by_module`."""
+class Totals(msgspec.Struct, frozen=True):
+    """Of one device. Bytes are those asked for, those of `reserved` what the device gave. The
+    figures after `at_index` are of the moment after that event (-1: before the first)."""
 
     device: int
     events: int
@@ -49,7 +49,6 @@ class DeviceMemory(msgspec.Struct, frozen=True):
     peak_reserved_bytes: int
     allocated_end_bytes: int
     reserved_end_bytes: int
-    active_end_bytes: int
     difference_end_bytes: int
     at_index: int
     at_time_us: int | None
@@ -57,6 +56,12 @@ class DeviceMemory(msgspec.Struct, frozen=True):
     at_reserved_bytes: int
     place: str | None  # of the code that was running
     annotation: str | None
+
+
+class DeviceMemory(Totals, frozen=True):
+    """One device, with each byte in one row of `categories`, of `by_code` and of `by_module`."""
+
+    active_end_bytes: int
     categories: tuple[Share, ...]
     by_code: tuple[Holder, ...]
     by_module: tuple[Holder, ...]
@@ -119,27 +124,35 @@ def _event_by(history: History, time_us: int) -> int:
     return int(np.searchsorted(history.events.time_us, time_us, side="right")) - 1
 
 
+def totals(history: History, event: int) -> dict[str, Any]:
+    """The fields of Totals that a history tells."""
+    allocated, reserved = history.allocated, history.reserved
+    return {
+        "device": history.device,
+        "events": len(history.events),
+        "start_time_us": history.time_us(BEFORE),
+        "allocated_start_bytes": int(allocated[0]),
+        "peak_allocated_bytes": int(allocated.max()),
+        "peak_index": history.peak_index,
+        "peak_time_us": history.time_us(history.peak_index),
+        "peak_reserved_bytes": int(reserved.max()),
+        "allocated_end_bytes": int(allocated[-1]),
+        "reserved_end_bytes": int(reserved[-1]),
+        "difference_end_bytes": history.difference_end_bytes,
+        "at_index": event,
+        "at_time_us": history.time_us(event),
+        "at_allocated_bytes": int(allocated[event + 1]),
+        "at_reserved_bytes": int(reserved[event + 1]),
+    }
+
+
 def _device(known: Known, event: int) -> DeviceMemory:
     history, found = known.history, known.evidence
     failed = out_of_memory(history, found)
     stack = int(history.events.stack[event]) if event != BEFORE else -1
     return DeviceMemory(
-        device=history.device,
-        events=len(history.events),
-        start_time_us=history.time_us(BEFORE),
-        allocated_start_bytes=int(history.allocated[0]),
-        peak_allocated_bytes=int(history.allocated.max()),
-        peak_index=history.peak_index,
-        peak_time_us=history.time_us(history.peak_index),
-        peak_reserved_bytes=int(history.reserved.max()),
-        allocated_end_bytes=int(history.allocated[-1]),
-        reserved_end_bytes=int(history.reserved[-1]),
+        **totals(history, event),
         active_end_bytes=int(history.active[-1]),
-        difference_end_bytes=history.difference_end_bytes,
-        at_index=event,
-        at_time_us=history.time_us(event),
-        at_allocated_bytes=int(history.allocated[event + 1]),
-        at_reserved_bytes=int(history.reserved[event + 1]),
         place=code_of(history.snapshot, found, stack) if stack >= 0 else None,
         annotation=_annotation(history, event),
         categories=by_category(history, known.kinds, event),

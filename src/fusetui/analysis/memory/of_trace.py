@@ -5,11 +5,10 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from fusetui.analysis.memory.answer import NoMoment, events_at
+from fusetui.analysis.memory.answer import NoMoment, Totals, events_at, totals
 from fusetui.analysis.memory.history import BEFORE, History, lives_of
 from fusetui.analysis.memory.holders import BEFORE_RECORDING, Holder, held_at
 from fusetui.analysis.memory.rests import addresses
@@ -31,29 +30,13 @@ Sampled = tuple[int, Id, tuple[int, ...]]  # ns as in the file, the thread, and 
 T = TypeVar("T", Annotations, Blocks, Events, Segments)
 
 
-class TracedMemory(msgspec.Struct, frozen=True):
-    """One device, as one process saw it. What DeviceMemory has, too, means the same, but in sizes
-    of blocks. Where the file does not say when its clock began, times are as in the file."""
+class TracedMemory(Totals, frozen=True):
+    """One device, as one process saw it, in bytes of blocks. `place` is the op that was running.
+    `difference_end_bytes`: what the events add up to less the last total. Times begin with the
+    trace, and are as in the file where it does not say when its clock began."""
 
     kind: str  # GPU, CPU, ...; of the CPU, torch counts only what it allocates while it records
-    device: int  # -1 of the CPU
     process: Id
-    events: int
-    start_time_us: int  # of the trace
-    allocated_start_bytes: int
-    peak_allocated_bytes: int
-    peak_index: int
-    peak_time_us: int | None
-    peak_reserved_bytes: int
-    allocated_end_bytes: int
-    reserved_end_bytes: int
-    difference_end_bytes: int  # what the events add up to less the last total
-    at_index: int
-    at_time_us: int | None
-    at_allocated_bytes: int
-    at_reserved_bytes: int
-    place: str | None  # the op that was running
-    annotation: str | None
     by_op: tuple[Holder, ...]  # `blocks` is 0 of what was there before: their number is not known
 
 
@@ -71,24 +54,11 @@ def memory_of_trace(trace: Trace, at: str | int = "peak") -> tuple[TracedMemory,
 def _told(trace: Trace, device: Device, history: History, event: int) -> TracedMemory:
     names, events = (*trace.names, NO_OP), history.events
     op, around = (int(column[event]) for column in (events.stack, events.user_metadata))
+    start = (trace.epoch_ns + trace.begin_ns) // 1000
     return TracedMemory(
+        **totals(history, event) | {"start_time_us": start},
         kind=DEVICES.get(device[1], f"device type {device[1]}"),
-        device=device[2],
         process=device[0],
-        events=len(events),
-        start_time_us=(trace.epoch_ns + trace.begin_ns) // 1000,
-        allocated_start_bytes=int(history.allocated[0]),
-        peak_allocated_bytes=int(history.allocated.max()),
-        peak_index=history.peak_index,
-        peak_time_us=history.time_us(history.peak_index),
-        peak_reserved_bytes=int(history.reserved.max()),
-        allocated_end_bytes=int(history.allocated[-1]),
-        reserved_end_bytes=int(history.reserved[-1]),
-        difference_end_bytes=history.difference_end_bytes,
-        at_index=event,
-        at_time_us=history.time_us(event),
-        at_allocated_bytes=int(history.allocated[event + 1]),
-        at_reserved_bytes=int(history.reserved[event + 1]),
         place=names[op] if event != BEFORE and op < len(trace.names) else None,
         annotation=names[around] if event != BEFORE and around >= 0 else None,
         by_op=tuple(

@@ -26,14 +26,15 @@ from fusetui.analysis.questions.process_groups import (
     world_size,
 )
 from fusetui.gpu.kernel_names import decode
+from fusetui.text.patterns import late
 from fusetui.trace.model.arguments import arguments, parsed
 from fusetui.trace.model.arrays import Int64s, Rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 
 COMMS = "record_param_comms"
-ANNOTATION = re.compile(r"(?:nccl|rccl|gloo|mpi|ucc|xccl|hccl|cncl):\w{1,64}\Z")
-ON_CPU = re.compile(r"(?:gloo|mpi|ucc):\w{1,64}\Z")
+ANNOTATION = late(r"(?:nccl|rccl|gloo|mpi|ucc|xccl|hccl|cncl):\w{1,64}\Z")
+ON_CPU = late(r"(?:gloo|mpi|ucc):\w{1,64}\Z")
 ARGS = (
     *("Collective name", "dtype", "In msg nelems", "Out msg nelems", "Group size"),
     *("Process Group Name", "Process Group Description", "Process Group Ranks", "Seq"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from fusetui.analysis.questions.computing import within
 from fusetui.analysis.questions.totals import Groups, grouped, percentile
-from fusetui.trace.layout.counters import Counter
+from fusetui.text.patterns import late
 from fusetui.trace.model.arrays import Flags, Int64s, Rows
 from fusetui.trace.model.categories import CPU_LAYERS, Role
 from fusetui.trace.model.columns import Trace
@@ -26,8 +26,11 @@ from fusetui.trace.model.intervals import union_length
 from fusetui.trace.model.joined import Joined
 from fusetui.trace.model.memo import memo
 
-LAUNCHES = re.compile(r"Launch(?!HostFunc)", re.IGNORECASE)
-GRAPH = re.compile(r"GraphLaunch", re.IGNORECASE)
+if TYPE_CHECKING:
+    from fusetui.trace.layout.counters import Counter
+
+LAUNCHES = late(r"Launch(?!HostFunc)", re.IGNORECASE)
+GRAPH = late(r"GraphLaunch", re.IGNORECASE)
 LONGEST_NAME = 1 << 10  # characters of a call's name that are searched
 
 
@@ -191,6 +194,8 @@ def length_of(queue: Counter) -> QueueLength:
 
 def queues(trace: Trace) -> tuple[Counter, ...]:
     """The length of the queue of each device with linked events, in lane order."""
+    from fusetui.trace.layout.counters import Counter  # most questions are about others
+
     rows = trace.gpu_rows[trace.launch[trace.gpu_rows] >= 0]
     device, found = trace.process_of_track[trace.track[rows]], []
     for own in (rows[device == number] for number in np.unique(device)):

@@ -16,16 +16,17 @@ from itertools import product
 from typing import NamedTuple
 
 from fusetui import Error
+from fusetui.text.patterns import late
 
 LONGEST = 500  # characters of a query
 DEEPEST = 20  # parentheses in parentheses
 MOST_WAYS = 64  # alternatives
-SIGN = re.compile(
+SIGN = late(
     r"(-?)([a-z][a-z_0-9]*)\s*(!=|<=|>=|=|<|>)\s*"
     r'("[^"]*"|\d[\d.]*\s+(?:ns|us|ms|s)\b|\S*)'
 )
-TERM = re.compile(r'-?(?:/(?:[^/\\]|\\.)+/(?=[\s)]|$)|[a-z]+:"[^"]*"|"[^"]*"|\S+)')
-FIELD = re.compile(r"([a-z_0-9]+):(?!:)(.*)", re.DOTALL)
+TERM = late(r'-?(?:/(?:[^/\\]|\\.)+/(?=[\s)]|$)|[a-z]+:"[^"]*"|"[^"]*"|\S+)')
+FIELD = late(r"([a-z_0-9]+):(?!:)(.*)", re.DOTALL)
 OPEN, NOT_OPEN, CLOSE = "(", "-(", ")"
 
 
@@ -99,7 +100,7 @@ def _surplus(word: str) -> int:
 
 
 def _written(match: re.Match[str]) -> Written:
-    if match.re is SIGN:
+    if match.re.pattern == SIGN.pattern:
         minus, field, sign, value = match.groups()
         return Written(f"{field}{sign}{value}", minus == "-", field, sign, value.strip('"'))
     excluded = match[0].startswith("-") and len(match[0]) > 1

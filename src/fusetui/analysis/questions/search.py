@@ -24,6 +24,7 @@ from fusetui.analysis.questions.query import (
 from fusetui.gpu.kernel_names import KernelName, decode
 from fusetui.gpu.kernel_names.record import tile_words
 from fusetui.text.figures import count
+from fusetui.text.patterns import late
 from fusetui.trace.layout.steps import launched_in_steps, steps_of
 from fusetui.trace.model.arguments import arguments
 from fusetui.trace.model.arrays import Flags, Rows
@@ -48,8 +49,8 @@ ROLES = {
 }
 """Of each kind."""
 
-SHAPE = re.compile(r"\d+(?:x\d+)+")  # a word that shapes are compared with
-PLAIN = re.compile(r"[\w.,:;\[\](){}=+*#@!?|-]+", re.ASCII)
+SHAPE = late(r"\d+(?:x\d+)+")  # a word that shapes are compared with
+PLAIN = late(r"[\w.,:;\[\](){}=+*#@!?|-]+", re.ASCII)
 """Text that JSON has only one way to write."""
 MOST_STREAMS = 8  # that a sentence lists
 

@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from fusetui.analysis.questions.process_groups import distributed_info
+from fusetui.text.patterns import late
 
-IN_NAME = re.compile(r"rank[ _.=-]?(\d{1,6})", re.IGNORECASE)
-OF_TORCH = re.compile(r"\.pt\.trace\.json(?:\.gz|\.zst)?\Z")
+IN_NAME = late(r"rank[ _.=-]?(\d{1,6})", re.IGNORECASE)
+OF_TORCH = late(r"\.pt\.trace\.json(?:\.gz|\.zst)?\Z")
 RECORDED, NAMED, ORDERED = "distributedInfo", "the file's name", "the order of the files"
 
 

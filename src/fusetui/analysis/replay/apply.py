@@ -285,6 +285,8 @@ def _loaded(change: Loaded, draft: Draft) -> None:
     graph, found = draft.graph, select.loads_of(draft.trace, draft.graph)
     if not found:
         raise NothingLikeIt("No thread that launches work loads data.")
+    if all(len(cover.start) < 2 for cover in found.values()):
+        raise Refused("Only one batch is loaded: when a worker would have begun it is not known.")
     draft.hurry(found, 0.0)
     draft.notes.append("loader_beside")
     for chain, cover in found.items():

@@ -9,6 +9,7 @@ import msgspec
 
 from fusetui import Error
 from fusetui.text.figures import parse_time
+from fusetui.text.patterns import late
 
 Named = Literal["kernel", "family", "op", "module", "python"]
 
@@ -82,11 +83,9 @@ Change = Scaled | Fused | Graphed | Unsynced | Loaded | Communicated | Overlappe
 AMOUNT = (
     r"(?:x(?P<factor>\d+(?:\.\d*)?|\.\d+)|(?P<time>\d[\d.]*\s?(?:ns|us|ms|s))|(?P<bound>bound))"
 )
-SCALED = re.compile(
-    rf"(?P<what>kernel|family|op|module|python):(?P<pattern>.*\S)\s+{AMOUNT}", re.DOTALL
-)
-FACTOR = re.compile(r"(python|comm)\s+(bandwidth=)?x(\d+(?:\.\d*)?|\.\d+)")
-OTHERS = re.compile(
+SCALED = late(rf"(?P<what>kernel|family|op|module|python):(?P<pattern>.*\S)\s+{AMOUNT}", re.DOTALL)
+FACTOR = late(r"(python|comm)\s+(bandwidth=)?x(\d+(?:\.\d*)?|\.\d+)")
+OTHERS = late(
     r"(fuse|graph|no-sync|loader|overlap|device)(?:(?::|(?<=device)=)\s*(.*\S))?", re.DOTALL
 )
 FORMS = (

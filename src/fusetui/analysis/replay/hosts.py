@@ -7,7 +7,6 @@ stretch is no time of its own: the engine begins when it does, and it goes on wh
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from itertools import pairwise
 
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 from fusetui.analysis.replay.graph import Node
 from fusetui.analysis.why.facts import LOADER
 from fusetui.analysis.why.host import Host, host_kinds, matching
+from fusetui.text.patterns import late
 from fusetui.trace.layout.steps import steps_of
 from fusetui.trace.model.arrays import Int64s, Rows, distinct
 from fusetui.trace.model.categories import CPU_LAYERS, Layer, Role
@@ -25,8 +25,8 @@ from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import Cover, outside, union
 from fusetui.trace.program.backward import NODE
 
-FREES = re.compile(r"\A(?:cuda|hip)Free\Z")  # waits for the device
-WORKERS = re.compile(r"MultiProcessing")
+FREES = late(r"\A(?:cuda|hip)Free\Z")  # waits for the device
+WORKERS = late(r"MultiProcessing")
 APART = 0.95  # of the time of an engine: when the thread that asked for backward does nothing
 
 

@@ -14,6 +14,7 @@ from fusetui.analysis.replay.graph import Node
 from fusetui.analysis.replay.hosts import FREES, Hosts
 from fusetui.analysis.why.host import matching
 from fusetui.analysis.why.warming import GRAPH_LAUNCH
+from fusetui.text.patterns import late
 from fusetui.trace.model.arguments import arguments, parsed
 from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows, distinct, first_with
 from fusetui.trace.model.categories import Role
@@ -22,14 +23,14 @@ from fusetui.trace.model.joined import own_events
 from fusetui.trace.model.memo import once
 from fusetui.trace.program.dependencies import dependencies
 
-OF_DEVICE = re.compile(rf"(?:Device|Ctx|Context)Synchronize|{FREES.pattern}")
-OF_EVENT = re.compile(r"EventSynchronize")
-SYNCHRONIZES = re.compile(r"Synchronize")
-TO_DEVICE = re.compile(r"HtoD|HostToDevice")
+OF_DEVICE = late(rf"(?:Device|Ctx|Context)Synchronize|{FREES.pattern}")
+OF_EVENT = late(r"EventSynchronize")
+SYNCHRONIZES = late(r"Synchronize")
+TO_DEVICE = late(r"HtoD|HostToDevice")
 WAITS_ON = ("wait_on_stream", "wait_on_cuda_event_record_corr_id")
 FEWEST = 3  # calls that waited for room, from which on a queue counts as full
 SKEW_NS = 20_000  # by which the clocks of host and device may differ
-WAITS_EVENT = re.compile(r"StreamWaitEvent")
+WAITS_EVENT = late(r"StreamWaitEvent")
 SHORT_NS = 10_000  # queued items that start so soon after the one before tell the usual switch
 SOON_NS = 25_000  # so soon after the end of an item starts what waits for an event after it
 SLOW = 2  # times as long as the median, a call that waits for room

@@ -18,13 +18,15 @@ from fusetui.analysis.replay.path import DeviceResidual, PathRow, residuals_of, 
 from fusetui.analysis.replay.replay import Times, replay
 from fusetui.analysis.replay.timeline import step_bounds
 from fusetui.trace.layout.steps import labels_of, steps_of
-from fusetui.trace.model.arrays import Int64s
+from fusetui.trace.model.arrays import Int64s, distinct
+from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.memo import once
 
 DOUBTFUL, UNKNOWN = 0.05, 0.20
 """Shares that are not understood: from the first on an answer begins with that, and above the
 second there is none."""
+MANY = 100  # launches
 
 Note = Literal[
     "other_ranks_unchanged",  # they wait for this rank as long as they did
@@ -36,6 +38,7 @@ Note = Literal[
     "loader_beside",  # what the thread does to take over a batch counts nothing
     "unrecorded_consumers",  # what needs the result of a collective is known by events alone
     "host_unchanged",  # by another device
+    "no_waits",  # were recorded: threads are taken not to wait for the device
 ]
 
 
@@ -165,8 +168,16 @@ def _limit(
     return rows_of(trace, graph, route_to(graph, times, last).since(begin))
 
 
+def leaves_waits_out(trace: Trace) -> bool:
+    """Whether of the calls of a program that launches much only those were kept that launch: the
+    profiler itself makes others, and waits for the device, when it stops."""
+    launching = distinct(trace.launch[trace.gpu_rows])
+    kinds = trace.name[launching[launching >= 0]]
+    return len(kinds) > MANY and bool(np.isin(trace.name[trace.rows_of(Role.CALL)], kinds).all())
+
+
 def _notes(trace: Trace) -> list[Note]:
-    found: list[Note] = []
+    found: list[Note] = ["no_waits"] if leaves_waits_out(trace) else []
     if not len(trace.gpu_rows):
         found.append("no_gpu")
     if communicates(trace, trace.gpu_rows).any():

@@ -16,8 +16,16 @@ from fusetui.analysis.replay.graph import NEVER, Graph, Node
 from fusetui.analysis.replay.path import residuals_of
 from fusetui.analysis.replay.replay import Times, replay
 from fusetui.analysis.replay.select import covers
-from fusetui.analysis.replay.whatif import UNKNOWN, chosen, lengths_of, median, saved_of
+from fusetui.analysis.replay.whatif import (
+    UNKNOWN,
+    chosen,
+    leaves_waits_out,
+    lengths_of,
+    median,
+    saved_of,
+)
 from fusetui.analysis.why.model import (
+    NOTHING,
     Finding,
     Hurried,
     Shorter,
@@ -30,6 +38,7 @@ from fusetui.analysis.why.model import (
 )
 from fusetui.trace.layout.steps import steps_of
 from fusetui.trace.model.arrays import Int64s, Rows
+from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import Cover, common
 from fusetui.trace.model.memo import once
@@ -63,21 +72,28 @@ def with_worth(
             continue
         saved, share = saved_of(before, after), float((before - after).sum() / before.sum())
         told.append(replace(finding, worth_ns=saved, worth_share=share, worth_note=note))
-    order = sorted(range(len(told)), key=lambda n: _by_worth(told[n]))
+    steps = len(steps_of(trace, by))
+    order = sorted(range(len(told)), key=lambda n: _by_worth(told[n], max(steps, 1)))
     first = [wanted[n] for n in order if told[n].worth_ns is not None][:together]
     return replace(
         found,
         findings=tuple(told[n] for n in order),
         wanted=tuple(wanted[n] for n in order),
-        worth_of="step" if len(steps_of(trace, by)) else "span",
+        worth_of="step" if steps else "span",
         together=_together(before, _after(trace, graph, first, by), len(first)) if first else None,
     )
 
 
-def _by_worth(finding: Finding) -> tuple[bool, bool, int, int]:
-    """The most worth first, then what has none by what is at stake; notes last."""
+def _by_worth(finding: Finding, steps: int) -> tuple[int, int, int]:
+    """The most worth first, then those of which it is unknown by what is at stake, then what is
+    worth nothing; notes last. A CPU that takes no time at all also hides what other findings are
+    about: that counts with what is at stake."""
     worth, stake = finding.worth_ns, finding.at_stake_ns
-    return stake is None, worth is None, -(worth or 0), -(stake or 0)
+    if finding.worth_note == "own_time":
+        worth = min(worth or 0, (stake or 0) // steps)
+    nothing = worth is not None and (finding.worth_share or 0.0) * NOTHING <= 1
+    tier = 3 if stake is None else 2 if nothing else int(worth is None)
+    return tier, -(worth or 0), -(stake or 0)
 
 
 def _note(finding: Finding, wanted: Wanted | None) -> WorthNote | None:
@@ -95,6 +111,8 @@ def _missing(trace: Trace, found: Why, asked: bool) -> WorthNote | None:
     """Why no finding has a worth."""
     if found.modules is None:
         return "part"
+    if leaves_waits_out(trace):
+        return "no_waits"
     runs = RUNS + sum(one is not None for one in found.wanted)
     if not asked and NODES * len(trace.gpu_rows) * runs > MOST:
         return "large"
@@ -161,10 +179,15 @@ def _unmade(wanted: Unmade, draft: Draft) -> None:
 
 
 def _unawaited(wanted: Unawaited, draft: Draft) -> None:
-    waits = _nodes_of(draft, wanted.rows, Node.WAIT)
-    waits = waits[draft.graph.lag[1, waits] != NEVER]
-    if not len(waits):
+    trace, row = draft.trace, draft.graph.row
+    calls = _nodes_of(draft, wanted.rows, Node.WAIT)
+    does_wait = draft.graph.lag[1, calls] != NEVER
+    waits = calls[does_wait]
+    copies = _nodes_of(draft, wanted.rows[trace.role[wanted.rows] == Role.MEMCPY], Node.ITEM)
+    if not len(waits) and not len(copies):
         raise WrongChange("Nothing is known to wait.")
+    draft.scale(copies, np.zeros_like)
+    draft.dur[calls[~does_wait & np.isin(row[calls], trace.launch[trace.gpu_rows])]] = 0
     draft.unlink(1, waits)
     draft.dur[waits] -= draft.unexplained[waits]
     draft.unexplained[waits] = 0

@@ -3,7 +3,6 @@ one class."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from functools import cached_property
 
@@ -14,6 +13,7 @@ from fusetui.analysis.questions.collectives import ON_CPU
 from fusetui.analysis.why.devices import Devices, Gaps, Named, Reasons
 from fusetui.analysis.why.host import Host, Threads, TimeLine, host_kinds, matching
 from fusetui.analysis.why.model import DeviceAccount, ThreadAccount
+from fusetui.text.patterns import late
 from fusetui.trace.layout.devices import device_properties
 from fusetui.trace.model.arrays import Int32s, Int64s
 from fusetui.trace.model.categories import CPU_LAYERS
@@ -129,7 +129,7 @@ def devices_on(lines: Sequence[Devices]) -> tuple[Device, ...]:
     return tuple(Device(line, n) for line in lines for n in range(len(line)))
 
 
-WAITS = re.compile(
+WAITS = late(
     r"<built-in (?:method|function) (?:acquire|sleep|select|poll|wait\w*|recv\w*|accept)\b"
     r"|<method '(?:acquire|poll|wait\w*|recv\w*|accept)' of"
 )

@@ -15,6 +15,7 @@ from fusetui.analysis.why.kernels import by_text
 from fusetui.analysis.why.model import COMPILER, LOADER
 from fusetui.text.cutting import clip
 from fusetui.text.figures import count, duration
+from fusetui.text.patterns import late
 from fusetui.text.printable import printable
 from fusetui.trace.model.arrays import Flags, Int64s, Rows, summed
 from fusetui.trace.model.columns import Trace
@@ -89,8 +90,8 @@ def idle_by_cause(trace: Trace, begin: Int64s, end: Int64s, idle_ns: int) -> dic
     return means
 
 
-FRAME = re.compile(r"(?:.*/)?([^/]+)\((\d+)\): (.+)", re.DOTALL)
-BUILT_IN = re.compile(r"<built-in (?:method|function) (\S+)")
+FRAME = late(r"(?:.*/)?([^/]+)\((\d+)\): (.+)", re.DOTALL)
+BUILT_IN = late(r"<built-in (?:method|function) (\S+)")
 LONGEST_TEXT = 60
 
 
@@ -110,7 +111,7 @@ def module_text(name: str, most: int = LONGEST_TEXT) -> str:
 
 
 SHOWN = 2  # names of one kind
-NUMBER = re.compile(r"#[0-9]{1,18}\Z")
+NUMBER = late(r"#[0-9]{1,18}\Z")
 LEAST = 0.02  # of all time; a name with less is not told
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
@@ -18,6 +17,7 @@ from fusetui.analysis.why.kernels import Kernels, the_most
 from fusetui.analysis.why.model import IDLE
 from fusetui.analysis.why.transfers import Transfers, transfers_of
 from fusetui.analysis.why.warming import GRAPH_LAUNCH, Once, slow_first_step, warm_up
+from fusetui.text.patterns import late
 from fusetui.trace.layout.steps import Steps, steps_of
 from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows
 from fusetui.trace.model.categories import Role
@@ -34,13 +34,13 @@ from fusetui.trace.model.intervals import (
 NO_ROWS: Rows = np.empty(0, dtype=np.intp)
 
 
-LOADER = re.compile(
+LOADER = late(
     r"enumerate\(DataLoader\)|\bDataLoader\w*\.__next__"
     r"|torch/utils/data/dataloader\.py\(\d+\): __next__"
 )
 """What torch/utils/data/dataloader.py is recorded as; in 2021 the annotation was an op."""
 
-COMPILER = re.compile(
+COMPILER = late(
     r"\(dynamo_timed\)\Z"
     r"|torch/_dynamo/convert_frame\.py\(\d+\): (?:_compile|compile_inner)\Z"
     r"|torch/_inductor/compile_fx\.py\(\d+\): compile_fx"

@@ -7,7 +7,6 @@ itself. The kind of a slice is that of its role.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from enum import IntEnum
 from functools import cached_property, partial
@@ -17,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.gpu.kinds import LONGEST_NAME
+from fusetui.text.patterns import late
 from fusetui.trace.model.arrays import Flags, Int64s, Rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
@@ -82,16 +82,16 @@ KINDS = {
     Role.ANNOTATION: Host.ANNOTATION,
 }
 
-SYNC = re.compile(r"Synchronize|\A[a-z]+Memcpy(?!.*Async)")
+SYNC = late(r"Synchronize|\A[a-z]+Memcpy(?!.*Async)")
 """Calls that wait for the device, including blocking copies, but not sets, which are asynchronous
 except on memory of the host: CUDA runtime API, "API synchronization behavior"."""
 
-ALLOC = re.compile(
+ALLOC = late(
     r"Malloc|Free|HostAlloc|HostRegister|HostUnregister|MemAlloc|MemHostAlloc|MemCreate|MemRelease"
     r"|MemMap|MemUnmap|MemAddress|MemSetAccess|MemPool"
 )
-COPIES_LATER = re.compile(r"Memcpy.*Async")
-PAGEABLE = re.compile(r"Pageable")
+COPIES_LATER = late(r"Memcpy.*Async")
+PAGEABLE = late(r"Pageable")
 """An asynchronous copy from or to pageable memory may block as well (same page)."""
 
 

@@ -25,6 +25,7 @@ WorthNote = Literal[
     "note",  # no time is at stake
     "not_found",  # the replay has nothing to which its change applies
     "residual",  # too little of the recording is understood
+    "no_waits",  # of the calls only those that launch were recorded
     "unclear",  # too little of what follows from the change is
     "part",  # a part of the trace was asked about
     "large",  # replaying all findings of this trace takes long: --worth does it
@@ -133,6 +134,10 @@ class Breakdown(msgspec.Struct, frozen=True):
     modules_ns: int
 
 
+NOTHING = 2000
+"""A smaller part of the time is worth nothing."""
+
+
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """A claim with its evidence."""
 
@@ -202,7 +207,8 @@ class Unmade(msgspec.Struct, frozen=True, eq=False):
 
 
 class Unawaited(msgspec.Struct, frozen=True, eq=False):
-    """In these calls threads do not wait for the device; later work keeps its order."""
+    """In these calls threads do not wait for the device, nor fill the buffer of a copy; copies of
+    memory among the rows take no time; later work keeps its order."""
 
     rows: Rows
 

@@ -11,23 +11,24 @@ from numpy.typing import NDArray
 
 from fusetui.analysis.why.devices import events_in_order
 from fusetui.analysis.why.host import Host, matching
+from fusetui.text.patterns import late
 from fusetui.trace.layout.steps import Steps
 from fusetui.trace.model.arrays import Flags, Int64s, Rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import NOTHING, Cover, joined, union, without
 
-GRAPH_LAUNCH = re.compile(r"GraphLaunch")
+GRAPH_LAUNCH = late(r"GraphLaunch")
 """cudaGraphLaunch, cuGraphLaunch, hipGraphLaunch: one call launches a whole graph."""
 
-ONCE = re.compile(
+ONCE = late(
     r"(?:Stream|Event|Ctx|Context|Graph)Create|GraphInstantiate|PrimaryCtx|ModuleLoad|LibraryLoad"
     r"|LibraryGet|ModuleGet|KernelGet|FuncGet|FuncSet|GetDeviceProp|DeviceGet|StreamGetPriority"
     r"|Occupancy|SetDevice|DeviceEnablePeerAccess|\Acu(?:da)?Init\b|\AhipInit\b"
 )
 """Calls that create what is then kept, or that are slow because they are the first of a library."""
-BEGINS_CAPTURE = re.compile(r"StreamBeginCapture")
-ENDS_CAPTURE = re.compile(r"StreamEndCapture")
+BEGINS_CAPTURE = late(r"StreamBeginCapture")
+ENDS_CAPTURE = late(r"StreamEndCapture")
 
 LONG_NS = 100_000  # a runtime call that takes longer is no ordinary one
 LONG_OP_NS = 1_000_000

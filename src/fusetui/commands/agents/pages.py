@@ -6,7 +6,6 @@ for the same question, as long as the files of its traces have not changed.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from hashlib import blake2b
 from typing import Any
@@ -15,10 +14,11 @@ import msgspec
 import orjson
 
 from fusetui.commands.errors import CommandError
+from fusetui.text.patterns import late
 from fusetui.text.printable import printable
 
 CHARACTERS = 4  # of JSON that are estimated as one token
-CURSOR = re.compile(r"([0-9]{1,15})-([0-9a-f]{12})")
+CURSOR = late(r"([0-9]{1,15})-([0-9a-f]{12})")
 WIDEST = 40  # characters of a cursor and of the number of tokens
 
 

@@ -17,24 +17,26 @@ import re
 from functools import lru_cache
 from typing import Any, Final
 
+from fusetui.text.patterns import late
+
 from .cxx import SCOPE, base_of, split_args
 from .record import KernelName, Meanings, build, dtype_words, explain, spaced
 from .vocabulary import CXX_TYPE, cxx_type
 
 _NUMBER = r"(?:\(\w+\))?"
-_ELEMENTWISE = re.compile(
+_ELEMENTWISE = late(
     rf"(?:void )?at::native::{SCOPE}(?P<kernel>\w*elementwise_\w*kernel\w*)<"
     rf"(?:{_NUMBER}(?P<first>\d{{1,6}}), |(?:float|double), )?(?:{_NUMBER}(?P<second>\d{{1,6}}), )?"
     rf"(?:(?:void )?at::native::{SCOPE}"
     r"(?:gpu_kernel_impl\w*|type_specialized_\w+<\d{1,6}>::apply)<)?"
     rf"(?:void )?(?P<functor>{SCOPE}(?P<word>\w+))"
 )
-_OPERANDS = re.compile(rf"<(?P<a>{CXX_TYPE}), (?P<b>{CXX_TYPE}), (?P<out>{CXX_TYPE}), ")
-_ONE_TYPE = re.compile(rf"<({CXX_TYPE}) ?>")
-_FIRST_TYPE = re.compile(rf"<(?:(?:true|false), )?({CXX_TYPE})[,>]")
-_LAMBDA_TYPES = re.compile(rf"[{{\[]lambda\((?:bool, )?({CXX_TYPE})[,)]")
-_ACCESSED = re.compile(r"(\w+)<(?:(?:true|false), )?(?:at::native::)?OpaqueType<(\d{1,6})>")
-_POINTER = re.compile(rf"&\(?(?:void )?(?P<function>{SCOPE}(?P<word>\w+))")
+_OPERANDS = late(rf"<(?P<a>{CXX_TYPE}), (?P<b>{CXX_TYPE}), (?P<out>{CXX_TYPE}), ")
+_ONE_TYPE = late(rf"<({CXX_TYPE}) ?>")
+_FIRST_TYPE = late(rf"<(?:(?:true|false), )?({CXX_TYPE})[,>]")
+_LAMBDA_TYPES = late(rf"[{{\[]lambda\((?:bool, )?({CXX_TYPE})[,)]")
+_ACCESSED = late(r"(\w+)<(?:(?:true|false), )?(?:at::native::)?OpaqueType<(\d{1,6})>")
+_POINTER = late(rf"&\(?(?:void )?(?P<function>{SCOPE}(?P<word>\w+))")
 _LAUNCHERS = ("gpu_kernel", "opmath_", "launch_", "legacy_")
 """Functions of ATen that apply the functor, which is their first template argument."""
 
@@ -50,17 +52,17 @@ _KINDS: Final = {
     "elementwise_kernel": "strided tensors",
     "elementwise_kernel_manual_unroll": "strided tensors",
 }
-_AFFIXES = re.compile(
+_AFFIXES = late(
     r"^CUDAFunctor(?:OnSelf|OnOther)?_|_?(?:cuda_kernel|kernel_cuda|kernel_impl|CUDAKernelImpl"
     r"|KernelImplInternal|kernel|[fF]unctor|impl|cuda)$"
 )
-_HUMPS = re.compile(r"(?<=[a-z])(?=[A-Z])")
-_REDUCTION = re.compile(
+_HUMPS = late(r"(?<=[a-z])(?=[A-Z])")
+_REDUCTION = late(
     r"(?:void )?at::native::(?P<kernel>reduce_kernel)<(?:\(\w+\))?(?P<threads>\d{1,6}), "
     rf"(?:\(\w+\))?(?P<vec>\d{{1,6}}), {SCOPE}(?P<reduce>ReduceOp)<"
 )
-_WRAPPED = re.compile(rf"{SCOPE}func_wrapper_t<[\w:]+(?: char| int| long)?(?:<\w+>)?, ")
-_ADDRESS = re.compile(r"&(?=[\w(])")
+_WRAPPED = late(rf"{SCOPE}func_wrapper_t<[\w:]+(?: char| int| long)?(?:<\w+>)?, ")
+_ADDRESS = late(r"&(?=[\w(])")
 _REDUCTION_MEANINGS: Final = {
     "kernel": "a reduction of ATen",
     "threads": "at most {} threads in a block",

@@ -9,14 +9,15 @@ trace of a real device was found to check them.
 
 from __future__ import annotations
 
-import re
 from typing import Any, Final
+
+from fusetui.text.patterns import late
 
 from .cxx import Signature, argument_texts, base_of, callee_text, signature, split_args
 from .record import KernelName, build, op_by, spaced
 from .vocabulary import cxx_type
 
-_FREE_BASES = re.compile(
+_FREE_BASES = late(
     r"cunn_\w+|softmax_warp_(?:forward|backward)|elementwise_kernel_with_index"
     r"|indexing_backward_kernel\w*"
 )
@@ -37,16 +38,16 @@ _OPERATIONS: Final = {
     "index": r"index(?:Select|Func|ing|_)|vectorized_gather|scatter_gather",
 }
 _NO_DIRECTION: Final = ("rng", "copy", "sort", "scan", "index", None)
-_FORWARD = re.compile(
+_FORWARD = late(
     r"[Ff]orward|updateOutput|collect_statistics|transform_input|_out_frame|vectorized_layer_norm"
 )
-_BACKWARD = re.compile(r"[Bb]ackward|updateGradInput|grad_input|InternalGradients|gradinput")
-_SHORTER = re.compile(r"_?(?:CUDA)?[kK]ernel$|_out_frame$")
-_OPTIMIZERS = re.compile(r"Adam|Sgd|SGD|Adagrad|Lamb|LAMB")
+_BACKWARD = late(r"[Bb]ackward|updateGradInput|grad_input|InternalGradients|gradinput")
+_SHORTER = late(r"_?(?:CUDA)?[kK]ernel$|_out_frame$")
+_OPTIMIZERS = late(r"Adam|Sgd|SGD|Adagrad|Lamb|LAMB")
 # Functors whose struct name says nothing without the operator beside it stay out of the field.
-_NAMED_FUNCTORS = re.compile(r"(?:Unary|Binary|Pointwise|Ternary)Op\w*Functor|Fused\w+Functor")
-_TYPE_ARGUMENT = re.compile(r"<([\w: ]+?(?:<\w+>)?)[,>]")
-_XPU_FUNCTOR = re.compile(r"at::native::xpu::(\w+Functor\w*)")
+_NAMED_FUNCTORS = late(r"(?:Unary|Binary|Pointwise|Ternary)Op\w*Functor|Fused\w+Functor")
+_TYPE_ARGUMENT = late(r"<([\w: ]+?(?:<\w+>)?)[,>]")
+_XPU_FUNCTOR = late(r"at::native::xpu::(\w+Functor\w*)")
 
 
 def decode(name: str) -> KernelName | None:

@@ -11,6 +11,8 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
+from fusetui.text.patterns import late
+
 from .cxx import cute_tuple
 from .fp8_gemm import TRTLLM_TYPES
 from .record import KernelName, build, explain, fields_of, spaced, tile_words
@@ -18,27 +20,27 @@ from .vocabulary import CUTLASS, cxx_type
 
 _INT = r"(?:\(int\))?(?P<{}>\d{{1,5}})"
 _BOOL = r"(?:\(bool\))?(?:true|false|0|1)"
-_FLASH2 = re.compile(
+_FLASH2 = late(
     r"(?:void )?(?:(?:pytorch_)?flash::)?(?P<kernel>flash_(?P<pass>fwd|bwd)_\w+)<"
     rf"(?:{_BOOL}, )?(?:\w+::)?Flash_\w+_kernel_traits<"
     + ", ".join(_INT.format(group) for group in ("head_dim", "tile_m", "tile_n"))
     + r", [\w(), ]+?, (?P<a>cutlass::\w+), (?:\w+::)?Flash_kernel_traits<[^>]*> ?>"
     + rf"(?P<flags>(?:, {_BOOL}){{0,12}})"
 )
-_FLASH3 = re.compile(
+_FLASH3 = late(
     r"FlashAttn(?P<pass>Fwd|Bwd)Sm\d{1,6}<(?:\w+::)?CollectiveMainloop\w*?Sm(?P<cc>\d{1,6})<"
     rf"(?P<stages>\d{{1,3}}), {cute_tuple('x', 'y', 'z')}, "
     rf"{cute_tuple('tile_m', 'tile_n', 'head_dim')}, "
     r"(?:\d{1,6}, )?(?P<a>[\w:]+), (?P<acc>[\w:]+), cutlass::arch::Sm\d{1,6}, "
     r"(?P<causal>true|false)(?:, (?P<local>true|false))?"
 )
-_FLASH_CLASS = re.compile(r"flash::((?:Flash|flash_)\w+)")
-_MEM_EFF = re.compile(
+_FLASH_CLASS = late(r"flash::((?:Flash|flash_)\w+)")
+_MEM_EFF = late(
     r"fmha_cutlass(?P<pass>[FB])_(?P<a>f16|bf16|f32)_(?P<aligned>aligned|notaligned)"
     r"_(?P<tile_m>\d{1,4})x(?P<tile_n>\d{1,4})(?P<rest>(?:_[a-z0-9]+)*?)_sm(?P<cc>\d{2,3})(?=\(|$)"
 )
 _TRTLLM_TYPE = "|".join(word for word in TRTLLM_TYPES if not word.startswith("Mx"))
-_TRTLLM = re.compile(
+_TRTLLM = late(
     r"(?:void )?(?:\w{1,40}::){0,8}fmhaSm(?P<cc>\d{2,3})[af]?Kernel_"
     rf"Q(?:kv)?(?P<a>{_TRTLLM_TYPE})"
     rf"(?:Kv(?:{_TRTLLM_TYPE}))?O(?P<out>{_TRTLLM_TYPE})"

@@ -19,6 +19,8 @@ import re
 from functools import lru_cache
 from typing import Any, Final
 
+from fusetui.text.patterns import late
+
 from .cxx import Signature, callee_text, signature
 from .record import KernelName, Meanings, build, epilogue_of, explain, fields_of, gemm_label
 from .vocabulary import (
@@ -34,12 +36,12 @@ from .vocabulary import (
 )
 
 _TYPE = "|".join(CUBLAS_WORDS)
-_TUNED = re.compile(
+_TUNED = late(
     rf"(?:trt_)?(?P<arch>{GENERATION})_(?:(?P<out>{_TYPE})_)?"
     rf"(?P<acc>g[cz]|[shdicz])(?P<mma>\d{{1,6}})?gemm(?:_(?P<a>{_TYPE}))?_(?P<tile_m>\d{{1,4}})"
     r"x(?P<tile_n>\d{1,4})(?P<rest>(?:_[a-z0-9]+)*)_(?P<layout>[ntch]{2})(?:_v\d{1,6})?"
 )
-_STAGES = re.compile(r"_stages_(?P<tile_k>\d{1,4})x(?P<stages>\d{1,3})(?:_|$)")
+_STAGES = late(r"_stages_(?P<tile_k>\d{1,4})x(?P<stages>\d{1,3})(?:_|$)")
 _TUNED_MEANINGS: Meanings = {
     "arch": "built for the {} generation",
     "out": "the result is stored as {}",
@@ -59,7 +61,7 @@ _TUNED_WORDS: Final = {
     "upper": "probably writes the upper triangle only",
 }
 
-_NVJET = re.compile(
+_NVJET = late(
     r"nvjet_(?:sm(?P<cc>\d{2,3})_)?(?P<types>[a-z]{3}|[a-z]{5})_(?P<tile_m>\d{1,4})"
     r"x(?P<tile_n>\d{1,4})_(?P<tile_k>\d{1,4})x(?P<stages>\d{1,3})_(?P<cluster>\d{1,6}x\d{1,6})"
     r"(?P<rest>(?:_[A-Za-z0-9]+)*)_(?P<layout>[NT]{3})"
@@ -84,9 +86,9 @@ _NVJET_WORDS: Final = {
     "splitK": "K is split over blocks; a splitKreduce_kernel follows",
 }
 
-_GEMV = re.compile(r"gemv(?:\d[TN]|NSP|[TN])\w*_kernel\w*")
-_SMALL_N = re.compile(r"gemmSN_(?P<layout>[NT]{2})_kernel\w*")
-_SMALL = re.compile(r"(?:magma_[sdchz]gemm|[sdchz]gemm_largek_|gemmk1_kernel|gemmSN_)\w*")
+_GEMV = late(r"gemv(?:\d[TN]|NSP|[TN])\w*_kernel\w*")
+_SMALL_N = late(r"gemmSN_(?P<layout>[NT]{2})_kernel\w*")
+_SMALL = late(r"(?:magma_[sdchz]gemm|[sdchz]gemm_largek_|gemmk1_kernel|gemmSN_)\w*")
 _SMALL_MEANINGS: Final = {
     "gemv": "a matrix times a vector",
     "gemm": "a matrix product of a special shape",

@@ -10,24 +10,24 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
+from fusetui.text.patterns import late
+
 from . import cutlass
 from .cxx import SCOPE, argument_texts, callee_text, signature
 from .record import KernelName, build, explain, explain_tokens, fields_of, gemm_label, op_by
 from .vocabulary import GENERATION, MMA_SHAPES, cxx_type, from_word, named
 
-_TUNED = re.compile(
+_TUNED = late(
     rf"(?:_5x_cudnn_|cudnn_(?:infer_|train_)?)?(?P<arch>{GENERATION})_"
     r"(?:(?P<out>fp16|bf16|int8|fp32)_)?(?P<acc>[shid])(?P<mma>\d{1,6})?cudnn"
     r"(?:_(?P<a>fp16|bf16|int8))?(?P<mid>(?:_[A-Za-z]\w*?)?)_(?P<tile_m>\d{1,4})"
     r"x(?P<tile_n>\d{1,4})(?P<rest>(?:_[A-Za-z0-9]+)*)"
 )
-_SDPA = re.compile(
-    r"cudnn_generated_\w*?sdpa_sm(?P<cc>\d{2,3})_flash_(?P<pass>fprop|bprop)(?P<rest>\w*)"
-)
-_IMPLICIT = re.compile(
+_SDPA = late(r"cudnn_generated_\w*?sdpa_sm(?P<cc>\d{2,3})_flash_(?P<pass>fprop|bprop)(?P<rest>\w*)")
+_IMPLICIT = late(
     r"(?P<arch>Volta|Turing|Ampere)_\w{1,12}_implicit_gemm_(?P<pass>fprop|dgrad|wgrad)_\w+"
 )
-_CUTLASS = re.compile(rf"(?:void )?cutlass_\w*cudnn\w*::(?:Kernel2?|device_kernel)<{SCOPE}")
+_CUTLASS = late(rf"(?:void )?cutlass_\w*cudnn\w*::(?:Kernel2?|device_kernel)<{SCOPE}")
 _IN_CUTLASS: Final = {"conv": r"::conv::|ImplicitGemm", "gemm": r"::gemm::|[Gg]emm"}
 _MEANINGS: Final = {
     "arch": "built for the {} generation",

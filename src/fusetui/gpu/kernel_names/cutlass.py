@@ -23,6 +23,8 @@ import re
 from functools import lru_cache
 from typing import Any, Final
 
+from fusetui.text.patterns import late
+
 from .cxx import SCOPE, cute_tuple
 from .record import KernelName, Meanings, build, epilogue_of, explain, fields_of, gemm_label
 from .vocabulary import (
@@ -37,8 +39,8 @@ from .vocabulary import (
 )
 
 _TYPE = "|".join(sorted(CUTLASS, key=len, reverse=True))
-_WRAPPER = re.compile(rf"(?:void )?(?:{SCOPE}cutlass::Kernel2?<)?{SCOPE}(?=cutlass_)")
-_BODY = re.compile(
+_WRAPPER = late(rf"(?:void )?(?:{SCOPE}cutlass::Kernel2?<)?{SCOPE}(?=cutlass_)")
+_BODY = late(
     r"cutlass_(?:(?P<cc>\d{2,3})_)?(?P<class>wmma_tensorop|s?p?tensorop|simt)_"
     rf"(?:(?P<c>{_TYPE})_)?(?P<acc>g[cz]|[shdicz])?(?P<mma>\d{{1,6}})?"
     rf"(?P<math>tf32|bf16|f16|fastaccum|xor|and)?"
@@ -86,8 +88,8 @@ _WORDS: Final = {
 }
 
 _TYPE3 = r"[a-z][a-z0-9]*"
-_HEAD3 = re.compile(r"cutlass3x_sm(?P<cc>\d{2,3})[af]?_[a-z]+_(?P<after>\w+)")
-_NAME3 = re.compile(
+_HEAD3 = late(r"cutlass3x_sm(?P<cc>\d{2,3})[af]?_[a-z]+_(?P<after>\w+)")
+_NAME3 = late(
     r"cutlass3x_sm(?P<cc>\d{2,3})[af]?_(?P<class>[a-z]+)_(?P<acc>[shdicz](?=\d|gemm))?"
     r"(?P<mma>\d{1,4}x\d{1,4}x\d{1,4}|\d{1,6})?(?:_?(?P<math>\d?x?[a-z]{1,8}\d{0,3}))??"
     r"gemm_(?P<scaled>block_scaled_)?"
@@ -132,7 +134,7 @@ _WORDS3: Final = {
 _TILE = cute_tuple("tile_m", "tile_n", "tile_k")
 _CLUSTER = cute_tuple("x", "y", "z")
 _SHAPED: Final = tuple(
-    re.compile(pattern)
+    late(pattern)
     for pattern in (
         rf"vllm::cutlass_3x_gemm\w*<(?P<a>{CXX_TYPE}), (?P<out>{CXX_TYPE}), [\w:]+, "
         rf"{_TILE}, {_CLUSTER}",
@@ -141,8 +143,8 @@ _SHAPED: Final = tuple(
         rf"{_CLUSTER}[^>]*(?:>[^>]*)?>, {_TILE}",
     )
 )
-_ATTENTION = re.compile(r"[Ff]mha|FMHA|[Aa]ttention|Mla[A-Z]")
-_GEMM = re.compile(r"machete::Machete|GemmUniversal|GemmKernel|gemm::kernel::|grouped_gemm")
+_ATTENTION = late(r"[Ff]mha|FMHA|[Aa]ttention|Mla[A-Z]")
+_GEMM = late(r"machete::Machete|GemmUniversal|GemmKernel|gemm::kernel::|grouped_gemm")
 _LONGEST_TARGET: Final = 40
 _SHAPED_MEANINGS: Meanings = {
     **_OUTPUT,

@@ -13,6 +13,8 @@ from typing import Final
 
 import msgspec
 
+from fusetui.text.patterns import late
+
 from .record import cut, escaped, spaced
 from .vocabulary import cxx_type
 
@@ -21,12 +23,12 @@ Span = tuple[int, int]
 _ANONYMOUS = r"\(anonymous namespace\)|<unnamed>|\{anonymous\}"
 SCOPE = rf"(?:(?:\w+|{_ANONYMOUS})::)*"  # any number of namespaces, for use inside other patterns
 
-_HEAD = re.compile(rf"({SCOPE})(\w+)(<?)")
-_BASE = re.compile(rf"{SCOPE}(\w+)")
-_RETURN = re.compile(r"(?:void|int|float|bool|auto) +")
-_PAIRS = re.compile(r"[<>(),{}]|operator(?:\(\)|[<>=-]+)")
-_WORD = re.compile(r"\w{1,40}")
-_IDENTIFIER = re.compile(r"(\d{1,4})")
+_HEAD = late(rf"({SCOPE})(\w+)(<?)")
+_BASE = late(rf"{SCOPE}(\w+)")
+_RETURN = late(r"(?:void|int|float|bool|auto) +")
+_PAIRS = late(r"[<>(),{}]|operator(?:\(\)|[<>=-]+)")
+_WORD = late(r"\w{1,40}")
+_IDENTIFIER = late(r"(\d{1,4})")
 _PREFIX_LIMIT = 20_000
 _LONGEST = 400
 _COMPLEX: Final = {"float2": "c64", "double2": "c128", "__half2": "2xfp16"}

@@ -21,6 +21,8 @@ from __future__ import annotations
 import re
 from typing import Any, Final, NamedTuple
 
+from fusetui.text.patterns import late
+
 from .cxx import Span, signature, split_args
 from .record import KernelName, Part, build, explain, fields_of, gemm_label
 from .vocabulary import from_capability, named
@@ -30,7 +32,7 @@ TRTLLM_TYPES: Final = named(
     E5m2=fp8_e5m2 E2m1=fp4_e2m1"""
 )
 _TYPE = "|".join(TRTLLM_TYPES)
-_TRTLLM = re.compile(
+_TRTLLM = late(
     rf"(?:bmm|gemm)_(?P<out>{_TYPE})_(?P<a>{_TYPE})(?P<b>{_TYPE})?_(?P<acc>{_TYPE})"
     r"(?P<between>(?:_[A-Za-z]\w*?)??)_t(?P<tile_m>\d{1,4})x(?P<tile_n>\d{1,4})"
     r"x(?P<tile_k>\d{1,4})(?P<unroll>u2)?(?:_s(?P<stages>\d{1,3}))?"

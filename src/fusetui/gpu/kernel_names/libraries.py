@@ -14,12 +14,13 @@ of a C++ function's name count: rope_kernel, qknorm, all_reduce.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
+from fusetui.text.patterns import compiled, late
+
 from .cxx import SCOPE, Signature, callee_text, signature
-from .record import KernelName, build, compiled, op_by, spaced
+from .record import KernelName, build, op_by, spaced
 from .vocabulary import CXX_TYPE, cxx_type
 
 
@@ -165,14 +166,14 @@ _LIBRARIES: Final = (
 
 # The traits of Apex have four types (weight, input, output, compute), those of FlashAttention a
 # fifth, for the residual.
-_LAYER_NORM_OF_APEX = re.compile(
+_LAYER_NORM_OF_APEX = late(
     r"<layer_norm::Kernel_traits(?:_finalize)?<(?:\d{1,7}u, )?(?:\w+, ){4}unsigned int,"
 )
-_APEX_FUNCTOR = re.compile(r">, (\w+Functor)\b")
-_APEX_OPTIMIZER = re.compile(r"Adam|SGD|LAMB|Lamb|Adagrad|NovoGrad")
+_APEX_FUNCTOR = late(r">, (\w+Functor)\b")
+_APEX_OPTIMIZER = late(r"Adam|SGD|LAMB|Lamb|Adagrad|NovoGrad")
 # CuTe's Python kernels run module path, class and tensor shapes together.
-_CUTE_DSL = re.compile(r"kernel_cutlass_[a-z_0-9]*(?P<name>[A-Z]\w*?)_object_at_+(?P<rest>\w*)")
-_AITER_ATTENTION = re.compile(r"fmha_(?:fwd|bwd)_hd(\d{1,4})_(bf16|fp16)(_causal)?(?:_|$)")
+_CUTE_DSL = late(r"kernel_cutlass_[a-z_0-9]*(?P<name>[A-Z]\w*?)_object_at_+(?P<rest>\w*)")
+_AITER_ATTENTION = late(r"fmha_(?:fwd|bwd)_hd(\d{1,4})_(bf16|fp16)(_causal)?(?:_|$)")
 
 
 def decode(name: str) -> KernelName | None:
@@ -244,8 +245,8 @@ _CUB_RULES: Final = {
     "scan": r"[Ss]can",
     "reduction": r"[Rr]educe",
 }
-_SELECTOR = re.compile(rf"{SCOPE}(?:wrapped_)?(?P<what>\w+?)_config(?:_selector)?<")
-_CUB_TYPE = re.compile(rf"\b(?:{CXX_TYPE})(?=[,>*])")
+_SELECTOR = late(rf"{SCOPE}(?:wrapped_)?(?P<what>\w+?)_config(?:_selector)?<")
+_CUB_TYPE = late(rf"\b(?:{CXX_TYPE})(?=[,>*])")
 
 
 def decode_cub(name: str) -> KernelName | None:
@@ -265,7 +266,7 @@ def decode_cub(name: str) -> KernelName | None:
     return build(name, "cub", short, [(*span, text)], op=op)
 
 
-_RUNTIME = re.compile(r"__amd_rocclr_(fill|copy)Buffer\w*")
+_RUNTIME = late(r"__amd_rocclr_(fill|copy)Buffer\w*")
 _OTHER_RULES: Final = {
     "comm": r"(?:^|_)all_?reduce(?:_|$)",
     "rope": r"rope_kernel|rotary_embedding_kernel",

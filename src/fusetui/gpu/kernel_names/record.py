@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
+
+from fusetui.text.patterns import compiled, late
 
 from .vocabulary import from_capability
 
@@ -22,7 +24,7 @@ Meanings = Mapping[str, str | Callable[[str], str]]
 
 MAX_SHORT: Final = 48
 
-_UNSAFE = re.compile(r"[^ -Z\\^-~]")
+_UNSAFE = late(r"[^ -Z\\^-~]")
 _BRACKETS: Final = {"[": "(", "]": ")"}  # which terminal markup uses
 
 _NUMBERS: Final = frozenset({"tile_m", "tile_n", "tile_k", "stages", "align", "head_dim"})
@@ -145,9 +147,6 @@ def explain(match: re.Match[str], meanings: Meanings, words: Meaning | None = No
             found = _filled(meaning, text) if isinstance(meaning, str) else meaning(text)
             parts.append((start, end, found))
     return parts + explain_tokens(name, match.span("rest"), words) if words else parts
-
-
-compiled = cache(re.compile)  # a pattern, compiled when it is needed first
 
 
 def op_by(given: Mapping[str, str], text: str) -> str | None:

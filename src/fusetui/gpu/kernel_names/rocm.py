@@ -18,22 +18,24 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
+from fusetui.text.patterns import late
+
 from .cxx import Signature, signature
 from .record import KernelName, Part, build, explain, fields_of, gemm_label
 from .vocabulary import from_gfx, layout_meaning, named
 
-_TENSILE = re.compile(
+_TENSILE = late(
     r"(?:Custom_)?Cijk_A(?P<a>ilk|lik)C?_B(?P<b>ljk|jlk)C?_(?P<types>[A-Z0-9]+)"
     r"(?:_(?P<more>[A-Z0-9]+))?"
 )
 _SEARCHED: Final = {
-    "tile": re.compile(r"_MT(?P<tile_m>\d{1,4})x(?P<tile_n>\d{1,4})x(?P<tile_k>\d{1,4})(?=_|$)"),
-    "mma": re.compile(r"_MI(\d{1,6})x(\d{1,6})x(\d{1,6})(?:x(\d{1,6}))?(?=_|$)"),
-    "target": re.compile(r"_(?:ISA|gfx)([0-9a-f]+)(?=_|$)"),
-    "split": re.compile(r"_GSU(\d{1,4})(?=_|$)"),
-    "stream": re.compile(r"_SK(\d{1,6})(?=_|$)"),
-    "bias": re.compile(r"_(Bias)(?=_)"),
-    "waves": re.compile(r"_(?:MIWT|WG)(\d{1,6}_\d{1,6})"),
+    "tile": late(r"_MT(?P<tile_m>\d{1,4})x(?P<tile_n>\d{1,4})x(?P<tile_k>\d{1,4})(?=_|$)"),
+    "mma": late(r"_MI(\d{1,6})x(\d{1,6})x(\d{1,6})(?:x(\d{1,6}))?(?=_|$)"),
+    "target": late(r"_(?:ISA|gfx)([0-9a-f]+)(?=_|$)"),
+    "split": late(r"_GSU(\d{1,4})(?=_|$)"),
+    "stream": late(r"_SK(\d{1,6})(?=_|$)"),
+    "bias": late(r"_(Bias)(?=_)"),
+    "waves": late(r"_(?:MIWT|WG)(\d{1,6}_\d{1,6})"),
 }
 _SEARCHED_MEANINGS: Final = {
     "tile": (
@@ -51,9 +53,9 @@ _LETTERS: Final = named(
     """S=fp32 D=fp64 C=c64 Z=c128 H=fp16 B=bf16 I=int32 I8=int8 F8=fp8_e4m3 B8=fp8_e5m2
     F8N=fp8_e4m3fnuz B8N=fp8_e5m2fnuz"""
 )
-_LETTER = re.compile("F8N|B8N|F8|B8|I8|[SDCZHBI]")
+_LETTER = late("F8N|B8N|F8|B8|I8|[SDCZHBI]")
 
-_IGEMM = re.compile(
+_IGEMM = late(
     r"igemm_(?P<pass>fwd|bwd|wrw)_(?P<target>gtcx?[23]?)_(?P<layout>n[a-z0-9]+)_(?P<a>[a-z0-9]+)"
     r"_bx\d{1,6}_ex\d{1,6}_bt(?P<tile_m>\d{1,4})x(?P<tile_n>\d{1,4})x(?P<tile_k>\d{1,4})"
     r"_wt(?P<wave>\d{1,6}x\d{1,6}x\d{1,6})(?P<rest>\w*)"
@@ -85,9 +87,9 @@ _MIOPEN: Final[tuple[tuple[str, str | None, str | None, str | None], ...]] = (
 )
 _HELPERS = ("MIOpen", "miopen", "Im2d2Col", "Im3d2Col", "Col2Im", "SubTensorOp", "OpTensor")
 
-_MANGLED_RUN = re.compile(r"(?:L[ij]\d{1,6}E){10,40}")
-_PLAIN_RUN = re.compile(r"(?:\b\d{1,6}u?, ){9,39}\d{1,6}\b")
-_CLASS = re.compile(r"NS_(\d{1,3})")
+_MANGLED_RUN = late(r"(?:L[ij]\d{1,6}E){10,40}")
+_PLAIN_RUN = late(r"(?:\b\d{1,6}u?, ){9,39}\d{1,6}\b")
+_CLASS = late(r"NS_(\d{1,3})")
 _CK_PASSES: Final = (("conv_fwd", "fprop"), ("bwd_data", "dgrad"), ("bwd_weight", "wgrad"))
 _CK_MEANINGS: Final = (
     "threads of a workgroup: {}",

@@ -14,23 +14,22 @@ together: ncclAllReduceRingLLKernel_sum_f32.
 
 from __future__ import annotations
 
-import re
 from typing import Final
+
+from fusetui.text.patterns import late
 
 from .record import KernelName, build, explain, spaced, tokens
 from .vocabulary import named
 
-_NAME = re.compile(
+_NAME = late(
     r"(?:void )?nccl(?P<sym>Symk)?(?:Dev)?Kernel_(?P<what>[A-Za-z]+)(?P<rest>(?:_[A-Za-z0-9]+)*)"
     r"(?:[(<]|$)"
 )
-_OLD_NAME = re.compile(
+_OLD_NAME = late(
     r"(?:void )?nccl(?P<what>AllReduce|AllGather|ReduceScatter|Reduce|Broadcast)"
     r"(?P<algo>Ring|Tree|CollNet)(?P<proto>LL128|LL|)Kernel_(?P<redop>[a-z]+)_(?P<type>[a-z]\w*)"
 )
-_RCCL = re.compile(
-    r"(?:void )?(?:rccl_main_kernel|rcclGenericKernel|mscclKernel)(?:_\w+)?(?=[(<]|$)"
-)
+_RCCL = late(r"(?:void )?(?:rccl_main_kernel|rcclGenericKernel|mscclKernel)(?:_\w+)?(?=[(<]|$)")
 _COLLECTIVES: Final = named(
     """AllReduce=all_reduce AllGather=all_gather ReduceScatter=reduce_scatter Reduce=reduce
     Broadcast=broadcast SendRecv=send_recv AllToAll=all_to_all AlltoAll=all_to_all Gather=gather
@@ -53,10 +52,10 @@ _MEANINGS: Final = {
     "proto": "{}: one kernel stands for all protocols",
 }
 
-_COPY = re.compile(
+_COPY = late(
     r"Memcpy (?P<direction>[A-Z]to[A-Z])(?: \((?P<source>\w{1,20}) -> (?P<target>\w{1,20})\))?"
 )
-_SET = re.compile(r"Memset(?: \((?P<kind>\w{1,20})\))?")
+_SET = late(r"Memset(?: \((?P<kind>\w{1,20})\))?")
 _MEMORY: Final = {
     "Pageable": "ordinary host memory: the copy is slow and makes the host wait",
     "Pinned": "page-locked host memory: the copy can overlap other work",
@@ -78,8 +77,8 @@ def decode_nccl(name: str) -> KernelName | None:
     what = f"the collective: {collective}" if collective else "can be any collective"
     parts = [(*match.span("what"), what)]
     fields: dict[str, str] = {}
-    symmetric = match.re is _NAME and match["sym"] is not None
-    if match.re is _OLD_NAME:
+    symmetric = match.re.pattern == _NAME.pattern and match["sym"] is not None
+    if match.re.pattern == _OLD_NAME.pattern:
         fields = {"algo": match["algo"].lower(), "proto": match["proto"].lower() or "simple"}
         words = [(*match.span(group), match[group]) for group in ("redop", "type")]
     else:

@@ -23,23 +23,24 @@ import re
 from functools import lru_cache
 from typing import Any, Final
 
+from fusetui.text.patterns import late
 from fusetui.trace.model.aten_ops import ATEN_OPS
 
 from .record import MAX_SHORT, KernelName, Part, build, explain, fields_of, gemm_label, op_by
 from .vocabulary import named
 
-_TRITON = re.compile(
+_TRITON = late(
     r"triton_(?P<category>[a-z]{3})_fused(?:_(?P<ops>\w*?))?_(?P<number>\d{1,9})"
     r"(?:_(?P<signature>\d{1,9}d[\dcde]*))?"
 )
 _TEMPLATES: Final = (
-    (re.compile(r"flex_(?:attention|decoding)\w*"), "attention"),
-    (re.compile(r"\w*convolution\w*"), "conv"),
-    (re.compile(r"(?:add|b|badd)?(?:add)?mm|\w*_(?:grouped_)?mm|mm_plus_mm"), "gemm"),
+    (late(r"flex_(?:attention|decoding)\w*"), "attention"),
+    (late(r"\w*convolution\w*"), "conv"),
+    (late(r"(?:add|b|badd)?(?:add)?mm|\w*_(?:grouped_)?mm|mm_plus_mm"), "gemm"),
 )
 """The operator that a template computes; whatever else is in its name is fused to it."""
-_UNNAMED = re.compile(r"triton_(?:_\d[\dcde]*)?|triton_mm(?:_\d{1,9})?")
-_CPP = re.compile(
+_UNNAMED = late(r"triton_(?:_\d[\dcde]*)?|triton_mm(?:_\d{1,9})?")
+_CPP = late(
     r"(?:graph_(?P<graph>\d{1,9})_)?(?P<category>cpp)_fused(?:_(?P<ops>\w*?))?_(?P<number>\d{1,9})"
 )
 _CATEGORIES: Final = {
@@ -116,7 +117,7 @@ _VIEWS: Final = frozenset(
 _MAX_CUSTOM: Final = 64
 _MAX_TEXT: Final = 600
 
-_FIRST_WORD = re.compile("_*[a-z0-9]+")
+_FIRST_WORD = late("_*[a-z0-9]+")
 
 
 def _by_first_word() -> dict[str, tuple[str, ...]]:
@@ -210,9 +211,9 @@ def _extend(
     return None
 
 
-_IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
+_IDENTIFIER = late(r"[A-Za-z_]\w*")
 _OGS_TYPE = r"(?:mx)?[a-wyz]+\d{1,6}(?:e\d[a-wyz0-9]*)?"
-_OGS = re.compile(
+_OGS = late(
     rf"_(?:p_)?matmul_ogs_(?P<layouts>[A-Z]{{3}})_(?P<out>{_OGS_TYPE})x(?P<a>{_OGS_TYPE})x"
     rf"(?P<b>{_OGS_TYPE})_(?P<tile_m>\d{{1,4}})x(?P<tile_n>\d{{1,4}})x(?P<tile_k>\d{{1,4}})"
     r"x(?P<split>\d{1,4})(?:_(?P<epilogue>[a-z]\w*))?"
@@ -231,9 +232,9 @@ _OGS_MEANINGS: Final = {
     "split": "K is split {} ways (1: not split)",
     "epilogue": "{}: fused into the store",
 }
-_BLOCKS: Final = tuple(re.compile(rf"BLOCK_SIZE_{axis}_(\d{{1,5}})(?=_|$)") for axis in "MNK")
+_BLOCKS: Final = tuple(late(rf"BLOCK_SIZE_{axis}_(\d{{1,5}})(?=_|$)") for axis in "MNK")
 # Liger and others mark the direction; the rest are prefixes and suffixes of one library each.
-_HABITS = re.compile(
+_HABITS = late(
     r"_\w*(?:fwd|bwd|forward|backward)_kernel\w*"
     r"|liger_\w+|_jsd_kernel|_kldiv_\w+|_fused_\w+|sage_\w+|triton_\w+"
     r"|_attn_(?:fwd|bwd)\w*|attn_(?:fwd|bwd)\w*|kernel_unified_attention_\w+"

@@ -13,26 +13,26 @@ import re
 from functools import lru_cache
 from typing import Any, Final
 
+from fusetui.text.patterns import late
+
 from .record import KernelName, build, epilogue_of, explain, fields_of, gemm_label
 from .vocabulary import CUTLASS, layout_meaning
 
 _TYPES: Final = {**CUTLASS, "i8": "int8", "i32": "int32"}
 _COMPLEX: Final = ("cbf16", "ctf32", "cf16", "cf32", "cf64")
 _TYPE = "|".join(sorted((*_TYPES, *_COMPLEX), key=len, reverse=True))
-_HEAD = re.compile(
-    r"sm(?P<cc>\d{2,3})_xmma_(?:gemm|(?P<pass>fprop|dgrad|wgrad)_implicit_gemm)(?=_)"
-)
-_NAME = re.compile(
+_HEAD = late(r"sm(?P<cc>\d{2,3})_xmma_(?:gemm|(?P<pass>fprop|dgrad|wgrad)_implicit_gemm)(?=_)")
+_NAME = late(
     _HEAD.pattern + r"(?P<variant>(?:_(?:indexed|wo_smem|gaussian))*)"
     rf"_(?P<ad>(?:{_TYPE})+)_(?P<mma>(?:{_TYPE})+)_(?P<epilogue>{_TYPE})"
     r"_(?P<ab>[a-z]+)_(?P<c>[a-z]+)_tilesize(?P<tile_m>\d{1,4})x(?P<tile_n>\d{1,4})x(?P<tile_k>\d{1,4})"
     r"(?P<rest>(?:_[A-Za-z0-9]+)*)"
 )
-_SPLIT_TYPES = re.compile(_TYPE)
+_SPLIT_TYPES = late(_TYPE)
 _SEARCHED: Final = {
-    "stages": re.compile(r"_stage(\d{1,3})(?=_|$)"),
-    "mma": re.compile(r"_tensor(\d{1,6}x\d{1,6}x\d{1,6})(?=_|$)"),
-    "cluster": re.compile(r"_cgasize(\d{1,6}x\d{1,6}x\d{1,6})(?=_|$)"),
+    "stages": late(r"_stage(\d{1,3})(?=_|$)"),
+    "mma": late(r"_tensor(\d{1,6}x\d{1,6}x\d{1,6})(?=_|$)"),
+    "cluster": late(r"_cgasize(\d{1,6}x\d{1,6}x\d{1,6})(?=_|$)"),
 }
 
 _MEANINGS: Final = {

@@ -15,17 +15,18 @@ import msgspec
 from fusetui.gpu.kernel_names.record import KernelName
 from fusetui.gpu.roofline.model import NS, Amount
 from fusetui.gpu.roofline.peaks import Peak
+from fusetui.text.patterns import late
 
 # Algorithms that need fewer products than the plain sum: their share of peak would mislead.
-_FEWER_PRODUCTS: Final = re.compile(r"winograd|fft|Sp3AsmConv", re.IGNORECASE)
+_FEWER_PRODUCTS: Final = late(r"winograd|fft|Sp3AsmConv", re.IGNORECASE)
 _PLAIN_CORES: Final = {
-    "fp32": re.compile(
+    "fp32": late(
         r"sgemm|scudnn|_simt_|_ffma_|[dw]grad(?:_alg\d)?_engine|[dw]grad2d_alg\d|convolve_sgemm"
     ),
-    "fp64": re.compile(r"dgemm"),
+    "fp64": late(r"dgemm"),
 }
 """What cuBLAS, cuDNN and CUTLASS call kernels of the plain cores."""
-_PLAIN_HALF: Final = re.compile(r"(?:^|_)hgemm_|_simt_")
+_PLAIN_HALF: Final = late(r"(?:^|_)hgemm_|_simt_")
 _IN_CACHE: Final = 2  # times the size of the cache
 _MATH: Final = {"tf32": "tf32", "bf16": "bf16", "fp16": "fp16", "f16": "fp16"}
 _BITS: Final = {"fp4": 4, "mxfp4": 4, "nvfp4": 4, "fp6": 6, "mxfp6": 6, "fp8": 8, "mxfp8": 8}

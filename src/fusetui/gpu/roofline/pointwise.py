@@ -24,6 +24,7 @@ import msgspec
 from fusetui.gpu.kernel_names.record import KernelName
 from fusetui.gpu.roofline.inputs import Inputs, Tensor, total_bytes
 from fusetui.gpu.roofline.model import Amount, Shape
+from fusetui.text.patterns import late
 
 
 def _words(text: str, tensors: int) -> dict[str, int]:
@@ -158,23 +159,23 @@ _READ: Final = {  # how many of the first tensors are read, and the kind of work
     **dict.fromkeys(_NORMS, (1, "norm")),
     **{f"{op}_backward": (2, "norm") for op in _NORMS},
 }
-_WRITES: Final = re.compile(
+_WRITES: Final = late(
     r"soft_?max|vectorized_layer_norm|LayerNormForward|layer_norm_grad_input|cuComputeGradInput"
     r"|batch_norm_(?:transform_input|backward_kernel|elementwise_backward)|cudnn\S*::bn_[bf]w"
     r"|BatchNorm(?:Fwd|Bwd)\w*Spatial(?:Norm|DX)?\Z",
     re.IGNORECASE,
 )
 """Kernels that read everything and write the result."""
-_TWICE: Final = re.compile(
+_TWICE: Final = late(
     r"batch_norm_backward_kernel|bn_(?:fw_tr|bw)_1C11_kernel|BatchNorm(?:FwdTrain|Bwd)Spatial\Z"
 )
 """Those that read everything once more before they write."""
-_READS: Final = re.compile(
+_READS: Final = late(
     r"batch_norm_(?:collect_statistics|backward_reduce)|RowwiseMoments|SpatialMeanVariance"
     r"|ComputeInternalGradients"
 )
 """Kernels that read everything, for the sums over it."""
-_WEIGHTS: Final = re.compile(r"PartGradGammaBeta|GammaBetaBackward")
+_WEIGHTS: Final = late(r"PartGradGammaBeta|GammaBetaBackward")
 """Kernels that do so for the gradients of the weights of a layer norm; those of a group norm with
 such names read sums."""
 _LAYER: Final = ("aten::native_layer_norm_backward", "aten::_fused_rms_norm_backward")

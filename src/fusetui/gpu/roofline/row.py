@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -19,6 +18,7 @@ from fusetui.gpu.roofline.peaks import BANDWIDTH, Peak, attainable, is_assumed, 
 from fusetui.gpu.roofline.pointwise import pointwise, rowwise
 from fusetui.gpu.roofline.products import attention, conv, matmul
 from fusetui.gpu.roofline.tiles import Tiles, tiles
+from fusetui.text.patterns import late
 from fusetui.trace.layout.devices import device_properties
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
@@ -38,7 +38,7 @@ _MAIN: Final = {
     "elementwise": ("elementwise", "copy", "fill"),
 }
 # Steps before and after the products of attention.
-_AROUND: Final = re.compile(r"dot_do_o|convert_d[qkv]|combine|[Pp]reprocess|[Pp]ostprocess")
+_AROUND: Final = late(r"dot_do_o|convert_d[qkv]|combine|[Pp]reprocess|[Pp]ostprocess")
 
 
 class KernelJob(msgspec.Struct, frozen=True):

@@ -4,7 +4,7 @@ each against the events of its trace says of it.
     FUSETUI_UPDATE_FINDINGS=1 python -P -m pytest tests/analysis/why/rules/test_findings.py
 
 writes the lines anew. The judgment stays beside a finding that stays as it is; a new one, or one
-whose figure or certainty is another, is `open` until somebody looks at it.
+whose figure, worth or certainty is another, is `open` until somebody looks at it.
 """
 
 from __future__ import annotations
@@ -31,18 +31,22 @@ class Line(NamedTuple):
     rule: str
     certainty: str
     at_stake_ms: str
+    worth_ms: str  # of a step, where there are steps
     judgment: str = "open"
     checked: str = ""
 
     @property
     def finding(self) -> tuple[str, ...]:
-        return self[:4]
+        return self[:5]
 
 
 def lines_of(trace: str, findings: Sequence[Finding]) -> list[Line]:
     """Not judged yet. A trace without findings has one line."""
-    found = [Line(trace, one.rule, one.certainty, _ms(one.at_stake_ns)) for one in findings]
-    return found or [Line(trace, NONE, NONE, NONE)]
+    found = [
+        Line(trace, one.rule, one.certainty, _ms(one.at_stake_ns), _ms(one.worth_ns))
+        for one in findings
+    ]
+    return found or [Line(trace, NONE, NONE, NONE, NONE)]
 
 
 def _ms(ns: int | None) -> str:

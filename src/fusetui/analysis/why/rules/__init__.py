@@ -33,6 +33,7 @@ from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.kernels import Kernels, by_text
 from fusetui.analysis.why.model import Finding, Unknown, Wanted
 from fusetui.text.figures import count, duration, percent, plural
+from fusetui.text.patterns import late
 from fusetui.trace.layout.devices import device_names, device_properties, gpu_activity, is_rocm
 from fusetui.trace.model.arrays import Flags, Rows
 from fusetui.trace.model.categories import Role
@@ -180,11 +181,9 @@ def why_likely(facts: Facts) -> str | None:
     return COLD if 2 * facts.late_under(facts.warming) >= facts.span_ns else None
 
 
-PART = re.compile(r"\{([^{}]*)\}")
-BACKWARD = re.compile(
-    r"[Bb]ackward|_bwd_|dgrad|wgrad|Optimizer\.(?:step|zero_grad)|autograd::engine"
-)
-HIP, CUDA = re.compile(r"hip[A-Z]"), re.compile(r"cu(?:da)?[A-Z]")
+PART = late(r"\{([^{}]*)\}")
+BACKWARD = late(r"[Bb]ackward|_bwd_|dgrad|wgrad|Optimizer\.(?:step|zero_grad)|autograd::engine")
+HIP, CUDA = late(r"hip[A-Z]"), late(r"cu(?:da)?[A-Z]")
 TRITON, HOPPER = 7, 9  # compute capabilities from which on there is Triton, and PDL
 
 

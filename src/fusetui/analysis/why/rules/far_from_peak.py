@@ -22,6 +22,7 @@ from fusetui.analysis.why.rules.products import (
 from fusetui.gpu.kernel_names import KernelName, decode, short_name
 from fusetui.gpu.roofline.row import KernelJob
 from fusetui.text.figures import count, duration, percent, plural, significant
+from fusetui.text.patterns import late
 from fusetui.text.printable import printable
 from fusetui.trace.layout.devices import device_properties
 from fusetui.trace.model.arrays import Flags
@@ -30,7 +31,7 @@ NEAR = 0.75  # of what is attainable
 SHORTEST_NS = 10_000
 KINDS = ("matmul", "conv", "attention", "softmax", "norm")
 MULTIPLE = 64  # what tiles of products divide into
-NHWC = re.compile(r"nhwc", re.IGNORECASE)
+NHWC = late(r"nhwc", re.IGNORECASE)
 LIBRARIES = (
     "a newer {nvidia:cuBLAS or cuDNN|amd:hipBLASLt or MIOpen|intel:oneDNN|:library}"
     '{compile:, or torch.compile(mode="max-autotune"), which measures several kernels}'
@@ -114,7 +115,7 @@ def _remedy(facts: Facts, far: Flags) -> str:
 
 
 FAR = 2  # times the bound
-SM = re.compile(r"sm(\d{1,3})\d\Z")
+SM = late(r"sm(\d{1,3})\d\Z")
 NATIVE = {12: 8}
 """Compute capabilities that have the matrix instructions of an earlier one."""
 

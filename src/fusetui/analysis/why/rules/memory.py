@@ -13,6 +13,7 @@ from fusetui.analysis.questions.memory import MemoryPeak, memory_peaks
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.host import matching
 from fusetui.analysis.why.kernels import Kernels
+from fusetui.analysis.why.model import Unawaited
 from fusetui.analysis.why.rules import (
     CannotTell,
     Claim,
@@ -25,6 +26,7 @@ from fusetui.analysis.why.rules import (
 from fusetui.analysis.why.rules.fusion import claimed_by_runs
 from fusetui.gpu.kernel_names import KernelName
 from fusetui.text.figures import count, duration, percent, quantity
+from fusetui.text.patterns import late
 from fusetui.text.printable import printable
 from fusetui.trace.layout.devices import device_ids, device_properties, is_rocm
 from fusetui.trace.model.arrays import Flags
@@ -108,8 +110,8 @@ def _devices(facts: Facts, peaks: tuple[MemoryPeak, ...]) -> dict[Id, MemoryPeak
     raise CannotTell("which GPU each memory event is about", "one GPU for each process")
 
 
-DEVICE_TO_DEVICE = re.compile(r"DtoD|DeviceToDevice|Device -> Device")
-PAGEABLE = re.compile(r"Pageable")
+DEVICE_TO_DEVICE = late(r"DtoD|DeviceToDevice|Device -> Device")
+PAGEABLE = late(r"Pageable")
 
 LEAST_PART = 0.1  # of the time of all of them
 CASTS = "Keep one dtype through a block"
@@ -201,11 +203,14 @@ def _pageable(facts: Facts) -> Iterator[Claim]:
         for device in kernels.devices
     )
     if at_stake:
+        own = kernels.rows[copies]
+        called = facts.trace.launch[own]
         yield Claim(
             text=f"{count(int(np.count_nonzero(copies)))} x copy between the GPU and "
             f"pageable memory: {of_work(facts, at_stake)} in which no "
             "kernel runs.",
             at_stake_ns=at_stake,
+            wanted=Unawaited(np.append(own, called[called >= 0])),
             rows=kernels.heaviest(copies),
             remedy="DataLoader(pin_memory=True) and .to(device, non_blocking=True); a copy to the "
             "host that does not block needs an event before its data is read. Do not call "

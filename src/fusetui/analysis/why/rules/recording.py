@@ -3,7 +3,6 @@ for."""
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator
 
@@ -16,6 +15,7 @@ from fusetui.analysis.why.rules import Claim, of_span, rule
 from fusetui.analysis.why.rules.launches import SLOW_NS
 from fusetui.analysis.why.warming import FEWEST, GRAPH_LAUNCH, captures, first_step
 from fusetui.text.figures import count, duration, percent, plural, quantity
+from fusetui.text.patterns import late
 from fusetui.text.printable import printable
 from fusetui.trace.layout.steps import PROFILED
 from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows
@@ -143,7 +143,7 @@ def _few_steps(facts: Facts) -> Iterator[Claim]:
 
 
 LONG_NS = 1_000_000
-LAUNCHES = re.compile(r"LaunchKernel|KernelLaunch|LaunchCooperativeKernel|GraphLaunch")
+LAUNCHES = late(r"LaunchKernel|KernelLaunch|LaunchCooperativeKernel|GraphLaunch")
 """cudaLaunchKernelExC, cuLaunchKernelEx, hipExtModuleLaunchKernel, urEnqueueKernelLaunch,
 hipGraphLaunch; not cudaLaunchHostFunc, nor sets, which do nothing where their length is 0."""
 

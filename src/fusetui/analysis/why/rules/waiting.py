@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 import numpy as np
@@ -15,15 +14,16 @@ from fusetui.analysis.why.model import Unawaited, Unmade
 from fusetui.analysis.why.rules import Claim, of_span, rule, why_likely
 from fusetui.analysis.why.warming import OFTEN, recurring
 from fusetui.text.figures import count, duration, plural
+from fusetui.text.patterns import late
 from fusetui.text.printable import printable
 from fusetui.trace.model.arrays import Flags, Int64s, Rows, distinct, summed
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.intervals import common, union
 
-ITSELF = re.compile(rf"{LOADER.pattern}|torch/utils/data/(?:dataloader|_utils/fetch)\.py")
+ITSELF = late(rf"{LOADER.pattern}|torch/utils/data/(?:dataloader|_utils/fetch)\.py")
 """Frames and ops of the loader itself: naming them would not help."""
 
-WORKERS = re.compile(r"_MultiProcessingDataLoaderIter")
+WORKERS = late(r"_MultiProcessingDataLoaderIter")
 MORE_WORKERS = (
     "The loader has workers already: more of them (num_workers), a larger prefetch_factor and "
     "persistent_workers=True prepare more batches ahead; else make what they do cheaper, or move "
@@ -76,8 +76,8 @@ def _mostly(facts: Facts, rows: Rows, waited: int) -> str:
     return ""
 
 
-REGION = re.compile(r"Torch-Compiled Region: [0-9]{1,9}/[0-9]{1,9}")
-RESUMES = re.compile(r"torch_dynamo_resume_in_")
+REGION = late(r"Torch-Compiled Region: [0-9]{1,9}/[0-9]{1,9}")
+RESUMES = late(r"torch_dynamo_resume_in_")
 """Dynamo's name for the function that continues after a graph break."""
 SEVERAL = 3  # compiled regions per step; two may be two functions, such as a model and its loss
 SHOWN = 3
@@ -160,7 +160,8 @@ def drained_by_sync(facts: Facts) -> Iterator[Claim]:
     begins = np.flatnonzero(behind & ~np.concatenate(([False], behind[:-1])) | (call >= 0))
     time = np.searchsorted(begins, np.flatnonzero(behind), side="right") - 1
     each_lost = summed(time, late[behind], len(begins))
-    each = np.minimum(each_lost, _waited(facts)[begins])
+    waited, before = (found[begins] for found in _waited(facts))
+    each = np.minimum(each_lost, waited)
     at_stake, lost, work = (
         int(ns.sum()) for ns in (each, each_lost, (late * facts.busy_cpu)[behind])
     )
@@ -172,7 +173,7 @@ def drained_by_sync(facts: Facts) -> Iterator[Claim]:
         f"{duration(lost)} for launches. Launching instead of waiting would save "
         f"{of_span(facts, at_stake)} of that.",
         at_stake_ns=at_stake,
-        wanted=Unawaited(np.unique(call[begins[each > 0]])),
+        wanted=Unawaited(distinct(np.append(call[begins[each > 0]], before[each > 0]))),
         rows=the_most(call[begins], each),
         part_of="cpu-work" if 2 * work > lost else "host-bound",
         why_likely=why_likely(facts),
@@ -190,20 +191,23 @@ def _called(facts: Facts, calls: Rows, ns: Int64s) -> str:
     return f"{called} ({frame_text(trace.name_of(op))})" if op >= 0 else called
 
 
-def _waited(facts: Facts) -> Int64s:
+def _waited(facts: Facts) -> tuple[Int64s, Rows]:
     """For each gap, how long the launching thread waited for the device between its previous launch
-    (including that: a copy may block) and the launch that ends the gap."""
+    (including that: a copy may block) and the launch that ends the gap; and that launch before."""
     trace, idle = facts.trace, facts.idle
-    found = np.zeros(len(idle), dtype=np.int64)
+    found, rows = np.zeros(len(idle), dtype=np.int64), np.full(len(idle), -1)
     calls = distinct(trace.launch[trace.gpu_rows].astype(np.int64))
     calls = calls[calls >= 0]
     for line, places, placed in facts.launched():
-        starts = np.sort(line.bounds(line.own(calls))[0])
+        own = line.own(calls)
+        starts = line.bounds(own)[0]
+        own, starts = own[np.argsort(starts, kind="stable")], np.sort(starts)
         until, since = placed(idle.called), placed(np.full(len(idle), facts.begin_ns))
         before = np.searchsorted(starts, until) - 1
         since = np.where(before >= 0, np.maximum(np.append(starts, 0)[before], since), since)
         found[places] = line.covers[Host.SYNC].within(np.minimum(since, until), until)
-    return found
+        rows[places] = np.append(own, -1)[before]
+    return found, rows
 
 
 def _ahead_before(facts: Facts) -> Flags:

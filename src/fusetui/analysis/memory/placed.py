@@ -1,0 +1,68 @@
+"""The segments of a device at a moment: what is in them by category, and the holes."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+
+from fusetui.analysis.memory.categories import CATEGORIES, UNKNOWN
+from fusetui.analysis.memory.history import BEFORE, History, Lives
+from fusetui.analysis.memory.layout import Layout, Segment, layout
+from fusetui.analysis.memory.moments import Moments
+from fusetui.trace.model.arrays import Flags, Int64s, Rows, summed
+from fusetui.trace.model.intervals import covered_until
+
+
+class Placed(msgspec.Struct, frozen=True, eq=False, dict=True):
+    """`rows` of History.occupied, by address, and the number of the category of each; `used` and
+    `holes`: bytes asked for and bytes in holes, of each segment."""
+
+    history: History
+    there: Layout
+    rows: Rows
+    kinds: Int64s
+    used: Int64s
+    holes: Int64s
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        return self.there.segments
+
+    def inside(self, segment: int) -> tuple[Rows, Int64s]:
+        """What lies in a segment, by address, and the category of each."""
+        own: Flags = self.there.lives[self.rows] == segment
+        return self.rows[own], self.kinds[own]
+
+    def by_category(self, segment: int, borders: Int64s) -> Int64s:
+        """Bytes asked for between each two addresses; shape [CATEGORIES, borders - 1]."""
+        (rows, kinds), lives = self.inside(segment), self.history.occupied
+        found = np.zeros((len(CATEGORIES), len(borders) - 1), np.int64)
+        for kind in set(kinds.tolist()):
+            start = lives.address[rows[kinds == kind]]
+            end = start + lives.size[rows[kinds == kind]]
+            found[kind] = np.diff(covered_until(start, end, borders))
+        return found
+
+
+def placed(moments: Moments, event: int) -> Placed:
+    """What lies where after an event."""
+    history, there = moments.history, layout(moments.history, event)
+    lives, count = history.occupied, len(there.segments)
+    rows = np.flatnonzero(there.lives >= 0)
+    rows = rows[np.argsort(lives.address[rows], kind="stable")]
+    used = summed(there.lives[rows], lives.size[rows], count)
+    kinds = np.append(moments.known.kinds, UNKNOWN)[_same(history.lives, lives, rows)]
+    return Placed(history, there, rows, kinds, used, summed(there.segment, there.size, count))
+
+
+def _same(lives: Lives, occupied: Lives, rows: Rows) -> Rows:
+    """The lives that these are, by birth or, from before the first event, by address; -1: none."""
+    of_event = np.full(lives.events + 1, -1)
+    of_event[lives.born] = np.arange(len(lives))
+    early = np.flatnonzero(lives.born == BEFORE)
+    early = early[np.argsort(lives.address[early], kind="stable")]
+    known, wanted = np.append(lives.address[early], -1), occupied.address[rows]
+    place = np.searchsorted(known[:-1], wanted)
+    before = np.where(known[place] == wanted, np.append(early, -1)[place], -1)
+    found: Rows = np.where(occupied.born[rows] == BEFORE, before, of_event[occupied.born[rows]])
+    return found

@@ -1,0 +1,33 @@
+"""docs/memory.md shows what the command prints of real files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.cli.conftest import fusetui  # noqa: F401  (a fixture)
+from tests.places import ROOT, TRACES
+
+PAGE = (ROOT / "docs" / "memory.md").read_text(encoding="utf-8")
+SHOWN = (
+    TRACES.parent / "snapshots" / "gpt_fullstep_ctx128.pickle",
+    TRACES / "h100_transformer_step.json.gz",
+)
+
+
+@pytest.mark.parametrize("path", SHOWN, ids=lambda path: path.name)
+def test_what_is_shown_is_what_is_printed(
+    fusetui: Callable[..., Any],  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+    path: Path,
+) -> None:
+    if not path.exists():
+        pytest.skip("needs a real file")
+    monkeypatch.chdir(path.parent)
+    monkeypatch.setenv("COLUMNS", "90")
+    _, _, after = PAGE.partition(f"$ fusetui memory {path.name}\n")
+    shown, is_cut, _ = after.partition("```")[0].partition("...\n")
+    printed = fusetui("memory", path.name).out
+    assert printed.startswith(shown) if is_cut else printed == shown

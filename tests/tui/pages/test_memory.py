@@ -1,0 +1,258 @@
+"""The memory page: what it shows of made snapshots, beside an independent replay of them."""
+
+from __future__ import annotations
+
+import gzip
+import pickle
+import re
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from msgspec.structs import replace
+from tests.hostile import PAYLOADS
+from tests.snapshots import MB, Machine, backward, failed, forward, train, trained
+from tests.tui.prepared import SIZE, after, at, do, drawn, laid_over, remembered
+from tests.tui.prepared import opened as with_trace
+
+from fusetui.analysis.memory import moments
+from fusetui.analysis.memory.placed import placed
+from fusetui.text.figures import size as size_text
+from fusetui.trace import Trace
+from fusetui.tui.drawing.canvas import Click
+from fusetui.tui.layout.memory import Lines
+from fusetui.tui.pages.memory import PAGE
+from fusetui.tui.reading_memory import opened
+from fusetui.tui.screen_layout import moused
+from fusetui.tui.state.memory import here, memory_of
+from fusetui.tui.state.memory import window as window_of
+from fusetui.tui.state.state import Size, State
+
+Make = Callable[..., Trace]
+Matches = Callable[[str, str], None]
+EPOCH_US = 1_700_000_000_000_000  # at which Machine begins
+
+
+def replayed(path: Path, event: int) -> int:
+    """What is allocated after an event, by the entries of the file alone."""
+    found = pickle.loads(path.read_bytes())
+    sizes = {"alloc": 1, "free_requested": -1}
+    entries = found["device_traces"][0][: event + 1]
+    start = sum(
+        block["requested_size"]
+        for segment in found["segments"]
+        for block in segment["blocks"]
+        if block["state"] == "active_allocated"
+    ) - sum(sizes.get(one["action"], 0) * one["size"] for one in found["device_traces"][0])
+    return int(start + sum(sizes.get(one["action"], 0) * one["size"] for one in entries))
+
+
+def cursor(state: State) -> tuple[int, int]:
+    """The event under the cursor, and the bytes that the screen says."""
+    shown = drawn(replace(state, size=Size(200, 50)))
+    found = re.search(r"([0-9,]+) bytes allocated.* event ([0-9,]+):", shown)
+    assert found
+    size, event = (int(text.replace(",", "")) for text in found.groups())
+    return event, size
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> State:
+    return remembered(State(size=SIZE), trained(tmp_path))
+
+
+@pytest.mark.parametrize("size", [Size(80, 24), Size(200, 50)], ids=str)
+def test_screens(size: Size, tmp_path: Path, matches_screen: Matches) -> None:
+    first = remembered(State(size=size), failed(tmp_path))
+    opened_rows = do("memory-turn", "row-down", "memory-turn", "row-down")
+    shown = drawn(after(first, *opened_rows))
+    matches_screen(f"pages/memory-{size.width}x{size.height}", shown)
+    plain = after(replace(first, colorless=True), *do("memory-in", "memory-by-last"))
+    matches_screen(f"pages/memory-{size.width}x{size.height}-colorless", drawn(plain))
+
+
+def test_bytes_at_the_cursor_are_those_of_a_replay(tmp_path: Path) -> None:
+    machine = Machine()
+    train(machine, 3, leaking=3 * MB)
+    path = machine.write(tmp_path / "lost.pickle", lost=30)
+    state = remembered(State(size=SIZE), path)
+    walk = ("memory-before",) * 9 + ("memory-in", "memory-later", "memory-left", "memory-earlier")
+    peak = max(range(len(machine.events) - 30), key=partial(replayed, path))
+    assert cursor(state) == (peak, replayed(path, peak))
+    for name in (*walk, "memory-peak"):
+        state = after(state, *do(name))
+        event, size = cursor(state)
+        assert size == replayed(path, event)
+        rows = PAGE.found(state)
+        assert sum(row.bytes for row in rows if not row.level) == size
+
+
+def test_no_peak_is_lost_in_a_cell(tmp_path: Path) -> None:
+    """A moment between two others in a window of a thousand events."""
+    machine = Machine()
+    machine.alloc(10 * MB, forward())
+    for number in range(500):
+        machine.free(machine.alloc(90 * MB if number == 321 else MB, forward()))
+    state = remembered(State(size=SIZE), machine.write(tmp_path / "a.pickle"))
+    area = drawn(state).split("\n")[3:9]
+    assert area[0].count("█") == 1
+    assert cursor(after(state, *do("memory-before", "memory-peak")))[1] == 100 * MB
+
+
+def test_rows_open_into_stacks_and_allocations(state: State) -> None:
+    rows = after(state, *do("memory-turn", "row-down", "memory-turn", "row-down"))
+    found = PAGE.found(rows)
+    assert [row.level for row in found[:3]] == [0, 1, 2]
+    assert sum(row.bytes for row in found if row.level == 1) == found[0].bytes
+    assert sum(row.bytes for row in found if row.level == 2) == found[1].bytes
+    there = after(rows, *do("show"))
+    assert isinstance(there.overlay, Lines)
+    shown = laid_over(there)
+    assert "model.py" in shown or "train.py" in shown or "adamw.py" in shown
+
+
+def test_a_life_is_told(tmp_path: Path) -> None:
+    machine = Machine()
+    kept = machine.alloc(5 * MB, forward(11))
+    machine.alloc(MB, forward(12))
+    machine.free(kept, backward())
+    state = remembered(State(size=SIZE), machine.write(tmp_path / "a.pickle"))
+    opens = do("memory-turn", "row-down", "memory-turn", "row-down", "show")
+    said = laid_over(after(state, *opens))
+    assert "5.243 MB (5,242,880 bytes) at 0x7f0000000000, unknown" not in said
+    assert "5,242,880 bytes" in said
+    assert "from 10 us to 40 us, for 30 us" in said
+    assert "freed in backward of MmBackward0" in said
+    assert "/home/a/model.py:11 forward" in said
+
+
+def test_a_click_puts_the_cursor_there(state: State) -> None:
+    before = cursor(state)
+    assert cursor(after(state, partial(moused, y=6, done=Click(30)))) != before
+
+
+def test_two_snapshots_side_by_side(tmp_path: Path) -> None:
+    state = remembered(State(size=Size(120, 40)), trained(tmp_path), failed(tmp_path))
+    a, b = (one.moments[0] for one in memory_of(state).sides)
+    rows = [row for row in PAGE.found(state) if not row.level]
+    assert sum(row.bytes for row in rows) == int(a.history.allocated.max())
+    assert sum(row.other for row in rows) == int(b.history.allocated.max())
+    shown = drawn(state)
+    assert " A trained " in shown
+    assert " B failed " in shown
+    assert "B - A" in shown
+
+
+def beside(trace_of: Make, tmp_path: Path, epoch_us: int) -> tuple[State, list[dict[str, Any]]]:
+    """A trace of two ops, the inner one selected, and a snapshot of the same process."""
+    machine = Machine()
+    kept = [machine.alloc(MB * n, forward()) for n in range(1, 9)]
+    for address in kept[1::2]:
+        machine.free(address, backward())
+    ops = [
+        {"name": name, "ts": at, "dur": dur} for name, at, dur in (("outer", 0, 900), ("a", 35, 75))
+    ]
+    common = {"ph": "X", "cat": "cpu_op", "pid": 1, "tid": 1}
+    base = {"baseTimeNanoseconds": epoch_us * 1000} if epoch_us else {}
+    trace = trace_of([{**common, **op} for op in ops], **base)
+    state = remembered(with_trace(trace), machine.write(tmp_path / "a.pickle"))
+    return after(state, at("a")), machine.events
+
+
+def test_a_slice_tells_what_was_allocated_meanwhile(trace_of: Make, tmp_path: Path) -> None:
+    state, events = beside(trace_of, tmp_path, EPOCH_US)
+    within = [one for one in events if 35 <= one["time_us"] - EPOCH_US <= 110]
+    born = [one for one in within if one["action"] == "alloc"]
+    freed = {one["addr"] for one in within if one["action"] == "free_requested"}
+    kept = sum(one["size"] for one in born if one["addr"] not in freed)
+    said = f"{len(born)} allocations in any thread: {size_text(sum(one['size'] for one in born))}"
+    assert f"slice   meanwhile {said}, {size_text(kept)} of it there at its end" in drawn(state)
+
+
+def test_beside_a_trace_both_have_one_window(trace_of: Make, tmp_path: Path) -> None:
+    state, _ = beside(trace_of, tmp_path, EPOCH_US)
+    there = after(state, *do("memory", "memory-in", "memory-in"))
+    assert "as the timeline" in drawn(there)
+    window = there.view
+    assert window.span == state.view.span // 4
+    moments, view = here(there)
+    place = int(moments.times[view.at]) - EPOCH_US * 1000 - there.side.origin
+    assert window.begin <= place < window.end
+    back = after(there, *do("timeline", "zoom-out", "memory"))
+    assert window_of(back, 0)[1:3] == (back.view.begin, back.view.end)
+    whole = after(back, *do("memory-whole"))
+    assert whole.view.begin <= 0 <= 900_000 <= whole.view.end
+
+
+@pytest.mark.parametrize(
+    ("epoch_us", "why"), [(0, "does not say when its clock began"), (5_000_000, "at another time")]
+)
+def test_times_that_cannot_be_related_are_told(
+    trace_of: Make, tmp_path: Path, epoch_us: int, why: str
+) -> None:
+    state, _ = beside(trace_of, tmp_path, epoch_us)
+    assert "meanwhile" not in drawn(state)
+    there = after(state, *do("memory", "memory-in"))
+    assert why in drawn(there)
+    assert there.view == state.view
+
+
+def test_the_map_has_every_byte_of_every_segment(tmp_path: Path) -> None:
+    machine = Machine()
+    train(machine, 2)
+    path = machine.write(tmp_path / "a.pickle")
+    (found,) = opened(str(path)).moments
+    last = len(machine.events) - 1
+    there = placed(found, last)
+    raw = {one["address"]: one for one in pickle.loads(path.read_bytes())["segments"]}
+    for number, one in enumerate(there.segments):
+        held = [block for block in raw[one.address]["blocks"] if block["state"] != "inactive"]
+        free = sum(block["size"] for block in raw[one.address]["blocks"]) - sum(
+            block["size"] for block in held
+        )
+        asked = sum(block["requested_size"] for block in held)
+        assert (int(there.used[number]), int(there.holes[number])) == (asked, free)
+        borders = np.linspace(one.address, one.address + one.size, 50).astype(np.int64)
+        assert int(there.by_category(number, borders).sum()) == asked
+    shown = after(remembered(State(size=SIZE), path), *do("memory-map"))
+    assert "in use" in drawn(shown)
+    assert "what lies in this segment" in laid_over(after(shown, *do("show")))
+    kinds = {int(kind) for kind in there.kinds}
+    amounts = found.by_category(np.array([last]))[:, 0]
+    assert kinds == set(np.flatnonzero(amounts).tolist())
+
+
+@pytest.mark.parametrize("text", PAYLOADS.values(), ids=PAYLOADS)
+def test_hostile_names_do_no_harm(text: str, tmp_path: Path) -> None:
+    machine = Machine()
+    machine.alloc(MB, ((text, "/home/a/model.py", 3), (text, text, 4)))
+    packed = tmp_path / "a.pickle.gz"
+    packed.write_bytes(gzip.compress(machine.write(tmp_path / "a").read_bytes()))
+    state = remembered(State(size=SIZE), packed)
+    shown = drawn(after(state, *do("memory-turn"))) + laid_over(after(state, *do("details")))
+    assert all(line.isprintable() for line in shown.split("\n"))
+    assert after(state, *do("copy")).hint.startswith("copied")
+
+
+def test_what_lives_is_found_without_a_look_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(moments, "EVERY", 7)
+    machine = Machine()
+    train(machine, 2, leaking=MB)
+    (found,) = opened(str(machine.write(tmp_path / "a.pickle", lost=20))).moments
+    lives, events = found.history.lives, len(found.history.events)
+    assert sum(map(len, found.kept)) <= events + len(lives)
+    for event in range(-1, events):
+        living = np.flatnonzero(lives.at(event))
+        assert sorted(found.living(event).tolist()) == living.tolist()
+        amounts = found.by_category(np.array([event]))[:, 0]
+        assert int(amounts.sum()) == int(found.history.allocated[event + 1])
+    first, last = np.array([-1, 3, 9]), np.array([5, 3, events - 1])
+    highest = found.highest(first, last).tolist()
+    for event, begin, end in zip(highest, first.tolist(), last.tolist(), strict=True):
+        most = found.history.allocated[begin + 1 : end + 2].max()
+        assert found.history.allocated[event + 1] == most

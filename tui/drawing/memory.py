@@ -1,0 +1,262 @@
+"""The pictures of the memory page: what is allocated over time, of which categories it is at the
+cursor, and what is said of a row."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from functools import cached_property
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from fusetui.analysis.memory.categories import CATEGORIES
+from fusetui.analysis.memory.history import BEFORE
+from fusetui.analysis.memory.holders import NO_STACK
+from fusetui.analysis.memory.layout import COMMON
+from fusetui.analysis.memory.placed import Placed, placed
+from fusetui.report.memory_words import short_place
+from fusetui.text.cutting import joined
+from fusetui.text.figures import count, duration, percent, plural, size
+from fusetui.trace.cells.raster import edges
+from fusetui.trace.model.arrays import summed
+from fusetui.trace.model.memo import memo
+from fusetui.trace.snapshot import Action, Frame
+from fusetui.tui.drawing.lane_lines import labeled
+from fusetui.tui.drawing.picture import Said
+from fusetui.tui.drawing.schemes import BAR, Glyphs, Styled
+from fusetui.tui.layout.frame import divided, tick_step, ticks
+from fusetui.tui.layout.kinds import narrow
+from fusetui.tui.layout.memory import ANY_STACK, LETTERS, NO_LIFE, MemoryRow, heights, positions
+from fusetui.tui.state.memory import place_of
+
+if TYPE_CHECKING:
+    from fusetui.analysis.memory.moments import Moments
+    from fusetui.tui.state.memory import Window
+
+LABEL = 11  # cells that a tick takes
+MOST_LISTED = 200  # allocations of a segment
+
+
+class AreaPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
+    """Categories on top of one another over a ruler; `most` bytes are as high as all lines."""
+
+    moments: Moments
+    window: Window
+    at: int
+    most: int
+    glyphs: Glyphs
+    label: str
+
+    @cached_property
+    def ooms(self) -> tuple[int, ...]:
+        """The positions at which memory ran out."""
+        action = self.moments.history.events.action
+        return tuple(positions(self.moments)[action == Action.OOM].tolist())
+
+    def key(self, y: int, width: int, height: int) -> Hashable:
+        fixed = self.moments, self.window, self.most, self.glyphs, width, height, y
+        return (*fixed, self.at, self.label) if y == height - 1 else fixed
+
+    def line(self, y: int, width: int, height: int) -> Sequence[Styled]:
+        division, lines = divided(width, height), height - 1
+        if y == lines:
+            return labeled(self.label, self._ruler(division.width), division.gutter)
+        zero, begin, end, _ = self.window
+        top = self.glyphs.top
+        span = zero + begin, zero + end
+        level, kind = heights(self.moments, *span, division.width, lines, self.most, top)
+        label = size(self.most) if y == 0 else ""
+        parts = cell_parts(level[y], kind[y], self.glyphs)
+        return labeled(label.rjust(division.gutter - 1), parts, division.gutter)
+
+    def column(self, position: int, width: int) -> int:
+        """The cell of a position; that at the edge for one out of sight."""
+        zero, begin, end, _ = self.window
+        return max(0, min((position - zero - begin) * width // (end - begin), width - 1))
+
+    def _ruler(self, width: int) -> list[Styled]:
+        """Times, or numbers of events, under the cursor and where memory ran out."""
+        zero, begin, end, _ = self.window
+        text, marks = [" "] * width, dict[int, Styled]()
+        if len(self.moments.times):
+            marked = ticks(begin, end, width, LABEL)
+        else:
+            step = tick_step(end - begin, width // LABEL)
+            numbers = range(-(-begin // step) * step, end, step)
+            marked = [((n - begin) * width // (end - begin), f"#{count(n)}") for n in numbers]
+        for column, label in marked:
+            if column + len(label) < width:
+                text[column : column + len(label)] = label
+        for place in self.ooms:
+            if zero + begin <= place < zero + end:
+                marks[self.column(place, width)] = ("!", "bad")
+        here = self.column(place_of(self.moments, self.at), width)
+        marks[here] = (self.glyphs.selected_cell, "selection")
+        parts: list[Styled] = []
+        for x, char in enumerate(text):
+            token = marks.get(x, (char, "faint"))
+            if parts and parts[-1][1] == token[1] == "faint":
+                parts[-1] = (parts[-1][0] + token[0], "faint")
+            else:
+                parts.append(token)
+        return parts
+
+
+def cell_parts(levels: Sequence[int], kinds: Sequence[int], glyphs: Glyphs) -> list[Styled]:
+    """Cells of which each is so full, in the colors of these categories."""
+    parts: list[Styled] = []
+    for (level, kind), group in groupby(zip(levels, kinds, strict=True)):
+        cell = glyphs.levels[level]
+        if glyphs.letters and 2 * level > glyphs.top:
+            cell = LETTERS[kind]
+        token = f"memory.{CATEGORIES[kind]}{BAR}" if level else "plain"
+        parts.append((cell * len([*group]), token))
+    return parts
+
+
+def when(moments: Moments, event: int) -> str:
+    """`12.5 ms`, counted from the first event; `event 12` where the file has no times."""
+    if event == BEFORE:
+        return "before the first event"
+    if not len(moments.times):
+        return f"event {count(event)}"
+    return duration(int(moments.times[event] - moments.times[0]))
+
+
+def cursor_line(moments: Moments, event: int, name: str, width: int) -> str:
+    """What is allocated at the cursor, to the byte."""
+    history = moments.history
+    whole = int(history.allocated[event + 1])
+    parts = [narrow(name), f"{plural(whole, 'byte')} allocated", when(moments, event)]
+    parts.append(f"{size(int(history.reserved[event + 1]))} reserved")
+    if event != BEFORE:
+        action = Action(int(history.events.action[event])).name.lower()
+        parts.append(f"event {count(event)}: {action} {size(int(history.events.size[event]))}")
+    return f" {joined(parts, width - 2)}"
+
+
+def legend(moments: Moments, event: int, glyphs: Glyphs, width: int) -> list[Styled]:
+    """The categories of what lives at the cursor, the largest first."""
+    amounts = moments.by_category(np.array([event]))[:, 0].tolist()
+    whole, room, found = sum(amounts), width - 1, list[Styled]()
+    for kind in sorted(range(len(amounts)), key=lambda kind: -amounts[kind]):
+        category, part = short_place(CATEGORIES[kind]), amounts[kind]
+        said = f" {category} {size(part)} {percent(part, whole)}"
+        if not part or len(said) + 3 > room:
+            break
+        mark = LETTERS[kind] if glyphs.letters else glyphs.swatch
+        found += [("  " if found else " ", "plain"), (mark, f"memory.{CATEGORIES[kind]}{BAR}")]
+        found.append((said, "faint"))
+        room -= len(said) + 3
+    return found
+
+
+def row_text(moments: Moments, row: MemoryRow) -> str:
+    """What names a row."""
+    if row.level == 0:
+        return short_place(row.name)
+    if row.life != NO_LIFE:
+        return life_text(moments, row.life)
+    frames = moments.history.snapshot.stacks[row.stack]
+    shown = [_place(frame).rpartition("/")[2] for frame in _python(frames) or frames]
+    return " < ".join(shown) or NO_STACK
+
+
+def life_text(moments: Moments, life: int) -> str:
+    """When it was allocated and freed."""
+    lives = moments.history.lives
+    born, died = int(lives.born[life]), int(lives.died[life])
+    begin = "allocated before the recording" if born == BEFORE else f"from {when(moments, born)}"
+    if died >= lives.events:
+        return f"{begin}, still there at the end"
+    lasted = ""
+    if born != BEFORE and len(moments.times):
+        lasted = f", for {duration(int(moments.times[died] - moments.times[born]))}"
+    return f"{begin} to {when(moments, died)}{lasted}"
+
+
+@memo(2)
+def map_of(moments: Moments, event: int) -> Placed:
+    """The segments at a moment."""
+    return placed(moments, event)
+
+
+def segment_cells(found: Placed, segment: int, width: int, glyphs: Glyphs) -> list[Styled]:
+    """A segment from its first to its last address: each cell is as high as its used part, in the
+    color of the category that has most of it."""
+    one = found.segments[segment]
+    borders = edges(one.address, one.address + one.size, width)
+    amounts, span = found.by_category(segment, borders), np.maximum(np.diff(borders), 1)
+    level = np.ceil(amounts.sum(axis=0) / span * glyphs.top).clip(0, glyphs.top)
+    return cell_parts(level.astype(np.int64).tolist(), amounts.argmax(axis=0).tolist(), glyphs)
+
+
+def about_segment(moments: Moments, found: Placed, segment: int, width: int) -> list[Said]:
+    """What is in a segment by category, its holes, and what lies in it, the largest first."""
+    one, lives = found.segments[segment], moments.history.occupied
+    rows, kinds = found.inside(segment)
+    sizes = found.there.size[found.there.segment == segment]
+    pool = "" if one.pool == COMMON else ", in a pool of its own"
+    kind = "expandable" if one.is_expandable else "large" if one.is_large else "small"
+    said = f"{size(one.size)} at {one.address:#x}, {kind}, stream {one.stream}{pool}: "
+    said += f"{size(int(found.used[segment]))} in {plural(len(rows), 'allocation')}, "
+    holes = f"{plural(len(sizes), 'hole')} of {size(int(sizes.sum()))}"
+    said += holes if len(sizes) else "no holes"
+    said += f", the largest {size(int(sizes.max()))}" if len(sizes) > 1 else ""
+    amounts = summed(kinds, lives.size[rows], len(CATEGORIES)).tolist()
+    order = sorted(range(len(amounts)), key=lambda kind: -amounts[kind])
+    parts = [f"{short_place(CATEGORIES[n])} {size(amounts[n])}" for n in order if amounts[n]]
+    lines = [Said(f" {said}", "plain"), Said(f" {joined(parts, width - 2)}")]
+    for row in rows[np.argsort(-lives.size[rows], kind="stable")][:MOST_LISTED].tolist():
+        place = short_place(moments.place_of(int(lives.stack[row])) or NO_STACK)
+        offset = int(lives.address[row]) - one.address
+        lines.append(Said(f"   {size(int(lives.size[row]))} at +{size(offset)}: {place}"))
+    return lines
+
+
+def about(moments: Moments, row: MemoryRow, stack: int, every: bool = False) -> list[Said]:
+    """A row, and the frames of its stack, innermost first; `every`: those of C++ too."""
+    history = moments.history
+    frames = history.snapshot.stacks[stack] if stack != ANY_STACK else ()
+    python = _python(frames)
+    if row.life != NO_LIFE:
+        lines = [Said(line, "plain") for line in _life(moments, row.life)]
+    else:
+        stacks = "its largest stack" if not row.level else "its stack"
+        said = f"{size(row.bytes)} in {plural(row.allocations, 'block')}: {narrow(_name(row))}"
+        lines = [Said(said, "plain")] + ([Said(f"{stacks}, innermost first:")] if frames else [])
+    found = [Said(f" {line.text}", line.token) for line in lines]
+    found += [Said(f"   {_place(frame)}") for frame in python or frames]
+    if every and python and len(python) < len(frames):
+        found += [Said(""), Said(" with the frames of C++:", "plain")]
+        found += [Said(f"   {_place(frame)}") for frame in frames]
+    return found
+
+
+def _python(frames: Sequence[Frame]) -> list[Frame]:
+    return [frame for frame in frames if frame.file.endswith(".py")]
+
+
+def _name(row: MemoryRow) -> str:
+    return short_place(row.name) if row.name in CATEGORIES else row.name
+
+
+def _place(frame: Frame) -> str:
+    if frame.file.endswith(".py"):
+        return narrow(f"{frame.file}:{frame.line} {frame.name}")
+    return narrow(frame.name)
+
+
+def _life(moments: Moments, life: int) -> Iterator[str]:
+    """Where it was born and freed, its size, and how long it lived."""
+    history, lives = moments.history, moments.history.lives
+    kind = CATEGORIES[int(moments.known.kinds[life])]
+    wanted, died = int(lives.size[life]), int(lives.died[life])
+    address = f"at {int(lives.address[life]):#x}"
+    yield f"{size(wanted)} ({plural(wanted, 'byte')}) {address}, {short_place(kind)}"
+    yield life_text(moments, life)
+    if died < lives.events:
+        place = moments.place_of(int(history.events.stack[died]))
+        yield f"freed in {short_place(place)}" if place else "freed where no stack was recorded"

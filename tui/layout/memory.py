@@ -1,0 +1,202 @@
+"""What the memory page shows, as data: the snapshots, the cells of the area over time, and the rows
+of a moment.
+
+Times are ns from the first event, beside a trace from its origin; where a file has no times, events
+are counted instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+import numpy as np
+
+from fusetui.trace.cells.raster import edges
+from fusetui.trace.model.arrays import Flags, Int64s
+from fusetui.trace.model.memo import memo, once
+
+if TYPE_CHECKING:
+    from fusetui.analysis.memory.moments import Held, Moments
+    from fusetui.analysis.memory.versus import By
+
+MEMORY = "memory"
+BYS: Final[tuple[By, ...]] = ("code", "module", "category")
+NO_LIFE, ANY_STACK = -1, -2
+LETTERS = "pogatwbGu"
+"""Of the categories, in their order, where there are no colors."""
+FROM_BELOW = (0, 7, 1, 2, 6, 5, 3, 8, 4)
+"""The order of the categories in the area: what lives long lies below."""
+Key = tuple[str | int, ...]
+
+
+class ReadMemory(msgspec.Struct, frozen=True):
+    """An effect: read these snapshots; `alone`: nothing else is open."""
+
+    paths: tuple[str, ...]
+    alone: bool
+
+
+class Lines(msgspec.Struct, frozen=True):
+    """An overlay: lines to read."""
+
+    title: str
+    lines: tuple[str, ...]
+
+
+class MemorySide(msgspec.Struct, frozen=True, eq=False):
+    """A snapshot that is open; `moments` of each of its devices, at least of one."""
+
+    path: str
+    label: str
+    moments: tuple[Moments, ...]
+
+
+class MemoryView(msgspec.Struct, frozen=True):
+    """The window [begin, end), the moment under the cursor, and which of the devices."""
+
+    begin: int
+    end: int
+    at: int
+    device: int = 0
+
+
+class MemoryShown(msgspec.Struct, frozen=True, eq=False):
+    """One or two snapshots; `opened`: the keys of the rows that are open."""
+
+    sides: tuple[MemorySide, ...]
+    views: tuple[MemoryView, ...]
+    active: int = 0
+    by: By = "code"
+    is_map: bool = False
+    opened: frozenset[Key] = frozenset()
+
+    def moments(self, index: int) -> Moments:
+        return self.sides[index].moments[self.views[index].device]
+
+    @property
+    def view(self) -> MemoryView:
+        return self.views[self.active]
+
+
+class Cells(msgspec.Struct, frozen=True, eq=False):
+    """What is drawn in each cell of a window: the moment of it at which most was allocated.
+    `amounts` of shape [categories, cells], 0 outside of the recording."""
+
+    events: Int64s
+    amounts: Int64s
+    inside: Flags
+
+
+class MemoryRow(NamedTuple):
+    """A holder (level 0), a stack of it (1) or an allocation (2). `other`: the bytes of the same
+    holder in the other snapshot."""
+
+    level: int
+    key: Key
+    name: str
+    bytes: int
+    allocations: int
+    stack: int = ANY_STACK
+    life: int = NO_LIFE
+    other: int = 0
+
+
+def positions(moments: Moments) -> Int64s:
+    """Of each event: its time, else its number."""
+    return once(moments, _positions)
+
+
+def _positions(moments: Moments) -> Int64s:
+    times = moments.times
+    return times if len(times) else np.arange(len(moments.history.events), dtype=np.int64)
+
+
+def first_view(side: MemorySide, device: int | None = None) -> MemoryView:
+    """All of a device, by default of that with the highest peak; the cursor at the peak."""
+    if device is None:
+        peaks = [int(one.history.allocated.max()) for one in side.moments]
+        device = peaks.index(max(peaks))
+    found = side.moments[device]
+    places = positions(found)
+    whole = int(places[-1] - places[0]) + 1 if len(places) else 1
+    return MemoryView(0, whole, found.history.peak_index, device)
+
+
+@memo(8)
+def cells(moments: Moments, begin: int, end: int, width: int) -> Cells:
+    """Of a window of positions."""
+    borders, places = edges(begin, end, width), positions(moments)
+    at = np.searchsorted(places, borders, side="left")
+    events = moments.highest(at[:-1] - 1, at[1:] - 1)
+    first, last = (int(places[0]), int(places[-1])) if len(places) else (0, -1)
+    inside = (borders[1:] > first) & (borders[:-1] <= last)
+    return Cells(events, np.where(inside, moments.by_category(events), 0), inside)
+
+
+@memo(8)
+def heights(
+    moments: Moments, begin: int, end: int, width: int, lines: int, most: int, top: int
+) -> tuple[list[list[int]], list[list[int]]]:
+    """Of each line from top to bottom: how full each cell is, from 0 to `top`, and the category of
+    which it holds most; `most` bytes are as high as all lines."""
+    found = cells(moments, begin, end, width)
+    ends = np.cumsum(found.amounts[[*FROM_BELOW]], axis=0)
+    most = max(most, 1)
+    full = np.ceil(ends[-1] / most * (lines * top)).astype(np.int64)
+    floors = np.arange(lines)[::-1, None]
+    level = np.clip(full - floors * top, 0, top)
+    low = floors * (most / lines)
+    upper = np.minimum(ends[:, None], low + most / lines)
+    lower = np.maximum(np.concatenate([np.zeros_like(ends[:1]), ends[:-1]])[:, None], low)
+    kinds = np.array(FROM_BELOW)[(upper - lower).argmax(axis=0)]
+    return level.tolist(), kinds.tolist()
+
+
+@memo(4)
+def rows_of(
+    moments: Moments, by: By, event: int, opened: frozenset[Key], beside: tuple[Moments, int] | None
+) -> tuple[MemoryRow, ...]:
+    """Who holds what at a moment, the largest first; beside another snapshot at a moment of it, the
+    largest difference first."""
+    found = tuple(_rows(moments, by, event, opened))
+    if beside is None:
+        return found
+    other = bytes_of(beside[0], by, beside[1])
+    own = {row.name for row in found if not row.level}
+    groups = [[MemoryRow(0, (name,), name, 0, 0)] for name in other if name not in own]
+    for row in found:
+        if not row.level:
+            groups.append([])
+        groups[-1].append(row)
+    said = [[group[0]._replace(other=other.get(group[0].name, 0)), *group[1:]] for group in groups]
+    said.sort(key=lambda group: -abs(group[0].bytes - group[0].other))
+    return tuple(row for group in said for row in group)
+
+
+def bytes_of(moments: Moments, by: By, event: int) -> Mapping[str, int]:
+    """The bytes of each holder."""
+    held = moments.held(by, event)
+    return {
+        moments.names[number]: size
+        for number, size in zip(held.number.tolist(), held.bytes.tolist(), strict=True)
+    }
+
+
+def _rows(moments: Moments, by: By, event: int, opened: frozenset[Key]) -> Iterator[MemoryRow]:
+    for holder, size, number in _each(moments.held(by, event)):
+        name = moments.names[holder]
+        yield MemoryRow(0, (name,), name, size, number)
+        if (name,) not in opened:
+            continue
+        for stack, inside, count in _each(moments.stacks(by, holder, event)):
+            yield MemoryRow(1, (name, stack), name, inside, count, stack)
+            if (name, stack) in opened:
+                for life in moments.allocations(by, holder, stack, event).tolist():
+                    own = int(moments.history.lives.size[life])
+                    yield MemoryRow(2, (name, stack, life), name, own, 1, stack, life)
+
+
+def _each(held: Held) -> Iterator[tuple[int, int, int]]:
+    return zip(*(column.tolist() for column in held), strict=True)

@@ -1,0 +1,73 @@
+"""Reads memory snapshots for the app: large ones, and those beside a trace, in another process, so
+that no key waits for it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import msgspec
+
+from fusetui.trace.model.errors import CannotRead, TraceError
+from fusetui.trace.model.report import Stop
+from fusetui.tui.helper_client import Beside, NotBeside, ship
+from fusetui.tui.layout.memory import MemorySide
+from fusetui.tui.layout.view import short_label
+from fusetui.tui.state import memory
+from fusetui.tui.state.action import Run
+
+LARGE = 8 << 20  # bytes of a file; a smaller one is read in a few tenths of a second
+START = "import os; os.nice(5); from fusetui.tui.reading_memory import main; main()"
+
+
+def read_memory(
+    paths: Sequence[str], post: Callable[[Run], object], cancelled: Stop, alone: bool
+) -> None:
+    """Posts the snapshots, or why one cannot be read. `alone`: no key waits, so in this process."""
+    try:
+        sides = [_read(path, cancelled, alone) for path in paths]
+    except TraceError as error:
+        post(partial(memory.failed, sentence=str(error)))
+        return
+    if not cancelled():
+        post(partial(memory.arrived, sides=tuple(sides)))
+
+
+def _read(path: str, cancelled: Stop, alone: bool) -> MemorySide:
+    """Raises TraceError."""
+    found: MemorySide | str | None = None
+    if not alone or os.path.getsize(path) > LARGE:
+        try:
+            with Beside(start=START) as beside:
+                found = beside.first(path, cancelled)
+        except NotBeside:
+            found = None
+        if isinstance(found, str):
+            raise CannotRead(found)
+    return found if isinstance(found, MemorySide) else opened(path)
+
+
+def opened(path: str) -> MemorySide:
+    """Raises TraceError."""
+    from fusetui.analysis.memory.answer import known
+    from fusetui.analysis.memory.moments import moments
+    from fusetui.trace.snapshot import read_snapshot
+
+    found = tuple(map(moments, known(read_snapshot(path))))
+    if not found:
+        raise CannotRead(f"{path} holds no memory of any device.")
+    return MemorySide(path, short_label(path), found)
+
+
+def main() -> None:
+    """In the other process: reads the snapshot that standard input names, and writes it, or why it
+    cannot be read."""
+    path = msgspec.json.decode(sys.stdin.buffer.readline(), type=str)
+    out = os.fdopen(os.dup(1), "wb")
+    try:
+        found: MemorySide | str = opened(path)
+    except TraceError as error:
+        found = str(error)
+    ship(found, None, out)
