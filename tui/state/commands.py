@@ -18,12 +18,12 @@ from fusetui.tui.state import moving, replays
 from fusetui.tui.state.action import action, nothing, with_keys
 from fusetui.tui.state.moving import shown
 from fusetui.tui.state.reading import read
+from fusetui.tui.state.recording import Record
 from fusetui.tui.state.state import (
     Cut,
     Order,
     Outcome,
     Prompt,
-    Record,
     SaveTable,
     State,
     told,

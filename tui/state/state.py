@@ -25,6 +25,7 @@ from fusetui.tui.layout.op_tree import TreeView
 from fusetui.tui.layout.search_hits import SearchHits
 from fusetui.tui.layout.view import GapAt, Side, View
 from fusetui.tui.state.comparison import Comparison
+from fusetui.tui.state.recording import Record
 from fusetui.tui.state.session import Hits, Range, ViewSession
 
 if TYPE_CHECKING:
@@ -66,8 +67,7 @@ RANK_SORTS = {
     **{"others wait": "caused_ns", "waits": "waited_ns", "last": "last_count", "step": "step_ns"},
     **{"compute": "compute_ns", "comm": "exposed_comm_ns", "idle": "idle_ns", "rank": ""},
 }
-"""The columns by which the rows can be sorted, the largest figure first, and their fields of a
-RankRow; the first one is in force at first."""
+"""Columns to sort by, the largest first, and their fields of a RankRow; at first the first one."""
 
 
 class RankedJob(msgspec.Struct, frozen=True, eq=False):
@@ -106,8 +106,7 @@ class Help(msgspec.Struct, frozen=True):
 
 
 class Details(msgspec.Struct, frozen=True, eq=False):
-    """Everything about one slice, by its row, a stretch of idle time or a range of time; `raw`: the
-    event of the slice as the file has it."""
+    """Everything about a slice (by row; `raw`: its JSON), of idle time, or of a range of time."""
 
     side: Side
     about: int | GapAt | Range
@@ -346,13 +345,6 @@ class Cut(msgspec.Struct, frozen=True):
     path: str
     begin: int
     end: int
-
-
-class Record(msgspec.Struct, frozen=True):
-    """Have `fusetui record` record a program, and open the trace after these; 0: list them all."""
-
-    pid: int = 0
-    beside: tuple[str, ...] = ()
 
 
 MARKS, ROWS, BESIDE = "marks", "path", "\n"
