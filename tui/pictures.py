@@ -58,13 +58,14 @@ def shown(
     return state
 
 
-def drawn(state: State, light: bool, title: str, whole: bool = False) -> str:
-    """The page as an SVG; without the bar of pages and the keys, unless the `whole` screen."""
+def drawn(state: State, light: bool, title: str, *, whole: bool = False, pixels: int = 0) -> str:
+    """The page as an SVG, so many pixels wide; without the bar of pages and the keys, unless the
+    `whole` screen."""
     found = screen_layout.panes(state)
     found = found if whole else found[1:-1]
     height = sum(pane.height for pane in found)
     picture, scheme = screen_layout.stack(found), LIGHT if light else DARK
-    return svg_of(picture, state.size.width, height, scheme, title)
+    return svg_of(picture, state.size.width, height, scheme, title, pixels)
 
 
 def _settled(before: State, outcome: Outcome) -> State:

@@ -279,7 +279,8 @@ MEMORY = (
         "--at",
         metavar="WHEN",
         default="peak",
-        help="The moment to tell about: peak, end, oom, or a time after the first event (12.5ms).",
+        help="The moment to tell about: peak, end, oom, or a time after the first event (12.5ms), "
+        "of a trace after its beginning.",
     ),
     *(TOP, *TABLE[1:]),
 )

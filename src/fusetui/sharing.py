@@ -79,7 +79,11 @@ SHARED = (
                 help="How much of the page it shows, 118x32 by default.",
             ),
             argument(
-                "--pixels", metavar="N", type=pixels, help="Its width; by default that of its text."
+                "--pixels",
+                metavar="N",
+                type=pixels,
+                default=0,
+                help="Its width; by default that of its text.",
             ),
             *(NO_CACHE, *GRAPHS),
         ),

@@ -32,11 +32,14 @@ ARGUMENTS = {
 """Of the commands that do not take one trace."""
 MORE = {
     "sql": ((),),
-    **dict.fromkeys(("schema", "help", "completion"), ((),)),
+    **dict.fromkeys(("schema", "help", "completion", "stacks"), ((),)),
     **dict.fromkeys(("steps", "slices"), ((), *((f"--format={form}",) for form in TEXTS))),
 }
 """Options of the commands without `--json`."""
-NO_OUTPUT = ("capture", "tutor", "open", "scrub", "cut", "convert", "mcp")
+NO_OUTPUT = (
+    *("capture", "tutor", "open", "scrub", "cut", "convert", "mcp"),
+    *("perfetto", "picture", "report"),
+)
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no full device")
@@ -63,6 +66,18 @@ def test_writing_a_trace(
         assert found.code == 2
         assert found.sentence.endswith(f"out{ending} cannot be written: file too large.")
         assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("command", ["picture OUT.svg", "report OUT.html", "stacks OUT.folded"])
+def test_writing_what_was_asked(
+    fusetui: Run, tmp_path: Path, trace_file: File, command: str
+) -> None:
+    path, (name, out) = trace_file(), command.split()
+    with room_for(20):
+        found = fusetui(name, path, tmp_path / out)
+    assert found.code == 2
+    assert found.sentence.endswith(f"{out} cannot be written: file too large.")
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_the_cache(

@@ -39,8 +39,8 @@ def texts_of(svg: str) -> dict[tuple[int, int], str]:
 
 
 def test_pages_are_those_of_the_app() -> None:
-    """But for the ranks, which need the traces of a job."""
-    assert {*PICTURED, "ranks"} == {page.name for page in registry.PAGES}
+    """But for those of ranks and of memory snapshots: of a trace they show nothing."""
+    assert {*PICTURED, "ranks", "memory"} == {page.name for page in registry.PAGES}
 
 
 @pytest.mark.parametrize("page", PICTURED)

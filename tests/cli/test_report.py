@@ -192,9 +192,10 @@ def test_slices_lie_where_the_file_has_them(fusetui: Run, tmp_path: Path) -> Non
 
 def test_a_name_is_nothing_but_text(fusetui: Run, tmp_path: Path) -> None:
     """The only script is ours, the policy allows no other, and nothing is loaded."""
-    a = write_trace(tmp_path / "a<b>.json", [MARKUP, *PAYLOADS.values()])
+    a = write_trace(tmp_path / "a<b>.json", [MARKUP, "long" * 50_000, *PAYLOADS.values()])
     text = reported(fusetui, tmp_path, str(a), str(write_trace(tmp_path / "b.json", [MARKUP])))
     assert obeyed(text) == set()
+    assert len(text.encode()) < 1_000_000
     page = Page(text)
     assert not page.open
     assert {tag for tag, _ in page.elements} <= {*ELEMENTS}

@@ -367,3 +367,15 @@ def test_together_is_about_the_worth_of_one_trace(fusetui: Run, other: str) -> N
     found = fusetui("why", "lesson:mlp-eager", other, "--together", 2)
     assert (found.code, found.out) == (2, "")
     assert "--together" in found.sentence
+
+
+def test_steps_that_take_no_time(fusetui: Run, tmp_path: Path) -> None:
+    """What a finding is worth is no share of them."""
+    step = {"cat": "user_annotation", "name": "ProfilerStep#3", "pid": 1, "tid": 1, "dur": 0}
+    copy = {"cat": "gpu_memcpy", "name": "Memcpy PtoP (Device -> Device)", "pid": 0, "tid": 8}
+    events = [{"ph": "X", "ts": 0, **one} for one in (step, {**copy, "dur": 0.005})]
+    path = tmp_path / "steps.json"
+    path.write_text(json.dumps({"traceEvents": events}))
+    found = fusetui("why", path, "--json")
+    assert (found.code, found.err) == (0, "")
+    assert {one["worth_share"] for one in found.json["findings"]} <= {0.0, None}

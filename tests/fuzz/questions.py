@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
 from typing import Any
+from xml.etree import ElementTree
 
 import msgspec
 import numpy as np
@@ -14,6 +16,7 @@ import orjson
 from tests.finding import find
 from tests.fuzz.checks import check, check_json
 from tests.fuzz.commands import answer
+from tests.hostile import obeyed
 
 from fusetui.analysis.diff.compare import diff
 from fusetui.analysis.diff.model import Diff, RowKind
@@ -28,6 +31,7 @@ from fusetui.analysis.questions.computing import tallies
 from fusetui.analysis.questions.summary import summary
 from fusetui.analysis.questions.totals import kernel_totals, op_totals
 from fusetui.capture.expect import compare, parse
+from fusetui.commands.errors import DONE
 from fusetui.commands.loading import notices
 from fusetui.gpu.kernel_names import decode, short_name
 from fusetui.gpu.kernel_names.annotate import annotate
@@ -36,6 +40,7 @@ from fusetui.gpu.roofline.describe import describe, remarks
 from fusetui.report.diff import document, to_markdown, to_text
 from fusetui.report.output import _json
 from fusetui.report.summary import kernels_text, ops_text, summary_text
+from fusetui.sharing import PICTURED
 from fusetui.text.printable import json_lines, printable_lines
 from fusetui.text.tables import TOP_ALL
 from fusetui.trace import Trace
@@ -73,6 +78,7 @@ def questions(
     yield "diff with itself", lambda: ask_same(trace)
     yield "diff", lambda: ask_other(trace, other())
     yield "command line", lambda: ask_command_line(path, rnd)
+    yield "files", lambda: ask_files(path, rnd)
 
 
 def ask_summary(trace: Trace) -> None:
@@ -209,6 +215,22 @@ def ask_command_line(path: Path, rnd: Random) -> None:
     command = rnd.choice(list(COMMANDS))
     more = [word.format(path=path) for word in COMMANDS[command]]
     answer([command, str(path), *more, *(["--json"] if rnd.random() < 0.5 else [])])
+
+
+def ask_files(path: Path, rnd: Random) -> None:
+    """A picture is XML, a report HTML of one script; neither has what a terminal would obey."""
+    with TemporaryDirectory() as folder:
+        out = Path(folder) / "out.svg"
+        words = ["--page", rnd.choice(PICTURED), "--size", rnd.choice(("40x10", "118x32"))]
+        if answer(["picture", str(path), str(out), *words]).code == DONE:
+            ElementTree.fromstring(out.read_text(encoding="utf-8"))
+            check(not obeyed(out.read_text(encoding="utf-8")), "a control character in a picture")
+        out = Path(folder) / "out.html"
+        if answer(["report", str(path), str(out)]).code == DONE:
+            text = out.read_text(encoding="utf-8")
+            check(not obeyed(text), "a control character in a report")
+            check(text.count("<script") == 1 and len(text) < 1_000_000, "a report")
+    answer(["stacks", str(path), "--of", rnd.choice(("ops", "modules", "python"))])
 
 
 def _encoded(document: Any) -> None:

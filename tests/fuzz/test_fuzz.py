@@ -52,9 +52,9 @@ def test_pftraces_are_read_exactly_or_their_losses_are_counted(number: int) -> N
         pftrace.attempt(SEED, each)
 
 
-@pytest.mark.parametrize("number", range(0, 100, 50))
+@pytest.mark.parametrize("number", range(0, 60, 30))
 def test_memory_snapshots_are_what_pickle_finds_or_refused(number: int) -> None:
-    for each in range(number, number + 50):
+    for each in range(number, number + 30):
         print(f"kind snapshot, seed {SEED}, first {each}")
         snapshot.attempt(SEED, each)
 

@@ -60,10 +60,12 @@ class Items(list[Any]):
 
     def add(self, values: list[Any]) -> None:
         """Raises Wrong if rows of one kind stand beside something else."""
+        append = self.rows.append
         for value in values:
             if type(value) is Fields and value.row >= 0:
-                self._expect(value.kind)
-                self.rows.append(value.row)
+                if value.kind is not self.kind:
+                    self._expect(value.kind)
+                append(value.row)
             elif type(value) is Rows:
                 self._expect(value.kind)
                 self.rows.extend(range(value.first, value.end))
@@ -73,10 +75,9 @@ class Items(list[Any]):
             raise Wrong("a list mixes its entries with others")
 
     def _expect(self, kind: Kind) -> None:
-        if kind is not self.kind:
-            if self.rows:
-                raise Wrong("a list mixes entries of two kinds")
-            self.kind = kind
+        if kind is not self.kind and self.rows:
+            raise Wrong("a list mixes entries of two kinds")
+        self.kind = kind
 
 
 EVENT = {"action": "B", "addr": "q", "size": "q", "stream": "q", "time_us": "q", "stack": "i"}

@@ -22,11 +22,8 @@ FAMILY = "ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, 'Liberation Mono', 
 
 Shape = tuple[float, float, float, float]
 """A part of a cell: left, top, width, height, as shares of it."""
-_LOW, _HIGH, _LEFT, _RIGHT = (
-    (0.45, 0.5, 0.1, 0.5),
-    (0.45, 0.0, 0.1, 0.5),
-    *((left, 0.47, 0.5, 0.06) for left in (0.0, 0.5)),
-)
+_LOW, _HIGH = ((0.45, top, 0.1, 0.5) for top in (0.5, 0.0))
+_LEFT, _RIGHT = ((left, 0.47, 0.5, 0.06) for left in (0.0, 0.5))
 SHAPES: dict[str, tuple[Shape, ...]] = {
     **{bar: ((0, 1 - n / 8, 1, n / 8),) for n, bar in enumerate(UNICODE.levels) if n},
     **{part: ((0, 0, n / 8, 1),) for n, part in enumerate(UNICODE.parts) if n},
@@ -38,16 +35,21 @@ SHAPES: dict[str, tuple[Shape, ...]] = {
 """What glyphs of the schemes look like."""
 
 
-def svg_of(picture: Picture, width: int, height: int, scheme: Scheme, title: str) -> str:
-    """A picture of so many cells and lines; whatever a name holds is text."""
+def svg_of(
+    picture: Picture, width: int, height: int, scheme: Scheme, title: str, pixels: int = 0
+) -> str:
+    """A picture of so many cells and lines, as wide as its texts need, or as so many pixels;
+    whatever a name holds is text."""
     across, down = width * CELL + 2 * MARGIN, height * LINE + 2 * MARGIN
+    scale = pixels / across if pixels else 1
     styles = styles_of(scheme, scheme.background)
     body: list[str] = []
     for y in range(height):
         strip = painted(picture.line(y, width, height), width, styles)
         body += _line(list(strip), MARGIN + y * LINE, scheme)
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{across:g}" height="{down:g}"'
+        '<svg xmlns="http://www.w3.org/2000/svg" '
+        f'width="{across * scale:g}" height="{down * scale:g}"'
         f' viewBox="0 0 {across:g} {down:g}" font-size="{FONT}" font-family="{FAMILY}">\n'
         f"<title>{escape(printable(title))}</title>\n"
         f'<rect width="100%" height="100%" fill="{scheme.background}"/>\n' + "\n".join(body) + "\n"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
@@ -21,7 +20,6 @@ from fusetui.trace.new_file import check_new, new_file
 ENDINGS = (".svg", ".png", ".html")
 AS_TRACE = "fusetui cut writes it as a trace, of which any page can be drawn"
 TIMELINE, DIFF = "timeline", "diff"
-SIZE = re.compile(r'width="([0-9.]+)" height="([0-9.]+)"')  # the first of an SVG
 LETTER = '<svg xmlns="http://www.w3.org/2000/svg" width="20" height="20">{}</svg>'
 
 
@@ -59,14 +57,8 @@ def _drawn(traces: list[Trace], page: str, window: Window | None, args: Namespac
 
     labels = [short_label(trace.report.file) for trace in traces]
     state = shown(traces, labels, page, Size(*args.size), window)
-    svg = drawn(state, args.light is not False, f"{' and '.join(labels)}: {page}")
-    return _wide(svg, args.pixels) if args.pixels else svg
-
-
-def _wide(svg: str, pixels: int) -> str:
-    """So many pixels wide, with the same content."""
-    wide, high = map(float, SIZE.search(svg).groups())  # type: ignore[union-attr]
-    return SIZE.sub(f'width="{pixels}" height="{high * pixels / wide:.4g}"', svg, count=1)
+    title = f"{' and '.join(labels)}: {page}"
+    return drawn(state, args.light is not False, title, pixels=args.pixels)
 
 
 def _formed(svg: str, form: str, args: Namespace) -> bytes:

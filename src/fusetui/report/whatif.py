@@ -49,6 +49,8 @@ NOTES = {
     "unrecorded_consumers": "Which kernels need the result of a collective is known only from "
     "recorded events.",
     "host_unchanged": "The CPU is taken as unchanged.",
+    "events_unknown": "The trace does not say which events streams wait for: a wait that was over "
+    "in time is not known, and what follows it may start too early in the replay.",
     "no_waits": "Only calls that launch were recorded: the CPU is taken never to wait for the GPU, "
     "which may be wrong.",
 }

@@ -25,7 +25,11 @@ from tests.analysis.replay.programs import (
     program,
     steps,
 )
-from tests.analysis.replay.simulator import Residuals
+from tests.analysis.replay.recording import write
+from tests.analysis.replay.simulator import Residuals, simulate
+
+from fusetui.analysis.replay.whatif import whatif
+from fusetui.trace import open_trace
 
 CASES = (
     *(("host-bound", "op x0"), ("host-bound", "python x0.5"), ("GPU-bound", "kernel x0.5")),
@@ -150,6 +154,16 @@ def test_by_hand(case: str, tmp_path: Path) -> None:
     verdict = judged(whole, [change], by_command, tmp_path)
     assert verdict.after == after_us * 1000
     assert verdict.wrong == ()
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [("streams", False), ("streams, not recorded", True), ("waits, not recorded", False)],
+)
+def test_it_is_said_that_events_are_not_known(kind: str, said: bool, tmp_path: Path) -> None:
+    path = write(simulate(invented(kind, 0)), tmp_path / "trace.json")
+    found = whatif(open_trace(str(path), cached=False), ["kernel:sgemm x0.5"])
+    assert ("events_unknown" in found.notes) is said
 
 
 def test_what_matches_nothing_is_refused(tmp_path: Path) -> None:

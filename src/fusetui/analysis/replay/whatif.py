@@ -14,9 +14,11 @@ from fusetui.analysis.replay.build import graph_of
 from fusetui.analysis.replay.changes import NothingLikeIt, Unsynced, parse_change
 from fusetui.analysis.replay.critical import last_of, route_to, unknown_share
 from fusetui.analysis.replay.graph import Graph
+from fusetui.analysis.replay.items import WAITS_EVENT
 from fusetui.analysis.replay.path import DeviceResidual, PathRow, residuals_of, rows_of
 from fusetui.analysis.replay.replay import Times, replay
 from fusetui.analysis.replay.timeline import step_bounds
+from fusetui.analysis.why.host import matching
 from fusetui.trace.layout.steps import labels_of, steps_of
 from fusetui.trace.model.arrays import Int64s, distinct
 from fusetui.trace.model.categories import Role
@@ -38,6 +40,7 @@ Note = Literal[
     "loader_beside",  # what the thread does to take over a batch counts nothing
     "unrecorded_consumers",  # what needs the result of a collective is known by events alone
     "host_unchanged",  # by another device
+    "events_unknown",  # for which streams wait, unless that made a GPU event late
     "no_waits",  # were recorded: threads are taken not to wait for the device
 ]
 
@@ -176,8 +179,19 @@ def leaves_waits_out(trace: Trace) -> bool:
     return len(kinds) > MANY and bool(np.isin(trace.name[trace.rows_of(Role.CALL)], kinds).all())
 
 
+def _events_unknown(trace: Trace) -> bool:
+    """Whether one of several streams was told to wait for what no event of the device names."""
+    streams = distinct(trace.thread_of_track[trace.track[trace.gpu_rows]])
+    calls = trace.rows_of(Role.CALL)
+    calls = calls[matching(trace, calls, WAITS_EVENT.search)]
+    known = trace.correlation[trace.rows_of(Role.SYNC)]
+    return len(streams) > 1 and not np.isin(trace.correlation[calls], known).all()
+
+
 def _notes(trace: Trace) -> list[Note]:
     found: list[Note] = ["no_waits"] if leaves_waits_out(trace) else []
+    if _events_unknown(trace):
+        found.append("events_unknown")
     if not len(trace.gpu_rows):
         found.append("no_gpu")
     if communicates(trace, trace.gpu_rows).any():

@@ -70,7 +70,7 @@ def with_worth(
         if after is None or isinstance(after, str):
             told.append(replace(finding, worth_note=after))
             continue
-        saved, share = saved_of(before, after), float((before - after).sum() / before.sum())
+        saved, share = saved_of(before, after), float((before - after).sum() / max(before.sum(), 1))
         told.append(replace(finding, worth_ns=saved, worth_share=share, worth_note=note))
     steps = len(steps_of(trace, by))
     order = sorted(range(len(told)), key=lambda n: _by_worth(told[n], max(steps, 1)))

@@ -31,6 +31,7 @@ from fusetui.trace.model.columns import Trace
 from fusetui.tui.drawing.chrome import parts
 
 THREADS = 50
+CELLS = 20  # of the timeline, for each row of the tables
 TABLES = ("kernels", "modules", "ops", "lines", "gaps", "steps")
 FIGURES_OF_A_SIDE = {
     **{"steps": "steps", "items": "pieces of work in a step", "busy_ns": "busy"},
@@ -57,7 +58,12 @@ def page(sides: Sequence[Told], diff: Diff | None, light: bool | None, most: int
     for letter, name, side in zip("AB", names, sides, strict=False):
         mark = f"{letter}: " if diff is not None else ""
         body += ["<section>", f"<h2>{mark}{text(name)}</h2>"]
-        body += [*_account(side), *_findings(side.why), "<h3>Timeline</h3>", timeline(side.trace)]
+        body += [
+            *_account(side),
+            *_findings(side.why),
+            "<h3>Timeline</h3>",
+            timeline(side.trace, CELLS * most),
+        ]
         body += [*_tables(side.trace, most), "</section>"]
     body += [
         "</main>",

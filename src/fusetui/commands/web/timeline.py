@@ -1,4 +1,4 @@
-"""The timeline of a trace as an SVG of 4,000 cells, of which a script shows a part."""
+"""The timeline of a trace as an SVG, of which a script shows a part."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from fusetui.analysis.why.account import Accounts
 from fusetui.analysis.why.idle_time import IdleTime, idle_times
 from fusetui.analysis.why.model import IDLE
 from fusetui.commands.web.document import text
+from fusetui.text.cutting import clip
 from fusetui.text.figures import count, duration, tick
 from fusetui.trace.cells.raster import Line, cells, edges
 from fusetui.trace.model.arrays import Int64s
@@ -22,10 +23,10 @@ from fusetui.tui.layout.kinds import KINDS, label_of
 from fusetui.tui.layout.places import places
 from fusetui.tui.layout.view import Place, Side, first_view, make_sides
 
-CELLS, LINE, BAR = 4000, 18, 16
-SLICES, FEWEST = 1200, 12
-"""The longest slices of all lines together, and at least of each, have a name."""
-MOST = 60  # lines
+LINE, BAR = 18, 16
+NAMED, FEWEST = 0.3, 12
+"""The longest slices, so many for each cell on all lines together, and of each line at least."""
+MOST, LONGEST = 60, 80  # lines, characters of a name
 LEVELS = 4  # heights of a bar
 TICKS = 5
 TOKENS = {
@@ -49,24 +50,24 @@ def colors() -> str:
     return "".join(found)
 
 
-def timeline(trace: Trace) -> str:
-    """A figure with the lanes of the first screen of the app, and what the script needs."""
+def timeline(trace: Trace, width: int) -> str:
+    """A figure with the lanes of the first screen of the app, so many cells wide, and what the
+    script needs."""
     (side,) = make_sides([trace], [""])
     idle = {one.device: one for line in Accounts(trace).lines for one in idle_times(line)}
     shown = [place for place in places(side, first_view(side)) if _is_drawn(place, idle)][:MOST]
     lines = sum(place.line is not None for place in shown)
-    named = max(FEWEST, SLICES // max(1, lines))
+    named = max(FEWEST, int(NAMED * width) // max(1, lines))
     drawn: list[str] = []
     for y, place in enumerate(shown):
         if place.line is not None:
-            drawn += _slices(side, place.line, y * LINE, named)
+            drawn += _slices(side, place.line, y * LINE, named, width)
         elif place.idle_of is not None:
-            drawn += _idle(side, idle[place.idle_of.key[1]], y * LINE)
-    labels = "".join(f"<li>{text(place.label.strip())}</li>" for place in shown)
+            drawn += _idle(side, idle[place.idle_of.key[1]], y * LINE, width)
+    labels = "".join(f"<li>{text(_label(place))}</li>" for place in shown)
     span = side.end - side.begin
-    ruler = "".join(
-        f"<span>{tick(span * n // (TICKS - 1), max(1, span // 100))}</span>" for n in range(TICKS)
-    )
+    times = (span * n // (TICKS - 1) for n in range(TICKS))
+    ruler = "".join(f"<span>{tick(ns, max(1, span // 100))}</span>" for ns in times)
     buttons = "".join(
         f'<button type="button" value="{name}" aria-label="{what}" title="{what}">{sign}</button> '
         for name, (sign, what) in BUTTONS.items()
@@ -74,12 +75,13 @@ def timeline(trace: Trace) -> str:
     high = LINE * len(shown)
     return (
         f'<figure data-ns="{span}"><figcaption>Of each line the {count(named)} longest slices as '
-        f"they are, of the others what takes most of each {count(CELLS)}th of the time. Drag over "
-        "a part to zoom in, double-click for all of it.</figcaption>\n"
+        f"they are, of the others what takes most of each of {count(width)} parts of the time; "
+        "(+3) stands for lines that are left out. Drag over a part to zoom in, double-click for "
+        "all of it.</figcaption>\n"
         f"<p hidden>{buttons}</p>{_legend(drawn)}\n"
         f'<div class="lanes"><ul>{labels}<li></li></ul><div class="view">'
         f'<svg role="img" aria-label="Timeline of {duration(span)}; the tables below have its '
-        f'figures" viewBox="0 0 {CELLS} {high}" height="{high}" preserveAspectRatio="none">\n'
+        f'figures" viewBox="0 0 {width} {high}" height="{high}" preserveAspectRatio="none">\n'
         + "\n".join(drawn)
         + f'</svg>\n<div class="ruler">{ruler}</div></div></div>\n<output></output></figure>'
     )
@@ -92,30 +94,35 @@ def _is_drawn(place: Place, idle: dict[Id, IdleTime]) -> bool:
     return place.curve is None and not place.where and place.lane >= 0
 
 
-def _slices(side: Side, line: Line, y: int, named: int) -> Iterator[str]:
+def _label(place: Place) -> str:
+    more = f" (+{place.more})" if place.more else ""
+    return clip(place.label.strip(), LONGEST) + more
+
+
+def _slices(side: Side, line: Line, y: int, named: int, width: int) -> Iterator[str]:
     """What most cells show as one path for each kind, and the longest slices by themselves."""
-    trace, scale = side.trace, CELLS / max(1, side.end - side.begin)
+    trace, scale = side.trace, width / max(1, side.end - side.begin)
     if len(line) > named:
-        borders = edges(trace.begin_ns, trace.begin_ns + side.end - side.begin, CELLS)
+        borders = edges(trace.begin_ns, trace.begin_ns + side.end - side.begin, width)
         found = cells(line, borders)
         share = -(-LEVELS * found.covered // np.maximum(np.diff(borders), 1))
         yield from _paths(found.kind, share, y, [kind.replace("-", "_") for kind in KINDS])
     for at in sorted(line.by_rank[-named:].tolist()):
         row, start, end = int(line.rows[at]), int(line.start[at]), int(line.end[at])
-        name = text(label_of(int(trace.role[row]), trace.name_of(row)))
+        name = text(clip(label_of(int(trace.role[row]), trace.name_of(row)), LONGEST))
         begin = start - trace.begin_ns
         told = f"{name}\n{duration(int(trace.dur[row]))} from {duration(begin)}"
         kind = KINDS[int(line.kind[at])].replace("-", "_")
         yield (
             f'<rect class="{kind}" x="{begin * scale:.7g}" y="{y}" '
-            f'width="{(end - start) * scale:.4g}" height="{BAR}"><title>{told}</title></rect>'
+            f'width="{(end - start) * scale:.6g}" height="{BAR}"><title>{told}</title></rect>'
         )
 
 
-def _idle(side: Side, found: IdleTime, y: int) -> Iterator[str]:
+def _idle(side: Side, found: IdleTime, y: int, width: int) -> Iterator[str]:
     """The reason with the most time in each cell."""
     begin = side.trace.begin_ns
-    borders = edges(begin, begin + side.end - side.begin, CELLS)
+    borders = edges(begin, begin + side.end - side.begin, width)
     amounts = found.within(borders)
     if not len(amounts):
         return
