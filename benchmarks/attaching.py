@@ -3,9 +3,9 @@
 python -P benchmarks/attaching.py [--pairs 10]
 
 The same small training loop, in a process of its own each time: with the door closed, open without
-anybody behind it, and open with fusetui listening, in turn. Steps per second are those of the median
-step, by the CPU time of the thread that makes them, so that other programs disturb it little; what
-all other threads of the process take beside it, that of libkineto included, is told too.
+anybody behind it, and open with fusetui listening, in turn. Steps per second are those of the
+median step, by the CPU time of the thread that makes them, so that other programs disturb it
+little; what all other threads of the process take beside it, that of libkineto included, is told.
 """
 
 from __future__ import annotations
