@@ -6,9 +6,10 @@ import os
 import time
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager
 from datetime import datetime
 from pathlib import Path
+from stat import S_ISDIR
 
 from fusetui.attach.door import CannotListen, Door
 from fusetui.attach.processes import OPEN, Process, has_torch, process, with_open_doors
@@ -32,9 +33,9 @@ def run_record(args: Namespace) -> int:
             f"--steps records one process, and these are {len(wanted)}: each would begin at a step "
             "of its own. With --seconds all begin together."
         )
+    folder = folder_for(args.out)
     with ExitStack() as stack:
         doors, wanted = _doors(stack, wanted)
-        folder = stack.enter_context(folder_for(args.out))
         recording = Recording(doors, folder, wish, wanted)
         with told(recording) as tell:
             while not recording.is_done:
@@ -107,25 +108,19 @@ def _with_door(pid: int) -> Process:
     return found
 
 
-@contextmanager
-def folder_for(out: Path | None) -> Iterator[Path]:
-    """The folder for the traces, by default a new one here; one that stays empty is removed.
-    Raises CommandError unless it is this user's."""
+def folder_for(out: Path | None) -> Path:
+    """The folder for the traces, by default a new one here. Raises CommandError unless it is this
+    user's, or not there yet."""
     folder = out or Path(f"recorded-{datetime.now():%Y%m%d-%H%M%S}")
     try:
-        made = not folder.exists()
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         found = folder.stat()
+    except FileNotFoundError:
+        return folder
     except OSError as error:
         raise CommandError(f"{folder} cannot be written: {error.strerror}.") from None
-    if found.st_uid != os.geteuid() or found.st_mode & 0o002:
-        raise CommandError(f"{folder} is not yours alone to write: give another --out.")
-    try:
-        yield folder
-    finally:
-        if made:
-            with suppress(OSError):
-                folder.rmdir()
+    if not S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o002:
+        raise CommandError(f"{folder} is no folder that only you can write: give another --out.")
+    return folder
 
 
 @contextmanager
