@@ -26,7 +26,10 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks.pages import put
 
 from fusetui.attach.door import Door
-from fusetui.attach.processes import FOLDER, OPEN, QUIET
+from fusetui.attach.processes import FOLDER, OPEN, QUIET, process
+from fusetui.attach.protocol import Wish
+from fusetui.attach.recording import Recording
+from fusetui.commands.record import TURN_S
 from fusetui.commands.run import sockets
 from fusetui.text.figures import signed_percent
 
@@ -89,19 +92,21 @@ def _rates(name: str) -> list[float]:
 
 @contextmanager
 def _listening(folder: str) -> Iterator[None]:
-    """Answers every question with nothing, as while another process is recorded."""
+    """Waits as `record` does, for another process, which asks nothing."""
     if not folder:
         yield
         return
     done = threading.Event()
 
-    def answer(door: Door) -> None:
-        while not done.wait(0.01):
-            for heard in door.heard():
-                door.answer(heard)
+    def wait(found: Recording) -> None:
+        while not done.is_set():
+            found.turn(TURN_S)
 
     with closing(Door(folder)) as door:
-        thread = threading.Thread(target=answer, args=(door,))
+        this = process(os.getpid())
+        assert this is not None
+        found = Recording([door], Path(folder), Wish(), [this])
+        thread = threading.Thread(target=wait, args=(found,))
         thread.start()
         try:
             yield
