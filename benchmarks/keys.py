@@ -1,6 +1,7 @@
-"""How long a key press takes in the timeline: the action, its frame, and the details below.
+"""How long a key press takes in the timeline, or on the page of a memory snapshot: the action, its
+frame, and the details below.
 
-    python -P benchmarks/keys.py [--put] trace.json.gz [more traces]
+    python -P benchmarks/keys.py [--put] trace.json.gz [more traces] [snapshot.pickle]
 
 Measured without a terminal: the time in Textual and on the way to the terminal is not included.
 """
@@ -33,21 +34,39 @@ WALK = {
     "next slice": ["next"] * 12,
     "next line": ["down"] * 8 + ["up"] * 8,
 }
+OF_MEMORY = {
+    "zoom": ["memory-in"] * 8 + ["memory-out"] * 8,
+    "pan": ["memory-in"] * 2 + ["memory-right"] * 8 + ["memory-left"] * 8,
+    "next moment": ["memory-before"] * 12,
+    "next event": ["memory-later"] * 12,
+    "next row": ["row-down"] * 8 + ["row-up"] * 8,
+    "open a row": ["memory-turn", "row-down"] * 4,
+    "map, next event": ["memory-map"] + ["memory-later"] * 12,
+}
 
 
 async def walk(path: str) -> list[str]:
     """A row of the table for each kind of key."""
-    app = FusetuiApp(AppOptions((path,)))
+    is_trace = not path.endswith(".pickle")
+    app = FusetuiApp(AppOptions((path,) if is_trace else (), memory=() if is_trace else (path,)))
     rows: list[str] = []
     async with app.run_test(size=SIZE) as pilot:
         await app.workers.wait_for_complete()
         await pilot.pause()
-        for kind, names in WALK.items():
+        for kind, names in (WALK if is_trace else OF_MEMORY).items():
             times = [press(app, name) for name in names]
             median, most = statistics.median(times), max(times)
-            slices = len(app.state.side.trace)
-            rows.append(f"| {Path(path).name} | {slices:,} | {kind} | {median:.1f} | {most:.1f} |")
+            rows.append(
+                f"| {Path(path).name} | {size(app):,} | {kind} | {median:.1f} | {most:.1f} |"
+            )
     return rows
+
+
+def size(app: FusetuiApp) -> int:
+    """The slices of the trace, or the events of the snapshot."""
+    if memory := app.state.memory:
+        return len(memory.moments(0).history.events)
+    return len(app.state.side.trace)
 
 
 def press(app: FusetuiApp, name: str) -> float:
@@ -64,7 +83,7 @@ def main() -> None:
     parser.add_argument("traces", nargs="+")
     parser.add_argument("--put", action="store_true", help="put the table into docs/benchmarks.md")
     args = parser.parse_args()
-    lines = ["| trace | slices | key | median ms | most ms |", "|---|---:|---|---:|---:|"]
+    lines = ["| file | slices or events | key | median ms | most ms |", "|---|---:|---|---:|---:|"]
     for path in args.traces:
         lines += asyncio.run(walk(path))
     text = "\n".join(lines)

@@ -32,7 +32,7 @@ def man() -> str:
             *(".SH NAME", f"fusetui \\- {_text(OURS[0].lower() + OURS[1:].rstrip('.'))}"),
             *(".SH SYNOPSIS", ".B fusetui", "COMMAND [ARGUMENT ...]", ".br"),
             *(".B fusetui", "TRACE"),
-            *(".SH DESCRIPTION", *_paragraph(OURS)),
+            *(".SH DESCRIPTION", *_paragraph(OURS)[1:]),
             *_paragraph("`fusetui help` lists the pages of the documentation, which it prints."),
             ".SH COMMANDS",
             *(line for name, one in parsers.items() if name for line in _command(name, one)),

@@ -29,6 +29,7 @@ from fusetui.tui.performing import Answered, Performing
 from fusetui.tui.state import commands, memory, moving, reading, search
 from fusetui.tui.state.action import Action, Run, all_keys_text, applies, perform
 from fusetui.tui.state.commands import EXAMPLES, VERBS
+from fusetui.tui.state.replays import changes_of
 from fusetui.tui.state.screen import overlay_size
 from fusetui.tui.state.state import (
     Offer,
@@ -150,7 +151,8 @@ class FusetuiApp(Ending):
             self._page.input.close()
             self._page.set_focus(None)
         else:
-            self._page.input.ask(prompt, self.state.typed)
+            more = self.state.side.once(changes_of) if self.state.sides else []
+            self._page.input.ask(prompt, self.state.typed, more)
             self._page.set_focus(self._page.input)
 
     def _cover(self) -> None:
@@ -302,7 +304,7 @@ def run(
     return app.outcome()
 
 
-COMPLETION = SuggestFromList([f"{verb} " for verb in VERBS if len(verb) > 1])
+COMPLETION = [f"{verb} " for verb in VERBS if len(verb) > 1]
 PLACEHOLDERS = {
     Prompt.SEARCH: "family:gemm dur>50us   Enter: the first, Esc closes",
     Prompt.COMMAND: "  ".join((*EXAMPLES, "Esc closes")),
@@ -316,10 +318,11 @@ class PromptInput(Input):
         super().__init__(select_on_focus=False)  # a command that stands there is gone on with
         self.cursor_blink = False  # nothing is sent while nobody types
 
-    def ask(self, prompt: Prompt, text: str) -> None:
-        """Focuses the line, in which a command may stand already."""
+    def ask(self, prompt: Prompt, text: str, more: Sequence[str]) -> None:
+        """Focuses the line, in which a command may stand already; `more` commands are completed."""
         self.placeholder = PLACEHOLDERS[prompt]
-        self.suggester = COMPLETION if prompt is Prompt.COMMAND else None
+        words = SuggestFromList([*COMPLETION, *more]) if prompt is Prompt.COMMAND else None
+        self.suggester = words
         self.display, self.value = True, text if prompt is Prompt.COMMAND else ""
         self.cursor_position = len(self.value)
         self.focus()

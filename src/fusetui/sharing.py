@@ -22,6 +22,17 @@ from fusetui.arguments import (
 PICTURED = ("timeline", "tree", "kernels", "diff", "why", "modules", "flame")
 """The pages of the app that `picture` draws."""
 SCRUB = flag("--scrub", "Remove private data, as scrub does.")
+CUT = (
+    *(*PART[:3], STEP_BY),
+    argument(
+        "--around",
+        metavar="ROW",
+        type=amount,
+        help="A slice, by its row, with the GPU events that it launched.",
+    ),
+    flag("--steady", "The step of median duration, the first left aside."),
+    *(SCRUB, NO_CACHE),
+)
 SHARED = (
     Command(
         "scrub",
@@ -33,27 +44,14 @@ SHARED = (
     Command(
         "cut",
         "Write a part of a trace as a trace of its own.",
-        (
-            *(TRACE, OUT, *PART[:3], RANGE, STEP_BY),
-            argument(
-                "--around",
-                metavar="ROW",
-                type=amount,
-                help="A slice, by its row, with the GPU events that it launched.",
-            ),
-            flag("--steady", "The step of median duration, the first left aside."),
-            *(SCRUB, NO_CACHE),
-        ),
+        (TRACE, OUT, RANGE, *CUT),
         "GPU events stay whole and keep their launch calls with all that encloses them; CPU slices "
         "that reach beyond the part are clipped. Its figures are those of the whole for that time.",
     ),
     Command(
         "perfetto",
         "Write a part of a trace that Perfetto's page can open.",
-        (
-            *(TRACE, OUT, argument("--at", **RANGE.settings), *PART[:3], STEP_BY),
-            *(SCRUB, NO_CACHE),
-        ),
+        (TRACE, OUT, argument("--at", **RANGE.settings), *CUT),
         "As cut does, of any format; ui.perfetto.dev opens it without sending it anywhere.",
     ),
     Command(

@@ -45,6 +45,9 @@ def test_scripts_are_valid(fusetui: Run, tmp_path: Path, shell: str) -> None:
         ("fusetui kern", {"kernels"}),
         ("fusetui diff --fail", {"--fail-over"}),
         ("fusetui kernels --by fam", {"family"}),
+        ("fusetui whatif some.json lo", {"loader", "loader:"}),
+        ("fusetui whatif --sweep fam", {"family:"}),
+        ("fusetui ranks --what-if comm", {"comm"}),
         ("fusetui summary some", {"some.json"}),
     ],
 )

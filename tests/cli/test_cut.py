@@ -98,3 +98,14 @@ def test_a_piece_of_a_step_is_no_step(fusetui: Run, tmp_path: Path) -> None:
     out = tmp_path / "piece.json"
     assert fusetui("cut", LESSON, out, "--from", "900us", "--to", "1.2ms").code == 0
     assert fusetui("why", out, "--json").json["steps"] == []
+
+
+def test_perfetto_gets_what_cut_writes(fusetui: Run, tmp_path: Path) -> None:
+    """And a sentence about how to open it."""
+    cut, part = tmp_path / "cut.json", tmp_path / "part.json"
+    assert fusetui("cut", "lesson:mlp-eager", cut, "--from=0.8ms", "--to=1.4ms").code == 0
+    told = fusetui("perfetto", "lesson:mlp-eager", part, "--at=0.8ms..1.4ms")
+    assert (told.code, part.read_bytes()) == (0, cut.read_bytes())
+    assert "ui.perfetto.dev" in told.out
+    whole = fusetui("perfetto", "lesson:mlp-eager", tmp_path / "whole.json")
+    assert (whole.code, (tmp_path / "whole.json").exists()) == (2, False)

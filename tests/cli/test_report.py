@@ -139,7 +139,7 @@ def test_its_figures_are_those_of_json(fusetui: Run, tmp_path: Path) -> None:
         account = {next(iter(row.values())): row for row in page.rows("Where the time went", at)}
         assert account["compute"]["span"] == device["compute_ns"]
         assert account["idle"]["span"] == device["idle_ns"]
-        reasons = [row["span"] for what, row in account.items() if what.startswith("idle: ")]
+        reasons = [row["span"] for what, row in account.items() if what.startswith("idle, ")]
         assert Counter(reasons) + Counter() == Counter(float(n) for n in device["idle"].values())
         assert account["idle"]["of span"] == device["idle_ns"] / device["span_ns"]
         assert all(one["text"] in " ".join(page.texts) for one in why["findings"])

@@ -35,16 +35,25 @@ def test_a_name_stays_in_its_place(name: str) -> None:
     (test,) = ET.fromstring(junit("check", [case])).iter("testcase")
     assert test.attrib["name"] == f"{printable(name)}=1"
     assert test[0].attrib["message"] == f"{printable(name)} is wrong."
-    told = summary("check", [case], "")
-    assert told.count("\n") == summary("check", [Case("x", Outcome.FAILED, "x")], "").count("\n")
+    told = summary("check", [case], [])
+    assert told.count("\n") == summary("check", [Case("x", Outcome.FAILED, "x")], []).count("\n")
     assert not obeyed(told.replace("@\u200b", "@"))
 
 
 def test_a_url_is_told_without_its_signature() -> None:
     case = Case("x", Outcome.FAILED, "https://me:secret@host/a.json?sig=secret is wrong.")
-    for told in (annotation("diff", case), junit("diff", [case]), summary("diff", [case], "")):
+    for told in (annotation("diff", case), junit("diff", [case]), summary("diff", [case], [])):
         assert "host/a.json" in told
         assert "secret" not in told
+
+
+def test_a_summary_is_never_too_large_for_github() -> None:
+    case = Case("x", Outcome.PASSED, "x" * 100)
+    for cases, more in (([case], ["y" * 9_000] * 900), ([case] * 9_000, [])):
+        told = summary("diff", cases, more)
+        assert len(told) < 1 << 18
+        assert told.endswith("which this page has no room for.\n")
+    assert "no room" not in summary("diff", [Case("x", Outcome.PASSED, "x")], ["y"])
 
 
 def test_a_guess_is_a_test(fusetui: Run, trace_file: File, tmp_path: Path) -> None:

@@ -75,8 +75,9 @@ def test_a_release_says_where_it_is_from(python: Path) -> None:
     url = os.environ.get("FUSETUI_URL")
     if not url:
         pytest.skip("make dist FUSETUI_URL=https://... names a repository")
-    told = _run(python, "-c", "from importlib.metadata import metadata as m; print(m('fusetui'))")
-    assert f"Project-URL: Source, {url}\n" in told
+    told = _run(python, "-c", "import importlib.metadata as m; print(m.metadata('fusetui').json)")
+    assert f"Source, {url}'" in told
+    assert f"]({url}/blob/v" in told
     assert "](docs/" not in told
 
 

@@ -4,7 +4,6 @@ cursor, and what is said of a row."""
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
-from functools import cached_property
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -21,7 +20,7 @@ from fusetui.text.cutting import joined
 from fusetui.text.figures import count, duration, percent, plural, size
 from fusetui.trace.cells.raster import edges
 from fusetui.trace.model.arrays import summed
-from fusetui.trace.model.memo import memo
+from fusetui.trace.model.memo import memo, once
 from fusetui.trace.snapshot import Action, Frame
 from fusetui.tui.drawing.lane_lines import labeled
 from fusetui.tui.drawing.picture import Said
@@ -39,7 +38,7 @@ LABEL = 11  # cells that a tick takes
 MOST_LISTED = 200  # allocations of a segment
 
 
-class AreaPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
+class AreaPicture(msgspec.Struct, frozen=True, eq=False):
     """Categories on top of one another over a ruler; `most` bytes are as high as all lines."""
 
     moments: Moments
@@ -48,12 +47,6 @@ class AreaPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
     most: int
     glyphs: Glyphs
     label: str
-
-    @cached_property
-    def ooms(self) -> tuple[int, ...]:
-        """The positions at which memory ran out."""
-        action = self.moments.history.events.action
-        return tuple(positions(self.moments)[action == Action.OOM].tolist())
 
     def key(self, y: int, width: int, height: int) -> Hashable:
         fixed = self.moments, self.window, self.most, self.glyphs, width, height, y
@@ -89,11 +82,13 @@ class AreaPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
         for column, label in marked:
             if column + len(label) < width:
                 text[column : column + len(label)] = label
-        for place in self.ooms:
+        for place in once(self.moments, _failures):
             if zero + begin <= place < zero + end:
                 marks[self.column(place, width)] = ("!", "bad")
-        here = self.column(place_of(self.moments, self.at), width)
-        marks[here] = (self.glyphs.selected_cell, "selection")
+        here = place_of(self.moments, self.at) - zero
+        after = place_of(self.moments, self.at + 1) - zero
+        if begin <= here < end or here < begin <= after:  # what it was when the window began
+            marks[self.column(here + zero, width)] = (self.glyphs.selected_cell, "selection")
         parts: list[Styled] = []
         for x, char in enumerate(text):
             token = marks.get(x, (char, "faint"))
@@ -102,6 +97,12 @@ class AreaPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
             else:
                 parts.append(token)
         return parts
+
+
+def _failures(moments: Moments) -> list[int]:
+    """The positions at which memory ran out."""
+    found: list[int] = positions(moments)[moments.history.events.action == Action.OOM].tolist()
+    return found
 
 
 def cell_parts(levels: Sequence[int], kinds: Sequence[int], glyphs: Glyphs) -> list[Styled]:
@@ -119,7 +120,7 @@ def cell_parts(levels: Sequence[int], kinds: Sequence[int], glyphs: Glyphs) -> l
 def when(moments: Moments, event: int) -> str:
     """`12.5 ms`, counted from the first event; `event 12` where the file has no times."""
     if event == BEFORE:
-        return "before the first event"
+        return "before the first event" if len(moments.history.events) else "at the end"
     if not len(moments.times):
         return f"event {count(event)}"
     return duration(int(moments.times[event] - moments.times[0]))
@@ -129,8 +130,10 @@ def cursor_line(moments: Moments, event: int, name: str, width: int) -> str:
     """What is allocated at the cursor, to the byte."""
     history = moments.history
     whole = int(history.allocated[event + 1])
-    parts = [narrow(name), f"{plural(whole, 'byte')} allocated", when(moments, event)]
-    parts.append(f"{size(int(history.reserved[event + 1]))} reserved")
+    parts = [narrow(name), f"{plural(whole, 'byte')} allocated"]
+    parts += [when(moments, event)] if len(moments.times) or event == BEFORE else []
+    reserved = int(history.reserved[event + 1])
+    parts += [f"{size(reserved)} reserved"] if reserved >= 0 else []
     if event != BEFORE:
         action = Action(int(history.events.action[event])).name.lower()
         parts.append(f"event {count(event)}: {action} {size(int(history.events.size[event]))}")
@@ -189,7 +192,7 @@ def segment_cells(found: Placed, segment: int, width: int, glyphs: Glyphs) -> li
     one = found.segments[segment]
     borders = edges(one.address, one.address + one.size, width)
     amounts, span = found.by_category(segment, borders), np.maximum(np.diff(borders), 1)
-    level = np.ceil(amounts.sum(axis=0) / span * glyphs.top).clip(0, glyphs.top)
+    level = np.minimum(np.ceil(amounts.sum(axis=0) / span * glyphs.top), glyphs.top)
     return cell_parts(level.astype(np.int64).tolist(), amounts.argmax(axis=0).tolist(), glyphs)
 
 
@@ -228,7 +231,8 @@ def about(moments: Moments, row: MemoryRow, stack: int, every: bool = False) -> 
         said = f"{size(row.bytes)} in {plural(row.allocations, 'block')}: {narrow(_name(row))}"
         lines = [Said(said, "plain")] + ([Said(f"{stacks}, innermost first:")] if frames else [])
     found = [Said(f" {line.text}", line.token) for line in lines]
-    found += [Said(f"   {_place(frame)}") for frame in python or frames]
+    shorten = narrow if every else short_place
+    found += [Said(f"   {shorten(_place(frame))}") for frame in python or frames]
     if every and python and len(python) < len(frames):
         found += [Said(""), Said(" with the frames of C++:", "plain")]
         found += [Said(f"   {_place(frame)}") for frame in frames]

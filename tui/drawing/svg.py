@@ -69,11 +69,11 @@ def _line(segments: list[Segment], top: float, scheme: Scheme) -> Iterator[str]:
         )
         wide = cell_len(text)
         if behind != scheme.background:
-            shapes[behind].append(_box(x, top, wide, (0, 0, 1, 1)))
+            shapes[behind].append(_path(x, top, wide, (0, 0, 1, 1)))
         weight = ' font-weight="bold"' if style and style.bold else ""
         for begin, end, run in _runs(text):
             if run[0] in SHAPES:
-                shapes[color] += (_box(x + begin, top, end - begin, s) for s in SHAPES[run[0]])
+                shapes[color] += (_path(x + begin, top, end - begin, s) for s in SHAPES[run[0]])
             elif run := run.rstrip():
                 at, long = MARGIN + (x + begin) * CELL, cell_len(run) * CELL
                 texts.append(
@@ -81,9 +81,8 @@ def _line(segments: list[Segment], top: float, scheme: Scheme) -> Iterator[str]:
                     f"{escape(run)}</tspan>"
                 )
         x += wide
-    for color, boxes in shapes.items():
-        path = "".join(boxes)
-        yield f'<path fill="{color}" shape-rendering="crispEdges" d="{path}"/>'
+    for color, drawn in shapes.items():
+        yield f'<path fill="{color}" shape-rendering="crispEdges" d="{"".join(drawn)}"/>'
     if texts:
         yield f'<text y="{top + BASE:g}" xml:space="preserve">{"".join(texts)}</text>'
 
@@ -98,7 +97,7 @@ def _runs(text: str) -> Iterator[tuple[int, int, str]]:
         x = end
 
 
-def _box(x: int, top: float, cells: int, shape: Shape) -> str:
+def _path(x: int, top: float, cells: int, shape: Shape) -> str:
     """The path of a shape over some cells; only those as wide as a cell are drawn as one."""
     left, above, wide, high = shape
     whole = cells if wide == 1 else 1

@@ -23,6 +23,7 @@ from fusetui.tui.state.memory import here, memory_of, window, with_view
 from fusetui.tui.state.state import Outcome, Overlay, Size, State, told
 
 if TYPE_CHECKING:
+    from fusetui.analysis.memory.moments import Moments
     from fusetui.tables.public import Table
 
 BAR = 10  # cells
@@ -55,10 +56,15 @@ def memory_head(side: MemorySide) -> str:
     of_devices = [
         f"device {one.history.device}: peak {size(int(one.history.allocated.max()))} allocated, "
         f"{size(int(one.history.reserved.max()))} reserved, "
-        f"{plural(len(one.history.events), 'event')}"
+        f"{plural(len(one.history.events), 'event')}{_contradiction(one)}"
         for one in side.moments
     ]
     return "   ".join([narrow(side.label), *of_devices])
+
+
+def _contradiction(moments: Moments) -> str:
+    difference = abs(moments.history.difference_end_bytes)
+    return f", which differ from its blocks by {size(difference)}" if difference else ""
 
 
 class MemoryPage(ListPage):
@@ -78,6 +84,10 @@ class MemoryPage(ListPage):
 
     def why_not(self, state: State) -> str:
         return "" if self.has(state) else memory.NO_SNAPSHOT
+
+    def open(self, state: State) -> State:
+        """The timeline may show another window by now."""
+        return memory.in_sight(state)
 
     def rows(self, state: State) -> Rows:
         shown, (moments, view) = memory_of(state), here(state)

@@ -205,6 +205,7 @@ CLOSE, RAW = "close closes", "raw raw JSON and back"
 SECOND = "second shows the replay beside the recording"
 MOST_GAP_LINES = 50
 KEYS, WHAT, LEAST_HELP = 20, 22, 16  # cells of the columns of the help
+WHOLE: Any = {"subsequent_indent": "      ", "break_on_hyphens": False}
 EDGE = 4  # cells of an overlay beside its text
 
 
@@ -311,7 +312,8 @@ def _texts(
         case Help(sections):
             title, lines = "keys", _sections(sections, width)
         case Lines(title, said_lines):
-            lines = [Said(line, "plain") for line in said_lines]
+            parts = (wrap(line, width, **WHOLE) or [""] for line in said_lines)
+            lines = [Said(line, "plain") for some in parts for line in some]
         case Details(side, int(slice_row), True):
             title = "this slice in the file"
             lines = raw_lines(side.trace, slice_row, width, glyphs)

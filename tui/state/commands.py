@@ -15,19 +15,11 @@ from fusetui.text.printable import printable
 from fusetui.trace.layout.steps import steps_of
 from fusetui.tui.layout.moves import at_time, over
 from fusetui.tui.state import moving, replays
-from fusetui.tui.state.action import action, nothing, with_keys
+from fusetui.tui.state.action import action, anything_open, nothing, with_keys
 from fusetui.tui.state.moving import shown
 from fusetui.tui.state.reading import read
 from fusetui.tui.state.recording import Record
-from fusetui.tui.state.state import (
-    Cut,
-    Order,
-    Outcome,
-    Prompt,
-    SaveTable,
-    State,
-    told,
-)
+from fusetui.tui.state.state import Cut, Order, Outcome, Prompt, SaveTable, State, told
 
 EXAMPLES = (
     *("goto 9ms", "step 2", "mark a", "only gpu", "open FILE", "diff FILE"),
@@ -185,7 +177,7 @@ _WORTH = "what a change of the row or slice would be worth"
 _programs = partial(_record, rest="")
 _part = partial(asked, typed="cut part.json.gz")
 ACTIONS = (
-    action("command", "Command", ":", ", ".join(VERBS), asked),
+    action("command", "Command", ":", ", ".join(VERBS), asked, needs=anything_open),
     action("what-if", "What if", "W", _WORTH, partial(asked, typed="whatif x0.5")),
     action(
         "record", "Record a program", "", "that runs: those of PyTorch", _programs, needs=nothing

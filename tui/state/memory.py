@@ -170,7 +170,7 @@ def at_event(state: State, event: int) -> State:
 def place_of(moments: Moments, event: int) -> int:
     """The position of a moment; that of the first event for the time before it."""
     places = positions(moments)
-    return int(places[max(event, 0)]) if len(places) else 0
+    return int(places[max(0, min(event, len(places) - 1))]) if len(places) else 0
 
 
 def zoom(state: State, part: int, of: int) -> State:
@@ -203,8 +203,7 @@ def whole(state: State) -> State:
 
 def _windowed(state: State, begin: int, end: int) -> State:
     """Another window, no larger than all and within it; the cursor on an event in sight."""
-    index, (moments, view) = memory_of(state).active, here(state)
-    found, places = window(state, index), positions(moments)
+    found, places = window(state, memory_of(state).active), positions(here(state)[0])
     if len(places):
         least, most = int(places[0]) - found.zero, int(places[-1]) + 1 - found.zero
         if found.is_shared:
@@ -213,11 +212,17 @@ def _windowed(state: State, begin: int, end: int) -> State:
         begin = max(least, min(begin, most - span))
         end = begin + span
     if found.is_shared:
-        state = viewed(state, replace(state.view, begin=begin, end=end))
-    first, last = np.searchsorted(places, [found.zero + begin, found.zero + end]).tolist()
-    at = min(max(view.at, first), last - 1) if first < last and len(places) else view.at
-    at = view.at if view.at < 0 and first == 0 else at
-    return with_view(state, begin=begin, end=end, at=at)
+        return in_sight(viewed(state, replace(state.view, begin=begin, end=end)))
+    return in_sight(with_view(state, begin=begin, end=end))
+
+
+def in_sight(state: State) -> State:
+    """The cursor on an event of the window, if there is any."""
+    (moments, view), (zero, begin, end, _) = here(state), window(state, memory_of(state).active)
+    first, last = np.searchsorted(positions(moments), [zero + begin, zero + end]).tolist()
+    if first == last or (view.at < 0 and not first):
+        return state
+    return with_view(state, at=min(max(view.at, first), last - 1))
 
 
 def step(state: State, by: int) -> State:

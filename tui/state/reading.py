@@ -162,6 +162,8 @@ def choose(state: State) -> Outcome:
     """Opens one of the traces to choose from: alone, or beside the one that is open."""
     if not state.sides and state.reading is not None:
         return state
+    if state.memory and not state.offers:
+        return told(state, "no trace was named to choose from", "command open FILE opens one")
     overlay = Chooser(tuple(offer.about or "..." for offer in state.offers))
     over = replace(state, overlay=overlay).with_list(OVERLAY, ListState())
     wanted = ((at, offer.paths[0]) for at, offer in enumerate(state.offers) if not offer.about)

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from msgspec.structs import replace
 
+from fusetui.gpu.kernel_names import decode
 from fusetui.text.figures import duration, percent, plural
 from fusetui.text.printable import printable
+from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.tui.state import search
 from fusetui.tui.state.action import action, on_timeline
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from fusetui.tui.state.second import Second
 
 CALLED = "the critical path"
+MOST_NAMES = 500  # that are completed
 DOUBTFUL = 0.05  # more of the path that is not understood is told
 WHOLE = "this needs the whole trace, which is being read"
 NO_CHANGE = "whatif takes a change: whatif x0.5 of what is selected, or whatif family:gemm x0.8"
@@ -96,6 +99,20 @@ def rows(state: State, rest: str = "") -> Outcome:
 def whatif(state: State, rest: str) -> Outcome:
     """What a change is worth, over the page."""
     return _asked(state, rest, "replaying") if rest else told(state, NO_CHANGE)
+
+
+def changes_of(trace: Trace) -> list[str]:
+    """What `whatif` is completed to: families of kernels, kernels and ops that can be typed, those
+    with the most time first."""
+    found = dict[str, list[str]](family=[])
+    for what, role in (("kernel", Role.KERNEL), ("op", Role.OP)):
+        rows = trace.rows_of(role)
+        ns = np.bincount(trace.name[rows], trace.dur[rows], len(trace.names))
+        names = [trace.names[n] for n in np.argsort(-ns, kind="stable")[:MOST_NAMES] if ns[n]]
+        found[what] = [name for name in names if printable(name) == name]
+    known = filter(None, map(decode, found["kernel"]))
+    found["family"] += filter(None, dict.fromkeys(one.op for one in known))
+    return [f"whatif {what}:{name} x0.5" for what, names in found.items() for name in names]
 
 
 def is_worth(state: State) -> bool:

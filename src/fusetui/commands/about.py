@@ -135,14 +135,18 @@ def _topics() -> dict[str, Path]:
 
 
 def run_completion(args: Namespace) -> int:
-    """A script that has a shell complete commands, options and files."""
+    """A script that has a shell complete commands, options, files and how changes begin."""
     import shtab
 
+    from fusetui.analysis.replay.changes import KINDS
     from fusetui.parser import command_parsers
 
     parsers = command_parsers()
     for action in (action for parser in parsers.values() for action in parser._actions):
         if action.metavar in FILES:
             action.complete = shtab.FILE  # type: ignore[attr-defined]
+        elif action.metavar == "CHANGE":  # to zsh a colon ends a word
+            ends = ":" if args.shell == "zsh" else ""
+            action.choices = list(dict.fromkeys(one.rstrip(ends) for one in KINDS))
     emit(shtab.complete(parsers[""], args.shell))
     return DONE

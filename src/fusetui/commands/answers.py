@@ -257,7 +257,7 @@ def _told(args: Namespace, loaded: Loaded, guesses: Iterable[Guess], counts: str
         for one in guesses
     ]
     cases += [unread(name)] if loaded.code != DONE else []
-    return told(args, cases, lambda: "\n".join(f"* {markdown(one)}" for one in notes_of(trace)))
+    return told(args, cases, [f"* {markdown(one)}" for one in notes_of(trace)])
 
 
 def given_peaks(texts: Iterable[str]) -> dict[str, float]:

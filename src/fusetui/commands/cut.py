@@ -63,7 +63,6 @@ def run_cut(args: Namespace) -> int:
 
 def run_perfetto(args: Namespace) -> int:
     """Raises as `run_cut` does."""
-    args.around, args.steady = None, False
     code = run_cut(args)
     emit(OPEN_IN_PERFETTO)
     return code

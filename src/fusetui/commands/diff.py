@@ -15,15 +15,12 @@ from fusetui.commands.loading import Loaded, load, one_form
 from fusetui.commands.sources import folders_below, is_run, only_below, traces
 from fusetui.report.diff import DiffsDocument, document, judgment, to_markdown, to_text
 from fusetui.report.output import emit, emit_json, width
-from fusetui.text.figures import plural
 
 if TYPE_CHECKING:
     from fusetui.report.verdicts import Case
     from fusetui.trace import Trace
 
 Pair = tuple[str, str]
-SUMMED = 20
-"""Diffs in a summary for GitHub, which takes one megabyte."""
 
 
 def run_diff(args: Namespace) -> int:
@@ -92,18 +89,12 @@ def _verdict(
     """What --fail-over says of each pair; `traces` are their second ones."""
     from fusetui.commands.verdicts import file_of, told, unread
 
-    cases = [_judged(one, args.fail_over, file_of(b)) for one, b in zip(found, traces, strict=True)]
-    if not args.github:
-        for one in cases:
-            if one.outcome.value[0]:
-                say(one.said)
-
-    def more() -> str:
-        rest = len(found) - SUMMED
-        left_out = [f"{plural(rest, 'more diff')} not shown."] if rest > 0 else []
-        return "\n".join([*map(to_markdown, found[:SUMMED]), *left_out])
-
-    return told(args, [*cases, *map(unread, doubtful)], more)
+    pairs = zip(found, map(file_of, traces), strict=True)
+    cases = [_judged(one, args.fail_over, file) for one, file in pairs]
+    for one in cases:
+        if one.outcome.value[0] and not args.github:
+            say(one.said)
+    return told(args, [*cases, *map(unread, doubtful)], map(to_markdown, found))
 
 
 def _judged(found: Diff, percent: float, file: str) -> Case:

@@ -50,14 +50,14 @@ def _window(trace: Trace, args: Namespace) -> Window | None:
     return None if is_whole else asked(Accounts(trace), selection_of(args)).window
 
 
-def _drawn(traces: list[Trace], page: str, window: Window | None, args: Namespace) -> str:
+def _drawn(traces: list[Trace], which: str, window: Window | None, args: Namespace) -> str:
     from fusetui.tui.layout.view import short_label
     from fusetui.tui.pictures import drawn, shown
     from fusetui.tui.state.state import Size
 
     labels = [short_label(trace.report.file) for trace in traces]
-    state = shown(traces, labels, page, Size(*args.size), window)
-    title = f"{' and '.join(labels)}: {page}"
+    state = shown(traces, labels, which, Size(*args.size), window)
+    title = f"{' and '.join(labels)}: {which}"
     return drawn(state, args.light is not False, title, pixels=args.pixels)
 
 

@@ -27,7 +27,7 @@ def run_report(args: Namespace) -> int:
     names = [name for name in (args.a, args.b) if name is not None]
     loaded = [load(name, ()) for name in names]
     traces = [one.trace for one in loaded]
-    from fusetui.commands.web.sections import Told, page
+    from fusetui.commands.web.sections import Told, html_of
 
     sides = [Told(trace, with_worth(trace, why(trace, Selection()))) for trace in traces]
     found = None
@@ -36,7 +36,7 @@ def run_report(args: Namespace) -> int:
 
         found = diff(*traces)
     for most in ROWS:
-        content = page(sides, found, args.light, most).encode()
+        content = html_of(sides, found, args.light, most).encode()
         if len(content) < LARGEST:
             break
     with new_file(args.out) as place:

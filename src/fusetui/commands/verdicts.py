@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from argparse import Namespace
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from fusetui.commands.errors import CANNOT_TELL, DONE, NO, UNUSABLE, CommandError, say
@@ -35,17 +35,15 @@ def unread(name: str) -> Case:
     return Case(name, Outcome.UNUSABLE, f"{name} could not be read in full.", name)
 
 
-def told(args: Namespace, cases: Sequence[Case], more: Callable[[], str]) -> int:
+def told(args: Namespace, cases: Sequence[Case], more: Iterable[str]) -> int:
     """Writes what was asked for; the exit code of the cases. `more` is Markdown for the summary.
-
-    Raises CommandError and CannotWrite for files that cannot be written.
-    """
+    Raises CommandError and CannotWrite for files that cannot be written."""
     if args.github:
         for one in cases:
             if one.outcome is not Outcome.PASSED:
                 say(annotation(args.command, one))
         if path := os.environ.get(SUMMARY):
-            _append(path, summary(args.command, cases, more()))
+            _append(path, summary(args.command, cases, more))
     if args.junit is not None:
         with new_file(args.junit, replace=True) as part:
             part.write_text(junit(args.command, cases), encoding="utf-8")

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import Enum
 from html import escape
+from itertools import chain
 
 import msgspec
 
 from fusetui.text.printable import markdown, markdown_table, printable, without_credentials
+
+ROOM = 200_000  # characters of a summary, of which GitHub takes one megabyte
 
 
 class Outcome(Enum):
@@ -46,14 +49,21 @@ def _property(text: str) -> str:
     return _data(text).replace(":", "%3A").replace(",", "%2C")
 
 
-def summary(command: str, cases: Sequence[Case], more: str) -> str:
-    """Markdown: a line for each case, and more Markdown."""
+def summary(command: str, cases: Sequence[Case], more: Iterable[str]) -> str:
+    """Markdown: a row for each case, then more Markdown, as far as there is room."""
     rows = [
         [one.outcome.name.lower().replace("_", " "), *map(_markdown, (one.name, one.said))]
         for one in cases
     ]
     table = markdown_table(["verdict", command, "why"], rows, [0, 1, 2])
-    return "\n".join([f"### fusetui {command}", "", *table, "", more, ""])
+    parts, left = [f"### fusetui {command}", ""], ROOM
+    for part in chain(table, [""], more):
+        left -= len(part)
+        if left < 0:
+            parts += ["", "There is more, which this page has no room for."]
+            break
+        parts.append(part)
+    return "\n".join([*parts, ""])
 
 
 def _markdown(text: str) -> str:

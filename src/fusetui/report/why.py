@@ -203,22 +203,30 @@ def why_markdown(found: Why) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _account(found: Why) -> list[str]:
+def account_rows(found: Why) -> list[tuple[str, list[tuple[int, int]]]]:
+    """Classes, reasons and what is hidden in words, the largest reason first; of each its time and
+    the whole (ns) in every one of `account_columns`."""
     columns = account_columns(found)
     main = columns[0][1]
     names = [(name, CLASSES[name]) for name in PARTS]
     reasons = sorted(IDLE, key=lambda name: -main[name])
     names += [(name, f"idle, {IDLE[name].sentence}") for name in reasons]
+    return [
+        (text, [(sums[name], sums["span"]) for _, sums in columns])
+        for name, text in [*names, *HIDDEN.items()]
+        if any(sums[name] for _, sums in columns)
+    ]
 
+
+def _account(found: Why) -> list[str]:
     def share(ns: int, span: int) -> tuple[str, str]:
         return (duration(ns), percent(ns, span)) if ns else ("", "")
 
     rows = [
-        (markdown(text), *(cell for _, s in columns for cell in share(s[name], s["span"])))
-        for name, text in [*names, *HIDDEN.items()]
-        if any(sums[name] for _, sums in columns)
+        (markdown(text), *(cell for times in both for cell in share(*times)))
+        for text, both in account_rows(found)
     ]
-    titles = [cell for title, _ in columns for cell in (title, "share")]
+    titles = [cell for title, _ in account_columns(found) for cell in (title, "share")]
     return markdown_table([markdown(device_text(found)), *titles], rows, [0])
 
 

@@ -26,7 +26,10 @@ from fusetui.tui.drawing.canvas import Click
 from fusetui.tui.layout.memory import Lines
 from fusetui.tui.pages.memory import PAGE
 from fusetui.tui.reading_memory import opened
+from fusetui.tui.registry import ACTIONS, action_for
 from fusetui.tui.screen_layout import moused
+from fusetui.tui.state.action import perform
+from fusetui.tui.state.commands import EXAMPLES, obeyed
 from fusetui.tui.state.memory import here, memory_of
 from fusetui.tui.state.memory import window as window_of
 from fusetui.tui.state.state import Size, State
@@ -127,6 +130,19 @@ def test_a_life_is_told(tmp_path: Path) -> None:
     assert "from 10 us to 40 us, for 30 us" in said
     assert "freed in backward of MmBackward0" in said
     assert "/home/a/model.py:11 forward" in said
+
+
+def test_no_key_needs_a_trace(state: State) -> None:
+    """Where only a snapshot is open, in every view of it."""
+    for first in (do("memory"), do("memory-map"), do("details"), do("command")):
+        there = after(state, *first)
+        for key in {key for action in ACTIONS for key in action.keys}:
+            if found := action_for(key, there):
+                now = after(there, partial(perform, found))
+                assert now.page == "memory"
+                assert drawn(now)
+    hints = [after(state, partial(obeyed, line=line)).hint for line in EXAMPLES]
+    assert sum("needs a trace" in hint for hint in hints) == len(EXAMPLES) - 3
 
 
 def test_a_click_puts_the_cursor_there(state: State) -> None:

@@ -179,6 +179,19 @@ async def test_tab_completes_the_word(path: str) -> None:
         assert (view.begin + view.end) // 2 == 700_000
 
 
+async def test_tab_completes_what_a_change_is_about(path: str) -> None:
+    async with app_opened([str(lessons.path("mlp-eager"))]) as (app, pilot):
+        for typed, whole in (
+            ("family:g", "family:gemm x0.5"),
+            ("op:aten::l", "op:aten::linear x0.5"),
+        ):
+            await pilot.press("colon", *f"whatif {typed}")
+            await settled(app, pilot)
+            await pilot.press("tab")
+            assert app.query_one(PromptInput).value == f"whatif {whole}"
+            await pilot.press("escape")
+
+
 async def test_escape_closes_the_line_and_the_keys_work_again(path: str) -> None:
     async with app_opened([path]) as (app, pilot):
         await pilot.press("colon", "q", "escape", "w")

@@ -66,9 +66,9 @@ class Layout(msgspec.Struct, frozen=True, eq=False):
         return np.array([*found, False], np.bool_)[self.segment]
 
 
-def layout(history: History, event: int) -> Layout:
-    """What lies where after an event."""
-    segments = _segments_at(history, event)
+def layout(history: History, event: int, segments: tuple[Segment, ...] | None = None) -> Layout:
+    """What lies where after an event; `segments`: those of that moment, where they are known."""
+    segments = segments_at(history, event) if segments is None else segments
     lives, blocks = history.occupied, history.snapshot.blocks
     living = np.flatnonzero(lives.at(event))
     living = living[np.argsort(lives.address[living], kind="stable")]
@@ -115,7 +115,7 @@ def _rests(
     return np.where(unsplit, np.maximum(gap, 0), 0), ~unsplit & (born == BEFORE)
 
 
-def _segments_at(history: History, event: int) -> tuple[Segment, ...]:
+def segments_at(history: History, event: int) -> tuple[Segment, ...]:
     """Those of the end, with what events did to them undone, by address."""
     snapshot, events, segments = history.snapshot, history.events, history.snapshot.segments
     found = Stretches()

@@ -6,20 +6,22 @@ import msgspec
 import numpy as np
 
 from fusetui.analysis.memory.categories import CATEGORIES, UNKNOWN
-from fusetui.analysis.memory.history import BEFORE, History, Lives
-from fusetui.analysis.memory.layout import Layout, Segment, layout
+from fusetui.analysis.memory.history import BEFORE, GIVEN, TAKEN, History, Lives
+from fusetui.analysis.memory.layout import Layout, Segment, layout, segments_at
 from fusetui.analysis.memory.moments import Moments
-from fusetui.trace.model.arrays import Flags, Int64s, Rows, summed
+from fusetui.trace.model.arrays import Int64s, Rows, summed
 from fusetui.trace.model.intervals import covered_until
+from fusetui.trace.model.memo import memo, once
 
 
 class Placed(msgspec.Struct, frozen=True, eq=False, dict=True):
-    """`rows` of History.occupied, by address, and the number of the category of each; `used` and
+    """`rows` of History.occupied, by address, the segment and the category of each; `used` and
     `holes`: bytes asked for and bytes in holes, of each segment."""
 
     history: History
     there: Layout
     rows: Rows
+    of: Int64s
     kinds: Int64s
     used: Int64s
     holes: Int64s
@@ -30,8 +32,8 @@ class Placed(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     def inside(self, segment: int) -> tuple[Rows, Int64s]:
         """What lies in a segment, by address, and the category of each."""
-        own: Flags = self.there.lives[self.rows] == segment
-        return self.rows[own], self.kinds[own]
+        first, last = np.searchsorted(self.of, [segment, segment + 1])
+        return self.rows[first:last], self.kinds[first:last]
 
     def by_category(self, segment: int, borders: Int64s) -> Int64s:
         """Bytes asked for between each two addresses; shape [CATEGORIES, borders - 1]."""
@@ -46,13 +48,28 @@ class Placed(msgspec.Struct, frozen=True, eq=False, dict=True):
 
 def placed(moments: Moments, event: int) -> Placed:
     """What lies where after an event."""
-    history, there = moments.history, layout(moments.history, event)
+    history, events = moments.history, once(moments, _of_segments)
+    changed = int(np.searchsorted(events, event, side="right"))
+    there = layout(
+        history, event, _segments(moments, int(events[changed - 1]) if changed else BEFORE)
+    )
     lives, count = history.occupied, len(there.segments)
     rows = np.flatnonzero(there.lives >= 0)
     rows = rows[np.argsort(lives.address[rows], kind="stable")]
-    used = summed(there.lives[rows], lives.size[rows], count)
+    of = there.lives[rows]
+    used = summed(of, lives.size[rows], count)
     kinds = np.append(moments.known.kinds, UNKNOWN)[_same(history.lives, lives, rows)]
-    return Placed(history, there, rows, kinds, used, summed(there.segment, there.size, count))
+    return Placed(history, there, rows, of, kinds, used, summed(there.segment, there.size, count))
+
+
+def _of_segments(moments: Moments) -> Rows:
+    """The events that change which segments there are."""
+    return np.flatnonzero(np.isin(moments.history.events.action, (*GIVEN, *TAKEN)))
+
+
+@memo(2)
+def _segments(moments: Moments, event: int) -> tuple[Segment, ...]:
+    return segments_at(moments.history, event)
 
 
 def _same(lives: Lives, occupied: Lives, rows: Rows) -> Rows:

@@ -93,6 +93,8 @@ FORMS = (
     "module:PATTERN x0, python x0.5, python:PATTERN x0.5, fuse, fuse:EVENT, graph, graph:RANGE, "
     "no-sync:PATTERN, loader, loader:workers=4, comm x0, comm bandwidth=x2, overlap or device=NAME"
 )
+KINDS = tuple(dict.fromkeys(re.findall(r"(?:^|, | or )([a-z-]+[:=]?)", FORMS)))
+"""How changes begin: `kernel:`, `loader`, ..."""
 MOST_WORKERS = 1 << 10
 
 

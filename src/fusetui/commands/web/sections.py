@@ -8,16 +8,14 @@ from typing import NamedTuple
 
 from fusetui.analysis.diff.model import Diff
 from fusetui.analysis.questions.note import note_of
-from fusetui.analysis.why.model import CLASSES as PARTS
-from fusetui.analysis.why.model import IDLE, Why
+from fusetui.analysis.why.model import Why
 from fusetui.commands.web.document import asset, document, text
 from fusetui.commands.web.tables import Cell, Figure, Head, column_table, table
 from fusetui.commands.web.timeline import colors, timeline
 from fusetui.report.diff import judgment
 from fusetui.report.diff_lines import DiffLine, by_effect, closing, lines
+from fusetui.report.why import account_rows
 from fusetui.report.why_answer import (
-    CLASSES,
-    HIDDEN,
     account_columns,
     answer,
     ceiling_text,
@@ -46,7 +44,7 @@ class Told(NamedTuple):
     why: Why
 
 
-def page(sides: Sequence[Told], diff: Diff | None, light: bool | None, most: int) -> str:
+def html_of(sides: Sequence[Told], diff: Diff | None, light: bool | None, most: int) -> str:
     """A whole report, with at most so many rows of each table."""
     names = [Path(side.trace.report.file).name for side in sides]  # without the folders of a user
     title = f"fusetui: {' → '.join(names)}"
@@ -65,11 +63,7 @@ def page(sides: Sequence[Told], diff: Diff | None, light: bool | None, most: int
             timeline(side.trace, CELLS * most),
         ]
         body += [*_tables(side.trace, most), "</section>"]
-    body += [
-        "</main>",
-        '<footer class="faint"><p>Written by fusetui; times are exact in ns where '
-        "a table is sorted, rounded where it is read.</p></footer>",
-    ]
+    body.append('</main>\n<footer class="faint"><p>Written by fusetui.</p></footer>')
     return document(title, "\n".join(body), asset("page.css") + colors(), asset("page.js"), light)
 
 
@@ -83,28 +77,15 @@ def _account(side: Told) -> Iterator[str]:
             [one.label, *map(_time, (one.op_ns, one.python_ns, one.wait_ns, one.nothing_ns))]
             for one in found.cpu[:THREADS]
         ]
-        yield table(
-            f"{THREADS} of the CPU threads" if len(rows) < len(found.cpu) else "CPU threads",
-            heads,
-            rows,
-        )
+        few = f"{THREADS} of the {len(found.cpu)} " if len(rows) < len(found.cpu) else ""
+        yield table(f"{few}CPU threads", heads, rows)
         return
-    columns = account_columns(found)
-    reasons = {name: f"idle: {reason.sentence}" for name, reason in IDLE.items()}
-    named = {name: CLASSES[name] for name in PARTS} | reasons | HIDDEN
     heads = [Head(device_text(found), figures=False)]
-    heads += [head for title, _ in columns for head in (Head(title), Head(f"of {title}"))]
+    for title, _ in account_columns(found):
+        heads += [Head(title), Head(f"of {title}")]
     account: list[list[Cell]] = [
-        [
-            what,
-            *(
-                cell
-                for _, sums in columns
-                for cell in (_time(sums[name]), _share(sums[name], sums["span"]))
-            ),
-        ]
-        for name, what in named.items()
-        if any(sums[name] for _, sums in columns)
+        [what, *(cell for ns, span in both for cell in (_time(ns), _share(ns, span)))]
+        for what, both in account_rows(found)
     ]
     yield table("Where the time went", heads, account)
 

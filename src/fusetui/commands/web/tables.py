@@ -40,7 +40,7 @@ def table(caption: str, heads: Sequence[Head], rows: Rows, last: Rows = ()) -> s
     first = next((n for n, head in enumerate(heads) if not head.figures), -1)
 
     def lines(some: Rows) -> str:
-        cells = ("".join(_cell(cell, n == first) for n, cell in enumerate(row)) for row in some)
+        cells = ("".join(_field(value, n == first) for n, value in enumerate(row)) for row in some)
         return "\n".join(f"<tr>{row}</tr>" for row in cells)
 
     return (
@@ -74,9 +74,11 @@ def _head(head: Head) -> str:
     return f'<th scope="col"{kind}{title}><button type="button">{text(head.title)}</button></th>'
 
 
-def _cell(cell: Cell, is_head: bool) -> str:
-    if isinstance(cell, str):
+def _field(value: Cell, is_head: bool) -> str:
+    if isinstance(value, str):
         tag = 'th scope="row"' if is_head else "td"
-        return f"<{tag}>{text(cell)}</{tag[:2]}>"
-    exact = "" if cell.exact is None else f'<data value="{cell.exact!r}">{text(cell.text)}</data>'
+        return f"<{tag}>{text(value)}</{tag[:2]}>"
+    exact = (
+        "" if value.exact is None else f'<data value="{value.exact!r}">{text(value.text)}</data>'
+    )
     return f'<td class="figure">{exact}</td>'

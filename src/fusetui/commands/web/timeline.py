@@ -75,9 +75,9 @@ def timeline(trace: Trace, width: int) -> str:
     high = LINE * len(shown)
     return (
         f'<figure data-ns="{span}"><figcaption>Of each line the {count(named)} longest slices as '
-        f"they are, of the others what takes most of each of {count(width)} parts of the time; "
-        "(+3) stands for lines that are left out. Drag over a part to zoom in, double-click for "
-        "all of it.</figcaption>\n"
+        f"they are, of the others what takes most of each of {count(width)} parts of the time. "
+        "Lines that are left out are counted as in (+3). Drag over a part to zoom in, "
+        "double-click for all of it.</figcaption>\n"
         f"<p hidden>{buttons}</p>{_legend(drawn)}\n"
         f'<div class="lanes"><ul>{labels}<li></li></ul><div class="view">'
         f'<svg role="img" aria-label="Timeline of {duration(span)}; the tables below have its '
