@@ -30,6 +30,7 @@ class Second(msgspec.Struct, frozen=True, eq=False, dict=True):
     recorded: Trace
     side: Side
     found: Predicted
+    place: Int32s  # see Predicted.place_in
     said: str
 
     @memo(4)
@@ -39,20 +40,13 @@ class Second(msgspec.Struct, frozen=True, eq=False, dict=True):
         begin = view.begin + side.origin
         earlier = self.found.earlier_at(begin, begin + view.span // 2)
         own = replace(self.side, origin=side.origin - earlier)
-        there = {view.selected: self._row(view.selected)}
+        there = {view.selected: int(self.place[view.selected])}
         return own, replace(viewed_as(side, own, view, there), begin=view.begin, end=view.end)
 
     def figure(self, row: int) -> str:
         """What it says of a recorded slice."""
-        there, dur = self._row(row), self.side.trace.dur
+        there, dur = int(self.place[row]), self.side.trace.dur
         return f"{LABEL}: {duration(int(dur[there]))}" if there >= 0 else f"not {LABEL}"
-
-    def _row(self, row: int) -> int:
-        return int(once(self, _places)[row])
-
-
-def _places(second: Second) -> Int32s:
-    return second.found.place_in(second.recorded)
 
 
 def second_of(recorded: Trace, made: tuple[Predicted, tuple[IdleTime, ...]], said: str) -> Second:
@@ -64,6 +58,5 @@ def second_of(recorded: Trace, made: tuple[Predicted, tuple[IdleTime, ...]], sai
         lane.prepare()
     once(trace, shares)
     kept_on(trace)[busy_of] = replace(once(trace, busy_of), label=LABEL)
-    second = Second(recorded, replace(side, insight=Insight(idle)), found, said)
-    once(second, _places)
-    return second
+    told = replace(side, insight=Insight(idle))
+    return Second(recorded, told, found, found.place_in(recorded), said)

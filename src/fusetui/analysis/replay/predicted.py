@@ -16,7 +16,7 @@ from fusetui.analysis.replay.replay import Times
 from fusetui.analysis.replay.replay import replay as replayed
 from fusetui.analysis.replay.timeline import slices_of, step_bounds
 from fusetui.trace.layout.nesting import Nesting, arrange, nest_tracks
-from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows
+from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows, distinct
 from fusetui.trace.model.categories import CPU_LAYERS, Layer
 from fusetui.trace.model.columns import Trace, Track
 from fusetui.trace.model.memo import once
@@ -107,27 +107,23 @@ def _laid_out(
 ) -> tuple[Rows, tuple[Track, ...]]:
     """Rows by track and time. Slices of a thread nest as they did, because its time passes for all
     of them alike; those of a stream may overlap where they did not."""
-    keys = [(t.layer, t.pid, t.tid) if t.layer is Layer.STREAM else n for n, t in _each(trace)]
-    lane = np.array([keys.index(key) for key in keys], dtype=np.int64)[trace.track[rows]]
-    rows = rows[np.lexsort((rows, start[rows] - end[rows], start[rows], lane))]
-    lane, subrow = np.sort(lane), np.zeros(len(rows), dtype=np.int64)
-    edges = np.searchsorted(lane, np.arange(len(keys) + 1)).tolist()
-    for number, track in _each(trace):
-        own = slice(edges[number], edges[number + 1])
-        if track.layer is Layer.STREAM and own.stop > own.start:
-            here = rows[own]
-            subrow[own] = arrange(start[here], end[here], here < 0, True)[0]
-    order = np.lexsort((subrow, lane))
-    key = (lane * (int(subrow.max(initial=0)) + 1) + subrow)[order]
-    firsts = np.flatnonzero(np.append(True, key[1:] != key[:-1])[: len(key)])
-    tracks = [
-        replace(trace.tracks[lane[order[a]]], first_row=a, end_row=b)
-        for a, b in zip(firsts.tolist(), [*firsts[1:].tolist(), len(key)], strict=False)
+    first = dict[object, int]()
+    lane_of = [
+        first.setdefault((t.pid, t.tid) if t.layer is Layer.STREAM else n, n)
+        for n, t in enumerate(trace.tracks)
     ]
-    numbered = zip(tracks, subrow[order[firsts]].tolist(), strict=True)
-    found = (replace(one, subrow=n) if one.layer is Layer.STREAM else one for one, n in numbered)
-    return rows[order], tuple(found)
-
-
-def _each(trace: Trace) -> list[tuple[int, Track]]:
-    return list(enumerate(trace.tracks))
+    lane = np.array(lane_of, dtype=np.intp)[trace.track[rows]]
+    rows = rows[np.lexsort((rows, start[rows] - end[rows], start[rows], lane))]
+    lane = np.sort(lane)
+    parts, tracks, at = [rows[:0]], list[Track](), 0
+    for own in np.split(rows, np.flatnonzero(np.diff(lane)) + 1) if len(rows) else ():
+        track = trace.tracks[lane[at]]
+        subrow = np.full(len(own), track.subrow)
+        if track.layer is Layer.STREAM:
+            subrow = arrange(start[own], end[own], own < 0, True)[0]
+        for number in distinct(subrow).tolist():
+            parts.append(own[subrow == number])
+            until = at + len(parts[-1])
+            tracks.append(replace(track, subrow=number, first_row=at, end_row=until))
+            at = until
+    return np.concatenate(parts), tuple(tracks)
