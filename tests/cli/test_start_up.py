@@ -74,7 +74,7 @@ def started(program: str, *arguments: str) -> Started:
         ("modules TRACE --json", ["torch", "textual"]),
         ("summary nowhere.json", ["torch", "textual"]),
         ("why TRACE", ["torch", "textual", "regex"]),
-        ("why TRACE --no-worth", ["fusetui.analysis.replay"]),
+        ("why TRACE --no-worth", ["fusetui.analysis.replay", "numpy.ma"]),
         ("kernels TRACE", ["fusetui.analysis.replay"]),
         ("gaps TRACE --json", ["torch", "textual", "fusetui.gpu.roofline"]),
     ],

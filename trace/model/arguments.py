@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from fusetui.trace.model.arrays import Int32s, Int64s
+from fusetui.trace.model.arrays import Int32s, Int64s, distinct
 from fusetui.trace.model.events import BETWEEN, Events
 
 
@@ -125,7 +125,7 @@ def joined(asked: Sequence[tuple[Int64s, tuple[str, ...]]]) -> tuple[Int64s, tup
 def _only(every: Arguments, which: slice, places: Sequence[int]) -> Arguments:
     """Some slices, and some of the args by their places in each of `distinct`."""
     numbers: dict[tuple[bytes, ...], int] = {(b"",) * len(places): -1}
-    asked = np.unique(every.number[which])
+    asked = distinct(every.number[which])
     table = np.full(len(every.distinct) + 1, -1, dtype=np.int32)
     for number in asked[asked >= 0].tolist():
         texts = tuple(every.distinct[number][place] for place in places)

@@ -227,13 +227,11 @@ class Reach:
         """The last node that contains no interval after `until` but one that ends after the time:
         its index in its level, -1 for none, and that level."""
         node, level = np.full(len(until), -1, dtype=np.intp), np.zeros(len(until), dtype=np.intp)
-        before = until.astype(np.intp) + 1  # nodes of the level that contain none after `until`
-        active = np.flatnonzero(before > 0)
+        left = np.flatnonzero(until >= 0)
+        last, times = until[left].astype(np.intp), times[left]  # last: of the nodes of the level
         for number, ends in enumerate(self._levels):
-            last = before[active] - 1
-            found = (last % 2 == 0) & (ends[last] > times[active])
-            node[active[found]], level[active[found]] = last[found], number
-            active = active[~found]
-            before[active] //= 2
-            active = active[before[active] > 0]
+            found = ends[last] > times
+            node[left[found]], level[left[found]] = last[found], number
+            going = ~found & (last > 0)  # to the last node above that contains none after `last`
+            left, last, times = left[going], (last[going] + 1) // 2 - 1, times[going]
         return node, level

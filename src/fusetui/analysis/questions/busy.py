@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.gpu.kinds import is_between_devices, is_collective
-from fusetui.trace.model.arrays import Int64s, Rows, summed
+from fusetui.trace.model.arrays import Int64s, Rows, distinct, summed
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import as_one, union, union_length, union_length_of_each
@@ -172,11 +172,11 @@ def window_figures(trace: Trace, begin_ns: int, end_ns: int) -> WindowFigures:
     named = _names(trace, rows, end - start) if len(gpu) else _ops(trace, begin_ns, end_ns)
     starting = (trace.role[rows] == Role.KERNEL) & (trace.start[rows] >= begin_ns)
     stream = trace.thread_of_track[trace.track[rows]]
-    streams = [(trace.first_track(n), stream == n) for n in np.unique(stream).tolist()]
+    streams = [(trace.first_track(n), stream == n) for n in distinct(stream).tolist()]
     return WindowFigures(
         begin_ns=begin_ns,
         end_ns=end_ns,
-        devices=len({trace.tracks[n].pid for n in np.unique(trace.track[gpu])}),
+        devices=len({trace.tracks[n].pid for n in distinct(trace.track[gpu])}),
         busy_ns=window_busy_ns(trace, rows, begin_ns, end_ns),
         kernels=int(starting.sum()),
         streams=tuple(

@@ -28,7 +28,7 @@ from fusetui.analysis.questions.process_groups import (
 from fusetui.gpu.kernel_names import decode
 from fusetui.text.patterns import late
 from fusetui.trace.model.arguments import arguments, parsed
-from fusetui.trace.model.arrays import Int64s, Rows
+from fusetui.trace.model.arrays import Int64s, Rows, distinct
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 
@@ -153,9 +153,7 @@ def _issuing_ops(trace: Trace, rows: Rows, names: Sequence[str]) -> Rows:
 
 def _named(trace: Trace, role: Role, pattern: re.Pattern[str]) -> Rows:
     """Slices of a role whose whole name matches, by start."""
-    fits = trace.named(lambda name: pattern.match(name) is not None)
-    rows = trace.rows_of(role)
-    rows = rows[fits[trace.name[rows]]]
+    rows = trace.rows_named(pattern.match, role)
     found: Rows = rows[np.argsort(trace.start[rows], kind="stable")]
     return found
 
@@ -164,7 +162,7 @@ def _around(trace: Trace, rows: Rows, thread: NDArray[Any], times: Int64s) -> Ro
     """The last started of `rows` on each thread that contains each time, -1 for none."""
     found = np.full(len(times), -1, dtype=np.intp)
     threads = trace.thread_of_track[trace.track[rows]]
-    for one in np.unique(thread[thread >= 0]).tolist():
+    for one in distinct(thread[thread >= 0]).tolist():
         own, here = rows[threads == one], np.flatnonzero(thread == one)
         if len(own):
             at = np.searchsorted(trace.start[own], times[here], side="right") - 1

@@ -22,7 +22,7 @@ from fusetui.gpu.roofline.inputs import type_of
 from fusetui.gpu.roofline.many import Jobs, distinct_rows, inputs_of_ops, share_known
 from fusetui.trace.layout.steps import labels_of, launched_in_steps, steps_of
 from fusetui.trace.model.arguments import Arguments, parsed
-from fusetui.trace.model.arrays import Int64s, Rows
+from fusetui.trace.model.arrays import Int64s, Rows, distinct
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import exact_id
@@ -219,7 +219,7 @@ def _by_label(
     """By what the names of these rows say; None for -1."""
     numbers: dict[str | None, int] = {}
     of_name = np.full(len(trace.names), -1, dtype=np.int64)
-    for name in np.unique(trace.name[rows[rows >= 0]]).tolist():
+    for name in distinct(trace.name[rows[rows >= 0]]).tolist():
         of_name[name] = numbers.setdefault(label(trace.names[name]), len(numbers))
     labels = [*numbers, None]
     number = np.where(rows >= 0, of_name[trace.name[rows]], len(numbers))

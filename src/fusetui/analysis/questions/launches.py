@@ -8,7 +8,7 @@ calls are nested (a driver call in a runtime call), the outer one counts, with t
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from fusetui.analysis.questions.computing import within
 from fusetui.analysis.questions.totals import Groups, grouped, percentile
 from fusetui.text.patterns import late
-from fusetui.trace.model.arrays import Flags, Int64s, Rows
+from fusetui.trace.model.arrays import Flags, Int64s, Rows, distinct
 from fusetui.trace.model.categories import CPU_LAYERS, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import Id, device_label, exact_id
@@ -108,8 +108,8 @@ def launch_calls(trace: Trace) -> tuple[Rows, Int64s]:
     """The rows of all launch calls, ascending, and the number of GPU events that each launched."""
     launch = trace.launch[trace.gpu_rows]
     events = np.bincount(launch[launch >= 0], minlength=len(trace))
-    rows = calls_named(trace, lambda n: LAUNCHES.search(n, 0, LONGEST_NAME) is not None)
-    rows = np.union1d(np.flatnonzero(events), rows)
+    rows = trace.rows_named(lambda n: LAUNCHES.search(n, 0, LONGEST_NAME), Role.CALL)
+    rows = distinct(np.concatenate((np.flatnonzero(events), rows)))
     outer = rows[~within(trace, rows)[rows]]
     before = np.concatenate(([0], np.cumsum(events)))
     return outer, before[trace.end_row[outer]] - before[outer]
@@ -198,7 +198,7 @@ def queues(trace: Trace) -> tuple[Counter, ...]:
 
     rows = trace.gpu_rows[trace.launch[trace.gpu_rows] >= 0]
     device, found = trace.process_of_track[trace.track[rows]], []
-    for own in (rows[device == number] for number in np.unique(device)):
+    for own in (rows[device == number] for number in distinct(device)):
         begin = np.minimum(trace.start[trace.launch[own]], trace.start[own])
         pid = trace.track_of(int(own[0])).pid
         queue = _running(begin, trace.end[own])
@@ -220,17 +220,8 @@ def _running(begin: Int64s, end: Int64s) -> tuple[Int64s, NDArray[np.float64]]:
 def graph_calls(trace: Trace) -> Flags:
     """For each row, whether it is a call that launches a graph."""
     found = np.zeros(len(trace), dtype=np.bool_)
-    found[calls_named(trace, is_replay)] = True
+    found[trace.rows_named(is_replay, Role.CALL)] = True
     return found
-
-
-def calls_named(trace: Trace, test: Callable[[str], bool]) -> Rows:
-    """The calls whose names pass. Of a trace with Python most names are those of frames: only those
-    of calls are looked at."""
-    rows = np.flatnonzero(trace.role == Role.CALL)
-    used, which = np.unique(trace.name[rows], return_inverse=True)
-    named = np.array([test(trace.names[name]) for name in used.tolist()], dtype=np.bool_)
-    return rows[named[which.reshape(-1)]]
 
 
 def wants_capture(trace: Trace) -> bool:

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from fusetui.trace.layout.counters import DEVICES, TOTALS, finite
-from fusetui.trace.model.arrays import Floats
+from fusetui.trace.model.arrays import Floats, distinct
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.events import Events
 from fusetui.trace.model.ids import LARGEST
@@ -59,11 +59,13 @@ def peaks_in(events: Events, number: int) -> StretchPeaks:
         return StretchPeaks()
     totals = totals_in(events.text, events.stretches[number])
     totals = _one_by_one(events, number) if totals is None else totals
-    gpus = totals[np.isin(totals[:, 0], GPUS) & (totals[:, DEVICE] >= 0)]
+    gpus = totals[
+        np.logical_or.reduce([totals[:, 0] == kind for kind in GPUS]) & (totals[:, DEVICE] >= 0)
+    ]
     gpus[:, ALLOCATED:][gpus[:, ALLOCATED:] > LARGEST] = np.nan  # 9 PB: no number of bytes
     most = tuple(
         (int(device), *np.fmax.reduce(gpus[gpus[:, DEVICE] == device][:, ALLOCATED:]).tolist())
-        for device in np.unique(gpus[:, DEVICE])
+        for device in distinct(gpus[:, DEVICE])
     )
     return StretchPeaks(most, bool(len(totals)))
 

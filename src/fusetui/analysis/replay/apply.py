@@ -30,7 +30,7 @@ from fusetui.analysis.why.host import matching
 from fusetui.analysis.why.kernels import Kernels
 from fusetui.analysis.why.rules.fusion import runs_of
 from fusetui.analysis.why.warming import GRAPH_LAUNCH
-from fusetui.trace.model.arrays import Floats, Rows
+from fusetui.trace.model.arrays import Floats, Rows, distinct
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import Cover
@@ -95,7 +95,7 @@ class Draft:
         slots = calls[graph.kind[graph.source[1, calls]] == Node.ITEM]
         node = np.zeros(len(self.trace) + 1, dtype=np.intp)
         node[graph.row[calls]] = calls
-        for chain in np.unique(graph.chain[graph.source[1, slots]]).tolist():
+        for chain in distinct(graph.chain[graph.source[1, slots]]).tolist():
             own = items[graph.chain[items] == chain]
             launched = node[self.trace.launch[graph.row[own]]]
             freed = np.searchsorted(own, graph.source[1, launched])

@@ -27,7 +27,7 @@ from fusetui.analysis.replay.pace import AS_RECORDED
 from fusetui.analysis.why.account import Accounts
 from fusetui.analysis.why.devices import Gaps
 from fusetui.analysis.why.host import matching
-from fusetui.trace.model.arrays import Int32s, Int64s, Rows, ordinals
+from fusetui.trace.model.arrays import Int32s, Int64s, Rows, distinct, ordinals
 from fusetui.trace.model.categories import Layer
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import Id
@@ -122,7 +122,8 @@ def graph_of(trace: Trace) -> Graph:
     draft.joined(1, Pairs(layout.cut[waits.target], layout.item[waits.item]))
     _hand_over(draft, layout, hosts)
     told = by_target([*awaited_by_items(trace, items, syncs)])
-    late = np.setdiff1d(np.flatnonzero(draft.late(layout.item) > LATE_NS), told.target)
+    late = np.flatnonzero(draft.late(layout.item) > LATE_NS)
+    late = np.setdiff1d(late, distinct(told.target), assume_unique=True)
     untold = awaited_unrecorded(trace, items, late)
     events = _ordered(items, by_target([told, untold]))
     stream = np.searchsorted(items.bounds, events.target, side="right") - 1
@@ -168,7 +169,7 @@ def _lay_hosts(
     np.maximum.at(over, waits.target, items.end[waits.item])
     over = np.minimum(over, hosts.end)
     over = np.where(hosts.kind == Node.HANDOFF, hosts.end, over)
-    batches = np.unique(hosts.batches[hosts.batches >= 0])
+    batches = distinct(hosts.batches[hosts.batches >= 0])
     batches = batches[hosts.kind[batches] == Node.HANDOFF]
     lasted = hosts.end[batches] - hosts.begin[batches]
     usual = lasted.min(initial=np.iinfo(np.int64).max)

@@ -68,7 +68,7 @@ def hosts_of(trace: Trace) -> Hosts:
         _cut(asking, begun, ended, Node.HANDOFF),
         _cut(other, idle, begun, Node.HANDOFF),
         _cut(other, ended, ended, Node.MARK),
-        _calls(trace, np.setdiff1d(launches, waits), Node.LAUNCH),
+        _calls(trace, np.setdiff1d(launches, waits, assume_unique=True), Node.LAUNCH),
         _calls(trace, waits, Node.WAIT),
         *_marks(trace),
     ]
@@ -109,7 +109,7 @@ def waiting_calls(trace: Trace) -> Rows:
     """Rows of the calls that may wait for the device."""
     waits: Rows = np.flatnonzero(host_kinds(trace) == Host.SYNC)
     calls = trace.rows_of(Role.CALL)
-    return np.union1d(waits, calls[matching(trace, calls, FREES.search)])
+    return distinct(np.concatenate((waits, calls[matching(trace, calls, FREES.search)])))
 
 
 def _calls(trace: Trace, rows: Rows, kind: Node) -> Cut:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fusetui.trace.model.arrays import Floats, Int64s
+from fusetui.trace.model.arrays import Floats, Int64s, distinct
 from fusetui.trace.model.intervals import Cover
 
 
@@ -30,7 +30,7 @@ class Pace(NamedTuple):
 
     def changed(self, cover: Cover, factor: float) -> Pace:
         """As much slower or faster during a cover."""
-        times = np.unique(np.concatenate((self.times, cover.start, cover.end)))
+        times = distinct(np.concatenate((self.times, cover.start, cover.end)))
         place = np.searchsorted(self.times, times, side="right") - 1
         rate = np.append(self.rate, 1.0)[place]
         return Pace(times, np.where(cover.place_of(times) >= 0, rate * factor, rate))

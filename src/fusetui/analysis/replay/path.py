@@ -18,7 +18,7 @@ from fusetui.analysis.why.account import Accounts
 from fusetui.analysis.why.host import LAYERS, Slices, together
 from fusetui.analysis.why.kernels import by_text
 from fusetui.gpu.kernel_names import decode
-from fusetui.trace.model.arrays import Int64s, Rows, summed
+from fusetui.trace.model.arrays import Int64s, Rows, distinct, summed
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import Id, exact_id
@@ -173,7 +173,7 @@ def host_parts(trace: Trace, graph: Graph, nodes: Rows) -> HostTimes:
     """By the innermost op or Python frame, else the innermost annotation."""
     found = [(nodes[:0], nodes[:0], graph.began[:0], graph.began[:0])]
     nodes = nodes[(graph.kind[nodes] == Node.HOST) & (graph.lasted[nodes] > 0)]
-    for chain in np.unique(graph.chain[nodes]).tolist():
+    for chain in distinct(graph.chain[nodes]).tolist():
         own = np.sort(nodes[graph.chain[nodes] == chain])
         rest, shift = Cover(graph.began[own], graph.ended[own]), graph.origin_ns
         for line in once(trace, Accounts).threads:
@@ -280,6 +280,6 @@ def _spare(graph: Graph, extra: Int64s, end: int) -> int:
         if late <= 0:
             return int(longer.sum())
         route = route_to(slower, times, last)
-        slope = int(extra[np.unique(route.node)].sum())
+        slope = int(extra[distinct(route.node)].sum())
         factor = max(0.0, factor - late / slope)
     return 0

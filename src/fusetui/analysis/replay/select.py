@@ -20,7 +20,7 @@ from fusetui.analysis.why.kernels import Kernels
 from fusetui.gpu.roofline.peaks import PEAKS, Peak
 from fusetui.gpu.roofline.row import KernelJob
 from fusetui.trace.layout.steps import steps_of
-from fusetui.trace.model.arrays import Flags, Floats, Rows
+from fusetui.trace.model.arrays import Flags, Floats, Rows, distinct
 from fusetui.trace.model.categories import GPU_ROLES, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import Cover, common, joined, union, without
@@ -106,7 +106,7 @@ def covers(trace: Trace, graph: Graph, rows: NDArray[np.integer]) -> Covers:
     start, end = trace.start[rows] - graph.origin_ns, trace.end[rows] - graph.origin_ns
     return {
         number: union(start[chain == number], end[chain == number])
-        for number in np.unique(chain[chain >= 0]).tolist()
+        for number in distinct(chain[chain >= 0]).tolist()
     }
 
 
@@ -189,7 +189,7 @@ def ranges_of(trace: Trace, graph: Graph, pattern: str) -> Iterator[tuple[int, i
     for begin, end, row in zip(steps.start, steps.end, steps.rows, strict=True):
         yield int(begin), int(end), chains(int(trace.thread_of_track[trace.track[row]]))
     if not len(steps):
-        for process in np.unique(process_of[threads]).tolist():
+        for process in distinct(process_of[threads]).tolist():
             own = np.flatnonzero(process_of[threads] == process)
             yield trace.begin_ns, trace.end_ns, own
 

@@ -22,7 +22,6 @@ import numpy as np
 from fusetui.analysis.questions.computing import within
 from fusetui.analysis.questions.launches import (
     LONGEST_NAME,
-    calls_named,
     graph_calls,
     nodes_of_replays,
 )
@@ -106,7 +105,7 @@ def captures(trace: Trace) -> Captures:
 def _calls(trace: Trace, wanted: re.Pattern[str]) -> Rows:
     """Calls of such a name in order of time; of nested ones (CUDA's runtime calls the driver) the
     outer one."""
-    rows = calls_named(trace, lambda name: wanted.search(name, 0, LONGEST_NAME) is not None)
+    rows = trace.rows_named(lambda name: wanted.search(name, 0, LONGEST_NAME), Role.CALL)
     rows = rows[~within(trace, rows)[rows]]
     return rows[np.argsort(trace.start[rows], kind="stable")]
 

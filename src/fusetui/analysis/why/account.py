@@ -15,7 +15,7 @@ from fusetui.analysis.why.host import Host, Threads, TimeLine, host_kinds, match
 from fusetui.analysis.why.model import DeviceAccount, ThreadAccount
 from fusetui.text.patterns import late
 from fusetui.trace.layout.devices import device_properties
-from fusetui.trace.model.arrays import Int32s, Int64s
+from fusetui.trace.model.arrays import Int32s, Int64s, distinct
 from fusetui.trace.model.categories import CPU_LAYERS
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import exact_id
@@ -38,7 +38,8 @@ class Accounts:
         """All CPU threads, on as many lines of time as they need."""
         trace = self.trace
         most, thread = TimeLine(trace).most, trace.thread_of_track
-        chosen = np.unique(thread[trace.track[self.kinds != Host.NOTHING]])
+        tracks = np.bincount(trace.track[self.kinds != Host.NOTHING])
+        chosen = distinct(thread[np.flatnonzero(tracks)])
         parts = (chosen[at : at + most] for at in range(0, len(chosen), most))
         return tuple(Threads(trace, self.kinds, np.isin(thread, part)) for part in parts)
 

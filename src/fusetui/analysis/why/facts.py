@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 
 from fusetui.analysis.why.account import Accounts, devices_on
 from fusetui.analysis.why.devices import HOST, Devices, Reasons
-from fusetui.analysis.why.host import CALLS, Host, Threads, launching, matching
+from fusetui.analysis.why.host import CALLS, Host, Threads, launching
 from fusetui.analysis.why.kernels import Kernels, the_most
 from fusetui.analysis.why.model import IDLE
 from fusetui.analysis.why.transfers import Transfers, transfers_of
 from fusetui.analysis.why.warming import GRAPH_LAUNCH, Once, slow_first_step, warm_up
+from fusetui.gpu.kinds import LONGEST_NAME
 from fusetui.text.patterns import late
 from fusetui.trace.layout.steps import Steps, steps_of
 from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows
@@ -124,8 +125,7 @@ class Facts:
 
     def named(self, matches: Callable[[str], object], *roles: Role) -> Rows:
         """The rows of these roles whose names match; the test is made once per name."""
-        rows = self.trace.rows_of(*roles)
-        return rows[matching(self.trace, rows, matches)]
+        return self.trace.rows_named(lambda name: matches(name[:LONGEST_NAME]), *roles)
 
     def idle_during(self, rows: Rows) -> int:
         """How long the devices were idle while any of these rows ran on any thread that launches

@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.analysis.questions.busy import communicates, effective_ns
-from fusetui.analysis.why.host import matching
 from fusetui.analysis.why.model import Ceiling, Shorter
 from fusetui.gpu.kernel_names import KernelName, decode
+from fusetui.gpu.kinds import LONGEST_NAME
 from fusetui.gpu.roofline.many import Jobs, blocks_of_each, jobs, peaks_of_devices, share_known
 from fusetui.gpu.roofline.model import Amount
 from fusetui.gpu.roofline.peaks import Peak
@@ -38,14 +38,13 @@ def by_text(
     trace: Trace, rows: Rows, ns: Int64s, text: Callable[[str], str]
 ) -> dict[str, tuple[int, int]]:
     """How many rows have a name that is said like this, and their exact sum (ns)."""
-    names, each = np.unique(trace.name[rows], return_inverse=True)
-    counts = np.bincount(each, minlength=len(names)).tolist()
+    counts = np.bincount(trace.name[rows])
     found: dict[str, tuple[int, int]] = {}
-    totals = summed(each, ns, len(names)).tolist()
-    for number, n, total in zip(names.tolist(), counts, totals, strict=True):
+    totals = summed(trace.name[rows], ns, len(counts))
+    for number in np.flatnonzero(counts).tolist():
         said = text(trace.names[number])
         before = found.get(said, (0, 0))
-        found[said] = before[0] + n, before[1] + total
+        found[said] = before[0] + int(counts[number]), before[1] + int(totals[number])
     return found
 
 
@@ -94,16 +93,17 @@ class Kernels:
         self.is_kernel: Flags = trace.role[rows] == Role.KERNEL  # neither a copy nor a set
         self.stream = trace.thread_of_track[trace.track[rows]]  # a number per stream of a device
         self.device = trace.process_of_track[trace.track[rows]]  # a number per device
-        self.devices: list[int] = np.unique(self.device).tolist()
+        self.devices: list[int] = np.flatnonzero(np.bincount(self.device)).tolist()
+        self._name = trace.name[rows]
+        self._names: list[int] = np.flatnonzero(np.bincount(self._name)).tolist()
 
     def flags(self, matches: Callable[[KernelName], object]) -> Flags:
         """Which are kernels whose decoded name passes the test; it runs once per name."""
-
-        def test(name: str) -> object:
-            kernel = decode(name)
-            return kernel is not None and matches(kernel)
-
-        return matching(self.trace, self.rows, test) & self.is_kernel
+        passes = np.zeros(len(self.trace.names), dtype=np.bool_)
+        for number in self._names:
+            kernel = decode(self.trace.names[number][:LONGEST_NAME])
+            passes[number] = kernel is not None and bool(matches(kernel))
+        return passes[self._name] & self.is_kernel
 
     def under(self, names: frozenset[str]) -> Flags:
         """Which belong to an op with one of these names."""

@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from fusetui.analysis.why.devices import events_in_order
 from fusetui.analysis.why.host import Host, matching
+from fusetui.gpu.kinds import LONGEST_NAME
 from fusetui.text.patterns import late
 from fusetui.trace.layout.steps import Steps
-from fusetui.trace.model.arrays import Flags, Int64s, Rows
+from fusetui.trace.model.arrays import Flags, Int64s, Rows, distinct
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import NOTHING, Cover, joined, union, without
@@ -136,8 +137,8 @@ def _named(trace: Trace, rows: Rows, pattern: re.Pattern[str]) -> Rows:
 def captures(trace: Trace) -> Once:
     """From each begin of a capture to the next end of one on the same thread, else to the end of
     the trace."""
-    calls = trace.rows_of(Role.CALL)
-    begins, ends = (_named(trace, calls, one) for one in (BEGINS_CAPTURE, ENDS_CAPTURE))
+    begins = trace.rows_named(lambda n: BEGINS_CAPTURE.search(n, 0, LONGEST_NAME), Role.CALL)
+    ends = trace.rows_named(lambda n: ENDS_CAPTURE.search(n, 0, LONGEST_NAME), Role.CALL)
     thread = trace.thread_of_track[trace.track]
     ends = ends[np.lexsort((trace.start[ends], thread[ends]))]
     key = np.rec.fromarrays((thread[ends], trace.start[ends]))
@@ -157,15 +158,15 @@ def _first_launches(trace: Trace) -> Rows:
     calls = trace.launch[rows].astype(np.intp)
     device = trace.process_of_track[trace.track[rows]].astype(np.int64)
     first = _firsts(device * len(trace.names) + trace.name[rows], trace.dur[calls])
-    found = np.unique(calls[first[trace.dur[calls[first]] > LONG_NS]])
-    return np.setdiff1d(found, _named(trace, found, GRAPH_LAUNCH))
+    found = distinct(calls[first[trace.dur[calls[first]] > LONG_NS]])
+    return found[~matching(trace, found, GRAPH_LAUNCH.search)]
 
 
 def _first_ops(trace: Trace) -> Rows:
     """Calls of ops that launch work, much longer than all later ones of their name."""
     ops = trace.rows_of(Role.OP)
     long = ops[trace.dur[ops] > LONG_OP_NS]
-    launches = np.unique(trace.launch[trace.gpu_rows])
+    launches = distinct(trace.launch[trace.gpu_rows])
     inside = np.searchsorted(launches, (long, trace.end_row[long]))
     long = long[inside[0] < inside[1]]
     alike = np.zeros(len(trace.names), dtype=np.bool_)
@@ -173,7 +174,7 @@ def _first_ops(trace: Trace) -> Rows:
     ops = ops[alike[trace.name[ops]]]
     ops = ops[np.argsort(trace.start[ops], kind="stable")]
     first = ops[_firsts(trace.name[ops], trace.dur[ops], single=False)]
-    return first[np.isin(first, long)]
+    return first[np.isin(first, long, assume_unique=True)]
 
 
 def _firsts(key: NDArray[np.integer], length: Int64s, single: bool = True) -> Rows:

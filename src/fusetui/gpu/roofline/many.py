@@ -21,6 +21,7 @@ from fusetui.gpu.roofline.row import IN_THREADS, KernelJob, job_of
 from fusetui.gpu.roofline.tiles import blocks_of
 from fusetui.trace.layout.devices import device_properties
 from fusetui.trace.model.arguments import Arguments, arguments, arguments_of, parsed
+from fusetui.trace.model.arrays import distinct
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import Id
@@ -91,7 +92,7 @@ class DevicePeak(msgspec.Struct, frozen=True):
 
 def peaks_of_devices(trace: Trace, given: Mapping[str, float] = NO_PEAKS) -> tuple[DevicePeak, ...]:
     """Every device that ran a kernel, in lane order."""
-    tracks = np.unique(trace.track[trace.rows_of(Role.KERNEL)]).tolist()
+    tracks = distinct(trace.track[trace.rows_of(Role.KERNEL)]).tolist()
     properties = device_properties(trace)
     found = []
     for pid in dict.fromkeys(trace.tracks[track].pid for track in tracks):
@@ -113,7 +114,7 @@ def share_known(trace: Trace, found: Jobs) -> NDArray[np.bool_]:
 
 def inputs_of_ops(trace: Trace, ops: NDArray[np.integer]) -> Arguments:
     """The recorded inputs (INPUTS) of each of these ops; `ops` are rows, -1 for none."""
-    asked = np.unique(ops[ops >= 0])
+    asked = distinct(ops[ops >= 0])
     return _of_each(ops, arguments(trace.elements, trace.order[asked], INPUTS))
 
 
@@ -128,7 +129,7 @@ def _of_each(ops: NDArray[np.integer], found: Arguments) -> Arguments:
 def args_asked(trace: Trace, rows: Rows) -> tuple[Question, Question]:
     """What is read of the args of these kernels and of their ops: the indices in traceEvents of
     some events, and the names of args."""
-    ops = np.unique(trace.op[rows])
+    ops = distinct(trace.op[rows])
     return (trace.order[ops[ops >= 0]], INPUTS), (trace.order[rows], LAUNCH)
 
 
@@ -185,7 +186,7 @@ def _beside(trace: Trace, rows: Rows) -> Int64s:
     owners, first, counts = np.unique(owner[order], return_index=True, return_counts=True)
     number = np.zeros(len(owners), dtype=np.int64)
     names, used = name[order], 0
-    for count in np.unique(counts).tolist():
+    for count in distinct(counts).tolist():
         which = np.flatnonzero(counts == count)
         sets = [names[first[which] + n] for n in range(count)]
         number[which] = used + distinct_rows(sets)[1]

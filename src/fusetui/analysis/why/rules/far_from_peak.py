@@ -25,7 +25,7 @@ from fusetui.text.figures import count, duration, percent, plural, significant
 from fusetui.text.patterns import late
 from fusetui.text.printable import printable
 from fusetui.trace.layout.devices import device_properties
-from fusetui.trace.model.arrays import Flags
+from fusetui.trace.model.arrays import Flags, distinct
 
 NEAR = 0.75  # of what is attainable
 SHORTEST_NS = 10_000
@@ -97,12 +97,12 @@ def _most(facts: Facts, far: Flags) -> str:
 def _remedy(facts: Facts, far: Flags) -> str:
     """What there is for the kinds of work of the claim: no sizes and layouts that it has."""
     kernels, names = facts.kernels, facts.trace.names
-    numbers = np.unique(kernels.job_numbers[far]).tolist()
+    numbers = distinct(kernels.job_numbers[far]).tolist()
     amounts = [kernels.jobs.distinct[number].amount for number in numbers]
     kinds = {amount.kind for amount in amounts}
     sides = [side for one in amounts if one.kind == "matmul" for side in (one.m, one.n, one.k)]
     is_conv = far & (kernels.of_jobs(lambda job: float(job.amount.kind == "conv")) == 1)
-    layouts = np.unique(facts.trace.name[kernels.rows[is_conv]]).tolist()
+    layouts = distinct(facts.trace.name[kernels.rows[is_conv]]).tolist()
     ways = {
         f"sizes that are multiples of {MULTIPLE}": any(side and side % MULTIPLE for side in sides),
         "the memory format channels_last": any(not NHWC.search(names[name]) for name in layouts),
@@ -177,7 +177,7 @@ def _dtypes(kernels: Kernels) -> np.ndarray[Any, np.dtype[np.int64]]:
     numbers: dict[str | None, int] = {}
     trace = kernels.trace
     table = np.zeros(len(trace.names), dtype=np.int64)
-    for name in np.unique(trace.name[kernels.rows]).tolist():
+    for name in distinct(trace.name[kernels.rows]).tolist():
         kernel = decode(trace.names[name])
         dtype = (kernel.dtype_a or kernel.dtype) if kernel else None
         table[name] = numbers.setdefault(dtype, len(numbers))

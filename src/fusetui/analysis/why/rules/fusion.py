@@ -20,7 +20,8 @@ from fusetui.gpu.roofline.many import INPUTS
 from fusetui.gpu.roofline.pointwise import broadcast
 from fusetui.text.figures import count, plural
 from fusetui.trace.model.arguments import parsed
-from fusetui.trace.model.arrays import Flags, Floats, Int64s, Rows
+from fusetui.trace.model.arrays import Flags, Floats, Int64s, Rows, distinct
+from fusetui.trace.model.memo import memo
 
 OPS = ("elementwise", "copy", "reduction", "fill", "index")
 SHORTEST_NS = 2_000
@@ -132,6 +133,7 @@ def is_pointwise(kernel: KernelName) -> bool:
     return kernel.op in OPS and kernel.family.startswith("aten")
 
 
+@memo()
 def runs_of(kernels: Kernels) -> Runs:
     """Neighbors on a stream under one module or annotation, at least two of which read something.
 
@@ -326,7 +328,7 @@ def attention(kernels: Kernels) -> tuple[Rows, Rows]:
         if same and module[first] == module[last] == module[place]:
             between += range(first + 1, last)
             heads.append(place)
-    return order[np.unique(np.array(between, dtype=np.intp))], order[np.array(heads, dtype=np.intp)]
+    return order[distinct(np.array(between, dtype=np.intp))], order[np.array(heads, dtype=np.intp)]
 
 
 def _product(place: int, step: int, product: Flags, simple: Flags) -> int:

@@ -17,7 +17,7 @@ from fusetui.analysis.why.warming import GRAPH_LAUNCH, LONG_NS
 from fusetui.gpu.kernel_names import KernelName
 from fusetui.text.figures import count, duration, percent, plural
 from fusetui.text.printable import printable
-from fusetui.trace.model.arrays import Flags, Int64s
+from fusetui.trace.model.arrays import Flags, Int64s, distinct
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.intervals import Cover, joined, outside, union
 from fusetui.trace.model.intervals import without as without_cover
@@ -263,7 +263,7 @@ def optimizer_launches(facts: Facts) -> Iterator[Claim]:
     kernels, trace = facts.kernels, facts.trace
     inside = kernels.is_kernel & kernels.in_optimizer
     single = inside & ~kernels.flags(is_of_many)
-    calls = len(np.unique(kernels.module[single]))
+    calls = len(distinct(kernels.module[single]))
     number, taken = int(single.sum()), kernels.ns(single)
     if number < FEWEST * max(1, calls) or 2 * number < np.count_nonzero(inside):
         return

@@ -18,7 +18,7 @@ from fusetui.text.figures import count, duration, percent, plural, quantity
 from fusetui.text.patterns import late
 from fusetui.text.printable import printable
 from fusetui.trace.layout.steps import PROFILED
-from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows
+from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows, distinct
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import FOREVER, union
@@ -203,7 +203,9 @@ def _missing(trace: Trace, calls: Rows) -> tuple[Rows, Rows]:
     """The calls without an event between two calls of the same thread that have one, and the next
     call that has one."""
     every = trace.rows_of(Role.CALL)
-    with_event = every[np.isin(trace.correlation[every], trace.correlation[trace.gpu_rows])]
+    linked, own = distinct(trace.correlation[trace.gpu_rows]), trace.correlation[every]
+    place = np.minimum(linked.searchsorted(own), len(linked) - 1)  # np.isin would sort both
+    with_event = every[linked[place] == own]
     inside = with_event.searchsorted((calls, trace.end_row[calls]))
     without = calls[inside[0] == inside[1]]  # nor a call inside of it
     rows = np.concatenate((with_event, without))

@@ -13,6 +13,7 @@ from fusetui.analysis.why.kernels import the_most
 from fusetui.analysis.why.model import Unawaited, Unmade
 from fusetui.analysis.why.rules import Claim, of_span, rule, why_likely
 from fusetui.analysis.why.warming import OFTEN, recurring
+from fusetui.gpu.roofline.many import distinct_rows
 from fusetui.text.figures import count, duration, plural
 from fusetui.text.patterns import late
 from fusetui.text.printable import printable
@@ -46,7 +47,7 @@ def data_loading(facts: Facts) -> Iterator[Claim]:
     rows, names = facts.loader_rows, facts.trace.names
     waited = facts.idle_during(rows)
     if waited:
-        used = np.unique(facts.trace.name[rows]).tolist()
+        used = distinct(facts.trace.name[rows]).tolist()
         has_workers = any(WORKERS.search(names[n]) for n in used)
         yield Claim(
             text=f"The GPU waits {of_span(facts, waited)} for the data loader"
@@ -129,7 +130,7 @@ def _of_a_step(facts: Facts, rows: Rows) -> tuple[Rows, int]:
     """One row of each region in the first step with the usual number of regions, and that number:
     the median over the steps that run any. Without steps, the whole trace counts as one."""
     step = np.searchsorted(facts.spans.start, facts.trace.start[rows], side="right")
-    each = [rows[step == number] for number in np.unique(step).tolist()]
+    each = [rows[step == number] for number in distinct(step).tolist()]
     regions = [own[np.unique(facts.trace.name[own], return_index=True)[1]] for own in each]
     if not regions:
         return rows, 0
@@ -282,6 +283,7 @@ def _in_many_steps(facts: Facts, rows: Rows) -> Rows:
         return rows
     step = np.searchsorted(facts.spans.start, facts.trace.start[rows], side="right") - 1
     name = facts.trace.name[rows]
-    called = np.unique(np.stack((name[step > 0], step[step > 0])), axis=1)[0]
+    own = np.flatnonzero(step > 0)
+    called = name[own[distinct_rows((name[own], step[own]))[0]]]
     steps = np.bincount(called, minlength=len(facts.trace.names))
     return rows[steps[name] >= max(2, OFTEN_STEPS * later)]
