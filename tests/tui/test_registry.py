@@ -20,6 +20,8 @@ from textual.pilot import Pilot
 from fusetui.analysis.ranks.answer import explained as answered
 from fusetui.analysis.ranks.answer import strip_of
 from fusetui.analysis.replay.marks import marks_of
+from fusetui.analysis.replay.predicted import predicted
+from fusetui.analysis.replay.whatif import whatif
 from fusetui.trace import Trace, open_trace
 from fusetui.tui.app import AppOptions, FusetuiApp
 from fusetui.tui.layout.memory import MemoryShown
@@ -28,7 +30,18 @@ from fusetui.tui.pages.page import Page
 from fusetui.tui.registry import ACTIONS, PAGES
 from fusetui.tui.state import moving, replays, search
 from fusetui.tui.state.action import Action, Run, action
-from fusetui.tui.state.state import MARKS, Chooser, Effect, Order, RankedJob, Reading, Size, State
+from fusetui.tui.state.second import second_of
+from fusetui.tui.state.state import (
+    MARKS,
+    Chooser,
+    Effect,
+    Order,
+    RankedJob,
+    Reading,
+    Replayed,
+    Size,
+    State,
+)
 
 Patch = pytest.MonkeyPatch
 LOW = Size(100, 14)  # too low for all lanes
@@ -102,6 +115,15 @@ def with_path(state: State) -> State:
     trace = state.side.trace
     marked = after(state, *do("path"))
     return replays.arrived(marked, trace, MARKS, marks_of(trace))
+
+
+def with_worth(state: State) -> State:
+    return replace(state, overlay=Replayed(whatif(state.side.trace, ["op:aten::linear x0.5"])))
+
+
+def with_replay(state: State) -> State:
+    trace = state.side.trace
+    return replays.seen(state, second_of(trace, (predicted(trace, []), ()), "replayed"))
 
 
 LINEAR = at("aten::linear")
@@ -238,6 +260,8 @@ CASES = {
     "path-next": Case(with_path),
     "path-previous": Case(with_path),
     "path-rows": Case(),
+    "second": Case(with_worth),
+    "recorded": Case(with_replay),
     "what-if": Case(LINEAR),
     "search": Case(),
     "next-hit": Case(partial(search.searched, text="linear")),
