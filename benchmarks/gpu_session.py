@@ -60,6 +60,30 @@ except torch.OutOfMemoryError:
 sys.exit(run(["memory", str(out / "loop-oom.pickle")]) or run(["memory", str(out / "memory")]))
 """
 
+ATTACH = """
+import subprocess, sys
+from pathlib import Path
+out = Path(sys.argv[1])
+loop = '''
+import time, torch
+model = torch.nn.Sequential(*(torch.nn.Linear(1024, 1024) for _ in range(4))).cuda()
+optimizer, x = torch.optim.SGD(model.parameters(), lr=0.01), torch.randn(64, 1024, device="cuda")
+end = time.time() + 45
+while time.time() < end:
+    optimizer.zero_grad(); model(x).sum().backward(); optimizer.step()
+'''
+fusetui = [sys.executable, "-P", "-m", "fusetui"]
+code = 0
+for name, wish in {"seconds": ["--with", "shapes,stack,memory"], "steps": ["--steps", "5"]}.items():
+    line = [*fusetui, "run", *wish, "--out", str(out / name), "--", sys.executable, "-c", loop]
+    code |= subprocess.run(line).returncode
+    for trace in out.joinpath(name).glob("*.json"):
+        code |= subprocess.run([*fusetui, "summary", str(trace)]).returncode
+        expected = [*fusetui, "sql", str(trace), "select count(*) as kernels from kernels"]
+        code |= subprocess.run(expected).returncode
+sys.exit(code or len(list(out.glob("*/*.json"))) != 2)
+"""
+
 
 @dataclass(frozen=True)
 class Piece:
@@ -86,6 +110,7 @@ def parts(out: Path) -> list[Piece]:
         Piece("workloads", [*experiments, *one_by_one], 150),
         Piece("samples", [*PYTHON, "-c", SAMPLES, str(out / "runs")], 90),
         Piece("snapshots", [*PYTHON, "-c", SNAPSHOTS, str(out / "runs")], 60),
+        Piece("attach", [*PYTHON, "-c", ATTACH, str(out / "attach")], 130),
         Piece("partitioned-linear", [*experiments, *forms], 260),
         Piece("predictions", predictions, 60),
         Piece("tests", tests, 150),

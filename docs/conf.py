@@ -17,7 +17,7 @@ from sphinx.application import Sphinx
 import fusetui
 
 SECTIONS = {
-    "Begin": ("tour", "reading-a-gpu-trace", "recording", "formats", "questions"),
+    "Begin": ("tour", "reading-a-gpu-trace", "recording", "attach", "formats", "questions"),
     "Answers": (
         *("guide", "why", "whatif", "modules", "kernel-names", "diff", "memory", "ranks"),
         *("serving", "glossary", "reference", "capture", "ssh", "ci"),

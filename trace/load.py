@@ -19,7 +19,9 @@ from fusetui.trace.model.errors import CannotRead
 from fusetui.trace.model.raw import Raw, converted_from
 from fusetui.trace.model.report import Progress, Report, Stop, never, silent
 from fusetui.trace.read import Callbacks
+from fusetui.trace.read.memory import give_back
 
+MANY = 1_000_000  # slices from which on it pays to give memory back
 Preview = Callable[[Trace], None]  # called with the trace that the first part of a file gives
 
 
@@ -57,8 +59,13 @@ def open_trace(
 
 def build(raw: Raw) -> Trace:
     """Builds the sorted, nested, linked Trace from raw columns in file order."""
+    is_large = len(raw.start) > MANY
+    if is_large:
+        give_back()
     raw = with_directions(raw)
     layout = lay_out(raw)
+    if is_large:
+        give_back()
     order, role, start, dur = layout.order, layout.role, layout.start, layout.dur
     tracks = layout.tracks
     tree = nest_tracks(layout.bounds, start, start + dur, layout.trees)

@@ -21,6 +21,7 @@ from fusetui.tui.loading import TracesLoaded, compare, load, look, match_lanes, 
 from fusetui.tui.state import reading
 from fusetui.tui.state import state as effects
 from fusetui.tui.state.action import Run
+from fusetui.tui.state.recording import Record
 from fusetui.tui.state.state import Effect, State
 
 PAUSE = 0.03  # seconds without a key
@@ -137,11 +138,16 @@ class Performing:
         if moved and state.sides and state.view.selected >= 0 and not self._alone:
             self._ahead.look(state.side, state.view)
 
-    def _at_once(self, effect: effects.CopyText | effects.Refuse | effects.Order) -> None:
+    def _at_once(self, effect: effects.CopyText | Record | effects.Refuse | effects.Order) -> None:
         app = self._app
         match effect:
             case effects.CopyText(text):
                 app.copy_to_clipboard(text)
+            case Record(pid, beside):
+                from fusetui.tui import programs  # rarely needed
+
+                work = programs.record if pid else programs.listed
+                self._in_thread("record", lambda stop: work(pid, beside, self._post, stop))
             case effects.Refuse(sentence):
                 app.refuse(sentence)
             case effects.Order.STOP_READING:

@@ -32,10 +32,10 @@ def save(state: State, path: str, post: Post) -> None:
             names = (page.title for page in registry.PAGES if page.is_table)
             raise Error(f"there is no table here: {', '.join(names)} have one")
         write(table, path)
-        said = f"{path}: {plural(len(table), 'row')}, {size(os.path.getsize(path))}"
+        sentence = f"{path}: {plural(len(table), 'row')}, {size(os.path.getsize(path))}"
     except Error as error:
-        said = str(error)
-    post(partial(told, sentence=printable(said)))
+        sentence = str(error)
+    post(partial(told, sentence=printable(sentence)))
 
 
 def cut(trace: str, path: str, options: Sequence[str], post: Post, cancelled: Stop) -> None:
@@ -43,8 +43,8 @@ def cut(trace: str, path: str, options: Sequence[str], post: Post, cancelled: St
     command = [sys.executable, "-P", "-c", START, "cut", *options, "--", trace, path]
     try:
         with Popen(command, stdin=DEVNULL, stdout=PIPE, stderr=PIPE, errors="replace") as process:
-            said = _said(process, cancelled)
-        sentence = "   ".join(line for text in said for line in text.splitlines())
+            texts = said(process, cancelled)
+        sentence = "   ".join(line for text in texts for line in text.splitlines())
         if sentence.startswith(head := f"{printable(path)}: "):
             sentence = f"{head}{size(os.path.getsize(path))}, {sentence.removeprefix(head)}"
     except OSError as error:
@@ -53,7 +53,7 @@ def cut(trace: str, path: str, options: Sequence[str], post: Post, cancelled: St
         post(partial(told, sentence=printable(sentence)))
 
 
-def _said(process: Popen[str], cancelled: Stop) -> tuple[str, str]:
+def said(process: Popen[str], cancelled: Stop) -> tuple[str, str]:
     """What a process prints to its two streams; it is ended once nobody waits for it."""
     while True:
         with suppress(TimeoutExpired):

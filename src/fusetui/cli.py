@@ -32,6 +32,8 @@ def run(arguments: list[str]) -> int:
         return start()
     for sentence in ignored(os.environ):
         say(sentence)
+    if args.command != "capture":  # whose workloads have the threads that they would have
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # that of numpy begins with idle ones
     if getattr(args, "no_cache", False):
         os.environ["FUSETUI_CACHE"] = "off"
     return command(args.command).run(args)

@@ -86,6 +86,19 @@ def test_a_process_that_was_not_asked_for_gets_no_answer(sock: Path, tmp_path: P
         assert "ended" in only(found).why  # process 1 is not the one that was found
 
 
+def test_a_trace_replaces_no_other_and_its_folder_is_private(sock: Path, tmp_path: Path) -> None:
+    out, files = tmp_path / "a" / "b", []
+    with closing(Door(str(sock))) as door, FakeJob(sock) as fake:
+        for _ in range(3):
+            found = Recording([door], out, Wish(0), [this(sock)])
+            fake.ask()
+            found.turn(1)
+            files.append(told_file(fake.answers()[0]))
+            files[-1].write_text(TAIL)
+    assert [one.name.partition("_")[0] for one in files] == ["train", "train-2", "train-3"]
+    assert out.stat().st_mode & 0o777 == 0o700
+
+
 def test_several_begin_together(sock: Path, tmp_path: Path) -> None:
     with closing(Door(str(sock))) as door, FakeJob(sock) as fake:
         wanted = [this(sock), replace(this(sock), pid=1, rank="1")]
@@ -140,7 +153,7 @@ def test_a_process_that_dies(sock: Path, tmp_path: Path) -> None:
         child.kill()
         child.wait()
         found.turn(0)
-        assert only(found).why.endswith("half.json is not whole")
+        assert only(found).why == "it ended before its trace was written, 20 bytes of it"
 
 
 def test_garbage_is_counted_and_nothing_else(sock: Path, tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ MORE = {
 """Options of the commands without `--json`."""
 NO_OUTPUT = (
     *("capture", "tutor", "open", "scrub", "cut", "convert", "mcp"),
-    *("perfetto", "picture", "report"),
+    *("perfetto", "picture", "report", "run", "record", "watch"),
 )
 
 

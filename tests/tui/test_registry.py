@@ -246,6 +246,7 @@ CASES = {
     "details": Case(LINEAR),
     "copy": Case(LINEAR),
     "command": Case(),
+    "record": Case(),
     "choose": Case(),
     "link": Case(sides=2),
     "swap": Case(sides=2),

@@ -117,21 +117,21 @@ def cell_parts(levels: Sequence[int], kinds: Sequence[int], glyphs: Glyphs) -> l
     return parts
 
 
-def when(moments: Moments, event: int) -> str:
-    """`12.5 ms`, counted from the first event; `event 12` where the file has no times."""
+def when(moments: Moments, event: int, zero: int) -> str:
+    """`12.5 ms`, counted as on the ruler; `event 12` where the file has no times."""
     if event == BEFORE:
         return "before the first event" if len(moments.history.events) else "at the end"
     if not len(moments.times):
         return f"event {count(event)}"
-    return duration(int(moments.times[event] - moments.times[0]))
+    return duration(int(moments.times[event]) - zero)
 
 
-def cursor_line(moments: Moments, event: int, name: str, width: int) -> str:
+def cursor_line(moments: Moments, event: int, zero: int, name: str, width: int) -> str:
     """What is allocated at the cursor, to the byte."""
     history = moments.history
     whole = int(history.allocated[event + 1])
     parts = [narrow(name), f"{plural(whole, 'byte')} allocated"]
-    parts += [when(moments, event)] if len(moments.times) or event == BEFORE else []
+    parts += [when(moments, event, zero)] if len(moments.times) or event == BEFORE else []
     reserved = int(history.reserved[event + 1])
     parts += [f"{size(reserved)} reserved"] if reserved >= 0 else []
     if event != BEFORE:
@@ -156,28 +156,30 @@ def legend(moments: Moments, event: int, glyphs: Glyphs, width: int) -> list[Sty
     return found
 
 
-def row_text(moments: Moments, row: MemoryRow) -> str:
+def row_text(moments: Moments, row: MemoryRow, zero: int) -> str:
     """What names a row."""
     if row.level == 0:
         return short_place(row.name)
     if row.life != NO_LIFE:
-        return life_text(moments, row.life)
+        return life_text(moments, row.life, zero)
     frames = moments.history.snapshot.stacks[row.stack]
     shown = [_place(frame).rpartition("/")[2] for frame in _python(frames) or frames]
     return " < ".join(shown) or NO_STACK
 
 
-def life_text(moments: Moments, life: int) -> str:
+def life_text(moments: Moments, life: int, zero: int) -> str:
     """When it was allocated and freed."""
     lives = moments.history.lives
     born, died = int(lives.born[life]), int(lives.died[life])
-    begin = "allocated before the recording" if born == BEFORE else f"from {when(moments, born)}"
+    begin = (
+        "allocated before the recording" if born == BEFORE else f"from {when(moments, born, zero)}"
+    )
     if died >= lives.events:
         return f"{begin}, still there at the end"
     lasted = ""
     if born != BEFORE and len(moments.times):
         lasted = f", for {duration(int(moments.times[died] - moments.times[born]))}"
-    return f"{begin} to {when(moments, died)}{lasted}"
+    return f"{begin} to {when(moments, died, zero)}{lasted}"
 
 
 @memo(2)
@@ -219,13 +221,15 @@ def about_segment(moments: Moments, found: Placed, segment: int, width: int) -> 
     return lines
 
 
-def about(moments: Moments, row: MemoryRow, stack: int, every: bool = False) -> list[Said]:
+def about(
+    moments: Moments, row: MemoryRow, stack: int, zero: int, every: bool = False
+) -> list[Said]:
     """A row, and the frames of its stack, innermost first; `every`: those of C++ too."""
     history = moments.history
     frames = history.snapshot.stacks[stack] if stack != ANY_STACK else ()
     python = _python(frames)
     if row.life != NO_LIFE:
-        lines = [Said(line, "plain") for line in _life(moments, row.life)]
+        lines = [Said(line, "plain") for line in _life(moments, row.life, zero)]
     else:
         stacks = "its largest stack" if not row.level else "its stack"
         said = f"{size(row.bytes)} in {plural(row.allocations, 'block')}: {narrow(_name(row))}"
@@ -253,14 +257,14 @@ def _place(frame: Frame) -> str:
     return narrow(frame.name)
 
 
-def _life(moments: Moments, life: int) -> Iterator[str]:
+def _life(moments: Moments, life: int, zero: int) -> Iterator[str]:
     """Where it was born and freed, its size, and how long it lived."""
     history, lives = moments.history, moments.history.lives
     kind = CATEGORIES[int(moments.known.kinds[life])]
     wanted, died = int(lives.size[life]), int(lives.died[life])
     address = f"at {int(lives.address[life]):#x}"
     yield f"{size(wanted)} ({plural(wanted, 'byte')}) {address}, {short_place(kind)}"
-    yield life_text(moments, life)
+    yield life_text(moments, life, zero)
     if died < lives.events:
         place = moments.place_of(int(history.events.stack[died]))
         yield f"freed in {short_place(place)}" if place else "freed where no stack was recorded"

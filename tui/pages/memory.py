@@ -98,20 +98,22 @@ class MemoryPage(ListPage):
             return no_rows("nothing is allocated at this moment")
         columns = COLUMNS if len(shown.sides) == 1 else BESIDE
         columns = (*columns[:-1], replace(NAME, title=shown.by))
-        whole = int(moments.history.allocated[view.at + 1])
+        whole, zero = int(moments.history.allocated[view.at + 1]), self._zero(state)
 
         def formatted(index: int, width: int) -> list[Styled]:
             row = found[index]
             mark = glyphs.unfolded if row.key in shown.opened else glyphs.folded
             mark = mark if row.level < 2 and row.bytes else glyphs.leaf
-            name = f"{'  ' * row.level}{mark} {pictures().row_text(moments, row)}"
+            name = f"{'  ' * row.level}{mark} {pictures().row_text(moments, row, zero)}"
             if len(shown.sides) == 2:
                 return row_parts(columns, [*self._both(state, row), name], width)
             bar = share_bar(row.bytes, whole, BAR, glyphs)
             figures = size(row.bytes), percent(row.bytes, whole), bar, count(row.allocations)
             return row_parts(columns, [*figures, name], width)
 
-        return Rows((found, columns), len(found), lambda width: titles(columns, width), formatted)
+        return Rows(
+            (found, columns, zero), len(found), lambda width: titles(columns, width), formatted
+        )
 
     def _segments(self, state: State) -> Rows:
         """A line for each segment, by address."""
@@ -177,14 +179,14 @@ class MemoryPage(ListPage):
         moments = shown.moments(index)
         most = max(int(shown.moments(n).history.allocated.max()) for n in range(len(shown.sides)))
         glyphs = glyphs_for(state.ascii_only, state.colorless)
-        label = "as the timeline" if found.is_shared else "time" if len(moments.times) else "events"
+        label = "timeline" if found.is_shared else "time" if len(moments.times) else "events"
         picture = pictures().AreaPicture(moments, found, view.at, most, glyphs, label)
         mark = ("A ", "B ")[index] if len(shown.sides) == 2 else ""
         of = shown.sides[index]
         name = f"{mark}{of.label}"
         if len(of.moments) > 1:
             name += f"   device {moments.history.device}, one of {len(of.moments)}"
-        said = pictures().cursor_line(moments, view.at, name, size.width)
+        said = pictures().cursor_line(moments, view.at, found.zero, name, size.width)
         token = "title" if index == shown.active else "faint"
 
         def pointed(state: State, x: int, y: int) -> State:
@@ -211,9 +213,11 @@ class MemoryPage(ListPage):
             return (Pane(height, ruled(identity, "", rule, lambda *_: of_segment)),)
         if row is None or not row.bytes:
             return (Pane(height, ruled(None, "", rule, lambda width, height: [])),)
-        stack = self._stack(state, row)
-        lines = partial(pictures().about, moments, row, stack)
-        picture = ruled((moments, row, stack), "", rule, lambda width, height: lines()[:height])
+        stack, zero = self._stack(state, row), self._zero(state)
+        lines = partial(pictures().about, moments, row, stack, zero)
+        picture = ruled(
+            (moments, row, stack, zero), "", rule, lambda width, height: lines()[:height]
+        )
         return (Pane(height, picture),)
 
     def _of_segment(self, state: State, width: int) -> list[Said]:
@@ -229,6 +233,11 @@ class MemoryPage(ListPage):
     @staticmethod
     def _below(size: Size) -> int:
         return max(5, min(12, size.height // 4))
+
+    @staticmethod
+    def _zero(state: State) -> int:
+        """What times are counted from."""
+        return window(state, memory_of(state).active).zero
 
     def _stack(self, state: State, row: MemoryRow) -> int:
         """Of a row; of a holder the one that holds most."""
@@ -251,7 +260,8 @@ class MemoryPage(ListPage):
         if row is None or not row.bytes:
             return "nothing of it is allocated at this moment"
         moments, _ = here(state)
-        lines = pictures().about(moments, row, self._stack(state, row), every=True)
+        stack, zero = self._stack(state, row), self._zero(state)
+        lines = pictures().about(moments, row, stack, zero, every=True)
         return Lines("where this was allocated", tuple(line.text for line in lines))
 
     def table(self, state: State, rows: Sequence[int] | None = None) -> Table:
@@ -260,7 +270,8 @@ class MemoryPage(ListPage):
             return self._table_of_segments(state, rows)
         found, (moments, _) = self.found(state), here(state)
         chosen = found if rows is None else [found[row] for row in rows]
-        names = [pictures().row_text(moments, row) if row.level else row.name for row in chosen]
+        said = partial(pictures().row_text, moments, zero=self._zero(state))
+        names = [said(row) if row.level else row.name for row in chosen]
         figures: dict[str, list[int | None]] = {
             "level": [row.level for row in chosen],
             "bytes": [row.bytes for row in chosen],

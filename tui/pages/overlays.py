@@ -28,7 +28,7 @@ from fusetui.tui.layout.view import GapAt
 from fusetui.tui.pages.page import ListPage, Pane
 from fusetui.tui.state import replays, search
 from fusetui.tui.state.action import a_trace, action, hint_text, hints_text, nothing
-from fusetui.tui.state.commands import shown_step
+from fusetui.tui.state.commands import recorded, shown_step
 from fusetui.tui.state.reading import read
 from fusetui.tui.state.screen import overlay_size
 from fusetui.tui.state.session import Range
@@ -40,6 +40,7 @@ from fusetui.tui.state.state import (
     Help,
     HitList,
     ListState,
+    Offer,
     Order,
     Outcome,
     Overlay,
@@ -199,6 +200,7 @@ def spark(values: Sequence[int], levels: str) -> str:
 SECTION = "Over the page"
 CHOOSING = "show opens", "leave leaves"
 CHOOSING_B = "show opens", "beside opens as B beside the present trace", "leave leaves"
+RECORDING = "show records it", "beside records it as B", "leave leaves"
 CLOSE, RAW = "close closes", "raw raw JSON and back"
 SECOND = "second shows the replay beside the recording"
 MOST_GAP_LINES = 50
@@ -217,7 +219,7 @@ class OverlayList(ListPage):
         if state.overlay is None:
             return Rows(None, 0, lambda width: "", lambda index, width: ())
         if isinstance(state.overlay, Chooser):
-            return _choices(state, state.overlay.summaries)
+            return _choices(state, offered(state), state.overlay.summaries)
         if isinstance(state.overlay, HitList):
             said = [hint_text(hint, state) for hint in ("show shows it", CLOSE)]
             return hit_rows(state.overlay, state.ascii_only, [*filter(None, said)])
@@ -233,7 +235,9 @@ class OverlayList(ListPage):
             return search.shown(closed(state), replace(state.overlay.hits, at=index))
         if not isinstance(state.overlay, Chooser):
             return state
-        offer = state.offers[index]
+        offer = offered(state)[index]
+        if offer.pid:
+            return recorded(closed(state), offer.pid)
         now = replace(closed(state), tour=0) if offer.is_tour else closed(state)
         now = replace(now, job=replace(now.job, comes_first=offer.is_job))
         return read(now, offer.paths[:TOGETHER])
@@ -257,9 +261,16 @@ def close(state: State) -> Outcome:
     return left if state.is_open or state.reading else (left, Order.QUIT)
 
 
+def offered(state: State) -> tuple[Offer, ...]:
+    """What may be chosen from."""
+    return getattr(state.overlay, "programs", ()) or tuple(state.offers)
+
+
 def beside(state: State) -> Outcome:
-    """Opens the trace under the cursor beside the first one that is open."""
-    offer = state.offers[state.list_of(OVERLAY).cursor]
+    """Opens the trace under the cursor, or that of the program, beside the first that is open."""
+    offer = offered(state)[state.list_of(OVERLAY).cursor]
+    if offer.pid:
+        return recorded(closed(state), offer.pid, state.paths[:1])
     return read(closed(state), (*state.paths[:1], offer.paths[0]))
 
 
@@ -354,16 +365,17 @@ def _sections(
     return lines[1:]
 
 
-def _choices(state: State, summaries: Sequence[str]) -> Rows:
-    names = [narrow(offer.label) for offer in state.offers]
+def _choices(state: State, offers: Sequence[Offer], summaries: Sequence[str]) -> Rows:
+    names = [narrow(offer.label) for offer in offers]
     widest = max(map(len, names), default=0) + 2
-    heading = "  " + hints_text(CHOOSING_B if state.sides else CHOOSING, state)
+    hints = RECORDING if offers and offers[0].pid else CHOOSING_B if state.sides else CHOOSING
+    heading = "  " + hints_text(hints, state)
 
     def row(index: int, width: int) -> list[Styled]:
         shown = clip(summaries[index], width - widest, glyphs_for(state.ascii_only).ellipsis)
         return [(names[index].ljust(widest), "strong"), (shown, "plain")]
 
-    return Rows((state.offers, summaries), len(names), lambda width: heading, row)
+    return Rows((offers, summaries), len(names), lambda width: heading, row)
 
 
 _over = partial(action, section=SECTION, needs=nothing)

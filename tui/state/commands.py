@@ -15,22 +15,25 @@ from fusetui.text.printable import printable
 from fusetui.trace.layout.steps import steps_of
 from fusetui.tui.layout.moves import at_time, over
 from fusetui.tui.state import moving, replays
-from fusetui.tui.state.action import action, anything_open, with_keys
+from fusetui.tui.state.action import action, anything_open, nothing, with_keys
 from fusetui.tui.state.moving import shown
 from fusetui.tui.state.reading import read
+from fusetui.tui.state.recording import Record
 from fusetui.tui.state.state import Cut, Order, Outcome, Prompt, SaveTable, State, told
 
 EXAMPLES = (
     *("goto 9ms", "step 2", "mark a", "only gpu", "open FILE", "diff FILE"),
-    *("save FILE", "cut FILE", "path", "whatif x0.5", "q"),
+    *("save FILE", "cut FILE", "path", "whatif x0.5", "record", "again", "q"),
 )
 VERBS = tuple(example.partition(" ")[0] for example in EXAMPLES)
-WITHOUT_TRACE = ("open", "save", "q")
+NOT_RECORDED = "again needs a trace that was recorded with :record, fusetui record or fusetui run"
+WITHOUT_TRACE = ("open", "record", "save", "q")
 NUMBER = late(r"[0-9]{1,9}")
 LETTER = late(r"[A-Za-z]")
 LONGEST_NOTE = 200  # characters
 LONGEST = 30  # characters of a wrong word that are repeated
 NO_RANGE = "this needs a range of time: {range} at its begin and at its end"
+RECORDED = late(r"_([0-9]{1,9})\.json\Z")  # how libkineto ends the names of its traces
 NO_STEPS = "this trace has no steps: no annotation and no optimizer tells them"
 
 
@@ -125,6 +128,30 @@ def _cut(state: State, rest: str) -> Outcome:
     return told(state, f"cutting {duration(found.end - found.begin)}"), effect
 
 
+def _record(state: State, rest: str) -> Outcome:
+    """A program that runs, by its PID, or the list of those that may be chosen."""
+    if not rest:
+        return told(state, "looking for programs that run"), Record()
+    if not NUMBER.fullmatch(rest):
+        return told(
+            state, "record takes the PID of a program, or nothing to list them: record 1234"
+        )
+    return recorded(state, int(rest))
+
+
+def _again(state: State, rest: str) -> Outcome:
+    """Records the program of the trace that is open last once more, and compares the two."""
+    found = RECORDED.search(state.paths[-1]) if state.paths else None
+    if rest or found is None:
+        return told(state, "again takes no argument, after :record" if rest else NOT_RECORDED)
+    return recorded(state, int(found[1]), state.paths[-1:])
+
+
+def recorded(state: State, pid: int, beside: tuple[str, ...] = ()) -> Outcome:
+    """Has a program recorded, whose trace is opened after these."""
+    return told(state, f"recording {pid}, which asks every 5 s"), Record(pid, beside)
+
+
 def _quit(state: State, rest: str) -> Outcome:
     return told(state, "q takes no argument") if rest else (state, Order.QUIT)
 
@@ -133,7 +160,7 @@ _diff = partial(_open, verb="diff", of="another", beside=1)
 COMMANDS: dict[str, Callable[[State, str], Outcome]] = {
     **{"goto": _goto, "step": _step, "mark": _mark, "only": moving.only, "open": _open},
     **{"diff": _diff, "save": _save, "cut": _cut, "path": replays.rows, "whatif": replays.whatif},
-    "q": _quit,
+    **{"record": _record, "again": _again, "q": _quit},
 }
 
 
@@ -147,9 +174,13 @@ def _range(state: State) -> str:
 
 
 _WORTH = "what a change of the row or slice would be worth"
+_programs = partial(_record, rest="")
 _part = partial(asked, typed="cut part.json.gz")
 ACTIONS = (
     action("command", "Command", ":", ", ".join(VERBS), asked, needs=anything_open),
     action("what-if", "What if", "W", _WORTH, partial(asked, typed="whatif x0.5")),
+    action(
+        "record", "Record a program", "", "that runs: those of PyTorch", _programs, needs=nothing
+    ),
     action("cut", "Cut this range", "", "as a trace of its own", _part, needs=_range),
 )

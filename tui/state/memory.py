@@ -130,10 +130,9 @@ def allocated_text(state: State, row: int) -> str:
     if begin < int(moments.times[0]) or end > int(moments.times[-1]):
         return ""
     number, wanted, kept = moments.allocated_in(*np.searchsorted(moments.times, [begin, end + 1]))
-    if not number:
-        return "nothing was allocated meanwhile"
-    rest = f"{size(kept)} of it there at its end" if kept else "none of it there at its end"
-    return f"meanwhile {plural(number, 'allocation')} in any thread: {size(wanted)}, {rest}"
+    said = f"{plural(number, 'allocation')} meanwhile"
+    where = f"(device {moments.history.device}, any thread)"
+    return f"{said} {where}: {size(wanted)}, {size(kept)} left" if number else f"{said} {where}"
 
 
 def drawn(state: State, index: int) -> Cells:

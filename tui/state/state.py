@@ -25,6 +25,7 @@ from fusetui.tui.layout.op_tree import TreeView
 from fusetui.tui.layout.search_hits import SearchHits
 from fusetui.tui.layout.view import GapAt, Side, View
 from fusetui.tui.state.comparison import Comparison
+from fusetui.tui.state.recording import Record
 from fusetui.tui.state.session import Hits, Range, ViewSession
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ class Offer(msgspec.Struct, frozen=True):
     about: str = ""  # "": a summary of the trace, which is read for it
     is_tour: bool = False
     is_job: bool = False  # all traces, as the ranks of one job
+    pid: int = 0  # a program that runs, to be recorded
 
 
 def offers_of(paths: Sequence[str], are_job: bool = False) -> tuple[Offer, ...]:
@@ -65,8 +67,7 @@ RANK_SORTS = {
     **{"others wait": "caused_ns", "waits": "waited_ns", "last": "last_count", "step": "step_ns"},
     **{"compute": "compute_ns", "comm": "exposed_comm_ns", "idle": "idle_ns", "rank": ""},
 }
-"""The columns by which the rows can be sorted, the largest figure first, and their fields of a
-RankRow; the first one is in force at first."""
+"""Columns to sort by, the largest first, and their fields of a RankRow; at first the first one."""
 
 
 class RankedJob(msgspec.Struct, frozen=True, eq=False):
@@ -105,8 +106,7 @@ class Help(msgspec.Struct, frozen=True):
 
 
 class Details(msgspec.Struct, frozen=True, eq=False):
-    """Everything about one slice, by its row, a stretch of idle time or a range of time; `raw`: the
-    event of the slice as the file has it."""
+    """Everything about a slice (by row; `raw`: its JSON), of idle time, or of a range of time."""
 
     side: Side
     about: int | GapAt | Range
@@ -118,9 +118,10 @@ class Details(msgspec.Struct, frozen=True, eq=False):
 
 
 class Chooser(msgspec.Struct, frozen=True):
-    """The traces to choose from, with a line of summary for each that is known."""
+    """The traces to choose from, with a line of summary for each that is known; or programs."""
 
     summaries: tuple[str, ...]
+    programs: tuple[Offer, ...] = ()
 
 
 class HitList(msgspec.Struct, frozen=True, eq=False):
@@ -372,6 +373,7 @@ Order = Enum("Order", "STOP_READING QUIT INTERRUPT SUSPEND")
 
 Effect = (
     Read
+    | Record
     | Compare
     | Summarize
     | ReadRanks

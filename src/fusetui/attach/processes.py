@@ -68,9 +68,14 @@ def is_alive(one: Process) -> bool:
 
 
 def with_open_doors() -> list[Process]:
-    """Those of this user that have loaded torch and were started with the door open, but for
-    launchers, and for forks (workers of a DataLoader), which have no thread that asks."""
-    every = {one.pid: one for one in _every() if one.folder is not None and has_torch(one.pid)}
+    """Those `with_torch` that were started with the door open."""
+    return [one for one in with_torch() if one.folder is not None]
+
+
+def with_torch() -> list[Process]:
+    """Those of this user that have loaded torch, but for launchers, and for forks (workers of a
+    DataLoader), which have no thread that asks."""
+    every = {one.pid: one for one in _every() if has_torch(one.pid)}
     return [
         one
         for one in every.values()

@@ -6,11 +6,12 @@ ends with zeros. A process registers each GPU with `ctxt`, and asks with `req` e
 
 from __future__ import annotations
 
-import re
 import struct
 from pathlib import Path
 
 from msgspec import Struct
+
+from fusetui.text.patterns import late
 
 HEAD = struct.Struct("=Q32s")
 CONTEXT = struct.Struct("=iiq")  # GPU, PID, job; of a request: kind, number of PIDs, job
@@ -20,7 +21,7 @@ CLIENT = "dynoconfigclient"  # how the sockets of processes are called, with a U
 DAEMON = "dynolog"  # how the daemon's is called
 LONGEST_FOLDER = 107 - len(f"/{CLIENT}") - 36
 """Bytes of the path of a folder of sockets: libkineto writes beyond its buffer for longer ones."""
-SAFE = re.compile(r"[\w./+:,@~-]+")  # a configuration has comments (#), and strips blanks
+SAFE = late(r"[\w./+:,@~-]+")  # a configuration has comments (#), and strips blanks
 
 
 class Asked(Struct, frozen=True):

@@ -10,7 +10,6 @@ import select
 import stat
 import time
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct
@@ -26,6 +25,7 @@ IMPORTING_S = 6.0
 POLL_S = 5.0  # between two questions of a process
 PATIENCE_S = 3 * POLL_S  # after which a process is taken to never ask
 TOGETHER_S = POLL_S + 2.5  # until several begin at once: all have asked, and warmed up for a second
+NUMBERS = tuple(f"-{number}" for number in range(2, 1000))  # of a program that is recorded again
 TAIL = 8 * 1024  # bytes at the end of a trace that are looked at
 MARKS = {"stack": b'"python_function"', "shapes": b'"Input Dims"', "memory": b'"[memory]"'}
 """What a trace holds if that was recorded."""
@@ -65,7 +65,8 @@ class Job(Struct, frozen=True):
 class Recording:
     """Records each of some processes once; several begin together.
 
-    Traces go to `folder`, which is there. Raises CannotRecord if libkineto cannot be told its name.
+    Traces go to `folder`, which is made when it is needed, and replace no others. Raises
+    CannotRecord if libkineto cannot be told its name.
     """
 
     def __init__(
@@ -118,7 +119,12 @@ class Recording:
             return _failed(job, "it asked only after the others had begun"), ""
         rank = f"-rank{job.process.rank}" if job.process.rank.isdecimal() else ""
         stem = re.sub(r"[^A-Za-z0-9_.-]", "-", job.process.program.removesuffix(".py"))
-        file = self._folder / f"{stem}{rank}.json"
+        names = (self._folder / f"{stem}{again}{rank}.json" for again in ("", *NUMBERS))
+        file = next(name for name in names if not os.path.lexists(written(name, own_pid)))
+        try:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            return _failed(job, f"{self._folder} cannot be made: {error.strerror}"), ""
         takes = max(self._start - now, POLL_S) + self._wish.milliseconds / 1000 + POLL_S
         told = replace(
             job,
@@ -126,8 +132,6 @@ class Recording:
             file=written(file, own_pid),
             due=time.monotonic() + takes,
         )
-        with suppress(OSError):
-            told.file.unlink()  # of an earlier process
         return told, configuration(self._wish, file, round(self._start * 1000))
 
     def _asks_again(self, job: Job) -> Job:
@@ -163,7 +167,7 @@ class Recording:
         if _is_whole(job.file):
             return replace(job, phase=Phase.WHOLE, why=missing(job.file, self._wish))
         if not alive:
-            left = f"; {job.file.name} is not whole" if found is not None else ""
+            left = f", {job.size:,} bytes of it" * (job.size > 0)
             return _failed(job, f"it ended before its trace was written{left}")
         return job
 

@@ -72,7 +72,7 @@ def browse(names: Sequence[str], memory: Sequence[str] = (), **options: Any) -> 
         raise CommandError("fusetui open needs a terminal: use fusetui summary or diff instead.")
     snapshots = [*filter(is_snapshot, names), *memory]
     if len(snapshots) > SIDES:
-        raise CommandError(f"fusetui open shows {SIDES} snapshots at most: fusetui memory FOLDER.")
+        raise CommandError(f"fusetui open shows {SIDES} snapshots at most.")
     if snapshots:
         for path in snapshots:
             if not Path(path).is_file():

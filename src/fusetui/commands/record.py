@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import time
 from argparse import Namespace
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from datetime import datetime
 from pathlib import Path
+from stat import S_ISDIR
 
-from fusetui.attach.door import Door
+from fusetui.attach.door import CannotListen, Door
 from fusetui.attach.processes import OPEN, Process, has_torch, process, with_open_doors
 from fusetui.attach.protocol import Wish
 from fusetui.attach.recording import Job, Phase, Recording
@@ -32,10 +33,9 @@ def run_record(args: Namespace) -> int:
             f"--steps records one process, and these are {len(wanted)}: each would begin at a step "
             "of its own. With --seconds all begin together."
         )
+    folder = folder_for(args.out)
     with ExitStack() as stack:
-        folders = sorted({one.folder or "" for one in wanted})
-        doors = [stack.enter_context(closing(Door(folder))) for folder in folders]
-        folder = stack.enter_context(folder_for(args.out))
+        doors, wanted = _doors(stack, wanted)
         recording = Recording(doors, folder, wish, wanted)
         with told(recording) as tell:
             while not recording.is_done:
@@ -48,6 +48,23 @@ def run_record(args: Namespace) -> int:
     if files and not (args.open and has_terminal()):
         emit("\n".join(files))
     return DONE if len(files) == len(jobs) else NO
+
+
+def _doors(stack: ExitStack, wanted: list[Process]) -> tuple[list[Door], list[Process]]:
+    """The doors of these processes, without those where another daemon listens while there are
+    others. Raises CannotListen."""
+    doors: dict[str, Door] = {}
+    failed: dict[str, CannotListen] = {}
+    for folder in sorted({one.folder or "" for one in wanted}):
+        try:
+            doors[folder] = stack.enter_context(closing(Door(folder)))
+        except CannotListen as error:
+            failed[folder] = error
+    if failed and not doors:
+        raise next(iter(failed.values()))
+    for why in failed.values():
+        say(str(why))
+    return list(doors.values()), [one for one in wanted if one.folder in doors]
 
 
 def wish_of(args: Namespace) -> Wish:
@@ -91,25 +108,19 @@ def _with_door(pid: int) -> Process:
     return found
 
 
-@contextmanager
-def folder_for(out: Path | None) -> Iterator[Path]:
-    """The folder for the traces, by default a new one here; one that stays empty is removed.
-    Raises CommandError unless it is this user's."""
+def folder_for(out: Path | None) -> Path:
+    """The folder for the traces, by default a new one here. Raises CommandError unless it is this
+    user's, or not there yet."""
     folder = out or Path(f"recorded-{datetime.now():%Y%m%d-%H%M%S}")
     try:
-        made = not folder.exists()
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         found = folder.stat()
+    except FileNotFoundError:
+        return folder
     except OSError as error:
         raise CommandError(f"{folder} cannot be written: {error.strerror}.") from None
-    if found.st_uid != os.geteuid() or found.st_mode & 0o002:
-        raise CommandError(f"{folder} is not yours alone to write: give another --out.")
-    try:
-        yield folder
-    finally:
-        if made:
-            with suppress(OSError):
-                folder.rmdir()
+    if not S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o002:
+        raise CommandError(f"{folder} is no folder that only you can write: give another --out.")
+    return folder
 
 
 @contextmanager
@@ -153,13 +164,13 @@ def whole(jobs: Iterable[Job]) -> list[str]:
     return [os.path.relpath(job.file) for job in jobs if job.phase is Phase.WHOLE]
 
 
-def opened(jobs: Iterable[Job], folder: Path) -> list[str]:
+def opened(jobs: Sequence[Job], folder: Path) -> list[str]:
     """The traces; in a terminal, once the app that opens them was left."""
     files = whole(jobs)
     if files and has_terminal():
         from fusetui.commands.open import browse
 
         browse([str(folder)] if len(files) > 1 else files)
-    if len(files) > 1:
+    if len(files) > 1 and any(job.process.rank for job in jobs):
         say(f"Who waits for whom: fusetui ranks {os.path.relpath(folder)}")
     return files

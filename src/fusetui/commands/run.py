@@ -36,7 +36,8 @@ def run_run(args: Namespace) -> int:
     if not os.path.isdir("/proc/self"):
         raise CommandError("run needs Linux: elsewhere torch has no door for it.")
     wish = wish_of(args)
-    with sockets() as sock, closing(Door(sock)) as door, folder_for(args.out) as folder:
+    folder = folder_for(args.out)
+    with sockets() as sock, closing(Door(sock)) as door:
         Recording((), folder, wish, ())  # whether it can be, before anything is started
         child = _started(program, sock, own_input=not args.on_enter)
         with passed_on(child):
@@ -82,10 +83,7 @@ def _recorded(
         wanted = list(asked.values())
         is_time = _enter() if args.on_enter else time.monotonic() - begun >= args.after
         if wanted and is_time and (args.on_enter or not found):
-            name = f"{len(found) + 1}" if args.on_enter else ""
-            into = folder / name
-            into.mkdir(mode=0o700, exist_ok=True)
-            found.append(Recording([door], into, wish, wanted))
+            found.append(Recording([door], folder, wish, wanted))
             with told(found[-1]) as tell:
                 while not found[-1].is_done:
                     found[-1].turn(TURN_S)

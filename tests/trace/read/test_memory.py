@@ -42,6 +42,12 @@ def test_a_container(tmp_path: Path, limit: str, used: str, left: int) -> None:
     assert memory_left(system(tmp_path, proc__meminfo=MEMINFO, **group(limit, used))) == left
 
 
+def test_what_a_container_keeps_of_files_is_left_too(tmp_path: Path) -> None:
+    stat = "anon 4000\ninactive_file 5000\nactive_file 1000\ntotal_inactive_file 9\n"
+    files = {**group("30000\n", "10000\n"), "sys__fs__cgroup__memory.stat": stat}
+    assert memory_left(system(tmp_path, proc__meminfo=MEMINFO, **files)) == 26_000
+
+
 def test_a_trace_for_which_memory_does_not_suffice_is_refused_in_one_sentence(
     write: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -184,14 +184,17 @@ def test_a_slice_tells_what_was_allocated_meanwhile(trace_of: Make, tmp_path: Pa
     born = [one for one in within if one["action"] == "alloc"]
     freed = {one["addr"] for one in within if one["action"] == "free_requested"}
     kept = sum(one["size"] for one in born if one["addr"] not in freed)
-    said = f"{len(born)} allocations in any thread: {size_text(sum(one['size'] for one in born))}"
-    assert f"slice   meanwhile {said}, {size_text(kept)} of it there at its end" in drawn(state)
+    wanted = sum(one["size"] for one in born)
+    said = f"{len(born)} allocations meanwhile (device 0, any thread): {size_text(wanted)}, "
+    assert f"slice   {said}{size_text(kept)} left" in drawn(state)
 
 
 def test_beside_a_trace_both_have_one_window(trace_of: Make, tmp_path: Path) -> None:
-    state, _ = beside(trace_of, tmp_path, EPOCH_US)
+    state, events = beside(trace_of, tmp_path, EPOCH_US)
     there = after(state, *do("memory", "memory-in", "memory-in"))
-    assert "as the timeline" in drawn(there)
+    assert "\ntimeline " in drawn(there)
+    highest = [one for one in events if one["action"] == "alloc"][-1]["time_us"] - EPOCH_US
+    assert f" bytes allocated   {highest} us   " in drawn(there)  # counted as on the ruler
     window = there.view
     assert window.span == state.view.span // 4
     moments, view = here(there)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.tui.driving import opened as app_opened
 from tests.tui.driving import screen, settled
-from tests.tui.prepared import after, opened
+from tests.tui.prepared import after, laid_over, opened
 
 from fusetui.sample_traces import lessons
 from fusetui.text.figures import NS, parse_time
@@ -20,8 +20,10 @@ from fusetui.trace import Trace, open_trace
 from fusetui.tui.app import PromptInput
 from fusetui.tui.layout.moves import at_time, over, zoom
 from fusetui.tui.layout.view import Side, View
+from fusetui.tui.pages import overlays
 from fusetui.tui.state.commands import obeyed
-from fusetui.tui.state.state import TIMELINE, Order, Read
+from fusetui.tui.state.recording import Record
+from fusetui.tui.state.state import TIMELINE, Chooser, Offer, Order, Read
 
 
 @pytest.mark.parametrize(
@@ -38,10 +40,13 @@ def test_commands(mlp: Trace, line: str, said: str) -> None:
 
 
 def test_commands_for_what_is_not_the_state(mlp: Trace, path: str) -> None:
-    state = replace(opened(mlp), paths=("first.json",))
+    state = replace(opened(mlp), paths=("first_12.json",))
     for line, effect in {
         f"open {path}": Read((path,)),
-        f"diff {path}": Read(("first.json", path)),
+        f"diff {path}": Read(("first_12.json", path)),
+        "record": Record(),
+        "record 7": Record(7),
+        "again": Record(12, ("first_12.json",)),
         "q": Order.QUIT,
     }.items():
         outcome = obeyed(state, line)
@@ -49,9 +54,28 @@ def test_commands_for_what_is_not_the_state(mlp: Trace, path: str) -> None:
         assert outcome[1] == effect
 
 
+def test_a_program_that_is_chosen_is_recorded(mlp: Trace) -> None:
+    """Beside the trace that is open, where that is asked for; `o` still offers the traces."""
+    state = replace(opened(mlp), paths=("a.json",))
+    programs = (Offer("train.py 7", (), "door open", pid=7),)
+    choosing = overlays.laid_over(state, Chooser(("door open",), programs))
+    assert "Enter records it" in laid_over(choosing)
+    assert "train.py 7  door open" in laid_over(choosing)
+    for outcome, beside in (
+        (overlays.OVERLAYS.chosen(choosing, 0), ()),
+        (overlays.beside(choosing), ("a.json",)),
+    ):
+        assert isinstance(outcome, tuple)
+        assert outcome[1] == Record(7, beside)
+        assert outcome[0].overlay is None
+        assert outcome[0].offers == state.offers
+
+
 @pytest.mark.parametrize(
     "line",
     [
+        "record first",
+        "again",
         ":",
         "go 3ms",
         "goto 3",
@@ -74,7 +98,7 @@ def test_what_is_wrong_is_answered_with_what_is_right(mlp: Trace, line: str) -> 
 def test_a_wrong_word_is_shown_escaped_and_cut(mlp: Trace) -> None:
     found = after(opened(mlp), partial(obeyed, line="\x1b[31m" + "x" * 99))
     assert found.hint.startswith(r"\x1b[31mxxx")
-    assert len(found.hint) < 120
+    assert len(found.hint) < 130
 
 
 LESSON = opened(open_trace(str(lessons.path("mlp-eager"))))
