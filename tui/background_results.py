@@ -152,7 +152,8 @@ def _insights(trace: Trace, cancelled: Stop) -> Iterator[Insight | Made]:
         from fusetui.analysis.replay.worth import with_worth
 
         told = with_worth(trace, replace(why, wanted=wanted))
-        yield Made({WORTH: replace(told, wanted=(), modules=None, module_times=None)})
+        texts = tuple(one if isinstance(one, str) else None for one in told.wanted)
+        yield Made({WORTH: replace(told, wanted=texts, modules=None, module_times=None)})
 
 
 @memo()

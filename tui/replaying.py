@@ -19,7 +19,7 @@ from fusetui.tui.state.second import second_of
 from fusetui.tui.state.state import TIMELINE, State
 
 SMALL = 20_000  # slices: fewer are replayed before another process has read them
-SELECTED = "nothing is selected that could take less time: whatif family:gemm x0.8 names it"
+SELECTED = "what is selected tells no change: whatif family:gemm x0.8 names one"
 WHAT = {
     **dict.fromkeys(GPU_ROLES, "kernel"),
     **{Role.OP: "op", Role.CALL: "op", Role.PYTHON: "python", Role.ANNOTATION: "module"},
@@ -52,10 +52,13 @@ def _said(state: State) -> str:
 
 
 def named(state: State, asked: str) -> str:
-    """The whole change where only an amount was given: that of what is selected; "" for nothing."""
+    """The whole change where only an amount was given: that of what is selected, or of a
+    finding, whatever the amount; "" for nothing."""
     if not re.fullmatch(AMOUNT, asked):
         return asked
     page = registry.page_of(state)
+    if change := page.change(state):
+        return change
     row = state.view.selected if state.page == TIMELINE else page.subject(state)
     trace = state.side.trace
     what = WHAT.get(Role(int(trace.role[row]))) if row >= 0 else None

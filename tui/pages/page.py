@@ -83,6 +83,10 @@ class Page(ABC):
         """The row of the active side that the page describes, and that Enter shows; -1 for none."""
         return -1
 
+    def change(self, state: State) -> str:
+        """The change of `whatif` that the row under the cursor is about; "" for none."""
+        return ""
+
     def described(self, state: State) -> Overlay | str:
         """Everything about what the page describes, or a sentence where there is no more."""
         row = self.subject(state)

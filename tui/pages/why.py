@@ -81,6 +81,11 @@ class WhyPage(ListPage):
 
         return Rows(found, len(entries), lambda width: titles(columns, width), row)
 
+    def change(self, state: State) -> str:
+        found, cursor = _why(state.side), state.list_of(self.name).cursor
+        wanted = found.wanted[cursor : cursor + 1] if found else ()
+        return next((one for one in wanted if isinstance(one, str)), "")
+
     def chosen(self, state: State, index: int) -> State:
         found = _why(state.side)
         if found is None:

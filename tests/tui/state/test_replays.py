@@ -8,12 +8,14 @@ import pytest
 from msgspec.structs import replace
 from tests.tui.driving import opened as app_opened
 from tests.tui.driving import screen, settled
-from tests.tui.prepared import after, at, do, laid_over, opened
+from tests.tui.prepared import after, at, do, explained, laid_over, opened
 
 from fusetui.analysis.replay.marks import marks_of
 from fusetui.analysis.replay.whatif import whatif
 from fusetui.sample_traces import lessons
 from fusetui.trace import open_trace
+from fusetui.trace.model.memo import kept_on
+from fusetui.tui.layout.answer import WORTH
 from fusetui.tui.replaying import named
 from fusetui.tui.state import replays
 from fusetui.tui.state.commands import asked, obeyed
@@ -109,6 +111,15 @@ def test_an_amount_is_about_what_is_selected(lesson: State) -> None:
     name = kernel.side.trace.name_of(kernel.view.selected)
     assert named(kernel, "40us") == f"kernel:{name} 40us"
     assert named(kernel, "loader") == "loader"
+
+
+def test_a_finding_has_its_own_change() -> None:
+    state = after(explained(opened(open_trace(PATH))), *do("why"))
+    known = kept_on(state.side.trace)
+    for wanted, change in ((None, ""), ("loader", "loader")):
+        known[WORTH] = replace(known[WORTH], wanted=(wanted,))
+        assert named(state, "x0.5") == change
+        assert named(after(state, *do("row-down")), "x0.5") == ""  # a gap
 
 
 @pytest.mark.parametrize(
