@@ -29,7 +29,7 @@ from fusetui.tui.reading_memory import opened
 from fusetui.tui.registry import ACTIONS, action_for
 from fusetui.tui.screen_layout import moused
 from fusetui.tui.state.action import perform
-from fusetui.tui.state.commands import EXAMPLES, obeyed
+from fusetui.tui.state.commands import EXAMPLES, WITHOUT_TRACE, obeyed
 from fusetui.tui.state.memory import here, memory_of
 from fusetui.tui.state.memory import window as window_of
 from fusetui.tui.state.state import Size, State
@@ -142,7 +142,7 @@ def test_no_key_needs_a_trace(state: State) -> None:
                 assert now.page == "memory"
                 assert drawn(now)
     hints = [after(state, partial(obeyed, line=line)).hint for line in EXAMPLES]
-    assert sum("needs a trace" in hint for hint in hints) == len(EXAMPLES) - 3
+    assert sum("needs a trace" in hint for hint in hints) == len(EXAMPLES) - len(WITHOUT_TRACE)
 
 
 def test_a_click_puts_the_cursor_there(state: State) -> None:
