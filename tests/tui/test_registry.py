@@ -20,6 +20,8 @@ from textual.pilot import Pilot
 from fusetui.analysis.ranks.answer import explained as answered
 from fusetui.analysis.ranks.answer import strip_of
 from fusetui.analysis.replay.marks import marks_of
+from fusetui.analysis.replay.predicted import predicted
+from fusetui.analysis.replay.whatif import whatif
 from fusetui.trace import Trace, open_trace
 from fusetui.tui.app import AppOptions, FusetuiApp
 from fusetui.tui.layout.memory import MemoryShown
@@ -28,7 +30,18 @@ from fusetui.tui.pages.page import Page
 from fusetui.tui.registry import ACTIONS, PAGES
 from fusetui.tui.state import moving, replays, search
 from fusetui.tui.state.action import Action, Run, action
-from fusetui.tui.state.state import MARKS, Chooser, Effect, Order, RankedJob, Reading, Size, State
+from fusetui.tui.state.second import second_of
+from fusetui.tui.state.state import (
+    MARKS,
+    Chooser,
+    Effect,
+    Order,
+    RankedJob,
+    Reading,
+    Replayed,
+    Size,
+    State,
+)
 
 Patch = pytest.MonkeyPatch
 LOW = Size(100, 14)  # too low for all lanes
@@ -104,6 +117,18 @@ def with_path(state: State) -> State:
     return replays.arrived(marked, trace, MARKS, marks_of(trace))
 
 
+def with_worth(state: State) -> State:
+    """What a change is worth lies over the page."""
+    return replace(state, overlay=Replayed(whatif(state.side.trace, [CHANGE])))
+
+
+def with_second(state: State) -> State:
+    """The replay of a change is shown below the recording."""
+    trace = state.side.trace
+    return replays.seen(state, second_of(trace, (predicted(trace, [CHANGE]), ()), "replayed"))
+
+
+CHANGE = "op:aten::linear x0.5"
 LINEAR = at("aten::linear")
 SNAPSHOTS: list[MemoryShown] = []
 NEAR = do("memory-in", "memory-in", "memory-in")
@@ -239,6 +264,8 @@ CASES = {
     "path-previous": Case(with_path),
     "path-rows": Case(),
     "what-if": Case(LINEAR),
+    "second": Case(with_worth),
+    "recorded": Case(with_second),
     "search": Case(),
     "next-hit": Case(partial(search.searched, text="linear")),
     "previous-hit": Case(partial(search.searched, text="linear")),
