@@ -31,22 +31,23 @@ def read_memory(
     except TraceError as error:
         post(partial(memory.failed, sentence=str(error)))
         return
-    if not cancelled():
-        post(partial(memory.arrived, sides=tuple(sides)))
+    known = tuple(side for side in sides if side is not None)
+    if not cancelled() and len(known) == len(paths):
+        post(partial(memory.arrived, sides=known))
 
 
-def _read(path: str, cancelled: Stop, alone: bool) -> MemorySide:
-    """Raises TraceError."""
-    found: MemorySide | str | None = None
-    if not alone or os.path.getsize(path) > LARGE:
-        try:
-            with Beside(start=START) as beside:
-                found = beside.first(path, cancelled)
-        except NotBeside:
-            found = None
-        if isinstance(found, str):
-            raise CannotRead(found)
-    return found if isinstance(found, MemorySide) else opened(path)
+def _read(path: str, cancelled: Stop, alone: bool) -> MemorySide | None:
+    """None once nobody wants it. Raises TraceError."""
+    if cancelled() or (alone and os.path.getsize(path) <= LARGE):
+        return None if cancelled() else opened(path)
+    try:
+        with Beside(start=START) as beside:
+            found: MemorySide | str | None = beside.first(path, cancelled)
+    except NotBeside:
+        return opened(path)
+    if isinstance(found, str):
+        raise CannotRead(found)
+    return found
 
 
 def opened(path: str) -> MemorySide:

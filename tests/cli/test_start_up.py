@@ -98,7 +98,7 @@ def test_a_summary_decodes_no_kernel_and_knows_no_server() -> None:
     assert found.ours(".gpu") == {"fusetui.gpu", "fusetui.gpu.kinds"}
     assert not found.ours(".analysis.serving")
     assert len(found.ours()) <= 88
-    assert found.patterns <= 28
+    assert found.patterns <= 13
 
 
 def test_the_app_begins_without_what_it_answers_later() -> None:
@@ -114,4 +114,4 @@ def test_the_app_begins_without_what_it_answers_later() -> None:
     assert not found.ours(".analysis.replay")
     assert not found.ours(".analysis.memory")
     assert len(found.ours()) <= 191
-    assert found.patterns <= 36
+    assert found.patterns <= 11

@@ -118,14 +118,17 @@ def with_path(state: State) -> State:
 
 
 def with_worth(state: State) -> State:
-    return replace(state, overlay=Replayed(whatif(state.side.trace, ["op:aten::linear x0.5"])))
+    """What a change is worth lies over the page."""
+    return replace(state, overlay=Replayed(whatif(state.side.trace, [CHANGE])))
 
 
-def with_replay(state: State) -> State:
+def with_second(state: State) -> State:
+    """The replay of a change is shown below the recording."""
     trace = state.side.trace
-    return replays.seen(state, second_of(trace, (predicted(trace, []), ()), "replayed"))
+    return replays.seen(state, second_of(trace, (predicted(trace, [CHANGE]), ()), "replayed"))
 
 
+CHANGE = "op:aten::linear x0.5"
 LINEAR = at("aten::linear")
 SNAPSHOTS: list[MemoryShown] = []
 NEAR = do("memory-in", "memory-in", "memory-in")
@@ -260,9 +263,9 @@ CASES = {
     "path-next": Case(with_path),
     "path-previous": Case(with_path),
     "path-rows": Case(),
-    "second": Case(with_worth),
-    "recorded": Case(with_replay),
     "what-if": Case(LINEAR),
+    "second": Case(with_worth),
+    "recorded": Case(with_second),
     "search": Case(),
     "next-hit": Case(partial(search.searched, text="linear")),
     "previous-hit": Case(partial(search.searched, text="linear")),

@@ -8,12 +8,12 @@ a chunk that does not parse.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from contextlib import suppress
 
 import msgspec
 
+from fusetui.text.patterns import late
 from fusetui.trace.model.arrays import Int64s
 from fusetui.trace.model.report import Skipped
 from fusetui.trace.read.document import read_at
@@ -25,8 +25,8 @@ from fusetui.trace.read.times import InexactTimes
 EXTENT = 4 << 20
 PIECE = 1 << 18  # bytes that are decoded at once: their events fit into the caches of a processor
 KEYS = rb"ph|name|cat|ts|dur|pid|tid|args|id|s|bp"
-BOUNDARY = re.compile(rb'\}\s*,\s*(?=\{\s*"(?:' + KEYS + rb')"\s*:)')
-END = re.compile(rb'\}\s*(?=\]\s*(?:,\s*"[\w ]+"\s*:|\}\s*\Z|\Z))')
+BOUNDARY = late(rb'\}\s*,\s*(?=\{\s*"(?:' + KEYS + rb')"\s*:)')
+END = late(rb'\}\s*(?=\]\s*(?:,\s*"[\w ]+"\s*:|\}\s*\Z|\Z))')
 NEAR_END = 1 << 16  # bytes in which a list almost always ends
 MARGIN = 1 << 14  # read beyond an extent, where there is almost always a boundary
 FARTHEST = 1 << 26  # boundaries farther away are not searched for

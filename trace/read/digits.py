@@ -8,16 +8,16 @@ make up for it: but that was decoded as zero, so the number at its place is refu
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 import numpy as np
 
+from fusetui.text.patterns import late
 from fusetui.trace.model.arrays import Int64s
 from fusetui.trace.read.structure import BLANKS
 from fusetui.trace.read.times import LIMIT_NS, InexactTimes, exact_nanoseconds
 
-NUMBER = re.compile(rb"[-+.0-9eE]+")
+NUMBER = late(rb"[-+.0-9eE]+")
 ESCAPED = b"\\u00"  # what a letter of a key may be written as
 WHOLE, DECIMALS = 16, 9  # the most digits before and behind the point of a usual number
 AROUND = np.arange(-WHOLE, DECIMALS + 2, dtype=np.int8)  # bytes around the point, and one behind

@@ -8,21 +8,20 @@ The reports of Nsight Systems have no documented signature: they are known by th
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
+
+from fusetui.text.patterns import late
 
 HEAD = 1 << 16  # bytes of a document that are looked at
 RECORD = "record with torch.profiler and prof.export_chrome_trace"
 CONVERT = "convert it with Perfetto's traceconv (traceconv json IN OUT.json)"
 FIRST_PACKET = 128  # bytes: that of torch has fewer
 SQLITE = b"SQLite format 3\0"
-PLANE = re.compile(
+PLANE = late(
     rb"\x0a[\x80-\xff]{0,9}[\x00-\x7f](?:\x08[\x80-\xff]{0,9}[\x00-\x7f])?"
     rb"\x12[\x01-\x7f](?:/host:|/device:|Task Environment)"
 )
-TABLE = re.compile(
-    rb'\W{0,4}(?:Kind"?,"?Agent_Id|Name"?,"?Calls"?,"?TotalDuration|Index"?,"?KernelName)'
-)
+TABLE = late(rb'\W{0,4}(?:Kind"?,"?Agent_Id|Name"?,"?Calls"?,"?TotalDuration|Index"?,"?KernelName)')
 ARCHIVE = (b"PK\x03\x04", b"PK\x05\x06")  # of a zip; the second is one without a file
 NSIGHT_SYSTEMS = (".nsys-rep", ".qdrep", ".qdstrm")
 

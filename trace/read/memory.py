@@ -17,9 +17,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
+from fusetui.text.patterns import late
+
 SHARE = 4  # documents that would take more than this fraction of the memory are unpacked to disk
 UNKNOWN = 6 << 30  # bytes, if the system does not say
-AVAILABLE = re.compile(r"^MemAvailable:\s+(\d+) kB", re.MULTILINE)
+AVAILABLE = late(r"^MemAvailable:\s+(\d+) kB", re.MULTILINE)
 ARENA_MAX = -8  # of mallopt(3): threads share what one of them has freed
 GROUPS = (  # the limit, what is used, of what, and how the pages of files are called there
     ("memory.max", "memory.current", "memory.stat", ""),

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 import msgspec
 import numpy as np
 
+from fusetui.text.patterns import late
 from fusetui.trace.model.report import Skipped
 from fusetui.trace.read.batch import MOST_LISTED, Batch, Window, event_in
 from fusetui.trace.read.body import is_end
@@ -29,15 +30,15 @@ AFTER_DAMAGE = 1 << 12  # the same after damage, where the positions of brackets
 LONGEST = 64 << 20  # bytes of an element; a longer one is unreadable
 PHASE = b'"ph"'  # part of every event
 SEPARATORS = b" \t\r\n,"
-NEXT = re.compile(rb"[^\s,}]")
-CLOSE = re.compile(rb'\]\s*(?=,\s*"[\w ]+"\s*:|\}\s*\Z|\Z)')
-EVENT_START = re.compile(rb'\{(?<![:\[]\{)\s*+"(?:' + KEYS + rb')"\s*+:')
-ANY_START = re.compile(rb'\{(?<![:\[]\{)\s*+"[^"\\]{0,200}"\s*+:')
+NEXT = late(rb"[^\s,}]")
+CLOSE = late(rb'\]\s*(?=,\s*"[\w ]+"\s*:|\}\s*\Z|\Z)')
+EVENT_START = late(rb'\{(?<![:\[]\{)\s*+"(?:' + KEYS + rb')"\s*+:')
+ANY_START = late(rb'\{(?<![:\[]\{)\s*+"[^"\\]{0,200}"\s*+:')
 AROUND = 1 << 10  # bytes before a start that tell whether it is that of an element
 SHORT = 8 << 20  # bytes; a longer gap is not read the slow way while the user waits
 HURRY = 1.0  # seconds after which no further gap is read the slow way
 FAR_AWAY = 1 << 62  # byte
-NO_END = re.compile(rb"[^\s,\]}]")
+NO_END = late(rb"[^\s,\]}]")
 May = Callable[[int, int], bool]  # Whether the bytes [position, stop) may be read the slow way
 
 

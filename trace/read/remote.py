@@ -15,12 +15,13 @@ from contextlib import suppress
 from typing import IO, Any
 
 from fusetui.text.figures import amount
+from fusetui.text.patterns import late
 from fusetui.trace.model.errors import CannotRead
 from fusetui.trace.read.document import Document
 from fusetui.trace.read.memory import memory_left
 from fusetui.trace.read.unpack import GIB, LIMIT
 
-URL = re.compile(r"[a-z][a-z0-9+.-]{1,20}://", re.IGNORECASE)
+URL = late(r"[a-z][a-z0-9+.-]{1,20}://", re.IGNORECASE)
 PIECE = 4 << 20  # bytes that are asked for at once
 SMALLEST = 4 << 10  # of them, once larger ones broke
 SPARE = 64 << 20  # bytes of memory that are left alone
@@ -29,7 +30,7 @@ PAUSE_S = 0.2  # after the first failure; longer after each
 STALL_S = 20.0  # without a byte of an HTTP server; other drivers have bounds of their own
 PATIENCE_S = 60.0  # after the last byte until nothing more is tried
 ENDLESS = 4 * GIB  # bytes of a file whose server does not say how long it is
-NUMBER = re.compile(r"^\[Errno -?[0-9]+\] ")
+NUMBER = late(r"^\[Errno -?[0-9]+\] ")
 GONE = (404, 410)  # what an HTTP server answers where there is no such file
 STATE = ("ETag", "etag", "LastModified", "last_modified", "mtime", "created", "md5", "version_id")
 """What drivers call that by which one state of a file can be told from another."""

@@ -6,7 +6,6 @@ The format is recognized by content; the name does not matter.
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import stat
 import sys
@@ -19,6 +18,7 @@ from typing import IO
 
 import msgspec
 
+from fusetui.text.patterns import late
 from fusetui.trace.model.errors import CannotRead, NotATrace, TraceError
 from fusetui.trace.model.report import Stop, never, silent
 from fusetui.trace.read.document import Document, OpenFile, read_at
@@ -46,7 +46,7 @@ from fusetui.trace.read.unpack import (
 
 PIECE = 1 << 20  # bytes that are copied at once
 PATIENCE = 64 << 20  # bytes of a pipe within which there must be an event
-EVENT = re.compile(rb'"ph"\s{0,64}:')
+EVENT = late(rb'"ph"\s{0,64}:')
 AROUND = 128  # the most bytes that an EVENT may have
 LARGE = 64 << 20  # bytes of an unpacked document above which it is unpacked again on demand
 PACKED = 15  # the usual compression ratio of traces

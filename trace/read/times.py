@@ -8,12 +8,12 @@ tell from one halfway between two nanoseconds.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from decimal import Decimal, InvalidOperation
 
 import numpy as np
 
+from fusetui.text.patterns import late
 from fusetui.trace.model.arrays import Int64s
 
 EXACT_BELOW_US = float(2**42)
@@ -24,7 +24,7 @@ LIMIT_NS = 2**61
 """Times further from zero are unreadable: 73 years, which as Unix time ends in January 2043. So
 twice the span of a trace fits into 64 bits."""
 
-PLAIN = re.compile(r"([0-9]{1,15})(?:\.([0-9]{1,3}))?")
+PLAIN = late(r"([0-9]{1,15})(?:\.([0-9]{1,3}))?")
 """Almost all times have this form, and are in range."""
 
 TINY = 1e-9  # ns: a product of floats below 1000 is less inexact than that

@@ -119,7 +119,9 @@ def folder_for(out: Path | None) -> Path:
     except OSError as error:
         raise CommandError(f"{folder} cannot be written: {error.strerror}.") from None
     if not S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o002:
-        raise CommandError(f"{folder} is no folder that only you can write: give another --out.")
+        raise CommandError(
+            f"{folder} is not yours, or everybody can write to it: give another --out."
+        )
     return folder
 
 
