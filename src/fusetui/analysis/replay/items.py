@@ -10,6 +10,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
+from fusetui.analysis.questions.busy import communicates
 from fusetui.analysis.replay.graph import Node
 from fusetui.analysis.replay.hosts import FREES, Hosts
 from fusetui.analysis.why.host import matching
@@ -222,6 +223,20 @@ def awaited_unrecorded(trace: Trace, items: Items, late: Rows) -> Pairs:
             better &= (best < 0) | (items.end[ended] > items.end[best])
             best[better] = ended[better]
     return Pairs(late[best >= 0], best[best >= 0])
+
+
+def behind_communication(trace: Trace, items: Items, pairs: Pairs) -> tuple[Pairs, Pairs]:
+    """What waits for an item also waits for the communication before that on its stream, and
+    communication for the one before it: that counts where a change lets others go ahead of it."""
+    moves, place = communicates(trace, items.rows), np.arange(len(items.rows))
+    first = np.repeat(items.bounds[:-1], np.diff(items.bounds))
+    last = np.maximum.accumulate(np.where(moves, place, -1))
+    last = np.where(moves | (last < first), -1, last)  # of what is no communication
+    known = last[pairs.item] >= 0
+    again = np.flatnonzero(moves & (place > first))
+    again = again[last[again - 1] >= 0]
+    waiting = Pairs(pairs.target[known], last[pairs.item[known]])
+    return waiting, Pairs(again, last[again - 1])
 
 
 def freeing(hosts: Hosts, items: Items) -> Iterator[Pairs]:
