@@ -210,7 +210,7 @@ def test_what_limits_the_time_is_not_told_where_it_is_not_known(trace_of: TraceO
     notes = {one.rule: one.worth_note for one in found.findings}
     assert notes == {"rule": "limit_unknown", "other": None}
     text = " ".join(why_text(found, 80).split())
-    doubt = text.index("Not understood: 6.7 % of the time of GPU 0. Nothing recorded explains")
+    doubt = text.index("Not understood: 6.7 % of the time of GPU 0, 7.1 % of the time after a ")
     assert doubt < text.index("1. It is slow. At stake 1 us, worth 10 us")
     assert "Not understood" in why_markdown(found)
     assert "Not understood" not in why_text(replace(found, residual_share=0.05), 80)
