@@ -204,20 +204,23 @@ def awaited_by_items(trace: Trace, items: Items, syncs: Syncs) -> Iterator[Pairs
 
 def awaited_unrecorded(trace: Trace, items: Items, late: Rows) -> Pairs:
     """What items wait for that start later than is understood, where a stream was told to wait for
-    an event since the launch before: what ended last on another stream, if that was just before."""
+    an event since the launch before: what ended last on another stream of what that was given
+    before, if it ended just before."""
     calls = trace.rows_of(Role.CALL)
     calls = calls[matching(trace, calls, WAITS_EVENT.search)]
-    stream = np.searchsorted(items.bounds, late, side="right") - 1
-    late = late[(items.cut[late] >= 0) & (late > items.bounds[stream])]
+    late = late[items.cut[late] >= 0]
     best = np.full(len(late), -1)
     stream = np.searchsorted(items.bounds, late, side="right") - 1
+    is_first = late == items.bounds[stream]
+    since = np.where(is_first, trace.begin_ns, items.given[late - 1])
     for process in distinct(items.process[stream]).tolist():
         own = calls[trace.process_of_track[trace.track[calls]] == process]
         told = np.sort(trace.start[own])
-        edges = np.searchsorted(told, (items.given[late - 1], items.given[late]))
-        waits = (edges[1] > edges[0]) & (items.process[stream] == process)
+        place = np.searchsorted(told, items.given[late]) - 1  # the last time
+        waited = np.append(told, np.iinfo(np.int64).min)[place]
+        waits = (waited >= since) & (items.process[stream] == process)
         for k in np.flatnonzero(items.process == process).tolist():
-            ended = _ended_by(items, k, items.given[late], items.start[late])
+            ended = _ended_by(items, k, waited, items.start[late])
             better = waits & (stream != k) & (ended >= 0)
             better &= items.start[late] - items.end[ended] <= SOON_NS
             better &= (best < 0) | (items.end[ended] > items.end[best])

@@ -12,7 +12,12 @@ from fusetui.analysis.questions.busy import communicates
 from fusetui.analysis.replay.apply import changed, is_range
 from fusetui.analysis.replay.build import graph_of
 from fusetui.analysis.replay.changes import NothingLikeIt, Unsynced, parse_change
-from fusetui.analysis.replay.critical import last_of, route_to, unknown_share
+from fusetui.analysis.replay.critical import (
+    last_of,
+    late_share,
+    route_to,
+    unknown_share,
+)
 from fusetui.analysis.replay.graph import Graph
 from fusetui.analysis.replay.items import WAITS_EVENT
 from fusetui.analysis.replay.path import PathRow, residuals_of, rows_of
@@ -30,6 +35,7 @@ from fusetui.trace.model.memo import once
 UNKNOWN = 0.20
 """Above this share that is not understood there is no answer; see DOUBTFUL."""
 MANY = 100  # launches
+LITTLE = 0.001  # of the critical path: so much that begins late for no known reason is not told
 
 Note = Literal[
     "other_ranks_unchanged",  # they wait for this rank as long as they did
@@ -42,6 +48,7 @@ Note = Literal[
     "unrecorded_consumers",  # what needs the result of a collective is known by events alone
     "host_unchanged",  # by another device
     "events_unknown",  # for which streams wait, unless that made a GPU event late
+    "late_unexplained",  # GPU events on the critical path that something not recorded made late
     "no_waits",  # were recorded: threads are taken not to wait for the device
 ]
 
@@ -112,6 +119,8 @@ def whatif(
     share = max([one.residual_share for one in devices] + [unknown_share(made, times)])
     told = between is None and share <= UNKNOWN
     bounds = all(isinstance(one, Unsynced) for one in asked)
+    recorded = late_share(graph, Times(graph.began, graph.ended))
+    late: list[Note] = ["late_unexplained"] * (max(recorded, late_share(made, times)) > LITTLE)
     names = labels_of(steps.names)
     counted = np.isin(np.arange(len(before)), tells).tolist()
     each = zip(names, before.tolist(), after.tolist(), counted, strict=True) if len(steps) else ()
@@ -132,7 +141,7 @@ def whatif(
         inferred_waits=graph.inferred_waits,
         certainty="bound" if bounds and is_certain(trace, graph, made, times) else "estimate",
         limit=_limit(trace, made, times, places, by),
-        notes=tuple(dict.fromkeys((*_notes(trace), *notes))),
+        notes=tuple(dict.fromkeys((*_notes(trace), *late, *notes))),
     )
 
 

@@ -1,5 +1,6 @@
-"""Communication that others no longer wait for only because they are behind it on a stream. Times
-are in us; a launch call takes 2, its kernel starts 5 after that begins."""
+"""What waits for what where that is not recorded, and communication that others no longer wait for
+only because they are behind it on a stream. Times are in us; a launch call takes 2, its kernel
+starts 5 after that begins."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 from tests.analysis.replay.conftest import Ask
-from tests.analysis.replay.events import Event, call, host, launched
+from tests.analysis.replay.events import Event, call, host, kernel, launched
 
 Us = Callable[..., tuple[float, float | None]]
 REDUCES = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevComm*, unsigned long, ncclWork*)"
@@ -86,3 +87,39 @@ def test_its_input_comes_before_it(asked: Ask, another: bool) -> None:
     events += launched(at + 6, at + 67, 500, 3, name=REDUCES, tid=8)
     found = asked(events, "overlap")
     assert found.after_ns == found.before_ns == (at + 567) * 1000
+
+
+def joined(*between: Event) -> list[Event]:
+    """A collective of 500 on a stream of its own, then a kernel on stream 7 that begins 1 after it
+    though launched long before; `between` their launches."""
+    events, at = warm()
+    events += [*launched(at, at + 5, 60, 1), *launched(at + 2, at + 7, 500, 2, name=REDUCES, tid=8)]
+    events += [event | {"ts": at + event["ts"]} for event in between]
+    return [*events, *launched(at + 20, at + 508, 100, 3)]
+
+
+WAIT = call("cudaStreamWaitEvent", 5, 0.3, 4)
+COPY = (
+    call("cudaMemcpyAsync", 7, 2, 5),
+    kernel(12, 496, 5, "Memcpy HtoD", tid=9, cat="gpu_memcpy"),
+)
+
+
+@pytest.mark.parametrize(("between", "saved"), [((WAIT,), 400), ((WAIT, *COPY), 100)])
+def test_nothing_waits_for_what_was_launched_later(
+    asked: Ask, between: tuple[Event, ...], saved: int
+) -> None:
+    """A copy that ends just after the collective was launched after the wait: the kernel ends 100
+    before it now, which is the last end then."""
+    found = asked(joined(*between), "kernel:AllReduce 100us")
+    assert found.inferred_waits == 1
+    assert "events_unknown" in found.notes
+    assert found.saved_ns == saved * 1000
+
+
+@pytest.mark.parametrize(("between", "said"), [((), True), ((WAIT,), False)])
+def test_it_is_said_that_nothing_explains_lateness(
+    asked: Ask, between: tuple[Event, ...], said: bool
+) -> None:
+    found = asked(joined(*between), "kernel:AllReduce x0")
+    assert ("late_unexplained" in found.notes) is said
