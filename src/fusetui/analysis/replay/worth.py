@@ -11,12 +11,13 @@ from msgspec.structs import replace
 from fusetui.analysis.replay.apply import MAKERS, Draft
 from fusetui.analysis.replay.build import graph_of
 from fusetui.analysis.replay.changes import WrongChange, parse_change
-from fusetui.analysis.replay.critical import unknown_share
+from fusetui.analysis.replay.critical import late_share, unknown_share
 from fusetui.analysis.replay.graph import NEVER, Graph, Node
 from fusetui.analysis.replay.path import residuals_of
 from fusetui.analysis.replay.replay import Times, replay
 from fusetui.analysis.replay.select import covers
 from fusetui.analysis.replay.whatif import (
+    LITTLE,
     UNKNOWN,
     chosen,
     events_unknown,
@@ -94,13 +95,15 @@ class Then(NamedTuple):
 
     lengths: Int64s  # without steps, that of all
     unknown: float  # the share of the critical path that is not understood
+    is_late: bool  # of that, where more may wait for other work than is known
     is_certain: bool
 
 
 def _told(trace: Trace, graph: Graph, times: Times, by: str | None) -> Then:
     lengths = chosen(lengths_of(trace, graph, times, by), told_steps(trace, by))
     certain = is_certain(trace, once(trace, graph_of), graph, times)
-    return Then(lengths, unknown_share(graph, times), certain)
+    is_late = late_share(graph, times) > LITTLE
+    return Then(lengths, unknown_share(graph, times), is_late, certain)
 
 
 def _with(
@@ -110,6 +113,7 @@ def _with(
     whole, mean = median(before.lengths), int((before.lengths - then.lengths).mean())
     saved = max(0, whole - median(then.lengths))
     if saved * NOTHING <= whole:
+        unsaid = unsaid or before.is_late or then.is_late
         if unsaid or then.unknown > min(DOUBTFUL, before.unknown + 1 / NOTHING):
             return replace(finding, worth_note="limit_unknown")
         note = "some_steps" if mean * NOTHING > whole else note
