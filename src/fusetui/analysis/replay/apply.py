@@ -354,7 +354,8 @@ def _on_device(change: OnDevice, draft: Draft) -> None:
 
     def scaled(own: Floats) -> Floats:
         ends = own * ratio, own + (ratio - 1) * np.minimum(least, own)
-        return np.maximum(*ends) if draft.latest else np.minimum(*ends)
+        found: Floats = np.maximum(*ends) if draft.latest else np.minimum(*ends)
+        return found
 
     draft.scale(draft.items[known], scaled)
 
