@@ -14,7 +14,7 @@ from textual.worker import get_current_worker
 from fusetui.trace.model.report import Stop
 from fusetui.tui.ending import Ending
 from fusetui.tui.helper_client import ALONE, Beside
-from fusetui.tui.layout.memory import ReadMemory
+from fusetui.tui.layout.memory import ReadEvents, ReadMemory
 from fusetui.tui.layout.moves import next_line, next_slice
 from fusetui.tui.layout.view import Side, View
 from fusetui.tui.loading import TracesLoaded, compare, load, look, match_lanes, rank, summarize
@@ -102,6 +102,11 @@ class Performing:
         match effect:
             case effects.Read() | ReadMemory():
                 self._read(effect)
+            case ReadEvents():
+                from fusetui.tui.reading_memory import read_events  # rarely needed
+
+                work = partial(read_events, effect, post, start=self._beside)
+                self._in_thread("memory", work)
             case effects.Compare(a, b, paths):
                 self._compare((a, b), paths)
             case effects.Summarize(wanted):
