@@ -146,13 +146,13 @@ def cursor_line(moments: Moments, event: int, zero: int, name: str, width: int) 
 def legend(moments: Moments, event: int, glyphs: Glyphs, width: int) -> list[Styled]:
     """The categories of what lives at the cursor, the largest first."""
     amounts = moments.by_category(np.array([event]))[:, 0].tolist()
-    whole, room, found = sum(amounts), width - 1, list[Styled]()
+    room, found = width - 1, list[Styled]()
     order = sorted(filter(amounts.__getitem__, range(len(amounts))), key=lambda n: -amounts[n])
     rests = [f"  {len(order) - n} more {_share(amounts, order[n:])}" for n in range(len(order))]
-    for kind, rest, after in zip(order, rests, [*rests[1:], ""], strict=True):
+    for n, kind in enumerate(order):
         said = f" {short_place(CATEGORIES[kind])} {size(amounts[kind])} {_share(amounts, [kind])}"
-        if len(said) + 3 + len(after) > room:
-            return [*found, (rest[: max(0, room)], "faint")]
+        if len(said) + 3 + len("".join(rests[n + 1 : n + 2])) > room:
+            return [*found, (rests[n][: max(0, room)], "faint")]
         mark = LETTERS[kind] if glyphs.letters else glyphs.swatch
         found += [("  " if found else " ", "plain"), (mark, f"memory.{CATEGORIES[kind]}{BAR}")]
         found.append((said, "faint"))
@@ -243,11 +243,12 @@ def about(
     else:
         stacks = "its largest stack" if not row.level else "its stack"
         blocks = f" in {plural(row.allocations, 'block')}" if row.allocations else ""
-        said = f"{size(row.bytes)}{blocks}: {narrow(_name(row))}"
+        said = f"{size(row.bytes)}{blocks}: {narrow(_name(moments, row))}"
         lines = [Said(said, "plain")] + ([Said(f"{stacks}, innermost first:")] if frames else [])
     found = [Said(f" {line.text}", line.token) for line in lines]
     if moments.is_of_trace:
-        return [*found, *(Said(f" {line}") for line in wrapped(_more(moments), width - 2))]
+        more = wrapped(_more(moments), width - 2) if every or row.life == NO_LIFE else []
+        return [*found, *(Said(f" {line}") for line in more)]
     shorten = narrow if every else short_place
     found += [Said(f"   {shorten(_place(frame))}") for frame in python or frames]
     if every and python and len(python) < len(frames):
@@ -264,7 +265,9 @@ def _python(frames: Sequence[Frame]) -> list[Frame]:
     return [frame for frame in frames if frame.file.endswith(".py")]
 
 
-def _name(row: MemoryRow) -> str:
+def _name(moments: Moments, row: MemoryRow) -> str:
+    if moments.is_of_trace and row.level:
+        return f"{moments.place_of(row.stack)} in {row.name}"
     return short_place(row.name) if row.name in CATEGORIES else row.name
 
 

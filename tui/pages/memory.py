@@ -274,7 +274,7 @@ class MemoryPage(ListPage):
             return "nothing of it is allocated at this moment"
         moments, _ = here(state)
         stack, zero = self._stack(state, row), self._zero(state)
-        width = overlay_size(state).width
+        width = overlay_size(state).width - 6
         lines = pictures().about(moments, row, stack, zero, width, every=True)
         return Lines("where this was allocated", tuple(line.text for line in lines))
 

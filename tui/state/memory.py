@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 NO_SNAPSHOT = "no memory snapshot is open: fusetui open TRACE --memory SNAPSHOT opens one"
 READING = "the memory events of the trace are being read"
 READ = "the memory events are read"
-NO_SEGMENTS = "the memory events of a trace do not tell which segments there were: a snapshot does"
+NO_SEGMENTS = "a trace does not tell which segments there were: a snapshot does"
 
 
 class Window(NamedTuple):
@@ -80,8 +80,8 @@ def ask(state: State) -> Outcome:
     """Has the memory events of the active trace read."""
     if state.side.trace.report.prefix:
         return told(state, WHOLE)
-    asked = ReadEvents(state.paths[state.active], state.side.trace, state.page)
-    return told(state, READING), asked
+    path = state.paths[state.active] if state.active < len(state.paths) else ""
+    return told(state, READING), ReadEvents(path, state.side.trace, state.page)
 
 
 def of_trace(state: State, asked: ReadEvents, found: tuple[Moments, ...] | str) -> State:
