@@ -51,6 +51,8 @@ NOTES = {
     "host_unchanged": "The CPU is taken as unchanged.",
     "events_unknown": "The trace does not say which events streams wait for: a wait that was over "
     "in time is not known, and what follows it may start too early in the replay.",
+    "late_unexplained": "Some GPU events begin late, and nothing recorded explains why: they are "
+    "taken to begin as late after the change, which is wrong if they wait for what it changes.",
     "no_waits": "Only calls that launch were recorded: the CPU is taken never to wait for the GPU, "
     "which may be wrong.",
 }

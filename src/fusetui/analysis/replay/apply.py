@@ -317,21 +317,28 @@ def _communication(draft: Draft) -> Rows:
 
 def _overlapped(change: Overlapped, draft: Draft) -> None:
     """What follows communication on a stream follows what is before that instead."""
-    graph, nodes = draft.graph, _communication(draft)
+    graph, nodes, source = draft.graph, _communication(draft), draft.source
     draft.notes += ["other_ranks_unchanged", "unrecorded_consumers"]
     moves = np.zeros(len(graph), dtype=np.bool_)
     moves[nodes] = True
-    draft.residual[1, nodes] = 0
     before = np.arange(len(graph))
     for node in nodes.tolist():  # in order: the source of each is before it
-        source = int(draft.source[0, node])
-        same = graph.chain[source] == graph.chain[node] and graph.kind[source] == Node.ITEM
-        before[node] = before[source] if same and moves[source] else source
-    others = draft.items[~moves[draft.items]]
-    behind = others[moves[draft.source[0, others]]]
-    before_it = before[draft.source[0, behind]]
+        last, chain = int(source[0, node]), graph.chain[node]
+        while graph.kind[last] == Node.JOIN and moves[source[1, last]]:
+            if graph.chain[source[1, last]] != chain:
+                break
+            last = int(source[0, last])  # from the communication before, which others need not
+        before[node] = before[last] if moves[last] and graph.chain[last] == chain else last
+    others = graph.nodes(Node.ITEM, Node.JOIN)
+    others = others[moves[source[0, others]]]
+    others = others[graph.chain[source[0, others]] == graph.chain[others]]
+    place = graph.chain.astype(np.int64) * len(graph) + np.arange(len(graph))
+    items = draft.items[np.argsort(place[draft.items])]
+    follows = items[np.searchsorted(place[items], place[others])]  # a JOIN
+    behind = others[~moves[follows]]
+    before_it = before[source[0, behind]]
     kept = (before_it > 0) & (graph.chain[before_it] == graph.chain[behind])
-    draft.source[0, behind], draft.residual[0, behind] = before_it, 0
+    source[0, behind], draft.residual[0, behind] = before_it, 0
     draft.unlink(0, behind[~kept])
 
 

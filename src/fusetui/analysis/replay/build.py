@@ -18,6 +18,7 @@ from fusetui.analysis.replay.items import (
     awaited_by_calls,
     awaited_by_items,
     awaited_unrecorded,
+    behind_communication,
     by_target,
     freeing,
     items_of,
@@ -110,6 +111,7 @@ def graph_of(trace: Trace) -> Graph:
     items = items_of(trace, hosts)
     syncs = syncs_of(trace, items)
     called, inferred = awaited_by_calls(trace, hosts, items, syncs)
+    called.append(behind_communication(trace, items, by_target(called))[0])
     waits = by_target([*called, *freeing(hosts, items)])
     firsts = [*hosts.first.tolist(), *items.start[items.bounds[:-1]].tolist()]
     origin = min(firsts, default=0)
@@ -125,7 +127,9 @@ def graph_of(trace: Trace) -> Graph:
     late = np.flatnonzero(draft.late(layout.item) > LATE_NS)
     late = np.setdiff1d(late, distinct(told.target), assume_unique=True)
     untold = awaited_unrecorded(trace, items, late)
-    events = _ordered(items, by_target([told, untold]))
+    events = by_target([told, untold])
+    events = by_target([events, *behind_communication(trace, items, events)])
+    events = _ordered(items, events)
     stream = np.searchsorted(items.bounds, events.target, side="right") - 1
     pairs = Pairs(layout.item[events.target], layout.item[events.item])
     draft.joined(0, pairs, switch[stream])

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fusetui.analysis.replay.build import LATE_NS
 from fusetui.analysis.replay.graph import NEVER, Graph, Node
 from fusetui.analysis.replay.replay import BLOCK, Times
 from fusetui.trace.model.arrays import Int64s, Rows
@@ -73,6 +74,15 @@ def residual_share(graph: Graph, times: Times, device: Id) -> float:
 def unknown_share(graph: Graph, times: Times) -> float:
     """How much of the critical path to the last end is not understood."""
     return _unknown(route_to(graph, times, last_of(graph, times)))
+
+
+def late_share(graph: Graph, times: Times) -> float:
+    """How much of the critical path to the last end is lateness of items, but the first of their
+    streams, that nothing recorded explains: what they wait for may be missing."""
+    route = route_to(graph, times, last_of(graph, times))
+    late = (route.part == RESIDUAL) & (route.ns > LATE_NS) & (graph.source[0, route.node] > 0)
+    late &= graph.kind[route.node] == Node.ITEM
+    return float(route.ns[late].sum() / max(int(route.ns.sum()), 1))
 
 
 def _unknown(route: Route) -> float:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
+from fusetui.analysis.questions.busy import communicates
 from fusetui.analysis.replay.graph import Node
 from fusetui.analysis.replay.hosts import FREES, Hosts
 from fusetui.analysis.why.host import matching
@@ -203,25 +204,42 @@ def awaited_by_items(trace: Trace, items: Items, syncs: Syncs) -> Iterator[Pairs
 
 def awaited_unrecorded(trace: Trace, items: Items, late: Rows) -> Pairs:
     """What items wait for that start later than is understood, where a stream was told to wait for
-    an event since the launch before: what ended last on another stream, if that was just before."""
+    an event since the launch before: what ended last on another stream of what that was given
+    before, if it ended just before."""
     calls = trace.rows_of(Role.CALL)
     calls = calls[matching(trace, calls, WAITS_EVENT.search)]
-    stream = np.searchsorted(items.bounds, late, side="right") - 1
-    late = late[(items.cut[late] >= 0) & (late > items.bounds[stream])]
+    late = late[items.cut[late] >= 0]
     best = np.full(len(late), -1)
     stream = np.searchsorted(items.bounds, late, side="right") - 1
+    is_first = late == items.bounds[stream]
+    since = np.where(is_first, trace.begin_ns, items.given[late - 1])
     for process in distinct(items.process[stream]).tolist():
         own = calls[trace.process_of_track[trace.track[calls]] == process]
         told = np.sort(trace.start[own])
-        edges = np.searchsorted(told, (items.given[late - 1], items.given[late]))
-        waits = (edges[1] > edges[0]) & (items.process[stream] == process)
+        place = np.searchsorted(told, items.given[late]) - 1  # the last time
+        waited = np.append(told, np.iinfo(np.int64).min)[place]
+        waits = (waited >= since) & (items.process[stream] == process)
         for k in np.flatnonzero(items.process == process).tolist():
-            ended = _ended_by(items, k, items.given[late], items.start[late])
+            ended = _ended_by(items, k, waited, items.start[late])
             better = waits & (stream != k) & (ended >= 0)
             better &= items.start[late] - items.end[ended] <= SOON_NS
             better &= (best < 0) | (items.end[ended] > items.end[best])
             best[better] = ended[better]
     return Pairs(late[best >= 0], best[best >= 0])
+
+
+def behind_communication(trace: Trace, items: Items, pairs: Pairs) -> tuple[Pairs, Pairs]:
+    """What waits for an item also waits for the communication before that on its stream, and
+    communication for the one before it: that counts where a change lets others go ahead of it."""
+    moves, place = communicates(trace, items.rows), np.arange(len(items.rows))
+    first = np.repeat(items.bounds[:-1], np.diff(items.bounds))
+    last = np.maximum.accumulate(np.where(moves, place, -1))
+    last = np.where(moves | (last < first), -1, last)  # of what is no communication
+    known = last[pairs.item] >= 0
+    again = np.flatnonzero(moves & (place > first))
+    again = again[last[again - 1] >= 0]
+    waiting = Pairs(pairs.target[known], last[pairs.item[known]])
+    return waiting, Pairs(again, last[again - 1])
 
 
 def freeing(hosts: Hosts, items: Items) -> Iterator[Pairs]:

@@ -12,7 +12,12 @@ from fusetui.analysis.questions.busy import communicates
 from fusetui.analysis.replay.apply import changed, is_range
 from fusetui.analysis.replay.build import graph_of
 from fusetui.analysis.replay.changes import NothingLikeIt, Unsynced, parse_change
-from fusetui.analysis.replay.critical import last_of, route_to, unknown_share
+from fusetui.analysis.replay.critical import (
+    last_of,
+    late_share,
+    route_to,
+    unknown_share,
+)
 from fusetui.analysis.replay.graph import Graph
 from fusetui.analysis.replay.items import WAITS_EVENT
 from fusetui.analysis.replay.path import DeviceResidual, PathRow, residuals_of, rows_of
@@ -29,6 +34,7 @@ DOUBTFUL, UNKNOWN = 0.05, 0.20
 """Shares that are not understood: from the first on an answer begins with that, and above the
 second there is none."""
 MANY = 100  # launches
+LITTLE = 0.001  # of the critical path: so much that begins late for no known reason is not told
 
 Note = Literal[
     "other_ranks_unchanged",  # they wait for this rank as long as they did
@@ -41,6 +47,7 @@ Note = Literal[
     "unrecorded_consumers",  # what needs the result of a collective is known by events alone
     "host_unchanged",  # by another device
     "events_unknown",  # for which streams wait, unless that made a GPU event late
+    "late_unexplained",  # GPU events on the critical path that something not recorded made late
     "no_waits",  # were recorded: threads are taken not to wait for the device
 ]
 
@@ -107,6 +114,8 @@ def whatif(
     devices = residuals_of(trace)
     share = max([one.residual_share for one in devices] + [unknown_share(made, times)])
     told = between is None and share <= UNKNOWN
+    recorded = late_share(graph, Times(graph.began, graph.ended))
+    late: list[Note] = ["late_unexplained"] * (max(recorded, late_share(made, times)) > LITTLE)
     names = labels_of(steps.names)
     each = zip(names, before.tolist(), after.tolist(), strict=True) if len(steps) else ()
     every = [StepChange(name, old, new if told else None) for name, old, new in each]
@@ -127,7 +136,7 @@ def whatif(
         inferred_waits=graph.inferred_waits,
         certainty="bound" if all(isinstance(one, Unsynced) for one in asked) else "estimate",
         limit=_limit(trace, made, times, place, by),
-        notes=tuple(dict.fromkeys((*_notes(trace), *notes))),
+        notes=tuple(dict.fromkeys((*_notes(trace), *late, *notes))),
     )
 
 
