@@ -100,13 +100,8 @@ class Performing:
     def perform(self, effect: Effect) -> None:
         post = self._post
         match effect:
-            case effects.Read() | ReadMemory():
+            case effects.Read() | ReadMemory() | ReadEvents():
                 self._read(effect)
-            case ReadEvents():
-                from fusetui.tui.reading_memory import read_events  # rarely needed
-
-                work = partial(read_events, effect, post, start=self._beside)
-                self._in_thread("memory", work)
             case effects.Compare(a, b, paths):
                 self._compare((a, b), paths)
             case effects.Summarize(wanted):
@@ -164,7 +159,13 @@ class Performing:
             case effects.Order.SUSPEND:
                 app.action_suspend_process()
 
-    def _read(self, effect: effects.Read | ReadMemory) -> None:
+    def _read(self, effect: effects.Read | ReadMemory | ReadEvents) -> None:
+        if isinstance(effect, ReadEvents):
+            from fusetui.tui.reading_memory import read_events  # rarely needed
+
+            events = partial(read_events, effect, self._post, start=self._beside)
+            self._in_thread("memory", events)
+            return
         paths = effect.paths
         if isinstance(effect, ReadMemory):
             from fusetui.tui.reading_memory import read_memory  # rarely needed

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from fusetui.analysis.memory.moments import Moments
     from fusetui.tables.public import Table
 
+BYS = "code, module, category; op, annotation"
 BAR = 10  # cells
 SHARE = {1: (9, 20), 2: (13, 20)}  # of the lines above the details that areas take, by their number
 NAME = ListColumn("", 0, left=True)
@@ -340,8 +341,8 @@ MemoryPage.actions = (
     _action("memory-later", "Next event", ".", "exactly one", _later),
     _action("memory-peak", "Highest", "p", "where most is allocated in sight", memory.highest),
     _action("memory-turn", "Open or close", "space", "stacks, then allocations", turn),
-    _action("memory-by", "By another", ">", "code, module, category; op, annotation", _next),
-    _action("memory-by-last", "By the one before", "<", "code, module, category; op, annotation", _last),
+    _action("memory-by", "By another", ">", BYS, _next),
+    _action("memory-by-last", "By the one before", "<", BYS, _last),
     _action("memory-map", "Segments", "t", "or who holds it", memory.turn_map),
     _action("memory-device", "Other device", "tab", "or snapshot", memory.next_device),
 )
