@@ -45,6 +45,9 @@ class ReadEvents(msgspec.Struct, frozen=True, eq=False):
     page: str
 
 
+MemoryEffect = ReadMemory | ReadEvents
+
+
 class Lines(msgspec.Struct, frozen=True):
     """An overlay: lines to read."""
 
