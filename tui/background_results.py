@@ -23,10 +23,12 @@ from fusetui.trace.model.memo import memo, once
 from fusetui.trace.model.report import Stop
 from fusetui.trace.program.dependencies import dependencies
 from fusetui.tui.layout.answer import WORTH, AnswerPage, Insight
+from fusetui.tui.layout.memory import MEMORY
 from fusetui.tui.layout.op_tree import FRAMES, call_tree, callers_tree, frame_tree, op_tree
 from fusetui.tui.state.state import BESIDE, MARKS, ROWS
 
 if TYPE_CHECKING:
+    from fusetui.analysis.memory.moments import Moments
     from fusetui.analysis.replay.marks import Marks
     from fusetui.analysis.replay.path import Path
     from fusetui.analysis.replay.predicted import Predicted
@@ -54,7 +56,9 @@ def answers(
     trace: Trace, cancelled: Stop, other: Trace | None, text: str, replayed: str = ""
 ) -> Iterator[Any]:
     """What changed from a trace to the other; what args say to a search; what is on the critical
-    path, or what a change is worth; else all pieces."""
+    path, or what a change is worth; what memory events tell; else all pieces."""
+    if replayed == MEMORY:
+        return iter([_memory_of(trace)])
     if replayed:
         return iter([_replayed(trace, replayed)])
     if other is not None:
@@ -62,6 +66,15 @@ def answers(
 
         return iter([diff(trace, other)])
     return often(as_read(trace, text)) if text else pieces(trace, cancelled)
+
+
+def _memory_of(trace: Trace) -> tuple[Moments, ...] | str:
+    """Of each device; a sentence where the events tell nothing, or the file cannot be read."""
+    from fusetui.analysis.memory.of_trace import moments_of_trace
+    from fusetui.report.memory_words import no_events
+
+    found = moments_of_trace(trace)
+    return trace.elements.text.problem() or found or no_events(trace)
 
 
 def _replayed(

@@ -12,12 +12,13 @@ import msgspec
 
 from fusetui.trace.model.errors import CannotRead, TraceError
 from fusetui.trace.model.report import Stop
-from fusetui.tui.helper_client import Beside, NotBeside, ship
-from fusetui.tui.layout.memory import MemorySide
+from fusetui.tui.helper_client import ALONE, Beside, NotBeside, ship
+from fusetui.tui.layout.memory import MEMORY, MemorySide, ReadEvents
 from fusetui.tui.layout.view import short_label
 from fusetui.tui.state import memory
 from fusetui.tui.state.action import Run
 
+SMALL = 20_000  # slices of a trace: its events are read before another process has read them
 LARGE = 8 << 20  # bytes of a file; a smaller one is read in a few tenths of a second
 START = "import os; os.nice(5); from fusetui.tui.reading_memory import main; main()"
 
@@ -34,6 +35,16 @@ def read_memory(
     known = tuple(side for side in sides if side is not None)
     if not cancelled() and len(known) == len(paths):
         post(partial(memory.arrived, sides=known))
+
+
+def read_events(
+    asked: ReadEvents, post: Callable[[Run], object], cancelled: Stop, start: Callable[[], Beside]
+) -> None:
+    """Posts what the memory events of a trace tell, or why they tell nothing."""
+    with ALONE if len(asked.trace) < SMALL else start() as beside:
+        for found in beside.answers((asked.path, asked.trace), cancelled, replayed=MEMORY):
+            if not cancelled():
+                post(partial(memory.of_trace, asked=asked, found=found))
 
 
 def _read(path: str, cancelled: Stop, alone: bool) -> MemorySide | None:

@@ -13,6 +13,7 @@ from fusetui.tui.drawing.chrome import Tab, TabsPicture, head, reading_line, tou
 from fusetui.tui.drawing.details import details_height
 from fusetui.tui.drawing.picture import Said, Stack, TextPicture, text
 from fusetui.tui.drawing.schemes import glyphs_for
+from fusetui.tui.layout.memory import MEMORY
 from fusetui.tui.pages.memory import memory_head
 from fusetui.tui.pages.overlays import OVERLAYS, FoundPicture
 from fusetui.tui.pages.page import Page, Pane
@@ -148,7 +149,7 @@ def _tabs(state: State) -> Pane:
         is_missing = bool(page.why_not(state))
         return Tab(page.name, text, page.name == state.page, is_missing)
 
-    shown = PAGES if state.memory else PAGES[:-1]
+    shown = PAGES if state.memory or _tells_memory(state) else PAGES[:-1]
     picture = TabsPicture(tuple(map(tab, shown)))
 
     def pointed(state: State, x: int, y: int) -> Outcome:
@@ -156,6 +157,12 @@ def _tabs(state: State) -> Pane:
         return turned_to(BY_NAME[name], state) if name and state.is_open else state
 
     return Pane(tabs_height(state.size), picture, pointed)
+
+
+def _tells_memory(state: State) -> bool:
+    """Whether the active trace has totals of memory, as far as is known."""
+    counters = state.side.counters if state.sides else ()
+    return any(curve.counter.group.startswith(MEMORY) for curve in counters)
 
 
 def _head(state: State) -> TextPicture:

@@ -15,7 +15,7 @@ from fusetui.analysis.memory.history import BEFORE
 from fusetui.analysis.memory.holders import NO_STACK
 from fusetui.analysis.memory.layout import COMMON
 from fusetui.analysis.memory.placed import Placed, placed
-from fusetui.report.memory_words import short_place
+from fusetui.report.memory_words import MORE, short_place
 from fusetui.text.cutting import joined
 from fusetui.text.figures import count, duration, percent, plural, size
 from fusetui.trace.cells.raster import edges
@@ -28,6 +28,7 @@ from fusetui.tui.drawing.schemes import BAR, Glyphs, Styled
 from fusetui.tui.layout.frame import divided, tick_step, ticks
 from fusetui.tui.layout.kinds import narrow
 from fusetui.tui.layout.memory import ANY_STACK, LETTERS, NO_LIFE, MemoryRow, heights, positions
+from fusetui.tui.layout.text_layout import wrapped
 from fusetui.tui.state.memory import place_of
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 LABEL = 11  # cells that a tick takes
 MOST_LISTED = 200  # allocations of a segment
+OF_CPU = "Of the CPU, torch counts only what it allocates while it records."
 
 
 class AreaPicture(msgspec.Struct, frozen=True, eq=False):
@@ -133,9 +135,10 @@ def cursor_line(moments: Moments, event: int, zero: int, name: str, width: int) 
     parts = [narrow(name), f"{plural(whole, 'byte')} allocated"]
     parts += [when(moments, event, zero)] if len(moments.times) or event == BEFORE else []
     reserved = int(history.reserved[event + 1])
-    parts += [f"{size(reserved)} reserved"] if reserved >= 0 else []
+    parts += [f"{size(reserved)} reserved"] if reserved > 0 else []
     if event != BEFORE:
         action = Action(int(history.events.action[event])).name.lower()
+        action = action.partition("_")[0] if moments.is_of_trace else action
         parts.append(f"event {count(event)}: {action} {size(int(history.events.size[event]))}")
     return f" {joined(parts, width - 2)}"
 
@@ -143,17 +146,22 @@ def cursor_line(moments: Moments, event: int, zero: int, name: str, width: int) 
 def legend(moments: Moments, event: int, glyphs: Glyphs, width: int) -> list[Styled]:
     """The categories of what lives at the cursor, the largest first."""
     amounts = moments.by_category(np.array([event]))[:, 0].tolist()
-    whole, room, found = sum(amounts), width - 1, list[Styled]()
-    for kind in sorted(range(len(amounts)), key=lambda kind: -amounts[kind]):
-        category, part = short_place(CATEGORIES[kind]), amounts[kind]
-        said = f" {category} {size(part)} {percent(part, whole)}"
-        if not part or len(said) + 3 > room:
-            break
+    room, found = width - 1, list[Styled]()
+    order = sorted(filter(amounts.__getitem__, range(len(amounts))), key=lambda n: -amounts[n])
+    rests = [f"  {len(order) - n} more {_share(amounts, order[n:])}" for n in range(len(order))]
+    for n, kind in enumerate(order):
+        said = f" {short_place(CATEGORIES[kind])} {size(amounts[kind])} {_share(amounts, [kind])}"
+        if len(said) + 3 + len("".join(rests[n + 1 : n + 2])) > room:
+            return [*found, (rests[n][: max(0, room)], "faint")]
         mark = LETTERS[kind] if glyphs.letters else glyphs.swatch
         found += [("  " if found else " ", "plain"), (mark, f"memory.{CATEGORIES[kind]}{BAR}")]
         found.append((said, "faint"))
         room -= len(said) + 3
     return found
+
+
+def _share(amounts: Sequence[int], kinds: Sequence[int]) -> str:
+    return percent(sum(amounts[kind] for kind in kinds), sum(amounts))
 
 
 def row_text(moments: Moments, row: MemoryRow, zero: int) -> str:
@@ -162,7 +170,9 @@ def row_text(moments: Moments, row: MemoryRow, zero: int) -> str:
         return short_place(row.name)
     if row.life != NO_LIFE:
         return life_text(moments, row.life, zero)
-    frames = moments.history.snapshot.stacks[row.stack]
+    if moments.is_of_trace:
+        return short_place(moments.place_of(row.stack) or row.name)
+    frames = moments.frames(row.stack)
     shown = [_place(frame).rpartition("/")[2] for frame in _python(frames) or frames]
     return " < ".join(shown) or NO_STACK
 
@@ -222,19 +232,23 @@ def about_segment(moments: Moments, found: Placed, segment: int, width: int) -> 
 
 
 def about(
-    moments: Moments, row: MemoryRow, stack: int, zero: int, every: bool = False
+    moments: Moments, row: MemoryRow, stack: int, zero: int, width: int, every: bool = False
 ) -> list[Said]:
-    """A row, and the frames of its stack, innermost first; `every`: those of C++ too."""
-    history = moments.history
-    frames = history.snapshot.stacks[stack] if stack != ANY_STACK else ()
+    """A row, and the frames of its stack, innermost first; `every`: those of C++ too. Of a trace,
+    what a snapshot would add."""
+    frames = moments.frames(stack) if stack != ANY_STACK else ()
     python = _python(frames)
     if row.life != NO_LIFE:
         lines = [Said(line, "plain") for line in _life(moments, row.life, zero)]
     else:
         stacks = "its largest stack" if not row.level else "its stack"
-        said = f"{size(row.bytes)} in {plural(row.allocations, 'block')}: {narrow(_name(row))}"
+        blocks = f" in {plural(row.allocations, 'block')}" if row.allocations else ""
+        said = f"{size(row.bytes)}{blocks}: {narrow(_name(moments, row))}"
         lines = [Said(said, "plain")] + ([Said(f"{stacks}, innermost first:")] if frames else [])
     found = [Said(f" {line.text}", line.token) for line in lines]
+    if moments.is_of_trace:
+        more = wrapped(_more(moments), width - 2) if every or row.life == NO_LIFE else []
+        return [*found, *(Said(f" {line}") for line in more)]
     shorten = narrow if every else short_place
     found += [Said(f"   {shorten(_place(frame))}") for frame in python or frames]
     if every and python and len(python) < len(frames):
@@ -243,11 +257,17 @@ def about(
     return found
 
 
+def _more(moments: Moments) -> str:
+    return OF_CPU if moments.title.startswith("CPU") else MORE
+
+
 def _python(frames: Sequence[Frame]) -> list[Frame]:
     return [frame for frame in frames if frame.file.endswith(".py")]
 
 
-def _name(row: MemoryRow) -> str:
+def _name(moments: Moments, row: MemoryRow) -> str:
+    if moments.is_of_trace and row.level:
+        return f"{moments.place_of(row.stack)} in {row.name}"
     return short_place(row.name) if row.name in CATEGORIES else row.name
 
 
@@ -260,7 +280,11 @@ def _place(frame: Frame) -> str:
 def _life(moments: Moments, life: int, zero: int) -> Iterator[str]:
     """Where it was born and freed, its size, and how long it lived."""
     history, lives = moments.history, moments.history.lives
-    kind = CATEGORIES[int(moments.known.kinds[life])]
+    kind = (
+        moments.place_of(int(lives.stack[life]))
+        if moments.is_of_trace
+        else CATEGORIES[int(moments.kinds[life])]
+    )
     wanted, died = int(lives.size[life]), int(lives.died[life])
     address = f"at {int(lives.address[life]):#x}"
     yield f"{size(wanted)} ({plural(wanted, 'byte')}) {address}, {short_place(kind)}"

@@ -8,7 +8,7 @@ are counted instead.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 import numpy as np
@@ -19,10 +19,9 @@ from fusetui.trace.model.memo import memo, once
 
 if TYPE_CHECKING:
     from fusetui.analysis.memory.moments import Held, Moments
-    from fusetui.analysis.memory.versus import By
+    from fusetui.trace.model.columns import Trace
 
 MEMORY = "memory"
-BYS: Final[tuple[By, ...]] = ("code", "module", "category")
 NO_LIFE, ANY_STACK = -1, -2
 LETTERS = "pogatwbGu"
 """Of the categories, in their order, where there are no colors."""
@@ -38,6 +37,17 @@ class ReadMemory(msgspec.Struct, frozen=True):
     alone: bool
 
 
+class ReadEvents(msgspec.Struct, frozen=True, eq=False):
+    """An effect: read the memory events of a trace, as asked for on a page."""
+
+    path: str
+    trace: Trace
+    page: str
+
+
+MemoryEffect = ReadMemory | ReadEvents
+
+
 class Lines(msgspec.Struct, frozen=True):
     """An overlay: lines to read."""
 
@@ -46,11 +56,13 @@ class Lines(msgspec.Struct, frozen=True):
 
 
 class MemorySide(msgspec.Struct, frozen=True, eq=False):
-    """A snapshot that is open; `moments` of each of its devices, at least of one."""
+    """A snapshot that is open; `moments` of each of its devices, at least of one. `trace`: that
+    whose memory events it is instead."""
 
     path: str
     label: str
     moments: tuple[Moments, ...]
+    trace: Trace | None = None
 
 
 class MemoryView(msgspec.Struct, frozen=True):
@@ -68,7 +80,7 @@ class MemoryShown(msgspec.Struct, frozen=True, eq=False):
     sides: tuple[MemorySide, ...]
     views: tuple[MemoryView, ...]
     active: int = 0
-    by: By = "code"
+    by: str = "code"
     is_map: bool = False
     opened: frozenset[Key] = frozenset()
 
@@ -78,6 +90,11 @@ class MemoryShown(msgspec.Struct, frozen=True, eq=False):
     @property
     def view(self) -> MemoryView:
         return self.views[self.active]
+
+    @property
+    def trace(self) -> Trace | None:
+        """That whose memory events are shown."""
+        return self.sides[0].trace
 
 
 class Cells(msgspec.Struct, frozen=True, eq=False):
@@ -90,8 +107,8 @@ class Cells(msgspec.Struct, frozen=True, eq=False):
 
 
 class MemoryRow(NamedTuple):
-    """A holder (level 0), a stack of it (1) or an allocation (2). `other`: the bytes of the same
-    holder in the other snapshot."""
+    """A holder (level 0), a stack of it (1) or an allocation (2). `allocations`: 0 where their
+    number is not known. `other`: the bytes of the same holder in the other snapshot."""
 
     level: int
     key: Key
@@ -156,7 +173,11 @@ def heights(
 
 @memo(4)
 def rows_of(
-    moments: Moments, by: By, event: int, opened: frozenset[Key], beside: tuple[Moments, int] | None
+    moments: Moments,
+    by: str,
+    event: int,
+    opened: frozenset[Key],
+    beside: tuple[Moments, int] | None,
 ) -> tuple[MemoryRow, ...]:
     """Who holds what at a moment, the largest first; beside another snapshot at a moment of it, the
     largest difference first."""
@@ -175,7 +196,7 @@ def rows_of(
     return tuple(row for group in said for row in group)
 
 
-def bytes_of(moments: Moments, by: By, event: int) -> Mapping[str, int]:
+def bytes_of(moments: Moments, by: str, event: int) -> Mapping[str, int]:
     """The bytes of each holder."""
     held = moments.held(by, event)
     return {
@@ -184,15 +205,20 @@ def bytes_of(moments: Moments, by: By, event: int) -> Mapping[str, int]:
     }
 
 
-def _rows(moments: Moments, by: By, event: int, opened: frozenset[Key]) -> Iterator[MemoryRow]:
+def _rows(moments: Moments, by: str, event: int, opened: frozenset[Key]) -> Iterator[MemoryRow]:
+    from fusetui.analysis.memory.holders import BEFORE_RECORDING  # imported by now
+
+    own_stack = moments.is_of_trace and by == "op"  # which is its only one
     for holder, size, number in _each(moments.held(by, event)):
         name = moments.names[holder]
-        yield MemoryRow(0, (name,), name, size, number)
+        is_counted = not (moments.is_of_trace and name == BEFORE_RECORDING)
+        yield MemoryRow(0, (name,), name, size, number if is_counted else 0)
         if (name,) not in opened:
             continue
         for stack, inside, count in _each(moments.stacks(by, holder, event)):
-            yield MemoryRow(1, (name, stack), name, inside, count, stack)
-            if (name, stack) in opened:
+            if not own_stack:
+                yield MemoryRow(1, (name, stack), name, inside, count, stack)
+            if own_stack or (name, stack) in opened:
                 for life in moments.allocations(by, holder, stack, event).tolist():
                     own = int(moments.history.lives.size[life])
                     yield MemoryRow(2, (name, stack, life), name, own, 1, stack, life)

@@ -1,4 +1,5 @@
-"""The memory page: what a snapshot of torch.cuda says was allocated over time, and who held it."""
+"""The memory page: what a snapshot of torch.cuda, or a trace with memory events, says was allocated
+over time, and who held it."""
 
 from __future__ import annotations
 
@@ -20,12 +21,14 @@ from fusetui.tui.pages.page import ListPage, Pane, table_of_page
 from fusetui.tui.state import memory
 from fusetui.tui.state.action import action, nothing, on
 from fusetui.tui.state.memory import here, memory_of, window, with_view
+from fusetui.tui.state.screen import overlay_size
 from fusetui.tui.state.state import Outcome, Overlay, Size, State, told
 
 if TYPE_CHECKING:
     from fusetui.analysis.memory.moments import Moments
     from fusetui.tables.public import Table
 
+BYS = "code, module, category; op, annotation"
 BAR = 10  # cells
 SHARE = {1: (9, 20), 2: (13, 20)}  # of the lines above the details that areas take, by their number
 NAME = ListColumn("", 0, left=True)
@@ -54,7 +57,7 @@ def pictures() -> ModuleType:
 def memory_head(side: MemorySide) -> str:
     """One line that says what is open."""
     of_devices = [
-        f"device {one.history.device}: peak {size(int(one.history.allocated.max()))} allocated, "
+        f"{one.title}: peak {size(int(one.history.allocated.max()))} allocated, "
         f"{size(int(one.history.reserved.max()))} reserved, "
         f"{plural(len(one.history.events), 'event')}{_contradiction(one)}"
         for one in side.moments
@@ -64,26 +67,31 @@ def memory_head(side: MemorySide) -> str:
 
 def _contradiction(moments: Moments) -> str:
     difference = abs(moments.history.difference_end_bytes)
-    return f", which differ from its blocks by {size(difference)}" if difference else ""
+    what = "their last total" if moments.is_of_trace else "its blocks"
+    return f", which differ from {what} by {size(difference)}" if difference else ""
 
 
 class MemoryPage(ListPage):
     """Space opens a holder into its stacks, and a stack into its allocations."""
 
     name, title, key = MEMORY, "Memory", "9"
-    help = "who holds the memory of a GPU, by a snapshot"
+    help = "who holds the memory of a GPU, by a snapshot or a trace"
     is_table = True
     hints = (
         "help keys; memory-in/memory-out zoom; memory-left/memory-right pan; "
         "memory-before/memory-after cursor; memory-peak highest; memory-turn open; show stack; "
-        "memory-by code, module, category; memory-map segments; copy copy"
+        "memory-by group by; memory-map segments; copy copy"
     )
 
     def has(self, state: State) -> bool:
-        return state.memory is not None
+        return memory.is_there(state)
 
     def why_not(self, state: State) -> str:
-        return "" if self.has(state) else memory.NO_SNAPSHOT
+        return "" if self.has(state) or state.sides else memory.NO_SNAPSHOT
+
+    def ask(self, state: State) -> Outcome | None:
+        """A trace may tell some of it."""
+        return None if self.has(state) else memory.ask(state)
 
     def open(self, state: State) -> State:
         """The timeline may show another window by now."""
@@ -103,12 +111,13 @@ class MemoryPage(ListPage):
         def formatted(index: int, width: int) -> list[Styled]:
             row = found[index]
             mark = glyphs.unfolded if row.key in shown.opened else glyphs.folded
-            mark = mark if row.level < 2 and row.bytes else glyphs.leaf
+            mark = mark if row.level < 2 and row.allocations else glyphs.leaf
             name = f"{'  ' * row.level}{mark} {pictures().row_text(moments, row, zero)}"
             if len(shown.sides) == 2:
                 return row_parts(columns, [*self._both(state, row), name], width)
             bar = share_bar(row.bytes, whole, BAR, glyphs)
-            figures = size(row.bytes), percent(row.bytes, whole), bar, count(row.allocations)
+            blocks = count(row.allocations) if row.allocations else ""
+            figures = size(row.bytes), percent(row.bytes, whole), bar, blocks
             return row_parts(columns, [*figures, name], width)
 
         return Rows(
@@ -184,8 +193,9 @@ class MemoryPage(ListPage):
         mark = ("A ", "B ")[index] if len(shown.sides) == 2 else ""
         of = shown.sides[index]
         name = f"{mark}{of.label}"
-        if len(of.moments) > 1:
-            name += f"   device {moments.history.device}, one of {len(of.moments)}"
+        if len(of.moments) > 1 or moments.is_of_trace:
+            name += f"   {narrow(moments.title)}"
+            name += f", one of {len(of.moments)}" if len(of.moments) > 1 else ""
         said = pictures().cursor_line(moments, view.at, found.zero, name, size.width)
         token = "title" if index == shown.active else "faint"
 
@@ -201,7 +211,11 @@ class MemoryPage(ListPage):
     def _apart(self, state: State) -> Sequence[Pane]:
         """Beside a trace whose axis of time is another one."""
         why = memory.why_apart(state) if state.sides else ""
-        return (Pane(1, text([Said(f" its axis of time is its own: {why}")])),) if why else ()
+        said = [f" its axis of time is its own: {why}"] if why else []
+        moments, _ = here(state)
+        if moments.is_of_trace and (difference := _contradiction(moments)):
+            said.append(f" {plural(len(moments.history.events), 'event')}{difference}")
+        return [Pane(1, text([Said(line)])) for line in said]
 
     def below(self, state: State, size: Size) -> Sequence[Pane]:
         row, (moments, view) = self.row(state), here(state)
@@ -214,7 +228,7 @@ class MemoryPage(ListPage):
         if row is None or not row.bytes:
             return (Pane(height, ruled(None, "", rule, lambda width, height: [])),)
         stack, zero = self._stack(state, row), self._zero(state)
-        lines = partial(pictures().about, moments, row, stack, zero)
+        lines = partial(pictures().about, moments, row, stack, zero, size.width)
         picture = ruled(
             (moments, row, stack, zero), "", rule, lambda width, height: lines()[:height]
         )
@@ -261,7 +275,8 @@ class MemoryPage(ListPage):
             return "nothing of it is allocated at this moment"
         moments, _ = here(state)
         stack, zero = self._stack(state, row), self._zero(state)
-        lines = pictures().about(moments, row, stack, zero, every=True)
+        width = overlay_size(state).width - 6
+        lines = pictures().about(moments, row, stack, zero, width, every=True)
         return Lines("where this was allocated", tuple(line.text for line in lines))
 
     def table(self, state: State, rows: Sequence[int] | None = None) -> Table:
@@ -306,7 +321,7 @@ _next, _last = partial(memory.next_by, by=1), partial(memory.next_by, by=-1)
 def turn(state: State) -> State:
     """Opens or closes the row under the cursor."""
     row, shown = PAGE.row(state), memory_of(state)
-    if shown.is_map or row is None or row.level > 1 or not row.bytes:
+    if shown.is_map or row is None or row.level > 1 or not row.allocations:
         return told(state, "there is nothing to open below this row")
     return replace(state, memory=replace(shown, opened=shown.opened ^ {row.key}), hint="")
 
@@ -326,8 +341,8 @@ MemoryPage.actions = (
     _action("memory-later", "Next event", ".", "exactly one", _later),
     _action("memory-peak", "Highest", "p", "where most is allocated in sight", memory.highest),
     _action("memory-turn", "Open or close", "space", "stacks, then allocations", turn),
-    _action("memory-by", "By another", ">", "code, module, category", _next),
-    _action("memory-by-last", "By the one before", "<", "code, module, category", _last),
+    _action("memory-by", "By another", ">", BYS, _next),
+    _action("memory-by-last", "By the one before", "<", BYS, _last),
     _action("memory-map", "Segments", "t", "or who holds it", memory.turn_map),
     _action("memory-device", "Other device", "tab", "or snapshot", memory.next_device),
 )

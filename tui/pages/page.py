@@ -59,6 +59,10 @@ class Page(ABC):
     def show(self, state: State, size: Size) -> Sequence[Pane]:
         """The panes from top to bottom; together as high as `size`."""
 
+    def ask(self, state: State) -> Outcome | None:
+        """What is worked out before the page can come to the front, which it then does itself."""
+        return None
+
     def open(self, state: State) -> Outcome:
         """Called when the page comes to the front, after the state names it."""
         return state

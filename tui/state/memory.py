@@ -13,12 +13,12 @@ from fusetui.text.figures import plural, size
 from fusetui.text.printable import printable
 from fusetui.tui.layout.frame import divided
 from fusetui.tui.layout.memory import (
-    BYS,
     MEMORY,
     Cells,
     MemoryShown,
     MemorySide,
     MemoryView,
+    ReadEvents,
     ReadMemory,
     cells,
     first_view,
@@ -26,6 +26,7 @@ from fusetui.tui.layout.memory import (
 )
 from fusetui.tui.layout.view import MIN_SPAN_NS
 from fusetui.tui.state.moving import viewed
+from fusetui.tui.state.replays import WHOLE
 from fusetui.tui.state.state import (
     ListState,
     Outcome,
@@ -39,6 +40,9 @@ if TYPE_CHECKING:
     from fusetui.analysis.memory.moments import Moments
 
 NO_SNAPSHOT = "no memory snapshot is open: fusetui open TRACE --memory SNAPSHOT opens one"
+READING = "the memory events of the trace are being read"
+READ = "the memory events are read"
+NO_SEGMENTS = "a trace does not tell which segments there were: a snapshot does"
 
 
 class Window(NamedTuple):
@@ -63,6 +67,35 @@ def arrived(state: State, sides: tuple[MemorySide, ...]) -> State:
     if state.sides or (state.reading and not state.reading.is_whole):
         return now
     return replace(now, page=MEMORY, reading=None)
+
+
+def is_there(state: State) -> bool:
+    """Whether a snapshot is open, or the memory events of the active trace are."""
+    if state.memory is None or state.memory.trace is None:
+        return state.memory is not None
+    return bool(state.sides) and state.memory.trace is state.side.trace
+
+
+def ask(state: State) -> Outcome:
+    """Has the memory events of the active trace read."""
+    if state.side.trace.report.prefix:
+        return told(state, WHOLE)
+    path = state.paths[state.active] if state.active < len(state.paths) else ""
+    return told(state, READING), ReadEvents(path, state.side.trace, state.page)
+
+
+def of_trace(state: State, asked: ReadEvents, found: tuple[Moments, ...] | str) -> State:
+    """They were read, or there are none; their page comes to the front where it was asked for."""
+    if not state.sides or state.side.trace is not asked.trace:
+        return state
+    if isinstance(found, str):
+        return told(state, printable(found))
+    side = MemorySide(asked.path, state.side.label, found, asked.trace)
+    shown = MemoryShown((side,), (first_view(side, 0),), by=next(iter(found[0].holders)))
+    now = replace(state, memory=shown).with_list(MEMORY, ListState())
+    if state.page != asked.page or state.overlay or state.prompt:
+        return told(now, READ, "memory memory")
+    return in_sight(replace(now, page=MEMORY, hint=""))
 
 
 def failed(state: State, sentence: str) -> Outcome:
@@ -109,6 +142,8 @@ def why_apart(state: State, index: int = 0) -> str:
     times = memory_of(state).moments(index).times
     if not state.sides:
         return "no trace is open"
+    if (own := memory_of(state).sides[index].trace) is not None:
+        return "" if own is state.side.trace else "it is of another trace"
     if not len(times):
         return "the events of the snapshot have no times"
     if not state.side.trace.epoch_ns:
@@ -121,17 +156,18 @@ def why_apart(state: State, index: int = 0) -> str:
 
 def allocated_text(state: State, row: int) -> str:
     """What was allocated on the device that is shown while a CPU slice ran, to the microsecond of
-    the events; "" where the snapshot does not reach."""
+    the events of a snapshot; "" where they do not reach."""
     if state.memory is None or why_apart(state) or is_gpu(state.side.trace, row):
         return ""
     moments, trace = memory_of(state).moments(0), state.side.trace
     start = int(trace.start[row]) + trace.epoch_ns
-    begin, end = start // 1000 * 1000, start + int(trace.dur[row])
+    unit = 1 if moments.is_of_trace else 1000
+    begin, end = start // unit * unit, start + int(trace.dur[row])
     if begin < int(moments.times[0]) or end > int(moments.times[-1]):
         return ""
     number, wanted, kept = moments.allocated_in(*np.searchsorted(moments.times, [begin, end + 1]))
     said = f"{plural(number, 'allocation')} meanwhile"
-    where = f"(device {moments.history.device}, any thread)"
+    where = f"({moments.title}, any thread)"
     return f"{said} {where}: {size(wanted)}, {size(kept)} left" if number else f"{said} {where}"
 
 
@@ -249,13 +285,15 @@ def highest(state: State) -> State:
 
 
 def next_by(state: State, by: int) -> State:
-    """By code, by module, by category."""
-    shown = memory_of(state)
-    return turned(state, by=BYS[(BYS.index(shown.by) + by) % len(BYS)])
+    """By code, by module, by category; of a trace by op, by annotation."""
+    bys = [*here(state)[0].holders]
+    return turned(state, by=bys[(bys.index(memory_of(state).by) + by) % len(bys)])
 
 
 def turn_map(state: State) -> State:
     """Who holds it, or where it lies."""
+    if here(state)[0].is_of_trace:
+        return told(state, NO_SEGMENTS)
     return turned(state, is_map=not memory_of(state).is_map)
 
 

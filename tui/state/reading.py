@@ -86,6 +86,7 @@ def opened(state: State, sides: tuple[Side, ...], lines: int) -> Outcome:
         flame=FlameView(),
         lists={},
         comparison=None,
+        memory=None if state.memory and state.memory.trace else state.memory,
         replay=None,
         prompt=None,
         hint="",

@@ -20,7 +20,7 @@ from fusetui.trace.layout.steps import Steps
 from fusetui.tui.layout.answer import AnswerAt
 from fusetui.tui.layout.flame import FlameView
 from fusetui.tui.layout.kernel_table import KernelView
-from fusetui.tui.layout.memory import Lines, MemoryShown, ReadMemory
+from fusetui.tui.layout.memory import Lines, MemoryEffect, MemoryShown
 from fusetui.tui.layout.op_tree import TreeView
 from fusetui.tui.layout.search_hits import SearchHits
 from fusetui.tui.layout.view import GapAt, Side, View
@@ -205,7 +205,7 @@ class State(msgspec.Struct, frozen=True, eq=False):
     fits: tuple[tuple[int, ...], ...] = ()  # of each side: the folds that its screen asked for
     lists: Mapping[str, ListState] = {}  # by the name of the page, and OVERLAY
     comparison: Comparison | None = None
-    memory: MemoryShown | None = None  # the snapshots that are open
+    memory: MemoryShown | None = None  # the snapshots that are open, or memory events
     job: RankedJob = RankedJob()  # the ranks that the offers are
     offers: tuple[Offer, ...] = ()  # what may be chosen from
     wanted: tuple[str, ...] = ()  # what is being read, or was read last
@@ -379,7 +379,7 @@ Effect = (
     | ReadRanks
     | Search
     | MatchLanes
-    | ReadMemory
+    | MemoryEffect
     | CopyText
     | SaveTable
     | Cut

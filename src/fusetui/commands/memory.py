@@ -102,8 +102,8 @@ def _trace(args: Namespace) -> int:
 
 def _traced(path: str, args: Namespace) -> tuple[TracedMemoryDocument, Loaded]:
     from fusetui.analysis.memory.of_trace import memory_of_trace
-    from fusetui.analysis.questions.memory import memory_peaks
     from fusetui.report.memory import TracedMemoryDocument
+    from fusetui.report.memory_words import no_events
 
     if args.by != "code":
         raise CommandError(f"{path} is a trace, which tells the op that allocated: leave --by out.")
@@ -114,9 +114,8 @@ def _traced(path: str, args: Namespace) -> tuple[TracedMemoryDocument, Loaded]:
     except NoMoment as missing:
         raise CommandError(f"{path}: {missing}") from None
     if not devices:
-        lacks = "events with addresses and totals, which newer versions of torch write"
-        what = lacks if memory_peaks(trace).is_recorded else "events: profile_memory=True adds them"
-        raise CommandError(f"{path} has no memory {what}. A snapshot tells more: docs/memory.md.")
+        what = no_events(trace)
+        raise CommandError(f"{path} has {what}. A snapshot tells more: docs/memory.md.")
     return TracedMemoryDocument(trace.report.file, args.at, devices), loaded
 
 

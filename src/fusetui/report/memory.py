@@ -14,7 +14,7 @@ from fusetui.analysis.memory.findings import Finding
 from fusetui.analysis.memory.of_trace import TracedMemory
 from fusetui.analysis.memory.oom import OutOfMemory
 from fusetui.analysis.memory.versus import By, MemoryChange, MemoryRank
-from fusetui.report.memory_words import finding_text, oom_text, remedy, short_place
+from fusetui.report.memory_words import MORE, finding_text, oom_text, remedy, short_place
 from fusetui.text.figures import count, duration, percent, signed_size, size
 from fusetui.text.printable import printable
 from fusetui.text.tables import TOP_ALL, Column, left_out, table_of
@@ -22,11 +22,6 @@ from fusetui.text.tables import TOP_ALL, Column, left_out, table_of
 MOMENTS = {"peak": "At the peak", "end": "At the end", "oom": "Out of memory"}
 WIDEST = 96
 PINNED = 3
-MORE = (
-    "Sizes of a GPU are those of blocks, as the allocator rounds them. A snapshot would also tell "
-    "the stack and the kind of each allocation, the segments, and why memory ran out: "
-    "docs/memory.md says how to record one."
-)
 
 
 class FindingDocument(Finding, frozen=True, kw_only=True):

@@ -8,11 +8,25 @@ from collections.abc import Callable
 from fusetui.analysis.memory.categories import CATEGORIES
 from fusetui.analysis.memory.findings import Finding, Helps, Rule
 from fusetui.analysis.memory.oom import Inactive, OutOfMemory
+from fusetui.analysis.questions.memory import memory_peaks
 from fusetui.text.figures import count, plural, size
 from fusetui.text.printable import printable
+from fusetui.trace.model.columns import Trace
 
 PLACE = re.compile(r"(?:.*/)?([^/]+/[^/]+\.py:\d+ .*)", re.DOTALL)  # the folder, the file, the line
+MORE = (
+    "Sizes of a GPU are those of blocks, as the allocator rounds them. A snapshot would also tell "
+    "the stack and the kind of each allocation, the segments, and why memory ran out: "
+    "docs/memory.md says how to record one."
+)
 EXPANDABLE = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
+
+
+def no_events(trace: Trace) -> str:
+    """What a trace lacks whose memory events tell nothing, if it has any."""
+    if memory_peaks(trace).is_recorded:
+        return "no memory events with addresses and totals, which newer versions of torch write"
+    return "no memory events: profile_memory=True adds them"
 
 
 def short_place(place: str) -> str:

@@ -42,6 +42,8 @@ NOTES = {
     "Python.",
     "some_bounds_unknown": "The least time of some kernels is not known: they take as long as "
     "before.",
+    "unscaled": "Of some kernels the least time is not known on both devices: they take as long as "
+    "before.",
     "some_runs_keep_their_time": "Of some fusable runs only the launches are saved, because the "
     "bytes that they move are not known.",
     "graph_launch_assumed": "The trace has no launch of a CUDA graph: what one takes is assumed.",
@@ -145,7 +147,7 @@ def _answer(found: WhatIf) -> str:
     of, before = _of(found.of), duration(found.before_ns)
     if found.between_ns is not None:
         least, most = map(duration, found.between_ns)
-        times = f"{least} to {most}" if least != most else f"about {least}"
+        times = f"{least} to {most}" if least != most else f"{least} at both ends of the range"
         return f"With {made}, {of} of {before} would take {times}."
     if found.after_ns is None:
         return f"What {made} would be worth cannot be told: too little of the time is understood."

@@ -5,19 +5,23 @@ A moment is an event, after which the state is meant, or BEFORE.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import NamedTuple
 
 import msgspec
 import numpy as np
 
 from fusetui.analysis.memory.answer import Known
-from fusetui.analysis.memory.categories import CATEGORIES
+from fusetui.analysis.memory.categories import CATEGORIES, NUMBER
 from fusetui.analysis.memory.history import BEFORE, History, Lives
 from fusetui.analysis.memory.holders import BEFORE_RECORDING, NO_STACK, code_of, module_of
-from fusetui.analysis.memory.versus import By
-from fusetui.trace.model.arrays import Flags, Int64s, Rows, distinct, summed
+from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows, distinct, summed
+from fusetui.trace.snapshot import Frame
 
+Naming = Callable[[int], str]
+Keys = Mapping[str, tuple[Int64s | Int32s, Naming]]
+"""By what lives are grouped: a number for each of them, negative for none, and its name."""
 EVERY = 4096  # events between two moments of which all that lives is kept, at least
 
 
@@ -31,24 +35,29 @@ class Held(NamedTuple):
 
 class Moments(msgspec.Struct, frozen=True, eq=False, dict=True):
     """Of one device. `times`: of each event, ns since 1970, ascending; empty where the file has
-    none. `holders`: of each life, the row of `names` of who holds it."""
+    none. `holders`: of each life, the row of `names` of who holds it. `is_of_trace`: from memory
+    events, whose stacks are but the numbers of ops; times are as in the file if it has no epoch."""
 
-    known: Known
+    history: History
+    kinds: Int64s  # of each life, the number of its category
+    title: str  # of the device
     times: Int64s
+    named: Naming  # a stack
     names: tuple[str, ...]
-    holders: Mapping[By, Int64s]
+    holders: Mapping[str, Int64s]
     born: Rows  # the lives in the order of their births
     kept_at: Int64s  # some moments
     kept: tuple[Rows, ...]  # what lives at each of them
     changes: tuple[tuple[Int64s, Int64s], ...]  # of each category: events, and bytes after them
-
-    @property
-    def history(self) -> History:
-        return self.known.history
+    is_of_trace: bool = False
 
     def place_of(self, stack: int) -> str:
         """The code of a stack; "" where none was recorded."""
-        return code_of(self.history.snapshot, self.known.evidence, stack) if stack >= 0 else ""
+        return self.named(stack) if stack >= 0 else ""
+
+    def frames(self, stack: int) -> tuple[Frame, ...]:
+        """Those of a stack, innermost first."""
+        return () if self.is_of_trace else self.history.snapshot.stacks[stack]
 
     def living(self, event: int) -> Rows:
         """The lives at a moment: those of the last kept one, and those born since."""
@@ -82,24 +91,24 @@ class Moments(msgspec.Struct, frozen=True, eq=False, dict=True):
         )
         return found
 
-    def held(self, by: By, event: int) -> Held:
+    def held(self, by: str, event: int) -> Held:
         """Who holds what lives; `number` is a row of `names`."""
         rows = self.living(event)
         return self._grouped(self.holders[by][rows], rows)
 
-    def stacks(self, by: By, holder: int, event: int) -> Held:
+    def stacks(self, by: str, holder: int, event: int) -> Held:
         """The stacks in which what one of them holds was allocated; -1: none was recorded."""
         rows = self._of(by, holder, event)
         return self._grouped(self.history.lives.stack[rows].astype(np.int64), rows)
 
-    def allocations(self, by: By, holder: int, stack: int, event: int) -> Rows:
+    def allocations(self, by: str, holder: int, stack: int, event: int) -> Rows:
         """The lives of one of these stacks, the largest first, then the oldest."""
         lives, rows = self.history.lives, self._of(by, holder, event)
         rows = rows[lives.stack[rows] == stack]
         ordered: Rows = rows[np.lexsort((lives.born[rows], -lives.size[rows]))]
         return ordered
 
-    def _of(self, by: By, holder: int, event: int) -> Rows:
+    def _of(self, by: str, holder: int, event: int) -> Rows:
         rows = self.living(event)
         own: Rows = rows[self.holders[by][rows] == holder]
         return own
@@ -113,42 +122,59 @@ class Moments(msgspec.Struct, frozen=True, eq=False, dict=True):
 
 
 def moments(known: Known) -> Moments:
-    """All that is worked out once."""
-    history, lives = known.history, known.history.lives
-    times, names = history.events.time_us, dict[str, int]()
+    """Of a device of a snapshot."""
+    history, stack = known.history, known.history.lives.stack
+    times = history.events.time_us
     dated = bool(len(times)) and int(times.min()) >= 0
+    times = np.maximum.accumulate(times) * 1000 if dated else np.empty(0, np.int64)
+    code, module = (partial(at, history.snapshot, known.evidence) for at in (code_of, module_of))
+    kinds = known.kinds, CATEGORIES.__getitem__
+    keys: Keys = {"code": (stack, code), "module": (stack, module), "category": kinds}
+    return worked_out(history, known.kinds, f"device {history.device}", times, keys)
+
+
+def worked_out(
+    history: History,
+    kinds: Int64s,
+    title: str,
+    times: Int64s,
+    keys: Keys,
+    is_of_trace: bool = False,
+) -> Moments:
+    """All that is worked out once; the first of `keys` are stacks."""
+    lives, names = history.lives, {str(name): number for name, number in NUMBER.items()}
     born: Rows = np.argsort(lives.born, kind="stable")
-    holders = _holders(known, names)
+    holders = _holders(lives, keys, names)
     at, kept = _kept(lives, born)
     return Moments(
-        known,
-        np.maximum.accumulate(times) * 1000 if dated else np.empty(0, np.int64),
+        history,
+        kinds,
+        title,
+        times,
+        next(iter(keys.values()))[1],
         tuple(names),
         holders,
         born,
         at,
         kept,
-        tuple(_changes(lives, known.kinds == kind) for kind in range(len(CATEGORIES))),
+        tuple(_changes(lives, kinds == kind) for kind in range(len(CATEGORIES))),
+        is_of_trace,
     )
 
 
-def _holders(known: Known, names: dict[str, int]) -> dict[By, Int64s]:
-    """Numbers the names as they are found; each stack is looked at once."""
-    history, found = known.history, known.evidence
-    lives, snapshot = history.lives, history.snapshot
+def _holders(lives: Lives, keys: Keys, names: dict[str, int]) -> dict[str, Int64s]:
+    """Numbers the names as they are found; each key is looked at once."""
 
     def number(name: str) -> int:
         return names.setdefault(name, len(names))
 
-    categories = np.array([number(name) for name in CATEGORIES])
     nameless = number(NO_STACK), number(BEFORE_RECORDING)
-    stacks, numbers = distinct(lives.stack[lives.stack >= 0]), dict[By, Int64s]()
-    numbers["category"] = categories[known.kinds]
-    place = np.searchsorted(stacks, lives.stack)
-    without = np.where(lives.born == BEFORE, nameless[1], nameless[0])
-    for by, place_of in (("code", code_of), ("module", module_of)):
-        own = [number(place_of(snapshot, found, stack)) for stack in stacks.tolist()]
-        numbers[by] = np.where(lives.stack < 0, without, np.array([*own, 0])[place])  # type: ignore[index]
+    without, numbers = np.where(lives.born == BEFORE, *nameless[::-1]), dict[str, Int64s]()
+    for by, (each, named) in keys.items():
+        found = distinct(each[each >= 0])
+        own = [number(named(key)) for key in found.tolist()]
+        place = np.searchsorted(found, each)
+        numbers[by] = np.where(each < 0, without, np.array([*own, 0])[place])
     return numbers
 
 

@@ -3,14 +3,17 @@ by which op what lives was allocated. Sizes are those of blocks, as the allocato
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
 from msgspec.structs import replace
 
 from fusetui.analysis.memory.answer import NoMoment, Totals, events_at, totals
+from fusetui.analysis.memory.categories import NUMBER, UNKNOWN
 from fusetui.analysis.memory.history import BEFORE, History, lives_of
 from fusetui.analysis.memory.holders import BEFORE_RECORDING, Holder, held_at
+from fusetui.analysis.memory.moments import Keys, Moments, worked_out
 from fusetui.analysis.memory.rests import addresses
 from fusetui.trace.layout.counters import DEVICES
 from fusetui.trace.layout.links import enclosing_rows
@@ -20,7 +23,7 @@ from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import LARGEST, Id
 from fusetui.trace.snapshot import Action, Annotations, Blocks, Events, Segments, Snapshot, Stacks
 
-NO_OP = "no op"
+NO_OP, NO_ANNOTATION = "no op", "no annotation"
 ALLOCATORS = frozenset({"aten::empty", "aten::empty_like", "aten::empty_strided", "aten::resize_"})
 ALLOCATORS |= {"aten::new_empty", "aten::new_empty_strided"}
 OF_DEVICE = ("Device Type", "Device Id")
@@ -45,10 +48,41 @@ def memory_of_trace(trace: Trace, at: str | int = "peak") -> tuple[TracedMemory,
     `at` and NoMoment are as of `answer.memory`."""
     if at == "oom":
         raise NoMoment("its memory events do not tell where memory ran out, as a snapshot does.")
-    order = sorted(found := _sampled(trace), key=lambda one: (one[1] == 0, one[1:], str(one[0])))
-    histories = [_history(trace, device, found[device]) for device in order]
-    each = zip(order, histories, events_at(histories, at) if order else (), strict=True)
+    found = _sampled(trace)
+    histories = [_history(trace, *one) for one in found.items()]
+    each = zip(found, histories, events_at(histories, at) if found else (), strict=True)
     return tuple(_told(trace, *one) for one in each)
+
+
+def moments_of_trace(trace: Trace) -> tuple[Moments, ...]:
+    """The same at any moment, by op and by annotation; times to the ns, as the timeline has them.
+    Of what was there before, the number of blocks is not known."""
+    found = _sampled(trace)
+    several = len({device[0] for device in found}) > 1
+    return tuple(_moments(trace, *one, several) for one in found.items())
+
+
+def _moments(trace: Trace, device: Device, rows: list[Sampled], several: bool) -> Moments:
+    history, named = _history(trace, device, rows), partial(_named, trace)
+    lives = history.lives
+    early = lives.born == BEFORE
+    around = np.append(history.events.user_metadata, -1)[lives.born]  # BEFORE: the last
+    around = np.where(~early & (around < 0), len(trace.names) + 1, around)
+    kinds = np.where(early, NUMBER["before_recording"], UNKNOWN)
+    title = f"{_kind(device)} {device[2]}" if device[2] >= 0 else _kind(device)
+    title += f" of process {device[0]}" if several else ""
+    times = np.array([trace.epoch_ns + one[0] for one in rows], np.int64)
+    keys: Keys = {"op": (lives.stack, named), "annotation": (around, named)}
+    return worked_out(history, kinds, title, times, keys, is_of_trace=True)
+
+
+def _named(trace: Trace, number: int) -> str:
+    there = number < len(trace.names)
+    return trace.names[number] if there else (NO_OP, NO_ANNOTATION)[number - len(trace.names)]
+
+
+def _kind(device: Device) -> str:
+    return DEVICES.get(device[1], f"device type {device[1]}")
 
 
 def _told(trace: Trace, device: Device, history: History, event: int) -> TracedMemory:
@@ -57,7 +91,7 @@ def _told(trace: Trace, device: Device, history: History, event: int) -> TracedM
     start = (trace.epoch_ns + trace.begin_ns) // 1000
     return TracedMemory(
         **totals(history, event) | {"start_time_us": start},
-        kind=DEVICES.get(device[1], f"device type {device[1]}"),
+        kind=_kind(device),
         process=device[0],
         place=names[op] if event != BEFORE and op < len(trace.names) else None,
         annotation=names[around] if event != BEFORE and around >= 0 else None,
@@ -69,7 +103,7 @@ def _told(trace: Trace, device: Device, history: History, event: int) -> TracedM
 
 
 def _sampled(trace: Trace) -> dict[Device, list[Sampled]]:
-    """The events of each device in the order of time."""
+    """The events of each device in the order of time, GPUs first."""
     found: dict[Device, list[Sampled]] = {}
     for number, stretch in enumerate(trace.elements.stretches):
         for sample, time in trace.elements.samples(number) if stretch.samples else ():
@@ -79,7 +113,8 @@ def _sampled(trace: Trace) -> dict[Device, list[Sampled]]:
                 if max(map(abs, values[1:])) <= LARGEST:
                     one = time, sample.tid, (address & LARGEST, *sizes)
                     found.setdefault((sample.pid, kind, device), []).append(one)
-    return {device: sorted(rows, key=lambda one: one[0]) for device, rows in found.items()}
+    order = sorted(found, key=lambda one: (one[1] == 0, one[1:], str(one[0])))
+    return {device: sorted(found[device], key=lambda one: one[0]) for device in order}
 
 
 def _history(trace: Trace, device: Device, rows: list[Sampled]) -> History:

@@ -58,7 +58,7 @@ def placed(moments: Moments, event: int) -> Placed:
     rows = rows[np.argsort(lives.address[rows], kind="stable")]
     of = there.lives[rows]
     used = summed(of, lives.size[rows], count)
-    kinds = np.append(moments.known.kinds, UNKNOWN)[_same(history.lives, lives, rows)]
+    kinds = np.append(moments.kinds, UNKNOWN)[_same(history.lives, lives, rows)]
     return Placed(history, there, rows, of, kinds, used, summed(there.segment, there.size, count))
 
 

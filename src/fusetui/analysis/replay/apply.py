@@ -7,7 +7,6 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from fusetui.analysis.questions.busy import communicates, effective_ns
 from fusetui.analysis.replay import select
@@ -343,16 +342,22 @@ def _overlapped(change: Overlapped, draft: Draft) -> None:
 
 
 def _on_device(change: OnDevice, draft: Draft) -> None:
-    items = draft.items
-    ratio = select.ratios(kernels_of(draft.trace), change.name, draft.latest)
-    every = np.full(len(draft.trace), np.nan)
-    every[draft.trace.gpu_rows] = ratio
-    own: NDArray[Any] = every[draft.graph.row[items]]
-    known = ~np.isnan(own)
-    draft.notes.append("host_unchanged")
-    if not known.all():
-        draft.notes.append("some_bounds_unknown")
-    draft.scale(items[known], lambda ns: ns * own[known])
+    """Each kernel keeps how many times as long as its least time it takes, or how much longer."""
+    trace, row = draft.trace, draft.graph.row[draft.items]
+    every = np.full((2, len(trace)), np.nan)
+    every[:, trace.gpu_rows] = select.on_device(kernels_of(trace), change.name)
+    known = ~np.isnan(every[0, row])
+    if not known.any():
+        raise Refused(f"The least time of no kernel is known both here and on {change.name}.")
+    draft.notes += ["host_unchanged"] if known.all() else ["host_unchanged", "unscaled"]
+    ratio, least = every[:, row[known]]
+
+    def scaled(own: Floats) -> Floats:
+        ends = own * ratio, own + (ratio - 1) * np.minimum(least, own)
+        found: Floats = np.maximum(*ends) if draft.latest else np.minimum(*ends)
+        return found
+
+    draft.scale(draft.items[known], scaled)
 
 
 MAKERS: dict[type[Change], Callable[[Any, Draft], None]] = {

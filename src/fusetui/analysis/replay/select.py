@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 
@@ -199,23 +200,26 @@ def loads_of(trace: Trace, graph: Graph) -> Covers:
     return covers(trace, graph, loader_rows(trace))
 
 
-def ratios(kernels: Kernels, name: str, latest: bool) -> Floats:
-    """How many times as long each kernel's bound is on another device: by its arithmetic or by its
-    bytes, whichever is less, or with `latest` more; nan where neither is known."""
+def on_device(kernels: Kernels, name: str) -> tuple[Floats, Floats]:
+    """How many times as long the least time of each kernel is on another device, and how much of
+    its time that is here (ns; 0 where its data may come from the cache): nan where the least time
+    on one of them is not known, as without a rate of its arithmetic. Raises WrongChange."""
     new, old = _peak(name), kernels.peak
     if old is None:
         raise Refused("The limits of the device of this trace are not known.")
 
     def ratio(job: KernelJob) -> float | None:
-        limits, found = job.limits, list[float]()
+        limits, bytes_per_s = job.limits, (old.bytes_per_s, new.bytes_per_s)
         rates = old.flop_per_s(limits.kind), new.flop_per_s(limits.kind)
-        if limits.compute_ns is not None and rates[0] and rates[1]:
-            found.append(rates[0] / rates[1])
-        if limits.memory_ns is not None:
-            found.append(old.gigabytes_per_s / new.gigabytes_per_s)
-        return (max(found) if latest else min(found)) if found else None
+        least, other = list[float](), list[float]()
+        for ns, (here, there) in (limits.compute_ns, rates), (limits.memory_ns, bytes_per_s):
+            if ns is not None and here:
+                least.append(ns)
+                other.append(ns * here / there if there else math.inf)
+        known = limits.bound is not None and min(least) > 0 and max(other) < math.inf
+        return max(other) / max(least) if known else None
 
-    return kernels.of_jobs(ratio)
+    return kernels.of_jobs(ratio), kernels.of_jobs(lambda job: job.limits.least_ns or 0.0)
 
 
 def _peak(name: str) -> Peak:

@@ -42,6 +42,7 @@ Note = Literal[
     "no_gpu",  # only what threads do is replayed
     "python_is_all_but_ops",  # as no Python frames were recorded
     "some_bounds_unknown",  # kernels without one take as long as they did
+    "unscaled",  # kernels without one on either device likewise
     "some_runs_keep_their_time",  # fusable runs of which only launches are saved
     "graph_launch_assumed",  # what launching a graph takes: the trace has none
     "loader_beside",  # what the thread does to take over a batch counts nothing
