@@ -78,6 +78,8 @@ def with_worth(
     steps = len(steps_of(trace, by))
     order = sorted(range(len(told)), key=lambda n: _by_worth(told[n], max(steps, 1)))
     first = [wanted[n] for n in order if told[n].worth_ns is not None][:together]
+    both = _after(trace, graph, first, by) if first else None
+    unknown += [both.unknown] if isinstance(both, Then) else []
     return replace(
         found,
         findings=tuple(told[n] for n in order),
@@ -86,7 +88,7 @@ def with_worth(
         worth_before_ns=median(before.lengths),
         residuals=residuals_of(trace),
         residual_share=max(unknown),
-        together=_together(before, _after(trace, graph, first, by), len(first)) if first else None,
+        together=_together(before, both, len(first)),
     )
 
 
@@ -173,8 +175,8 @@ def _after(
     return then if then.unknown <= UNKNOWN else "unclear"
 
 
-def _together(before: Then, after: Then | WorthNote, findings: int) -> Together | None:
-    if isinstance(after, str):
+def _together(before: Then, after: Then | WorthNote | None, findings: int) -> Together | None:
+    if not isinstance(after, Then):
         return None
     each = median(before.lengths), median(after.lengths)
     return Together(findings, *each, each[0] - each[1])

@@ -140,7 +140,7 @@ def _why(asked: Any, opened: OpenTrace) -> Answer:
         "devices": found.devices,
         "threads": () if found.devices else found.cpu,
         "ceiling": found.ceiling,
-        "worth_of": found.worth_of,
+        **{key: getattr(found, key) for key in ("worth_of", "worth_before_ns", "residual_share")},
         "cannot_tell": found.cannot_tell,
     }
     claims = [

@@ -103,6 +103,8 @@ TOOLS: Final = {
             "threads": (Annotated[list[ThreadAccount], Meta(description="if there is no GPU")],),
             "ceiling": (Ceiling | None,),
             "worth_of": (str | None,),
+            "worth_before_ns": (int | None,),
+            "residual_share": (float | None,),
             "cannot_tell": (list[Unknown],),
             "findings": (list[FINDING],),  # type: ignore[valid-type]
         },

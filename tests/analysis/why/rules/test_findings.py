@@ -10,6 +10,7 @@ from tests.places import TRACES
 from fusetui.analysis.replay.worth import with_worth
 from fusetui.analysis.why.account import Accounts
 from fusetui.analysis.why.answer import explained
+from fusetui.analysis.why.model import Hurried
 from fusetui.analysis.why.rules import all_rules
 from fusetui.analysis.why.selection import asked
 from fusetui.trace import open_trace
@@ -39,6 +40,17 @@ def test_the_findings_are_those_that_were_looked_at(trace: str) -> None:
     if UPDATE:
         rewrite(trace, lines)
     assert [line.finding for line in lines] == [line.finding for line in of(trace)]
+
+
+def test_what_host_bound_would_change_is_no_warm_up() -> None:
+    """As of what it has at stake: its worth owes nothing to a first step that takes long."""
+    why, facts = explained(
+        asked(Accounts(open_trace(str(TRACES / "gp100_step_annotations.json.gz"))))
+    )
+    rules = [one.rule for one in why.findings]
+    wanted, warming = why.wanted[rules.index("host-bound")], facts.warming
+    assert isinstance(wanted, Hurried)
+    assert warming.ns and not wanted.cover.within(warming.start, warming.end).any()
 
 
 def test_each_line_was_looked_at() -> None:
