@@ -84,11 +84,6 @@ def test_no_wait(us: Us) -> None:
     assert us(synced(), "no-sync:cudaStreamSynchronize") == (153, 58 + 50 - 2)
 
 
-def test_no_wait_is_a_bound(asked: Ask) -> None:
-    assert asked(synced(), "no-sync:Synchronize").certainty == "bound"
-    assert asked(synced(), "kernel:k x0.5").certainty == "estimate"
-
-
 def test_an_op_goes_with_its_kernels(us: Us) -> None:
     """Two ops of 20 with kernels of 100, one after the other: 10 + 5 + 200."""
     events = [
