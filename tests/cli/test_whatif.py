@@ -50,7 +50,7 @@ def said(found: WhatIf) -> str:
 def test_keys(fusetui: Run) -> None:
     found = fusetui("whatif", LESSON, "family:gemm x0.5", "--json").json
     assert set(found) >= KEYS
-    assert set(found["steps"][0]) == {"name", "before_ns", "after_ns"}
+    assert set(found["steps"][0]) == {"name", "before_ns", "after_ns", "in_median"}
     assert found["changes"] == ["family:gemm x0.5"]
     assert found["after_ns"] < found["before_ns"]
 

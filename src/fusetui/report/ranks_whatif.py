@@ -7,7 +7,7 @@ from textwrap import wrap
 
 from fusetui.analysis.ranks.changing import Why
 from fusetui.analysis.ranks.whatif import JobWhatIf
-from fusetui.analysis.replay.whatif import DOUBTFUL
+from fusetui.analysis.why.model import DOUBTFUL
 from fusetui.report.whatif import NOTES, inferred_sentence, worth
 from fusetui.text.figures import count, duration, percent, several
 from fusetui.text.printable import printable

@@ -6,15 +6,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from textwrap import wrap
 
-from fusetui.analysis.replay.path import DeviceResidual, Path, PathRow
+from fusetui.analysis.replay.path import Path, PathRow
 from fusetui.analysis.replay.sweep import Sweep
-from fusetui.analysis.replay.whatif import DOUBTFUL, WhatIf
+from fusetui.analysis.replay.whatif import WhatIf
 from fusetui.report.output import UNKNOWN_WIDTH
 from fusetui.report.summary import kernel_label
-from fusetui.text.figures import change, count, duration, percent, plural, several, significant
+from fusetui.report.worth import doubt
+from fusetui.text.figures import change, count, duration, percent, plural, significant
 from fusetui.text.printable import printable
 from fusetui.text.tables import Column, table_of
-from fusetui.trace.model.ids import device_label
 
 KINDS = {
     "host": ("the host", "what CPU threads do"),
@@ -38,8 +38,8 @@ NOTES = {
     "other_ranks_unchanged": "Other ranks are taken as unchanged: time spent waiting for them "
     "stays as it was recorded.",
     "no_gpu": "No GPU work was recorded: only the CPU thread is replayed.",
-    "python_is_all_but_ops": "No Python frames were recorded: all time outside of ops counts as "
-    "Python.",
+    "python_is_all_but_ops": "No Python frames were recorded: all that threads do outside of ops "
+    "and calls counts as Python, but not on threads that run backward.",
     "some_bounds_unknown": "The least time of some kernels is not known: they take as long as "
     "before.",
     "unscaled": "Of some kernels the least time is not known on both devices: they take as long as "
@@ -63,12 +63,12 @@ NOTHING = 2000  # a smaller part of the time is no change
 
 def whatif_text(found: WhatIf, width: int, every_step: bool = False) -> str:
     """The answer, then what limits the steps; with `every_step` all steps, not only the median."""
-    said = [*_doubt(found.devices, found.residual_share), _answer(found)]
+    said = [*doubt(found.devices, found.residual_share), _answer(found)]
     blocks = [_wrapped(said, width)]
     if every_step and found.steps and found.after_ns is not None:
         blocks.append(table_of(STEP_COLUMNS, found.steps, width))
     if found.after_ns is not None and found.limit:
-        limit = limit_sentence(found.limit, "Then ", _counted(found))
+        limit = limit_sentence(found.limit, "Then ", _in_a_row(found))
         blocks += [_wrapped([limit], width), rows_text(found.limit, width)]
     blocks += [_wrapped([NOTES[note]], width) for note in found.notes]
     blocks += [_wrapped([text], width) for text in inferred_sentence(found.inferred_waits)]
@@ -77,7 +77,7 @@ def whatif_text(found: WhatIf, width: int, every_step: bool = False) -> str:
 
 def sweep_text(found: Sweep, width: int) -> str:
     """A row for each factor, and from where on less no longer helps."""
-    said = [*_doubt(found.devices, found.residual_share)]
+    said = [*doubt(found.devices, found.residual_share)]
     if found.points:
         said.append(_knee(found))
     longest = max((point.after_ns for point in found.points), default=1)
@@ -93,7 +93,7 @@ def sweep_text(found: Sweep, width: int) -> str:
 
 def path_text(found: Path, width: int) -> str:
     """The critical path, and what has time to spare."""
-    said = [*_doubt(found.devices, found.residual_share), limit_sentence(found.rows, "")]
+    said = [*doubt(found.devices, found.residual_share), limit_sentence(found.rows, "")]
     blocks = [_wrapped(said, width), rows_text(found.rows, width)]
     if found.slack:
         blocks.append(table_of(SLACK_COLUMNS, found.slack, width))
@@ -157,7 +157,8 @@ def _answer(found: WhatIf) -> str:
     text = f"With {made}, {of} of {before} would take {after} ({told}), an estimate."
     if (number := _counted(found)) > 1 and found.after_range_ns:
         low, high = map(duration, found.after_range_ns)
-        text += f" It is the median of {plural(number, 'step')}, the first left out, "
+        idle = " and those without GPU work" if number < len(found.steps) - 1 else ""
+        text += f" It is the median of {plural(number, 'step')}, the first{idle} left out, "
         text += f"of which each takes {low} to {high} then."
     return text
 
@@ -166,8 +167,8 @@ def replayed_sentence(found: WhatIf) -> str:
     """What stands above a replay that is drawn, what matters most first."""
     before, after = found.before_ns, found.after_ns or 0
     how = "at best" if found.certainty == "bound" else "an estimate"
-    doubt = f", {percent(found.residual_share, 1)} not understood" * found.is_doubtful
-    told = f"{duration(before)} -> {duration(after)} ({worth(before, after)}{doubt}), {how}"
+    unsure = f", {percent(found.residual_share, 1)} not understood" * found.is_doubtful
+    told = f"{duration(before)} -> {duration(after)} ({worth(before, after)}{unsure}), {how}"
     made = printable(" and ".join(found.changes))
     return f"replayed, not recorded: {found.of} {told}, with {made}"
 
@@ -178,26 +179,18 @@ def worth(before: int, after: int) -> str:
 
 
 def _counted(found: WhatIf) -> int:
-    """The steps of which the median is told: without the first, which no step ended before."""
-    return max(1, len(found.steps) - 1)
+    """The steps of which the median is told."""
+    return max(1, sum(step.in_median for step in found.steps))
+
+
+def _in_a_row(found: WhatIf) -> int:
+    """The same if no other step lies between them, else 1."""
+    marks = "".join("x" if step.in_median else " " for step in found.steps).strip()
+    return 1 if " " in marks else _counted(found)
 
 
 def _of(of: str) -> str:
     return "a step" if of == "step" else "the span"
-
-
-def _doubt(devices: Sequence[DeviceResidual], share: float) -> Iterator[str]:
-    """What is not understood, where that is much."""
-    if share <= DOUBTFUL:
-        return
-    told = [
-        f"{percent(one.residual_share, 1)} of the time of {device_label(one.device)}"
-        for one in devices
-        if one.residual_share > DOUBTFUL
-    ]
-    if share > max((one.residual_share for one in devices), default=0.0):
-        told.append(f"{percent(share, 1)} of the time after the change")
-    yield f"Not understood: {several(told, 3)}. Nothing recorded explains these delays."
 
 
 def inferred_sentence(waits: int) -> Iterator[str]:

@@ -28,7 +28,7 @@ from fusetui.report.why_answer import (
     main_reason,
     not_recorded,
 )
-from fusetui.report.worth import replayed_text, worth_text
+from fusetui.report.worth import doubt_text, replayed_text, worth_text
 from fusetui.text.figures import count, duration, percent, plural
 from fusetui.text.printable import markdown, markdown_table, printable
 from fusetui.text.tables import JSON_ALL, Column, Unseen, cut, left_out, table, table_of
@@ -122,14 +122,15 @@ def _findings(found: Why, room: int, width: int, everything: bool = False) -> li
     what leaves no room for the first finding is left out. With `everything` all of them, each with
     what to try."""
     told = f"{ceiling_text(found)}{_and(replayed_text(found))}".strip()
-    ceiling = wrap(told, min(width, WIDEST))
+    unsure = wrap(doubt_text(found), min(width, WIDEST))
+    ceiling = [*wrap(told, min(width, WIDEST)), *unsure]
     if everything:
         return _fitting(found, ceiling, len(found.findings), room, width)[0]
-    for above, remedy in ((ceiling, 1), (ceiling, 0), ([], 1)):
+    for above, remedy in ((ceiling, 1), (ceiling, 0), (unsure, 1)):
         lines, shown = _fitting(found, above, remedy, room, width)
         if shown or not found.findings:
             return lines
-    return _fitting(found, [], 0, room, width)[0]
+    return _fitting(found, unsure, 0, room, width)[0]
 
 
 def _fitting(
@@ -193,7 +194,7 @@ def why_markdown(found: Why) -> str:
             for one in some[:SHARES]
         ]
         lines += [*markdown_table([what, "GPU time", "share", "count"], rows, [0]), ""]
-    for text in filter(None, (ceiling_text(found), replayed_text(found))):
+    for text in filter(None, (ceiling_text(found), replayed_text(found), doubt_text(found))):
         lines += [markdown(text), ""]
     for n, one in enumerate(found.findings, 1):
         tried = f" Try: {one.try_}" if one.try_ else ""

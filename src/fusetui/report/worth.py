@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
-from fusetui.analysis.why.model import NOTHING, Finding, Why
-from fusetui.text.figures import duration, percent
+from collections.abc import Iterator, Sequence
+
+from fusetui.analysis.why.model import (
+    DOUBTFUL,
+    NOTHING,
+    DeviceResidual,
+    Finding,
+    Why,
+    median_step,
+    steps_tell,
+    totals,
+)
+from fusetui.text.figures import duration, percent, several
+from fusetui.trace.model.ids import device_label
 
 MORE = 1.5  # times what is at stake
 ZERO = "nothing"
+NEARLY = 0.01  # of what the headline tells: as much
 WITHOUT = {
     "no_change": "What it is worth is unknown: what would mend it cannot be replayed.",
     "warm_up": "What it is worth is unknown: it happens once.",
     "unclear": "What it is worth is unknown: too little of the time after the change is "
     "understood.",
+    "limit_unknown": "What it is worth is unknown: what would limit the time then is not known.",
     "not_found": "What it is worth is unknown: its change cannot be replayed here.",
 }
 """Why a single finding has no worth."""
@@ -41,12 +55,44 @@ def worth_text(found: Why, one: Finding) -> str:
 def worth_part(found: Why, one: Finding) -> str:
     """`worth 402 ms of the step (33 %)`, of a finding that has one."""
     if (figure := worth_figure(one)) == ZERO:
+        if one.worth_note == "some_steps":
+            return "worth nothing to the median step"
         return "worth nothing: other work limits the time"
-    whole = "a step" if found.worth_of == "step" and len(found.steps) > 1 else ""
-    whole = whole or f"of the {found.worth_of}"
+    whole = _whole(found)
     most = "at most " if one.worth_note == "at_most" else ""
     own = " if the CPU took no time between its calls" if one.worth_note == "own_time" else ""
     return f"worth {most}{figure} {whole} ({percent(one.worth_share or 0.0, 1)}){own}"
+
+
+def _whole(found: Why) -> str:
+    """What a worth is of, by its length unless the headline tells just that."""
+    before, is_step, tells = found.worth_before_ns or 0, found.worth_of == "step", steps_tell(found)
+    told = median_step(found.steps).dur_ns if tells else totals(found.devices)["span"]
+    if is_step != tells or abs(before - told) > NEARLY * told:
+        length = duration(before)
+        return f"of a step of {length}" if is_step else f"of the {length} that CPU and GPU take"
+    return "a step" if is_step and len(found.steps) > 1 else f"of the {found.worth_of}"
+
+
+def doubt(
+    devices: Sequence[DeviceResidual], share: float, then: str = "the change"
+) -> Iterator[str]:
+    """What is not understood, where that is much."""
+    if share <= DOUBTFUL:
+        return
+    told = [
+        f"{percent(one.residual_share, 1)} of the time of {device_label(one.device)}"
+        for one in devices
+        if one.residual_share > DOUBTFUL
+    ]
+    if share > max((one.residual_share for one in devices), default=0.0):
+        told.append(f"{percent(share, 1)} of the time after {then}")
+    yield f"Not understood: {several(told, 3)}. Nothing recorded explains these delays."
+
+
+def doubt_text(found: Why) -> str:
+    """The same of all replays that findings rest on; blank where all is understood."""
+    return " ".join(doubt(found.residuals, found.residual_share or 0.0, "a change"))
 
 
 def worth_figure(one: Finding) -> str:

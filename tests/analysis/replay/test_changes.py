@@ -84,11 +84,6 @@ def test_no_wait(us: Us) -> None:
     assert us(synced(), "no-sync:cudaStreamSynchronize") == (153, 58 + 50 - 2)
 
 
-def test_no_wait_is_a_bound(asked: Ask) -> None:
-    assert asked(synced(), "no-sync:Synchronize").certainty == "bound"
-    assert asked(synced(), "kernel:k x0.5").certainty == "estimate"
-
-
 def test_an_op_goes_with_its_kernels(us: Us) -> None:
     """Two ops of 20 with kernels of 100, one after the other: 10 + 5 + 200."""
     events = [
@@ -119,6 +114,18 @@ def test_python(us: Us) -> None:
     """Between ops and calls, where no frames were recorded."""
     events = [host("aten::mm", 0, 100), host("aten::mm", 150, 100)]
     assert us(events, "python x0.5") == (250, 225)
+
+
+def test_what_threads_do_between_ops_of_backward_is_no_python(us: Us) -> None:
+    """Thread 2 runs backward 30-130, of which 30-50 and 60-130 are ops; thread 1 waits for it. The
+    10 before it, and the 10 after it, are thread 1's own."""
+    node = "autograd::engine::evaluate_function: MmBackward0"
+    events = [event for event in backward() if event["name"] != node]
+    for event in events:
+        if event["name"] == "cudaLaunchKernel" and event["ts"] == 120:
+            event["tid"] = 2
+    events += [host(node, 30, 20, tid=2), host(node, 60, 70, tid=2)]
+    assert us(events, "python x0") == (165, 145)
 
 
 def test_python_frames(us: Us) -> None:

@@ -8,15 +8,18 @@ from typing import Any
 import numpy as np
 import pytest
 from msgspec.structs import replace
-from tests.analysis.replay.events import Event, call, host, kernel, launched
+from tests.analysis.replay.events import Event, call, host, kernel, launched, step
 from tests.analysis.replay.test_changes import gpu_bound, host_bound, synced
 from tests.places import TRACES
 
 from fusetui.analysis.replay import whatif, worth
+from fusetui.analysis.replay.whatif import told_steps
+from fusetui.analysis.replay.whatif import whatif as whatif_of
 from fusetui.analysis.replay.worth import with_worth
 from fusetui.analysis.why.answer import why
 from fusetui.analysis.why.model import Finding, Hurried, Shorter, Unawaited, Unmade, Wanted, Why
 from fusetui.analysis.why.selection import Selection
+from fusetui.report.why import why_markdown, why_text
 from fusetui.report.worth import replayed_text, worth_text
 from fusetui.trace import Trace, open_trace
 from fusetui.trace.model.arrays import Rows
@@ -117,11 +120,100 @@ def test_notes(trace_of: TraceOf, one: Finding, want: Want, note: str | None) ->
     assert said(trace, (one, want(trace))).findings[0].worth_note == note
 
 
-def test_a_wait_is_a_bound(trace_of: TraceOf) -> None:
-    trace = trace_of(synced())
+def recorded_wait() -> list[Event]:
+    """What the call waits for, as the profiler writes it where it knows."""
+    args = {"cuda_sync_kind": "Stream Sync", "stream": 7, "correlation": 9, "device": 0}
+    return [host("Stream Sync", 10, 50, "cuda_sync", pid=0, tid=7, args=args)]
+
+
+@pytest.mark.parametrize(
+    ("more", "note", "text"),
+    [(recorded_wait, "at_most", "worth at most 47 us of"), (list, None, "worth 47 us of")],
+)
+def test_a_wait_is_a_bound_unless_it_is_inferred(
+    trace_of: TraceOf, more: Callable[[], list[Event]], note: str | None, text: str
+) -> None:
+    trace = trace_of([*synced(), *more()])
     found = said(trace, (finding(), Unawaited(named(trace, "cudaStreamSynchronize"))))
-    assert found.findings[0].worth_note == "at_most"
-    assert "worth at most 47 us of the span" in worth_text(found, found.findings[0])
+    assert found.findings[0].worth_note == note
+    assert text in worth_text(found, found.findings[0])
+    told = whatif_of(trace, ["no-sync:Synchronize"]).certainty
+    assert told == ("bound" if note else "estimate")
+
+
+def stepped(*lasts: int, names: Sequence[str] = ()) -> list[Event]:
+    """A step for each length: a kernel of 50 that the host waits for, until 60, and an op; one of
+    less than 100 launches nothing."""
+    events, begin = list[Event](), 0
+    for number, (lasts_us, name) in enumerate(zip(lasts, names or "k" * len(lasts), strict=True)):
+        events += [step(number, begin, lasts_us)]
+        if lasts_us >= 100:
+            events += launched(begin + 2, begin + 7, 50, 2 * number + 1, name=name)
+            events += [call("cudaStreamSynchronize", begin + 10, 50, 2 * number + 2)]
+            events += [host("aten::item", begin + 60, lasts_us - 60)]
+        begin += lasts_us
+    return events
+
+
+def test_a_step_is_neither_cold_nor_without_gpu_work(trace_of: TraceOf) -> None:
+    """Each kernel takes 10 less, in a step of 100; the first one takes 1,000, the last one 20."""
+    trace = trace_of(stepped(1000, 100, 20))
+    found = said(trace, (finding(), shorter(10)(trace)), together=1)
+    (one,) = found.findings
+    assert (found.worth_before_ns, one.worth_ns, one.worth_share) == (100_000, 10_000, 0.1)
+    assert found.together is not None
+    assert found.together.saved_ns == found.together.before_ns - found.together.after_ns == 10_000
+    told = whatif_of(trace, ["kernel:k x0.8"])
+    assert (told.before_ns, told.after_ns, told.saved_ns) == (100_000, 90_000, 10_000)
+    assert [each.in_median for each in told.steps] == [False, True, False]
+
+
+def test_the_only_step_with_gpu_work_is_told_though_it_is_the_first(trace_of: TraceOf) -> None:
+    trace = trace_of(stepped(1000, 20))
+    assert said(trace, (finding(), shorter(10)(trace))).worth_before_ns == 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("steps", "text"),
+    [
+        ((100, 100, 100), "worth 10 us a step (10 %)."),
+        ((100, 150), "of a step of 150 us (6.7 %)"),
+    ],
+)
+def test_a_step_that_the_headline_does_not_tell_is_named(
+    trace_of: TraceOf, steps: Sequence[int], text: str
+) -> None:
+    """The headline tells the shorter one of two steps, of which a replay leaves out the first."""
+    trace = trace_of(stepped(*steps))
+    found = said(trace, (finding(), shorter(10)(trace)))
+    assert text in worth_text(found, found.findings[0])
+
+
+def test_what_is_saved_in_some_steps_only(trace_of: TraceOf) -> None:
+    trace = trace_of(stepped(100, 100, 100, 100, names="kkkr"))
+    found = said(trace, (finding(), shorter(10, "r")(trace)))
+    assert found.findings[0].worth_note == "some_steps"
+    assert "worth nothing to the median step." in worth_text(found, found.findings[0])
+
+
+def late() -> list[Event]:
+    """A kernel 5-60, and one of another stream that starts 10 later than its launch explains."""
+    return [*launched(0, 5, 55, 1), *launched(54, 69, 81, 2, name="r", tid=8)]
+
+
+def test_what_limits_the_time_is_not_told_where_it_is_not_known(trace_of: TraceOf) -> None:
+    """The other kernel may have waited for the first one."""
+    trace = trace_of(late())
+    found = said(
+        trace, (finding(), shorter(10)(trace)), (finding("other"), shorter(10, "r")(trace))
+    )
+    notes = {one.rule: one.worth_note for one in found.findings}
+    assert notes == {"rule": "limit_unknown", "other": None}
+    text = " ".join(why_text(found, 80).split())
+    doubt = text.index("Not understood: 6.7 % of the time of GPU 0, 7.1 % of the time after a ")
+    assert doubt < text.index("1. It is slow. At stake 1 us, worth 10 us")
+    assert "Not understood" in why_markdown(found)
+    assert "Not understood" not in why_text(replace(found, residual_share=0.05), 80)
 
 
 def test_the_most_worth_comes_first(trace_of: TraceOf) -> None:
@@ -214,7 +306,7 @@ def test_nothing_costs_time(path: Any) -> None:
         if isinstance(wanted, Shorter) and one.rule != "small-collectives":  # part of it is hidden
             rest = (one.at_stake_ns or 0) - int(wanted.ns.sum())
             assert 0 <= rest <= len(wanted.ns)  # each in whole ns
-    steps: Sequence[object] = found.steps if found.worth_of == "step" else ["span"]
+    steps = told_steps(trace, None) if found.worth_of == "step" else ["span"]
     for one in found.findings:
         assert (one.worth_ns or 0) >= 0
         if one.worth_ns and one.worth_ns * len(steps) > 1.001 * (one.at_stake_ns or 0):

@@ -33,7 +33,7 @@ from fusetui.analysis.replay.critical import last_of
 from fusetui.analysis.replay.graph import Graph
 from fusetui.analysis.replay.replay import Times
 from fusetui.analysis.replay.timeline import StepEnds, bounds_of
-from fusetui.analysis.replay.whatif import UNKNOWN, StepChange, chosen, median
+from fusetui.analysis.replay.whatif import UNKNOWN, StepChange, median
 from fusetui.trace.layout.steps import labels_of
 from fusetui.trace.model.arrays import Int64s, summed
 
@@ -147,12 +147,13 @@ def _answer(facts: JobFacts, asked: Sequence[Asked], nothing: JobWhatIf, cached:
     after = _bounds(facts, parts, found.times, [part.made for part in parts])
     old, new = np.diff(before), np.diff(after)
     names = labels_of(facts.matched.ranks[0].steps)
-    steps = zip(names, old.tolist(), new.tolist(), strict=True) if names else ()
+    counted = [len(old) == 1, *[True] * (len(old) - 1)]  # before the first none ended
+    steps = zip(names, old.tolist(), new.tolist(), counted, strict=True) if names else ()
     return msgspec.structs.replace(
         nothing,
         steps=tuple(StepChange(*one) for one in steps),
-        before_ns=median(chosen(old, None)),
-        after_ns=median(chosen(new, None)),
+        before_ns=median(old[counted]),
+        after_ns=median(new[counted]),
         ranks=tuple(_ranks(facts, parts, (meetings, same.arrived), (left, found.arrived))),
         inferred_waits=sum(part.graph.inferred_waits for part in parts),
         uncertainty_ns=round(_uncertainty(facts)),

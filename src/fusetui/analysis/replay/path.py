@@ -17,11 +17,12 @@ from fusetui.analysis.replay.replay import Times, replay
 from fusetui.analysis.why.account import Accounts
 from fusetui.analysis.why.host import LAYERS, Slices, together
 from fusetui.analysis.why.kernels import by_text
+from fusetui.analysis.why.model import DeviceResidual
 from fusetui.gpu.kernel_names import decode
 from fusetui.trace.model.arrays import Int64s, Rows, distinct, summed
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.ids import Id, exact_id
+from fusetui.trace.model.ids import exact_id
 from fusetui.trace.model.intervals import Cover, pieces, without
 from fusetui.trace.model.memo import memo, once
 
@@ -51,13 +52,6 @@ class Slack(msgspec.Struct, frozen=True):
     what: str
     kind: Literal["kernel", "op"]
     ns: int
-
-
-class DeviceResidual(msgspec.Struct, frozen=True):
-    """How much of a device's span is not understood."""
-
-    device: Id
-    residual_share: float
 
 
 class Path(msgspec.Struct, frozen=True):

@@ -9,8 +9,8 @@ from typing import Literal
 import msgspec
 
 from fusetui.analysis.replay.changes import WrongChange
-from fusetui.analysis.replay.path import DeviceResidual
 from fusetui.analysis.replay.whatif import whatif
+from fusetui.analysis.why.model import DeviceResidual
 from fusetui.trace.model.columns import Trace
 
 RANGE = re.compile(r"(?P<head>.*\S)\s+x(?P<low>\d*\.?\d+)\.\.(?P<high>\d*\.?\d+)", re.DOTALL)

@@ -20,26 +20,27 @@ from fusetui.analysis.replay.critical import (
 )
 from fusetui.analysis.replay.graph import Graph
 from fusetui.analysis.replay.items import WAITS_EVENT
-from fusetui.analysis.replay.path import DeviceResidual, PathRow, residuals_of, rows_of
+from fusetui.analysis.replay.path import PathRow, residuals_of, rows_of
 from fusetui.analysis.replay.replay import Times, replay
 from fusetui.analysis.replay.timeline import step_bounds
 from fusetui.analysis.why.host import matching
+from fusetui.analysis.why.model import DOUBTFUL, DeviceResidual
 from fusetui.trace.layout.steps import labels_of, steps_of
-from fusetui.trace.model.arrays import Int64s, distinct
+from fusetui.trace.model.arrays import Int64s, Rows, distinct
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.intervals import union
 from fusetui.trace.model.memo import once
 
-DOUBTFUL, UNKNOWN = 0.05, 0.20
-"""Shares that are not understood: from the first on an answer begins with that, and above the
-second there is none."""
+UNKNOWN = 0.20
+"""Above this share that is not understood there is no answer; see DOUBTFUL."""
 MANY = 100  # launches
 LITTLE = 0.001  # of the critical path: so much that begins late for no known reason is not told
 
 Note = Literal[
     "other_ranks_unchanged",  # they wait for this rank as long as they did
     "no_gpu",  # only what threads do is replayed
-    "python_is_all_but_ops",  # as no Python frames were recorded
+    "python_is_all_but_ops",  # as no Python frames were recorded, but on threads of backward
     "some_bounds_unknown",  # kernels without one take as long as they did
     "unscaled",  # kernels without one on either device likewise
     "some_runs_keep_their_time",  # fusable runs of which only launches are saved
@@ -59,11 +60,12 @@ class StepChange(msgspec.Struct, frozen=True):
     name: str
     before_ns: int
     after_ns: int | None
+    in_median: bool = True  # see told_steps
 
 
 class WhatIf(msgspec.Struct, frozen=True):
-    """The answer. `before_ns` and `after_ns` are medians of the steps but the first, before which
-    none ended, unless it is the only one; without steps, of all: see `of`."""
+    """The answer. `before_ns` and `after_ns` are medians of some steps, see told_steps; without
+    steps, of all: see `of`."""
 
     changes: tuple[str, ...]
     of: Literal["step", "span"]
@@ -71,7 +73,7 @@ class WhatIf(msgspec.Struct, frozen=True):
     steps: tuple[StepChange, ...]
     before_ns: int
     after_ns: int | None  # None: too little is understood, or there is only a range
-    saved_ns: int | None  # by a step, as the mean of all: never less for a change that only saves
+    saved_ns: int | None  # before_ns less after_ns
     before_range_ns: tuple[int, int]  # the least and the most over steps
     after_range_ns: tuple[int, int] | None
     between_ns: tuple[int, int] | None  # of a change that gives no number
@@ -106,22 +108,25 @@ def whatif(
     times = replay(made)
     before = lengths_of(trace, graph, Times(graph.began, graph.ended), by)
     after = lengths_of(trace, made, times, by)
+    tells = told_steps(trace, by)
+    places = tells if place is None else np.array([place])
     between = None
     if is_range(asked):
         other = changed(trace, graph, asked, latest=True)[0]
         most = lengths_of(trace, other, replay(other), by)
-        ends = sorted((median(chosen(after, place)), median(chosen(most, place))))
+        ends = sorted((median(chosen(after, places)), median(chosen(most, places))))
         between = (ends[0], ends[1])
     devices = residuals_of(trace)
     share = max([one.residual_share for one in devices] + [unknown_share(made, times)])
     told = between is None and share <= UNKNOWN
+    bounds = all(isinstance(one, Unsynced) for one in asked)
     recorded = late_share(graph, Times(graph.began, graph.ended))
     late: list[Note] = ["late_unexplained"] * (max(recorded, late_share(made, times)) > LITTLE)
     names = labels_of(steps.names)
-    each = zip(names, before.tolist(), after.tolist(), strict=True) if len(steps) else ()
-    every = [StepChange(name, old, new if told else None) for name, old, new in each]
-    saved = saved_of(before, after)
-    before, after = chosen(before, place), chosen(after, place)
+    counted = np.isin(np.arange(len(before)), tells).tolist()
+    each = zip(names, before.tolist(), after.tolist(), counted, strict=True) if len(steps) else ()
+    every = [StepChange(name, old, new if told else None, own) for name, old, new, own in each]
+    before, after = chosen(before, places), chosen(after, places)
     return WhatIf(
         changes=tuple(changes),
         of="step" if len(steps) else "span",
@@ -129,14 +134,14 @@ def whatif(
         steps=tuple(every if place is None else every[place : place + 1]),
         before_ns=median(before),
         after_ns=median(after) if told else None,
-        saved_ns=(saved if place is None else int((before - after)[0])) if told else None,
+        saved_ns=median(before) - median(after) if told else None,
         before_range_ns=(int(before.min()), int(before.max())),
         after_range_ns=(int(after.min()), int(after.max())) if told else None,
         between_ns=between if share <= UNKNOWN else None,
         residual_share=share,
         inferred_waits=graph.inferred_waits,
-        certainty="bound" if all(isinstance(one, Unsynced) for one in asked) else "estimate",
-        limit=_limit(trace, made, times, place, by),
+        certainty="bound" if bounds and is_certain(trace, graph, made, times) else "estimate",
+        limit=_limit(trace, made, times, places, by),
         notes=tuple(dict.fromkeys((*_notes(trace), *late, *notes))),
     )
 
@@ -149,15 +154,18 @@ def lengths_of(trace: Trace, graph: Graph, times: Times, by: str | None) -> Int6
     return times.end[[last_of(graph, times)]]
 
 
-def saved_of(before: Int64s, after: Int64s) -> int:
-    """What a change saves, by lengths of steps, or of all: the mean."""
-    return int((before - after).sum()) // len(before)
+def told_steps(trace: Trace, by: str | None) -> Rows:
+    """The places of the steps whose median is told: those in which a device ran (all if none did),
+    without the first, before which none ended, unless it is the only one."""
+    steps, gpu = steps_of(trace, by), trace.gpu_rows
+    ran = union(trace.start[gpu], trace.end[gpu]).within(steps.start, steps.end) > 0
+    places = np.flatnonzero(ran if ran.any() else ~ran)
+    return places[places > 0] if (places > 0).any() else places
 
 
-def chosen(lengths: Int64s, place: int | None) -> Int64s:
-    if place is not None:
-        return lengths[place : place + 1]
-    return lengths[1:] if len(lengths) > 1 else lengths
+def chosen(lengths: Int64s, places: Rows) -> Int64s:
+    """The lengths of these steps; without steps, that of all."""
+    return lengths[places] if len(places) else lengths
 
 
 def median(lengths: Int64s) -> int:
@@ -166,16 +174,14 @@ def median(lengths: Int64s) -> int:
 
 
 def _limit(
-    trace: Trace, graph: Graph, times: Times, place: int | None, by: str | None
+    trace: Trace, graph: Graph, times: Times, places: Rows, by: str | None
 ) -> tuple[PathRow, ...]:
-    """The critical path of the steps whose median is told, of one of them, or of all without steps.
+    """The critical path from the first to the last of some steps, or of all without steps.
     Of one among several it may begin with what the step before left to do."""
     bounds = step_bounds(trace, graph, times, by)
     last, begin = last_of(graph, times), 0
     if len(bounds):
-        count = len(bounds) - 1
-        first, final = (int(count > 1), count) if place is None else (place, place + 1)
-        begin, end = int(bounds[first]), int(bounds[final])
+        begin, end = int(bounds[places[0]]), int(bounds[places[-1] + 1])
         ends = np.where(graph.gone | (times.end > end), -1, times.end)
         last = int(np.argmax(ends))
     return rows_of(trace, graph, route_to(graph, times, last).since(begin))
@@ -189,7 +195,15 @@ def leaves_waits_out(trace: Trace) -> bool:
     return len(kinds) > MANY and bool(np.isin(trace.name[trace.rows_of(Role.CALL)], kinds).all())
 
 
-def _events_unknown(trace: Trace) -> bool:
+def is_certain(trace: Trace, graph: Graph, made: Graph, times: Times) -> bool:
+    """Whether nothing on the way from a recording to a replay was inferred or is not understood, so
+    that a change that cannot save more than it does there is a bound."""
+    recorded = unknown_share(graph, Times(graph.began, graph.ended))
+    unsaid = graph.inferred_waits or leaves_waits_out(trace) or events_unknown(trace)
+    return not (unsaid or recorded or unknown_share(made, times))
+
+
+def events_unknown(trace: Trace) -> bool:
     """Whether one of several streams was told to wait for what no event of the device names."""
     streams = distinct(trace.thread_of_track[trace.track[trace.gpu_rows]])
     calls = trace.rows_of(Role.CALL)
@@ -200,7 +214,7 @@ def _events_unknown(trace: Trace) -> bool:
 
 def _notes(trace: Trace) -> list[Note]:
     found: list[Note] = ["no_waits"] if leaves_waits_out(trace) else []
-    if _events_unknown(trace):
+    if events_unknown(trace):
         found.append("events_unknown")
     if not len(trace.gpu_rows):
         found.append("no_gpu")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from msgspec.structs import replace
@@ -11,20 +11,24 @@ from msgspec.structs import replace
 from fusetui.analysis.replay.apply import MAKERS, Draft
 from fusetui.analysis.replay.build import graph_of
 from fusetui.analysis.replay.changes import WrongChange, parse_change
-from fusetui.analysis.replay.critical import unknown_share
+from fusetui.analysis.replay.critical import late_share, unknown_share
 from fusetui.analysis.replay.graph import NEVER, Graph, Node
 from fusetui.analysis.replay.path import residuals_of
 from fusetui.analysis.replay.replay import Times, replay
 from fusetui.analysis.replay.select import covers
 from fusetui.analysis.replay.whatif import (
+    LITTLE,
     UNKNOWN,
     chosen,
+    events_unknown,
+    is_certain,
     leaves_waits_out,
     lengths_of,
     median,
-    saved_of,
+    told_steps,
 )
 from fusetui.analysis.why.model import (
+    DOUBTFUL,
     NOTHING,
     Finding,
     Hurried,
@@ -47,8 +51,6 @@ MOST = 6_000_000
 """Nodes that are replayed for all findings of a trace, unless that is asked for: about 2 s."""
 NODES = 3  # of a GPU event and its launch
 RUNS = 4  # of one change as long as to make the graph, and what is known of it, takes
-AT_MOST = ("comm x0",)
-"""Changes by their text that are bounds."""
 
 
 def with_worth(
@@ -63,15 +65,16 @@ def with_worth(
         findings = (replace(f, worth_note=missing if w and missing else n) for f, w, n in every)
         return replace(found, findings=tuple(findings))
     graph = once(trace, graph_of)
-    before = lengths_of(trace, graph, Times(graph.began, graph.ended), by)
-    told = list[Finding]()
+    recorded = Times(graph.began, graph.ended)
+    before = _told(trace, graph, recorded, by)
+    told, unknown = list[Finding](), [one.residual_share for one in residuals_of(trace)]
     for finding, change, note in zip(found.findings, wanted, notes, strict=True):
         after = _after(trace, graph, [change], by) if change is not None else note
-        if after is None or isinstance(after, str):
+        if isinstance(after, Then):
+            told.append(_with(finding, note, before, after, events_unknown(trace)))
+            unknown.append(after.unknown)
+        else:
             told.append(replace(finding, worth_note=after))
-            continue
-        saved, share = saved_of(before, after), float((before - after).sum() / max(before.sum(), 1))
-        told.append(replace(finding, worth_ns=saved, worth_share=share, worth_note=note))
     steps = len(steps_of(trace, by))
     order = sorted(range(len(told)), key=lambda n: _by_worth(told[n], max(steps, 1)))
     first = [wanted[n] for n in order if told[n].worth_ns is not None][:together]
@@ -80,8 +83,43 @@ def with_worth(
         findings=tuple(told[n] for n in order),
         wanted=tuple(wanted[n] for n in order),
         worth_of="step" if steps else "span",
+        worth_before_ns=median(before.lengths),
+        residuals=residuals_of(trace),
+        residual_share=max(unknown),
         together=_together(before, _after(trace, graph, first, by), len(first)) if first else None,
     )
+
+
+class Then(NamedTuple):
+    """A replay of the steps that are told."""
+
+    lengths: Int64s  # without steps, that of all
+    unknown: float  # the share of the critical path that is not understood
+    is_late: bool  # of that, where more may wait for other work than is known
+    is_certain: bool
+
+
+def _told(trace: Trace, graph: Graph, times: Times, by: str | None) -> Then:
+    lengths = chosen(lengths_of(trace, graph, times, by), told_steps(trace, by))
+    certain = is_certain(trace, once(trace, graph_of), graph, times)
+    is_late = late_share(graph, times) > LITTLE
+    return Then(lengths, unknown_share(graph, times), is_late, certain)
+
+
+def _with(
+    finding: Finding, note: WorthNote | None, before: Then, then: Then, unsaid: bool
+) -> Finding:
+    """A finding with its worth. `unsaid`: whether it is unknown what streams wait for."""
+    whole, mean = median(before.lengths), int((before.lengths - then.lengths).mean())
+    saved = max(0, whole - median(then.lengths))
+    if saved * NOTHING <= whole:
+        unsaid = unsaid or before.is_late or then.is_late
+        if unsaid or then.unknown > min(DOUBTFUL, before.unknown + 1 / NOTHING):
+            return replace(finding, worth_note="limit_unknown")
+        note = "some_steps" if mean * NOTHING > whole else note
+    elif note == "at_most" and not then.is_certain:
+        note = None
+    return replace(finding, worth_ns=saved, worth_share=saved / max(whole, 1), worth_note=note)
 
 
 def _by_worth(finding: Finding, steps: int) -> tuple[int, int, int]:
@@ -104,7 +142,7 @@ def _note(finding: Finding, wanted: Wanted | None) -> WorthNote | None:
         return "warm_up" if finding.rule in ("warm-up", "recompilation") else "no_change"
     if isinstance(wanted, Hurried):
         return "own_time"
-    return "at_most" if isinstance(wanted, Unawaited) or wanted in AT_MOST else None
+    return "at_most" if isinstance(wanted, Unawaited) else None
 
 
 def _missing(trace: Trace, found: Why, asked: bool) -> WorthNote | None:
@@ -122,8 +160,8 @@ def _missing(trace: Trace, found: Why, asked: bool) -> WorthNote | None:
 
 def _after(
     trace: Trace, graph: Graph, wanted: Sequence[Wanted | None], by: str | None
-) -> Int64s | WorthNote:
-    """The lengths of the steps, or of all, with some changes, or why there are none."""
+) -> Then | WorthNote:
+    """The steps with some changes, or why there are none."""
     draft = Draft(trace, graph, latest=False)
     for one in wanted:
         try:
@@ -131,17 +169,15 @@ def _after(
         except WrongChange:
             return "not_found"
     made = draft.finished()
-    times = replay(made)
-    return (
-        lengths_of(trace, made, times, by) if unknown_share(made, times) <= UNKNOWN else "unclear"
-    )
+    then = _told(trace, made, replay(made), by)
+    return then if then.unknown <= UNKNOWN else "unclear"
 
 
-def _together(before: Int64s, after: Int64s | WorthNote, findings: int) -> Together | None:
+def _together(before: Then, after: Then | WorthNote, findings: int) -> Together | None:
     if isinstance(after, str):
         return None
-    each = median(chosen(before, None)), median(chosen(after, None))
-    return Together(findings, *each, saved_of(before, after))
+    each = median(before.lengths), median(after.lengths)
+    return Together(findings, *each, each[0] - each[1])
 
 
 def _make(wanted: Wanted | None, draft: Draft) -> None:

@@ -18,7 +18,7 @@ from fusetui.trace.program.modules import Modules, ModuleTime
 
 Certainty = Literal["certain", "likely"]
 WorthNote = Literal[
-    "at_most",  # the change is a bound: it cannot save more
+    "at_most",  # the change is a bound, and nothing was inferred: it cannot save more
     "own_time",  # if the threads that launch took no time between their calls
     "no_change",  # what would mend it is no change of recorded work
     "warm_up",  # it happens once, however many steps there are
@@ -27,6 +27,8 @@ WorthNote = Literal[
     "residual",  # too little of the recording is understood
     "no_waits",  # of the calls only those that launch were recorded
     "unclear",  # too little of what follows from the change is
+    "limit_unknown",  # it saves nothing in the replay, and what limits the time then is not known
+    "some_steps",  # it saves nothing in the median step, but in others
     "part",  # a part of the trace was asked about
     "large",  # replaying all findings of this trace takes long: --worth does it
     "left_out",  # no replay was asked for
@@ -136,6 +138,15 @@ class Breakdown(msgspec.Struct, frozen=True):
 
 NOTHING = 2000
 """A smaller part of the time is worth nothing."""
+DOUBTFUL = 0.05
+"""From this share on that is not understood, an answer by a replay begins with that."""
+
+
+class DeviceResidual(msgspec.Struct, frozen=True):
+    """How much of a device's span is not understood."""
+
+    device: Id
+    residual_share: float
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
@@ -188,6 +199,9 @@ class WhyDocument(msgspec.Struct, frozen=True, kw_only=True):
     modules: tuple[ModuleTime, ...] | None = None  # None when a part was asked for
     findings: tuple[Finding, ...] = ()
     worth_of: Literal["step", "span"] | None = None  # None: no worth is known
+    worth_before_ns: int | None = None  # that step as replayed: see WhatIf
+    residuals: tuple[DeviceResidual, ...] = ()
+    residual_share: float | None = None  # the largest of these, and after the changes
     together: Together | None = None
     cannot_tell: tuple[Unknown, ...]
     cpu: tuple[ThreadAccount, ...]

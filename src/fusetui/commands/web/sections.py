@@ -22,7 +22,7 @@ from fusetui.report.why_answer import (
     device_text,
     not_recorded,
 )
-from fusetui.report.worth import replayed_text, worth_text
+from fusetui.report.worth import doubt_text, replayed_text, worth_text
 from fusetui.tables.sources import made
 from fusetui.text.figures import count, duration, percent, plural, signed_duration
 from fusetui.trace.model.columns import Trace
@@ -93,7 +93,9 @@ def _account(side: Told) -> Iterator[str]:
 def _findings(found: Why) -> Iterator[str]:
     yield "<h3>Findings</h3>"
     yield from (
-        f"<p>{text(said)}</p>" for said in (ceiling_text(found), replayed_text(found)) if said
+        f"<p>{text(said)}</p>"
+        for said in (ceiling_text(found), replayed_text(found), doubt_text(found))
+        if said
     )
     items = []
     for one in found.findings:
