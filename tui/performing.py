@@ -14,7 +14,7 @@ from textual.worker import get_current_worker
 from fusetui.trace.model.report import Stop
 from fusetui.tui.ending import Ending
 from fusetui.tui.helper_client import ALONE, Beside
-from fusetui.tui.layout.memory import MemoryEffect, ReadEvents, ReadMemory
+from fusetui.tui.layout.memory import ReadMemory
 from fusetui.tui.layout.moves import next_line, next_slice
 from fusetui.tui.layout.view import Side, View
 from fusetui.tui.loading import TracesLoaded, compare, load, look, match_lanes, rank, summarize
@@ -100,7 +100,7 @@ class Performing:
     def perform(self, effect: Effect) -> None:
         post = self._post
         match effect:
-            case effects.Read() | ReadMemory() | ReadEvents():
+            case effects.Read() | ReadMemory():
                 self._read(effect)
             case effects.Compare(a, b, paths):
                 self._compare((a, b), paths)
@@ -159,19 +159,15 @@ class Performing:
             case effects.Order.SUSPEND:
                 app.action_suspend_process()
 
-    def _read(self, effect: effects.Read | MemoryEffect) -> None:
-        if isinstance(effect, ReadEvents):
-            from fusetui.tui.reading_memory import read_events  # rarely needed
-
-            events = partial(read_events, effect, self._post, start=self._beside)
-            self._in_thread("memory", events)
-            return
+    def _read(self, effect: effects.Read | ReadMemory) -> None:
         paths = effect.paths
         if isinstance(effect, ReadMemory):
-            from fusetui.tui.reading_memory import read_memory  # rarely needed
+            from fusetui.tui.reading_memory import read_events, read_memory  # rarely needed
 
             alone = effect.alone or self._alone
-            self._in_thread("memory", lambda stop: read_memory(paths, self._post, stop, alone))
+            snapshots = partial(read_memory, paths, self._post, alone=alone)
+            events = partial(read_events, effect, self._post, start=self._beside)
+            self._in_thread("memory", snapshots if effect.trace is None else events)
             return
         stop = self._stop = Event()
 

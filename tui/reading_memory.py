@@ -13,7 +13,7 @@ import msgspec
 from fusetui.trace.model.errors import CannotRead, TraceError
 from fusetui.trace.model.report import Stop
 from fusetui.tui.helper_client import ALONE, Beside, NotBeside, ship
-from fusetui.tui.layout.memory import MEMORY, MemorySide, ReadEvents
+from fusetui.tui.layout.memory import MEMORY, MemorySide, ReadMemory
 from fusetui.tui.layout.view import short_label
 from fusetui.tui.state import memory
 from fusetui.tui.state.action import Run
@@ -38,11 +38,13 @@ def read_memory(
 
 
 def read_events(
-    asked: ReadEvents, post: Callable[[Run], object], cancelled: Stop, start: Callable[[], Beside]
+    asked: ReadMemory, post: Callable[[Run], object], cancelled: Stop, start: Callable[[], Beside]
 ) -> None:
     """Posts what the memory events of a trace tell, or why they tell nothing."""
-    with ALONE if len(asked.trace) < SMALL else start() as beside:
-        for found in beside.answers((asked.path, asked.trace), cancelled, replayed=MEMORY):
+    (path,), trace = asked.paths, asked.trace
+    assert trace is not None
+    with ALONE if len(trace) < SMALL else start() as beside:
+        for found in beside.answers((path, trace), cancelled, replayed=MEMORY):
             if not cancelled():
                 post(partial(memory.of_trace, asked=asked, found=found))
 

@@ -31,21 +31,13 @@ Key = tuple[str | int, ...]
 
 
 class ReadMemory(msgspec.Struct, frozen=True):
-    """An effect: read these snapshots; `alone`: nothing else is open."""
+    """An effect: read these snapshots, or the memory events of a trace, as asked for on a page;
+    `alone`: nothing else is open."""
 
     paths: tuple[str, ...]
     alone: bool
-
-
-class ReadEvents(msgspec.Struct, frozen=True, eq=False):
-    """An effect: read the memory events of a trace, as asked for on a page."""
-
-    path: str
-    trace: Trace
-    page: str
-
-
-MemoryEffect = ReadMemory | ReadEvents
+    trace: Trace | None = None
+    page: str = ""
 
 
 class Lines(msgspec.Struct, frozen=True):

@@ -91,7 +91,7 @@ class MemoryPage(ListPage):
 
     def ask(self, state: State) -> Outcome | None:
         """A trace may tell some of it."""
-        return None if self.has(state) else memory.ask(state)
+        return memory.ask(state)
 
     def open(self, state: State) -> State:
         """The timeline may show another window by now."""

@@ -18,7 +18,6 @@ from fusetui.tui.layout.memory import (
     MemoryShown,
     MemorySide,
     MemoryView,
-    ReadEvents,
     ReadMemory,
     cells,
     first_view,
@@ -70,27 +69,30 @@ def arrived(state: State, sides: tuple[MemorySide, ...]) -> State:
 
 
 def is_there(state: State) -> bool:
-    """Whether a snapshot is open, or the memory events of the active trace are."""
+    """Whether a snapshot is open, or memory events of an open trace are."""
     if state.memory is None or state.memory.trace is None:
         return state.memory is not None
-    return bool(state.sides) and state.memory.trace is state.side.trace
+    return any(side.trace is state.memory.trace for side in state.sides)
 
 
-def ask(state: State) -> Outcome:
-    """Has the memory events of the active trace read."""
+def ask(state: State) -> Outcome | None:
+    """Has the memory events of the active trace read, unless they or a snapshot are there."""
+    shown = state.memory
+    if shown is not None and (shown.trace is None or shown.trace is state.side.trace):
+        return None
     if state.side.trace.report.prefix:
         return told(state, WHOLE)
     path = state.paths[state.active] if state.active < len(state.paths) else ""
-    return told(state, READING), ReadEvents(path, state.side.trace, state.page)
+    return told(state, READING), ReadMemory((path,), False, state.side.trace, state.page)
 
 
-def of_trace(state: State, asked: ReadEvents, found: tuple[Moments, ...] | str) -> State:
+def of_trace(state: State, asked: ReadMemory, found: tuple[Moments, ...] | str) -> State:
     """They were read, or there are none; their page comes to the front where it was asked for."""
     if not state.sides or state.side.trace is not asked.trace:
         return state
     if isinstance(found, str):
         return told(state, printable(found))
-    side = MemorySide(asked.path, state.side.label, found, asked.trace)
+    side = MemorySide(asked.paths[0], state.side.label, found, asked.trace)
     shown = MemoryShown((side,), (first_view(side, 0),), by=next(iter(found[0].holders)))
     now = replace(state, memory=shown).with_list(MEMORY, ListState())
     if state.page != asked.page or state.overlay or state.prompt:
@@ -143,7 +145,7 @@ def why_apart(state: State, index: int = 0) -> str:
     if not state.sides:
         return "no trace is open"
     if (own := memory_of(state).sides[index].trace) is not None:
-        return "" if own is state.side.trace else "it is of another trace"
+        return "" if own is state.side.trace else "it is of the other trace"
     if not len(times):
         return "the events of the snapshot have no times"
     if not state.side.trace.epoch_ns:
@@ -167,7 +169,7 @@ def allocated_text(state: State, row: int) -> str:
         return ""
     number, wanted, kept = moments.allocated_in(*np.searchsorted(moments.times, [begin, end + 1]))
     said = f"{plural(number, 'allocation')} meanwhile"
-    where = f"({moments.title}, any thread)"
+    where = f"({printable(moments.title)}, any thread)"
     return f"{said} {where}: {size(wanted)}, {size(kept)} left" if number else f"{said} {where}"
 
 

@@ -20,7 +20,7 @@ from fusetui.trace.layout.steps import Steps
 from fusetui.tui.layout.answer import AnswerAt
 from fusetui.tui.layout.flame import FlameView
 from fusetui.tui.layout.kernel_table import KernelView
-from fusetui.tui.layout.memory import Lines, MemoryEffect, MemoryShown
+from fusetui.tui.layout.memory import Lines, MemoryShown, ReadMemory
 from fusetui.tui.layout.op_tree import TreeView
 from fusetui.tui.layout.search_hits import SearchHits
 from fusetui.tui.layout.view import GapAt, Side, View
@@ -379,7 +379,7 @@ Effect = (
     | ReadRanks
     | Search
     | MatchLanes
-    | MemoryEffect
+    | ReadMemory
     | CopyText
     | SaveTable
     | Cut

@@ -38,8 +38,8 @@ NOTES = {
     "other_ranks_unchanged": "Other ranks are taken as unchanged: time spent waiting for them "
     "stays as it was recorded.",
     "no_gpu": "No GPU work was recorded: only the CPU thread is replayed.",
-    "python_is_all_but_ops": "No Python frames were recorded: all time outside of ops counts as "
-    "Python.",
+    "python_is_all_but_ops": "No Python frames were recorded: all that threads do outside of ops "
+    "and calls counts as Python, but not on threads that run backward.",
     "some_bounds_unknown": "The least time of some kernels is not known: they take as long as "
     "before.",
     "unscaled": "Of some kernels the least time is not known on both devices: they take as long as "

@@ -116,6 +116,18 @@ def test_python(us: Us) -> None:
     assert us(events, "python x0.5") == (250, 225)
 
 
+def test_what_threads_do_between_ops_of_backward_is_no_python(us: Us) -> None:
+    """Thread 2 runs backward 30-130, of which 30-50 and 60-130 are ops; thread 1 waits for it. The
+    10 before it, and the 10 after it, are thread 1's own."""
+    node = "autograd::engine::evaluate_function: MmBackward0"
+    events = [event for event in backward() if event["name"] != node]
+    for event in events:
+        if event["name"] == "cudaLaunchKernel" and event["ts"] == 120:
+            event["tid"] = 2
+    events += [host(node, 30, 20, tid=2), host(node, 60, 70, tid=2)]
+    assert us(events, "python x0") == (165, 145)
+
+
 def test_python_frames(us: Us) -> None:
     """A frame of 100 with an op of 40 in it, then one that waits for 50: a lock is as it was."""
     frames = [host("a.py(1): f", 0, 100, "python_function"), host("aten::mm", 20, 40)]

@@ -21,7 +21,7 @@ from fusetui.trace.cells.counters import curve_of
 from fusetui.trace.layout.counters import counters
 from fusetui.trace.model.report import never
 from fusetui.tui.helper_client import ALONE, Beside
-from fusetui.tui.layout.memory import ReadEvents
+from fusetui.tui.layout.memory import ReadMemory
 from fusetui.tui.pages.memory import PAGE
 from fusetui.tui.reading_memory import read_events
 from fusetui.tui.registry import turned_to
@@ -41,10 +41,10 @@ EVENTS = (
 )
 
 
-def asked(state: State) -> tuple[State, ReadEvents]:
+def asked(state: State) -> tuple[State, ReadMemory]:
     outcome = turned_to(PAGE, state)
     assert isinstance(outcome, tuple)
-    assert isinstance(outcome[1], ReadEvents)
+    assert isinstance(outcome[1], ReadMemory)
     return outcome[0], outcome[1]
 
 
@@ -54,6 +54,11 @@ def answered(state: State, start: Callable[[], Beside] = lambda: ALONE) -> State
     posted: list[Run] = []
     read_events(effect, posted.append, never, start)
     return after(now, *posted)
+
+
+def written(path: Path) -> Trace:
+    path.write_text(json.dumps({"traceEvents": [*OPS, *EVENTS]}))
+    return open_trace(str(path))
 
 
 def cursor(state: State) -> tuple[int, int]:
@@ -188,11 +193,21 @@ def test_it_does_not_come_to_the_front_of_another_page(trace_of: Make, state: St
     assert "meanwhile" not in drawn(after(stale, at("aten::mm")))
 
 
+def test_of_two_traces_it_is_the_one_that_has_the_keys(tmp_path: Path) -> None:
+    """Where the other got them meanwhile, the axis of time is said to be its own."""
+    traces = [written(tmp_path / name) for name in ("a.json", "b.json")]
+    there = answered(opened(*traces, size=WIDE))
+    assert (there.page, "its own" in drawn(there)) == ("memory", False)
+    turned = replace(there, active=1)
+    assert "its axis of time is its own: it is of the other trace" in drawn(turned)
+    assert answered(turned).memory is not there.memory
+    assert "its own" not in drawn(answered(turned))
+
+
 def test_another_process_reads_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It sends the same."""
     path = tmp_path / "a.json"
-    path.write_text(json.dumps({"traceEvents": [*OPS, *EVENTS]}))
-    first = opened(open_trace(str(path)), size=WIDE, paths=(str(path),))
+    first = opened(written(path), size=WIDE, paths=(str(path),))
     want = drawn(answered(first))
     monkeypatch.setattr("fusetui.tui.reading_memory.SMALL", 0)
     beside = partial(Beside, ())

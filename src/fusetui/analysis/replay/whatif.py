@@ -40,7 +40,7 @@ LITTLE = 0.001  # of the critical path: so much that begins late for no known re
 Note = Literal[
     "other_ranks_unchanged",  # they wait for this rank as long as they did
     "no_gpu",  # only what threads do is replayed
-    "python_is_all_but_ops",  # as no Python frames were recorded
+    "python_is_all_but_ops",  # as no Python frames were recorded, but on threads of backward
     "some_bounds_unknown",  # kernels without one take as long as they did
     "unscaled",  # kernels without one on either device likewise
     "some_runs_keep_their_time",  # fusable runs of which only launches are saved
