@@ -50,7 +50,8 @@ def test_what_host_bound_would_change_is_no_warm_up() -> None:
     rules = [one.rule for one in why.findings]
     wanted, warming = why.wanted[rules.index("host-bound")], facts.warming
     assert isinstance(wanted, Hurried)
-    assert warming.ns and not wanted.cover.within(warming.start, warming.end).any()
+    assert warming.ns
+    assert not wanted.cover.within(warming.start, warming.end).any()
 
 
 def test_each_line_was_looked_at() -> None:
