@@ -39,6 +39,7 @@ MOST_UNKNOWN = 3  # lines
 WIDEST = 96
 THREADS = 10
 GAPS = 4  # in the text
+FEW_REASONS = 2  # of idle time, where what is not understood has to be told too
 FEWEST_GAPS = 2
 MOST_GAPS = 5
 SHARES = 5  # kernels, and modules
@@ -67,8 +68,13 @@ def why_text(found: Why, width: int, below: int = 0, everything: bool = False) -
     paragraphs = [head, account, unknown]
     breakdown = _breakdown(found, width, everything)
     findings = _findings(found, _room([*paragraphs, breakdown], most), width, everything)
-    if found.findings and not any(line.startswith("1. ") for line in findings):
+    if _lacks_first(found, findings):
         breakdown, findings = [], _findings(found, _room(paragraphs, most), width, everything)
+    if _lacks_first(found, findings) and doubt_text(found):  # which needs the room of reasons
+        fewer = [head, account_lines(found, width, FEW_REASONS), unknown]
+        shown = _findings(found, _room(fewer, most), width, everything)
+        if not _lacks_first(found, shown):
+            paragraphs, findings = fewer, shown
     paragraphs[2:2] = [breakdown, findings]
     room = min(_room(paragraphs, most) - 1, (ALL_GAPS if everything else GAPS) + 2)
     gaps = listed(found)[: room - 2]
@@ -77,6 +83,11 @@ def why_text(found: Why, width: int, below: int = 0, everything: bool = False) -
         paragraphs.insert(4, ["longest gaps", *listing.split("\n")])
     lines = "\n\n".join("\n".join(paragraph) for paragraph in paragraphs if paragraph).split("\n")
     return "\n".join(cut(line, width) for line in lines[:most])
+
+
+def _lacks_first(found: Why, lines: Sequence[str]) -> bool:
+    """Whether the first finding is not among these lines."""
+    return bool(found.findings) and not any(line.startswith("1. ") for line in lines)
 
 
 def _room(paragraphs: Sequence[Sequence[str]], most: int) -> int:
@@ -126,11 +137,12 @@ def _findings(found: Why, room: int, width: int, everything: bool = False) -> li
     ceiling = [*wrap(told, min(width, WIDEST)), *unsure]
     if everything:
         return _fitting(found, ceiling, len(found.findings), room, width)[0]
-    for above, remedy in ((ceiling, 1), (ceiling, 0), (unsure, 1)):
+    for above, remedy in ((ceiling, 1), (ceiling, 0), (unsure, 1), (unsure, 0)):
         lines, shown = _fitting(found, above, remedy, room, width)
         if shown or not found.findings:
             return lines
-    return _fitting(found, unsure, 0, room, width)[0]
+    # No worth is told without the doubt about it.
+    return _fitting(found, [], 0, 1 if unsure else room, width)[0]
 
 
 def _fitting(

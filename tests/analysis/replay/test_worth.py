@@ -214,6 +214,9 @@ def test_what_limits_the_time_is_not_told_where_it_is_not_known(trace_of: TraceO
     assert doubt < text.index("1. It is slow. At stake 1 us, worth 10 us")
     assert "Not understood" in why_markdown(found)
     assert "Not understood" not in why_text(replace(found, residual_share=0.05), 80)
+    for below in range(20):  # lines that leave less room
+        lines = why_text(found, 80, below)
+        assert "worth 10 us" not in lines or "Not understood" in lines
 
 
 def test_the_most_worth_comes_first(trace_of: TraceOf) -> None:
