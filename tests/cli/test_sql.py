@@ -168,6 +168,7 @@ def test_a_conversation() -> None:
         screen.press("selec 1;\n")
         screen.wait_for('SQL: syntax error at or near "selec".')
         screen.press("begun")
+        screen.wait_for("begun")  # the terminal drops what was not read when Ctrl+C comes
         screen.press("\x03")
         screen.wait_for("sql> ")
         screen.press(f"{SLOW};\n")

@@ -26,8 +26,10 @@ CASES: Sequence[tuple[str, str, Mapping[str, int]]] = (
 )
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-@pytest.mark.parametrize(("workload", "variant", "sizes"), CASES)
+@pytest.mark.parametrize(
+    ("workload", "variant", "sizes", "architecture"),
+    [(*case, one) for case in CASES for one in ARCHITECTURES[: 1 if case[2] else 2]],
+)  # odd sizes on one of them
 def test_the_code_is_within_its_bounds(
     workload: str, variant: str, sizes: Mapping[str, int], architecture: str
 ) -> None:
