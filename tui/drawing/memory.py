@@ -14,13 +14,13 @@ from fusetui.analysis.memory.categories import CATEGORIES
 from fusetui.analysis.memory.history import BEFORE
 from fusetui.analysis.memory.holders import NO_STACK
 from fusetui.analysis.memory.layout import COMMON
-from fusetui.analysis.memory.placed import Placed, placed
+from fusetui.analysis.memory.placed import Placed
 from fusetui.report.memory_words import MORE, short_place
 from fusetui.text.cutting import joined
 from fusetui.text.figures import count, duration, plural, size
 from fusetui.trace.cells.raster import edges
 from fusetui.trace.model.arrays import summed
-from fusetui.trace.model.memo import memo, once
+from fusetui.trace.model.memo import once
 from fusetui.trace.snapshot import Action, Frame
 from fusetui.tui.drawing.lane_lines import labeled
 from fusetui.tui.drawing.picture import Said
@@ -169,12 +169,6 @@ def life_text(moments: Moments, life: int, zero: int) -> str:
     is_timed = len(times) and not is_old
     lasted = f", for {duration(int(times[died] - times[born]))}" if is_timed else ""
     return f"{begin} to {when(moments, died, zero)}{lasted}"
-
-
-@memo(2)
-def map_of(moments: Moments, event: int) -> Placed:
-    """The segments at a moment."""
-    return placed(moments, event)
 
 
 def segment_cells(found: Placed, segment: int, width: int, glyphs: Glyphs) -> list[Styled]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -27,6 +27,7 @@ from fusetui.tui.state.state import COPIED, Details, Outcome, Overlay, Size, Sta
 if TYPE_CHECKING:
     from fusetui.tables.public import Table
 
+T = TypeVar("T")
 ROW = "row"  # what a table copies
 NO_MORE = "this row stands for no slice, so there is no more to show"
 
@@ -135,6 +136,11 @@ class ListPage(Page):
 
     def below(self, state: State, size: Size) -> Sequence[Pane]:
         return ()
+
+    def under_cursor(self, state: State, found: Sequence[T]) -> T | None:
+        """The one of these, which stand in its rows."""
+        cursor = min(state.list_of(self.name).cursor, len(found) - 1)
+        return found[cursor] if found else None
 
     def copied(self, state: State) -> str:
         """The row under the cursor as TSV, below the names of its columns."""
