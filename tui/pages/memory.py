@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from fusetui.text.figures import count, percent, plural, signed_size, size
-from fusetui.tui.drawing.picture import Rows, Said, TextPicture, no_rows, row_parts, ruled, text
+from fusetui.tui.drawing.picture import Rows, Said, no_rows, row_parts, ruled, text
 from fusetui.tui.drawing.schemes import Styled, glyphs_for, share_bar
 from fusetui.tui.layout.frame import divided
 from fusetui.tui.layout.kinds import narrow
@@ -165,7 +165,7 @@ class MemoryPage(ListPage):
         panes = [pane for n in range(sides) for pane in self._side(state, n, lines, size)]
         glyphs = glyphs_for(state.ascii_only, state.colorless)
         legend = pictures().legend(moments, view.at, glyphs, size.width)
-        panes.append(Pane(1, TextPicture(tuple(legend), lambda *_: [legend])))
+        panes.append(Pane(1, text([legend])))
         why = memory.why_apart(state) if state.sides else ""
         said = [f" its axis of time is its own: {why}"] if why else []
         if moments.is_of_trace and moments.history.difference_end_bytes:

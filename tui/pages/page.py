@@ -113,8 +113,7 @@ class Page(ABC):
 def slice_details(state: State, row: int, title: str) -> TextPicture:
     """A few lines about a slice of the active side."""
     side, glyphs = state.side, glyphs_for(state.ascii_only)
-    known = partial(details, found=side.insight.origins, counters=side.device_counters)
-    lines = partial(known, side.trace, row, glyphs=glyphs)
+    lines = partial(details, side, row, glyphs=glyphs)
     return ruled((side, row, state.unpacked), title, glyphs.rule, lines)
 
 
