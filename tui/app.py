@@ -44,12 +44,9 @@ from fusetui.tui.state.state import (
 from fusetui.tui.view_store import keep, restored
 
 PAGING = ("pageup", "pagedown")
-FEW_COLORS = ("standard", "windows")
-"""Color systems of Rich with 16 colors."""
-TEXTS = ("search", "command")
-"""Actions after which a text is typed."""
-EARLY_ENTER = "ctrl+j"
-"""What Enter is while the terminal is not yet the app's."""
+FEW_COLORS = ("standard", "windows")  # color systems of Rich with 16 colors
+TEXTS = ("search", "command")  # actions after which a text is typed
+EARLY_ENTER = "ctrl+j"  # what Enter is while the terminal is not yet the app's
 
 
 class AppOptions(msgspec.Struct, frozen=True):

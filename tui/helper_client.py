@@ -34,8 +34,7 @@ from fusetui.trace.model.report import Stop
 from fusetui.trace.read.workers import started
 from fusetui.tui.background_results import answers
 
-Named = tuple[str, Trace]
-"""A path, and the trace that was read from it."""
+Named = tuple[str, Trace]  # a path, and the trace that was read from it
 START = "import gc, os; gc.disable(); os.nice(5); from fusetui.tui.helper_main import main; main()"
 """The app comes first where there are few cores, from the first import on."""
 OFTEN = 0.1  # seconds between two looks whether the work is still wanted

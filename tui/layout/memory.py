@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 
 MEMORY = "memory"
 NO_LIFE, ANY_STACK = -1, -2
-LETTERS = "pogatwbGu"
-"""Of the categories, in their order, where there are no colors."""
+LETTERS = "pogatwbGu"  # of the categories, in their order, where there are no colors
 FROM_BELOW = (0, 7, 1, 2, 6, 5, 3, 8, 4)
 """The order of the categories in the area: what lives long lies below."""
 Key = tuple[str | int, ...]

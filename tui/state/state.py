@@ -95,8 +95,7 @@ def job_of_paths(paths: tuple[str, ...]) -> RankedJob:
     return RankedJob(paths if len(paths) > 1 and 2 * ranks > len(paths) else ())
 
 
-OVERLAY = "overlay"
-"""The name of the overlay's list in `State.lists`."""
+OVERLAY = "overlay"  # the name of the overlay's list in `State.lists`
 
 
 class Help(msgspec.Struct, frozen=True):
