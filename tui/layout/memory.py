@@ -29,16 +29,6 @@ FROM_BELOW = (0, 7, 1, 2, 6, 5, 3, 8, 4)
 Key = tuple[str | int, ...]
 
 
-class ReadMemory(msgspec.Struct, frozen=True):
-    """An effect: read these snapshots, or the memory events of a trace, as asked for on a page;
-    `alone`: nothing else is open."""
-
-    paths: tuple[str, ...]
-    alone: bool
-    trace: Trace | None = None
-    page: str = ""
-
-
 class Lines(msgspec.Struct, frozen=True):
     """An overlay: lines to read."""
 
