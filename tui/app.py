@@ -137,7 +137,6 @@ class FusetuiApp(Ending):
             self._overlay = None
 
     def _ask(self, prompt: Prompt | None) -> None:
-        """Shows or hides the input line."""
         if prompt is None or prompt.is_letter:
             self._page.input.close()
             self._page.set_focus(None)
@@ -233,7 +232,6 @@ class FusetuiApp(Ending):
             self.do(partial(replace, size=size))
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
-        """The palette lists the actions of the registry that apply now."""
         for action in registry.ACTIONS:
             if not applies(action, self.state):
                 continue

@@ -171,7 +171,6 @@ def _insights(trace: Trace, cancelled: Stop) -> Iterator[Insight | Made]:
 
 @memo()
 def by_names(trace: Trace, text: str) -> Rows:
-    """What names say to a search. Raises WrongQuery."""
     return search(trace, once(trace, texts_of), parse(text))
 
 
@@ -187,7 +186,6 @@ def as_read(trace: Trace, text: str) -> Iterator[ArgsRead]:
 
 
 def often(found: Iterator[ArgsRead]) -> Iterator[ArgsRead]:
-    """One of them in a while, and the last."""
     last = time.monotonic()
     for one in found:
         now = time.monotonic()

@@ -54,7 +54,6 @@ class TracesLoaded(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def is_whole(self) -> bool:
-        """Whether every path was read."""
         return len(self.sides) == len(self.paths)
 
 
@@ -171,7 +170,6 @@ def _sides(traces: Sequence[Trace], paths: Sequence[str]) -> tuple[Side, ...]:
 
 
 def told_of(trace: Trace, piece: Piece) -> Run:
-    """What is known by now changes the state."""
     if isinstance(piece, Insight):
         return partial(reading.explained, trace=trace, insight=piece)
     if isinstance(piece, Made):

@@ -139,7 +139,6 @@ class Performing:
                 self._in_thread(effect.kind, lambda stop: work(effect, post, stop, self._start))
 
     def foresee(self, before: State, state: State) -> None:
-        """Prepares for the next key, beside this thread."""
         moved = state.session is not before.session
         if moved and state.sides and state.view.selected >= 0 and self._start:
             self._ahead.look(state.side, state.view)

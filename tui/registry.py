@@ -59,12 +59,10 @@ SECTIONS = (
 
 
 def page_of(state: State) -> Page:
-    """The page in front."""
     return BY_NAME[state.page]
 
 
 def list_of(state: State) -> ListPage | None:
-    """The list that receives the keys."""
     if state.overlay is not None:
         return OVERLAYS
     page = page_of(state)
@@ -72,7 +70,6 @@ def list_of(state: State) -> ListPage | None:
 
 
 def tree_of(state: State) -> AnyTree | None:
-    """The tree that receives the keys."""
     found = list_of(state)
     return found if isinstance(found, TreeListPage) else None
 
@@ -86,7 +83,6 @@ def turned_to(page: Page, state: State) -> Outcome:
 
 
 def copy(state: State) -> Outcome:
-    """Copies what the cursor is on to the clipboard of the terminal."""
     page = page_of(state)
     text = page.copied(state)
     now = told(state, what_was_copied(text, page.copies))
@@ -94,7 +90,6 @@ def copy(state: State) -> Outcome:
 
 
 def save(state: State) -> State:
-    """Asks for the name of a file."""
     return commands.asked(state, f"save {state.page}.csv")
 
 
@@ -110,7 +105,6 @@ def details(state: State) -> State:
 
 
 def asks(effect: Order) -> Run:
-    """An action that changes nothing but the world."""
     return lambda state: (state, effect)
 
 
@@ -150,7 +144,6 @@ BY_ACTION = {action.name: action for action in ACTIONS}
 
 
 def action_for(key: str, state: State) -> Action | None:
-    """The action that a key runs now."""
     return chosen(ACTIONS, key, state)
 
 
@@ -166,7 +159,6 @@ def by_section() -> Iterator[tuple[str, list[Action]]]:
 
 
 def help_sections(state: State) -> Iterator[tuple[str, tuple[tuple[str, str, str], ...]]]:
-    """What the help says."""
     for section, actions in by_section():
         yield section, tuple((all_keys_text(a, state), a.title, a.help) for a in actions)
 

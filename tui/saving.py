@@ -76,7 +76,6 @@ def record(asked: Record, post: Post, cancelled: Stop, *_: object) -> None:
 
 
 def _offered() -> tuple[Offer, ...]:
-    """The programs that may be recorded first."""
     found = sorted(with_torch(), key=lambda one: (one.folder is None, one.pid))
     return tuple(Offer(f"{one.program} {one.pid}", (), _about(one), pid=one.pid) for one in found)
 

@@ -56,7 +56,6 @@ def panes(state: State) -> list[Pane]:
 
 
 def _sentence(said: str, size: Size) -> list[Pane]:
-    """Nothing but a sentence."""
     lines = wrap(said, max(1, size.width - 1))
     return [*exactly([Pane(len(lines), text([*map(Said, lines)]))], size.height)]
 
@@ -134,7 +133,6 @@ def moused(state: State, y: int, done: Click | Turn | Drag) -> Outcome:
 
 
 def _found(state: State, size: Size) -> list[Pane]:
-    """While a search is typed: what it finds, over the last lines of the page."""
     if state.prompt is not Prompt.SEARCH:
         return []
     height = min(details_height(size.height), size.height)
@@ -187,7 +185,6 @@ def _head(state: State) -> TextPicture:
 
 
 def _tour(state: State, lines: int) -> list[Pane]:
-    """What the guided tour asks a person to do."""
     if state.tour is None:
         return []
     step, rule = STEPS[state.tour], glyphs_for(state.ascii_only).rule
@@ -197,7 +194,6 @@ def _tour(state: State, lines: int) -> list[Pane]:
 
 
 def _hints(state: State) -> TextPicture:
-    """The last message, else the keys of the page."""
     if state.prompt is not None and state.prompt.is_letter:
         letters, asked = marks_text(state.session.bookmarks), state.prompt.value
         is_there = state.prompt is Prompt.GO_TO_MARK
@@ -206,7 +202,6 @@ def _hints(state: State) -> TextPicture:
     between = BETWEEN_KEYS if state.hint else BETWEEN
 
     def lines(width: int, height: int) -> list[Said]:
-        """As many as fit on the line; none is cut but the first."""
         return [Said(f" {clip(joined(shown, width - 2, between), width - 1)}")]
 
     return TextPicture(shown, lines)

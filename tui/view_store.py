@@ -81,7 +81,6 @@ def keep(state: State) -> str:
 
 
 def kept_of(state: State) -> KeptView:
-    """What is worth keeping."""
     side, view = state.side, state.view
     first = first_view(side)
     fits = state.fits[0] if state.fits else first.folds
@@ -163,7 +162,6 @@ def _place(path: str) -> Path | None:
 
 
 def _fingerprint(path: str) -> str:
-    """Of the size and both ends of a file: a gzip file ends in the checksum of its content."""
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
         found = hashlib.sha256(str(size).encode())

@@ -121,7 +121,6 @@ def moved(lists: Sequence[AnswerList], at: AnswerAt, columns: int, rows: int) ->
 
 
 def way_of(lists: Sequence[AnswerList], at: AnswerAt) -> Way:
-    """Where a row leads."""
     at = moved(lists, at, 0, 0)
     return Way("why") if at.row < 0 else lists[at.column].entries[at.row].way
 
@@ -133,7 +132,6 @@ def timed(title: str, found: Iterable[AnswerRow]) -> AnswerList:
 
 
 def of_name(total: KernelTotal, role: Role, whole_ns: int, way: Way) -> AnswerRow:
-    """All slices of one name and role."""
     label, kind = label_of(int(role), total.name), kind_of(int(role), total.name)
     return AnswerRow(total.total_ns, whole_ns, label, way, kind)
 
@@ -167,7 +165,6 @@ def _kernels(tree: ModuleTree, trace: Trace) -> AnswerList:
 
 
 def longest(trace: Trace, total: KernelTotal) -> int:
-    """The longest of some slices of one name."""
     return int(total.rows[np.argmax(trace.dur[total.rows])])
 
 

@@ -48,7 +48,6 @@ class SliceKind(StrEnum):
 
     @property
     def token(self) -> str:
-        """That of its color."""
         return TOKENS[self]
 
 

@@ -51,7 +51,6 @@ def obeyed(state: State, line: str) -> Outcome:
 
 
 def _goto(state: State, rest: str) -> State:
-    """To a time, counted as on the ruler."""
     side, ns = state.side, parse_time(rest)
     if ns is None:
         return told(state, "goto takes a time with its unit: goto 12.5ms")
@@ -63,7 +62,6 @@ def _goto(state: State, rest: str) -> State:
 
 
 def _step(state: State, rest: str) -> State:
-    """The step of the active side with this number fills the window."""
     steps = steps_of(state.side.trace)
     if not NUMBER.fullmatch(rest):
         return told(state, "step takes a number: step 2")
@@ -74,7 +72,6 @@ def _step(state: State, rest: str) -> State:
 
 
 def shown_step(state: State, at: int) -> State:
-    """A step, by index, fills the window."""
     side, steps = state.side, steps_of(state.side.trace)
     begin = int(steps.start[at]) - side.origin
     window = over(side, state.view, begin, begin + int(steps.dur[at]))
@@ -106,14 +103,12 @@ def _open(state: State, rest: str, verb: str = "open", of: str = "a", beside: in
 
 
 def _save(state: State, rest: str) -> Outcome:
-    """The table of the page in front, in a file."""
     if not rest:
         return told(state, "save takes the name of a new file: save kernels.csv")
     return told(state, "saving the table"), SaveTable(state, str(Path(rest).expanduser()))
 
 
 def _cut(state: State, rest: str) -> Outcome:
-    """The selected range of the active side as a trace of its own."""
     side, found = state.side, state.time_range
     if found is None:
         return told(state, with_keys(NO_RANGE, state))
@@ -128,7 +123,6 @@ def _cut(state: State, rest: str) -> Outcome:
 
 
 def _record(state: State, rest: str) -> Outcome:
-    """A program that runs, by its PID, or the list of those that may be chosen."""
     if not rest:
         return told(state, "looking for programs that run"), Record()
     if not NUMBER.fullmatch(rest):
@@ -139,7 +133,6 @@ def _record(state: State, rest: str) -> Outcome:
 
 
 def _again(state: State, rest: str) -> Outcome:
-    """Records the program of the trace that is open last once more, and compares the two."""
     found = RECORDED.search(state.paths[-1]) if state.paths else None
     if rest or found is None:
         return told(state, "again takes no argument, after :record" if rest else NOT_RECORDED)

@@ -70,7 +70,6 @@ class Comparison(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def lines(self) -> tuple[DiffLine, ...]:
-        """Those that are shown."""
         return tuple(line for line, _ in self._shown)
 
     @cached_property
@@ -130,6 +129,5 @@ def comparing(sides: Sequence[Side], views: Sequence[View]) -> Comparison:
 
 
 def pair_of(line: DiffLine) -> Pair:
-    """The rows of both traces that a line stands for."""
     b = [row for found in line.rows for row in found.b_rows]
     return [row for found in line.rows for row in found.a_rows], b

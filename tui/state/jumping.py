@@ -25,7 +25,6 @@ NOTHING = "nothing is selected", "down/up select a slice"
 
 
 def same_name(state: State, by: int) -> State:
-    """The next or previous slice of the name that the selected one has."""
     row = state.view.selected
     return told(state, *NOTHING) if row < 0 else search.shown(state, alike(state, row).step(by))
 
@@ -42,7 +41,6 @@ def alike(state: State, row: int) -> Hits:
 
 
 def step_by(state: State, by: int) -> State:
-    """The next or previous step in the window."""
     steps, view = steps_of(state.side.trace), state.view
     if not len(steps):
         return told(state, NO_STEPS)
@@ -56,7 +54,6 @@ def step_by(state: State, by: int) -> State:
 
 
 def list_steps(state: State) -> State:
-    """All steps, over the page."""
     steps = steps_of(state.side.trace)
     if not len(steps):
         return told(state, NO_STEPS)
@@ -66,7 +63,6 @@ def list_steps(state: State) -> State:
 
 
 def other_pass(state: State) -> State:
-    """From forward work to the backward work that belongs to it, and back."""
     row, side = state.view.selected, state.side
     if row < 0:
         return told(state, *NOTHING)
@@ -96,7 +92,6 @@ def _other_pass(origins: Origins, row: int) -> int:
 
 
 def at_gap(state: State, at: GapAt) -> State:
-    """A gap of the active side, selected in the timeline."""
     return shown(state, to_gap(state.side, state.view, at))
 
 

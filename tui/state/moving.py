@@ -44,8 +44,6 @@ def shown(state: State, view: View) -> State:
 
 
 def move(step: Move[P], *numbers: P.args, **named: P.kwargs) -> Run:
-    """An action that moves the active side."""
-
     def run(state: State) -> State:
         return viewed(state, step(state.side, state.view, *numbers, **named))
 
@@ -53,7 +51,6 @@ def move(step: Move[P], *numbers: P.args, **named: P.kwargs) -> Run:
 
 
 def looked_at(state: State, index: int, view: View) -> State:
-    """Shows another view on one side, and makes that side active."""
     return replace(changed(state, state.session.moved(index, view)), active=index)
 
 
@@ -63,7 +60,6 @@ def brought(state: State, session: ViewSession, index: int) -> State:
 
 
 def recalled(state: State, undone: bool) -> State:
-    """The view before, or after."""
     return changed(state, state.session.undo() if undone else state.session.redo())
 
 
@@ -73,12 +69,10 @@ def clear(state: State) -> State:
 
 
 def other_side(state: State) -> State:
-    """Makes the other side active."""
     return replace(state, active=(state.active + 1) % len(state.sides))
 
 
 def link(state: State) -> State:
-    """Couples the movement of two traces, or decouples it."""
     together = not state.session.together
     how = "together" if together else "each on its own"
     linked = replace(state, session=replace(state.session, together=together))
@@ -92,7 +86,6 @@ def ask_to_mark(state: State) -> State:
 
 
 def answered(state: State, character: str) -> State:
-    """Handles a key pressed when a letter was asked for."""
     prompt, state = state.prompt, replace(state, prompt=None)
     if not (character.isascii() and character.isalpha()):
         return told(state, "cancelled: a mark is a letter from a to z or A to Z")
@@ -115,7 +108,6 @@ def go_to(state: State, letter: str) -> State:
 
 
 def choose_range(state: State) -> State:
-    """Starts a range of time; the second press ends it."""
     if state.page != TIMELINE:
         return told(state, "a range of time is selected in the timeline: 1")
     session = state.session.ranged(state.active)
@@ -175,7 +167,6 @@ NO_LANE = "nothing is selected", "down/up select a slice, and with it a lane"
 
 
 def pin(state: State) -> State:
-    """The lane of the selection above all others, or back in its place."""
     lane = _lane(state)
     if lane < 0:
         return told(state, *NO_LANE)
@@ -186,7 +177,6 @@ def pin(state: State) -> State:
 
 
 def hide(state: State) -> State:
-    """The lane of the selection into the last line; nothing is selected any more."""
     lane = _lane(state)
     if lane < 0:
         return told(state, *NO_LANE)
@@ -199,7 +189,6 @@ def hide(state: State) -> State:
 
 
 def isolate(state: State) -> State:
-    """Only the thread or device of the selection; again: as it was first."""
     lanes, lane = state.side.lanes, _lane(state)
     if lane < 0:
         return told(state, *NO_LANE)
@@ -238,19 +227,16 @@ def _only(state: State, text: str, found: frozenset[int]) -> State:
 
 
 def sort(state: State) -> State:
-    """The busiest first, or as in the trace."""
     by_busy = not _now(state).by_busy
     said = "the busiest first" if by_busy else "as in the trace"
     return told(_arranged(state, by_busy=by_busy), f"lanes: {said}")
 
 
 def families(state: State) -> State:
-    """Below each stream a line for each kind of kernels, or not."""
     return _arranged(state, families=not _now(state).families)
 
 
 def unfold(state: State) -> State:
-    """All lanes with all their lines; again: as the screen has room for."""
     view, side = state.view, state.side
     every = (ALL,) * len(side.lanes)
     if view.folds != every:
@@ -261,7 +247,6 @@ def unfold(state: State) -> State:
 
 
 def _lane(state: State) -> int:
-    """The lane of the selected slice; -1 for none."""
     return state.side.lane_of(state.view.selected)
 
 
@@ -270,7 +255,6 @@ def _now(state: State) -> Arrangement:
 
 
 def _arranged(state: State, **fields: Any) -> State:
-    """Other fields of the arrangement."""
     return viewed(state, replace(state.view, arranged=replace(_now(state), **fields)))
 
 

@@ -55,7 +55,6 @@ def progressed(state: State, **known: Any) -> State:
 
 
 def stop(state: State) -> Outcome:
-    """Stops reading, and keeps what was read."""
     return progressed(state, stopping=True), Order.STOP_READING
 
 
@@ -116,12 +115,10 @@ def compared(state: State, a: Trace, b: Trace, diff: Diff) -> State:
 
 
 def counted(state: State, trace: Trace, curves: tuple[Curve, ...]) -> State:
-    """The counters of a trace have arrived."""
     return changed(state, state.session.known(trace, counters=curves))
 
 
 def explained(state: State, trace: Trace, insight: Insight) -> State:
-    """More is known about a trace."""
     session, shown = state.session.known(trace, insight=insight), state.comparison
     if session is state.session:
         return state
@@ -138,7 +135,6 @@ def prepared(state: State, trace: Trace, made: Mapping[Hashable, Any]) -> State:
 
 
 def unpacked(state: State) -> State:
-    """The args of slices can now be shown."""
     return replace(state, unpacked=state.unpacked + 1)
 
 
@@ -172,7 +168,6 @@ def choose(state: State) -> Outcome:
 
 
 def summarized(state: State, index: int, text: str) -> State:
-    """The summary of one of the traces to choose from."""
     if not isinstance(state.overlay, Chooser):
         return state
     texts = state.overlay.summaries
@@ -180,7 +175,6 @@ def summarized(state: State, index: int, text: str) -> State:
 
 
 def swap(state: State) -> Outcome:
-    """Swaps A and B."""
     swapped = replace(
         state, session=state.session.swapped(), paths=state.paths[::-1], tops=state.tops[::-1]
     )

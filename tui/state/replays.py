@@ -55,7 +55,6 @@ def _asked(state: State, asked: str, said: str) -> Outcome:
 
 
 def mark(state: State) -> Outcome:
-    """Marks the critical path, or no longer."""
     if state.side.critical is None:
         return _asked(replace(state, on_path=True), MARKS, f"looking for {CALLED}")
     now = replace(state, on_path=not state.on_path)
@@ -73,7 +72,6 @@ def _said(marks: Marks) -> str:
 
 
 def step(state: State, by: int) -> Outcome:
-    """To the next slice of the critical path, or the one before."""
     marks, row = state.side.critical, state.view.selected
     if marks is None or not state.on_path:
         return mark(state)
@@ -90,14 +88,12 @@ def step(state: State, by: int) -> Outcome:
 
 
 def rows(state: State, rest: str = "") -> Outcome:
-    """The critical path in a few rows, over the page."""
     if rest:
         return told(state, "path takes no argument")
     return _asked(state, ROWS, f"looking for {CALLED}") if state.sides else state
 
 
 def whatif(state: State, rest: str) -> Outcome:
-    """What a change is worth, over the page."""
     return _asked(state, rest, "replaying") if rest else told(state, NO_CHANGE)
 
 
@@ -122,7 +118,6 @@ def is_worth(state: State) -> bool:
 
 
 def beside(state: State) -> Outcome:
-    """Has the trace with the change made, for a second timeline."""
     found: Any = state.overlay.found if isinstance(state.overlay, Replayed) else None
     if found.after_ns is None:
         return told(state, A_RANGE if found.between_ns else NOT_KNOWN)
@@ -131,7 +126,6 @@ def beside(state: State) -> Outcome:
 
 
 def seen(state: State, found: Second) -> State:
-    """Shows the replay below what was recorded."""
     return told(replace(state, replay=found, page=TIMELINE), REPLAYED, "recorded back")
 
 

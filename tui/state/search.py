@@ -184,13 +184,11 @@ def shown_row(state: State, row: int, what: str = "") -> State:
 
 
 def step(state: State, by: int) -> State:
-    """To the next or previous hit."""
     hits = state.session.hits
     return shown(state, hits.step(by)) if hits else told(state, "no search yet", "search search")
 
 
 def list_hits(state: State) -> State:
-    """All hits, over the page."""
     hits = state.session.hits
     if hits is None or not len(hits.rows):
         return told(state, "nothing was searched for", "search search")
@@ -198,7 +196,6 @@ def list_hits(state: State) -> State:
 
 
 def listed(state: State, hits: Hits, steps: Steps | None = None) -> State:
-    """Hits as a list over the page."""
     over = replace(state, overlay=HitList(state.sides[hits.side], hits, steps))
     return over.with_list(OVERLAY, ListState(cursor=max(0, hits.at)))
 

@@ -82,7 +82,6 @@ class Hits(msgspec.Struct, frozen=True, eq=False):
         return int(self.rows[self.at])
 
     def step(self, by: int) -> Hits:
-        """The next or previous hit, wrapping around at the ends."""
         return replace(self, at=(self.at + by) % len(self.rows)) if len(self.rows) else self
 
     def nearest(self, trace: Trace, time: int) -> Hits:
@@ -93,7 +92,6 @@ class Hits(msgspec.Struct, frozen=True, eq=False):
         return replace(self, at=at % len(self.rows))
 
     def longest(self, trace: Trace) -> Hits:
-        """The hit that took longest."""
         return replace(self, at=int(trace.dur[self.rows].argmax())) if len(self.rows) else self
 
     def among(self, rows: NDArray[np.intp], by_args: NDArray[np.intp]) -> Hits:
@@ -144,7 +142,6 @@ class ViewSession(msgspec.Struct, frozen=True, eq=False):
         return self.moved(index, replace(self.views[index], begin=begin, end=end, **fields))
 
     def selected(self, index: int, row: int) -> ViewSession:
-        """A row selected on one side, in sight."""
         return self.moved(index, select(self.sides[index], self.views[index], row))
 
     def undo(self) -> ViewSession:
@@ -167,7 +164,6 @@ class ViewSession(msgspec.Struct, frozen=True, eq=False):
         return replace(self.go(views), marked=_no_marks(self.sides))
 
     def paired(self, pair: Sequence[Sequence[int]]) -> ViewSession:
-        """The rows of both sides marked, the first of each selected."""
         now = replace(self, marked=tuple(frozenset(rows) for rows in pair))
         for index, rows in enumerate(pair):
             if rows:
@@ -175,7 +171,6 @@ class ViewSession(msgspec.Struct, frozen=True, eq=False):
         return now
 
     def hit(self, hits: Hits) -> ViewSession:
-        """A hit selected on its side."""
         return replace(self.selected(hits.side, hits.row), hits=hits)
 
     def with_bookmark(self, letter: str, index: int, note: str = "") -> ViewSession:
@@ -194,7 +189,6 @@ class ViewSession(msgspec.Struct, frozen=True, eq=False):
         return self.windowed(mark.side, begin, end, selected=row)
 
     def ranged(self, index: int) -> ViewSession:
-        """A range of time started or ended on one side."""
         found = pressed(self.time_range, index, self.sides[index], self.views[index])
         return replace(self, time_range=found)
 
@@ -220,7 +214,6 @@ class ViewSession(msgspec.Struct, frozen=True, eq=False):
         return replace(self, views=(*self.views[:index], now, *self.views[index + 1 :]))
 
     def swapped(self) -> ViewSession:
-        """Swaps A and B."""
         found = self.time_range and replace(self.time_range, side=1 - self.time_range.side)
         marks = {name: replace(mark, side=1 - mark.side) for name, mark in self.bookmarks.items()}
         sides, views, marked = self.sides[::-1], self.views[::-1], self.marked[::-1]

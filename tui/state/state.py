@@ -175,12 +175,10 @@ class State(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def side(self) -> Side:
-        """The active side."""
         return self.session.sides[self.active]
 
     @property
     def view(self) -> View:
-        """The view of the active side."""
         return self.session.views[self.active]
 
     @property
@@ -200,7 +198,6 @@ class State(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def time_range(self) -> Range | None:
-        """That which was selected on the active side."""
         found = self.session.time_range
         return found if found and found.ended and found.side == self.active else None
 
@@ -211,7 +208,6 @@ class State(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def is_open(self) -> bool:
-        """Whether a trace or a snapshot is open."""
         return bool(self.sides) or self.memory is not None
 
     def list_of(self, name: str) -> ListState:

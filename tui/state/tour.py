@@ -41,7 +41,6 @@ def _has_zoomed(before: State, after: State) -> bool:
 
 
 def _selected(role: Role) -> Done:
-    """A slice of this role is selected in the timeline."""
     return lambda before, after: after.page == TIMELINE and _role(after) == role
 
 
@@ -193,7 +192,6 @@ def is_on(state: State) -> bool:
 
 
 def skip(state: State) -> State:
-    """To the next step that can be done here."""
     now, are_two = state.tour or 0, len(state.sides) == 2
     later = (n for n in range(now + 1, len(STEPS)) if are_two or not STEPS[n].of_two)
     return _at(state, next(later, now))
