@@ -9,7 +9,6 @@ from collections.abc import Hashable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-import numpy as np
 from msgspec.structs import replace
 
 from fusetui.analysis.questions.launches import queues
@@ -25,6 +24,7 @@ from fusetui.trace.program.dependencies import dependencies
 from fusetui.tui.layout.answer import WORTH, AnswerPage, Insight
 from fusetui.tui.layout.memory import MEMORY
 from fusetui.tui.layout.op_tree import FRAMES, call_tree, callers_tree, frame_tree, op_tree
+from fusetui.tui.layout.search_hits import NOTHING
 from fusetui.tui.state.state import BESIDE, MARKS, ROWS
 
 if TYPE_CHECKING:
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from fusetui.analysis.why.idle_time import IdleTime
 
 OFTEN = 0.2  # seconds between two counts while args are read
-NOTHING = np.empty(0, dtype=np.intp)
 
 
 class Made(msgspec.Struct, frozen=True, eq=False):
@@ -57,10 +56,8 @@ def answers(
 ) -> Iterator[Any]:
     """What changed from a trace to the other; what args say to a search; what is on the critical
     path, or what a change is worth; what memory events tell; else all pieces."""
-    if replayed == MEMORY:
-        return iter([_memory_of(trace)])
     if replayed:
-        return iter([_replayed(trace, replayed)])
+        return iter([_memory_of(trace) if replayed == MEMORY else _replayed(trace, replayed)])
     if other is not None:
         from fusetui.analysis.diff.compare import diff
 
@@ -115,14 +112,9 @@ def pieces(trace: Trace, cancelled: Stop) -> Iterator[Piece]:
     more = () if cancelled() else tuple(map(curve_of, counters(trace, cancelled)))
     if more and not cancelled():
         yield found + more
-    if not cancelled():
-        yield from _dependencies(trace)
-
-
-def _dependencies(trace: Trace) -> Iterator[Made]:
     from fusetui.analysis.serving.captures import numbers_nodes  # many modules
 
-    if numbers_nodes(trace):
+    if not cancelled() and numbers_nodes(trace):
         yield Made({dependencies: dependencies(trace)})
 
 

@@ -33,6 +33,7 @@ LONGEST_NOTE = 200  # characters
 LONGEST = 30  # characters of a wrong word that are repeated
 NO_RANGE = "this needs a range of time: {range} at its begin and at its end"
 RECORDED = late(r"_([0-9]{1,9})\.json\Z")  # how libkineto ends the names of its traces
+WRONG_PID = "record takes the PID of a program, or nothing to list them: record 1234"
 NO_STEPS = "this trace has no steps: no annotation and no optimizer tells them"
 
 
@@ -77,9 +78,8 @@ def shown_step(state: State, at: int) -> State:
     window = over(side, state.view, begin, begin + int(steps.dur[at]))
     there = shown(state, window)
     if steps.printed:
-        return told(
-            there, f"{printable(steps.names[at])}, {at + 1} of {plural(len(steps), 'step')}"
-        )
+        said = f"{printable(steps.names[at])}, {at + 1} of {plural(len(steps), 'step')}"
+        return told(there, said)
     name = steps.by if steps.are_iterations else steps.names[at]
     return told(there, f"step #{at + 1} of {len(steps)}: {printable(name)}")
 
@@ -126,9 +126,7 @@ def _record(state: State, rest: str) -> Outcome:
     if not rest:
         return told(state, "looking for programs that run"), Record()
     if not NUMBER.fullmatch(rest):
-        return told(
-            state, "record takes the PID of a program, or nothing to list them: record 1234"
-        )
+        return told(state, WRONG_PID)
     return recorded(state, int(rest))
 
 
@@ -144,15 +142,12 @@ def recorded(state: State, pid: int, beside: tuple[str, ...] = ()) -> Outcome:
     return told(state, f"recording {pid}, which asks every 5 s"), Record(pid, beside)
 
 
-def _quit(state: State, rest: str) -> Outcome:
-    return told(state, "q takes no argument") if rest else (state, Order.QUIT)
-
-
 _diff = partial(_open, verb="diff", of="another", beside=1)
 COMMANDS: dict[str, Callable[[State, str], Outcome]] = {
     **{"goto": _goto, "step": _step, "mark": _mark, "only": moving.only, "open": _open},
     **{"diff": _diff, "save": _save, "cut": _cut, "path": replays.rows, "whatif": replays.whatif},
-    **{"record": _record, "again": _again, "q": _quit},
+    **{"record": _record, "again": _again},
+    "q": lambda state, rest: told(state, "q takes no argument") if rest else (state, Order.QUIT),
 }
 
 
@@ -161,18 +156,15 @@ def asked(state: State, typed: str = "") -> State:
     return replace(state, prompt=Prompt.COMMAND, typed=typed)
 
 
-def _range(state: State) -> str:
-    return "" if state.time_range else with_keys(NO_RANGE, state)
-
-
 _WORTH = "what a change of the row or slice would be worth"
-_programs = partial(_record, rest="")
+_programs, _RUNS = partial(_record, rest=""), "that runs: those of PyTorch"
 _part = partial(asked, typed="cut part.json.gz")
 ACTIONS = (
     action("command", "Command", ":", ", ".join(VERBS), asked, needs=anything_open),
     action("what-if", "What if", "W", _WORTH, partial(asked, typed="whatif x0.5")),
+    action("record", "Record a program", "", _RUNS, _programs, needs=nothing),
     action(
-        "record", "Record a program", "", "that runs: those of PyTorch", _programs, needs=nothing
+        *("cut", "Cut this range", "", "as a trace of its own", _part),
+        needs=lambda state: "" if state.time_range else with_keys(NO_RANGE, state),
     ),
-    action("cut", "Cut this range", "", "as a trace of its own", _part, needs=_range),
 )

@@ -16,9 +16,6 @@ from fusetui.trace.cells.counters import Curve
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.memo import kept_on
 from fusetui.tui.layout.answer import Insight
-from fusetui.tui.layout.flame import FlameView
-from fusetui.tui.layout.kernel_table import KernelView
-from fusetui.tui.layout.op_tree import TreeView
 from fusetui.tui.layout.view import Side
 from fusetui.tui.state.action import action, nothing, two_traces
 from fusetui.tui.state.comparison import comparing, lines_of
@@ -27,7 +24,6 @@ from fusetui.tui.state.session import carried, now_known, start
 from fusetui.tui.state.state import (
     DIFF,
     OVERLAY,
-    TIMELINE,
     Chooser,
     Compare,
     ListState,
@@ -66,29 +62,25 @@ def replaced(state: State, sides: tuple[Side, ...]) -> State:
     return replace(state, session=session, fits=fits)
 
 
+FIRST = State()
+ANEW = (
+    *("page", "active", "overlay", "answer_at", "kernels", "modules_sort", "tree", "flame"),
+    *("lists", "comparison", "replay", "prompt", "hint"),
+)
+"""Fields that are as they were first when other traces are shown."""
+
+
 def opened(state: State, sides: tuple[Side, ...], lines: int) -> Outcome:
     """Other traces than those that are shown; `lines`: for the lanes of each."""
     session = start(sides, lines)
     now = replace(
         state,
+        **{name: getattr(FIRST, name) for name in ANEW},
         session=session,
         fits=tuple(view.folds for view in session.views),
         paths=state.wanted[: len(sides)],
-        page=TIMELINE,
-        active=0,
-        overlay=None,
         tops=(0,) * len(sides),
-        answer_at=None,
-        kernels=KernelView(),
-        modules_sort="",
-        tree=TreeView(),
-        flame=FlameView(),
-        lists={},
-        comparison=None,
         memory=None if state.memory and state.memory.trace else state.memory,
-        replay=None,
-        prompt=None,
-        hint="",
     )
     return compared_anew(replace(now, page=DIFF)) if now.has_diff else now
 

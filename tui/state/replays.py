@@ -16,6 +16,7 @@ from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.tui.state import search
 from fusetui.tui.state.action import action, on_timeline
+from fusetui.tui.state.comparison import Second
 from fusetui.tui.state.moving import SECTION
 from fusetui.tui.state.session import Hits
 from fusetui.tui.state.state import (
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from fusetui.analysis.replay.marks import Marks
     from fusetui.analysis.replay.path import Path
     from fusetui.analysis.replay.whatif import WhatIf
-    from fusetui.tui.state.second import Second
 
 CALLED = "the critical path"
 MOST_NAMES = 500  # that are completed
@@ -135,7 +135,6 @@ def arrived(
     """Dropped if another trace is open by now, or something else was asked for."""
     from fusetui.analysis.replay.path import Path
     from fusetui.analysis.replay.whatif import WhatIf
-    from fusetui.tui.state.second import Second
 
     if not any(side.trace is trace for side in state.sides):
         return state
@@ -150,30 +149,20 @@ def arrived(
     return replace(state, replayed="", hint="", arrived=answer)
 
 
+_recorded = partial(replace, replay=None)
 SECOND = (
     action("second", "Replay beside", "b", "as a second timeline", beside, SECTION, is_worth),
     action(
-        *(
-            "recorded",
-            "Only the recording",
-            "escape",
-            "without the replay",
-            partial(replace, replay=None),
-        ),
-        *(SECTION, lambda state: state.overlay is None and state.second is not None),
+        *("recorded", "Only the recording", "escape", "without the replay", _recorded, SECTION),
+        where=lambda state: state.overlay is None and state.second is not None,
     ),
 )
 _here = partial(action, section=SECTION, where=on_timeline)
 _MARK, _ROWS = "marked on the lanes, or not", "what takes its time, and what has time to spare"
+_next, _ORDER = partial(step, by=1), "slice by slice, in order of time"
 ACTIONS = (
     _here("path", "Critical path", "P", _MARK, mark),
-    _here(
-        "path-next",
-        "Next on the path",
-        ">",
-        "slice by slice, in order of time",
-        partial(step, by=1),
-    ),
+    _here("path-next", "Next on the path", ">", _ORDER, _next),
     _here("path-previous", "Previous on the path", "<", "back", partial(step, by=-1)),
     action("path-rows", "Critical path in rows", "", _ROWS, rows),
 )

@@ -15,11 +15,11 @@ from fusetui.text.figures import count
 from fusetui.text.printable import printable
 from fusetui.trace.layout.steps import Steps
 from fusetui.trace.model.categories import Role
-from fusetui.tui.layout.search_hits import SearchHits
+from fusetui.tui.layout.search_hits import NOTHING, SearchHits
 from fusetui.tui.layout.view import Side
 from fusetui.tui.state.action import action
 from fusetui.tui.state.moving import brought
-from fusetui.tui.state.session import NOTHING, Hits, still_there
+from fusetui.tui.state.session import Hits, still_there
 from fusetui.tui.state.state import (
     OVERLAY,
     HitList,

@@ -20,14 +20,13 @@ from fusetui.tui.layout.memory import Lines, MemoryShown
 from fusetui.tui.layout.op_tree import TreeView
 from fusetui.tui.layout.search_hits import SearchHits
 from fusetui.tui.layout.view import GapAt, Side, View
-from fusetui.tui.state.comparison import Comparison
+from fusetui.tui.state.comparison import Comparison, Second
 from fusetui.tui.state.offers import Offer, RankedJob
 from fusetui.tui.state.session import Hits, Range, ViewSession
 
 if TYPE_CHECKING:
     from fusetui.analysis.replay.path import Path
     from fusetui.analysis.replay.whatif import WhatIf
-    from fusetui.tui.state.second import Second
 
 COPIED = "copied"  # how the hint about a copied text begins
 TOGETHER = 2  # traces of one offer that are opened at once, side by side

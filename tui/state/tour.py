@@ -69,10 +69,6 @@ def _at_hits(searched: bool) -> Done:
     return is_at_hits
 
 
-def _has_copied(before: State, after: State) -> bool:
-    return after.hint != before.hint and after.hint.startswith(COPIED)
-
-
 TEXTS = """
 Zoom
 Time runs from left to right: above the threads of the CPU, below the GPU. Three steps of a
@@ -154,7 +150,7 @@ DONE: tuple[tuple[str, Done], ...] = (
     ("o j b", lambda before, after: after.has_diff),
     ("j enter", lambda before, after: (before.page, after.page) == (DIFF, TIMELINE)),
     ("slash g e m m enter", _at_hits(searched=True)),
-    ("y", _has_copied),
+    ("y", lambda before, after: after.hint != before.hint and after.hint.startswith(COPIED)),
     ("q", lambda before, after: False),
 )
 """One way to do it, as Textual names keys, and whether it is done."""
