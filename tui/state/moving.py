@@ -59,8 +59,12 @@ def brought(state: State, session: ViewSession, index: int) -> State:
     return replace(state, session=session, active=index, page=TIMELINE, hint="")
 
 
-def recalled(state: State, undone: bool) -> State:
-    return changed(state, state.session.undo() if undone else state.session.redo())
+def undo(state: State) -> State:
+    return changed(state, state.session.undo())
+
+
+def redo(state: State) -> State:
+    return changed(state, state.session.redo())
 
 
 def clear(state: State) -> State:
@@ -73,10 +77,9 @@ def other_side(state: State) -> State:
 
 
 def link(state: State) -> State:
-    together = not state.session.together
-    how = "together" if together else "each on its own"
-    linked = replace(state, session=replace(state.session, together=together))
-    return told(linked, f"the traces move {how}")
+    now = replace(state.session, together=not state.session.together)
+    how = "together" if now.together else "each on its own"
+    return told(replace(state, session=now), f"the traces move {how}")
 
 
 def ask_to_mark(state: State) -> State:
@@ -123,7 +126,6 @@ def marks_text(marks: Bookmarks) -> str:
 _here = partial(action, section=SECTION, where=on_timeline)
 _up, _down = (move(moves.next_line, by) for by in (-1, 1))
 _lane_up, _lane_down = (move(moves.next_lane, by) for by in (-1, 1))
-_undo, _redo = partial(recalled, undone=True), partial(recalled, undone=False)
 _right = move(moves.pan, 90)
 _MARK = "then a letter: this window and selection; :mark a NOTE"
 _SIDE = "of two traces: what the keys act on"
@@ -150,8 +152,8 @@ ACTIONS = (
     _here("start", "Start of the trace", "g home", "keep the zoom", move(moves.edge, -1)),
     _here("end", "End of the trace", "G end", "keep the zoom", move(moves.edge, 1)),
     _here("fold", "Fold the lane", "space", "one line, some lines, all lines", move(moves.fold)),
-    _here("undo", "Undo the movement", "u", "back to the view before", _undo),
-    _here("redo", "Redo the movement", "ctrl+r", "forward again", _redo),
+    _here("undo", "Undo the movement", "u", "back to the view before", undo),
+    _here("redo", "Redo the movement", "ctrl+r", "forward again", redo),
     _here("deselect", "Clear the selection", "escape", "the range first", clear),
     _here("other-side", "Other side", "tab shift+tab", _SIDE, other_side, needs=two_traces),
 )
@@ -167,34 +169,34 @@ NO_LANE = "nothing is selected", "down/up select a slice, and with it a lane"
 
 
 def pin(state: State) -> State:
-    lane = _lane(state)
-    if lane < 0:
+    if (lane := _lane(state)) < 0:
         return told(state, *NO_LANE)
-    now = _now(state)
-    kept = tuple(n for n in now.pinned if n != lane)
-    pinned = kept if lane in now.pinned else (*kept, lane)
+    now = state.view.arranged
+    others = tuple(n for n in now.pinned if n != lane)
+    pinned = others if lane in now.pinned else (*others, lane)
     return _arranged(state, pinned=pinned, hidden=now.hidden - {lane})
 
 
 def hide(state: State) -> State:
-    lane = _lane(state)
-    if lane < 0:
+    """Nothing is selected any more."""
+    if (lane := _lane(state)) < 0:
         return told(state, *NO_LANE)
-    now = _now(state)
-    pinned = tuple(n for n in now.pinned if n != lane)
-    arranged = replace(now, hidden=now.hidden | {lane}, pinned=pinned)
+    now = state.view.arranged
+    others = tuple(n for n in now.pinned if n != lane)
+    arranged = replace(now, hidden=now.hidden | {lane}, pinned=others)
     hidden = viewed(state, replace(state.view, selected=-1, arranged=arranged))
-    title = state.side.lanes[lane].title
-    return told(hidden, f"hidden: {title}", "unfold-all show all lanes", "undo undo")
+    said = f"hidden: {state.side.lanes[lane].title}"
+    return told(hidden, said, "unfold-all show all lanes", "undo undo")
 
 
 def isolate(state: State) -> State:
-    lanes, lane = state.side.lanes, _lane(state)
-    if lane < 0:
+    lanes = state.side.lanes
+    if (lane := _lane(state)) < 0:
         return told(state, *NO_LANE)
     own = next(indices for _, indices in groups_of(lanes) if lane in indices)
     hidden = frozenset(range(len(lanes))) - set(own)
-    return _arranged(state, hidden=state.side.quiet if _now(state).hidden == hidden else hidden)
+    is_on = state.view.arranged.hidden == hidden
+    return _arranged(state, hidden=state.side.quiet if is_on else hidden)
 
 
 def only(state: State, pattern: str) -> Outcome:
@@ -221,28 +223,26 @@ def matched(state: State, side: Side, text: str, lanes: frozenset[int], wrong: s
 def _only(state: State, text: str, found: frozenset[int]) -> State:
     if not found:
         return told(state, f"no lane is called {printable(text)}")
-    hidden = frozenset(range(len(state.side.lanes))) - found
-    now = _arranged(state, hidden=hidden)
+    now = _arranged(state, hidden=frozenset(range(len(state.side.lanes))) - found)
     return told(now, f"{plural(len(found), 'lane')} shown, :only shows all", "undo undo")
 
 
 def sort(state: State) -> State:
-    by_busy = not _now(state).by_busy
+    by_busy = not state.view.arranged.by_busy
     said = "the busiest first" if by_busy else "as in the trace"
     return told(_arranged(state, by_busy=by_busy), f"lanes: {said}")
 
 
 def families(state: State) -> State:
-    return _arranged(state, families=not _now(state).families)
+    return _arranged(state, families=not state.view.arranged.families)
 
 
 def unfold(state: State) -> State:
     view, side = state.view, state.side
-    every = (ALL,) * len(side.lanes)
+    every, fits = (ALL,) * len(side.lanes), state.fits[state.active]
     if view.folds != every:
         nothing = replace(view.arranged, hidden=frozenset())
         return viewed(state, replace(view, folds=every, arranged=nothing))
-    fits = state.fits[state.active]
     return viewed(state, replace(view, folds=fits, arranged=Arrangement(side.quiet)))
 
 
@@ -250,12 +250,9 @@ def _lane(state: State) -> int:
     return state.side.lane_of(state.view.selected)
 
 
-def _now(state: State) -> Arrangement:
-    return state.view.arranged
-
-
 def _arranged(state: State, **fields: Any) -> State:
-    return viewed(state, replace(state.view, arranged=replace(_now(state), **fields)))
+    arranged = replace(state.view.arranged, **fields)
+    return viewed(state, replace(state.view, arranged=arranged))
 
 
 _FAMILIES = "how much of the time each kind of kernels takes"

@@ -167,9 +167,8 @@ def summarized(state: State, index: int, text: str) -> State:
 
 
 def swap(state: State) -> Outcome:
-    swapped = replace(
-        state, session=state.session.swapped(), paths=state.paths[::-1], tops=state.tops[::-1]
-    )
+    swapped = replace(state, session=state.session.swapped())
+    swapped = replace(swapped, paths=state.paths[::-1], tops=state.tops[::-1])
     return compared_anew(swapped) if swapped.has_diff else swapped
 
 

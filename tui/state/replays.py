@@ -64,11 +64,9 @@ def mark(state: State) -> Outcome:
 
 
 def _said(marks: Marks) -> str:
-    doubt = f", {percent(marks.residual_share, 1)} of it not understood"
-    many = plural(len(marks.stops), "slice")
-    return f"{CALLED}: {duration(marks.span_ns)}, {many}" + doubt * (
-        marks.residual_share > DOUBTFUL
-    )
+    share = marks.residual_share
+    doubt = f", {percent(share, 1)} of it not understood" if share > DOUBTFUL else ""
+    return f"{CALLED}: {duration(marks.span_ns)}, {plural(len(marks.stops), 'slice')}{doubt}"
 
 
 def step(state: State, by: int) -> Outcome:
@@ -81,8 +79,8 @@ def step(state: State, by: int) -> Outcome:
     if row >= 0 and len(here):
         at = int(here[0]) + by
     else:
-        held = int(state.side.trace.start[row]) if row >= 0 else None
-        begin = state.view.begin + state.side.origin if held is None else held
+        window = state.view.begin + state.side.origin
+        begin = int(state.side.trace.start[row]) if row >= 0 else window
         at = int(np.searchsorted(marks.begin, begin)) - (by < 0)
     return search.shown(state, Hits(CALLED, state.active, marks.stops, at % len(marks.stops)))
 

@@ -38,16 +38,13 @@ def typed(state: State, text: str) -> Outcome:
     """The text has changed; what it finds is looked for in a thread."""
     if state.prompt is not Prompt.SEARCH:
         return state
-    if not text.strip():
-        return replace(state, found=None)
-    return state, _searching(state, text)
+    return (state, _searching(state, text)) if text.strip() else replace(state, found=None)
 
 
 def arrived(state: State, side: Side, found: SearchHits) -> State:
     """More was found; a person who pressed Enter before that is led to the first hit, or has more
     of them. What is known of the trace may have grown since, but it is the same trace."""
-    shown_traces = [one.trace for one in state.sides]
-    if not any(side.trace is trace for trace in shown_traces):
+    if not any(side.trace is one.trace for one in state.sides):
         return state
     if state.prompt is Prompt.SEARCH:
         return replace(state, found=found)
@@ -56,7 +53,7 @@ def arrived(state: State, side: Side, found: SearchHits) -> State:
     hits = state.session.hits
     if hits is None or not hits.searched or hits.what != found.text:
         return state
-    return _with_args(state, hits, found) if shown_traces[hits.side] is side.trace else state
+    return _with_args(state, hits, found) if state.sides[hits.side].trace is side.trace else state
 
 
 def again(before: State, state: State) -> Outcome:
@@ -126,11 +123,9 @@ def _to_first(state: State, found: SearchHits) -> State:
     if not len(first):
         missing = f": {found.missing}" if found.missing else ""
         return told(state, printable(f"nothing is found for {found.text}{missing}"))
-    hits = Hits(found.text, state.active, first, searched=True)
-    if parse(found.text).is_of_longest:
-        hits = hits.longest(trace)
-    else:
-        hits = hits.nearest(trace, state.view.begin + state.side.origin)
+    hits, begin = Hits(found.text, state.active, first, searched=True), state.view.begin
+    is_longest = parse(found.text).is_of_longest
+    hits = hits.longest(trace) if is_longest else hits.nearest(trace, begin + state.side.origin)
     return shown(state, hits.among(found.together, found.by_args))
 
 
