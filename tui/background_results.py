@@ -28,11 +28,6 @@ from fusetui.tui.layout.search_hits import NOTHING
 from fusetui.tui.state.state import BESIDE, MARKS, ROWS
 
 if TYPE_CHECKING:
-    from fusetui.analysis.memory.moments import Moments
-    from fusetui.analysis.replay.marks import Marks
-    from fusetui.analysis.replay.path import Path
-    from fusetui.analysis.replay.predicted import Predicted
-    from fusetui.analysis.replay.whatif import WhatIf
     from fusetui.analysis.why.account import Accounts
     from fusetui.analysis.why.idle_time import IdleTime
 
@@ -65,7 +60,7 @@ def answers(
     return often(as_read(trace, search)) if search else pieces(trace, cancelled)
 
 
-def _memory_of(trace: Trace) -> tuple[Moments, ...] | str:
+def _memory_of(trace: Trace) -> object:
     """Of each device; a sentence where the events tell nothing, or the file cannot be read."""
     from fusetui.analysis.memory.of_trace import moments_of_trace
     from fusetui.report.memory_words import no_events
@@ -74,9 +69,7 @@ def _memory_of(trace: Trace) -> tuple[Moments, ...] | str:
     return trace.elements.text.problem() or found or no_events(trace)
 
 
-def _replayed(
-    trace: Trace, asked: str
-) -> Marks | Path | WhatIf | tuple[Predicted, tuple[IdleTime, ...]] | str:
+def _replayed(trace: Trace, asked: str) -> object:
     """The marks of the critical path, its rows, what a change is worth, or the trace with it, and
     why its devices were idle then; a sentence where there is no such change."""
     from fusetui.analysis.replay.changes import WrongChange

@@ -6,7 +6,7 @@ same key, the first that applies runs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from msgspec.structs import replace
@@ -23,27 +23,9 @@ from fusetui.tui.pages.timeline import TimelinePage
 from fusetui.tui.pages.tree import TREE
 from fusetui.tui.pages.why import WhyPage
 from fusetui.tui.state import commands, jumping, moving, reading, replays, search, tour
-from fusetui.tui.state.action import (
-    Action,
-    Run,
-    action,
-    all_keys_text,
-    anything_open,
-    chosen,
-    keys_of,
-    nothing,
-)
+from fusetui.tui.state.action import Action, action, all_keys_text, anything_open, chosen, nothing
 from fusetui.tui.state.screen import body, overlay_body, tabs_height, tour_lines
-from fusetui.tui.state.state import (
-    CopyText,
-    Help,
-    Order,
-    Outcome,
-    Replayed,
-    Size,
-    State,
-    told,
-)
+from fusetui.tui.state.state import CopyText, Help, Order, Outcome, Replayed, Size, State, told
 
 PAGES: tuple[Page, ...] = (
     *(TimelinePage(), TREE, kernels.PAGE, DiffPage(), WhyPage()),
@@ -93,10 +75,6 @@ def save(state: State) -> State:
     return commands.asked(state, f"save {state.page}.csv")
 
 
-def _is_table(state: State) -> bool:
-    return state.overlay is None and page_of(state).is_table
-
-
 def details(state: State) -> State:
     """Everything about what the page describes; in the answer, about what its row leads to."""
     there = answer.follow(state) if answer.is_inside(state) else state
@@ -104,7 +82,7 @@ def details(state: State) -> State:
     return told(state, found) if isinstance(found, str) else laid_over(state, found)
 
 
-def asks(effect: Order) -> Run:
+def asks(effect: Order) -> Callable[[State], Outcome]:
     return lambda state: (state, effect)
 
 
@@ -130,7 +108,10 @@ ACTIONS: tuple[Action, ...] = (
     _opened("details", "All details", "i", "of the slice, or of the range", details),
     _opened("copy", "Copy", "y", "a slice, or a row of a table", copy),
     *commands.ACTIONS,
-    _opened("save", "Save this table", "", "in a file of any format", save, where=_is_table),
+    _opened(
+        *("save", "Save this table", "", "in a file of any format", save),
+        where=lambda state: state.overlay is None and page_of(state).is_table,
+    ),
     reading.CHOOSE,
     moving.LINK,
     reading.SWAP,
@@ -149,7 +130,7 @@ def action_for(key: str, state: State) -> Action | None:
 
 def always(key: str, state: State) -> Action | None:
     """What a key does wherever a person is, even in a line of text."""
-    return next((a for a in ACTIONS if a.always and key in keys_of(a, state)), None)
+    return chosen((action for action in ACTIONS if action.always), key, state)
 
 
 def by_section() -> Iterator[tuple[str, list[Action]]]:

@@ -83,9 +83,8 @@ def _shown_hints(state: State) -> list[tuple[str, str]]:
     hints = [*state.hint_keys]
     if not state.hint:
         own = page_of(state).hints if page_of(state).has(state) else "quit quit"
-        hints = [STOP_HINT] * (
-            state.reading is not None and not state.reading.is_whole
-        ) + own.split("; ")
+        can_stop = state.reading is not None and not state.reading.is_whole
+        hints = [STOP_HINT] * can_stop + own.split("; ")
     texts = [("", state.hint), *((hint, hint_text(hint, state)) for hint in hints)]
     return [(hint, text) for hint, text in texts if text]
 
@@ -147,7 +146,9 @@ def _tabs(state: State) -> Pane:
         is_missing = bool(page.why_not(state))
         return Tab(page.name, text, page.name == state.page, is_missing)
 
-    shown = PAGES if state.memory or _tells_memory(state) else PAGES[:-1]
+    counters = state.side.counters if state.sides else ()
+    has_memory = any(curve.counter.group.startswith(MEMORY) for curve in counters)
+    shown = PAGES if state.memory or has_memory else PAGES[:-1]
     picture = TabsPicture(tuple(map(tab, shown)))
 
     def pointed(state: State, x: int, y: int) -> Outcome:
@@ -155,12 +156,6 @@ def _tabs(state: State) -> Pane:
         return turned_to(BY_NAME[name], state) if name and state.is_open else state
 
     return Pane(tabs_height(state.size), picture, pointed)
-
-
-def _tells_memory(state: State) -> bool:
-    """Whether the active trace has totals of memory, as far as is known."""
-    counters = state.side.counters if state.sides else ()
-    return any(curve.counter.group.startswith(MEMORY) for curve in counters)
 
 
 def _head(state: State) -> TextPicture:

@@ -83,21 +83,16 @@ class AnswerAt(msgspec.Struct, frozen=True):
 def answer_lists(why: Why, tree: ModuleTree, trace: Trace) -> tuple[AnswerList, ...]:
     """GPU time by module and by kernel, and the longest gaps; without a GPU, time by name of device
     events, ops and annotations, and by thread. None of them is empty."""
-    lists = _gpu_lists(why, tree, trace) if why.devices else _cpu_lists(why, trace)
+    if why.devices:
+        lists = [_modules(tree), _kernels(tree, trace), _gaps(why)]
+    else:
+        lists = [
+            _by_name(trace, Role.DEVICE, "device time by name"),
+            timed("self time by CPU op", _ops(trace)),
+            _by_name(trace, Role.ANNOTATION, "time in annotations"),
+            timed("time by CPU thread", _threads(why, trace)),
+        ]
     return tuple(one for one in lists if one.entries)
-
-
-def _gpu_lists(why: Why, tree: ModuleTree, trace: Trace) -> Iterator[AnswerList]:
-    yield _modules(tree)
-    yield _kernels(tree, trace)
-    yield _gaps(why)
-
-
-def _cpu_lists(why: Why, trace: Trace) -> Iterator[AnswerList]:
-    yield _by_name(trace, Role.DEVICE, "device time by name")
-    yield timed("self time by CPU op", _ops(trace))
-    yield _by_name(trace, Role.ANNOTATION, "time in annotations")
-    yield timed("time by CPU thread", _threads(why, trace))
 
 
 def fitting(lists: Sequence[AnswerList], width: int, at: AnswerAt | None) -> Sequence[int]:
@@ -174,8 +169,7 @@ def _gaps(why: Why) -> AnswerList:
     largest = max((gap.dur_ns for gap in why.gaps), default=0)
     entries = tuple(
         AnswerRow(gap.dur_ns, largest, narrow(inside(gap)), Way("gap", n), None, begin)
-        for n, gap in enumerate(why.gaps)
-        for begin in (begins.text(gap.start_ns),)
+        for n, (gap, begin) in enumerate((gap, begins.text(gap.start_ns)) for gap in why.gaps)
     )
     unit = unit_of(gap.dur_ns for gap in why.gaps)
     return AnswerList("longest gaps", unit, entries, f"at {begins.name}")

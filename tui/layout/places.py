@@ -160,10 +160,6 @@ def marks_selection(side: Side, view: View, place: Place) -> bool:
     return depth_in_lane(side, view.selected) >= first + frames
 
 
-def where_at(side: Side, place: Place, time: int) -> int:
-    return where_rows(side, place, np.array([time, time + 1]))[0]
-
-
 def _module(trace: Trace, row: int) -> int:
     over = row
     while over >= 0 and trace.name_of(over).endswith(AROUND):

@@ -55,8 +55,8 @@ def _at_another_kernel(before: State, after: State) -> bool:
     return moved and _role(before) == _role(after) == Role.KERNEL
 
 
-def _on_page(name: str) -> Done:
-    return lambda before, after: after.page == name
+def _has_closed(before: State, after: State) -> bool:
+    return getattr(before.overlay, "is_slice", False) and not after.overlay
 
 
 def _at_hits(searched: bool) -> Done:
@@ -138,14 +138,11 @@ DONE: tuple[tuple[str, Done], ...] = (
     ("w w", _has_zoomed),
     ("0 J J J J J", _selected(Role.KERNEL)),
     ("full_stop", _at_another_kernel),
-    (
-        "i escape",
-        lambda before, after: getattr(before.overlay, "is_slice", False) and not after.overlay,
-    ),
+    ("i escape", _has_closed),
     ("left_square_bracket left_square_bracket", _selected(Role.OP)),
-    ("6", _on_page("modules")),
+    ("6", lambda before, after: after.page == "modules"),
     ("e", lambda before, after: bool(after.sides) and after.view.gap is not None),
-    ("2", _on_page("tree")),
+    ("2", lambda before, after: after.page == "tree"),
     ("3 j enter", _at_hits(searched=False)),
     ("o j b", lambda before, after: after.has_diff),
     ("j enter", lambda before, after: (before.page, after.page) == (DIFF, TIMELINE)),
