@@ -19,7 +19,7 @@ from tests.tui.prepared import SIZE, after, at, do, drawn, laid_over, remembered
 from tests.tui.prepared import opened as with_trace
 
 from fusetui.analysis.memory import moments
-from fusetui.analysis.memory.placed import placed
+from fusetui.analysis.memory.moments import placed
 from fusetui.text.figures import size as size_text
 from fusetui.trace import Trace
 from fusetui.trace.model.report import never
