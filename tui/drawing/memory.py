@@ -14,7 +14,6 @@ from fusetui.analysis.memory.categories import CATEGORIES
 from fusetui.analysis.memory.history import BEFORE
 from fusetui.analysis.memory.holders import NO_STACK
 from fusetui.analysis.memory.layout import COMMON
-from fusetui.analysis.memory.placed import Placed
 from fusetui.report.memory_words import MORE, short_place
 from fusetui.text.cutting import joined
 from fusetui.text.figures import count, duration, plural, size
@@ -28,12 +27,11 @@ from fusetui.tui.drawing.schemes import BAR, Glyphs, Styled
 from fusetui.tui.drawing.timeline import legend_parts
 from fusetui.tui.layout.frame import divided, tick_step, ticks
 from fusetui.tui.layout.kinds import narrow
-from fusetui.tui.layout.memory import ANY_STACK, LETTERS, NO_LIFE, MemoryRow, heights, positions
+from fusetui.tui.layout.memory import ANY_STACK, LETTERS, NO_LIFE, MemoryRow, heights
 from fusetui.tui.layout.text_layout import wrapped
-from fusetui.tui.state.memory import place_of
 
 if TYPE_CHECKING:
-    from fusetui.analysis.memory.moments import Moments
+    from fusetui.analysis.memory.moments import Moments, Placed
     from fusetui.tui.state.memory import Window
 
 LABEL = 11  # cells that a tick takes
@@ -78,7 +76,7 @@ class AreaPicture(msgspec.Struct, frozen=True, eq=False):
         for column, label in marked:
             if column + len(label) < width:
                 cells[column : column + len(label)] = ((char, "faint") for char in label)
-        here, after = (place_of(self.moments, event) - zero for event in (self.at, self.at + 1))
+        here, after = (self.moments.position(event) - zero for event in (self.at, self.at + 1))
         failed = [place - zero for place in once(self.moments, _failures)]
         marks = [(place, ("!", "bad")) for place in failed if begin <= place < end]
         if begin <= here < end or here < begin <= after:  # what it was when the window began
@@ -90,7 +88,7 @@ class AreaPicture(msgspec.Struct, frozen=True, eq=False):
 
 def _failures(moments: Moments) -> list[int]:
     """The positions at which memory ran out."""
-    found: list[int] = positions(moments)[moments.history.events.action == Action.OOM].tolist()
+    found: list[int] = moments.positions[moments.history.events.action == Action.OOM].tolist()
     return found
 
 

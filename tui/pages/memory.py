@@ -25,8 +25,7 @@ from fusetui.tui.state.screen import overlay_size
 from fusetui.tui.state.state import Outcome, Overlay, Size, State, told
 
 if TYPE_CHECKING:
-    from fusetui.analysis.memory.moments import Moments
-    from fusetui.analysis.memory.placed import Placed
+    from fusetui.analysis.memory.moments import Moments, Placed
     from fusetui.tables.public import Table
 
 BYS = "code, module, category; op, annotation"
@@ -189,7 +188,7 @@ class MemoryPage(ListPage):
 
         def pointed(state: State, x: int, y: int) -> State:
             division = divided(size.width, size.height)
-            now = memory.with_active(state, index)
+            now = replace(state, memory=replace(memory_of(state), active=index))
             events = memory.drawn(now, index).events
             column = max(0, min(x - division.gutter, division.width - 1))
             return with_view(now, at=int(events[column]))
@@ -226,7 +225,7 @@ class MemoryPage(ListPage):
     @staticmethod
     def _zero(state: State) -> int:
         """What times are counted from."""
-        return window(state, memory_of(state).active).zero
+        return window(state).zero
 
     def _stack(self, state: State, row: MemoryRow) -> int:
         """Of a row; of a holder the one that holds most."""
@@ -279,7 +278,7 @@ class MemoryPage(ListPage):
 
 def placed(state: State) -> Placed:
     """The segments of the moment under the cursor."""
-    from fusetui.analysis.memory.placed import placed as laid_out
+    from fusetui.analysis.memory.moments import placed as laid_out
 
     moments, view = here(state)
     return laid_out(moments, view.at)

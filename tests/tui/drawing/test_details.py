@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tests.analysis.serving.servers import Server, opened
 from tests.finding import find
 from tests.tui.conftest import mlp_events
@@ -16,6 +17,8 @@ from tests.tui.prepared import opened as app_opened
 
 from fusetui.analysis.serving.join import join
 from fusetui.trace import Trace, open_trace
+from fusetui.trace.cells.counters import curve_of
+from fusetui.trace.layout.counters import counters
 from fusetui.tui.drawing.details import all_details, details, raw_lines
 from fusetui.tui.drawing.schemes import UNICODE
 
@@ -100,7 +103,8 @@ def test_counters_tell_what_the_device_did(trace_of: Callable[..., Trace]) -> No
         for gpu, ts, mhz in samples
     ]
     trace = trace_of([kernel, *counted])
-    side = explained(app_opened(trace)).side
+    curves = tuple(map(curve_of, counters(trace)))
+    side = replace(app_opened(trace).side, counters=curves)
     for lines in (details(side, 0, 120, 9, UNICODE), all_details(side, 0, 120, UNICODE)):
         assert [line.text for line in lines if "while it ran" in line.text] == [
             "while it ran: SM clock 1500 MHz"
