@@ -48,10 +48,8 @@ class Ready:
 
 
 class Runner:
-    """Runs the trials of a job one after another, into one folder.
-
-    Its only state is the answer that later trials are compared with if the job has none.
-    """
+    """Runs the trials of a job one after another, into one folder. Its only state is the answer
+    that later trials are compared with if the job has none."""
 
     def __init__(
         self, job: Job, options: Options, device: CaptureDevice, progress: Progress
@@ -65,10 +63,8 @@ class Runner:
         self._snapshots = takes_snapshots(options, device.kind)
 
     def run(self, folder: Path, where: Path) -> RunRecord:
-        """Writes the traces into the folder and returns the measurements.
-
-        If a trial fails, the others still run. `where` is the folder of the user's code.
-        """
+        """Writes the traces into the folder and returns the measurements. If a trial fails, the
+        others still run. `where` is the folder of the user's code."""
         import torch._inductor.config
 
         # The profiler sees Inductor's fused C++ kernels, which are hidden by default.
@@ -102,10 +98,8 @@ class Runner:
         return tuple(self._attempt(t, folder, partial(whole, t)) for t in self._job.trials)
 
     def _in_turns(self, folder: Path) -> tuple[Measured | Failed, ...]:
-        """All are made ready first; what was compiled for one is kept for its turns.
-
-        Raises CaptureError if fewer than two can take turns.
-        """
+        """All are made ready first; what was compiled for one is kept for its turns. Raises
+        CaptureError if fewer than two can take turns."""
         forget_compiled()
         made = [self._attempt(t, folder, partial(self._ready, t)) for t in self._job.trials]
         ready = [one for one in made if isinstance(one, Ready)]

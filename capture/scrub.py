@@ -16,10 +16,8 @@ _TRACE_NAME = re.compile(r'("traceName"\s*:\s*)"(?:[^"\\]|\\.)*"')
 
 
 def scrubbed(trace: Path, trace_name: str) -> str:
-    """The JSON text of a trace without private data; `trace_name` replaces the path in it.
-
-    Raises CaptureError if part of the trace could not be read, and TraceError.
-    """
+    """The JSON text of a trace without private data; `trace_name` replaces the path in it. Raises
+    CaptureError if part of the trace could not be read, and TraceError."""
     document = ScrubbedDocument(open_source(str(trace)), this_machine(), trace_name)
     document.learn()
     text = b"".join(document.text()).decode()

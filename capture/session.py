@@ -130,9 +130,7 @@ def _record(
     session: Session, options: Options, device: CaptureDevice, plain: Path, name: str, where: Path
 ) -> RunRecord:
     """Compresses the trace and collects the measurements; `where` is the folder of the user's code.
-
-    Raises CaptureError if there is no trace, or only part of one.
-    """
+    Raises CaptureError if there is no trace, or only part of one."""
     from . import expect, recorder, timing
 
     if not session.recorded_steps:

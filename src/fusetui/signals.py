@@ -91,10 +91,8 @@ class Endable(Protocol):
 
 @contextmanager
 def ended_by_signals(app: Endable) -> Iterator[None]:
-    """Within the block signals end the app. One that was ignored before (nohup) stays ignored.
-
-    A thread waits for them, because it runs whatever the app is doing.
-    """
+    """Within the block signals end the app. One that was ignored before (nohup) stays ignored. A
+    thread waits for them, because it runs whatever the app is doing."""
     if not _may_handle():
         yield
         return

@@ -42,10 +42,8 @@ class Heard(Struct, frozen=True):
 
 
 class Door:
-    """A socket in a private folder, or at the abstract address if `folder` is "".
-
-    `ignored` counts datagrams of wrong sizes or of other users. Raises CannotListen.
-    """
+    """A socket in a private folder, or at the abstract address if `folder` is "". `ignored` counts
+    datagrams of wrong sizes or of other users. Raises CannotListen."""
 
     def __init__(self, folder: str) -> None:
         self.folder, self.ignored = folder, 0

@@ -27,10 +27,8 @@ ANSWERS = late(rb"\x1b\]11;[^\x07\x1b]*(?:\x07|\x1b\\)|" + DONE.pattern)
 
 
 def has_terminal() -> bool:
-    """Whether all standard streams are terminals.
-
-    The app reads keys from standard input and draws on standard error.
-    """
+    """Whether all standard streams are terminals. The app reads keys from standard input and draws
+    on standard error."""
     return all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
 
 
