@@ -4,24 +4,23 @@ arguments.MODULES, which is imported when it runs. Parsers, help and reference a
 
 from __future__ import annotations
 
-from functools import partial
-from importlib import import_module
+from argparse import REMAINDER, BooleanOptionalAction
 from pathlib import Path
 
 from fusetui.arguments import (
     ASCII,
-    FAIL_OVER,
     GRAPHS,
     JSON,
     KERNELS_BY,
-    MEMORY,
+    LIGHT,
     MODEL,
     MOUSE,
     NO_CACHE,
     OPS_BY,
+    OUT,
     PART,
     PEAK,
-    RANKS,
+    RANGE,
     SHELLS,
     STEP_BY,
     TABLE,
@@ -29,15 +28,19 @@ from fusetui.arguments import (
     TOLD,
     TOP,
     TRACE,
-    WORTH,
     Argument,
     Command,
+    amount,
     argument,
     by,
+    extras,
     flag,
     option,
+    pixels,
+    seconds,
+    share,
+    size,
 )
-from fusetui.sharing import SHARED
 
 
 def _of_capture() -> tuple[Argument, ...]:
@@ -47,20 +50,43 @@ def _of_capture() -> tuple[Argument, ...]:
     out = "The run folder to write: a new one, or that of a sweep to continue."
     options = (option(one) for one in declared().values() if one.flag)
     return (
-        argument(
-            "workload", metavar="WORKLOAD", help="mlp, linear, ... or your own file.py:build."
-        ),
+        argument("WORKLOAD", "mlp, linear, ... or your own file.py:build."),
         *options,
-        argument("--out", metavar="DIR", type=Path, help=out),
+        argument("--out DIR", out, type=Path),
         flag("--open", "Open the result in the app; this needs a terminal."),
     )
 
 
-def _of_recording(name: str) -> tuple[Argument, ...]:
-    found: tuple[Argument, ...] = getattr(import_module("fusetui.recording_arguments"), name)
-    return found
-
-
+PICTURED = ("timeline", "tree", "kernels", "diff", "why", "modules", "flame")
+"""The pages of the app that `picture` draws."""
+SCRUB = flag("--scrub", "Remove private data, as scrub does.")
+CUT = (
+    *(*PART[:3], STEP_BY),
+    argument(
+        "--around ROW", "A slice, by its row, with the GPU events that it launched.", type=amount
+    ),
+    flag("--steady", "The step of median duration, the first left aside."),
+    *(SCRUB, NO_CACHE),
+)
+RECORDED = (
+    argument("--seconds S", "Record this long, 0.5 by default.", type=seconds),
+    argument("--steps N", "Record this many optimizer steps instead.", type=amount),
+    argument(
+        "--with WHAT",
+        "stack, shapes or memory, several with commas between, or none; shapes by default.",
+        dest="extras",
+        type=extras,
+        default=["shapes"],
+    ),
+    argument("--out DIR", "The folder of the traces.", type=Path),
+    argument(
+        "--open",
+        "Open the traces in the app, in a terminal.",
+        action=BooleanOptionalAction,
+        default=True,
+    ),
+)
+"""What is recorded of a program that runs, and where it goes."""
 ANSWER = (TRACE, JSON, NO_CACHE, *GRAPHS)
 COMMANDS = (
     Command(
@@ -76,21 +102,41 @@ COMMANDS = (
     Command(
         "run",
         "Start a program, and record a trace of it while it runs.",
-        partial(_of_recording, "RUN"),
+        (
+            argument(
+                "--after S",
+                "Record once this many seconds have passed; by default, as soon as torch is "
+                "loaded and a few seconds have passed.",
+                type=seconds,
+                default=0.0,
+            ),
+            flag("--on-enter", "Record whenever Enter is pressed; the program has no input then."),
+            *RECORDED,
+            argument("program -- COMMAND", "The program.", nargs=REMAINDER),
+        ),
         "The program is not changed. It keeps its output, gets your signals, and its exit code is "
         "that of this command. Once it has ended, its trace is opened.",
     ),
     Command(
         "record",
         "Record a trace of programs that run already.",
-        partial(_of_recording, "RECORD"),
+        (
+            argument("--pid PID", "One; may be repeated.", type=amount, action="append"),
+            argument(
+                "--job NAME",
+                "All of a job: its number in Slurm, its --rdzv-id of torchrun, or the name of "
+                "its program, such as train.py.",
+            ),
+            flag("--all", "All of yours that can be."),
+            *RECORDED,
+        ),
         "They must have been started with KINETO_USE_DAEMON=1: docs/attach.md. Several begin "
         "together, and ranks opens their folder.",
     ),
     Command(
         "watch",
         "Open each new trace of a folder as it appears, beside the one before.",
-        (argument("folder", metavar="DIR", help="The folder that traces are written to."),),
+        (argument("folder DIR", "The folder that traces are written to."),),
         "For changing and profiling in turn: leave the app with q to wait for the next.",
     ),
     Command(
@@ -104,19 +150,17 @@ COMMANDS = (
         "Browse a trace, or two side by side, or choose from several.",
         (
             argument(
-                "traces",
-                metavar="TRACE",
+                "traces TRACE",
+                "A trace, a run folder, a folder of runs, sample:NAME or lesson:NAME; two are "
+                "shown side by side, of more you choose. Or one or two memory snapshots.",
                 nargs="*",
                 default=[],
-                help="A trace, a run folder, a folder of runs, sample:NAME or lesson:NAME; two are "
-                "shown side by side, of more you choose. Or one or two memory snapshots.",
             ),
             argument(
-                "--memory",
-                metavar="SNAPSHOT",
+                "--memory SNAPSHOT",
+                "A memory snapshot of the same run, to show beside the trace.",
                 action="append",
                 default=[],
-                help="A memory snapshot of the same run, to show beside the trace.",
             ),
             *(ASCII, THEME, MOUSE, *GRAPHS, NO_CACHE),
         ),
@@ -155,9 +199,8 @@ COMMANDS = (
             *ANSWER,
             TOP,
             argument(
-                "--file",
-                metavar="PATH",
-                help="The functions of this file or folder, instead of those of your own code.",
+                "--file PATH",
+                "The functions of this file or folder, instead of those of your own code.",
             ),
             by("function", "line"),
             *TABLE,
@@ -172,25 +215,23 @@ COMMANDS = (
         (
             TRACE,
             argument(
-                "changes",
-                metavar="CHANGE",
-                nargs="*",
-                default=[],
-                help="kernel:PATTERN x0.5, family:gemm x0.8, kernel:PATTERN 40us, op:PATTERN x0, "
+                "changes CHANGE",
+                "kernel:PATTERN x0.5, family:gemm x0.8, kernel:PATTERN 40us, op:PATTERN x0, "
                 "module:PATTERN x0, python x0.5, fuse, graph, no-sync:PATTERN, loader, comm x0, "
                 "overlap, device=NAME, ...; all of them are made together.",
+                nargs="*",
+                default=[],
             ),
             PART[0],
             argument(
                 "--steps",
+                "all lists every step beside the median.",
                 choices=("median", "all"),
                 default="median",
-                help="all lists every step beside the median.",
             ),
             argument(
-                "--sweep",
-                metavar="CHANGE",
-                help="One change at ten factors, as in 'kernel:attn x0.1..1': from where on it no "
+                "--sweep CHANGE",
+                "One change at ten factors, as in 'kernel:attn x0.1..1': from where on it no "
                 "longer helps.",
             ),
             *(JSON, NO_CACHE, *GRAPHS),
@@ -225,12 +266,11 @@ COMMANDS = (
         (
             TRACE,
             argument(
-                "others",
-                metavar="QUERY",
+                "others QUERY",
+                "More traces, and a SELECT: it holds a space and names no file. Without one, "
+                "queries are asked for in a terminal, or read from standard input.",
                 nargs="*",
                 default=[],
-                help="More traces, and a SELECT: it holds a space and names no file. Without one, "
-                "queries are asked for in a terminal, or read from standard input.",
             ),
             *(NO_CACHE, *GRAPHS, TOP, *TABLE[1:3]),
         ),
@@ -243,9 +283,8 @@ COMMANDS = (
         (
             *ANSWER,
             argument(
-                "--model-config",
-                metavar="FILE",
-                help="The config.json of the model, for its keys and values, and if it is dense "
+                "--model-config FILE",
+                "The config.json of the model, for its keys and values, and if it is dense "
                 "its weights, where no recorded shapes tell them.",
             ),
             PEAK,
@@ -258,17 +297,22 @@ COMMANDS = (
         "diff",
         "What B does differently from A: what was fused, added, removed, slower or faster.",
         (
-            argument("a", metavar="A", help="The baseline: a trace, or a folder of traces."),
-            argument("b", metavar="B", nargs="?", help="The other; not needed for a run folder."),
+            argument("A", "The baseline: a trace, or a folder of traces."),
+            argument("B", "The other; not needed for a run folder.", nargs="?"),
             argument(
-                "--baseline",
-                metavar="VARIANT",
-                help="In a run folder, the variant that the others are compared with.",
+                "--baseline VARIANT",
+                "In a run folder, the variant that the others are compared with.",
             ),
             STEP_BY,
             JSON,
             flag("--markdown", "Print Markdown, for a report."),
-            *FAIL_OVER,
+            argument(
+                "--fail-over PERCENT",
+                "Exit with 1 if B's step is slower by more than this, beyond noise; with 3 if the "
+                "traces do not settle that.",
+                type=share,
+            ),
+            *TOLD,
             NO_CACHE,
         ),
         "Files of the same name in two folders are compared with each other; in a run folder, "
@@ -280,13 +324,21 @@ COMMANDS = (
         (
             TRACE,
             argument(
-                "other",
-                metavar="OTHER",
-                nargs="?",
-                help="A second trace, to show what differs in each class of time.",
+                "OTHER", "A second trace, to show what differs in each class of time.", nargs="?"
             ),
             *PART,
-            *WORTH,
+            argument(
+                "--worth",
+                "What each finding is worth, by a replay with its change; by default, unless that "
+                "takes long.",
+                action=BooleanOptionalAction,
+            ),
+            argument(
+                "--together K",
+                "What the first K findings are worth together.",
+                type=amount,
+                default=0,
+            ),
             JSON,
             flag("--markdown", "Print Markdown, for a pull request."),
             NO_CACHE,
@@ -304,22 +356,145 @@ COMMANDS = (
     Command(
         "memory",
         "Who holds the memory of a GPU, at the peak or when it ran out.",
-        MEMORY,
+        (
+            argument(
+                "SNAPSHOT",
+                "What torch.cuda.memory._dump_snapshot wrote, compressed or not; a folder of those "
+                "of ranks; or a trace recorded with profile_memory=True.",
+            ),
+            argument("B", "Another, to compare with the first.", nargs="?"),
+            JSON,
+            by("code", "module", "category"),
+            argument(
+                "--at WHEN",
+                "The moment to tell about: peak, end, oom, or a time after the first event "
+                "(12.5ms), of a trace after its beginning.",
+                default="peak",
+            ),
+            *(TOP, *TABLE[1:]),
+        ),
         "Bytes are those asked for, of a trace those of blocks; docs/memory.md explains them.",
     ),
     Command(
         "ranks",
         "Many traces of one job: which rank is late, and who waits for it.",
-        RANKS,
+        (
+            argument(
+                "paths PATH", "Traces of the ranks: files, folders, patterns or URLs.", nargs="+"
+            ),
+            JSON,
+            flag("--csv", "One line per rank, for a spreadsheet; times in ns."),
+            argument(
+                "--what-if CHANGE",
+                "What changes as those of whatif would be worth to the job, and which rank is "
+                "last then; 2:CHANGE changes rank 2 alone.",
+                nargs="+",
+                action="extend",
+            ),
+            argument(
+                "--on WHERE", "Read them on a cluster: dask://HOST:PORT, a running Dask scheduler."
+            ),
+            *(TOP, NO_CACHE, *TABLE[1:]),
+        ),
         "Each trace is summarized once, by as many processes as cores and memory allow; the "
         "summaries are kept, so that the next question reads no trace. docs/ranks.md explains the "
         "figures.",
     ),
-    *SHARED,
+    Command(
+        "scrub",
+        "Write a copy of a trace without private data, to share it.",
+        (TRACE, OUT),
+        "Environment variables, tokens, names of hosts and users, command lines and folders are "
+        "removed; all figures stay exactly as they are.",
+    ),
+    Command(
+        "cut",
+        "Write a part of a trace as a trace of its own.",
+        (TRACE, OUT, RANGE, *CUT),
+        "GPU events stay whole and keep their launch calls with all that encloses them; CPU slices "
+        "that reach beyond the part are clipped. Its figures are those of the whole for that time.",
+    ),
+    Command(
+        "perfetto",
+        "Write a part of a trace that Perfetto's page can open.",
+        (TRACE, OUT, RANGE._replace(name="--at"), *CUT),
+        "As cut does, of any format; ui.perfetto.dev opens it without sending it anywhere.",
+    ),
+    Command(
+        "picture",
+        "A page of the app as a picture: SVG, PNG or HTML.",
+        (
+            TRACE,
+            argument("OTHER", "A second trace, for the diff.", nargs="?"),
+            argument("OUT", "The new file, named .svg, .png or .html."),
+            argument(
+                "--page PAGE",
+                f"Which one: {', '.join(PICTURED[:-1])} or {PICTURED[-1]}; by default the "
+                "timeline, or the diff of two traces.",
+                choices=PICTURED,
+            ),
+            *(*PART[:3], RANGE, STEP_BY, *LIGHT),
+            argument(
+                "--size COLUMNSxLINES",
+                "How much of the page it shows, 118x32 by default.",
+                type=size,
+                default=(118, 32),
+            ),
+            argument(
+                "--pixels N", "Its width; by default that of its text.", type=pixels, default=0
+            ),
+            *(NO_CACHE, *GRAPHS),
+        ),
+        "Texts of an SVG can be selected and searched; it loads nothing and runs no script. PNG "
+        "needs fusetui[picture]. docs/pictures.md has examples.",
+    ),
+    Command(
+        "report",
+        "One page for a browser: account, findings, tables, timeline, and the diff of two.",
+        (
+            argument("A", "A trace."),
+            argument("B", "Another, to compare with the first.", nargs="?"),
+            argument("OUT", "The new file, named .html."),
+            *(*LIGHT, NO_CACHE),
+        ),
+        "It needs nothing else: it loads nothing and is below 1 MB. Its figures are those of "
+        "--json; a click on the head of a column sorts by them. By default it is light or dark "
+        "as the browser has it.",
+    ),
+    Command(
+        "stacks",
+        "Stacks of ops, modules or Python frames with their times, for other flame graphs.",
+        (
+            TRACE,
+            argument("OUT", "A new file; by default, printed.", nargs="?"),
+            argument(
+                "--of WHAT",
+                "ops, modules or python, as on the app's flame page.",
+                choices=("ops", "modules", "python"),
+                default="ops",
+            ),
+            argument(
+                "--time WHICH",
+                "The time on the gpu that they launched, or on the cpu; by default of the "
+                "GPU, if there is any.",
+                choices=("gpu", "cpu"),
+            ),
+            flag("--folded", "A line for each stack, `a;b;c 1200`, in ns; the default."),
+            flag("--speedscope", "A file of www.speedscope.app, which draws it in your browser."),
+            *(NO_CACHE, *GRAPHS),
+        ),
+        "flamegraph.pl, inferno and many others read folded stacks. docs/pictures.md has examples.",
+    ),
+    Command(
+        "convert",
+        "Write a trace of any format as the JSON of torch.profiler.",
+        (TRACE, OUT),
+        "It holds all that the trace does, to the nanosecond, and opens in Perfetto and others.",
+    ),
     Command(
         "decode",
         "Explain kernel names, part by part.",
-        (argument("names", metavar="NAME", nargs="+", help="Kernel names; - reads stdin."), JSON),
+        (argument("names NAME", "Kernel names; - reads stdin.", nargs="+"), JSON),
     ),
     Command(
         "check",
@@ -329,10 +504,7 @@ COMMANDS = (
             JSON,
             NO_CACHE,
             argument(
-                "--expect",
-                metavar="GUESS",
-                required=True,
-                help='For example "kernels=5 gemm=3 pointwise=2".',
+                "--expect GUESS", 'For example "kernels=5 gemm=3 pointwise=2".', required=True
             ),
             *TOLD,
         ),
@@ -342,12 +514,11 @@ COMMANDS = (
         "Answer agents: a server of the Model Context Protocol on stdin and stdout.",
         (
             argument(
-                "--allow",
-                metavar="FOLDER",
+                "--allow FOLDER",
+                "The folders whose traces it may read, by default the current one.",
                 nargs="+",
                 action="extend",
                 default=[],
-                help="The folders whose traces it may read, by default the current one.",
             ),
         ),
         "It reads files below these folders, the lessons and the samples; it opens no URL. "
@@ -357,17 +528,17 @@ COMMANDS = (
     Command(
         "schema",
         "The JSON Schema of what a command prints with --json.",
-        (argument("of", metavar="COMMAND", help="For example summary."),),
+        (argument("of COMMAND", "For example summary."),),
     ),
     Command(
         "help",
         "Print a page of the documentation, or list them.",
-        (argument("topic", metavar="TOPIC", nargs="?", help="A page, or a command."),),
+        (argument("TOPIC", "A page, or a command.", nargs="?"),),
     ),
     Command(
         "completion",
         "Print a script that completes fusetui in your shell.",
-        (argument("shell", choices=SHELLS, metavar="SHELL", help="bash, zsh or fish."),),
+        (argument("SHELL", "bash, zsh or fish.", choices=SHELLS),),
         "For bash, write it to ~/.local/share/bash-completion/completions/fusetui; for zsh, to a "
         "file named _fusetui in a folder of $fpath; for fish, to "
         "~/.config/fish/completions/fusetui.fish.",
