@@ -205,8 +205,7 @@ MODEL = argument(
     "The model of the GPUs where the trace does not say it, as in 'H100 80GB HBM3'.",
 )
 TOP = argument("--top N", "Number of rows to show, 20 by default; 0 shows all.", type=amount)
-ROWS = 20
-"""The default of TOP, which is absent from the arguments so that tables can tell."""
+ROWS = 20  # the default of TOP, which is absent from the arguments so that tables can tell
 FORMATS = ("table", "json", "csv", "tsv", "markdown", "parquet")
 TABLE = (
     argument(

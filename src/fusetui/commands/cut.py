@@ -27,8 +27,7 @@ from fusetui.trace.cut import Excerpt, part_of, texts_of
 from fusetui.trace.layout.steps import steps_of
 from fusetui.trace.scrub.file import check_target, save, scrub_file
 
-Window = tuple[int, int]
-"""Begin and end in ns of the file."""
+Window = tuple[int, int]  # Begin and end in ns of the file
 OPEN_IN_PERFETTO = "Open it at https://ui.perfetto.dev: it stays in your browser."
 
 

@@ -15,8 +15,7 @@ from fusetui.text.printable import printable
 from fusetui.trace.new_file import check_new, new_file
 
 LARGEST = 1_000_000  # bytes
-ROWS = (200, 100, 50, 20, 5)
-"""Of each table: as many as keep the page below that."""
+ROWS = (200, 100, 50, 20, 5)  # of each table: as many as keep the page below that
 
 
 def run_report(args: Namespace) -> int:
