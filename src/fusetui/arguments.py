@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from argparse import (
-    SUPPRESS,
     Action,
     ArgumentError,
     ArgumentTypeError,
@@ -16,10 +15,7 @@ from argparse import (
 )
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-if TYPE_CHECKING:
-    from fusetui.capture.options import Declared
+from typing import Any, NamedTuple
 
 
 class Argument(NamedTuple):
@@ -77,22 +73,6 @@ def share(text: str) -> float:
     return value
 
 
-def seconds(text: str) -> float:
-    """The type of an argument: a time in seconds."""
-    try:
-        return float(text)
-    except ValueError:
-        raise ArgumentTypeError(f"takes a number of seconds, not {text!r}") from None
-
-
-def extras(text: str) -> list[str]:
-    """The type of an argument: some of stack, shapes and memory; none for "none"."""
-    given = [] if text == "none" else text.split(",")
-    if wrong := [one for one in given if one not in ("stack", "shapes", "memory")]:
-        raise ArgumentTypeError(f"takes stack, shapes, memory or none, not {wrong[0]!r}")
-    return given
-
-
 class Between(Action):
     """`1.2ms..3.4ms`: the times after --from and --to; one of them may be left out."""
 
@@ -101,32 +81,6 @@ class Between(Action):
         if not dots:
             raise ArgumentError(self, f"takes two times, as in 1.2ms..3.4ms, not {value!r}")
         args.begin, args.end = begin or None, end or None
-
-
-def size(text: str) -> tuple[int, int]:
-    """The type of an argument: columns and lines."""
-    columns, x, lines = text.partition("x")
-    if x and columns.isdecimal() and lines.isdecimal():
-        found = int(columns), int(lines)
-        if all(map(range.__contains__, (range(40, 501), range(10, 501)), found)):
-            return found
-    raise ArgumentTypeError(f"takes columns and lines from 40x10 to 500x500, not {text!r}")
-
-
-def pixels(text: str) -> int:
-    """The type of an argument: the width of a picture."""
-    if not 100 <= (value := whole(text)) <= 10_000:
-        raise ArgumentTypeError(f"takes a number from 100 to 10000, not {text!r}")
-    return value
-
-
-def option(one: Declared) -> Argument:
-    """An option of a capture; it is absent from the parsed arguments unless it is given."""
-    given: dict[str, Any] = {"action": "append" if one.many else "store", "type": one.kind}
-    if one.kind is bool:
-        given = {"action": BooleanOptionalAction if one.default else "store_true"}
-    text, usage = one.help.replace("%", "%%"), f"{one.flag} {one.metavar}".rstrip()
-    return argument(usage, text, dest=one.name, default=SUPPRESS, **given)
 
 
 KERNELS_BY = ("name", "op", "shape", "module", "family", "stream", "step")
@@ -238,10 +192,12 @@ AS_TABLE = ("others", "format", "output", "columns", "sort", "where")
 """Arguments that ask for the answer of a command as a table."""
 MODULES = {
     **dict.fromkeys(("summary", "kernels", "ops", "modules", "lines", "launches"), "answers"),
-    **{"serving": "answers", "check": "answers", "gaps": "why", "tutor": "open", "path": "whatif"},
-    **dict.fromkeys(("slices", "steps"), "tables"),
+    **{"serving": "answers", "check": "answers", "tutor": "open"},
+    **dict.fromkeys(("gaps", "whatif", "path"), "why"),
+    **dict.fromkeys(("report", "stacks"), "picture"),
+    **{"run": "record", **dict.fromkeys(("slices", "steps"), "tables")},
     **{"perfetto": "cut", **dict.fromkeys(("convert", "scrub"), "rewrite")},
-    **dict.fromkeys(("decode", "samples", "schema", "help", "completion"), "about"),
+    **dict.fromkeys(("decode", "samples", "schema", "help", "completion", "mcp"), "about"),
 }
 
 
