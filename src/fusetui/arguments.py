@@ -194,8 +194,7 @@ MODULES = {
     **dict.fromkeys(("summary", "kernels", "ops", "modules", "lines", "launches"), "answers"),
     **{"serving": "answers", "check": "answers", "tutor": "open"},
     **dict.fromkeys(("gaps", "whatif", "path"), "why"),
-    **dict.fromkeys(("report", "stacks"), "picture"),
-    **{"run": "record", **dict.fromkeys(("slices", "steps"), "tables")},
+    **{"run": "record", "report": "picture", **dict.fromkeys(("slices", "steps"), "tables")},
     **{"perfetto": "cut", **dict.fromkeys(("convert", "scrub"), "rewrite")},
     **dict.fromkeys(("decode", "samples", "schema", "help", "completion", "mcp"), "about"),
 }

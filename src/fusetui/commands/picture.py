@@ -1,26 +1,21 @@
-"""`picture`, `report` and `stacks`: what the app shows, as files that others open. None is written
-where one of them raises CommandError, or what it says beside that."""
+"""`picture`, `report`: what the app shows, as files that others open. None is written where one of
+them raises CommandError, or what it says beside that."""
 
 from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from fusetui.analysis.why.selection import Selection
 from fusetui.commands.cut import Window, part_asked
 from fusetui.commands.errors import CommandError
 from fusetui.commands.loading import load
 from fusetui.report.output import emit
-from fusetui.report.streams import write
-from fusetui.text.figures import duration, plural
+from fusetui.text.figures import plural
 from fusetui.text.printable import printable
 from fusetui.trace import Trace
 from fusetui.trace.new_file import check_new, new_file
-
-if TYPE_CHECKING:
-    from fusetui.tui.layout.flame import Flame
 
 AS_TRACE = "fusetui cut writes it as a trace, of which any page can be drawn"
 TIMELINE, DIFF = "timeline", "diff"
@@ -110,49 +105,3 @@ def run_report(args: Namespace) -> int:
         place.write_bytes(content)
     emit(f"{printable(args.out)}: a report of {plural(len(traces), 'trace')}.")
     return max(one.code for one in loaded)
-
-
-def run_stacks(args: Namespace) -> int:
-    """The flame graphs of the app as files of other tools. Raises CommandError where no such time
-    was recorded, and CannotWrite."""
-    import orjson
-
-    from fusetui.tui.layout.stacks import folded, speedscope
-
-    if args.folded and args.speedscope:
-        raise CommandError("Use either --folded or --speedscope, not both.")
-    if args.out is not None:
-        check_new(args.out)
-    trace, code = load(args.trace, args.captured_by)
-    time = args.time.upper() if args.time else "GPU" if len(trace.gpu_rows) else "CPU"
-    flame = _flame(trace, args.of, time)
-    if not flame.whole_ns:
-        raise CommandError(f"{trace.report.file} has no {time} time of {args.of}.")
-    if args.speedscope:
-        name = printable(Path(trace.report.file).name)
-        document = speedscope(flame, f"{name}: {time} time of {args.of}", name)
-        text = orjson.dumps(document).decode() + "\n"
-    else:
-        text = "".join(folded(flame))
-    if args.out is None:
-        write(text)
-        return code
-    with new_file(args.out) as place:
-        place.write_text(text, encoding="utf-8")
-    emit(f"{printable(args.out)}: {duration(flame.whole_ns)} of {time} time.")
-    return code
-
-
-def _flame(trace: Trace, of: str, time: str) -> Flame:
-    from fusetui.trace.program.modules import module_times
-    from fusetui.trace.program.origin import origins
-    from fusetui.tui.layout.flame import flame_of
-    from fusetui.tui.layout.modules import module_tree
-    from fusetui.tui.layout.op_tree import call_tree, frame_tree
-
-    if of == "ops":
-        return flame_of(call_tree(trace), time)
-    found = origins(trace)
-    if of == "modules":
-        return flame_of(module_tree(module_times(found), found), time)
-    return flame_of(frame_tree(trace, found), time)

@@ -1,6 +1,6 @@
 """HTML: documents whose policy forbids the browser all but the style and the script written here
-(Content Security Policy, level 3), in which whatever comes from a trace is escaped; and tables, with
-a caption, heads with a scope, and of each figure the exact value too."""
+(Content Security Policy, level 3), in which whatever comes from a trace is escaped; and tables,
+with a caption, heads with a scope, and of each figure the exact value too."""
 
 from __future__ import annotations
 
