@@ -37,8 +37,8 @@ from .folder import (
 )
 from .guard import same_folder
 from .options import Options, declared, validate
+from .provenance import texts
 from .record import Failed, Outcome, RunRecord, SavedRun, SavedVariant, read_json, read_run
-from .scrub import texts
 from .shapes import Point, as_arguments, describe_point, describe_shapes, parse_sweep
 from .table import closing_table, guesses, sweep_chart, sweep_csv, sweep_table, title
 from .telling import Progress, tell

@@ -14,16 +14,15 @@ import torch
 
 from fusetui.analysis.questions.computing import Tallies
 
-from . import expect, recorder, step, timing
+from . import expect, recorder, step
 from .device import CaptureDevice
 from .errors import CaptureError, sentence
 from .guard import parent_only
 from .job import SEED, Job, Trial
 from .memory import memory_history, takes_snapshots
 from .options import Options
-from .provenance import new_record
+from .provenance import new_record, texts
 from .record import Failed, Measured, RunRecord
-from .scrub import texts
 from .step import Answer, Step
 from .telling import Progress
 
@@ -192,12 +191,12 @@ class Runner:
             return step.Errors(None, None)
         return step.compare_answer(answer, self._first_answer)
 
-    def _timed(self, parts: Step) -> tuple[timing.Timing, int | None]:
+    def _timed(self, parts: Step) -> tuple[step.Timing, int | None]:
         """Time per step, and on a GPU the most memory that was allocated meanwhile, in bytes."""
         call, kind = partial(step.run_step, parts), self._device.kind
         if kind == "cuda":
             torch.cuda.reset_peak_memory_stats()
-        timed = timing.time_steps(call, kind, self._options.timing_seconds)
+        timed = step.time_steps(call, kind, self._options.timing_seconds)
         return timed, torch.cuda.max_memory_allocated() if kind == "cuda" else None
 
     def _public(self, text: str) -> str:
@@ -217,7 +216,7 @@ def _first_call(parts: Step, kind: str) -> tuple[Any, int]:
     """The first result and how long it took, in ns, including any compilation."""
     begin = perf_counter_ns()
     result = step.run_step(parts)
-    timing.synchronizer(kind)()
+    step.synchronizer(kind)()
     return result, perf_counter_ns() - begin
 
 

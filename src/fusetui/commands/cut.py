@@ -27,7 +27,6 @@ from fusetui.trace.layout.steps import steps_of
 from fusetui.trace.scrub.file import check_target, save, scrub_file
 
 Window = tuple[int, int]  # Begin and end in ns of the file
-OPEN_IN_PERFETTO = "Open it at https://ui.perfetto.dev: it stays in your browser."
 
 
 def run_cut(args: Namespace) -> int:
