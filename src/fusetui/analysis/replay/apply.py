@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 
 from fusetui.analysis.questions.busy import communicates, effective_ns
+from fusetui.analysis.questions.launches import graph_calls
 from fusetui.analysis.replay import select
 from fusetui.analysis.replay.changes import (
     Change,
@@ -25,10 +26,8 @@ from fusetui.analysis.replay.changes import (
 )
 from fusetui.analysis.replay.graph import NEVER, Graph, Node
 from fusetui.analysis.replay.select import Covers
-from fusetui.analysis.why.host import matching
 from fusetui.analysis.why.kernels import Kernels
 from fusetui.analysis.why.rules.fusion import runs_of
-from fusetui.analysis.why.warming import GRAPH_LAUNCH
 from fusetui.trace.model.arrays import Floats, Rows, distinct
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
@@ -231,8 +230,7 @@ def _graphed(change: Graphed, draft: Draft) -> None:
     trace, graph = draft.trace, draft.graph
     calls = graph.nodes(Node.LAUNCH, Node.WAIT)
     start, end = (times[graph.row[calls]] for times in (trace.start, trace.end))
-    every = trace.rows_of(Role.CALL)
-    usual = trace.dur[every[matching(trace, every, GRAPH_LAUNCH.search)]]
+    usual = trace.dur[graph_calls(trace)]
     cost = int(np.median(usual)) if len(usual) else GRAPH_NS
     if not len(usual):
         draft.notes.append("graph_launch_assumed")
