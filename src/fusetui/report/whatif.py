@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 from textwrap import wrap
 
 from fusetui.analysis.replay.path import Path, PathRow
-from fusetui.analysis.replay.sweep import Sweep
-from fusetui.analysis.replay.whatif import WhatIf
+from fusetui.analysis.replay.whatif import Sweep, WhatIf
 from fusetui.report.output import UNKNOWN_WIDTH
 from fusetui.report.summary import kernel_label
 from fusetui.report.worth import doubt
