@@ -1,7 +1,7 @@
 """What is kept of one file: its trace, what was worked out from the document later, and small
 records about files, of any size and on any machine, and about folders.
 
-In a file, the arrays of a record are columns, each aligned for memory mapping; the rest is a header:
+The arrays of a record are columns, each aligned for memory mapping; the rest is a header:
 bytes 0-7 magic, 8-11 CRC-32 of all that follows, 12-15 length of the header, header, columns
 """
 

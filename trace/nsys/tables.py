@@ -1,7 +1,7 @@
 """The tables of an export that hold events: which of their columns say what, and what an event is
 called. Names are those that torch.profiler gives (libkineto, CuptiActivity.cpp).
 
-Each is divided into batches of rows by their rowids, so that where a batch is follows from the file.
+Each is divided into batches by rowids, so that where a batch is follows from the file alone.
 
 Source: NVIDIA, Nsight Systems User Guide, "SQLite Schema Reference".
 """
