@@ -22,8 +22,7 @@ from fusetui.tui.state.reading import compared
 from fusetui.tui.state.screen import tabs_height
 from fusetui.tui.state.state import Compare, Outcome, Size, State
 
-Window = tuple[int, int]
-"""Begin and end in ns of the file."""
+Window = tuple[int, int]  # begin and end in ns of the file
 
 
 class NoPage(Error):  # noqa: N818
@@ -69,7 +68,6 @@ def drawn(state: State, light: bool, title: str, *, whole: bool = False, pixels:
 
 
 def _settled(before: State, outcome: Outcome) -> State:
-    """The next state; of what it asks for, two traces are compared."""
     state, effect = outcome if isinstance(outcome, tuple) else (outcome, None)
     if isinstance(effect, Compare):
         a, b = (side.trace for side in state.sides)

@@ -18,14 +18,13 @@ from fusetui.analysis.why.selection import asked
 from fusetui.commands.errors import CommandError, say
 from fusetui.commands.loading import load, secret_notices
 from fusetui.commands.why import selection_of
-from fusetui.report.output import emit
-from fusetui.report.progress import Bar
+from fusetui.report.output import Bar, emit
 from fusetui.text.figures import count, plural, window
 from fusetui.text.printable import printable
 from fusetui.trace import Trace
 from fusetui.trace.cut import Excerpt, part_of, texts_of
 from fusetui.trace.layout.steps import steps_of
-from fusetui.trace.scrub.file import check_target, save, scrub_file
+from fusetui.trace.scrub.document import check_target, save, scrub_file
 
 Window = tuple[int, int]
 """Begin and end in ns of the file."""

@@ -14,7 +14,7 @@ from fusetui.analysis.questions.launches import QueueLength, Replay, ThreadLaunc
 from fusetui.gpu.kernel_names.record import DecodedName, KernelName
 from fusetui.trace.model.ids import Id
 from fusetui.trace.program.modules import Modules
-from fusetui.trace.program.phases import PhaseTime
+from fusetui.trace.program.origin import PhaseTime
 
 
 class GroupDocument(msgspec.Struct, frozen=True, kw_only=True):
