@@ -131,7 +131,8 @@ def _label(group: KernelGroup, by: str, width: int) -> str:
     if by == "name":
         return kernel_label(fields["name"], width)
     if by == "shape":
-        return f"{kernel_label(fields['name'], width)}   {_op_label(fields, fields['op'] or 'no op', by)}"
+        op = _op_label(fields, fields["op"] or "no op", by)
+        return f"{kernel_label(fields['name'], width)}   {op}"
     if by == "stream":
         return printable(f"{device_label(fields['device'])} {stream_label(fields['stream'])}")
     return printable(str(fields[by] or f"no {by}"))
