@@ -6,8 +6,7 @@ import re
 from pathlib import Path
 
 from fusetui.trace.read.source import open_source
-from fusetui.trace.scrub.document import ScrubbedDocument
-from fusetui.trace.scrub.file import this_machine
+from fusetui.trace.scrub.document import ScrubbedDocument, this_machine
 from fusetui.trace.scrub.texts import Texts
 
 from .errors import CaptureError

@@ -102,7 +102,7 @@ class FusetuiApp(Ending):
     def on_mount(self) -> None:
         # After Ctrl+z nothing that was drawn before is left on the terminal.
         self.app_resume_signal.subscribe(self, lambda _: self.screen.refresh())
-        self._resized(*self.size)
+        self.do(partial(replace, size=Size(*self.size)))
         first = self._opened_first
         if first or not self._memory:
             self.do(partial(reading.read, paths=first) if first else reading.choose)
@@ -126,7 +126,10 @@ class FusetuiApp(Ending):
 
     def _draw(self, before: State) -> None:
         state = self.state
-        if not _is_covered(before, state):
+        both = before.overlay is not None and state.overlay is not None
+        same = before.sides == state.sides and before.memory is state.memory
+        if not (both and same and before.size == state.size):
+            # If only the overlay changed, Textual would redraw the whole page for any part of it.
             self._page.canvas.show(screen_layout.stack(screen_layout.panes(state)))
         if state.prompt is not before.prompt:
             self._ask(state.prompt)
@@ -137,7 +140,6 @@ class FusetuiApp(Ending):
             self._overlay = None
 
     def _ask(self, prompt: Prompt | None) -> None:
-        """Shows or hides the input line."""
         if prompt is None or prompt.is_letter:
             self._page.input.close()
             self._page.set_focus(None)
@@ -150,8 +152,9 @@ class FusetuiApp(Ending):
         if self._overlay is None:
             self._overlay = OverlayScreen(self._scheme)
             self.push_screen(self._overlay)
-        self._overlay.resize(overlay_size(self.state))
-        self._overlay.canvas.show(screen_layout.stack(screen_layout.overlay_panes(self.state)))
+        canvas, size = self._overlay.canvas, overlay_size(self.state)
+        canvas.styles.width, canvas.styles.height = size.width, size.height
+        canvas.show(screen_layout.stack(screen_layout.overlay_panes(self.state)))
 
     # Input
 
@@ -226,14 +229,10 @@ class FusetuiApp(Ending):
         self.do(partial(screen_layout.moused, y=message.y, done=message.done))
 
     def on_resize(self, event: events.Resize) -> None:
-        self._resized(*event.size)
-
-    def _resized(self, width: int, height: int) -> None:
-        if (size := Size(width, height)) != self.state.size:
+        if (size := Size(*event.size)) != self.state.size:
             self.do(partial(replace, size=size))
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
-        """The palette lists the actions of the registry that apply now."""
         for action in registry.ACTIONS:
             if not applies(action, self.state):
                 continue
@@ -267,13 +266,6 @@ class FusetuiApp(Ending):
 def is_starting(state: State) -> bool:
     """Whether the first trace is being read, and nothing of it is shown."""
     return state.reading is not None and not state.is_open and state.overlay is None
-
-
-def _is_covered(before: State, state: State) -> bool:
-    """Whether only the overlay changed: Textual would redraw the whole page for any part of it."""
-    covered = before.overlay is not None and state.overlay is not None
-    same = before.sides == state.sides and before.memory is state.memory
-    return covered and same and before.size == state.size
 
 
 def run(
@@ -312,9 +304,9 @@ class PromptInput(Input):
     def ask(self, prompt: Prompt, text: str, more: Sequence[str]) -> None:
         """Focuses the line, in which a command may stand already; `more` commands are completed."""
         self.placeholder = PLACEHOLDERS[prompt]
-        words = SuggestFromList([*COMPLETION, *more]) if prompt is Prompt.COMMAND else None
-        self.suggester = words
-        self.display, self.value = True, text if prompt is Prompt.COMMAND else ""
+        is_command = prompt is Prompt.COMMAND
+        self.suggester = SuggestFromList([*COMPLETION, *more]) if is_command else None
+        self.display, self.value = True, text if is_command else ""
         self.cursor_position = len(self.value)
         self.focus()
 
@@ -346,13 +338,6 @@ class OverlayScreen(ModalScreen[None], inherit_bindings=False):
     def __init__(self, scheme: Scheme) -> None:
         super().__init__()
         self.canvas = Canvas(scheme, scheme.surface)
-        self._size_of_box = Size()
 
     def compose(self) -> ComposeResult:
         yield self.canvas
-
-    def resize(self, size: Size) -> None:
-        """The box of the overlay, including its border."""
-        if size != self._size_of_box:
-            self._size_of_box = size
-            self.canvas.styles.width, self.canvas.styles.height = size.width, size.height

@@ -229,7 +229,6 @@ class _Unpickler(pickle.Unpickler):
 
 
 def _known(kind: type[msgspec.Struct], own: tuple[Any, ...], known: dict[str, Any]) -> Any:
-    """A record, and what it had worked out on first use."""
     found = kind(*own)
     found.__dict__.update(known)
     return found

@@ -68,7 +68,6 @@ def drawn(state: State, light: bool, title: str, *, whole: bool = False, pixels:
 
 
 def _settled(before: State, outcome: Outcome) -> State:
-    """The next state; of what it asks for, two traces are compared."""
     state, effect = outcome if isinstance(outcome, tuple) else (outcome, None)
     if isinstance(effect, Compare):
         a, b = (side.trace for side in state.sides)

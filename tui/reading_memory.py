@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import sys
 from functools import partial
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -14,9 +15,11 @@ from fusetui.trace.model.report import Stop
 from fusetui.tui.helper_client import Beside, NotBeside, Start, beside, ship
 from fusetui.tui.layout.memory import MEMORY, MemorySide
 from fusetui.tui.layout.view import short_label
-from fusetui.tui.loading import Post
 from fusetui.tui.state import memory
 from fusetui.tui.state.state import ReadMemory
+
+if TYPE_CHECKING:
+    from fusetui.tui.loading import Post
 
 LARGE = 8 << 20  # bytes of a file; a smaller one is read in a few tenths of a second
 START = "import os; os.nice(5); from fusetui.tui.reading_memory import main; main()"

@@ -56,7 +56,6 @@ def panes(state: State) -> list[Pane]:
 
 
 def _sentence(said: str, size: Size) -> list[Pane]:
-    """Nothing but a sentence."""
     lines = wrap(said, max(1, size.width - 1))
     return [*exactly([Pane(len(lines), text([*map(Said, lines)]))], size.height)]
 
@@ -84,9 +83,8 @@ def _shown_hints(state: State) -> list[tuple[str, str]]:
     hints = [*state.hint_keys]
     if not state.hint:
         own = page_of(state).hints if page_of(state).has(state) else "quit quit"
-        hints = [STOP_HINT] * (
-            state.reading is not None and not state.reading.is_whole
-        ) + own.split("; ")
+        can_stop = state.reading is not None and not state.reading.is_whole
+        hints = [STOP_HINT] * can_stop + own.split("; ")
     texts = [("", state.hint), *((hint, hint_text(hint, state)) for hint in hints)]
     return [(hint, text) for hint, text in texts if text]
 
@@ -134,7 +132,6 @@ def moused(state: State, y: int, done: Click | Turn | Drag) -> Outcome:
 
 
 def _found(state: State, size: Size) -> list[Pane]:
-    """While a search is typed: what it finds, over the last lines of the page."""
     if state.prompt is not Prompt.SEARCH:
         return []
     height = min(details_height(size.height), size.height)
@@ -149,7 +146,9 @@ def _tabs(state: State) -> Pane:
         is_missing = bool(page.why_not(state))
         return Tab(page.name, text, page.name == state.page, is_missing)
 
-    shown = PAGES if state.memory or _tells_memory(state) else PAGES[:-1]
+    counters = state.side.counters if state.sides else ()
+    has_memory = any(curve.counter.group.startswith(MEMORY) for curve in counters)
+    shown = PAGES if state.memory or has_memory else PAGES[:-1]
     picture = TabsPicture(tuple(map(tab, shown)))
 
     def pointed(state: State, x: int, y: int) -> Outcome:
@@ -157,12 +156,6 @@ def _tabs(state: State) -> Pane:
         return turned_to(BY_NAME[name], state) if name and state.is_open else state
 
     return Pane(tabs_height(state.size), picture, pointed)
-
-
-def _tells_memory(state: State) -> bool:
-    """Whether the active trace has totals of memory, as far as is known."""
-    counters = state.side.counters if state.sides else ()
-    return any(curve.counter.group.startswith(MEMORY) for curve in counters)
 
 
 def _head(state: State) -> TextPicture:
@@ -187,7 +180,6 @@ def _head(state: State) -> TextPicture:
 
 
 def _tour(state: State, lines: int) -> list[Pane]:
-    """What the guided tour asks a person to do."""
     if state.tour is None:
         return []
     step, rule = STEPS[state.tour], glyphs_for(state.ascii_only).rule
@@ -197,7 +189,6 @@ def _tour(state: State, lines: int) -> list[Pane]:
 
 
 def _hints(state: State) -> TextPicture:
-    """The last message, else the keys of the page."""
     if state.prompt is not None and state.prompt.is_letter:
         letters, asked = marks_text(state.session.bookmarks), state.prompt.value
         is_there = state.prompt is Prompt.GO_TO_MARK
@@ -206,7 +197,6 @@ def _hints(state: State) -> TextPicture:
     between = BETWEEN_KEYS if state.hint else BETWEEN
 
     def lines(width: int, height: int) -> list[Said]:
-        """As many as fit on the line; none is cut but the first."""
         return [Said(f" {clip(joined(shown, width - 2, between), width - 1)}")]
 
     return TextPicture(shown, lines)

@@ -27,9 +27,8 @@ from fusetui.tui.drawing.picture import Said
 from fusetui.tui.drawing.schemes import BAR, Glyphs, Styled
 from fusetui.tui.layout.frame import divided, tick_step, ticks
 from fusetui.tui.layout.kinds import narrow
-from fusetui.tui.layout.memory import ANY_STACK, LETTERS, NO_LIFE, MemoryRow, heights, positions
+from fusetui.tui.layout.memory import ANY_STACK, LETTERS, NO_LIFE, MemoryRow, heights
 from fusetui.tui.layout.text_layout import wrapped
-from fusetui.tui.state.memory import place_of
 
 if TYPE_CHECKING:
     from fusetui.analysis.memory.moments import Moments
@@ -87,8 +86,8 @@ class AreaPicture(msgspec.Struct, frozen=True, eq=False):
         for place in once(self.moments, _failures):
             if zero + begin <= place < zero + end:
                 marks[self.column(place, width)] = ("!", "bad")
-        here = place_of(self.moments, self.at) - zero
-        after = place_of(self.moments, self.at + 1) - zero
+        here = self.moments.position(self.at) - zero
+        after = self.moments.position(self.at + 1) - zero
         if begin <= here < end or here < begin <= after:  # what it was when the window began
             marks[self.column(here + zero, width)] = (self.glyphs.selected_cell, "selection")
         parts: list[Styled] = []
@@ -103,7 +102,7 @@ class AreaPicture(msgspec.Struct, frozen=True, eq=False):
 
 def _failures(moments: Moments) -> list[int]:
     """The positions at which memory ran out."""
-    found: list[int] = positions(moments)[moments.history.events.action == Action.OOM].tolist()
+    found: list[int] = moments.positions[moments.history.events.action == Action.OOM].tolist()
     return found
 
 

@@ -83,21 +83,16 @@ class AnswerAt(msgspec.Struct, frozen=True):
 def answer_lists(why: Why, tree: ModuleTree, trace: Trace) -> tuple[AnswerList, ...]:
     """GPU time by module and by kernel, and the longest gaps; without a GPU, time by name of device
     events, ops and annotations, and by thread. None of them is empty."""
-    lists = _gpu_lists(why, tree, trace) if why.devices else _cpu_lists(why, trace)
+    if why.devices:
+        lists = [_modules(tree), _kernels(tree, trace), _gaps(why)]
+    else:
+        lists = [
+            _by_name(trace, Role.DEVICE, "device time by name"),
+            timed("self time by CPU op", _ops(trace)),
+            _by_name(trace, Role.ANNOTATION, "time in annotations"),
+            timed("time by CPU thread", _threads(why, trace)),
+        ]
     return tuple(one for one in lists if one.entries)
-
-
-def _gpu_lists(why: Why, tree: ModuleTree, trace: Trace) -> Iterator[AnswerList]:
-    yield _modules(tree)
-    yield _kernels(tree, trace)
-    yield _gaps(why)
-
-
-def _cpu_lists(why: Why, trace: Trace) -> Iterator[AnswerList]:
-    yield _by_name(trace, Role.DEVICE, "device time by name")
-    yield timed("self time by CPU op", _ops(trace))
-    yield _by_name(trace, Role.ANNOTATION, "time in annotations")
-    yield timed("time by CPU thread", _threads(why, trace))
 
 
 def fitting(lists: Sequence[AnswerList], width: int, at: AnswerAt | None) -> Sequence[int]:
@@ -121,7 +116,6 @@ def moved(lists: Sequence[AnswerList], at: AnswerAt, columns: int, rows: int) ->
 
 
 def way_of(lists: Sequence[AnswerList], at: AnswerAt) -> Way:
-    """Where a row leads."""
     at = moved(lists, at, 0, 0)
     return Way("why") if at.row < 0 else lists[at.column].entries[at.row].way
 
@@ -133,7 +127,6 @@ def timed(title: str, found: Iterable[AnswerRow]) -> AnswerList:
 
 
 def of_name(total: KernelTotal, role: Role, whole_ns: int, way: Way) -> AnswerRow:
-    """All slices of one name and role."""
     label, kind = label_of(int(role), total.name), kind_of(int(role), total.name)
     return AnswerRow(total.total_ns, whole_ns, label, way, kind)
 
@@ -167,7 +160,6 @@ def _kernels(tree: ModuleTree, trace: Trace) -> AnswerList:
 
 
 def longest(trace: Trace, total: KernelTotal) -> int:
-    """The longest of some slices of one name."""
     return int(total.rows[np.argmax(trace.dur[total.rows])])
 
 
@@ -177,8 +169,7 @@ def _gaps(why: Why) -> AnswerList:
     largest = max((gap.dur_ns for gap in why.gaps), default=0)
     entries = tuple(
         AnswerRow(gap.dur_ns, largest, narrow(inside(gap)), Way("gap", n), None, begin)
-        for n, gap in enumerate(why.gaps)
-        for begin in (begins.text(gap.start_ns),)
+        for n, (gap, begin) in enumerate((gap, begins.text(gap.start_ns)) for gap in why.gaps)
     )
     unit = unit_of(gap.dur_ns for gap in why.gaps)
     return AnswerList("longest gaps", unit, entries, f"at {begins.name}")

@@ -73,7 +73,6 @@ class Lane(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @property
     def height(self) -> int:
-        """How many lines it has at most."""
         return len(self.lines) + self.has_where
 
     def shown(self, most: int) -> int:
@@ -82,7 +81,6 @@ class Lane(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def sum_ns(self) -> int:
-        """All durations added up."""
         return sum(int(self.trace.dur[track.rows].sum()) for track in self.tracks)
 
     @cached_property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import numpy as np
 from msgspec.structs import replace
 
 from fusetui.analysis.questions.chain import host_of, is_gpu, launched_under
@@ -19,7 +20,7 @@ from fusetui.tui.layout.places import (
     line_of,
     places,
     spanning,
-    where_at,
+    where_rows,
 )
 from fusetui.tui.layout.view import MIN_SPAN_NS, GapAt, Place, Side, View, gap_times, held, times
 
@@ -209,7 +210,8 @@ def _nearest_on(side: Side, view: View, candidates: Iterable[Place]) -> View:
     for place in candidates:
         if place.line is None or not in_sight(side, view, place.line):
             continue
-        row = where_at(side, place, time) if place.where else -1
+        moment = np.array([time, time + 1])
+        row = where_rows(side, place, moment)[0] if place.where else -1
         near = int(place.line.rows[slice_near(place.line, time)])
         return select(side, view, row if row >= 0 else near)
     return view

@@ -36,7 +36,6 @@ class TreeView(msgspec.Struct, frozen=True):
     each: str = "start"  # of those that are not merged
 
     def sort_of(self, tree: FigureTree) -> str:
-        """What a tree is sorted by."""
         return self.each if self.mode == "each" else self.sort or tree.measure()
 
     def sorted_by(self, sort: str) -> TreeView:
@@ -56,7 +55,6 @@ class OpTree(FigureTree, frozen=True, eq=False, dict=True):
 
     @property
     def sorts(self) -> tuple[str, ...]:
-        """In the order of the columns."""
         return (*MEASURES[:-1], "start" if self.mode == "each" else "count", "name")
 
     @property
@@ -200,7 +198,6 @@ def _merged(trace: Trace, above: Int64s, named: Rows) -> tuple[Int64s, Int64s, R
 
 
 def _nodes(parents: list[Int64s], names: list[Int64s]) -> Nodes:
-    """Of those of each level."""
     level = np.repeat(np.arange(len(parents)), [len(one) for one in parents])
     columns = (np.concatenate(one).astype(np.int64, copy=False) for one in (parents, names))
     parent, name = columns

@@ -57,7 +57,6 @@ class Side(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def device_counters(self) -> tuple[DeviceCounter, ...]:
-        """Those of the counters that tell what a device did."""
         return of_devices([curve.counter for curve in self.counters])
 
     @property
@@ -70,7 +69,6 @@ class Side(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def lane_of_track(self) -> dict[int, int]:
-        """The lane of each track number."""
         numbers = {track.first_row: n for n, track in enumerate(self.trace.tracks)}
         return {
             numbers[track.first_row]: index
@@ -84,7 +82,6 @@ class Side(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def quiet(self) -> frozenset[int]:
-        """Lanes that say little."""
         return quiet(self.lanes, self.end - self.begin)
 
     @cached_property
@@ -170,7 +167,6 @@ def gap_times(side: Side, at: GapAt) -> Interval | None:
 
 
 def idle_of(side: Side, at: GapAt) -> IdleTime | None:
-    """The idle time that a gap belongs to."""
     known = side.insight.idle or ()
     inside = 0 <= at.device < len(known) and 0 <= at.gap < len(known[at.device].begin)
     return known[at.device] if inside else None

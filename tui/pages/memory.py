@@ -201,7 +201,7 @@ class MemoryPage(ListPage):
 
         def pointed(state: State, x: int, y: int) -> State:
             division = divided(size.width, size.height)
-            now = memory.with_active(state, index)
+            now = replace(state, memory=replace(memory_of(state), active=index))
             events = memory.drawn(now, index).events
             column = max(0, min(x - division.gutter, division.width - 1))
             return with_view(now, at=int(events[column]))
@@ -251,7 +251,7 @@ class MemoryPage(ListPage):
     @staticmethod
     def _zero(state: State) -> int:
         """What times are counted from."""
-        return window(state, memory_of(state).active).zero
+        return window(state).zero
 
     def _stack(self, state: State, row: MemoryRow) -> int:
         """Of a row; of a holder the one that holds most."""

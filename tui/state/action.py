@@ -63,7 +63,6 @@ def everywhere(state: State) -> bool:
 
 
 def on(page: str) -> Where:
-    """On one page alone."""
     return lambda state: state.page == page and state.overlay is None
 
 
@@ -71,17 +70,14 @@ on_timeline = on(TIMELINE)
 
 
 def nothing(state: State) -> str:
-    """Needs nothing."""
     return ""
 
 
 def a_trace(state: State) -> str:
-    """Needs an open trace."""
     return "" if state.sides else "no trace is open yet"
 
 
 def anything_open(state: State) -> str:
-    """Needs a trace or a snapshot."""
     return "" if state.is_open else a_trace(state)
 
 
@@ -131,13 +127,11 @@ def action(
 
 
 def perform(action: Action, state: State) -> Outcome:
-    """Runs the action, or says what it needs."""
     missing = action.needs(state)
     return told(state, missing) if missing else action.run(state)
 
 
 def applies(action: Action, state: State) -> bool:
-    """Whether it acts on what is in front."""
     return action.always or action.where(state)
 
 
@@ -169,7 +163,6 @@ def hint_text(hint: str, state: State) -> str:
 
 
 def hints_text(hints: Iterable[str], state: State, between: str = "   ") -> str:
-    """Several hints, without those that have no keys."""
     return between.join(filter(None, (hint_text(hint, state) for hint in hints)))
 
 

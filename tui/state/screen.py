@@ -35,18 +35,15 @@ def tour_lines(state: State, width: int | None = None) -> int:
 
 
 def tabs_height(size: Size) -> int:
-    """The line of the bar of pages, where there is room for it."""
     return 1 if size.height >= LOW else 0
 
 
 def body(state: State) -> Size:
-    """What the page has of the screen."""
     others = tabs_height(state.size) + head_height(state) + tour_lines(state) + 1
     return Size(state.size.width, max(0, state.size.height - others))
 
 
 def overlay_size(state: State) -> Size:
-    """The box of an overlay."""
     part, whole = SHARE
     return Size(state.size.width * part // whole, state.size.height * part // whole)
 
@@ -57,7 +54,6 @@ def overlay_tour_lines(state: State) -> int:
 
 
 def overlay_body(state: State) -> Size:
-    """What the overlay itself has of its box."""
     size = overlay_size(state)
     return Size(size.width, max(0, size.height - overlay_tour_lines(state)))
 

@@ -12,7 +12,7 @@ import msgspec
 from fusetui.analysis.questions.launches import QueueLength, Replay, ThreadLaunches
 from fusetui.gpu.kernel_names.record import DecodedName
 from fusetui.trace.program.modules import Modules
-from fusetui.trace.program.phases import PhaseTime
+from fusetui.trace.program.origin import PhaseTime
 
 
 class ModulesDocument(Modules, frozen=True):

@@ -22,7 +22,7 @@ from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.joined import own_events
 from fusetui.trace.model.memo import once
-from fusetui.trace.program.dependencies import dependencies
+from fusetui.trace.program.backward import dependencies
 
 OF_DEVICE = late(rf"(?:Device|Ctx|Context)Synchronize|{FREES.pattern}")
 OF_EVENT = late(r"EventSynchronize")

@@ -21,7 +21,7 @@ from fusetui.trace.model.arrays import Flags, Int64s, distinct
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.intervals import Cover, joined, outside, union
 from fusetui.trace.model.intervals import without as without_cover
-from fusetui.trace.model.recording import recorded_with
+from fusetui.trace.model.report import recorded_with
 
 WORDS = {
     Host.CALL: "in runtime calls",
