@@ -25,6 +25,7 @@ from fusetui.analysis.serving.answer import Serving
 from fusetui.analysis.why.model import WhyDocument
 from fusetui.report import documents
 from fusetui.report.diff import DiffDocument, DiffsDocument
+from fusetui.report.groups import KernelsDocument, OpsDocument
 from fusetui.report.memory import MemoryDocument, MemoryRanksDocument, TracedMemoryDocument
 from fusetui.report.ranks import RanksDocument
 from fusetui.report.versus import VersusDocument
@@ -39,8 +40,8 @@ MANY = "Keys of many documents"
 
 DOCUMENTS: dict[str, tuple[type, ...]] = {
     "summary": (Summary,),
-    "kernels": (documents.KernelsDocument,),
-    "ops": (documents.OpsDocument,),
+    "kernels": (KernelsDocument,),
+    "ops": (OpsDocument,),
     "modules": (documents.ModulesDocument,),
     "lines": (Functions,),
     "launches": (documents.LaunchesDocument,),
