@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from fusetui.trace.read.source import open_source
-from fusetui.trace.scrub.document import ScrubbedDocument
-from fusetui.trace.scrub.file import this_machine
+from fusetui.trace.scrub.document import ScrubbedDocument, this_machine
 from fusetui.trace.scrub.texts import Texts
 
 from .device import CaptureDevice, load_torch, versions

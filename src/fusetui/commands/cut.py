@@ -24,7 +24,7 @@ from fusetui.text.printable import printable
 from fusetui.trace import Trace
 from fusetui.trace.cut import Excerpt, part_of, texts_of
 from fusetui.trace.layout.steps import steps_of
-from fusetui.trace.scrub.file import check_target, save, scrub_file
+from fusetui.trace.scrub.document import check_target, save, scrub_file
 
 Window = tuple[int, int]  # Begin and end in ns of the file
 

@@ -104,8 +104,7 @@ def _time(option: str, text: str | None) -> int | None:
 
 def run_whatif(args: Namespace) -> int:
     """Raises WrongChange. Exit code 3 where too little of the recording is understood."""
-    from fusetui.analysis.replay.sweep import sweep
-    from fusetui.analysis.replay.whatif import whatif
+    from fusetui.analysis.replay.whatif import sweep, whatif
     from fusetui.report.whatif import sweep_text, whatif_text
 
     if bool(args.changes) == bool(args.sweep):
