@@ -31,7 +31,7 @@ from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.joined import is_joined, without_times
 from fusetui.trace.model.memo import kept_on, memo
-from fusetui.trace.program.dependencies import Dependencies, dependencies, waits_for
+from fusetui.trace.program.backward import Dependencies, dependencies, waits_for
 from fusetui.trace.program.origin import Origins
 from fusetui.trace.program.own_code import Program, path_of, program_of, source_of
 from fusetui.trace.program.regions import label_of as region_label
