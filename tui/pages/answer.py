@@ -234,12 +234,10 @@ def takes_tab(state: State) -> bool:
 
 
 def next_pane(state: State) -> State:
-    """From the lanes into the answer, from the answer to the lanes, those of the other trace."""
     return other_side(leave(state)) if state.answer_at else enter(state)
 
 
 def move(state: State, columns: int, rows: int) -> State:
-    """The cursor on another row."""
     found, at = answer_of(state), state.answer_at
     if found is None or at is None:
         return state
@@ -247,7 +245,6 @@ def move(state: State, columns: int, rows: int) -> State:
 
 
 def follow(state: State) -> State:
-    """To what the row under the cursor is about."""
     found, at = answer_of(state), state.answer_at
     return went(state, found, at) if found and at else state
 

@@ -44,7 +44,6 @@ class ModulesPage(TreeListPage[ModuleTree]):
         return self.with_nodes(state, self.opened(state).nodes)
 
     def led_to(self, state: State, node: int) -> State:
-        """The cursor on a node, what is around it open."""
         return self.shown_at(state, int(self.order(state).place[node]))
 
     def tree(self, state: State) -> ModuleTree | None:
@@ -96,7 +95,6 @@ class ModulesPage(TreeListPage[ModuleTree]):
         return search.shown_row(state, self.subject(state), time.path)
 
     def module(self, state: State) -> ModuleTime | None:
-        """The module under the cursor."""
         tree, node = self.tree(state), self.tree_node(state)
         return tree.times[node] if tree and 0 <= node < len(tree.times) else None
 
@@ -105,7 +103,6 @@ class ModulesPage(TreeListPage[ModuleTree]):
         return (Pane(BELOW, ruled(time, "", rule, partial(about, time))),)
 
     def follow(self, before: State, state: State) -> State:
-        """More of the trace has another tree."""
         now = before.list_of(self.name)
         return state.with_list(self.name, replace(now, cursor=0, top=0, opened=None))
 
@@ -122,7 +119,6 @@ class ModulesPage(TreeListPage[ModuleTree]):
 
 
 def about(time: ModuleTime | None, width: int, height: int) -> list[Said]:
-    """The whole path, and the figures that have no column."""
     if time is None:
         return []
     calls, cpu, own = plural(time.count, "call"), duration(time.cpu_ns), duration(time.cpu_self_ns)

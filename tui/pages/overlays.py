@@ -123,7 +123,6 @@ HIT_COLUMNS = (
 
 
 def hit_rows(overlay: HitList, ascii_only: bool, keys: Sequence[str]) -> Rows:
-    """The hits in order of time."""
     side, rows, trace = overlay.side, overlay.hits.rows, overlay.side.trace
     start, unit = start_unit(trace), Unit(1000, "us", 1)
     begins, dur = _times(overlay)
@@ -238,7 +237,6 @@ class OverlayList(ListPage):
         return read(now, offer.paths[:TOGETHER])
 
     def above(self, state: State, size: Size) -> Sequence[Pane]:
-        """Of hits, how long they took from step to step."""
         if not isinstance(state.overlay, HitList):
             return ()
         return (Pane(1, text([Said(durations(state.overlay, size.width, state.ascii_only))])),)
@@ -257,12 +255,10 @@ def close(state: State) -> Outcome:
 
 
 def offered(state: State) -> tuple[Offer, ...]:
-    """What may be chosen from."""
     return getattr(state.overlay, "programs", ()) or tuple(state.offers)
 
 
 def beside(state: State) -> Outcome:
-    """Opens the trace under the cursor, or that of the program, beside the first that is open."""
     offer = offered(state)[state.list_of(OVERLAY).cursor]
     if offer.pid:
         return recorded(closed(state), offer.pid, state.paths[:1])
@@ -283,13 +279,11 @@ def is_text(state: State) -> bool:
 
 
 def turn_raw(state: State) -> State:
-    """From all about a slice to the JSON of its event, and back."""
     shown: Any = state.overlay
     return laid_over(state, replace(shown, raw=not shown.raw)) if is_slice(state) else state
 
 
 def laid_over(state: State, overlay: Overlay) -> State:
-    """Shows an overlay, at its first line."""
     return replace(state, overlay=overlay).with_list(OVERLAY, ListState())
 
 
@@ -334,7 +328,6 @@ def _texts(
 
 
 def replayed_text(found: CriticalPath | WhatIf, width: int) -> tuple[str, str]:
-    """A title, and the answer of a replay."""
     from fusetui.analysis.replay.whatif import WhatIf
     from fusetui.report.whatif import path_text, whatif_text
 

@@ -66,7 +66,6 @@ class TreePage(TreeListPage[OpTree]):
         return replace(state, tree=state.tree.sorted_by(sort))
 
     def open_at_first(self, tree: OpTree) -> Flags:
-        """The threads."""
         return tree.is_thread
 
     def columns(self, state: State, tree: OpTree, sort: str) -> Columns:
@@ -120,7 +119,6 @@ class TreePage(TreeListPage[OpTree]):
         return search.shown(state, Hits(trace.name_of(row), state.active, rows, at))
 
     def texts_of_table(self, tree: OpTree, nodes: Sequence[int]) -> dict[str, list[str]]:
-        """Threads by their labels."""
         return {"name": [tree.name_of(node) for node in nodes]}
 
     def follow(self, before: State, state: State) -> State:
@@ -145,7 +143,6 @@ class TreePage(TreeListPage[OpTree]):
         return self.on_node(state, int(fresh.place[node]) if node >= 0 else -1)
 
     def place_of(self, state: State, row: int) -> int:
-        """The place of a slice of the trace, -1 if it is not in the tree."""
         node = int(shown_tree(state).of_row[row]) if row >= 0 else -1
         return int(self.order(state).place[node]) if node >= 0 else -1
 
@@ -156,7 +153,6 @@ MAKERS: dict[str, Callable[[Trace], OpTree]] = dict(
 
 
 def shown_tree(state: State) -> OpTree:
-    """That of the active side; made once for each way to merge it."""
     return state.side.once(MAKERS[state.tree.mode])
 
 
