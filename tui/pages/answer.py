@@ -33,8 +33,9 @@ from fusetui.tui.layout.answer import (
 )
 from fusetui.tui.layout.text_layout import sentence_lines
 from fusetui.tui.layout.view import Side
-from fusetui.tui.pages import kernels, modules
+from fusetui.tui.pages import kernels
 from fusetui.tui.pages.page import Pane
+from fusetui.tui.pages.tree import MODULES
 from fusetui.tui.pages.why import WhyPage
 from fusetui.tui.state.action import action, hints_text
 from fusetui.tui.state.jumping import alike, at_gap, place_of_gap
@@ -258,7 +259,7 @@ def went(state: State, found: AnswerPage, at: AnswerAt) -> State:
     if to == "why":
         return replace(state, page=WhyPage.name, hint="")
     if to in ("module", "kernel"):
-        page = modules.PAGE if to == "module" else kernels.PAGE
+        page = MODULES if to == "module" else kernels.PAGE
         return page.led_to(replace(state, page=page.name, hint=""), place)
     gap = place_of_gap(state.side, found.why.gaps[place])
     keys = ("deselect back to the answer", "next-gap the next longest")

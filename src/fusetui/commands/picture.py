@@ -66,7 +66,7 @@ def _rasterizer() -> Callable[[str], bytes]:
     """Makes a PNG of an SVG. Raises MissingPackage, and CommandError where there is no font: all
     texts would be missing."""
     from fusetui.tables.frames import needed
-    from fusetui.tui.drawing.svg import FAMILY
+    from fusetui.tui.pictures import FAMILY
 
     drawn = needed("resvg_py", "A PNG", "picture").svg_to_bytes
 
