@@ -100,7 +100,6 @@ def make_job(workload: str, options: Options, device: CaptureDevice) -> Job:
 
 
 def _known(workload: str) -> kernels.Workload:
-    """Raises CaptureError if there is none of that name."""
     if workload not in kernels.names():
         known = ", ".join(kernels.names())
         raise CaptureError(f"Unknown workload '{workload}': use one of {known}.")
@@ -202,7 +201,6 @@ def _claim(folder: Path, asked: Mapping[str, Any]) -> Path:
 
 
 def _difference(there: Mapping[str, Any], asked: Mapping[str, Any]) -> str:
-    """What the first option that differs is in each sweep."""
     name = next(n for n in {**asked, **there} if there.get(n) != asked.get(n))
     option = declared()[name].flag if name in declared() else ""
     if name == "points":
@@ -271,7 +269,6 @@ def _variants(runs: Runs, points: Sequence[Point]) -> Iterator[tuple[Point, Save
 
 
 def _failed(runs: Runs, points: Sequence[Point]) -> Iterator[str]:
-    """Points without a run, and `n=2 eager` for a variant that failed at a point."""
     yield from (name for point in points if (name := describe_point(point)) not in runs)
     for point, variant in _variants(runs, points):
         if variant.failed and not variant.skipped:
@@ -279,7 +276,6 @@ def _failed(runs: Runs, points: Sequence[Point]) -> Iterator[str]:
 
 
 def _remove(folder: Path) -> None:
-    """Removes what we wrote, and the folder if it is empty then."""
     with suppress(OSError):
         for name in (CSV_NAME, SWEEP_NAME):
             (folder / name).unlink()

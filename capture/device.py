@@ -29,11 +29,9 @@ _NOISE = (
 
 @dataclass(frozen=True)
 class CaptureDevice:
-    """`kind` is torch's name, cpu or cuda; `name` is for users.
-
-    `cache_bytes` is the size of a GPU's L2 cache, which inputs must exceed; 0 on a CPU.
-    `capability` is the compute capability of an NVIDIA GPU, None of anything else.
-    """
+    """`kind` is torch's name, cpu or cuda; `name` is for users. `cache_bytes` is the size of a
+    GPU's L2 cache, which inputs must exceed; 0 on a CPU. `capability` is the compute capability of
+    an NVIDIA GPU, None of anything else."""
 
     kind: str
     name: str
@@ -98,7 +96,6 @@ def versions() -> dict[str, str | None]:
 
 
 def _cpu_name() -> str:
-    """The name of the processor, which Linux gives only in a file."""
     if sys.platform == "linux":
         for line in Path("/proc/cpuinfo").read_text(errors="replace").splitlines():
             if line.startswith("model name"):

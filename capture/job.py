@@ -60,10 +60,8 @@ class Job:
 
 def workload_job(workload: Workload, options: Options, device: CaptureDevice) -> Job:
     """Random weights and inputs from a fixed seed, and the float32 reference computed from them.
-
     The reference uses the weights as rounded to the run's dtype, so that only the variant's own
-    error is measured. Raises CaptureError for an option that does not apply to the workload.
-    """
+    error is measured. Raises CaptureError for an option that does not apply to the workload."""
     names = choose(workload.name, workload.variants, options.variants)
     shapes = parse_shapes(options.shapes, workload.shapes(device.kind))
     dtype = dtype_name(options.dtype or workload.dtype_on(device.kind))
@@ -133,10 +131,8 @@ def is_shrunk(workload: Workload, shapes: Shapes) -> bool:
 
 
 def gradient_for(result: Tensor, dtype: torch.dtype) -> Tensor:
-    """A random gradient of a result, in float32 but with values that the dtype can represent.
-
-    It is 0 where the result may be 0 within the precision of the dtype: there the slope of a relu
-    is undetermined, and so would be the right gradient.
-    """
+    """A random gradient of a result, in float32 but with values that the dtype can represent. It is
+    0 where the result may be 0 within the precision of the dtype: there the slope of a relu is
+    undetermined, and so would be the right gradient."""
     allowed = TOLERANCE[str(dtype).removeprefix("torch.")] * float(result.abs().max())
     return torch.randn_like(result).masked_fill(result.abs() <= allowed, 0).to(dtype).float()

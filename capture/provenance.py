@@ -47,11 +47,9 @@ def new_record(
 
 
 def provenance(device_kind: str, where: Path, scrubbed: bool) -> dict[str, Any]:
-    """Provenance for run.json; null for what cannot be read.
-
-    `where` is a folder of the user's code. With `scrubbed` the command line contains nothing
-    private; that of the user's own program is left out.
-    """
+    """Provenance for run.json; null for what cannot be read. `where` is a folder of the user's
+    code. With `scrubbed` the command line contains nothing private; that of the user's own program
+    is left out."""
     return {
         "command": public_command(sys.argv) if scrubbed else command_line(sys.argv),
         "git": git_state(where),
@@ -91,8 +89,7 @@ def git_state(folder: Path) -> dict[str, Any] | None:
 
 
 def gpu_state() -> dict[str, Any]:
-    """Name, multiprocessors, memory, L2 cache, and the clocks and driver according to
-    nvidia-smi."""
+    """Name, multiprocessors, memory, L2 cache, and clocks and driver according to nvidia-smi."""
     cuda = load_torch().cuda
     properties = cuda.get_device_properties(cuda.current_device())
     state = {
@@ -144,8 +141,7 @@ def scrubbed(trace: Path, trace_name: str) -> str:
 
 
 def set_trace_name(text: str, trace_name: str) -> str:
-    """The trace's JSON with another `traceName`, where the profiler wrote the path of its
-    output."""
+    """The trace's JSON with another `traceName`, where the profiler wrote its output's path."""
     return _TRACE_NAME.sub(lambda match: f'{match[1]}"{trace_name}"', text)
 
 

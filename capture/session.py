@@ -100,8 +100,7 @@ def profile(
 def _profiler(
     options: Options, kind: str, skip: int, plain: Path
 ) -> Iterator[tuple[Any, Callable[[], None]]]:
-    """A running profiler that writes its trace to `plain`, and a function that waits for the
-    device."""
+    """A running profiler that writes its trace to `plain`, and what waits for the device."""
     import torch.profiler
 
     from . import recorder, step

@@ -29,7 +29,6 @@ def describe_shapes(shapes: Mapping[str, int]) -> str:
 
 
 def _pairs(args: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """(axis, size) from `--axis size` and `--axis=size`."""
     rest = iter(args)
     for arg in rest:
         if not arg.startswith("--"):
@@ -39,7 +38,6 @@ def _pairs(args: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def _size(axis: str, text: str, option: str = "") -> int:
-    """Raises CaptureError unless the text is a positive whole number."""
     if not (text.isascii() and text.isdigit() and int(text) > 0):
         what = "positive whole numbers" if option else "a positive whole number"
         raise CaptureError(f"--{option}{axis} needs {what}, not '{text}'.")
@@ -81,11 +79,9 @@ def parse_sweep(
 
 
 def parse_sizes(axis: str, text: str) -> tuple[int, ...]:
-    """`64,128,...,2048`: sizes, where `...` continues the progression of the two before it.
-
-    The factor is kept if that reaches the last size exactly, otherwise the difference. Raises
-    CaptureError.
-    """
+    """`64,128,...,2048`: sizes, where `...` continues the progression of the two before it. The
+    factor is kept if that reaches the last size exactly, otherwise the difference. Raises
+    CaptureError."""
     words = text.split(",")
     sizes: list[int] = []
     for index, word in enumerate(words):

@@ -156,7 +156,6 @@ def by_point(rows: Sequence[Row], axes: Sequence[str]) -> Iterable[tuple[str, li
 
 
 def _first(point: Sequence[Row]) -> int | None:
-    """The median of the point's first variant that was timed, in ns."""
     return next((row["median_ns"] for row in point if row["median_ns"] is not None), None)
 
 

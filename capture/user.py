@@ -136,7 +136,6 @@ def _context(build: Build, device: CaptureDevice, dtype: str, options: Options) 
 
 
 def _from_file(path: Path) -> ModuleType:
-    """Runs a file as a module; it can import what is next to it, like a script."""
     if not path.is_file():
         raise CaptureError(f"There is no file {path}.")
     spec = importlib.util.spec_from_file_location(path.stem, path)
@@ -162,7 +161,6 @@ def _name_of(built: object) -> str:
 
 
 def _file_name(name: str, target: str) -> str:
-    """Checks that a variant's name is valid as a file name. Raises CaptureError."""
     if not name or name.startswith(".") or not all(c.isalnum() or c in "-_.+" for c in name):
         raise CaptureError(f"{target} names a function '{name}': use letters, digits, - _ . +.")
     return name

@@ -59,10 +59,8 @@ def grouped_gemm_kernel_triton(  # type: ignore[no-untyped-def]
     RUN: tl.constexpr,
 ):
     """One program computes a tile [BLOCK_M, BLOCK_N] of one group: axis 0 tiles, axis 1 groups.
-
     Rows and columns beyond the end wrap around; what they give is not stored, or stored in the
-    padding of a row. WHOLE: BLOCK_K divides the depth, so the loop needs no masks.
-    """
+    padding of a row. WHOLE: BLOCK_K divides the depth, so the loop needs no masks."""
     group = tl.program_id(1).to(tl.int64)
     tiles_n = tl.cdiv(columns, BLOCK_N)
     row = (tl.program_id(0) // tiles_n * BLOCK_M + tl.arange(0, BLOCK_M)).to(tl.int64)

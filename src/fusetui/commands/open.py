@@ -132,10 +132,8 @@ def show(
     **options: Any,
 ) -> int:
     """Runs the app as fits the terminal (`options` as for `tui.app.run`); returns its exit code.
-    What is not given is as the user's config.toml says.
-
-    Raises Error if config.toml or keys.toml is wrong.
-    """
+    What is not given is as the user's config.toml says. Raises Error if config.toml or keys.toml is
+    wrong."""
     settings = user_settings()
     theme = theme if theme != "auto" else settings.theme
     for sentence in ignored_colors(os.environ) if theme == "auto" else ():
@@ -178,8 +176,7 @@ def found_in(folder: Path) -> Iterator[Offer]:
 
 
 def found_below(folders: Sequence[str]) -> list[Offer]:
-    """At most MOST of what is in run folders and folders of traces; a run is one offer. No trace is
-    read."""
+    """At most MOST runs and traces of these folders; a run is one offer. No trace is read."""
     found = list(islice((offer for name in folders for offer in _inside(name)), MOST + 1))
     if len(found) > MOST:
         say(f"There are more than {MOST} runs and traces: only the newest are listed.")

@@ -114,8 +114,7 @@ def build(
 
 
 def fields_of(match: re.Match[str]) -> dict[str, Any]:
-    """The fields of the groups that are named after one, and those of the compute capability `cc`;
-    numbers as such."""
+    """The fields that groups are named after, numbers as such; those of the capability `cc`."""
     groups = match.groupdict()
     found: dict[str, Any] = from_capability(groups.get("cc"))
     found |= {key: int(text) for key, text in groups.items() if text and key in _NUMBERS}

@@ -59,8 +59,7 @@ def tiles_text(work: KernelWork) -> str:
 
 
 def _rates(work: KernelWork) -> tuple[str, ...]:
-    """Operations and their rate; bytes and theirs if memory is the limit or nothing else is
-    known."""
+    """Operations and their rate; bytes and theirs if memory is the limit or all that is known."""
     operations = _pair(work.flop, work.flop_per_s, "FLOP")
     if operations and work.bound != "memory":
         return operations
@@ -75,8 +74,7 @@ def _pair(number: int | None, rate: float | None, unit: str) -> tuple[str, ...]:
 
 
 def _last_wave(work: KernelWork | None, unit: str) -> str:
-    """Idle multiprocessors, or a last wave that is so empty that it costs a notable share of
-    time."""
+    """Idle multiprocessors, or a last wave so empty that it costs a notable share of time."""
     if work is None or work.tiles is None or work.waves is None or not work.sms:
         return ""
     idle = work.sms - work.tiles

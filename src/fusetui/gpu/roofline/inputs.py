@@ -77,8 +77,7 @@ class Inputs(msgspec.Struct, frozen=True):
         return Tensor(shape, type_of(kind), strides)
 
     def strided(self, *places: int) -> bool:
-        """Whether the strides of these tensors were recorded; otherwise one of them may be
-        expanded."""
+        """Whether the strides of these tensors were recorded; if not, one may be expanded."""
         return all(
             place < len(self.strides) and self.strides[place] is not None
             for place in places

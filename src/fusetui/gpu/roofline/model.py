@@ -10,11 +10,9 @@ Shape = tuple[int, ...]
 
 
 class Amount(msgspec.Struct, frozen=True, kw_only=True):
-    """What one op computes, judging only by its recorded inputs.
-
-    `flop` counts floating-point operations, `bytes` the minimum traffic: every input read once and
-    every output written once. `dtype` is the element type of what is multiplied or moved.
-    """
+    """What one op computes, judging only by its recorded inputs. `flop` counts floating-point
+    operations, `bytes` the minimum traffic: every input read once and every output written once.
+    `dtype` is the element type of what is multiplied or moved."""
 
     kind: str  # matmul, conv, attention, elementwise, softmax or norm
     shapes: tuple[Shape, ...]
@@ -28,11 +26,9 @@ class Amount(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KernelWork(Amount, frozen=True, kw_only=True):
-    """The work of one kernel. Whatever depends on an unknown input is None.
-
-    The output of a matmul is [batch, m, n], each element a sum of k products. A wave is what the
-    device holds at once; `last_wave_empty` is the share of the last one without a tile.
-    """
+    """The work of one kernel. Whatever depends on an unknown input is None. The output of a matmul
+    is [batch, m, n], each element a sum of k products. A wave is what the device holds at once;
+    `last_wave_empty` is the share of the last one without a tile."""
 
     op: str
     ns: int

@@ -86,8 +86,7 @@ def _product_bytes(inputs: Inputs, a: Tensor, b: Tensor, out: Shape) -> int | No
 
 
 def _added_bytes(inputs: Inputs) -> int | None:
-    """What is read in addition to A and B: a bias unless beta is 0, the scales of scaled
-    products."""
+    """What is read beside A and B: a bias unless beta is 0, the scales of scaled products."""
     place = _OPERANDS[inputs.op][2]
     if place is None:
         return 0
@@ -216,8 +215,7 @@ def _conv_amount(
 
 
 class _Sdpa(NamedTuple):
-    """The positions of an op's arguments; the head axis is 1 in [B, H, S, D] and 2 in [B, S, H,
-    D]."""
+    """Positions of an op's arguments; the head axis is 1 in [B, H, S, D], 2 in [B, S, H, D]."""
 
     head_axis: int
     causal: int

@@ -54,11 +54,9 @@ class KernelJob(msgspec.Struct, frozen=True):
 
 @memo(64)
 def work_of(trace: Trace, row: int) -> KernelWork | None:
-    """What the op that launched a kernel computed, and how efficiently the kernel did it.
-
-    None if the op is not known, its shapes were not recorded, or the work cannot be attributed to
-    this kernel alone.
-    """
+    """What the op that launched a kernel computed, and how efficiently the kernel did it. None if
+    the op is not known, its shapes were not recorded, or the work cannot be attributed to this
+    kernel alone."""
     op = int(trace.op[row])
     if trace.role[row] != Role.KERNEL or op < 0:
         return None
@@ -159,8 +157,7 @@ def _is_main(kernel: KernelName, kind: str) -> bool:
 
 
 def _beside(trace: Trace, row: int) -> list[KernelName | None]:
-    """The names of the kernels that the op of a kernel launched itself; of an op that was captured,
-    those of the same replay."""
+    """The kernels that its op launched itself; of an op that was captured, in the same replay."""
     ops, rows = _kernels_by_op(trace)
     op = trace.op[row]
     kernels = rows[np.searchsorted(ops, op) : np.searchsorted(ops, op + 1)]
