@@ -15,13 +15,12 @@ import torch
 from fusetui.analysis.questions.computing import Tallies
 
 from . import expect, recorder, step
-from .device import CaptureDevice
 from .errors import CaptureError, sentence
 from .guard import parent_only
 from .job import SEED, Job, Trial
 from .memory import memory_history, takes_snapshots
 from .options import Options
-from .provenance import new_record, texts
+from .provenance import CaptureDevice, new_record, texts
 from .record import Failed, Measured, RunRecord
 from .step import Answer, Step
 from .telling import Progress

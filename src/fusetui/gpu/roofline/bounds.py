@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from fusetui.gpu.kernel_names.record import KernelName
-from fusetui.gpu.roofline.model import NS, Amount
+from fusetui.gpu.roofline.inputs import NS, Amount
 from fusetui.gpu.roofline.peaks import Peak
 from fusetui.text.patterns import late
 

@@ -22,8 +22,7 @@ from typing import Final
 import msgspec
 
 from fusetui.gpu.kernel_names.record import KernelName
-from fusetui.gpu.roofline.inputs import Inputs, Tensor, total_bytes
-from fusetui.gpu.roofline.model import Amount, Shape
+from fusetui.gpu.roofline.inputs import Amount, Inputs, Shape, Tensor, total_bytes
 from fusetui.text.patterns import late
 
 

@@ -20,8 +20,7 @@ from __future__ import annotations
 import math
 from typing import Final, NamedTuple
 
-from fusetui.gpu.roofline.inputs import Inputs, Tensor, total_bytes
-from fusetui.gpu.roofline.model import Amount, Shape
+from fusetui.gpu.roofline.inputs import Amount, Inputs, Shape, Tensor, total_bytes
 
 # Positions of A, B and of a tensor that is added (None: there is none).
 _OPERANDS: Final[dict[str, tuple[int, int, int | None]]] = {
