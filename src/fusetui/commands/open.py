@@ -1,6 +1,6 @@
 """`open`, `tutor`: the app in this terminal, with what the user names or chooses; `watch`: with
-each new trace of a folder. A report of Nsight Systems is exported by nsys, if it is there and the user
-wants it, into the folder of the cache, where the export is found again."""
+each new trace of a folder. A report of Nsight Systems is exported by nsys, if it is there and the
+user wants it, into the folder of the cache, where the export is found again."""
 
 from __future__ import annotations
 
