@@ -116,24 +116,11 @@ def project(x: Tensor, gate_weight: Tensor, up_weight: Tensor) -> Tensor:
     out = torch.empty(rows, padded(hidden), dtype=x.dtype, device=x.device)
     tiles = triton.cdiv(rows, tile.m) * triton.cdiv(hidden, tile.n)
     if tiles:
-        geglu_gemm_kernel_triton[(tiles,)](
-            x,
-            gate_weight,
-            up_weight,
-            out,
-            rows,
-            hidden,
-            dim,
-            out.stride(0),
-            BLOCK_M=tile.m,
-            BLOCK_N=tile.n,
-            BLOCK_K=tile.k,
-            GROUP=8,
-            PRECISION=precision(x),
-            RUN=run_of_store(x, min(tile.m, tile.n)),
-            num_warps=tile.warps,
-            num_stages=tile.stages,
-        )
+        blocks = {"BLOCK_M": tile.m, "BLOCK_N": tile.n, "BLOCK_K": tile.k, "GROUP": 8}
+        how = {"PRECISION": precision(x), "RUN": run_of_store(x, min(tile.m, tile.n))}
+        how |= {"num_warps": tile.warps, "num_stages": tile.stages}
+        sizes = (rows, hidden, dim, out.stride(0))
+        geglu_gemm_kernel_triton[(tiles,)](x, gate_weight, up_weight, out, *sizes, **blocks, **how)
     return out[:, :hidden]
 
 

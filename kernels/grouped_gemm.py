@@ -115,29 +115,14 @@ def grouped_gemm(a: Tensor, b: Tensor, out: Tensor, bias: Tensor | None = None) 
     most_warps = max(smallest * a.element_size() // bytes_of_warp(a), 1)
     tiles = triton.cdiv(rows, block_m) * triton.cdiv(columns, block_n)
     if tiles and groups:
-        grouped_gemm_kernel_triton[(tiles, groups)](
-            a,
-            b,
-            b if bias is None else bias,
-            out,
-            rows,
-            columns,
-            depth,
-            *a.stride(),
-            *b.stride(),
-            *out.stride(),
-            out.shape[2],
-            HAS_BIAS=bias is not None,
-            WHOLE=depth % block_k == 0,
-            BLOCK_M=block_m,
-            BLOCK_N=block_n,
-            BLOCK_K=block_k,
-            PRECISION=precision(a),
-            RUN=run_of_store(a, min(block_m, block_n)),
-            num_warps=min(tile.warps if block_m * block_n == tile.m * tile.n else 4, most_warps),
-            num_stages=tile.stages,
-            **register_limit(a),
-        )
+        warps = min(tile.warps if block_m * block_n == tile.m * tile.n else 4, most_warps)
+        tensors = (a, b, b if bias is None else bias, out)
+        sizes = (rows, columns, depth, *a.stride(), *b.stride(), *out.stride(), out.shape[2])
+        blocks = {"BLOCK_M": block_m, "BLOCK_N": block_n, "BLOCK_K": block_k}
+        how = {"PRECISION": precision(a), "RUN": run_of_store(a, min(block_m, block_n))}
+        how |= {"HAS_BIAS": bias is not None, "WHOLE": depth % block_k == 0, **register_limit(a)}
+        how |= {"num_warps": warps, "num_stages": tile.stages}
+        grouped_gemm_kernel_triton[(tiles, groups)](*tensors, *sizes, **blocks, **how)
     return out
 
 
