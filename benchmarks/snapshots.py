@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks.generate_snapshot import generate
 from benchmarks.pages import put
 
-from fusetui.trace.snapshot import read_snapshot
+from fusetui.trace.snapshot.reading import read_snapshot
 
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
 RUNS = 5

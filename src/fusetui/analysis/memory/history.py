@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows, distinct
-from fusetui.trace.snapshot import Action, Blocks, BlockState, Events, Segments, Snapshot
+from fusetui.trace.snapshot.columns import Action, Blocks, BlockState, Events, Segments, Snapshot
 
 UNSPLIT = 1 << 20  # at most, that is left on a block of a large pool
 
