@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from fusetui.analysis.questions.summary import Summary
     from fusetui.capture.expect import Guess
     from fusetui.gpu.roofline.many import Jobs
-    from fusetui.report.documents import KernelsDocument
+    from fusetui.report.groups import KernelsDocument
     from fusetui.trace import Trace
 
 LONG = 0.02  # of the span: a gap that changes what the share of busy time means
@@ -105,14 +105,14 @@ def run_kernels(args: Namespace) -> int:
 def run_ops(args: Namespace) -> int:
     """The CPU ops by name or shape."""
     from fusetui.analysis.questions.groups import op_groups
-    from fusetui.report.groups import ops_json, ops_text
+    from fusetui.report.groups import OpsDocument, ops_text
 
     loaded = load(args.trace, args.captured_by)
     groups = op_groups(loaded.trace, args.by)
     return shown(
         args,
         loaded,
-        lambda: ops_json(groups, args.by),
+        lambda: OpsDocument(args.by, groups),
         lambda most: ops_text(groups, args.by, args.top, most),
     )
 
