@@ -13,10 +13,7 @@ import msgspec
 import numpy as np
 
 from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows, distinct
-<<<<<<< HEAD
-from fusetui.trace.snapshot.columns import Action, Blocks, BlockState, Events, Segments, Snapshot
-=======
-from fusetui.trace.snapshot import (
+from fusetui.trace.snapshot.columns import (
     Action,
     Annotations,
     Blocks,
@@ -25,7 +22,6 @@ from fusetui.trace.snapshot import (
     Segments,
     Snapshot,
 )
->>>>>>> main
 
 UNSPLIT = 1 << 20  # at most, that is left on a block of a large pool
 BEFORE = -1  # the number of an event: before the first
