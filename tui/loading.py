@@ -282,10 +282,8 @@ def _paused(cancelled: Stop) -> bool:
 
 
 SELECTED = "what is selected tells no change: whatif family:gemm x0.8 names one"
-WHAT = {
-    **dict.fromkeys(GPU_ROLES, "kernel"),
-    **{Role.OP: "op", Role.CALL: "op", Role.PYTHON: "python", Role.ANNOTATION: "module"},
-}
+WHAT = {Role.OP: "op", Role.CALL: "op", Role.PYTHON: "python", Role.ANNOTATION: "module"}
+WHAT |= dict.fromkeys(GPU_ROLES, "kernel")
 
 
 def replay(asked: Replay, post: Post, cancelled: Stop, start: Start | None = None) -> None:
