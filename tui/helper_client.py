@@ -85,7 +85,7 @@ class Beside:
 
     def __init__(self, captured_by: tuple[str, ...] = (), start: str = START) -> None:
         """`captured_by`: see opening.with_captures; `start`: the code that it runs; "": none."""
-        self._captured_by = captured_by
+        self.captured_by = captured_by
         self._process: Popen[bytes] | None = None
         if os.name == "posix" and start:
             with suppress(OSError):
@@ -142,7 +142,7 @@ class Beside:
         report = trace.report
         if self._process is None or path == "-" or report.prefix is not None or report.changed:
             raise NotBeside
-        return request_for(path, trace, self._captured_by)
+        return request_for(path, trace, self.captured_by)
 
     def _take(self, size: int, cancelled: Stop) -> memoryview:
         """The next bytes. Raises EOFError when the process has ended, and _Cancelled."""

@@ -79,8 +79,6 @@ def load(
     cancelled: Stop,
     stopped: Stop = never,
     helper: Beside = ALONE,
-    *,
-    captured_by: Sequence[str] = (),
 ) -> None:
     """Read every path; posts how far it is, and previews, while reading and before captures are
     read, then Loaded or why it failed, then what takes longer, which `helper` may work out.
@@ -90,7 +88,7 @@ def load(
     post = partial(_posted, post, cancelled)
     with suppress(Cancelled):
         try:
-            traces, notices = _read(paths, post, stopped, captured_by)
+            traces, notices = _read(paths, post, stopped, helper.captured_by)
         except TraceError as error:
             post(partial(reading.failed, paths=paths, sentence=str(error)))
             return
