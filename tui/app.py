@@ -212,7 +212,6 @@ class FusetuiApp(Ending):
         return True
 
     def act(self, action: Action) -> None:
-        """Runs an action of the registry, from a key or from the palette."""
         self.do(partial(perform, action))
 
     def on_input_submitted(self, message: Input.Submitted) -> None:

@@ -74,11 +74,7 @@ Post = Callable[[Run | TracesLoaded], object]
 
 
 def load(
-    paths: Sequence[str],
-    post: Post,
-    cancelled: Stop,
-    stopped: Stop = never,
-    helper: Beside = ALONE,
+    paths: Sequence[str], post: Post, cancelled: Stop, stopped: Stop = never, helper: Beside = ALONE
 ) -> None:
     """Read every path; posts how far it is, and previews, while reading and before captures are
     read, then Loaded or why it failed, then what takes longer, which `helper` may work out.

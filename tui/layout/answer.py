@@ -121,7 +121,6 @@ def way_of(lists: Sequence[AnswerList], at: AnswerAt) -> Way:
 
 
 def timed(title: str, found: Iterable[AnswerRow]) -> AnswerList:
-    """A list of times with their shares, the largest first."""
     ordered = sorted((one for one in found if one.ns), key=lambda one: -one.ns)[:MOST]
     return AnswerList(title, unit_of(one.ns for one in ordered), tuple(ordered))
 

@@ -58,7 +58,6 @@ NAMED = late(r"\{([a-z0-9-]+)\}")
 
 
 def everywhere(state: State) -> bool:
-    """On every page, unless an overlay is open."""
     return state.overlay is None
 
 
@@ -136,12 +135,10 @@ def applies(action: Action, state: State) -> bool:
 
 
 def chosen(actions: Iterable[Action], key: str, state: State) -> Action | None:
-    """The first action that has this key and applies now."""
     return next((a for a in actions if key in keys_of(a, state) and applies(a, state)), None)
 
 
 def keys_of(action: Action, state: State) -> tuple[str, ...]:
-    """The keys that it has now: those that the person chose, else its own."""
     return state.keymap.get(action.name, action.keys)
 
 

@@ -160,7 +160,6 @@ class Second(msgspec.Struct, frozen=True, eq=False, dict=True):
         return own, replace(viewed_as(side, own, view, there), begin=view.begin, end=view.end)
 
     def figure(self, row: int) -> str:
-        """What it says of a recorded slice."""
         there, dur = int(self.place[row]), self.side.trace.dur
         return f"{LABEL}: {duration(int(dur[there]))}" if there >= 0 else f"not {LABEL}"
 

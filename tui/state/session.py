@@ -138,7 +138,6 @@ class ViewSession(msgspec.Struct, frozen=True, eq=False):
         return self.go(tuple(views))
 
     def windowed(self, index: int, begin: int, end: int, **fields: Any) -> ViewSession:
-        """The window of one side changed, and of the rest only these fields."""
         return self.moved(index, replace(self.views[index], begin=begin, end=end, **fields))
 
     def selected(self, index: int, row: int) -> ViewSession:
