@@ -7,7 +7,7 @@ import re
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import msgspec
@@ -147,19 +147,17 @@ def _joined(
     from fusetui.analysis.serving.captures import numbers_nodes  # many modules
     from fusetui.analysis.serving.opening import said, with_captures
 
-    shown: list[str] = []
-
-    def show(what: str) -> None:
-        if preview is not None and not shown:
+    @cache
+    def show() -> None:
+        if preview is not None:
             preview(trace)
-        shown.append(what)
 
     def opened(path: str) -> Trace:
-        show(path)
+        show()
         return open_trace(path)
 
     if numbers_nodes(trace):
-        show(trace.report.path)
+        show()
     joined, joins = with_captures(trace, captured_by, opened)
     return joined, list(said(joins))
 
