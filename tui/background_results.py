@@ -20,7 +20,7 @@ from fusetui.trace.model.arrays import Rows
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.memo import memo, once
 from fusetui.trace.model.report import Stop
-from fusetui.trace.program.dependencies import dependencies
+from fusetui.trace.program.backward import dependencies
 from fusetui.tui.layout.answer import WORTH, AnswerPage, Insight
 from fusetui.tui.layout.memory import MEMORY
 from fusetui.tui.layout.op_tree import FRAMES, call_tree, callers_tree, frame_tree, op_tree

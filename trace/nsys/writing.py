@@ -11,15 +11,16 @@ import msgspec
 
 from fusetui.trace.nsys import nvtx
 from fusetui.trace.nsys.database import NONE, Export, ExportFile, opened
-from fusetui.trace.nsys.plan import Batches, plan
 from fusetui.trace.nsys.processes import OWN, Processes
 from fusetui.trace.nsys.tables import (
     CUPTI,
     FIELDS,
     NO_STREAM,
+    Batches,
     EventTable,
     Words,
     fields,
+    plan,
     present,
     words_of,
 )

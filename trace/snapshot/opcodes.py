@@ -12,9 +12,8 @@ from typing import Any
 
 from fusetui.trace.model.errors import NothingRead
 from fusetui.trace.model.report import Progress, Stop, never, silent
-from fusetui.trace.snapshot.memo import ROW, Memo
 from fusetui.trace.snapshot.runs import Runs
-from fusetui.trace.snapshot.tables import Fields, Items, Kind, Tables, Wrong
+from fusetui.trace.snapshot.tables import ROW, Fields, Items, Kind, Memo, Tables, Wrong
 
 CONTAINER, TABLE, TEXT, PLACE = 120, 300, 60, 40
 """Bytes of an empty container (a list has an array, too), of a dict's own table, of a text, and of

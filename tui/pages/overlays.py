@@ -319,8 +319,7 @@ def _texts(
             lines = raw_lines(side.trace, slice_row, width, glyphs)
         case Details(side, int(slice_row)):
             title = "everything about this slice"
-            origins, counted = side.insight.origins, side.device_counters
-            lines = all_details(side.trace, slice_row, width, glyphs, origins, counted)
+            lines = all_details(side, slice_row, width, glyphs)
             if side.critical is not None and (
                 on := on_path_text(side.critical, side.trace, slice_row)
             ):

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from fusetui.commands.about import lines_about
 from fusetui.commands.errors import DONE, CommandError, say
 from fusetui.commands.loading import captures_named
-from fusetui.commands.settings import ignored_colors, user_settings
 from fusetui.commands.sources import (
     ENDINGS,
     LESSON,
@@ -27,7 +26,14 @@ from fusetui.commands.sources import (
     listed,
     traces,
 )
-from fusetui.commands.terminal import background, has_terminal, needs_ascii, prepare
+from fusetui.commands.terminal import (
+    background,
+    has_terminal,
+    ignored_colors,
+    needs_ascii,
+    prepare,
+    user_settings,
+)
 from fusetui.trace.read.remote import is_remote
 
 if TYPE_CHECKING:

@@ -245,6 +245,7 @@ class Placed(msgspec.Struct, frozen=True, eq=False, dict=True):
         return found
 
 
+@memo(2)
 def placed(moments: Moments, event: int) -> Placed:
     """What lies where after an event."""
     history, events = moments.history, once(moments, _of_segments)
