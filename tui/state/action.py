@@ -89,8 +89,8 @@ def two_traces(state: State) -> str:
 
 
 class Action(msgspec.Struct, frozen=True, dict=True):
-    """One command; spaces divide its keys: `"w + ctrl+r"`. Raises ValueError for what is no key, and
-    for a name that another action has."""
+    """One command; spaces divide its keys: `"w + ctrl+r"`. Raises ValueError for what is no key
+    and for a name that another action has."""
 
     name: str
     title: str
