@@ -126,8 +126,8 @@ class Beside:
         """What the process sends, without end, until nobody wants it any more. Raises NotBeside."""
         if self._process is None or self._process.stdin is None:
             raise NotBeside
-        left = memoryview(msgspec.json.encode(asked) + b"\n")
         try:
+            left = memoryview(msgspec.json.encode(asked) + b"\n")
             while left:  # it has no buffer
                 left = left[self._process.stdin.write(left) :]
             while True:
