@@ -51,7 +51,7 @@ def _read(path: str, cancelled: Stop, alone: bool) -> MemorySide | None:
         return None if cancelled() else opened(path)
     try:
         with Beside(start=START) as helper:
-            found: MemorySide | str | None = helper.first(path, cancelled)
+            found: MemorySide | str | None = next(helper.records(path, cancelled), None)
     except NotBeside:
         return opened(path)
     if isinstance(found, str):
