@@ -37,7 +37,7 @@ class NoPage(Error):  # noqa: N818
 
 def shown(
     traces: Sequence[Trace],
-    labels: Sequence[str],
+    names: Sequence[str],
     page: str,
     size: Size,
     window: Window | None = None,
@@ -45,11 +45,9 @@ def shown(
     """A page of the app with these traces read and explained, in so many cells and lines; `window`:
     what the timeline of the first shows. Raises NoPage where the app would not show it."""
     screen = Size(size.width, size.height + 2)  # with the bar of pages and the keys
-    state = State(
-        size=replace(screen, height=screen.height - 1 + tabs_height(screen)),
-        keymap=dict.fromkeys(registry.BY_ACTION, ()),  # nobody can press any
-    )
-    outcome = registry.arrived(state, make_sides(traces, labels))
+    screen = replace(screen, height=screen.height - 1 + tabs_height(screen))
+    state = State(size=screen, keymap=dict.fromkeys(registry.BY_ACTION, ()))  # nobody presses any
+    outcome = registry.arrived(state, make_sides(traces, names))
     state = _settled(state, outcome)
     for side in state.sides:
         for piece in pieces(side.trace, never):

@@ -134,7 +134,6 @@ def always(key: str, state: State) -> Action | None:
 
 
 def by_section() -> Iterator[tuple[str, list[Action]]]:
-    """The actions as the help and the reference list them."""
     for section in dict.fromkeys(SECTIONS):
         yield section, [action for action in ACTIONS if action.section == section]
 
