@@ -22,8 +22,7 @@ class Said(NamedTuple):
     token: str = "faint"
 
 
-Make = Callable[[int, int], Sequence[Said | Sequence[Styled]]]
-"""(width, height) -> at most `height` lines."""
+Make = Callable[[int, int], Sequence[Said | Sequence[Styled]]]  # (width, height) -> lines
 
 
 def cut(lines: Sequence[Said], height: int, ellipsis: str = ELLIPSIS) -> Sequence[Said]:

@@ -129,8 +129,7 @@ def _why_idle(idle: Sequence[tuple[str, int]], width: int) -> str:
     return joined([f"idle {duration(whole)}:", *parts], width)
 
 
-_figures = memo()(window_figures)
-"""Computed when the range is set, not for every key."""
+_figures = memo()(window_figures)  # when the range is set, not for every key
 
 
 def _facts(trace: Trace, figures: WindowFigures) -> list[str]:

@@ -163,10 +163,8 @@ def gutter_text(place: Place, gutter: int, glyphs: Glyphs) -> str:
 
 
 def ruler(view: View, width: int, chosen: Interval | None, glyphs: Glyphs) -> tuple[str, range]:
-    """Times at round positions, none cut off, over a bar `├───┤` where a range of time is selected.
-
-    Also returns the cells of that bar.
-    """
+    """Times at round positions, none cut off, over a bar `├───┤` where a range of time is selected,
+    and the cells of that bar."""
     text = [" "] * width
     cells = cells_of(view, *chosen, width) if chosen else range(0)
     if chosen and cells:

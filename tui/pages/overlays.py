@@ -110,8 +110,7 @@ def said(found: SearchHits | None) -> str:
     return "   ".join(texts if found.is_done else [*texts, f"args read: {percent(found.share, 1)}"])
 
 
-NOTICED = 50
-"""Durations that differ by less than 1 / NOTICED are drawn alike."""
+NOTICED = 50  # durations that differ by less than 1 / NOTICED are drawn alike
 MOST_CELLS = 60  # of the durations from step to step
 HIT_COLUMNS = (
     ListColumn("at", 12),
