@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from fusetui.text.cutting import clip, joined
 from fusetui.tui.drawing.canvas import Click, Drag, Turn
-from fusetui.tui.drawing.chrome import Tab, head, reading_line, tab_at, tour_picture
+from fusetui.tui.drawing.chrome import Tab, head, reading_line, tab_at, tabs_picture, tour_picture
 from fusetui.tui.drawing.details import details_height
 from fusetui.tui.drawing.picture import Said, Stack, TextPicture, text
 from fusetui.tui.drawing.schemes import glyphs_for

@@ -22,6 +22,7 @@ class Said(NamedTuple):
     token: str = "faint"
 
 
+MANY = 1000  # lines
 Make = Callable[[int, int], Sequence[Said | Sequence[Styled]]]  # (width, height) -> lines
 
 
@@ -65,10 +66,12 @@ def text(lines: Sequence[Said | Sequence[Styled]]) -> TextPicture:
     return TextPicture(tuple(map(tuple, lines)), lambda width, height: lines)
 
 
-def folded(texts: Iterable[str], width: int, token: str = "faint", before: str = "") -> list[Said]:
-    """Sentences, each on as many lines as it needs."""
+def folded(
+    texts: Iterable[str], width: int, token: str = "faint", before: str = "", most: int = MANY
+) -> list[Said]:
+    """Sentences, each on as many lines as it needs, `most` lines in all."""
     lines = (line for text in texts for line in sentence_lines(text, width))
-    return [Said(f"{before}{line}", token) for line in lines]
+    return [*cut([Said(f"{before}{line}", token) for line in lines], most)]
 
 
 def clipped(lines: Iterable[Said], width: int, height: int, ellipsis: str) -> list[Said]:
