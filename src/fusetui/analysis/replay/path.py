@@ -10,14 +10,7 @@ import numpy as np
 
 from fusetui.analysis.questions.busy import communicates, effective_ns
 from fusetui.analysis.replay.build import graph_of
-from fusetui.analysis.replay.critical import (
-    LAG,
-    OWN,
-    Route,
-    last_route,
-    residual_share,
-    route_to,
-)
+from fusetui.analysis.replay.critical import LAG, OWN, Route, last_route, residual_share, route_to
 from fusetui.analysis.replay.graph import Graph, Node
 from fusetui.analysis.replay.hosts import loader_rows
 from fusetui.analysis.replay.replay import last_of, replay

@@ -24,14 +24,7 @@ from fusetui.trace.layout.steps import Steps, steps_of
 from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.intervals import (
-    NOTHING,
-    Cover,
-    counted,
-    joined,
-    union,
-    without,
-)
+from fusetui.trace.model.intervals import NOTHING, Cover, counted, joined, union, without
 
 NO_ROWS: Rows = np.empty(0, dtype=np.intp)
 

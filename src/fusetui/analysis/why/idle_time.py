@@ -16,13 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.analysis.why.account import Device
-from fusetui.analysis.why.devices import (
-    AFTER,
-    HOST,
-    Devices,
-    Gaps,
-    Reasons,
-)
+from fusetui.analysis.why.devices import AFTER, HOST, Devices, Gaps, Reasons
 from fusetui.analysis.why.host import Host, Slices, Threads, launching, matching, running
 from fusetui.analysis.why.model import IDLE, Gap
 from fusetui.trace.model.arrays import Int64s, Rows

@@ -121,11 +121,7 @@ COPIES = (
 JOINS = "Write into slices of one buffer instead of torch.cat"
 
 
-@rule(
-    remedy=f"{CASTS}; {COPIES}; {JOINS}.",
-    thresholds={"least_part": LEAST_PART},
-    of_kernels=True,
-)
+@rule(remedy=f"{CASTS}; {COPIES}; {JOINS}.", thresholds={"least_part": LEAST_PART}, of_kernels=True)
 def casts_and_copies(facts: Facts) -> Iterator[Claim]:
     kernels = facts.kernels
     # PyTorch's own; conversions inside a library are part of its op.
