@@ -22,11 +22,13 @@ from __future__ import annotations
 import pkgutil
 import re
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from typing import NamedTuple
 
 import msgspec
+import numpy as np
 
 from fusetui.analysis.why.causes import module_text
 from fusetui.analysis.why.facts import Facts
@@ -37,6 +39,7 @@ from fusetui.text.patterns import late
 from fusetui.trace.layout.devices import device_names, device_properties, gpu_activity, is_rocm
 from fusetui.trace.model.arrays import Flags, Rows
 from fusetui.trace.model.categories import Role
+from fusetui.trace.model.memo import memo
 from fusetui.trace.model.report import recorded_with
 from fusetui.trace.program.regions import is_module
 
@@ -49,6 +52,7 @@ class CannotTell(Exception):  # noqa: N818
         self.missing, self.record_with = missing, record_with
 
 
+MANY = 100  # rules
 LEAST_SHARE = 0.02  # of the span; less is not worth a look
 LEAST_OF_BUSY = 0.05
 """Of the time in which the device is busy: a finding about its kernels is worth a look from there
@@ -66,7 +70,7 @@ def is_worth(facts: Facts, ns: int, of_kernels: bool) -> bool:
 NO_LAUNCHES = CannotTell("launch calls", "ProfilerActivity.CUDA")
 
 
-class Claim(msgspec.Struct, frozen=True):
+class Claim(msgspec.Struct, frozen=True, eq=False):
     """What a rule says about a trace, before it is decided whether that is worth reporting."""
 
     text: str
@@ -77,6 +81,7 @@ class Claim(msgspec.Struct, frozen=True):
     part_of: str | None = None  # the rule that claims the same time
     is_little: bool = False  # by the rule's own threshold, so that it is no finding
     wanted: Wanted | None = None  # None: no change that can be replayed
+    kernels: Flags | None = None  # those that it is about: evidence where there are no rows
 
 
 class Rule(msgspec.Struct, frozen=True):
@@ -228,8 +233,9 @@ def _calls(facts: Facts, pattern: re.Pattern[str]) -> bool:
 def all_rules() -> tuple[Rule, ...]:
     """Every rule, by its id."""
     modules = (import_module(f"{__name__}.{one.name}") for one in pkgutil.iter_modules(__path__))
-    every = [one for module in modules for one in vars(module).values() if isinstance(one, Rule)]
-    return tuple(sorted(every, key=lambda rule: rule.id))
+    every = (one for module in modules for one in vars(module).values() if isinstance(one, Rule))
+    found = {rule.id: rule for rule in every}  # some ask others, which they import
+    return tuple(found[id_] for id_ in sorted(found))
 
 
 class Answers(NamedTuple):
@@ -257,15 +263,12 @@ def findings_of(facts: Facts) -> Answers:
             asked = facts.steady if rule.of_kernels else facts
             if rule.by_launches and not asked.has_launches:
                 raise NO_LAUNCHES
-            for claim in rule.find(asked):
-                at_stake = claim.at_stake_ns
-                if at_stake is None or (
-                    not claim.is_little and is_worth(asked, at_stake, rule.of_kernels)
-                ):
+            for claim in claims_of(asked, rule.find):
+                if claim.at_stake_ns is None or is_finding(asked, rule, claim):
                     found.append(_finding(rule, claim, asked, tags))
-                    wanted.append(claim.wanted if at_stake else None)
+                    wanted.append(claim.wanted if claim.at_stake_ns else None)
                 else:
-                    below[rule.id] = below.get(rule.id, 0) + at_stake
+                    below[rule.id] = below.get(rule.id, 0) + claim.at_stake_ns
         except CannotTell as lack:
             unknown.append(Unknown(rule.id, lack.missing, lack.record_with))
     for n, finding in enumerate(found):  # it is a part of what is told, and of no less than it
@@ -281,13 +284,36 @@ def findings_of(facts: Facts) -> Answers:
     )
 
 
+@memo(MANY)
+def claims_of(facts: Facts, find: Callable[[Facts], Iterable[Claim]]) -> tuple[Claim, ...]:
+    """What a rule says; other rules may ask it too."""
+    return tuple(find(facts))
+
+
+def is_finding(facts: Facts, rule: Rule, claim: Claim) -> bool:
+    """Whether time at stake is worth a look."""
+    at_stake = claim.at_stake_ns or 0
+    return not claim.is_little and is_worth(facts, at_stake, rule.of_kernels)
+
+
+def claimed_by(facts: Facts, *rules: Rule) -> Flags:
+    """The kernels that findings of these rules are about."""
+    found = np.zeros(len(facts.kernels.rows), dtype=np.bool_)
+    for rule in rules:
+        with suppress(CannotTell):
+            for claim in claims_of(facts, rule.find):
+                if claim.kernels is not None and is_finding(facts, rule, claim):
+                    found |= claim.kernels
+    return found
+
+
 def by_stake(finding: Finding) -> tuple[bool, int]:
     """Sorts the most time at stake first, and notes last."""
     return finding.at_stake_ns is None, -(finding.at_stake_ns or 0)
 
 
 def _finding(rule: Rule, claim: Claim, facts: Facts, tags: frozenset[str]) -> Finding:
-    known = claim.at_stake_ns is not None and facts.span_ns > 0
+    known, which = claim.at_stake_ns is not None and facts.span_ns > 0, claim.kernels
     return Finding(
         rule=rule.id,
         text=claim.text,
@@ -295,7 +321,7 @@ def _finding(rule: Rule, claim: Claim, facts: Facts, tags: frozenset[str]) -> Fi
         at_stake_ns=claim.at_stake_ns,
         share=claim.at_stake_ns / facts.span_ns if known and claim.at_stake_ns else None,
         why_likely=claim.why_likely,
-        evidence=claim.rows,
+        evidence=claim.rows or (() if which is None else facts.kernels.heaviest(which)),
         try_=said(claim.remedy or rule.remedy, tags),
         part_of=claim.part_of,
         thresholds=rule.thresholds,
