@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from msgspec.structs import astuple
 from numpy.typing import NDArray
 
 from fusetui.analysis.replay.graph import AS_RECORDED, NEVER, Chain, Graph, Node, in_order
@@ -25,7 +24,6 @@ from fusetui.analysis.replay.items import (
     syncs_of,
 )
 from fusetui.analysis.why.account import Accounts
-from fusetui.analysis.why.devices import Gaps
 from fusetui.analysis.why.host import matching
 from fusetui.trace.model.arrays import Int32s, Int64s, Rows, distinct, ordinals
 from fusetui.trace.model.categories import Layer
@@ -255,9 +253,7 @@ def _latency(trace: Trace) -> Int64s:
     for one, that of those few, and of the first items, unless it is too long for a latency."""
     found = np.zeros(len(trace.tracks) + 1, dtype=np.int64)
     for line in Accounts(trace).lines:
-        leads = line.lead(trace.begin_ns - 1)
-        both = zip(astuple(leads), astuple(line.gaps), strict=True)
-        few = line.latency_of(Gaps(*map(np.concatenate, both)), 1)
+        few = line.latency_of(line.with_lead(trace.begin_ns - 1), 1)
         number = trace.process_of_track[trace.track[line.events]]
         few = np.where(few <= LATENCY_NS, few, 0)
         usual = np.where(line.latency_ns > 0, line.latency_ns, few)

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
-import msgspec
 import numpy as np
+from msgspec.structs import astuple
 from numpy.typing import NDArray
 
 from fusetui.analysis.questions.launches import graph_calls
 from fusetui.analysis.why.account import Accounts, devices_on
-from fusetui.analysis.why.devices import HOST, Devices, Reasons
+from fusetui.analysis.why.devices import HOST, Devices, Gaps, Reasons
 from fusetui.analysis.why.host import CALLS, Host, Threads, launching
 from fusetui.analysis.why.kernels import Kernels, the_most
 from fusetui.analysis.why.model import IDLE
@@ -277,21 +277,11 @@ LATE = np.array([kind not in (Host.SYNC, Host.ALLOC) for kind in Host])
 """What a thread that launches too late is doing: neither waiting nor allocating."""
 
 
-class Idle(msgspec.Struct, frozen=True, eq=False):
-    """The gaps of devices within the window, clipped to it; arrays of shape [gaps], ns."""
+class Idle(Gaps, frozen=True, eq=False):
+    """The gaps of devices within the window, clipped to it."""
 
     device: Int32s  # a number, in order
-    begin: Int64s
-    end: Int64s
-    event: Int32s  # the GPU event that ends the gap
-    before: Int32s  # the one that ended last before it, -1 for none
-    launch: Int32s  # the launch call of the event, -1 where it is not known
-    called: Int64s  # the end of the host part: when that call begins; `begin` without one
-    returned: Int64s  # the end of the call, if it lies in the gap; `begin` without one
     reasons: Reasons
-
-    def __len__(self) -> int:
-        return len(self.begin)
 
     def ns(self, *names: str) -> Int64s:
         """How long each gap lasted for these reasons."""
@@ -310,15 +300,10 @@ def idle_of(lines: Sequence[Devices], window: tuple[int, int] | None) -> Idle:
     devices = 0
     for line in lines:
         gaps, why = line.idle_in(window)
-        cuts = line.cuts_of(gaps)
-        called, returned = (
-            np.where(gaps.plain, t, gaps.begin) for t in (cuts.called, cuts.returned)
-        )
-        columns = (gaps.begin, gaps.end, gaps.event, gaps.before, gaps.launch, called, returned)
-        parts.append([line.number(gaps.event) + devices, *columns, *why])
+        parts.append([*astuple(gaps), line.number(gaps.event) + devices, *why])
         devices += len(line)
     if not parts:
-        parts.append([np.empty(0, dtype=np.int32)] * (8 + len(IDLE)))
+        parts.append([np.empty(0, dtype=np.int32)] * (9 + len(IDLE)))
     whole = parts[0] if len(parts) == 1 else [np.concatenate(c) for c in zip(*parts, strict=True)]
-    device, begin, end, event, before, launch, called, returned, *reasons = whole
-    return Idle(device, begin, end, event, before, launch, called, returned, tuple(reasons))
+    fields: list[Any] = [*whole[:9], tuple(whole[9:])]
+    return Idle(*fields)
