@@ -40,7 +40,7 @@ from fusetui.tui.drawing.schemes import Glyphs
 from fusetui.tui.layout.kinds import label_of, narrow
 
 if TYPE_CHECKING:
-    from fusetui.analysis.replay.marks import Marks
+    from fusetui.analysis.replay.predicted import Marks
     from fusetui.gpu.kernel_names.annotate import Annotated
 
 DEEPEST = 16  # levels of nested lists and objects

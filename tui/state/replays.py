@@ -32,8 +32,8 @@ from fusetui.tui.state.state import (
 )
 
 if TYPE_CHECKING:
-    from fusetui.analysis.replay.marks import Marks
     from fusetui.analysis.replay.path import Path
+    from fusetui.analysis.replay.predicted import Marks
     from fusetui.analysis.replay.whatif import WhatIf
 
 CALLED = "the critical path"

@@ -15,9 +15,8 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from fusetui.analysis.replay.critical import last_route
 from fusetui.analysis.replay.graph import NEVER, Graph, Node, Times, in_order
-from fusetui.analysis.replay.replay import replay
+from fusetui.analysis.replay.replay import last_route, replay
 from fusetui.trace.model.arrays import Int64s, Rows, ordinals
 
 

@@ -10,10 +10,18 @@ import numpy as np
 
 from fusetui.analysis.questions.busy import communicates, effective_ns
 from fusetui.analysis.replay.build import graph_of
-from fusetui.analysis.replay.critical import LAG, OWN, Route, last_route, residual_share, route_to
 from fusetui.analysis.replay.graph import Graph, Node
 from fusetui.analysis.replay.hosts import loader_rows
-from fusetui.analysis.replay.replay import last_of, replay
+from fusetui.analysis.replay.replay import (
+    LAG,
+    OWN,
+    Route,
+    last_of,
+    last_route,
+    replay,
+    residual_share,
+    route_to,
+)
 from fusetui.analysis.why.account import Accounts
 from fusetui.analysis.why.host import LAYERS, Slices, together
 from fusetui.analysis.why.kernels import by_text

@@ -11,10 +11,9 @@ from msgspec.structs import replace
 from fusetui.analysis.replay.apply import MAKERS, Draft
 from fusetui.analysis.replay.build import graph_of
 from fusetui.analysis.replay.changes import WrongChange, parse_change
-from fusetui.analysis.replay.critical import last_route, late_share
 from fusetui.analysis.replay.graph import NEVER, Graph, Node, Times
 from fusetui.analysis.replay.path import residuals_of
-from fusetui.analysis.replay.replay import replay
+from fusetui.analysis.replay.replay import last_route, late_share, replay
 from fusetui.analysis.replay.select import covers
 from fusetui.analysis.replay.whatif import (
     LITTLE,

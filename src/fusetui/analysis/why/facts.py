@@ -16,7 +16,6 @@ from fusetui.analysis.why.devices import HOST, Devices, Gaps, Reasons
 from fusetui.analysis.why.host import CALLS, Host, Threads, launching
 from fusetui.analysis.why.kernels import Kernels, the_most
 from fusetui.analysis.why.model import IDLE
-from fusetui.analysis.why.transfers import Transfers, transfers_of
 from fusetui.analysis.why.warming import Once, slow_first_step, warm_up
 from fusetui.gpu.kinds import LONGEST_NAME
 from fusetui.text.patterns import late
@@ -99,11 +98,6 @@ class Facts:
     def kernels(self) -> Kernels:
         """The GPU events as kernels."""
         return Kernels(self.trace, self.gpu_rows, self.begin_ns, self.end_ns)
-
-    @cached_property
-    def transfers(self) -> tuple[Transfers, ...]:
-        """What communicates, by kind."""
-        return transfers_of(self.trace, self.kernels.rows[self.kernels.communicates])
 
     @cached_property
     def span_ns(self) -> int:
