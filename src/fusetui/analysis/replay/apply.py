@@ -26,6 +26,7 @@ from fusetui.analysis.replay.changes import (
 )
 from fusetui.analysis.replay.graph import NEVER, Graph, Node
 from fusetui.analysis.replay.select import Covers
+from fusetui.analysis.why.facts import loader_rows
 from fusetui.analysis.why.kernels import Kernels
 from fusetui.analysis.why.rules.fusion import inside_of, runs_of
 from fusetui.trace.model.arrays import Floats, Rows, distinct
@@ -274,7 +275,7 @@ def _unsynced(change: Unsynced, draft: Draft) -> None:
 
 def _loaded(change: Loaded, draft: Draft) -> None:
     """A worker fetches every nth batch, one after the other, from the first one on."""
-    graph, found = draft.graph, select.loads_of(draft.trace, draft.graph)
+    graph, found = draft.graph, select.covers(draft.trace, draft.graph, loader_rows(draft.trace))
     if not found:
         raise NothingLikeIt("No thread that launches work loads data.")
     if all(len(cover.start) < 2 for cover in found.values()):

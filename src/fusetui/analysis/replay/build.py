@@ -28,7 +28,6 @@ from fusetui.analysis.why.host import matching
 from fusetui.trace.model.arrays import Int32s, Int64s, Rows, distinct, ordinals
 from fusetui.trace.model.categories import Layer
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.ids import Id
 
 LATE_NS = 5_000
 """An item that starts so much later than is understood may wait for what was not recorded."""
@@ -126,29 +125,19 @@ def graph_of(trace: Trace) -> Graph:
     untold = awaited_unrecorded(trace, items, late)
     events = by_target([told, untold])
     events = by_target([events, *behind_communication(trace, items, events)])
-    events = _ordered(items, events)
+    is_first = items.start[events.item] <= items.start[events.target]
+    is_first &= events.item != events.target
+    events = Pairs(*(column[is_first] for column in events))
     stream = np.searchsorted(items.bounds, events.target, side="right") - 1
     pairs = Pairs(layout.item[events.target], layout.item[events.item])
     draft.joined(0, pairs, switch[stream])
     _late_returns(draft, trace)
-    device_of = _devices(trace)
+    tracks = zip(trace.thread_of_track.tolist(), trace.tracks, strict=True)
+    device_of = {number: one.pid for number, one in tracks if one.layer is Layer.STREAM}
     chains = [Chain(thread) for thread in hosts.threads.tolist()]
     for number, usual in zip(items.streams.tolist(), switch.tolist(), strict=True):
         chains.append(Chain(number, True, device_of[number], usual))
     return _settled(draft, origin, tuple(chains), inferred + len(untold.target))
-
-
-def _devices(trace: Trace) -> dict[int, Id]:
-    """The device of each stream, by its number."""
-    each = zip(trace.thread_of_track.tolist(), trace.tracks, strict=True)
-    return {number: track.pid for number, track in each if track.layer is Layer.STREAM}
-
-
-def _ordered(items: Items, pairs: Pairs) -> Pairs:
-    """Those whose sources start first."""
-    kept = items.start[pairs.item] <= items.start[pairs.target]
-    kept &= pairs.item != pairs.target
-    return Pairs(pairs.target[kept], pairs.item[kept])
 
 
 def _layout(hosts: Hosts, items: Items) -> Layout:

@@ -44,6 +44,16 @@ COMPILER = late(
 that run only when something is compiled."""
 
 
+def named(trace: Trace, matches: Callable[[str], object], *roles: Role) -> Rows:
+    """The rows of these roles whose names match; the test is made once per name."""
+    return trace.rows_named(lambda name: matches(name[:LONGEST_NAME]), *roles)
+
+
+def loader_rows(trace: Trace) -> Rows:
+    """The slices in which a batch is fetched, on any thread."""
+    return named(trace, LOADER.search, Role.ANNOTATION, Role.OP, Role.PYTHON)
+
+
 class Facts:
     """A trace, or the window [begin_ns, end_ns) of it.
 
@@ -113,7 +123,7 @@ class Facts:
 
     def named(self, matches: Callable[[str], object], *roles: Role) -> Rows:
         """The rows of these roles whose names match; the test is made once per name."""
-        return self.trace.rows_named(lambda name: matches(name[:LONGEST_NAME]), *roles)
+        return named(self.trace, matches, *roles)
 
     def idle_during(self, rows: Rows) -> int:
         """How long the devices were idle while any of these rows ran on any thread that launches
@@ -226,8 +236,7 @@ class Facts:
 
     @cached_property
     def loader_rows(self) -> Rows:
-        """The slices in which a batch is fetched, on any thread."""
-        return self.named(LOADER.search, Role.ANNOTATION, Role.OP, Role.PYTHON)
+        return loader_rows(self.trace)
 
     @cached_property
     def compiler_rows(self) -> Rows:

@@ -15,7 +15,6 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.analysis.why.account import Device
 from fusetui.analysis.why.devices import AFTER, HOST, Devices, Gaps, Reasons
 from fusetui.analysis.why.host import Host, Slices, Threads, launching, matching, running
 from fusetui.analysis.why.model import IDLE, Gap
@@ -46,11 +45,6 @@ def longest_gaps(
         found += zip(told_of(line, gaps, why, which), rows, strict=True)
     found.sort(key=lambda one: (-one[0].dur_ns, one[0].start_ns))
     return tuple(gap for gap, _ in found[:most]), number, tuple(rows for _, rows in found[:most])
-
-
-def gaps_of(device: Device, which: Rows) -> list[Gap]:
-    """Some gaps of a device, by their indices in `device.gaps`."""
-    return told_of(device.line, device.gaps, device.reasons, which)
 
 
 def longest(gaps: Gaps, most: int | None) -> Rows:

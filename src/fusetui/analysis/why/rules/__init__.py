@@ -22,7 +22,6 @@ from __future__ import annotations
 import pkgutil
 import re
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from typing import NamedTuple
@@ -47,10 +46,6 @@ from fusetui.trace.program.regions import is_module
 class CannotTell(Exception):  # noqa: N818
     """A rule lacks what it needs: what was not recorded, and what records it."""
 
-    def __init__(self, missing: str, record_with: str) -> None:
-        super().__init__(missing)
-        self.missing, self.record_with = missing, record_with
-
 
 MANY = 100  # rules
 LEAST_SHARE = 0.02  # of the span; less is not worth a look
@@ -67,9 +62,6 @@ def is_worth(facts: Facts, ns: int, of_kernels: bool) -> bool:
     return ns >= max(1, least)
 
 
-NO_LAUNCHES = CannotTell("launch calls", "ProfilerActivity.CUDA")
-
-
 class Claim(msgspec.Struct, frozen=True, eq=False):
     """What a rule says about a trace, before it is decided whether that is worth reporting."""
 
@@ -84,7 +76,7 @@ class Claim(msgspec.Struct, frozen=True, eq=False):
     kernels: Flags | None = None  # those that it is about: evidence where there are no rows
 
 
-class Rule(msgspec.Struct, frozen=True):
+class Rule(msgspec.Struct, frozen=True, eq=False):
     """One rule. docs/why.md has a section of each, with its question, the formula of the time at
     stake, and when it is silent although one might expect a finding."""
 
@@ -256,26 +248,22 @@ def findings_of(facts: Facts) -> Answers:
     below: dict[str, int] = {}
     tags = tags_of(facts)
     for rule in all_rules():
-        if not len(facts.gpu_rows) and rule.needs:
-            unknown.append(Unknown(rule.id, "GPU events", "ProfilerActivity.CUDA"))
-            continue
-        try:
-            asked = facts.steady if rule.of_kernels else facts
-            if rule.by_launches and not asked.has_launches:
-                raise NO_LAUNCHES
-            for claim in claims_of(asked, rule.find):
-                if claim.at_stake_ns is None or is_finding(asked, rule, claim):
-                    found.append(_finding(rule, claim, asked, tags))
-                    wanted.append(claim.wanted if claim.at_stake_ns else None)
-                else:
-                    below[rule.id] = below.get(rule.id, 0) + claim.at_stake_ns
-        except CannotTell as lack:
-            unknown.append(Unknown(rule.id, lack.missing, lack.record_with))
+        asked = facts.steady if rule.of_kernels else facts
+        claims, lack = claims_of(asked, rule)
+        for claim in claims:
+            if claim.at_stake_ns is None or is_finding(asked, rule, claim):
+                found.append(_finding(rule, claim, asked, tags))
+                wanted.append(claim.wanted if claim.at_stake_ns else None)
+            else:
+                below[rule.id] = below.get(rule.id, 0) + claim.at_stake_ns
+        if lack:
+            unknown.append(Unknown(rule.id, *lack.args))
     for n, finding in enumerate(found):  # it is a part of what is told, and of no less than it
         wholes = [one.at_stake_ns or 0 for one in found if one.rule == finding.part_of]
         if (finding.at_stake_ns or 0) > max(wholes, default=-1):
             found[n] = msgspec.structs.replace(finding, part_of=None)
-    order = sorted(range(len(found)), key=lambda n: by_stake(found[n]))
+    stakes = [one.at_stake_ns for one in found]
+    order = sorted(range(len(found)), key=lambda n: (stakes[n] is None, -(stakes[n] or 0)))
     return Answers(
         findings=tuple(found[n] for n in order),
         wanted=tuple(wanted[n] for n in order),
@@ -285,9 +273,19 @@ def findings_of(facts: Facts) -> Answers:
 
 
 @memo(MANY)
-def claims_of(facts: Facts, find: Callable[[Facts], Iterable[Claim]]) -> tuple[Claim, ...]:
-    """What a rule says; other rules may ask it too."""
-    return tuple(find(facts))
+def claims_of(facts: Facts, rule: Rule) -> tuple[list[Claim], CannotTell | None]:
+    """What a rule says, which other rules may ask too, and what it lacks."""
+    found = list[Claim]()
+    try:
+        if rule.needs and not len(facts.gpu_rows):
+            raise CannotTell("GPU events", "ProfilerActivity.CUDA")
+        if rule.by_launches and not facts.has_launches:
+            raise CannotTell("launch calls", "ProfilerActivity.CUDA")
+        for claim in rule.find(facts):
+            found.append(claim)
+    except CannotTell as lack:
+        return found, lack
+    return found, None
 
 
 def is_finding(facts: Facts, rule: Rule, claim: Claim) -> bool:
@@ -300,16 +298,10 @@ def claimed_by(facts: Facts, *rules: Rule) -> Flags:
     """The kernels that findings of these rules are about."""
     found = np.zeros(len(facts.kernels.rows), dtype=np.bool_)
     for rule in rules:
-        with suppress(CannotTell):
-            for claim in claims_of(facts, rule.find):
-                if claim.kernels is not None and is_finding(facts, rule, claim):
-                    found |= claim.kernels
+        for claim in claims_of(facts, rule)[0]:
+            if claim.kernels is not None and is_finding(facts, rule, claim):
+                found |= claim.kernels
     return found
-
-
-def by_stake(finding: Finding) -> tuple[bool, int]:
-    """Sorts the most time at stake first, and notes last."""
-    return finding.at_stake_ns is None, -(finding.at_stake_ns or 0)
 
 
 def _finding(rule: Rule, claim: Claim, facts: Facts, tags: frozenset[str]) -> Finding:
