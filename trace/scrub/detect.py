@@ -84,13 +84,9 @@ def _heads(text: str) -> set[str]:
     if "\\" in text or "%" in text or "[" in text:
         text = compiled(ESCAPE).sub(" ", text)
     words = set(text.translate(SEPARATORS).split())
-    for word in [*words]:
-        if len(word) > 4:
-            words.add(word[:4])
-            if len(word) > 9:
-                words.add(word[:3])
-                words.add(word[:2])
-    return words
+    long = [word for word in words if len(word) > 9]
+    words |= {word[:4] for word in words if len(word) > 4}
+    return words | {word[:length] for word in long for length in (2, 3)}
 
 
 @cache

@@ -5,11 +5,9 @@ its context does not matter. What the value of a key is is judged by the name of
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum, auto
 from functools import lru_cache
-
-import msgspec
 
 from fusetui.text.patterns import compiled, late
 from fusetui.trace.scrub.detect import (
@@ -212,12 +210,8 @@ def _hiding(found: re.Match[str], everything: bool, names: Names) -> Callable[[s
     return names.secret if variable or known else None
 
 
-class Machine(msgspec.Struct, frozen=True):
-    """Names that are known to be private before a text is read."""
-
-    users: tuple[str, ...] = ()
-    hosts: tuple[str, ...] = ()
-    secrets: tuple[str, ...] = ()
+Known = Mapping[str, Iterable[str]]
+"""Names that are known to be private before a text is read, by kind: user, host, secret."""
 
 
 class Texts:
@@ -227,10 +221,10 @@ class Texts:
         self.given = Placeholders()
         self.names = Names(self.given)
 
-    def expect(self, machine: Machine) -> None:
+    def expect(self, known: Known) -> None:
         """Learns names that are private wherever they occur."""
-        for kind in ("user", "host", "secret"):
-            for name in getattr(machine, f"{kind}s"):
+        for kind, names in known.items():
+            for name in names:
                 self.names.expect(kind, name)
 
     def learn(self, text: str) -> str:
