@@ -90,8 +90,7 @@ class Prompt(Enum):
         return self in (Prompt.SET_MARK, Prompt.GO_TO_MARK)
 
 
-TIMELINE, DIFF = "timeline", "diff"
-"""The pages that the state itself opens; only the registry knows the others."""
+TIMELINE, DIFF = "timeline", "diff"  # the pages that the state itself opens
 
 
 class Size(msgspec.Struct, frozen=True):
