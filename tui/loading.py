@@ -77,10 +77,8 @@ def load(
     paths: Sequence[str], post: Post, cancelled: Stop, stopped: Stop = never, helper: Beside = ALONE
 ) -> None:
     """Read every path; posts how far it is, and previews, while reading and before captures are
-    read, then Loaded or why it failed, then what takes longer, which `helper` may work out.
-
-    Once `stopped`, posts Loaded with what was read by then; once `cancelled`, nothing more.
-    """
+    read, then Loaded or why it failed, then what takes longer, which `helper` may work out. Once
+    `stopped`, posts Loaded with what was read by then; once `cancelled`, nothing more."""
     post = partial(_posted, post, cancelled)
     with suppress(Cancelled):
         try:

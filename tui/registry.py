@@ -1,8 +1,6 @@
-"""All pages and all actions. A new page is one line here, and so is a new action.
-
-The registry feeds the keys, the help, the palette and the reference. Where two actions have the
-same key, the first that applies runs.
-"""
+"""All pages and all actions. A new page is one line here, and so is a new action. The registry
+feeds the keys, the help, the palette and the reference. Where two actions have the same key, the
+first that applies runs."""
 
 from __future__ import annotations
 

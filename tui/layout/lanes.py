@@ -26,8 +26,7 @@ LAYER_LABELS = {
 MOST = 1000  # lanes
 PREPARED = 500  # lines
 NORMAL_LINES = {Layer.OPS: 6, Layer.ANNOTATIONS: 3, Layer.STREAM: 3, Layer.PYTHON: 4}
-LITTLE = 100
-"""A lane of another program says little when it is busy for less than 1 / LITTLE of the time."""
+LITTLE = 100  # a lane of another program says little when busy for less than 1 / LITTLE
 FOLDED, ALL = 1, 1 << 20  # how many lines of a lane are shown at most
 
 

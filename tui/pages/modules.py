@@ -16,8 +16,8 @@ from fusetui.tui.drawing.details import flow
 from fusetui.tui.drawing.picture import Said, ruled
 from fusetui.tui.drawing.schemes import glyphs_for
 from fusetui.tui.layout.answer import working
+from fusetui.tui.layout.figure_trees import ModuleTree, first_open
 from fusetui.tui.layout.kinds import narrow
-from fusetui.tui.layout.modules import ModuleTree, first_open
 from fusetui.tui.layout.text_layout import NEVER
 from fusetui.tui.pages.folding import BAR, Columns, TreeListPage, figure_column
 from fusetui.tui.pages.page import Pane, sort_actions

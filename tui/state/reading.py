@@ -1,7 +1,5 @@
-"""From a path to sides on the screen: how each message of the threads changes the state.
-
-A part of a trace is never compared, because it would differ in what was not read.
-"""
+"""From a path to sides on the screen: how each message of the threads changes the state. A part of
+a trace is never compared, because it would differ in what was not read."""
 
 from __future__ import annotations
 
@@ -93,10 +91,8 @@ def compared_anew(state: State) -> Outcome:
 
 
 def compared(state: State, a: Trace, b: Trace, diff: Diff) -> State:
-    """The diff has arrived: both sides now count from the steps that were compared.
-
-    It is dropped if the sides were swapped, or others were opened, in the meantime.
-    """
+    """The diff has arrived: both sides now count from the steps that were compared. It is dropped
+    if the sides were swapped, or others were opened, in the meantime."""
     if len(state.sides) != 2 or state.sides[0].trace is not a or state.sides[1].trace is not b:
         return state
     session = state.session.realigned(diff)

@@ -334,8 +334,7 @@ class Refuse(Effect, frozen=True):
 Order = Enum("Order", "STOP_READING QUIT INTERRUPT SUSPEND")
 """What needs no more words; `STOP_READING` keeps what was read so far, `QUIT` ends with exit code
 0, `INTERRUPT` as by Ctrl+C, `SUSPEND` until `fg`."""
-Outcome = State | tuple[State, Effect | Order]
-"""The result of an action: the next state, and possibly an effect."""
+Outcome = State | tuple[State, Effect | Order]  # the result of an action
 
 
 def told(state: State, sentence: str, *keys: str) -> State:
