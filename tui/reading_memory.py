@@ -63,7 +63,7 @@ def opened(path: str) -> MemorySide:
     """Raises TraceError."""
     from fusetui.analysis.memory.answer import known
     from fusetui.analysis.memory.moments import moments
-    from fusetui.trace.snapshot import read_snapshot
+    from fusetui.trace.snapshot.reading import read_snapshot
 
     found = tuple(map(moments, known(read_snapshot(path))))
     if not found:

@@ -20,7 +20,7 @@ from fusetui.text.figures import count, duration, plural, size
 from fusetui.trace.cells.raster import edges
 from fusetui.trace.model.arrays import summed
 from fusetui.trace.model.memo import once
-from fusetui.trace.snapshot import Action, Frame
+from fusetui.trace.snapshot.columns import Action, Frame
 from fusetui.tui.drawing.lane_lines import labeled
 from fusetui.tui.drawing.picture import Said
 from fusetui.tui.drawing.schemes import BAR, Glyphs, Styled
