@@ -40,13 +40,12 @@ from fusetui.tui.state.state import (
     Details,
     Help,
     HitList,
-    ListState,
     Order,
     Outcome,
-    Overlay,
     Replayed,
     Size,
     State,
+    laid_over,
 )
 
 if TYPE_CHECKING:
@@ -291,11 +290,6 @@ def turn_raw(state: State) -> State:
     """From all about a slice to the JSON of its event, and back."""
     shown: Any = state.overlay
     return laid_over(state, replace(shown, raw=not shown.raw)) if is_slice(state) else state
-
-
-def laid_over(state: State, overlay: Overlay) -> State:
-    """Shows an overlay, at its first line."""
-    return replace(state, overlay=overlay).with_list(OVERLAY, ListState())
 
 
 @lru_cache(maxsize=1)

@@ -21,7 +21,7 @@ from fusetui.tui.pages.page import next_of, sort_actions
 from fusetui.tui.state import search
 from fusetui.tui.state.action import action, on
 from fusetui.tui.state.session import Hits
-from fusetui.tui.state.state import ListState, Outcome, State, told
+from fusetui.tui.state.state import Outcome, State, told
 
 WHAT: Final = {
     "path": "ops by call path",
@@ -180,7 +180,7 @@ def next_mode(state: State) -> State:
     row, mode = TREE.subject(state), next_of(MODES, state.tree.mode)
     if said := awaited(state, mode):
         return told(state, said)
-    now = replace(state, tree=replace(state.tree, mode=mode)).with_list(NAME, ListState())
+    now = replace(state, tree=replace(state.tree, mode=mode)).with_list(NAME)
     return TREE.shown_at(now, TREE.place_of(now, row))
 
 

@@ -21,10 +21,8 @@ from fusetui.tui.state.moving import changed
 from fusetui.tui.state.session import carried, now_known, start
 from fusetui.tui.state.state import (
     DIFF,
-    OVERLAY,
     Chooser,
     Compare,
-    ListState,
     Order,
     Outcome,
     Read,
@@ -32,6 +30,7 @@ from fusetui.tui.state.state import (
     Refuse,
     State,
     Summarize,
+    laid_over,
     told,
 )
 
@@ -84,10 +83,8 @@ def opened(state: State, sides: tuple[Side, ...], lines: int) -> Outcome:
 
 def compared_anew(state: State) -> Outcome:
     """Starts comparing the sides; until the diff is there, its page says so."""
-    comparison = comparing(state.sides, state.session.views)
-    begun = replace(state, comparison=comparison).with_list(DIFF, ListState())
-    a, b = state.sides
-    return begun, Compare(a, b, state.paths)
+    begun = replace(state, comparison=comparing(state.sides, state.session.views))
+    return begun.with_list(DIFF), Compare(state.sides[0], state.sides[1], state.paths)
 
 
 def compared(state: State, a: Trace, b: Trace, diff: Diff) -> State:
@@ -97,8 +94,7 @@ def compared(state: State, a: Trace, b: Trace, diff: Diff) -> State:
         return state
     session = state.session.realigned(diff)
     comparison = replace(comparing(session.sides, session.views), found=lines_of(diff)).at(0)
-    done = replace(state, session=session, comparison=comparison)
-    return done.with_list(DIFF, ListState())
+    return replace(state, session=session, comparison=comparison).with_list(DIFF)
 
 
 def counted(state: State, trace: Trace, curves: tuple[Curve, ...]) -> State:
@@ -149,9 +145,8 @@ def choose(state: State) -> Outcome:
     if state.memory and not state.offers:
         return told(state, "no trace was named to choose from", "command open FILE opens one")
     overlay = Chooser(tuple(offer.about or "..." for offer in state.offers))
-    over = replace(state, overlay=overlay).with_list(OVERLAY, ListState())
     wanted = ((at, offer.paths[0]) for at, offer in enumerate(state.offers) if not offer.about)
-    return over, Summarize(tuple(wanted))
+    return laid_over(state, overlay), Summarize(tuple(wanted))
 
 
 def summarized(state: State, index: int, text: str) -> State:
