@@ -10,10 +10,9 @@ import msgspec
 import numpy as np
 
 from fusetui.analysis.memory.categories import Phases, Share, by_category, categories, phases
-from fusetui.analysis.memory.evidence import Evidence, evidence
+from fusetui.analysis.memory.evidence import Evidence, Holder, code_of, evidence, held_at, module_of
 from fusetui.analysis.memory.findings import Finding, findings
 from fusetui.analysis.memory.history import BEFORE, History, histories
-from fusetui.analysis.memory.holders import Holder, code_of, held_at, module_of
 from fusetui.analysis.memory.layout import Waste, waste
 from fusetui.analysis.memory.oom import OutOfMemory, out_of_memory
 from fusetui.trace.model.arrays import Int64s

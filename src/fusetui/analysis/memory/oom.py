@@ -7,9 +7,8 @@ from typing import Literal
 import msgspec
 import numpy as np
 
-from fusetui.analysis.memory.evidence import Evidence
+from fusetui.analysis.memory.evidence import BEFORE_RECORDING, NO_STACK, Evidence, code_of
 from fusetui.analysis.memory.history import BEFORE, History
-from fusetui.analysis.memory.holders import BEFORE_RECORDING, NO_STACK, code_of
 from fusetui.analysis.memory.layout import (
     COMMON,
     PAGE,

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from fusetui.analysis.memory.answer import DeviceMemory, MemoryAnswer, Totals
 from fusetui.analysis.memory.categories import Category, Share
-from fusetui.analysis.memory.holders import Holder
+from fusetui.analysis.memory.evidence import Holder
 
 By = Literal["code", "module", "category"]
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from fusetui.commands.web.document import text
-from fusetui.tables.columns import columns_of
 from fusetui.tables.drawn import seen_first, texts, without_unit
+from fusetui.tables.sources import columns_of
 from fusetui.tables.table import ColumnTable
 from fusetui.text.figures import plural
 
