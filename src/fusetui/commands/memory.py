@@ -120,7 +120,7 @@ def _traced(path: str, args: Namespace) -> tuple[TracedMemoryDocument, Loaded]:
 
 def _folder(args: Namespace) -> int:
     """The peaks of the snapshots in a folder; those that cannot be read are said at the end."""
-    from fusetui.analysis.memory.versus import ranked
+    from fusetui.analysis.memory.answer import ranked
     from fusetui.report.memory import LeftOut, MemoryRanksDocument, ranks_text
 
     left: list[LeftOut] = []
@@ -143,7 +143,7 @@ def _folder(args: Namespace) -> int:
 
 
 def _both(a: MemoryAnswer, b: MemoryAnswer, args: Namespace) -> int:
-    from fusetui.analysis.memory.versus import versus
+    from fusetui.analysis.memory.answer import versus
     from fusetui.report.memory import versus_text
 
     found = versus(a, b, args.by)

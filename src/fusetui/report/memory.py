@@ -9,11 +9,18 @@ from typing import Any, Literal
 
 import msgspec
 
-from fusetui.analysis.memory.answer import DeviceMemory, MemoryAnswer, Totals
+from fusetui.analysis.memory.answer import (
+    By,
+    DeviceMemory,
+    MemoryAnswer,
+    MemoryChange,
+    MemoryRank,
+    Totals,
+    held_by,
+)
 from fusetui.analysis.memory.findings import Finding
 from fusetui.analysis.memory.of_trace import TracedMemory
 from fusetui.analysis.memory.oom import OutOfMemory
-from fusetui.analysis.memory.versus import By, MemoryChange, MemoryRank, held_by
 from fusetui.report import printed
 from fusetui.report.memory_words import MORE, finding_text, oom_text, remedy, short_place
 from fusetui.text.figures import count, duration, percent, signed_size, size
