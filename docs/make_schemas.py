@@ -20,8 +20,7 @@ from fusetui.analysis.memory.answer import MemoryChange
 from fusetui.analysis.questions.summary import Summary
 from fusetui.analysis.ranks.whatif import JobWhatIf
 from fusetui.analysis.replay.path import Path as CriticalPath
-from fusetui.analysis.replay.sweep import Sweep
-from fusetui.analysis.replay.whatif import WhatIf
+from fusetui.analysis.replay.whatif import Sweep, WhatIf
 from fusetui.analysis.serving.answer import Serving
 from fusetui.analysis.why.model import WhyDocument
 from fusetui.report import documents

@@ -25,7 +25,7 @@ from fusetui.analysis.memory.history import BEFORE, History, histories
 from fusetui.analysis.memory.layout import Waste, waste
 from fusetui.analysis.memory.oom import OutOfMemory, out_of_memory
 from fusetui.trace.model.arrays import Int64s
-from fusetui.trace.snapshot import Action, Snapshot
+from fusetui.trace.snapshot.columns import Action, Snapshot
 
 AT = ("peak", "end", "oom")
 

@@ -17,7 +17,7 @@ from fusetui.analysis.replay.build import LATE_NS, graph_of
 from fusetui.analysis.replay.changes import Change, NothingLikeIt, Refused, parse_change
 from fusetui.analysis.replay.graph import Graph, Node
 from fusetui.analysis.replay.path import residuals_of
-from fusetui.analysis.replay.timeline import StepEnds, step_ends
+from fusetui.analysis.replay.replay import StepEnds, step_ends
 from fusetui.trace.load import open_trace
 from fusetui.trace.model.arrays import Rows
 from fusetui.trace.model.columns import Trace
@@ -135,10 +135,7 @@ def parts_of(
 
 def _nodes(trace: Trace, graph: Graph, places: Rows) -> Rows:
     """The nodes of collectives of a rank."""
-    items = graph.nodes(Node.ITEM)
-    node = np.zeros(len(trace), dtype=np.intp)
-    node[graph.row[items]] = items
-    found: Rows = node[collectives_of(trace).rows[places]]
+    found: Rows = graph.node_of(trace, Node.ITEM)[collectives_of(trace).rows[places]]
     if not found.all():
         raise Abstain("on_cpu")
     return found
