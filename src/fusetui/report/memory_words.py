@@ -79,7 +79,7 @@ def _inactive(there: Inactive) -> str:
     parts = (
         (there.own_bytes, "in its pool and on its stream"),
         (there.other_streams_bytes, "on other streams"),
-        (there.other_pools_bytes, "in other pools (as CUDA graphs have)"),
+        (there.other_pools_bytes, "in other pools (as CUDA and HIP graphs have)"),
         (there.other_size_bytes, "in segments for blocks of another size"),
     )
     return ", ".join(f"{size(part)} {where}" for part, where in parts if part) + " are inactive"
@@ -158,7 +158,7 @@ def _activations(one: Finding) -> str:
 
 def _pools(one: Finding) -> str:
     return (
-        f"{plural(one.count or 0, 'private pool')}, as CUDA graphs have, reserve "
+        f"{plural(one.count or 0, 'private pool')}, as CUDA and HIP graphs have, reserve "
         f"{size(one.bytes)}. Sharing one would save {size(one.at_stake_bytes or 0)} at most."
     )
 
