@@ -199,8 +199,12 @@ def is_certain(trace: Trace, graph: Graph, made: Graph, times: Times) -> bool:
     """Whether nothing on the way from a recording to a replay was inferred or is not understood, so
     that a change that cannot save more than it does there is a bound."""
     recorded = unknown_share(graph, Times(graph.began, graph.ended))
-    unsaid = graph.inferred_waits or leaves_waits_out(trace) or events_unknown(trace)
-    return not (unsaid or recorded or unknown_share(made, times))
+    return says_all_waits(trace, graph) and not (recorded or unknown_share(made, times))
+
+
+def says_all_waits(trace: Trace, graph: Graph) -> bool:
+    """Whether nothing that waits, or is waited for, had to be inferred."""
+    return not (graph.inferred_waits or leaves_waits_out(trace) or events_unknown(trace))
 
 
 def events_unknown(trace: Trace) -> bool:
