@@ -66,6 +66,8 @@ def memory_head(side: MemorySide) -> str:
 
 
 def _contradiction(moments: Moments) -> str:
+    if unrecorded := moments.history.unrecorded:
+        return f", without events {' and '.join(one.name.lower() for one in unrecorded)}"
     difference = abs(moments.history.difference_end_bytes)
     what = "their last total" if moments.is_of_trace else "its blocks"
     return f", which differ from {what} by {size(difference)}" if difference else ""
