@@ -11,9 +11,11 @@ from typing import Any
 
 import pytest
 from tests.places import TRACES
+from tests.scripts import benchmark
 from tests.snapshots import MB, Machine, backward, forward, stepping, train
 
 from fusetui.analysis.memory.answer import DeviceMemory, memory
+from fusetui.analysis.memory.history import histories
 from fusetui.report.memory import memory_text
 from fusetui.trace.snapshot import Snapshot, read_snapshot
 
@@ -152,6 +154,18 @@ def test_a_file_that_contradicts_itself(tmp_path: Path) -> None:
     (tmp_path / "a.pickle").write_bytes(pickle.dumps(document))
     check(tmp_path / "a.pickle")
     assert answers(tmp_path / "a.pickle")[0].difference_end_bytes == 500
+
+
+def test_the_snapshots_of_the_benchmarks(tmp_path: Path) -> None:
+    """More is never in use than reserved, and nothing contradicts itself."""
+    allocator = benchmark("generate_snapshot").Allocator(depth=2, copied=False)
+    for _ in range(900):
+        allocator.step()
+    (path := tmp_path / "a.pickle").write_bytes(pickle.dumps(allocator.snapshot()))
+    check(path)
+    (found,) = histories(read(path))
+    assert (found.active <= found.reserved).all()
+    assert (found.difference_end_bytes, found.unrecorded) == (0, ())
 
 
 @pytest.mark.parametrize(
