@@ -37,8 +37,8 @@ from .folder import (
 )
 from .guard import same_folder
 from .options import Options, declared, validate
+from .provenance import texts
 from .record import Failed, Outcome, RunRecord, SavedRun, SavedVariant, read_json, read_run
-from .scrub import texts
 from .shapes import Point, as_arguments, describe_point, describe_shapes, parse_sweep
 from .table import closing_table, guesses, sweep_chart, sweep_csv, sweep_table, title
 from .telling import Progress, tell
@@ -73,10 +73,8 @@ def capture(workload: str, options: Options, out: Path | None = None) -> Outcome
 def measure(
     workload: str, options: Options, *, out: Path | None = None, progress: Progress
 ) -> tuple[RunRecord, Path]:
-    """Runs once, without printing the closing table; returns the record and the run folder.
-
-    The name of the folder is reserved before anything is measured: `out`, or one that is free.
-    """
+    """Runs once, without printing the closing table; returns the record and the run folder. The
+    name of the folder is reserved before anything is measured: `out`, or one that is free."""
     validate(options)
     with quiet_torch(), same_folder():
         device = find_device(options.device)
@@ -87,11 +85,8 @@ def measure(
 
 
 def make_job(workload: str, options: Options, device: CaptureDevice) -> Job:
-    """The variants to run, with weights and inputs.
-
-    Raises CaptureError for an unknown workload, an option that does not apply, or if there is not
-    enough memory for weights and inputs.
-    """
+    """The variants to run, with weights and inputs. Raises CaptureError for an unknown workload, an
+    option that does not apply, or if there is not enough memory for weights and inputs."""
     load_torch()
     from . import job, user
 

@@ -43,9 +43,7 @@ class CaptureDevice:
 
 def load_torch() -> Any:
     """torch, with its own log and the profiler's switched off unless the user set their levels.
-
-    Raises CaptureError if torch is not installed.
-    """
+    Raises CaptureError if torch is not installed."""
     # Both levels are read once, when torch is loaded; the log lines would end up among ours.
     os.environ.setdefault("KINETO_LOG_LEVEL", "6")
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
@@ -69,10 +67,8 @@ def quiet_torch() -> Iterator[None]:
 
 
 def find_device(wanted: str) -> CaptureDevice:
-    """The device for `auto`, `cuda` or `cpu`; `auto` prefers a GPU.
-
-    Raises CaptureError for another word, or for `cuda` where torch sees no GPU.
-    """
+    """The device for `auto`, `cuda` or `cpu`; `auto` prefers a GPU. Raises CaptureError for another
+    word, or for `cuda` where torch sees no GPU."""
     check("device", wanted)
     torch = load_torch()
     if wanted != "cpu" and torch.cuda.is_available():

@@ -43,11 +43,8 @@ class TakenError(CaptureError):
 
 
 class FolderClaim:
-    """A folder to fill, `part`, which becomes `out` or is removed.
-
-    A child process forked by the user's code can do neither. Raises CaptureError; TakenError if
-    `out` is already taken.
-    """
+    """A folder to fill, `part`, which becomes `out` or is removed. A child process forked by the
+    user's code can do neither. Raises CaptureError; TakenError if `out` is already taken."""
 
     def __init__(self, out: Path) -> None:
         self.out = out
@@ -135,10 +132,8 @@ def release_all() -> None:
 
 
 def remove_abandoned(parent: Path) -> None:
-    """Removes what captures of this user left in a folder when they were killed.
-
-    Only runs that are certainly ours and no longer being written: see `_is_abandoned`.
-    """
+    """Removes what captures of this user left in a folder when they were killed. Only runs that are
+    certainly ours and no longer being written: see `_is_abandoned`."""
     with suppress(OSError), os.scandir(parent) as found:
         for item in found:
             if _PART.fullmatch(item.name) and item.is_dir(follow_symlinks=False):

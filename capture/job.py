@@ -26,9 +26,7 @@ NEEDS_GPU = "it needs a GPU: its Triton kernel does not run on a CPU."
 @dataclass(frozen=True)
 class Trial:
     """One variant. `build` makes the callable; `unable` says why it cannot run here, if so.
-
-    `compiles`: its first call compiles something, with torch.compile or Triton.
-    """
+    `compiles`: its first call compiles something, with torch.compile or Triton."""
 
     name: str
     build: Callable[[], Callable[..., Any]]

@@ -44,8 +44,9 @@ class Declared(NamedTuple):
     help: str
 
 
-def asked(flag: str, metavar: str, text: str, default: Any = None) -> Any:
-    """A field of `Options`; `text` is its help."""
+def asked(usage: str, text: str, default: Any = None) -> Any:
+    """A field of `Options`; `usage` is its flag and what stands for its value, `text` its help."""
+    flag, _, metavar = usage.partition(" ")
     return field(default=default, metadata={"flag": flag, "metavar": metavar, "help": text})
 
 
@@ -53,56 +54,46 @@ def asked(flag: str, metavar: str, text: str, default: Any = None) -> Any:
 class Options:
     """The options of one capture, as the user gave them."""
 
-    variants: Sequence[str] = asked("--variant", "V", "Only this variant; may be repeated.", ())
+    variants: Sequence[str] = asked("--variant V", "Only this variant; may be repeated.", ())
     device: str = asked(
-        "--device", "WHERE", "cuda or cpu; auto, the default, uses a GPU if there is one.", "auto"
+        "--device WHERE", "cuda or cpu; auto, the default, uses a GPU if there is one.", "auto"
     )
-    dtype: str | None = asked("--dtype", "D", f"{', '.join(DTYPES[:-1])} or {DTYPES[-1]}.")
-    shapes: Sequence[str] = asked("", "", "Sizes by name, such as --batch 32.", ())
+    dtype: str | None = asked("--dtype D", f"{', '.join(DTYPES[:-1])} or {DTYPES[-1]}.")
+    shapes: Sequence[str] = asked("", "Sizes by name, such as --batch 32.", ())
     backward: bool = asked(
-        "--backward", "", "Measure forward and backward pass, without an optimizer.", False
+        "--backward", "Measure forward and backward pass, without an optimizer.", False
     )
-    mode: str | None = asked("--mode", "M", "The mode of torch.compile, such as reduce-overhead.")
+    mode: str | None = asked("--mode M", "The mode of torch.compile, such as reduce-overhead.")
     steps: int | None = asked(
-        "--steps",
-        "N",
+        "--steps N",
         f"Number of profiled steps: {STEPS} by default, {ROUNDS} with --compare; a verdict of "
         "diff needs five, with --compare six.",
     )
     compare: bool = asked(
         "--compare",
-        "",
         "Profile all variants in turns, one step of each at a time, for a diff to be trusted.",
         False,
     )
-    stack: bool = asked("--stack", "", "Record Python frames.", False)
-    record_shapes: bool = asked("--shapes", "", "Record the shapes of inputs; on by default.", True)
+    stack: bool = asked("--stack", "Record Python frames.", False)
+    record_shapes: bool = asked("--shapes", "Record the shapes of inputs; on by default.", True)
     memory: bool = asked(
         "--memory",
-        "",
         "Record allocations, on a GPU also a snapshot of memory for fusetui memory.",
         False,
     )
     seconds: float | None = asked(
-        "--seconds",
-        "S",
+        "--seconds S",
         f"Seconds to time each variant for: {SECONDS:g} by default, {SECONDS_OF_A_POINT:g} in a "
         "sweep.",
     )
     expect: Sequence[str] = asked(
-        "--expect",
-        "GUESS",
+        "--expect GUESS",
         'A guess about the kernels, such as "kernels=5 gemm=3": exit with 1 if it is wrong.',
         (),
     )
-    sweep: Sequence[str] = asked(
-        "--sweep", "SIZES", "Run once for each size, as in batch=1,2,4.", ()
-    )
+    sweep: Sequence[str] = asked("--sweep SIZES", "Run once for each size, as in batch=1,2,4.", ())
     scrub: bool = asked(
-        "--scrub",
-        "",
-        "Remove private data from the traces and run.json, as fusetui scrub does.",
-        False,
+        "--scrub", "Remove private data from the traces and run.json, as fusetui scrub does.", False
     )
 
     @property

@@ -1,7 +1,9 @@
-"""Where and how a run was made: the GPU, its clocks and driver, the user's commit, the command."""
+"""Where and how a run was made: the GPU, its clocks and driver, the user's commit, the command; and
+what is private in the record and the trace of it, removed by means of `fusetui.trace.scrub`."""
 
 from __future__ import annotations
 
+import re
 import shlex
 import subprocess
 import sys
@@ -11,10 +13,14 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from fusetui.trace.read.source import open_source
+from fusetui.trace.scrub.document import ScrubbedDocument, this_machine
+from fusetui.trace.scrub.texts import Texts
+
 from .device import CaptureDevice, load_torch, versions
+from .errors import CaptureError
 from .options import Options, public
 from .record import FORMAT, RunRecord
-from .scrub import texts
 
 _FIELDS = ("driver_version", "clocks.sm", "clocks.max.sm", "clocks.mem", "power.limit")
 _SECONDS = 5
@@ -121,3 +127,30 @@ def _output(command: Sequence[str]) -> str | None:
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout.strip()
+
+
+_TRACE_NAME = re.compile(r'("traceName"\s*:\s*)"(?:[^"\\]|\\.)*"')
+
+
+def scrubbed(trace: Path, trace_name: str) -> str:
+    """The JSON text of a trace without private data; `trace_name` replaces the path in it. Raises
+    CaptureError if part of the trace could not be read, and TraceError."""
+    document = ScrubbedDocument(open_source(str(trace)), this_machine(), trace_name)
+    document.learn()
+    text = b"".join(document.text()).decode()
+    if document.lost or document.keys_lost or document.ends_early:
+        raise CaptureError("The profiler wrote a damaged trace, which cannot be scrubbed.")
+    return text
+
+
+def set_trace_name(text: str, trace_name: str) -> str:
+    """The trace's JSON with another `traceName`, where the profiler wrote the path of its
+    output."""
+    return _TRACE_NAME.sub(lambda match: f'{match[1]}"{trace_name}"', text)
+
+
+def texts() -> Texts:
+    """A scrubber for the texts of one record: names of this machine are private in them."""
+    found = Texts()
+    found.expect(this_machine())
+    return found

@@ -21,9 +21,8 @@ from .errors import CaptureError
 from .folder import store
 from .guard import leave_if_forked
 from .options import Options
-from .scrub import scrubbed, set_trace_name
-from .step import Step
-from .timing import synchronizer
+from .provenance import scrubbed, set_trace_name
+from .step import Step, synchronizer
 
 TAIL = 64  # bytes in which the last bracket of a trace stands
 WAIT, WARM_UP = 1, 1

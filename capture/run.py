@@ -14,16 +14,15 @@ import torch
 
 from fusetui.analysis.questions.computing import Tallies
 
-from . import expect, recorder, step, timing
+from . import expect, recorder, step
 from .device import CaptureDevice
 from .errors import CaptureError, sentence
 from .guard import parent_only
 from .job import SEED, Job, Trial
 from .memory import memory_history, takes_snapshots
 from .options import Options
-from .provenance import new_record
+from .provenance import new_record, texts
 from .record import Failed, Measured, RunRecord
-from .scrub import texts
 from .step import Answer, Step
 from .telling import Progress
 
@@ -48,10 +47,8 @@ class Ready:
 
 
 class Runner:
-    """Runs the trials of a job one after another, into one folder.
-
-    Its only state is the answer that later trials are compared with if the job has none.
-    """
+    """Runs the trials of a job one after another, into one folder. Its only state is the answer
+    that later trials are compared with if the job has none."""
 
     def __init__(
         self, job: Job, options: Options, device: CaptureDevice, progress: Progress
@@ -65,10 +62,8 @@ class Runner:
         self._snapshots = takes_snapshots(options, device.kind)
 
     def run(self, folder: Path, where: Path) -> RunRecord:
-        """Writes the traces into the folder and returns the measurements.
-
-        If a trial fails, the others still run. `where` is the folder of the user's code.
-        """
+        """Writes the traces into the folder and returns the measurements. If a trial fails, the
+        others still run. `where` is the folder of the user's code."""
         import torch._inductor.config
 
         # The profiler sees Inductor's fused C++ kernels, which are hidden by default.
@@ -102,10 +97,8 @@ class Runner:
         return tuple(self._attempt(t, folder, partial(whole, t)) for t in self._job.trials)
 
     def _in_turns(self, folder: Path) -> tuple[Measured | Failed, ...]:
-        """All are made ready first; what was compiled for one is kept for its turns.
-
-        Raises CaptureError if fewer than two can take turns.
-        """
+        """All are made ready first; what was compiled for one is kept for its turns. Raises
+        CaptureError if fewer than two can take turns."""
         forget_compiled()
         made = [self._attempt(t, folder, partial(self._ready, t)) for t in self._job.trials]
         ready = [one for one in made if isinstance(one, Ready)]
@@ -198,12 +191,12 @@ class Runner:
             return step.Errors(None, None)
         return step.compare_answer(answer, self._first_answer)
 
-    def _timed(self, parts: Step) -> tuple[timing.Timing, int | None]:
+    def _timed(self, parts: Step) -> tuple[step.Timing, int | None]:
         """Time per step, and on a GPU the most memory that was allocated meanwhile, in bytes."""
         call, kind = partial(step.run_step, parts), self._device.kind
         if kind == "cuda":
             torch.cuda.reset_peak_memory_stats()
-        timed = timing.time_steps(call, kind, self._options.timing_seconds)
+        timed = step.time_steps(call, kind, self._options.timing_seconds)
         return timed, torch.cuda.max_memory_allocated() if kind == "cuda" else None
 
     def _public(self, text: str) -> str:
@@ -223,7 +216,7 @@ def _first_call(parts: Step, kind: str) -> tuple[Any, int]:
     """The first result and how long it took, in ns, including any compilation."""
     begin = perf_counter_ns()
     result = step.run_step(parts)
-    timing.synchronizer(kind)()
+    step.synchronizer(kind)()
     return result, perf_counter_ns() - begin
 
 

@@ -12,10 +12,8 @@ SWEEP = "sweep "  # before the axis, in sentences about the points of a sweep
 
 
 def parse_shapes(args: Sequence[str], defaults: Mapping[str, int]) -> dict[str, int]:
-    """The defaults, updated with the sizes that the arguments name.
-
-    Raises CaptureError for an unknown axis, or a missing or non-positive size.
-    """
+    """The defaults, updated with the sizes that the arguments name. Raises CaptureError for an
+    unknown axis, or a missing or non-positive size."""
     shapes = dict(defaults)
     for axis, size in _pairs(args):
         if axis not in defaults:

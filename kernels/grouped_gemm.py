@@ -155,10 +155,8 @@ def depth_of_block(depth: int, largest: int) -> int:
 
 
 class _PartitionedLinear(torch.autograd.Function):  # type: ignore[misc]
-    """Forward and both gradients are the same grouped GEMM with different strides.
-
-    Sizes that are no multiple of 16 are padded once, so that every row is aligned to 16 bytes.
-    """
+    """Forward and both gradients are the same grouped GEMM with different strides. Sizes that are
+    no multiple of 16 are padded once, so that every row is aligned to 16 bytes."""
 
     @staticmethod
     def forward(context: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -185,9 +183,7 @@ class _PartitionedLinear(torch.autograd.Function):  # type: ignore[misc]
 
 
 def partitioned_linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """out[:, i] = x[:, i] @ weight[i].T + bias[i]; supports autograd.
-
-    x is [batch, n, in], weight [n, out, in], bias [n, out]; the result is [batch, n, out].
-    """
+    """out[:, i] = x[:, i] @ weight[i].T + bias[i]; supports autograd. x is [batch, n, in], weight
+    [n, out, in], bias [n, out]; the result is [batch, n, out]."""
     out: Tensor = _PartitionedLinear.apply(x, weight, bias.contiguous())
     return out

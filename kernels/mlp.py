@@ -70,10 +70,8 @@ class FusedGemm(_Rewritten):
 
 
 class Liger(_Rewritten):
-    """The kernel for gelu(gate) * up from the package liger-kernel.
-
-    Its backward pass overwrites `gate` and `up` with the gradients.
-    """
+    """The kernel for gelu(gate) * up from the package liger-kernel. Its backward pass overwrites
+    `gate` and `up` with the gradients."""
 
     def __init__(self, mlp: nn.Module) -> None:
         super().__init__(mlp)

@@ -22,8 +22,7 @@ from fusetui.tui.state.reading import compared
 from fusetui.tui.state.screen import tabs_height
 from fusetui.tui.state.state import Compare, Outcome, Size, State
 
-Window = tuple[int, int]
-"""Begin and end in ns of the file."""
+Window = tuple[int, int]  # begin and end in ns of the file
 
 
 class NoPage(Error):  # noqa: N818
@@ -32,7 +31,7 @@ class NoPage(Error):  # noqa: N818
 
 def shown(
     traces: Sequence[Trace],
-    labels: Sequence[str],
+    names: Sequence[str],
     page: str,
     size: Size,
     window: Window | None = None,
@@ -40,11 +39,9 @@ def shown(
     """A page of the app with these traces read and explained, in so many cells and lines; `window`:
     what the timeline of the first shows. Raises NoPage where the app would not show it."""
     screen = Size(size.width, size.height + 2)  # with the bar of pages and the keys
-    state = State(
-        size=replace(screen, height=screen.height - 1 + tabs_height(screen)),
-        keymap=dict.fromkeys(registry.BY_ACTION, ()),  # nobody can press any
-    )
-    outcome = registry.arrived(state, make_sides(traces, labels))
+    screen = replace(screen, height=screen.height - 1 + tabs_height(screen))
+    state = State(size=screen, keymap=dict.fromkeys(registry.BY_ACTION, ()))  # nobody presses any
+    outcome = registry.arrived(state, make_sides(traces, names))
     state = _settled(state, outcome)
     for side in state.sides:
         for piece in pieces(side.trace, never):
@@ -69,7 +66,6 @@ def drawn(state: State, light: bool, title: str, *, whole: bool = False, pixels:
 
 
 def _settled(before: State, outcome: Outcome) -> State:
-    """The next state; of what it asks for, two traces are compared."""
     state, effect = outcome if isinstance(outcome, tuple) else (outcome, None)
     if isinstance(effect, Compare):
         a, b = (side.trace for side in state.sides)

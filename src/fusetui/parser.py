@@ -125,5 +125,6 @@ def command_parsers(wanted: str | None = None) -> dict[str, Parser]:
         text = "\n\n".join(filter(None, (one.help, one.more)))
         found[one.name] = commands.add_parser(one.name, help=one.help, description=text)
         if shown or wanted is None:
-            one.add_to(found[one.name])
+            for given in one.arguments() if callable(one.arguments) else one.arguments:
+                found[one.name].add_argument(given.name, **given.settings)
     return found

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from fusetui.text.figures import duration, plural
 from fusetui.trace.model.arrays import Flags
-from fusetui.trace.model.recording import recorded_with
+from fusetui.trace.model.report import recorded_with
 from fusetui.trace.program.modules import ModuleTime
 from fusetui.tui.drawing.details import flow
 from fusetui.tui.drawing.picture import Said, ruled

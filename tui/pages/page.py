@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -27,6 +27,7 @@ from fusetui.tui.state.state import COPIED, Details, Outcome, Overlay, Size, Sta
 if TYPE_CHECKING:
     from fusetui.tables.public import Table
 
+T = TypeVar("T")
 ROW = "row"  # what a table copies
 NO_MORE = "this row stands for no slice, so there is no more to show"
 
@@ -112,8 +113,7 @@ class Page(ABC):
 def slice_details(state: State, row: int, title: str) -> TextPicture:
     """A few lines about a slice of the active side."""
     side, glyphs = state.side, glyphs_for(state.ascii_only)
-    known = partial(details, found=side.insight.origins, counters=side.device_counters)
-    lines = partial(known, side.trace, row, glyphs=glyphs)
+    lines = partial(details, side, row, glyphs=glyphs)
     return ruled((side, row, state.unpacked), title, glyphs.rule, lines)
 
 
@@ -136,13 +136,18 @@ class ListPage(Page):
     def below(self, state: State, size: Size) -> Sequence[Pane]:
         return ()
 
+    def under_cursor(self, state: State, found: Sequence[T]) -> T | None:
+        """The one of these, which stand in its rows."""
+        cursor = min(state.list_of(self.name).cursor, len(found) - 1)
+        return found[cursor] if found else None
+
     def copied(self, state: State) -> str:
         """The row under the cursor as TSV, below the names of its columns."""
         cursor = min(state.list_of(self.name).cursor, self.rows(state).count - 1)
         found = self.table(state, (cursor,)) if cursor >= 0 else None
         if found is None:
             return ""
-        from fusetui.tables.writers import tsv_lines  # rarely needed
+        from fusetui.tables.files import tsv_lines  # rarely needed
 
         return clip("".join(tsv_lines(found))[:-1], MOST_COPIED)
 

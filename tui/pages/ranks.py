@@ -17,6 +17,7 @@ from fusetui.tui.drawing.picture import (
     Said,
     TextPicture,
     cut,
+    folded,
     no_rows,
     row_parts,
     ruled,
@@ -24,22 +25,14 @@ from fusetui.tui.drawing.picture import (
 from fusetui.tui.drawing.schemes import Styled, glyphs_for
 from fusetui.tui.layout.lanes import but_streams
 from fusetui.tui.layout.moves import over
-from fusetui.tui.layout.text_layout import ListColumn, room, sentence_lines, titles
+from fusetui.tui.layout.text_layout import ListColumn, room, titles
 from fusetui.tui.layout.view import Side
 from fusetui.tui.pages.page import ListPage, Pane, next_of, sort_actions
 from fusetui.tui.state.action import action, on
+from fusetui.tui.state.offers import RANK_SORTS, RankedJob
 from fusetui.tui.state.reading import read
 from fusetui.tui.state.screen import body, head_height
-from fusetui.tui.state.state import (
-    RANK_SORTS,
-    TIMELINE,
-    Outcome,
-    RankedJob,
-    ReadRanks,
-    Size,
-    State,
-    told,
-)
+from fusetui.tui.state.state import TIMELINE, Outcome, ReadRanks, Size, State, told
 
 if TYPE_CHECKING:
     from fusetui.analysis.ranks.model import JobAnswer, RankRow, WorstWait
@@ -330,5 +323,4 @@ def _about(answer: JobAnswer, row: RankRow) -> list[str]:
 
 
 def _wrapped(sentences: Sequence[str], width: int, height: int) -> list[Said]:
-    wrapped = (sentence_lines(printable(one), max(width - 2, 20)) for one in sentences)
-    return [*cut([Said(f" {line}") for lines in wrapped for line in lines], height)]
+    return [*cut(folded(map(printable, sentences), max(width - 2, 20), before=" "), height)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -23,6 +22,7 @@ from fusetui.tui.layout.view import HIDDEN, View
 from fusetui.tui.pages.answer import answer_pane
 from fusetui.tui.pages.page import Page, Pane, slice_details, slice_text
 from fusetui.tui.state.action import action, hints_text, on_timeline
+from fusetui.tui.state.comparison import Second
 from fusetui.tui.state.memory import allocated_text
 from fusetui.tui.state.moving import ENDED, SECTION, looked_at
 from fusetui.tui.state.screen import body
@@ -35,9 +35,6 @@ from fusetui.tui.state.state import (
     State,
     told,
 )
-
-if TYPE_CHECKING:
-    from fusetui.tui.state.second import Second
 
 
 def clicked(picture: TimelinePicture, width: int, height: int, x: int, y: int) -> View | None:

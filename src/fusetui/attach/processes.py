@@ -105,9 +105,7 @@ def _every() -> Iterator[Process]:
 
 def _stat(place: Path) -> tuple[str, int, int]:
     """State, parent and start. The name in the middle may hold anything, blanks and brackets too.
-
-    Raises OSError, ValueError or IndexError.
-    """
+    Raises OSError, ValueError or IndexError."""
     fields = (place / "stat").read_text(errors="replace").rpartition(")")[2].split()
     return fields[0], int(fields[1]), int(fields[19])
 

@@ -16,9 +16,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from fusetui import Error
-from fusetui.attach.door import Door, Heard
+from fusetui.attach.door import SAFE, Asked, Door, Heard, Wish, configuration, written
 from fusetui.attach.processes import Process, age_s, is_alive
-from fusetui.attach.protocol import SAFE, Asked, Wish, configuration, written
 
 IMPORTING_S = 6.0
 """Age below which a process may still import: it would record that, and nothing else."""

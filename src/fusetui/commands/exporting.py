@@ -17,10 +17,8 @@ REPORT = ".nsys-rep"
 
 
 def exported(path: str) -> str:
-    """The export of a report; of any other file, and where nothing can be exported, the path.
-
-    Asks before it exports. Raises CommandError if nsys fails.
-    """
+    """The export of a report; of any other file, and where nothing can be exported, the path. Asks
+    before it exports. Raises CommandError if nsys fails."""
     if not path.endswith(REPORT) or not os.path.isfile(path) or (place := _place(path)) is None:
         return path
     if not place.is_file():

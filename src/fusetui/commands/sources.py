@@ -34,10 +34,8 @@ def one_trace(name: str) -> str:
 
 
 def traces(name: str) -> list[str]:
-    """The trace files behind a name, at least one; variants of a run in their order.
-
-    Files are not checked here: reading reports those that cannot be read.
-    """
+    """The trace files behind a name, at least one; variants of a run in their order. Files are not
+    checked here: reading reports those that cannot be read."""
     if is_shipped(name):
         return [_shipped(name)]
     if not name.strip():

@@ -17,7 +17,8 @@ from tests.snapshots import MB, Machine, backward, forward, stepping, train
 from fusetui.analysis.memory.answer import DeviceMemory, memory
 from fusetui.analysis.memory.history import histories
 from fusetui.report.memory import memory_text
-from fusetui.trace.snapshot import Snapshot, read_snapshot
+from fusetui.trace.snapshot.columns import Snapshot
+from fusetui.trace.snapshot.reading import read_snapshot
 
 REAL = sorted((TRACES.parent / "snapshots").glob("*.pickle"))
 

@@ -17,8 +17,8 @@ from fusetui.analysis.replay.build import LATE_NS, graph_of
 from fusetui.analysis.replay.changes import Change, NothingLikeIt, Refused, parse_change
 from fusetui.analysis.replay.graph import Graph, Node
 from fusetui.analysis.replay.path import residuals_of
-from fusetui.analysis.replay.timeline import StepEnds, step_ends
-from fusetui.analysis.replay.whatif import says_all_waits
+from fusetui.analysis.replay.replay import StepEnds, step_ends
+from fusetui.analysis.replay.whatif import is_certain
 from fusetui.trace.load import open_trace
 from fusetui.trace.model.arrays import Rows
 from fusetui.trace.model.columns import Trace
@@ -60,7 +60,7 @@ class RankGraph(NamedTuple):
     epoch_ns: int
     is_changed: bool
     residual_share: float
-    says_all_waits: bool
+    is_certain: bool  # nothing in it was inferred, or is not understood
 
 
 class Abstain(Exception):  # noqa: N818
@@ -132,7 +132,7 @@ def parts_of(
                 epoch_ns=trace.epoch_ns,
                 is_changed=bool(own),
                 residual_share=share,
-                says_all_waits=says_all_waits(trace, graph),
+                is_certain=is_certain(trace, share),
             )
         )
     for text in missing.keys() - known:
@@ -145,10 +145,7 @@ def parts_of(
 
 def _nodes(trace: Trace, graph: Graph, places: Rows) -> Rows:
     """The nodes of collectives of a rank."""
-    items = graph.nodes(Node.ITEM)
-    node = np.zeros(len(trace), dtype=np.intp)
-    node[graph.row[items]] = items
-    found: Rows = node[collectives_of(trace).rows[places]]
+    found: Rows = graph.node_of(trace, Node.ITEM)[collectives_of(trace).rows[places]]
     if not found.all():
         raise Abstain("on_cpu")
     return found

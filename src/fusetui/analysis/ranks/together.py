@@ -15,9 +15,9 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from fusetui.analysis.replay.critical import unknown_share
-from fusetui.analysis.replay.graph import NEVER, Graph, Node, in_order
-from fusetui.analysis.replay.replay import Times, replay
+from fusetui.analysis.replay.critical import last_route
+from fusetui.analysis.replay.graph import NEVER, Graph, Node, Times, in_order
+from fusetui.analysis.replay.replay import replay
 from fusetui.trace.model.arrays import Int64s, Rows, ordinals
 
 
@@ -85,7 +85,7 @@ def replayed(graphs: Sequence[Graph], meetings: Meetings) -> Together | None:
         return None
     whole = msgspec.structs.replace(whole, source=source, **sorted_)
     found = replay(whole)
-    share = unknown_share(whole, found)
+    share = last_route(whole, found).unknown_share
     begin, end = found.begin[rank_of], found.end[rank_of]
     begin[places.item] = begin[places.arrival]
     times = []

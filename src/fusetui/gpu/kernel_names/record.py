@@ -101,10 +101,8 @@ class KernelName(DecodedName, frozen=True, kw_only=True, gc=False):
 def build(
     name: str, family: str, short: str, parts: Iterable[Part] = (), **fields: Any
 ) -> KernelName:
-    """A record whose parts are sorted and do not overlap, and whose short text is safe.
-
-    Of two parts that overlap, the one that starts first is kept.
-    """
+    """A record whose parts are sorted and do not overlap, and whose short text is safe. Of two
+    parts that overlap, the one that starts first is kept."""
     kept: list[Part] = []
     last = 0
     for part in sorted(parts):

@@ -36,10 +36,8 @@ BY_MEMORY: Final = ("elementwise", "softmax", "norm")  # kinds of work of which 
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """The minimum times (ns) that a device needs for some work; None if unknown.
-
-    `cached`: so much of the data may come from the cache that memory is not a limit.
-    """
+    """The minimum times (ns) that a device needs for some work; None if unknown. `cached`: so much
+    of the data may come from the cache that memory is not a limit."""
 
     compute_ns: float | None = None
     memory_ns: float | None = None

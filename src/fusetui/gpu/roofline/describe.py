@@ -20,10 +20,8 @@ _NOTABLE: Final = 0.05  # share of the device's time that is lost to an unfilled
 
 
 def describe(trace: Trace, row: int) -> str:
-    """`[8192, 768] x [768, 3072]   38.7 GFLOP   204 TFLOP/s   65 % of peak   1,536 tiles, ...`.
-
-    One line; unknown figures are left out, "" if nothing is known.
-    """
+    """`[8192, 768] x [768, 3072] 38.7 GFLOP 204 TFLOP/s 65 % of peak 1,536 tiles, ...`. One line;
+    unknown figures are left out, "" if nothing is known."""
     work = work_of(trace, row)
     if work is None:
         return ""
@@ -101,10 +99,8 @@ def _generations(kernel: KernelName | None, properties: dict[str, Any]) -> str:
 
 
 def device_generation(properties: dict[str, Any]) -> str | None:
-    """The generation of a device by its compute capability; None if that is ambiguous.
-
-    AMD writes 9.0 for several generations, which is Hopper's number too.
-    """
+    """The generation of a device by its compute capability; None if that is ambiguous. AMD writes
+    9.0 for several generations, which is Hopper's number too."""
     version = f"{properties.get('computeMajor')}{properties.get('computeMinor')}"
     if _is_amd(properties):
         return {"94": "CDNA3", "95": "CDNA4"}.get(version)

@@ -46,10 +46,8 @@ class Tensor(msgspec.Struct, frozen=True):
 
     @property
     def elements(self) -> int:
-        """The number of distinct elements: a dimension of stride 0 repeats the same ones.
-
-        Without strides every element counts; see `Inputs.strided`.
-        """
+        """The number of distinct elements: a dimension of stride 0 repeats the same ones. Without
+        strides every element counts; see `Inputs.strided`."""
         strides = self.strides or ()
         if len(strides) != len(self.shape):
             return math.prod(self.shape)

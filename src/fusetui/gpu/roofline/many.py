@@ -162,11 +162,8 @@ def _alike(
 
 
 def distinct_rows(columns: Sequence[NDArray[np.integer]]) -> tuple[Rows, Rows]:
-    """Columns of one length -> the first index of each distinct row, and the number of each
-    row's.
-
-    Numbered in lexical order; much faster than np.unique along an axis.
-    """
+    """Columns of one length -> the first index of each distinct row, and the number of each row's.
+    Numbered in lexical order; much faster than np.unique along an axis."""
     order = np.lexsort(columns[::-1])
     new = np.zeros(len(order), dtype=np.bool_)
     for column in columns:

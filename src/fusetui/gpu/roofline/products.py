@@ -143,10 +143,8 @@ _TRANSPOSED, _MASK = 7, 10  # positions of arguments of aten::convolution_backwa
 
 
 def conv(inputs: Inputs, pass_: str | None) -> Amount | None:
-    """The convolution that an op computes; `pass_` is the pass according to the kernel's name.
-
-    In a backward op each kernel computes one gradient, which must be known.
-    """
+    """The convolution that an op computes; `pass_` is the pass according to the kernel's name. In a
+    backward op each kernel computes one gradient, which must be known."""
     if inputs.op in _CONVS:
         return _conv_forward(inputs, _CONVS[inputs.op])
     grad, x, weight = (inputs.tensor(place) for place in range(3))
@@ -248,10 +246,8 @@ _ATTENTIONS: Final = {
 
 
 def attention(inputs: Inputs, causal: bool | None) -> Amount | None:
-    """The attention that an op computes; `causal` is what the kernel's name says.
-
-    None for other ops, and for batches of sequences of different lengths, which are not recorded.
-    """
+    """The attention that an op computes; `causal` is what the kernel's name says. None for other
+    ops, and for batches of sequences of different lengths, which are not recorded."""
     places = _ATTENTIONS.get(inputs.op)
     if places is None:
         return None
