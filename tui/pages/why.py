@@ -188,12 +188,12 @@ def _answer(found: Why, width: int, height: int) -> Sequence[Said]:
     there is room the breakdown and the ceiling."""
     from fusetui.report.worth import doubt_text
 
-    first = _folded(answer(found), width, "title", " ")
-    if text := doubt_text(found):
-        first += _folded(text, width, "plain", " ")
-    left = height - len(first)
-    if left <= 0:
-        return first[:height]
+    text, first = doubt_text(found), _folded(answer(found), width, "title", " ")
+    doubt = _folded(text, width, "plain", " ") if text else []
+    left = height - len(first) - len(doubt)
+    if left <= 0:  # the doubt stands beside each worth, in the room of rows if it must
+        return [*first[:height], *doubt]
+    first += doubt
     rest = [Said(f" {text}", "plain") for text in _account(found, width - 2, left)]
     for text in (breakdown_text(found), ceiling_text(found)):
         more = _folded(text, width, before=" ")
