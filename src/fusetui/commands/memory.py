@@ -90,7 +90,6 @@ def _is_trace(path: str) -> bool:
 
 
 def _trace(args: Namespace) -> int:
-    """What the memory events of a trace tell."""
     from fusetui.report.memory import traced_text
 
     if args.b is not None:

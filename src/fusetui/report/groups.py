@@ -11,8 +11,8 @@ from msgspec.structs import asdict, replace
 
 from fusetui.analysis.questions.groups import KernelGroup, OpGroup
 from fusetui.gpu.kernel_names import decode
+from fusetui.gpu.roofline.inputs import NS
 from fusetui.gpu.roofline.many import DevicePeak
-from fusetui.gpu.roofline.model import NS
 from fusetui.gpu.roofline.peaks import BANDWIDTH, TERA
 from fusetui.report.summary import OP_COLUMNS, kernel_label
 from fusetui.text.figures import count, duration, percent, quantity, significant
