@@ -20,7 +20,7 @@ from fusetui.analysis.ranks.summary import summary_of
 from fusetui.analysis.ranks.together import replayed
 from fusetui.analysis.ranks.whatif import JobWhatIf, job_whatif
 from fusetui.analysis.replay.changes import WrongChange
-from fusetui.report.ranks_whatif import job_whatif_text
+from fusetui.report.whatif import job_whatif_text
 
 cases = benchmark("rank_jobs")
 US = 1_000  # ns
