@@ -116,9 +116,9 @@ def memory_text(found: MemoryAnswer, by: By, top: int, width: int) -> str:
 def traced_text(found: TracedMemoryDocument, top: int, width: int) -> str:
     """The same of each device that the memory events of a trace name."""
     lines = [printable(found.file)]
-    several = len({one.process for one in found.devices}) > 1
+    processes = len({one.process for one in found.devices})
     for one in found.devices:
-        process = f" of process {printable(str(one.process))}" if several else ""
+        process = f" of process {printable(str(one.process))}" if processes > 1 else ""
         recorded = "" if one.kind != "CPU" else ": what was allocated while torch recorded"
         lines += ["", f"{_device_name(one)}{process}{recorded}", *folded(_peak(one), width)]
         lines += ["", *folded(_moment(found.at, one), width), *_table(one, "op", top, width)]
@@ -194,8 +194,19 @@ def _when(device: Totals, event: int, time_us: int | None) -> str:
     return f" at {duration(1000 * (time_us - device.start_time_us))} (event {count(event)})"
 
 
+UNRECORDED = {
+    "free_requested": "an allocation counts until it is free",
+    "free_completed": "what a stream still used counts as free",
+    "segment_alloc": "what was reserved before is not exact",
+    "segment_free": "what was reserved before is not exact",
+}
+"""What follows for the figures where events of this action alone were not recorded."""
+
+
 def _contradiction(device: Totals) -> str:
     difference = device.difference_end_bytes
+    if isinstance(device, DeviceMemory) and device.unrecorded:
+        return f" {_unrecorded_sentence(device.unrecorded)}"
     if not difference:
         return ""
     more = "more" if difference > 0 else "less"
@@ -204,6 +215,19 @@ def _contradiction(device: Totals) -> str:
         f" The file contradicts itself: its events leave {size(abs(difference))} {more} than "
         f"{held}."
     )
+
+
+def _unrecorded_sentence(actions: Sequence[str]) -> str:
+    """What torch was told not to record (`skip_actions`), and what follows."""
+    if "alloc" in actions or {"free_requested", "free_completed"} <= {*actions}:
+        follows = ["what is told of moments before the end is not exact"]
+    else:
+        follows = list(dict.fromkeys(UNRECORDED[one] for one in actions))
+    return f"{_unrecorded(actions).capitalize()}: {' and '.join(follows)}."
+
+
+def _unrecorded(actions: Sequence[str]) -> str:
+    return f"events {' and '.join(actions)} were not recorded"
 
 
 def _moment(at: str, device: Totals) -> str:
@@ -232,7 +256,9 @@ def _waste(device: DeviceMemory) -> str:
     there = device.waste
     used = f"Of {size(there.reserved_bytes)} reserved then, {size(there.active_bytes)} are in use"
     if there.rounding_bytes is None or there.split_bytes is None or there.cached_bytes is None:
-        return f"{used}; the rest is not told, as blocks and segments contradict each other."
+        why = "blocks and segments contradict each other"
+        why = _unrecorded(device.unrecorded) if device.unrecorded else why
+        return f"{used}; the rest is not told, as {why}."
     least, most = ("", "") if there.is_exact else ("at least ", "at most ")
     return (
         f"{used}, {least}{size(there.rounding_bytes)} rounding, {most}{size(there.split_bytes)} "

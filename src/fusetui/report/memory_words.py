@@ -90,7 +90,7 @@ def _inactive(there: Inactive) -> str:
     parts = (
         (there.own_bytes, "in its pool and on its stream"),
         (there.other_streams_bytes, "on other streams"),
-        (there.other_pools_bytes, "in other pools (as CUDA graphs have)"),
+        (there.other_pools_bytes, "in other pools (as CUDA and HIP graphs have)"),
         (there.other_size_bytes, "in segments for blocks of another size"),
     )
     return ", ".join(f"{size(part)} {where}" for part, where in parts if part) + " are inactive"
@@ -145,8 +145,8 @@ SAID: dict[Rule, str] = {
     "optimizer-state-large": "{of} are state of the optimizer.",
     "activations-large": "{of} are activations. Checkpointing would lower the peak by {at_stake} "
     "at most.",
-    "pool-per-graph": "{pools}, as CUDA graphs have, reserve {bytes}. Sharing one would save "
-    "{at_stake} at most.",
+    "pool-per-graph": "{pools}, as CUDA and HIP graphs have, reserve {bytes}. Sharing one would "
+    "save {at_stake} at most.",
 }
 TRY: dict[Rule, str] = {
     "memory-leak": "look for what keeps it: a list of losses or outputs (keep loss.item()), a hook",

@@ -51,7 +51,7 @@ NOTES = {
     "before.",
     "some_runs_keep_their_time": "Of some fusable runs only the launches are saved, because the "
     "bytes that they move are not known.",
-    "graph_launch_assumed": "The trace has no launch of a CUDA graph: what one takes is assumed.",
+    "graph_launch_assumed": "The trace has no launch of a graph: what one takes is assumed.",
     "loader_beside": "What taking over a loaded batch costs the thread is not counted.",
     "unrecorded_consumers": "Which kernels need the result of a collective is known only from "
     "recorded events.",

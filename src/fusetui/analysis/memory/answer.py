@@ -70,6 +70,7 @@ class DeviceMemory(Totals, frozen=True):
     """One device, with each byte in one row of `categories`, of `by_code` and of `by_module`."""
 
     active_end_bytes: int
+    unrecorded: tuple[str, ...]  # actions of which there must have been events
     categories: tuple[Share, ...]
     by_code: tuple[Holder, ...]
     by_module: tuple[Holder, ...]
@@ -161,6 +162,7 @@ def _device(known: Known, event: int) -> DeviceMemory:
     return DeviceMemory(
         **totals(history, event),
         active_end_bytes=int(history.active[-1]),
+        unrecorded=tuple(one.name.lower() for one in history.unrecorded),
         place=code_of(history.snapshot, found, stack) if stack >= 0 else None,
         annotation=_annotation(history, event),
         categories=by_category(history, known.kinds, event),
@@ -169,7 +171,9 @@ def _device(known: Known, event: int) -> DeviceMemory:
         waste=waste(history, event),
         ooms_count=int((history.events.action == Action.OOM).sum()),
         ooms=failed,
-        findings=findings(history, found, known.phases, known.kinds, failed),
+        findings=findings(history, found, known.phases, known.kinds, failed)
+        if history.is_known
+        else (),
     )
 
 
