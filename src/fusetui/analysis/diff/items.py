@@ -129,8 +129,7 @@ class Items(msgspec.Struct, frozen=True, eq=False, dict=True):
         """Per piece of a step: one number for the same kernel under the same op on the same
         lane."""
         lanes = self.work.lane[span] - (self.work.lane.min() if len(self.work.lane) else 0)
-        found: Int64s = self.every[span] ^ (lanes.astype(np.int64) << LANE_SHIFT)
-        return found
+        return self.every[span] ^ (lanes.astype(np.int64) << LANE_SHIFT)
 
     def op_word(self, item: int) -> int:
         """The number of its op; 0 when there is none."""
@@ -148,8 +147,7 @@ class Items(msgspec.Struct, frozen=True, eq=False, dict=True):
 
 def listed(numbers: NDArray[np.integer]) -> list[int]:
     """As plain integers, which are faster one by one."""
-    found: list[int] = numbers.tolist()
-    return found
+    return [*numbers.tolist()]
 
 
 def items(work: Work, words: Vocabulary) -> Items:
@@ -220,8 +218,7 @@ def _numbers(
     table = np.zeros(len(trace.names) + 1, dtype=np.int64)
     for number in np.unique(names[names >= 0]).tolist():
         table[number] = words[word(trace.names[number])]
-    found: Int64s = table[names]
-    return found
+    return np.asarray(table[names])
 
 
 def _alike(work: Work, exact: Int64s) -> list[int]:

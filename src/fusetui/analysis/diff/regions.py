@@ -113,8 +113,7 @@ def _phases(items: Items) -> list[str]:
         return [""] * len(items)
     optimizes = _around(trace, hosts, Layer.ANNOTATIONS, lambda name: name.startswith("Optimizer."))
     found = np.where(back, "backward", np.where(hosts >= 0, "forward", ""))
-    phases: list[str] = np.where(optimizes >= 0, "optimizer", found).tolist()
-    return phases
+    return [*np.where(optimizes >= 0, "optimizer", found).tolist()]
 
 
 def _below(items: Items, rows: NDArray[np.integer], test: Callable[[str], bool]) -> Flags:

@@ -57,8 +57,7 @@ class Cut(msgspec.Struct, frozen=True, eq=False):
             return np.zeros(self.ns.shape[1], dtype=np.int64)
         percentiles = np.percentile(self.ns, [25, 50], axis=0, method="lower")
         quarter, middle = percentiles.astype(np.int64)
-        found: Int64s = middle + np.maximum(middle - quarter, middle // LEAST)
-        return found
+        return np.asarray(middle + np.maximum(middle - quarter, middle // LEAST))
 
 
 def _undisturbed(a: Items, b: Items, groups: Sequence[WorkGroup]) -> Iterator[tuple[Int64s, float]]:
