@@ -26,9 +26,7 @@ from fusetui.analysis.ranks.changing import (
 from fusetui.analysis.ranks.matching import step_keys
 from fusetui.analysis.ranks.stragglers import CLOSE, JobFacts
 from fusetui.analysis.ranks.together import Meetings, replayed
-from fusetui.analysis.replay.changes import (
-    Unsynced,
-)
+from fusetui.analysis.replay.changes import Unsynced
 from fusetui.analysis.replay.critical import last_of
 from fusetui.analysis.replay.graph import Graph
 from fusetui.analysis.replay.replay import Times
