@@ -151,10 +151,8 @@ def rejected_rounds(size: int) -> int:
         return max(1, int(total / 4 - Z * math.sqrt(total * (2 * size + 1) / 24)))
     ways = np.ones(1)
     for rank in range(1, size + 1):  # the coefficients of the product of 1 + q ** rank
-        more = np.zeros(len(ways) + rank)
-        more[: len(ways)] += ways
-        more[rank:] += ways
-        ways = more
+        zeros = np.zeros(rank)
+        ways = np.append(ways, zeros) + np.append(zeros, ways)
     return _in_tail(ways)
 
 
