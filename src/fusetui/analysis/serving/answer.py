@@ -14,10 +14,9 @@ from fusetui.analysis.questions.totals import percentile
 from fusetui.analysis.serving.between import Between, between_of
 from fusetui.analysis.serving.captures import bare_launches
 from fusetui.analysis.serving.config import ModelConfig
-from fusetui.analysis.serving.layers import Experts, Layers, experts_of, layers_of
 from fusetui.analysis.serving.limit import Limit, limit_of
+from fusetui.analysis.serving.parts import Experts, Layers, experts_of, layers_of, products_of
 from fusetui.analysis.serving.steps import Mode, Pass, ServerPhase, interval_of, passes, trains
-from fusetui.analysis.serving.weights import products_of
 from fusetui.analysis.why.account import Accounts, Device
 from fusetui.analysis.why.facts import COMPILER
 from fusetui.analysis.why.model import IDLE, DeviceAccount

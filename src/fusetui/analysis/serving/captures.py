@@ -21,7 +21,7 @@ import numpy as np
 
 from fusetui.analysis.questions.computing import within
 from fusetui.analysis.questions.launches import LONGEST_NAME, graph_calls, nodes_of_replays
-from fusetui.analysis.serving.weights import inputs_by_op
+from fusetui.analysis.serving.parts import inputs_by_op
 from fusetui.gpu.roofline.products import matmul
 from fusetui.trace.model.arguments import Arguments, arguments, parsed
 from fusetui.trace.model.arrays import Int64s, Rows
