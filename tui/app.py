@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
@@ -18,7 +19,7 @@ from textual.widgets import Input, OptionList
 
 from fusetui.signals import ended_by_signals
 from fusetui.text.printable import printable
-from fusetui.tui import performing, registry, screen_layout
+from fusetui.tui import registry, screen_layout
 from fusetui.tui.drawing.canvas import Canvas, Moused
 from fusetui.tui.drawing.schemes import SCHEMES, Scheme
 from fusetui.tui.drawing.segments import ASCII_DOOR, DOOR
@@ -29,27 +30,17 @@ from fusetui.tui.performing import Answered, Performing
 from fusetui.tui.state import commands, memory, moving, reading, search
 from fusetui.tui.state.action import Action, Run, all_keys_text, applies, perform
 from fusetui.tui.state.commands import EXAMPLES, VERBS
+from fusetui.tui.state.offers import Offer, job_of_paths, offers_of
 from fusetui.tui.state.replays import changes_of
 from fusetui.tui.state.screen import overlay_size
-from fusetui.tui.state.state import (
-    Offer,
-    Outcome,
-    Prompt,
-    Size,
-    State,
-    job_of_paths,
-    offers_of,
-    told,
-)
+from fusetui.tui.state.state import Outcome, Prompt, Size, State, told
 from fusetui.tui.view_store import keep, restored
 
+YOUNG = 20_000  # objects between two looks of the collector; a frame makes some thousands
 PAGING = ("pageup", "pagedown")
-FEW_COLORS = ("standard", "windows")
-"""Color systems of Rich with 16 colors."""
-TEXTS = ("search", "command")
-"""Actions after which a text is typed."""
-EARLY_ENTER = "ctrl+j"
-"""What Enter is while the terminal is not yet the app's."""
+FEW_COLORS = ("standard", "windows")  # color systems of Rich with 16 colors
+TEXTS = ("search", "command")  # actions after which a text is typed
+EARLY_ENTER = "ctrl+j"  # what Enter is while the terminal is not yet the app's
 
 
 class AppOptions(msgspec.Struct, frozen=True):
@@ -295,7 +286,7 @@ def run(
     exception of a bug in the app.
     """
     keymap = user_keymap(registry.ACTIONS)
-    performing.be_patient()
+    gc.set_threshold(YOUNG)
     app = FusetuiApp(AppOptions(tuple(paths), keymap=keymap, alone=False, **options))
     with ended_by_signals(app):
         app.run(mouse=mouse)

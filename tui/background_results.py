@@ -53,7 +53,7 @@ Piece = tuple[Curve, ...] | Insight | Made
 
 
 def answers(
-    trace: Trace, cancelled: Stop, other: Trace | None, text: str, replayed: str = ""
+    trace: Trace, cancelled: Stop, other: Trace | None, search: str = "", replayed: str = ""
 ) -> Iterator[Any]:
     """What changed from a trace to the other; what args say to a search; what is on the critical
     path, or what a change is worth; what memory events tell; else all pieces."""
@@ -65,7 +65,7 @@ def answers(
         from fusetui.analysis.diff.compare import diff
 
         return iter([diff(trace, other)])
-    return often(as_read(trace, text)) if text else pieces(trace, cancelled)
+    return often(as_read(trace, search)) if search else pieces(trace, cancelled)
 
 
 def _memory_of(trace: Trace) -> tuple[Moments, ...] | str:

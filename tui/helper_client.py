@@ -17,11 +17,14 @@ import os
 import pickle
 import select
 import struct
+import sys
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
+from queue import SimpleQueue
 from subprocess import PIPE, Popen
+from threading import Thread
 from typing import IO, Any, Self
 
 import msgspec
@@ -29,15 +32,18 @@ import numpy as np
 from msgspec.structs import replace
 
 from fusetui.analysis.questions.groups import Keys
+from fusetui.trace.load import open_trace
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.report import Stop
+from fusetui.trace.model.errors import TraceError
+from fusetui.trace.model.report import Stop, never
 from fusetui.trace.read.workers import started
 from fusetui.tui.background_results import answers
 
-Named = tuple[str, Trace]
-"""A path, and the trace that was read from it."""
-START = "import gc, os; gc.disable(); os.nice(5); from fusetui.tui.helper_main import main; main()"
+Named = tuple[str, Trace]  # a path, and the trace that was read from it
+NICE = "import gc, os; gc.disable(); os.nice(5);"
 """The app comes first where there are few cores, from the first import on."""
+START = f"{NICE} from fusetui.tui.helper_client import main; main()"
+SMALL = 20_000  # slices: about fewer all is known before another process has read them
 OFTEN = 0.1  # seconds between two looks whether the work is still wanted
 Buffer = bytes | bytearray | memoryview
 SIZE = struct.Struct("<Q")
@@ -97,32 +103,21 @@ class Beside:
             self._process.communicate()
 
     def answers(
-        self,
-        named: Named,
-        cancelled: Stop,
-        other: Named | None = None,
-        text: str = "",
-        replayed: str = "",
+        self, named: Named, cancelled: Stop, other: Named | None = None, **asked: str
     ) -> Iterator[Any]:
         """See background_results.answers; where the other process fails, all of them from this
         one. Ends early once nobody wants them any more."""
         try:
-            yield from self.told(named, cancelled, other, text, replayed)
+            yield from self.told(named, cancelled, other, **asked)
         except NotBeside:
-            yield from answers(named[1], cancelled, other[1] if other else None, text, replayed)
+            yield from answers(named[1], cancelled, other[1] if other else None, **asked)
 
     def told(
-        self,
-        named: Named,
-        cancelled: Stop,
-        other: Named | None = None,
-        text: str = "",
-        replayed: str = "",
+        self, named: Named, cancelled: Stop, other: Named | None = None, **asked: str
     ) -> Iterator[Any]:
         """Only from the other process. Raises NotBeside, possibly after some of them."""
         against = self._request(*other) if other else None
-        asked = self._request(*named)
-        request = replace(asked, against=against, search=text, replayed=replayed)
+        request = replace(self._request(*named), against=against, **asked)
         try:
             self._ask(request)
             take, trace = partial(self._take, cancelled=cancelled), named[1]
@@ -176,6 +171,13 @@ class Beside:
 
 
 ALONE = Beside(alone=True)
+Start = Callable[[], Beside]
+
+
+def beside(start: Start | None, *traces: Trace, least: int = SMALL) -> Beside:
+    """Another process, if one may help and each trace has so many slices, taken together."""
+    is_large = sum(map(len, traces)) >= least * len(traces)
+    return start() if start and is_large else ALONE
 
 
 def ship(record: object, trace: Trace | None, out: IO[bytes]) -> None:
@@ -231,3 +233,52 @@ def _known(kind: type[msgspec.Struct], own: tuple[Any, ...], known: dict[str, An
     found = kind(*own)
     found.__dict__.update(known)
     return found
+
+
+def main() -> None:
+    """In the other process: each line of standard input asks about one trace; the answers go to
+    standard output. It ends when standard input does: nobody waits for the rest then."""
+    out = os.fdopen(os.dup(1), "wb")
+    requests: SimpleQueue[Request] = SimpleQueue()
+
+    def listen() -> None:
+        for line in sys.stdin.buffer:
+            requests.put(msgspec.json.decode(line, type=Request))
+        os._exit(0)
+
+    Thread(target=listen, daemon=True).start()
+    # What is needed is imported while the app still reads the trace.
+    import fusetui.analysis.diff.compare
+    import fusetui.analysis.why.answer
+    import fusetui.tui.layout.kernel_table  # noqa: F401
+
+    with suppress(OSError):
+        while True:
+            answer(requests.get(), out)
+
+
+def answer(request: Request, out: IO[bytes]) -> None:
+    """Writes all pieces about a trace, or the diff of two, or another answer, then None. Where a
+    file cannot be read, or is another one by now, writes only False. Raises OSError when nobody
+    reads any more."""
+    against, search, replayed = request.against, request.search, request.replayed
+    trace = _opened(replace(request, against=None, search="", replayed=""))
+    other = _opened(against) if against and trace is not None else None
+    if trace is None or (against and other is None):
+        ship(False, None, out)
+        return
+    for found in answers(trace, never, other, search, replayed):
+        ship(found, trace, out)
+    ship(None, trace, out)
+
+
+def _opened(request: Request) -> Trace | None:
+    """The trace that is asked about; None where there is no such trace any more."""
+    from fusetui.analysis.serving.opening import with_captures  # many modules
+
+    named = request.captured_by
+    try:
+        trace, _ = with_captures(open_trace(request.path), named, open_trace)
+    except TraceError:
+        return None
+    return trace if request_for(request.path, trace, named) == request else None

@@ -13,7 +13,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from fusetui.analysis.questions.launches import wants_capture
-from fusetui.analysis.questions.query import Pattern, matching, parse
+from fusetui.analysis.questions.query import matching, parse
 from fusetui.analysis.questions.query_text import WrongQuery
 from fusetui.analysis.questions.search import why_nothing
 from fusetui.text import cutting
@@ -26,7 +26,7 @@ from fusetui.trace.model.report import Stop, never
 from fusetui.tui import registry
 from fusetui.tui.background_results import Made, Piece, by_names
 from fusetui.tui.drawing.chrome import parts
-from fusetui.tui.helper_client import ALONE, Beside
+from fusetui.tui.helper_client import ALONE, Beside, Start, beside
 from fusetui.tui.layout.answer import Insight
 from fusetui.tui.layout.frame import busy_of
 from fusetui.tui.layout.kinds import shares
@@ -36,10 +36,10 @@ from fusetui.tui.layout.view import Side, make_sides, short_label
 from fusetui.tui.pages import ranks
 from fusetui.tui.state import moving, reading, search
 from fusetui.tui.state.action import Run
+from fusetui.tui.state.state import Compare, MatchLanes, ReadRanks, Search, Summarize
 from fusetui.tui.view_store import KeptView, name_of, read_kept
 
-Pair = tuple[Side, Side]
-Start = Callable[[], Beside]
+LARGE = 100_000  # slices: in fewer all is found before another process has read them
 PAUSE = 0.3  # seconds without a key, until another process is started for a search
 
 
@@ -66,12 +66,12 @@ def load(
     post: Post,
     cancelled: Stop,
     stopped: Stop = never,
-    beside: Beside = ALONE,
+    helper: Beside = ALONE,
     *,
     captured_by: Sequence[str] = (),
 ) -> None:
     """Read every path; posts how far it is, and previews, while reading and before captures are
-    read, then Loaded or why it failed, then what takes longer, which `beside` may work out.
+    read, then Loaded or why it failed, then what takes longer, which `helper` may work out.
 
     Once `stopped`, posts Loaded with what was read by then; once `cancelled`, nothing more.
     """
@@ -90,7 +90,7 @@ def load(
                 trace.elements.warm()
                 post(reading.unpacked)
         for path, trace in zip(paths, traces, strict=False):
-            for piece in beside.answers((path, trace), cancelled):
+            for piece in helper.answers((path, trace), cancelled):
                 post(told_of(trace, piece))
         cutting.warm()
 
@@ -179,22 +179,21 @@ def told_of(trace: Trace, piece: Piece) -> Run:
     return partial(reading.counted, trace=trace, curves=piece)
 
 
-def compare(
-    sides: Pair, paths: Sequence[str], post: Post, cancelled: Stop, beside: Beside = ALONE
-) -> None:
-    """Posts the diff, unless nobody wants it any more; `beside` may work it out."""
-    a, b = (side.trace for side in sides)
-    for found in beside.answers((paths[0], a), cancelled, (paths[1], b)):
-        if not cancelled():
-            post(partial(reading.compared, a=a, b=b, diff=found))
+def compare(asked: Compare, post: Post, cancelled: Stop, start: Start | None = None) -> None:
+    """Posts the diff, unless nobody wants it any more."""
+    a, b = asked.a.trace, asked.b.trace
+    with beside(start, a, b, least=LARGE) as helper:
+        for found in helper.answers((asked.paths[0], a), cancelled, (asked.paths[1], b)):
+            if not cancelled():
+                post(partial(reading.compared, a=a, b=b, diff=found))
 
 
-def rank(paths: tuple[str, ...], post: Post, cancelled: Stop) -> None:
+def rank(asked: ReadRanks, post: Post, cancelled: Stop, *_: object) -> None:
     """Reads the ranks of a job, each in a process; posts each, then who waits for whom."""
     from fusetui.analysis.ranks.answer import explained, strip_of
     from fusetui.analysis.ranks.executors import summarize as summarize_ranks
 
-    tell = partial(_posted, post, cancelled)
+    tell, paths = partial(_posted, post, cancelled), asked.paths
 
     def told(done: int, total: int) -> None:
         tell(partial(ranks.known, paths=paths, done=done))
@@ -207,9 +206,9 @@ def rank(paths: tuple[str, ...], post: Post, cancelled: Stop) -> None:
             post(partial(ranks.known, paths=paths, problem=printable(str(error))))
 
 
-def summarize(wanted: Sequence[tuple[int, str]], post: Post, cancelled: Stop) -> None:
+def summarize(asked: Summarize, post: Post, cancelled: Stop, *_: object) -> None:
     """Posts a line about each of the traces to choose from: its place in the list, and its path."""
-    for index, path in wanted:
+    for index, path in asked.wanted:
         if cancelled():
             return
         try:
@@ -219,12 +218,10 @@ def summarize(wanted: Sequence[tuple[int, str]], post: Post, cancelled: Stop) ->
         post(partial(reading.summarized, index=index, text=text))
 
 
-def look(
-    side: Side, text: str, post: Post, cancelled: Stop, path: str = "", start: Start | None = None
-) -> None:
-    """Posts what names say, then as long as args are read, again and again. `start` starts another
-    process, which reads those of a large trace from `path`, so that no key waits for it."""
-    trace = side.trace
+def look(asked: Search, post: Post, cancelled: Stop, start: Start | None = None) -> None:
+    """Posts what names say, then as long as args are read, again and again; those of a large trace
+    another process reads, so that no key waits for it."""
+    side, text, trace = asked.side, asked.text, asked.side.trace
 
     def found_now(found: SearchHits) -> None:
         post(partial(search.arrived, side=side, found=found))
@@ -240,25 +237,27 @@ def look(
         return
     if not query.reads_args:
         found_now(found_of(trace, text, rows, 0.0))
-    if start and not _paused(cancelled):
+    is_small = len(trace) < LARGE
+    if start and not is_small and not _paused(cancelled):
         return
-    with start() if start else ALONE as beside:
-        for held, extra, share in beside.answers((path, trace), cancelled, text=text):
+    with beside(start, trace, least=LARGE) as helper:
+        for held, extra, share in helper.answers((asked.path, trace), cancelled, search=text):
             if cancelled():
                 return
             found = found_of(trace, text, held, share, extra, by_names=not query.reads_args)
             found_now(replace(found, missing=missing))
 
 
-def match_lanes(side: Side, pattern: Pattern, post: Post) -> None:
+def match_lanes(asked: MatchLanes, post: Post, *_: object) -> None:
     """Posts the lanes that a pattern matches, or what is wrong with it."""
-    found = partial(moving.matched, side=side)
+    side, pattern = asked.side, asked.pattern
     try:
         flags, said = matching(pattern.text, names_of(side.lanes)) ^ pattern.excluded, ""
     except WrongQuery as wrong:
         flags, said = np.zeros(0, dtype=np.bool_), str(wrong)
     lanes = frozenset(np.flatnonzero(flags).tolist())
-    post(partial(found, text=f"/{pattern.text}/", lanes=lanes, wrong=said))
+    told = partial(moving.matched, side=side, text=f"/{pattern.text}/")
+    post(partial(told, lanes=lanes, wrong=said))
 
 
 def _paused(cancelled: Stop) -> bool:

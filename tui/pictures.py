@@ -22,8 +22,7 @@ from fusetui.tui.state.reading import compared
 from fusetui.tui.state.screen import tabs_height
 from fusetui.tui.state.state import Compare, Outcome, Size, State
 
-Window = tuple[int, int]
-"""Begin and end in ns of the file."""
+Window = tuple[int, int]  # begin and end in ns of the file
 
 
 class NoPage(Error):  # noqa: N818

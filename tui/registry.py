@@ -36,7 +36,6 @@ from fusetui.tui.state.action import (
 from fusetui.tui.state.screen import body, overlay_body, tabs_height, tour_lines
 from fusetui.tui.state.state import (
     CopyText,
-    Effect,
     Help,
     Order,
     Outcome,
@@ -110,7 +109,7 @@ def details(state: State) -> State:
     return told(state, found) if isinstance(found, str) else laid_over(state, found)
 
 
-def asks(effect: Effect) -> Run:
+def asks(effect: Order) -> Run:
     """An action that changes nothing but the world."""
     return lambda state: (state, effect)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -11,14 +10,13 @@ from fusetui.analysis.replay.changes import AMOUNT
 from fusetui.trace.model.categories import GPU_ROLES, Role
 from fusetui.trace.model.report import Stop
 from fusetui.tui import registry
-from fusetui.tui.helper_client import ALONE, Beside
+from fusetui.tui.helper_client import Start, beside
 from fusetui.tui.loading import Post
 from fusetui.tui.pages.modules import PAGE as MODULES
 from fusetui.tui.state import replays
 from fusetui.tui.state.second import second_of
-from fusetui.tui.state.state import TIMELINE, State
+from fusetui.tui.state.state import TIMELINE, Replay, State
 
-SMALL = 20_000  # slices: fewer are replayed before another process has read them
 SELECTED = "what is selected tells no change: whatif family:gemm x0.8 names one"
 WHAT = {
     **dict.fromkeys(GPU_ROLES, "kernel"),
@@ -26,19 +24,17 @@ WHAT = {
 }
 
 
-def replay(
-    state: State, asked: str, post: Post, cancelled: Stop, start: Callable[[], Beside]
-) -> None:
+def replay(asked: Replay, post: Post, cancelled: Stop, start: Start | None = None) -> None:
     """Posts the answer, unless nobody wants it any more."""
-    trace = state.side.trace
-    tell = partial(replays.arrived, trace=trace, asked=asked)
-    change = named(state, asked)
+    state, trace = asked.state, asked.state.side.trace
+    tell = partial(replays.arrived, trace=trace, asked=asked.asked)
+    change = named(state, asked.asked)
     if not change:
         post(partial(tell, found=SELECTED))
         return
-    with ALONE if len(trace) < SMALL else start() as beside:
+    with beside(start, trace) as helper:
         of_file = state.paths[state.active], trace
-        for found in beside.answers(of_file, cancelled, replayed=change):
+        for found in helper.answers(of_file, cancelled, replayed=change):
             answer = second_of(trace, found, _said(state)) if isinstance(found, tuple) else found
             if not cancelled():
                 post(partial(tell, found=answer))

@@ -19,8 +19,7 @@ from fusetui.tui.layout.view import Side, first_view
 from fusetui.tui.state.session import Bookmark
 from fusetui.tui.state.state import State, told
 
-PLACE = "FUSETUI_KEPT"
-"""Names another folder, or is `off`."""
+PLACE = "FUSETUI_KEPT"  # names another folder, or is `off`
 PART = 1 << 16  # bytes at both ends of a file that tell it from others, with its size
 MOST = 500  # files; of more, those that were written last are kept
 LONGEST = 1 << 20  # bytes of a file of ours

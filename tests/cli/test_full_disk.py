@@ -11,7 +11,7 @@ from tests.room import room_for
 from tests.snapshots import trained
 
 from fusetui.registry import COMMANDS
-from fusetui.tables.writers import TEXTS
+from fusetui.tables.files import TEXTS
 from fusetui.trace.scrub.file import ENDINGS
 
 Run = Callable[..., Any]

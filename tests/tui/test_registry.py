@@ -30,24 +30,15 @@ from fusetui.tui.pages.page import Page
 from fusetui.tui.registry import ACTIONS, PAGES
 from fusetui.tui.state import moving, replays, search
 from fusetui.tui.state.action import Action, Run, action
+from fusetui.tui.state.offers import RankedJob
 from fusetui.tui.state.second import second_of
-from fusetui.tui.state.state import (
-    MARKS,
-    Chooser,
-    Effect,
-    Order,
-    RankedJob,
-    Reading,
-    Replayed,
-    Size,
-    State,
-)
+from fusetui.tui.state.state import MARKS, Chooser, Order, Reading, Replayed, Size, State
 
 Patch = pytest.MonkeyPatch
 LOW = Size(100, 14)  # too low for all lanes
 CLOSE = do("zoom-in", "zoom-in")
 
-ENDS: dict[str, Effect] = {
+ENDS: dict[str, Order] = {
     "suspend": Order.SUSPEND,
     "quit": Order.QUIT,
     "interrupt": Order.INTERRUPT,
@@ -321,7 +312,7 @@ async def test_every_key_has_an_effect(
 ) -> None:
     case, app = CASES[action.name], cast(FusetuiApp, running.app)
     state = after(opened(*traces[: case.sides], paths=("a", "b"), size=case.size), *case.runs)
-    asked: list[Effect] = []
+    asked: list[Order] = []
     monkeypatch.setattr(app._performing, "perform", asked.append)
     with app._context():
         for key in action.keys:

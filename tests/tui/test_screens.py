@@ -30,8 +30,9 @@ from fusetui.tui.pages import ranks
 from fusetui.tui.pages.overlays import FoundPicture
 from fusetui.tui.state import replays
 from fusetui.tui.state.action import Run
+from fusetui.tui.state.offers import job_of_paths
 from fusetui.tui.state.screen import overlay_size
-from fusetui.tui.state.state import MARKS, ROWS, Size, State, job_of_paths
+from fusetui.tui.state.state import MARKS, ROWS, Size, State
 
 Matches = Callable[[str, str], None]
 SIZES = (Size(60, 18), Size(80, 24), Size(120, 35), Size(200, 50))

@@ -55,6 +55,7 @@ class Report(msgspec.Struct, frozen=True):
     cut_ends: int = 0  # GPU events that may have lasted longer: the writer ended them at the next
     converted_from: str = ""  # the format that this JSON was converted from
     named: str = ""  # what the user called it where that is not its path: sample:NAME
+    pending: bool = False  # changes lie in a file beside it that is not read
 
     @property
     def writer(self) -> str:
@@ -75,7 +76,14 @@ class Report(msgspec.Struct, frozen=True):
             return f"only {self.prefix} were read"
         if self.too_damaged >= 0:
             return f"too damaged to be read beyond byte {self.too_damaged}"
+        if self.pending:
+            return "changes in a file beside it are not read"
         return "" if self.complete else "the file was cut short"
+
+    @property
+    def whole(self) -> bool:
+        """Whether all that was recorded was read."""
+        return not (self.missing or self.cut or self.unreadable)
 
 
 Progress = Callable[[int, int], None]

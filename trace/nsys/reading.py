@@ -103,7 +103,7 @@ def _read(
     problem = partial(_problem, place.path, stored.state) if place.data is None else str
     times = (int(start.min()), int((start + dur).max())) if len(start) else (0, 0)
     left_out, keys = _left_out(db), keys_of(db, *times)
-    remarks = _remarks(place, parts, unnamed(parts, words), unreadable)
+    remarks, pending = _remarks(parts, unnamed(parts, words), unreadable), _pending(place)
     report = Report(
         path=stored.path,
         bytes=stored.size,
@@ -117,7 +117,8 @@ def _read(
         unfinished=unfinished,
         format="nsys",
         left_out=left_out,
-        remarks=(*db.damage, *remarks),
+        remarks=(*db.damage, *remarks, *pending),
+        pending=bool(pending),
     )
     written = Rendered(ExportWriter(place), problem)
     elements = Elements(written, [one for one in stretches if one.events])  # rowids may be far off
@@ -173,7 +174,6 @@ def _left_out(db: Export) -> dict[str, int]:
 
 
 def _remarks(
-    place: ExportFile,
     parts: Sequence[TableEvents],
     unnamed: Iterator[tuple[str, int]],
     unreadable: int,
@@ -189,11 +189,16 @@ def _remarks(
             f"Launches of CUDA graphs were recorded as one event each ({graphs}), without their "
             "kernels: record with nsys profile --cuda-graph-trace=node to see those."
         )
-    if place.data is None:
-        for ending in ("-wal", "-journal"):
-            with suppress(OSError):
-                if os.stat(place.path + ending).st_size:
-                    yield (
-                        f"Changes in {os.path.basename(place.path)}{ending} are not read: something"
-                        " still writes the export, or was stopped."
-                    )
+
+
+def _pending(place: ExportFile) -> list[str]:
+    """A sentence for each file beside it with changes that are not in it."""
+    found = []
+    for ending in ("-wal", "-journal") if place.data is None else ():
+        with suppress(OSError):
+            if os.stat(place.path + ending).st_size:
+                found.append(
+                    f"Changes in {os.path.basename(place.path)}{ending} are not read: something"
+                    " still writes the export, or was stopped."
+                )
+    return found

@@ -14,7 +14,7 @@ from fusetui.analysis.memory.categories import CATEGORIES
 from fusetui.analysis.memory.history import BEFORE
 from fusetui.analysis.memory.holders import NO_STACK
 from fusetui.analysis.memory.layout import COMMON
-from fusetui.analysis.memory.placed import Placed, placed
+from fusetui.analysis.memory.moments import Placed, placed
 from fusetui.report.memory_words import MORE, short_place
 from fusetui.text.cutting import joined
 from fusetui.text.figures import count, duration, percent, plural, size

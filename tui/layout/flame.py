@@ -13,8 +13,7 @@ from fusetui.tui.layout.figure_trees import FigureTree, by_level, placed
 from fusetui.tui.layout.modules import ModuleTree
 
 TREES: Final = ("ops", "modules", "frames")
-TIMES: Final = ("GPU", "CPU")
-"""GPU time launched by a node, or time on the CPU."""
+TIMES: Final = ("GPU", "CPU")  # GPU time launched by a node, or time on the CPU
 WHOLE = -1  # instead of a node
 
 

@@ -25,8 +25,7 @@ from fusetui.tui.layout.kinds import KINDS, SliceKind, kind_of, label_of, narrow
 
 BYS: Final = ("name", "kind", "family", "op", "shape", "module", "stream", "step")
 """What kernels are grouped by."""
-LATER: Final = ("shape", "module")
-"""Those that are known only once the answer is."""
+LATER: Final = ("shape", "module")  # those that are known only once the answer is
 SORTS: Final = ("total", "count", "median", "min", "max", "name")
 UNKNOWN: Final = "(none)"
 NO_ARGS: Final = Arguments(np.empty(0, dtype=np.int32), ())

@@ -52,8 +52,7 @@ class SliceKind(StrEnum):
         return TOKENS[self]
 
 
-KINDS = tuple(SliceKind)
-"""By their numbers."""
+KINDS = tuple(SliceKind)  # by their numbers
 TOKENS = {
     kind: ("kernel." if n <= KINDS.index(SliceKind.GPU_OTHER) else "slice.")
     + kind.removeprefix("gpu-")

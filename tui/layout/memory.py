@@ -23,21 +23,10 @@ if TYPE_CHECKING:
 
 MEMORY = "memory"
 NO_LIFE, ANY_STACK = -1, -2
-LETTERS = "pogatwbGu"
-"""Of the categories, in their order, where there are no colors."""
+LETTERS = "pogatwbGu"  # of the categories, in their order, where there are no colors
 FROM_BELOW = (0, 7, 1, 2, 6, 5, 3, 8, 4)
 """The order of the categories in the area: what lives long lies below."""
 Key = tuple[str | int, ...]
-
-
-class ReadMemory(msgspec.Struct, frozen=True):
-    """An effect: read these snapshots, or the memory events of a trace, as asked for on a page;
-    `alone`: nothing else is open."""
-
-    paths: tuple[str, ...]
-    alone: bool
-    trace: Trace | None = None
-    page: str = ""
 
 
 class Lines(msgspec.Struct, frozen=True):

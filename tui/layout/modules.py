@@ -14,8 +14,7 @@ from fusetui.tui.layout.figure_trees import FigureTree, by_name, sizes
 from fusetui.tui.layout.kinds import SliceKind, narrow
 
 MOST = 20  # names listed
-FEW = 20
-"""At most this many modules are open at first."""
+FEW = 20  # at most this many modules are open at first
 BELONGS_NOWHERE: Final = {
     Nowhere.NOT_LAUNCHED: "(launch not recorded)",
     Nowhere.NO_FORWARD: "(backward, of no recorded forward op)",

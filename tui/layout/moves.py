@@ -23,10 +23,8 @@ from fusetui.tui.layout.places import (
 )
 from fusetui.tui.layout.view import MIN_SPAN_NS, GapAt, Place, Side, View, gap_times, held, times
 
-SEEN = 10
-"""A gap is well visible if it takes at least 1 / SEEN of the window."""
-TOP = (WHERE, 0)
-"""Depths of the first line of a lane."""
+SEEN = 10  # a gap is well visible if it takes at least 1 / SEEN of the window
+TOP = (WHERE, 0)  # depths of the first line of a lane
 
 
 def zoom(side: Side, view: View, numerator: int, denominator: int) -> View:

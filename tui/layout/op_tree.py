@@ -103,10 +103,8 @@ class OpTree(FigureTree, frozen=True, eq=False, dict=True):
         return int(self.trace.dur[self.trace.gpu_rows].sum())
 
 
-Part = tuple[Rows, Rows]
-"""Nodes, and as many rows that add to their figures."""
-Nodes = tuple[Int64s, Int64s, Int64s, Int64s]
-"""Parent, level, size and name of each."""
+Part = tuple[Rows, Rows]  # nodes, and as many rows that add to their figures
+Nodes = tuple[Int64s, Int64s, Int64s, Int64s]  # parent, level, size and name of each
 
 
 def call_tree(trace: Trace) -> OpTree:

@@ -12,8 +12,7 @@ from fusetui.text.figures import Unit
 from fusetui.text.patterns import late
 from fusetui.trace.model.columns import Trace
 
-LONG = 100_000_000_000
-"""ns; starts in traces of this length have no room in ms."""
+LONG = 100_000_000_000  # ns; starts in traces of this length have no room in ms
 NEVER = 1_000_000  # cells that no screen has
 
 

@@ -33,8 +33,7 @@ if TYPE_CHECKING:
 
 MIN_SPAN_NS = 20
 HIDDEN = -1000  # instead of a depth
-Interval = tuple[int, int]
-"""Begin and end, in ns from the origin of a side."""
+Interval = tuple[int, int]  # begin and end, in ns from the origin of a side
 T = TypeVar("T")
 
 

@@ -29,6 +29,7 @@ from fusetui.tui.pages.page import ListPage, Pane
 from fusetui.tui.state import replays, search
 from fusetui.tui.state.action import a_trace, action, hint_text, hints_text, nothing
 from fusetui.tui.state.commands import recorded, shown_step
+from fusetui.tui.state.offers import Offer
 from fusetui.tui.state.reading import read
 from fusetui.tui.state.screen import overlay_size
 from fusetui.tui.state.session import Range
@@ -40,7 +41,6 @@ from fusetui.tui.state.state import (
     Help,
     HitList,
     ListState,
-    Offer,
     Order,
     Outcome,
     Overlay,

@@ -142,7 +142,7 @@ class ListPage(Page):
         found = self.table(state, (cursor,)) if cursor >= 0 else None
         if found is None:
             return ""
-        from fusetui.tables.writers import tsv_lines  # rarely needed
+        from fusetui.tables.files import tsv_lines  # rarely needed
 
         return clip("".join(tsv_lines(found))[:-1], MOST_COPIED)
 

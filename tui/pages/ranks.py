@@ -28,18 +28,10 @@ from fusetui.tui.layout.text_layout import ListColumn, room, sentence_lines, tit
 from fusetui.tui.layout.view import Side
 from fusetui.tui.pages.page import ListPage, Pane, next_of, sort_actions
 from fusetui.tui.state.action import action, on
+from fusetui.tui.state.offers import RANK_SORTS, RankedJob
 from fusetui.tui.state.reading import read
 from fusetui.tui.state.screen import body, head_height
-from fusetui.tui.state.state import (
-    RANK_SORTS,
-    TIMELINE,
-    Outcome,
-    RankedJob,
-    ReadRanks,
-    Size,
-    State,
-    told,
-)
+from fusetui.tui.state.state import TIMELINE, Outcome, ReadRanks, Size, State, told
 
 if TYPE_CHECKING:
     from fusetui.analysis.ranks.model import JobAnswer, RankRow, WorstWait

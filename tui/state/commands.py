@@ -18,8 +18,7 @@ from fusetui.tui.state import moving, replays
 from fusetui.tui.state.action import action, anything_open, nothing, with_keys
 from fusetui.tui.state.moving import shown
 from fusetui.tui.state.reading import read
-from fusetui.tui.state.recording import Record
-from fusetui.tui.state.state import Cut, Order, Outcome, Prompt, SaveTable, State, told
+from fusetui.tui.state.state import Cut, Order, Outcome, Prompt, Record, SaveTable, State, told
 
 EXAMPLES = (
     *("goto 9ms", "step 2", "mark a", "only gpu", "open FILE", "diff FILE"),

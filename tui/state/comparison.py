@@ -15,8 +15,7 @@ from fusetui.tui.layout.lanes import key_lanes
 from fusetui.tui.layout.moves import select
 from fusetui.tui.layout.view import Side, View, first_view
 
-Pair = tuple[Sequence[int], Sequence[int]]
-"""Rows of A and of B."""
+Pair = tuple[Sequence[int], Sequence[int]]  # rows of A and of B
 
 
 class DiffLines(msgspec.Struct, frozen=True, eq=False):

@@ -18,7 +18,6 @@ from fusetui.tui.layout.memory import (
     MemoryShown,
     MemorySide,
     MemoryView,
-    ReadMemory,
     cells,
     first_view,
     positions,
@@ -26,14 +25,7 @@ from fusetui.tui.layout.memory import (
 from fusetui.tui.layout.view import MIN_SPAN_NS
 from fusetui.tui.state.moving import viewed
 from fusetui.tui.state.replays import WHOLE
-from fusetui.tui.state.state import (
-    ListState,
-    Outcome,
-    Reading,
-    Refuse,
-    State,
-    told,
-)
+from fusetui.tui.state.state import ListState, Outcome, Reading, ReadMemory, Refuse, State, told
 
 if TYPE_CHECKING:
     from fusetui.analysis.memory.moments import Moments

@@ -9,8 +9,7 @@ from fusetui.tui.state.tour import STEPS, tour_height
 LOW = 20  # lines of a screen; with fewer the bar of pages is left out
 SHARE = 9, 10  # of the screen: what an overlay takes
 BESIDE = 2  # cells of the box beside its lines
-LEAST = 40, 10
-"""Cells and lines of a screen; on a smaller one there is only a sentence."""
+LEAST = 40, 10  # cells and lines of a screen; on a smaller one there is only a sentence
 
 
 def too_small(size: Size) -> str:

@@ -257,8 +257,7 @@ def _no_marks(sides: Sequence[Side]) -> Marks:
     return tuple(frozenset[int]() for _ in sides)
 
 
-Rows = Mapping[int, int]
-"""The new row of a row of the earlier trace. -1 stays -1."""
+Rows = Mapping[int, int]  # the new row of a row of the earlier trace; -1 stays -1
 
 
 def carried(session: ViewSession, sides: Sequence[Side]) -> ViewSession:

@@ -161,8 +161,7 @@ DONE: tuple[tuple[str, Done], ...] = (
 """One way to do it, as Textual names keys, and whether it is done."""
 PICTURES = ("Read a kernel name", "The longest gap", "Side by side")
 """The steps of which docs/tour.md shows the screen once they are done."""
-OF_TWO = ("Read the diff",)
-"""Those that can be done only beside a second trace."""
+OF_TWO = ("Read the diff",)  # those that can be done only beside a second trace
 STEPS = tuple(
     TourStep(
         title, " ".join(lines), tuple(keys.split()), is_done, title in PICTURES, title in OF_TWO

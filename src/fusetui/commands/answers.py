@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
-from fusetui.commands.errors import DONE, NO, CommandError, say
+from fusetui.commands.errors import DONE, NO, UNUSABLE, CommandError, say
 from fusetui.commands.loading import Loaded, load, secret_notices
 from fusetui.report.output import emit_json_of, emit_of, width
 from fusetui.text.figures import plural, several
@@ -235,6 +235,8 @@ def run_check(args: Namespace) -> int:
         return "\n".join([f"Counted {counts}:", *lines])
 
     code = max(shown(args, loaded, document, text), DONE if right else NO)
+    if not loaded.trace.report.whole:
+        code = UNUSABLE
     if args.github or args.junit is not None:
         return _told(args, loaded, guesses, counts)
     return code
@@ -256,7 +258,7 @@ def _told(args: Namespace, loaded: Loaded, guesses: Iterable[Guess], counts: str
         )
         for one in guesses
     ]
-    cases += [unread(name)] if loaded.code != DONE else []
+    cases += [] if trace.report.whole else [unread(name)]
     return told(args, cases, [f"* {markdown(one)}" for one in notes_of(trace)])
 
 

@@ -18,8 +18,7 @@ from fusetui.analysis.why.selection import asked
 from fusetui.commands.errors import CommandError, say
 from fusetui.commands.loading import load, secret_notices
 from fusetui.commands.why import selection_of
-from fusetui.report.output import emit
-from fusetui.report.progress import Bar
+from fusetui.report.output import Bar, emit
 from fusetui.text.figures import count, plural, window
 from fusetui.text.printable import printable
 from fusetui.trace import Trace

@@ -13,7 +13,7 @@ from fusetui.analysis.questions.launches import wants_capture
 from fusetui.arguments import BY_ANNOTATIONS
 from fusetui.commands.errors import DONE, UNUSABLE, CommandError, say
 from fusetui.commands.sources import is_shipped, one_trace, traces
-from fusetui.report.progress import Bar
+from fusetui.report.output import Bar
 from fusetui.text.figures import several
 from fusetui.text.printable import printable
 from fusetui.trace import Trace, open_trace

@@ -16,8 +16,7 @@ from fusetui.commands.errors import DONE, UNUSABLE, CommandError, say
 from fusetui.commands.loading import Loaded, load
 from fusetui.commands.sources import is_shipped
 from fusetui.commands.tables import chosen, form_of, put
-from fusetui.report.output import emit, emit_json, width
-from fusetui.report.progress import Bar
+from fusetui.report.output import Bar, emit, emit_json, width
 from fusetui.tables.columns import FILE, columns_of
 from fusetui.tables.public import Table, table_of, with_files
 from fusetui.text.figures import parse_time

@@ -31,7 +31,7 @@ from fusetui.commands.terminal import background, has_terminal, needs_ascii, pre
 from fusetui.trace.read.remote import is_remote
 
 if TYPE_CHECKING:
-    from fusetui.tui.state.state import Offer
+    from fusetui.tui.state.offers import Offer
 
 SIDES = 2  # traces that are shown side by side
 NEWEST = 9  # traces, and as many runs
@@ -197,14 +197,14 @@ def _traces(folder: Path) -> Iterator[Offer]:
 
 def _trace(path: Path) -> Offer:
     from fusetui.text.figures import size
-    from fusetui.tui.state.state import Offer
+    from fusetui.tui.state.offers import Offer
 
     return Offer(str(path), (str(path),), f"{_when(path)}   {size(path.stat().st_size)}")
 
 
 def _run(path: Path) -> Iterator[Offer]:
     """The variants of a run; nothing if there is none, as after a capture that failed."""
-    from fusetui.tui.state.state import Offer
+    from fusetui.tui.state.offers import Offer
 
     with suppress(CommandError):
         paths = tuple(traces(str(path)))
@@ -215,7 +215,7 @@ def _run(path: Path) -> Iterator[Offer]:
 def _shipped() -> Iterator[Offer]:
     from fusetui import sample_traces
     from fusetui.sample_traces import lessons
-    from fusetui.tui.state.state import Offer
+    from fusetui.tui.state.offers import Offer
     from fusetui.tui.state.tour import LESSONS
 
     paths = tuple(str(lessons.path(name)) for name in LESSONS[:1])

@@ -9,8 +9,7 @@ from argparse import Namespace
 from fusetui.commands.errors import DONE, UNUSABLE, say
 from fusetui.commands.loading import remarks_of
 from fusetui.commands.sources import one_trace
-from fusetui.report.output import emit
-from fusetui.report.progress import Bar
+from fusetui.report.output import Bar, emit
 from fusetui.text.figures import plural
 from fusetui.text.printable import printable
 

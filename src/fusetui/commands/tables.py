@@ -18,10 +18,9 @@ from fusetui.report.output import emit, width, wrapped
 from fusetui.report.streams import write
 from fusetui.tables.columns import FILE
 from fusetui.tables.drawn import listed, seen_first
-from fusetui.tables.files import format_of, save
+from fusetui.tables.files import TEXTS, format_of, save
 from fusetui.tables.public import Table, with_files
 from fusetui.tables.sources import Asked, made
-from fusetui.tables.writers import TEXTS
 from fusetui.text.figures import plural
 from fusetui.text.printable import printable
 from fusetui.text.tables import Unseen

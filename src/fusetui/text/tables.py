@@ -74,6 +74,22 @@ def table_of(
     return table([columns[n] for n in kept], [[row[n] for n in kept] for row in rows], most, least)
 
 
+def first_of(
+    columns: Sequence[Column],
+    records: Sequence[object],
+    top: int,
+    most: int,
+    noun: str,
+    hint: str = TOP_ALL,
+    least: int = LEAST,
+    blank: str | None = None,
+) -> str:
+    """The table of the first `top` records (0: all), and how many are left out."""
+    shown = records[:top] if top else records
+    more = left_out(len(records) - len(shown), noun, hint)
+    return "\n".join([table_of(columns, shown, most, least, blank), *more])
+
+
 def known(value: T | None, text: Callable[[T], str], otherwise: str = "-") -> str:
     """The text of a value, or what stands for None."""
     return otherwise if value is None else text(value)

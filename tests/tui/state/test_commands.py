@@ -22,8 +22,8 @@ from fusetui.tui.layout.moves import at_time, over, zoom
 from fusetui.tui.layout.view import Side, View
 from fusetui.tui.pages import overlays
 from fusetui.tui.state.commands import obeyed
-from fusetui.tui.state.recording import Record
-from fusetui.tui.state.state import TIMELINE, Chooser, Offer, Order, Read
+from fusetui.tui.state.offers import Offer
+from fusetui.tui.state.state import TIMELINE, Chooser, Order, Read, Record
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@
 
     history.histories(snapshot)   what was allocated, active and reserved after each event
     evidence.evidence(snapshot)   what the frames of each stack say
-    phases.phases(history, ...)   forward, backward and steps of the optimizer
+    categories.phases(...)        forward, backward and steps of the optimizer
     categories.categories(...)    what kind each allocation is; unknown without evidence
     holders.by_code, by_module    what lives at a moment, each byte in one row
 

@@ -8,14 +8,13 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from fusetui.analysis.memory.categories import Share, by_category, categories
+from fusetui.analysis.memory.categories import Phases, Share, by_category, categories, phases
 from fusetui.analysis.memory.evidence import Evidence, evidence
 from fusetui.analysis.memory.findings import Finding, findings
 from fusetui.analysis.memory.history import BEFORE, History, histories
 from fusetui.analysis.memory.holders import Holder, by_code, by_module, code_of
+from fusetui.analysis.memory.layout import Waste, waste
 from fusetui.analysis.memory.oom import OutOfMemory, out_of_memory
-from fusetui.analysis.memory.phases import Phases, phases
-from fusetui.analysis.memory.waste import Waste, waste
 from fusetui.trace.model.arrays import Int64s
 from fusetui.trace.snapshot import Action, Snapshot
 

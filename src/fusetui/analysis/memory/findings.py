@@ -8,14 +8,12 @@ from typing import Literal
 import msgspec
 import numpy as np
 
-from fusetui.analysis.memory.categories import NUMBER, Category
+from fusetui.analysis.memory.categories import NUMBER, Category, Phases
 from fusetui.analysis.memory.evidence import Evidence, Mark
 from fusetui.analysis.memory.history import BEFORE, History
 from fusetui.analysis.memory.holders import NO_STACK, code_of
-from fusetui.analysis.memory.layout import is_expandable
+from fusetui.analysis.memory.layout import is_expandable, private_pools, torn
 from fusetui.analysis.memory.oom import Inactive, OutOfMemory
-from fusetui.analysis.memory.phases import Phases
-from fusetui.analysis.memory.waste import private_pools, torn
 from fusetui.trace.model.arrays import Flags, Int64s, summed
 
 Rule = Literal[
