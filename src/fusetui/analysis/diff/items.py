@@ -163,8 +163,15 @@ def items(work: Work, words: Vocabulary) -> Items:
     samples = np.array([work.ns[work.of_window(w)] for w in alike], dtype=np.int64)
     steps = np.array(alike, dtype=np.intp)
     return Items(
-        *(work, window, steps, steps, steps),
-        *(column[chosen] for column in (work.row, work.op, work.lane, exact)),
+        work=work,
+        window=window,
+        alike=steps,
+        usual=steps,
+        plain=steps,
+        row=work.row[chosen],
+        op=work.op[chosen],
+        lane=work.lane[chosen],
+        exact=exact[chosen],
         by_op=_by_op(work, chosen, kernel[chosen], op[chosen], words),
         alone=_alone(work, chosen, op[chosen]),
         by_class=_classes(work, chosen, words),
@@ -270,7 +277,7 @@ def _classes(work: Work, chosen: slice, words: Vocabulary) -> Int64s:
     trace = work.trace
     kernels = trace.name[work.row[chosen]]
     ops = np.where(work.op[chosen] >= 0, trace.name[work.op[chosen]], -1)
-    computes = np.isin(trace.role[work.row[chosen]], (Role.KERNEL, Role.OP))
+    computes = np.isin(trace.role[work.row[chosen]], (Role.KERNEL, Role.OP)).astype(np.int64)
     around = outermost(trace, work.op[chosen])
     inside = np.where(around >= 0, trace.name[around], -1)
     columns = ops, kernels, computes, inside

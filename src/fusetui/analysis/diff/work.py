@@ -123,7 +123,8 @@ def _whole(trace: Trace, label: str) -> Windows:
     rows = trace.rows_of(Role.OP, Role.CALL, *GPU_ROLES)
     if not len(rows):
         note = f"{label}: holds neither GPU events nor CPU ops"
-        return Windows(*np.zeros((2, 0), dtype=np.int64), whole=True, notes=(note,))
+        nothing = np.zeros(0, dtype=np.int64)
+        return Windows(nothing, nothing, whole=True, notes=(note,))
     note = "no steps found; the whole trace is taken as one step (--step-by PATTERN takes"
     notes = (f"{label}: {note} annotations as steps)",)
     start, end = trace.start[rows].min(), trace.end[rows].max()
