@@ -46,7 +46,6 @@ class Ending(App[int]):
         return self.return_value if self.return_value is not None else 0
 
     def refuse(self, sentence: str) -> None:
-        """End, because there is nothing to show."""
         self._refused = sentence
         self.exit(2)
 

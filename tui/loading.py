@@ -1,12 +1,14 @@
-"""What threads do beside the app: they read traces, compare, search and summarize them; what is
+"""What threads do beside the app: they read, compare, search, summarize and replay traces; what is
 found arrives as a change of the state."""
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -19,6 +21,7 @@ from fusetui.analysis.questions.search import why_nothing
 from fusetui.text import cutting
 from fusetui.text.printable import printable
 from fusetui.trace.load import Preview, open_trace
+from fusetui.trace.model.categories import GPU_ROLES, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import NothingRead, TraceError
 from fusetui.trace.model.memo import once
@@ -34,9 +37,19 @@ from fusetui.tui.layout.lanes import names_of
 from fusetui.tui.layout.search_hits import SearchHits, found_of
 from fusetui.tui.layout.view import Side, make_sides, short_label
 from fusetui.tui.pages import ranks
-from fusetui.tui.state import moving, reading, search
+from fusetui.tui.state import moving, reading, replays, search
 from fusetui.tui.state.action import Run
-from fusetui.tui.state.state import Compare, MatchLanes, ReadRanks, Search, Summarize
+from fusetui.tui.state.comparison import second_of
+from fusetui.tui.state.state import (
+    TIMELINE,
+    Compare,
+    MatchLanes,
+    ReadRanks,
+    Replay,
+    Search,
+    State,
+    Summarize,
+)
 from fusetui.tui.view_store import KeptView, name_of, read_kept
 
 LARGE = 100_000  # slices: in fewer all is found before another process has read them
@@ -54,7 +67,6 @@ class TracesLoaded(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def is_whole(self) -> bool:
-        """Whether every path was read."""
         return len(self.sides) == len(self.paths)
 
 
@@ -62,13 +74,7 @@ Post = Callable[[Run | TracesLoaded], object]
 
 
 def load(
-    paths: Sequence[str],
-    post: Post,
-    cancelled: Stop,
-    stopped: Stop = never,
-    helper: Beside = ALONE,
-    *,
-    captured_by: Sequence[str] = (),
+    paths: Sequence[str], post: Post, cancelled: Stop, stopped: Stop = never, helper: Beside = ALONE
 ) -> None:
     """Read every path; posts how far it is, and previews, while reading and before captures are
     read, then Loaded or why it failed, then what takes longer, which `helper` may work out.
@@ -78,7 +84,7 @@ def load(
     post = partial(_posted, post, cancelled)
     with suppress(Cancelled):
         try:
-            traces, notices = _read(paths, post, stopped, captured_by)
+            traces, notices = _read(paths, post, stopped, helper.captured_by)
         except TraceError as error:
             post(partial(reading.failed, paths=paths, sentence=str(error)))
             return
@@ -141,19 +147,17 @@ def _joined(
     from fusetui.analysis.serving.captures import numbers_nodes  # many modules
     from fusetui.analysis.serving.opening import said, with_captures
 
-    shown: list[str] = []
-
-    def show(what: str) -> None:
-        if preview is not None and not shown:
+    @cache
+    def show() -> None:
+        if preview is not None:
             preview(trace)
-        shown.append(what)
 
     def opened(path: str) -> Trace:
-        show(path)
+        show()
         return open_trace(path)
 
     if numbers_nodes(trace):
-        show(trace.report.path)
+        show()
     joined, joins = with_captures(trace, captured_by, opened)
     return joined, list(said(joins))
 
@@ -171,7 +175,6 @@ def _sides(traces: Sequence[Trace], paths: Sequence[str]) -> tuple[Side, ...]:
 
 
 def told_of(trace: Trace, piece: Piece) -> Run:
-    """What is known by now changes the state."""
     if isinstance(piece, Insight):
         return partial(reading.explained, trace=trace, insight=piece)
     if isinstance(piece, Made):
@@ -268,3 +271,45 @@ def _paused(cancelled: Stop) -> bool:
             return False
         time.sleep(0.02)
     return True
+
+
+SELECTED = "what is selected tells no change: whatif family:gemm x0.8 names one"
+WHAT = {Role.OP: "op", Role.CALL: "op", Role.PYTHON: "python", Role.ANNOTATION: "module"}
+WHAT |= dict.fromkeys(GPU_ROLES, "kernel")
+
+
+def replay(asked: Replay, post: Post, cancelled: Stop, start: Start | None = None) -> None:
+    """Posts the answer, unless nobody wants it any more."""
+    from fusetui.report.whatif import replayed_sentence  # rarely needed
+
+    state, trace = asked.state, asked.state.side.trace
+    worth: Any = getattr(state.overlay, "found", None)
+    tell = partial(replays.arrived, trace=trace, asked=asked.asked)
+    change = named(state, asked.asked)
+    if not change:
+        post(partial(tell, found=SELECTED))
+        return
+    with beside(start, trace) as helper:
+        of_file = state.paths[state.active], trace
+        for found in helper.answers(of_file, cancelled, replayed=change):
+            if isinstance(found, tuple):
+                found = second_of(trace, found, replayed_sentence(worth))
+            if not cancelled():
+                post(partial(tell, found=found))
+
+
+def named(state: State, asked: str) -> str:
+    """The whole change where only an amount was given: that of what is selected, or of a
+    finding, whatever the amount; "" for nothing."""
+    from fusetui.analysis.replay.changes import AMOUNT  # rarely needed
+
+    if not re.fullmatch(AMOUNT, asked):
+        return asked
+    page = registry.page_of(state)
+    if change := page.change(state):
+        return change
+    row = state.view.selected if state.page == TIMELINE else page.subject(state)
+    trace = state.side.trace
+    what = WHAT.get(Role(int(trace.role[row]))) if row >= 0 else None
+    what = "module" if what == "python" and state.page == "modules" else what
+    return f"{what}:{trace.name_of(row)} {asked}" if what else ""

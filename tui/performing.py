@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from queue import Empty, SimpleQueue
 from threading import Event, Thread
@@ -13,10 +14,19 @@ from textual.worker import get_current_worker
 
 from fusetui.trace.model.report import Stop
 from fusetui.tui.ending import Ending
-from fusetui.tui.helper_client import ALONE, Beside
+from fusetui.tui.helper_client import Beside
 from fusetui.tui.layout.moves import next_line, next_slice
 from fusetui.tui.layout.view import Side, View
-from fusetui.tui.loading import TracesLoaded, compare, load, look, match_lanes, rank, summarize
+from fusetui.tui.loading import (
+    TracesLoaded,
+    compare,
+    load,
+    look,
+    match_lanes,
+    rank,
+    replay,
+    summarize,
+)
 from fusetui.tui.state import reading
 from fusetui.tui.state import state as effects
 from fusetui.tui.state.action import Run
@@ -47,18 +57,15 @@ class Ahead:
 
     def _run(self) -> None:
         """Reads what is asked for last, after a pause."""
-        side, view = self._asked.get()
         while True:
-            try:
-                side, view = self._asked.get(timeout=PAUSE)
-                continue
-            except Empty:
-                pass
+            side, view = self._asked.get()
+            with suppress(Empty):
+                while True:
+                    side, view = self._asked.get(timeout=PAUSE)
             for row in likely(side, view):
                 if not self._asked.empty() or not side.trace.elements.text.at_hand:
                     break
                 side.trace.args_of(row)
-            side, view = self._asked.get()
 
 
 def thaw() -> None:
@@ -81,7 +88,7 @@ Work = Callable[..., None]
 another process; None: none helps."""
 WORK: dict[type[Effect], Work] = {
     **{effects.Compare: compare, effects.Summarize: summarize, effects.ReadRanks: rank},
-    **{effects.Search: look, effects.MatchLanes: match_lanes},
+    **{effects.Search: look, effects.MatchLanes: match_lanes, effects.Replay: replay},
 }
 
 
@@ -96,10 +103,6 @@ def work_of(effect: Effect) -> Work:
                 effects.Record: saving.record,
             }
             return works[type(effect)]
-        case effects.Replay():
-            from fusetui.tui.replaying import replay
-
-            return replay
         case effects.ReadMemory():
             from fusetui.tui.reading_memory import read_memory
 
@@ -112,8 +115,8 @@ class Performing:
 
     def __init__(self, app: Ending, alone: bool, captured_by: tuple[str, ...] = ()) -> None:
         """`alone`: no other process helps; `captured_by`: see opening.with_captures."""
-        self._app, self._captured_by = app, captured_by
-        self._start = None if alone else partial(Beside, captured_by)
+        self._app, self._start = app, None if alone else partial(Beside, captured_by)
+        self._alone = Beside(captured_by, start="")
         self._stop, self._ahead = Event(), Ahead()
 
     def perform(self, effect: Effect | Order) -> None:
@@ -139,7 +142,6 @@ class Performing:
                 self._in_thread(effect.kind, lambda stop: work(effect, post, stop, self._start))
 
     def foresee(self, before: State, state: State) -> None:
-        """Prepares for the next key, beside this thread."""
         moved = state.session is not before.session
         if moved and state.sides and state.view.selected >= 0 and self._start:
             self._ahead.look(state.side, state.view)
@@ -148,11 +150,10 @@ class Performing:
         stop = self._stop = Event()
 
         def work(cancelled: Stop) -> None:
-            with self._start() if self._start else ALONE as helper:
+            with self._start() if self._start else self._alone as helper:
                 if self._start:
                     thaw()
-                captures = self._captured_by
-                load(paths, self._settle, cancelled, stop.is_set, helper, captured_by=captures)
+                load(paths, self._settle, cancelled, stop.is_set, helper)
 
         self._in_thread("load", work)
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import sys
 from functools import partial
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -14,9 +15,11 @@ from fusetui.trace.model.report import Stop
 from fusetui.tui.helper_client import Beside, NotBeside, Start, beside, ship
 from fusetui.tui.layout.memory import MEMORY, MemorySide
 from fusetui.tui.layout.view import short_label
-from fusetui.tui.loading import Post
 from fusetui.tui.state import memory
 from fusetui.tui.state.state import ReadMemory
+
+if TYPE_CHECKING:
+    from fusetui.tui.loading import Post
 
 LARGE = 8 << 20  # bytes of a file; a smaller one is read in a few tenths of a second
 START = "import os; os.nice(5); from fusetui.tui.reading_memory import main; main()"
@@ -48,7 +51,7 @@ def _read(path: str, cancelled: Stop, alone: bool) -> MemorySide | None:
         return None if cancelled() else opened(path)
     try:
         with Beside(start=START) as helper:
-            found: MemorySide | str | None = helper.first(path, cancelled)
+            found: MemorySide | str | None = next(helper.records(path, cancelled), None)
     except NotBeside:
         return opened(path)
     if isinstance(found, str):
@@ -60,7 +63,7 @@ def opened(path: str) -> MemorySide:
     """Raises TraceError."""
     from fusetui.analysis.memory.answer import known
     from fusetui.analysis.memory.moments import moments
-    from fusetui.trace.snapshot import read_snapshot
+    from fusetui.trace.snapshot.reading import read_snapshot
 
     found = tuple(map(moments, known(read_snapshot(path))))
     if not found:

@@ -64,7 +64,9 @@ def record(asked: Record, post: Post, cancelled: Stop, *_: object) -> None:
     """Has `fusetui record` run, and posts its trace, or why there is none; without a program, posts
     a choice of those of this user that have torch loaded."""
     if not asked.pid:
-        post(partial(_listed, offers=_offered()))
+        found = sorted(with_torch(), key=lambda one: (one.folder is None, one.pid))
+        offers = (Offer(f"{one.program} {one.pid}", (), _about(one), pid=one.pid) for one in found)
+        post(partial(_listed, offers=tuple(offers)))
         return
     code, out, last = _said(("record", "--no-open", "--pid", str(asked.pid)), cancelled)
     if cancelled():
@@ -73,12 +75,6 @@ def record(asked: Record, post: Post, cancelled: Stop, *_: object) -> None:
         post(partial(reading.read, paths=(*asked.beside, out.strip())))
     else:
         post(partial(told, sentence=printable(last.strip().rpartition("\n")[2])))
-
-
-def _offered() -> tuple[Offer, ...]:
-    """The programs that may be recorded first."""
-    found = sorted(with_torch(), key=lambda one: (one.folder is None, one.pid))
-    return tuple(Offer(f"{one.program} {one.pid}", (), _about(one), pid=one.pid) for one in found)
 
 
 def _about(one: Process) -> str:

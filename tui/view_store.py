@@ -81,21 +81,20 @@ def keep(state: State) -> str:
 
 
 def kept_of(state: State) -> KeptView:
-    """What is worth keeping."""
     side, view = state.side, state.view
     first = first_view(side)
     fits = state.fits[0] if state.fits else first.folds
     window = (view.begin + side.origin, view.end + side.origin)
     is_whole = (view.begin, view.end) == (first.begin, first.end)
+    keys, now = [_key(lane) for lane in side.lanes], view.arranged
+    hidden, pinned = (tuple(keys[n] for n in one) for one in (now.hidden, now.pinned))
+    lanes = KeptLanes(tuple(sorted(hidden)), pinned, now.by_busy, now.families)
+    folds = zip(keys, view.folds, fits, strict=True)
     return KeptView(
         marks=dict(state.session.bookmarks),
-        folds={
-            _key(lane): fold
-            for lane, fold, fit in zip(side.lanes, view.folds, fits, strict=True)
-            if fold != fit
-        },
+        folds={key: fold for key, fold, fit in folds if fold != fit},
         window=None if is_whole else window,
-        lanes=None if view.arranged == first.arranged else _kept_lanes(side, view.arranged),
+        lanes=None if now == first.arranged else lanes,
     )
 
 
@@ -110,11 +109,9 @@ def restored(state: State, kept: KeptView) -> State:
         if len(letter) == 1 and letter.isascii() and letter.isalpha()
         if _is_inside(side, mark.begin, mark.end)
     }
-    folds = tuple(
-        min(max(kept.folds.get(_key(lane), fold), FOLDED), ALL)
-        for lane, fold in zip(side.lanes, state.view.folds, strict=True)
-    )
-    view = replace(state.view, folds=folds)
+    own = zip(side.lanes, state.view.folds, strict=True)
+    folds = (min(max(kept.folds.get(_key(lane), fold), FOLDED), ALL) for lane, fold in own)
+    view = replace(state.view, folds=tuple(folds))
     if kept.lanes:
         view = replace(view, arranged=_arrangement(side, kept.lanes))
     if kept.window and _is_inside(side, *kept.window):
@@ -122,12 +119,6 @@ def restored(state: State, kept: KeptView) -> State:
         view = replace(view, begin=begin - side.origin, end=end - side.origin)
     session = replace(session, views=(view,), bookmarks={**marks, **session.bookmarks})
     return told(replace(state, session=session), *AGAIN)
-
-
-def _kept_lanes(side: Side, arranged: Arrangement) -> KeptLanes:
-    keys = [_key(lane) for lane in side.lanes]
-    hidden, pinned = (tuple(keys[n] for n in one) for one in (arranged.hidden, arranged.pinned))
-    return KeptLanes(tuple(sorted(hidden)), pinned, arranged.by_busy, arranged.families)
 
 
 def _arrangement(side: Side, kept: KeptLanes) -> Arrangement:
@@ -163,7 +154,6 @@ def _place(path: str) -> Path | None:
 
 
 def _fingerprint(path: str) -> str:
-    """Of the size and both ends of a file: a gzip file ends in the checksum of its content."""
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
         found = hashlib.sha256(str(size).encode())

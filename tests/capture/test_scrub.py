@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fusetui.capture import scrub
+from fusetui.capture import provenance as scrub
 from fusetui.capture.errors import CaptureError
 from fusetui.capture.provenance import public_command
 from fusetui.trace.scrub.texts import Machine

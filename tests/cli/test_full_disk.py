@@ -12,7 +12,7 @@ from tests.snapshots import trained
 
 from fusetui.registry import COMMANDS
 from fusetui.tables.files import TEXTS
-from fusetui.trace.scrub.file import ENDINGS
+from fusetui.trace.scrub.document import ENDINGS
 
 Run = Callable[..., Any]
 File = Callable[..., Path]

@@ -29,7 +29,7 @@ NAMES = [
     for one in COMMANDS
     if not callable(one.arguments)
     and TRACE in one.arguments
-    and any("--where" in a.names for a in one.arguments)
+    and any(a.name == "--where" for a in one.arguments)
 ]
 
 

@@ -30,8 +30,8 @@ from fusetui.tui.pages.page import Page
 from fusetui.tui.registry import ACTIONS, PAGES
 from fusetui.tui.state import moving, replays, search
 from fusetui.tui.state.action import Action, Run, action
+from fusetui.tui.state.comparison import second_of
 from fusetui.tui.state.offers import RankedJob
-from fusetui.tui.state.second import second_of
 from fusetui.tui.state.state import MARKS, Chooser, Order, Reading, Replayed, Size, State
 
 Patch = pytest.MonkeyPatch

@@ -17,10 +17,11 @@ from typing import Any
 
 from fusetui.text.patterns import compiled
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.scrub.placeholders import KINDS, is_placeholder
 from fusetui.trace.scrub.secrets import (
+    KINDS,
     Secrecy,
     hides,
+    is_placeholder,
     is_random,
     is_secret,
     is_trivial,

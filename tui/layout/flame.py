@@ -50,7 +50,6 @@ class Flame(msgspec.Struct, frozen=True, eq=False, dict=True):
         return int(self.begin[node]), max(1, int(self.amount[node]))
 
     def first_level(self, root: int) -> int:
-        """The level that is drawn first: that of the node that is as wide as the screen."""
         return 0 if root == WHOLE else int(self.tree.level[root])
 
     def depth(self, root: int) -> int:

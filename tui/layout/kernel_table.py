@@ -71,7 +71,6 @@ class KernelTable(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def units(self) -> Mapping[str, Unit]:
-        """One for each column of times."""
         times = {name: self.figures(name).tolist() for name in ("total", "median", "min", "max")}
         return {name: unit_of(values) for name, values in times.items()}
 
@@ -90,7 +89,6 @@ class KernelTable(msgspec.Struct, frozen=True, eq=False, dict=True):
         return self.rows[self.begins[group] : self.begins[group + 1]]
 
     def longest(self, group: int) -> int:
-        """The row of the longest of a group."""
         rows = self.rows_of(group)
         return int(rows[np.argmax(self.trace.dur[rows])])
 
@@ -110,7 +108,6 @@ class KernelTable(msgspec.Struct, frozen=True, eq=False, dict=True):
         return str(fields.get("name") or self.label(group))
 
     def kind(self, group: int) -> SliceKind:
-        """That of the longest of them."""
         return kind_of(int(self.role), self.trace.name_of(self.longest(group)))
 
     @memo(len(SORTS))

@@ -48,7 +48,6 @@ class SliceKind(StrEnum):
 
     @property
     def token(self) -> str:
-        """That of its color."""
         return TOKENS[self]
 
 
@@ -86,7 +85,9 @@ COMPILED_MARKS = ("triton_", "Torch-Compiled", "CompiledFunction", "TorchDynamo"
 def kind_of(role: int, name: str) -> SliceKind:
     """The kind of a slice by its role and name."""
     if role in DECODED:
-        return _kernel_kind(name)
+        if (decoded := decode(name)) is not None and decoded.fused_ops:
+            return SliceKind.FUSED
+        return BY_WORK.get(kind_of_kernel(name) or "", SliceKind.GPU_OTHER)
     if role == Role.OP:
         marked = name.startswith(COMPILED_MARKS) or "cpp_fused" in name
         return SliceKind.COMPILED if marked else SliceKind.OP
@@ -116,8 +117,7 @@ def _label(role: int, name: str) -> str:
     if role in (*DECODED, Role.MEMCPY, Role.MEMSET):
         return narrow(short_name(name))
     if role == Role.PYTHON:
-        frame = PYTHON_FRAME.match(name)
-        if frame:
+        if frame := PYTHON_FRAME.match(name):
             return narrow(f"{frame[3]} {frame[1]}:{frame[2]}")
         if built_in := BUILT_IN.match(name):
             return narrow(built_in[1])
@@ -134,13 +134,6 @@ def narrow(text: str) -> str:
     from rich.cells import cell_len
 
     return "".join(c if is_printable(c) and cell_len(c) == 1 else "·" for c in text)
-
-
-def _kernel_kind(name: str) -> SliceKind:
-    decoded = decode(name)
-    if decoded is not None and decoded.fused_ops:
-        return SliceKind.FUSED
-    return BY_WORK.get(kind_of_kernel(name) or "", SliceKind.GPU_OTHER)
 
 
 class KindShare(msgspec.Struct, frozen=True):

@@ -15,7 +15,7 @@ import numpy as np
 
 from fusetui.trace.cells.raster import edges
 from fusetui.trace.model.arrays import Flags, Int64s
-from fusetui.trace.model.memo import memo, once
+from fusetui.trace.model.memo import memo
 
 if TYPE_CHECKING:
     from fusetui.analysis.memory.moments import Held, Moments
@@ -101,31 +101,20 @@ class MemoryRow(NamedTuple):
     other: int = 0
 
 
-def positions(moments: Moments) -> Int64s:
-    """Of each event: its time, else its number."""
-    return once(moments, _positions)
-
-
-def _positions(moments: Moments) -> Int64s:
-    times = moments.times
-    return times if len(times) else np.arange(len(moments.history.events), dtype=np.int64)
-
-
 def first_view(side: MemorySide, device: int | None = None) -> MemoryView:
     """All of a device, by default of that with the highest peak; the cursor at the peak."""
     if device is None:
         peaks = [int(one.history.allocated.max()) for one in side.moments]
         device = peaks.index(max(peaks))
     found = side.moments[device]
-    places = positions(found)
-    whole = int(places[-1] - places[0]) + 1 if len(places) else 1
+    whole = found.position(len(found.positions) - 1) - found.position(0) + 1
     return MemoryView(0, whole, found.history.peak_index, device)
 
 
 @memo(8)
 def cells(moments: Moments, begin: int, end: int, width: int) -> Cells:
     """Of a window of positions."""
-    borders, places = edges(begin, end, width), positions(moments)
+    borders, places = edges(begin, end, width), moments.positions
     at = np.searchsorted(places, borders, side="left")
     events = moments.highest(at[:-1] - 1, at[1:] - 1)
     first, last = (int(places[0]), int(places[-1])) if len(places) else (0, -1)
@@ -180,10 +169,8 @@ def rows_of(
 def bytes_of(moments: Moments, by: str, event: int) -> Mapping[str, int]:
     """The bytes of each holder."""
     held = moments.held(by, event)
-    return {
-        moments.names[number]: size
-        for number, size in zip(held.number.tolist(), held.bytes.tolist(), strict=True)
-    }
+    names = map(moments.names.__getitem__, held.number.tolist())
+    return dict(zip(names, held.bytes.tolist(), strict=True))
 
 
 def _rows(moments: Moments, by: str, event: int, opened: frozenset[Key]) -> Iterator[MemoryRow]:

@@ -53,7 +53,6 @@ def places(side: Side, view: View) -> tuple[Place, ...]:
 
 
 def line_of(side: Side, row: int) -> Line:
-    """The line on which a row lies."""
     return side.lanes[side.lane_of(row)].lines[depth_in_lane(side, row)]
 
 
@@ -161,13 +160,7 @@ def marks_selection(side: Side, view: View, place: Place) -> bool:
     return depth_in_lane(side, view.selected) >= first + frames
 
 
-def where_at(side: Side, place: Place, time: int) -> int:
-    """The row at a time (ns of the file), or -1."""
-    return where_rows(side, place, np.array([time, time + 1]))[0]
-
-
 def _module(trace: Trace, row: int) -> int:
-    """The module whose forward a frame is, else the frame."""
     over = row
     while over >= 0 and trace.name_of(over).endswith(AROUND):
         over = int(trace.parent[over])

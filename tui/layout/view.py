@@ -57,7 +57,6 @@ class Side(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def device_counters(self) -> tuple[DeviceCounter, ...]:
-        """Those of the counters that tell what a device did."""
         return of_devices([curve.counter for curve in self.counters])
 
     @property
@@ -70,13 +69,9 @@ class Side(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def lane_of_track(self) -> dict[int, int]:
-        """The lane of each track number."""
         numbers = {track.first_row: n for n, track in enumerate(self.trace.tracks)}
-        return {
-            numbers[track.first_row]: index
-            for index, lane in enumerate(self.lanes)
-            for track in lane.tracks
-        }
+        lanes = enumerate(self.lanes)
+        return {numbers[track.first_row]: n for n, lane in lanes for track in lane.tracks}
 
     def lane_of(self, row: int) -> int:
         """The lane of a row; -1 for none."""
@@ -84,7 +79,6 @@ class Side(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def quiet(self) -> frozenset[int]:
-        """Lanes that say little."""
         return quiet(self.lanes, self.end - self.begin)
 
     @cached_property
@@ -170,7 +164,6 @@ def gap_times(side: Side, at: GapAt) -> Interval | None:
 
 
 def idle_of(side: Side, at: GapAt) -> IdleTime | None:
-    """The idle time that a gap belongs to."""
     known = side.insight.idle or ()
     inside = 0 <= at.device < len(known) and 0 <= at.gap < len(known[at.device].begin)
     return known[at.device] if inside else None
@@ -197,10 +190,8 @@ Views = tuple[View, ...]
 def make_sides(traces: Sequence[Trace], labels: Sequence[str]) -> tuple[Side, ...]:
     """One side counts from the start of its trace; several are aligned at their first steps."""
     together = len(traces) > 1
-    return tuple(
-        Side(trace, lanes_of(trace), _first_step(trace)[0] if together else trace.begin_ns, label)
-        for trace, label in zip(traces, labels, strict=True)
-    )
+    origins = [_first_step(one)[0] if together else one.begin_ns for one in traces]
+    return tuple(map(Side, traces, map(lanes_of, traces), origins, labels))
 
 
 def aligned(sides: Sequence[Side], diff: Diff) -> tuple[Side, ...]:

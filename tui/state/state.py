@@ -20,14 +20,13 @@ from fusetui.tui.layout.memory import Lines, MemoryShown
 from fusetui.tui.layout.op_tree import TreeView
 from fusetui.tui.layout.search_hits import SearchHits
 from fusetui.tui.layout.view import GapAt, Side, View
-from fusetui.tui.state.comparison import Comparison
+from fusetui.tui.state.comparison import Comparison, Second
 from fusetui.tui.state.offers import Offer, RankedJob
 from fusetui.tui.state.session import Hits, Range, ViewSession
 
 if TYPE_CHECKING:
     from fusetui.analysis.replay.path import Path
     from fusetui.analysis.replay.whatif import WhatIf
-    from fusetui.tui.state.second import Second
 
 COPIED = "copied"  # how the hint about a copied text begins
 TOGETHER = 2  # traces of one offer that are opened at once, side by side
@@ -175,12 +174,10 @@ class State(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def side(self) -> Side:
-        """The active side."""
         return self.session.sides[self.active]
 
     @property
     def view(self) -> View:
-        """The view of the active side."""
         return self.session.views[self.active]
 
     @property
@@ -200,7 +197,6 @@ class State(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def time_range(self) -> Range | None:
-        """That which was selected on the active side."""
         found = self.session.time_range
         return found if found and found.ended and found.side == self.active else None
 
@@ -211,7 +207,6 @@ class State(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def is_open(self) -> bool:
-        """Whether a trace or a snapshot is open."""
         return bool(self.sides) or self.memory is not None
 
     def list_of(self, name: str) -> ListState:

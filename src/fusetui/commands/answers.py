@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from fusetui.analysis.questions.summary import Summary
     from fusetui.capture.expect import Guess
     from fusetui.gpu.roofline.many import Jobs
-    from fusetui.report.documents import KernelsDocument
+    from fusetui.report.groups import KernelsDocument
     from fusetui.trace import Trace
 
 LONG = 0.02  # of the span: a gap that changes what the share of busy time means
@@ -105,14 +105,14 @@ def run_kernels(args: Namespace) -> int:
 def run_ops(args: Namespace) -> int:
     """The CPU ops by name or shape."""
     from fusetui.analysis.questions.groups import op_groups
-    from fusetui.report.groups import ops_json, ops_text
+    from fusetui.report.groups import OpsDocument, ops_text
 
     loaded = load(args.trace, args.captured_by)
     groups = op_groups(loaded.trace, args.by)
     return shown(
         args,
         loaded,
-        lambda: ops_json(groups, args.by),
+        lambda: OpsDocument(args.by, groups),
         lambda most: ops_text(groups, args.by, args.top, most),
     )
 
@@ -125,8 +125,7 @@ def run_modules(args: Namespace) -> int:
     from fusetui.report.program import modules_text
     from fusetui.trace.model.categories import Role
     from fusetui.trace.program.modules import module_times
-    from fusetui.trace.program.origin import origins
-    from fusetui.trace.program.phases import phases
+    from fusetui.trace.program.origin import origins, phases
 
     trace, _ = loaded = load(args.trace, args.captured_by)
     found = origins(trace)
@@ -158,7 +157,7 @@ def run_lines(args: Namespace) -> int:
 
 def say_why_no_lines(trace: Trace, args: Namespace, found: bool) -> None:
     """Why `lines` has not found what was asked for, if it has not."""
-    from fusetui.trace.model.recording import recorded_with
+    from fusetui.trace.model.report import recorded_with
     from fusetui.trace.program.functions import has_lines
 
     if args.by == "line" and not has_lines(trace):
@@ -313,7 +312,7 @@ def peak_notices(trace: Trace, known: Jobs, given: dict[str, float]) -> Iterator
     """Sentences about why FLOP, bytes or shares of peak are missing."""
     from fusetui.gpu.roofline.many import peaks_of_devices
     from fusetui.trace.model.ids import device_label
-    from fusetui.trace.model.recording import recorded_with
+    from fusetui.trace.model.report import recorded_with
 
     if not known.inputs.distinct:
         option = recorded_with("record_shapes=True", trace.report.format)

@@ -43,7 +43,7 @@ def run_convert(args: Namespace) -> int:
 
 
 def run_scrub(args: Namespace) -> int:
-    from fusetui.trace.scrub.file import scrub_file
+    from fusetui.trace.scrub.document import scrub_file
 
     with Bar(f"scrubbing {args.trace}", sys.stderr) as bar:
         scrubbed = scrub_file(one_trace(args.trace), args.out, bar.update)

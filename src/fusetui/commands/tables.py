@@ -30,8 +30,7 @@ TABLE = "table"
 
 
 def show(args: Namespace) -> int:
-    """The answer of a command as a table, of one trace or of several. Raises CommandError, and
-    Error for what cannot be written."""
+    """The answer of a command as a table. Raises Error, also for what cannot be written."""
     form_of(args)
     tables, codes, notes = [], [DONE], dict[str, None]()
     for path in (args.trace, *args.others):
@@ -76,7 +75,6 @@ def form_of(args: Namespace) -> str:
 
 
 def _asked(args: Namespace) -> Asked:
-    """The options that the command has beside those of tables."""
     given = vars(args)
     return Asked(
         by=given.get("by", "name"),
@@ -113,7 +111,6 @@ def _write(table: Table, args: Namespace, form: str) -> None:
 
 
 def _text(table: Table, args: Namespace, wide: int) -> str:
-    """The first rows for people; of a file all rows."""
     most = ROWS if args.top is None else args.top
     shown = table if args.columns else seen_first(table)
     return listed(shown, 0 if args.output else most, wide)

@@ -13,7 +13,7 @@ from fusetui.analysis.memory.answer import DeviceMemory, MemoryAnswer, Totals
 from fusetui.analysis.memory.findings import Finding
 from fusetui.analysis.memory.of_trace import TracedMemory
 from fusetui.analysis.memory.oom import OutOfMemory
-from fusetui.analysis.memory.versus import By, MemoryChange, MemoryRank
+from fusetui.analysis.memory.versus import By, MemoryChange, MemoryRank, held_by
 from fusetui.report.memory_words import MORE, finding_text, oom_text, remedy, short_place
 from fusetui.text.figures import count, duration, percent, signed_size, size
 from fusetui.text.printable import printable
@@ -162,10 +162,9 @@ def ranks_text(found: Sequence[MemoryRank], top: int, width: int) -> str:
 def rows_of(device: Totals, by: By | Literal["op"]) -> Iterator[dict[str, Any]]:
     """The rows of a table: who holds what lives at the moment asked for."""
     name, whole = _device_name(device), device.at_allocated_bytes
-    key, held = ("category", "categories") if by == "category" else ("place", f"by_{by}")
-    for one in getattr(device, held):
+    for holder, one in held_by(device, by).items():
         figures = {"share": one.bytes / whole if whole else None, "blocks": one.blocks}
-        yield {"device": name, "holder": getattr(one, key), "bytes": one.bytes, **figures}
+        yield {"device": name, "holder": holder, "bytes": one.bytes, **figures}
 
 
 def _device_name(device: Totals) -> str:

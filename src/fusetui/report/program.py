@@ -12,11 +12,10 @@ from fusetui.text.printable import printable
 from fusetui.text.tables import JSON_ALL, TOP_ALL, Column, left_out, table_of
 from fusetui.trace.model.grouping import by_key
 from fusetui.trace.model.ids import device_label
-from fusetui.trace.model.recording import recorded_with
+from fusetui.trace.model.report import recorded_with
 from fusetui.trace.program.functions import Functions, FunctionTime
 from fusetui.trace.program.modules import MODULE, Modules, ModuleTime, Unclaimed
-from fusetui.trace.program.origin import Nowhere
-from fusetui.trace.program.phases import PhaseTime
+from fusetui.trace.program.origin import Nowhere, PhaseTime
 
 FUNCTION_COLUMNS = (
     Column("GPU self", cell=lambda time: _figure(time.gpu_self_ns)),

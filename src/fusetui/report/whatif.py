@@ -8,8 +8,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from fusetui.analysis.replay.path import Path, PathRow
-from fusetui.analysis.replay.sweep import Sweep
-from fusetui.analysis.replay.whatif import WhatIf
+from fusetui.analysis.replay.whatif import Sweep, WhatIf
 from fusetui.analysis.why.model import DOUBTFUL
 from fusetui.report.output import UNKNOWN_WIDTH
 from fusetui.report.summary import kernel_label

@@ -77,9 +77,8 @@ def _kernels(trace: Trace, asked: Asked) -> Records:
 
 def _ops(trace: Trace, asked: Asked) -> Records:
     from fusetui.analysis.questions.groups import op_groups
-    from fusetui.report.groups import ops_json
 
-    rows: Records = msgspec.to_builtins(ops_json(op_groups(trace, asked.by), asked.by))["ops"]
+    rows: Records = msgspec.to_builtins(op_groups(trace, asked.by))
     return [{"captured": False, **row} for row in rows]
 
 

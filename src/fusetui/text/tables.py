@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
 from typing import Any, TypeVar
 
 import msgspec
 
 from fusetui.text.cutting import clip, pad, width
-from fusetui.text.figures import plural
+from fusetui.text.figures import duration, plural
 
 T = TypeVar("T")
 
@@ -31,6 +32,17 @@ class Column(msgspec.Struct, frozen=True):
     left: bool = False
     spare: int = 0
     cell: Callable[[Any], str] = str
+
+
+def times(of: str = "", /, **spares: int) -> list[Column]:
+    """Columns of times, from the fields of their names with `_ns`, and when each is dropped; `of`:
+    the field of the record that has them."""
+
+    def cell(name: str) -> Callable[[Any], str]:
+        field = attrgetter(f"{of}.{name}_ns".removeprefix("."))
+        return lambda record: duration(field(record))
+
+    return [Column(name, False, spare, cell(name)) for name, spare in spares.items()]
 
 
 def table(
@@ -83,10 +95,11 @@ def first_of(
     hint: str = TOP_ALL,
     least: int = LEAST,
     blank: str | None = None,
+    share: str = "",
 ) -> str:
-    """The table of the first `top` records (0: all), and how many are left out."""
+    """The table of the first `top` records (0: all), and how many are left out, with what share."""
     shown = records[:top] if top else records
-    more = left_out(len(records) - len(shown), noun, hint)
+    more = left_out(len(records) - len(shown), noun, hint, share)
     return "\n".join([table_of(columns, shown, most, least, blank), *more])
 
 

@@ -65,13 +65,13 @@ def test_ops_from_below(trace: Trace) -> None:
     """As `fusetui ops`; each tree has the same GPU time."""
     tree = callers_tree(trace)
     names = {trace.names[n]: i for i, n in enumerate(tree.name.tolist()) if not tree.level[i]}
-    recorded = [op for op in op_groups(trace) if not op.fields.get("captured")]
+    recorded = [op for op in op_groups(trace) if not op.captured]
     calls = set(trace.name[trace.rows_of(Role.CALL)].tolist())
     for op in recorded:
-        node = names[op.fields["name"]]
+        node = names[op.name]
         if int(tree.name[node]) not in calls:
             figures = [tree.figures[name][node] for name in ("count", "total", "self")]
-            assert tuple(figures) == (op.spread.count, op.total_ns, op.self_ns)
+            assert tuple(figures) == (op.count, op.total_ns, op.self_ns)
     for values in tree.figures.values():
         assert (inside(tree.parent, values) <= values).all()
     assert tree.whole("GPU") == call_tree(trace).whole("GPU") == op_tree(trace).whole("GPU")

@@ -16,7 +16,7 @@ from fusetui.sample_traces import lessons
 from fusetui.trace import open_trace
 from fusetui.trace.model.memo import kept_on
 from fusetui.tui.layout.answer import WORTH
-from fusetui.tui.replaying import named
+from fusetui.tui.loading import named
 from fusetui.tui.state import replays
 from fusetui.tui.state.commands import asked, obeyed
 from fusetui.tui.state.state import MARKS, Prompt, Replay, Replayed, State

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -12,11 +13,11 @@ from fusetui.analysis.memory.categories import Phases, Share, by_category, categ
 from fusetui.analysis.memory.evidence import Evidence, evidence
 from fusetui.analysis.memory.findings import Finding, findings
 from fusetui.analysis.memory.history import BEFORE, History, histories
-from fusetui.analysis.memory.holders import Holder, by_code, by_module, code_of
+from fusetui.analysis.memory.holders import Holder, code_of, held_at, module_of
 from fusetui.analysis.memory.layout import Waste, waste
 from fusetui.analysis.memory.oom import OutOfMemory, out_of_memory
 from fusetui.trace.model.arrays import Int64s
-from fusetui.trace.snapshot import Action, Snapshot
+from fusetui.trace.snapshot.columns import Action, Snapshot
 
 AT = ("peak", "end", "oom")
 
@@ -155,8 +156,8 @@ def _device(known: Known, event: int) -> DeviceMemory:
         place=code_of(history.snapshot, found, stack) if stack >= 0 else None,
         annotation=_annotation(history, event),
         categories=by_category(history, known.kinds, event),
-        by_code=by_code(history, found, event),
-        by_module=by_module(history, found, event),
+        by_code=held_at(history, event, partial(code_of, history.snapshot, found)),
+        by_module=held_at(history, event, partial(module_of, history.snapshot, found)),
         waste=waste(history, event),
         ooms_count=int((history.events.action == Action.OOM).sum()),
         ooms=failed,

@@ -11,7 +11,7 @@ import numpy as np
 from fusetui.analysis.memory.evidence import Evidence, Mark
 from fusetui.analysis.memory.history import BEFORE, History, Lives, private
 from fusetui.trace.model.arrays import Flags, Int64s, summed
-from fusetui.trace.snapshot import Action
+from fusetui.trace.snapshot.columns import Action
 
 OPTIMIZER, PROFILER = "Optimizer.step#", "ProfilerStep#"
 
@@ -59,14 +59,10 @@ def phases(history: History, found: Evidence) -> Phases:
     phase[found.has(Mark.BACKWARD)[stack]] = Phase.BACKWARD
     change = np.append(True, phase[1:] != phase[:-1])[:count]
     steps = annotated or _by_stacks(history, phase, model[stack])
-    begins, ends = _columns(steps)
-    of_program = ends if steps else _columns(_annotated(history, PROFILER))[1]
+    begins, ends = np.array(steps, np.int64).reshape(-1, 2).T
+    profiled = [] if steps else _annotated(history, PROFILER)
+    of_program = ends if steps else np.array([end for _, end in profiled], np.int64)
     return Phases(phase, np.cumsum(change), begins, ends, of_program[of_program <= count])
-
-
-def _columns(steps: list[tuple[int, int]]) -> tuple[Int64s, Int64s]:
-    found = np.array(steps, np.int64).reshape(-1, 2)
-    return found[:, 0], found[:, 1]
 
 
 def _annotated(history: History, prefix: str) -> list[tuple[int, int]]:

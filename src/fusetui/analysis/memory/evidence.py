@@ -10,7 +10,7 @@ import numpy as np
 
 from fusetui.trace.model.arrays import Flags, Int64s
 from fusetui.trace.program.own_code import is_own
-from fusetui.trace.snapshot import Frame, Snapshot, Stacks
+from fusetui.trace.snapshot.columns import Frame, Snapshot, Stacks
 
 BACKWARD = re.compile(r"torch::autograd::(?:python::)?(?:Python)?Engine::")
 NODE = re.compile(r"torch::autograd::(?:generated::)?(\w+)::apply\(")
@@ -93,23 +93,27 @@ def evidence(snapshot: Snapshot) -> Evidence:
 
 def _marks(frame: Frame) -> int:
     name, file = frame.name, frame.file.replace("\\", "/")
-    if not (file.endswith(".py") or file.startswith("<")):
-        found = Mark.BACKWARD if BACKWARD.search(name) else Mark(0)
-        found |= Mark.ACCUMULATES if "AccumulateGrad" in name else Mark(0)
-        return int(found | (Mark.WORKSPACE if WORKSPACE.search(name) else Mark(0)))
-    found = Mark.PYTHON | (Mark.OWN if is_own(file) else Mark(0))
-    found |= Mark.TRITON if TRITON.search(file) else Mark(0)
-    found |= Mark.ZERO_GRAD if name == "zero_grad" else Mark(0)
-    found |= Mark.STEP if name in STEPS and OPTIMIZER.search(file) else Mark(0)
-    layer = LAYERS.search(file) is not None
-    found |= Mark.LAYER if layer else Mark(0)
-    if file.endswith(MODULE):
-        found |= Mark.CALL if name in CALLS else Mark(0)
-        found |= Mark.WEIGHTS if name in LOADERS else Mark(0)
-    elif LOADED.search(file) or (layer and name in INITIALIZERS):
-        found |= Mark.WEIGHTS
-    found |= Mark.CALL if HOOKS.search(file) else Mark(0)
-    return int(found)
+    found: dict[Mark, object] = {}
+    if file.endswith(".py") or file.startswith("<"):
+        is_layer, is_module = LAYERS.search(file) is not None, file.endswith(MODULE)
+        loads = LOADED.search(file) or (is_layer and name in INITIALIZERS)
+        found = {
+            Mark.PYTHON: True,
+            Mark.OWN: is_own(file),
+            Mark.TRITON: TRITON.search(file),
+            Mark.STEP: name in STEPS and OPTIMIZER.search(file),
+            Mark.ZERO_GRAD: name == "zero_grad",
+            Mark.CALL: (is_module and name in CALLS) or HOOKS.search(file),
+            Mark.WEIGHTS: name in LOADERS if is_module else loads,
+            Mark.LAYER: is_layer,
+        }
+    else:
+        found = {
+            Mark.BACKWARD: BACKWARD.search(name),
+            Mark.ACCUMULATES: "AccumulateGrad" in name,
+            Mark.WORKSPACE: WORKSPACE.search(name),
+        }
+    return sum(mark for mark, holds in found.items() if holds)
 
 
 def _callees(marks: Int64s, stacks: Stacks) -> Flags:

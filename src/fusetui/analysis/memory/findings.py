@@ -180,13 +180,13 @@ def _large(
 def _pools(history: History) -> Iterator[Finding]:
     """Several private pools: at best, one as large as the largest would do."""
     pools = private_pools(history)
-    reserved = sum(one.reserved_bytes for one in pools)
+    reserved = sum(pools)
     if len(pools) > 1:
         yield Finding(
             rule="pool-per-graph",
             bytes=reserved,
             of_bytes=int(history.reserved[-1]),
-            at_stake_bytes=reserved - pools[0].reserved_bytes,
+            at_stake_bytes=reserved - pools[0],
             index=len(history.events) - 1,
             count=len(pools),
         )

@@ -7,17 +7,36 @@ the end and no event names was there before; so was what is freed without having
 
 from __future__ import annotations
 
+from typing import Any, TypeVar
+
 import msgspec
 import numpy as np
 
 from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows, distinct
-from fusetui.trace.snapshot import Action, Blocks, BlockState, Events, Segments, Snapshot
+from fusetui.trace.snapshot.columns import (
+    Action,
+    Annotations,
+    Blocks,
+    BlockState,
+    Events,
+    Segments,
+    Snapshot,
+)
 
 UNSPLIT = 1 << 20  # at most, that is left on a block of a large pool
+BEFORE = -1  # the number of an event: before the first
+GIVEN = (Action.SEGMENT_ALLOC, Action.SEGMENT_MAP)
+TAKEN = (Action.SEGMENT_FREE, Action.SEGMENT_UNMAP)
+T = TypeVar("T", Annotations, Blocks, Events, Segments)
 
 
 class Addresses(msgspec.Struct, frozen=True, eq=False):
-    """Lives by address and, of one address, by birth."""
+    """Lives by address and, of one address, by birth.
+
+    A free block reaches up to the next one that is in use, or to the end of its segment, since free
+    neighbors become one. So what followed an allocation when it was made tells how large its block
+    is: with what was not worth splitting off.
+    """
 
     address: Int64s  # distinct
     key: Int64s  # of shape [lives]: the row of the address, and the birth, in one ascending number
@@ -39,19 +58,6 @@ class Addresses(msgspec.Struct, frozen=True, eq=False):
             place[looking] += 1
             looking = looking[addresses[place[looking]] < limit[looking]]
         return found
-
-
-def addresses(address: Int64s, born: Int64s, died: Int64s, events: int) -> Addresses:
-    """Of lives, in any order."""
-    order: Rows = np.lexsort((born, address))
-    distinct, row = np.unique(address[order], return_inverse=True)
-    key = row.astype(np.int64) * (events + 2) + born[order] + 1
-    return Addresses(distinct, key, died[order], events + 2)
-
-
-BEFORE = -1  # the number of an event: before the first
-GIVEN = (Action.SEGMENT_ALLOC, Action.SEGMENT_MAP)
-TAKEN = (Action.SEGMENT_FREE, Action.SEGMENT_UNMAP)
 
 
 class Lives(msgspec.Struct, frozen=True, eq=False):
@@ -82,6 +88,14 @@ class Lives(msgspec.Struct, frozen=True, eq=False):
         gone = self.died < self.events
         np.subtract.at(change, self.died[gone] + 1, self.size[gone])
         return np.cumsum(change)
+
+
+def addresses(lives: Lives) -> Addresses:
+    """Of lives, in any order."""
+    order: Rows = np.lexsort((lives.born, lives.address))
+    distinct, row = np.unique(lives.address[order], return_inverse=True)
+    key = row.astype(np.int64) * (lives.events + 2) + lives.born[order] + 1
+    return Addresses(distinct, key, lives.died[order], lives.events + 2)
 
 
 class History(msgspec.Struct, frozen=True, eq=False):
@@ -137,7 +151,7 @@ def private(history: History) -> Flags:
 
 
 def _history(snapshot: Snapshot, device: int, traced: Events | None) -> History:
-    events = _no_events(device) if traced is None else traced
+    events = blank(Events, 0, device=device) if traced is None else traced
     of, blocks = snapshot.segments.device, snapshot.blocks
     segments = np.flatnonzero(of == device)
     rows = np.flatnonzero((of == device)[blocks.segment])
@@ -154,7 +168,7 @@ def _history(snapshot: Snapshot, device: int, traced: Events | None) -> History:
         rows,
         lives,
         occupied,
-        addresses(occupied.address, occupied.born, occupied.died, occupied.events),
+        addresses(occupied),
         allocated,
         occupied.sums(),
         _reserved(events, snapshot.segments, segments),
@@ -212,7 +226,7 @@ def _reserved(events: Events, segments: Segments, rows: Rows) -> Int64s:
     return np.cumsum(change)
 
 
-def _no_events(device: int) -> Events:
-    large, small = np.zeros(0, np.int64), np.zeros(0, np.int32)
-    codes = np.zeros(0, np.uint8)
-    return Events(device, codes, large, large, large, large, small, large, small, small, small)
+def blank(kind: type[T], rows: int, **given: Any) -> T:
+    """Columns in which nothing is known but what is given."""
+    columns: dict[str, Any] = {name: np.full(rows, -1) for name in kind.__struct_fields__}
+    return kind(**columns | given)

@@ -10,7 +10,7 @@ import numpy as np
 from fusetui.analysis.memory.evidence import NODE, Evidence, Mark
 from fusetui.analysis.memory.history import BEFORE, History
 from fusetui.trace.model.arrays import distinct, summed
-from fusetui.trace.snapshot import Frame, Snapshot
+from fusetui.trace.snapshot.columns import Frame, Snapshot
 
 BEFORE_RECORDING, NO_STACK = "before_recording", "no stack"
 NO_PYTHON = "no Python frame"
@@ -24,18 +24,8 @@ class Holder(msgspec.Struct, frozen=True):
     blocks: int
 
 
-def by_code(history: History, found: Evidence, event: int) -> tuple[Holder, ...]:
-    """By the innermost line of the person's own code, the largest first."""
-    return held_at(history, event, lambda stack: code_of(history.snapshot, found, stack))
-
-
-def by_module(history: History, found: Evidence, event: int) -> tuple[Holder, ...]:
-    """By the innermost line of a module's own forward, outside modules of torch.nn."""
-    return held_at(history, event, lambda stack: module_of(history.snapshot, found, stack))
-
-
 def code_of(snapshot: Snapshot, found: Evidence, stack: int) -> str:
-    """Where a stack is in the person's code, else the part of the backward pass, else in what
+    """The innermost line of the person's own code, else the part of the backward pass, else what
     library."""
     if found.own[stack] >= 0:
         return _line(snapshot.stacks.frames[found.own[stack]])
@@ -43,7 +33,8 @@ def code_of(snapshot: Snapshot, found: Evidence, stack: int) -> str:
 
 
 def module_of(snapshot: Snapshot, found: Evidence, stack: int) -> str:
-    """As `code_of`; what no module was called for is where the code is."""
+    """The innermost line of a module's own forward, outside modules of torch.nn; what no module was
+    called for is where the code is."""
     if found.called[stack] >= 0:
         return _line(snapshot.stacks.frames[found.called[stack]])
     return code_of(snapshot, found, stack)

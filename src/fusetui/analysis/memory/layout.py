@@ -14,15 +14,15 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from fusetui.analysis.memory.history import BEFORE, UNSPLIT, History
+from fusetui.analysis.memory.history import BEFORE, GIVEN, UNSPLIT, History
 from fusetui.trace.model.arrays import Flags, Int64s, Rows, summed
-from fusetui.trace.snapshot import Action, Snapshot
+from fusetui.trace.snapshot.columns import Action, Snapshot
 
 ROUND = 512
 PAGE = 2 << 20  # that an expandable segment maps, and the size of a small segment
 COMMON = (0, 0)  # the pool that all share
-ADDED = frozenset(map(int, (Action.SEGMENT_ALLOC, Action.SEGMENT_MAP)))
-UNMAPPED = int(Action.SEGMENT_UNMAP)
+TORN = 1 / 3  # of what is reserved, in pieces
+PIECE = 1 / 4  # of them, at most the largest
 
 
 class Segment(msgspec.Struct, frozen=True):
@@ -132,15 +132,11 @@ def segments_at(history: History, event: int) -> tuple[Segment, ...]:
     done = events.action[event + 1 :]
     later = np.flatnonzero((done >= Action.SEGMENT_ALLOC) & (done <= Action.SEGMENT_UNMAP))
     for row in reversed((later + event + 1).tolist()):
-        action, address, size = (
-            int(events.action[row]),
-            int(events.addr[row]),
-            int(events.size[row]),
-        )
-        if action in ADDED:
+        action, address, size = (int(of[row]) for of in (events.action, events.addr, events.size))
+        if action in GIVEN:
             found.cut(address, size)
         else:
-            is_page = action == UNMAPPED
+            is_page = action == Action.SEGMENT_UNMAP
             pool = _pool(snapshot, int(events.pool[row]))
             one = Segment(address, size, int(events.stream[row]), pool, size > PAGE, is_page)
             found.join(one) if is_page else found.add(one)
@@ -217,10 +213,6 @@ class Stretches:
             self.add(replace(whole, address=address + size, size=after))
 
 
-TORN = 1 / 3  # of what is reserved, in pieces
-PIECE = 1 / 4  # of them, at most the largest
-
-
 class Waste(msgspec.Struct, frozen=True):
     """After an event; the four add up to `reserved_bytes`. None where blocks and segments do not
     fit together."""
@@ -234,20 +226,9 @@ class Waste(msgspec.Struct, frozen=True):
     is_exact: bool  # else rounding is at least so much, and split_bytes at most
 
 
-class PrivatePool(msgspec.Struct, frozen=True):
-    """A pool of its own at the end, as that of a CUDA graph."""
-
-    pool: tuple[int, int]
-    reserved_bytes: int
-    active_bytes: int
-
-
-def waste(history: History, event: int) -> Waste:
-    """Of all segments of the device."""
-    return _waste(history, event, layout(history, event))
-
-
-def _waste(history: History, event: int, there: Layout) -> Waste:
+def waste(history: History, event: int, there: Layout | None = None) -> Waste:
+    """Of all segments of the device; `there`: what lies in them then."""
+    there = layout(history, event) if there is None else there
     lives_in = np.zeros(len(there.segments) + 1, np.bool_)
     lives_in[there.lives[there.lives >= 0]] = True
     split = np.where(lives_in[there.segment], there.size, 0)
@@ -268,7 +249,7 @@ def torn(history: History, event: int) -> Waste | None:
     ends = np.array([one.address + one.size for one in there.segments], np.int64)
     pieces = np.where(there.end < ends[there.segment], _kept(there), 0)
     inside, largest = int(pieces.sum()), int(pieces.max(initial=0))
-    found = replace(_waste(history, event, there), split_bytes=inside, largest_bytes=largest)
+    found = replace(waste(history, event, there), split_bytes=inside, largest_bytes=largest)
     is_torn = (
         found.rounding_bytes is not None
         and inside >= TORN * found.reserved_bytes > 0
@@ -283,12 +264,9 @@ def _kept(there: Layout) -> Int64s:
     return there.size - np.where(growing[there.segment], there.returnable(), 0)
 
 
-def private_pools(history: History) -> tuple[PrivatePool, ...]:
-    """The largest first."""
-    snapshot, rows = history.snapshot, history.segments
-    pools = snapshot.segments.pool[rows]
-    reserved = summed(pools, snapshot.segments.total_size[rows], len(snapshot.pools) + 1)
-    active = summed(pools, snapshot.segments.active_size[rows], len(snapshot.pools) + 1)
-    each = zip(snapshot.pools, reserved.tolist(), active.tolist(), strict=False)
-    found = (PrivatePool(*one) for one in each if one[0] != COMMON and one[1])
-    return tuple(sorted(found, key=lambda one: -one.reserved_bytes))
+def private_pools(history: History) -> list[int]:
+    """What each pool of its own reserves at the end, as that of a CUDA graph; the largest first."""
+    segments, rows, pools = history.snapshot.segments, history.segments, history.snapshot.pools
+    reserved = summed(segments.pool[rows], segments.total_size[rows], len(pools) + 1).tolist()
+    each = zip(pools, reserved, strict=False)
+    return sorted((size for pool, size in each if pool != COMMON and size), reverse=True)

@@ -6,7 +6,7 @@ A moment is an event, after which the state is meant, or BEFORE.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cached_property, partial
 from typing import NamedTuple
 
 import msgspec
@@ -20,7 +20,7 @@ from fusetui.analysis.memory.layout import Layout, Segment, layout, segments_at
 from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows, distinct, summed
 from fusetui.trace.model.intervals import covered_until
 from fusetui.trace.model.memo import memo, once
-from fusetui.trace.snapshot import Frame
+from fusetui.trace.snapshot.columns import Frame
 
 Naming = Callable[[int], str]
 Keys = Mapping[str, tuple[Int64s | Int32s, Naming]]
@@ -53,6 +53,16 @@ class Moments(msgspec.Struct, frozen=True, eq=False, dict=True):
     kept: tuple[Rows, ...]  # what lives at each of them
     changes: tuple[tuple[Int64s, Int64s], ...]  # of each category: events, and bytes after them
     is_of_trace: bool = False
+
+    @cached_property
+    def positions(self) -> Int64s:
+        """Of each event: its time, else its number."""
+        return self.times if len(self.times) else np.arange(len(self.history.events))
+
+    def position(self, event: int) -> int:
+        """That of a moment; of the first event for the time before it, 0 without any event."""
+        at = max(0, min(event, len(self.positions) - 1))
+        return int(self.positions[at]) if len(self.positions) else 0
 
     def place_of(self, stack: int) -> str:
         """The code of a stack; "" where none was recorded."""
@@ -235,6 +245,7 @@ class Placed(msgspec.Struct, frozen=True, eq=False, dict=True):
         return found
 
 
+@memo(2)
 def placed(moments: Moments, event: int) -> Placed:
     """What lies where after an event."""
     history, events = moments.history, once(moments, _of_segments)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from statistics import median_low
 from typing import Literal
 
 import msgspec
 from msgspec.structs import replace
 
-from fusetui.analysis.memory.answer import DeviceMemory, MemoryAnswer
-from fusetui.analysis.memory.categories import Category
+from fusetui.analysis.memory.answer import DeviceMemory, MemoryAnswer, Totals
+from fusetui.analysis.memory.categories import Category, Share
+from fusetui.analysis.memory.holders import Holder
 
 By = Literal["code", "module", "category"]
 
@@ -59,14 +60,10 @@ class MemoryRank(msgspec.Struct, frozen=True):
     from_median_bytes: int
 
 
-def held_by(device: DeviceMemory | None, by: By) -> dict[str, int]:
-    """The bytes of each holder."""
-    if device is None:
-        return {}
-    if by == "category":
-        return {one.category: one.bytes for one in device.categories}
-    rows = device.by_code if by == "code" else device.by_module
-    return {one.place: one.bytes for one in rows}
+def held_by(device: Totals, by: By | Literal["op"]) -> dict[str, Share | Holder]:
+    """What each holder holds."""
+    key, held = ("category", "categories") if by == "category" else ("place", f"by_{by}")
+    return {getattr(one, key): one for one in getattr(device, held)}
 
 
 def versus(a: MemoryAnswer, b: MemoryAnswer, by: By) -> MemoryChange:
@@ -78,16 +75,14 @@ def versus(a: MemoryAnswer, b: MemoryAnswer, by: By) -> MemoryChange:
 
 
 def _changed(number: int, a: DeviceMemory | None, b: DeviceMemory | None, by: By) -> DeviceChange:
-    before, after = held_by(a, by), held_by(b, by)
-    rows = [_change(name, before, after) for name in {**before, **after}]
+    sides = [held_by(one, by) if one else {} for one in (a, b)]
+    rows = []
+    for name in {**sides[0], **sides[1]}:
+        before, after = (side[name].bytes if name in side else 0 for side in sides)
+        rows.append(Change(name, before, after, after - before))
     rows.sort(key=lambda one: (-abs(one.difference_bytes), -one.b_bytes, one.holder))
     whole = [one.at_allocated_bytes if one else 0 for one in (a, b)]
     return DeviceChange(number, whole[0], whole[1], whole[1] - whole[0], tuple(rows))
-
-
-def _change(name: str, before: Mapping[str, int], after: Mapping[str, int]) -> Change:
-    a, b = before.get(name, 0), after.get(name, 0)
-    return Change(name, a, b, b - a)
 
 
 def ranked(answers: Iterable[MemoryAnswer]) -> tuple[MemoryRank, ...]:
@@ -95,11 +90,8 @@ def ranked(answers: Iterable[MemoryAnswer]) -> tuple[MemoryRank, ...]:
     found = [_rank(answer.file, one) for answer in answers for one in answer.devices]
     middle = median_low([one.peak_allocated_bytes for one in found]) if found else 0
     placed = (replace(one, from_median_bytes=one.peak_allocated_bytes - middle) for one in found)
-    return tuple(sorted(placed, key=_oddness))
-
-
-def _oddness(one: MemoryRank) -> tuple[int, str, int]:
-    return -abs(one.from_median_bytes), one.file, one.device
+    odd = sorted(placed, key=lambda one: (-abs(one.from_median_bytes), one.file, one.device))
+    return tuple(odd)
 
 
 def _rank(file: str, one: DeviceMemory) -> MemoryRank:

@@ -22,11 +22,10 @@ from fusetui.analysis.ranks.stragglers import CLOSE, JobFacts
 from fusetui.analysis.replay.apply import changed, is_range
 from fusetui.analysis.replay.build import LATE_NS, graph_of
 from fusetui.analysis.replay.changes import Change, NothingLikeIt, Refused, parse_change
-from fusetui.analysis.replay.critical import unknown_share
-from fusetui.analysis.replay.graph import NEVER, Graph, Node, in_order
+from fusetui.analysis.replay.critical import last_route
+from fusetui.analysis.replay.graph import NEVER, Graph, Node, Times, in_order
 from fusetui.analysis.replay.path import residuals_of
-from fusetui.analysis.replay.replay import Times, replay
-from fusetui.analysis.replay.timeline import StepEnds, step_ends
+from fusetui.analysis.replay.replay import StepEnds, replay, step_ends
 from fusetui.trace.load import open_trace
 from fusetui.trace.model.arrays import Int64s, Rows, ordinals
 from fusetui.trace.model.columns import Trace
@@ -97,7 +96,7 @@ def replayed(graphs: Sequence[Graph], meetings: Meetings) -> Together | None:
         return None
     whole = msgspec.structs.replace(whole, source=source, **sorted_)
     found = replay(whole)
-    share = unknown_share(whole, found)
+    share = last_route(whole, found).unknown_share
     begin, end = found.begin[rank_of], found.end[rank_of]
     begin[places.item] = begin[places.arrival]
     times = []
@@ -270,10 +269,7 @@ def parts_of(
 
 def _nodes(trace: Trace, graph: Graph, places: Rows) -> Rows:
     """The nodes of collectives of a rank."""
-    items = graph.nodes(Node.ITEM)
-    node = np.zeros(len(trace), dtype=np.intp)
-    node[graph.row[items]] = items
-    found: Rows = node[collectives_of(trace).rows[places]]
+    found: Rows = graph.node_of(trace, Node.ITEM)[collectives_of(trace).rows[places]]
     if not found.all():
         raise Abstain("on_cpu")
     return found

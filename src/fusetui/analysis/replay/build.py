@@ -8,7 +8,7 @@ import numpy as np
 from msgspec.structs import astuple
 from numpy.typing import NDArray
 
-from fusetui.analysis.replay.graph import NEVER, Chain, Graph, Node, in_order
+from fusetui.analysis.replay.graph import AS_RECORDED, NEVER, Chain, Graph, Node, in_order
 from fusetui.analysis.replay.hosts import Hosts, hosts_of
 from fusetui.analysis.replay.items import (
     SHORT_NS,
@@ -24,7 +24,6 @@ from fusetui.analysis.replay.items import (
     items_of,
     syncs_of,
 )
-from fusetui.analysis.replay.pace import AS_RECORDED
 from fusetui.analysis.why.account import Accounts
 from fusetui.analysis.why.devices import Gaps
 from fusetui.analysis.why.host import matching

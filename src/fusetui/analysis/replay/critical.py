@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from fusetui.analysis.replay.build import LATE_NS
-from fusetui.analysis.replay.graph import NEVER, Graph, Node
-from fusetui.analysis.replay.replay import BLOCK, Times
+from fusetui.analysis.replay.graph import Graph, Node, Times
+from fusetui.analysis.replay.replay import BLOCK, last_of
 from fusetui.trace.model.arrays import Int64s, Rows
 from fusetui.trace.model.ids import Id
 
@@ -28,6 +28,12 @@ class Route(NamedTuple):
     @property
     def ns(self) -> Int64s:
         return np.diff(self.begin)
+
+    @property
+    def unknown_share(self) -> float:
+        """How much of it is not understood."""
+        unknown = self.ns[np.isin(self.part, (RESIDUAL, LATE))].sum()
+        return float(unknown / max(int(self.ns.sum()), 1))
 
     def since(self, begin: int) -> Route:
         """The part after a time."""
@@ -55,6 +61,11 @@ def route_to(graph: Graph, times: Times, last: int) -> Route:
     return Route(np.repeat(nodes, len(PARTS)), np.tile(PARTS, len(nodes)), np.maximum(begin, 0))
 
 
+def last_route(graph: Graph, times: Times) -> Route:
+    """To the last end."""
+    return route_to(graph, times, last_of(graph, times))
+
+
 def residual_share(graph: Graph, times: Times, device: Id) -> float:
     """How much of the time from the first launch for a device to its last end is not understood,
     on the critical path to that."""
@@ -68,26 +79,15 @@ def residual_share(graph: Graph, times: Times, device: Id) -> float:
     launched = np.where(source > 0, times.end[source], times.begin[items])
     begin = int(launched.min())
     last = int(items[np.argmax(times.end[items])])
-    return _unknown(route_to(graph, times, last).since(begin))
+    return route_to(graph, times, last).since(begin).unknown_share
 
 
-def unknown_share(graph: Graph, times: Times) -> float:
-    """How much of the critical path to the last end is not understood."""
-    return _unknown(route_to(graph, times, last_of(graph, times)))
-
-
-def late_share(graph: Graph, times: Times) -> float:
-    """How much of the critical path to the last end is lateness of items, but the first of their
-    streams, that nothing recorded explains: what they wait for may be missing."""
-    route = route_to(graph, times, last_of(graph, times))
+def late_share(graph: Graph, route: Route) -> float:
+    """How much of a route is lateness of items, but the first of their streams, that nothing
+    recorded explains: what they wait for may be missing."""
     late = (route.part == RESIDUAL) & (route.ns > LATE_NS) & (graph.source[0, route.node] > 0)
     late &= graph.kind[route.node] == Node.ITEM
     return float(route.ns[late].sum() / max(int(route.ns.sum()), 1))
-
-
-def _unknown(route: Route) -> float:
-    unknown, whole = route.ns[np.isin(route.part, (RESIDUAL, LATE))].sum(), route.ns.sum()
-    return float(unknown / whole) if whole else 0.0
 
 
 def slack_of(graph: Graph, times: Times) -> Int64s:
@@ -108,9 +108,3 @@ def slack_of(graph: Graph, times: Times) -> Int64s:
             if begin - after_b < latest[b]:
                 latest[b] = begin - after_b
     return np.array(latest, dtype=np.int64) - times.end
-
-
-def last_of(graph: Graph, times: Times) -> int:
-    """The node that ends last."""
-    ends = np.where(graph.gone | (graph.kind == Node.JOIN), NEVER, times.end)
-    return int(np.argmax(ends))

@@ -6,10 +6,9 @@ import msgspec
 import numpy as np
 
 from fusetui.analysis.replay.build import graph_of
-from fusetui.analysis.replay.critical import LATE, OWN, RESIDUAL, Route, last_of, route_to, slack_of
+from fusetui.analysis.replay.critical import LATE, OWN, Route, last_route, slack_of
 from fusetui.analysis.replay.graph import Graph, Node
 from fusetui.analysis.replay.path import host_parts
-from fusetui.analysis.replay.replay import Times
 from fusetui.trace.cells.raster import Line
 from fusetui.trace.model.arrays import Flags, Int64s, Rows
 from fusetui.trace.model.categories import CPU_LAYERS
@@ -40,11 +39,10 @@ class Marks(msgspec.Struct, frozen=True, eq=False, dict=True):
 
 def marks_of(trace: Trace) -> Marks:
     graph = once(trace, graph_of)
-    times = Times(graph.began, graph.ended)
-    route = route_to(graph, times, last_of(graph, times))
+    route = last_route(graph, graph.recorded)
     route_ns, own = route.ns, np.isin(route.part, (OWN, LATE))
     ns, spare = np.zeros(len(trace), dtype=np.int64), np.full(len(trace), UNKNOWN)
-    items, slack = graph.nodes(Node.ITEM), np.maximum(slack_of(graph, times), 0)
+    items, slack = graph.nodes(Node.ITEM), np.maximum(slack_of(graph, graph.recorded), 0)
     spare[graph.row[items]] = slack[items]
     worked = own & (graph.kind[route.node] == Node.ITEM)
     np.add.at(ns, graph.row[route.node[worked]], route_ns[worked])
@@ -62,10 +60,9 @@ def marks_of(trace: Trace) -> Marks:
                 ns[track.rows] -= _until(begin, route_ns[here], start)
                 spare[track.rows] = _least(graph, nodes, slack, start, end)
     span = int(route_ns.sum())
-    unknown = int(route_ns[np.isin(route.part, (RESIDUAL, LATE))].sum())
     is_on = (ns > 0) & (2 * ns >= trace.dur)
     stops, begin = _stops(trace, graph, route)
-    return Marks(ns, spare, is_on, stops, begin, span, unknown / max(span, 1))
+    return Marks(ns, spare, is_on, stops, begin, span, route.unknown_share)
 
 
 def _until(begin: Int64s, ns: Int64s, times: Int64s) -> Int64s:

@@ -10,10 +10,17 @@ import numpy as np
 
 from fusetui.analysis.questions.busy import communicates, effective_ns
 from fusetui.analysis.replay.build import graph_of
-from fusetui.analysis.replay.critical import LAG, OWN, Route, last_of, residual_share, route_to
+from fusetui.analysis.replay.critical import (
+    LAG,
+    OWN,
+    Route,
+    last_route,
+    residual_share,
+    route_to,
+)
 from fusetui.analysis.replay.graph import Graph, Node
 from fusetui.analysis.replay.hosts import loader_rows
-from fusetui.analysis.replay.replay import Times, replay
+from fusetui.analysis.replay.replay import last_of, replay
 from fusetui.analysis.why.account import Accounts
 from fusetui.analysis.why.host import LAYERS, Slices, together
 from fusetui.analysis.why.kernels import by_text
@@ -70,14 +77,13 @@ class Path(msgspec.Struct, frozen=True):
 def path(trace: Trace) -> Path:
     """The critical path of the recording."""
     graph = once(trace, graph_of)
-    times = Times(graph.began, graph.ended)
-    route = route_to(graph, times, last_of(graph, times))
+    route = last_route(graph, graph.recorded)
     devices = residuals_of(trace)
     large = len(graph) > MOST_REPLAYED
     return Path(
         span_ns=int(route.ns.sum()),
         rows=rows_of(trace, graph, route),
-        slack=() if large else tuple(_slack(trace, graph, times, route)),
+        slack=() if large else tuple(_slack(trace, graph, route)),
         slack_left_out=large,
         devices=devices,
         residual_share=max((one.residual_share for one in devices), default=0.0),
@@ -89,10 +95,9 @@ def path(trace: Trace) -> Path:
 def residuals_of(trace: Trace) -> tuple[DeviceResidual, ...]:
     """Of each device, as recorded."""
     graph = once(trace, graph_of)
-    times = Times(graph.began, graph.ended)
     devices = dict.fromkeys(chain.device for chain in graph.chains if chain.is_stream)
     return tuple(
-        DeviceResidual(exact_id(one), residual_share(graph, times, one)) for one in devices
+        DeviceResidual(exact_id(one), residual_share(graph, graph.recorded, one)) for one in devices
     )
 
 
@@ -226,7 +231,7 @@ def _by_host(trace: Trace, graph: Graph, route: Route) -> Iterator[Told]:
     yield "host", "", int((row < 0).sum()), int(ns[row < 0].sum())
 
 
-def _slack(trace: Trace, graph: Graph, times: Times, route: Route) -> Iterator[Slack]:
+def _slack(trace: Trace, graph: Graph, route: Route) -> Iterator[Slack]:
     """Of the largest families of kernels and ops; the most first."""
     items = graph.nodes(Node.ITEM)
     items = items[trace.role[graph.row[items]] == Role.KERNEL]
@@ -239,7 +244,7 @@ def _slack(trace: Trace, graph: Graph, times: Times, route: Route) -> Iterator[S
         ("kernel", items, graph.row[items].astype(np.intp), effective[graph.row[items]]),
         ("op", parts.node[in_op], parts.row[in_op], parts.ns[in_op]),
     )
-    end = int(times.end.max())
+    end = int(graph.ended.max())
     for kind, nodes, rows, ns in kinds:
         name = [_family(one) if kind == "kernel" else one for one in trace.names]
         numbers = {text: n for n, text in enumerate(dict.fromkeys(name))}

@@ -12,9 +12,8 @@ from fusetui.analysis.replay.apply import changed
 from fusetui.analysis.replay.build import graph_of
 from fusetui.analysis.replay.changes import parse_change
 from fusetui.analysis.replay.graph import Graph, Node
-from fusetui.analysis.replay.replay import Times
 from fusetui.analysis.replay.replay import replay as replayed
-from fusetui.analysis.replay.timeline import slices_of, step_bounds
+from fusetui.analysis.replay.replay import slices_of, step_bounds
 from fusetui.trace.layout.nesting import Nesting, arrange, nest_tracks
 from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows, distinct
 from fusetui.trace.model.categories import CPU_LAYERS, Layer
@@ -81,7 +80,7 @@ def predicted(trace: Trace, changes: Sequence[str]) -> Predicted:
     start, end = slices_of(trace, made, times)
     rows, tracks = _laid_out(trace, np.flatnonzero(_left(trace, made, start, end)), start, end)
     edges = np.array([0, *(track.end_row for track in tracks)])
-    recorded = step_bounds(trace, graph, Times(graph.began, graph.ended))
+    recorded = step_bounds(trace, graph, graph.recorded)
     return Predicted(
         rows,
         tracks,

@@ -11,15 +11,14 @@ from msgspec.structs import replace
 from fusetui.analysis.replay.apply import MAKERS, Draft
 from fusetui.analysis.replay.build import graph_of
 from fusetui.analysis.replay.changes import WrongChange, parse_change
-from fusetui.analysis.replay.critical import late_share, unknown_share
-from fusetui.analysis.replay.graph import NEVER, Graph, Node
+from fusetui.analysis.replay.critical import last_route, late_share
+from fusetui.analysis.replay.graph import NEVER, Graph, Node, Times
 from fusetui.analysis.replay.path import residuals_of
-from fusetui.analysis.replay.replay import Times, replay
+from fusetui.analysis.replay.replay import replay
 from fusetui.analysis.replay.select import covers
 from fusetui.analysis.replay.whatif import (
     LITTLE,
     UNKNOWN,
-    chosen,
     events_unknown,
     is_certain,
     leaves_waits_out,
@@ -65,13 +64,12 @@ def with_worth(
         findings = (replace(f, worth_note=missing if w and missing else n) for f, w, n in every)
         return replace(found, findings=tuple(findings))
     graph = once(trace, graph_of)
-    recorded = Times(graph.began, graph.ended)
-    before = _told(trace, graph, recorded, by)
+    before = _told(trace, graph, graph.recorded, by)
     told, unknown = list[Finding](), [one.residual_share for one in residuals_of(trace)]
     for finding, change, note in zip(found.findings, wanted, notes, strict=True):
         after = _after(trace, graph, [change], by) if change is not None else note
         if isinstance(after, Then):
-            told.append(_with(finding, note, before, after, events_unknown(trace)))
+            told.append(_with(trace, finding, note, before, after))
             unknown.append(after.unknown)
         else:
             told.append(replace(finding, worth_note=after))
@@ -98,28 +96,26 @@ class Then(NamedTuple):
     lengths: Int64s  # without steps, that of all
     unknown: float  # the share of the critical path that is not understood
     is_late: bool  # of that, where more may wait for other work than is known
-    is_certain: bool
 
 
 def _told(trace: Trace, graph: Graph, times: Times, by: str | None) -> Then:
-    lengths = chosen(lengths_of(trace, graph, times, by), told_steps(trace, by))
-    certain = is_certain(trace, once(trace, graph_of), graph, times)
-    is_late = late_share(graph, times) > LITTLE
-    return Then(lengths, unknown_share(graph, times), is_late, certain)
+    lengths = lengths_of(trace, graph, times, by)[told_steps(trace, by)]
+    route = last_route(graph, times)
+    return Then(lengths, route.unknown_share, late_share(graph, route) > LITTLE)
 
 
 def _with(
-    finding: Finding, note: WorthNote | None, before: Then, then: Then, unsaid: bool
+    trace: Trace, finding: Finding, note: WorthNote | None, before: Then, then: Then
 ) -> Finding:
-    """A finding with its worth. `unsaid`: whether it is unknown what streams wait for."""
+    """A finding with its worth."""
     whole, mean = median(before.lengths), int((before.lengths - then.lengths).mean())
     saved = max(0, whole - median(then.lengths))
     if saved * NOTHING <= whole:
-        unsaid = unsaid or before.is_late or then.is_late
+        unsaid = before.is_late or then.is_late or events_unknown(trace)
         if unsaid or then.unknown > min(DOUBTFUL, before.unknown + 1 / NOTHING):
             return replace(finding, worth_note="limit_unknown")
         note = "some_steps" if mean * NOTHING > whole else note
-    elif note == "at_most" and not then.is_certain:
+    elif note == "at_most" and not is_certain(trace, before.unknown, then.unknown):
         note = None
     return replace(finding, worth_ns=saved, worth_share=saved / max(whole, 1), worth_note=note)
 
@@ -226,9 +222,7 @@ def _unawaited(wanted: Unawaited, draft: Draft) -> None:
         raise WrongChange("Nothing is known to wait.")
     draft.scale(copies, np.zeros_like)
     draft.dur[calls[~does_wait & np.isin(row[calls], trace.launch[trace.gpu_rows])]] = 0
-    draft.unlink(1, waits)
-    draft.dur[waits] -= draft.unexplained[waits]
-    draft.unexplained[waits] = 0
+    draft.release(waits)
 
 
 def _hurried(wanted: Hurried, draft: Draft) -> None:

@@ -10,13 +10,14 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from fusetui.analysis.questions.launches import graph_calls
 from fusetui.analysis.why.account import Accounts, devices_on
 from fusetui.analysis.why.devices import HOST, Devices, Reasons
 from fusetui.analysis.why.host import CALLS, Host, Threads, launching
 from fusetui.analysis.why.kernels import Kernels, the_most
 from fusetui.analysis.why.model import IDLE
 from fusetui.analysis.why.transfers import Transfers, transfers_of
-from fusetui.analysis.why.warming import GRAPH_LAUNCH, Once, slow_first_step, warm_up
+from fusetui.analysis.why.warming import Once, slow_first_step, warm_up
 from fusetui.gpu.kinds import LONGEST_NAME
 from fusetui.text.patterns import late
 from fusetui.trace.layout.steps import Steps, steps_of
@@ -225,7 +226,7 @@ class Facts:
     def is_replayed(self) -> bool:
         """Whether at least half of the GPU events were launched by replays of CUDA graphs."""
         calls = self.trace.launch[self.gpu_rows]
-        replays = np.isin(calls, self.named(GRAPH_LAUNCH.search, Role.CALL))
+        replays = (calls >= 0) & graph_calls(self.trace)[calls]
         return 2 * int(np.count_nonzero(replays)) >= len(calls) > 0
 
     def launched(

@@ -23,9 +23,7 @@ DATA = (
 )
 OTHERS = ("lines", "launches", "steps", "slices", "collectives")
 LISTS = ("file", "skipped", "tracks", "steps")  # of a summary, not told
-
-Fields = dict[str, tuple[Any, ...]]
-"""Types by name, and defaults where there are any."""
+Fields = dict[str, tuple[Any, ...]]  # Types by name, and defaults where there are any
 
 
 def _optional(type_: Any, text: str) -> tuple[Any, None]:

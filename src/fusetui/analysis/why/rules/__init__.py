@@ -37,7 +37,7 @@ from fusetui.text.patterns import late
 from fusetui.trace.layout.devices import device_names, device_properties, gpu_activity, is_rocm
 from fusetui.trace.model.arrays import Flags, Rows
 from fusetui.trace.model.categories import Role
-from fusetui.trace.model.recording import recorded_with
+from fusetui.trace.model.report import recorded_with
 from fusetui.trace.program.regions import is_module
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from fusetui.analysis.questions.memory import MemoryPeak, memory_peaks
 from fusetui.analysis.why.facts import Facts
-from fusetui.analysis.why.host import matching
+from fusetui.analysis.why.host import PAGEABLE, matching
 from fusetui.analysis.why.kernels import Kernels
 from fusetui.analysis.why.model import Unawaited
 from fusetui.analysis.why.rules import (
@@ -111,7 +111,6 @@ def _devices(facts: Facts, peaks: tuple[MemoryPeak, ...]) -> dict[Id, MemoryPeak
 
 
 DEVICE_TO_DEVICE = late(r"DtoD|DeviceToDevice|Device -> Device")
-PAGEABLE = late(r"Pageable")
 
 LEAST_PART = 0.1  # of the time of all of them
 CASTS = "Keep one dtype through a block"

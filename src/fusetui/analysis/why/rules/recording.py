@@ -8,12 +8,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from fusetui.analysis.questions.launches import graph_calls
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.host import Host
 from fusetui.analysis.why.kernels import the_most
 from fusetui.analysis.why.rules import Claim, of_span, rule
 from fusetui.analysis.why.rules.launches import SLOW_NS
-from fusetui.analysis.why.warming import FEWEST, GRAPH_LAUNCH, captures, first_step
+from fusetui.analysis.why.warming import FEWEST, captures, first_step
 from fusetui.text.figures import count, duration, percent, plural, quantity
 from fusetui.text.patterns import late
 from fusetui.text.printable import printable
@@ -67,7 +68,7 @@ def _stacks(facts: Facts) -> Iterator[Claim]:
 def _graphs(facts: Facts) -> Iterator[Claim]:
     """Graph launches that keep the GPU waiting."""
     launches, waited = facts.idle.launch, facts.idle.ns("launch_call")
-    replays = np.isin(launches, facts.named(GRAPH_LAUNCH.search, Role.CALL)) & (waited > 0)
+    replays = (launches >= 0) & graph_calls(facts.trace)[launches] & (waited > 0)
     at_stake = int(waited[replays].sum())
     if at_stake and at_stake >= REPLAYS * facts.span_ns:
         name = printable(facts.trace.name_of(int(launches[replays][0])))
