@@ -174,7 +174,7 @@ def bytes_of(moments: Moments, by: str, event: int) -> Mapping[str, int]:
 
 
 def _rows(moments: Moments, by: str, event: int, opened: frozenset[Key]) -> Iterator[MemoryRow]:
-    from fusetui.analysis.memory.holders import BEFORE_RECORDING  # imported by now
+    from fusetui.analysis.memory.evidence import BEFORE_RECORDING  # imported by now
 
     own_stack = moments.is_of_trace and by == "op"  # which is its only one
     for holder, size, number in _each(moments.held(by, event)):

@@ -181,11 +181,16 @@ def _why(side: Side) -> Why | None:
 
 
 def _answer(found: Why, width: int, height: int) -> Sequence[Said]:
-    """The first sentence, the account, and if there is room the breakdown and the ceiling."""
-    first = _folded(answer(found), width, "title", " ")
-    left = height - len(first)
-    if left <= 0:
-        return first[:height]
+    """The first sentence, what is not understood of what findings are worth, the account, and if
+    there is room the breakdown and the ceiling."""
+    from fusetui.report.worth import doubt_text
+
+    text, first = doubt_text(found), _folded(answer(found), width, "title", " ")
+    doubt = _folded(text, width, "plain", " ") if text else []
+    left = height - len(first) - len(doubt)
+    if left <= 0:  # the doubt stands beside each worth, in the room of rows if it must
+        return [*first[:height], *doubt]
+    first += doubt
     rest = [Said(f" {text}", "plain") for text in _account(found, width - 2, left)]
     for text in (breakdown_text(found), ceiling_text(found)):
         more = _folded(text, width, before=" ")

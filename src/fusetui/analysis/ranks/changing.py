@@ -26,6 +26,7 @@ from fusetui.analysis.replay.critical import last_route
 from fusetui.analysis.replay.graph import NEVER, Graph, Node, Times, in_order
 from fusetui.analysis.replay.path import residuals_of
 from fusetui.analysis.replay.replay import StepEnds, replay, step_ends
+from fusetui.analysis.replay.whatif import is_certain
 from fusetui.trace.load import open_trace
 from fusetui.trace.model.arrays import Int64s, Rows, ordinals
 from fusetui.trace.model.columns import Trace
@@ -193,6 +194,7 @@ class RankGraph(NamedTuple):
     epoch_ns: int
     is_changed: bool
     residual_share: float
+    is_certain: bool  # nothing in it was inferred, or is not understood
 
 
 class Abstain(Exception):  # noqa: N818
@@ -257,7 +259,15 @@ def parts_of(
         notes += told
         share = max((device.residual_share for device in residuals_of(trace)), default=0.0)
         parts.append(
-            RankGraph(graph, made, step_ends(trace, graph), trace.epoch_ns, bool(own), share)
+            RankGraph(
+                graph,
+                made,
+                ends=step_ends(trace, graph),
+                epoch_ns=trace.epoch_ns,
+                is_changed=bool(own),
+                residual_share=share,
+                is_certain=is_certain(trace, share),
+            )
         )
     for text in missing.keys() - known:
         raise missing[text]
