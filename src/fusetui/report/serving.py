@@ -10,8 +10,8 @@ import msgspec
 
 from fusetui.analysis.serving.answer import PhaseLimit, Serving
 from fusetui.analysis.serving.between import Between
-from fusetui.analysis.serving.layers import Experts, Layers
 from fusetui.analysis.serving.limit import Limit, Loss
+from fusetui.analysis.serving.parts import Experts, Layers
 from fusetui.gpu.kernel_names import short_name
 from fusetui.text.figures import count, duration, percent, plural, quantity, several
 from fusetui.text.patterns import late

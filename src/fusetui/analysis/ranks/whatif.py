@@ -17,15 +17,16 @@ from fusetui.analysis.questions.collectives import SYNCHRONOUS
 from fusetui.analysis.ranks.changing import (
     Abstain,
     Asked,
+    Meetings,
     RankGraph,
     Why,
     asked_of,
     left_of,
     parts_of,
+    replayed,
 )
 from fusetui.analysis.ranks.matching import step_keys
 from fusetui.analysis.ranks.stragglers import CLOSE, JobFacts
-from fusetui.analysis.ranks.together import Meetings, replayed
 from fusetui.analysis.replay.changes import Unsynced
 from fusetui.analysis.replay.graph import Graph, Times
 from fusetui.analysis.replay.replay import bounds_of
