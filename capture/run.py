@@ -15,13 +15,12 @@ import torch
 from fusetui.analysis.questions.computing import Tallies
 
 from . import expect, recorder, step
-from .device import CaptureDevice
 from .errors import CaptureError, sentence
 from .guard import parent_only
 from .job import SEED, Job, Trial
 from .memory import memory_history, takes_snapshots
 from .options import Options
-from .provenance import new_record, texts
+from .provenance import CaptureDevice, new_record, texts
 from .record import Failed, Measured, RunRecord
 from .step import Answer, Step
 from .telling import Progress
@@ -38,8 +37,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Ready:
-    """A trial that was checked and timed, and has still to be profiled: `measured` lacks what the
-    trace tells."""
+    """A trial that was checked and timed: `measured` lacks what the trace tells."""
 
     name: str
     parts: Step
@@ -200,12 +198,10 @@ class Runner:
         return timed, torch.cuda.max_memory_allocated() if kind == "cuda" else None
 
     def _public(self, text: str) -> str:
-        """The text, scrubbed if the run must not contain private data."""
         return self._texts.scrub(text) if self._texts else text
 
 
 def _counted(path: Path, kind: str) -> Tallies:
-    """The kernels of a trace just written. Raises EmptyTraceError if there are none."""
     counted = recorder.counted(path)
     if not any(counted.found("kernels")) or counted.on_gpu != (kind == "cuda"):
         raise EmptyTraceError(NO_KERNELS)
@@ -213,7 +209,6 @@ def _counted(path: Path, kind: str) -> Tallies:
 
 
 def _first_call(parts: Step, kind: str) -> tuple[Any, int]:
-    """The first result and how long it took, in ns, including any compilation."""
     begin = perf_counter_ns()
     result = step.run_step(parts)
     step.synchronizer(kind)()

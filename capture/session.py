@@ -13,18 +13,17 @@ from pathlib import Path
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
-from .device import find_device, quiet_torch
 from .errors import CaptureError
 from .folder import new_folder, write_record
 from .memory import memory_history, takes_snapshots
 from .options import Options, loop_options, validate
-from .provenance import new_record, texts
+from .provenance import find_device, new_record, quiet_torch, texts
 from .record import Measured, RunRecord
 from .table import guesses
 from .telling import tell
 
 if TYPE_CHECKING:
-    from .device import CaptureDevice
+    from .provenance import CaptureDevice
 
 
 class Session:
@@ -100,8 +99,7 @@ def profile(
 def _profiler(
     options: Options, kind: str, skip: int, plain: Path
 ) -> Iterator[tuple[Any, Callable[[], None]]]:
-    """A running profiler that writes its trace to `plain`, and a function that waits for the
-    device."""
+    """A running profiler that writes its trace to `plain`, and what waits for the device."""
     import torch.profiler
 
     from . import recorder, step

@@ -53,11 +53,9 @@ def forward_step(call: Callable[..., Any], label: str, copies: Sequence[Sequence
 def training_step(
     call: Callable[..., Any], label: str, copies: Sequence[Sequence[Any]], gradient: Tensor | None
 ) -> Step:
-    """Forward and backward pass, starting without gradients; no optimizer.
-
-    `gradient` is that of the result; None means ones. A plain function may hide parameters, in a
-    closure for instance: those that the first result depends on are known.
-    """
+    """Forward and backward pass, starting without gradients; no optimizer. `gradient` is that of
+    the result; None means ones. A plain function may hide parameters, in a closure for instance:
+    those that the first result depends on are known."""
     feed = cycle(copies)
     hidden: list[Tensor] | None = None
 
@@ -132,7 +130,6 @@ def _tensors(inputs: Sequence[Any]) -> list[Tensor]:
 
 
 def _leaves(value: object) -> Iterator[Tensor]:
-    """The tensors in a result, which may be nested in tuples, lists and dicts."""
     if isinstance(value, Tensor):
         yield value
     elif isinstance(value, Mapping):
@@ -157,11 +154,9 @@ class Errors:
 
 
 def check_answer(found: Answer, reference: Answer, dtype: str) -> Errors:
-    """The errors of a result and of the gradients that both sides have by the same name.
-
-    Raises WrongResultError if the result has another shape, or if an error exceeds the tolerance of
-    the dtype or is NaN.
-    """
+    """The errors of a result and of the gradients that both sides have by the same name. Raises
+    WrongResultError if the result has another shape, or if an error exceeds the tolerance of the
+    dtype or is NaN."""
     result = check(found["result"], reference["result"], dtype)
     shares = [
         check(found[name], reference[name], dtype, f"the gradient of {name}")
@@ -292,8 +287,7 @@ def _time_on_cpu(call: Call, n: int) -> list[int]:
 
 
 def _time_on_gpu(call: Call, n: int) -> list[int]:
-    """Times steps with pairs of events, read after all steps, so that no step waits for a
-    reading."""
+    """Pairs of events, read after all steps, so that no step waits for a reading."""
     pairs = [[torch.cuda.Event(enable_timing=True) for _ in range(2)] for _ in range(n)]
     for begin, end in pairs:
         begin.record()

@@ -14,8 +14,8 @@ from fusetui.text.tables import Column, known, table, table_of
 from fusetui.trace.model.grouping import by_key
 
 from .expect import guess_lines
+from .options import describe_shapes
 from .record import Failed, Measured, RunRecord, SavedRun
-from .shapes import describe_shapes
 
 _LARGEST_SPREAD = 2
 """The ratio of the 90th to the 10th percentile of step times above which a note is shown."""
@@ -156,7 +156,6 @@ def by_point(rows: Sequence[Row], axes: Sequence[str]) -> Iterable[tuple[str, li
 
 
 def _first(point: Sequence[Row]) -> int | None:
-    """The median of the point's first variant that was timed, in ns."""
     return next((row["median_ns"] for row in point if row["median_ns"] is not None), None)
 
 

@@ -16,7 +16,7 @@ from fusetui.tui.drawing.picture import Said, Stack, TextPicture, text
 from fusetui.tui.drawing.schemes import glyphs_for
 from fusetui.tui.layout.memory import MEMORY
 from fusetui.tui.pages.memory import memory_head
-from fusetui.tui.pages.overlays import OVERLAYS, FoundPicture
+from fusetui.tui.pages.overlays import OVERLAYS, found_picture
 from fusetui.tui.pages.page import Page, Pane
 from fusetui.tui.registry import BY_ACTION, BY_NAME, PAGES, page_of, turned_to
 from fusetui.tui.state import screen
@@ -127,7 +127,7 @@ def _found(state: State, size: Size) -> list[Pane]:
     if state.prompt is not Prompt.SEARCH:
         return []
     height = min(details_height(size.height), size.height)
-    return [Pane(height, FoundPicture(state.found, glyphs_for(state.ascii_only)))]
+    return [Pane(height, found_picture(state.found, glyphs_for(state.ascii_only)))]
 
 
 def _tabs(state: State) -> Pane:

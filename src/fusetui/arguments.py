@@ -192,7 +192,7 @@ AS_TABLE = ("others", "format", "output", "columns", "sort", "where")
 """Arguments that ask for the answer of a command as a table."""
 MODULES = {
     **dict.fromkeys(("summary", "kernels", "ops", "modules", "lines", "launches"), "answers"),
-    **{"serving": "answers", "check": "answers", "tutor": "open"},
+    **{"serving": "answers", "check": "answers", "tutor": "open", "watch": "open"},
     **dict.fromkeys(("gaps", "whatif", "path"), "why"),
     **{"run": "record", "report": "picture", **dict.fromkeys(("slices", "steps"), "tables")},
     **{"perfetto": "cut", **dict.fromkeys(("convert", "scrub"), "rewrite")},

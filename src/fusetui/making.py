@@ -71,7 +71,6 @@ def option(one: Declared) -> Argument:
 
 
 def _of_capture() -> tuple[Argument, ...]:
-    """The options of the measurement are declared in `Options`; the others are added here."""
     from fusetui.capture.options import declared
 
     out = "The run folder to write: a new one, or that of a sweep to continue."

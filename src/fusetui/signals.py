@@ -170,8 +170,7 @@ def handled(numbers: Sequence[int], handler: Handler) -> Iterator[None]:
 
 
 def _is_importing(frame: FrameType | None) -> bool:
-    """Modules written in C may crash, or lose the exception, when one is raised while they are
-    set up."""
+    """Modules in C may crash, or lose the exception, when one is raised while they are set up."""
     while frame is not None:
         if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
             return True

@@ -34,9 +34,9 @@ from fusetui.capture.expect import compare, parse
 from fusetui.commands.errors import DONE
 from fusetui.commands.loading import notices
 from fusetui.gpu.kernel_names import decode, short_name
-from fusetui.gpu.kernel_names.annotate import annotate
+from fusetui.gpu.kernel_names.record import annotate
 from fusetui.gpu.kinds import KINDS
-from fusetui.gpu.roofline.describe import describe, remarks
+from fusetui.gpu.roofline.row import describe, remarks
 from fusetui.making import PICTURED
 from fusetui.report.diff import document, to_markdown, to_text
 from fusetui.report.output import _json

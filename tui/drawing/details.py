@@ -23,7 +23,7 @@ from fusetui.analysis.questions.chain import (
 from fusetui.analysis.questions.device_counters import DeviceCounter
 from fusetui.analysis.questions.launches import is_replay
 from fusetui.gpu.kernel_names import decode
-from fusetui.gpu.roofline.describe import describe, remarks
+from fusetui.gpu.roofline.row import describe, remarks
 from fusetui.text.cutting import clip
 from fusetui.text.figures import count, duration, plural
 from fusetui.text.printable import printable
@@ -42,7 +42,7 @@ from fusetui.tui.layout.view import Side
 
 if TYPE_CHECKING:
     from fusetui.analysis.replay.marks import Marks
-    from fusetui.gpu.kernel_names.annotate import Annotated
+    from fusetui.gpu.kernel_names.record import Annotated
 
 DEEPEST = 16  # levels of nested lists and objects
 LONGEST = 2000  # characters; no screen shows more
@@ -277,7 +277,7 @@ def title(trace: Trace, row: int, width: int, glyphs: Glyphs) -> Said:
 
 
 def _annotated(trace: Trace, row: int, width: int, glyphs: Glyphs) -> Annotated:
-    from fusetui.gpu.kernel_names.annotate import annotate  # once a slice is selected
+    from fusetui.gpu.kernel_names.record import annotate  # once a slice is selected
 
     name = trace.name_of(row)
     decoded = decode(name) if trace.role[row] == Role.KERNEL else None
@@ -369,7 +369,6 @@ _args = memo(256)(Trace.args_of)
 
 
 def _shapes(args: dict[str, Any], glyphs: Glyphs) -> str:
-    """`[8192, 768] x [768, 3072]  bf16`: tensors only."""
     dims = args.get("Input Dims")
     if not isinstance(dims, Sequence) or isinstance(dims, str):
         return ""

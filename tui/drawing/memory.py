@@ -11,8 +11,8 @@ import msgspec
 import numpy as np
 
 from fusetui.analysis.memory.categories import CATEGORIES
+from fusetui.analysis.memory.evidence import NO_STACK
 from fusetui.analysis.memory.history import BEFORE
-from fusetui.analysis.memory.holders import NO_STACK
 from fusetui.analysis.memory.layout import COMMON
 from fusetui.report.memory_words import MORE, short_place
 from fusetui.text.cutting import joined
@@ -87,7 +87,6 @@ class AreaPicture(msgspec.Struct, frozen=True, eq=False):
 
 
 def _failures(moments: Moments) -> list[int]:
-    """The positions at which memory ran out."""
     found: list[int] = moments.positions[moments.history.events.action == Action.OOM].tolist()
     return found
 
@@ -144,7 +143,6 @@ def legend(moments: Moments, event: int, glyphs: Glyphs, width: int) -> list[Sty
 
 
 def row_text(moments: Moments, row: MemoryRow, zero: int) -> str:
-    """What names a row."""
     if row.level == 0:
         return short_place(row.name)
     if row.life != NO_LIFE:
@@ -157,7 +155,6 @@ def row_text(moments: Moments, row: MemoryRow, zero: int) -> str:
 
 
 def life_text(moments: Moments, life: int, zero: int) -> str:
-    """When it was allocated and freed."""
     lives, times = moments.history.lives, moments.times
     born, died = int(lives.born[life]), int(lives.died[life])
     is_old = born == BEFORE

@@ -91,11 +91,9 @@ def answer(name: str, body: bytes) -> bytes:
 
 
 def configuration(wish: Wish, file: Path, start_ms: int = 0) -> str:
-    """What a process is told. It writes the trace as `written(file, pid)`.
-
-    `start_ms`: when it begins, in ms since 1970, so that several begin at once; 0: right away.
-    Raises ValueError if libkineto could not be told the name of the file.
-    """
+    """What a process is told. It writes the trace as `written(file, pid)`. `start_ms`: when it
+    begins, in ms since 1970, so that several begin at once; 0: right away. Raises ValueError if
+    libkineto could not be told the name of the file."""
     if not SAFE.fullmatch(str(file)):
         raise ValueError(file)
     lines = [f"ACTIVITIES_LOG_FILE={file}"]

@@ -18,10 +18,8 @@ VALUED = ("-W", "-X", "--check-hash-based-pycs")  # options of Python that take 
 
 class Process(Struct, frozen=True):
     """`started` tells it from a later one with the same PID (ticks since the machine started).
-
     `program`: the name of its script or module. `names`: that, and those of its job. `folder`: that
-    of its daemon's socket, "" for the abstract address; None: the door is closed.
-    """
+    of its daemon's socket, "" for the abstract address; None: the door is closed."""
 
     pid: int
     parent: int

@@ -62,11 +62,9 @@ class Job(Struct, frozen=True):
 
 
 class Recording:
-    """Records each of some processes once; several begin together.
-
-    Traces go to `folder`, which is made when it is needed, and replace no others. Raises
-    CannotRecord if libkineto cannot be told its name.
-    """
+    """Records each of some processes once; several begin together. Traces go to `folder`, which is
+    made when it is needed, and replace no others. Raises CannotRecord if libkineto cannot be told
+    its name."""
 
     def __init__(
         self, doors: Sequence[Door], folder: Path, wish: Wish, wanted: Iterable[Process]
@@ -145,7 +143,6 @@ class Recording:
         return _failed(job, f"it stopped, and there is no whole trace: {because}")
 
     def _looked(self, job: Job) -> Job:
-        """How far the trace is, as its file tells."""
         alive = is_alive(job.process)
         if job.phase is Phase.WAITED_FOR:
             waited = time.monotonic() - self._begun

@@ -49,7 +49,7 @@ def _expand(names: Sequence[str]) -> Iterator[str]:
 
 def _decoded_text(name: str) -> str:
     from fusetui.gpu.kernel_names import decode
-    from fusetui.gpu.kernel_names.annotate import UNDERLINE, annotate
+    from fusetui.gpu.kernel_names.record import UNDERLINE, annotate
 
     found = decode(name)
     parts = found.parts if found else ()

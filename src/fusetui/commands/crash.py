@@ -18,8 +18,7 @@ LONGEST = 200  # characters of the error that the message repeats
 
 
 def crash_sentence(error: BaseException) -> str:
-    """The message for the user: `ValueError: the first line of its message`, and where the
-    traceback is."""
+    """What the user is told: the error, and where the traceback is."""
     try:
         lines = str(error).strip().splitlines()
     except Exception:  # of its own __str__

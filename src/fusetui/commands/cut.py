@@ -71,8 +71,7 @@ def _write(trace: Trace, part: Excerpt, out: str, keys: dict[str, Any], scrub: b
 
 
 def _about(trace: Trace, part: Excerpt, name: str) -> Whole:
-    """What the part has to say of the whole: where it lies, and what its own gaps may be too few
-    to tell."""
+    """What the part says of the whole: where it lies, and what its own gaps may be too few for."""
     latencies = {
         str(device.pid): latency
         for line in Accounts(trace).lines
@@ -102,7 +101,6 @@ def part_asked(trace: Trace, args: Namespace) -> Window | None:
 
 
 def _around(trace: Trace, row: int) -> Window:
-    """A slice with the GPU events that were launched in it."""
     if row >= trace.recorded():
         raise CommandError(f"There is no row {row}: the rows are 0 to {trace.recorded() - 1}.")
     launched = trace.launch_index.rows[trace.launch_index.within(row, int(trace.end_row[row]))]

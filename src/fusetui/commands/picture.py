@@ -63,10 +63,9 @@ def _drawn(traces: list[Trace], which: str, window: Window | None, args: Namespa
 
 
 def _rasterizer() -> Callable[[str], bytes]:
-    """Makes a PNG of an SVG. Raises MissingPackage, and CommandError where there is no font: all
-    texts would be missing."""
+    """Makes a PNG of an SVG. Raises MissingPackage; CommandError without a font for its texts."""
     from fusetui.tables.frames import needed
-    from fusetui.tui.drawing.svg import FAMILY
+    from fusetui.tui.pictures import FAMILY
 
     drawn = needed("resvg_py", "A PNG", "picture").svg_to_bytes
 
@@ -80,8 +79,7 @@ def _rasterizer() -> Callable[[str], bytes]:
 
 
 def run_report(args: Namespace) -> int:
-    """One page for a browser about a trace, or about two and what differs. Raises CannotWrite or
-    NoStepsError."""
+    """One page for a browser about a trace or two. Raises CannotWrite or NoStepsError."""
     if not args.out.lower().endswith((".html", ".htm")):
         raise CommandError(f"{args.out} must end in .html.")
     check_new(args.out)

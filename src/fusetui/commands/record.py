@@ -67,8 +67,7 @@ def run_record(args: Namespace) -> int:
 
 
 def _doors(stack: ExitStack, wanted: list[Process]) -> tuple[list[Door], list[Process]]:
-    """The doors of these processes, without those where another daemon listens while there are
-    others. Raises CannotListen."""
+    """The doors of these processes, without those that others hold. Raises CannotListen if all."""
     doors: dict[str, Door] = {}
     failed: dict[str, CannotListen] = {}
     for folder in sorted({one.folder or "" for one in wanted}):
@@ -96,7 +95,6 @@ def wish_of(args: Namespace) -> Wish:
 
 
 def _wanted(args: Namespace) -> list[Process]:
-    """The processes to record, at least one. Raises CommandError."""
     if not os.path.isdir("/proc/self"):
         raise CommandError("record needs Linux: elsewhere torch has no door for it.")
     if (bool(args.pid) + (args.job is not None) + args.all) != 1:
@@ -122,8 +120,7 @@ def _with_door(pid: int) -> Process:
 
 
 def folder_for(out: Path | None) -> Path:
-    """The folder for the traces, by default a new one here. Raises CommandError unless it is this
-    user's, or not there yet."""
+    """A new folder, or this user's own, for the traces. Raises CommandError for any other."""
     folder = out or Path(f"recorded-{datetime.now():%Y%m%d-%H%M%S}")
     try:
         found = folder.stat()
@@ -139,8 +136,7 @@ def folder_for(out: Path | None) -> Path:
 
 
 def follow(recording: Recording) -> None:
-    """Records until all is done, and says what is new; where that is interrupted, also that traces
-    may still be written."""
+    """Records until all is done, and says what is new; if interrupted, that programs go on."""
     known: dict[int, tuple[Phase, float]] = {}
     try:
         while True:
@@ -257,8 +253,7 @@ def _enter() -> bool:
 
 @contextmanager
 def passed_on(child: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Within the block the program gets the signals of this process. Those of keys it has already,
-    as it is in the same group."""
+    """Within the block the program gets our signals. Those of keys it has, being in our group."""
 
     def pass_on(number: int, frame: FrameType | None) -> None:
         with suppress(OSError):

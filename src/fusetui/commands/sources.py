@@ -128,8 +128,7 @@ def _inside(folder: Path) -> list[Path]:
 
 
 def folders_below(name: str) -> list[str]:
-    """Run folders and other folders with traces, the newest first; [] where `name` has traces of
-    its own. No file is read."""
+    """Folders with traces, the newest first; [] if `name` has its own. No file is read."""
     top = Path(name)
     if not top.is_dir() or _newest(top) is not None:
         return []

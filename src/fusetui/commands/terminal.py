@@ -39,8 +39,7 @@ ANSWERS = late(rb"\x1b\]11;[^\x07\x1b]*(?:\x07|\x1b\\)|" + DONE.pattern)
 
 
 def has_terminal() -> bool:
-    """Whether all standard streams are terminals. The app reads keys from standard input and draws
-    on standard error."""
+    """Whether all are terminals: the app reads from standard input, draws on standard error."""
     return all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
 
 
@@ -65,11 +64,9 @@ def color_system(environment: Mapping[str, str]) -> str:
 
 
 def needs_ascii(environment: Mapping[str, str], encoding: str | None) -> bool:
-    """Is the locale C (or POSIX), or one of an encoding other than UTF-8.
-
-    Python replaces the C locale of LANG by C.UTF-8 in LC_CTYPE (PEP 538): that says nothing about
-    the terminal. Where no locale is set at all, as in containers, terminals have UTF-8 anyway.
-    """
+    """Is the locale C (or POSIX), or one of an encoding other than UTF-8. Python replaces the C
+    locale of LANG by C.UTF-8 in LC_CTYPE (PEP 538): that says nothing about the terminal. Where no
+    locale is set at all, as in containers, terminals have UTF-8 anyway."""
     if encoding and encoding.lower().replace("-", "") != "utf8":
         return True
     chosen = environment.get("LC_ALL") or environment.get("LC_CTYPE") or ""
@@ -94,8 +91,7 @@ def background(theme: str, environment: Mapping[str, str]) -> tuple[bool, str]:
 
 
 def light_by_variable(value: str) -> bool | None:
-    """`15;0` names the colors of text and background among 16, as rxvt and Konsole set it; None
-    where it says nothing."""
+    """`15;0`, as rxvt and Konsole set it, are the text's and the background's of 16 colors."""
     last = value.rpartition(";")[2]
     return int(last) in (7, *range(9, 16)) if last.isdecimal() else None
 

@@ -15,7 +15,7 @@ from fusetui.analysis.questions.launches import wants_capture
 from fusetui.analysis.questions.summary import summary
 from fusetui.analysis.serving.captures import captures
 from fusetui.analysis.why.answer import why
-from fusetui.gpu.roofline.describe import describe
+from fusetui.gpu.roofline.row import describe
 from fusetui.sample_traces import lessons
 from fusetui.trace import Trace, open_trace
 from fusetui.trace.model.memo import memo, once

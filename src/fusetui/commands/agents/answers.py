@@ -122,8 +122,7 @@ class Answerer:
     def call(
         self, name: str, arguments: Mapping[str, object], stop: Stop = never
     ) -> dict[str, Any]:
-        """The answer as JSON has it. Raises Error with one plain sentence, also once `stop` has
-        ended the reading."""
+        """The answer as JSON has it. Raises Error, also once `stop` says so."""
         if name not in TOOLS:
             raise CommandError(f"There is no tool {name}, only {', '.join(TOOLS)}.")
         try:
@@ -202,7 +201,6 @@ def _of(opened: OpenTrace) -> dict[str, object]:
 
 
 def _open(_: Any, opened: OpenTrace) -> Answer:
-    """As `summary --json`, without its long lists."""
     from fusetui.analysis.questions.summary import summary
 
     found = summary(opened.trace)
@@ -270,7 +268,6 @@ def _sql(asked: Any, traces: Sequence[OpenTrace]) -> ColumnTable:
 
 
 def _decode(names: Sequence[str]) -> Answer:
-    """As `decode --json`."""
     from fusetui.gpu.kernel_names import decoded
 
     return {}, _all("names", [*map(decoded, names)])

@@ -94,8 +94,7 @@ def _op_parts(start: int, ops: tuple[str, ...]) -> tuple[Part, ...]:
 
 
 def _short(category: str, ops: tuple[str, ...] | None, number: str) -> str:
-    """`gelu*mul (fused)`: operators that only rename a tensor are dropped first if space is
-    short."""
+    """`gelu*mul (fused)`: operators that only rename a tensor are dropped first."""
     tail = f"({category} {number})" if category != "poi" else f"(fused {number})"
     if not ops:
         return f"inductor {tail}"

@@ -20,8 +20,7 @@ from __future__ import annotations
 import math
 from typing import Final, NamedTuple
 
-from fusetui.gpu.roofline.inputs import Inputs, Tensor, total_bytes
-from fusetui.gpu.roofline.model import Amount, Shape
+from fusetui.gpu.roofline.inputs import Amount, Inputs, Shape, Tensor, total_bytes
 
 # Positions of A, B and of a tensor that is added (None: there is none).
 _OPERANDS: Final[dict[str, tuple[int, int, int | None]]] = {
@@ -86,8 +85,7 @@ def _product_bytes(inputs: Inputs, a: Tensor, b: Tensor, out: Shape) -> int | No
 
 
 def _added_bytes(inputs: Inputs) -> int | None:
-    """What is read in addition to A and B: a bias unless beta is 0, the scales of scaled
-    products."""
+    """What is read beside A and B: a bias unless beta is 0, the scales of scaled products."""
     place = _OPERANDS[inputs.op][2]
     if place is None:
         return 0
@@ -216,8 +214,7 @@ def _conv_amount(
 
 
 class _Sdpa(NamedTuple):
-    """The positions of an op's arguments; the head axis is 1 in [B, H, S, D] and 2 in [B, S, H,
-    D]."""
+    """Positions of an op's arguments; the head axis is 1 in [B, H, S, D], 2 in [B, S, H, D]."""
 
     head_axis: int
     causal: int

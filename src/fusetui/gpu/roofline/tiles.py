@@ -21,7 +21,7 @@ from typing import Any, Final
 import msgspec
 
 from fusetui.gpu.kernel_names.record import KernelName
-from fusetui.gpu.roofline.model import Amount
+from fusetui.gpu.roofline.inputs import Amount
 
 _SWIZZLES: Final = (1, 2, 4, 8)
 
