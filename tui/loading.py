@@ -7,7 +7,7 @@ import re
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import msgspec
@@ -50,7 +50,7 @@ from fusetui.tui.state.state import (
     State,
     Summarize,
 )
-from fusetui.tui.view_store import KeptView, name_of, read_kept
+from fusetui.tui.view_store import KeptView, read_kept
 
 LARGE = 100_000  # slices: in fewer all is found before another process has read them
 PAUSE = 0.3  # seconds without a key, until another process is started for a search
@@ -74,29 +74,20 @@ Post = Callable[[Run | TracesLoaded], object]
 
 
 def load(
-    paths: Sequence[str],
-    post: Post,
-    cancelled: Stop,
-    stopped: Stop = never,
-    helper: Beside = ALONE,
-    *,
-    captured_by: Sequence[str] = (),
+    paths: Sequence[str], post: Post, cancelled: Stop, stopped: Stop = never, helper: Beside = ALONE
 ) -> None:
     """Read every path; posts how far it is, and previews, while reading and before captures are
-    read, then Loaded or why it failed, then what takes longer, which `helper` may work out.
-
-    Once `stopped`, posts Loaded with what was read by then; once `cancelled`, nothing more.
-    """
+    read, then Loaded or why it failed, then what takes longer, which `helper` may work out. Once
+    `stopped`, posts Loaded with what was read by then; once `cancelled`, nothing more."""
     post = partial(_posted, post, cancelled)
     with suppress(Cancelled):
         try:
-            traces, notices = _read(paths, post, stopped, captured_by)
+            traces, notices = _read(paths, post, stopped, helper.captured_by)
         except TraceError as error:
             post(partial(reading.failed, paths=paths, sentence=str(error)))
             return
         only = paths[0] if len(traces) == len(paths) == 1 else ""
-        kept, kept_as = read_kept(only), name_of(only)
-        post(TracesLoaded(paths, _sides(traces, paths), notices, kept, kept_as))
+        post(TracesLoaded(paths, _sides(traces, paths), notices, *read_kept(only)))
         for trace in traces:
             if not trace.elements.text.at_hand:
                 trace.elements.warm()
@@ -153,19 +144,17 @@ def _joined(
     from fusetui.analysis.serving.captures import numbers_nodes  # many modules
     from fusetui.analysis.serving.opening import said, with_captures
 
-    shown: list[str] = []
-
-    def show(what: str) -> None:
-        if preview is not None and not shown:
+    @cache
+    def show() -> None:
+        if preview is not None:
             preview(trace)
-        shown.append(what)
 
     def opened(path: str) -> Trace:
-        show(path)
+        show()
         return open_trace(path)
 
     if numbers_nodes(trace):
-        show(trace.report.path)
+        show()
     joined, joins = with_captures(trace, captured_by, opened)
     return joined, list(said(joins))
 
@@ -282,10 +271,8 @@ def _paused(cancelled: Stop) -> bool:
 
 
 SELECTED = "what is selected tells no change: whatif family:gemm x0.8 names one"
-WHAT = {
-    **dict.fromkeys(GPU_ROLES, "kernel"),
-    **{Role.OP: "op", Role.CALL: "op", Role.PYTHON: "python", Role.ANNOTATION: "module"},
-}
+WHAT = {Role.OP: "op", Role.CALL: "op", Role.PYTHON: "python", Role.ANNOTATION: "module"}
+WHAT |= dict.fromkeys(GPU_ROLES, "kernel")
 
 
 def replay(asked: Replay, post: Post, cancelled: Stop, start: Start | None = None) -> None:

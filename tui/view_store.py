@@ -44,21 +44,16 @@ class KeptView(msgspec.Struct, frozen=True):
     lanes: KeptLanes | None = None  # None: as at first
 
 
-def read_kept(path: str) -> KeptView:
-    """What was kept of a file; nothing where nothing was, or it cannot be read."""
+def read_kept(path: str) -> tuple[KeptView, str]:
+    """What was kept of a file, nothing where that cannot be read; and what tells the content of the
+    file from others, "" where nothing is kept of it."""
+    kept, name = KeptView(), ""
     with suppress(OSError, RuntimeError, msgspec.DecodeError, UnicodeDecodeError):
-        place = _place(path)
-        if place is not None and place.stat().st_size <= LONGEST:
-            return msgspec.json.decode(place.read_bytes(), type=KeptView)
-    return KeptView()
-
-
-def name_of(path: str) -> str:
-    """What tells the content of a file from others; "" where nothing is kept of it."""
-    with suppress(OSError, RuntimeError):
-        place = _place(path)
-        return place.stem if place else ""
-    return ""
+        if place := _place(path):
+            name = place.stem
+            if place.stat().st_size <= LONGEST:
+                kept = msgspec.json.decode(place.read_bytes(), type=KeptView)
+    return kept, name
 
 
 def keep(state: State) -> str:
@@ -89,11 +84,10 @@ def kept_of(state: State) -> KeptView:
     keys, now = [_key(lane) for lane in side.lanes], view.arranged
     hidden, pinned = (tuple(keys[n] for n in one) for one in (now.hidden, now.pinned))
     lanes = KeptLanes(tuple(sorted(hidden)), pinned, now.by_busy, now.families)
+    folds = zip(keys, view.folds, fits, strict=True)
     return KeptView(
         marks=dict(state.session.bookmarks),
-        folds={
-            key: fold for key, fold, fit in zip(keys, view.folds, fits, strict=True) if fold != fit
-        },
+        folds={key: fold for key, fold, fit in folds if fold != fit},
         window=None if is_whole else window,
         lanes=None if now == first.arranged else lanes,
     )
@@ -110,11 +104,9 @@ def restored(state: State, kept: KeptView) -> State:
         if len(letter) == 1 and letter.isascii() and letter.isalpha()
         if _is_inside(side, mark.begin, mark.end)
     }
-    folds = tuple(
-        min(max(kept.folds.get(_key(lane), fold), FOLDED), ALL)
-        for lane, fold in zip(side.lanes, state.view.folds, strict=True)
-    )
-    view = replace(state.view, folds=folds)
+    own = zip(side.lanes, state.view.folds, strict=True)
+    folds = (min(max(kept.folds.get(_key(lane), fold), FOLDED), ALL) for lane, fold in own)
+    view = replace(state.view, folds=tuple(folds))
     if kept.lanes:
         view = replace(view, arranged=_arrangement(side, kept.lanes))
     if kept.window and _is_inside(side, *kept.window):

@@ -23,7 +23,7 @@ from fusetui.analysis.questions.chain import (
 from fusetui.analysis.questions.device_counters import DeviceCounter
 from fusetui.analysis.questions.launches import is_replay
 from fusetui.gpu.kernel_names import decode
-from fusetui.gpu.roofline.describe import describe, remarks
+from fusetui.gpu.roofline.row import describe, remarks
 from fusetui.text.cutting import clip
 from fusetui.text.figures import count, duration, plural
 from fusetui.text.printable import printable
@@ -35,13 +35,14 @@ from fusetui.trace.program.backward import Dependencies, dependencies, waits_for
 from fusetui.trace.program.origin import Origins
 from fusetui.trace.program.own_code import Program, path_of, program_of, source_of
 from fusetui.trace.program.regions import label_of as region_label
-from fusetui.tui.drawing.picture import Said
+from fusetui.tui.drawing.picture import Said, clipped
 from fusetui.tui.drawing.schemes import Glyphs
 from fusetui.tui.layout.kinds import label_of, narrow
+from fusetui.tui.layout.view import Side
 
 if TYPE_CHECKING:
     from fusetui.analysis.replay.predicted import Marks
-    from fusetui.gpu.kernel_names.annotate import Annotated
+    from fusetui.gpu.kernel_names.record import Annotated
 
 DEEPEST = 16  # levels of nested lists and objects
 LONGEST = 2000  # characters; no screen shows more
@@ -140,20 +141,10 @@ LINK_ARGS = (
 )
 
 
-def details(
-    trace: Trace,
-    row: int,
-    width: int,
-    height: int,
-    glyphs: Glyphs,
-    found: Origins | None = None,
-    counters: Sequence[DeviceCounter] = (),
-) -> list[Said]:
-    """At most `height` lines about a row; of kernels the same facts are always on the same line.
-
-    `found`: if the trace names parts of the program, a line says where in the program it comes
-    from.
-    """
+def details(side: Side, row: int, width: int, height: int, glyphs: Glyphs) -> list[Said]:
+    """At most `height` lines about a row; of kernels the same facts are always on the same line. If
+    the trace names parts of the program, a line says where in the program it comes from."""
+    trace, found = side.trace, side.insight.origins
     tells_more = found is not None and (len(found.regions) or len(found.frames))
     program = [program_line(found, row)] if found and tells_more else []
     marked = _annotated(trace, row, width, glyphs)
@@ -166,10 +157,10 @@ def details(
     else:
         name = [Said(narrow(text), "plain") for text, _ in marked.lines[: max(1, height - 5)]]
     lines = [title(trace, row, width, glyphs), *name]
-    ran = while_it_ran(trace, row, counters)
+    ran = while_it_ran(trace, row, side.device_counters)
     facts = flow([*_facts(trace, row, glyphs), *([ran] if ran else [])], width)
     lines += [Said(text) for text in (*program, _origin(trace, row, glyphs), *facts)]
-    return [Said(clip(line.text, width, glyphs.ellipsis), line.token) for line in lines][:height]
+    return clipped(lines, width, height, glyphs.ellipsis)
 
 
 def details_height(lines: int) -> int:
@@ -177,16 +168,10 @@ def details_height(lines: int) -> int:
     return max(7, min(12, lines // 3))
 
 
-def all_details(
-    trace: Trace,
-    row: int,
-    width: int,
-    glyphs: Glyphs,
-    found: Origins | None = None,
-    counters: Sequence[DeviceCounter] = (),
-) -> list[Said]:
+def all_details(side: Side, row: int, width: int, glyphs: Glyphs) -> list[Said]:
     """Everything about a row, for the overlay: also the modules and Python frames around it, the
     innermost first, each with its duration."""
+    trace, found = side.trace, side.insight.origins
     lines = [title(trace, row, width, glyphs), Said("")]
     marked = _annotated(trace, row, width, glyphs)
     for text, under in marked.lines:
@@ -207,7 +192,7 @@ def all_details(
     for over in program.frames[:MOST_PROGRAM]:
         label = label_of(int(trace.role[over]), trace.name_of(over))
         lines.append(Said(f"  {label}   {duration(int(trace.dur[over]))}"))
-    lines += [Said(ran) for ran in [while_it_ran(trace, row, counters)] if ran]
+    lines += [Said(ran) for ran in [while_it_ran(trace, row, side.device_counters)] if ran]
     if missing := why_missing(trace):
         return [*lines, Said(""), Said(missing)]
     lines += [Said(text) for text in (describe(trace, row), *remarks(trace, row)) if text]
@@ -292,7 +277,7 @@ def title(trace: Trace, row: int, width: int, glyphs: Glyphs) -> Said:
 
 
 def _annotated(trace: Trace, row: int, width: int, glyphs: Glyphs) -> Annotated:
-    from fusetui.gpu.kernel_names.annotate import annotate  # once a slice is selected
+    from fusetui.gpu.kernel_names.record import annotate  # once a slice is selected
 
     name = trace.name_of(row)
     decoded = decode(name) if trace.role[row] == Role.KERNEL else None
@@ -384,7 +369,6 @@ _args = memo(256)(Trace.args_of)
 
 
 def _shapes(args: dict[str, Any], glyphs: Glyphs) -> str:
-    """`[8192, 768] x [768, 3072]  bf16`: tensors only."""
     dims = args.get("Input Dims")
     if not isinstance(dims, Sequence) or isinstance(dims, str):
         return ""

@@ -11,13 +11,13 @@ import numpy as np
 
 from fusetui.analysis.questions.busy import WindowFigures, window_figures
 from fusetui.analysis.why.model import IDLE, Gap
-from fusetui.text.cutting import clip, joined
+from fusetui.text.cutting import joined
 from fusetui.text.figures import count, duration, percent, plural, tick
 from fusetui.trace.model.categories import CPU_LAYERS, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.memo import memo
 from fusetui.tui.drawing.details import flow
-from fusetui.tui.drawing.picture import Said
+from fusetui.tui.drawing.picture import Said, clipped
 from fusetui.tui.drawing.schemes import Glyphs
 from fusetui.tui.layout.kinds import label_of, narrow
 from fusetui.tui.layout.text_layout import ListColumn, fit, titles
@@ -26,7 +26,6 @@ from fusetui.tui.state.session import Range
 
 
 def gap_lines(side: Side, at: GapAt, width: int, height: int, glyphs: Glyphs) -> list[Said]:
-    """At most `height` lines about one gap."""
     found = idle_of(side, at)
     if found is None:
         return []
@@ -47,7 +46,7 @@ def gap_lines(side: Side, at: GapAt, width: int, height: int, glyphs: Glyphs) ->
     around = (_around(found.told[n]) for n in ranks)
     flowed = (flow(texts, width) for texts in (others, *chain.from_iterable(around)))
     lines += [Said(text) for text in chain.from_iterable(flowed)]
-    return [Said(clip(one.text, width, glyphs.ellipsis), one.token) for one in lines][:height]
+    return clipped(lines, width, height, glyphs.ellipsis)
 
 
 def _around(told: Gap) -> tuple[list[str], list[str]]:
@@ -83,7 +82,7 @@ def range_lines(side: Side, found: Range, width: int, height: int, glyphs: Glyph
         Said(titles(_titled(FEW, figures), width)),
         *(Said(" " + "".join(fit(FEW, row, width - 1)), "plain") for row in rows),
     ]
-    return [Said(clip(line.text, width, glyphs.ellipsis), line.token) for line in lines][:height]
+    return clipped(lines, width, height, glyphs.ellipsis)
 
 
 def all_range_lines(side: Side, found: Range, width: int) -> list[Said]:
@@ -135,7 +134,6 @@ _figures = memo()(window_figures)
 
 
 def _facts(trace: Trace, figures: WindowFigures) -> list[str]:
-    """The most important first."""
     facts = [f"range {duration(figures.span_ns)}", _busy(trace, figures)]
     starting = f"{plural(figures.kernels, 'kernel')} start{'s' * (figures.kernels == 1)} in it"
     return [*facts, starting] if figures.devices else facts

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -27,6 +27,7 @@ from fusetui.tui.state.state import COPIED, Details, Outcome, Overlay, Size, Sta
 if TYPE_CHECKING:
     from fusetui.tables.public import Table
 
+T = TypeVar("T")
 ROW = "row"  # what a table copies
 NO_MORE = "this row stands for no slice, so there is no more to show"
 
@@ -112,8 +113,7 @@ class Page(ABC):
 def slice_details(state: State, row: int, title: str) -> TextPicture:
     """A few lines about a slice of the active side."""
     side, glyphs = state.side, glyphs_for(state.ascii_only)
-    known = partial(details, found=side.insight.origins, counters=side.device_counters)
-    lines = partial(known, side.trace, row, glyphs=glyphs)
+    lines = partial(details, side, row, glyphs=glyphs)
     return ruled((side, row, state.unpacked), title, glyphs.rule, lines)
 
 
@@ -136,6 +136,11 @@ class ListPage(Page):
     def below(self, state: State, size: Size) -> Sequence[Pane]:
         return ()
 
+    def under_cursor(self, state: State, found: Sequence[T]) -> T | None:
+        """The one of these, which stand in its rows."""
+        cursor = min(state.list_of(self.name).cursor, len(found) - 1)
+        return found[cursor] if found else None
+
     def copied(self, state: State) -> str:
         """The row under the cursor as TSV, below the names of its columns."""
         cursor = min(state.list_of(self.name).cursor, self.rows(state).count - 1)
@@ -147,7 +152,6 @@ class ListPage(Page):
         return clip("".join(tsv_lines(found))[:-1], MOST_COPIED)
 
     def moved(self, state: State) -> State:
-        """Called when the cursor has moved to another row."""
         return state
 
     def show(self, state: State, size: Size) -> Sequence[Pane]:
@@ -156,7 +160,6 @@ class ListPage(Page):
         return (*above, list_pane(self, state, height), *below)
 
     def scroll(self, before: State, state: State, size: Size) -> State:
-        """Moves the cursor to an existing row, and that row onto the screen."""
         now = state.list_of(self.name)
         cursor = max(0, min(now.cursor, self.rows(state).count - 1))
         top = scrolled(cursor, now.top, self.room(state, size))
@@ -165,7 +168,6 @@ class ListPage(Page):
         return state.with_list(self.name, replace(now, cursor=cursor, top=top))
 
     def room(self, state: State, size: Size) -> int:
-        """How many rows fit on the screen."""
         others = (*self.above(state, size), *self.below(state, size))
         return max(1, size.height - sum(pane.height for pane in others) - 1)
 
@@ -202,7 +204,6 @@ def list_actions(find: Callable[[State], ListPage | None]) -> tuple[Action, ...]
     """The actions of lists; the argument finds the list that receives the keys."""
 
     def move(state: State, rows: int = 0, pages: int = 0) -> State:
-        """By rows and by screens of rows."""
         if (listing := find(state)) is None:
             return state
         room = max(1, listing.room(state, size_of(state)) - 1) if pages else 0

@@ -17,6 +17,7 @@ from fusetui.tui.drawing.picture import (
     Said,
     TextPicture,
     cut,
+    folded,
     no_rows,
     row_parts,
     ruled,
@@ -24,7 +25,7 @@ from fusetui.tui.drawing.picture import (
 from fusetui.tui.drawing.schemes import Styled, glyphs_for
 from fusetui.tui.layout.lanes import but_streams
 from fusetui.tui.layout.moves import over
-from fusetui.tui.layout.text_layout import ListColumn, room, sentence_lines, titles
+from fusetui.tui.layout.text_layout import ListColumn, room, titles
 from fusetui.tui.layout.view import Side
 from fusetui.tui.pages.page import ListPage, Pane, next_of, sort_actions
 from fusetui.tui.state.action import action, on
@@ -42,7 +43,6 @@ AROUND = 2  # a wait takes about this fraction of the window
 
 
 def asked(state: State) -> Outcome:
-    """Reads the ranks, unless that was done."""
     if state.job.done >= 0:
         return state
     return replace(state, job=replace(state.job, done=0)), ReadRanks(state.job.paths)
@@ -92,7 +92,6 @@ def _longest_wait_for(state: State, row: RankRow) -> RankRow | None:
 def _opening(
     state: State, wait: WorstWait | None, rows: Sequence[RankRow], only_streams: bool = False
 ) -> Outcome:
-    """Opens the traces of these ranks, the first where it waits."""
     window = (wait.start_ns, wait.start_ns + wait.wait_ns) if wait else None
     job = replace(state.job, window=window, wanted=tuple(rows), only_streams=only_streams)
     now, paths = replace(state, job=job), tuple(row.path for row in rows)
@@ -314,7 +313,6 @@ def _head(answer: JobAnswer) -> Make:
 
 
 def _about(answer: JobAnswer, row: RankRow) -> list[str]:
-    """Why others wait for it, else for whom it waits."""
     from fusetui.report import ranks_words as say
 
     late = [say.straggler_text(answer, one) for one in answer.stragglers if one.rank == row.rank]
@@ -322,5 +320,4 @@ def _about(answer: JobAnswer, row: RankRow) -> list[str]:
 
 
 def _wrapped(sentences: Sequence[str], width: int, height: int) -> list[Said]:
-    wrapped = (sentence_lines(printable(one), max(width - 2, 20)) for one in sentences)
-    return [*cut([Said(f" {line}") for lines in wrapped for line in lines], height)]
+    return [*cut(folded(map(printable, sentences), max(width - 2, 20), before=" "), height)]

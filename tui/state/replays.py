@@ -32,9 +32,7 @@ from fusetui.tui.state.state import (
 )
 
 if TYPE_CHECKING:
-    from fusetui.analysis.replay.path import Path
     from fusetui.analysis.replay.predicted import Marks
-    from fusetui.analysis.replay.whatif import WhatIf
 
 CALLED = "the critical path"
 MOST_NAMES = 500  # that are completed
@@ -110,7 +108,6 @@ def changes_of(trace: Trace) -> list[str]:
 
 
 def is_worth(state: State) -> bool:
-    """Whether what a change is worth lies over the page."""
     found = state.overlay.found if isinstance(state.overlay, Replayed) else None
     return getattr(found, "changes", None) is not None
 
@@ -127,18 +124,14 @@ def seen(state: State, found: Second) -> State:
     return told(replace(state, replay=found, page=TIMELINE), REPLAYED, "recorded back")
 
 
-def arrived(
-    state: State, trace: Trace, asked: str, found: Marks | Path | WhatIf | Second | str
-) -> State:
-    """Dropped if another trace is open by now, or something else was asked for."""
-    from fusetui.analysis.replay.path import Path
-    from fusetui.analysis.replay.whatif import WhatIf
-
+def arrived(state: State, trace: Trace, asked: str, found: Any) -> State:
+    """Marks, a Path, a WhatIf, a Second or a sentence; dropped if another trace is open by now, or
+    something else was asked for."""
     if not any(side.trace is trace for side in state.sides):
         return state
     if isinstance(found, str):
         return told(replace(state, on_path=state.on_path and asked != MARKS), printable(found))
-    if not isinstance(found, Path | WhatIf | Second):
+    if asked == MARKS:
         now = replace(state, session=state.session.known(trace, critical=found))
         return told(now, _said(found), *KEYS[:2])
     if asked != state.replayed:

@@ -101,7 +101,6 @@ def _verdict(
 
 
 def _judged(found: Diff, percent: float, file: str) -> Case:
-    """Failed if even the lower bound of the ratio exceeds the threshold."""
     from fusetui.report.verdicts import Case, Outcome
 
     verdict, step = found.verdict, found.step

@@ -31,10 +31,8 @@ class Loaded(NamedTuple):
 
 def load(name: str, captured_by: Sequence[str] | None = None) -> Loaded:
     """Reads a trace; reports on stderr what is missing. Raises TraceError or CommandError.
-
     `captured_by` are names of captures, with which its graph replays are joined; (): those that are
-    found; None: nothing is joined.
-    """
+    found; None: nothing is joined."""
     trace = _read(name, one_trace(name))
     report = trace.report
     if captured_by is not None:

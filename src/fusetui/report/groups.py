@@ -11,8 +11,8 @@ from msgspec.structs import asdict, replace
 
 from fusetui.analysis.questions.groups import KernelGroup, OpGroup
 from fusetui.gpu.kernel_names import decode
+from fusetui.gpu.roofline.inputs import NS
 from fusetui.gpu.roofline.many import DevicePeak
-from fusetui.gpu.roofline.model import NS
 from fusetui.gpu.roofline.peaks import BANDWIDTH, TERA
 from fusetui.report.summary import OP_COLUMNS, kernel_label
 from fusetui.text.figures import count, duration, percent, quantity, significant
@@ -78,10 +78,7 @@ def _kernel_columns(whole: int) -> tuple[Column, ...]:
         Column("share", spare=2, cell=lambda group: percent(group.total_ns, whole)),
         Column("count", spare=3, cell=lambda group: count(group.count)),
         Column(
-            "of peak",
-            False,
-            1,
-            lambda g: known(g.share_of_peak, lambda of: percent(of, 1), ""),
+            "of peak", False, 1, lambda g: known(g.share_of_peak, lambda of: percent(of, 1), "")
         ),
         Column("FLOP/s", False, 12, lambda g: _rate(g.flop, g.flop_ns, "FLOP/s")),
         Column("B/s", False, 13, lambda g: _rate(g.bytes, g.bytes_ns, "B/s")),

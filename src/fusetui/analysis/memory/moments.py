@@ -14,13 +14,13 @@ import numpy as np
 
 from fusetui.analysis.memory.answer import Known
 from fusetui.analysis.memory.categories import CATEGORIES, NUMBER, UNKNOWN
+from fusetui.analysis.memory.evidence import BEFORE_RECORDING, NO_STACK, code_of, module_of
 from fusetui.analysis.memory.history import BEFORE, GIVEN, TAKEN, History, Lives
-from fusetui.analysis.memory.holders import BEFORE_RECORDING, NO_STACK, code_of, module_of
 from fusetui.analysis.memory.layout import Layout, Segment, layout, segments_at
 from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows, distinct, summed
 from fusetui.trace.model.intervals import covered_until
 from fusetui.trace.model.memo import memo, once
-from fusetui.trace.snapshot import Frame
+from fusetui.trace.snapshot.columns import Frame
 
 Naming = Callable[[int], str]
 Keys = Mapping[str, tuple[Int64s | Int32s, Naming]]
@@ -245,6 +245,7 @@ class Placed(msgspec.Struct, frozen=True, eq=False, dict=True):
         return found
 
 
+@memo(2)
 def placed(moments: Moments, event: int) -> Placed:
     """What lies where after an event."""
     history, events = moments.history, once(moments, _of_segments)

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from fusetui.analysis.memory.answer import NoMoment, Totals, events_at, totals
 from fusetui.analysis.memory.categories import NUMBER, UNKNOWN
+from fusetui.analysis.memory.evidence import BEFORE_RECORDING, Holder, held_at
 from fusetui.analysis.memory.history import BEFORE, History, addresses, blank, lives_of
-from fusetui.analysis.memory.holders import BEFORE_RECORDING, Holder, held_at
 from fusetui.analysis.memory.moments import Keys, Moments, worked_out
 from fusetui.trace.layout.counters import DEVICES
 from fusetui.trace.layout.links import enclosing_rows
@@ -20,7 +20,15 @@ from fusetui.trace.model.arrays import Int32s, Int64s
 from fusetui.trace.model.categories import Layer
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import LARGEST, Id
-from fusetui.trace.snapshot import Action, Annotations, Blocks, Events, Segments, Snapshot, Stacks
+from fusetui.trace.snapshot.columns import (
+    Action,
+    Annotations,
+    Blocks,
+    Events,
+    Segments,
+    Snapshot,
+    Stacks,
+)
 
 NO_OP, NO_ANNOTATION = "no op", "no annotation"
 ALLOCATORS = frozenset({"aten::empty", "aten::empty_like", "aten::empty_strided", "aten::resize_"})
