@@ -31,9 +31,9 @@ from benchmarks import sources
 from benchmarks.pages import put
 
 from fusetui.capture.command import capture
-from fusetui.capture.device import find_device, versions
 from fusetui.capture.errors import CaptureError
 from fusetui.capture.options import Options
+from fusetui.capture.provenance import find_device, versions
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "experiments.md"
 THREADS = 1

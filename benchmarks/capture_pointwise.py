@@ -18,9 +18,8 @@ from pathlib import Path
 import torch
 from torch.nn.functional import gelu
 
-from fusetui.capture.device import find_device
-from fusetui.capture.step import forward_step, rotation, run_step
-from fusetui.capture.timing import time_steps
+from fusetui.capture.provenance import find_device
+from fusetui.capture.step import forward_step, rotation, run_step, time_steps
 from fusetui.text.figures import duration
 from fusetui.text.tables import Column, table
 

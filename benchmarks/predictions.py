@@ -32,7 +32,7 @@ from tests.kernels.machine_code import SHARED, Code, compiled
 
 from fusetui import kernels
 from fusetui.analysis.questions.totals import kernel_totals
-from fusetui.capture.shapes import parse_sweep
+from fusetui.capture.options import parse_sweep
 from fusetui.gpu.roofline.peaks import Peak, attainable, peak_of
 from fusetui.text.figures import duration, quantity, size
 from fusetui.text.tables import Column, table

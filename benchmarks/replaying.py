@@ -19,11 +19,9 @@ from msgspec.structs import replace
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from fusetui.analysis.replay.build import graph_of
-from fusetui.analysis.replay.critical import slack_of
 from fusetui.analysis.replay.graph import Graph, Node
 from fusetui.analysis.replay.path import path as critical_path
-from fusetui.analysis.replay.replay import Times, replay
-from fusetui.analysis.replay.timeline import slices_of
+from fusetui.analysis.replay.replay import replay, slack_of, slices_of
 from fusetui.analysis.replay.whatif import whatif
 from fusetui.trace import Trace, open_trace
 from fusetui.trace.model.memo import once
@@ -78,7 +76,7 @@ def answers(trace: Trace) -> None:
     between = time.perf_counter()
     found = whatif(trace, ["python x0.5"])
     then = time.perf_counter()
-    times = Times(graph.began, graph.ended)
+    times = graph.recorded
     slices_of(trace, graph, times)
     slack_of(graph, times)
     seconds = (between - start, then - between, time.perf_counter() - then)

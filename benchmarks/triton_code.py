@@ -32,7 +32,7 @@ from tests.kernels.launches import KERNELS, Launch, launches
 from tests.kernels.machine_code import SHARED, Code, compiled, violations
 
 from fusetui import kernels
-from fusetui.capture.shapes import parse_sweep
+from fusetui.capture.options import parse_sweep
 from fusetui.kernels import geglu_gemm, grouped_gemm
 from fusetui.kernels.tiles import Tile, has_tf32
 from fusetui.text.figures import size

@@ -22,7 +22,6 @@ from fusetui import kernels
 from fusetui.report.output import emit, speaks_unicode
 from fusetui.text.printable import printable
 
-from .device import CaptureDevice, find_device, load_torch, quiet_torch
 from .errors import CaptureError, sentence
 from .expect import guess_lines
 from .folder import (
@@ -36,10 +35,18 @@ from .folder import (
     write_record,
 )
 from .guard import same_folder
-from .options import Options, declared, validate
+from .options import (
+    Options,
+    Point,
+    as_arguments,
+    declared,
+    describe_point,
+    describe_shapes,
+    parse_sweep,
+    validate,
+)
+from .provenance import CaptureDevice, find_device, load_torch, quiet_torch, texts
 from .record import Failed, Outcome, RunRecord, SavedRun, SavedVariant, read_json, read_run
-from .scrub import texts
-from .shapes import Point, as_arguments, describe_point, describe_shapes, parse_sweep
 from .table import closing_table, guesses, sweep_chart, sweep_csv, sweep_table, title
 from .telling import Progress, tell
 
@@ -73,10 +80,8 @@ def capture(workload: str, options: Options, out: Path | None = None) -> Outcome
 def measure(
     workload: str, options: Options, *, out: Path | None = None, progress: Progress
 ) -> tuple[RunRecord, Path]:
-    """Runs once, without printing the closing table; returns the record and the run folder.
-
-    The name of the folder is reserved before anything is measured: `out`, or one that is free.
-    """
+    """Runs once, without printing the closing table; returns the record and the run folder. The
+    name of the folder is reserved before anything is measured: `out`, or one that is free."""
     validate(options)
     with quiet_torch(), same_folder():
         device = find_device(options.device)
@@ -87,16 +92,13 @@ def measure(
 
 
 def make_job(workload: str, options: Options, device: CaptureDevice) -> Job:
-    """The variants to run, with weights and inputs.
-
-    Raises CaptureError for an unknown workload, an option that does not apply, or if there is not
-    enough memory for weights and inputs.
-    """
+    """The variants to run, with weights and inputs. Raises CaptureError for an unknown workload, an
+    option that does not apply, or if there is not enough memory for weights and inputs."""
     load_torch()
-    from . import job, user
+    from . import job
 
-    if user.is_target(workload):
-        return user.user_job(workload, options, device)
+    if job.is_target(workload):
+        return job.user_job(workload, options, device)
     known = _known(workload)
     try:
         return job.workload_job(known, options, device)
@@ -105,7 +107,6 @@ def make_job(workload: str, options: Options, device: CaptureDevice) -> Job:
 
 
 def _known(workload: str) -> kernels.Workload:
-    """Raises CaptureError if there is none of that name."""
     if workload not in kernels.names():
         known = ", ".join(kernels.names())
         raise CaptureError(f"Unknown workload '{workload}': use one of {known}.")
@@ -117,8 +118,8 @@ def _run(
 ) -> RunRecord:
     """Fills the run folder. Raises CaptureError if no variant was measured."""
     load_torch()
+    from .job import folder_of
     from .run import Runner
-    from .user import folder_of
 
     code = folder_of(workload)
     with progress.phase(f"preparing {workload} on {device.kind}"):
@@ -176,10 +177,10 @@ def run_sweep(workload: str, options: Options, out: Path | None) -> Outcome:
 
 def _points(workload: str, sweep: Sequence[str]) -> tuple[Point, ...]:
     load_torch()
-    from . import user
+    from . import job
 
-    if user.is_target(workload):
-        return parse_sweep(sweep, list(user.axes(user.load(workload))), {})
+    if job.is_target(workload):
+        return parse_sweep(sweep, list(job.axes(job.load(workload))), {})
     found = _known(workload)
     return parse_sweep(sweep, list(found.gpu_shapes), found.sweeps)
 
@@ -207,7 +208,6 @@ def _claim(folder: Path, asked: Mapping[str, Any]) -> Path:
 
 
 def _difference(there: Mapping[str, Any], asked: Mapping[str, Any]) -> str:
-    """What the first option that differs is in each sweep."""
     name = next(n for n in {**asked, **there} if there.get(n) != asked.get(n))
     option = declared()[name].flag if name in declared() else ""
     if name == "points":
@@ -276,7 +276,6 @@ def _variants(runs: Runs, points: Sequence[Point]) -> Iterator[tuple[Point, Save
 
 
 def _failed(runs: Runs, points: Sequence[Point]) -> Iterator[str]:
-    """Points without a run, and `n=2 eager` for a variant that failed at a point."""
     yield from (name for point in points if (name := describe_point(point)) not in runs)
     for point, variant in _variants(runs, points):
         if variant.failed and not variant.skipped:
@@ -284,7 +283,6 @@ def _failed(runs: Runs, points: Sequence[Point]) -> Iterator[str]:
 
 
 def _remove(folder: Path) -> None:
-    """Removes what we wrote, and the folder if it is empty then."""
     with suppress(OSError):
         for name in (CSV_NAME, SWEEP_NAME):
             (folder / name).unlink()

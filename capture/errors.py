@@ -49,7 +49,6 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def _one_line(error: BaseException) -> str:
-    """`ValueError: first line of its message`."""
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 

@@ -55,10 +55,8 @@ def parse(guess: str) -> dict[str, int]:
 
 
 def parse_for(guesses: Iterable[str], variants: Sequence[str]) -> dict[str, dict[str, int]]:
-    """The guesses of each variant: `gemm=3` applies to all of them, `eager: gemm=3` to one.
-
-    Raises CaptureError for an unknown variant or an invalid guess.
-    """
+    """The guesses of each variant: `gemm=3` applies to all of them, `eager: gemm=3` to one. Raises
+    CaptureError for an unknown variant or an invalid guess."""
     found: dict[str, dict[str, int]] = {name: {} for name in variants}
     for guess in guesses:
         match = _FOR_VARIANT.match(guess)

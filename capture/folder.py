@@ -43,11 +43,8 @@ class TakenError(CaptureError):
 
 
 class FolderClaim:
-    """A folder to fill, `part`, which becomes `out` or is removed.
-
-    A child process forked by the user's code can do neither. Raises CaptureError; TakenError if
-    `out` is already taken.
-    """
+    """A folder to fill, `part`, which becomes `out` or is removed. A child process forked by the
+    user's code can do neither. Raises CaptureError; TakenError if `out` is already taken."""
 
     def __init__(self, out: Path) -> None:
         self.out = out
@@ -135,10 +132,8 @@ def release_all() -> None:
 
 
 def remove_abandoned(parent: Path) -> None:
-    """Removes what captures of this user left in a folder when they were killed.
-
-    Only runs that are certainly ours and no longer being written: see `_is_abandoned`.
-    """
+    """Removes what captures of this user left in a folder when they were killed. Only runs that are
+    certainly ours and no longer being written: see `_is_abandoned`."""
     with suppress(OSError), os.scandir(parent) as found:
         for item in found:
             if _PART.fullmatch(item.name) and item.is_dir(follow_symlinks=False):
@@ -156,11 +151,9 @@ def _remove_if_abandoned(part: Path) -> None:
 
 
 def _is_abandoned(part: Path, folder: int, marker: int) -> bool:
-    """Whether a folder belongs to a capture on this machine whose lock is free.
-
-    Once we hold the lock, the marker must still be in place; otherwise the capture has finished,
-    and this is a run that was kept. Raises OSError.
-    """
+    """Whether a folder belongs to a capture on this machine whose lock is free. Once we hold the
+    lock, the marker must still be in place; otherwise the capture has finished, and this is a run
+    that was kept. Raises OSError."""
     if not _is_users(folder) or not _is_users(marker) or not _locked(marker):
         return False
     if os.pread(marker, len(_mark()) + 1, 0) != _mark():
@@ -173,7 +166,6 @@ def _is_abandoned(part: Path, folder: int, marker: int) -> bool:
 
 @contextmanager
 def _opened(path: Path | str, flags: int, folder: int | None = None) -> Iterator[int]:
-    """An open descriptor, closed after the block. Raises OSError."""
     number = os.open(path, flags | _OPEN, dir_fd=folder)
     try:
         yield number
@@ -183,10 +175,8 @@ def _opened(path: Path | str, flags: int, folder: int | None = None) -> Iterator
 
 def _marked(part: Path) -> int:
     """Puts the marker into a new folder; its lock lasts as long as the descriptor. Raises OSError.
-
     The marker is empty until it is locked, and stays empty if files cannot be locked: an empty
-    marker proves nothing.
-    """
+    marker proves nothing."""
     marker = os.open(part / MARKER, os.O_RDWR | os.O_CREAT | os.O_EXCL | _OPEN, 0o600)
     try:
         if _locked(marker):
@@ -198,8 +188,7 @@ def _marked(part: Path) -> int:
 
 
 def _mark() -> bytes:
-    """The text of the marker. Locks of other machines may be invisible here, so their folders are
-    never removed."""
+    """What the marker says. Locks of other machines may be invisible: their folders stay."""
     return f"fusetui capture on {platform.node()}\n".encode(errors="replace")
 
 
@@ -232,11 +221,9 @@ def file_name(workload: str) -> str:
 
 @contextmanager
 def new_folder(out: Path) -> Iterator[Path]:
-    """A folder to fill, which becomes `out` if the block succeeds and is removed if it does not.
-
-    It is also removed if a signal ends the process; if it is killed, see `remove_abandoned`.
-    Raises CaptureError if `out` already exists or cannot be created.
-    """
+    """A folder to fill, which becomes `out` if the block succeeds and is removed if it does not. It
+    is also removed if a signal ends the process; if it is killed, see `remove_abandoned`. Raises
+    CaptureError if `out` already exists or cannot be created."""
     with filled(lambda: FolderClaim(out)) as claim:
         yield claim.part
 

@@ -72,11 +72,9 @@ _forking = threading.local()
 
 @contextmanager
 def tidied(tidy: Callable[[], None]) -> Iterator[None]:
-    """Calls `tidy` when SIGTERM, SIGHUP or SIGQUIT ends the process inside the block.
-
-    An existing handler is called instead; the block may clean up after what it raises. Ignored
-    signals stay ignored. Does nothing outside the main thread, where Python has no handlers.
-    """
+    """Calls `tidy` when SIGTERM, SIGHUP or SIGQUIT ends the process inside the block. An existing
+    handler is called instead; the block may clean up after what it raises. Ignored signals stay
+    ignored. Does nothing outside the main thread, where Python has no handlers."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -88,12 +86,9 @@ def tidied(tidy: Callable[[], None]) -> Iterator[None]:
 
 
 class _Ending:
-    """The handlers of one block, and a thread.
-
-    The thread ends the process when the main thread waits for a GPU and runs no Python, so that no
-    handler is called: the system also writes the number of each signal into a pipe, which the
-    thread reads.
-    """
+    """The handlers of one block, and a thread. The thread ends the process when the main thread
+    waits for a GPU and runs no Python, so that no handler is called: the system also writes the
+    number of each signal into a pipe, which the thread reads."""
 
     def __init__(self, tidy: Callable[[], None]) -> None:
         self._tidy = tidy
@@ -159,8 +154,7 @@ _active: set[_Ending] = set()
 
 @cache
 def _know_forks() -> None:
-    """Makes sure that a signal to a forked child does not end this process, even right after a
-    fork."""
+    """A signal to a forked child does not end this process, even right after a fork."""
     os.register_at_fork(before=_hold, after_in_parent=_resume, after_in_child=_forget)
 
 

@@ -1,4 +1,4 @@
-"""The options of a capture. Importing this does not need torch.
+"""The options of a capture, sizes and sweeps of sizes among them. Importing this needs no torch.
 
 Each option is declared once, as a field of `Options`: the command line, its help, the table in the
 documentation and the checks are derived from the declarations. run.json records the given values.
@@ -6,9 +6,11 @@ documentation and the checks are derived from the declarations. run.json records
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
+from itertools import count, takewhile
 from types import NoneType
 from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 
@@ -44,8 +46,9 @@ class Declared(NamedTuple):
     help: str
 
 
-def asked(flag: str, metavar: str, text: str, default: Any = None) -> Any:
-    """A field of `Options`; `text` is its help."""
+def asked(usage: str, text: str, default: Any = None) -> Any:
+    """A field of `Options`; `usage` is its flag and what stands for its value, `text` its help."""
+    flag, _, metavar = usage.partition(" ")
     return field(default=default, metadata={"flag": flag, "metavar": metavar, "help": text})
 
 
@@ -53,56 +56,46 @@ def asked(flag: str, metavar: str, text: str, default: Any = None) -> Any:
 class Options:
     """The options of one capture, as the user gave them."""
 
-    variants: Sequence[str] = asked("--variant", "V", "Only this variant; may be repeated.", ())
+    variants: Sequence[str] = asked("--variant V", "Only this variant; may be repeated.", ())
     device: str = asked(
-        "--device", "WHERE", "cuda or cpu; auto, the default, uses a GPU if there is one.", "auto"
+        "--device WHERE", "cuda or cpu; auto, the default, uses a GPU if there is one.", "auto"
     )
-    dtype: str | None = asked("--dtype", "D", f"{', '.join(DTYPES[:-1])} or {DTYPES[-1]}.")
-    shapes: Sequence[str] = asked("", "", "Sizes by name, such as --batch 32.", ())
+    dtype: str | None = asked("--dtype D", f"{', '.join(DTYPES[:-1])} or {DTYPES[-1]}.")
+    shapes: Sequence[str] = asked("", "Sizes by name, such as --batch 32.", ())
     backward: bool = asked(
-        "--backward", "", "Measure forward and backward pass, without an optimizer.", False
+        "--backward", "Measure forward and backward pass, without an optimizer.", False
     )
-    mode: str | None = asked("--mode", "M", "The mode of torch.compile, such as reduce-overhead.")
+    mode: str | None = asked("--mode M", "The mode of torch.compile, such as reduce-overhead.")
     steps: int | None = asked(
-        "--steps",
-        "N",
+        "--steps N",
         f"Number of profiled steps: {STEPS} by default, {ROUNDS} with --compare; a verdict of "
         "diff needs five, with --compare six.",
     )
     compare: bool = asked(
         "--compare",
-        "",
         "Profile all variants in turns, one step of each at a time, for a diff to be trusted.",
         False,
     )
-    stack: bool = asked("--stack", "", "Record Python frames.", False)
-    record_shapes: bool = asked("--shapes", "", "Record the shapes of inputs; on by default.", True)
+    stack: bool = asked("--stack", "Record Python frames.", False)
+    record_shapes: bool = asked("--shapes", "Record the shapes of inputs; on by default.", True)
     memory: bool = asked(
         "--memory",
-        "",
         "Record allocations, on a GPU also a snapshot of memory for fusetui memory.",
         False,
     )
     seconds: float | None = asked(
-        "--seconds",
-        "S",
+        "--seconds S",
         f"Seconds to time each variant for: {SECONDS:g} by default, {SECONDS_OF_A_POINT:g} in a "
         "sweep.",
     )
     expect: Sequence[str] = asked(
-        "--expect",
-        "GUESS",
+        "--expect GUESS",
         'A guess about the kernels, such as "kernels=5 gemm=3": exit with 1 if it is wrong.',
         (),
     )
-    sweep: Sequence[str] = asked(
-        "--sweep", "SIZES", "Run once for each size, as in batch=1,2,4.", ()
-    )
+    sweep: Sequence[str] = asked("--sweep SIZES", "Run once for each size, as in batch=1,2,4.", ())
     scrub: bool = asked(
-        "--scrub",
-        "",
-        "Remove private data from the traces and run.json, as fusetui scrub does.",
-        False,
+        "--scrub", "Remove private data from the traces and run.json, as fusetui scrub does.", False
     )
 
     @property
@@ -168,3 +161,134 @@ def choose(owner: str, known: Collection[str], wanted: Sequence[str]) -> tuple[s
     if unknown:
         raise CaptureError(f"{owner} has no variant '{unknown[0]}', only {', '.join(known)}.")
     return tuple(dict.fromkeys(wanted or known))
+
+
+SWEEP = "sweep "  # before the axis, in sentences about the points of a sweep
+
+
+def parse_shapes(args: Sequence[str], defaults: Mapping[str, int]) -> dict[str, int]:
+    """The defaults, updated with the sizes that the arguments name. Raises CaptureError for an
+    unknown axis, or a missing or non-positive size."""
+    shapes = dict(defaults)
+    for axis, size in _pairs(args):
+        if axis not in defaults:
+            known = ", ".join(f"--{name}" for name in defaults)
+            raise CaptureError(f"Unknown option --{axis}: this workload has {known}.")
+        shapes[axis] = _size(axis, size)
+    return shapes
+
+
+def describe_shapes(shapes: Mapping[str, int]) -> str:
+    """`batch=4 seq=128`."""
+    return " ".join(f"{axis}={size}" for axis, size in shapes.items())
+
+
+def _pairs(args: Sequence[str]) -> Iterator[tuple[str, str]]:
+    rest = iter(args)
+    for arg in rest:
+        if not arg.startswith("--"):
+            raise CaptureError(f"Unexpected argument '{arg}': shapes are given as --axis SIZE.")
+        axis, equals, size = arg[2:].partition("=")
+        yield axis, size if equals else next(rest, "")
+
+
+def _size(axis: str, text: str, option: str = "") -> int:
+    if not (text.isascii() and text.isdigit() and int(text) > 0):
+        what = "positive whole numbers" if option else "a positive whole number"
+        raise CaptureError(f"--{option}{axis} needs {what}, not '{text}'.")
+    return int(text)
+
+
+Point = Mapping[str, int]
+MOST_POINTS = 1000
+
+
+def parse_sweep(
+    texts: Sequence[str], axes: Sequence[str], presets: Mapping[str, str]
+) -> tuple[Point, ...]:
+    """Every combination of the sizes of all named axes, the last one changing fastest.
+
+    A text is `batch=64,128 n=2,4`, or the name of a preset; `in=1024/n` gives each n a size of its
+    own. Raises CaptureError for an unknown axis or preset, an axis that is named twice, or invalid
+    sizes.
+    """
+    ranges: dict[str, tuple[int, ...]] = {}
+    shares: dict[str, tuple[int, str]] = {}
+    for word in " ".join(texts).split():
+        for term in presets.get(word, word).split():
+            axis, text = _parse_term(term, axes, presets)
+            if axis in ranges or axis in shares:
+                raise CaptureError(f"--sweep names {axis} twice.")
+            if "/" in text:  # `1024/n`: a total and the axis that it is divided by
+                total, _, by = text.partition("/")
+                shares[axis] = _size(axis, total, SWEEP), by
+            else:
+                ranges[axis] = parse_sizes(axis, text)
+    points = [
+        _with_shares(dict(zip(ranges, sizes, strict=True)), shares)
+        for sizes in itertools.product(*ranges.values())
+    ]
+    if not ranges or len(points) > MOST_POINTS:
+        raise CaptureError(f"--sweep needs between 1 and {MOST_POINTS} points, not {len(points)}.")
+    return tuple(points)
+
+
+def parse_sizes(axis: str, text: str) -> tuple[int, ...]:
+    """`64,128,...,2048`: sizes, where `...` continues the progression of the two before it. The
+    factor is kept if that reaches the last size exactly, otherwise the difference. Raises
+    CaptureError."""
+    words = text.split(",")
+    sizes: list[int] = []
+    for index, word in enumerate(words):
+        if word != "...":
+            sizes.append(_size(axis, word, SWEEP))
+            continue
+        if len(sizes) < 2 or index + 2 != len(words):
+            raise CaptureError(f"--sweep {axis}: two sizes come before ... and one behind it.")
+        sizes += _between(axis, sizes[-2], sizes[-1], _size(axis, words[-1], SWEEP))
+    return tuple(dict.fromkeys(sizes))
+
+
+def describe_point(point: Point) -> str:
+    """`batch=64,n=4`: also the name of the point's folder."""
+    return ",".join(f"{axis}={size}" for axis, size in point.items())
+
+
+def as_arguments(point: Point) -> list[str]:
+    """The point as shape options: `--batch=64`."""
+    return [f"--{axis}={size}" for axis, size in point.items()]
+
+
+def _with_shares(point: Point, shares: Mapping[str, tuple[int, str]]) -> Point:
+    """The point with the sizes that follow from others."""
+    found = dict(point)
+    for axis, (total, by) in shares.items():
+        if by not in point:
+            raise CaptureError(f"--sweep {axis}={total}/{by} needs {by} in the sweep as well.")
+        if total % point[by]:
+            raise CaptureError(f"--sweep {axis}: {total} is no multiple of {by}={point[by]}.")
+        found[axis] = total // point[by]
+    return found
+
+
+def _parse_term(term: str, axes: Sequence[str], presets: Mapping[str, str]) -> tuple[str, str]:
+    axis, equals, sizes = term.partition("=")
+    if not equals:
+        known = f"its presets are {', '.join(presets)}" if presets else "it has no presets"
+        raise CaptureError(f"--sweep '{term}' is neither axis=sizes nor a preset: {known}.")
+    if axis not in axes:
+        raise CaptureError(f"--sweep: unknown axis '{axis}': there are {', '.join(axes)}.")
+    return axis, sizes
+
+
+def _between(axis: str, before: int, first: int, last: int) -> list[int]:
+    """The sizes between `first` and `last`, excluding both."""
+    factor, rest = divmod(first, before)
+    if rest == 0 and factor > 1:
+        sizes = list(takewhile(lambda n: n < last, (first * factor**n for n in count(1))))
+        if last in (first, [first, *sizes][-1] * factor):
+            return sizes
+    difference = first - before
+    if difference > 0 and last > first and (last - first) % difference == 0:
+        return list(range(first + difference, last, difference))
+    raise CaptureError(f"--sweep {axis}: {before},{first},... never comes to {last}.")

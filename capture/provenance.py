@@ -1,20 +1,117 @@
-"""Where and how a run was made: the GPU, its clocks and driver, the user's commit, the command."""
+"""Where and how a run was made: the device, its clocks and driver, the user's commit, the command;
+and what is private in the record and the trace, removed by means of `fusetui.trace.scrub`."""
 
 from __future__ import annotations
 
+import os
+import platform
+import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from importlib import metadata
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from warnings import catch_warnings, filterwarnings
 
-from .device import CaptureDevice, load_torch, versions
-from .options import Options, public
+from fusetui import __version__
+from fusetui.trace.read.source import open_source
+from fusetui.trace.scrub.document import ScrubbedDocument, this_machine
+from fusetui.trace.scrub.texts import Texts
+
+from .errors import CaptureError
+from .options import Options, check, public
 from .record import FORMAT, RunRecord
-from .scrub import texts
+
+_NOISE = (
+    r".*TensorFloat32 tensor cores.*",
+    r".*torch\.jit\.script.*is deprecated.*",
+    r".*Profiler clears events at the end of each cycle.*",
+    r".*pkg_resources is deprecated.*",
+)
+"""Warnings of torch that are irrelevant to the user of a capture."""
+
+
+@dataclass(frozen=True)
+class CaptureDevice:
+    """`kind` is torch's name, cpu or cuda; `name` is for users. `cache_bytes` is the size of a
+    GPU's L2 cache, which inputs must exceed; 0 on a CPU. `capability` is the compute capability of
+    an NVIDIA GPU, None of anything else."""
+
+    kind: str
+    name: str
+    cache_bytes: int = 0
+    capability: tuple[int, int] | None = None
+
+
+def load_torch() -> Any:
+    """torch, with its own log and the profiler's switched off unless the user set their levels.
+    Raises CaptureError if torch is not installed."""
+    # Both levels are read once, when torch is loaded; the log lines would end up among ours.
+    os.environ.setdefault("KINETO_LOG_LEVEL", "6")
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
+    try:
+        import torch
+    except ImportError as error:
+        raise CaptureError(
+            f"capture needs torch, which cannot be imported ({error}): "
+            "install it with pip install 'fusetui[capture]'."
+        ) from error
+    return torch
+
+
+@contextmanager
+def quiet_torch() -> Iterator[None]:
+    """Suppresses known irrelevant warnings of torch; all others are shown."""
+    with catch_warnings():
+        for message in _NOISE:
+            filterwarnings("ignore", message=message)
+        yield
+
+
+def find_device(wanted: str) -> CaptureDevice:
+    """The device for `auto`, `cuda` or `cpu`; `auto` prefers a GPU. Raises CaptureError for another
+    word, or for `cuda` where torch sees no GPU."""
+    check("device", wanted)
+    torch = load_torch()
+    if wanted != "cpu" and torch.cuda.is_available():
+        capability = None if torch.version.hip else torch.cuda.get_device_capability()
+        properties = torch.cuda.get_device_properties(torch.cuda.current_device())
+        cache = int(getattr(properties, "L2_cache_size", 64 * 2**20))  # more than most GPUs have
+        return CaptureDevice("cuda", torch.cuda.get_device_name(), cache, capability)
+    if wanted == "cuda":
+        raise CaptureError("torch sees no GPU here: use --device cpu, or install a CUDA build.")
+    threads = torch.get_num_threads()
+    return CaptureDevice("cpu", f"{_cpu_name()}, {threads} thread{'s' if threads > 1 else ''}")
+
+
+def versions() -> dict[str, str | None]:
+    """Versions of the software that a measurement depends on; null if not installed."""
+    torch, triton = load_torch(), None
+    with suppress(metadata.PackageNotFoundError):
+        triton = metadata.version("triton")
+    return {
+        "fusetui": __version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "triton": triton,
+        "cuda": torch.version.cuda,
+        "hip": torch.version.hip,
+    }
+
+
+def _cpu_name() -> str:
+    if sys.platform == "linux":
+        for line in Path("/proc/cpuinfo").read_text(errors="replace").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
 
 _FIELDS = ("driver_version", "clocks.sm", "clocks.max.sm", "clocks.mem", "power.limit")
 _SECONDS = 5
@@ -41,11 +138,9 @@ def new_record(
 
 
 def provenance(device_kind: str, where: Path, scrubbed: bool) -> dict[str, Any]:
-    """Provenance for run.json; null for what cannot be read.
-
-    `where` is a folder of the user's code. With `scrubbed` the command line contains nothing
-    private; that of the user's own program is left out.
-    """
+    """Provenance for run.json; null for what cannot be read. `where` is a folder of the user's
+    code. With `scrubbed` the command line contains nothing private; that of the user's own program
+    is left out."""
     return {
         "command": public_command(sys.argv) if scrubbed else command_line(sys.argv),
         "git": git_state(where),
@@ -85,8 +180,7 @@ def git_state(folder: Path) -> dict[str, Any] | None:
 
 
 def gpu_state() -> dict[str, Any]:
-    """Name, multiprocessors, memory, L2 cache, and the clocks and driver according to
-    nvidia-smi."""
+    """Name, multiprocessors, memory, L2 cache, and clocks and driver according to nvidia-smi."""
     cuda = load_torch().cuda
     properties = cuda.get_device_properties(cuda.current_device())
     state = {
@@ -121,3 +215,29 @@ def _output(command: Sequence[str]) -> str | None:
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout.strip()
+
+
+_TRACE_NAME = re.compile(r'("traceName"\s*:\s*)"(?:[^"\\]|\\.)*"')
+
+
+def scrubbed(trace: Path, trace_name: str) -> str:
+    """The JSON text of a trace without private data; `trace_name` replaces the path in it. Raises
+    CaptureError if part of the trace could not be read, and TraceError."""
+    document = ScrubbedDocument(open_source(str(trace)), this_machine(), trace_name)
+    document.learn()
+    text = b"".join(document.text()).decode()
+    if document.lost or document.keys_lost or document.ends_early:
+        raise CaptureError("The profiler wrote a damaged trace, which cannot be scrubbed.")
+    return text
+
+
+def set_trace_name(text: str, trace_name: str) -> str:
+    """The trace's JSON with another `traceName`, where the profiler wrote its output's path."""
+    return _TRACE_NAME.sub(lambda match: f'{match[1]}"{trace_name}"', text)
+
+
+def texts() -> Texts:
+    """A scrubber for the texts of one record: names of this machine are private in them."""
+    found = Texts()
+    found.expect(this_machine())
+    return found

@@ -74,10 +74,8 @@ class Measured:
 
 @dataclass(frozen=True)
 class Failed:
-    """A variant that did not run or gave a wrong result: why, in one sentence.
-
-    `skipped`: it cannot run on this machine, and was not selected by name.
-    """
+    """A variant that did not run or gave a wrong result: why, in one sentence. `skipped`: it cannot
+    run on this machine, and was not selected by name."""
 
     name: str
     failed: str
@@ -129,10 +127,8 @@ class RunRecord:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The folder that was written, whether every guess was right, and what failed.
-
-    `failed` names variants, and in a sweep the point before each.
-    """
+    """The folder that was written, whether every guess was right, and what failed. `failed` names
+    variants, and in a sweep the point before each."""
 
     folder: Path
     right: bool
@@ -154,8 +150,7 @@ class Traces(msgspec.Struct, frozen=True):
 
 
 class SavedVariant(msgspec.Struct, frozen=True):
-    """A variant of a run, with the fields that are shown again. See `Measured` and
-    `Failed`."""
+    """A variant of a run, with the fields that are shown again. See `Measured` and `Failed`."""
 
     name: str
     step_ns: StepTime | None = None
@@ -191,10 +186,8 @@ def read_run(folder: Path) -> SavedRun:
 
 
 def trace_files(folder: Path) -> Traces:
-    """The trace files of a run that lie in its folder, in the order of the run.
-
-    Raises CaptureError if the folder has no run.json that lists variants.
-    """
+    """The trace files of a run that lie in its folder, in the order of the run. Raises CaptureError
+    if the folder has no run.json that lists variants."""
     listed = [
         (variant.name, name)
         for variant in _read(folder, _Listing).variants
@@ -208,10 +201,8 @@ def trace_files(folder: Path) -> Traces:
 
 
 def why_not(folder: Path, name: str) -> str | None:
-    """Why a file listed in a folder must not be opened, or None.
-
-    It must be a regular file inside the folder after following all links.
-    """
+    """Why a file listed in a folder must not be opened, or None. It must be a regular file inside
+    the folder after following all links."""
     try:
         real = Path(os.path.realpath(folder / name))  # ValueError for an impossible name
         if not real.is_relative_to(os.path.realpath(folder)):

@@ -21,9 +21,8 @@ from .errors import CaptureError
 from .folder import store
 from .guard import leave_if_forked
 from .options import Options
-from .scrub import scrubbed, set_trace_name
-from .step import Step
-from .timing import synchronizer
+from .provenance import scrubbed, set_trace_name
+from .step import Step, synchronizer
 
 TAIL = 64  # bytes in which the last bracket of a trace stands
 WAIT, WARM_UP = 1, 1
@@ -57,10 +56,8 @@ def record_one(step: Step, options: Options, device_kind: str, path: Path) -> No
 
 def record(steps: Mapping[str, Step], options: Options, device_kind: str, folder: Path) -> None:
     """Profiles all variants into one trace, and writes for each `NAME.json.gz` with its own steps;
-    so whatever the machine does hits all alike.
-
-    In each round every variant runs one step. The steps of a variant are numbered by rounds.
-    """
+    so whatever the machine does hits all alike. In each round every variant runs one step. The
+    steps of a variant are numbered by rounds."""
     both, rounds = folder / "turns.json", turns(list(steps), options.profiled_steps)
     order = [steps[name] for one in rounds for name in one]
     _profile([*steps.values()], order, options, device_kind, both)
@@ -75,11 +72,9 @@ def record(steps: Mapping[str, Step], options: Options, device_kind: str, folder
 def _profile(
     before: Sequence[Step], steps: Sequence[Step], options: Options, device_kind: str, plain: Path
 ) -> None:
-    """Profiles steps, after all those that come before together in each step of the plan.
-
-    Every step is one `ProfilerStep#N` around the labels of its parts, and waits for the device, so
-    that the kernels of a step run within it.
-    """
+    """Profiles steps, after all those that come before together in each step of the plan. Every
+    step is one `ProfilerStep#N` around the labels of its parts, and waits for the device, so that
+    the kernels of a step run within it."""
     parent, synchronize = os.getpid(), synchronizer(device_kind)
 
     def export(profiler: Any) -> None:
@@ -110,11 +105,9 @@ def settings(options: Options, device_kind: str) -> dict[str, Any]:
 
 
 def compress(plain: Path, path: Path, scrub: bool) -> None:
-    """Moves a trace into its gzip file, replacing the path in it by the file's name.
-
-    With `scrub` all other private data is removed as well. Raises CaptureError if the profiler did
-    not write all of it, or there is no room.
-    """
+    """Moves a trace into its gzip file, replacing the path in it by the file's name. With `scrub`
+    all other private data is removed as well. Raises CaptureError if the profiler did not write all
+    of it, or there is no room."""
     check_written(plain)
     if scrub:
         text = scrubbed(plain, plain.name)
@@ -155,11 +148,9 @@ def turns(names: Sequence[str], rounds: int) -> list[list[str]]:
 
 
 def divided(document: bytes, rounds: Sequence[Sequence[str]]) -> dict[str, bytes]:
-    """A trace of steps that took turns -> a trace for each variant, its events as they were.
-
-    An event belongs to the step in which it begins, GPU work to that in which it was launched; what
-    lies in no step is left out, but for metadata. Raises ValueError if the steps are not these.
-    """
+    """A trace of steps that took turns -> a trace for each variant, its events as they were. An
+    event belongs to the step in which it begins, GPU work to that in which it was launched; what
+    lies in no step is left out, but for metadata. Raises ValueError if the steps are not these."""
     keys = msgspec.json.decode(document, type=dict[str, msgspec.Raw])
     texts = msgspec.json.decode(keys["traceEvents"], type=list[msgspec.Raw])
     events = [msgspec.json.decode(text, type=_Event) for text in texts]

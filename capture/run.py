@@ -14,16 +14,14 @@ import torch
 
 from fusetui.analysis.questions.computing import Tallies
 
-from . import expect, recorder, step, timing
-from .device import CaptureDevice
+from . import expect, recorder, step
 from .errors import CaptureError, sentence
 from .guard import parent_only
 from .job import SEED, Job, Trial
 from .memory import memory_history, takes_snapshots
 from .options import Options
-from .provenance import new_record
+from .provenance import CaptureDevice, new_record, texts
 from .record import Failed, Measured, RunRecord
-from .scrub import texts
 from .step import Answer, Step
 from .telling import Progress
 
@@ -39,8 +37,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Ready:
-    """A trial that was checked and timed, and has still to be profiled: `measured` lacks what the
-    trace tells."""
+    """A trial that was checked and timed: `measured` lacks what the trace tells."""
 
     name: str
     parts: Step
@@ -48,10 +45,8 @@ class Ready:
 
 
 class Runner:
-    """Runs the trials of a job one after another, into one folder.
-
-    Its only state is the answer that later trials are compared with if the job has none.
-    """
+    """Runs the trials of a job one after another, into one folder. Its only state is the answer
+    that later trials are compared with if the job has none."""
 
     def __init__(
         self, job: Job, options: Options, device: CaptureDevice, progress: Progress
@@ -65,10 +60,8 @@ class Runner:
         self._snapshots = takes_snapshots(options, device.kind)
 
     def run(self, folder: Path, where: Path) -> RunRecord:
-        """Writes the traces into the folder and returns the measurements.
-
-        If a trial fails, the others still run. `where` is the folder of the user's code.
-        """
+        """Writes the traces into the folder and returns the measurements. If a trial fails, the
+        others still run. `where` is the folder of the user's code."""
         import torch._inductor.config
 
         # The profiler sees Inductor's fused C++ kernels, which are hidden by default.
@@ -102,10 +95,8 @@ class Runner:
         return tuple(self._attempt(t, folder, partial(whole, t)) for t in self._job.trials)
 
     def _in_turns(self, folder: Path) -> tuple[Measured | Failed, ...]:
-        """All are made ready first; what was compiled for one is kept for its turns.
-
-        Raises CaptureError if fewer than two can take turns.
-        """
+        """All are made ready first; what was compiled for one is kept for its turns. Raises
+        CaptureError if fewer than two can take turns."""
         forget_compiled()
         made = [self._attempt(t, folder, partial(self._ready, t)) for t in self._job.trials]
         ready = [one for one in made if isinstance(one, Ready)]
@@ -198,21 +189,19 @@ class Runner:
             return step.Errors(None, None)
         return step.compare_answer(answer, self._first_answer)
 
-    def _timed(self, parts: Step) -> tuple[timing.Timing, int | None]:
+    def _timed(self, parts: Step) -> tuple[step.Timing, int | None]:
         """Time per step, and on a GPU the most memory that was allocated meanwhile, in bytes."""
         call, kind = partial(step.run_step, parts), self._device.kind
         if kind == "cuda":
             torch.cuda.reset_peak_memory_stats()
-        timed = timing.time_steps(call, kind, self._options.timing_seconds)
+        timed = step.time_steps(call, kind, self._options.timing_seconds)
         return timed, torch.cuda.max_memory_allocated() if kind == "cuda" else None
 
     def _public(self, text: str) -> str:
-        """The text, scrubbed if the run must not contain private data."""
         return self._texts.scrub(text) if self._texts else text
 
 
 def _counted(path: Path, kind: str) -> Tallies:
-    """The kernels of a trace just written. Raises EmptyTraceError if there are none."""
     counted = recorder.counted(path)
     if not any(counted.found("kernels")) or counted.on_gpu != (kind == "cuda"):
         raise EmptyTraceError(NO_KERNELS)
@@ -220,10 +209,9 @@ def _counted(path: Path, kind: str) -> Tallies:
 
 
 def _first_call(parts: Step, kind: str) -> tuple[Any, int]:
-    """The first result and how long it took, in ns, including any compilation."""
     begin = perf_counter_ns()
     result = step.run_step(parts)
-    timing.synchronizer(kind)()
+    step.synchronizer(kind)()
     return result, perf_counter_ns() - begin
 
 

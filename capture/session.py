@@ -13,19 +13,17 @@ from pathlib import Path
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
-from .device import find_device, quiet_torch
 from .errors import CaptureError
 from .folder import new_folder, write_record
 from .memory import memory_history, takes_snapshots
 from .options import Options, loop_options, validate
-from .provenance import new_record
+from .provenance import find_device, new_record, quiet_torch, texts
 from .record import Measured, RunRecord
-from .scrub import texts
 from .table import guesses
 from .telling import tell
 
 if TYPE_CHECKING:
-    from .device import CaptureDevice
+    from .provenance import CaptureDevice
 
 
 class Session:
@@ -101,11 +99,10 @@ def profile(
 def _profiler(
     options: Options, kind: str, skip: int, plain: Path
 ) -> Iterator[tuple[Any, Callable[[], None]]]:
-    """A running profiler that writes its trace to `plain`, and a function that waits for the
-    device."""
+    """A running profiler that writes its trace to `plain`, and what waits for the device."""
     import torch.profiler
 
-    from . import recorder, timing
+    from . import recorder, step
 
     parent = os.getpid()
 
@@ -119,7 +116,7 @@ def _profiler(
         profiler = torch.profiler.profile(**given)
         profiler.start()
     try:
-        yield profiler, timing.synchronizer(kind)
+        yield profiler, step.synchronizer(kind)
     finally:
         if os.getpid() == parent:
             with quiet_torch():
@@ -130,10 +127,8 @@ def _record(
     session: Session, options: Options, device: CaptureDevice, plain: Path, name: str, where: Path
 ) -> RunRecord:
     """Compresses the trace and collects the measurements; `where` is the folder of the user's code.
-
-    Raises CaptureError if there is no trace, or only part of one.
-    """
-    from . import expect, recorder, timing
+    Raises CaptureError if there is no trace, or only part of one."""
+    from . import expect, recorder, step
 
     if not session.recorded_steps:
         raise CaptureError(
@@ -147,7 +142,7 @@ def _record(
     guesses = expect.parse_for(options.expect, [name])[name]
     measured = Measured(
         name=name,
-        step_ns=timing.summarize(session.durations_ns) if session.durations_ns else None,
+        step_ns=step.summarize(session.durations_ns) if session.durations_ns else None,
         compile_ns=None,
         compile_cached=None,
         peak_memory_bytes=None,

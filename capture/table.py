@@ -14,18 +14,16 @@ from fusetui.text.tables import Column, known, table, table_of
 from fusetui.trace.model.grouping import by_key
 
 from .expect import guess_lines
+from .options import describe_shapes
 from .record import Failed, Measured, RunRecord, SavedRun
-from .shapes import describe_shapes
 
 _LARGEST_SPREAD = 2
 """The ratio of the 90th to the 10th percentile of step times above which a note is shown."""
 
 
 def closing_table(record: RunRecord) -> str:
-    """What was run, a row per variant, and a line for each one that failed.
-
-    Speed-ups are relative to the first variant that ran.
-    """
+    """What was run, a row per variant, and a line for each one that failed. Speed-ups are relative
+    to the first variant that ran."""
     ran = [v for v in record.measured if v.step_ns]
     baseline = ran[0].step_ns.median if ran and ran[0].step_ns else None
 
@@ -158,7 +156,6 @@ def by_point(rows: Sequence[Row], axes: Sequence[str]) -> Iterable[tuple[str, li
 
 
 def _first(point: Sequence[Row]) -> int | None:
-    """The median of the point's first variant that was timed, in ns."""
     return next((row["median_ns"] for row in point if row["median_ns"] is not None), None)
 
 

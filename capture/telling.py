@@ -65,7 +65,6 @@ class Progress:
             thread.join()
 
     def _write(self, text: str) -> None:
-        """Writes to stderr; it is not an error if that fails."""
         with suppress(OSError):
             self._stream.write(text)
             self._stream.flush()

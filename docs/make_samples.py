@@ -11,10 +11,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from fusetui.capture.command import measure
-from fusetui.capture.options import STEPS, Options
+from fusetui.capture.options import STEPS, Options, describe_shapes
+from fusetui.capture.provenance import scrubbed
 from fusetui.capture.record import Measured, RunRecord
-from fusetui.capture.scrub import scrubbed
-from fusetui.capture.shapes import describe_shapes
 from fusetui.capture.telling import Progress
 
 HERE = Path(__file__).resolve().parents[1] / "sample_traces"

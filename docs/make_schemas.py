@@ -16,16 +16,16 @@ from typing import Any
 
 import msgspec
 
-from fusetui.analysis.memory.versus import MemoryChange
+from fusetui.analysis.memory.answer import MemoryChange
 from fusetui.analysis.questions.summary import Summary
 from fusetui.analysis.ranks.whatif import JobWhatIf
 from fusetui.analysis.replay.path import Path as CriticalPath
-from fusetui.analysis.replay.sweep import Sweep
-from fusetui.analysis.replay.whatif import WhatIf
+from fusetui.analysis.replay.whatif import Sweep, WhatIf
 from fusetui.analysis.serving.answer import Serving
 from fusetui.analysis.why.model import WhyDocument
 from fusetui.report import documents
 from fusetui.report.diff import DiffDocument, DiffsDocument
+from fusetui.report.groups import KernelsDocument, OpsDocument
 from fusetui.report.memory import MemoryDocument, MemoryRanksDocument, TracedMemoryDocument
 from fusetui.report.ranks import RanksDocument
 from fusetui.report.versus import VersusDocument
@@ -40,8 +40,8 @@ MANY = "Keys of many documents"
 
 DOCUMENTS: dict[str, tuple[type, ...]] = {
     "summary": (Summary,),
-    "kernels": (documents.KernelsDocument,),
-    "ops": (documents.OpsDocument,),
+    "kernels": (KernelsDocument,),
+    "ops": (OpsDocument,),
     "modules": (documents.ModulesDocument,),
     "lines": (Functions,),
     "launches": (documents.LaunchesDocument,),

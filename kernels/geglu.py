@@ -30,10 +30,8 @@ warp of AMD has 64 threads instead of 32."""
 @triton.jit
 def gate_of(x):  # type: ignore[no-untyped-def]
     """(gelu(x) / x, its inner derivative): tanh(z) = 2 * sigmoid(2 * z) - 1 saves half the work.
-
     gelu(x) = x * sigmoid(2 * z) with 2 * z = 1.5957... * (x + 0.044715 * x^3); the second value is
-    the derivative of 2 * z by x.
-    """
+    the derivative of 2 * z by x."""
     squared = x * x
     share = tl.sigmoid(1.5957691216057308 * x * (1 + 0.044715 * squared))
     return share, 1.5957691216057308 * (1 + 0.134145 * squared)
@@ -138,8 +136,7 @@ def _laid_out(tensor: Tensor, like: Tensor) -> Tensor:
 
 
 def _launch(kernel: Any, *tensors: Tensor) -> None:
-    """Runs an elementwise kernel over tensors of equal layout; skips empty ones, which have no
-    grid."""
+    """Runs an elementwise kernel over tensors of equal layout; empty ones have no grid."""
     count = tensors[0].numel()
     block = BLOCK_AMD if tiles.architecture(tensors[0]).startswith("gfx") else BLOCK
     if count:

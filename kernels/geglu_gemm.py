@@ -25,8 +25,7 @@ from .tiles import choose, padded, precision, run_of_store, whole
 def tile_of(  # type: ignore[no-untyped-def]
     program, rows, columns, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, GROUP: tl.constexpr
 ):
-    """The tile of a program: GROUP tiles of one column are adjacent, so that their weights are
-    still in the L2 cache."""
+    """The tile of a program: GROUP of one column are adjacent, so weights stay in the L2 cache."""
     tiles_m, tiles_n = tl.cdiv(rows, BLOCK_M), tl.cdiv(columns, BLOCK_N)
     in_group = GROUP * tiles_n
     first = program // in_group * GROUP
@@ -48,11 +47,9 @@ def store_tile(  # type: ignore[no-untyped-def]
     BLOCK_N: tl.constexpr,
     RUN: tl.constexpr,
 ):
-    """Writes what is inside of a tile [BLOCK_M, BLOCK_N] of a matrix [rows, columns].
-
-    With a RUN of 1, Triton chooses how. Otherwise the tile is [BLOCK_M, BLOCK_N / RUN, RUN], and
-    Triton exchanges values in shared memory, so that each thread has RUN adjacent ones to write.
-    """
+    """Writes what is inside of a tile [BLOCK_M, BLOCK_N] of a matrix [rows, columns]. With a RUN of
+    1, Triton chooses how. Otherwise the tile is [BLOCK_M, BLOCK_N / RUN, RUN], and Triton exchanges
+    values in shared memory, so that each thread has RUN adjacent ones to write."""
     at, inside = out_ptr + row * row_stride, row < rows
     if RUN == 1:
         column = first_column + tl.arange(0, BLOCK_N)
@@ -84,11 +81,9 @@ def geglu_gemm_kernel_triton(  # type: ignore[no-untyped-def]
     PRECISION: tl.constexpr,
     RUN: tl.constexpr,
 ):
-    """One program computes BLOCK_M rows and BLOCK_N features; all matrices are row-major.
-
-    BLOCK_K must divide `dim`, so the loop needs no masks: rows and features beyond the end wrap
-    around, and what they give is not stored, or stored in the padding of a row.
-    """
+    """One program computes BLOCK_M rows and BLOCK_N features; all matrices are row-major. BLOCK_K
+    must divide `dim`, so the loop needs no masks: rows and features beyond the end wrap around, and
+    what they give is not stored, or stored in the padding of a row."""
     tile_m, tile_n = tile_of(tl.program_id(0), rows, hidden, BLOCK_M, BLOCK_N, GROUP)
     row = (tile_m * BLOCK_M + tl.arange(0, BLOCK_M)).to(tl.int64)
     column = (tile_n * BLOCK_N + tl.arange(0, BLOCK_N)).to(tl.int64)
@@ -112,35 +107,20 @@ def geglu_gemm_kernel_triton(  # type: ignore[no-untyped-def]
 
 
 def project(x: Tensor, gate_weight: Tensor, up_weight: Tensor) -> Tensor:
-    """The activated product for x [rows, dim] and weights [hidden, dim], without autograd.
-
-    If the tile does not divide `dim`, the inputs are padded with zeros first. The rows of the
-    result are padded to a multiple of 16 elements; the padding is not part of the result.
-    """
+    """The activated product for x [rows, dim] and weights [hidden, dim], without autograd. If the
+    tile does not divide `dim`, the inputs are padded with zeros first. The rows of the result are
+    padded to a multiple of 16 elements; the padding is not part of the result."""
     tile = choose(GEGLU_TILES, x)
     x, gate_weight, up_weight = (whole(matrix, tile.k) for matrix in (x, gate_weight, up_weight))
     (rows, dim), hidden = x.shape, len(gate_weight)
     out = torch.empty(rows, padded(hidden), dtype=x.dtype, device=x.device)
     tiles = triton.cdiv(rows, tile.m) * triton.cdiv(hidden, tile.n)
     if tiles:
-        geglu_gemm_kernel_triton[(tiles,)](
-            x,
-            gate_weight,
-            up_weight,
-            out,
-            rows,
-            hidden,
-            dim,
-            out.stride(0),
-            BLOCK_M=tile.m,
-            BLOCK_N=tile.n,
-            BLOCK_K=tile.k,
-            GROUP=8,
-            PRECISION=precision(x),
-            RUN=run_of_store(x, min(tile.m, tile.n)),
-            num_warps=tile.warps,
-            num_stages=tile.stages,
-        )
+        blocks = {"BLOCK_M": tile.m, "BLOCK_N": tile.n, "BLOCK_K": tile.k, "GROUP": 8}
+        how = {"PRECISION": precision(x), "RUN": run_of_store(x, min(tile.m, tile.n))}
+        how |= {"num_warps": tile.warps, "num_stages": tile.stages}
+        sizes = (rows, hidden, dim, out.stride(0))
+        geglu_gemm_kernel_triton[(tiles,)](x, gate_weight, up_weight, out, *sizes, **blocks, **how)
     return out[:, :hidden]
 
 
@@ -164,7 +144,6 @@ class _GegluGemm(torch.autograd.Function):  # type: ignore[misc]
 
 
 def geglu_projections(x: Tensor, gate_weight: Tensor, up_weight: Tensor) -> Tensor:
-    """gelu(x @ gate.T) * (x @ up.T) for x [..., dim] and weights [hidden, dim]; supports
-    autograd."""
+    """gelu(x @ gate.T) * (x @ up.T) for x [..., dim], weights [hidden, dim]; with autograd."""
     product: Tensor = _GegluGemm.apply(x.flatten(0, -2), gate_weight, up_weight)
     return product.unflatten(0, x.shape[:-1])

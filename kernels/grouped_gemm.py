@@ -59,10 +59,8 @@ def grouped_gemm_kernel_triton(  # type: ignore[no-untyped-def]
     RUN: tl.constexpr,
 ):
     """One program computes a tile [BLOCK_M, BLOCK_N] of one group: axis 0 tiles, axis 1 groups.
-
     Rows and columns beyond the end wrap around; what they give is not stored, or stored in the
-    padding of a row. WHOLE: BLOCK_K divides the depth, so the loop needs no masks.
-    """
+    padding of a row. WHOLE: BLOCK_K divides the depth, so the loop needs no masks."""
     group = tl.program_id(1).to(tl.int64)
     tiles_n = tl.cdiv(columns, BLOCK_N)
     row = (tl.program_id(0) // tiles_n * BLOCK_M + tl.arange(0, BLOCK_M)).to(tl.int64)
@@ -117,29 +115,14 @@ def grouped_gemm(a: Tensor, b: Tensor, out: Tensor, bias: Tensor | None = None) 
     most_warps = max(smallest * a.element_size() // bytes_of_warp(a), 1)
     tiles = triton.cdiv(rows, block_m) * triton.cdiv(columns, block_n)
     if tiles and groups:
-        grouped_gemm_kernel_triton[(tiles, groups)](
-            a,
-            b,
-            b if bias is None else bias,
-            out,
-            rows,
-            columns,
-            depth,
-            *a.stride(),
-            *b.stride(),
-            *out.stride(),
-            out.shape[2],
-            HAS_BIAS=bias is not None,
-            WHOLE=depth % block_k == 0,
-            BLOCK_M=block_m,
-            BLOCK_N=block_n,
-            BLOCK_K=block_k,
-            PRECISION=precision(a),
-            RUN=run_of_store(a, min(block_m, block_n)),
-            num_warps=min(tile.warps if block_m * block_n == tile.m * tile.n else 4, most_warps),
-            num_stages=tile.stages,
-            **register_limit(a),
-        )
+        warps = min(tile.warps if block_m * block_n == tile.m * tile.n else 4, most_warps)
+        tensors = (a, b, b if bias is None else bias, out)
+        sizes = (rows, columns, depth, *a.stride(), *b.stride(), *out.stride(), out.shape[2])
+        blocks = {"BLOCK_M": block_m, "BLOCK_N": block_n, "BLOCK_K": block_k}
+        how = {"PRECISION": precision(a), "RUN": run_of_store(a, min(block_m, block_n))}
+        how |= {"HAS_BIAS": bias is not None, "WHOLE": depth % block_k == 0, **register_limit(a)}
+        how |= {"num_warps": warps, "num_stages": tile.stages}
+        grouped_gemm_kernel_triton[(tiles, groups)](*tensors, *sizes, **blocks, **how)
     return out
 
 
@@ -155,10 +138,8 @@ def depth_of_block(depth: int, largest: int) -> int:
 
 
 class _PartitionedLinear(torch.autograd.Function):  # type: ignore[misc]
-    """Forward and both gradients are the same grouped GEMM with different strides.
-
-    Sizes that are no multiple of 16 are padded once, so that every row is aligned to 16 bytes.
-    """
+    """Forward and both gradients are the same grouped GEMM with different strides. Sizes that are
+    no multiple of 16 are padded once, so that every row is aligned to 16 bytes."""
 
     @staticmethod
     def forward(context: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -185,9 +166,7 @@ class _PartitionedLinear(torch.autograd.Function):  # type: ignore[misc]
 
 
 def partitioned_linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """out[:, i] = x[:, i] @ weight[i].T + bias[i]; supports autograd.
-
-    x is [batch, n, in], weight [n, out, in], bias [n, out]; the result is [batch, n, out].
-    """
+    """out[:, i] = x[:, i] @ weight[i].T + bias[i]; supports autograd. x is [batch, n, in], weight
+    [n, out, in], bias [n, out]; the result is [batch, n, out]."""
     out: Tensor = _PartitionedLinear.apply(x, weight, bias.contiguous())
     return out

@@ -34,8 +34,6 @@ class GegluMlp(nn.Module):  # type: ignore[misc]
 
 
 class _Rewritten(nn.Module):  # type: ignore[misc]
-    """The same layers, called in another way."""
-
     def __init__(self, mlp: nn.Module) -> None:
         super().__init__()
         self.gate_proj, self.up_proj = mlp.gate_proj, mlp.up_proj
@@ -70,10 +68,8 @@ class FusedGemm(_Rewritten):
 
 
 class Liger(_Rewritten):
-    """The kernel for gelu(gate) * up from the package liger-kernel.
-
-    Its backward pass overwrites `gate` and `up` with the gradients.
-    """
+    """The kernel for gelu(gate) * up from the package liger-kernel. Its backward pass overwrites
+    `gate` and `up` with the gradients."""
 
     def __init__(self, mlp: nn.Module) -> None:
         super().__init__(mlp)

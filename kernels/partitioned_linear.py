@@ -64,11 +64,9 @@ class Big(Form):
 
 
 class Masked(Big):
-    """The big layer with its off-block weights multiplied by 0 in every forward pass.
-
-    Whatever an optimizer does to an off-block weight has no effect: its gradient is 0, and changes
-    from weight decay or momentum are masked out.
-    """
+    """The big layer with its off-block weights multiplied by 0 in every forward pass. Whatever an
+    optimizer does to an off-block weight has no effect: its gradient is 0, and changes from weight
+    decay or momentum are masked out."""
 
     def __init__(self, weight: Tensor, bias: Tensor) -> None:
         super().__init__(weight, bias)

@@ -98,11 +98,9 @@ def run_of_store(tensor: Tensor, narrowest: int) -> int:
 
 
 def register_limit(tensor: Tensor) -> Mapping[str, int]:
-    """Triton's option with as many registers as a thread can have, where ptxas is given it.
-
-    From sm_90 on ptxas spills a value of some loops in float32 so that one more block fits into a
-    multiprocessor, although it has registers left; an explicit limit keeps it from that.
-    """
+    """Triton's option with as many registers as a thread can have, where ptxas is given it. From
+    sm_90 on ptxas spills a value of some loops in float32 so that one more block fits into a
+    multiprocessor, although it has registers left; an explicit limit keeps it from that."""
     found = architecture(tensor)
     is_new = found.startswith("sm_") and int(found[3:]) >= 90
     return {"maxnreg": 255} if is_new and tensor.dtype == torch.float32 else {}

@@ -17,7 +17,7 @@ from fusetui.trace.read.chunks import UNDECODABLE
 from fusetui.trace.read.document_text import list_text
 from fusetui.trace.read.events import decode_raw
 from fusetui.trace.read.repair import loads
-from fusetui.trace.scrub.file import check_target, save
+from fusetui.trace.scrub.document import check_target, save
 from fusetui.trace.scrub.values import write
 
 UNREADABLE = (RecursionError, ValueError)

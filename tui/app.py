@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
@@ -18,7 +19,7 @@ from textual.widgets import Input, OptionList
 
 from fusetui.signals import ended_by_signals
 from fusetui.text.printable import printable
-from fusetui.tui import performing, registry, screen_layout
+from fusetui.tui import registry, screen_layout
 from fusetui.tui.drawing.canvas import Canvas, Moused
 from fusetui.tui.drawing.schemes import SCHEMES, Scheme
 from fusetui.tui.drawing.segments import ASCII_DOOR, DOOR
@@ -29,27 +30,17 @@ from fusetui.tui.performing import Answered, Performing
 from fusetui.tui.state import commands, memory, moving, reading, search
 from fusetui.tui.state.action import Action, Run, all_keys_text, applies, perform
 from fusetui.tui.state.commands import EXAMPLES, VERBS
+from fusetui.tui.state.offers import Offer, job_of_paths, offers_of
 from fusetui.tui.state.replays import changes_of
 from fusetui.tui.state.screen import overlay_size
-from fusetui.tui.state.state import (
-    Offer,
-    Outcome,
-    Prompt,
-    Size,
-    State,
-    job_of_paths,
-    offers_of,
-    told,
-)
+from fusetui.tui.state.state import Outcome, Prompt, Size, State, told
 from fusetui.tui.view_store import keep, restored
 
+YOUNG = 20_000  # objects between two looks of the collector; a frame makes some thousands
 PAGING = ("pageup", "pagedown")
-FEW_COLORS = ("standard", "windows")
-"""Color systems of Rich with 16 colors."""
-TEXTS = ("search", "command")
-"""Actions after which a text is typed."""
-EARLY_ENTER = "ctrl+j"
-"""What Enter is while the terminal is not yet the app's."""
+FEW_COLORS = ("standard", "windows")  # color systems of Rich with 16 colors
+TEXTS = ("search", "command")  # actions after which a text is typed
+EARLY_ENTER = "ctrl+j"  # what Enter is while the terminal is not yet the app's
 
 
 class AppOptions(msgspec.Struct, frozen=True):
@@ -77,7 +68,7 @@ class FusetuiApp(Ending):
 
     def __init__(self, options: AppOptions) -> None:
         super().__init__()
-        self.animation_level = "none"
+        self._options, self.animation_level = options, "none"
         few = self.console.color_system in FEW_COLORS
         self._scheme = SCHEMES[options.light + 2 * few]
         self.register_theme(self._scheme.theme)
@@ -92,8 +83,6 @@ class FusetuiApp(Ending):
             tour=0 if options.tour else None,
             colorless=self.no_color or few,
         )
-        self._opened_first = options.paths[: options.opened]
-        self._memory = tuple(options.memory)
         self._page = PageScreen(self._scheme)
         self._overlay: OverlayScreen | None = None
         self._performing = Performing(self, options.alone, tuple(options.captured_by))
@@ -111,12 +100,12 @@ class FusetuiApp(Ending):
     def on_mount(self) -> None:
         # After Ctrl+z nothing that was drawn before is left on the terminal.
         self.app_resume_signal.subscribe(self, lambda _: self.screen.refresh())
-        self._resized(*self.size)
-        first = self._opened_first
-        if first or not self._memory:
+        self.do(partial(replace, size=Size(*self.size)))
+        first, snapshots = self._options.paths[: self._options.opened], self._options.memory
+        if first or not snapshots:
             self.do(partial(reading.read, paths=first) if first else reading.choose)
-        if self._memory:
-            self.do(partial(memory.read, paths=self._memory, alone=not first))
+        if snapshots:
+            self.do(partial(memory.read, paths=snapshots, alone=not first))
 
     # Every change
 
@@ -135,7 +124,10 @@ class FusetuiApp(Ending):
 
     def _draw(self, before: State) -> None:
         state = self.state
-        if not _is_covered(before, state):
+        both = before.overlay is not None and state.overlay is not None
+        same = before.sides == state.sides and before.memory is state.memory
+        if not (both and same and before.size == state.size):
+            # If only the overlay changed, Textual would redraw the whole page for any part of it.
             self._page.canvas.show(screen_layout.stack(screen_layout.panes(state)))
         if state.prompt is not before.prompt:
             self._ask(state.prompt)
@@ -146,9 +138,8 @@ class FusetuiApp(Ending):
             self._overlay = None
 
     def _ask(self, prompt: Prompt | None) -> None:
-        """Shows or hides the input line."""
         if prompt is None or prompt.is_letter:
-            self._page.input.close()
+            self._page.input.display = False
             self._page.set_focus(None)
         else:
             more = self.state.side.once(changes_of) if self.state.sides else []
@@ -159,8 +150,9 @@ class FusetuiApp(Ending):
         if self._overlay is None:
             self._overlay = OverlayScreen(self._scheme)
             self.push_screen(self._overlay)
-        self._overlay.resize(overlay_size(self.state))
-        self._overlay.canvas.show(screen_layout.stack(screen_layout.overlay_panes(self.state)))
+        canvas, size = self._overlay.canvas, overlay_size(self.state)
+        canvas.styles.width, canvas.styles.height = size.width, size.height
+        canvas.show(screen_layout.stack(screen_layout.overlay_panes(self.state)))
 
     # Input
 
@@ -204,12 +196,12 @@ class FusetuiApp(Ending):
                 # The palette is open; a list that was given no room yet, Textual cannot page.
                 lists = (one.scrollable_content_region for one in self.screen.query(OptionList))
                 return event.key in PAGING and not all(lists)
-            if (prompt := state.prompt) is not None and prompt.is_letter:
+            if state.prompt is not None and state.prompt.is_letter:
                 self.do(partial(moving.answered, character=event.character or ""))
                 return True
-            if prompt is not None and event.key == "escape":
-                self.do(partial(replace, prompt=None, hint="", found=None))
-            if prompt is not None:
+            if state.prompt is not None:
+                if event.key == "escape":
+                    self.do(partial(replace, prompt=None, hint="", found=None))
                 return event.key == "escape"
             action = registry.action_for(event.key, state)
         if action is None:
@@ -218,7 +210,6 @@ class FusetuiApp(Ending):
         return True
 
     def act(self, action: Action) -> None:
-        """Runs an action of the registry, from a key or from the palette."""
         self.do(partial(perform, action))
 
     def on_input_submitted(self, message: Input.Submitted) -> None:
@@ -235,19 +226,14 @@ class FusetuiApp(Ending):
         self.do(partial(screen_layout.moused, y=message.y, done=message.done))
 
     def on_resize(self, event: events.Resize) -> None:
-        self._resized(*event.size)
-
-    def _resized(self, width: int, height: int) -> None:
-        if (size := Size(width, height)) != self.state.size:
+        if (size := Size(*event.size)) != self.state.size:
             self.do(partial(replace, size=size))
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
-        """The palette lists the actions of the registry that apply now."""
         for action in registry.ACTIONS:
-            if not applies(action, self.state):
-                continue
-            about = f"{all_keys_text(action, self.state, ' ')}   {action.help}".strip()
-            yield SystemCommand(action.title, about, partial(self.act, action))
+            if applies(action, self.state):
+                about = f"{all_keys_text(action, self.state, ' ')}   {action.help}".strip()
+                yield SystemCommand(action.title, about, partial(self.act, action))
 
     # Threads
 
@@ -278,24 +264,14 @@ def is_starting(state: State) -> bool:
     return state.reading is not None and not state.is_open and state.overlay is None
 
 
-def _is_covered(before: State, state: State) -> bool:
-    """Whether only the overlay changed: Textual would redraw the whole page for any part of it."""
-    covered = before.overlay is not None and state.overlay is not None
-    same = before.sides == state.sides and before.memory is state.memory
-    return covered and same and before.size == state.size
-
-
 def run(
     paths: Sequence[str], *, mouse: bool = True, say: Callable[[str], object] = bool, **options: Any
 ) -> int:
     """Open these traces, with the fields of Options; returns the exit code. `say` is called with a
-    sentence about what could not be kept.
-
-    Raises TraceError when a trace cannot be read, KeymapError when the user's keys cannot, and the
-    exception of a bug in the app.
-    """
+    sentence about what could not be kept. Raises TraceError when a trace cannot be read,
+    KeymapError when the user's keys cannot, and the exception of a bug in the app."""
     keymap = user_keymap(registry.ACTIONS)
-    performing.be_patient()
+    gc.set_threshold(YOUNG)
     app = FusetuiApp(AppOptions(tuple(paths), keymap=keymap, alone=False, **options))
     with ended_by_signals(app):
         app.run(mouse=mouse)
@@ -321,14 +297,11 @@ class PromptInput(Input):
     def ask(self, prompt: Prompt, text: str, more: Sequence[str]) -> None:
         """Focuses the line, in which a command may stand already; `more` commands are completed."""
         self.placeholder = PLACEHOLDERS[prompt]
-        words = SuggestFromList([*COMPLETION, *more]) if prompt is Prompt.COMMAND else None
-        self.suggester = words
-        self.display, self.value = True, text if prompt is Prompt.COMMAND else ""
+        is_command = prompt is Prompt.COMMAND
+        self.suggester = SuggestFromList([*COMPLETION, *more]) if is_command else None
+        self.display, self.value = True, text if is_command else ""
         self.cursor_position = len(self.value)
         self.focus()
-
-    def close(self) -> None:
-        self.display = False
 
     def on_key(self, event: events.Key) -> None:
         if event.key == "tab":
@@ -355,13 +328,6 @@ class OverlayScreen(ModalScreen[None], inherit_bindings=False):
     def __init__(self, scheme: Scheme) -> None:
         super().__init__()
         self.canvas = Canvas(scheme, scheme.surface)
-        self._size_of_box = Size()
 
     def compose(self) -> ComposeResult:
         yield self.canvas
-
-    def resize(self, size: Size) -> None:
-        """The box of the overlay, including its border."""
-        if size != self._size_of_box:
-            self._size_of_box = size
-            self.canvas.styles.width, self.canvas.styles.height = size.width, size.height

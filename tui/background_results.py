@@ -9,7 +9,6 @@ from collections.abc import Hashable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-import numpy as np
 from msgspec.structs import replace
 
 from fusetui.analysis.questions.launches import queues
@@ -21,23 +20,18 @@ from fusetui.trace.model.arrays import Rows
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.memo import memo, once
 from fusetui.trace.model.report import Stop
-from fusetui.trace.program.dependencies import dependencies
+from fusetui.trace.program.backward import dependencies
 from fusetui.tui.layout.answer import WORTH, AnswerPage, Insight
 from fusetui.tui.layout.memory import MEMORY
 from fusetui.tui.layout.op_tree import FRAMES, call_tree, callers_tree, frame_tree, op_tree
+from fusetui.tui.layout.search_hits import NOTHING
 from fusetui.tui.state.state import BESIDE, MARKS, ROWS
 
 if TYPE_CHECKING:
-    from fusetui.analysis.memory.moments import Moments
-    from fusetui.analysis.replay.marks import Marks
-    from fusetui.analysis.replay.path import Path
-    from fusetui.analysis.replay.predicted import Predicted
-    from fusetui.analysis.replay.whatif import WhatIf
     from fusetui.analysis.why.account import Accounts
     from fusetui.analysis.why.idle_time import IdleTime
 
 OFTEN = 0.2  # seconds between two counts while args are read
-NOTHING = np.empty(0, dtype=np.intp)
 
 
 class Made(msgspec.Struct, frozen=True, eq=False):
@@ -46,29 +40,26 @@ class Made(msgspec.Struct, frozen=True, eq=False):
     by: dict[Hashable, Any]
 
 
-ArgsRead = tuple[Rows, Rows, float]
-"""Hits, those by args alone, and the share of the args that was read."""
+ArgsRead = tuple[Rows, Rows, float]  # hits, those by args alone, the share that was read
 Piece = tuple[Curve, ...] | Insight | Made
 """All counters known by now, or all that is known about where the time went, or what pages need."""
 
 
 def answers(
-    trace: Trace, cancelled: Stop, other: Trace | None, text: str, replayed: str = ""
+    trace: Trace, cancelled: Stop, other: Trace | None, search: str = "", replayed: str = ""
 ) -> Iterator[Any]:
     """What changed from a trace to the other; what args say to a search; what is on the critical
     path, or what a change is worth; what memory events tell; else all pieces."""
-    if replayed == MEMORY:
-        return iter([_memory_of(trace)])
     if replayed:
-        return iter([_replayed(trace, replayed)])
+        return iter([_memory_of(trace) if replayed == MEMORY else _replayed(trace, replayed)])
     if other is not None:
         from fusetui.analysis.diff.compare import diff
 
         return iter([diff(trace, other)])
-    return often(as_read(trace, text)) if text else pieces(trace, cancelled)
+    return often(as_read(trace, search)) if search else pieces(trace, cancelled)
 
 
-def _memory_of(trace: Trace) -> tuple[Moments, ...] | str:
+def _memory_of(trace: Trace) -> object:
     """Of each device; a sentence where the events tell nothing, or the file cannot be read."""
     from fusetui.analysis.memory.of_trace import moments_of_trace
     from fusetui.report.memory_words import no_events
@@ -77,15 +68,12 @@ def _memory_of(trace: Trace) -> tuple[Moments, ...] | str:
     return trace.elements.text.problem() or found or no_events(trace)
 
 
-def _replayed(
-    trace: Trace, asked: str
-) -> Marks | Path | WhatIf | tuple[Predicted, tuple[IdleTime, ...]] | str:
+def _replayed(trace: Trace, asked: str) -> object:
     """The marks of the critical path, its rows, what a change is worth, or the trace with it, and
     why its devices were idle then; a sentence where there is no such change."""
     from fusetui.analysis.replay.changes import WrongChange
-    from fusetui.analysis.replay.marks import marks_of
     from fusetui.analysis.replay.path import path
-    from fusetui.analysis.replay.predicted import predicted
+    from fusetui.analysis.replay.predicted import marks_of, predicted
     from fusetui.analysis.replay.whatif import whatif
     from fusetui.analysis.why.account import Accounts
 
@@ -115,14 +103,9 @@ def pieces(trace: Trace, cancelled: Stop) -> Iterator[Piece]:
     more = () if cancelled() else tuple(map(curve_of, counters(trace, cancelled)))
     if more and not cancelled():
         yield found + more
-    if not cancelled():
-        yield from _dependencies(trace)
-
-
-def _dependencies(trace: Trace) -> Iterator[Made]:
     from fusetui.analysis.serving.captures import numbers_nodes  # many modules
 
-    if numbers_nodes(trace):
+    if not cancelled() and numbers_nodes(trace):
         yield Made({dependencies: dependencies(trace)})
 
 
@@ -141,8 +124,8 @@ def _insights(trace: Trace, cancelled: Stop) -> Iterator[Insight | Made]:
     from fusetui.analysis.why.selection import asked
     from fusetui.tui.drawing.details import warm
     from fusetui.tui.layout.answer import answer_lists
+    from fusetui.tui.layout.figure_trees import module_tree
     from fusetui.tui.layout.kernel_table import keys_of
-    from fusetui.tui.layout.modules import module_tree
 
     found = Accounts(trace)
     idle = idle_of(found)
@@ -171,7 +154,6 @@ def _insights(trace: Trace, cancelled: Stop) -> Iterator[Insight | Made]:
 
 @memo()
 def by_names(trace: Trace, text: str) -> Rows:
-    """What names say to a search. Raises WrongQuery."""
     return search(trace, once(trace, texts_of), parse(text))
 
 
@@ -187,7 +169,6 @@ def as_read(trace: Trace, text: str) -> Iterator[ArgsRead]:
 
 
 def often(found: Iterator[ArgsRead]) -> Iterator[ArgsRead]:
-    """One of them in a while, and the last."""
     last = time.monotonic()
     for one in found:
         now = time.monotonic()

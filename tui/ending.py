@@ -34,10 +34,8 @@ class Ending(App[int]):
     _refused = ""
 
     def outcome(self) -> int:
-        """The exit code of the app after it has run.
-
-        Raises CannotRead when a trace was refused, and the exception of a bug.
-        """
+        """The exit code of the app after it has run. Raises CannotRead when a trace was refused,
+        and the exception of a bug."""
         error = self._exception
         if error is not None:
             raise _cause(error)
@@ -46,7 +44,6 @@ class Ending(App[int]):
         return self.return_value if self.return_value is not None else 0
 
     def refuse(self, sentence: str) -> None:
-        """End, because there is nothing to show."""
         self._refused = sentence
         self.exit(2)
 

@@ -1,14 +1,9 @@
 """Has another process work out what takes longer: in a thread of this one, keys would wait for it,
-because Python runs one thread at a time.
-
-The other process is started before the trace is read, and then reads it too, usually from the
-cache. Only systems where one can wait for a pipe have it; elsewhere, and where anything goes wrong,
-a thread does the work.
-
-Records go from one process to the other as bytes; what refers to the trace, which both have, refers
-to that of the reader afterwards. Only our own processes write to these pipes, so the bytes can be
-trusted.
-"""
+because Python runs one thread at a time. The other process is started before the trace is read, and
+then reads it too, usually from the cache. Only systems where one can wait for a pipe have it;
+elsewhere, and where anything goes wrong, a thread does the work. Records go from one process to the
+other as bytes; what refers to the trace, which both have, refers to that of the reader afterwards.
+Only our own processes write to these pipes, so the bytes can be trusted."""
 
 from __future__ import annotations
 
@@ -17,11 +12,14 @@ import os
 import pickle
 import select
 import struct
+import sys
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
+from queue import SimpleQueue
 from subprocess import PIPE, Popen
+from threading import Thread
 from typing import IO, Any, Self
 
 import msgspec
@@ -29,15 +27,18 @@ import numpy as np
 from msgspec.structs import replace
 
 from fusetui.analysis.questions.groups import Keys
+from fusetui.trace.load import open_trace
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.report import Stop
+from fusetui.trace.model.errors import TraceError
+from fusetui.trace.model.report import Stop, never
 from fusetui.trace.read.workers import started
 from fusetui.tui.background_results import answers
 
-Named = tuple[str, Trace]
-"""A path, and the trace that was read from it."""
-START = "import gc, os; gc.disable(); os.nice(5); from fusetui.tui.helper_main import main; main()"
+Named = tuple[str, Trace]  # a path, and the trace that was read from it
+NICE = "import gc, os; gc.disable(); os.nice(5);"
 """The app comes first where there are few cores, from the first import on."""
+START = f"{NICE} from fusetui.tui.helper_client import main; main()"
+SMALL = 20_000  # slices: about fewer all is known before another process has read them
 OFTEN = 0.1  # seconds between two looks whether the work is still wanted
 Buffer = bytes | bytearray | memoryview
 SIZE = struct.Struct("<Q")
@@ -77,14 +78,11 @@ def request_for(path: str, trace: Trace, captured_by: tuple[str, ...] = ()) -> R
 class Beside:
     """The other process. Use as a context manager: it is ended at the end."""
 
-    def __init__(
-        self, captured_by: tuple[str, ...] = (), alone: bool = False, start: str = START
-    ) -> None:
-        """`captured_by`: see opening.with_captures; `alone`: there is no other process; `start`:
-        the code that it runs."""
-        self._captured_by = captured_by
+    def __init__(self, captured_by: tuple[str, ...] = (), start: str = START) -> None:
+        """`captured_by`: see opening.with_captures; `start`: the code that it runs; "": none."""
+        self.captured_by = captured_by
         self._process: Popen[bytes] | None = None
-        if os.name == "posix" and not alone:
+        if os.name == "posix" and start:
             with suppress(OSError):
                 self._process = started(start, stdin=PIPE, stdout=PIPE)
 
@@ -97,68 +95,49 @@ class Beside:
             self._process.communicate()
 
     def answers(
-        self,
-        named: Named,
-        cancelled: Stop,
-        other: Named | None = None,
-        text: str = "",
-        replayed: str = "",
+        self, named: Named, cancelled: Stop, other: Named | None = None, **asked: str
     ) -> Iterator[Any]:
         """See background_results.answers; where the other process fails, all of them from this
         one. Ends early once nobody wants them any more."""
         try:
-            yield from self.told(named, cancelled, other, text, replayed)
+            yield from self.told(named, cancelled, other, **asked)
         except NotBeside:
-            yield from answers(named[1], cancelled, other[1] if other else None, text, replayed)
+            yield from answers(named[1], cancelled, other[1] if other else None, **asked)
 
     def told(
-        self,
-        named: Named,
-        cancelled: Stop,
-        other: Named | None = None,
-        text: str = "",
-        replayed: str = "",
+        self, named: Named, cancelled: Stop, other: Named | None = None, **asked: str
     ) -> Iterator[Any]:
         """Only from the other process. Raises NotBeside, possibly after some of them."""
         against = self._request(*other) if other else None
-        asked = self._request(*named)
-        request = replace(asked, against=against, search=text, replayed=replayed)
+        request = replace(self._request(*named), against=against, **asked)
+        for found in self.records(request, cancelled, named[1]):
+            if found is None:
+                return
+            if found is False:
+                raise NotBeside
+            yield found
+
+    def records(self, asked: object, cancelled: Stop, trace: Trace | None = None) -> Iterator[Any]:
+        """What the process sends, without end, until nobody wants it any more. Raises NotBeside."""
+        if self._process is None or self._process.stdin is None:
+            raise NotBeside
         try:
-            self._ask(request)
-            take, trace = partial(self._take, cancelled=cancelled), named[1]
-            while (found := unship(take, trace)) is not None:
-                if found is False:
-                    raise NotBeside
-                yield found
+            left = memoryview(msgspec.json.encode(asked) + b"\n")
+            while left:  # it has no buffer
+                left = left[self._process.stdin.write(left) :]
+            while True:
+                yield unship(partial(self._take, cancelled=cancelled), trace)
         except _Cancelled:
             return
         except (OSError, EOFError, ValueError):
             raise NotBeside from None
-
-    def first(self, asked: object, cancelled: Stop) -> Any:
-        """The only record for what is asked; None once nobody wants it. Raises NotBeside."""
-        try:
-            self._ask(asked)
-            return unship(partial(self._take, cancelled=cancelled), None)
-        except _Cancelled:
-            return None
-        except (OSError, EOFError, ValueError):
-            raise NotBeside from None
-
-    def _ask(self, request: object) -> None:
-        """Raises NotBeside, or OSError."""
-        if self._process is None or self._process.stdin is None:
-            raise NotBeside
-        left = memoryview(msgspec.json.encode(request) + b"\n")
-        while left:  # it has no buffer
-            left = left[self._process.stdin.write(left) :]
 
     def _request(self, path: str, trace: Trace) -> Request:
         """Raises NotBeside for what another process cannot read."""
         report = trace.report
         if self._process is None or path == "-" or report.prefix is not None or report.changed:
             raise NotBeside
-        return request_for(path, trace, self._captured_by)
+        return request_for(path, trace, self.captured_by)
 
     def _take(self, size: int, cancelled: Stop) -> memoryview:
         """The next bytes. Raises EOFError when the process has ended, and _Cancelled."""
@@ -175,7 +154,14 @@ class Beside:
         return found
 
 
-ALONE = Beside(alone=True)
+ALONE = Beside(start="")
+Start = Callable[[], Beside]
+
+
+def beside(start: Start | None, *traces: Trace, least: int = SMALL) -> Beside:
+    """Another process, if one may help and each trace has so many slices, taken together."""
+    is_large = sum(map(len, traces)) >= least * len(traces)
+    return start() if start and is_large else ALONE
 
 
 def ship(record: object, trace: Trace | None, out: IO[bytes]) -> None:
@@ -227,7 +213,55 @@ class _Unpickler(pickle.Unpickler):
 
 
 def _known(kind: type[msgspec.Struct], own: tuple[Any, ...], known: dict[str, Any]) -> Any:
-    """A record, and what it had worked out on first use."""
     found = kind(*own)
     found.__dict__.update(known)
     return found
+
+
+def main() -> None:
+    """In the other process: each line of standard input asks about one trace; the answers go to
+    standard output. It ends when standard input does: nobody waits for the rest then."""
+    out = os.fdopen(os.dup(1), "wb")
+    requests: SimpleQueue[Request] = SimpleQueue()
+
+    def listen() -> None:
+        for line in sys.stdin.buffer:
+            requests.put(msgspec.json.decode(line, type=Request))
+        os._exit(0)
+
+    Thread(target=listen, daemon=True).start()
+    # What is needed is imported while the app still reads the trace.
+    import fusetui.analysis.diff.compare
+    import fusetui.analysis.why.answer
+    import fusetui.tui.layout.kernel_table  # noqa: F401
+
+    with suppress(OSError):
+        while True:
+            answer(requests.get(), out)
+
+
+def answer(request: Request, out: IO[bytes]) -> None:
+    """Writes all pieces about a trace, or the diff of two, or another answer, then None. Where a
+    file cannot be read, or is another one by now, writes only False. Raises OSError when nobody
+    reads any more."""
+    against, search, replayed = request.against, request.search, request.replayed
+    trace = _opened(replace(request, against=None, search="", replayed=""))
+    other = _opened(against) if against and trace is not None else None
+    if trace is None or (against and other is None):
+        ship(False, None, out)
+        return
+    for found in answers(trace, never, other, search, replayed):
+        ship(found, trace, out)
+    ship(None, trace, out)
+
+
+def _opened(request: Request) -> Trace | None:
+    """The trace that is asked about; None where there is no such trace any more."""
+    from fusetui.analysis.serving.opening import with_captures  # many modules
+
+    named = request.captured_by
+    try:
+        trace, _ = with_captures(open_trace(request.path), named, open_trace)
+    except TraceError:
+        return None
+    return trace if request_for(request.path, trace, named) == request else None

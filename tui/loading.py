@@ -1,24 +1,27 @@
-"""What threads do beside the app: they read traces, compare, search and summarize them; what is
+"""What threads do beside the app: they read, compare, search, summarize and replay traces; what is
 found arrives as a change of the state."""
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
+from typing import Any
 
 import msgspec
 import numpy as np
 from msgspec.structs import replace
 
 from fusetui.analysis.questions.launches import wants_capture
-from fusetui.analysis.questions.query import Pattern, matching, parse
+from fusetui.analysis.questions.query import matching, parse
 from fusetui.analysis.questions.query_text import WrongQuery
 from fusetui.analysis.questions.search import why_nothing
 from fusetui.text import cutting
 from fusetui.text.printable import printable
 from fusetui.trace.load import Preview, open_trace
+from fusetui.trace.model.categories import GPU_ROLES, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import NothingRead, TraceError
 from fusetui.trace.model.memo import once
@@ -26,7 +29,7 @@ from fusetui.trace.model.report import Stop, never
 from fusetui.tui import registry
 from fusetui.tui.background_results import Made, Piece, by_names
 from fusetui.tui.drawing.chrome import parts
-from fusetui.tui.helper_client import ALONE, Beside
+from fusetui.tui.helper_client import ALONE, Beside, Start, beside
 from fusetui.tui.layout.answer import Insight
 from fusetui.tui.layout.frame import busy_of
 from fusetui.tui.layout.kinds import shares
@@ -34,12 +37,22 @@ from fusetui.tui.layout.lanes import names_of
 from fusetui.tui.layout.search_hits import SearchHits, found_of
 from fusetui.tui.layout.view import Side, make_sides, short_label
 from fusetui.tui.pages import ranks
-from fusetui.tui.state import moving, reading, search
+from fusetui.tui.state import moving, reading, replays, search
 from fusetui.tui.state.action import Run
-from fusetui.tui.view_store import KeptView, name_of, read_kept
+from fusetui.tui.state.comparison import second_of
+from fusetui.tui.state.state import (
+    TIMELINE,
+    Compare,
+    MatchLanes,
+    ReadRanks,
+    Replay,
+    Search,
+    State,
+    Summarize,
+)
+from fusetui.tui.view_store import KeptView, read_kept
 
-Pair = tuple[Side, Side]
-Start = Callable[[], Beside]
+LARGE = 100_000  # slices: in fewer all is found before another process has read them
 PAUSE = 0.3  # seconds without a key, until another process is started for a search
 
 
@@ -54,7 +67,6 @@ class TracesLoaded(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def is_whole(self) -> bool:
-        """Whether every path was read."""
         return len(self.sides) == len(self.paths)
 
 
@@ -62,35 +74,26 @@ Post = Callable[[Run | TracesLoaded], object]
 
 
 def load(
-    paths: Sequence[str],
-    post: Post,
-    cancelled: Stop,
-    stopped: Stop = never,
-    beside: Beside = ALONE,
-    *,
-    captured_by: Sequence[str] = (),
+    paths: Sequence[str], post: Post, cancelled: Stop, stopped: Stop = never, helper: Beside = ALONE
 ) -> None:
     """Read every path; posts how far it is, and previews, while reading and before captures are
-    read, then Loaded or why it failed, then what takes longer, which `beside` may work out.
-
-    Once `stopped`, posts Loaded with what was read by then; once `cancelled`, nothing more.
-    """
+    read, then Loaded or why it failed, then what takes longer, which `helper` may work out. Once
+    `stopped`, posts Loaded with what was read by then; once `cancelled`, nothing more."""
     post = partial(_posted, post, cancelled)
     with suppress(Cancelled):
         try:
-            traces, notices = _read(paths, post, stopped, captured_by)
+            traces, notices = _read(paths, post, stopped, helper.captured_by)
         except TraceError as error:
             post(partial(reading.failed, paths=paths, sentence=str(error)))
             return
         only = paths[0] if len(traces) == len(paths) == 1 else ""
-        kept, kept_as = read_kept(only), name_of(only)
-        post(TracesLoaded(paths, _sides(traces, paths), notices, kept, kept_as))
+        post(TracesLoaded(paths, _sides(traces, paths), notices, *read_kept(only)))
         for trace in traces:
             if not trace.elements.text.at_hand:
                 trace.elements.warm()
                 post(reading.unpacked)
         for path, trace in zip(paths, traces, strict=False):
-            for piece in beside.answers((path, trace), cancelled):
+            for piece in helper.answers((path, trace), cancelled):
                 post(told_of(trace, piece))
         cutting.warm()
 
@@ -141,19 +144,17 @@ def _joined(
     from fusetui.analysis.serving.captures import numbers_nodes  # many modules
     from fusetui.analysis.serving.opening import said, with_captures
 
-    shown: list[str] = []
-
-    def show(what: str) -> None:
-        if preview is not None and not shown:
+    @cache
+    def show() -> None:
+        if preview is not None:
             preview(trace)
-        shown.append(what)
 
     def opened(path: str) -> Trace:
-        show(path)
+        show()
         return open_trace(path)
 
     if numbers_nodes(trace):
-        show(trace.report.path)
+        show()
     joined, joins = with_captures(trace, captured_by, opened)
     return joined, list(said(joins))
 
@@ -171,7 +172,6 @@ def _sides(traces: Sequence[Trace], paths: Sequence[str]) -> tuple[Side, ...]:
 
 
 def told_of(trace: Trace, piece: Piece) -> Run:
-    """What is known by now changes the state."""
     if isinstance(piece, Insight):
         return partial(reading.explained, trace=trace, insight=piece)
     if isinstance(piece, Made):
@@ -179,22 +179,21 @@ def told_of(trace: Trace, piece: Piece) -> Run:
     return partial(reading.counted, trace=trace, curves=piece)
 
 
-def compare(
-    sides: Pair, paths: Sequence[str], post: Post, cancelled: Stop, beside: Beside = ALONE
-) -> None:
-    """Posts the diff, unless nobody wants it any more; `beside` may work it out."""
-    a, b = (side.trace for side in sides)
-    for found in beside.answers((paths[0], a), cancelled, (paths[1], b)):
-        if not cancelled():
-            post(partial(reading.compared, a=a, b=b, diff=found))
+def compare(asked: Compare, post: Post, cancelled: Stop, start: Start | None = None) -> None:
+    """Posts the diff, unless nobody wants it any more."""
+    a, b = asked.a.trace, asked.b.trace
+    with beside(start, a, b, least=LARGE) as helper:
+        for found in helper.answers((asked.paths[0], a), cancelled, (asked.paths[1], b)):
+            if not cancelled():
+                post(partial(reading.compared, a=a, b=b, diff=found))
 
 
-def rank(paths: tuple[str, ...], post: Post, cancelled: Stop) -> None:
+def rank(asked: ReadRanks, post: Post, cancelled: Stop, *_: object) -> None:
     """Reads the ranks of a job, each in a process; posts each, then who waits for whom."""
     from fusetui.analysis.ranks.answer import explained, strip_of
     from fusetui.analysis.ranks.executors import summarize as summarize_ranks
 
-    tell = partial(_posted, post, cancelled)
+    tell, paths = partial(_posted, post, cancelled), asked.paths
 
     def told(done: int, total: int) -> None:
         tell(partial(ranks.known, paths=paths, done=done))
@@ -207,9 +206,9 @@ def rank(paths: tuple[str, ...], post: Post, cancelled: Stop) -> None:
             post(partial(ranks.known, paths=paths, problem=printable(str(error))))
 
 
-def summarize(wanted: Sequence[tuple[int, str]], post: Post, cancelled: Stop) -> None:
+def summarize(asked: Summarize, post: Post, cancelled: Stop, *_: object) -> None:
     """Posts a line about each of the traces to choose from: its place in the list, and its path."""
-    for index, path in wanted:
+    for index, path in asked.wanted:
         if cancelled():
             return
         try:
@@ -219,12 +218,10 @@ def summarize(wanted: Sequence[tuple[int, str]], post: Post, cancelled: Stop) ->
         post(partial(reading.summarized, index=index, text=text))
 
 
-def look(
-    side: Side, text: str, post: Post, cancelled: Stop, path: str = "", start: Start | None = None
-) -> None:
-    """Posts what names say, then as long as args are read, again and again. `start` starts another
-    process, which reads those of a large trace from `path`, so that no key waits for it."""
-    trace = side.trace
+def look(asked: Search, post: Post, cancelled: Stop, start: Start | None = None) -> None:
+    """Posts what names say, then as long as args are read, again and again; those of a large trace
+    another process reads, so that no key waits for it."""
+    side, text, trace = asked.side, asked.text, asked.side.trace
 
     def found_now(found: SearchHits) -> None:
         post(partial(search.arrived, side=side, found=found))
@@ -240,25 +237,27 @@ def look(
         return
     if not query.reads_args:
         found_now(found_of(trace, text, rows, 0.0))
-    if start and not _paused(cancelled):
+    is_small = len(trace) < LARGE
+    if start and not is_small and not _paused(cancelled):
         return
-    with start() if start else ALONE as beside:
-        for held, extra, share in beside.answers((path, trace), cancelled, text=text):
+    with beside(start, trace, least=LARGE) as helper:
+        for held, extra, share in helper.answers((asked.path, trace), cancelled, search=text):
             if cancelled():
                 return
             found = found_of(trace, text, held, share, extra, by_names=not query.reads_args)
             found_now(replace(found, missing=missing))
 
 
-def match_lanes(side: Side, pattern: Pattern, post: Post) -> None:
+def match_lanes(asked: MatchLanes, post: Post, *_: object) -> None:
     """Posts the lanes that a pattern matches, or what is wrong with it."""
-    found = partial(moving.matched, side=side)
+    side, pattern = asked.side, asked.pattern
     try:
         flags, said = matching(pattern.text, names_of(side.lanes)) ^ pattern.excluded, ""
     except WrongQuery as wrong:
         flags, said = np.zeros(0, dtype=np.bool_), str(wrong)
     lanes = frozenset(np.flatnonzero(flags).tolist())
-    post(partial(found, text=f"/{pattern.text}/", lanes=lanes, wrong=said))
+    told = partial(moving.matched, side=side, text=f"/{pattern.text}/")
+    post(partial(told, lanes=lanes, wrong=said))
 
 
 def _paused(cancelled: Stop) -> bool:
@@ -269,3 +268,45 @@ def _paused(cancelled: Stop) -> bool:
             return False
         time.sleep(0.02)
     return True
+
+
+SELECTED = "what is selected tells no change: whatif family:gemm x0.8 names one"
+WHAT = {Role.OP: "op", Role.CALL: "op", Role.PYTHON: "python", Role.ANNOTATION: "module"}
+WHAT |= dict.fromkeys(GPU_ROLES, "kernel")
+
+
+def replay(asked: Replay, post: Post, cancelled: Stop, start: Start | None = None) -> None:
+    """Posts the answer, unless nobody wants it any more."""
+    from fusetui.report.whatif import replayed_sentence  # rarely needed
+
+    state, trace = asked.state, asked.state.side.trace
+    worth: Any = getattr(state.overlay, "found", None)
+    tell = partial(replays.arrived, trace=trace, asked=asked.asked)
+    change = named(state, asked.asked)
+    if not change:
+        post(partial(tell, found=SELECTED))
+        return
+    with beside(start, trace) as helper:
+        of_file = state.paths[state.active], trace
+        for found in helper.answers(of_file, cancelled, replayed=change):
+            if isinstance(found, tuple):
+                found = second_of(trace, found, replayed_sentence(worth))
+            if not cancelled():
+                post(partial(tell, found=found))
+
+
+def named(state: State, asked: str) -> str:
+    """The whole change where only an amount was given: that of what is selected, or of a
+    finding, whatever the amount; "" for nothing."""
+    from fusetui.analysis.replay.changes import AMOUNT  # rarely needed
+
+    if not re.fullmatch(AMOUNT, asked):
+        return asked
+    page = registry.page_of(state)
+    if change := page.change(state):
+        return change
+    row = state.view.selected if state.page == TIMELINE else page.subject(state)
+    trace = state.side.trace
+    what = WHAT.get(Role(int(trace.role[row]))) if row >= 0 else None
+    what = "module" if what == "python" and state.page == "modules" else what
+    return f"{what}:{trace.name_of(row)} {asked}" if what else ""

@@ -5,48 +5,44 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from fusetui.trace.model.errors import CannotRead, TraceError
 from fusetui.trace.model.report import Stop
-from fusetui.tui.helper_client import ALONE, Beside, NotBeside, ship
-from fusetui.tui.layout.memory import MEMORY, MemorySide, ReadMemory
+from fusetui.tui.helper_client import Beside, NotBeside, Start, beside, ship
+from fusetui.tui.layout.memory import MEMORY, MemorySide
 from fusetui.tui.layout.view import short_label
 from fusetui.tui.state import memory
-from fusetui.tui.state.action import Run
+from fusetui.tui.state.state import ReadMemory
 
-SMALL = 20_000  # slices of a trace: its events are read before another process has read them
+if TYPE_CHECKING:
+    from fusetui.tui.loading import Post
+
 LARGE = 8 << 20  # bytes of a file; a smaller one is read in a few tenths of a second
 START = "import os; os.nice(5); from fusetui.tui.reading_memory import main; main()"
 
 
-def read_memory(
-    paths: Sequence[str], post: Callable[[Run], object], cancelled: Stop, alone: bool
-) -> None:
-    """Posts the snapshots, or why one cannot be read. `alone`: no key waits, so in this process."""
+def read_memory(asked: ReadMemory, post: Post, cancelled: Stop, start: Start | None = None) -> None:
+    """Posts the snapshots, or what the memory events of a trace tell, or why there are none."""
+    if asked.trace is not None:
+        (path,), trace = asked.paths, asked.trace
+        with beside(start, trace) as helper:
+            for found in helper.answers((path, trace), cancelled, replayed=MEMORY):
+                if not cancelled():
+                    post(partial(memory.of_trace, asked=asked, found=found))
+        return
+    alone = asked.alone or start is None  # no key waits, so in this process
     try:
-        sides = [_read(path, cancelled, alone) for path in paths]
+        sides = [_read(path, cancelled, alone) for path in asked.paths]
     except TraceError as error:
         post(partial(memory.failed, sentence=str(error)))
         return
     known = tuple(side for side in sides if side is not None)
-    if not cancelled() and len(known) == len(paths):
+    if not cancelled() and len(known) == len(sides):
         post(partial(memory.arrived, sides=known))
-
-
-def read_events(
-    asked: ReadMemory, post: Callable[[Run], object], cancelled: Stop, start: Callable[[], Beside]
-) -> None:
-    """Posts what the memory events of a trace tell, or why they tell nothing."""
-    (path,), trace = asked.paths, asked.trace
-    assert trace is not None
-    with ALONE if len(trace) < SMALL else start() as beside:
-        for found in beside.answers((path, trace), cancelled, replayed=MEMORY):
-            if not cancelled():
-                post(partial(memory.of_trace, asked=asked, found=found))
 
 
 def _read(path: str, cancelled: Stop, alone: bool) -> MemorySide | None:
@@ -54,8 +50,8 @@ def _read(path: str, cancelled: Stop, alone: bool) -> MemorySide | None:
     if cancelled() or (alone and os.path.getsize(path) <= LARGE):
         return None if cancelled() else opened(path)
     try:
-        with Beside(start=START) as beside:
-            found: MemorySide | str | None = beside.first(path, cancelled)
+        with Beside(start=START) as helper:
+            found: MemorySide | str | None = next(helper.records(path, cancelled), None)
     except NotBeside:
         return opened(path)
     if isinstance(found, str):
@@ -67,7 +63,7 @@ def opened(path: str) -> MemorySide:
     """Raises TraceError."""
     from fusetui.analysis.memory.answer import known
     from fusetui.analysis.memory.moments import moments
-    from fusetui.trace.snapshot import read_snapshot
+    from fusetui.trace.snapshot.reading import read_snapshot
 
     found = tuple(map(moments, known(read_snapshot(path))))
     if not found:

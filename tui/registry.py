@@ -1,54 +1,43 @@
-"""All pages and all actions. A new page is one line here, and so is a new action.
-
-The registry feeds the keys, the help, the palette and the reference. Where two actions have the
-same key, the first that applies runs.
-"""
+"""All pages and all actions. A new page is one line here, and so is a new action. The registry
+feeds the keys, the help, the palette and the reference. Where two actions have the same key, the
+first that applies runs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from msgspec.structs import replace
 
 from fusetui.tui.layout.view import Side
-from fusetui.tui.pages import answer, folding, kernels, memory, modules, overlays, ranks, timeline
+from fusetui.tui.pages import answer, folding, kernels, memory, overlays, ranks, timeline
 from fusetui.tui.pages.diff import DiffPage
 from fusetui.tui.pages.flame import FlamePage
 from fusetui.tui.pages.folding import AnyTree, TreeListPage
-from fusetui.tui.pages.overlays import OVERLAYS, laid_over
+from fusetui.tui.pages.overlays import OVERLAYS
 from fusetui.tui.pages.page import LISTS, ListPage, Page, list_actions, what_was_copied
 from fusetui.tui.pages.ranks import RanksPage
 from fusetui.tui.pages.timeline import TimelinePage
-from fusetui.tui.pages.tree import TREE
+from fusetui.tui.pages.tree import MODULES, TREE
 from fusetui.tui.pages.why import WhyPage
 from fusetui.tui.state import commands, jumping, moving, reading, replays, search, tour
-from fusetui.tui.state.action import (
-    Action,
-    Run,
-    action,
-    all_keys_text,
-    anything_open,
-    chosen,
-    keys_of,
-    nothing,
-)
+from fusetui.tui.state.action import Action, action, all_keys_text, anything_open, chosen, nothing
 from fusetui.tui.state.screen import body, overlay_body, tabs_height, tour_lines
 from fusetui.tui.state.state import (
     CopyText,
-    Effect,
     Help,
     Order,
     Outcome,
     Replayed,
     Size,
     State,
+    laid_over,
     told,
 )
 
 PAGES: tuple[Page, ...] = (
     *(TimelinePage(), TREE, kernels.PAGE, DiffPage(), WhyPage()),
-    *(modules.PAGE, RanksPage(), FlamePage(), memory.PAGE),
+    *(MODULES, RanksPage(), FlamePage(), memory.PAGE),
 )
 BY_NAME = {page.name: page for page in PAGES}
 SECTIONS = (
@@ -60,12 +49,10 @@ SECTIONS = (
 
 
 def page_of(state: State) -> Page:
-    """The page in front."""
     return BY_NAME[state.page]
 
 
 def list_of(state: State) -> ListPage | None:
-    """The list that receives the keys."""
     if state.overlay is not None:
         return OVERLAYS
     page = page_of(state)
@@ -73,7 +60,6 @@ def list_of(state: State) -> ListPage | None:
 
 
 def tree_of(state: State) -> AnyTree | None:
-    """The tree that receives the keys."""
     found = list_of(state)
     return found if isinstance(found, TreeListPage) else None
 
@@ -87,7 +73,6 @@ def turned_to(page: Page, state: State) -> Outcome:
 
 
 def copy(state: State) -> Outcome:
-    """Copies what the cursor is on to the clipboard of the terminal."""
     page = page_of(state)
     text = page.copied(state)
     now = told(state, what_was_copied(text, page.copies))
@@ -95,12 +80,7 @@ def copy(state: State) -> Outcome:
 
 
 def save(state: State) -> State:
-    """Asks for the name of a file."""
     return commands.asked(state, f"save {state.page}.csv")
-
-
-def _is_table(state: State) -> bool:
-    return state.overlay is None and page_of(state).is_table
 
 
 def details(state: State) -> State:
@@ -110,8 +90,7 @@ def details(state: State) -> State:
     return told(state, found) if isinstance(found, str) else laid_over(state, found)
 
 
-def asks(effect: Effect) -> Run:
-    """An action that changes nothing but the world."""
+def asks(effect: Order) -> Callable[[State], Outcome]:
     return lambda state: (state, effect)
 
 
@@ -137,7 +116,10 @@ ACTIONS: tuple[Action, ...] = (
     _opened("details", "All details", "i", "of the slice, or of the range", details),
     _opened("copy", "Copy", "y", "a slice, or a row of a table", copy),
     *commands.ACTIONS,
-    _opened("save", "Save this table", "", "in a file of any format", save, where=_is_table),
+    _opened(
+        *("save", "Save this table", "", "in a file of any format", save),
+        where=lambda state: state.overlay is None and page_of(state).is_table,
+    ),
     reading.CHOOSE,
     moving.LINK,
     reading.SWAP,
@@ -151,23 +133,20 @@ BY_ACTION = {action.name: action for action in ACTIONS}
 
 
 def action_for(key: str, state: State) -> Action | None:
-    """The action that a key runs now."""
     return chosen(ACTIONS, key, state)
 
 
 def always(key: str, state: State) -> Action | None:
     """What a key does wherever a person is, even in a line of text."""
-    return next((a for a in ACTIONS if a.always and key in keys_of(a, state)), None)
+    return chosen((action for action in ACTIONS if action.always), key, state)
 
 
 def by_section() -> Iterator[tuple[str, list[Action]]]:
-    """The actions as the help and the reference list them."""
     for section in dict.fromkeys(SECTIONS):
         yield section, [action for action in ACTIONS if action.section == section]
 
 
 def help_sections(state: State) -> Iterator[tuple[str, tuple[tuple[str, str, str], ...]]]:
-    """What the help says."""
     for section, actions in by_section():
         yield section, tuple((all_keys_text(a, state), a.title, a.help) for a in actions)
 

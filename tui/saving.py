@@ -1,4 +1,5 @@
-"""What the app writes to files, beside the keys: tables, and parts of traces."""
+"""What the app has done beside the keys by other commands: tables and parts of traces are written
+to files, programs that run are listed and recorded."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from functools import partial
 from subprocess import DEVNULL, PIPE, Popen, TimeoutExpired
 
 from fusetui import Error
+from fusetui.attach.processes import Process, with_torch
 from fusetui.tables.files import save as write
 from fusetui.text.figures import plural, size
 from fusetui.text.printable import printable
@@ -17,17 +19,21 @@ from fusetui.trace.model.report import Stop
 from fusetui.trace.read.source import reason
 from fusetui.tui import registry
 from fusetui.tui.loading import Post
-from fusetui.tui.state.state import State, told
+from fusetui.tui.state import reading
+from fusetui.tui.state.offers import Offer
+from fusetui.tui.state.state import Chooser, Cut, Outcome, Record, SaveTable, State, laid_over, told
 
-START = "import os; getattr(os, 'nice', int)(5); from fusetui.cli import script; script()"
+NICE = "import os; getattr(os, 'nice', int)(5); from fusetui.cli import script; script()"
 """The app comes first where there are few cores."""
-OFTEN = 0.1  # seconds between two looks whether a part is still wanted
+OFTEN = 0.1  # seconds between two looks whether an answer is still wanted
+NONE = "no program of yours has torch loaded: start one with fusetui run -- COMMAND"
 
 
-def save(state: State, path: str, post: Post) -> None:
+def save(asked: SaveTable, post: Post, *_: object) -> None:
     """Posts how many rows of the table of the page were written, or why none."""
+    path = asked.path
     try:
-        table = registry.page_of(state).table(state)
+        table = registry.page_of(asked.state).table(asked.state)
         if table is None:
             names = (page.title for page in registry.PAGES if page.is_table)
             raise Error(f"there is no table here: {', '.join(names)} have one")
@@ -38,13 +44,13 @@ def save(state: State, path: str, post: Post) -> None:
     post(partial(told, sentence=printable(sentence)))
 
 
-def cut(trace: str, path: str, options: Sequence[str], post: Post, cancelled: Stop) -> None:
-    """Has another process run `fusetui cut`, and posts what that says, with the size."""
-    command = [sys.executable, "-P", "-c", START, "cut", *options, "--", trace, path]
+def cut(asked: Cut, post: Post, cancelled: Stop, *_: object) -> None:
+    """Has `fusetui cut` run, and posts what that says, with the size."""
+    path = asked.path
+    times = f"--from={asked.begin}", f"--to={asked.end}"
     try:
-        with Popen(command, stdin=DEVNULL, stdout=PIPE, stderr=PIPE, errors="replace") as process:
-            texts = said(process, cancelled)
-        sentence = "   ".join(line for text in texts for line in text.splitlines())
+        _code, out, err = _said(("cut", *times, "--", asked.trace, path), cancelled)
+        sentence = "   ".join([*out.splitlines(), *err.splitlines()])
         if sentence.startswith(head := f"{printable(path)}: "):
             sentence = f"{head}{size(os.path.getsize(path))}, {sentence.removeprefix(head)}"
     except OSError as error:
@@ -53,10 +59,43 @@ def cut(trace: str, path: str, options: Sequence[str], post: Post, cancelled: St
         post(partial(told, sentence=printable(sentence)))
 
 
-def said(process: Popen[str], cancelled: Stop) -> tuple[str, str]:
-    """What a process prints to its two streams; it is ended once nobody waits for it."""
-    while True:
-        with suppress(TimeoutExpired):
-            return process.communicate(timeout=OFTEN)
-        if cancelled():
-            process.terminate()
+def record(asked: Record, post: Post, cancelled: Stop, *_: object) -> None:
+    """Has `fusetui record` run, and posts its trace, or why there is none; without a program, posts
+    a choice of those of this user that have torch loaded."""
+    if not asked.pid:
+        found = sorted(with_torch(), key=lambda one: (one.folder is None, one.pid))
+        offers = (Offer(f"{one.program} {one.pid}", (), _about(one), pid=one.pid) for one in found)
+        post(partial(_listed, offers=tuple(offers)))
+        return
+    code, out, last = _said(("record", "--no-open", "--pid", str(asked.pid)), cancelled)
+    if cancelled():
+        return
+    if code == 0:
+        post(partial(reading.read, paths=(*asked.beside, out.strip())))
+    else:
+        post(partial(told, sentence=printable(last.strip().rpartition("\n")[2])))
+
+
+def _about(one: Process) -> str:
+    door = "closed: it was started without KINETO_USE_DAEMON=1" if one.folder is None else "open"
+    rank = f"rank {one.rank}   " if one.rank else ""
+    return f"{rank}door {door}   {' '.join(one.command)}"
+
+
+def _listed(state: State, offers: tuple[Offer, ...]) -> Outcome:
+    if not offers:
+        return told(state, NONE)
+    return laid_over(state, Chooser(tuple(offer.about for offer in offers), offers))
+
+
+def _said(words: Sequence[str], cancelled: Stop) -> tuple[int, str, str]:
+    """What a command of fusetui in another process answers: its exit code and two streams. It is
+    ended once nobody waits for it."""
+    command = [sys.executable, "-P", "-c", NICE, *words]
+    with Popen(command, stdin=DEVNULL, stdout=PIPE, stderr=PIPE, errors="replace") as process:
+        while True:
+            with suppress(TimeoutExpired):
+                texts = process.communicate(timeout=OFTEN)
+                return process.returncode, *texts
+            if cancelled():
+                process.terminate()

@@ -3,34 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from textwrap import wrap
 
 from msgspec.structs import replace
 
 from fusetui.text.cutting import clip, joined
 from fusetui.tui.drawing.canvas import Click, Drag, Turn
-from fusetui.tui.drawing.chrome import Tab, TabsPicture, head, reading_line, tour_picture
+from fusetui.tui.drawing.chrome import Tab, head, reading_line, tab_at, tabs_picture, tour_picture
 from fusetui.tui.drawing.details import details_height
 from fusetui.tui.drawing.picture import Said, Stack, TextPicture, text
 from fusetui.tui.drawing.schemes import glyphs_for
 from fusetui.tui.layout.memory import MEMORY
 from fusetui.tui.pages.memory import memory_head
-from fusetui.tui.pages.overlays import OVERLAYS, FoundPicture
+from fusetui.tui.pages.overlays import OVERLAYS, found_picture
 from fusetui.tui.pages.page import Page, Pane
 from fusetui.tui.registry import BY_ACTION, BY_NAME, PAGES, page_of, turned_to
+from fusetui.tui.state import screen
 from fusetui.tui.state.action import applies, hint_text, hints_text, keys_text, perform, with_keys
 from fusetui.tui.state.moving import marks_text
-from fusetui.tui.state.screen import (
-    BESIDE,
-    body,
-    head_height,
-    overlay_body,
-    overlay_size,
-    overlay_tour_lines,
-    tabs_height,
-    too_small,
-    tour_lines,
-)
 from fusetui.tui.state.state import Outcome, Prompt, Size, State
 from fusetui.tui.state.tour import STEPS
 
@@ -42,21 +33,18 @@ AGAIN = ("A ", "B ")
 
 def panes(state: State) -> list[Pane]:
     """From the first line of the screen to the last."""
-    if said := too_small(state.size):
+    if said := screen.too_small(state.size):
         return _sentence(said, state.size)
-    size = body(state)
-    front = page_of(state)
+    size = screen.body(state)
+    front, found = page_of(state), _found(state, size)
     shown = front.show(state, size) if front.has(state) else ()
-    found = _found(state, size)
-    height = size.height - sum(pane.height for pane in found)
-    page = [*exactly(shown, height), *found]
-    head = Pane(head_height(state), _head(state))
-    asked = _tour(state, tour_lines(state))
-    return [_tabs(state), head, *page, *asked, Pane(1, _hints(state), _hint_pointed)]
+    page = exactly(shown, size.height - sum(pane.height for pane in found))
+    head = Pane(screen.head_height(state), _head(state))
+    asked = _tour(state, screen.tour_lines(state))
+    return [_tabs(state), head, *page, *found, *asked, Pane(1, _hints(state), _hint_pointed)]
 
 
 def _sentence(said: str, size: Size) -> list[Pane]:
-    """Nothing but a sentence."""
     lines = wrap(said, max(1, size.width - 1))
     return [*exactly([Pane(len(lines), text([*map(Said, lines)]))], size.height)]
 
@@ -84,9 +72,8 @@ def _shown_hints(state: State) -> list[tuple[str, str]]:
     hints = [*state.hint_keys]
     if not state.hint:
         own = page_of(state).hints if page_of(state).has(state) else "quit quit"
-        hints = [STOP_HINT] * (
-            state.reading is not None and not state.reading.is_whole
-        ) + own.split("; ")
+        can_stop = state.reading is not None and not state.reading.is_whole
+        hints = [STOP_HINT] * can_stop + own.split("; ")
     texts = [("", state.hint), *((hint, hint_text(hint, state)) for hint in hints)]
     return [(hint, text) for hint, text in texts if text]
 
@@ -103,10 +90,13 @@ def exactly(found: Iterable[Pane], lines: int) -> Iterator[Pane]:
 def overlay_panes(state: State) -> list[Pane]:
     if not state.overlay:
         return []
-    if said := too_small(state.size):
-        size = overlay_size(state)
-        return _sentence(said, replace(size, width=size.width - BESIDE))
-    return [*OVERLAYS.show(state, overlay_body(state)), *_tour(state, overlay_tour_lines(state))]
+    if said := screen.too_small(state.size):
+        size = screen.overlay_size(state)
+        return _sentence(said, replace(size, width=size.width - screen.BESIDE))
+    return [
+        *OVERLAYS.show(state, screen.overlay_body(state)),
+        *_tour(state, screen.overlay_tour_lines(state)),
+    ]
 
 
 def stack(found: Sequence[Pane]) -> Stack:
@@ -134,11 +124,10 @@ def moused(state: State, y: int, done: Click | Turn | Drag) -> Outcome:
 
 
 def _found(state: State, size: Size) -> list[Pane]:
-    """While a search is typed: what it finds, over the last lines of the page."""
     if state.prompt is not Prompt.SEARCH:
         return []
     height = min(details_height(size.height), size.height)
-    return [Pane(height, FoundPicture(state.found, glyphs_for(state.ascii_only)))]
+    return [Pane(height, found_picture(state.found, glyphs_for(state.ascii_only)))]
 
 
 def _tabs(state: State) -> Pane:
@@ -149,30 +138,24 @@ def _tabs(state: State) -> Pane:
         is_missing = bool(page.why_not(state))
         return Tab(page.name, text, page.name == state.page, is_missing)
 
-    shown = PAGES if state.memory or _tells_memory(state) else PAGES[:-1]
-    picture = TabsPicture(tuple(map(tab, shown)))
+    counters = state.side.counters if state.sides else ()
+    has_memory = any(curve.counter.group.startswith(MEMORY) for curve in counters)
+    shown = PAGES if state.memory or has_memory else PAGES[:-1]
+    tabs = tuple(map(tab, shown))
 
     def pointed(state: State, x: int, y: int) -> Outcome:
-        name = picture.at(x, state.size.width)
+        name = tab_at(tabs, x, state.size.width)
         return turned_to(BY_NAME[name], state) if name and state.is_open else state
 
-    return Pane(tabs_height(state.size), picture, pointed)
-
-
-def _tells_memory(state: State) -> bool:
-    """Whether the active trace has totals of memory, as far as is known."""
-    counters = state.side.counters if state.sides else ()
-    return any(curve.counter.group.startswith(MEMORY) for curve in counters)
+    return Pane(screen.tabs_height(state.size), tabs_picture(tabs), pointed)
 
 
 def _head(state: State) -> TextPicture:
     """What is open, one line for each side; while something is read, the progress."""
     reading = state.reading
     if reading is not None:
-        glyphs = glyphs_for(state.ascii_only)
-        return TextPicture(
-            reading, lambda width, height: [Said(f" {reading_line(reading, width - 2, glyphs)}")]
-        )
+        line = partial(reading_line, reading, glyphs=glyphs_for(state.ascii_only))
+        return TextPicture(reading, lambda width, height: [Said(f" {line(width - 2)}")])
     if state.memory and not state.sides:
         return text([Said(f" {memory_head(one)}", "title") for one in state.memory.sides])
     sides, second = [state.sides[n] for n in state.shown], state.second
@@ -187,7 +170,6 @@ def _head(state: State) -> TextPicture:
 
 
 def _tour(state: State, lines: int) -> list[Pane]:
-    """What the guided tour asks a person to do."""
     if state.tour is None:
         return []
     step, rule = STEPS[state.tour], glyphs_for(state.ascii_only).rule
@@ -197,7 +179,6 @@ def _tour(state: State, lines: int) -> list[Pane]:
 
 
 def _hints(state: State) -> TextPicture:
-    """The last message, else the keys of the page."""
     if state.prompt is not None and state.prompt.is_letter:
         letters, asked = marks_text(state.session.bookmarks), state.prompt.value
         is_there = state.prompt is Prompt.GO_TO_MARK
@@ -206,7 +187,6 @@ def _hints(state: State) -> TextPicture:
     between = BETWEEN_KEYS if state.hint else BETWEEN
 
     def lines(width: int, height: int) -> list[Said]:
-        """As many as fit on the line; none is cut but the first."""
         return [Said(f" {clip(joined(shown, width - 2, between), width - 1)}")]
 
     return TextPicture(shown, lines)

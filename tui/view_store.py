@@ -19,8 +19,7 @@ from fusetui.tui.layout.view import Side, first_view
 from fusetui.tui.state.session import Bookmark
 from fusetui.tui.state.state import State, told
 
-PLACE = "FUSETUI_KEPT"
-"""Names another folder, or is `off`."""
+PLACE = "FUSETUI_KEPT"  # names another folder, or is `off`
 PART = 1 << 16  # bytes at both ends of a file that tell it from others, with its size
 MOST = 500  # files; of more, those that were written last are kept
 LONGEST = 1 << 20  # bytes of a file of ours
@@ -45,21 +44,16 @@ class KeptView(msgspec.Struct, frozen=True):
     lanes: KeptLanes | None = None  # None: as at first
 
 
-def read_kept(path: str) -> KeptView:
-    """What was kept of a file; nothing where nothing was, or it cannot be read."""
+def read_kept(path: str) -> tuple[KeptView, str]:
+    """What was kept of a file, nothing where that cannot be read; and what tells the content of the
+    file from others, "" where nothing is kept of it."""
+    kept, name = KeptView(), ""
     with suppress(OSError, RuntimeError, msgspec.DecodeError, UnicodeDecodeError):
-        place = _place(path)
-        if place is not None and place.stat().st_size <= LONGEST:
-            return msgspec.json.decode(place.read_bytes(), type=KeptView)
-    return KeptView()
-
-
-def name_of(path: str) -> str:
-    """What tells the content of a file from others; "" where nothing is kept of it."""
-    with suppress(OSError, RuntimeError):
-        place = _place(path)
-        return place.stem if place else ""
-    return ""
+        if place := _place(path):
+            name = place.stem
+            if place.stat().st_size <= LONGEST:
+                kept = msgspec.json.decode(place.read_bytes(), type=KeptView)
+    return kept, name
 
 
 def keep(state: State) -> str:
@@ -82,21 +76,20 @@ def keep(state: State) -> str:
 
 
 def kept_of(state: State) -> KeptView:
-    """What is worth keeping."""
     side, view = state.side, state.view
     first = first_view(side)
     fits = state.fits[0] if state.fits else first.folds
     window = (view.begin + side.origin, view.end + side.origin)
     is_whole = (view.begin, view.end) == (first.begin, first.end)
+    keys, now = [_key(lane) for lane in side.lanes], view.arranged
+    hidden, pinned = (tuple(keys[n] for n in one) for one in (now.hidden, now.pinned))
+    lanes = KeptLanes(tuple(sorted(hidden)), pinned, now.by_busy, now.families)
+    folds = zip(keys, view.folds, fits, strict=True)
     return KeptView(
         marks=dict(state.session.bookmarks),
-        folds={
-            _key(lane): fold
-            for lane, fold, fit in zip(side.lanes, view.folds, fits, strict=True)
-            if fold != fit
-        },
+        folds={key: fold for key, fold, fit in folds if fold != fit},
         window=None if is_whole else window,
-        lanes=None if view.arranged == first.arranged else _kept_lanes(side, view.arranged),
+        lanes=None if now == first.arranged else lanes,
     )
 
 
@@ -111,11 +104,9 @@ def restored(state: State, kept: KeptView) -> State:
         if len(letter) == 1 and letter.isascii() and letter.isalpha()
         if _is_inside(side, mark.begin, mark.end)
     }
-    folds = tuple(
-        min(max(kept.folds.get(_key(lane), fold), FOLDED), ALL)
-        for lane, fold in zip(side.lanes, state.view.folds, strict=True)
-    )
-    view = replace(state.view, folds=folds)
+    own = zip(side.lanes, state.view.folds, strict=True)
+    folds = (min(max(kept.folds.get(_key(lane), fold), FOLDED), ALL) for lane, fold in own)
+    view = replace(state.view, folds=tuple(folds))
     if kept.lanes:
         view = replace(view, arranged=_arrangement(side, kept.lanes))
     if kept.window and _is_inside(side, *kept.window):
@@ -123,12 +114,6 @@ def restored(state: State, kept: KeptView) -> State:
         view = replace(view, begin=begin - side.origin, end=end - side.origin)
     session = replace(session, views=(view,), bookmarks={**marks, **session.bookmarks})
     return told(replace(state, session=session), *AGAIN)
-
-
-def _kept_lanes(side: Side, arranged: Arrangement) -> KeptLanes:
-    keys = [_key(lane) for lane in side.lanes]
-    hidden, pinned = (tuple(keys[n] for n in one) for one in (arranged.hidden, arranged.pinned))
-    return KeptLanes(tuple(sorted(hidden)), pinned, arranged.by_busy, arranged.families)
 
 
 def _arrangement(side: Side, kept: KeptLanes) -> Arrangement:
@@ -164,7 +149,6 @@ def _place(path: str) -> Path | None:
 
 
 def _fingerprint(path: str) -> str:
-    """Of the size and both ends of a file: a gzip file ends in the checksum of its content."""
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
         found = hashlib.sha256(str(size).encode())

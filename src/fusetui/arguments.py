@@ -7,43 +7,43 @@ from __future__ import annotations
 
 import math
 from argparse import (
-    SUPPRESS,
     Action,
     ArgumentError,
-    ArgumentParser,
     ArgumentTypeError,
     BooleanOptionalAction,
     Namespace,
 )
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-if TYPE_CHECKING:
-    from fusetui.capture.options import Declared
+from typing import Any, NamedTuple
 
 
 class Argument(NamedTuple):
     """The arguments for `ArgumentParser.add_argument`."""
 
-    names: tuple[str, ...]
+    name: str
     settings: Mapping[str, Any]
 
 
-def argument(*names: str, **settings: Any) -> Argument:
-    """`argument("--top", metavar="N", help="...")`: takes whatever `add_argument` takes."""
-    return Argument(names, settings)
+def argument(usage: str, text: str, **settings: Any) -> Argument:
+    """`argument("--top N", "How many rows.", type=amount)`: an option with what stands for its
+    value, or a positional argument, and what `add_argument` takes beside them."""
+    name, _, metavar = usage.partition(" ")
+    if not name.startswith("-"):
+        name, metavar = name.lower(), metavar or name
+    given = {"metavar": metavar} if metavar else {}
+    return Argument(name, {**given, "help": text, **settings})
 
 
 def flag(name: str, text: str) -> Argument:
     """An option without a value."""
-    return argument(name, action="store_true", help=text)
+    return argument(name, text, action="store_true")
 
 
 def by(*groupings: str) -> Argument:
     """`--by`: what the rows of a table are grouped by; the first grouping is the default."""
     text = f"Group by {', '.join(groupings[:-1])} or {groupings[-1]}."
-    return argument("--by", choices=groupings, metavar="WHAT", default=groupings[0], help=text)
+    return argument("--by WHAT", text, choices=groupings, default=groupings[0])
 
 
 def whole(text: str) -> int:
@@ -83,94 +83,55 @@ class Between(Action):
         args.begin, args.end = begin or None, end or None
 
 
-def size(text: str) -> tuple[int, int]:
-    """The type of an argument: columns and lines."""
-    columns, x, lines = text.partition("x")
-    if x and columns.isdecimal() and lines.isdecimal():
-        found = int(columns), int(lines)
-        if all(map(range.__contains__, (range(40, 501), range(10, 501)), found)):
-            return found
-    raise ArgumentTypeError(f"takes columns and lines from 40x10 to 500x500, not {text!r}")
-
-
-def pixels(text: str) -> int:
-    """The type of an argument: the width of a picture."""
-    if not 100 <= (value := whole(text)) <= 10_000:
-        raise ArgumentTypeError(f"takes a number from 100 to 10000, not {text!r}")
-    return value
-
-
-def option(one: Declared) -> Argument:
-    """An option of a capture; it is absent from the parsed arguments unless it is given."""
-    name, text = one.flag, one.help.replace("%", "%%")
-    if one.kind is bool:
-        action = BooleanOptionalAction if one.default else "store_true"
-        return argument(name, dest=one.name, action=action, help=text, default=SUPPRESS)
-    settings = {"metavar": one.metavar, "type": one.kind, "default": SUPPRESS}
-    action = "append" if one.many else "store"
-    return argument(name, dest=one.name, action=action, help=text, **settings)
-
-
 KERNELS_BY = ("name", "op", "shape", "module", "family", "stream", "step")
 SHELLS = ("bash", "zsh", "fish")
 OPS_BY = ("name", "shape")
-OUT = argument("out", metavar="OUT", help="The new file, named .json, .json.gz or .json.zst.")
+OUT = argument("OUT", "The new file, named .json, .json.gz or .json.zst.")
 TRACE = argument(
-    "trace",
-    metavar="TRACE",
-    help="A trace (docs/formats.md has the formats), a URL, -, sample:NAME or lesson:NAME.",
+    "TRACE", "A trace (docs/formats.md has the formats), a URL, -, sample:NAME or lesson:NAME."
 )
 JSON = flag("--json", "One JSON document; times in ns, exact.")
 NO_CACHE = flag("--no-cache", "Read the file itself, and do not write to the cache.")
 CAPTURED_BY = argument(
-    "--captured-by",
-    metavar="CAPTURE",
+    "--captured-by CAPTURE",
+    "The trace of the capture of its graphs, or a folder of them: replayed kernels get their "
+    "ops and modules from it. May be repeated; by default, looked for in the same folder.",
     action="append",
     default=[],
-    help="The trace of the capture of its graphs, or a folder of them: replayed kernels get their "
-    "ops and modules from it. May be repeated; by default, looked for in the same folder.",
 )
 BY_ANNOTATIONS = "annotations:"  # names files of annotations among captures (serving/annotations)
 GRAPHS = (
     CAPTURED_BY,
     argument(
-        "--annotations",
-        metavar="FILE",
+        "--annotations FILE",
+        "What torch.cuda.graph_annotations noted, pickled: replayed kernels get their modules "
+        "from it. May be repeated; by default, TRACE.annotations.pkl beside TRACE.json.gz.",
         dest="captured_by",  # one list: what tells where nodes of graphs come from
         action="append",
         type=(BY_ANNOTATIONS + "{}").format,
-        help="What torch.cuda.graph_annotations noted, pickled: replayed kernels get their modules "
-        "from it. May be repeated; by default, TRACE.annotations.pkl beside TRACE.json.gz.",
     ),
 )
 ASCII = flag("--ascii", "Draw with ASCII characters only, as in a C locale.")
 THEME = argument(
     "--theme",
+    "Colors for a dark or a light background; auto asks the terminal.",
     choices=("auto", "dark", "light"),
     default="auto",
-    help="Colors for a dark or a light background; auto asks the terminal.",
 )
 MOUSE = argument(
     "--mouse",
+    "Handle the mouse in the app, or leave it to the terminal.",
     action=BooleanOptionalAction,
-    help="Handle the mouse in the app, or leave it to the terminal.",
 )
-STEP_BY = argument(
-    "--step-by", metavar="PATTERN", help="Take annotations that match this as steps."
-)
-RANGE = argument(
-    "--range", metavar="T..T", action=Between, help="Short for --from T --to T: 1.2ms..3.4ms."
-)
+STEP_BY = argument("--step-by PATTERN", "Take annotations that match this as steps.")
+RANGE = argument("--range T..T", "Short for --from T --to T: 1.2ms..3.4ms.", action=Between)
 PART = (
     argument(
-        "--step",
-        metavar="N",
-        type=whole,
-        help="Only ProfilerStep#N, or the Nth step where none is numbered.",
+        "--step N", "Only ProfilerStep#N, or the Nth step where none is numbered.", type=whole
     ),
-    argument("--from", metavar="T", dest="begin", help="Only from this time on: 12.5ms, or in ns."),
-    argument("--to", metavar="T", dest="end", help="Only up to this time."),
-    argument("--device", metavar="D", help="Only the GPU with this number."),
+    argument("--from T", "Only from this time on: 12.5ms, or in ns.", dest="begin"),
+    argument("--to T", "Only up to this time.", dest="end"),
+    argument("--device D", "Only the GPU with this number."),
     STEP_BY,
     flag("--all", "List all gaps, not only the longest; `why` prints all findings too."),
     RANGE,
@@ -179,145 +140,63 @@ PART = (
 
 TOLD = (
     flag("--github", "Annotations for GitHub, and Markdown in the file $GITHUB_STEP_SUMMARY."),
-    argument("--junit", metavar="FILE", help="Write JUnit XML, also over an older file."),
+    argument("--junit FILE", "Write JUnit XML, also over an older file."),
 )
 """Other forms of a verdict, for pipelines."""
-FAIL_OVER = (
-    argument(
-        "--fail-over",
-        metavar="PERCENT",
-        type=share,
-        help="Exit with 1 if B's step is slower by more than this, beyond noise; with 3 if the "
-        "traces do not settle that.",
-    ),
-    *TOLD,
-)
 LIGHT = (
-    argument("--light", action="store_true", default=None, help="On white."),
-    argument("--dark", dest="light", action="store_false", default=None, help="On black."),
+    argument("--light", "On white.", action="store_true", default=None),
+    argument("--dark", "On black.", dest="light", action="store_false", default=None),
 )
 PEAK = argument(
-    "--peak",
-    metavar="KIND=FIGURE",
+    "--peak KIND=FIGURE",
+    "Peak FLOP/s of the device, as in bf16=989e12, or bytes/s, as in bandwidth=3.35e12; may "
+    "be repeated.",
     action="append",
     default=[],
-    help="Peak FLOP/s of the device, as in bf16=989e12, or bytes/s, as in bandwidth=3.35e12; may "
-    "be repeated.",
-)
-WORTH = (
-    argument(
-        "--worth",
-        action=BooleanOptionalAction,
-        help="What each finding is worth, by a replay with its change; by default, unless that "
-        "takes long.",
-    ),
-    argument(
-        "--together",
-        metavar="K",
-        type=amount,
-        default=0,
-        help="What the first K findings are worth together.",
-    ),
 )
 MODEL = argument(
-    "--device",
-    metavar="NAME",
-    help="The model of the GPUs where the trace does not say it, as in 'H100 80GB HBM3'.",
+    "--device NAME",
+    "The model of the GPUs where the trace does not say it, as in 'H100 80GB HBM3'.",
 )
-TOP = argument(
-    "--top",
-    metavar="N",
-    type=amount,
-    help="Number of rows to show, 20 by default; 0 shows all.",
-)
-ROWS = 20
-"""The default of TOP, which is absent from the arguments so that tables can tell."""
+TOP = argument("--top N", "Number of rows to show, 20 by default; 0 shows all.", type=amount)
+ROWS = 20  # the default of TOP, which is absent from the arguments so that tables can tell
 FORMATS = ("table", "json", "csv", "tsv", "markdown", "parquet")
 TABLE = (
     argument(
-        "others",
-        metavar="TRACE",
+        "others TRACE",
+        "More traces: the rows of all, with a column for the file.",
         nargs="*",
         default=[],
-        help="More traces: the rows of all, with a column for the file.",
     ),
     argument(
-        "--format",
-        choices=FORMATS,
-        metavar="FORMAT",
-        help=f"Print a table: {', '.join(FORMATS[:-1])} or {FORMATS[-1]}. Only the first cuts rows "
+        "--format FORMAT",
+        f"Print a table: {', '.join(FORMATS[:-1])} or {FORMATS[-1]}. Only the first cuts rows "
         "and names to fit a terminal.",
+        choices=FORMATS,
     ),
     argument(
-        "--output",
-        metavar="FILE",
-        help="Write the table to a new file, in the format of its name (.csv, .tsv, .md, .json, "
+        "--output FILE",
+        "Write the table to a new file, in the format of its name (.csv, .tsv, .md, .json, "
         ".parquet) or that of --format.",
     ),
-    argument("--columns", metavar="A,B", help="Only these columns; docs/tables.md has all."),
-    argument("--sort", metavar="COLUMN", help="By this column: the largest first, texts from a."),
+    argument("--columns A,B", "Only these columns; docs/tables.md has all."),
+    argument("--sort COLUMN", "By this column: the largest first, texts from a."),
     argument(
-        "--where",
-        metavar="QUERY",
-        help="Only rows for which this holds: 'family = gemm and dur > 50us', as in the app's "
-        "search.",
+        "--where QUERY",
+        "Only rows for which this holds: 'family = gemm and dur > 50us', as in the app's search.",
     ),
 )
 """Any of these asks for the answer as a table."""
 
-MEMORY = (
-    argument(
-        "snapshot",
-        metavar="SNAPSHOT",
-        help="What torch.cuda.memory._dump_snapshot wrote, compressed or not; a folder of those of "
-        "ranks; or a trace recorded with profile_memory=True.",
-    ),
-    argument("b", metavar="B", nargs="?", help="Another, to compare with the first."),
-    JSON,
-    by("code", "module", "category"),
-    argument(
-        "--at",
-        metavar="WHEN",
-        default="peak",
-        help="The moment to tell about: peak, end, oom, or a time after the first event (12.5ms), "
-        "of a trace after its beginning.",
-    ),
-    *(TOP, *TABLE[1:]),
-)
-"""Of `memory`."""
-RANKS = (
-    argument(
-        "paths",
-        metavar="PATH",
-        nargs="+",
-        help="Traces of the ranks: files, folders, patterns or URLs.",
-    ),
-    JSON,
-    flag("--csv", "One line per rank, for a spreadsheet; times in ns."),
-    argument(
-        "--what-if",
-        metavar="CHANGE",
-        nargs="+",
-        action="extend",
-        help="What changes as those of whatif would be worth to the job, and which rank is "
-        "last then; 2:CHANGE changes rank 2 alone.",
-    ),
-    argument(
-        "--on",
-        metavar="WHERE",
-        help="Read them on a cluster: dask://HOST:PORT, a running Dask scheduler.",
-    ),
-    *(TOP, NO_CACHE, *TABLE[1:]),
-)
-"""Of `ranks`."""
 AS_TABLE = ("others", "format", "output", "columns", "sort", "where")
 """Arguments that ask for the answer of a command as a table."""
 MODULES = {
     **dict.fromkeys(("summary", "kernels", "ops", "modules", "lines", "launches"), "answers"),
-    **{"serving": "answers", "check": "answers", "gaps": "why", "tutor": "open", "path": "whatif"},
-    **dict.fromkeys(("slices", "steps"), "tables"),
+    **{"serving": "answers", "check": "answers", "tutor": "open", "watch": "open"},
+    **dict.fromkeys(("gaps", "whatif", "path"), "why"),
+    **{"run": "record", "report": "picture", **dict.fromkeys(("slices", "steps"), "tables")},
     **{"perfetto": "cut", **dict.fromkeys(("convert", "scrub"), "rewrite")},
-    **dict.fromkeys(("decode", "samples", "schema", "help", "completion"), "about"),
+    **dict.fromkeys(("decode", "samples", "schema", "help", "completion", "mcp"), "about"),
 }
 
 
@@ -334,11 +213,6 @@ class Command(NamedTuple):
     arguments: tuple[Argument, ...] | Callable[[], tuple[Argument, ...]]
     more: str = ""
     open_ended: bool = False
-
-    def add_to(self, parser: ArgumentParser) -> None:
-        arguments = self.arguments() if callable(self.arguments) else self.arguments
-        for one in arguments:
-            parser.add_argument(*one.names, **one.settings)
 
     def run(self, args: Namespace) -> int:
         module, function = MODULES.get(self.name, self.name), f"run_{self.name}"

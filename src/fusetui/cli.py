@@ -55,11 +55,8 @@ def main() -> int:
 
 
 def script() -> None:
-    """The console script.
-
-    Exits without tearing down the interpreter, because freeing the objects of a large trace one by
-    one is slow. Torch needs the regular exit.
-    """
+    """The console script. Exits without tearing down the interpreter, because freeing the objects
+    of a large trace one by one is slow. Torch needs the regular exit."""
     gc.set_threshold(YOUNG)
     code = main()
     if "torch" in sys.modules:

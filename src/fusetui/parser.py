@@ -72,11 +72,9 @@ class _Help(HelpFormatter):
 
 
 def parse(arguments: Sequence[str]) -> Namespace:
-    """The parsed arguments; `command` is the name of the command, or None if none was given.
-
-    `rest` holds the arguments that the parser of an open-ended command does not know. Raises
-    WrongUse, and SystemExit after printing help or the version.
-    """
+    """The parsed arguments; `command` is the name of the command, or None if none was given. `rest`
+    holds the arguments that the parser of an open-ended command does not know. Raises WrongUse, and
+    SystemExit after printing help or the version."""
     names = [one.name for one in COMMANDS]
     if arguments and arguments[0] not in names and _is_named(arguments[0]):
         arguments = ["open", *arguments]
@@ -108,11 +106,9 @@ def _suggestion(wrong: str, names: Sequence[str]) -> str:
 
 
 def command_parsers(wanted: str | None = None) -> dict[str, Parser]:
-    """Parsers by the name of the command; "" is the parser of the whole line.
-
-    If `wanted` is the name of a command, there is only that one's parser beside it; for any other
-    word, the parsers of commands have no arguments.
-    """
+    """Parsers by the name of the command; "" is the parser of the whole line. If `wanted` is the
+    name of a command, there is only that one's parser beside it; for any other word, the parsers of
+    commands have no arguments."""
     codes = "; ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES.items())
     top = Parser(prog="fusetui", description=OURS, epilog=f"Exit codes: {codes}.")
     top.add_argument("--version", action="version", version=f"fusetui {__version__}")
@@ -125,5 +121,6 @@ def command_parsers(wanted: str | None = None) -> dict[str, Parser]:
         text = "\n\n".join(filter(None, (one.help, one.more)))
         found[one.name] = commands.add_parser(one.name, help=one.help, description=text)
         if shown or wanted is None:
-            one.add_to(found[one.name])
+            for given in one.arguments() if callable(one.arguments) else one.arguments:
+                found[one.name].add_argument(given.name, **given.settings)
     return found

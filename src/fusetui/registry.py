@@ -4,24 +4,19 @@ arguments.MODULES, which is imported when it runs. Parsers, help and reference a
 
 from __future__ import annotations
 
-from functools import partial
-from importlib import import_module
-from pathlib import Path
+from argparse import BooleanOptionalAction
 
 from fusetui.arguments import (
     ASCII,
-    FAIL_OVER,
     GRAPHS,
     JSON,
     KERNELS_BY,
-    MEMORY,
     MODEL,
     MOUSE,
     NO_CACHE,
     OPS_BY,
     PART,
     PEAK,
-    RANKS,
     SHELLS,
     STEP_BY,
     TABLE,
@@ -29,70 +24,18 @@ from fusetui.arguments import (
     TOLD,
     TOP,
     TRACE,
-    WORTH,
-    Argument,
     Command,
+    amount,
     argument,
     by,
     flag,
-    option,
+    share,
 )
-from fusetui.sharing import SHARED
-
-
-def _of_capture() -> tuple[Argument, ...]:
-    """The options of the measurement are declared in `Options`; the others are added here."""
-    from fusetui.capture.options import declared
-
-    out = "The run folder to write: a new one, or that of a sweep to continue."
-    options = (option(one) for one in declared().values() if one.flag)
-    return (
-        argument(
-            "workload", metavar="WORKLOAD", help="mlp, linear, ... or your own file.py:build."
-        ),
-        *options,
-        argument("--out", metavar="DIR", type=Path, help=out),
-        flag("--open", "Open the result in the app; this needs a terminal."),
-    )
-
-
-def _of_recording(name: str) -> tuple[Argument, ...]:
-    found: tuple[Argument, ...] = getattr(import_module("fusetui.recording_arguments"), name)
-    return found
-
+from fusetui.making import RECORDING, SHARING
 
 ANSWER = (TRACE, JSON, NO_CACHE, *GRAPHS)
 COMMANDS = (
-    Command(
-        "capture",
-        "Profile the variants of a workload and write a run folder.",
-        _of_capture,
-        "Shapes are options too, named as in the workload: --batch 32 --hidden 64. A guess may be "
-        'about one variant: --expect "eager: kernels=5". A sweep over several axes measures every '
-        "combination; batch=64,128,...,2048 continues the progression, in=1024/n divides a total, "
-        "and paper-batch is a predefined sweep.",
-        open_ended=True,
-    ),
-    Command(
-        "run",
-        "Start a program, and record a trace of it while it runs.",
-        partial(_of_recording, "RUN"),
-        "The program is not changed. It keeps its output, gets your signals, and its exit code is "
-        "that of this command. Once it has ended, its trace is opened.",
-    ),
-    Command(
-        "record",
-        "Record a trace of programs that run already.",
-        partial(_of_recording, "RECORD"),
-        "They must have been started with KINETO_USE_DAEMON=1: docs/attach.md. Several begin "
-        "together, and ranks opens their folder.",
-    ),
-    Command(
-        "watch",
-        "Open each new trace of a folder as it appears, beside the one before.",
-        (argument("folder", metavar="DIR", help="The folder that traces are written to."),),
-        "For changing and profiling in turn: leave the app with q to wait for the next.",
-    ),
+    *RECORDING,
     Command(
         "tutor",
         "A guided tour of the app, in five minutes.",
@@ -104,19 +47,17 @@ COMMANDS = (
         "Browse a trace, or two side by side, or choose from several.",
         (
             argument(
-                "traces",
-                metavar="TRACE",
+                "traces TRACE",
+                "A trace, a run folder, a folder of runs, sample:NAME or lesson:NAME; two are "
+                "shown side by side, of more you choose. Or one or two memory snapshots.",
                 nargs="*",
                 default=[],
-                help="A trace, a run folder, a folder of runs, sample:NAME or lesson:NAME; two are "
-                "shown side by side, of more you choose. Or one or two memory snapshots.",
             ),
             argument(
-                "--memory",
-                metavar="SNAPSHOT",
+                "--memory SNAPSHOT",
+                "A memory snapshot of the same run, to show beside the trace.",
                 action="append",
                 default=[],
-                help="A memory snapshot of the same run, to show beside the trace.",
             ),
             *(ASCII, THEME, MOUSE, *GRAPHS, NO_CACHE),
         ),
@@ -155,9 +96,8 @@ COMMANDS = (
             *ANSWER,
             TOP,
             argument(
-                "--file",
-                metavar="PATH",
-                help="The functions of this file or folder, instead of those of your own code.",
+                "--file PATH",
+                "The functions of this file or folder, instead of those of your own code.",
             ),
             by("function", "line"),
             *TABLE,
@@ -172,25 +112,23 @@ COMMANDS = (
         (
             TRACE,
             argument(
-                "changes",
-                metavar="CHANGE",
-                nargs="*",
-                default=[],
-                help="kernel:PATTERN x0.5, family:gemm x0.8, kernel:PATTERN 40us, op:PATTERN x0, "
+                "changes CHANGE",
+                "kernel:PATTERN x0.5, family:gemm x0.8, kernel:PATTERN 40us, op:PATTERN x0, "
                 "module:PATTERN x0, python x0.5, fuse, graph, no-sync:PATTERN, loader, comm x0, "
                 "overlap, device=NAME, ...; all of them are made together.",
+                nargs="*",
+                default=[],
             ),
             PART[0],
             argument(
                 "--steps",
+                "all lists every step beside the median.",
                 choices=("median", "all"),
                 default="median",
-                help="all lists every step beside the median.",
             ),
             argument(
-                "--sweep",
-                metavar="CHANGE",
-                help="One change at ten factors, as in 'kernel:attn x0.1..1': from where on it no "
+                "--sweep CHANGE",
+                "One change at ten factors, as in 'kernel:attn x0.1..1': from where on it no "
                 "longer helps.",
             ),
             *(JSON, NO_CACHE, *GRAPHS),
@@ -204,7 +142,7 @@ COMMANDS = (
     ),
     Command(
         "launches",
-        "The launch calls of each thread, CUDA graph replays, and the launch queue.",
+        "The launch calls of each thread, replays of graphs, and the launch queue.",
         (*ANSWER, TOP, *TABLE),
         "As a table, the launch calls alone.",
     ),
@@ -225,12 +163,11 @@ COMMANDS = (
         (
             TRACE,
             argument(
-                "others",
-                metavar="QUERY",
+                "others QUERY",
+                "More traces, and a SELECT: it holds a space and names no file. Without one, "
+                "queries are asked for in a terminal, or read from standard input.",
                 nargs="*",
                 default=[],
-                help="More traces, and a SELECT: it holds a space and names no file. Without one, "
-                "queries are asked for in a terminal, or read from standard input.",
             ),
             *(NO_CACHE, *GRAPHS, TOP, *TABLE[1:3]),
         ),
@@ -243,9 +180,8 @@ COMMANDS = (
         (
             *ANSWER,
             argument(
-                "--model-config",
-                metavar="FILE",
-                help="The config.json of the model, for its keys and values, and if it is dense "
+                "--model-config FILE",
+                "The config.json of the model, for its keys and values, and if it is dense "
                 "its weights, where no recorded shapes tell them.",
             ),
             PEAK,
@@ -258,17 +194,22 @@ COMMANDS = (
         "diff",
         "What B does differently from A: what was fused, added, removed, slower or faster.",
         (
-            argument("a", metavar="A", help="The baseline: a trace, or a folder of traces."),
-            argument("b", metavar="B", nargs="?", help="The other; not needed for a run folder."),
+            argument("A", "The baseline: a trace, or a folder of traces."),
+            argument("B", "The other; not needed for a run folder.", nargs="?"),
             argument(
-                "--baseline",
-                metavar="VARIANT",
-                help="In a run folder, the variant that the others are compared with.",
+                "--baseline VARIANT",
+                "In a run folder, the variant that the others are compared with.",
             ),
             STEP_BY,
             JSON,
             flag("--markdown", "Print Markdown, for a report."),
-            *FAIL_OVER,
+            argument(
+                "--fail-over PERCENT",
+                "Exit with 1 if B's step is slower by more than this, beyond noise; with 3 if the "
+                "traces do not settle that.",
+                type=share,
+            ),
+            *TOLD,
             NO_CACHE,
         ),
         "Files of the same name in two folders are compared with each other; in a run folder, "
@@ -280,13 +221,21 @@ COMMANDS = (
         (
             TRACE,
             argument(
-                "other",
-                metavar="OTHER",
-                nargs="?",
-                help="A second trace, to show what differs in each class of time.",
+                "OTHER", "A second trace, to show what differs in each class of time.", nargs="?"
             ),
             *PART,
-            *WORTH,
+            argument(
+                "--worth",
+                "What each finding is worth, by a replay with its change; by default, unless that "
+                "takes long.",
+                action=BooleanOptionalAction,
+            ),
+            argument(
+                "--together K",
+                "What the first K findings are worth together.",
+                type=amount,
+                default=0,
+            ),
             JSON,
             flag("--markdown", "Print Markdown, for a pull request."),
             NO_CACHE,
@@ -304,22 +253,55 @@ COMMANDS = (
     Command(
         "memory",
         "Who holds the memory of a GPU, at the peak or when it ran out.",
-        MEMORY,
+        (
+            argument(
+                "SNAPSHOT",
+                "What torch.cuda.memory._dump_snapshot wrote, compressed or not; a folder of those "
+                "of ranks; or a trace recorded with profile_memory=True.",
+            ),
+            argument("B", "Another, to compare with the first.", nargs="?"),
+            JSON,
+            by("code", "module", "category"),
+            argument(
+                "--at WHEN",
+                "The moment to tell about: peak, end, oom, or a time after the first event "
+                "(12.5ms), of a trace after its beginning.",
+                default="peak",
+            ),
+            *(TOP, *TABLE[1:]),
+        ),
         "Bytes are those asked for, of a trace those of blocks; docs/memory.md explains them.",
     ),
     Command(
         "ranks",
         "Many traces of one job: which rank is late, and who waits for it.",
-        RANKS,
+        (
+            argument(
+                "paths PATH", "Traces of the ranks: files, folders, patterns or URLs.", nargs="+"
+            ),
+            JSON,
+            flag("--csv", "One line per rank, for a spreadsheet; times in ns."),
+            argument(
+                "--what-if CHANGE",
+                "What changes as those of whatif would be worth to the job, and which rank is "
+                "last then; 2:CHANGE changes rank 2 alone.",
+                nargs="+",
+                action="extend",
+            ),
+            argument(
+                "--on WHERE", "Read them on a cluster: dask://HOST:PORT, a running Dask scheduler."
+            ),
+            *(TOP, NO_CACHE, *TABLE[1:]),
+        ),
         "Each trace is summarized once, by as many processes as cores and memory allow; the "
         "summaries are kept, so that the next question reads no trace. docs/ranks.md explains the "
         "figures.",
     ),
-    *SHARED,
+    *SHARING,
     Command(
         "decode",
         "Explain kernel names, part by part.",
-        (argument("names", metavar="NAME", nargs="+", help="Kernel names; - reads stdin."), JSON),
+        (argument("names NAME", "Kernel names; - reads stdin.", nargs="+"), JSON),
     ),
     Command(
         "check",
@@ -329,10 +311,7 @@ COMMANDS = (
             JSON,
             NO_CACHE,
             argument(
-                "--expect",
-                metavar="GUESS",
-                required=True,
-                help='For example "kernels=5 gemm=3 pointwise=2".',
+                "--expect GUESS", 'For example "kernels=5 gemm=3 pointwise=2".', required=True
             ),
             *TOLD,
         ),
@@ -342,12 +321,11 @@ COMMANDS = (
         "Answer agents: a server of the Model Context Protocol on stdin and stdout.",
         (
             argument(
-                "--allow",
-                metavar="FOLDER",
+                "--allow FOLDER",
+                "The folders whose traces it may read, by default the current one.",
                 nargs="+",
                 action="extend",
                 default=[],
-                help="The folders whose traces it may read, by default the current one.",
             ),
         ),
         "It reads files below these folders, the lessons and the samples; it opens no URL. "
@@ -357,17 +335,17 @@ COMMANDS = (
     Command(
         "schema",
         "The JSON Schema of what a command prints with --json.",
-        (argument("of", metavar="COMMAND", help="For example summary."),),
+        (argument("of COMMAND", "For example summary."),),
     ),
     Command(
         "help",
         "Print a page of the documentation, or list them.",
-        (argument("topic", metavar="TOPIC", nargs="?", help="A page, or a command."),),
+        (argument("TOPIC", "A page, or a command.", nargs="?"),),
     ),
     Command(
         "completion",
         "Print a script that completes fusetui in your shell.",
-        (argument("shell", choices=SHELLS, metavar="SHELL", help="bash, zsh or fish."),),
+        (argument("SHELL", "bash, zsh or fish.", choices=SHELLS),),
         "For bash, write it to ~/.local/share/bash-completion/completions/fusetui; for zsh, to a "
         "file named _fusetui in a folder of $fpath; for fish, to "
         "~/.config/fish/completions/fusetui.fish.",

@@ -48,7 +48,7 @@ def ending() -> Iterator[None]:
         yield
         return
     owner = os.getpid()
-    ours = [number for number in _numbers(ENDING) if signal.getsignal(number) is signal.SIG_DFL]
+    ours = [number for number in numbers_of(ENDING) if signal.getsignal(number) is signal.SIG_DFL]
     waiting: list[int] = []  # signals that came during an import
     timers: list[threading.Timer] = []
 
@@ -65,7 +65,7 @@ def ending() -> Iterator[None]:
             timers.append(_after(TIDYING, os._exit, ENDED + number))
             raise Ended(number)
 
-    with _handled(ours, end):
+    with handled(ours, end):
         try:
             yield
             if waiting:
@@ -91,23 +91,21 @@ class Endable(Protocol):
 
 @contextmanager
 def ended_by_signals(app: Endable) -> Iterator[None]:
-    """Within the block signals end the app. One that was ignored before (nohup) stays ignored.
-
-    A thread waits for them, because it runs whatever the app is doing.
-    """
+    """Within the block signals end the app. One that was ignored before (nohup) stays ignored. A
+    thread waits for them, because it runs whatever the app is doing."""
     if not _may_handle():
         yield
         return
     import socket
 
-    named = _numbers(("SIGINT", *ENDING))
+    named = numbers_of(("SIGINT", *ENDING))
     numbers = [n for n in named if signal.getsignal(n) is not signal.SIG_IGN]
     heard, told = socket.socketpair()  # unlike a pipe, also for the wakeups of Windows
     told.setblocking(False)
     hearing = threading.Thread(target=_hear, args=(heard, numbers, app), daemon=True)
     hearing.start()
     try:
-        with _handled(numbers, lambda *_: None):
+        with handled(numbers, lambda *_: None):
             wakeup = signal.set_wakeup_fd(told.fileno(), warn_on_full_buffer=False)
             try:
                 yield
@@ -157,12 +155,12 @@ def _may_handle() -> bool:
     return threading.current_thread() is threading.main_thread()
 
 
-def _numbers(names: Sequence[str]) -> list[int]:
+def numbers_of(names: Sequence[str]) -> list[int]:
     return [getattr(signal, name) for name in names if hasattr(signal, name)]
 
 
 @contextmanager
-def _handled(numbers: Sequence[int], handler: Handler) -> Iterator[None]:
+def handled(numbers: Sequence[int], handler: Handler) -> Iterator[None]:
     before = {number: signal.signal(number, handler) for number in numbers}
     try:
         yield
@@ -172,8 +170,7 @@ def _handled(numbers: Sequence[int], handler: Handler) -> Iterator[None]:
 
 
 def _is_importing(frame: FrameType | None) -> bool:
-    """Modules written in C may crash, or lose the exception, when one is raised while they are
-    set up."""
+    """Modules in C may crash, or lose the exception, when one is raised while they are set up."""
     while frame is not None:
         if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
             return True

@@ -35,4 +35,4 @@ def test_the_same_steps(name: str, count: int, by: str) -> None:
     assert len(windows(trace, "A")) == max(count, 1)
     assert len(summarized(trace, str(path)).steps) == count
     groups = kernel_groups(trace, jobs(trace), "step")
-    assert len([one for one in groups if one.fields["step"] is not None]) == count
+    assert len([one for one in groups if one.step is not None]) == count

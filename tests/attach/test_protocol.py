@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.attach.fake_job import question
 
-from fusetui.attach.protocol import (
+from fusetui.attach.door import (
     Asked,
     Registered,
     Wish,

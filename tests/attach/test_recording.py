@@ -16,9 +16,8 @@ from tests.attach.fake_job import TAIL, FakeJob, question, told_file
 
 from fusetui.attach import door as doors
 from fusetui.attach import recording
-from fusetui.attach.door import CannotListen, Door
+from fusetui.attach.door import CannotListen, Door, Wish
 from fusetui.attach.processes import Process, process
-from fusetui.attach.protocol import Wish
 from fusetui.attach.recording import CannotRecord, Job, Phase, Recording
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the door is Linux's")

@@ -9,7 +9,7 @@ import pytest
 @pytest.fixture(scope="module")
 def fast_timing() -> Iterator[None]:
     """Few samples: these tests look at what is written, not at times."""
-    timing = pytest.importorskip("fusetui.capture.timing", reason="needs torch")
+    timing = pytest.importorskip("fusetui.capture.step", reason="needs torch")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(timing, "WARM_UP_NS", 0)
         patch.setattr(timing, "WARM_UP_LIMIT_NS", 0)

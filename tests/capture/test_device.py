@@ -4,8 +4,8 @@ import sys
 
 import pytest
 
-from fusetui.capture.device import find_device, load_torch
 from fusetui.capture.errors import CaptureError
+from fusetui.capture.provenance import find_device, load_torch
 
 
 def test_an_unknown_device_is_told() -> None:

@@ -62,7 +62,7 @@ def test_a_table_of_a_gpu_is_filled_in(
     script, page = benchmark("capture_experiments"), tmp_path / "page.md"
     page.write_text("<!-- table: linear cuda -->\nNot measured yet.\n<!-- end -->\n")
     gpu.stand_in(monkeypatch, LINEAR)
-    monkeypatch.setattr("fusetui.capture.timing.MAX_SAMPLES", 10)
+    monkeypatch.setattr("fusetui.capture.step.MAX_SAMPLES", 10)
     variants = kernels.get("linear").variants
     monkeypatch.setitem(variants, "compiled", replace(variants["compiled"], compiled=False))
     monkeypatch.setattr(script, "PAGE", page)

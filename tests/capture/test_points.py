@@ -3,7 +3,7 @@
 import pytest
 
 from fusetui.capture.errors import CaptureError
-from fusetui.capture.shapes import as_arguments, describe_point, parse_sizes, parse_sweep
+from fusetui.capture.options import as_arguments, describe_point, parse_sizes, parse_sweep
 
 AXES = ["batch", "n"]
 PRESETS = {"paper-n": "n=2,4,...,16"}

@@ -3,7 +3,7 @@
 import pytest
 
 from fusetui.capture.errors import CaptureError
-from fusetui.capture.shapes import describe_shapes, parse_shapes
+from fusetui.capture.options import describe_shapes, parse_shapes
 
 DEFAULTS = {"batch": 64, "dim": 768}
 

@@ -4,7 +4,7 @@ import pytest
 
 from fusetui.capture.record import StepTime
 
-timing = pytest.importorskip("fusetui.capture.timing", reason="needs torch")
+timing = pytest.importorskip("fusetui.capture.step", reason="needs torch")
 pytestmark = pytest.mark.torch
 
 

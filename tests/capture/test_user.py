@@ -14,7 +14,7 @@ from fusetui.capture.errors import CaptureError
 from fusetui.capture.options import Options
 
 torch = pytest.importorskip("torch", reason="capture runs torch")
-user = pytest.importorskip("fusetui.capture.user", reason="needs torch")
+user = pytest.importorskip("fusetui.capture.job", reason="needs torch")
 pytestmark = [pytest.mark.torch, pytest.mark.usefixtures("fast_timing")]
 
 

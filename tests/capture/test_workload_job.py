@@ -20,7 +20,7 @@ def test_a_gradient_has_values_of_the_dtype() -> None:
 
 def test_a_gpu_whose_tensor_cores_triton_does_not_use_runs_no_triton_gemm() -> None:
     from fusetui import kernels
-    from fusetui.capture.device import CaptureDevice
+    from fusetui.capture.provenance import CaptureDevice
 
     variants = kernels.get("mlp").variants
     turing, ampere, amd = (CaptureDevice("cuda", "a GPU", 0, c) for c in ((7, 5), (8, 0), None))

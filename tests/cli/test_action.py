@@ -160,3 +160,20 @@ def test_what_cannot_be_told_or_read(runner: Runner, trace_file: File, tmp_path:
     assert (missing.code, missing.outputs["verdict"]) == (2, "unusable")
     assert len([*(runner.cache / "fusetui/Linux/few").iterdir()]) == 2
     assert runner.run("push", trace=few, name="../few").code == 2
+
+
+def test_what_is_not_whole_becomes_no_baseline(runner: Runner, trace_file: File) -> None:
+    path = trace_file(steps=8)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-60])
+    first = runner.run("push", trace=str(path))
+    assert (first.code, first.outputs["verdict"]) == (2, "unusable")
+    assert "a.json ends early" in first.log
+    assert not runner.cache.exists()
+    path.write_bytes(whole)
+    assert runner.run("push", trace=str(path)).outputs["verdict"] == "no-baseline"
+    (stored,) = runner.cache.glob("*/*/*/*/*.json")
+    stored.write_bytes(whole[:-60])  # as an older version stored it
+    again = runner.run("push", trace=str(path))
+    assert (again.code, again.outputs["verdict"]) == (2, "unusable")
+    assert runner.run("push", trace=str(path)).outputs["verdict"] == "passed"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fusetui.commands.errors import CommandError
-from fusetui.commands.exporting import exported
+from fusetui.commands.open import exported
 
 NSYS = """#!/bin/sh
 while [ "$1" != --output ]; do shift; done

@@ -11,8 +11,8 @@ from tests.room import room_for
 from tests.snapshots import trained
 
 from fusetui.registry import COMMANDS
-from fusetui.tables.writers import TEXTS
-from fusetui.trace.scrub.file import ENDINGS
+from fusetui.tables.files import TEXTS
+from fusetui.trace.scrub.document import ENDINGS
 
 Run = Callable[..., Any]
 File = Callable[..., Path]

@@ -19,9 +19,8 @@ from tests.cli.conftest import Result
 import fusetui as ft
 from fusetui.arguments import KERNELS_BY, OPS_BY
 from fusetui.commands.agents import opened
-from fusetui.commands.agents.answers import WITH_TRACES, Answerer
+from fusetui.commands.agents.answers import CHARACTERS, WITH_TRACES, Answerer
 from fusetui.commands.agents.opened import NOT_JOINED, TRACES, Folders, Opener
-from fusetui.commands.agents.pages import CHARACTERS
 from fusetui.commands.agents.tools import DATA, LEAST
 from fusetui.text.printable import is_printable
 from fusetui.trace.load import open_trace

@@ -15,10 +15,10 @@ from tests.hostile import FILE_NAME, obeyed, write_trace
 from tests.tui.prepared import drawn as lines_of
 
 from fusetui.commands.sources import one_trace
-from fusetui.sharing import PICTURED
+from fusetui.making import PICTURED
 from fusetui.trace import open_trace
 from fusetui.tui import pictures, registry
-from fusetui.tui.drawing.svg import BASE, CELL, LINE, MARGIN, SHAPES
+from fusetui.tui.pictures import BASE, CELL, LINE, MARGIN, SHAPES
 from fusetui.tui.state.state import Size
 
 Run = Callable[..., Any]

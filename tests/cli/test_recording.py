@@ -14,7 +14,7 @@ from tests.places import ROOT
 
 from fusetui import cli
 from fusetui.attach import recording
-from fusetui.commands import watch
+from fusetui.commands import open as opening
 from fusetui.commands.errors import guarded
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the door is Linux's")
@@ -89,7 +89,7 @@ def test_watch_waits_for_the_newest_trace(monkeypatch: pytest.MonkeyPatch, tmp_p
     (old, new), now = (tmp_path / "a.json", tmp_path / "b.json"), time.time()
     old.write_text('{"traceEvents": []}')
     os.utime(old, (now - 9, now - 9))
-    assert watch.newest(tmp_path) == old
+    assert opening.newest(tmp_path) == old
     turns = 0
 
     def sleep(_: float) -> None:
@@ -100,5 +100,5 @@ def test_watch_waits_for_the_newest_trace(monkeypatch: pytest.MonkeyPatch, tmp_p
             (tmp_path / "c.json").write_text("[1]")
 
     monkeypatch.setattr("time.sleep", sleep)
-    assert watch.waited_for(tmp_path, old) == new
+    assert opening.waited_for(tmp_path, old) == new
     assert turns == 4

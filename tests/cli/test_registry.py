@@ -42,7 +42,7 @@ def test_an_entry_is_all_that_a_new_command_needs(
         "def run_count(args):\n    return args.number + len(args.rest)\n"
     )
     monkeypatch.setattr(import_module("fusetui.commands"), "__path__", [str(tmp_path)])
-    number = argument("number", type=int)
+    number = argument("NUMBER", "How many.", type=int)
     new = Command("count", "Count.", (number, JSON), "More of it.", open_ended=True)
     monkeypatch.setattr(registry, "COMMANDS", (*COMMANDS, new))
     monkeypatch.setattr("fusetui.parser.COMMANDS", (*COMMANDS, new))

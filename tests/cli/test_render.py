@@ -7,7 +7,7 @@ import io
 import pytest
 from tests.hostile import WORST, obeyed
 
-from fusetui.report import progress
+from fusetui.report import output
 
 
 class Terminal(io.StringIO):
@@ -16,9 +16,9 @@ class Terminal(io.StringIO):
 
 
 def test_bar(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "PATIENCE_S", 0)
+    monkeypatch.setattr(output, "PATIENCE_S", 0)
     stream = Terminal()
-    with progress.Bar("reading x.json", stream) as bar:
+    with output.Bar("reading x.json", stream) as bar:
         bar.update(1, 2)
         bar.update(2, 2)  # too soon to draw again
     blocks = f"[{'#' * 12}{'-' * 12}]"
@@ -26,9 +26,9 @@ def test_bar(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_bar_shows_a_name_and_does_not_obey_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "PATIENCE_S", 0)
+    monkeypatch.setattr(output, "PATIENCE_S", 0)
     stream = Terminal()
-    with progress.Bar(f"reading {WORST}", stream) as bar:
+    with output.Bar(f"reading {WORST}", stream) as bar:
         bar.update(1, 2)
     assert obeyed(stream.getvalue().replace("\r\x1b[K", "")) == set()
 
@@ -42,9 +42,9 @@ class Full(Terminal):
 
 
 def test_a_bar_that_nobody_sees_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "PATIENCE_S", 0)
+    monkeypatch.setattr(output, "PATIENCE_S", 0)
     stream = Full()
-    with progress.Bar("reading x.json", stream) as bar:
+    with output.Bar("reading x.json", stream) as bar:
         bar.update(1, 2)
     assert stream.asked == 2  # the bar, and wiping it
 
@@ -52,6 +52,6 @@ def test_a_bar_that_nobody_sees_is_no_failure(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize("stream", [io.StringIO(), Terminal()])
 def test_no_bar(stream: io.StringIO) -> None:
     """Neither off a terminal nor within the first second."""
-    with progress.Bar("reading x.json", stream) as bar:
+    with output.Bar("reading x.json", stream) as bar:
         bar.update(1, 2)
     assert stream.getvalue() == ""

@@ -21,7 +21,7 @@ from tests.hostile import PAYLOADS, obeyed, write_trace
 from tests.places import TRACES
 
 from fusetui.commands.sources import one_trace
-from fusetui.commands.web.document import asset
+from fusetui.commands.web.html import asset
 
 Run = Callable[..., Any]
 EAGER, COMPILED = "lesson:mlp-eager", "lesson:mlp-compiled"

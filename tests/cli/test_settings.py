@@ -11,7 +11,7 @@ import pytest
 from fusetui import Error
 from fusetui.cli import AMOUNTS
 from fusetui.commands.open import show
-from fusetui.commands.settings import Settings, ignored_colors, user_settings
+from fusetui.commands.terminal import Settings, ignored_colors, user_settings
 from fusetui.trace.cache.folder import BOUND
 from fusetui.trace.read.unpack import LIMIT
 from fusetui.tui import app

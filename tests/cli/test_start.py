@@ -15,7 +15,7 @@ from fusetui.commands.open import NEWEST, found_in
 from fusetui.commands.sources import one_trace
 from fusetui.sample_traces import lessons
 from fusetui.trace.formats import looks_like_a_trace
-from fusetui.tui.state.state import offers_of
+from fusetui.tui.state.offers import offers_of
 
 Run = Callable[..., Any]
 LESSON = lessons.path("linear-eager")

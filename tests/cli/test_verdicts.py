@@ -73,6 +73,37 @@ def test_a_guess_is_a_test(fusetui: Run, trace_file: File, tmp_path: Path) -> No
     assert [len(test) for test in suite] == [0, 1]
 
 
+PARTS: dict[str, Callable[[bytes], bytes]] = {
+    "cut between events": lambda whole: whole[: whole.rindex(b", {")],
+    "cut in an event": lambda whole: whole[:-60],
+    "cut in its last brackets": lambda whole: whole[:-1],
+    "a damaged event": lambda whole: whole.replace(b'"ts": 2010', b'"ts": "?"', 1),
+    "cut while packed": lambda whole: gzip.compress(whole, 0)[:-500],
+    "packed from a part": lambda whole: gzip.compress(whole[:-60]),
+}
+
+
+@pytest.mark.parametrize("part", PARTS.values(), ids=PARTS)
+def test_what_is_not_whole_passes_no_gate(
+    fusetui: Run, trace_file: File, tmp_path: Path, part: Callable[[bytes], bytes]
+) -> None:
+    whole, partial = trace_file(steps=12), tmp_path / "partial.json"
+    partial.write_bytes(part(whole.read_bytes()))
+    assert fusetui("diff", whole, whole, "--fail-over", 5).code == 0
+    report = tmp_path / "report.xml"
+    for pair in ((whole, partial), (partial, whole)):
+        found = fusetui("diff", *pair, "--fail-over", 5, "--junit", report)
+        assert found.code == 2
+        assert str(partial) in found.sentence
+        (case,) = ET.parse(report).getroot()[0]
+        assert (case.attrib["name"], case[0].tag) == (str(partial), "error")
+    for guess in ("kernels=4", "kernels=5"):
+        found = fusetui("check", partial, "--expect", guess)
+        assert found.code == 2
+        assert str(partial) in found.sentence
+        assert fusetui("check", partial, "--expect", guess, "--junit", report).code == 2
+
+
 def test_a_file_cut_short_is_an_error(fusetui: Run, trace_file: File, tmp_path: Path) -> None:
     whole, cut, report = trace_file(steps=8), tmp_path / "cut.json.gz", tmp_path / "report.xml"
     cut.write_bytes(gzip.compress(whole.read_bytes(), 0)[:-500])

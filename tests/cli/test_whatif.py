@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from fusetui.analysis.replay.path import PathRow
-from fusetui.analysis.replay.sweep import Sweep, SweepPoint
-from fusetui.analysis.replay.whatif import StepChange, WhatIf
+from fusetui.analysis.replay.whatif import StepChange, Sweep, SweepPoint, WhatIf
 from fusetui.analysis.why.model import DeviceResidual
 from fusetui.report.whatif import limit_sentence, rows_text, sweep_text, whatif_text
 

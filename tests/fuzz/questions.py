@@ -34,13 +34,13 @@ from fusetui.capture.expect import compare, parse
 from fusetui.commands.errors import DONE
 from fusetui.commands.loading import notices
 from fusetui.gpu.kernel_names import decode, short_name
-from fusetui.gpu.kernel_names.annotate import annotate
+from fusetui.gpu.kernel_names.record import annotate
 from fusetui.gpu.kinds import KINDS
-from fusetui.gpu.roofline.describe import describe, remarks
+from fusetui.gpu.roofline.row import describe, remarks
+from fusetui.making import PICTURED
 from fusetui.report.diff import document, to_markdown, to_text
 from fusetui.report.output import _json
 from fusetui.report.summary import kernels_text, ops_text, summary_text
-from fusetui.sharing import PICTURED
 from fusetui.text.printable import json_lines, printable_lines
 from fusetui.text.tables import TOP_ALL
 from fusetui.trace import Trace

@@ -20,7 +20,7 @@ from tests.fuzz.words import KERNELS, NAMES
 from fusetui.trace.read.source import open_source
 from fusetui.trace.scrub.detect import secrets_in
 from fusetui.trace.scrub.document import ScrubbedDocument
-from fusetui.trace.scrub.placeholders import FORM
+from fusetui.trace.scrub.secrets import FORM
 
 FORM_INSIDE = re.compile(FORM)
 PIECE = 7  # characters of a secret that may be left by chance

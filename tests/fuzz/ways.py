@@ -96,7 +96,7 @@ def scrubbed(trace: Trace, path: Path, rnd: Random) -> None:
         return
     out = path.with_name("out.json")
     try:
-        import_module("fusetui.trace.scrub.file").scrub_file(str(path), str(out))
+        import_module("fusetui.trace.scrub.document").scrub_file(str(path), str(out))
     except TraceError as error:
         check(str(error).endswith("."), "no sentence", error)
         return

@@ -14,7 +14,7 @@ from fusetui.trace import CannotRead, NotATrace, Trace, open_trace
 from fusetui.trace.convert import convert_file
 from fusetui.trace.model.raw import CONVERTED_FROM
 from fusetui.trace.new_file import CannotWrite
-from fusetui.trace.scrub.file import ENDINGS
+from fusetui.trace.scrub.document import ENDINGS
 
 COLUMNS = (
     *("start", "dur", "role", "track", "parent", "end_row", "depth"),

@@ -24,9 +24,10 @@ from fusetui.tui.reading_memory import opened as opened_snapshot
 from fusetui.tui.registry import ACTIONS, arrived, settled
 from fusetui.tui.state import memory, reading
 from fusetui.tui.state.action import Run, perform
+from fusetui.tui.state.offers import offers_of
 from fusetui.tui.state.reading import compared
 from fusetui.tui.state.screen import overlay_size
-from fusetui.tui.state.state import Outcome, Size, State, offers_of
+from fusetui.tui.state.state import Outcome, Size, State
 
 SIZE = Size(100, 30)
 BY_NAME = {action.name: action for action in ACTIONS}

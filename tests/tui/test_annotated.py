@@ -16,7 +16,7 @@ from fusetui.analysis.serving.captures import NODE_ID
 from fusetui.trace import open_trace
 from fusetui.trace.model.joined import Joined
 from fusetui.trace.model.report import never
-from fusetui.trace.program.dependencies import dependencies
+from fusetui.trace.program.backward import dependencies
 from fusetui.tui import loading, registry
 from fusetui.tui.background_results import Made, pieces
 from fusetui.tui.state.search import shown_row

@@ -18,8 +18,9 @@ from fusetui.trace import CannotRead
 from fusetui.trace.model.report import never
 from fusetui.tui.app import AppOptions, FusetuiApp
 from fusetui.tui.loading import compare
+from fusetui.tui.state.offers import Offer
 from fusetui.tui.state.reading import compared_anew
-from fusetui.tui.state.state import DIFF, TIMELINE, Compare, Offer, State
+from fusetui.tui.state.state import DIFF, TIMELINE, Compare, State
 
 Write = Callable[[str], Path]
 
@@ -293,7 +294,7 @@ async def test_a_diff_of_other_sides_is_dropped(path: str, tmp_path: Path) -> No
     async with opened([path, str(other)]) as (app, pilot):
         a, b = app.state.sides
         posted: list[Any] = []
-        compare((a, b), app.state.paths, posted.append, never)
+        compare(Compare(a, b, app.state.paths), posted.append, never)
         await pilot.press("x")
         await settled(app, pilot)
         before = app.state

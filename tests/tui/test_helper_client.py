@@ -17,7 +17,6 @@ from fusetui.analysis.diff.compare import diff
 from fusetui.analysis.questions.groups import Keys
 from fusetui.trace import Trace, open_trace
 from fusetui.trace.model.report import Stop, never
-from fusetui.tui import performing
 from fusetui.tui.app import AppOptions, FusetuiApp
 from fusetui.tui.background_results import Made, Piece, pieces
 from fusetui.tui.helper_client import ALONE, Beside, Named, NotBeside, ship, unship
@@ -26,6 +25,7 @@ from fusetui.tui.layout.op_tree import call_tree
 from fusetui.tui.layout.view import make_sides
 from fusetui.tui.loading import compare, load
 from fusetui.tui.state.reading import compared_anew
+from fusetui.tui.state.state import Compare
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ def test_nobody_waits_for_what_is_not_wanted_any_more(path: str) -> None:
 
 def test_without_another_process_the_thread_does_it(path: str) -> None:
     posted: list[Any] = []
-    load([path], posted.append, never, beside=ALONE)
+    load([path], posted.append, never, helper=ALONE)
     known = [one.keywords["insight"] for one in posted if "insight" in getattr(one, "keywords", ())]
     assert known[-1].answer
 
@@ -118,18 +118,20 @@ def test_a_diff_of_a_file_that_has_changed_is_left_to_the_thread(path: str, othe
         list(beside.told((path, a), never, (other, b)))
 
 
-def test_nobody_waits_for_a_diff_that_is_not_wanted_any_more(path: str, other: str) -> None:
+def test_nobody_waits_for_a_diff_that_is_not_wanted_any_more(
+    path: str, other: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sides = make_sides([open_trace(path), open_trace(other)], ["a", "b"])
     posted: list[Any] = []
-    with Beside() as beside:
-        compare((sides[0], sides[1]), [path, other], posted.append, lambda: True, beside)
+    monkeypatch.setattr("fusetui.tui.loading.LARGE", 0)
+    compare(Compare(sides[0], sides[1], (path, other)), posted.append, lambda: True, Beside)
     assert posted == []
 
 
 def test_without_another_process_the_thread_compares(path: str, other: str) -> None:
     sides = make_sides([open_trace(path), open_trace(other)], ["a", "b"])
     posted: list[Any] = []
-    compare((sides[0], sides[1]), [path, other], posted.append, never, ALONE)
+    compare(Compare(sides[0], sides[1], (path, other)), posted.append, never)
     (compared,) = posted
     assert compared.keywords["diff"] == diff(sides[0].trace, sides[1].trace)
 
@@ -138,7 +140,7 @@ async def test_large_traces_are_compared_beside(
     path: str, other: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The page says that the diff is worked out, then it is there."""
-    monkeypatch.setattr(performing, "LARGE", 1)
+    monkeypatch.setattr("fusetui.tui.loading.LARGE", 1)
     asked: list[object] = []
     own = Beside.told
 

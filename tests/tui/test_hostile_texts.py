@@ -14,8 +14,8 @@ from fusetui.trace import Trace
 from fusetui.tui import registry
 from fusetui.tui.keymap import KeymapError, parsed
 from fusetui.tui.state import commands, reading
+from fusetui.tui.state.offers import Offer
 from fusetui.tui.state.session import Bookmark
-from fusetui.tui.state.state import Offer
 from fusetui.tui.view_store import KeptView, restored
 
 

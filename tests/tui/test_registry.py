@@ -19,8 +19,7 @@ from textual.pilot import Pilot
 
 from fusetui.analysis.ranks.answer import explained as answered
 from fusetui.analysis.ranks.answer import strip_of
-from fusetui.analysis.replay.marks import marks_of
-from fusetui.analysis.replay.predicted import predicted
+from fusetui.analysis.replay.predicted import marks_of, predicted
 from fusetui.analysis.replay.whatif import whatif
 from fusetui.trace import Trace, open_trace
 from fusetui.tui.app import AppOptions, FusetuiApp
@@ -30,24 +29,15 @@ from fusetui.tui.pages.page import Page
 from fusetui.tui.registry import ACTIONS, PAGES
 from fusetui.tui.state import moving, replays, search
 from fusetui.tui.state.action import Action, Run, action
-from fusetui.tui.state.second import second_of
-from fusetui.tui.state.state import (
-    MARKS,
-    Chooser,
-    Effect,
-    Order,
-    RankedJob,
-    Reading,
-    Replayed,
-    Size,
-    State,
-)
+from fusetui.tui.state.comparison import second_of
+from fusetui.tui.state.offers import RankedJob
+from fusetui.tui.state.state import MARKS, Chooser, Order, Reading, Replayed, Size, State
 
 Patch = pytest.MonkeyPatch
 LOW = Size(100, 14)  # too low for all lanes
 CLOSE = do("zoom-in", "zoom-in")
 
-ENDS: dict[str, Effect] = {
+ENDS: dict[str, Order] = {
     "suspend": Order.SUSPEND,
     "quit": Order.QUIT,
     "interrupt": Order.INTERRUPT,
@@ -321,7 +311,7 @@ async def test_every_key_has_an_effect(
 ) -> None:
     case, app = CASES[action.name], cast(FusetuiApp, running.app)
     state = after(opened(*traces[: case.sides], paths=("a", "b"), size=case.size), *case.runs)
-    asked: list[Effect] = []
+    asked: list[Order] = []
     monkeypatch.setattr(app._performing, "perform", asked.append)
     with app._context():
         for key in action.keys:

@@ -13,7 +13,7 @@ from tests.tui.driving import opened, screen, settled
 import fusetui
 from fusetui.cli import run
 from fusetui.sample_traces import lessons
-from fusetui.tables import writers
+from fusetui.tables import files
 from fusetui.text.figures import size
 from fusetui.trace import open_trace
 from fusetui.tui.state.commands import obeyed
@@ -95,7 +95,7 @@ async def test_a_full_disk_is_one_sentence(tmp_path: Path, monkeypatch: pytest.M
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setitem(writers.TEXTS, "csv", full)
+    monkeypatch.setitem(files.TEXTS, "csv", full)
     async with opened([LESSON], (160, 30)) as (app, pilot):
         await pilot.press("3")
         app.do(partial(obeyed, line=f"save {tmp_path}/kernels.csv"))

@@ -32,7 +32,7 @@ from fusetui.tui.state.state import OVERLAY, HitList, Reading, Search, State
 def posted_about(state: State, text: str) -> list[Any]:
     """How what a thread finds for a text changes the state."""
     posted: list[Any] = []
-    look(state.side, text, posted.append, never)
+    look(Search(state.side, text, ""), posted.append, never)
     return posted
 
 
@@ -182,21 +182,28 @@ async def test_a_word_of_args_is_gone_to_when_they_were_read(tmp_path: Path) -> 
         assert selected(app) == "aten::linear"
 
 
-def test_args_of_a_large_trace_are_read_beside(shaped: Trace) -> None:
+def test_args_of_a_large_trace_are_read_beside(
+    shaped: Trace, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """And by this process where no other one can help."""
     posted: list[Any] = []
     side = opened(shaped).side
     own = found(opened(shaped), "blue")[-1]
+    monkeypatch.setattr("fusetui.tui.loading.LARGE", 0)
     for path in (shaped.report.path, ""):
-        look(side, "blue", posted.append, never, path, Beside)
+        look(Search(side, "blue", path), posted.append, never, Beside)
         assert posted[-1].keywords["found"].is_done
     assert posted[-1].keywords["found"].extra.tolist() == own.extra.tolist()
 
 
-def test_a_person_who_goes_on_typing_starts_no_process(shaped: Trace) -> None:
+def test_a_person_who_goes_on_typing_starts_no_process(
+    shaped: Trace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fusetui.tui.loading.LARGE", 0)
     posted: list[object] = []
     start = cast(Callable[[], Beside], posted.clear)
-    look(opened(shaped).side, "blue", posted.append, lambda: True, shaped.report.path, start)
+    asked = Search(opened(shaped).side, "blue", shaped.report.path)
+    look(asked, posted.append, lambda: True, start)
     assert len(posted) == 1
 
 

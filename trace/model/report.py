@@ -1,4 +1,5 @@
-"""What happened while a file was read: no loss is silent."""
+"""What happened while a file was read: no loss is silent; and how to record what a trace lacks, in
+the words of what recorded it."""
 
 from __future__ import annotations
 
@@ -55,6 +56,7 @@ class Report(msgspec.Struct, frozen=True):
     cut_ends: int = 0  # GPU events that may have lasted longer: the writer ended them at the next
     converted_from: str = ""  # the format that this JSON was converted from
     named: str = ""  # what the user called it where that is not its path: sample:NAME
+    pending: bool = False  # changes lie in a file beside it that is not read
 
     @property
     def writer(self) -> str:
@@ -75,7 +77,14 @@ class Report(msgspec.Struct, frozen=True):
             return f"only {self.prefix} were read"
         if self.too_damaged >= 0:
             return f"too damaged to be read beyond byte {self.too_damaged}"
+        if self.pending:
+            return "changes in a file beside it are not read"
         return "" if self.complete else "the file was cut short"
+
+    @property
+    def whole(self) -> bool:
+        """Whether all that was recorded was read."""
+        return not (self.missing or self.cut or self.unreadable)
 
 
 Progress = Callable[[int, int], None]
@@ -90,3 +99,28 @@ def silent(*_: int) -> None:
 
 def never() -> bool:
     return False
+
+
+TORCH, NVTX = "torch.profiler with", "torch.autograd.profiler.emit_nvtx"
+OF_NSYS = {
+    "with_stack=True": f"{TORCH} with_stack=True",
+    "profile_memory=True": f"{TORCH} profile_memory=True",
+    "record_shapes=True": f"{NVTX}(record_shapes=True)",
+    "ProfilerActivity.CPU": f"{NVTX}()",
+    "ProfilerActivity.CUDA": "nsys profile -t cuda,nvtx",
+    "record_function": "torch.cuda.nvtx.range",
+    "with_stack=True, or record_function": "torch.cuda.nvtx.range",
+    "deviceProperties, as torch 1.12 and later": "the table TARGET_INFO_GPU of the export",
+}
+"""By the options of torch.profiler."""
+UNCUT = "an export named .json, not .pftrace"
+OF_PFTRACE = dict.fromkeys(
+    ("profile_memory=True", "deviceProperties, as torch 1.12 and later"), UNCUT
+)
+"""Likewise: what torch loses when it writes that format."""
+BY_FORM = {"nsys": OF_NSYS, "pftrace": OF_PFTRACE}
+
+
+def recorded_with(option: str, form: str) -> str:
+    """What records it: an option of torch.profiler, unless the format of the trace is another."""
+    return BY_FORM.get(form, {}).get(option, option)

@@ -4,12 +4,13 @@ Kineto's rule (torch/csrc/autograd/profiler_kineto.cpp): of all ops on the forwa
 sequence number of a backward op, the one that started last created its node. Numbers are not
 unique: an op that creates no node has the number of the next one that does. Flows of the category
 fwdbwd follow the same rule, but only for the op that created the node; they are used if ops have no
-numbers.
+numbers. Other flows tell which nodes of a graph wait for which.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 
 import msgspec
@@ -17,13 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.text.patterns import late
-from fusetui.trace.model.arrays import Int32s, Int64s, Rows, distinct, first_with
-from fusetui.trace.model.categories import Role
+from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows, distinct, first_with
+from fusetui.trace.model.categories import GPU_ROLES, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import Reach
 from fusetui.trace.model.joined import own_events
 from fusetui.trace.model.report import Stop, never
-from fusetui.trace.read.autograd import Autograd, FlowEnd, read_autograd
+from fusetui.trace.read.autograd import Autograd, FlowEnd, read_autograd, read_flows
 
 BACKWARD = late(r"backward|bwd|autograd", re.IGNORECASE)
 NODE = late(r"autograd::engine::evaluate_function: |\w+Backward\d*\Z")
@@ -171,21 +172,31 @@ def _last_with(
 
 def _by_flow(trace: Trace, flows: tuple[FlowEnd, ...]) -> tuple[Int32s, Int32s]:
     """For each flow with both ends on an op: the backward op and the forward op."""
-    begins = {flow.key: flow for flow in flows if flow.begins}
-    pairs = [(end, begins[end.key]) for end in flows if not end.begins and end.key in begins]
-    to = _bound(trace, [end for end, _ in pairs])
-    come_from = _bound(trace, [begin for _, begin in pairs])
+    begins, ends = _pairs(flows)
+    to, come_from = _bound(trace, ends), _bound(trace, begins)
     both = (to >= 0) & (come_from >= 0)
     return to[both], come_from[both]
 
 
-def _bound(trace: Trace, ends: list[FlowEnd]) -> Int32s:
-    """The op at each end of a flow: the one that starts then on its thread, or of several, the last
-    one before the flow in the file; else -1."""
+def _pairs(flows: Iterable[FlowEnd]) -> tuple[list[FlowEnd], list[FlowEnd]]:
+    """The begins and the ends of the flows that have both."""
+    begins = {flow.key: flow for flow in flows if flow.begins}
+    ends = [flow for flow in flows if not flow.begins and flow.key in begins]
+    return [begins[end.key] for end in ends], ends
+
+
+def _places(trace: Trace, ends: Sequence[FlowEnd]) -> tuple[Int64s, Int64s]:
+    """The thread of each, as `Trace.thread_of_track` numbers them, -1 for none; and its time."""
     lanes = ((track.pid, track.tid) for track in trace.tracks)
     numbers = dict(zip(lanes, trace.thread_of_track.tolist(), strict=True))
     thread = np.array([numbers.get(end.thread, -1) for end in ends], dtype=np.int64)
-    time = np.array([end.time for end in ends], dtype=np.int64)
+    return thread, np.array([end.time for end in ends], dtype=np.int64)
+
+
+def _bound(trace: Trace, ends: Sequence[FlowEnd]) -> Int32s:
+    """The op at each end of a flow: the one that starts then on its thread, or of several, the last
+    one before the flow in the file; else -1."""
+    thread, time = _places(trace, ends)
     order = np.array([end.order for end in ends], dtype=np.int64)
     ops = trace.rows_of(Role.OP)
     ops = ops[np.isin(trace.start[ops], time)]
@@ -213,3 +224,67 @@ def _lift(trace: Trace, forward: Int32s) -> None:
     over = trace.parent[linked]
     around = (over >= 0) & engine[trace.name[over]] & (forward[over] < 0)
     forward[over[around]] = forward[linked[around]]
+
+
+FLOW, FIRST = "ac2g", 1 << 40  # smaller ids are those of launches
+NODES = ("graph_event_node", "graph_host_node")  # besides kernels, copies and sets
+WAITS = "dependencies"  # what they are kept as
+
+
+class Dependencies(msgspec.Struct, frozen=True, eq=False):
+    """Which nodes of a graph wait for which, as torch's CUPTI monitor records it: as flows from the
+    end of a node to the start of another, with ids of their own.
+
+    A flow names a stream and a time, not a node. An end at which several nodes end (or start) on
+    that stream tells none of them; such a flow is counted, and belongs to no pair. Arrays of shape
+    [pairs], rows of the trace, in the order of the file.
+    """
+
+    before: Int32s  # a node
+    after: Int32s  # a node of the same replay that waits for it
+    unclear: int  # flows of which an end may be that of several nodes, or of none
+
+
+def waits_for(found: Dependencies, row: int) -> tuple[Int32s, Int32s]:
+    """The rows that are known to come before and after a node."""
+    return found.before[found.after == row], found.after[found.before == row]
+
+
+class Flows(msgspec.Struct, frozen=True, eq=False):
+    """The `_places` where a node ends and where another one starts; arrays of shape [flows]."""
+
+    left: Int64s
+    ended: Int64s
+    came: Int64s
+    started: Int64s
+
+
+def dependencies(trace: Trace) -> Dependencies:
+    """The dependencies of all replays. Reads the whole file, the first time; `once` keeps them."""
+    events = own_events(trace.elements)
+    flows = events.recall(WAITS, Flows)
+    if flows is None:
+        begins, ends = _pairs(read_flows(events, never, FLOW, FIRST))
+        flows = Flows(*_places(trace, begins), *_places(trace, ends))
+        events.keep(WAITS, flows)
+    roles = np.isin(trace.role, GPU_ROLES)
+    kinds = np.array([name in NODES for name in trace.categories] or [False])
+    rows = np.flatnonzero(roles | ((trace.role == Role.SYNC) & kinds[trace.cat]))
+    before = _only_one(trace, rows, trace.end, flows.left, flows.ended)
+    after = _only_one(trace, rows, trace.start, flows.came, flows.started)
+    known: Flags = (before >= 0) & (after >= 0) & (before != after)
+    known &= trace.correlation[before] == trace.correlation[after]
+    return Dependencies(before[known], after[known], int((~known).sum()))
+
+
+def _only_one(trace: Trace, rows: Int64s, at: Int64s, threads: Int64s, times: Int64s) -> Int32s:
+    """For each thread and time the one row of `rows` on that thread whose time `at` it is; -1 if
+    there is none, or several."""
+    every = np.concatenate((at[rows], times))
+    time = np.unique(every, return_inverse=True)[1].reshape(-1).astype(np.int64)
+    own = trace.thread_of_track[trace.track[rows]].astype(np.int64) * len(every) + time[: len(rows)]
+    asked = threads * len(every) + time[len(rows) :]
+    order = np.argsort(own, kind="stable")
+    first, last = (np.searchsorted(own[order], asked, side=side) for side in ("left", "right"))
+    found = np.append(rows[order], -1)[np.where(last - first == 1, first, len(rows))]
+    return found.astype(np.int32)

@@ -1,4 +1,4 @@
-"""A whole document -> the same without private data.
+"""A whole document -> the same without private data, in a file of its own.
 
 The text is processed three times: to split it, to learn names, which may occur anywhere, and to
 remove them. A string is examined once, however often it occurs. Events are parsed one by one only
@@ -7,16 +7,28 @@ if a key shows that its value is private.
 
 from __future__ import annotations
 
+import getpass
+import os
+import platform
 import re
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from json import dumps
+from typing import Any
 
+from isal import igzip_threaded
+
+from fusetui.trace.formats import format_of
+from fusetui.trace.model.errors import NotATrace
 from fusetui.trace.model.report import Progress, silent
+from fusetui.trace.new_file import CannotWrite, check_new, new_file
 from fusetui.trace.read.body import BLANKS, find_body, read_keys
-from fusetui.trace.read.source import Source
+from fusetui.trace.read.foreign import HEAD
+from fusetui.trace.read.source import Source, open_source
 from fusetui.trace.scrub.events import UNWRITABLE, EventCutter, JsonPiece, ScrubbedEvents
-from fusetui.trace.scrub.texts import Machine, Texts
+from fusetui.trace.scrub.secrets import is_secret
+from fusetui.trace.scrub.texts import Known, Texts
 from fusetui.trace.scrub.values import TRACE_NAME, Pairs, Values, parse, write
 
 FOLDER = re.compile(rb"dir[1-9][0-9]{0,8}")
@@ -28,7 +40,7 @@ class ScrubbedDocument:
     """One trace: `learn` examines it, then `text` returns it scrubbed."""
 
     def __init__(
-        self, source: Source, known: Machine | None = None, trace_name: str = TRACE_NAME
+        self, source: Source, known: Known | None = None, trace_name: str = TRACE_NAME
     ) -> None:
         """Raises NotATrace."""
         self.source = source
@@ -37,7 +49,7 @@ class ScrubbedDocument:
         self._texts = Texts()
         self._values = Values(self._texts, trace_name)
         self._events = ScrubbedEvents(source.document, self._texts, self._values)
-        self._known = known or Machine()
+        self._known = known or {}
         self._pieces: list[JsonPiece] = []
         self._head, self._tail = Pairs(), Pairs()
         self._unread: list[tuple[int, str]] = []
@@ -132,3 +144,65 @@ class ScrubbedDocument:
         except UNWRITABLE:  # nested too deeply
             self.keys_lost = True
             return []
+
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+ENDINGS = (".json", ".json.gz", ".json.zst")
+LEVEL = 3  # of isal's 0 to 3
+
+
+def check_target(out: str) -> None:
+    """Raises CannotWrite unless a file of this name can be created."""
+    if not out.endswith(ENDINGS):
+        raise CannotWrite(
+            f"{out} is not a name for a trace: it must end in .json, .json.gz or .json.zst."
+        )
+    check_new(out)
+
+
+def save(out: str, texts: Iterator[bytes]) -> None:
+    """Writes the texts to a new file, compressed as its name says. Raises CannotWrite, leaving
+    nothing behind."""
+    check_target(out)
+    with new_file(out) as part, part.open("xb") as file:
+        packed: Any = file  # not given by name, which it would contain
+        if out.endswith(".gz"):
+            packed = igzip_threaded.open(file, "wb", LEVEL, threads=1)
+        elif out.endswith(".zst"):
+            packed = zstd.ZstdFile(file, "w")
+        with packed:
+            packed.writelines(texts)
+
+
+def scrub_file(path: str, out: str, progress: Progress = silent) -> ScrubbedDocument:
+    """Writes the trace at `path` (`-` is standard input) to `out`, which must not exist.
+
+    Only what could be read is written, so that nothing gets through unchanged. Raises TraceError
+    with one plain sentence, leaving nothing behind.
+    """
+    check_target(out)
+    source = open_source(path)
+    if format_of(source.document[:HEAD]) != "json":
+        raise NotATrace(
+            f"{source.path} is not JSON: write it as JSON with fusetui convert, and scrub that."
+        )
+    document = ScrubbedDocument(source, this_machine())
+    document.learn(progress)
+    if not document.events:
+        path = document.source.path
+        raise NotATrace(f"{path} contains no readable event, so there is nothing to write.")
+    save(out, document.text(progress))
+    return document
+
+
+def this_machine() -> dict[str, list[str]]:
+    """Names of this machine: traces are often shared from the machine that recorded them."""
+    users = {os.path.basename(os.path.expanduser("~"))}
+    with suppress(OSError, KeyError):  # an account without a name
+        users.add(getpass.getuser())
+    secrets = [value for name, value in os.environ.items() if is_secret(name, value)]
+    return {"user": sorted(users), "host": [platform.node()], "secret": sorted(secrets)}

@@ -16,8 +16,7 @@ from fusetui.trace.read.document import Document
 from fusetui.trace.read.events import decode_raw
 from fusetui.trace.read.mend import SEPARATORS, whole
 from fusetui.trace.read.structure import first_bytes, split
-from fusetui.trace.scrub.keys import TELLING, kind_of
-from fusetui.trace.scrub.texts import Texts
+from fusetui.trace.scrub.texts import TELLING, Texts, kind_of
 from fusetui.trace.scrub.values import Values, parse, write
 
 STRING = re.compile(rb'"([^"\\]*+(?:\\.[^"\\]*+)*+)"', re.DOTALL)

@@ -13,8 +13,14 @@ from collections.abc import Iterator
 from functools import cache
 
 from fusetui.trace.model.aten_ops import ATEN_OPS
-from fusetui.trace.scrub.placeholders import INSIDE, Placeholders, is_placeholder, replaced
-from fusetui.trace.scrub.secrets import is_trivial, words_of
+from fusetui.trace.scrub.secrets import (
+    INSIDE,
+    Placeholders,
+    is_placeholder,
+    is_trivial,
+    replaced,
+    words_of,
+)
 
 SHORTEST = 3  # characters of a name that is searched for everywhere
 PART = re.compile(r"[A-Za-z]+")

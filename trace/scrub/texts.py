@@ -1,16 +1,15 @@
 """One text of a trace -> the same without private data. A text is any string of the JSON, decoded;
-its context does not matter.
+its context does not matter. What the value of a key is is judged by the name of the key.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-
-import msgspec
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from enum import Enum, auto
+from functools import lru_cache
 
 from fusetui.text.patterns import compiled, late
-from fusetui.trace.scrub.addresses import scrub_hosts, scrub_mails, scrub_urls
 from fusetui.trace.scrub.detect import (
     SETTING,
     end_of,
@@ -19,10 +18,91 @@ from fusetui.trace.scrub.detect import (
     named_in,
     tokens_in,
 )
-from fusetui.trace.scrub.keys import KNOWN_VARIABLE, TELLING, KeyKind, kind_of
 from fusetui.trace.scrub.names import Names
-from fusetui.trace.scrub.paths import scrub_path, scrub_paths
-from fusetui.trace.scrub.placeholders import Placeholders, is_placeholder, replaced
+from fusetui.trace.scrub.paths import scrub_hosts, scrub_mails, scrub_path, scrub_paths, scrub_urls
+from fusetui.trace.scrub.secrets import (
+    Placeholders,
+    Secrecy,
+    is_placeholder,
+    listed,
+    replaced,
+    rows_of,
+    secrecy,
+)
+
+
+class KeyKind(Enum):
+    SECRET = auto()
+    MAYBE = auto()  # a secret if the value looks like one
+    USER = auto()
+    HOST = auto()
+    COMMAND = auto()
+    ENVIRONMENT = auto()  # variables with their values
+    FOLDER = auto()
+    TRACE = auto()  # the name of the trace
+    OTHER = auto()  # private for another reason: a job, an id of the run
+
+
+def _by_word(where: str) -> dict[str, KeyKind]:
+    """Where a key stands, what it is of, and its words: `end` are those that keys end in."""
+    rows = (row for row in rows_of("key_words.txt") if row[0] == where)
+    return {word: KeyKind[kind] for _, kind, words in rows for word in words.split()}
+
+
+_ANYWHERE, _ENDS = _by_word("anywhere"), _by_word("end")
+_OF_METADATA = _ANYWHERE | _by_word("metadata")
+_JOBS = re.compile(r"(?i)tw_|mast_|PT_PROFILER_|ai_rm_|logical_server_")
+
+NAME = re.compile(r"[\w .:/-]{1,80}")
+"""The form of a name; any other text does not say what its value is."""
+
+VARIABLE = re.compile(r"[A-Z][A-Z0-9]*(?:_+[A-Z0-9]+)+")
+KNOWN_VARIABLE = re.compile(
+    r"HOME|USER|LOGNAME|HOSTNAME|PWD|OLDPWD|PATH|SHELL|MAIL|LANG|TERM|EDITOR|DISPLAY|USERNAME"
+    r"|(?:COMPUTER|USERDOMAIN|USERPROFILE|HOMEPATH|APPDATA)\w*|LD_\w+|PYTHON\w+|VIRTUAL_ENV|LC_\w+"
+    r"|MASTER_(?:ADDR|PORT)|(?:CONDA|SLURM|PBS|LSB|KUBERNETES|AWS|AZURE|GOOGLE|GCP|GCLOUD|HF|WANDB"
+    r"|MLFLOW|SSH|SUDO|XDG|DOCKER|GIT|GITHUB|GITLAB|CI|POD|NODE|HOST|USER|DBUS|OPENAI|ANTHROPIC)_\w+"
+)
+TELLING = listed(
+    """PATH HOME USER SHELL PWD HOSTNAME LANG LOGNAME TERM LD_LIBRARY_PATH PYTHONPATH VIRTUAL_ENV
+    OLDPWD MAIL USERNAME USERPROFILE COMPUTERNAME APPDATA TEMP TMP TMPDIR SHLVL EDITOR LC_ALL
+    LC_CTYPE CUDA_VISIBLE_DEVICES CONDA_PREFIX HF_HOME HF_TOKEN"""
+)
+"""An object with two of these keys is an environment, whatever it is called."""
+
+
+@lru_cache(maxsize=1 << 14)
+def kind_of(key: str) -> KeyKind | None:
+    """The kind of a key anywhere in a trace, including the args of an event."""
+    named = NAME.fullmatch(key) is not None
+    kind = _ANYWHERE.get(_plain(key)) if named else None
+    sure = secrecy(key)
+    if kind is None and sure >= Secrecy.USUAL:
+        return KeyKind.SECRET
+    if kind is None and named:
+        kind = next((kind for end, kind in _ENDS.items() if key.lower().endswith(end)), None)
+    return KeyKind.MAYBE if kind is None and sure else kind
+
+
+def kind_in_metadata(key: str, top: bool) -> KeyKind | None:
+    """The kind of a key outside traceEvents, where more words are unambiguous; `top`: a top-level
+    key."""
+    if not NAME.fullmatch(key):
+        return kind_of(key)
+    kind = _OF_METADATA.get(_plain(key)) or kind_of(key)
+    unsure = kind in (None, KeyKind.MAYBE)
+    if unsure and _JOBS.match(key):
+        return KeyKind.OTHER
+    if unsure and top and (VARIABLE.fullmatch(key) or key in TELLING):
+        return KeyKind.OTHER
+    if unsure and key.lower().endswith("path"):
+        return KeyKind.FOLDER
+    return kind
+
+
+def _plain(key: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", key[:80].lower())
+
 
 VALUE = r"[^\s\"'\\,;&|<>()\[\]{}]++"
 DUMP = late(r"(?<=[\r\n])((?:export )?[A-Za-z_]\w{0,80}=)([^\r\n]++)")
@@ -108,12 +188,8 @@ def _hiding(found: re.Match[str], everything: bool, names: Names) -> Callable[[s
     return names.secret if variable or known else None
 
 
-class Machine(msgspec.Struct, frozen=True):
-    """Names that are known to be private before a text is read."""
-
-    users: tuple[str, ...] = ()
-    hosts: tuple[str, ...] = ()
-    secrets: tuple[str, ...] = ()
+Known = Mapping[str, Iterable[str]]
+"""Names that are known to be private before a text is read, by kind: user, host, secret."""
 
 
 class Texts:
@@ -123,10 +199,10 @@ class Texts:
         self.given = Placeholders()
         self.names = Names(self.given)
 
-    def expect(self, machine: Machine) -> None:
+    def expect(self, known: Known) -> None:
         """Learns names that are private wherever they occur."""
-        for kind in ("user", "host", "secret"):
-            for name in getattr(machine, f"{kind}s"):
+        for kind, names in known.items():
+            for name in names:
                 self.names.expect(kind, name)
 
     def learn(self, text: str) -> str:

@@ -13,10 +13,8 @@ from functools import lru_cache
 from typing import Any
 
 from fusetui.trace.read.repair import repaired
-from fusetui.trace.scrub.keys import TELLING, VARIABLE, KeyKind, kind_in_metadata, kind_of
-from fusetui.trace.scrub.placeholders import REMOVED
-from fusetui.trace.scrub.secrets import Secrecy, hides, secrecy
-from fusetui.trace.scrub.texts import Texts
+from fusetui.trace.scrub.secrets import REMOVED, Secrecy, hides, secrecy
+from fusetui.trace.scrub.texts import TELLING, VARIABLE, KeyKind, Texts, kind_in_metadata, kind_of
 
 ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=", re.ASCII)
 TRACE_NAME = "trace.json"

@@ -12,8 +12,7 @@ import msgspec
 import numpy as np
 
 from fusetui.trace.model.arrays import Int32s, Int64s, distinct
-from fusetui.trace.snapshot.memo import Memo, stack_code
-from fusetui.trace.snapshot.tables import Fields, Kind, Rows, Stack, Tables
+from fusetui.trace.snapshot.tables import Fields, Kind, Memo, Rows, Stack, Tables, stack_code
 from fusetui.trace.snapshot.walk import PUTS, Walk
 
 SMALL, LARGE = 1 << 15, 1 << 20  # bytes that are divided at once: more after each whole success

@@ -6,8 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.trace.model.arrays import Flags, Int32s, Int64s
-from fusetui.trace.snapshot.memo import ROW, Memo
-from fusetui.trace.snapshot.tables import Wrong
+from fusetui.trace.snapshot.tables import ROW, Memo, Wrong
 
 
 def _by_opcode(values: dict[bytes, int]) -> NDArray[np.int64]:

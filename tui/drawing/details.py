@@ -23,7 +23,7 @@ from fusetui.analysis.questions.chain import (
 from fusetui.analysis.questions.device_counters import DeviceCounter
 from fusetui.analysis.questions.launches import is_replay
 from fusetui.gpu.kernel_names import decode
-from fusetui.gpu.roofline.describe import describe, remarks
+from fusetui.gpu.roofline.row import describe, remarks
 from fusetui.text.cutting import clip
 from fusetui.text.figures import count, duration, plural
 from fusetui.text.printable import printable
@@ -31,17 +31,18 @@ from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.joined import is_joined, without_times
 from fusetui.trace.model.memo import kept_on, memo
-from fusetui.trace.program.dependencies import Dependencies, dependencies, waits_for
+from fusetui.trace.program.backward import Dependencies, dependencies, waits_for
 from fusetui.trace.program.origin import Origins
 from fusetui.trace.program.own_code import Program, path_of, program_of, source_of
 from fusetui.trace.program.regions import label_of as region_label
-from fusetui.tui.drawing.picture import Said
+from fusetui.tui.drawing.picture import Said, clipped
 from fusetui.tui.drawing.schemes import Glyphs
 from fusetui.tui.layout.kinds import label_of, narrow
+from fusetui.tui.layout.view import Side
 
 if TYPE_CHECKING:
-    from fusetui.analysis.replay.marks import Marks
-    from fusetui.gpu.kernel_names.annotate import Annotated
+    from fusetui.analysis.replay.predicted import Marks
+    from fusetui.gpu.kernel_names.record import Annotated
 
 DEEPEST = 16  # levels of nested lists and objects
 LONGEST = 2000  # characters; no screen shows more
@@ -49,20 +50,11 @@ INDENT = "  "
 MOST_LINES = 1000  # of args, and of slices around it, in the overlay
 
 
-def value_text(value: object, ellipsis: str) -> str:
-    """A string as it is, all else as JSON; an ellipsis for what is too deep or too long."""
-    pieces = iter([value]) if isinstance(value, str) else _pieces(value, DEEPEST, ellipsis)
-    return _bounded(pieces, ellipsis)
-
-
-def json_text(value: object, ellipsis: str) -> str:
-    """A value as JSON, a string too, as far as a screen can show it."""
-    return _bounded(_pieces(value, DEEPEST, ellipsis), ellipsis)
-
-
-def _bounded(pieces: Iterator[str], ellipsis: str) -> str:
-    text = ""
-    for piece in pieces:
+def value_text(value: object, ellipsis: str, as_json: bool = False) -> str:
+    """A string as it is, unless `as_json`, all else as JSON; an ellipsis for what is too deep or
+    too long."""
+    text, is_plain = "", isinstance(value, str) and not as_json
+    for piece in [str(value)] if is_plain else _pieces(value, DEEPEST, ellipsis):
         text += piece[: LONGEST + 1]
         if len(text) > LONGEST:
             break
@@ -100,14 +92,14 @@ def _members(event: dict[str, Any], indent: str, width: int, ellipsis: str) -> I
     """Each on a line or more; the objects in an event on lines of their own."""
     last = len(event) - 1
     for number, (key, value) in enumerate(event.items()):
-        comma, text = "," * (number < last), f"{indent}{json_text(key, ellipsis)}: "
+        comma, text = "," * (number < last), f"{indent}{value_text(key, ellipsis, True)}: "
         if isinstance(value, dict) and indent == INDENT:
             yield text + "{"
             yield from _members(value, indent + INDENT, width, ellipsis)
             yield f"{indent}}}{comma}"
             continue
         yield from textwrap.wrap(
-            f"{text}{json_text(value, ellipsis)}{comma}",
+            f"{text}{value_text(value, ellipsis, True)}{comma}",
             max(20, width),
             subsequent_indent=f"{indent}    ",
             replace_whitespace=False,
@@ -140,20 +132,10 @@ LINK_ARGS = (
 )
 
 
-def details(
-    trace: Trace,
-    row: int,
-    width: int,
-    height: int,
-    glyphs: Glyphs,
-    found: Origins | None = None,
-    counters: Sequence[DeviceCounter] = (),
-) -> list[Said]:
-    """At most `height` lines about a row; of kernels the same facts are always on the same line.
-
-    `found`: if the trace names parts of the program, a line says where in the program it comes
-    from.
-    """
+def details(side: Side, row: int, width: int, height: int, glyphs: Glyphs) -> list[Said]:
+    """At most `height` lines about a row; of kernels the same facts are always on the same line. If
+    the trace names parts of the program, a line says where in the program it comes from."""
+    trace, found = side.trace, side.insight.origins
     tells_more = found is not None and (len(found.regions) or len(found.frames))
     program = [program_line(found, row)] if found and tells_more else []
     marked = _annotated(trace, row, width, glyphs)
@@ -166,10 +148,10 @@ def details(
     else:
         name = [Said(narrow(text), "plain") for text, _ in marked.lines[: max(1, height - 5)]]
     lines = [title(trace, row, width, glyphs), *name]
-    ran = while_it_ran(trace, row, counters)
+    ran = while_it_ran(trace, row, side.device_counters)
     facts = flow([*_facts(trace, row, glyphs), *([ran] if ran else [])], width)
     lines += [Said(text) for text in (*program, _origin(trace, row, glyphs), *facts)]
-    return [Said(clip(line.text, width, glyphs.ellipsis), line.token) for line in lines][:height]
+    return clipped(lines, width, height, glyphs.ellipsis)
 
 
 def details_height(lines: int) -> int:
@@ -177,16 +159,10 @@ def details_height(lines: int) -> int:
     return max(7, min(12, lines // 3))
 
 
-def all_details(
-    trace: Trace,
-    row: int,
-    width: int,
-    glyphs: Glyphs,
-    found: Origins | None = None,
-    counters: Sequence[DeviceCounter] = (),
-) -> list[Said]:
+def all_details(side: Side, row: int, width: int, glyphs: Glyphs) -> list[Said]:
     """Everything about a row, for the overlay: also the modules and Python frames around it, the
     innermost first, each with its duration."""
+    trace, found = side.trace, side.insight.origins
     lines = [title(trace, row, width, glyphs), Said("")]
     marked = _annotated(trace, row, width, glyphs)
     for text, under in marked.lines:
@@ -207,7 +183,7 @@ def all_details(
     for over in program.frames[:MOST_PROGRAM]:
         label = label_of(int(trace.role[over]), trace.name_of(over))
         lines.append(Said(f"  {label}   {duration(int(trace.dur[over]))}"))
-    lines += [Said(ran) for ran in [while_it_ran(trace, row, counters)] if ran]
+    lines += [Said(ran) for ran in [while_it_ran(trace, row, side.device_counters)] if ran]
     if missing := why_missing(trace):
         return [*lines, Said(""), Said(missing)]
     lines += [Said(text) for text in (describe(trace, row), *remarks(trace, row)) if text]
@@ -292,7 +268,7 @@ def title(trace: Trace, row: int, width: int, glyphs: Glyphs) -> Said:
 
 
 def _annotated(trace: Trace, row: int, width: int, glyphs: Glyphs) -> Annotated:
-    from fusetui.gpu.kernel_names.annotate import annotate  # once a slice is selected
+    from fusetui.gpu.kernel_names.record import annotate  # once a slice is selected
 
     name = trace.name_of(row)
     decoded = decode(name) if trace.role[row] == Role.KERNEL else None
@@ -384,7 +360,6 @@ _args = memo(256)(Trace.args_of)
 
 
 def _shapes(args: dict[str, Any], glyphs: Glyphs) -> str:
-    """`[8192, 768] x [768, 3072]  bf16`: tensors only."""
     dims = args.get("Input Dims")
     if not isinstance(dims, Sequence) or isinstance(dims, str):
         return ""

@@ -11,28 +11,27 @@ import msgspec
 import numpy as np
 
 from fusetui.analysis.memory.categories import CATEGORIES
+from fusetui.analysis.memory.evidence import NO_STACK
 from fusetui.analysis.memory.history import BEFORE
-from fusetui.analysis.memory.holders import NO_STACK
 from fusetui.analysis.memory.layout import COMMON
-from fusetui.analysis.memory.placed import Placed, placed
 from fusetui.report.memory_words import MORE, short_place
 from fusetui.text.cutting import joined
-from fusetui.text.figures import count, duration, percent, plural, size
+from fusetui.text.figures import count, duration, plural, size
 from fusetui.trace.cells.raster import edges
 from fusetui.trace.model.arrays import summed
-from fusetui.trace.model.memo import memo, once
-from fusetui.trace.snapshot import Action, Frame
+from fusetui.trace.model.memo import once
+from fusetui.trace.snapshot.columns import Action, Frame
 from fusetui.tui.drawing.lane_lines import labeled
 from fusetui.tui.drawing.picture import Said
 from fusetui.tui.drawing.schemes import BAR, Glyphs, Styled
+from fusetui.tui.drawing.timeline import legend_parts
 from fusetui.tui.layout.frame import divided, tick_step, ticks
 from fusetui.tui.layout.kinds import narrow
-from fusetui.tui.layout.memory import ANY_STACK, LETTERS, NO_LIFE, MemoryRow, heights, positions
+from fusetui.tui.layout.memory import ANY_STACK, LETTERS, NO_LIFE, MemoryRow, heights
 from fusetui.tui.layout.text_layout import wrapped
-from fusetui.tui.state.memory import place_of
 
 if TYPE_CHECKING:
-    from fusetui.analysis.memory.moments import Moments
+    from fusetui.analysis.memory.moments import Moments, Placed
     from fusetui.tui.state.memory import Window
 
 LABEL = 11  # cells that a tick takes
@@ -55,26 +54,19 @@ class AreaPicture(msgspec.Struct, frozen=True, eq=False):
         return (*fixed, self.at, self.label) if y == height - 1 else fixed
 
     def line(self, y: int, width: int, height: int) -> Sequence[Styled]:
-        division, lines = divided(width, height), height - 1
+        division, lines, glyphs = divided(width, height), height - 1, self.glyphs
         if y == lines:
             return labeled(self.label, self._ruler(division.width), division.gutter)
         zero, begin, end, _ = self.window
-        top = self.glyphs.top
-        span = zero + begin, zero + end
-        level, kind = heights(self.moments, *span, division.width, lines, self.most, top)
-        label = size(self.most) if y == 0 else ""
-        parts = cell_parts(level[y], kind[y], self.glyphs)
-        return labeled(label.rjust(division.gutter - 1), parts, division.gutter)
-
-    def column(self, position: int, width: int) -> int:
-        """The cell of a position; that at the edge for one out of sight."""
-        zero, begin, end, _ = self.window
-        return max(0, min((position - zero - begin) * width // (end - begin), width - 1))
+        cells = division.width, lines, self.most, glyphs.top
+        level, kind = heights(self.moments, zero + begin, zero + end, *cells)
+        label = (size(self.most) if y == 0 else "").rjust(division.gutter - 1)
+        return labeled(label, cell_parts(level[y], kind[y], glyphs), division.gutter)
 
     def _ruler(self, width: int) -> list[Styled]:
         """Times, or numbers of events, under the cursor and where memory ran out."""
         zero, begin, end, _ = self.window
-        text, marks = [" "] * width, dict[int, Styled]()
+        cells: list[Styled] = [(" ", "faint")] * width
         if len(self.moments.times):
             marked = ticks(begin, end, width, LABEL)
         else:
@@ -83,27 +75,19 @@ class AreaPicture(msgspec.Struct, frozen=True, eq=False):
             marked = [((n - begin) * width // (end - begin), f"#{count(n)}") for n in numbers]
         for column, label in marked:
             if column + len(label) < width:
-                text[column : column + len(label)] = label
-        for place in once(self.moments, _failures):
-            if zero + begin <= place < zero + end:
-                marks[self.column(place, width)] = ("!", "bad")
-        here = place_of(self.moments, self.at) - zero
-        after = place_of(self.moments, self.at + 1) - zero
+                cells[column : column + len(label)] = ((char, "faint") for char in label)
+        here, after = (self.moments.position(event) - zero for event in (self.at, self.at + 1))
+        failed = [place - zero for place in once(self.moments, _failures)]
+        marks = [(place, ("!", "bad")) for place in failed if begin <= place < end]
         if begin <= here < end or here < begin <= after:  # what it was when the window began
-            marks[self.column(here + zero, width)] = (self.glyphs.selected_cell, "selection")
-        parts: list[Styled] = []
-        for x, char in enumerate(text):
-            token = marks.get(x, (char, "faint"))
-            if parts and parts[-1][1] == token[1] == "faint":
-                parts[-1] = (parts[-1][0] + token[0], "faint")
-            else:
-                parts.append(token)
-        return parts
+            marks.append((here, (self.glyphs.selected_cell, "selection")))
+        for place, mark in marks:  # one out of sight is at the edge
+            cells[max(0, min((place - begin) * width // (end - begin), width - 1))] = mark
+        return cells
 
 
 def _failures(moments: Moments) -> list[int]:
-    """The positions at which memory ran out."""
-    found: list[int] = positions(moments)[moments.history.events.action == Action.OOM].tolist()
+    found: list[int] = moments.positions[moments.history.events.action == Action.OOM].tolist()
     return found
 
 
@@ -145,27 +129,20 @@ def cursor_line(moments: Moments, event: int, zero: int, name: str, width: int) 
 
 def legend(moments: Moments, event: int, glyphs: Glyphs, width: int) -> list[Styled]:
     """The categories of what lives at the cursor, the largest first."""
-    amounts = moments.by_category(np.array([event]))[:, 0].tolist()
-    room, found = width - 1, list[Styled]()
-    order = sorted(filter(amounts.__getitem__, range(len(amounts))), key=lambda n: -amounts[n])
-    rests = [f"  {len(order) - n} more {_share(amounts, order[n:])}" for n in range(len(order))]
-    for n, kind in enumerate(order):
-        said = f" {short_place(CATEGORIES[kind])} {size(amounts[kind])} {_share(amounts, [kind])}"
-        if len(said) + 3 + len("".join(rests[n + 1 : n + 2])) > room:
-            return [*found, (rests[n][: max(0, room)], "faint")]
-        mark = LETTERS[kind] if glyphs.letters else glyphs.swatch
-        found += [("  " if found else " ", "plain"), (mark, f"memory.{CATEGORIES[kind]}{BAR}")]
-        found.append((said, "faint"))
-        room -= len(said) + 3
-    return found
-
-
-def _share(amounts: Sequence[int], kinds: Sequence[int]) -> str:
-    return percent(sum(amounts[kind] for kind in kinds), sum(amounts))
+    amounts = enumerate(moments.by_category(np.array([event]))[:, 0].tolist())
+    entries = [
+        (
+            (LETTERS[kind] if glyphs.letters else glyphs.swatch, f"memory.{CATEGORIES[kind]}{BAR}"),
+            f"{short_place(CATEGORIES[kind])} {size(amount)}",
+            amount,
+        )
+        for kind, amount in sorted(amounts, key=lambda one: -one[1])
+        if amount
+    ]
+    return legend_parts(entries, width - 2, " ")
 
 
 def row_text(moments: Moments, row: MemoryRow, zero: int) -> str:
-    """What names a row."""
     if row.level == 0:
         return short_place(row.name)
     if row.life != NO_LIFE:
@@ -173,29 +150,20 @@ def row_text(moments: Moments, row: MemoryRow, zero: int) -> str:
     if moments.is_of_trace:
         return short_place(moments.place_of(row.stack) or row.name)
     frames = moments.frames(row.stack)
-    shown = [_place(frame).rpartition("/")[2] for frame in _python(frames) or frames]
+    shown = (_place(frame).rpartition("/")[2] for frame in _python(frames) or frames)
     return " < ".join(shown) or NO_STACK
 
 
 def life_text(moments: Moments, life: int, zero: int) -> str:
-    """When it was allocated and freed."""
-    lives = moments.history.lives
+    lives, times = moments.history.lives, moments.times
     born, died = int(lives.born[life]), int(lives.died[life])
-    begin = (
-        "allocated before the recording" if born == BEFORE else f"from {when(moments, born, zero)}"
-    )
+    is_old = born == BEFORE
+    begin = "allocated before the recording" if is_old else f"from {when(moments, born, zero)}"
     if died >= lives.events:
         return f"{begin}, still there at the end"
-    lasted = ""
-    if born != BEFORE and len(moments.times):
-        lasted = f", for {duration(int(moments.times[died] - moments.times[born]))}"
+    is_timed = len(times) and not is_old
+    lasted = f", for {duration(int(times[died] - times[born]))}" if is_timed else ""
     return f"{begin} to {when(moments, died, zero)}{lasted}"
-
-
-@memo(2)
-def map_of(moments: Moments, event: int) -> Placed:
-    """The segments at a moment."""
-    return placed(moments, event)
 
 
 def segment_cells(found: Placed, segment: int, width: int, glyphs: Glyphs) -> list[Styled]:
@@ -215,20 +183,23 @@ def about_segment(moments: Moments, found: Placed, segment: int, width: int) -> 
     sizes = found.there.size[found.there.segment == segment]
     pool = "" if one.pool == COMMON else ", in a pool of its own"
     kind = "expandable" if one.is_expandable else "large" if one.is_large else "small"
-    said = f"{size(one.size)} at {one.address:#x}, {kind}, stream {one.stream}{pool}: "
-    said += f"{size(int(found.used[segment]))} in {plural(len(rows), 'allocation')}, "
-    holes = f"{plural(len(sizes), 'hole')} of {size(int(sizes.sum()))}"
-    said += holes if len(sizes) else "no holes"
-    said += f", the largest {size(int(sizes.max()))}" if len(sizes) > 1 else ""
+    holes = (
+        f"{plural(len(sizes), 'hole')} of {size(int(sizes.sum()))}" if len(sizes) else "no holes"
+    )
+    largest = f", the largest {size(int(sizes.max()))}" if len(sizes) > 1 else ""
     amounts = summed(kinds, lives.size[rows], len(CATEGORIES)).tolist()
     order = sorted(range(len(amounts)), key=lambda kind: -amounts[kind])
     parts = [f"{short_place(CATEGORIES[n])} {size(amounts[n])}" for n in order if amounts[n]]
-    lines = [Said(f" {said}", "plain"), Said(f" {joined(parts, width - 2)}")]
+    lines = [
+        f" {size(one.size)} at {one.address:#x}, {kind}, stream {one.stream}{pool}: "
+        f"{size(int(found.used[segment]))} in {plural(len(rows), 'allocation')}, {holes}{largest}",
+        f" {joined(parts, width - 2)}",
+    ]
     for row in rows[np.argsort(-lives.size[rows], kind="stable")][:MOST_LISTED].tolist():
         place = short_place(moments.place_of(int(lives.stack[row])) or NO_STACK)
         offset = int(lives.address[row]) - one.address
-        lines.append(Said(f"   {size(int(lives.size[row]))} at +{size(offset)}: {place}"))
-    return lines
+        lines.append(f"   {size(int(lives.size[row]))} at +{size(offset)}: {place}")
+    return [Said(lines[0], "plain"), *map(Said, lines[1:])]
 
 
 def about(
@@ -237,28 +208,24 @@ def about(
     """A row, and the frames of its stack, innermost first; `every`: those of C++ too. Of a trace,
     what a snapshot would add."""
     frames = moments.frames(stack) if stack != ANY_STACK else ()
-    python = _python(frames)
-    if row.life != NO_LIFE:
-        lines = [Said(line, "plain") for line in _life(moments, row.life, zero)]
+    python, is_life = _python(frames), row.life != NO_LIFE
+    if is_life:
+        found = [Said(f" {line}", "plain") for line in _life(moments, row.life, zero)]
     else:
-        stacks = "its largest stack" if not row.level else "its stack"
         blocks = f" in {plural(row.allocations, 'block')}" if row.allocations else ""
-        said = f"{size(row.bytes)}{blocks}: {narrow(_name(moments, row))}"
-        lines = [Said(said, "plain")] + ([Said(f"{stacks}, innermost first:")] if frames else [])
-    found = [Said(f" {line.text}", line.token) for line in lines]
+        found = [Said(f" {size(row.bytes)}{blocks}: {narrow(_name(moments, row))}", "plain")]
+        stacks = "its stack" if row.level else "its largest stack"
+        found += [Said(f" {stacks}, innermost first:")] if frames else []
     if moments.is_of_trace:
-        more = wrapped(_more(moments), width - 2) if every or row.life == NO_LIFE else []
-        return [*found, *(Said(f" {line}") for line in more)]
+        more = OF_CPU if moments.title.startswith("CPU") else MORE
+        lines = [] if is_life and not every else wrapped(more, width - 2)
+        return [*found, *(Said(f" {line}") for line in lines)]
     shorten = narrow if every else short_place
     found += [Said(f"   {shorten(_place(frame))}") for frame in python or frames]
     if every and python and len(python) < len(frames):
         found += [Said(""), Said(" with the frames of C++:", "plain")]
         found += [Said(f"   {_place(frame)}") for frame in frames]
     return found
-
-
-def _more(moments: Moments) -> str:
-    return OF_CPU if moments.title.startswith("CPU") else MORE
 
 
 def _python(frames: Sequence[Frame]) -> list[Frame]:
@@ -272,19 +239,15 @@ def _name(moments: Moments, row: MemoryRow) -> str:
 
 
 def _place(frame: Frame) -> str:
-    if frame.file.endswith(".py"):
-        return narrow(f"{frame.file}:{frame.line} {frame.name}")
-    return narrow(frame.name)
+    is_python = frame.file.endswith(".py")
+    return narrow(f"{frame.file}:{frame.line} {frame.name}" if is_python else frame.name)
 
 
 def _life(moments: Moments, life: int, zero: int) -> Iterator[str]:
     """Where it was born and freed, its size, and how long it lived."""
     history, lives = moments.history, moments.history.lives
-    kind = (
-        moments.place_of(int(lives.stack[life]))
-        if moments.is_of_trace
-        else CATEGORIES[int(moments.kinds[life])]
-    )
+    place = moments.place_of(int(lives.stack[life]))
+    kind = place if moments.is_of_trace else CATEGORIES[int(moments.kinds[life])]
     wanted, died = int(lives.size[life]), int(lives.died[life])
     address = f"at {int(lives.address[life]):#x}"
     yield f"{size(wanted)} ({plural(wanted, 'byte')}) {address}, {short_place(kind)}"

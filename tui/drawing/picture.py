@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import cache
+from itertools import islice
 from typing import NamedTuple, Protocol
 
 import msgspec
 
-from fusetui.text.cutting import ELLIPSIS
+from fusetui.text.cutting import ELLIPSIS, clip
 from fusetui.text.cutting import width as cells
 from fusetui.tui.drawing.schemes import CURSOR, Styled
 from fusetui.tui.layout.text_layout import ListColumn, fit, sentence_lines, shown
@@ -21,8 +22,8 @@ class Said(NamedTuple):
     token: str = "faint"
 
 
-Make = Callable[[int, int], Sequence[Said | Sequence[Styled]]]
-"""(width, height) -> at most `height` lines."""
+MANY = 1000  # lines
+Make = Callable[[int, int], Sequence[Said | Sequence[Styled]]]  # (width, height) -> lines
 
 
 def cut(lines: Sequence[Said], height: int, ellipsis: str = ELLIPSIS) -> Sequence[Said]:
@@ -61,10 +62,21 @@ class TextPicture:
         return [line] if isinstance(line, Said) else line
 
 
-def text(lines: Sequence[Said]) -> TextPicture:
-    """Lines that are already known."""
-    found = tuple(lines)
-    return TextPicture(found, lambda width, height: found)
+def text(lines: Sequence[Said | Sequence[Styled]]) -> TextPicture:
+    return TextPicture(tuple(map(tuple, lines)), lambda width, height: lines)
+
+
+def folded(
+    texts: Iterable[str], width: int, token: str = "faint", before: str = "", most: int = MANY
+) -> list[Said]:
+    """Sentences, each on as many lines as it needs, `most` lines in all."""
+    lines = (line for text in texts for line in sentence_lines(text, width))
+    return [*cut([Said(f"{before}{line}", token) for line in lines], most)]
+
+
+def clipped(lines: Iterable[Said], width: int, height: int, ellipsis: str) -> list[Said]:
+    """At most `height` lines, each in so many cells."""
+    return [Said(clip(one.text, width, ellipsis), one.token) for one in islice(lines, height)]
 
 
 def ruled(identity: Hashable, title: str, rule: str, make: Make) -> TextPicture:
@@ -126,7 +138,6 @@ def row_parts(
 
 
 def no_rows(sentence: str) -> Rows:
-    """A sentence instead of a list."""
     return Rows(sentence, 0, lambda width: f" {sentence}", lambda index, width: ())
 
 
@@ -139,20 +150,17 @@ class ListPicture(msgspec.Struct, frozen=True, eq=False):
 
     def key(self, y: int, width: int, height: int) -> Hashable:
         index = y - 1 + self.top if y else -1
-        if not self.rows.count:
-            return self.rows.identity, y, width
-        if index >= self.rows.count:
+        if self.rows.count and index >= self.rows.count:
             return None, width
         return self.rows.identity, index, index == self.cursor, width
 
     def line(self, y: int, width: int, height: int) -> Sequence[Styled]:
         index = y - 1 + self.top
         if not self.rows.count or y == 0:
-            lines = [self.rows.titles(width)]
-            if not self.rows.count and cells(lines[0]) > width:  # a sentence
-                said = sentence_lines(lines[0].strip(), max(1, width - 2))
-                lines = [f" {line}" for line in said]
-            return [(text, "title") for text in lines[y : y + 1]]
+            lines = [Said(self.rows.titles(width), "title")]
+            if not self.rows.count and cells(lines[0].text) > width:  # a sentence
+                lines = folded([lines[0].text.strip()], width - 2, "title", " ")
+            return lines[y : y + 1]
         if index >= self.rows.count:
             return ()
         texts = self.rows.format(index, width - 1)
@@ -162,7 +170,6 @@ class ListPicture(msgspec.Struct, frozen=True, eq=False):
         return [(text, token + CURSOR) for text, token in row]
 
     def index_at(self, y: int) -> int:
-        """The row on a line of the screen, or -1."""
         index = y - 1 + self.top
         return index if y > 0 and index < self.rows.count else -1
 

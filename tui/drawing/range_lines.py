@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 
@@ -11,13 +11,13 @@ import numpy as np
 
 from fusetui.analysis.questions.busy import WindowFigures, window_figures
 from fusetui.analysis.why.model import IDLE, Gap
-from fusetui.text.cutting import clip, joined
+from fusetui.text.cutting import joined
 from fusetui.text.figures import count, duration, percent, plural, tick
 from fusetui.trace.model.categories import CPU_LAYERS, Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.memo import memo
 from fusetui.tui.drawing.details import flow
-from fusetui.tui.drawing.picture import Said
+from fusetui.tui.drawing.picture import Said, clipped
 from fusetui.tui.drawing.schemes import Glyphs
 from fusetui.tui.layout.kinds import label_of, narrow
 from fusetui.tui.layout.text_layout import ListColumn, fit, titles
@@ -26,7 +26,6 @@ from fusetui.tui.state.session import Range
 
 
 def gap_lines(side: Side, at: GapAt, width: int, height: int, glyphs: Glyphs) -> list[Said]:
-    """At most `height` lines about one gap."""
     found = idle_of(side, at)
     if found is None:
         return []
@@ -47,7 +46,7 @@ def gap_lines(side: Side, at: GapAt, width: int, height: int, glyphs: Glyphs) ->
     around = (_around(found.told[n]) for n in ranks)
     flowed = (flow(texts, width) for texts in (others, *chain.from_iterable(around)))
     lines += [Said(text) for text in chain.from_iterable(flowed)]
-    return [Said(clip(one.text, width, glyphs.ellipsis), one.token) for one in lines][:height]
+    return clipped(lines, width, height, glyphs.ellipsis)
 
 
 def _around(told: Gap) -> tuple[list[str], list[str]]:
@@ -61,29 +60,38 @@ def _around(told: Gap) -> tuple[list[str], list[str]]:
     return inside, [*drained, *after, f"before {kernel(told.next)}"]
 
 
-FEW = (
-    ListColumn("inside", 9),
-    ListColumn("share", 7),
-    ListColumn("count", 6),
-    ListColumn("kernel", 0, left=True),
-)
-ALL = (ListColumn("ns inside", 16), *FEW[1:])
+SHARES = ListColumn("share", 7), ListColumn("count", 6)
+FEW, ALL = (ListColumn("inside", 9), *SHARES), (ListColumn("ns inside", 16), *SHARES)
 
 
 def range_lines(side: Side, found: Range, width: int, height: int, glyphs: Glyphs) -> list[Said]:
     """At most `height` lines: length, GPU time, streams, and what took the most time."""
-    figures = _figures(side.trace, found.begin, found.end)
-    idle = _idle(side, found)
-    names = figures.names[:height]
-    rows = [[duration(n.ns), *_texts(figures, i)] for i, n in enumerate(names)]
+    figures, idle = _figures(side.trace, found.begin, found.end), _idle(side, found)
+    facts = [*_facts(side.trace, figures), _place(figures, side.origin)]
     lines = [
-        Said(joined([*_facts(side.trace, figures), _place(figures, side.origin)], width), "title"),
+        Said(joined(facts, width), "title"),
         *([Said(_few_streams(figures, width))] if figures.devices else []),
         *([Said(_why_idle(idle, width))] if idle else []),
-        Said(titles(_titled(FEW, figures), width)),
-        *(Said(" " + "".join(fit(FEW, row, width - 1)), "plain") for row in rows),
+        *_most(figures, FEW, duration, width, height),
     ]
-    return [Said(clip(line.text, width, glyphs.ellipsis), line.token) for line in lines][:height]
+    return clipped(lines, width, height, glyphs.ellipsis)
+
+
+def _most(
+    figures: WindowFigures,
+    fixed: Sequence[ListColumn],
+    said: Callable[[int], str],
+    width: int,
+    most: int | None = None,
+) -> Iterator[Said]:
+    """The titles and rows of what took the most time."""
+    what = "kernel, copy or set" if figures.devices else "CPU op, by self time"
+    columns = [*fixed, ListColumn(what, 0, left=True)]
+    yield Said(titles(columns, width), "faint" if most else "title")
+    for one in figures.names[:most]:
+        shares = percent(one.ns, figures.span_ns), count(one.events)
+        texts = [said(one.ns), *shares, label_of(int(one.role), one.name)]
+        yield Said(" " + "".join(fit(columns, texts, width - 1)), "plain")
 
 
 def all_range_lines(side: Side, found: Range, width: int) -> list[Said]:
@@ -108,9 +116,7 @@ def all_range_lines(side: Side, found: Range, width: int) -> list[Said]:
         events = plural(stream.events, "event")
         text = f"  {label}: busy {count(stream.busy_ns)} ns, {share}, {events}"
         lines.append(Said(text, "plain"))
-    lines += [Said(""), Said(titles(_titled(ALL, figures), width), "title")]
-    rows = [[count(n.ns), *_texts(figures, i)] for i, n in enumerate(figures.names)]
-    return lines + [Said(" " + "".join(fit(ALL, row, width - 1)), "plain") for row in rows]
+    return [*lines, Said(""), *_most(figures, ALL, count, width)]
 
 
 def _idle(side: Side, found: Range) -> list[tuple[str, int]]:
@@ -130,12 +136,10 @@ def _why_idle(idle: Sequence[tuple[str, int]], width: int) -> str:
     return joined([f"idle {duration(whole)}:", *parts], width)
 
 
-_figures = memo()(window_figures)
-"""Computed when the range is set, not for every key."""
+_figures = memo()(window_figures)  # when the range is set, not for every key
 
 
 def _facts(trace: Trace, figures: WindowFigures) -> list[str]:
-    """The most important first."""
     facts = [f"range {duration(figures.span_ns)}", _busy(trace, figures)]
     starting = f"{plural(figures.kernels, 'kernel')} start{'s' * (figures.kernels == 1)} in it"
     return [*facts, starting] if figures.devices else facts
@@ -166,15 +170,3 @@ def _few_streams(figures: WindowFigures, width: int) -> str:
     more = ([f"{hidden} more"] * (hidden > 0) for hidden in range(len(texts)))
     fitting = ("   ".join([*texts[: len(texts) - n], *end]) for n, end in enumerate(more))
     return next((text for text in fitting if len(text) <= width), texts[0] if texts else "")
-
-
-def _texts(figures: WindowFigures, index: int) -> list[str]:
-    named = figures.names[index]
-    label = label_of(int(named.role), named.name)
-    return [percent(named.ns, figures.span_ns), count(named.events), label]
-
-
-def _titled(columns: Sequence[ListColumn], figures: WindowFigures) -> tuple[ListColumn, ...]:
-    """The title of the last column says what its names are."""
-    title = "kernel, copy or set" if figures.devices else "CPU op, by self time"
-    return (*columns[:-1], ListColumn(title, 0, left=True))

@@ -35,7 +35,7 @@ from fusetui.tui.layout.places import marks_selection, places
 from fusetui.tui.layout.view import HIDDEN, Interval, Place, Side, View, gap_times
 
 if TYPE_CHECKING:
-    from fusetui.analysis.replay.marks import Marks
+    from fusetui.analysis.replay.predicted import Marks
 
 
 class TimelinePicture(msgspec.Struct, frozen=True, eq=False, dict=True):
@@ -109,11 +109,9 @@ class TimelinePicture(msgspec.Struct, frozen=True, eq=False, dict=True):
         return labeled(label, parts, division.gutter)
 
     def _count(self, division: Division) -> str:
-        """Which lines are on the screen, when not all are."""
         return in_view(self.places, self.top, division.lanes)
 
     def _bar(self, y: int, division: Division) -> str:
-        """The bar beside a line, y counted from the first lane."""
         here = y in thumb(self.places, self.top, division.lanes)
         return self.glyphs.thumb if here else " "
 
@@ -165,10 +163,8 @@ def gutter_text(place: Place, gutter: int, glyphs: Glyphs) -> str:
 
 
 def ruler(view: View, width: int, chosen: Interval | None, glyphs: Glyphs) -> tuple[str, range]:
-    """Times at round positions, none cut off, over a bar `├───┤` where a range of time is selected.
-
-    Also returns the cells of that bar.
-    """
+    """Times at round positions, none cut off, over a bar `├───┤` where a range of time is selected,
+    and the cells of that bar."""
     text = [" "] * width
     cells = cells_of(view, *chosen, width) if chosen else range(0)
     if chosen and cells:
@@ -278,28 +274,33 @@ def _idle_cells(
 def legend_line(
     found: Sequence[KindShare], glyphs: Glyphs, gutter: int, width: int
 ) -> list[Styled]:
-    """`■ gemm 45.2 %  ■ reduction 46.1 %  2 more 8.7 %`: what the colors of the GPU lanes mean, the
-    largest shares of the time, and what is left."""
-    parts: list[Styled] = []
-    room = width - gutter
-    for n, share in enumerate(found):
-        between = BETWEEN if n else ""
-        percentage = percent(share.ns, share.whole_ns, fine=True)
-        text = f" {share.kind.removeprefix('gpu-')} {percentage}"
+    """What the colors of the GPU lanes mean, with their shares of the time, which add up."""
+    marks = [LETTERS[one.kind] if glyphs.letters else glyphs.swatch for one in found]
+    entries = [
+        ((mark, one.kind.token + BAR), one.kind.removeprefix("gpu-"), one.ns)
+        for mark, one in zip(marks, found, strict=True)
+    ]
+    label = f"{found[0].of} time" if found else ""
+    return labeled(label, legend_parts(entries, width - gutter, fine=True), gutter)
+
+
+def legend_parts(
+    entries: Sequence[tuple[Styled, str, int]], room: int, lead: str = "", fine: bool = False
+) -> list[Styled]:
+    """`■ gemm 45.2 %  ■ reduction 46.1 %  2 more 8.7 %`: the marks, names and shares of as many
+    amounts as there is room for, and what is left."""
+    amounts, parts = [amount for *_, amount in entries], list[Styled]()
+
+    def share(first: int, end: int | None = None) -> str:
+        return percent(sum(amounts[first:end]), sum(amounts), fine=fine)
+
+    rests = [f"{BETWEEN}{len(amounts) - n} more {share(n)}" for n in range(len(amounts))]
+    for n, (mark, name, _) in enumerate(entries):
+        between, text = BETWEEN if n else lead, f" {name} {share(n, n + 1)}"
         cells = len(between) + 1 + len(text)
-        if cells + len(_rest(found, n + 1)) > room:
-            parts.append((_rest(found, n)[: max(0, room)], "faint"))
-            break
-        mark = LETTERS[share.kind] if glyphs.letters else glyphs.swatch
-        parts += [(between, "faint"), (mark, share.kind.token + BAR), (text, "faint")]
+        if cells + len("".join(rests[n + 1 : n + 2])) > room:
+            rest = rests[n] if between else rests[n].strip()
+            return [*parts, (rest[: max(0, room)], "faint")]
+        parts += [(between, "faint"), mark, (text, "faint")]
         room -= cells
-    return labeled(f"{found[0].of} time" if found else "", parts, gutter)
-
-
-def _rest(found: Sequence[KindShare], n: int) -> str:
-    """What the families from one on take together; "" for none. All shares have one decimal, so
-    that they can be added up."""
-    if n >= len(found):
-        return ""
-    left = percent(sum(one.ns for one in found[n:]), found[0].whole_ns, fine=True)
-    return f"{BETWEEN if n else ''}{len(found) - n} more {left}"
+    return parts

@@ -26,8 +26,8 @@ from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import Id, exact_id
 from fusetui.trace.model.intervals import union_length
 from fusetui.trace.program.origin import Nowhere, Origins
+from fusetui.tui.layout.figure_trees import MOST, ModuleTree, self_times
 from fusetui.tui.layout.kinds import SliceKind, kind_of, label_of, narrow
-from fusetui.tui.layout.modules import MOST, ModuleTree, self_times
 
 LEAST = 36  # cells of a list
 BETWEEN = 2  # cells
@@ -83,21 +83,16 @@ class AnswerAt(msgspec.Struct, frozen=True):
 def answer_lists(why: Why, tree: ModuleTree, trace: Trace) -> tuple[AnswerList, ...]:
     """GPU time by module and by kernel, and the longest gaps; without a GPU, time by name of device
     events, ops and annotations, and by thread. None of them is empty."""
-    lists = _gpu_lists(why, tree, trace) if why.devices else _cpu_lists(why, trace)
+    if why.devices:
+        lists = [_modules(tree), _kernels(tree, trace), _gaps(why)]
+    else:
+        lists = [
+            _by_name(trace, Role.DEVICE, "device time by name"),
+            timed("self time by CPU op", _ops(trace)),
+            _by_name(trace, Role.ANNOTATION, "time in annotations"),
+            timed("time by CPU thread", _threads(why, trace)),
+        ]
     return tuple(one for one in lists if one.entries)
-
-
-def _gpu_lists(why: Why, tree: ModuleTree, trace: Trace) -> Iterator[AnswerList]:
-    yield _modules(tree)
-    yield _kernels(tree, trace)
-    yield _gaps(why)
-
-
-def _cpu_lists(why: Why, trace: Trace) -> Iterator[AnswerList]:
-    yield _by_name(trace, Role.DEVICE, "device time by name")
-    yield timed("self time by CPU op", _ops(trace))
-    yield _by_name(trace, Role.ANNOTATION, "time in annotations")
-    yield timed("time by CPU thread", _threads(why, trace))
 
 
 def fitting(lists: Sequence[AnswerList], width: int, at: AnswerAt | None) -> Sequence[int]:
@@ -121,53 +116,40 @@ def moved(lists: Sequence[AnswerList], at: AnswerAt, columns: int, rows: int) ->
 
 
 def way_of(lists: Sequence[AnswerList], at: AnswerAt) -> Way:
-    """Where a row leads."""
     at = moved(lists, at, 0, 0)
     return Way("why") if at.row < 0 else lists[at.column].entries[at.row].way
 
 
 def timed(title: str, found: Iterable[AnswerRow]) -> AnswerList:
-    """A list of times with their shares, the largest first."""
     ordered = sorted((one for one in found if one.ns), key=lambda one: -one.ns)[:MOST]
     return AnswerList(title, unit_of(one.ns for one in ordered), tuple(ordered))
 
 
 def of_name(total: KernelTotal, role: Role, whole_ns: int, way: Way) -> AnswerRow:
-    """All slices of one name and role."""
     label, kind = label_of(int(role), total.name), kind_of(int(role), total.name)
     return AnswerRow(total.total_ns, whole_ns, label, way, kind)
 
 
 def _modules(tree: ModuleTree) -> AnswerList:
     """Also what belongs to no module, so that the shares add up, unless there is nothing else."""
-    rows = [
-        AnswerRow(ns, tree.gpu_ns, narrow(name), Way("module", node))
-        for name, ns, node in self_times(tree)
-    ]
-    if rows:
-        rows += [
-            AnswerRow(one.gpu_ns, tree.gpu_ns, NOWHERE[one.why], Way("module", node))
-            for node, one in enumerate(tree.none, len(tree.times))
-        ]
+    own, whole = self_times(tree), tree.gpu_ns
+    none = enumerate(tree.none, len(tree.times)) if own else ()
+    rows = [AnswerRow(ns, whole, narrow(name), Way("module", node)) for name, ns, node in own]
+    rows += [AnswerRow(n.gpu_ns, whole, NOWHERE[n.why], Way("module", node)) for node, n in none]
     return timed("GPU time by module", rows)
 
 
 def _kernels(tree: ModuleTree, trace: Trace) -> AnswerList:
     """Copies too: they are part of the GPU time."""
-    rows = [
-        of_name(kernel, Role.KERNEL, tree.gpu_ns, Way("kernel", rank))
-        for rank, kernel in enumerate(kernel_totals(trace)[:MOST])
-    ]
+    whole, kernels = tree.gpu_ns, enumerate(kernel_totals(trace)[:MOST])
+    rows = [of_name(one, Role.KERNEL, whole, Way("kernel", rank)) for rank, one in kernels]
     for role in (Role.MEMCPY, Role.MEMSET):
-        rows += [
-            of_name(copy, role, tree.gpu_ns, Way("slice", longest(trace, copy)))
-            for copy in kernel_totals(trace, trace.rows_of(role))
-        ]
+        copies = kernel_totals(trace, trace.rows_of(role))
+        rows += [of_name(one, role, whole, Way("slice", longest(trace, one))) for one in copies]
     return timed("GPU time by kernel", rows)
 
 
 def longest(trace: Trace, total: KernelTotal) -> int:
-    """The longest of some slices of one name."""
     return int(total.rows[np.argmax(trace.dur[total.rows])])
 
 
@@ -175,13 +157,12 @@ def _gaps(why: Why) -> AnswerList:
     """When they begin stands beside how long they are."""
     begins = unit_of(gap.start_ns for gap in why.gaps)
     largest = max((gap.dur_ns for gap in why.gaps), default=0)
-    entries = tuple(
-        AnswerRow(gap.dur_ns, largest, narrow(inside(gap)), Way("gap", n), None, begin)
-        for n, gap in enumerate(why.gaps)
-        for begin in (begins.text(gap.start_ns),)
-    )
+    entries = []
+    for n, gap in enumerate(why.gaps):
+        begin, text = begins.text(gap.start_ns), narrow(inside(gap))
+        entries.append(AnswerRow(gap.dur_ns, largest, text, Way("gap", n), None, begin))
     unit = unit_of(gap.dur_ns for gap in why.gaps)
-    return AnswerList("longest gaps", unit, entries, f"at {begins.name}")
+    return AnswerList("longest gaps", unit, tuple(entries), f"at {begins.name}")
 
 
 def inside(gap: Gap) -> str:
@@ -255,8 +236,7 @@ class Insight(msgspec.Struct, frozen=True, eq=False):
 
 
 NOTHING_YET = Insight()
-WORTH = "worth"
-"""The answer with what each finding is worth, among what is made of a trace: see memo.kept_on."""
+WORTH = "worth"  # the answer with what findings are worth, among what is kept on a trace
 
 
 def working(trace: Trace, what: str) -> str:

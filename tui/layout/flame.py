@@ -9,12 +9,10 @@ import msgspec
 import numpy as np
 
 from fusetui.trace.model.arrays import Int64s, Rows
-from fusetui.tui.layout.figure_trees import FigureTree, by_level, placed
-from fusetui.tui.layout.modules import ModuleTree
+from fusetui.tui.layout.figure_trees import FigureTree, ModuleTree, by_level, placed
 
 TREES: Final = ("ops", "modules", "frames")
-TIMES: Final = ("GPU", "CPU")
-"""GPU time launched by a node, or time on the CPU."""
+TIMES: Final = ("GPU", "CPU")  # GPU time launched by a node, or time on the CPU
 WHOLE = -1  # instead of a node
 
 
@@ -51,7 +49,6 @@ class Flame(msgspec.Struct, frozen=True, eq=False, dict=True):
         return int(self.begin[node]), max(1, int(self.amount[node]))
 
     def first_level(self, root: int) -> int:
-        """The level that is drawn first: that of the node that is as wide as the screen."""
         return 0 if root == WHOLE else int(self.tree.level[root])
 
     def depth(self, root: int) -> int:

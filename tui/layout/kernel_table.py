@@ -23,10 +23,8 @@ from fusetui.trace.model.memo import memo, once
 from fusetui.trace.program.origin import Origins
 from fusetui.tui.layout.kinds import KINDS, SliceKind, kind_of, label_of, narrow, numbers_of
 
-BYS: Final = ("name", "kind", "family", "op", "shape", "module", "stream", "step")
-"""What kernels are grouped by."""
-LATER: Final = ("shape", "module")
-"""Those that are known only once the answer is."""
+BYS: Final = ("name", "kind", "family", "op", "shape", "module", "stream", "step")  # of groups
+LATER: Final = ("shape", "module")  # those that are known only once the answer is
 SORTS: Final = ("total", "count", "median", "min", "max", "name")
 UNKNOWN: Final = "(none)"
 NO_ARGS: Final = Arguments(np.empty(0, dtype=np.int32), ())
@@ -72,7 +70,6 @@ class KernelTable(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def units(self) -> Mapping[str, Unit]:
-        """One for each column of times."""
         times = {name: self.figures(name).tolist() for name in ("total", "median", "min", "max")}
         return {name: unit_of(values) for name, values in times.items()}
 
@@ -91,7 +88,6 @@ class KernelTable(msgspec.Struct, frozen=True, eq=False, dict=True):
         return self.rows[self.begins[group] : self.begins[group + 1]]
 
     def longest(self, group: int) -> int:
-        """The row of the longest of a group."""
         rows = self.rows_of(group)
         return int(rows[np.argmax(self.trace.dur[rows])])
 
@@ -111,7 +107,6 @@ class KernelTable(msgspec.Struct, frozen=True, eq=False, dict=True):
         return str(fields.get("name") or self.label(group))
 
     def kind(self, group: int) -> SliceKind:
-        """That of the longest of them."""
         return kind_of(int(self.role), self.trace.name_of(self.longest(group)))
 
     @memo(len(SORTS))

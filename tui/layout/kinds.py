@@ -48,29 +48,23 @@ class SliceKind(StrEnum):
 
     @property
     def token(self) -> str:
-        """That of its color."""
         return TOKENS[self]
 
 
-KINDS = tuple(SliceKind)
-"""By their numbers."""
+KINDS = tuple(SliceKind)  # by their numbers
 TOKENS = {
     kind: ("kernel." if n <= KINDS.index(SliceKind.GPU_OTHER) else "slice.")
     + kind.removeprefix("gpu-")
     for n, kind in enumerate(KINDS)
 }
-LETTERS = dict(zip(KINDS, "gapfrcmkolnyjx", strict=True))
-"""What stands for a kind where there is no color."""
-
+LETTERS = dict(zip(KINDS, "gapfrcmkolnyjx", strict=True))  # where there is no color
 BY_ROLE = {
     **dict.fromkeys((Role.MEMCPY, Role.MEMSET), SliceKind.COPY),
     **dict.fromkeys((Role.ANNOTATION, Role.GPU_ANNOTATION), SliceKind.ANNOTATION),
     **{Role.PYTHON: SliceKind.PYTHON, Role.CALL: SliceKind.CALL},
 }
-
 DECODED = (Role.KERNEL, Role.DEVICE)
 """Their names may be those of kernels: also what other devices ran, and ranges around a kernel."""
-
 BY_WORK = {
     **dict.fromkeys(("gemm", "gemv", "conv"), SliceKind.GEMM),
     **dict.fromkeys(("copy", "fill", "memcpy", "memset"), SliceKind.COPY),
@@ -79,7 +73,6 @@ BY_WORK = {
     "comm": SliceKind.COMM,
 }
 """The kinds of gpu/kinds.py, as few as there are colors."""
-
 COMPILED_MARKS = ("triton_", "Torch-Compiled", "CompiledFunction", "TorchDynamo", "AOTDispatcher")
 
 
@@ -87,7 +80,9 @@ COMPILED_MARKS = ("triton_", "Torch-Compiled", "CompiledFunction", "TorchDynamo"
 def kind_of(role: int, name: str) -> SliceKind:
     """The kind of a slice by its role and name."""
     if role in DECODED:
-        return _kernel_kind(name)
+        if (decoded := decode(name)) is not None and decoded.fused_ops:
+            return SliceKind.FUSED
+        return BY_WORK.get(kind_of_kernel(name) or "", SliceKind.GPU_OTHER)
     if role == Role.OP:
         marked = name.startswith(COMPILED_MARKS) or "cpp_fused" in name
         return SliceKind.COMPILED if marked else SliceKind.OP
@@ -117,8 +112,7 @@ def _label(role: int, name: str) -> str:
     if role in (*DECODED, Role.MEMCPY, Role.MEMSET):
         return narrow(short_name(name))
     if role == Role.PYTHON:
-        frame = PYTHON_FRAME.match(name)
-        if frame:
+        if frame := PYTHON_FRAME.match(name):
             return narrow(f"{frame[3]} {frame[1]}:{frame[2]}")
         if built_in := BUILT_IN.match(name):
             return narrow(built_in[1])
@@ -135,13 +129,6 @@ def narrow(text: str) -> str:
     from rich.cells import cell_len
 
     return "".join(c if is_printable(c) and cell_len(c) == 1 else "·" for c in text)
-
-
-def _kernel_kind(name: str) -> SliceKind:
-    decoded = decode(name)
-    if decoded is not None and decoded.fused_ops:
-        return SliceKind.FUSED
-    return BY_WORK.get(kind_of_kernel(name) or "", SliceKind.GPU_OTHER)
 
 
 class KindShare(msgspec.Struct, frozen=True):

@@ -26,10 +26,8 @@ LAYER_LABELS = {
 MOST = 1000  # lanes
 PREPARED = 500  # lines
 NORMAL_LINES = {Layer.OPS: 6, Layer.ANNOTATIONS: 3, Layer.STREAM: 3, Layer.PYTHON: 4}
-LITTLE = 100
-"""A lane of another program says little when it is busy for less than 1 / LITTLE of the time."""
-FOLDED, ALL = 1, 1 << 20
-"""How many lines of a lane are shown at most."""
+LITTLE = 100  # a lane of another program says little when busy for less than 1 / LITTLE
+FOLDED, ALL = 1, 1 << 20  # how many lines of a lane are shown at most
 
 
 class Lane(msgspec.Struct, frozen=True, eq=False, dict=True):
@@ -50,11 +48,9 @@ class Lane(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def lines(self) -> Lines:
-        """The lines, each computed when it is first shown, or beforehand by `prepare`."""
         return Lines(self.trace, self.tracks, self.kinds)
 
     def prepare(self) -> None:
-        """Compute the lines that fit on any screen."""
         _ = [*islice(self.lines, PREPARED)]
 
     @property
@@ -73,16 +69,13 @@ class Lane(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @property
     def height(self) -> int:
-        """How many lines it has at most."""
         return len(self.lines) + self.has_where
 
     def shown(self, most: int) -> int:
-        """How many lines the lane has on the screen when there may be so many."""
         return max(1, min(most, self.height))
 
     @cached_property
     def sum_ns(self) -> int:
-        """All durations added up."""
         return sum(int(self.trace.dur[track.rows].sum()) for track in self.tracks)
 
     @cached_property
@@ -94,10 +87,8 @@ class Lane(msgspec.Struct, frozen=True, eq=False, dict=True):
 
 
 def lanes_of(trace: Trace) -> tuple[Lane, ...]:
-    """Lanes in the order of the tracks; sub-rows join the lane that they overlap.
-
-    All beyond MOST are one lane, because every movement loops over the lanes.
-    """
+    """Lanes in the order of the tracks; sub-rows join the lane that they overlap. All beyond MOST
+    are one lane, because every movement loops over the lanes."""
     grouped: dict[tuple[Layer, Id, Id], list[Track]] = {}
     for track in trace.tracks:
         if track.layer is not Layer.CAPTURED:  # that belongs to another trace
@@ -141,12 +132,9 @@ def _lane(trace: Trace, tracks: Sequence[Track], kinds: Numbers) -> Lane:
     label = LAYER_LABELS[first.layer]
     if first.layer in GPU_LAYERS:
         group, _, stream = title.partition(" stream ")
-        label = f"stream {stream}" if stream else label
-        if first.layer is not Layer.STREAM:
-            label = LAYER_LABELS[first.layer] + (f" {stream}" if stream else "")
+        label = f"{label} {stream}" if stream else label
     elif first.layer not in CPU_LAYERS:
-        label = title
-        group = "other"
+        label, group = title, "other"
     return Lane(trace, group, label, title, first.layer, tuple(tracks), kinds)
 
 
@@ -206,7 +194,6 @@ def matching(lanes: Sequence[Lane], pattern: str) -> frozenset[int]:
 
 
 def names_of(lanes: Sequence[Lane]) -> list[str]:
-    """What a pattern is looked for in: title, group and label of each lane."""
     return [f"{lane.title} {lane.group} {lane.label}" for lane in lanes]
 
 

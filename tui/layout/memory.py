@@ -1,9 +1,6 @@
 """What the memory page shows, as data: the snapshots, the cells of the area over time, and the rows
-of a moment.
-
-Times are ns from the first event, beside a trace from its origin; where a file has no times, events
-are counted instead.
-"""
+of a moment. Times are ns from the first event, beside a trace from its origin; where a file has no
+times, events are counted instead."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ import numpy as np
 
 from fusetui.trace.cells.raster import edges
 from fusetui.trace.model.arrays import Flags, Int64s
-from fusetui.trace.model.memo import memo, once
+from fusetui.trace.model.memo import memo
 
 if TYPE_CHECKING:
     from fusetui.analysis.memory.moments import Held, Moments
@@ -23,21 +20,9 @@ if TYPE_CHECKING:
 
 MEMORY = "memory"
 NO_LIFE, ANY_STACK = -1, -2
-LETTERS = "pogatwbGu"
-"""Of the categories, in their order, where there are no colors."""
-FROM_BELOW = (0, 7, 1, 2, 6, 5, 3, 8, 4)
-"""The order of the categories in the area: what lives long lies below."""
+LETTERS = "pogatwbGu"  # of the categories, in their order, where there are no colors
+FROM_BELOW = (0, 7, 1, 2, 6, 5, 3, 8, 4)  # categories in the area: what lives long lies below
 Key = tuple[str | int, ...]
-
-
-class ReadMemory(msgspec.Struct, frozen=True):
-    """An effect: read these snapshots, or the memory events of a trace, as asked for on a page;
-    `alone`: nothing else is open."""
-
-    paths: tuple[str, ...]
-    alone: bool
-    trace: Trace | None = None
-    page: str = ""
 
 
 class Lines(msgspec.Struct, frozen=True):
@@ -112,31 +97,20 @@ class MemoryRow(NamedTuple):
     other: int = 0
 
 
-def positions(moments: Moments) -> Int64s:
-    """Of each event: its time, else its number."""
-    return once(moments, _positions)
-
-
-def _positions(moments: Moments) -> Int64s:
-    times = moments.times
-    return times if len(times) else np.arange(len(moments.history.events), dtype=np.int64)
-
-
 def first_view(side: MemorySide, device: int | None = None) -> MemoryView:
     """All of a device, by default of that with the highest peak; the cursor at the peak."""
     if device is None:
         peaks = [int(one.history.allocated.max()) for one in side.moments]
         device = peaks.index(max(peaks))
     found = side.moments[device]
-    places = positions(found)
-    whole = int(places[-1] - places[0]) + 1 if len(places) else 1
+    whole = found.position(len(found.positions) - 1) - found.position(0) + 1
     return MemoryView(0, whole, found.history.peak_index, device)
 
 
 @memo(8)
 def cells(moments: Moments, begin: int, end: int, width: int) -> Cells:
     """Of a window of positions."""
-    borders, places = edges(begin, end, width), positions(moments)
+    borders, places = edges(begin, end, width), moments.positions
     at = np.searchsorted(places, borders, side="left")
     events = moments.highest(at[:-1] - 1, at[1:] - 1)
     first, last = (int(places[0]), int(places[-1])) if len(places) else (0, -1)
@@ -191,14 +165,12 @@ def rows_of(
 def bytes_of(moments: Moments, by: str, event: int) -> Mapping[str, int]:
     """The bytes of each holder."""
     held = moments.held(by, event)
-    return {
-        moments.names[number]: size
-        for number, size in zip(held.number.tolist(), held.bytes.tolist(), strict=True)
-    }
+    names = map(moments.names.__getitem__, held.number.tolist())
+    return dict(zip(names, held.bytes.tolist(), strict=True))
 
 
 def _rows(moments: Moments, by: str, event: int, opened: frozenset[Key]) -> Iterator[MemoryRow]:
-    from fusetui.analysis.memory.holders import BEFORE_RECORDING  # imported by now
+    from fusetui.analysis.memory.evidence import BEFORE_RECORDING  # imported by now
 
     own_stack = moments.is_of_trace and by == "op"  # which is its only one
     for holder, size, number in _each(moments.held(by, event)):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import numpy as np
 from msgspec.structs import replace
 
 from fusetui.analysis.questions.chain import host_of, is_gpu, launched_under
@@ -19,14 +20,12 @@ from fusetui.tui.layout.places import (
     line_of,
     places,
     spanning,
-    where_at,
+    where_rows,
 )
 from fusetui.tui.layout.view import MIN_SPAN_NS, GapAt, Place, Side, View, gap_times, held, times
 
-SEEN = 10
-"""A gap is well visible if it takes at least 1 / SEEN of the window."""
-TOP = (WHERE, 0)
-"""Depths of the first line of a lane."""
+SEEN = 10  # a gap is well visible if it takes at least 1 / SEEN of the window
+TOP = (WHERE, 0)  # depths of the first line of a lane
 
 
 def zoom(side: Side, view: View, numerator: int, denominator: int) -> View:
@@ -47,12 +46,10 @@ def pan(side: Side, view: View, percent: int) -> View:
 
 
 def fit(side: Side, view: View) -> View:
-    """The whole trace."""
     return replace(view, begin=side.begin, end=side.end)
 
 
 def go(side: Side, view: View, time: int) -> View:
-    """The same span, with `time` in the middle."""
     return _within(side, view, time - view.span // 2, view.span)
 
 
@@ -87,7 +84,6 @@ def zoom_to(side: Side, view: View) -> View:
 
 
 def center(side: Side, view: View) -> View:
-    """The selection in the middle, at the same zoom."""
     found = held(side, view)
     return go(side, view, sum(found) // 2) if found else view
 
@@ -167,11 +163,9 @@ def to_launch(side: Side, view: View) -> View:
 
 
 def fold(side: Side, view: View) -> View:
-    """Folds the lane of the selected row to the next of one line, some lines, all lines.
-
-    If nothing is selected, folds the first lane with slices in sight. A selection that would be
-    hidden moves to the last line that is shown.
-    """
+    """Folds the lane of the selected row to the next of one line, some lines, all lines. If nothing
+    is selected, folds the first lane with slices in sight. A selection that would be hidden moves
+    to the last line that is shown."""
     if view.selected < 0:
         chosen = select_first(side, view)
         return fold(side, chosen) if chosen.selected >= 0 else view
@@ -211,20 +205,19 @@ def _nearest_on(side: Side, view: View, candidates: Iterable[Place]) -> View:
     for place in candidates:
         if place.line is None or not in_sight(side, view, place.line):
             continue
-        row = where_at(side, place, time) if place.where else -1
+        moment = np.array([time, time + 1])
+        row = where_rows(side, place, moment)[0] if place.where else -1
         near = int(place.line.rows[slice_near(place.line, time)])
         return select(side, view, row if row >= 0 else near)
     return view
 
 
 def _about(side: Side, view: View, begin: int, end: int, times: int) -> View:
-    """A window so many times as long as this stretch of time, which is in its middle."""
     span = _span(side, times * (end - begin))
     return _within(side, view, (begin + end - span) // 2, span)
 
 
 def _span(side: Side, ns: int) -> int:
-    """A span that a window of the trace can have."""
     return max(MIN_SPAN_NS, min(ns, side.end - side.begin))
 
 

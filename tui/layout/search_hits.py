@@ -89,8 +89,7 @@ def _by_name(trace: Trace, rows: Rows, in_args: bool = False) -> tuple[Sequence[
     return found, len(numbers)
 
 
-FEW = 2
-"""Of fewer slices nothing is said."""
+FEW = 2  # of fewer slices nothing is said
 
 
 class Trend(msgspec.Struct, frozen=True):

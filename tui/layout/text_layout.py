@@ -12,8 +12,7 @@ from fusetui.text.figures import Unit
 from fusetui.text.patterns import late
 from fusetui.trace.model.columns import Trace
 
-LONG = 100_000_000_000
-"""ns; starts in traces of this length have no room in ms."""
+LONG = 100_000_000_000  # ns; starts in traces of this length have no room in ms
 NEVER = 1_000_000  # cells that no screen has
 
 
@@ -33,17 +32,14 @@ def start_unit(trace: Trace) -> Unit:
 
 
 def shown(columns: Sequence[ListColumn], width: int) -> list[int]:
-    """The indices of the columns that a screen of this width shows."""
     return [n for n, column in enumerate(columns) if width >= column.from_width]
 
 
 def titles(columns: Sequence[ListColumn], width: int) -> str:
-    """The titles, aligned as the rows are."""
     return " " + "".join(fit(columns, [c.title for c in columns], width - 1))
 
 
 def room(columns: Sequence[ListColumn], width: int) -> int:
-    """The width of the column that takes what remains."""
     fixed = (columns[n].width + 1 for n in shown(columns, width) if columns[n].width)
     return max(8, width - sum(fixed))
 

@@ -1,8 +1,5 @@
-"""What a timeline shows, as data: a side, a view of it, and what a line of it is.
-
-Times are ns from the origin of the side: the start of the trace, or the step at which two traces
-are aligned.
-"""
+"""What a timeline shows, as data: a side, a view of it, and what a line of it is. Times are ns from
+the origin of the side: the start of the trace, or the step at which two traces are aligned."""
 
 from __future__ import annotations
 
@@ -29,20 +26,17 @@ from fusetui.tui.layout.kinds import narrow
 from fusetui.tui.layout.lanes import Arrangement, Lane, lanes_of, quiet
 
 if TYPE_CHECKING:
-    from fusetui.analysis.replay.marks import Marks
+    from fusetui.analysis.replay.predicted import Marks
 
 MIN_SPAN_NS = 20
 HIDDEN = -1000  # instead of a depth
-Interval = tuple[int, int]
-"""Begin and end, in ns from the origin of a side."""
+Interval = tuple[int, int]  # begin and end, in ns from the origin of a side
 T = TypeVar("T")
 
 
 class Side(msgspec.Struct, frozen=True, eq=False, dict=True):
-    """One trace and its lanes; `origin` is the time (ns of the file) that counts as zero.
-
-    The counters and the insight are known a little later than the rest.
-    """
+    """One trace and its lanes; `origin` is the time (ns of the file) that counts as zero. The
+    counters and the insight are known a little later than the rest."""
 
     trace: Trace
     lanes: tuple[Lane, ...]
@@ -58,7 +52,6 @@ class Side(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def device_counters(self) -> tuple[DeviceCounter, ...]:
-        """Those of the counters that tell what a device did."""
         return of_devices([curve.counter for curve in self.counters])
 
     @property
@@ -71,13 +64,9 @@ class Side(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def lane_of_track(self) -> dict[int, int]:
-        """The lane of each track number."""
         numbers = {track.first_row: n for n, track in enumerate(self.trace.tracks)}
-        return {
-            numbers[track.first_row]: index
-            for index, lane in enumerate(self.lanes)
-            for track in lane.tracks
-        }
+        lanes = enumerate(self.lanes)
+        return {numbers[track.first_row]: n for n, lane in lanes for track in lane.tracks}
 
     def lane_of(self, row: int) -> int:
         """The lane of a row; -1 for none."""
@@ -85,7 +74,6 @@ class Side(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def quiet(self) -> frozenset[int]:
-        """Lanes that say little."""
         return quiet(self.lanes, self.end - self.begin)
 
     @cached_property
@@ -124,9 +112,7 @@ class View(msgspec.Struct, frozen=True):
 class Place(msgspec.Struct, frozen=True, eq=False):
     """One line of the screen: one line of a lane, else the idle time of a device, else a counter,
     else one kind of slices of a line, else the name of a group, else the names of what is hidden.
-
-    Only the lines of lanes belong to a lane; for others, `lane` is -1.
-    """
+    Only the lines of lanes belong to a lane; for others, `lane` is -1."""
 
     lane: int
     depth: int
@@ -171,7 +157,6 @@ def gap_times(side: Side, at: GapAt) -> Interval | None:
 
 
 def idle_of(side: Side, at: GapAt) -> IdleTime | None:
-    """The idle time that a gap belongs to."""
     known = side.insight.idle or ()
     inside = 0 <= at.device < len(known) and 0 <= at.gap < len(known[at.device].begin)
     return known[at.device] if inside else None
@@ -198,10 +183,8 @@ Views = tuple[View, ...]
 def make_sides(traces: Sequence[Trace], labels: Sequence[str]) -> tuple[Side, ...]:
     """One side counts from the start of its trace; several are aligned at their first steps."""
     together = len(traces) > 1
-    return tuple(
-        Side(trace, lanes_of(trace), _first_step(trace)[0] if together else trace.begin_ns, label)
-        for trace, label in zip(traces, labels, strict=True)
-    )
+    origins = [_first_step(one)[0] if together else one.begin_ns for one in traces]
+    return tuple(map(Side, traces, map(lanes_of, traces), origins, labels))
 
 
 def aligned(sides: Sequence[Side], diff: Diff) -> tuple[Side, ...]:

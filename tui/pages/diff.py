@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from functools import lru_cache, partial
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,13 +14,13 @@ from fusetui.report.diff import judgment, side_lines
 from fusetui.report.diff_lines import APART, REGION, DiffLine, differing, fitted
 from fusetui.text.figures import microseconds
 from fusetui.tui.drawing.details import flow
-from fusetui.tui.drawing.picture import Rows, Said, TextPicture, cut, ruled, text
+from fusetui.tui.drawing.picture import Rows, Said, TextPicture, cut, folded, ruled, text
 from fusetui.tui.drawing.schemes import Styled, glyphs_for
 from fusetui.tui.drawing.timeline import TimelinePicture
 from fusetui.tui.layout import moves
 from fusetui.tui.layout.kinds import narrow
 from fusetui.tui.layout.places import places
-from fusetui.tui.layout.text_layout import ListColumn, fit, room, sentence_lines, titles
+from fusetui.tui.layout.text_layout import ListColumn, fit, room, titles
 from fusetui.tui.layout.view import View
 from fusetui.tui.pages.page import NO_MORE, ListPage, Pane, table_of_page
 from fusetui.tui.pages.timeline import clicked
@@ -76,7 +75,6 @@ def fitting(columns: Sequence[ListColumn], line: DiffLine, width: int) -> list[s
 def formatted(
     columns: Sequence[ListColumn], lines: Sequence[DiffLine], index: int, width: int
 ) -> list[Styled]:
-    """A line of the list."""
     style = STYLES.get(lines[index].mark, "faint")
     return [(text, style) for text in fitting(columns, lines[index], width)]
 
@@ -114,7 +112,6 @@ class DiffPage(ListPage):
         return "a diff needs two traces that are read to the end: fusetui open A B"
 
     def open(self, state: State) -> Outcome:
-        """The comparison, over the windows of the timelines."""
         shown = state.comparison
         if shown is None:
             return compared_anew(state) if state.has_diff else state
@@ -128,14 +125,11 @@ class DiffPage(ListPage):
         return Rows(identity, len(lines), lambda width: titles(columns, width), row)
 
     def chosen(self, state: State, index: int) -> State:
-        """Marks the work of both sides in both timelines."""
         line = self.line(state)
         return brought(state, state.session.paired(pair_of(line)), 0) if line else state
 
     def line(self, state: State) -> DiffLine | None:
-        """That under the cursor."""
-        lines = state.comparison.lines if state.comparison else ()
-        return lines[min(state.list_of(DIFF).cursor, len(lines) - 1)] if lines else None
+        return self.under_cursor(state, state.comparison.lines if state.comparison else ())
 
     def described(self, state: State) -> Overlay | str:
         """The first slice of the line on the active side, else on the other one."""
@@ -150,7 +144,6 @@ class DiffPage(ListPage):
         return replace(state, comparison=shown.at(cursor)) if shown else state
 
     def above(self, state: State, size: Size) -> Sequence[Pane]:
-        """The verdict, and the timelines."""
         shown = state.comparison
         if shown is None:
             return ()
@@ -202,8 +195,8 @@ class DiffPage(ListPage):
             most = max(1, height - len(names))
             if why and most == 1:  # only what the row of the line has no room for
                 what = APART.join(fitted(shown, room(columns, width - 1)).left_out) or what
-            texts = sentence_lines(narrow(f"{what}: {why}" if why else what), width)
-            return [*cut([*map(Said, texts)], most), *names]
+            texts = folded([narrow(f"{what}: {why}" if why else what)], width)
+            return [*cut(texts, most), *names]
 
         rule, cursor = glyphs_for(state.ascii_only).rule, state.list_of(DIFF).cursor
         return ruled((_identity(state), cursor, opens), "", rule, said)
@@ -246,8 +239,6 @@ def windowed(state: State, index: int, view: View) -> State:
 
 
 def _window(step: Move[P], *numbers: P.args, **named: P.kwargs) -> Run:
-    """An action that moves both windows."""
-
     def run(state: State) -> State:
         shown, n = state.comparison, state.active
         if shown is None:
@@ -271,8 +262,7 @@ def verdict(diff: Diff, width: int) -> list[Said]:
     """The answer, the story, a line for each side, then what else to know."""
 
     def wrapped(texts: Iterable[str], look: str, most: int | None = None) -> list[Said]:
-        lines = (line for text in texts for line in sentence_lines(narrow(text), width))
-        return [Said(line, look) for line in islice(lines, most)]
+        return folded(map(narrow, texts), width, look)[:most]
 
     return [
         *wrapped([judgment(diff)], LOOKS.get(diff.verdict.answer, "title")),
@@ -294,7 +284,6 @@ def _verdict_height(found: DiffLines | None, width: int, most: int) -> int:
 
 
 def turned(state: State) -> State:
-    """Opens or closes the compiled part of the program under the cursor."""
     if state.comparison is None:
         return state
     now = state.list_of(DIFF)

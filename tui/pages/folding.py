@@ -16,7 +16,7 @@ from fusetui.tui.drawing.picture import Rows, Said, no_rows, row_parts, text
 from fusetui.tui.drawing.schemes import Styled, glyphs_for, share_bar
 from fusetui.tui.layout.figure_trees import FigureTree, Preorder, open_to, visible
 from fusetui.tui.layout.text_layout import ListColumn, titles
-from fusetui.tui.pages.page import ListPage, Pane, at_row, next_of, table_of_page
+from fusetui.tui.pages.page import ListPage, Pane, next_of, table_of_page
 from fusetui.tui.state.action import Action, Run, action
 from fusetui.tui.state.state import OpenNodes, Size, State
 
@@ -27,8 +27,7 @@ SECTION = "In the trees"
 BAR = 10  # cells
 NOTHING = Preorder(*(np.empty(0, dtype=np.int64) for _ in range(3)))
 Tree = TypeVar("Tree", bound=FigureTree)
-Columns = Mapping[str, ListColumn]
-"""By figures, `share`, "" for its bar, and `name`."""
+Columns = Mapping[str, ListColumn]  # by figures, `share`, "" for its bar, and `name`
 
 
 def figure_column(
@@ -81,7 +80,6 @@ class TreeListPage(ListPage, Generic[Tree]):
         """The columns of a saved table that name its nodes."""
 
     def column_name(self, tree: Tree, figure: str) -> str:
-        """That of a figure in a saved table."""
         return f"{figure.lower()}_ns" if figure in tree.units else figure
 
     def table(self, state: State, rows: Sequence[int] | None = None) -> Table | None:
@@ -96,7 +94,6 @@ class TreeListPage(ListPage, Generic[Tree]):
         return table_of_page(self.name, texts, level=tree.level[nodes], **figures)
 
     def nothing(self, state: State) -> str:
-        """Why there are no rows."""
         return ""
 
     def rows(self, state: State) -> Rows:
@@ -134,7 +131,6 @@ class TreeListPage(ListPage, Generic[Tree]):
         return Rows(identity, len(opened.shown), lambda width: titles(columns, width), formatted)
 
     def above(self, state: State, size: Size) -> Sequence[Pane]:
-        """What the rows are, and what their shares are of."""
         tree = self.tree(state)
         if tree is None or not len(tree):
             return ()
@@ -148,7 +144,6 @@ class TreeListPage(ListPage, Generic[Tree]):
         return int(tree.row[node]) if tree and node >= 0 else -1
 
     def order(self, state: State) -> Preorder:
-        """The nodes as they are shown."""
         tree = self.tree(state)
         return tree.preorder(self.sort(state, tree)) if tree else NOTHING
 
@@ -165,12 +160,10 @@ class TreeListPage(ListPage, Generic[Tree]):
         return OpenNodes(nodes, visible(order.end, nodes))
 
     def with_nodes(self, state: State, nodes: Flags) -> State:
-        """Opens these nodes and closes all others."""
         opened = OpenNodes(nodes, visible(self.ends(state), nodes))
         return state.with_list(self.name, replace(state.list_of(self.name), opened=opened))
 
     def on_node(self, state: State, node: int) -> State:
-        """Moves the cursor to a node that is shown."""
         cursor = max(0, int(np.searchsorted(self.opened(state).shown, node)))
         return state.with_list(self.name, replace(state.list_of(self.name), cursor=cursor))
 
@@ -210,7 +203,6 @@ class TreeListPage(ListPage, Generic[Tree]):
         return int(self.ends(state)[node]) > node + 1
 
     def turn(self, state: State) -> State:
-        """Opens or closes the node under the cursor."""
         node = self.node(state)
         if node < 0:
             return state
@@ -224,7 +216,7 @@ class TreeListPage(ListPage, Generic[Tree]):
         if node < 0 or not self.has_inner(state, node):
             return state
         if self.opened(state).nodes[node]:
-            return at_row(self, state, state.list_of(self.name).cursor + 1)
+            return self.at_row(state, state.list_of(self.name).cursor + 1)
         return self.turn(state)
 
     def fold(self, state: State) -> State:
@@ -238,7 +230,7 @@ class TreeListPage(ListPage, Generic[Tree]):
         around = before[self.ends(state)[before] > node]
         if not len(around):
             return state
-        return at_row(self, state, int(np.searchsorted(before, around[-1])))
+        return self.at_row(state, int(np.searchsorted(before, around[-1])))
 
 
 AnyTree = TreeListPage[FigureTree]

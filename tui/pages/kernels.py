@@ -14,7 +14,7 @@ from fusetui.trace.model.categories import Role
 from fusetui.trace.model.memo import memo
 from fusetui.tui.drawing.details import details_height
 from fusetui.tui.drawing.picture import Rows, Said, row_parts, text
-from fusetui.tui.drawing.schemes import TEXT, Glyphs, Styled, glyphs_for, share_bar
+from fusetui.tui.drawing.schemes import TEXT, Styled, glyphs_for, share_bar
 from fusetui.tui.layout.answer import working
 from fusetui.tui.layout.kernel_table import (
     BYS,
@@ -39,7 +39,7 @@ from fusetui.tui.pages.page import (
 from fusetui.tui.state import search
 from fusetui.tui.state.action import action, on
 from fusetui.tui.state.session import Hits
-from fusetui.tui.state.state import ListState, Size, State, told
+from fusetui.tui.state.state import Size, State, told
 
 if TYPE_CHECKING:
     from fusetui.tables.public import Table
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 NAME = "kernels"
 WIDE = 150  # cells of a screen that shows what a name says in columns
 BAR = 10
+SPREAD = "median", "min", "max"
 
 
 class KernelsPage(ListPage):
@@ -65,12 +66,22 @@ class KernelsPage(ListPage):
         order, columns = table.order(view.sort), _columns(table, view)
 
         def row(index: int, width: int) -> list[Styled]:
-            return _row(table, int(order[index]), columns, glyphs, width)
+            group = int(order[index])
+            units, one, total = table.units, table.spreads[group], int(table.totals[group])
+            texts = [
+                units["total"].text(total),
+                percent(total, table.whole_ns),
+                share_bar(total, table.whole_ns, BAR, glyphs),
+                count(one.count),
+                *(units[name].text(getattr(one, f"{name}_ns")) for name in SPREAD),
+                *(decoded_texts(table.full_name(group)) if len(columns) > 8 else ()),
+                table.label(group),
+            ]
+            return row_parts(columns, texts, width, last=table.kind(group).token + TEXT)
 
         return Rows((table, view), len(table), lambda width: titles(columns, width), row)
 
     def led_to(self, state: State, rank: int) -> State:
-        """The cursor on a kernel, by its place among all by total time."""
         state = replace(state, kernels=KernelView())
         return state.with_list(self.name, replace(state.list_of(self.name), cursor=rank))
 
@@ -78,12 +89,10 @@ class KernelsPage(ListPage):
         return search.shown(state, self.hits(state))
 
     def subject(self, state: State) -> int:
-        """The longest of the group under the cursor."""
         table, group = shown_table(state), self.group(state)
         return table.longest(group) if group >= 0 else -1
 
     def above(self, state: State, size: Size) -> Sequence[Pane]:
-        """What the rows are, which kernels, and what their shares are of."""
         table, view = shown_table(state), state.kernels
         what, time = ("CPU ops", "self") if table.role is Role.OP else ("kernels", "kernel")
         only = "".join(f"   only {one.by} {one.label}" for one in view.only)
@@ -92,14 +101,12 @@ class KernelsPage(ListPage):
         return (Pane(1, text([Said(about + share, "plain")])),)
 
     def below(self, state: State, size: Size) -> Sequence[Pane]:
-        """The details of the longest of the group under the cursor."""
         said = "this trace has neither kernels nor CPU ops"
         row, height = self.subject(state), details_height(size.height)
         found = slice_details(state, row, "the longest of them") if row >= 0 else text([Said(said)])
         return (Pane(height, found),)
 
     def follow(self, before: State, state: State) -> State:
-        """The cursor stays on its group."""
         state = replace(state, kernels=replace(state.kernels, only=()))
         if self.name not in before.lists:
             return state
@@ -122,18 +129,16 @@ class KernelsPage(ListPage):
             total: found.totals[groups],
             "share": found.totals[groups] / max(1, found.whole_ns),
             "count": found.figures("count")[groups],
-            **{f"{one}_ns": found.figures(one)[groups] for one in ("median", "min", "max")},
+            **{f"{one}_ns": found.figures(one)[groups] for one in SPREAD},
         }
         return table_of_page(self.name, texts, **figures)
 
     def group(self, state: State) -> int:
-        """The group under the cursor, -1 where there is none."""
         order = shown_table(state).order(state.kernels.sort)
         at = min(state.list_of(self.name).cursor, len(order) - 1)
         return int(order[at]) if len(order) else -1
 
     def hits(self, state: State) -> Hits:
-        """All of the group under the cursor, at the longest."""
         table, group = shown_table(state), self.group(state)
         rows, longest = table.rows_of(group), table.longest(group)
         at = int((rows == longest).argmax())
@@ -182,28 +187,11 @@ def _columns(table: KernelTable, view: KernelView) -> Sequence[ListColumn]:
     return [*columns, ListColumn(title("name", what), 0, left=True)]
 
 
-def _row(
-    table: KernelTable, group: int, columns: Sequence[ListColumn], glyphs: Glyphs, width: int
-) -> list[Styled]:
-    units, one, total = table.units, table.spreads[group], int(table.totals[group])
-    texts = [
-        units["total"].text(total),
-        percent(total, table.whole_ns),
-        share_bar(total, table.whole_ns, BAR, glyphs),
-        count(one.count),
-        *(units[name].text(getattr(one, f"{name}_ns")) for name in ("median", "min", "max")),
-        *(decoded_texts(table.full_name(group)) if len(columns) > 8 else ()),
-        table.label(group),
-    ]
-    return row_parts(columns, texts, width, last=table.kind(group).token + TEXT)
-
-
 def _with_view(state: State, view: KernelView) -> State:
-    return replace(state, kernels=view, hint="").with_list(NAME, ListState())
+    return replace(state, kernels=view, hint="").with_list(NAME)
 
 
 def group_by(state: State) -> State:
-    """The next way to group them."""
     if not len(state.side.trace.rows_of(Role.KERNEL)):
         return told(state, "this trace has no kernels: its CPU ops are shown by name")
     by = next_of(BYS, state.kernels.by)
@@ -214,7 +202,6 @@ def group_by(state: State) -> State:
 
 
 def narrow_to(state: State) -> State:
-    """Only the kernels of the group under the cursor, by name."""
     table, group = shown_table(state), PAGE.group(state)
     if table.role is Role.OP:
         return told(state, "this trace has no kernels: its CPU ops are shown by name")
@@ -225,7 +212,6 @@ def narrow_to(state: State) -> State:
 
 
 def widen(state: State) -> State:
-    """Back from the kernels of a group to the groups."""
     last = state.kernels.only[-1] if state.kernels.only else None
     if last is None:
         return told(state, "all of them are shown")
@@ -233,13 +219,11 @@ def widen(state: State) -> State:
 
 
 def sort(state: State, by: int) -> State:
-    """By the next column, or the one before."""
     view = replace(state.kernels, sort=next_of(SORTS, state.kernels.sort, by))
-    return replace(state, kernels=view).with_list(NAME, ListState())
+    return replace(state, kernels=view).with_list(NAME)
 
 
 def instances(state: State) -> State:
-    """All kernels of the group under the cursor, over the page."""
     return search.listed(state, PAGE.hits(state)) if len(shown_table(state)) else state
 
 

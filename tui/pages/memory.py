@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from fusetui.text.figures import count, percent, plural, signed_size, size
-from fusetui.tui.drawing.picture import Rows, Said, TextPicture, no_rows, row_parts, ruled, text
+from fusetui.tui.drawing.picture import Rows, Said, no_rows, row_parts, ruled, text
 from fusetui.tui.drawing.schemes import Styled, glyphs_for, share_bar
 from fusetui.tui.layout.frame import divided
 from fusetui.tui.layout.kinds import narrow
@@ -25,7 +25,7 @@ from fusetui.tui.state.screen import overlay_size
 from fusetui.tui.state.state import Outcome, Overlay, Size, State, told
 
 if TYPE_CHECKING:
-    from fusetui.analysis.memory.moments import Moments
+    from fusetui.analysis.memory.moments import Moments, Placed
     from fusetui.tables.public import Table
 
 BYS = "code, module, category; op, annotation"
@@ -42,7 +42,7 @@ COLUMNS = (
 )
 SEGMENTS = (
     *(ListColumn("size", 10), ListColumn("in use", 6), ListColumn("holes", 10)),
-    ListColumn("", 0, left=True),
+    ListColumn("each from its first to its last address", 0, left=True),
 )
 BESIDE = (ListColumn("A", 10), ListColumn("B", 10), ListColumn("B - A", 11), NAME)
 
@@ -55,20 +55,22 @@ def pictures() -> ModuleType:
 
 
 def memory_head(side: MemorySide) -> str:
-    """One line that says what is open."""
     of_devices = [
         f"{one.title}: peak {size(int(one.history.allocated.max()))} allocated, "
-        f"{size(int(one.history.reserved.max()))} reserved, "
-        f"{plural(len(one.history.events), 'event')}{_contradiction(one)}"
+        f"{size(int(one.history.reserved.max()))} reserved, {_events(one)}"
         for one in side.moments
     ]
     return "   ".join([narrow(side.label), *of_devices])
 
 
-def _contradiction(moments: Moments) -> str:
+def _events(moments: Moments) -> str:
+    """How many there are, and how far they are from what the file says of their end."""
+    number = plural(len(moments.history.events), "event")
+    if unrecorded := moments.history.unrecorded:
+        return f"{number}, without events {' and '.join(one.name.lower() for one in unrecorded)}"
     difference = abs(moments.history.difference_end_bytes)
     what = "their last total" if moments.is_of_trace else "its blocks"
-    return f", which differ from {what} by {size(difference)}" if difference else ""
+    return f"{number}, which differ from {what} by {size(difference)}" if difference else number
 
 
 class MemoryPage(ListPage):
@@ -90,7 +92,6 @@ class MemoryPage(ListPage):
         return "" if self.has(state) or state.sides else memory.NO_SNAPSHOT
 
     def ask(self, state: State) -> Outcome | None:
-        """A trace may tell some of it."""
         return memory.ask(state)
 
     def open(self, state: State) -> State:
@@ -104,144 +105,114 @@ class MemoryPage(ListPage):
         found, glyphs = self.found(state), glyphs_for(state.ascii_only)
         if not found:
             return no_rows("nothing is allocated at this moment")
-        columns = COLUMNS if len(shown.sides) == 1 else BESIDE
-        columns = (*columns[:-1], replace(NAME, title=shown.by))
+        *figured, name = COLUMNS if len(shown.sides) == 1 else BESIDE
+        columns = *figured, replace(name, title=shown.by)
         whole, zero = int(moments.history.allocated[view.at + 1]), self._zero(state)
 
         def formatted(index: int, width: int) -> list[Styled]:
             row = found[index]
             mark = glyphs.unfolded if row.key in shown.opened else glyphs.folded
             mark = mark if row.level < 2 and row.allocations else glyphs.leaf
-            name = f"{'  ' * row.level}{mark} {pictures().row_text(moments, row, zero)}"
-            if len(shown.sides) == 2:
-                return row_parts(columns, [*self._both(state, row), name], width)
             bar = share_bar(row.bytes, whole, BAR, glyphs)
             blocks = count(row.allocations) if row.allocations else ""
-            figures = size(row.bytes), percent(row.bytes, whole), bar, blocks
+            figures = [size(row.bytes), percent(row.bytes, whole), bar, blocks]
+            figures = figures if len(shown.sides) == 1 else self._both(state, row)
+            name = f"{'  ' * row.level}{mark} {pictures().row_text(moments, row, zero)}"
             return row_parts(columns, [*figures, name], width)
 
-        return Rows(
-            (found, columns, zero), len(found), lambda width: titles(columns, width), formatted
-        )
+        identity = found, columns, zero
+        return Rows(identity, len(found), partial(titles, columns), formatted)
 
     def _segments(self, state: State) -> Rows:
         """A line for each segment, by address."""
-        moments, view = here(state)
-        found = pictures().map_of(moments, view.at)
+        found, glyphs = placed(state), glyphs_for(state.ascii_only, state.colorless)
         if not found.segments:
             return no_rows("nothing tells which segments there were")
-        glyphs = glyphs_for(state.ascii_only, state.colorless)
 
         def formatted(index: int, width: int) -> list[Styled]:
             one, used = found.segments[index], int(found.used[index])
             figures = size(one.size), percent(used, one.size), size(int(found.holes[index]))
-            parts = row_parts(SEGMENTS, [*figures, ""], width)[:-1]
-            room = width - sum(len(part) for part, _ in parts)
-            return [*parts, *pictures().segment_cells(found, index, max(1, room), glyphs)]
+            *parts, (last, _) = row_parts(SEGMENTS, [*figures, ""], width)
+            return [*parts, *pictures().segment_cells(found, index, len(last), glyphs)]
 
-        heading = replace(SEGMENTS[-1], title="each from its first to its last address")
-        columns = (*SEGMENTS[:-1], heading)
-        count = len(found.segments)
-        return Rows((found, glyphs), count, lambda width: titles(columns, width), formatted)
+        identity = found, glyphs
+        return Rows(identity, len(found.segments), partial(titles, SEGMENTS), formatted)
 
     def _both(self, state: State, row: MemoryRow) -> list[str]:
         """Of A and of B, and the difference; of what lies below a holder only its own side."""
-        active = memory_of(state).active
-        if row.level:
-            own = size(row.bytes)
-            return [own, "", ""] if active == 0 else ["", own, ""]
-        a, b = (row.bytes, row.other) if active == 0 else (row.other, row.bytes)
-        return [size(a), size(b), signed_size(b - a)]
+        other = "" if row.level else size(row.other)
+        both = [size(row.bytes), other][:: -1 if memory_of(state).active else 1]
+        change = row.bytes - row.other if memory_of(state).active else row.other - row.bytes
+        return [*both, "" if row.level else signed_size(change)]
 
     def found(self, state: State) -> tuple[MemoryRow, ...]:
-        """The rows of the moment under the cursor."""
-        shown, (moments, view) = memory_of(state), here(state)
-        beside = None
-        if len(shown.sides) == 2:
-            other = 1 - shown.active
-            beside = shown.moments(other), shown.views[other].at
+        shown, (moments, view), other = memory_of(state), here(state), 1 - memory_of(state).active
+        is_alone = len(shown.sides) == 1
+        beside = None if is_alone else (shown.moments(other), shown.views[other].at)
         found: tuple[MemoryRow, ...] = rows_of(moments, shown.by, view.at, shown.opened, beside)
         return found
 
     def row(self, state: State) -> MemoryRow | None:
-        """That under the cursor of the list."""
-        found = self.found(state)
-        return found[min(state.list_of(MEMORY).cursor, len(found) - 1)] if found else None
+        return self.under_cursor(state, self.found(state))
 
     def above(self, state: State, size: Size) -> Sequence[Pane]:
-        sides = len(memory_of(state).sides)
+        sides, (moments, view) = len(memory_of(state).sides), here(state)
         part, of = SHARE[sides]
         lines = max(3, (size.height - self._below(size)) * part // of // sides - (sides > 1))
         panes = [pane for n in range(sides) for pane in self._side(state, n, lines, size)]
-        moments, view = here(state)
         glyphs = glyphs_for(state.ascii_only, state.colorless)
         legend = pictures().legend(moments, view.at, glyphs, size.width)
-        return (
-            *panes,
-            Pane(1, TextPicture(tuple(legend), lambda *_: [legend])),
-            *self._apart(state),
-        )
+        panes.append(Pane(1, text([legend])))
+        why = memory.why_apart(state) if state.sides else ""
+        said = [f" its axis of time is its own: {why}"] if why else []
+        if moments.is_of_trace and moments.history.difference_end_bytes:
+            said.append(f" {_events(moments)}")
+        return [*panes, *(Pane(1, text([Said(line)])) for line in said)]
 
     def _side(self, state: State, index: int, lines: int, size: Size) -> Sequence[Pane]:
-        """A line about the cursor, and the area."""
-        shown, found, view = memory_of(state), window(state, index), memory_of(state).views[index]
-        moments = shown.moments(index)
+        shown, found = memory_of(state), window(state, index)
+        moments, at, of = shown.moments(index), shown.views[index].at, shown.sides[index]
         most = max(int(shown.moments(n).history.allocated.max()) for n in range(len(shown.sides)))
         glyphs = glyphs_for(state.ascii_only, state.colorless)
         label = "timeline" if found.is_shared else "time" if len(moments.times) else "events"
-        picture = pictures().AreaPicture(moments, found, view.at, most, glyphs, label)
-        mark = ("A ", "B ")[index] if len(shown.sides) == 2 else ""
-        of = shown.sides[index]
-        name = f"{mark}{of.label}"
+        picture = pictures().AreaPicture(moments, found, at, most, glyphs, label)
+        name = f"{'AB'[index]} {of.label}" if len(shown.sides) == 2 else of.label
         if len(of.moments) > 1 or moments.is_of_trace:
             name += f"   {narrow(moments.title)}"
             name += f", one of {len(of.moments)}" if len(of.moments) > 1 else ""
-        said = pictures().cursor_line(moments, view.at, found.zero, name, size.width)
+        said = pictures().cursor_line(moments, at, found.zero, name, size.width)
         token = "title" if index == shown.active else "faint"
 
         def pointed(state: State, x: int, y: int) -> State:
             division = divided(size.width, size.height)
-            now = memory.with_active(state, index)
+            now = replace(state, memory=replace(memory_of(state), active=index))
             events = memory.drawn(now, index).events
             column = max(0, min(x - division.gutter, division.width - 1))
             return with_view(now, at=int(events[column]))
 
         return Pane(1, text([Said(said, token)])), Pane(lines, picture, pointed)
 
-    def _apart(self, state: State) -> Sequence[Pane]:
-        """Beside a trace whose axis of time is another one."""
-        why = memory.why_apart(state) if state.sides else ""
-        said = [f" its axis of time is its own: {why}"] if why else []
-        moments, _ = here(state)
-        if moments.is_of_trace and (difference := _contradiction(moments)):
-            said.append(f" {plural(len(moments.history.events), 'event')}{difference}")
-        return [Pane(1, text([Said(line)])) for line in said]
-
     def below(self, state: State, size: Size) -> Sequence[Pane]:
-        row, (moments, view) = self.row(state), here(state)
+        (moments, view), row = here(state), None if memory_of(state).is_map else self.row(state)
+        identity = moments, view.at, row, state.list_of(MEMORY).cursor, self._zero(state)
         rule, height = glyphs_for(state.ascii_only).rule, self._below(size)
-        if memory_of(state).is_map:
-            cursor = state.list_of(MEMORY).cursor
-            identity = moments, view.at, cursor, "segment"
-            of_segment = self._of_segment(state, size.width)[: height - 1]
-            return (Pane(height, ruled(identity, "", rule, lambda *_: of_segment)),)
-        if row is None or not row.bytes:
-            return (Pane(height, ruled(None, "", rule, lambda width, height: [])),)
-        stack, zero = self._stack(state, row), self._zero(state)
-        lines = partial(pictures().about, moments, row, stack, zero, size.width)
-        picture = ruled(
-            (moments, row, stack, zero), "", rule, lambda width, height: lines()[:height]
-        )
-        return (Pane(height, picture),)
 
-    def _of_segment(self, state: State, width: int) -> list[Said]:
-        """About the segment under the cursor."""
-        moments, view = here(state)
-        found = pictures().map_of(moments, view.at)
-        if not found.segments:
-            return []
-        segment = min(state.list_of(MEMORY).cursor, len(found.segments) - 1)
-        lines: list[Said] = pictures().about_segment(moments, found, segment, width)
+        def lines(width: int, height: int) -> list[Said]:
+            return self._about(state, width)[:height]
+
+        return (Pane(height, ruled(identity, "", rule, lines)),)
+
+    def _about(self, state: State, width: int, every: bool = False) -> list[Said]:
+        """What is said of the segment under the cursor, or of the row and its stack."""
+        lines: list[Said] = []
+        moments, _ = here(state)
+        if memory_of(state).is_map:
+            found = placed(state)
+            if (segment := self.under_cursor(state, range(len(found.segments)))) is not None:
+                lines = pictures().about_segment(moments, found, segment, width)
+        elif (row := self.row(state)) and row.bytes:
+            stack, zero = self._stack(state, row), self._zero(state)
+            lines = pictures().about(moments, row, stack, zero, width, every)
         return lines
 
     @staticmethod
@@ -251,7 +222,7 @@ class MemoryPage(ListPage):
     @staticmethod
     def _zero(state: State) -> int:
         """What times are counted from."""
-        return window(state, memory_of(state).active).zero
+        return window(state).zero
 
     def _stack(self, state: State, row: MemoryRow) -> int:
         """Of a row; of a holder the one that holds most."""
@@ -267,26 +238,30 @@ class MemoryPage(ListPage):
     def described(self, state: State) -> Overlay | str:
         """The stack of the row, with the lines of code, and the life of an allocation; of a segment
         what lies in it."""
-        if memory_of(state).is_map:
-            said = self._of_segment(state, state.size.width)
-            return Lines("what lies in this segment", tuple(line.text for line in said))
-        row = self.row(state)
-        if row is None or not row.bytes:
-            return "nothing of it is allocated at this moment"
-        moments, _ = here(state)
-        stack, zero = self._stack(state, row), self._zero(state)
-        width = overlay_size(state).width - 6
-        lines = pictures().about(moments, row, stack, zero, width, every=True)
-        return Lines("where this was allocated", tuple(line.text for line in lines))
+        is_map = memory_of(state).is_map
+        width = state.size.width if is_map else overlay_size(state).width - 6
+        said = tuple(line.text for line in self._about(state, width, every=True))
+        if is_map:
+            return Lines("what lies in this segment", said)
+        nothing = "nothing of it is allocated at this moment"
+        return Lines("where this was allocated", said) if said else nothing
 
     def table(self, state: State, rows: Sequence[int] | None = None) -> Table:
         """Who holds what at the moment, of each snapshot; or the segments."""
+        moments, _ = here(state)
         if memory_of(state).is_map:
-            return self._table_of_segments(state, rows)
-        found, (moments, _) = self.found(state), here(state)
+            there = placed(state)
+            segments = range(len(there.segments)) if rows is None else rows
+            return table_of_page(
+                MEMORY,
+                {"address": [f"{there.segments[n].address:#x}" for n in segments]},
+                size_bytes=[there.segments[n].size for n in segments],
+                used_bytes=[int(there.used[n]) for n in segments],
+                hole_bytes=[int(there.holes[n]) for n in segments],
+            )
+        found = self.found(state)
         chosen = found if rows is None else [found[row] for row in rows]
         said = partial(pictures().row_text, moments, zero=self._zero(state))
-        names = [said(row) if row.level else row.name for row in chosen]
         figures: dict[str, list[int | None]] = {
             "level": [row.level for row in chosen],
             "bytes": [row.bytes for row in chosen],
@@ -294,19 +269,16 @@ class MemoryPage(ListPage):
         }
         if len(memory_of(state).sides) == 2:
             figures["other_bytes"] = [None if row.level else row.other for row in chosen]
+        names = [said(row) if row.level else row.name for row in chosen]
         return table_of_page(MEMORY, {"holder": names}, **figures)
 
-    def _table_of_segments(self, state: State, rows: Sequence[int] | None) -> Table:
-        moments, view = here(state)
-        placed = pictures().map_of(moments, view.at)
-        chosen = range(len(placed.segments)) if rows is None else rows
-        figures: dict[str, list[int | None]] = {
-            "size_bytes": [placed.segments[n].size for n in chosen],
-            "used_bytes": [int(placed.used[n]) for n in chosen],
-            "hole_bytes": [int(placed.holes[n]) for n in chosen],
-        }
-        texts = {"address": [f"{placed.segments[n].address:#x}" for n in chosen]}
-        return table_of_page(MEMORY, texts, **figures)
+
+def placed(state: State) -> Placed:
+    """The segments of the moment under the cursor."""
+    from fusetui.analysis.memory.moments import placed as laid_out
+
+    moments, view = here(state)
+    return laid_out(moments, view.at)
 
 
 _action = partial(action, section="In the memory page", where=on(MEMORY), needs=nothing)
@@ -319,7 +291,6 @@ _next, _last = partial(memory.next_by, by=1), partial(memory.next_by, by=-1)
 
 
 def turn(state: State) -> State:
-    """Opens or closes the row under the cursor."""
     row, shown = PAGE.row(state), memory_of(state)
     if shown.is_map or row is None or row.level > 1 or not row.allocations:
         return told(state, "there is nothing to open below this row")

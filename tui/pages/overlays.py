@@ -3,12 +3,11 @@ the hits of a search; and what a search finds while it is typed."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache, partial
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 from msgspec.structs import replace
 
 from fusetui.analysis.questions.query import FIELDS
@@ -17,7 +16,7 @@ from fusetui.text.figures import Unit, count, duration, percent, plural, unit_of
 from fusetui.trace.layout.steps import steps_of
 from fusetui.trace.model.arrays import Int64s
 from fusetui.tui.drawing.details import all_details, on_path_text, raw_lines
-from fusetui.tui.drawing.picture import Rows, Said, row_parts, text
+from fusetui.tui.drawing.picture import Rows, Said, TextPicture, row_parts, text
 from fusetui.tui.drawing.range_lines import all_range_lines, gap_lines
 from fusetui.tui.drawing.schemes import TEXT, Glyphs, Styled, glyphs_for, share_bar
 from fusetui.tui.layout.kinds import kind_of, label_of, narrow
@@ -29,6 +28,7 @@ from fusetui.tui.pages.page import ListPage, Pane
 from fusetui.tui.state import replays, search
 from fusetui.tui.state.action import a_trace, action, hint_text, hints_text, nothing
 from fusetui.tui.state.commands import recorded, shown_step
+from fusetui.tui.state.offers import Offer
 from fusetui.tui.state.reading import read
 from fusetui.tui.state.screen import overlay_size
 from fusetui.tui.state.session import Range
@@ -39,20 +39,19 @@ from fusetui.tui.state.state import (
     Details,
     Help,
     HitList,
-    ListState,
-    Offer,
     Order,
     Outcome,
-    Overlay,
     Replayed,
     Size,
     State,
+    laid_over,
 )
 
 if TYPE_CHECKING:
     from fusetui.analysis.replay.path import Path as CriticalPath
     from fusetui.analysis.replay.whatif import WhatIf
 
+Texts = Help | Details | Replayed | Lines  # overlays to read
 IN_ARGS = "in args of "
 BAR = 10  # cells
 BEFORE = 27 + BAR  # cells before a name
@@ -65,39 +64,35 @@ HELP = (
 )
 
 
-class FoundPicture(msgspec.Struct, frozen=True, eq=False):
+def found_picture(found: SearchHits | None, glyphs: Glyphs) -> TextPicture:
     """A rule with the count, then a row for each name; the language where nothing is typed."""
 
-    found: SearchHits | None
-    glyphs: Glyphs
-
-    def key(self, y: int, width: int, height: int) -> Hashable:
-        return self.found, y, width, height
-
-    def line(self, y: int, width: int, height: int) -> list[Styled]:
-        found, rule, index = self.found, self.glyphs.rule, y - 1
-        if y == 0:
-            return [(f"{rule * 3} {said(found)} ".ljust(width, rule), "title")]
+    def lines(width: int, height: int) -> list[Said | list[Styled]]:
+        title = f"{glyphs.rule * 3} {said(found)} ".ljust(width, glyphs.rule)
         if found is None:
-            return [(f" {HELP[index]}", "faint")] if index < len(HELP) else []
-        if not found.names or index > len(found.names):
-            return []
+            return [Said(title, "title"), *(Said(f" {line}") for line in HELP)]
+        shown: list[Said | list[Styled]] = [Said(title, "title")]
         unit = unit_of(one.ns for one in found.names)
-        if index == 0:
-            return [(f"{unit.name:>9} {'share':>7} {'':{BAR}} {'count':>7} name", "title")]
-        one = found.names[index - 1]
-        bar = share_bar(one.ns, found.ns, BAR, self.glyphs)
-        where = IN_ARGS if one.in_args else ""
-        left = width - BEFORE - len(where)
-        name = clip(label_of(one.role, one.name), max(1, left), self.glyphs.ellipsis)
-        return [
-            (f"{unit.text(one.ns):>9} ", "plain"),
-            (f"{'' if one.in_args else percent(one.ns, found.ns):>7} ", "faint"),
-            (f"{'' if one.in_args else bar:{BAR}} ", "busy"),
-            (f"{count(one.count):>7} ", "plain"),
-            (where, "faint"),
-            (name, kind_of(one.role, one.name).token + TEXT),
-        ]
+        if found.names:
+            heading = f"{unit.name:>9} {'share':>7} {'':{BAR}} {'count':>7} name"
+            shown.append(Said(heading, "title"))
+        for one in found.names[: max(0, height - 2)]:
+            part, bar, where = (
+                percent(one.ns, found.ns),
+                share_bar(one.ns, found.ns, BAR, glyphs),
+                "",
+            )
+            if one.in_args:
+                part, bar, where = "", "", IN_ARGS
+            left = max(1, width - BEFORE - len(where))
+            name = clip(label_of(one.role, one.name), left, glyphs.ellipsis)
+            figures = (f"{unit.text(one.ns):>9} ", "plain"), (f"{part:>7} ", "faint")
+            bars = (f"{bar:{BAR}} ", "busy"), (f"{count(one.count):>7} ", "plain")
+            kind = kind_of(one.role, one.name).token + TEXT
+            shown.append([*figures, *bars, (where, "faint"), (name, kind)])
+        return shown
+
+    return TextPicture(found, lines)
 
 
 def said(found: SearchHits | None) -> str:
@@ -115,8 +110,7 @@ def said(found: SearchHits | None) -> str:
     return "   ".join(texts if found.is_done else [*texts, f"args read: {percent(found.share, 1)}"])
 
 
-NOTICED = 50
-"""Durations that differ by less than 1 / NOTICED are drawn alike."""
+NOTICED = 50  # durations that differ by less than 1 / NOTICED are drawn alike
 MOST_CELLS = 60  # of the durations from step to step
 HIT_COLUMNS = (
     ListColumn("at", 12),
@@ -128,33 +122,29 @@ HIT_COLUMNS = (
 
 
 def hit_rows(overlay: HitList, ascii_only: bool, keys: Sequence[str]) -> Rows:
-    """The hits in order of time."""
     side, rows, trace = overlay.side, overlay.hits.rows, overlay.side.trace
     start, unit = start_unit(trace), Unit(1000, "us", 1)
     begins, dur = _times(overlay)
     longest, glyphs = int(dur.max(initial=0)), glyphs_for(ascii_only)
 
     def row(index: int, width: int) -> list[Styled]:
-        at = int(rows[index])
+        at, ns = int(rows[index]), int(dur[index])
         where = IN_ARGS if overlay.hits.is_by_args(at) else ""
-        name = label_of(int(trace.role[at]), trace.name_of(at))
-        name = narrow(overlay.steps.names[index]) if overlay.steps else where + name
+        role, name = int(trace.role[at]), trace.name_of(at)
         texts = (
             start.text(int(begins[index]) - side.origin),
-            unit.text(int(dur[index])),
-            share_bar(int(dur[index]), longest, BAR, glyphs),
+            unit.text(ns),
+            share_bar(ns, longest, BAR, glyphs),
             narrow(trace.track_of(at).label),
-            name,
+            narrow(overlay.steps.names[index]) if overlay.steps else where + label_of(role, name),
         )
-        kind = kind_of(int(trace.role[at]), trace.name_of(at))
-        return row_parts(HIT_COLUMNS, texts, width, last=kind.token + TEXT)
+        return row_parts(HIT_COLUMNS, texts, width, last=kind_of(role, name).token + TEXT)
 
     columns = [ListColumn(f"at {start.name}", 12), ListColumn(unit.name, 10), *HIT_COLUMNS[2:-1]]
 
     def heading(width: int) -> str:
         left = width - 1 - sum(columns[n].width + 1 for n in shown(columns, width - 1))
-        last = ListColumn(joined(["hit", *keys], left), 0, left=True)
-        return titles([*columns, last], width)
+        return titles([*columns, ListColumn(joined(["hit", *keys], left), 0, left=True)], width)
 
     return Rows(overlay, len(rows), heading, row)
 
@@ -187,14 +177,10 @@ def spark(values: Sequence[int], levels: str) -> str:
     """A level for each value, from the least to the most of them; in the middle where they hardly
     differ, a blank where there is none (-1)."""
     known = [value for value in values if value >= 0]
-    least, most = min(known), max(known)
-    top = len(levels) - 1
-    alike = (most - least) * NOTICED <= most
-
-    def level(value: int) -> int:
-        return top // 2 if alike else 1 + (value - least) * (top - 1) // (most - least)
-
-    return "".join(levels[level(value) if value >= 0 else 0] for value in values)
+    least, most, top = min(known), max(known), len(levels) - 1
+    span = 0 if (most - least) * NOTICED <= most else most - least
+    found = (1 + (value - least) * (top - 1) // span if span else top // 2 for value in values)
+    return "".join(levels[n if v >= 0 else 0] for n, v in zip(found, values, strict=True))
 
 
 SECTION = "Over the page"
@@ -243,7 +229,6 @@ class OverlayList(ListPage):
         return read(now, offer.paths[:TOGETHER])
 
     def above(self, state: State, size: Size) -> Sequence[Pane]:
-        """Of hits, how long they took from step to step."""
         if not isinstance(state.overlay, HitList):
             return ()
         return (Pane(1, text([Said(durations(state.overlay, size.width, state.ascii_only))])),)
@@ -262,12 +247,10 @@ def close(state: State) -> Outcome:
 
 
 def offered(state: State) -> tuple[Offer, ...]:
-    """What may be chosen from."""
     return getattr(state.overlay, "programs", ()) or tuple(state.offers)
 
 
 def beside(state: State) -> Outcome:
-    """Opens the trace under the cursor, or that of the program, beside the first that is open."""
     offer = offered(state)[state.list_of(OVERLAY).cursor]
     if offer.pid:
         return recorded(closed(state), offer.pid, state.paths[:1])
@@ -288,24 +271,12 @@ def is_text(state: State) -> bool:
 
 
 def turn_raw(state: State) -> State:
-    """From all about a slice to the JSON of its event, and back."""
     shown: Any = state.overlay
     return laid_over(state, replace(shown, raw=not shown.raw)) if is_slice(state) else state
 
 
-def laid_over(state: State, overlay: Overlay) -> State:
-    """Shows an overlay, at its first line."""
-    return replace(state, overlay=overlay).with_list(OVERLAY, ListState())
-
-
 @lru_cache(maxsize=1)
-def _texts(
-    overlay: Help | Details | Replayed | Lines,
-    width: int,
-    ascii_only: bool,
-    unpacked: int,
-    keys: str,
-) -> Rows:
+def _texts(overlay: Texts, width: int, ascii_only: bool, unpacked: int, keys: str) -> Rows:
     """The rows of a text, made again only when an argument changes."""
     glyphs = glyphs_for(ascii_only)
     match overlay:
@@ -319,12 +290,10 @@ def _texts(
             lines = raw_lines(side.trace, slice_row, width, glyphs)
         case Details(side, int(slice_row)):
             title = "everything about this slice"
-            origins, counted = side.insight.origins, side.device_counters
-            lines = all_details(side.trace, slice_row, width, glyphs, origins, counted)
-            if side.critical is not None and (
-                on := on_path_text(side.critical, side.trace, slice_row)
-            ):
-                lines.insert(1, Said(on, "plain"))
+            lines = all_details(side, slice_row, width, glyphs)
+            path = side.critical
+            on = on_path_text(path, side.trace, slice_row) if path is not None else ""
+            lines[1:1] = [Said(on, "plain")] if on else []
         case Replayed(found):
             title, said = replayed_text(found, width)
             lines = [Said(line, "plain") for line in said.split("\n")]
@@ -340,7 +309,6 @@ def _texts(
 
 
 def replayed_text(found: CriticalPath | WhatIf, width: int) -> tuple[str, str]:
-    """A title, and the answer of a replay."""
     from fusetui.analysis.replay.whatif import WhatIf
     from fusetui.report.whatif import path_text, whatif_text
 

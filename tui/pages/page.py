@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -27,6 +27,7 @@ from fusetui.tui.state.state import COPIED, Details, Outcome, Overlay, Size, Sta
 if TYPE_CHECKING:
     from fusetui.tables.public import Table
 
+T = TypeVar("T")
 ROW = "row"  # what a table copies
 NO_MORE = "this row stands for no slice, so there is no more to show"
 
@@ -112,8 +113,7 @@ class Page(ABC):
 def slice_details(state: State, row: int, title: str) -> TextPicture:
     """A few lines about a slice of the active side."""
     side, glyphs = state.side, glyphs_for(state.ascii_only)
-    known = partial(details, found=side.insight.origins, counters=side.device_counters)
-    lines = partial(known, side.trace, row, glyphs=glyphs)
+    lines = partial(details, side, row, glyphs=glyphs)
     return ruled((side, row, state.unpacked), title, glyphs.rule, lines)
 
 
@@ -136,27 +136,48 @@ class ListPage(Page):
     def below(self, state: State, size: Size) -> Sequence[Pane]:
         return ()
 
+    def under_cursor(self, state: State, found: Sequence[T]) -> T | None:
+        """The one of these, which stand in its rows."""
+        cursor = min(state.list_of(self.name).cursor, len(found) - 1)
+        return found[cursor] if found else None
+
     def copied(self, state: State) -> str:
         """The row under the cursor as TSV, below the names of its columns."""
         cursor = min(state.list_of(self.name).cursor, self.rows(state).count - 1)
         found = self.table(state, (cursor,)) if cursor >= 0 else None
         if found is None:
             return ""
-        from fusetui.tables.writers import tsv_lines  # rarely needed
+        from fusetui.tables.files import tsv_lines  # rarely needed
 
         return clip("".join(tsv_lines(found))[:-1], MOST_COPIED)
 
     def moved(self, state: State) -> State:
-        """Called when the cursor has moved to another row."""
         return state
 
     def show(self, state: State, size: Size) -> Sequence[Pane]:
         above, below = self.above(state, size), self.below(state, size)
         height = max(0, size.height - sum(pane.height for pane in (*above, *below)))
-        return (*above, list_pane(self, state, height), *below)
+        now = state.list_of(self.name)
+        picture = ListPicture(self.rows(state), now.cursor, now.top)
+
+        def pointed(state: State, x: int, y: int) -> State:
+            index = picture.index_at(y)
+            return state if index < 0 else self.at_row(state, index)
+
+        def wheeled(state: State, turn: Turn) -> State:
+            return self.at_row(state, state.list_of(self.name).cursor + turn.lines)
+
+        return (*above, Pane(height, picture, pointed, wheeled), *below)
+
+    def at_row(self, state: State, index: int) -> State:
+        """The cursor on a row, or on the nearest existing one."""
+        now = state.list_of(self.name)
+        index = max(0, min(index, self.rows(state).count - 1))
+        if index == now.cursor:
+            return state
+        return self.moved(state.with_list(self.name, replace(now, cursor=index)))
 
     def scroll(self, before: State, state: State, size: Size) -> State:
-        """Moves the cursor to an existing row, and that row onto the screen."""
         now = state.list_of(self.name)
         cursor = max(0, min(now.cursor, self.rows(state).count - 1))
         top = scrolled(cursor, now.top, self.room(state, size))
@@ -165,33 +186,8 @@ class ListPage(Page):
         return state.with_list(self.name, replace(now, cursor=cursor, top=top))
 
     def room(self, state: State, size: Size) -> int:
-        """How many rows fit on the screen."""
         others = (*self.above(state, size), *self.below(state, size))
         return max(1, size.height - sum(pane.height for pane in others) - 1)
-
-
-def list_pane(listing: ListPage, state: State, height: int) -> Pane:
-    """The list itself: a click moves the cursor to a row, the wheel moves it by rows."""
-    now = state.list_of(listing.name)
-    picture = ListPicture(listing.rows(state), now.cursor, now.top)
-
-    def pointed(state: State, x: int, y: int) -> State:
-        index = picture.index_at(y)
-        return state if index < 0 else at_row(listing, state, index)
-
-    def wheeled(state: State, turn: Turn) -> State:
-        return at_row(listing, state, state.list_of(listing.name).cursor + turn.lines)
-
-    return Pane(height, picture, pointed, wheeled)
-
-
-def at_row(listing: ListPage, state: State, index: int) -> State:
-    """Moves the cursor to a row, or to the nearest existing one."""
-    now = state.list_of(listing.name)
-    index = max(0, min(index, listing.rows(state).count - 1))
-    if index == now.cursor:
-        return state
-    return listing.moved(state.with_list(listing.name, replace(now, cursor=index)))
 
 
 LISTS = "In the lists"
@@ -202,11 +198,10 @@ def list_actions(find: Callable[[State], ListPage | None]) -> tuple[Action, ...]
     """The actions of lists; the argument finds the list that receives the keys."""
 
     def move(state: State, rows: int = 0, pages: int = 0) -> State:
-        """By rows and by screens of rows."""
         if (listing := find(state)) is None:
             return state
         room = max(1, listing.room(state, size_of(state)) - 1) if pages else 0
-        return at_row(listing, state, state.list_of(listing.name).cursor + rows + pages * room)
+        return listing.at_row(state, state.list_of(listing.name).cursor + rows + pages * room)
 
     def choose(state: State) -> Outcome:
         listing = find(state)
@@ -236,10 +231,10 @@ def sort_actions(
     said: str = "marked *",
 ) -> tuple[Action, Action]:
     """Sorted by the next column of a table, or the one before; `make` makes actions of its page."""
-    right, left = f"{prefix}sort-right", f"{prefix}sort-left"
+    right, left = (lambda state: sort(state, 1)), (lambda state: sort(state, -1))
     return (
-        make(right, "Sort by the next column", keys, said, lambda state: sort(state, 1)),
-        make(left, "Sort by the one before", "<", "marked *", lambda state: sort(state, -1)),
+        make(f"{prefix}sort-right", "Sort by the next column", keys, said, right),
+        make(f"{prefix}sort-left", "Sort by the one before", "<", "marked *", left),
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -23,6 +22,7 @@ from fusetui.tui.layout.view import HIDDEN, View
 from fusetui.tui.pages.answer import answer_pane
 from fusetui.tui.pages.page import Page, Pane, slice_details, slice_text
 from fusetui.tui.state.action import action, hints_text, on_timeline
+from fusetui.tui.state.comparison import Second
 from fusetui.tui.state.memory import allocated_text
 from fusetui.tui.state.moving import ENDED, SECTION, looked_at
 from fusetui.tui.state.screen import body
@@ -35,9 +35,6 @@ from fusetui.tui.state.state import (
     State,
     told,
 )
-
-if TYPE_CHECKING:
-    from fusetui.tui.state.second import Second
 
 
 def clicked(picture: TimelinePicture, width: int, height: int, x: int, y: int) -> View | None:
@@ -64,20 +61,17 @@ def clicked(picture: TimelinePicture, width: int, height: int, x: int, y: int) -
 def turned(state: State, index: int, turn: Turn, division: Division) -> State:
     """Over the lanes the wheel zooms about the time beneath it, with Shift it moves the window;
     over their labels it scrolls them."""
-    side, view = state.sides[index], state.session.views[index]
-    if turn.x < division.gutter and not turn.shifted:
-        return scrolled(state, index, turn.lines, division.lanes)
+    side, view, is_down = state.sides[index], state.session.views[index], turn.lines > 0
     if turn.shifted:
-        window = pan(side, view, 10 if turn.lines > 0 else -10)
-    else:
-        factor = (4, 3) if turn.lines > 0 else (3, 4)
-        window = zoom_at(side, view, division.time(view, turn.x), *factor)
-    return looked_at(state, index, window)
+        return looked_at(state, index, pan(side, view, 10 if is_down else -10))
+    if turn.x < division.gutter:
+        return scrolled(state, index, turn.lines, division.lanes)
+    time, factor = division.time(view, turn.x), (4, 3) if is_down else (3, 4)
+    return looked_at(state, index, zoom_at(side, view, time, *factor))
 
 
 def chose(state: State, index: int, drag: Drag, division: Division) -> State:
-    """From where the button went down to where it is is a range of time; its figures are worked
-    out when the button is let go."""
+    """From where the button went down to where it is is a range, worked out when it is let go."""
     side, view = state.sides[index], state.session.views[index]
     if drag.x < division.gutter:
         return state
@@ -159,13 +153,11 @@ class TimelinePage(Page):
         return replace(state, tops=tuple(tops))
 
     def described(self, state: State) -> Overlay | str:
-        """The range of the active side, else the selected slice or gap."""
         about = state.time_range or state.view.gap or state.view.selected
         nothing = f"nothing is selected: {hints_text(NOTHING[:1], state)}"
         return nothing if about == -1 else Details(state.side, about)
 
     def copied(self, state: State) -> str:
-        """The selected slice of the active side: name, start, duration."""
         row, gap = state.view.selected, state.view.gap
         if gap:
             lines = gap_lines(state.side, gap, WIDEST, MOST_LINES, glyphs_for(state.ascii_only))
@@ -207,7 +199,6 @@ def _refitted(before: State, state: State, size: Size) -> State:
 
 
 def _lines(state: State, index: int) -> tuple[int, int]:
-    """How many lanes and lines of counters one side has."""
     if index >= len(state.sides):
         return 0, 0
     return len(state.sides[index].lanes), len(state.sides[index].counter_places)
@@ -241,9 +232,8 @@ def _replayed(state: State, second: Second, size: Size, height: int) -> Pane:
     above, shown = places(recorded, view)[state.tops[at] :][:1], places(side, own)
     first = same_line(recorded, above[0], side, shown) if above else 0
     top = within(shown, first, _room(state, size, at))
-    return Pane(
-        height, TimelinePicture(side, own, glyphs_for(state.ascii_only, state.colorless), top)
-    )
+    glyphs = glyphs_for(state.ascii_only, state.colorless)
+    return Pane(height, TimelinePicture(side, own, glyphs, top))
 
 
 def _details(state: State) -> TextPicture:
@@ -259,17 +249,15 @@ def _details(state: State) -> TextPicture:
     if row >= 0:
         path = side.critical if state.on_path else None
         on = on_path_text(path, side.trace, row) if path is not None else ""
-        told = ["slice", on, state.second.figure(row) if state.second else ""]
-        told.append(allocated_text(state, row))
+        second = state.second.figure(row) if state.second else ""
+        told = ["slice", on, second, allocated_text(state, row)]
         return slice_details(state, row, "   ".join(filter(None, told)))
-    keys = hints_text(NOTHING, state)
-    said = working(side.trace, "why the time went where it went")
-    lines = [Said(keys), Said(said)]
-    return ruled((keys, said), "nothing selected", glyphs.rule, lambda width, height: lines)
+    said = hints_text(NOTHING, state), working(side.trace, "why the time went where it went")
+    lines = [*map(Said, said)]
+    return ruled(said, "nothing selected", glyphs.rule, lambda width, height: lines)
 
 
 def _paged(state: State, pages: int) -> State:
-    """Scrolls the lanes of the active side by screens of lanes."""
     room = _room(state, body(state), state.active)
     return scrolled(state, state.active, pages * max(1, room - 2), room)
 

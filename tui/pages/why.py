@@ -22,12 +22,21 @@ from fusetui.text.figures import Unit, duration, percent, unit_of
 from fusetui.text.printable import printable
 from fusetui.trace.model.memo import kept_on
 from fusetui.tui.drawing.details import flow
-from fusetui.tui.drawing.picture import Rows, Said, TextPicture, cut, no_rows, row_parts, ruled
+from fusetui.tui.drawing.picture import (
+    Rows,
+    Said,
+    TextPicture,
+    cut,
+    folded,
+    no_rows,
+    row_parts,
+    ruled,
+)
 from fusetui.tui.drawing.range_lines import gap_lines
 from fusetui.tui.drawing.schemes import Styled, glyphs_for, share_bar
 from fusetui.tui.layout.answer import WORTH, inside, working
 from fusetui.tui.layout.kinds import narrow
-from fusetui.tui.layout.text_layout import ListColumn, sentence_lines, titles
+from fusetui.tui.layout.text_layout import ListColumn, titles
 from fusetui.tui.layout.view import Side
 from fusetui.tui.pages.page import MOST_COPIED, NO_MORE, ListPage, Pane
 from fusetui.tui.state import jumping, search
@@ -83,7 +92,7 @@ class WhyPage(ListPage):
 
     def change(self, state: State) -> str:
         found, cursor = _why(state.side), state.list_of(self.name).cursor
-        wanted = found.wanted[cursor : cursor + 1] if found else ()
+        wanted = found.wanted[cursor : cursor + 1] if found else ()  # below the findings are gaps
         return next((one for one in wanted if isinstance(one, str)), "")
 
     def chosen(self, state: State, index: int) -> State:
@@ -102,15 +111,11 @@ class WhyPage(ListPage):
                 return told(state, printable(f"not recorded: {missing}; {record_with} does"))
 
     def described(self, state: State) -> Overlay | str:
-        """The evidence that Enter shows, or the gap."""
-        found = _why(state.side)
-        entries = entries_of(found) if found else ()
-        match entries[min(state.list_of(self.name).cursor, len(entries) - 1)] if entries else None:
+        match self.under_cursor(state, _entries(state.side)):
             case Finding(evidence=(_, *_)) as finding:
                 return Details(state.side, _evidence(state, finding).row)
-            case Gap() as gap:
-                at = jumping.place_of_gap(state.side, gap)
-                return Details(state.side, at) if at else NO_MORE
+            case Gap() as gap if at := jumping.place_of_gap(state.side, gap):
+                return Details(state.side, at)
         return NO_MORE
 
     def above(self, state: State, size: Size) -> Sequence[Pane]:
@@ -122,39 +127,34 @@ class WhyPage(ListPage):
         return (Pane(len(shown), TextPicture((found, "answer"), lambda width, height: shown)),)
 
     def below(self, state: State, size: Size) -> Sequence[Pane]:
-        """All about what the cursor is on."""
         return (Pane(_below(size), self._about(state)),)
 
     def copied(self, state: State) -> str:
-        """The whole answer, for a pull request or an issue."""
-        found = _why(state.side)
-        if found is None:
-            return ""
         from fusetui.report.why import why_markdown  # rarely needed
 
-        return clip(why_markdown(found), MOST_COPIED)
+        found = _why(state.side)
+        return clip(why_markdown(found), MOST_COPIED) if found else ""
 
     def _about(self, state: State) -> TextPicture:
         side, glyphs, found = state.side, glyphs_for(state.ascii_only), _why(state.side)
-        entries = entries_of(found) if found else ()
-        index = min(state.list_of(self.name).cursor, len(entries) - 1)
+        entry = self.under_cursor(state, _entries(side))
+
+        def about(width: int, height: int) -> list[Said]:
+            match entry:
+                case Finding() as finding if found:
+                    return _about_finding(found, finding, width)
+                case Gap() as gap if at := jumping.place_of_gap(side, gap):
+                    return gap_lines(side, at, width, height, glyphs)
+                case Unknown(_, missing, record_with):
+                    return _folded(
+                        f"Not recorded: {missing}. To record: {record_with}", width, "plain"
+                    )
+            return []
 
         def lines(width: int, height: int) -> Sequence[Said]:
             return cut(about(width, height), height, glyphs.ellipsis)
 
-        def about(width: int, height: int) -> list[Said]:
-            match entries[index] if entries else None:
-                case Finding() as finding if found:
-                    return _about_finding(found, finding, width)
-                case Gap() as gap:
-                    at = jumping.place_of_gap(side, gap)
-                    return gap_lines(side, at, width, height, glyphs) if at else []
-                case Unknown(_, missing, record_with):
-                    text = printable(f"Not recorded: {missing}. To record: {record_with}")
-                    return _folded(text, width, "plain")
-            return []
-
-        return ruled((found, side, index), "", glyphs.rule, lines)
+        return ruled((found, side, entry), "", glyphs.rule, lines)
 
 
 def _below(size: Size) -> int:
@@ -167,6 +167,11 @@ def entries_of(found: Why) -> tuple[Entry, ...]:
     return (*found.findings, *found.gaps, *unknown.values())
 
 
+def _entries(side: Side) -> tuple[Entry, ...]:
+    found = _why(side)
+    return entries_of(found) if found else ()
+
+
 def _why(side: Side) -> Why | None:
     """With what findings are worth, once that is known."""
     if side.insight.answer is None:
@@ -176,14 +181,19 @@ def _why(side: Side) -> Why | None:
 
 
 def _answer(found: Why, width: int, height: int) -> Sequence[Said]:
-    """The first sentence, the account, and if there is room the breakdown and the ceiling."""
-    first = [Said(f" {text}", "title") for text in _wrapped(answer(found), width)]
-    left = height - len(first)
-    if left <= 0:
-        return first[:height]
+    """The first sentence, what is not understood of what findings are worth, the account, and if
+    there is room the breakdown and the ceiling."""
+    from fusetui.report.worth import doubt_text
+
+    text, first = doubt_text(found), _folded(answer(found), width, "title", " ")
+    doubt = _folded(text, width, "plain", " ") if text else []
+    left = height - len(first) - len(doubt)
+    if left <= 0:  # the doubt stands beside each worth, in the room of rows if it must
+        return [*first[:height], *doubt]
+    first += doubt
     rest = [Said(f" {text}", "plain") for text in _account(found, width - 2, left)]
     for text in (breakdown_text(found), ceiling_text(found)):
-        more = [Said(f" {line}") for line in _wrapped(text, width)]
+        more = _folded(text, width, before=" ")
         rest += more if len(rest) + len(more) <= left else []
     return [*first, *cut(rest, left)]
 
@@ -201,12 +211,8 @@ def _account(found: Why, width: int, height: int) -> list[str]:
     return lines if len(lines) <= height else [account_line(found, width)]
 
 
-def _wrapped(text: str, width: int) -> list[str]:
-    return sentence_lines(printable(text), max(20, min(width - 2, WIDEST)))
-
-
-def _folded(text: str, width: int, look: str = "faint") -> list[Said]:
-    return [Said(line, look) for line in _wrapped(text, width)]
+def _folded(text: str, width: int, look: str = "faint", before: str = "") -> list[Said]:
+    return folded([printable(text)], max(20, min(width - 2, WIDEST)), look, before)
 
 
 def _about_finding(found: Why, finding: Finding, width: int) -> list[Said]:

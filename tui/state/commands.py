@@ -18,8 +18,7 @@ from fusetui.tui.state import moving, replays
 from fusetui.tui.state.action import action, anything_open, nothing, with_keys
 from fusetui.tui.state.moving import shown
 from fusetui.tui.state.reading import read
-from fusetui.tui.state.recording import Record
-from fusetui.tui.state.state import Cut, Order, Outcome, Prompt, SaveTable, State, told
+from fusetui.tui.state.state import Cut, Order, Outcome, Prompt, Record, SaveTable, State, told
 
 EXAMPLES = (
     *("goto 9ms", "step 2", "mark a", "only gpu", "open FILE", "diff FILE"),
@@ -34,6 +33,7 @@ LONGEST_NOTE = 200  # characters
 LONGEST = 30  # characters of a wrong word that are repeated
 NO_RANGE = "this needs a range of time: {range} at its begin and at its end"
 RECORDED = late(r"_([0-9]{1,9})\.json\Z")  # how libkineto ends the names of its traces
+WRONG_PID = "record takes the PID of a program, or nothing to list them: record 1234"
 NO_STEPS = "this trace has no steps: no annotation and no optimizer tells them"
 
 
@@ -52,7 +52,6 @@ def obeyed(state: State, line: str) -> Outcome:
 
 
 def _goto(state: State, rest: str) -> State:
-    """To a time, counted as on the ruler."""
     side, ns = state.side, parse_time(rest)
     if ns is None:
         return told(state, "goto takes a time with its unit: goto 12.5ms")
@@ -64,7 +63,6 @@ def _goto(state: State, rest: str) -> State:
 
 
 def _step(state: State, rest: str) -> State:
-    """The step of the active side with this number fills the window."""
     steps = steps_of(state.side.trace)
     if not NUMBER.fullmatch(rest):
         return told(state, "step takes a number: step 2")
@@ -75,15 +73,13 @@ def _step(state: State, rest: str) -> State:
 
 
 def shown_step(state: State, at: int) -> State:
-    """A step, by index, fills the window."""
     side, steps = state.side, steps_of(state.side.trace)
     begin = int(steps.start[at]) - side.origin
     window = over(side, state.view, begin, begin + int(steps.dur[at]))
     there = shown(state, window)
     if steps.printed:
-        return told(
-            there, f"{printable(steps.names[at])}, {at + 1} of {plural(len(steps), 'step')}"
-        )
+        said = f"{printable(steps.names[at])}, {at + 1} of {plural(len(steps), 'step')}"
+        return told(there, said)
     name = steps.by if steps.are_iterations else steps.names[at]
     return told(there, f"step #{at + 1} of {len(steps)}: {printable(name)}")
 
@@ -107,14 +103,12 @@ def _open(state: State, rest: str, verb: str = "open", of: str = "a", beside: in
 
 
 def _save(state: State, rest: str) -> Outcome:
-    """The table of the page in front, in a file."""
     if not rest:
         return told(state, "save takes the name of a new file: save kernels.csv")
     return told(state, "saving the table"), SaveTable(state, str(Path(rest).expanduser()))
 
 
 def _cut(state: State, rest: str) -> Outcome:
-    """The selected range of the active side as a trace of its own."""
     side, found = state.side, state.time_range
     if found is None:
         return told(state, with_keys(NO_RANGE, state))
@@ -129,18 +123,14 @@ def _cut(state: State, rest: str) -> Outcome:
 
 
 def _record(state: State, rest: str) -> Outcome:
-    """A program that runs, by its PID, or the list of those that may be chosen."""
     if not rest:
         return told(state, "looking for programs that run"), Record()
     if not NUMBER.fullmatch(rest):
-        return told(
-            state, "record takes the PID of a program, or nothing to list them: record 1234"
-        )
+        return told(state, WRONG_PID)
     return recorded(state, int(rest))
 
 
 def _again(state: State, rest: str) -> Outcome:
-    """Records the program of the trace that is open last once more, and compares the two."""
     found = RECORDED.search(state.paths[-1]) if state.paths else None
     if rest or found is None:
         return told(state, "again takes no argument, after :record" if rest else NOT_RECORDED)
@@ -148,39 +138,31 @@ def _again(state: State, rest: str) -> Outcome:
 
 
 def recorded(state: State, pid: int, beside: tuple[str, ...] = ()) -> Outcome:
-    """Has a program recorded, whose trace is opened after these."""
     return told(state, f"recording {pid}, which asks every 5 s"), Record(pid, beside)
-
-
-def _quit(state: State, rest: str) -> Outcome:
-    return told(state, "q takes no argument") if rest else (state, Order.QUIT)
 
 
 _diff = partial(_open, verb="diff", of="another", beside=1)
 COMMANDS: dict[str, Callable[[State, str], Outcome]] = {
     **{"goto": _goto, "step": _step, "mark": _mark, "only": moving.only, "open": _open},
     **{"diff": _diff, "save": _save, "cut": _cut, "path": replays.rows, "whatif": replays.whatif},
-    **{"record": _record, "again": _again, "q": _quit},
+    **{"record": _record, "again": _again},
+    "q": lambda state, rest: told(state, "q takes no argument") if rest else (state, Order.QUIT),
 }
 
 
 def asked(state: State, typed: str = "") -> State:
-    """The command line, with what stands in it at first."""
     return replace(state, prompt=Prompt.COMMAND, typed=typed)
 
 
-def _range(state: State) -> str:
-    return "" if state.time_range else with_keys(NO_RANGE, state)
-
-
 _WORTH = "what a change of the row or slice would be worth"
-_programs = partial(_record, rest="")
+_programs, _RUNS = partial(_record, rest=""), "that runs: those of PyTorch"
 _part = partial(asked, typed="cut part.json.gz")
 ACTIONS = (
     action("command", "Command", ":", ", ".join(VERBS), asked, needs=anything_open),
     action("what-if", "What if", "W", _WORTH, partial(asked, typed="whatif x0.5")),
+    action("record", "Record a program", "", _RUNS, _programs, needs=nothing),
     action(
-        "record", "Record a program", "", "that runs: those of PyTorch", _programs, needs=nothing
+        *("cut", "Cut this range", "", "as a trace of its own", _part),
+        needs=lambda state: "" if state.time_range else with_keys(NO_RANGE, state),
     ),
-    action("cut", "Cut this range", "", "as a trace of its own", _part, needs=_range),
 )

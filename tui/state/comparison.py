@@ -1,22 +1,35 @@
-"""The diff as a page shows it: its lines, and the work of one line in both windows."""
+"""Two timelines beside each other: the lines of a diff, with the work of one line in both windows,
+and the replay of a change below the recorded one."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
 
 from fusetui.analysis.diff.model import Diff
+from fusetui.analysis.why.idle_time import IdleTime
 from fusetui.report.diff_lines import PINNED, DiffLine, by_effect, closing, regions
-from fusetui.text.figures import microseconds
+from fusetui.text.figures import duration, microseconds
+from fusetui.trace.model.arrays import Int32s
+from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.memo import kept_on, memo, once
+from fusetui.tui.layout.answer import Insight
+from fusetui.tui.layout.frame import busy_of
+from fusetui.tui.layout.kinds import shares
 from fusetui.tui.layout.lanes import key_lanes
 from fusetui.tui.layout.moves import select
-from fusetui.tui.layout.view import Side, View, first_view
+from fusetui.tui.layout.view import Side, View, first_view, make_sides
+from fusetui.tui.state.session import NO_MARKS, viewed_as
 
-Pair = tuple[Sequence[int], Sequence[int]]
-"""Rows of A and of B."""
+if TYPE_CHECKING:
+    from fusetui.analysis.replay.predicted import Predicted
+
+
+Pair = tuple[Sequence[int], Sequence[int]]  # rows of A and of B
 
 
 class DiffLines(msgspec.Struct, frozen=True, eq=False):
@@ -27,24 +40,19 @@ class DiffLines(msgspec.Struct, frozen=True, eq=False):
     lines: tuple[DiffLine, ...]
     pinned: tuple[DiffLine, ...]
     closing: tuple[DiffLine, ...]
-    inner: Mapping[int, tuple[DiffLine, ...]]
-    """Of lines that can be opened, by their place in `lines`."""
+    inner: Mapping[int, tuple[DiffLine, ...]]  # of lines that open, by their place
 
 
 def lines_of(diff: Diff) -> DiffLines:
-    """The rows, the largest change first; what else the sum has is pinned.
-
-    A compiled part of the program with many rows is one line, which can be opened.
-    """
+    """The rows, the largest change first; what else the sum has is pinned. A compiled part of the
+    program with many rows is one line, which can be opened."""
     compiled, rest = regions(diff)
     last = closing(diff)
     listed = tuple(by_effect([*rest, *(region.line for region in compiled)]))
-    inner = {
-        listed.index(region.line): tuple(
-            replace(line, what=f"  {line.what}") for line in by_effect(region.inner)
-        )
-        for region in compiled
-    }
+    inner = {}
+    for region in compiled:
+        own = [replace(line, what=f"  {line.what}") for line in by_effect(region.inner)]
+        inner[listed.index(region.line)] = tuple(own)
     return DiffLines(diff, listed, tuple(last), tuple(_joined(last)), inner)
 
 
@@ -71,7 +79,6 @@ class Comparison(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def lines(self) -> tuple[DiffLine, ...]:
-        """Those that are shown."""
         return tuple(line for line, _ in self._shown)
 
     @cached_property
@@ -80,11 +87,8 @@ class Comparison(msgspec.Struct, frozen=True, eq=False, dict=True):
         found = self.found
         if found is None:
             return []
-        return [
-            (line, n)
-            for n, outer in enumerate(found.lines)
-            for line in (outer, *(found.inner[n] if n in self.opened else ()))
-        ]
+        inner = [found.inner[n] if n in self.opened else () for n in range(len(found.lines))]
+        return [(line, n) for n, outer in enumerate(found.lines) for line in (outer, *inner[n])]
 
     def turned(self, index: int) -> tuple[Comparison, int]:
         """The line here opened, or closed, and where it is; an inner line closes the outer one."""
@@ -106,20 +110,15 @@ class Comparison(msgspec.Struct, frozen=True, eq=False, dict=True):
         """Marks the work of one line; both windows move together to keep the first row in sight."""
         if not self.lines:
             return self
-        drawn = [
-            [row for row in rows if side.lane_of(row) >= 0]
-            for side, rows in zip(self.sides, pair_of(self.lines[index]), strict=True)
-        ]
-        views = [
-            select(side, view, rows[0] if rows else -1)
-            for side, view, rows in zip(self.sides, self.views, drawn, strict=True)
-        ]
+        drawn, views, pair = [], [], pair_of(self.lines[index])
+        for side, view, rows in zip(self.sides, self.views, pair, strict=True):
+            drawn.append([row for row in rows if side.lane_of(row) >= 0])
+            views.append(select(side, view, next(iter(drawn[-1]), -1)))
         first = 0 if drawn[0] else 1
         shift = views[first].begin - self.views[first].begin
-        moved = tuple(
-            replace(view, begin=before.begin + shift, end=before.end + shift)
-            for view, before in zip(views, self.views, strict=True)
-        )
+        windows = [(before.begin + shift, before.end + shift) for before in self.views]
+        pairs = zip(views, windows, strict=True)
+        moved = tuple(replace(view, begin=begin, end=end) for view, (begin, end) in pairs)
         return replace(self, views=moved, marked=tuple(map(frozenset, drawn)))
 
 
@@ -127,10 +126,49 @@ def comparing(sides: Sequence[Side], views: Sequence[View]) -> Comparison:
     """Both sides with the lanes that matter; the diff is not known yet."""
     own = tuple(replace(side, lanes=key_lanes(side.lanes), counters=()) for side in sides)
     shown = tuple(first_view(s, v.begin, v.end) for s, v in zip(own, views, strict=True))
-    return Comparison(own, shown, tuple(frozenset[int]() for _ in own))
+    return Comparison(own, shown, NO_MARKS * len(own))
 
 
 def pair_of(line: DiffLine) -> Pair:
-    """The rows of both traces that a line stands for."""
     b = [row for found in line.rows for row in found.b_rows]
     return [row for found in line.rows for row in found.a_rows], b
+
+
+LABEL = "replayed"
+
+
+class Second(msgspec.Struct, frozen=True, eq=False, dict=True):
+    """`side` shows what a replay predicts of `recorded`; `said` is the prediction in a sentence."""
+
+    recorded: Trace
+    side: Side
+    found: Predicted
+    place: Int32s  # see Predicted.place_in
+    said: str
+
+    @memo(4)
+    def seen(self, side: Side, view: View) -> tuple[Side, View]:
+        """The same lanes, folded alike, and the same slice selected; and the step that begins in
+        the first half of the window begins where the recorded one does."""
+        begin = view.begin + side.origin
+        earlier = self.found.earlier_at(begin, begin + view.span // 2)
+        own = replace(self.side, origin=side.origin - earlier)
+        there = {view.selected: int(self.place[view.selected])}
+        return own, replace(viewed_as(side, own, view, there), begin=view.begin, end=view.end)
+
+    def figure(self, row: int) -> str:
+        there, dur = int(self.place[row]), self.side.trace.dur
+        return f"{LABEL}: {duration(int(dur[there]))}" if there >= 0 else f"not {LABEL}"
+
+
+def second_of(recorded: Trace, made: tuple[Predicted, tuple[IdleTime, ...]], said: str) -> Second:
+    """All that drawing needs is made here, not in the thread that draws."""
+    found, idle = made
+    trace = found.trace_of(recorded)
+    (side,) = make_sides([trace], [LABEL])
+    for lane in side.lanes:
+        lane.prepare()
+    once(trace, shares)
+    kept_on(trace)[busy_of] = replace(once(trace, busy_of), label=LABEL)
+    told = replace(side, insight=Insight(idle))
+    return Second(recorded, told, found, found.place_in(recorded), said)

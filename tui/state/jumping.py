@@ -25,7 +25,6 @@ NOTHING = "nothing is selected", "down/up select a slice"
 
 
 def same_name(state: State, by: int) -> State:
-    """The next or previous slice of the name that the selected one has."""
     row = state.view.selected
     return told(state, *NOTHING) if row < 0 else search.shown(state, alike(state, row).step(by))
 
@@ -42,7 +41,6 @@ def alike(state: State, row: int) -> Hits:
 
 
 def step_by(state: State, by: int) -> State:
-    """The next or previous step in the window."""
     steps, view = steps_of(state.side.trace), state.view
     if not len(steps):
         return told(state, NO_STEPS)
@@ -56,7 +54,6 @@ def step_by(state: State, by: int) -> State:
 
 
 def list_steps(state: State) -> State:
-    """All steps, over the page."""
     steps = steps_of(state.side.trace)
     if not len(steps):
         return told(state, NO_STEPS)
@@ -66,14 +63,12 @@ def list_steps(state: State) -> State:
 
 
 def other_pass(state: State) -> State:
-    """From forward work to the backward work that belongs to it, and back."""
     row, side = state.view.selected, state.side
     if row < 0:
         return told(state, *NOTHING)
     if side.insight.origins is None:
         return told(state, working(side.trace, "which backward op belongs to which forward op"))
-    there = _other_pass(side.insight.origins, row)
-    if there < 0:
+    if (there := _other_pass(side.insight.origins, row)) < 0:
         return told(state, "no op of the other pass is known for this slice")
     return brought(state, state.session.selected(state.active, there), state.active)
 
@@ -96,7 +91,6 @@ def _other_pass(origins: Origins, row: int) -> int:
 
 
 def at_gap(state: State, at: GapAt) -> State:
-    """A gap of the active side, selected in the timeline."""
     return shown(state, to_gap(state.side, state.view, at))
 
 
@@ -113,8 +107,7 @@ def step(state: State, by: int) -> State:
     idle, gap = state.side.insight.idle, state.view.gap
     if idle is None:
         return told(state, working(state.side.trace, "the idle time of the GPU"))
-    device = _device(state)
-    if device < 0:
+    if (device := _device(state)) < 0:
         return told(state, "this trace has no idle time of a GPU")
     longest: list[int] = idle[device].longest.tolist()
     at = gap.gap if gap and gap.device == device else -1
@@ -140,10 +133,9 @@ def _device(state: State) -> int:
 
 _here = partial(action, section=SECTION, where=on_timeline)
 
-_alike, _alike_before = partial(same_name, by=1), partial(same_name, by=-1)
-_gap, _back = partial(step, by=1), partial(step, by=-1)
-_step, _before = partial(step_by, by=1), partial(step_by, by=-1)
-
+_alike, _alike_before = (partial(same_name, by=by) for by in (1, -1))
+_gap, _back = (partial(step, by=by) for by in (1, -1))
+_step, _before = (partial(step_by, by=by) for by in (1, -1))
 ACTIONS = (
     action("next-gap", "Next gap", "e", "of the GPU: the longest, then the next", _gap, SECTION),
     action("previous-gap", "Previous gap", "E", "back to the longer one", _back, SECTION),

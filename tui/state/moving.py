@@ -39,13 +39,10 @@ def viewed(state: State, view: View) -> State:
 
 
 def shown(state: State, view: View) -> State:
-    """Another view of the active side, with the timeline in front."""
     return brought(state, state.session.moved(state.active, view), state.active)
 
 
 def move(step: Move[P], *numbers: P.args, **named: P.kwargs) -> Run:
-    """An action that moves the active side."""
-
     def run(state: State) -> State:
         return viewed(state, step(state.side, state.view, *numbers, **named))
 
@@ -53,36 +50,33 @@ def move(step: Move[P], *numbers: P.args, **named: P.kwargs) -> Run:
 
 
 def looked_at(state: State, index: int, view: View) -> State:
-    """Shows another view on one side, and makes that side active."""
     return replace(changed(state, state.session.moved(index, view)), active=index)
 
 
 def brought(state: State, session: ViewSession, index: int) -> State:
-    """The state with another session, the timeline in front and this side active."""
     return replace(state, session=session, active=index, page=TIMELINE, hint="")
 
 
-def recalled(state: State, undone: bool) -> State:
-    """The view before, or after."""
-    return changed(state, state.session.undo() if undone else state.session.redo())
+def undo(state: State) -> State:
+    return changed(state, state.session.undo())
+
+
+def redo(state: State) -> State:
+    return changed(state, state.session.redo())
 
 
 def clear(state: State) -> State:
-    """Clears the range first; without one, the selection and the marked rows."""
     return replace(changed(state, state.session.cleared()), hint="")
 
 
 def other_side(state: State) -> State:
-    """Makes the other side active."""
     return replace(state, active=(state.active + 1) % len(state.sides))
 
 
 def link(state: State) -> State:
-    """Couples the movement of two traces, or decouples it."""
-    together = not state.session.together
-    how = "together" if together else "each on its own"
-    linked = replace(state, session=replace(state.session, together=together))
-    return told(linked, f"the traces move {how}")
+    now = replace(state.session, together=not state.session.together)
+    how = "together" if now.together else "each on its own"
+    return told(replace(state, session=now), f"the traces move {how}")
 
 
 def ask_to_mark(state: State) -> State:
@@ -92,7 +86,6 @@ def ask_to_mark(state: State) -> State:
 
 
 def answered(state: State, character: str) -> State:
-    """Handles a key pressed when a letter was asked for."""
     prompt, state = state.prompt, replace(state, prompt=None)
     if not (character.isascii() and character.isalpha()):
         return told(state, "cancelled: a mark is a letter from a to z or A to Z")
@@ -115,7 +108,6 @@ def go_to(state: State, letter: str) -> State:
 
 
 def choose_range(state: State) -> State:
-    """Starts a range of time; the second press ends it."""
     if state.page != TIMELINE:
         return told(state, "a range of time is selected in the timeline: 1")
     session = state.session.ranged(state.active)
@@ -131,7 +123,6 @@ def marks_text(marks: Bookmarks) -> str:
 _here = partial(action, section=SECTION, where=on_timeline)
 _up, _down = (move(moves.next_line, by) for by in (-1, 1))
 _lane_up, _lane_down = (move(moves.next_lane, by) for by in (-1, 1))
-_undo, _redo = partial(recalled, undone=True), partial(recalled, undone=False)
 _right = move(moves.pan, 90)
 _MARK = "then a letter: this window and selection; :mark a NOTE"
 _SIDE = "of two traces: what the keys act on"
@@ -158,8 +149,8 @@ ACTIONS = (
     _here("start", "Start of the trace", "g home", "keep the zoom", move(moves.edge, -1)),
     _here("end", "End of the trace", "G end", "keep the zoom", move(moves.edge, 1)),
     _here("fold", "Fold the lane", "space", "one line, some lines, all lines", move(moves.fold)),
-    _here("undo", "Undo the movement", "u", "back to the view before", _undo),
-    _here("redo", "Redo the movement", "ctrl+r", "forward again", _redo),
+    _here("undo", "Undo the movement", "u", "back to the view before", undo),
+    _here("redo", "Redo the movement", "ctrl+r", "forward again", redo),
     _here("deselect", "Clear the selection", "escape", "the range first", clear),
     _here("other-side", "Other side", "tab shift+tab", _SIDE, other_side, needs=two_traces),
 )
@@ -175,37 +166,34 @@ NO_LANE = "nothing is selected", "down/up select a slice, and with it a lane"
 
 
 def pin(state: State) -> State:
-    """The lane of the selection above all others, or back in its place."""
-    lane = _lane(state)
-    if lane < 0:
+    if (lane := _lane(state)) < 0:
         return told(state, *NO_LANE)
-    now = _now(state)
-    kept = tuple(n for n in now.pinned if n != lane)
-    pinned = kept if lane in now.pinned else (*kept, lane)
+    now = state.view.arranged
+    others = tuple(n for n in now.pinned if n != lane)
+    pinned = others if lane in now.pinned else (*others, lane)
     return _arranged(state, pinned=pinned, hidden=now.hidden - {lane})
 
 
 def hide(state: State) -> State:
-    """The lane of the selection into the last line; nothing is selected any more."""
-    lane = _lane(state)
-    if lane < 0:
+    """Nothing is selected any more."""
+    if (lane := _lane(state)) < 0:
         return told(state, *NO_LANE)
-    now = _now(state)
-    pinned = tuple(n for n in now.pinned if n != lane)
-    arranged = replace(now, hidden=now.hidden | {lane}, pinned=pinned)
+    now = state.view.arranged
+    others = tuple(n for n in now.pinned if n != lane)
+    arranged = replace(now, hidden=now.hidden | {lane}, pinned=others)
     hidden = viewed(state, replace(state.view, selected=-1, arranged=arranged))
-    title = state.side.lanes[lane].title
-    return told(hidden, f"hidden: {title}", "unfold-all show all lanes", "undo undo")
+    said = f"hidden: {state.side.lanes[lane].title}"
+    return told(hidden, said, "unfold-all show all lanes", "undo undo")
 
 
 def isolate(state: State) -> State:
-    """Only the thread or device of the selection; again: as it was first."""
-    lanes, lane = state.side.lanes, _lane(state)
-    if lane < 0:
+    lanes = state.side.lanes
+    if (lane := _lane(state)) < 0:
         return told(state, *NO_LANE)
     own = next(indices for _, indices in groups_of(lanes) if lane in indices)
     hidden = frozenset(range(len(lanes))) - set(own)
-    return _arranged(state, hidden=state.side.quiet if _now(state).hidden == hidden else hidden)
+    is_on = state.view.arranged.hidden == hidden
+    return _arranged(state, hidden=state.side.quiet if is_on else hidden)
 
 
 def only(state: State, pattern: str) -> Outcome:
@@ -232,46 +220,36 @@ def matched(state: State, side: Side, text: str, lanes: frozenset[int], wrong: s
 def _only(state: State, text: str, found: frozenset[int]) -> State:
     if not found:
         return told(state, f"no lane is called {printable(text)}")
-    hidden = frozenset(range(len(state.side.lanes))) - found
-    now = _arranged(state, hidden=hidden)
+    now = _arranged(state, hidden=frozenset(range(len(state.side.lanes))) - found)
     return told(now, f"{plural(len(found), 'lane')} shown, :only shows all", "undo undo")
 
 
 def sort(state: State) -> State:
-    """The busiest first, or as in the trace."""
-    by_busy = not _now(state).by_busy
+    by_busy = not state.view.arranged.by_busy
     said = "the busiest first" if by_busy else "as in the trace"
     return told(_arranged(state, by_busy=by_busy), f"lanes: {said}")
 
 
 def families(state: State) -> State:
-    """Below each stream a line for each kind of kernels, or not."""
-    return _arranged(state, families=not _now(state).families)
+    return _arranged(state, families=not state.view.arranged.families)
 
 
 def unfold(state: State) -> State:
-    """All lanes with all their lines; again: as the screen has room for."""
     view, side = state.view, state.side
-    every = (ALL,) * len(side.lanes)
+    every, fits = (ALL,) * len(side.lanes), state.fits[state.active]
     if view.folds != every:
         nothing = replace(view.arranged, hidden=frozenset())
         return viewed(state, replace(view, folds=every, arranged=nothing))
-    fits = state.fits[state.active]
     return viewed(state, replace(view, folds=fits, arranged=Arrangement(side.quiet)))
 
 
 def _lane(state: State) -> int:
-    """The lane of the selected slice; -1 for none."""
     return state.side.lane_of(state.view.selected)
 
 
-def _now(state: State) -> Arrangement:
-    return state.view.arranged
-
-
 def _arranged(state: State, **fields: Any) -> State:
-    """Other fields of the arrangement."""
-    return viewed(state, replace(state.view, arranged=replace(_now(state), **fields)))
+    arranged = replace(state.view.arranged, **fields)
+    return viewed(state, replace(state.view, arranged=arranged))
 
 
 _FAMILIES = "how much of the time each kind of kernels takes"

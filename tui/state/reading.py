@@ -1,7 +1,5 @@
-"""From a path to sides on the screen: how each message of the threads changes the state.
-
-A part of a trace is never compared, because it would differ in what was not read.
-"""
+"""From a path to sides on the screen: how each message of the threads changes the state. A part of
+a trace is never compared, because it would differ in what was not read."""
 
 from __future__ import annotations
 
@@ -16,9 +14,6 @@ from fusetui.trace.cells.counters import Curve
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.memo import kept_on
 from fusetui.tui.layout.answer import Insight
-from fusetui.tui.layout.flame import FlameView
-from fusetui.tui.layout.kernel_table import KernelView
-from fusetui.tui.layout.op_tree import TreeView
 from fusetui.tui.layout.view import Side
 from fusetui.tui.state.action import action, nothing, two_traces
 from fusetui.tui.state.comparison import comparing, lines_of
@@ -26,11 +21,8 @@ from fusetui.tui.state.moving import changed
 from fusetui.tui.state.session import carried, now_known, start
 from fusetui.tui.state.state import (
     DIFF,
-    OVERLAY,
-    TIMELINE,
     Chooser,
     Compare,
-    ListState,
     Order,
     Outcome,
     Read,
@@ -38,6 +30,7 @@ from fusetui.tui.state.state import (
     Refuse,
     State,
     Summarize,
+    laid_over,
     told,
 )
 
@@ -49,13 +42,11 @@ def read(state: State, paths: Sequence[str]) -> Outcome:
 
 
 def progressed(state: State, **known: Any) -> State:
-    """How far reading is: fields of Reading."""
     reading = state.reading
     return replace(state, reading=replace(reading, **known)) if reading else state
 
 
 def stop(state: State) -> Outcome:
-    """Stops reading, and keeps what was read."""
     return progressed(state, stopping=True), Order.STOP_READING
 
 
@@ -67,61 +58,50 @@ def replaced(state: State, sides: tuple[Side, ...]) -> State:
     return replace(state, session=session, fits=fits)
 
 
+FIRST = State()
+ANEW = (
+    *("page", "active", "overlay", "answer_at", "kernels", "modules_sort", "tree", "flame"),
+    *("lists", "comparison", "replay", "prompt", "hint"),
+)
+"""Fields that are as they were first when other traces are shown."""
+
+
 def opened(state: State, sides: tuple[Side, ...], lines: int) -> Outcome:
     """Other traces than those that are shown; `lines`: for the lanes of each."""
     session = start(sides, lines)
     now = replace(
         state,
+        **{name: getattr(FIRST, name) for name in ANEW},
         session=session,
         fits=tuple(view.folds for view in session.views),
         paths=state.wanted[: len(sides)],
-        page=TIMELINE,
-        active=0,
-        overlay=None,
         tops=(0,) * len(sides),
-        answer_at=None,
-        kernels=KernelView(),
-        modules_sort="",
-        tree=TreeView(),
-        flame=FlameView(),
-        lists={},
-        comparison=None,
         memory=None if state.memory and state.memory.trace else state.memory,
-        replay=None,
-        prompt=None,
-        hint="",
     )
     return compared_anew(replace(now, page=DIFF)) if now.has_diff else now
 
 
 def compared_anew(state: State) -> Outcome:
     """Starts comparing the sides; until the diff is there, its page says so."""
-    comparison = comparing(state.sides, state.session.views)
-    begun = replace(state, comparison=comparison).with_list(DIFF, ListState())
-    a, b = state.sides
-    return begun, Compare(a, b, state.paths)
+    begun = replace(state, comparison=comparing(state.sides, state.session.views))
+    return begun.with_list(DIFF), Compare(state.sides[0], state.sides[1], state.paths)
 
 
 def compared(state: State, a: Trace, b: Trace, diff: Diff) -> State:
-    """The diff has arrived: both sides now count from the steps that were compared.
-
-    It is dropped if the sides were swapped, or others were opened, in the meantime.
-    """
+    """The diff has arrived: both sides now count from the steps that were compared. It is dropped
+    if the sides were swapped, or others were opened, in the meantime."""
     if len(state.sides) != 2 or state.sides[0].trace is not a or state.sides[1].trace is not b:
         return state
     session = state.session.realigned(diff)
     comparison = replace(comparing(session.sides, session.views), found=lines_of(diff)).at(0)
-    done = replace(state, session=session, comparison=comparison)
-    return done.with_list(DIFF, ListState())
+    return replace(state, session=session, comparison=comparison).with_list(DIFF)
 
 
 def counted(state: State, trace: Trace, curves: tuple[Curve, ...]) -> State:
-    """The counters of a trace have arrived."""
     return changed(state, state.session.known(trace, counters=curves))
 
 
 def explained(state: State, trace: Trace, insight: Insight) -> State:
-    """More is known about a trace."""
     session, shown = state.session.known(trace, insight=insight), state.comparison
     if session is state.session:
         return state
@@ -138,7 +118,6 @@ def prepared(state: State, trace: Trace, made: Mapping[Hashable, Any]) -> State:
 
 
 def unpacked(state: State) -> State:
-    """The args of slices can now be shown."""
     return replace(state, unpacked=state.unpacked + 1)
 
 
@@ -166,13 +145,11 @@ def choose(state: State) -> Outcome:
     if state.memory and not state.offers:
         return told(state, "no trace was named to choose from", "command open FILE opens one")
     overlay = Chooser(tuple(offer.about or "..." for offer in state.offers))
-    over = replace(state, overlay=overlay).with_list(OVERLAY, ListState())
     wanted = ((at, offer.paths[0]) for at, offer in enumerate(state.offers) if not offer.about)
-    return over, Summarize(tuple(wanted))
+    return laid_over(state, overlay), Summarize(tuple(wanted))
 
 
 def summarized(state: State, index: int, text: str) -> State:
-    """The summary of one of the traces to choose from."""
     if not isinstance(state.overlay, Chooser):
         return state
     texts = state.overlay.summaries
@@ -180,10 +157,8 @@ def summarized(state: State, index: int, text: str) -> State:
 
 
 def swap(state: State) -> Outcome:
-    """Swaps A and B."""
-    swapped = replace(
-        state, session=state.session.swapped(), paths=state.paths[::-1], tops=state.tops[::-1]
-    )
+    swapped = replace(state, session=state.session.swapped())
+    swapped = replace(swapped, paths=state.paths[::-1], tops=state.tops[::-1])
     return compared_anew(swapped) if swapped.has_diff else swapped
 
 

@@ -16,6 +16,7 @@ from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.tui.state import search
 from fusetui.tui.state.action import action, on_timeline
+from fusetui.tui.state.comparison import Second
 from fusetui.tui.state.moving import SECTION
 from fusetui.tui.state.session import Hits
 from fusetui.tui.state.state import (
@@ -31,10 +32,7 @@ from fusetui.tui.state.state import (
 )
 
 if TYPE_CHECKING:
-    from fusetui.analysis.replay.marks import Marks
-    from fusetui.analysis.replay.path import Path
-    from fusetui.analysis.replay.whatif import WhatIf
-    from fusetui.tui.state.second import Second
+    from fusetui.analysis.replay.predicted import Marks
 
 CALLED = "the critical path"
 MOST_NAMES = 500  # that are completed
@@ -55,7 +53,6 @@ def _asked(state: State, asked: str, said: str) -> Outcome:
 
 
 def mark(state: State) -> Outcome:
-    """Marks the critical path, or no longer."""
     if state.side.critical is None:
         return _asked(replace(state, on_path=True), MARKS, f"looking for {CALLED}")
     now = replace(state, on_path=not state.on_path)
@@ -65,15 +62,12 @@ def mark(state: State) -> Outcome:
 
 
 def _said(marks: Marks) -> str:
-    doubt = f", {percent(marks.residual_share, 1)} of it not understood"
-    many = plural(len(marks.stops), "slice")
-    return f"{CALLED}: {duration(marks.span_ns)}, {many}" + doubt * (
-        marks.residual_share > DOUBTFUL
-    )
+    share = marks.residual_share
+    doubt = f", {percent(share, 1)} of it not understood" if share > DOUBTFUL else ""
+    return f"{CALLED}: {duration(marks.span_ns)}, {plural(len(marks.stops), 'slice')}{doubt}"
 
 
 def step(state: State, by: int) -> Outcome:
-    """To the next slice of the critical path, or the one before."""
     marks, row = state.side.critical, state.view.selected
     if marks is None or not state.on_path:
         return mark(state)
@@ -83,21 +77,19 @@ def step(state: State, by: int) -> Outcome:
     if row >= 0 and len(here):
         at = int(here[0]) + by
     else:
-        held = int(state.side.trace.start[row]) if row >= 0 else None
-        begin = state.view.begin + state.side.origin if held is None else held
+        window = state.view.begin + state.side.origin
+        begin = int(state.side.trace.start[row]) if row >= 0 else window
         at = int(np.searchsorted(marks.begin, begin)) - (by < 0)
     return search.shown(state, Hits(CALLED, state.active, marks.stops, at % len(marks.stops)))
 
 
 def rows(state: State, rest: str = "") -> Outcome:
-    """The critical path in a few rows, over the page."""
     if rest:
         return told(state, "path takes no argument")
     return _asked(state, ROWS, f"looking for {CALLED}") if state.sides else state
 
 
 def whatif(state: State, rest: str) -> Outcome:
-    """What a change is worth, over the page."""
     return _asked(state, rest, "replaying") if rest else told(state, NO_CHANGE)
 
 
@@ -116,13 +108,11 @@ def changes_of(trace: Trace) -> list[str]:
 
 
 def is_worth(state: State) -> bool:
-    """Whether what a change is worth lies over the page."""
     found = state.overlay.found if isinstance(state.overlay, Replayed) else None
     return getattr(found, "changes", None) is not None
 
 
 def beside(state: State) -> Outcome:
-    """Has the trace with the change made, for a second timeline."""
     found: Any = state.overlay.found if isinstance(state.overlay, Replayed) else None
     if found.after_ns is None:
         return told(state, A_RANGE if found.between_ns else NOT_KNOWN)
@@ -131,23 +121,17 @@ def beside(state: State) -> Outcome:
 
 
 def seen(state: State, found: Second) -> State:
-    """Shows the replay below what was recorded."""
     return told(replace(state, replay=found, page=TIMELINE), REPLAYED, "recorded back")
 
 
-def arrived(
-    state: State, trace: Trace, asked: str, found: Marks | Path | WhatIf | Second | str
-) -> State:
-    """Dropped if another trace is open by now, or something else was asked for."""
-    from fusetui.analysis.replay.path import Path
-    from fusetui.analysis.replay.whatif import WhatIf
-    from fusetui.tui.state.second import Second
-
+def arrived(state: State, trace: Trace, asked: str, found: Any) -> State:
+    """Marks, a Path, a WhatIf, a Second or a sentence; dropped if another trace is open by now, or
+    something else was asked for."""
     if not any(side.trace is trace for side in state.sides):
         return state
     if isinstance(found, str):
         return told(replace(state, on_path=state.on_path and asked != MARKS), printable(found))
-    if not isinstance(found, Path | WhatIf | Second):
+    if asked == MARKS:
         now = replace(state, session=state.session.known(trace, critical=found))
         return told(now, _said(found), *KEYS[:2])
     if asked != state.replayed:
@@ -156,30 +140,20 @@ def arrived(
     return replace(state, replayed="", hint="", arrived=answer)
 
 
+_recorded = partial(replace, replay=None)
 SECOND = (
     action("second", "Replay beside", "b", "as a second timeline", beside, SECTION, is_worth),
     action(
-        *(
-            "recorded",
-            "Only the recording",
-            "escape",
-            "without the replay",
-            partial(replace, replay=None),
-        ),
-        *(SECTION, lambda state: state.overlay is None and state.second is not None),
+        *("recorded", "Only the recording", "escape", "without the replay", _recorded, SECTION),
+        where=lambda state: state.overlay is None and state.second is not None,
     ),
 )
 _here = partial(action, section=SECTION, where=on_timeline)
 _MARK, _ROWS = "marked on the lanes, or not", "what takes its time, and what has time to spare"
+_next, _ORDER = partial(step, by=1), "slice by slice, in order of time"
 ACTIONS = (
     _here("path", "Critical path", "P", _MARK, mark),
-    _here(
-        "path-next",
-        "Next on the path",
-        ">",
-        "slice by slice, in order of time",
-        partial(step, by=1),
-    ),
+    _here("path-next", "Next on the path", ">", _ORDER, _next),
     _here("path-previous", "Previous on the path", "<", "back", partial(step, by=-1)),
     action("path-rows", "Critical path in rows", "", _ROWS, rows),
 )

@@ -9,8 +9,7 @@ from fusetui.tui.state.tour import STEPS, tour_height
 LOW = 20  # lines of a screen; with fewer the bar of pages is left out
 SHARE = 9, 10  # of the screen: what an overlay takes
 BESIDE = 2  # cells of the box beside its lines
-LEAST = 40, 10
-"""Cells and lines of a screen; on a smaller one there is only a sentence."""
+LEAST = 40, 10  # cells and lines of a screen; on a smaller one there is only a sentence
 
 
 def too_small(size: Size) -> str:
@@ -22,7 +21,6 @@ def too_small(size: Size) -> str:
 
 
 def head_height(state: State) -> int:
-    """The lines of the head: one for each side; one while something is read."""
     snapshots = len(state.memory.sides) if state.memory else 1
     return 1 if state.reading else state.timelines or snapshots
 
@@ -36,33 +34,27 @@ def tour_lines(state: State, width: int | None = None) -> int:
 
 
 def tabs_height(size: Size) -> int:
-    """The line of the bar of pages, where there is room for it."""
     return 1 if size.height >= LOW else 0
 
 
 def body(state: State) -> Size:
-    """What the page has of the screen."""
     others = tabs_height(state.size) + head_height(state) + tour_lines(state) + 1
     return Size(state.size.width, max(0, state.size.height - others))
 
 
 def overlay_size(state: State) -> Size:
-    """The box of an overlay."""
     part, whole = SHARE
     return Size(state.size.width * part // whole, state.size.height * part // whole)
 
 
 def overlay_tour_lines(state: State) -> int:
-    """The lines of the guided tour in the box, below the overlay, which covers the page."""
     return tour_lines(state, overlay_size(state).width - BESIDE)
 
 
 def overlay_body(state: State) -> Size:
-    """What the overlay itself has of its box."""
     size = overlay_size(state)
     return Size(size.width, max(0, size.height - overlay_tour_lines(state)))
 
 
 def size_of(state: State) -> Size:
-    """What receives the keys: an overlay, else the page."""
     return overlay_body(state) if state.overlay else body(state)

@@ -15,19 +15,19 @@ from fusetui.text.figures import count
 from fusetui.text.printable import printable
 from fusetui.trace.layout.steps import Steps
 from fusetui.trace.model.categories import Role
-from fusetui.tui.layout.search_hits import SearchHits
+from fusetui.tui.layout.search_hits import NOTHING, SearchHits
 from fusetui.tui.layout.view import Side
 from fusetui.tui.state.action import action
 from fusetui.tui.state.moving import brought
-from fusetui.tui.state.session import NOTHING, Hits, still_there
+from fusetui.tui.state.session import Hits, still_there
 from fusetui.tui.state.state import (
     OVERLAY,
     HitList,
-    ListState,
     Outcome,
     Prompt,
     Search,
     State,
+    laid_over,
     told,
 )
 
@@ -38,16 +38,13 @@ def typed(state: State, text: str) -> Outcome:
     """The text has changed; what it finds is looked for in a thread."""
     if state.prompt is not Prompt.SEARCH:
         return state
-    if not text.strip():
-        return replace(state, found=None)
-    return state, _searching(state, text)
+    return (state, _searching(state, text)) if text.strip() else replace(state, found=None)
 
 
 def arrived(state: State, side: Side, found: SearchHits) -> State:
     """More was found; a person who pressed Enter before that is led to the first hit, or has more
     of them. What is known of the trace may have grown since, but it is the same trace."""
-    shown_traces = [one.trace for one in state.sides]
-    if not any(side.trace is trace for trace in shown_traces):
+    if not any(side.trace is one.trace for one in state.sides):
         return state
     if state.prompt is Prompt.SEARCH:
         return replace(state, found=found)
@@ -56,7 +53,7 @@ def arrived(state: State, side: Side, found: SearchHits) -> State:
     hits = state.session.hits
     if hits is None or not hits.searched or hits.what != found.text:
         return state
-    return _with_args(state, hits, found) if shown_traces[hits.side] is side.trace else state
+    return _with_args(state, hits, found) if state.sides[hits.side].trace is side.trace else state
 
 
 def again(before: State, state: State) -> Outcome:
@@ -126,11 +123,9 @@ def _to_first(state: State, found: SearchHits) -> State:
     if not len(first):
         missing = f": {found.missing}" if found.missing else ""
         return told(state, printable(f"nothing is found for {found.text}{missing}"))
-    hits = Hits(found.text, state.active, first, searched=True)
-    if parse(found.text).is_of_longest:
-        hits = hits.longest(trace)
-    else:
-        hits = hits.nearest(trace, state.view.begin + state.side.origin)
+    hits, begin = Hits(found.text, state.active, first, searched=True), state.view.begin
+    is_longest = parse(found.text).is_of_longest
+    hits = hits.longest(trace) if is_longest else hits.nearest(trace, begin + state.side.origin)
     return shown(state, hits.among(found.together, found.by_args))
 
 
@@ -155,7 +150,7 @@ def _listed(state: State, hits: Hits) -> State:
     row = int(was.hits.rows[min(list_.cursor, len(was.hits.rows) - 1)])
     now = np.flatnonzero(trace.order[hits.rows] == was.side.trace.order[row]).tolist()
     state = replace(state, overlay=HitList(state.sides[hits.side], hits))
-    return state.with_list(OVERLAY, replace(list_, cursor=now[0] if now else 0))
+    return state.with_list(OVERLAY, replace(list_, cursor=next(iter(now), 0)))
 
 
 def _place(hits: Hits) -> str:
@@ -168,8 +163,7 @@ def shown(state: State, hits: Hits) -> State:
         return state
     trace = state.sides[hits.side].trace
     if trace.role[hits.row] == Role.CAPTURED:
-        rows = replayed(trace, hits.row)
-        if not len(rows):
+        if not len(rows := replayed(trace, hits.row)):
             return told(state, "it was captured, and no kernel of this trace replays it")
         hits = replace(hits, rows=rows, at=0)
     found = brought(state, state.session.hit(hits), hits.side)
@@ -184,13 +178,11 @@ def shown_row(state: State, row: int, what: str = "") -> State:
 
 
 def step(state: State, by: int) -> State:
-    """To the next or previous hit."""
     hits = state.session.hits
     return shown(state, hits.step(by)) if hits else told(state, "no search yet", "search search")
 
 
 def list_hits(state: State) -> State:
-    """All hits, over the page."""
     hits = state.session.hits
     if hits is None or not len(hits.rows):
         return told(state, "nothing was searched for", "search search")
@@ -198,9 +190,7 @@ def list_hits(state: State) -> State:
 
 
 def listed(state: State, hits: Hits, steps: Steps | None = None) -> State:
-    """Hits as a list over the page."""
-    over = replace(state, overlay=HitList(state.sides[hits.side], hits, steps))
-    return over.with_list(OVERLAY, ListState(cursor=max(0, hits.at)))
+    return laid_over(state, HitList(state.sides[hits.side], hits, steps), max(0, hits.at))
 
 
 _ask = partial(replace, prompt=Prompt.SEARCH, found=None, wanted_hit="")

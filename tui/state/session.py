@@ -8,16 +8,17 @@ from typing import Any
 import msgspec
 import numpy as np
 from msgspec.structs import replace
-from numpy.typing import NDArray
 
 from fusetui.analysis.diff.model import Diff
 from fusetui.analysis.questions.query import parse
 from fusetui.analysis.questions.query_text import WrongQuery
 from fusetui.analysis.questions.search import search, texts_of
+from fusetui.trace.model.arrays import Rows
 from fusetui.trace.model.columns import Trace
 from fusetui.tui.layout.lanes import Arrangement
 from fusetui.tui.layout.moves import select
 from fusetui.tui.layout.places import fitted
+from fusetui.tui.layout.search_hits import NOTHING
 from fusetui.tui.layout.view import (
     Interval,
     Side,
@@ -30,8 +31,8 @@ from fusetui.tui.layout.view import (
 )
 
 DEEPEST = 200  # views that undo keeps
-NOTHING = np.empty(0, dtype=np.intp)
 Marks = tuple[frozenset[int], ...]
+NO_MARKS: Marks = (frozenset(),)  # of each side
 
 
 class Bookmark(msgspec.Struct, frozen=True):
@@ -67,14 +68,14 @@ def pressed(before: Range | None, index: int, side: Side, view: View) -> Range:
 
 
 class Hits(msgspec.Struct, frozen=True, eq=False):
-    """Rows found by a search or a table, in order of time, and which of them is shown."""
+    """NewRows found by a search or a table, in order of time, and which of them is shown."""
 
     what: str
     side: int
-    rows: NDArray[np.intp]
+    rows: Rows
     at: int = -1
     searched: bool = False  # else chosen in a table
-    by_args: NDArray[np.intp] = NOTHING  # those of which only the args say it, in order of rows
+    by_args: Rows = NOTHING  # those of which only the args say it, in order of rows
     is_of_name: bool = False  # all slices of one name
 
     @property
@@ -82,7 +83,6 @@ class Hits(msgspec.Struct, frozen=True, eq=False):
         return int(self.rows[self.at])
 
     def step(self, by: int) -> Hits:
-        """The next or previous hit, wrapping around at the ends."""
         return replace(self, at=(self.at + by) % len(self.rows)) if len(self.rows) else self
 
     def nearest(self, trace: Trace, time: int) -> Hits:
@@ -93,14 +93,12 @@ class Hits(msgspec.Struct, frozen=True, eq=False):
         return replace(self, at=at % len(self.rows))
 
     def longest(self, trace: Trace) -> Hits:
-        """The hit that took longest."""
         return replace(self, at=int(trace.dur[self.rows].argmax())) if len(self.rows) else self
 
-    def among(self, rows: NDArray[np.intp], by_args: NDArray[np.intp]) -> Hits:
+    def among(self, rows: Rows, by_args: Rows) -> Hits:
         """The same hit among more of them; see Found."""
         here = np.flatnonzero(rows == self.row).tolist() if self.at >= 0 else []
-        at = here[0] if here else -1
-        return replace(self, rows=rows, at=at, by_args=by_args)
+        return replace(self, rows=rows, at=next(iter(here), -1), by_args=by_args)
 
     def is_by_args(self, row: int) -> bool:
         """Whether no name says it, but the args of this hit do."""
@@ -132,19 +130,16 @@ class ViewSession(msgspec.Struct, frozen=True, eq=False):
         before = self.views[index]
         if (before.begin, before.end) == (view.begin, view.end) or not self.together:
             return self.go((*self.views[:index], view, *self.views[index + 1 :]))
-        begins = (view.begin + other.begin - before.begin for other in self.views)
-        followed = (
-            replace(other, begin=begin, end=begin + view.span)
-            for other, begin in zip(self.views, begins, strict=True)
-        )
-        return self.go(tuple(view if n == index else one for n, one in enumerate(followed)))
+        begins = [view.begin + other.begin - before.begin for other in self.views]
+        pairs = zip(self.views, begins, strict=True)
+        views = [replace(other, begin=begin, end=begin + view.span) for other, begin in pairs]
+        views[index] = view
+        return self.go(tuple(views))
 
     def windowed(self, index: int, begin: int, end: int, **fields: Any) -> ViewSession:
-        """The window of one side changed, and of the rest only these fields."""
         return self.moved(index, replace(self.views[index], begin=begin, end=end, **fields))
 
     def selected(self, index: int, row: int) -> ViewSession:
-        """A row selected on one side, in sight."""
         return self.moved(index, select(self.sides[index], self.views[index], row))
 
     def undo(self) -> ViewSession:
@@ -164,10 +159,9 @@ class ViewSession(msgspec.Struct, frozen=True, eq=False):
         if self.time_range:
             return replace(self, time_range=None)
         views = tuple(replace(view, selected=-1, gap=None) for view in self.views)
-        return replace(self.go(views), marked=_no_marks(self.sides))
+        return replace(self.go(views), marked=NO_MARKS * len(self.sides))
 
     def paired(self, pair: Sequence[Sequence[int]]) -> ViewSession:
-        """The rows of both sides marked, the first of each selected."""
         now = replace(self, marked=tuple(frozenset(rows) for rows in pair))
         for index, rows in enumerate(pair):
             if rows:
@@ -175,7 +169,6 @@ class ViewSession(msgspec.Struct, frozen=True, eq=False):
         return now
 
     def hit(self, hits: Hits) -> ViewSession:
-        """A hit selected on its side."""
         return replace(self.selected(hits.side, hits.row), hits=hits)
 
     def with_bookmark(self, letter: str, index: int, note: str = "") -> ViewSession:
@@ -194,7 +187,6 @@ class ViewSession(msgspec.Struct, frozen=True, eq=False):
         return self.windowed(mark.side, begin, end, selected=row)
 
     def ranged(self, index: int) -> ViewSession:
-        """A range of time started or ended on one side."""
         found = pressed(self.time_range, index, self.sides[index], self.views[index])
         return replace(self, time_range=found)
 
@@ -220,7 +212,6 @@ class ViewSession(msgspec.Struct, frozen=True, eq=False):
         return replace(self, views=(*self.views[:index], now, *self.views[index + 1 :]))
 
     def swapped(self) -> ViewSession:
-        """Swaps A and B."""
         found = self.time_range and replace(self.time_range, side=1 - self.time_range.side)
         marks = {name: replace(mark, side=1 - mark.side) for name, mark in self.bookmarks.items()}
         sides, views, marked = self.sides[::-1], self.views[::-1], self.marked[::-1]
@@ -230,11 +221,9 @@ class ViewSession(msgspec.Struct, frozen=True, eq=False):
     def realigned(self, diff: Diff) -> ViewSession:
         """Makes both sides count from the steps that the diff compares."""
         sides = aligned(self.sides, diff)
-        views = tuple(
-            replace(first, folds=view.folds, arranged=view.arranged)
-            for first, view in zip(first_views(sides), self.views, strict=True)
-        )
-        now = ViewSession(sides, views, _no_marks(sides), together=self.together)
+        pairs = zip(first_views(sides), self.views, strict=True)
+        views = tuple(replace(one, folds=own.folds, arranged=own.arranged) for one, own in pairs)
+        now = ViewSession(sides, views, NO_MARKS * len(sides), together=self.together)
         return replace(now, bookmarks=self.bookmarks, time_range=self.time_range)
 
 
@@ -250,15 +239,10 @@ def start(sides: tuple[Side, ...], lines: int | None = None) -> ViewSession:
     views = first_views(sides)
     if lines is not None:
         views = tuple(fitted(s, v, lines) for s, v in zip(sides, views, strict=True))
-    return ViewSession(sides, views, _no_marks(sides))
+    return ViewSession(sides, views, NO_MARKS * len(sides))
 
 
-def _no_marks(sides: Sequence[Side]) -> Marks:
-    return tuple(frozenset[int]() for _ in sides)
-
-
-Rows = Mapping[int, int]
-"""The new row of a row of the earlier trace. -1 stays -1."""
+NewRows = Mapping[int, int]  # the new row of a row of the earlier trace; -1 stays -1
 
 
 def carried(session: ViewSession, sides: Sequence[Side]) -> ViewSession:
@@ -270,21 +254,19 @@ def carried(session: ViewSession, sides: Sequence[Side]) -> ViewSession:
         found = zip(pairs, views, rows, strict=True)
         return tuple(viewed_as(old, new, view, known) for (old, new), view, known in found)
 
+    marked = zip(session.marked, rows, strict=True)
     return replace(
         session,
         sides=tuple(sides),
         views=now(session.views),
         past=tuple(map(now, session.past)),
         future=tuple(map(now, session.future)),
-        marked=tuple(
-            frozenset(known.get(row, -1) for row in marks) - {-1}
-            for marks, known in zip(session.marked, rows, strict=True)
-        ),
+        marked=tuple(frozenset(map(known.get, marks)) - {None} for marks, known in marked),
         hits=_hits(session.hits, sides, rows),
     )
 
 
-def same_rows(old: Trace, new: Trace, rows: Iterable[int]) -> Rows:
+def same_rows(old: Trace, new: Trace, rows: Iterable[int]) -> NewRows:
     """The rows of the other trace for these rows; those not found are left out."""
     wanted = {int(old.order[row]): row for row in set(rows) if row >= 0}
     orders = np.array(sorted(wanted), dtype=np.int64)
@@ -292,7 +274,7 @@ def same_rows(old: Trace, new: Trace, rows: Iterable[int]) -> Rows:
     return {-1: -1, **{wanted[int(new.order[row])]: int(row) for row in found}}
 
 
-def still_there(old: Trace, new: Trace, rows: NDArray[np.intp]) -> NDArray[np.intp]:
+def still_there(old: Trace, new: Trace, rows: Rows) -> Rows:
     """The rows of the other trace for these, in order of time, without those not found."""
     found = np.flatnonzero(np.isin(new.order, old.order[rows]))
     return found[np.argsort(new.start[found], kind="stable")]
@@ -308,7 +290,7 @@ def _used(session: ViewSession, index: int) -> Iterable[int]:
         yield hits.row
 
 
-def viewed_as(old: Side, new: Side, view: View, rows: Rows) -> View:
+def viewed_as(old: Side, new: Side, view: View, rows: NewRows) -> View:
     """A view of one side on another one: the same times, except that a window over the
     whole trace still shows all of it. `rows`: of the selected slice."""
     folds = {lane.key: fold for lane, fold in zip(old.lanes, view.folds, strict=True)}
@@ -334,7 +316,7 @@ def _arranged(old: Side, new: Side, before: Arrangement) -> Arrangement:
     return replace(before, hidden=hidden, pinned=pinned)
 
 
-def _hits(hits: Hits | None, sides: Sequence[Side], rows: Sequence[Rows]) -> Hits | None:
+def _hits(hits: Hits | None, sides: Sequence[Side], rows: Sequence[NewRows]) -> Hits | None:
     """Repeats a search that is answered at once, because there may be more to find."""
     if hits is None or not hits.searched:
         return None
@@ -346,5 +328,5 @@ def _hits(hits: Hits | None, sides: Sequence[Side], rows: Sequence[Rows]) -> Hit
     except WrongQuery:
         return None
     now = rows[hits.side].get(hits.row, -1) if hits.at >= 0 else -1
-    at = np.flatnonzero(found == now)
-    return replace(hits, rows=found, at=int(at[0]) if len(at) else -1, by_args=NOTHING)
+    at = next(iter(np.flatnonzero(found == now).tolist()), -1)
+    return replace(hits, rows=found, at=at, by_args=NOTHING)

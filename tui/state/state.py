@@ -2,101 +2,37 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from enum import Enum
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
-import numpy as np
 from msgspec.structs import replace
-from numpy.typing import NDArray
 
 from fusetui.analysis.questions.query import Pattern
-from fusetui.analysis.ranks.naming import looks_like_a_rank
-from fusetui.text.printable import without_credentials
 from fusetui.trace.layout.steps import Steps
+from fusetui.trace.model.arrays import Flags, Rows
+from fusetui.trace.model.columns import Trace
 from fusetui.tui.layout.answer import AnswerAt
 from fusetui.tui.layout.flame import FlameView
 from fusetui.tui.layout.kernel_table import KernelView
-from fusetui.tui.layout.memory import Lines, MemoryShown, ReadMemory
+from fusetui.tui.layout.memory import Lines, MemoryShown
 from fusetui.tui.layout.op_tree import TreeView
 from fusetui.tui.layout.search_hits import SearchHits
 from fusetui.tui.layout.view import GapAt, Side, View
-from fusetui.tui.state.comparison import Comparison
-from fusetui.tui.state.recording import Record
+from fusetui.tui.state.comparison import Comparison, Second
+from fusetui.tui.state.offers import Offer, RankedJob
 from fusetui.tui.state.session import Hits, Range, ViewSession
 
 if TYPE_CHECKING:
-    from fusetui.analysis.ranks.answer import Strip
-    from fusetui.analysis.ranks.model import JobAnswer, RankRow
-    from fusetui.analysis.replay.path import Path as CriticalPath
+    from fusetui.analysis.replay.path import Path
     from fusetui.analysis.replay.whatif import WhatIf
-    from fusetui.tui.state.second import Second
 
-JOB = "all ranks"
 COPIED = "copied"  # how the hint about a copied text begins
 TOGETHER = 2  # traces of one offer that are opened at once, side by side
 
 
-class Offer(msgspec.Struct, frozen=True):
-    """One line of the list."""
-
-    label: str
-    paths: tuple[str, ...]
-    about: str = ""  # "": a summary of the trace, which is read for it
-    is_tour: bool = False
-    is_job: bool = False  # all traces, as the ranks of one job
-    pid: int = 0  # a program that runs, to be recorded
-
-
-def offers_of(paths: Sequence[str], are_job: bool = False) -> tuple[Offer, ...]:
-    """Traces by the names of their files, or by their paths where several have one name; of a job
-    first all of them at once."""
-    about = f"{len(paths)} traces: who waits for whom"
-    job = (Offer(JOB, tuple(paths[:1]), about, is_job=True),) if are_job else ()
-    shown = {path: without_credentials(path) for path in paths}
-    count = Counter(Path(path).name for path in shown.values())
-    names = ((path, Path(shown[path]).name) for path in paths)
-    alone = (Offer(name if count[name] == 1 else shown[path], (path,)) for path, name in names)
-    return *job, *alone
-
-
-RANK_SORTS = {
-    **{"others wait": "caused_ns", "waits": "waited_ns", "last": "last_count", "step": "step_ns"},
-    **{"compute": "compute_ns", "comm": "exposed_comm_ns", "idle": "idle_ns", "rank": ""},
-}
-"""Columns to sort by, the largest first, and their fields of a RankRow; at first the first one."""
-
-
-class RankedJob(msgspec.Struct, frozen=True, eq=False):
-    """What is known about the files that may be ranks of one job."""
-
-    paths: tuple[str, ...] = ()
-    done: int = -1  # ranks that were read; -1: nobody asked for them yet
-    answer: JobAnswer | None = None
-    strip: Strip | None = None
-    sort: str = "others wait"
-    problem: str = ""  # why there is no answer
-    comes_first: bool = False  # the page is shown once a trace is open
-    window: tuple[int, int] | None = None  # what the first of `wanted` shows first
-    wanted: tuple[RankRow, ...] = ()  # whose traces are being read; several share one time axis
-    only_streams: bool = False  # of these show the GPU streams and nothing else
-
-    def rows(self) -> list[RankRow]:
-        by, ranks = RANK_SORTS[self.sort], self.answer.ranks if self.answer else ()
-        return sorted(ranks, key=lambda row: (-((by and getattr(row, by)) or 0), row.rank))
-
-
-def job_of_paths(paths: tuple[str, ...]) -> RankedJob:
-    """A job, if most of the files are named as those of ranks are."""
-    ranks = sum(map(looks_like_a_rank, paths))
-    return RankedJob(paths if len(paths) > 1 and 2 * ranks > len(paths) else ())
-
-
-OVERLAY = "overlay"
-"""The name of the overlay's list in `State.lists`."""
+OVERLAY = "overlay"  # the name of the overlay's list in `State.lists`
 
 
 class Help(msgspec.Struct, frozen=True):
@@ -135,7 +71,7 @@ class HitList(msgspec.Struct, frozen=True, eq=False):
 class Replayed(msgspec.Struct, frozen=True, eq=False):
     """The critical path, or what a change is worth."""
 
-    found: CriticalPath | WhatIf
+    found: Path | WhatIf
 
 
 Overlay = HitList | Help | Details | Chooser | Replayed | Lines
@@ -154,8 +90,7 @@ class Prompt(Enum):
         return self in (Prompt.SET_MARK, Prompt.GO_TO_MARK)
 
 
-TIMELINE, DIFF = "timeline", "diff"
-"""The pages that the state itself opens; only the registry knows the others."""
+TIMELINE, DIFF = "timeline", "diff"  # the pages that the state itself opens
 
 
 class Size(msgspec.Struct, frozen=True):
@@ -179,8 +114,8 @@ class Reading(msgspec.Struct, frozen=True):
 class OpenNodes(msgspec.Struct, frozen=True, eq=False):
     """Which nodes of a tree are open, bool [nodes], and which are therefore shown."""
 
-    nodes: NDArray[np.bool_]
-    shown: NDArray[np.intp]
+    nodes: Flags
+    shown: Rows
 
 
 class ListState(msgspec.Struct, frozen=True):
@@ -238,12 +173,10 @@ class State(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def side(self) -> Side:
-        """The active side."""
         return self.session.sides[self.active]
 
     @property
     def view(self) -> View:
-        """The view of the active side."""
         return self.session.views[self.active]
 
     @property
@@ -263,7 +196,6 @@ class State(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def time_range(self) -> Range | None:
-        """That which was selected on the active side."""
         found = self.session.time_range
         return found if found and found.ended and found.side == self.active else None
 
@@ -274,23 +206,48 @@ class State(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def is_open(self) -> bool:
-        """Whether a trace or a snapshot is open."""
         return bool(self.sides) or self.memory is not None
 
     def list_of(self, name: str) -> ListState:
         return self.lists.get(name, ListState())
 
-    def with_list(self, name: str, now: ListState) -> State:
-        return replace(self, lists={**self.lists, name: now})
+    def with_list(self, name: str, now: ListState | None = None) -> State:
+        return replace(self, lists={**self.lists, name: now or ListState()})
 
 
-class Read(msgspec.Struct, frozen=True):
+class Effect(msgspec.Struct, frozen=True):
+    """What an action does outside the state, as data: `performing.py` carries it out. New work of a
+    kind replaces the old."""
+
+    @property
+    def kind(self) -> str:
+        return type(self).__name__
+
+
+class Read(Effect, frozen=True):
     """Read these traces in a thread, instead of what is being read."""
 
     paths: tuple[str, ...]
 
 
-class Compare(msgspec.Struct, frozen=True, eq=False):
+class ReadMemory(Effect, frozen=True, eq=False):
+    """Read these snapshots, or the memory events of a trace, as asked for on a page; `alone`:
+    nothing else is open."""
+
+    paths: tuple[str, ...]
+    alone: bool
+    trace: Trace | None = None
+    page: str = ""
+
+
+class Record(Effect, frozen=True):
+    """Have `fusetui record` record a program, and open the trace after these; 0: list them all."""
+
+    pid: int = 0
+    beside: tuple[str, ...] = ()
+
+
+class Compare(Effect, frozen=True, eq=False):
     """Compare two sides, which were read from these paths, in a thread or in another process."""
 
     a: Side
@@ -298,47 +255,47 @@ class Compare(msgspec.Struct, frozen=True, eq=False):
     paths: tuple[str, ...]
 
 
-class Summarize(msgspec.Struct, frozen=True):
+class Summarize(Effect, frozen=True):
     """Summarize these traces in a thread, one after the other."""
 
     wanted: tuple[tuple[int, str], ...]  # the place in the list, and the path
 
 
-class ReadRanks(msgspec.Struct, frozen=True):
+class ReadRanks(Effect, frozen=True):
     """Read the ranks of a job in a thread that starts processes."""
 
     paths: tuple[str, ...]
 
 
-class Search(msgspec.Struct, frozen=True, eq=False):
-    """Search a side, which was read from this path, in a thread, instead of the last search."""
+class Search(Effect, frozen=True, eq=False):
+    """Search a side, which was read from this path, in a thread."""
 
     side: Side
     text: str
     path: str
 
 
-class MatchLanes(msgspec.Struct, frozen=True, eq=False):
+class MatchLanes(Effect, frozen=True, eq=False):
     """Look in a thread for the lanes of a side that a regular expression matches."""
 
     side: Side
     pattern: Pattern
 
 
-class CopyText(msgspec.Struct, frozen=True):
+class CopyText(Effect, frozen=True):
     """Put a text into the clipboard of the terminal (OSC 52)."""
 
     text: str
 
 
-class SaveTable(msgspec.Struct, frozen=True, eq=False):
+class SaveTable(Effect, frozen=True, eq=False):
     """Write the table of the page in front to a new file."""
 
     state: State
     path: str
 
 
-class Cut(msgspec.Struct, frozen=True):
+class Cut(Effect, frozen=True):
     """Have `fusetui cut` write a part of a trace to a new file; times in ns after its start."""
 
     trace: str
@@ -346,12 +303,16 @@ class Cut(msgspec.Struct, frozen=True):
     begin: int
     end: int
 
+    @property
+    def kind(self) -> str:
+        return f"cut {self.path}"
+
 
 MARKS, ROWS, BESIDE = "marks", "path", "\n"
 """What a Replay asks for; nobody can type the last one, which stands before a change."""
 
 
-class Replay(msgspec.Struct, frozen=True, eq=False):
+class Replay(Effect, frozen=True, eq=False):
     """Work out beside the keys which slices are on the critical path of the active side (MARKS),
     what takes its time (ROWS), what a change is worth, or (BESIDE before the change) the trace
     with it."""
@@ -359,8 +320,12 @@ class Replay(msgspec.Struct, frozen=True, eq=False):
     state: State
     asked: str
 
+    @property
+    def kind(self) -> str:
+        return MARKS if self.asked == MARKS else "answer"
 
-class Refuse(msgspec.Struct, frozen=True):
+
+class Refuse(Effect, frozen=True):
     """End, because there is nothing to show; the sentence says why."""
 
     sentence: str
@@ -369,29 +334,12 @@ class Refuse(msgspec.Struct, frozen=True):
 Order = Enum("Order", "STOP_READING QUIT INTERRUPT SUSPEND")
 """What needs no more words; `STOP_READING` keeps what was read so far, `QUIT` ends with exit code
 0, `INTERRUPT` as by Ctrl+C, `SUSPEND` until `fg`."""
+Outcome = State | tuple[State, Effect | Order]  # the result of an action
 
 
-Effect = (
-    Read
-    | Record
-    | Compare
-    | Summarize
-    | ReadRanks
-    | Search
-    | MatchLanes
-    | ReadMemory
-    | CopyText
-    | SaveTable
-    | Cut
-    | Replay
-    | Refuse
-    | Order
-)
-"""What an action does outside the state, as data. `performing.py` carries it out."""
-
-
-Outcome = State | tuple[State, Effect]
-"""The result of an action: the next state, and possibly an effect."""
+def laid_over(state: State, overlay: Overlay, cursor: int = 0) -> State:
+    """Shows an overlay, the cursor of its list on this line."""
+    return replace(state, overlay=overlay).with_list(OVERLAY, ListState(cursor))
 
 
 def told(state: State, sentence: str, *keys: str) -> State:

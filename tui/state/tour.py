@@ -14,13 +14,11 @@ from fusetui.tui.layout.text_layout import wrapped
 from fusetui.tui.state.action import action, nothing
 from fusetui.tui.state.state import COPIED, DIFF, TIMELINE, State
 
-LESSONS = ("mlp-eager", "mlp-compiled")
-"""The lesson that the tour opens, and the one that is opened beside it."""
+LESSONS = ("mlp-eager", "mlp-compiled")  # that of the tour, and the one beside it
 MARGIN = 2  # cells of a line beside the text
 CLOSE = 3  # a window of at most this part of the trace is zoomed in
 
-Done = Callable[[State, State], bool]
-"""(before a change, after it) -> whether a person has done what a step asks."""
+Done = Callable[[State, State], bool]  # (before a change, after it): is a step done
 
 
 class TourStep(msgspec.Struct, frozen=True):
@@ -31,7 +29,6 @@ class TourStep(msgspec.Struct, frozen=True):
     keys: tuple[str, ...]  # one way to do it, as Textual names keys
     is_done: Done
     picture: bool  # docs/tour.md shows the screen once it is done
-    of_two: bool  # it can be done only beside a second trace
 
 
 def _has_zoomed(before: State, after: State) -> bool:
@@ -41,7 +38,6 @@ def _has_zoomed(before: State, after: State) -> bool:
 
 
 def _selected(role: Role) -> Done:
-    """A slice of this role is selected in the timeline."""
     return lambda before, after: after.page == TIMELINE and _role(after) == role
 
 
@@ -56,8 +52,8 @@ def _at_another_kernel(before: State, after: State) -> bool:
     return moved and _role(before) == _role(after) == Role.KERNEL
 
 
-def _on_page(name: str) -> Done:
-    return lambda before, after: after.page == name
+def _has_closed(before: State, after: State) -> bool:
+    return getattr(before.overlay, "is_slice", False) and not after.overlay
 
 
 def _at_hits(searched: bool) -> Done:
@@ -68,10 +64,6 @@ def _at_hits(searched: bool) -> Done:
         return hits is not None and hits is not before.session.hits and hits.searched is searched
 
     return is_at_hits
-
-
-def _has_copied(before: State, after: State) -> bool:
-    return after.hint != before.hint and after.hint.startswith(COPIED)
 
 
 TEXTS = """
@@ -143,33 +135,26 @@ DONE: tuple[tuple[str, Done], ...] = (
     ("w w", _has_zoomed),
     ("0 J J J J J", _selected(Role.KERNEL)),
     ("full_stop", _at_another_kernel),
-    (
-        "i escape",
-        lambda before, after: getattr(before.overlay, "is_slice", False) and not after.overlay,
-    ),
+    ("i escape", _has_closed),
     ("left_square_bracket left_square_bracket", _selected(Role.OP)),
-    ("6", _on_page("modules")),
+    ("6", lambda before, after: after.page == "modules"),
     ("e", lambda before, after: bool(after.sides) and after.view.gap is not None),
-    ("2", _on_page("tree")),
+    ("2", lambda before, after: after.page == "tree"),
     ("3 j enter", _at_hits(searched=False)),
     ("o j b", lambda before, after: after.has_diff),
     ("j enter", lambda before, after: (before.page, after.page) == (DIFF, TIMELINE)),
     ("slash g e m m enter", _at_hits(searched=True)),
-    ("y", _has_copied),
+    ("y", lambda before, after: after.hint != before.hint and after.hint.startswith(COPIED)),
     ("q", lambda before, after: False),
 )
 """One way to do it, as Textual names keys, and whether it is done."""
 PICTURES = ("Read a kernel name", "The longest gap", "Side by side")
 """The steps of which docs/tour.md shows the screen once they are done."""
-OF_TWO = ("Read the diff",)
-"""Those that can be done only beside a second trace."""
+OF_TWO = ("Read the diff",)  # those that can be done only beside a second trace
+_PARTS = [text.partition("\n")[::2] for text in TEXTS.strip().split("\n\n")]
 STEPS = tuple(
-    TourStep(
-        title, " ".join(lines), tuple(keys.split()), is_done, title in PICTURES, title in OF_TWO
-    )
-    for (title, *lines), (keys, is_done) in zip(
-        (text.split("\n") for text in TEXTS.strip().split("\n\n")), DONE, strict=True
-    )
+    TourStep(title, " ".join(text.split()), tuple(keys.split()), is_done, title in PICTURES)
+    for (title, text), (keys, is_done) in zip(_PARTS, DONE, strict=True)
 )
 
 
@@ -194,9 +179,8 @@ def is_on(state: State) -> bool:
 
 
 def skip(state: State) -> State:
-    """To the next step that can be done here."""
     now, are_two = state.tour or 0, len(state.sides) == 2
-    later = (n for n in range(now + 1, len(STEPS)) if are_two or not STEPS[n].of_two)
+    later = (n for n in range(now + 1, len(STEPS)) if are_two or STEPS[n].title not in OF_TWO)
     return _at(state, next(later, now))
 
 

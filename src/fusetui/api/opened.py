@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Sequence
+from html import escape
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from msgspec.structs import replace
+
 from fusetui import Error
-from fusetui.api.reading import Source, read
+from fusetui.analysis.questions.launches import wants_capture
+from fusetui.analysis.questions.note import note_of
+from fusetui.commands.loading import captures_named, notices
+from fusetui.commands.sources import is_shipped, one_trace
 from fusetui.tables.public import Table
 from fusetui.tables.sources import made
 from fusetui.text.figures import duration, plural
-from fusetui.text.printable import printable
+from fusetui.text.printable import printable, printable_lines
+from fusetui.trace.load import open_trace
 from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.errors import TraceError
 from fusetui.trace.model.report import Report
 
 if TYPE_CHECKING:
@@ -20,6 +30,44 @@ if TYPE_CHECKING:
     from fusetui.analysis.ranks.model import JobAnswer
     from fusetui.analysis.why.model import Why
     from fusetui.gpu.kernel_names import KernelName
+
+Source = str | os.PathLike[str] | bytes
+"""A path, a URL, `sample:NAME`, `lesson:NAME`, a folder with one trace; or the bytes of a file."""
+
+BYTES = "bytes"  # how sentences call what is no file
+WIDTH, ROWS = 100, 5  # as HTML: of the account, of each table
+
+
+def read(source: Source, cached: bool, captured_by: Sequence[str]) -> tuple[Trace, tuple[str, ...]]:
+    """The trace, joined with captures as on the command line, and what could not be read or joined.
+    Raises Error."""
+    trace = _of_bytes(source) if isinstance(source, bytes) else _named(os.fspath(source), cached)
+    told, paths = [*notices(trace.report)], captures_named(captured_by)
+    if paths or wants_capture(trace):
+        from fusetui.analysis.serving.opening import said, with_captures  # many modules
+
+        trace, joins = with_captures(trace, paths, lambda path: open_trace(path, cached=cached))
+        told += said(joins)
+    return trace, (*told, *filter(None, (note_of(trace),)), *trace.notes)
+
+
+def _named(name: str, cached: bool) -> Trace:
+    trace = open_trace(one_trace(name), cached=cached)
+    if not is_shipped(name):
+        return trace
+    return replace(trace, report=replace(trace.report, named=name))  # not by the path of its file
+
+
+def _of_bytes(source: bytes) -> Trace:
+    """The file keeps what it holds once it is open, so its name is not needed any longer."""
+    with tempfile.TemporaryDirectory(prefix="fusetui-") as folder:
+        path = Path(folder, "trace")
+        path.write_bytes(source)
+        try:
+            trace = open_trace(str(path), cached=False)
+        except TraceError as error:
+            raise type(error)(str(error).replace(str(path), BYTES)) from None
+    return replace(trace, report=replace(trace.report, named=BYTES))
 
 
 def open(  # noqa: A001
@@ -170,10 +218,16 @@ class Opened:
         return f"<fusetui trace {printable(trace.report.file)}: {', '.join(figures)}>"
 
     def _repr_html_(self) -> str:
-        from fusetui.api.html import trace_html
+        from fusetui.analysis.why.selection import accounted
+        from fusetui.report.why_answer import account_lines
+        from fusetui.tables.drawn import table_html
 
+        found = accounted(self.trace)
+        account = "\n".join(account_lines(found, WIDTH)) if found.devices else ""
+        said = [text for text in (repr(self), account, *self.notices) if text]
+        parts = [f"<pre>{escape(printable_lines(text))}</pre>" for text in said]
         tables = (self.kernels, self.ops, self.gaps)
-        return trace_html(repr(self), self.trace, self.notices, tables)
+        return "".join([*parts, *(table_html(one, ROWS) for one in tables if len(one))])
 
     def _table(self, name: str) -> Table:
         trace = self.trace

@@ -18,10 +18,8 @@ VALUED = ("-W", "-X", "--check-hash-based-pycs")  # options of Python that take 
 
 class Process(Struct, frozen=True):
     """`started` tells it from a later one with the same PID (ticks since the machine started).
-
     `program`: the name of its script or module. `names`: that, and those of its job. `folder`: that
-    of its daemon's socket, "" for the abstract address; None: the door is closed.
-    """
+    of its daemon's socket, "" for the abstract address; None: the door is closed."""
 
     pid: int
     parent: int
@@ -105,9 +103,7 @@ def _every() -> Iterator[Process]:
 
 def _stat(place: Path) -> tuple[str, int, int]:
     """State, parent and start. The name in the middle may hold anything, blanks and brackets too.
-
-    Raises OSError, ValueError or IndexError.
-    """
+    Raises OSError, ValueError or IndexError."""
     fields = (place / "stat").read_text(errors="replace").rpartition(")")[2].split()
     return fields[0], int(fields[1]), int(fields[19])
 

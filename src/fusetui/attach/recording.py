@@ -16,9 +16,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from fusetui import Error
-from fusetui.attach.door import Door, Heard
+from fusetui.attach.door import SAFE, Asked, Door, Heard, Wish, configuration, written
 from fusetui.attach.processes import Process, age_s, is_alive
-from fusetui.attach.protocol import SAFE, Asked, Wish, configuration, written
 
 IMPORTING_S = 6.0
 """Age below which a process may still import: it would record that, and nothing else."""
@@ -63,11 +62,9 @@ class Job(Struct, frozen=True):
 
 
 class Recording:
-    """Records each of some processes once; several begin together.
-
-    Traces go to `folder`, which is made when it is needed, and replace no others. Raises
-    CannotRecord if libkineto cannot be told its name.
-    """
+    """Records each of some processes once; several begin together. Traces go to `folder`, which is
+    made when it is needed, and replace no others. Raises CannotRecord if libkineto cannot be told
+    its name."""
 
     def __init__(
         self, doors: Sequence[Door], folder: Path, wish: Wish, wanted: Iterable[Process]
@@ -146,7 +143,6 @@ class Recording:
         return _failed(job, f"it stopped, and there is no whole trace: {because}")
 
     def _looked(self, job: Job) -> Job:
-        """How far the trace is, as its file tells."""
         alive = is_alive(job.process)
         if job.phase is Phase.WAITED_FOR:
             waited = time.monotonic() - self._begun

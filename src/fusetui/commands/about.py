@@ -1,22 +1,19 @@
-"""The commands that need no trace: `decode`, `samples`, `schema`, `help` and `completion`."""
+"""The commands that need no trace: `decode`, `samples`, `schema`, `help`, `completion`, `mcp`."""
 
 from __future__ import annotations
 
+import os
 import sys
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from textwrap import wrap
-from typing import TYPE_CHECKING
 
 from fusetui.commands.errors import DONE, CommandError
 from fusetui.commands.sources import LESSON, SAMPLE
 from fusetui.report.output import emit, emit_json, speaks_unicode, width
 from fusetui.text.printable import printable
-
-if TYPE_CHECKING:
-    from fusetui.gpu.kernel_names.record import DecodedName
 
 ASCII_UNDERLINE = ("\\", "_", "/", "|")
 FILES = frozenset({"TRACE", "OTHER", "A", "B", "OUT", "DIR", "PATH", "FILE", "FOLDER"})
@@ -29,6 +26,7 @@ def run_decode(args: Namespace) -> int:
     if not wanted:
         raise CommandError("There is no name to decode on standard input.")
     if args.json:
+        from fusetui.gpu.kernel_names import decoded
         from fusetui.report.documents import NamesDocument
 
         emit_json(NamesDocument([decoded(name) for name in wanted]))
@@ -49,17 +47,9 @@ def _expand(names: Sequence[str]) -> Iterator[str]:
             raise CommandError(f"Standard input cannot be read: {error.strerror}.") from None
 
 
-def decoded(name: str) -> DecodedName:
-    """What a kernel name says, as `decode --json` has it."""
-    from fusetui.gpu.kernel_names import decode, short_name
-    from fusetui.gpu.kernel_names.record import DecodedName
-
-    return decode(name) or DecodedName(name=name, short=short_name(name), family=None, parts=())
-
-
 def _decoded_text(name: str) -> str:
     from fusetui.gpu.kernel_names import decode
-    from fusetui.gpu.kernel_names.annotate import UNDERLINE, annotate
+    from fusetui.gpu.kernel_names.record import UNDERLINE, annotate
 
     found = decode(name)
     parts = found.parts if found else ()
@@ -149,4 +139,19 @@ def run_completion(args: Namespace) -> int:
             ends = ":" if args.shell == "zsh" else ""
             action.choices = list(dict.fromkeys(one.rstrip(ends) for one in KINDS))
     emit(shtab.complete(parsers[""], args.shell))
+    return DONE
+
+
+def run_mcp(args: Namespace) -> int:
+    """Answers agents, by the Model Context Protocol, until standard input ends. Raises CommandError
+    for a folder that is none, and MissingPackage."""
+    from fusetui.tables.frames import needed
+
+    for folder in args.allow:
+        if not os.path.isdir(folder):
+            raise CommandError(f"--allow {folder}: this is no folder.")
+    needed("mcp.server", "fusetui mcp", "mcp")
+    from fusetui.commands.agents.server import serve
+
+    serve(args.allow or ["."])
     return DONE

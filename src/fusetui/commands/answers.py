@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
-from fusetui.commands.errors import DONE, NO, CommandError, say
+from fusetui.commands.errors import DONE, NO, UNUSABLE, CommandError, say
 from fusetui.commands.loading import Loaded, load, secret_notices
 from fusetui.report.output import emit_json_of, emit_of, width
 from fusetui.text.figures import plural, several
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from fusetui.analysis.questions.summary import Summary
     from fusetui.capture.expect import Guess
     from fusetui.gpu.roofline.many import Jobs
-    from fusetui.report.documents import KernelsDocument
+    from fusetui.report.groups import KernelsDocument
     from fusetui.trace import Trace
 
 LONG = 0.02  # of the span: a gap that changes what the share of busy time means
@@ -105,14 +105,14 @@ def run_kernels(args: Namespace) -> int:
 def run_ops(args: Namespace) -> int:
     """The CPU ops by name or shape."""
     from fusetui.analysis.questions.groups import op_groups
-    from fusetui.report.groups import ops_json, ops_text
+    from fusetui.report.groups import OpsDocument, ops_text
 
     loaded = load(args.trace, args.captured_by)
     groups = op_groups(loaded.trace, args.by)
     return shown(
         args,
         loaded,
-        lambda: ops_json(groups, args.by),
+        lambda: OpsDocument(args.by, groups),
         lambda most: ops_text(groups, args.by, args.top, most),
     )
 
@@ -125,8 +125,7 @@ def run_modules(args: Namespace) -> int:
     from fusetui.report.program import modules_text
     from fusetui.trace.model.categories import Role
     from fusetui.trace.program.modules import module_times
-    from fusetui.trace.program.origin import origins
-    from fusetui.trace.program.phases import phases
+    from fusetui.trace.program.origin import origins, phases
 
     trace, _ = loaded = load(args.trace, args.captured_by)
     found = origins(trace)
@@ -158,7 +157,7 @@ def run_lines(args: Namespace) -> int:
 
 def say_why_no_lines(trace: Trace, args: Namespace, found: bool) -> None:
     """Why `lines` has not found what was asked for, if it has not."""
-    from fusetui.trace.model.recording import recorded_with
+    from fusetui.trace.model.report import recorded_with
     from fusetui.trace.program.functions import has_lines
 
     if args.by == "line" and not has_lines(trace):
@@ -235,6 +234,8 @@ def run_check(args: Namespace) -> int:
         return "\n".join([f"Counted {counts}:", *lines])
 
     code = max(shown(args, loaded, document, text), DONE if right else NO)
+    if not loaded.trace.report.whole:
+        code = UNUSABLE
     if args.github or args.junit is not None:
         return _told(args, loaded, guesses, counts)
     return code
@@ -256,7 +257,7 @@ def _told(args: Namespace, loaded: Loaded, guesses: Iterable[Guess], counts: str
         )
         for one in guesses
     ]
-    cases += [unread(name)] if loaded.code != DONE else []
+    cases += [] if trace.report.whole else [unread(name)]
     return told(args, cases, [f"* {markdown(one)}" for one in notes_of(trace)])
 
 
@@ -311,7 +312,7 @@ def peak_notices(trace: Trace, known: Jobs, given: dict[str, float]) -> Iterator
     """Sentences about why FLOP, bytes or shares of peak are missing."""
     from fusetui.gpu.roofline.many import peaks_of_devices
     from fusetui.trace.model.ids import device_label
-    from fusetui.trace.model.recording import recorded_with
+    from fusetui.trace.model.report import recorded_with
 
     if not known.inputs.distinct:
         option = recorded_with("record_shapes=True", trace.report.format)

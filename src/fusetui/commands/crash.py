@@ -18,8 +18,7 @@ LONGEST = 200  # characters of the error that the message repeats
 
 
 def crash_sentence(error: BaseException) -> str:
-    """The message for the user: `ValueError: the first line of its message`, and where the
-    traceback is."""
+    """What the user is told: the error, and where the traceback is."""
     try:
         lines = str(error).strip().splitlines()
     except Exception:  # of its own __str__
@@ -43,9 +42,7 @@ def _where(error: BaseException) -> str:
 
 def written(text: str) -> str:
     """Writes `text` to a new file among the user's logs, or else a temporary one. Returns its path.
-
-    Raises OSError if neither can be written.
-    """
+    Raises OSError if neither can be written."""
     content = printable_lines(text).encode()
     try:
         name = _among_logs()

@@ -18,18 +18,15 @@ from fusetui.analysis.why.selection import asked
 from fusetui.commands.errors import CommandError, say
 from fusetui.commands.loading import load, secret_notices
 from fusetui.commands.why import selection_of
-from fusetui.report.output import emit
-from fusetui.report.progress import Bar
+from fusetui.report.output import Bar, emit
 from fusetui.text.figures import count, plural, window
 from fusetui.text.printable import printable
 from fusetui.trace import Trace
 from fusetui.trace.cut import Excerpt, part_of, texts_of
 from fusetui.trace.layout.steps import steps_of
-from fusetui.trace.scrub.file import check_target, save, scrub_file
+from fusetui.trace.scrub.document import check_target, save, scrub_file
 
-Window = tuple[int, int]
-"""Begin and end in ns of the file."""
-OPEN_IN_PERFETTO = "Open it at https://ui.perfetto.dev: it stays in your browser."
+Window = tuple[int, int]  # Begin and end in ns of the file
 
 
 def run_cut(args: Namespace) -> int:
@@ -41,22 +38,16 @@ def run_cut(args: Namespace) -> int:
     if not len(part.rows):
         raise CommandError(f"{args.trace} has nothing in that time.")
     name = "" if args.scrub else os.path.basename(trace.report.file)
-    _write(
-        trace,
-        part,
-        args.out,
-        {CUT_FROM: msgspec.to_builtins(_about(trace, part, name))},
-        args.scrub,
-    )
+    keys = {CUT_FROM: msgspec.to_builtins(_about(trace, part, name))}
+    _write(trace, part, args.out, keys, args.scrub)
     if not args.scrub:
         for sentence in secret_notices(trace):
             say(sentence)
     clipped = int(part.clipped.sum())
     emit(
         f"{printable(args.out)}: {count(len(part.rows))} of {plural(trace.recorded(), 'slice')}, "
-        f"from {window(begin - trace.begin_ns, end - trace.begin_ns)}; "
-        f"{plural(clipped, 'slice')} that reach{'es' if clipped == 1 else ''} further "
-        f"{'is' if clipped == 1 else 'are'} clipped."
+        f"from {window(begin - trace.begin_ns, end - trace.begin_ns)}; {plural(clipped, 'slice')} "
+        f"that {'reaches further is' if clipped == 1 else 'reach further are'} clipped."
     )
     return code
 
@@ -64,7 +55,7 @@ def run_cut(args: Namespace) -> int:
 def run_perfetto(args: Namespace) -> int:
     """Raises as `run_cut` does."""
     code = run_cut(args)
-    emit(OPEN_IN_PERFETTO)
+    emit("Open it at https://ui.perfetto.dev: it stays in your browser.")
     return code
 
 
@@ -80,8 +71,7 @@ def _write(trace: Trace, part: Excerpt, out: str, keys: dict[str, Any], scrub: b
 
 
 def _about(trace: Trace, part: Excerpt, name: str) -> Whole:
-    """What the part has to say of the whole: where it lies, and what its own gaps may be too few
-    to tell."""
+    """What the part says of the whole: where it lies, and what its own gaps may be too few for."""
     latencies = {
         str(device.pid): latency
         for line in Accounts(trace).lines
@@ -102,12 +92,15 @@ def _window(trace: Trace, args: Namespace) -> Window:
         return _around(trace, args.around)
     if args.steady:
         return _steady(trace, args.step_by)
-    window = asked(Accounts(trace), selection_of(args)).window
-    return window or (trace.begin_ns, trace.end_ns)
+    return part_asked(trace, args) or (trace.begin_ns, trace.end_ns)
+
+
+def part_asked(trace: Trace, args: Namespace) -> Window | None:
+    """That of --step, --from and --to; None: all of it. Raises CommandError or NotThere."""
+    return asked(Accounts(trace), selection_of(args)).window
 
 
 def _around(trace: Trace, row: int) -> Window:
-    """A slice with the GPU events that were launched in it."""
     if row >= trace.recorded():
         raise CommandError(f"There is no row {row}: the rows are 0 to {trace.recorded() - 1}.")
     launched = trace.launch_index.rows[trace.launch_index.within(row, int(trace.end_row[row]))]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fusetui.analysis.diff.compare import diff
 from fusetui.analysis.diff.model import Answer, Diff
-from fusetui.commands.errors import DONE, UNUSABLE, CommandError, say
+from fusetui.commands.errors import CommandError, say
 from fusetui.commands.loading import Loaded, load, one_form
 from fusetui.commands.sources import folders_below, is_run, only_below, traces
 from fusetui.report.diff import DiffsDocument, document, judgment, to_markdown, to_text
@@ -42,10 +42,9 @@ def run_diff(args: Namespace) -> int:
     else:
         texts = (to_markdown(one) if args.markdown else to_text(one, width()) for one in found)
         emit("\n".join(texts))
-    doubtful = [name for name, one in loaded.items() if one.code != DONE]
     if args.fail_over is None:
-        return UNUSABLE if doubtful else DONE
-    return _verdict(args, [loaded[b].trace for _, b in pairs], found, doubtful)
+        return max(one.code for one in loaded.values())
+    return _verdict(args, {name: one.trace for name, one in loaded.items()}, pairs, found)
 
 
 def _pairs(a: str, b: str | None, baseline: str | None) -> list[Pair]:
@@ -84,13 +83,17 @@ def _by_name(a: str, b: str) -> list[Pair]:
 
 
 def _verdict(
-    args: Namespace, traces: Sequence[Trace], found: Sequence[Diff], doubtful: Sequence[str]
+    args: Namespace, traces: Mapping[str, Trace], pairs: Sequence[Pair], found: Sequence[Diff]
 ) -> int:
-    """What --fail-over says of each pair; `traces` are their second ones."""
+    """What --fail-over says of each pair, and of each trace that is not whole."""
     from fusetui.commands.verdicts import file_of, told, unread
 
-    pairs = zip(found, map(file_of, traces), strict=True)
-    cases = [_judged(one, args.fail_over, file) for one, file in pairs]
+    doubtful = [name for name, trace in traces.items() if not trace.report.whole]
+    cases = [
+        _judged(one, args.fail_over, file_of(traces[pair[1]]))
+        for pair, one in zip(pairs, found, strict=True)
+        if not set(pair).intersection(doubtful)
+    ]
     for one in cases:
         if one.outcome.value[0] and not args.github:
             say(one.said)
@@ -98,7 +101,6 @@ def _verdict(
 
 
 def _judged(found: Diff, percent: float, file: str) -> Case:
-    """Failed if even the lower bound of the ratio exceeds the threshold."""
     from fusetui.report.verdicts import Case, Outcome
 
     verdict, step = found.verdict, found.step

@@ -13,7 +13,7 @@ from fusetui.analysis.questions.launches import wants_capture
 from fusetui.arguments import BY_ANNOTATIONS
 from fusetui.commands.errors import DONE, UNUSABLE, CommandError, say
 from fusetui.commands.sources import is_shipped, one_trace, traces
-from fusetui.report.progress import Bar
+from fusetui.report.output import Bar
 from fusetui.text.figures import several
 from fusetui.text.printable import printable
 from fusetui.trace import Trace, open_trace
@@ -31,10 +31,8 @@ class Loaded(NamedTuple):
 
 def load(name: str, captured_by: Sequence[str] | None = None) -> Loaded:
     """Reads a trace; reports on stderr what is missing. Raises TraceError or CommandError.
-
     `captured_by` are names of captures, with which its graph replays are joined; (): those that are
-    found; None: nothing is joined.
-    """
+    found; None: nothing is joined."""
     trace = _read(name, one_trace(name))
     report = trace.report
     if captured_by is not None:

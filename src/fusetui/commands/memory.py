@@ -16,16 +16,15 @@ from fusetui.commands.errors import DONE, UNUSABLE, CommandError, say
 from fusetui.commands.loading import Loaded, load
 from fusetui.commands.sources import is_shipped
 from fusetui.commands.tables import chosen, form_of, put
-from fusetui.report.output import emit, emit_json, width
-from fusetui.report.progress import Bar
-from fusetui.tables.columns import FILE, columns_of
+from fusetui.report.output import Bar, emit, emit_json, width
 from fusetui.tables.public import Table, table_of, with_files
+from fusetui.tables.sources import FILE, columns_of
 from fusetui.text.figures import parse_time
 from fusetui.text.patterns import late
 from fusetui.trace import TraceError
 from fusetui.trace.read.foreign import HEAD
 from fusetui.trace.read.source import glimpse
-from fusetui.trace.snapshot import read_snapshot
+from fusetui.trace.snapshot.reading import read_snapshot
 
 if TYPE_CHECKING:
     from fusetui.report.memory import TracedMemoryDocument
@@ -91,7 +90,6 @@ def _is_trace(path: str) -> bool:
 
 
 def _trace(args: Namespace) -> int:
-    """What the memory events of a trace tell."""
     from fusetui.report.memory import traced_text
 
     if args.b is not None:
@@ -121,7 +119,7 @@ def _traced(path: str, args: Namespace) -> tuple[TracedMemoryDocument, Loaded]:
 
 def _folder(args: Namespace) -> int:
     """The peaks of the snapshots in a folder; those that cannot be read are said at the end."""
-    from fusetui.analysis.memory.versus import ranked
+    from fusetui.analysis.memory.answer import ranked
     from fusetui.report.memory import LeftOut, MemoryRanksDocument, ranks_text
 
     left: list[LeftOut] = []
@@ -144,7 +142,7 @@ def _folder(args: Namespace) -> int:
 
 
 def _both(a: MemoryAnswer, b: MemoryAnswer, args: Namespace) -> int:
-    from fusetui.analysis.memory.versus import versus
+    from fusetui.analysis.memory.answer import versus
     from fusetui.report.memory import versus_text
 
     found = versus(a, b, args.by)

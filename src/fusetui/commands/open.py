@@ -1,14 +1,20 @@
-"""`open` and `tutor`: the app in this terminal, with what the user names or chooses."""
+"""`open`, `tutor`: the app in this terminal, with what the user names or chooses; `watch`: with
+each new trace of a folder. A report of Nsight Systems is exported by nsys, if it is there and the
+user wants it, into the folder of the cache, where the export is found again."""
 
 from __future__ import annotations
 
 import heapq
 import os
+import shutil
+import subprocess
 import sys
+import time
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
+from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +22,6 @@ from typing import TYPE_CHECKING, Any
 from fusetui.commands.about import lines_about
 from fusetui.commands.errors import DONE, CommandError, say
 from fusetui.commands.loading import captures_named
-from fusetui.commands.settings import ignored_colors, user_settings
 from fusetui.commands.sources import (
     ENDINGS,
     LESSON,
@@ -27,11 +32,20 @@ from fusetui.commands.sources import (
     listed,
     traces,
 )
-from fusetui.commands.terminal import background, has_terminal, needs_ascii, prepare
+from fusetui.commands.terminal import (
+    background,
+    has_terminal,
+    ignored_colors,
+    needs_ascii,
+    prepare,
+    user_settings,
+)
+from fusetui.trace.cache.folder import cache_folder
+from fusetui.trace.formats import looks_like_a_trace
 from fusetui.trace.read.remote import is_remote
 
 if TYPE_CHECKING:
-    from fusetui.tui.state.state import Offer
+    from fusetui.tui.state.offers import Offer
 
 SIDES = 2  # traces that are shown side by side
 NEWEST = 9  # traces, and as many runs
@@ -109,7 +123,7 @@ def _found(name: str, every: bool) -> list[str]:
     """Every trace of a folder, or only the first, next to another trace."""
     found = traces(name)
     if name.endswith(".nsys-rep"):
-        from fusetui.commands.exporting import exported  # rarely needed
+        from fusetui.commands.open import exported  # rarely needed
 
         found = [exported(path) for path in found]
     if len(found) > 1 and not every:
@@ -126,10 +140,8 @@ def show(
     **options: Any,
 ) -> int:
     """Runs the app as fits the terminal (`options` as for `tui.app.run`); returns its exit code.
-    What is not given is as the user's config.toml says.
-
-    Raises Error if config.toml or keys.toml is wrong.
-    """
+    What is not given is as the user's config.toml says. Raises Error if config.toml or keys.toml is
+    wrong."""
     settings = user_settings()
     theme = theme if theme != "auto" else settings.theme
     for sentence in ignored_colors(os.environ) if theme == "auto" else ():
@@ -172,8 +184,7 @@ def found_in(folder: Path) -> Iterator[Offer]:
 
 
 def found_below(folders: Sequence[str]) -> list[Offer]:
-    """At most MOST of what is in run folders and folders of traces; a run is one offer. No trace is
-    read."""
+    """At most MOST runs and traces of these folders; a run is one offer. No trace is read."""
     found = list(islice((offer for name in folders for offer in _inside(name)), MOST + 1))
     if len(found) > MOST:
         say(f"There are more than {MOST} runs and traces: only the newest are listed.")
@@ -197,14 +208,14 @@ def _traces(folder: Path) -> Iterator[Offer]:
 
 def _trace(path: Path) -> Offer:
     from fusetui.text.figures import size
-    from fusetui.tui.state.state import Offer
+    from fusetui.tui.state.offers import Offer
 
     return Offer(str(path), (str(path),), f"{_when(path)}   {size(path.stat().st_size)}")
 
 
 def _run(path: Path) -> Iterator[Offer]:
     """The variants of a run; nothing if there is none, as after a capture that failed."""
-    from fusetui.tui.state.state import Offer
+    from fusetui.tui.state.offers import Offer
 
     with suppress(CommandError):
         paths = tuple(traces(str(path)))
@@ -215,7 +226,7 @@ def _run(path: Path) -> Iterator[Offer]:
 def _shipped() -> Iterator[Offer]:
     from fusetui import sample_traces
     from fusetui.sample_traces import lessons
-    from fusetui.tui.state.state import Offer
+    from fusetui.tui.state.offers import Offer
     from fusetui.tui.state.tour import LESSONS
 
     paths = tuple(str(lessons.path(name)) for name in LESSONS[:1])
@@ -227,3 +238,97 @@ def _shipped() -> Iterator[Offer]:
 
 def _when(path: Path) -> str:
     return f"{datetime.fromtimestamp(changed(path)):%Y-%m-%d %H:%M}"
+
+
+LOOK_S = 0.5  # between two looks; a file that is the same in both is whole
+
+
+def run_watch(args: Namespace) -> int:
+    """Runs until it is interrupted. Raises CommandError without a terminal or a folder."""
+    folder = Path(args.folder)
+    if not folder.is_dir():
+        raise CommandError(f"{folder} is no folder.")
+    if not has_terminal():
+        raise CommandError("fusetui watch needs a terminal: use fusetui diff A B instead.")
+    shown = newest(folder)
+    while True:
+        beside = f", to open it beside {shown.name}" if shown else ""
+        say(f"Waiting for a new trace in {folder}{beside} (Ctrl+C ends this).")
+        new = waited_for(folder, shown)
+        browse([str(one) for one in (shown, new) if one is not None])
+        shown = new
+
+
+def newest(folder: Path) -> Path | None:
+    """The trace that was written last."""
+    files = (path for path in listed(folder) if path.name.endswith(ENDINGS) and path.is_file())
+    for path in sorted(files, key=changed, reverse=True):
+        if looks_like_a_trace(str(path)):
+            return path
+    return None
+
+
+def waited_for(folder: Path, shown: Path | None) -> Path:
+    """The newest trace once it is another than the one shown, or that one was written again."""
+    before = last = _state(shown)
+    while True:
+        found = _state(newest(folder))
+        if found == last != before and found is not None:
+            return found[0]
+        last = found
+        time.sleep(LOOK_S)
+
+
+def _state(path: Path | None) -> tuple[Path, float, int] | None:
+    return None if path is None else (path, changed(path), path.stat().st_size)
+
+
+REPORT = ".nsys-rep"
+
+
+def exported(path: str) -> str:
+    """The export of a report; of any other file, and where nothing can be exported, the path. Asks
+    before it exports. Raises CommandError if nsys fails."""
+    if not path.endswith(REPORT) or not os.path.isfile(path) or (place := _place(path)) is None:
+        return path
+    if not place.is_file():
+        nsys = shutil.which("nsys")
+        if nsys is None or not sys.stdin.isatty() or not _wanted(path, place):
+            return path
+        _export(nsys, path, place)
+    return str(place)
+
+
+def _place(path: str) -> Path | None:
+    """A file for each state of a report; None if the cache is off."""
+    folder = cache_folder()
+    if folder is None:
+        return None
+    state = os.stat(path)
+    told = f"{os.path.realpath(path)}\0{state.st_size}\0{state.st_mtime_ns}"
+    hashed = blake2b(os.fsencode(told), digest_size=8).hexdigest()
+    return folder / "nsys" / f"{Path(path).stem}-{hashed}.sqlite"
+
+
+def _wanted(path: str, place: Path) -> bool:
+    say(f"{path} is a report of Nsight Systems. Export it with nsys to {place}? [y/N]")
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def _export(nsys: str, path: str, place: Path) -> None:
+    part = place.with_suffix(".part.sqlite")
+    command = [nsys, "export", "--type", "sqlite", "--force-overwrite", "true", "--output"]
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        done = subprocess.run(
+            [*command, str(part), os.path.abspath(path)], stdout=sys.stderr, check=False
+        )
+        if done.returncode == 0:
+            part.replace(place)
+    except OSError as error:
+        raise CommandError(f"nsys cannot export {path}: {error.strerror}.") from None
+    finally:
+        part.unlink(missing_ok=True)
+    if done.returncode != 0:
+        raise CommandError(f"nsys could not export {path}: it ended with {done.returncode}.")
+    say(f"{place} is the export; it stays there until you remove it.")

@@ -1,4 +1,5 @@
-"""`picture`: a page of the app as an SVG, a PNG or an HTML document."""
+"""`picture`, `report`: what the app shows, as files that others open. None is written where one of
+them raises CommandError, or what it says beside that."""
 
 from __future__ import annotations
 
@@ -6,48 +7,48 @@ from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
 
-from fusetui.analysis.why.account import Accounts
-from fusetui.analysis.why.selection import asked
-from fusetui.commands.cut import Window
+from fusetui.analysis.why.selection import Selection
+from fusetui.commands.cut import Window, part_asked
 from fusetui.commands.errors import CommandError
 from fusetui.commands.loading import load
-from fusetui.commands.why import selection_of
 from fusetui.report.output import emit
+from fusetui.text.figures import plural
 from fusetui.text.printable import printable
 from fusetui.trace import Trace
 from fusetui.trace.new_file import check_new, new_file
 
-ENDINGS = (".svg", ".png", ".html")
 AS_TRACE = "fusetui cut writes it as a trace, of which any page can be drawn"
 TIMELINE, DIFF = "timeline", "diff"
 LETTER = '<svg xmlns="http://www.w3.org/2000/svg" width="20" height="20">{}</svg>'
+LARGEST = 1_000_000  # bytes of a report
+ROWS = (200, 100, 50, 20, 5)  # of each of its tables: as many as keep it below that
 
 
 def run_picture(args: Namespace) -> int:
-    """Raises CommandError, NoPage or NotThere; OUT is not written then."""
+    """A page of the app as an SVG, a PNG or an HTML document. Raises NoPage or NotThere."""
     form = Path(args.out).suffix.lower()
-    if form not in ENDINGS:
+    if form not in (".svg", ".png", ".html"):
         raise CommandError(f"{args.out} must end in .svg, .png or .html.")
     check_new(args.out)
-    if form == ".png":
-        _rasterizer()
+    rasterizer = _rasterizer() if form == ".png" else None
     names = [name for name in (args.trace, args.other) if name is not None]
     page = args.page or (DIFF if len(names) > 1 else TIMELINE)
     loaded = [load(name, args.captured_by) for name in names]
     traces = [one.trace for one in loaded]
-    window = _window(traces[0], args)
+    is_whole = args.step is None and args.begin is None and args.end is None
+    window = None if is_whole else part_asked(traces[0], args)
     if window and page != TIMELINE:
         raise CommandError(f"A part is drawn by --page timeline alone: {AS_TRACE}.")
     svg = _drawn(traces, page, window, args)
+    if form == ".html":
+        from fusetui.commands.web.html import document
+
+        style = "body{margin:0}svg{max-width:100%;height:auto}"
+        svg = document(f"fusetui: {args.trace}", svg, style, light=args.light is not False)
     with new_file(args.out) as place:
-        place.write_bytes(_formed(svg, form, args))
+        place.write_bytes(rasterizer(svg) if rasterizer else svg.encode())
     emit(f"{printable(args.out)}: the page {page}.")
     return max(one.code for one in loaded)
-
-
-def _window(trace: Trace, args: Namespace) -> Window | None:
-    is_whole = args.step is None and args.begin is None and args.end is None
-    return None if is_whole else asked(Accounts(trace), selection_of(args)).window
 
 
 def _drawn(traces: list[Trace], which: str, window: Window | None, args: Namespace) -> str:
@@ -61,23 +62,10 @@ def _drawn(traces: list[Trace], which: str, window: Window | None, args: Namespa
     return drawn(state, args.light is not False, title, pixels=args.pixels)
 
 
-def _formed(svg: str, form: str, args: Namespace) -> bytes:
-    if form == ".png":
-        png: bytes = _rasterizer()(svg)
-        return png
-    if form == ".html":
-        from fusetui.commands.web.document import document
-
-        style = "body{margin:0}svg{max-width:100%;height:auto}"
-        svg = document(f"fusetui: {args.trace}", svg, style, light=args.light is not False)
-    return svg.encode()
-
-
 def _rasterizer() -> Callable[[str], bytes]:
-    """Makes a PNG of an SVG. Raises MissingPackage, and CommandError where there is no font: all
-    texts would be missing."""
+    """Makes a PNG of an SVG. Raises MissingPackage; CommandError without a font for its texts."""
     from fusetui.tables.frames import needed
-    from fusetui.tui.drawing.svg import FAMILY
+    from fusetui.tui.pictures import FAMILY
 
     drawn = needed("resvg_py", "A PNG", "picture").svg_to_bytes
 
@@ -88,3 +76,30 @@ def _rasterizer() -> Callable[[str], bytes]:
     if png(LETTER.format(letter)) == png(LETTER.format("")):
         raise CommandError("No font is installed, so a PNG would have no text: write an SVG.")
     return png
+
+
+def run_report(args: Namespace) -> int:
+    """One page for a browser about a trace or two. Raises CannotWrite or NoStepsError."""
+    if not args.out.lower().endswith((".html", ".htm")):
+        raise CommandError(f"{args.out} must end in .html.")
+    check_new(args.out)
+    loaded = [load(name, ()) for name in (args.a, args.b) if name is not None]
+    traces = [one.trace for one in loaded]
+    from fusetui.analysis.replay.worth import with_worth
+    from fusetui.analysis.why.answer import why
+    from fusetui.commands.web.sections import Told, html_of
+
+    sides = [Told(trace, with_worth(trace, why(trace, Selection()))) for trace in traces]
+    found = None
+    if len(traces) > 1:
+        from fusetui.analysis.diff.compare import diff
+
+        found = diff(*traces)
+    for most in ROWS:
+        content = html_of(sides, found, args.light, most).encode()
+        if len(content) < LARGEST:
+            break
+    with new_file(args.out) as place:
+        place.write_bytes(content)
+    emit(f"{printable(args.out)}: a report of {plural(len(traces), 'trace')}.")
+    return max(one.code for one in loaded)

@@ -15,8 +15,7 @@ from fusetui.commands.errors import CANNOT_TELL, DONE, UNUSABLE, CommandError, s
 from fusetui.commands.loading import one_form
 from fusetui.commands.sources import ENDINGS, of_one_job
 from fusetui.commands.tables import chosen, form_of, put
-from fusetui.report.output import emit, emit_json, width
-from fusetui.report.progress import Bar
+from fusetui.report.output import Bar, emit, emit_json, width
 from fusetui.tables.sources import ranks_table
 from fusetui.text.figures import plural
 from fusetui.text.printable import without_credentials
@@ -66,7 +65,7 @@ def _what_if(args: Namespace) -> int:
         raise CommandError("ranks --what-if prints text or JSON, not CSV.")
     paths, found, answer = _explained(args)
     from fusetui.analysis.ranks.whatif import job_whatif
-    from fusetui.report.ranks_whatif import job_whatif_text
+    from fusetui.report.whatif import job_whatif_text
 
     worth = job_whatif(found.facts, args.what_if, cached=not args.no_cache)
     if args.json:

@@ -1,28 +1,47 @@
-"""`record`: traces of programs that run, started with their door open, and on to the app."""
+"""`record`: traces of programs that run, started with their door open, and on to the app; `run`:
+starts a program with its door open, and records it while it runs."""
 
 from __future__ import annotations
 
 import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
 import time
 from argparse import Namespace
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from stat import S_ISDIR
+from types import FrameType
 
-from fusetui.attach.door import CannotListen, Door
-from fusetui.attach.processes import OPEN, Process, has_torch, process, with_open_doors
-from fusetui.attach.protocol import Wish
+from fusetui.attach.door import LONGEST_FOLDER, CannotListen, Door, Wish
+from fusetui.attach.processes import (
+    FOLDER,
+    LAUNCHERS,
+    OPEN,
+    QUIET,
+    Process,
+    has_torch,
+    process,
+    with_open_doors,
+)
 from fusetui.attach.recording import Job, Phase, Recording
 from fusetui.commands.errors import DONE, NO, CommandError, say
 from fusetui.commands.terminal import has_terminal
 from fusetui.report.output import emit
+from fusetui.signals import ENDED, handled, numbers_of
 from fusetui.text.figures import plural, size
 
 TURN_S = 0.2
 TOLD_AGAIN_S = 5.0  # until the size of a file that grows is told again
 MOST_S = 600.0
+HOW = f"Start it with fusetui run -- COMMAND, or with {OPEN}=1 (docs/attach.md)."
+PASSED_ON = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
+OF_TERMINALS = (signal.SIGINT, getattr(signal, "SIGQUIT", signal.SIGINT))
 
 
 def run_record(args: Namespace) -> int:
@@ -37,10 +56,7 @@ def run_record(args: Namespace) -> int:
     with ExitStack() as stack:
         doors, wanted = _doors(stack, wanted)
         recording = Recording(doors, folder, wish, wanted)
-        with told(recording) as tell:
-            while not recording.is_done:
-                recording.turn(TURN_S)
-                tell()
+        follow(recording)
         if ignored := sum(door.ignored for door in doors):
             say(f"{plural(ignored, 'message')} of other users or of wrong sizes ignored.")
     jobs = list(recording.jobs.values())
@@ -51,8 +67,7 @@ def run_record(args: Namespace) -> int:
 
 
 def _doors(stack: ExitStack, wanted: list[Process]) -> tuple[list[Door], list[Process]]:
-    """The doors of these processes, without those where another daemon listens while there are
-    others. Raises CannotListen."""
+    """The doors of these processes, without those that others hold. Raises CannotListen if all."""
     doors: dict[str, Door] = {}
     failed: dict[str, CannotListen] = {}
     for folder in sorted({one.folder or "" for one in wanted}):
@@ -80,7 +95,6 @@ def wish_of(args: Namespace) -> Wish:
 
 
 def _wanted(args: Namespace) -> list[Process]:
-    """The processes to record, at least one. Raises CommandError."""
     if not os.path.isdir("/proc/self"):
         raise CommandError("record needs Linux: elsewhere torch has no door for it.")
     if (bool(args.pid) + (args.job is not None) + args.all) != 1:
@@ -92,9 +106,6 @@ def _wanted(args: Namespace) -> list[Process]:
         of = "" if args.all else f" of job {args.job}"
         raise CommandError(f"No process{of} of yours has torch loaded and its door open. {HOW}")
     return found
-
-
-HOW = f"Start it with fusetui run -- COMMAND, or with {OPEN}=1 (docs/attach.md)."
 
 
 def _with_door(pid: int) -> Process:
@@ -109,8 +120,7 @@ def _with_door(pid: int) -> Process:
 
 
 def folder_for(out: Path | None) -> Path:
-    """The folder for the traces, by default a new one here. Raises CommandError unless it is this
-    user's, or not there yet."""
+    """A new folder, or this user's own, for the traces. Raises CommandError for any other."""
     folder = out or Path(f"recorded-{datetime.now():%Y%m%d-%H%M%S}")
     try:
         found = folder.stat()
@@ -125,23 +135,20 @@ def folder_for(out: Path | None) -> Path:
     return folder
 
 
-@contextmanager
-def told(recording: Recording) -> Iterator[Callable[[], None]]:
-    """A function that says what is new, to be called again and again; and, where the block ends
-    early, that traces may still be written."""
+def follow(recording: Recording) -> None:
+    """Records until all is done, and says what is new; if interrupted, that programs go on."""
     known: dict[int, tuple[Phase, float]] = {}
-
-    def tell() -> None:
-        for pid, job in recording.jobs.items():
-            phase, at = known.get(pid, (None, 0.0))
-            grows = phase is job.phase is Phase.WRITING and time.monotonic() - at > TOLD_AGAIN_S
-            if phase is not job.phase or grows:
-                known[pid] = job.phase, time.monotonic()
-                say(line_of(job))
-
-    tell()
     try:
-        yield tell
+        while True:
+            for pid, job in recording.jobs.items():
+                phase, at = known.get(pid, (None, 0.0))
+                grows = phase is job.phase is Phase.WRITING and time.monotonic() - at > TOLD_AGAIN_S
+                if phase is not job.phase or grows:
+                    known[pid] = job.phase, time.monotonic()
+                    say(line_of(job))
+            if recording.is_done:
+                return
+            recording.turn(TURN_S)
     except KeyboardInterrupt:
         if any(job.phase in (Phase.TOLD, Phase.WRITING) for job in recording.jobs.values()):
             say("The programs go on, and write what they were told to.")
@@ -154,10 +161,8 @@ def line_of(job: Job) -> str:
     line = f"{job.process.program} {job.process.pid}{rank}: {job.phase.value}"
     if job.phase is Phase.FAILED:
         return f"{line}: {job.why}."
-    if job.phase is Phase.WHOLE:
-        line += f", {size(job.size)}, in {os.path.relpath(job.file)}"
-    elif job.phase is Phase.WRITING:
-        line += f", {size(job.size)}"
+    line += f", {size(job.size)}" if job.phase in (Phase.WRITING, Phase.WHOLE) else ""
+    line += f", in {os.path.relpath(job.file)}" if job.phase is Phase.WHOLE else ""
     return f"{line}. {job.why}".strip()
 
 
@@ -176,3 +181,86 @@ def opened(jobs: Sequence[Job], folder: Path) -> list[str]:
     if len(files) > 1 and any(job.process.rank for job in jobs):
         say(f"Who waits for whom: fusetui ranks {os.path.relpath(folder)}")
     return files
+
+
+def run_run(args: Namespace) -> int:
+    """Returns the program's exit code; 128 and the number of the signal that ended it. Raises
+    CommandError, CannotListen and CannotRecord before the program is started."""
+    program = args.program[1:] if args.program[:1] == ["--"] else args.program
+    if not program:
+        raise CommandError("Name the program: fusetui run -- python train.py")
+    if not os.path.isdir("/proc/self"):
+        raise CommandError("run needs Linux: elsewhere torch has no door for it.")
+    wish = wish_of(args)
+    folder = folder_for(args.out)
+    with sockets() as sock, closing(Door(sock)) as door:
+        Recording((), folder, wish, ())  # whether it can be, before anything is started
+        child = _started(program, sock, own_input=not args.on_enter)
+        with passed_on(child):
+            recordings = _recorded(child, door, folder, wish, args)
+        jobs = [job for one in recordings for job in one.jobs.values()]
+        if not jobs:
+            say("Nothing was recorded: the program ended before it was time, or uses no torch.")
+        elif args.open:
+            opened(jobs, folder)
+    return child.returncode if child.returncode >= 0 else ENDED - child.returncode
+
+
+@contextmanager
+def sockets() -> Iterator[str]:
+    """A private folder for sockets, whose path is short enough for libkineto."""
+    where = os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()
+    if len(os.fsencode(where)) > LONGEST_FOLDER - 20 or not os.access(where, os.W_OK):
+        where = "/tmp"
+    with tempfile.TemporaryDirectory(None, "fusetui-", where, ignore_cleanup_errors=True) as made:
+        yield made
+
+
+def _started(program: list[str], sock: str, *, own_input: bool) -> subprocess.Popen[bytes]:
+    environment = {QUIET: "99"} | os.environ | {OPEN: "1", FOLDER: sock}
+    try:
+        return subprocess.Popen(
+            program, env=environment, stdin=None if own_input else subprocess.DEVNULL
+        )
+    except OSError as error:
+        raise CommandError(f"{program[0]} cannot be started: {error.strerror}.") from None
+
+
+def _recorded(
+    child: subprocess.Popen[bytes], door: Door, folder: Path, wish: Wish, args: Namespace
+) -> list[Recording]:
+    """What was recorded until the program ended: once, or whenever Enter was pressed."""
+    asked: dict[int, Process] = {}
+    found: list[Recording] = []
+    begun = time.monotonic()
+    while child.poll() is None:
+        wanted = list(asked.values())
+        is_time = _enter() if args.on_enter else time.monotonic() - begun >= args.after
+        if wanted and is_time and (args.on_enter or not found):
+            found.append(Recording([door], folder, wish, wanted))
+            follow(found[-1])
+        elif select.select([door], [], [], TURN_S)[0]:
+            for heard in door.heard():
+                one = asked.get(heard.pid) or process(heard.pid)
+                if one is not None and one.program not in LAUNCHERS:
+                    asked[heard.pid] = one
+    return found
+
+
+def _enter() -> bool:
+    return bool(select.select([sys.stdin], [], [], 0)[0]) and bool(sys.stdin.readline())
+
+
+@contextmanager
+def passed_on(child: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Within the block the program gets our signals. Those of keys it has, being in our group."""
+
+    def pass_on(number: int, frame: FrameType | None) -> None:
+        with suppress(OSError):
+            if number in OF_TERMINALS and os.tcgetpgrp(0) == os.getpgrp():
+                return
+        child.send_signal(number)
+
+    numbers = numbers_of(PASSED_ON)
+    with handled([n for n in numbers if signal.getsignal(n) is not signal.SIG_IGN], pass_on):
+        yield

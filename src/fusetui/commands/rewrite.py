@@ -9,8 +9,7 @@ from argparse import Namespace
 from fusetui.commands.errors import DONE, UNUSABLE, say
 from fusetui.commands.loading import remarks_of
 from fusetui.commands.sources import one_trace
-from fusetui.report.output import emit
-from fusetui.report.progress import Bar
+from fusetui.report.output import Bar, emit
 from fusetui.text.figures import plural
 from fusetui.text.printable import printable
 
@@ -44,7 +43,7 @@ def run_convert(args: Namespace) -> int:
 
 
 def run_scrub(args: Namespace) -> int:
-    from fusetui.trace.scrub.file import scrub_file
+    from fusetui.trace.scrub.document import scrub_file
 
     with Bar(f"scrubbing {args.trace}", sys.stderr) as bar:
         scrubbed = scrub_file(one_trace(args.trace), args.out, bar.update)

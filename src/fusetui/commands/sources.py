@@ -34,10 +34,8 @@ def one_trace(name: str) -> str:
 
 
 def traces(name: str) -> list[str]:
-    """The trace files behind a name, at least one; variants of a run in their order.
-
-    Files are not checked here: reading reports those that cannot be read.
-    """
+    """The trace files behind a name, at least one; variants of a run in their order. Files are not
+    checked here: reading reports those that cannot be read."""
     if is_shipped(name):
         return [_shipped(name)]
     if not name.strip():
@@ -130,8 +128,7 @@ def _inside(folder: Path) -> list[Path]:
 
 
 def folders_below(name: str) -> list[str]:
-    """Run folders and other folders with traces, the newest first; [] where `name` has traces of
-    its own. No file is read."""
+    """Folders with traces, the newest first; [] if `name` has its own. No file is read."""
     top = Path(name)
     if not top.is_dir() or _newest(top) is not None:
         return []

@@ -117,7 +117,6 @@ def _typed() -> Iterator[str]:
 
 
 def _do(words: Sequence[str], database: SqlTables) -> None:
-    """Raises CommandError."""
     if words[0] == ".tables":
         emit("\n".join(TABLES))
     elif words[0] == ".columns" and words[1:2] and words[1].lower() in TABLES:
@@ -137,7 +136,6 @@ def _described(name: str, database: SqlTables) -> Table:
 
 
 def _complete(columns: Mapping[str, Sequence[str]]) -> None:
-    """Tab completes words, where Python has readline."""
     with suppress(ImportError):
         import readline
 
@@ -153,8 +151,7 @@ def _complete(columns: Mapping[str, Sequence[str]]) -> None:
 
 
 def completions(text: str, line: str, end: int, columns: Mapping[str, Sequence[str]]) -> list[str]:
-    """What the word that ends at `end` may become: a table, a column of the tables that the line
-    names, or of all."""
+    """What the word that ends at `end` may become: a table, or a column of those that are named."""
     words: Sequence[str] = [*columns]
     if line.lstrip().startswith("."):
         words = [".tables", ".columns", ".quit", *columns]

@@ -16,12 +16,10 @@ from fusetui.commands.loading import load
 from fusetui.commands.why import selection_of
 from fusetui.report.output import emit, width, wrapped
 from fusetui.report.streams import write
-from fusetui.tables.columns import FILE
 from fusetui.tables.drawn import listed, seen_first
-from fusetui.tables.files import format_of, save
+from fusetui.tables.files import TEXTS, format_of, save
 from fusetui.tables.public import Table, with_files
-from fusetui.tables.sources import Asked, made
-from fusetui.tables.writers import TEXTS
+from fusetui.tables.sources import FILE, Asked, made
 from fusetui.text.figures import plural
 from fusetui.text.printable import printable
 from fusetui.text.tables import Unseen
@@ -31,8 +29,7 @@ TABLE = "table"
 
 
 def show(args: Namespace) -> int:
-    """The answer of a command as a table, of one trace or of several. Raises CommandError, and
-    Error for what cannot be written."""
+    """The answer of a command as a table. Raises Error, also for what cannot be written."""
     form_of(args)
     tables, codes, notes = [], [DONE], dict[str, None]()
     for path in (args.trace, *args.others):
@@ -77,7 +74,6 @@ def form_of(args: Namespace) -> str:
 
 
 def _asked(args: Namespace) -> Asked:
-    """The options that the command has beside those of tables."""
     given = vars(args)
     return Asked(
         by=given.get("by", "name"),
@@ -114,7 +110,6 @@ def _write(table: Table, args: Namespace, form: str) -> None:
 
 
 def _text(table: Table, args: Namespace, wide: int) -> str:
-    """The first rows for people; of a file all rows."""
     most = ROWS if args.top is None else args.top
     shown = table if args.columns else seen_first(table)
     return listed(shown, 0 if args.output else most, wide)

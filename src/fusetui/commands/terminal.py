@@ -1,6 +1,12 @@
-"""What the terminal can do: how many colors, which background, which characters.
+"""What the terminal can do: how many colors, which background, which characters. All of it is known
+before Textual is imported, which reads its environment then. And what a person has chosen for every
+run, in config.toml in the user's config folder:
 
-All of it is known before Textual is imported, which reads its environment then.
+    theme = "light"
+    ascii = false
+    mouse = false
+
+Options of the command line and variables come first.
 """
 
 from __future__ import annotations
@@ -9,10 +15,16 @@ import os
 import select
 import sys
 import time
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import suppress
+from pathlib import Path
+from typing import Literal, get_args
 
+import msgspec
+
+from fusetui.commands.errors import CommandError
 from fusetui.text.patterns import late
+from fusetui.text.toml import table_in, text_of
 
 TRUECOLOR = {"alacritty", "contour", "direct", "foot", "ghostty", "kitty", "rio", "wezterm"}
 """Parts of TERM of terminals that have true color, all of them by their documentation."""
@@ -27,10 +39,7 @@ ANSWERS = late(rb"\x1b\]11;[^\x07\x1b]*(?:\x07|\x1b\\)|" + DONE.pattern)
 
 
 def has_terminal() -> bool:
-    """Whether all standard streams are terminals.
-
-    The app reads keys from standard input and draws on standard error.
-    """
+    """Whether all are terminals: the app reads from standard input, draws on standard error."""
     return all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
 
 
@@ -55,11 +64,9 @@ def color_system(environment: Mapping[str, str]) -> str:
 
 
 def needs_ascii(environment: Mapping[str, str], encoding: str | None) -> bool:
-    """Is the locale C (or POSIX), or one of an encoding other than UTF-8.
-
-    Python replaces the C locale of LANG by C.UTF-8 in LC_CTYPE (PEP 538): that says nothing about
-    the terminal. Where no locale is set at all, as in containers, terminals have UTF-8 anyway.
-    """
+    """Is the locale C (or POSIX), or one of an encoding other than UTF-8. Python replaces the C
+    locale of LANG by C.UTF-8 in LC_CTYPE (PEP 538): that says nothing about the terminal. Where no
+    locale is set at all, as in containers, terminals have UTF-8 anyway."""
     if encoding and encoding.lower().replace("-", "") != "utf8":
         return True
     chosen = environment.get("LC_ALL") or environment.get("LC_CTYPE") or ""
@@ -84,8 +91,7 @@ def background(theme: str, environment: Mapping[str, str]) -> tuple[bool, str]:
 
 
 def light_by_variable(value: str) -> bool | None:
-    """`15;0` names the colors of text and background among 16, as rxvt and Konsole set it; None
-    where it says nothing."""
+    """`15;0`, as rxvt and Konsole set it, are the text's and the background's of 16 colors."""
     last = value.rpartition(";")[2]
     return int(last) in (7, *range(9, 16)) if last.isdecimal() else None
 
@@ -141,3 +147,71 @@ def _until(handle: int, end: float) -> bytes:
                 break
             answer += read
     return answer
+
+
+PLACE = "FUSETUI_CONFIG"  # names another file, or is `off`
+FILE = "config.toml"
+COLORS = "COLORFGBG"
+Theme = Literal["auto", "dark", "light"]
+THEMES: tuple[str, ...] = get_args(Theme)
+
+
+class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Every choice has a default."""
+
+    theme: Theme = "auto"
+    ascii: bool = False
+    mouse: bool = True
+
+
+def user_settings(environment: Mapping[str, str] = os.environ) -> Settings:
+    """The choices of this user; the defaults where there is no file. Raises WrongFile, and
+    CommandError for a variable that is wrong."""
+    found = _from_file(environment.get(PLACE, ""))
+    theme = environment.get("FUSETUI_THEME") or found.theme
+    if theme not in THEMES:
+        raise CommandError(f"FUSETUI_THEME is {theme!r}; it can be auto, dark or light.")
+    return msgspec.structs.replace(found, theme=theme)
+
+
+def _from_file(place: str) -> Settings:
+    if place == "off":
+        return Settings()
+    if place:
+        path = Path(place)
+    else:
+        from platformdirs import user_config_path
+
+        path = user_config_path("fusetui") / FILE
+    try:
+        table = table_in(text_of(path), path)
+    except FileNotFoundError:
+        if place:
+            raise CommandError(f"{path} does not exist: {PLACE} names it.") from None
+        return Settings()
+    return _checked(table, path)
+
+
+def _checked(table: Mapping[str, object], path: Path) -> Settings:
+    names = Settings.__struct_fields__
+    for name, value in table.items():
+        if name not in names:
+            raise CommandError(f"{path}: there is no setting {name!r}; {', '.join(names)} are.")
+        try:
+            msgspec.convert({name: value}, Settings)
+        except msgspec.ValidationError:
+            wanted = "auto, dark or light" if name == "theme" else "true or false"
+            raise CommandError(f"{path}: {name} is {value!r}; it can be {wanted}.") from None
+    return msgspec.convert(table, Settings)
+
+
+def ignored_colors(environment: Mapping[str, str]) -> Iterator[str]:
+    """A sentence if COLORFGBG says nothing about the background. `default` is the word of rxvt for
+    a color that is none of the 16."""
+    text = environment.get(COLORS, "")
+    last = text.rpartition(";")[2]
+    if text and last != "default" and not last.isdecimal():
+        yield (
+            f"{COLORS} is {text!r} and is ignored: it should name the colors of text and "
+            "background, as in 15;0; --theme light or dark decides."
+        )

@@ -31,7 +31,7 @@ def file_of(trace: Trace) -> str:
 
 
 def unread(name: str) -> Case:
-    """The case of a trace whose figures are in doubt."""
+    """The case of a trace that is not whole: whatever it shows, it passes no gate."""
     return Case(name, Outcome.UNUSABLE, f"{name} could not be read in full.", name)
 
 

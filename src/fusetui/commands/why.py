@@ -1,4 +1,5 @@
-"""`why`: where the time went, and why the GPU was idle; `gaps`: its longest idle times."""
+"""`why`: where the time went, and why the GPU was idle; `gaps`: its longest idle times; `whatif`:
+what a change would be worth; `path`: the critical path and what has time to spare."""
 
 from __future__ import annotations
 
@@ -6,7 +7,8 @@ from argparse import Namespace
 
 from fusetui.analysis.why.model import Why
 from fusetui.analysis.why.selection import Selection
-from fusetui.commands.errors import CommandError
+from fusetui.commands.answers import shown
+from fusetui.commands.errors import CANNOT_TELL, CommandError
 from fusetui.commands.loading import load, one_form
 from fusetui.report.output import emit_json_of, emit_of, note_lines, width
 from fusetui.text.figures import parse_time
@@ -68,13 +70,14 @@ def run_gaps(args: Namespace) -> int:
     from fusetui.report import printed
     from fusetui.report.why import GapsDocument, gaps_text
 
-    trace, code = load(args.trace, args.captured_by)
-    found = accounted(trace, selection_of(args))
-    if args.json:
-        emit_json_of(trace, printed(found, GapsDocument))
-    else:
-        emit_of(trace, gaps_text(found, None if args.all else args.top or None, width()))
-    return code
+    loaded = load(args.trace, args.captured_by)
+    found, most = accounted(loaded.trace, selection_of(args)), None if args.all else args.top
+    return shown(
+        args,
+        loaded,
+        lambda: printed(found, GapsDocument),
+        lambda wide: gaps_text(found, most or None, wide),
+    )
 
 
 def selection_of(args: Namespace) -> Selection:
@@ -97,3 +100,35 @@ def _time(option: str, text: str | None) -> int | None:
     if ns is None:
         raise CommandError(f"{option} takes a time with a unit, such as 12.5ms, not {text}.")
     return ns
+
+
+def run_whatif(args: Namespace) -> int:
+    """Raises WrongChange. Exit code 3 where too little of the recording is understood."""
+    from fusetui.analysis.replay.whatif import sweep, whatif
+    from fusetui.report.whatif import sweep_text, whatif_text
+
+    if bool(args.changes) == bool(args.sweep):
+        raise CommandError(
+            'fusetui whatif needs a change, such as "family:gemm x0.8", or --sweep; see fusetui '
+            "whatif --help."
+        )
+    loaded = load(args.trace, args.captured_by)
+    if args.sweep:
+        curve = sweep(loaded.trace, args.sweep, args.step)
+        code = shown(args, loaded, lambda: curve, lambda most: sweep_text(curve, most))
+        return code if curve.points else CANNOT_TELL
+    found = whatif(loaded.trace, args.changes, args.step)
+    code = shown(
+        args, loaded, lambda: found, lambda most: whatif_text(found, most, args.steps == "all")
+    )
+    return CANNOT_TELL if found.abstains else code
+
+
+def run_path(args: Namespace) -> int:
+    """The critical path of the whole trace."""
+    from fusetui.analysis.replay.path import path
+    from fusetui.report.whatif import path_text
+
+    loaded = load(args.trace, args.captured_by)
+    found = path(loaded.trace)
+    return shown(args, loaded, lambda: found, lambda most: path_text(found, most))

@@ -109,16 +109,14 @@ def kind_of_op(op: str) -> str | None:
 
 @cache
 def kinds_of(role: Role, name: str) -> frozenset[str]:
-    """Everything that a GPU event or a CPU op counts as; only kernels and ops count as
-    `kernels`."""
+    """Everything that a GPU event or a CPU op counts as; kernels and ops also as `kernels`."""
     if role is Role.MEMCPY:
         return frozenset({"memcpy"})
     return frozenset({"memset"}) if role is Role.MEMSET else kinds(name) | {"kernels"}
 
 
 def kinds(name: str) -> frozenset[str]:
-    """Everything that a GPU kernel or a CPU op of this name counts as: its kind, and how it was
-    generated."""
+    """Everything that a GPU kernel or a CPU op of this name counts as: kind and maker."""
     if fused := re.fullmatch(_FUSED, name):
         return frozenset({"reduction" if re.search(_REDUCES, fused[1]) else "pointwise"})
     if name.startswith("aten::"):

@@ -4,41 +4,49 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from textwrap import fill
-from typing import Any
+from typing import Any, Literal
 
-from msgspec.structs import asdict
+import msgspec
+from msgspec.structs import asdict, replace
 
 from fusetui.analysis.questions.groups import KernelGroup, OpGroup
 from fusetui.gpu.kernel_names import decode
+from fusetui.gpu.roofline.inputs import NS
 from fusetui.gpu.roofline.many import DevicePeak
-from fusetui.gpu.roofline.model import NS
 from fusetui.gpu.roofline.peaks import BANDWIDTH, TERA
-from fusetui.report.documents import (
-    DeviceDocument,
-    KernelDocument,
-    KernelsDocument,
-    OpDocument,
-    OpsDocument,
-)
-from fusetui.report.summary import kernel_label
+from fusetui.report.summary import OP_COLUMNS, kernel_label
 from fusetui.text.figures import count, duration, percent, quantity, significant
 from fusetui.text.printable import printable
-from fusetui.text.tables import LEAST, TOP_ALL, Column, known, left_out, table_of
-from fusetui.trace.model.ids import LARGEST, device_label, exact_id, stream_label
+from fusetui.text.tables import LEAST, Column, first_of, known, times
+from fusetui.trace.model.ids import Id, device_label, exact_id, stream_label
 
 DIGITS = 3  # of rates, which are based on estimates
 
-OP_COLUMNS = (
-    Column("total", cell=lambda group: duration(group.total_ns)),
-    Column("self", spare=3, cell=lambda group: duration(group.self_ns)),
-    Column("GPU", spare=1, cell=lambda group: duration(group.gpu_ns) if group.gpu_ns else ""),
-    Column("kernels", spare=2, cell=lambda group: count(group.kernels) if group.kernels else ""),
-    Column("count", spare=4, cell=lambda group: count(group.spread.count)),
-    Column("mean", spare=5, cell=lambda group: duration(group.spread.mean_ns)),
-    Column("p10", spare=8, cell=lambda group: duration(group.spread.p10_ns)),
-    Column("median", spare=6, cell=lambda group: duration(group.spread.median_ns)),
-    Column("p90", spare=7, cell=lambda group: duration(group.spread.p90_ns)),
-)
+
+class DeviceDocument(msgspec.Struct, frozen=True):
+    """A device with its peaks by kind, per second: FLOP, and bytes of `bandwidth`."""
+
+    device: Id
+    name: str | None
+    peaks: dict[str, int] | None
+    given: list[str]
+
+
+class KernelsDocument(msgspec.Struct, frozen=True):
+    """`kernels`."""
+
+    by: Literal["name", "op", "shape", "module", "family", "stream", "step"]
+    devices: list[DeviceDocument]
+    kernels: list[KernelGroup]
+
+
+class OpsDocument(msgspec.Struct, frozen=True):
+    """`ops`."""
+
+    by: Literal["name", "shape"]
+    ops: Sequence[OpGroup]
+
+
 TITLES = {"name": "kernel", "shape": "kernel, op and inputs"}
 WIDEST = 60  # width that names with shapes get before figures do
 
@@ -48,44 +56,34 @@ def kernels_text(
 ) -> str:
     """The first `top` groups (0: all; at least one), how many are left out, and notices about
     missing figures."""
-    whole = sum(group.spread.total_ns for group in groups)
-    shown = groups[:top] if top else groups
-    label = Column(TITLES.get(by, by), True, cell=lambda group: _label(group.fields, by, width))
+    whole = sum(group.total_ns for group in groups)
+    label = Column(TITLES.get(by, by), True, cell=lambda group: _label(group, by, width))
     columns = [*_kernel_columns(whole), label]
     if by == "name":
-        columns.append(Column("name", True, 15, lambda group: printable(group.fields["name"])))
-    rest = groups[len(shown) :]
-    share = percent(sum(group.spread.total_ns for group in rest), whole)
-    lines = [
-        _table(columns, shown, width, by),
-        *left_out(len(rest), "name" if by == "name" else "group", TOP_ALL, share),
-    ]
-    return "\n".join([*lines, *(fill(printable(notice), width) for notice in notices)])
+        columns.append(Column("name", True, 15, lambda group: printable(group.name)))
+    rest = groups[top:] if top else ()
+    share = percent(sum(group.total_ns for group in rest), whole)
+    return "\n".join(
+        [
+            _table(columns, groups, top, width, by, share),
+            *(fill(printable(notice), width) for notice in notices),
+        ]
+    )
 
 
 def _kernel_columns(whole: int) -> tuple[Column, ...]:
     return (
-        Column("total", cell=lambda group: duration(group.spread.total_ns)),
+        *times(total=0),
         Column("effective", spare=5, cell=_effective_text),
-        Column("share", spare=2, cell=lambda group: percent(group.spread.total_ns, whole)),
-        Column("count", spare=3, cell=lambda group: count(group.spread.count)),
+        Column("share", spare=2, cell=lambda group: percent(group.total_ns, whole)),
+        Column("count", spare=3, cell=lambda group: count(group.count)),
         Column(
-            "of peak",
-            False,
-            1,
-            lambda g: known(g.work.share_of_peak, lambda of: percent(of, 1), ""),
+            "of peak", False, 1, lambda g: known(g.share_of_peak, lambda of: percent(of, 1), "")
         ),
-        Column("FLOP/s", False, 12, lambda g: _rate(g.work.flop, g.work.flop_ns, "FLOP/s")),
-        Column("B/s", False, 13, lambda g: _rate(g.work.bytes, g.work.bytes_ns, "B/s")),
-        Column(
-            "waves", False, 14, lambda g: known(g.work.waves, lambda n: significant(n, DIGITS), "")
-        ),
-        Column("mean", spare=6, cell=lambda group: duration(group.spread.mean_ns)),
-        Column("min", spare=10, cell=lambda group: duration(group.spread.min_ns)),
-        Column("p10", spare=8, cell=lambda group: duration(group.spread.p10_ns)),
-        Column("median", spare=4, cell=lambda group: duration(group.spread.median_ns)),
-        Column("p90", spare=7, cell=lambda group: duration(group.spread.p90_ns)),
-        Column("max", spare=11, cell=lambda group: duration(group.spread.max_ns)),
+        Column("FLOP/s", False, 12, lambda g: _rate(g.flop, g.flop_ns, "FLOP/s")),
+        Column("B/s", False, 13, lambda g: _rate(g.bytes, g.bytes_ns, "B/s")),
+        Column("waves", False, 14, lambda g: known(g.waves, lambda n: significant(n, DIGITS), "")),
+        *times(mean=6, min=10, p10=8, median=4, p90=7, max=11),
     )
 
 
@@ -93,11 +91,10 @@ def ops_text(groups: Sequence[OpGroup], by: str, top: int, width: int) -> str:
     """The first `top` groups (0: all), and how many are left out."""
     if not groups:
         return "no CPU ops in this trace"
-    shown = groups[:top] if top else groups
     title = "op and inputs" if by == "shape" else "op"
-    columns = (*OP_COLUMNS, Column(title, True, cell=lambda group: _op_label(group.fields, by)))
-    lines = left_out(len(groups) - len(shown), "name" if by == "name" else "group", TOP_ALL)
-    return "\n".join([_table(columns, shown, width, by), *lines])
+    label = Column(title, True, cell=lambda group: _op_label(asdict(group), group.name, by))
+    spread = times(mean=5, p10=8, median=6, p90=7)
+    return _table((*OP_COLUMNS, *spread, label), groups, top, width, by)
 
 
 def kernels_json(
@@ -106,41 +103,40 @@ def kernels_json(
     return KernelsDocument(
         by=by,  # type: ignore[arg-type]  # one of arguments.KERNELS_BY
         devices=[_device(device) for device in devices],
-        kernels=[_kernel_json(group) for group in groups],
+        kernels=[
+            replace(one, decoded=decode(one.name)) if isinstance(one.name, str) else one
+            for one in groups
+        ],
     )
 
 
-def ops_json(groups: Sequence[OpGroup], by: str) -> OpsDocument:
-    ops = [
-        OpDocument(
-            **group.fields,
-            **asdict(group.spread)
-            | {"total_ns": group.total_ns, "self_ns": group.self_ns, "gpu_ns": group.gpu_ns},
-            kernels=group.kernels,
-        )
-        for group in groups
-    ]
-    return OpsDocument(by=by, ops=ops)  # type: ignore[arg-type]  # one of arguments.OPS_BY
+def _table(
+    columns: Sequence[Column],
+    groups: Sequence[object],
+    top: int,
+    width: int,
+    by: str,
+    share: str = "",
+) -> str:
+    noun, least = "name" if by == "name" else "group", WIDEST if by == "shape" else LEAST
+    return first_of(columns, groups, top, width, noun, least=least, blank="", share=share)
 
 
-def _table(columns: Sequence[Column], groups: Sequence[object], width: int, by: str) -> str:
-    return table_of(columns, groups, width, WIDEST if by == "shape" else LEAST, blank="")
-
-
-def _label(fields: dict[str, Any], by: str, width: int) -> str:
+def _label(group: KernelGroup, by: str, width: int) -> str:
     """The text of the last column, which the table cuts to fit."""
+    fields = asdict(group)
     if by == "name":
         return kernel_label(fields["name"], width)
     if by == "shape":
-        op = _op_label({**fields, "name": fields["op"] or "no op"}, by)
+        op = _op_label(fields, fields["op"] or "no op", by)
         return f"{kernel_label(fields['name'], width)}   {op}"
     if by == "stream":
         return printable(f"{device_label(fields['device'])} {stream_label(fields['stream'])}")
     return printable(str(fields[by] or f"no {by}"))
 
 
-def _op_label(fields: dict[str, Any], by: str) -> str:
-    name = printable(fields["name"]) + (" (captured)" if fields.get("captured") else "")
+def _op_label(fields: dict[str, Any], op: str, by: str) -> str:
+    name = printable(op) + (" (captured)" if fields["captured"] else "")
     return f"{name}   {_inputs(fields)}".rstrip() if by == "shape" else name
 
 
@@ -154,31 +150,11 @@ def _inputs(fields: dict[str, Any]) -> str:
 
 def _effective_text(group: KernelGroup) -> str:
     ns = group.effective_ns
-    return duration(ns) if ns != group.spread.total_ns else ""
+    return duration(ns) if ns != group.total_ns else ""
 
 
 def _rate(amount: int | None, ns: int, unit: str) -> str:
     return quantity(amount * NS / ns, unit, DIGITS) if amount and ns else ""
-
-
-def _kernel_json(group: KernelGroup) -> KernelDocument:
-    work = group.work
-    amounts = {"flop": _amount(work.flop), "bytes": _amount(work.bytes)}
-    decoded: dict[str, Any] = {}
-    if (name := group.fields.get("name")) is not None:
-        decoded = {"decoded": decode(name)}
-    return KernelDocument(
-        **group.fields,
-        **asdict(group.spread),
-        effective_ns=group.effective_ns,
-        **asdict(work) | amounts,
-        **decoded,
-    )
-
-
-def _amount(number: int | None) -> float | None:
-    """Rounded to a double if it is larger than 2^53, as sums of FLOP may be."""
-    return number if number is None or number <= LARGEST else float(number)
 
 
 def _device(device: DevicePeak) -> DeviceDocument:

@@ -1,20 +1,24 @@
 """Standard output: results only, text or one JSON document, escaped for terminals; those that are
-derived from traces together with the traces' notes about their origin."""
+derived from traces together with the traces' notes about their origin. And a progress bar."""
 
 from __future__ import annotations
 
 import json
 import shutil
 import sys
+import time
 from collections.abc import Sequence
+from contextlib import suppress
 from textwrap import wrap
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self, TextIO
 
 import msgspec
 import orjson
 
 from fusetui.report.streams import write
-from fusetui.text.printable import json_lines, printable_lines
+from fusetui.text.cutting import clip
+from fusetui.text.figures import percent
+from fusetui.text.printable import json_lines, printable, printable_lines, without_credentials
 from fusetui.text.tables import Unseen
 
 if TYPE_CHECKING:
@@ -22,6 +26,8 @@ if TYPE_CHECKING:
 
 NARROWEST, WIDEST = 40, 10_000
 UNKNOWN_WIDTH = 100
+PATIENCE_S, REFRESH_S = 1.0, 0.1
+BAR = 24
 
 
 def emit(text: str) -> None:
@@ -81,3 +87,37 @@ def notes_of(*traces: Trace) -> list[str]:
 
     notes = (note for trace in traces for note in (note_of(trace), *trace.notes))
     return list(dict.fromkeys(filter(None, notes)))
+
+
+class Bar:
+    """Progress of work that takes over a second, on terminals only:
+    `reading big.json  [#######-----]    58 %`, on one line that is erased at the end."""
+
+    def __init__(self, title: str, stream: TextIO) -> None:
+        self._title = printable(without_credentials(title))
+        self._stream = stream
+        self._due = time.monotonic() + PATIENCE_S
+        self._drawn = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._drawn:
+            self._write("")
+
+    def update(self, done: int, total: int) -> None:
+        """Redraws the bar if it is time to."""
+        if time.monotonic() < self._due or not self._stream.isatty():
+            return
+        self._due = time.monotonic() + REFRESH_S
+        self._drawn = True
+        filled = BAR * done // max(total, 1)
+        figures = f"  [{'#' * filled}{'-' * (BAR - filled)}] {percent(done, max(total, 1)):>7}"
+        columns = shutil.get_terminal_size().columns - 1
+        self._write(clip(self._title, max(columns - len(figures), 8), "...") + figures)
+
+    def _write(self, line: str) -> None:
+        with suppress(OSError):  # a bar that cannot be drawn is not an error
+            self._stream.write(f"\r\x1b[K{line}")
+            self._stream.flush()

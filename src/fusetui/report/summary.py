@@ -11,7 +11,7 @@ from fusetui.gpu.kernel_names.record import MAX_SHORT
 from fusetui.text.cutting import clip
 from fusetui.text.figures import count, duration, percent, plural, size
 from fusetui.text.printable import printable
-from fusetui.text.tables import Column, Unseen, cut, left_out, table_of
+from fusetui.text.tables import Column, Unseen, cut, first_of, table_of, times
 from fusetui.trace.layout.steps import UP_TO, labels_of
 
 MOST = 12  # steps or lanes; --json has all
@@ -112,12 +112,10 @@ def _more(rows: Sequence[object]) -> str:
 
 
 OP_COLUMNS = (
-    Column("total", cell=lambda total: duration(total.total_ns)),
-    Column("self", spare=3, cell=lambda total: duration(total.self_ns)),
+    *times(total=0, self=3),
     Column("GPU", spare=1, cell=lambda total: duration(total.gpu_ns) if total.gpu_ns else ""),
     Column("kernels", spare=2, cell=lambda total: count(total.kernels) if total.kernels else ""),
     Column("count", spare=4, cell=lambda total: count(total.count)),
-    Column("op", left=True, cell=lambda total: printable(total.name)),
 )
 GPU_COLUMNS = ("GPU", "kernels")  # of the ops; left out if no op launched anything
 
@@ -128,19 +126,15 @@ def kernels_text(totals: Sequence[KernelTotal], top: int, width: int, hint: str)
         return "no kernels in this trace"
     whole = sum(total.total_ns for total in totals)
     columns = (
-        Column("total", cell=lambda total: duration(total.total_ns)),
+        *times(total=0),
         Column("share", spare=1, cell=lambda total: percent(total.total_ns, whole)),
         Column("count", spare=2, cell=lambda total: count(total.count)),
-        Column("min", spare=4, cell=lambda total: duration(total.min_ns)),
-        Column("median", spare=3, cell=lambda total: duration(total.median_ns)),
-        Column("max", spare=5, cell=lambda total: duration(total.max_ns)),
+        *times(min=4, median=3, max=5),
         Column("kernel", left=True, cell=lambda total: kernel_label(total.name, width)),
         Column("name", left=True, spare=6, cell=lambda total: printable(total.name)),
     )
-    rest = totals[top:]
-    share = percent(sum(total.total_ns for total in rest), whole)
-    lines = left_out(len(rest), "name", hint, share)
-    return "\n".join([table_of(columns, totals[:top], width), *lines])
+    share = percent(sum(total.total_ns for total in totals[top:]), whole)
+    return first_of(columns, totals, top, width, "name", hint, share=share)
 
 
 def ops_text(totals: Sequence[OpTotal], top: int, width: int, hint: str) -> str:
@@ -149,8 +143,8 @@ def ops_text(totals: Sequence[OpTotal], top: int, width: int, hint: str) -> str:
         return "no CPU ops in this trace"
     any_gpu = any(total.kernels or total.gpu_ns for total in totals)
     columns = [one for one in OP_COLUMNS if any_gpu or one.title not in GPU_COLUMNS]
-    lines = left_out(len(totals) - top, "name", hint)
-    return "\n".join([table_of(columns, totals[:top], width), *lines])
+    name = Column("op", left=True, cell=lambda total: printable(total.name))
+    return first_of([*columns, name], totals, top, width, "name", hint)
 
 
 def kernel_label(name: str, width: int) -> str:

@@ -1,20 +1,25 @@
-"""What `whatif` and `path` say: what a change would be worth, what limits the steps then, the
-critical path, and what has time to spare."""
+"""What `whatif`, `ranks --what-if` and `path` say: what a change would be worth, what limits the
+steps then, which rank is last, the critical path, and what has time to spare."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from textwrap import wrap
+from typing import TYPE_CHECKING
 
 from fusetui.analysis.replay.path import Path, PathRow
-from fusetui.analysis.replay.sweep import Sweep
-from fusetui.analysis.replay.whatif import WhatIf
+from fusetui.analysis.replay.whatif import Sweep, WhatIf
+from fusetui.analysis.why.model import DOUBTFUL
 from fusetui.report.output import UNKNOWN_WIDTH
 from fusetui.report.summary import kernel_label
 from fusetui.report.worth import doubt
-from fusetui.text.figures import change, count, duration, percent, plural, significant
+from fusetui.text.figures import change, count, duration, percent, plural, several, significant
 from fusetui.text.printable import printable
-from fusetui.text.tables import Column, table_of
+from fusetui.text.tables import Column, first_of, table_of
+
+if TYPE_CHECKING:
+    from fusetui.analysis.ranks.changing import Why
+    from fusetui.analysis.ranks.whatif import JobWhatIf
 
 KINDS = {
     "host": ("the host", "what CPU threads do"),
@@ -46,7 +51,7 @@ NOTES = {
     "before.",
     "some_runs_keep_their_time": "Of some fusable runs only the launches are saved, because the "
     "bytes that they move are not known.",
-    "graph_launch_assumed": "The trace has no launch of a CUDA graph: what one takes is assumed.",
+    "graph_launch_assumed": "The trace has no launch of a graph: what one takes is assumed.",
     "loader_beside": "What taking over a loaded batch costs the thread is not counted.",
     "unrecorded_consumers": "Which kernels need the result of a collective is known only from "
     "recorded events.",
@@ -70,9 +75,16 @@ def whatif_text(found: WhatIf, width: int, every_step: bool = False) -> str:
     if found.after_ns is not None and found.limit:
         limit = limit_sentence(found.limit, "Then ", _in_a_row(found))
         blocks += [_wrapped([limit], width), rows_text(found.limit, width)]
-    blocks += [_wrapped([NOTES[note]], width) for note in found.notes]
-    blocks += [_wrapped([text], width) for text in inferred_sentence(found.inferred_waits)]
-    return "\n\n".join(blocks)
+    return "\n\n".join([*blocks, *_remarks(found, width)])
+
+
+def _remarks(found: WhatIf | JobWhatIf | Path, width: int) -> Iterator[str]:
+    for note in () if isinstance(found, Path) else found.notes:
+        yield _wrapped([NOTES[note]], width)
+    if found.inferred_waits:
+        calls = plural(found.inferred_waits, "waiting call")
+        told = f"Of {calls} the trace does not say what for: that was inferred from the times."
+        yield _wrapped([told], width)
 
 
 def sweep_text(found: Sweep, width: int) -> str:
@@ -99,8 +111,7 @@ def path_text(found: Path, width: int) -> str:
         blocks.append(table_of(SLACK_COLUMNS, found.slack, width))
     elif found.slack_left_out:
         blocks.append(_wrapped(["The trace is too large to tell what has time to spare."], width))
-    blocks += [_wrapped([text], width) for text in inferred_sentence(found.inferred_waits)]
-    return "\n\n".join(blocks)
+    return "\n\n".join([*blocks, *_remarks(found, width)])
 
 
 def rows_text(rows: Sequence[PathRow], width: int) -> str:
@@ -143,7 +154,7 @@ def limit_sentence(rows: Sequence[PathRow], then: str = "Then ", steps: int = 1)
 
 def _answer(found: WhatIf) -> str:
     """What the changes are worth, in a sentence or two."""
-    made = printable(" and ".join(found.changes))
+    made = _made(found)
     of, before = _of(found.of), duration(found.before_ns)
     if found.between_ns is not None:
         least, most = map(duration, found.between_ns)
@@ -151,16 +162,25 @@ def _answer(found: WhatIf) -> str:
         return f"With {made}, {of} of {before} would take {times}."
     if found.after_ns is None:
         return f"What {made} would be worth cannot be told: too little of the time is understood."
-    after, told = duration(found.after_ns), worth(found.before_ns, found.after_ns)
-    if found.certainty == "bound":
-        return f"With {made}, {of} of {before} would take {after} at best ({told})."
-    text = f"With {made}, {of} of {before} would take {after} ({told}), an estimate."
-    if (number := _counted(found)) > 1 and found.after_range_ns:
+    text = _would_take(found, of, found.before_ns, found.after_ns)
+    number = _counted(found)
+    if found.certainty != "bound" and number > 1 and found.after_range_ns:
         low, high = map(duration, found.after_range_ns)
         idle = " and those without GPU work" if number < len(found.steps) - 1 else ""
         text += f" It is the median of {plural(number, 'step')}, the first{idle} left out, "
         text += f"of which each takes {low} to {high} then."
     return text
+
+
+def _would_take(found: WhatIf | JobWhatIf, of: str, before_ns: int, after_ns: int) -> str:
+    told = worth(before_ns, after_ns)
+    how = f"at best ({told})" if found.certainty == "bound" else f"({told}), an estimate"
+    before, after = duration(before_ns), duration(after_ns)
+    return f"With {_made(found)}, {of} of {before} would take {after} {how}."
+
+
+def _made(found: WhatIf | JobWhatIf) -> str:
+    return printable(" and ".join(found.changes))
 
 
 def replayed_sentence(found: WhatIf) -> str:
@@ -169,7 +189,7 @@ def replayed_sentence(found: WhatIf) -> str:
     how = "at best" if found.certainty == "bound" else "an estimate"
     unsure = f", {percent(found.residual_share, 1)} not understood" * found.is_doubtful
     told = f"{duration(before)} -> {duration(after)} ({worth(before, after)}{unsure}), {how}"
-    made = printable(" and ".join(found.changes))
+    made = _made(found)
     return f"replayed, not recorded: {found.of} {told}, with {made}"
 
 
@@ -191,12 +211,6 @@ def _in_a_row(found: WhatIf) -> int:
 
 def _of(of: str) -> str:
     return "a step" if of == "step" else "the span"
-
-
-def inferred_sentence(waits: int) -> Iterator[str]:
-    if waits:
-        calls = plural(waits, "waiting call")
-        yield f"Of {calls} the trace does not say what for: that was inferred from the times."
 
 
 def _knee(found: Sweep) -> str:
@@ -225,3 +239,75 @@ SLACK_COLUMNS = (
         "could take so much longer and not move the end", True, cell=lambda s: printable(s.what)
     ),
 )
+
+WHY: dict[Why, str] = {
+    "not_whole": "not all ranks of the job are given",
+    "no_collectives": "no collective is common to these ranks",
+    "unmatched": "not every collective could be matched",
+    "clocks": "the times of these ranks cannot be compared",
+    "uncertain": "the clocks of the hosts are not known well enough",
+    "steps": "the ranks do not have the same steps",
+    "not_all_wait": "some collectives, such as broadcasts or sends, do not make all of their ranks "
+    "wait for all",
+    "on_cpu": "some collectives run on the CPU, where what waits for them is not recorded",
+    "not_linked": "it is not recorded what some collectives wait for, or what waits for them",
+    "overlaps": "some kernels begin before a collective that they follow on a stream has ended",
+    "not_understood": "too little of the time of some ranks is understood",
+    "not_replayed": "a replay of all ranks without a change does not give what was recorded",
+}
+
+
+def job_whatif_text(found: JobWhatIf, width: int, top: int) -> str:
+    """The answer, then a row for each rank."""
+    blocks = [_wrapped([*_job_answer(found)], width)]
+    if found.after_ns is not None:
+        blocks.append(first_of(_columns(found), found.ranks, top, width, "rank"))
+        blocks += _remarks(found, width)
+    return "\n\n".join(blocks)
+
+
+def _job_answer(found: JobWhatIf) -> Iterator[str]:
+    if found.before_ns is None or found.after_ns is None:
+        told = f"What {_made(found)} would be worth to the job cannot be told"
+        yield f"{told}: {WHY[found.why_not]}."
+        return
+    if found.residual_share > DOUBTFUL:
+        share = percent(found.residual_share, 1)
+        yield f"Not understood: up to {share} of the time of a rank."
+    yield _would_take(found, f"{_of(found.of)} of the job", found.before_ns, found.after_ns)
+    yield from _last(found)
+    rest = [str(row.rank) for row in found.ranks if not row.is_changed]
+    if rest and len(rest) < len(found.ranks):
+        which = "rank is" if len(rest) == 1 else "ranks are"
+        yield f"Unchanged {which} {several(rest, 4)}."
+    if found.uncertainty_ns:
+        clocks = duration(found.uncertainty_ns)
+        yield f"The clocks of the hosts leave up to {clocks} of that open."
+
+
+def _last(found: JobWhatIf) -> Iterator[str]:
+    """Which rank arrives last most often, before and then."""
+    was = max(found.ranks, key=lambda row: row.last_before)
+    then = max(found.ranks, key=lambda row: row.last_after)
+    of = count(found.collectives)
+    if was.last_before:
+        yield f"Rank {was.rank} arrives last in {count(was.last_before)} of {of} collectives;"
+    else:
+        yield "No rank arrives last;"
+    if not then.last_after:
+        yield "then no rank does."
+    elif then.rank == was.rank:
+        yield f"then it still does, in {count(then.last_after)}."
+    else:
+        yield f"then rank {then.rank} does, in {count(then.last_after)}."
+
+
+def _columns(found: JobWhatIf) -> tuple[Column, ...]:
+    each = max(len(found.steps), 1)
+    return (
+        Column("rank", cell=lambda row: str(row.rank)),
+        Column("last", cell=lambda row: count(row.last_before)),
+        Column("then last", cell=lambda row: count(row.last_after)),
+        Column("waits", cell=lambda row: duration(row.waits_before_ns // each)),
+        Column("then waits", cell=lambda row: duration(row.waits_after_ns // each)),
+    )

@@ -1,6 +1,10 @@
-"""A table for people: aligned, times with their units, names cut to fit where anybody sees it."""
+"""A table for people: aligned or as HTML, times with their units, names cut to fit where anybody
+sees it."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
+from html import escape
 
 from fusetui.tables.table import ColumnTable, TableColumn
 from fusetui.text.cutting import middle_clip
@@ -18,9 +22,14 @@ LONGEST = 40  # cells of a text in the middle of a line
 
 def drawn(table: ColumnTable) -> str:
     """Its size, and the first rows of the columns that a person sees first."""
-    size = f"{table.name}: {plural(len(table), 'row')}, {plural(len(table.columns), 'column')}"
     more = left_out(len(table) - ROWS, "row", "")
-    return "\n".join([size, lines(seen_first(table.top(ROWS)), WIDTH), *(m[:-3] for m in more)])
+    return "\n".join(
+        [_head(table), lines(seen_first(table.top(ROWS)), WIDTH), *(m[:-3] for m in more)]
+    )
+
+
+def _head(table: ColumnTable) -> str:
+    return f"{table.name}: {plural(len(table), 'row')}, {plural(len(table.columns), 'column')}"
 
 
 def listed(table: ColumnTable, most: int, width: int) -> str:
@@ -77,3 +86,23 @@ def _text(column: TableColumn, value: object, longest: int | None) -> str:
         return percent(value, 1) if is_share else significant(value, DIGITS)
     shown = printable(str(value))
     return shown if longest is None else middle_clip(shown, longest)
+
+
+def table_html(table: ColumnTable, most: int = ROWS) -> str:
+    """The same as HTML, for notebooks: no scripts, and whatever a name holds is text."""
+    shown = seen_first(table.top(most))
+    sides = ["left" if column.kind == "text" else "right" for column in shown.columns]
+
+    def line(tag: str, cells: Iterable[str]) -> str:
+        row = "".join(
+            f'<{tag} style="text-align: {side}">{escape(printable(cell))}</{tag}>'
+            for side, cell in zip(sides, cells, strict=True)
+        )
+        return f"<tr>{row}</tr>"
+
+    rows = zip(*(texts(column) for column in shown.columns), strict=True)
+    return (
+        f"<table><caption>{escape(printable(_head(table)))}</caption>"
+        f"<thead>{line('th', map(without_unit, shown.names))}</thead>"
+        f"<tbody>{''.join(line('td', row) for row in rows)}</tbody></table>"
+    )

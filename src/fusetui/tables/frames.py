@@ -1,14 +1,22 @@
-"""Tables as dataframes of packages that fusetui does not need itself."""
+"""Tables as dataframes of packages that fusetui does not need itself, and by the Arrow PyCapsule
+interface (arrow.apache.org/docs/format/CDataInterface/PyCapsuleInterface.html).
+
+There integers and numbers are handed over where they lie, without a copy; texts are written once,
+in batches.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from importlib import import_module
 from typing import Any
 
 import numpy as np
 
 from fusetui import Error
-from fusetui.tables.table import ColumnTable, TableColumn
+from fusetui.tables.table import ColumnTable, Kind, TableColumn
+
+BATCH = 1 << 16  # rows whose texts are written at once
 
 
 class MissingPackage(Error, ImportError):  # noqa: N818
@@ -50,3 +58,61 @@ def to_pandas(table: ColumnTable) -> Any:
 
     named = {column.name: values(column) for column in table.columns}
     return pandas.DataFrame(named, copy=False)
+
+
+def stream_of(table: ColumnTable) -> Any:
+    """A PyCapsule with an ArrowArrayStream."""
+    import nanoarrow
+    from nanoarrow.c_array_stream import CArrayStream
+
+    schema = schema_of((column.name, column.kind) for column in table.columns)
+    makers = [_maker(column) for column in table.columns]
+    batches = []
+    for begin in range(0, max(len(table), 1), BATCH):
+        part = slice(begin, min(begin + BATCH, len(table)))
+        arrays = [make(part) for make in makers]
+        length = part.stop - begin
+        batches.append(
+            nanoarrow.c_array_from_buffers(schema, length, [None], null_count=0, children=arrays)
+        )
+    stream = CArrayStream.from_c_arrays(batches, nanoarrow.c_schema(schema), move=True)
+    return stream.__arrow_c_stream__()
+
+
+def schema_of(columns: Iterable[tuple[str, Kind]]) -> Any:
+    """The schema of columns, by their names and kinds; it is known before there are any rows."""
+    import nanoarrow
+
+    return nanoarrow.struct({name: _type(kind) for name, kind in columns})
+
+
+def _type(kind: Kind) -> Any:
+    import nanoarrow
+
+    kinds = {"int": "int64", "float": "float64", "bool": "bool_", "text": "large_string"}
+    return getattr(nanoarrow, kinds[kind])()
+
+
+def _maker(column: TableColumn) -> Callable[[slice], Any]:
+    """What makes the array of some rows."""
+    import nanoarrow
+
+    schema = _type(column.kind)
+    texts = [text.encode(errors="replace") for text in column.texts or ()]
+    lengths = np.array([len(text) for text in texts], dtype=np.int64)
+
+    def made(part: slice) -> Any:
+        values = np.ascontiguousarray(column.values[part])
+        known = None if column.known is None else column.known[part]
+        bits = None if known is None else np.packbits(known, bitorder="little")
+        nulls = 0 if known is None else int((~known).sum())
+        buffers: list[Any] = [bits, values]
+        if column.kind == "text":
+            ends = np.concatenate([[0], np.cumsum(lengths[values])])
+            written = b"".join([texts[number] for number in values.tolist()])
+            buffers = [bits, ends.astype(np.int64), written]
+        elif column.kind == "bool":
+            buffers = [bits, np.packbits(values.astype(np.bool_), bitorder="little")]
+        return nanoarrow.c_array_from_buffers(schema, len(values), buffers, nulls)
+
+    return made

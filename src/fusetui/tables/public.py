@@ -31,7 +31,7 @@ class Table(ColumnTable, frozen=True, eq=False):
         return drawn(self)
 
     def _repr_html_(self) -> str:
-        from fusetui.tables.html import table_html
+        from fusetui.tables.drawn import table_html
 
         return table_html(self)
 
@@ -57,7 +57,7 @@ class Table(ColumnTable, frozen=True, eq=False):
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """An ArrowArrayStream of int64, float64, bool and large_string, as a PyCapsule; another
         schema that is requested is not regarded."""
-        from fusetui.tables.arrow import stream_of
+        from fusetui.tables.frames import stream_of
 
         return stream_of(self)
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from textwrap import wrap
 from typing import Any, TypeVar
 
 import msgspec
 
 from fusetui.text.cutting import clip, pad, width
-from fusetui.text.figures import plural
+from fusetui.text.figures import duration, plural
 
 T = TypeVar("T")
 
@@ -16,6 +17,7 @@ GAP = "  "
 TOP_ALL, JSON_ALL = "--top 0 shows all", "--json has all"
 LEAST = 34  # minimum width of the last column, before other columns are dropped
 CUT = "..."
+READ = 96  # cells of a line of sentences, at most
 
 
 class Unseen(int):
@@ -31,6 +33,15 @@ class Column(msgspec.Struct, frozen=True):
     left: bool = False
     spare: int = 0
     cell: Callable[[Any], str] = str
+
+
+def times(**spares: int) -> list[Column]:
+    """Columns of times, from the fields of their names with `_ns`, and when each is dropped."""
+
+    def cell(name: str) -> Callable[[Any], str]:
+        return lambda record: duration(getattr(record, f"{name}_ns"))
+
+    return [Column(name, False, spare, cell(name)) for name, spare in spares.items()]
 
 
 def table(
@@ -72,6 +83,28 @@ def table_of(
     some = range(len(columns))
     kept = [n for n in some if blank is None or any(row[n] != blank for row in rows)]
     return table([columns[n] for n in kept], [[row[n] for n in kept] for row in rows], most, least)
+
+
+def first_of(
+    columns: Sequence[Column],
+    records: Sequence[object],
+    top: int,
+    most: int,
+    noun: str,
+    hint: str = TOP_ALL,
+    least: int = LEAST,
+    blank: str | None = None,
+    share: str = "",
+) -> str:
+    """The table of the first `top` records (0: all), and how many are left out, with what share."""
+    shown = records[:top] if top else records
+    more = left_out(len(records) - len(shown), noun, hint, share)
+    return "\n".join([table_of(columns, shown, most, least, blank), *more])
+
+
+def folded(text: str, most: int, indent: str = "") -> list[str]:
+    """A paragraph in lines that are read well, of at most `most` cells."""
+    return wrap(text, min(most, READ), subsequent_indent=indent)
 
 
 def known(value: T | None, text: Callable[[T], str], otherwise: str = "-") -> str:

@@ -10,9 +10,8 @@ import pytest
 from tests.snapshots import MB, Machine
 
 from fusetui.analysis.memory.history import histories
-from fusetui.analysis.memory.layout import layout
-from fusetui.analysis.memory.waste import waste
-from fusetui.trace.snapshot import read_snapshot
+from fusetui.analysis.memory.layout import layout, waste
+from fusetui.trace.snapshot.reading import read_snapshot
 
 Held = tuple[int, int]
 

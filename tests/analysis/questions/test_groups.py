@@ -8,10 +8,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from msgspec import UNSET
 from tests.places import TRACES
 
 from fusetui.analysis.questions.groups import (
     GROUPINGS,
+    IDENTITY,
     KernelGroup,
     OpGroup,
     kernel_groups,
@@ -61,7 +63,7 @@ SLOW: dict[str, Slow] = {
 
 
 def key_of(group: KernelGroup | OpGroup) -> str:
-    found = list(group.fields.values())
+    found = [one for name in IDENTITY if (one := getattr(group, name)) is not UNSET]
     return json.dumps(found[0] if len(found) == 1 else found)
 
 
@@ -82,34 +84,33 @@ def test_kernels_against_a_dict(trace: Trace, by: str) -> None:
     assert found.keys() == slow.keys()
     for key, rows in slow.items():
         group = found[key]
-        assert sorted(group.rows.tolist()) == rows
-        assert group.spread.total_ns == sum(int(trace.dur[row]) for row in rows)
+        assert group.count == len(rows)
+        assert group.total_ns == sum(int(trace.dur[row]) for row in rows)
         works = [work for row in rows if (work := work_of(trace, row))]
         flop = [work.flop for work in works if work.flop is not None]
-        assert group.work.flop == (sum(flop) if flop else None)
+        assert group.flop == (sum(flop) if flop else None)
         shares = [(w.share_of_peak * w.ns, w.ns) for w in works if w.share_of_peak is not None]
         if not shares:
-            assert group.work.share_of_peak is None
+            assert group.share_of_peak is None
             continue
         least, ns = map(sum, zip(*shares, strict=True))
-        assert group.work.share_ns == ns
-        assert group.work.share_of_peak == pytest.approx(least / ns)
+        assert group.share_ns == ns
+        assert group.share_of_peak == pytest.approx(least / ns)
 
 
 def test_ops_against_a_dict(trace: Trace) -> None:
     slow: dict[str, list[int]] = defaultdict(list)
     for row in trace.rows_of(Role.OP).tolist():
         slow[json.dumps([trace.name_of(row), *inputs(trace, row)])].append(int(trace.dur[row]))
-    found = {key_of(group): sorted([group.spread.count]) for group in op_groups(trace, "shape")}
+    found = {key_of(group): sorted([group.count]) for group in op_groups(trace, "shape")}
     assert found == {key: [len(durations)] for key, durations in slow.items()}
 
 
 def test_by_name_as_the_totals_have_it(trace: Trace) -> None:
-    kernels = [(g.fields["name"], g.spread.total_ns) for g in kernel_groups(trace, jobs(trace))]
+    kernels = [(g.name, g.total_ns) for g in kernel_groups(trace, jobs(trace))]
     assert kernels == [(total.name, total.total_ns) for total in kernel_totals(trace)]
     assert [
-        (g.fields["name"], g.spread.count, g.total_ns, g.self_ns, g.gpu_ns, g.kernels)
-        for g in op_groups(trace)
+        (g.name, g.count, g.total_ns, g.self_ns, g.gpu_ns, g.kernels) for g in op_groups(trace)
     ] == [(t.name, t.count, t.total_ns, t.self_ns, t.gpu_ns, t.kernels) for t in op_totals(trace)]
 
 
@@ -130,7 +131,7 @@ def test_steps_in_order_of_time(trace_of: Make, event: Make, launched: Make) -> 
     work = [*launched(1, 910, 915, 5), *launched(2, 1010, 1015, 500), *launched(3, 2000, 2005, 99)]
     trace = trace_of([*notes, *work])
     found = kernel_groups(trace, jobs(trace), "step")
-    assert [group.fields["step"] for group in found] == ["ProfilerStep#9", "ProfilerStep#10", None]
+    assert [group.step for group in found] == ["ProfilerStep#9", "ProfilerStep#10", None]
 
 
 def test_sub_rows_are_their_stream(trace_of: Make, event: Make) -> None:
@@ -138,14 +139,14 @@ def test_sub_rows_are_their_stream(trace_of: Make, event: Make) -> None:
     place = {"cat": "kernel", "pid": 0, "tid": 7}
     trace = trace_of([event("a", 0, 10, **place), event("b", 5, 10, **place)])
     (group,) = kernel_groups(trace, jobs(trace), "stream")
-    assert group.fields == {"device": 0, "stream": 7}
-    assert (group.spread.total_ns, group.effective_ns) == (20_000, 15_000)
+    assert (group.device, group.stream) == (0, 7)
+    assert (group.total_ns, group.effective_ns) == (20_000, 15_000)
 
 
 def test_an_op_in_one_of_its_name_adds_to_count_and_self(trace_of: Make, event: Make) -> None:
     dims = [{"args": {"Input Dims": [[n]], "Input type": ["float"]}} for n in (2, 3)]
     trace = trace_of([event("aten::to", 0, 100, **dims[0]), event("aten::to", 20, 60, **dims[1])])
     two, three = op_groups(trace, "shape")
-    assert (two.fields["shapes"], two.total_ns, two.self_ns) == ([[2]], 100_000, 40_000)
-    assert (three.fields["shapes"], three.total_ns, three.self_ns) == ([[3]], 0, 60_000)
-    assert three.spread.mean_ns == 60_000
+    assert (two.shapes, two.total_ns, two.self_ns) == ([[2]], 100_000, 40_000)
+    assert (three.shapes, three.total_ns, three.self_ns) == ([[3]], 0, 60_000)
+    assert three.mean_ns == 60_000

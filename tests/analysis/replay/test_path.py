@@ -12,11 +12,9 @@ from tests.analysis.replay.test_changes import gpu_bound, host_bound, looped, sy
 from fusetui.analysis.replay.apply import changed
 from fusetui.analysis.replay.build import graph_of
 from fusetui.analysis.replay.changes import parse_change
-from fusetui.analysis.replay.critical import slack_of
 from fusetui.analysis.replay.graph import Node
 from fusetui.analysis.replay.path import Path, path
-from fusetui.analysis.replay.replay import Times, replay
-from fusetui.analysis.replay.timeline import slices_of, step_bounds
+from fusetui.analysis.replay.replay import replay, slack_of, slices_of, step_bounds
 from fusetui.trace import Trace
 
 Make = Callable[..., Trace]
@@ -93,7 +91,7 @@ def test_time_to_spare_of_a_slice(trace_of: Make) -> None:
     """Of two streams that end at 105 and 65, behind which nothing waits."""
     trace = trace_of([*launched(0, 5, 100, 1), *launched(4, 15, 50, 2, tid=8)])
     graph = graph_of(trace)
-    slack = slack_of(graph, Times(graph.began, graph.ended))
+    slack = slack_of(graph, graph.recorded)
     items = graph.nodes(Node.ITEM)
     assert sorted(slack[items].tolist()) == [0, 40_000]
 
@@ -112,7 +110,7 @@ def test_steps_end_with_their_work(trace_of: Make) -> None:
     events = [step(1, 0, 50), step(2, 50, 50), *launched(10, 15, 60, 1), *launched(60, 75, 5, 2)]
     trace = trace_of(events)
     graph = graph_of(trace)
-    bounds = step_bounds(trace, graph, Times(graph.began, graph.ended))
+    bounds = step_bounds(trace, graph, graph.recorded)
     assert bounds.tolist() == [0, 75_000, 100_000]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fusetui.analysis.replay.changes import WrongChange
-from fusetui.analysis.replay.sweep import SweepPoint, knee_of, sweep
+from fusetui.analysis.replay.whatif import SweepPoint, knee_of, sweep
 from fusetui.sample_traces import lessons
 from fusetui.trace import open_trace
 

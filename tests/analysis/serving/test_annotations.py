@@ -22,8 +22,7 @@ from fusetui.arguments import BY_ANNOTATIONS
 from fusetui.trace import Trace, TraceError, open_trace
 from fusetui.trace.model.categories import Role
 from fusetui.trace.program.modules import Modules, ModuleTime, module_times
-from fusetui.trace.program.origin import frame_of, origins
-from fusetui.trace.program.phases import phases
+from fusetui.trace.program.origin import frame_of, origins, phases
 
 GRAPH = 11
 ATTENTION, MLP = "L.layers.0.attn", "L.layers.1.mlp"

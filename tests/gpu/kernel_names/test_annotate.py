@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fusetui.gpu.kernel_names.annotate import annotate
+from fusetui.gpu.kernel_names.record import annotate
 
 PARTS = [(0, 6, "tuned for sm80"), (7, 8, "fp32 sums"), (13, 15, "32 rows"), (19, 21, "tn")]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fusetui.gpu.roofline.describe import describe, device_generation, remarks
+from fusetui.gpu.roofline.row import describe, device_generation, remarks
 
 Make = Callable[..., Any]
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_tn"

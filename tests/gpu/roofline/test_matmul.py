@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fusetui.gpu.roofline.inputs import Inputs, inputs_of
-from fusetui.gpu.roofline.model import KernelWork
+from fusetui.gpu.roofline.inputs import Inputs, KernelWork, inputs_of
 from fusetui.gpu.roofline.products import matmul
 from fusetui.gpu.roofline.row import work_of
 from fusetui.trace import Trace

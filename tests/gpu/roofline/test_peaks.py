@@ -9,7 +9,7 @@ import pytest
 
 from fusetui.gpu.kernel_names import decode
 from fusetui.gpu.roofline.bounds import arithmetic, limits
-from fusetui.gpu.roofline.model import Amount
+from fusetui.gpu.roofline.inputs import Amount
 from fusetui.gpu.roofline.peaks import BANDWIDTH, KINDS, PEAKS, peak_of
 
 

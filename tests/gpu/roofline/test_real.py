@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 from tests.places import TRACES
 
-from fusetui.gpu.roofline.describe import describe, remarks
-from fusetui.gpu.roofline.model import KernelWork
+from fusetui.gpu.roofline.inputs import KernelWork
 from fusetui.gpu.roofline.peaks import Peak, peak_of
-from fusetui.gpu.roofline.row import properties_of, work_of
+from fusetui.gpu.roofline.row import describe, properties_of, remarks, work_of
 from fusetui.trace import Trace, open_trace
 
 NAMES = (

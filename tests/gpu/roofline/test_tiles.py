@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fusetui.gpu.kernel_names import decode
-from fusetui.gpu.roofline.model import Amount
+from fusetui.gpu.roofline.inputs import Amount
 from fusetui.gpu.roofline.tiles import blocks_of, resident_blocks, tiles
 
 A100 = {

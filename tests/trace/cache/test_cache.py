@@ -144,7 +144,7 @@ def test_another_version(
     path = str(write(TEXT))
     open_trace(path)
     old = entries(folder)[0].read_bytes()
-    monkeypatch.setattr("fusetui.trace.cache.pack.VERSION", 99)
+    monkeypatch.setattr("fusetui.trace.cache.entry.VERSION", 99)
     entry = entry_for(path)
     assert entry
     entry.place.write_bytes(old)
@@ -186,7 +186,7 @@ def test_no_room_and_no_right(
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("fusetui.trace.cache.pack.write", full)
+    monkeypatch.setattr("fusetui.trace.cache.entry.write", full)
     assert len(open_trace(path)) == 3
     assert entries(folder) == []
 

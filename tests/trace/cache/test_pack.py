@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.trace import Trace
-from fusetui.trace.cache.pack import columns_of, rest_of
+from fusetui.trace.cache.entry import columns_of, rest_of
 
 Times = NDArray[np.int64]
 Spelled = Annotated[Times, "ns"]

@@ -8,17 +8,17 @@ from collections.abc import Callable
 
 import msgspec
 import pytest
+from tests.tui.prepared import explained, opened
 
 from fusetui.analysis.diff.compare import diff
 from fusetui.analysis.questions.launches import wants_capture
 from fusetui.analysis.questions.summary import summary
 from fusetui.analysis.serving.captures import captures
 from fusetui.analysis.why.answer import why
-from fusetui.gpu.roofline.describe import describe
+from fusetui.gpu.roofline.row import describe
 from fusetui.sample_traces import lessons
 from fusetui.trace import Trace, open_trace
 from fusetui.trace.model.memo import memo, once
-from fusetui.trace.program.origin import origins
 from fusetui.tui.drawing.details import details
 from fusetui.tui.drawing.schemes import UNICODE
 from fusetui.tui.layout.op_tree import op_tree
@@ -44,7 +44,7 @@ def test_a_result_is_computed_once_for_each_of_the_last_arguments() -> None:
 
 
 def shown(trace: Trace) -> object:
-    return details(trace, int(trace.gpu_rows[0]), 80, 12, UNICODE, origins(trace))
+    return details(explained(opened(trace)).side, int(trace.gpu_rows[0]), 80, 12, UNICODE)
 
 
 @pytest.mark.parametrize(

@@ -277,6 +277,7 @@ def test_nothing_is_written_beside_a_file(path: Path) -> None:
     path.with_name("a.sqlite-wal").write_bytes(b"changes")
     trace = open_trace(str(path), cached=False)
     assert "a.sqlite-wal are not read" in trace.report.remarks[-1]
+    assert not trace.report.whole
     assert sorted(each.name for each in path.parent.iterdir()) == ["a.sqlite", "a.sqlite-wal"]
 
 

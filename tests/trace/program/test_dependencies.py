@@ -15,8 +15,8 @@ from tests.analysis.serving.servers import Event, call, gpu, opened
 from tests.places import TRACES
 
 from fusetui.trace import Trace, open_trace
-from fusetui.trace.program import dependencies as module
-from fusetui.trace.program.dependencies import FIRST, dependencies
+from fusetui.trace.program import backward as module
+from fusetui.trace.program.backward import FIRST, dependencies
 
 TWINS = TRACES.parent / "pftrace"
 GRAPHS = ("b300_decode_graph_full", "b300_decode_graph_lanes", "mi300_vllm_decode_graph_full")

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from fusetui.trace import Trace
-from fusetui.trace.program.origin import origins
-from fusetui.trace.program.phases import Phase, phase_of, phases
+from fusetui.trace.program.origin import Phase, origins, phase_of, phases
 
 Make = Callable[..., Any]
 

@@ -13,7 +13,7 @@ import pytest
 from tests.trace.large import TEXT, same_start
 
 from fusetui.trace import Trace, open_trace
-from fusetui.trace.cache.pack import columns_of
+from fusetui.trace.cache.entry import columns_of
 from fusetui.trace.read import workers
 
 pytestmark = pytest.mark.usefixtures("small_extents")

@@ -21,8 +21,8 @@ from fusetui.analysis.questions.totals import kernel_totals, op_totals
 from fusetui.trace import open_trace
 from fusetui.trace.read.source import open_source
 from fusetui.trace.scrub.detect import named_in, secrets_of, tokens_in
+from fusetui.trace.scrub.document import scrub_file
 from fusetui.trace.scrub.events import STRING
-from fusetui.trace.scrub.file import scrub_file
 
 SMALL = 1_200_000  # bytes of JSON
 NUMBER = re.compile(rb'"(?:[^"\\]|\\.)*"|(-?\d[\d.eE+-]*)')

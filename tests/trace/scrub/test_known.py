@@ -13,7 +13,7 @@ from tests.fuzz.oracle_of_secrets import detected, plugins
 
 from fusetui.trace.scrub.detect import secrets_in
 from fusetui.trace.scrub.names import Names
-from fusetui.trace.scrub.placeholders import Placeholders
+from fusetui.trace.scrub.secrets import Placeholders
 from fusetui.trace.scrub.texts import scrub_secrets
 
 DRAWS = 20  # of each form

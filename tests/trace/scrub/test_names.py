@@ -6,7 +6,7 @@ import pytest
 
 from fusetui.trace.model.aten_ops import ATEN_OPS
 from fusetui.trace.scrub.names import Names
-from fusetui.trace.scrub.placeholders import Placeholders
+from fusetui.trace.scrub.secrets import Placeholders
 
 
 def names(*users: str, hosts: tuple[str, ...] = ()) -> Names:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fusetui.trace.scrub.paths import scrub_path, scrub_paths
-from fusetui.trace.scrub.placeholders import Placeholders
+from fusetui.trace.scrub.secrets import Placeholders
 
 
 def scrubbed(text: str) -> str:

@@ -11,7 +11,7 @@ import pytest
 from fusetui.trace import open_trace
 from fusetui.trace.model.errors import TraceError
 from fusetui.trace.read.source import open_source
-from fusetui.trace.scrub.file import save, scrub_file
+from fusetui.trace.scrub.document import save, scrub_file
 
 TRACE = {"username": "adal", "traceEvents": [{"ph": "X", "name": "run of adal", "ts": 1, "dur": 2}]}
 

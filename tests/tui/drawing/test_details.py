@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tests.analysis.serving.servers import Server, opened
 from tests.finding import find
 from tests.tui.conftest import mlp_events
@@ -14,9 +15,9 @@ from tests.tui.explainable import training
 from tests.tui.prepared import explained
 from tests.tui.prepared import opened as app_opened
 
-from fusetui.analysis.questions.device_counters import of_devices
 from fusetui.analysis.serving.join import join
 from fusetui.trace import Trace, open_trace
+from fusetui.trace.cells.counters import curve_of
 from fusetui.trace.layout.counters import counters
 from fusetui.tui.drawing.details import all_details, details, raw_lines
 from fusetui.tui.drawing.schemes import UNICODE
@@ -26,7 +27,7 @@ Write = Callable[[str | bytes], Path]
 
 def said(trace: Trace, text: str, height: int = 6) -> list[str]:
     row = int(find(trace, text)[0])
-    return [line.text for line in details(trace, row, 120, height, UNICODE)]
+    return [line.text for line in details(app_opened(trace).side, row, 120, height, UNICODE)]
 
 
 def test_a_kernel_says_who_launched_it(mlp: Trace) -> None:
@@ -102,11 +103,9 @@ def test_counters_tell_what_the_device_did(trace_of: Callable[..., Trace]) -> No
         for gpu, ts, mhz in samples
     ]
     trace = trace_of([kernel, *counted])
-    known = of_devices(counters(trace))
-    for lines in (
-        details(trace, 0, 120, 9, UNICODE, None, known),
-        all_details(trace, 0, 120, UNICODE, None, known),
-    ):
+    curves = tuple(map(curve_of, counters(trace)))
+    side = replace(app_opened(trace).side, counters=curves)
+    for lines in (details(side, 0, 120, 9, UNICODE), all_details(side, 0, 120, UNICODE)):
         assert [line.text for line in lines if "while it ran" in line.text] == [
             "while it ran: SM clock 1500 MHz"
         ]
@@ -114,7 +113,7 @@ def test_counters_tell_what_the_device_did(trace_of: Callable[..., Trace]) -> No
 
 def test_all_details_hold_every_arg(mlp: Trace) -> None:
     row = int(find(mlp, "gemm")[0])
-    text = "\n".join(line.text for line in all_details(mlp, row, 80, UNICODE))
+    text = "\n".join(line.text for line in all_details(app_opened(mlp).side, row, 80, UNICODE))
     assert "correlation: 1" in text
 
 
@@ -129,17 +128,18 @@ def test_args_that_are_nested_deeply(
     for event in events:
         event["args"]["deep"] = deep
     trace = trace_of(events)
+    side = app_opened(trace).side
     for row in range(len(trace)):
-        text = "\n".join(line.text for line in all_details(trace, row, 80, UNICODE))
+        text = "\n".join(line.text for line in all_details(side, row, 80, UNICODE))
         assert "…" in text or "nested too deeply to be shown" in text
-        assert len(details(trace, row, 80, 6, UNICODE)) <= 6
+        assert len(details(side, row, 80, 6, UNICODE)) <= 6
 
 
 def test_more_args_than_anybody_reads(
     trace_of: Callable[..., Trace], event: Callable[..., dict[str, Any]]
 ) -> None:
-    trace = trace_of([event(args={f"a{n}": n for n in range(1234)})])
-    assert all_details(trace, 0, 80, UNICODE)[-1].text == "  and 234 more"
+    side = app_opened(trace_of([event(args={f"a{n}": n for n in range(1234)})])).side
+    assert all_details(side, 0, 80, UNICODE)[-1].text == "  and 234 more"
 
 
 def test_args_that_cannot_be_shown_any_more(write: Write) -> None:
@@ -148,7 +148,7 @@ def test_args_that_cannot_be_shown_any_more(write: Write) -> None:
     path.write_text("[]")
     text = " ".join(said(trace, "gemm"))
     assert "no args are shown: " in text
-    assert "args" not in [line.text for line in all_details(trace, 0, 80, UNICODE)]
+    assert "args" not in [line.text for line in all_details(app_opened(trace).side, 0, 80, UNICODE)]
 
 
 def test_a_packed_file_that_has_changed_is_not_waited_for(
@@ -178,7 +178,7 @@ def test_modules_come_first_and_args_last(trace_of: Callable[..., Trace]) -> Non
     """Nothing is listed twice, and the files of frames are short."""
     side = explained(app_opened(trace_of(training()))).side
     row = int(side.trace.gpu_rows[0])
-    lines = [line.text for line in all_details(side.trace, row, 90, UNICODE, side.insight.origins)]
+    lines = [line.text for line in all_details(side, row, 90, UNICODE)]
     of = [next(n for n, line in enumerate(lines) if word in line) for word in MARKS]
     assert of == sorted(of)
     assert not [line for line in lines if ".py(" in line]
@@ -192,5 +192,6 @@ MARKS = ("module Attention_0", "launched ", "my_model.py:40", "args")
 def test_a_slice_without_args_says_so(
     trace_of: Callable[..., Trace], event: Callable[..., dict[str, Any]]
 ) -> None:
-    lines = [line.text for line in all_details(trace_of([event("a", 0, 5)]), 0, 80, UNICODE)]
+    side = app_opened(trace_of([event("a", 0, 5)])).side
+    lines = [line.text for line in all_details(side, 0, 80, UNICODE)]
     assert lines[-1] == "no args"

@@ -52,17 +52,17 @@ def test_all_details_list_every_frame(trace_of: Make) -> None:
 def test_the_facts_stay_where_there_is_little_room(trace_of: Make, height: int) -> None:
     side = after(opened(trace_of(training())), explained).side
     row = int(side.trace.gpu_rows[0])
-    lines = details(side.trace, row, 80, height, UNICODE, side.insight.origins)
+    lines = details(side, row, 80, height, UNICODE)
     assert len(lines) <= height
     assert any("my_model.py:40" in line.text for line in lines)
     assert any(line.text.startswith("launched ") for line in lines)
 
 
 def test_a_trace_without_stacks_has_no_line_for_it(mlp: Trace) -> None:
-    state = after(opened(mlp), explained)
+    state = opened(mlp)
     row = int(mlp.gpu_rows[0])
-    known = details(mlp, row, 80, 8, UNICODE, state.side.insight.origins)
-    assert known == details(mlp, row, 80, 8, UNICODE)
+    known = details(after(state, explained).side, row, 80, 8, UNICODE)
+    assert known == details(state.side, row, 80, 8, UNICODE)
 
 
 def test_names_stay_printable(trace_of: Make) -> None:

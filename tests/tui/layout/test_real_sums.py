@@ -19,9 +19,9 @@ from fusetui.trace import Trace, open_trace
 from fusetui.trace.model.categories import Role
 from fusetui.trace.program.modules import module_times
 from fusetui.trace.program.origin import origins
+from fusetui.tui.layout.figure_trees import module_tree
 from fusetui.tui.layout.flame import Flame, flame_of
 from fusetui.tui.layout.kernel_table import KernelTable, KernelView, keys_of, table_of
-from fusetui.tui.layout.modules import module_tree
 from fusetui.tui.layout.op_tree import call_tree, callers_tree, frame_tree, op_tree
 
 MOST = 1 << 20  # bytes of a file that is read in a moment
@@ -65,13 +65,13 @@ def test_ops_from_below(trace: Trace) -> None:
     """As `fusetui ops`; each tree has the same GPU time."""
     tree = callers_tree(trace)
     names = {trace.names[n]: i for i, n in enumerate(tree.name.tolist()) if not tree.level[i]}
-    recorded = [op for op in op_groups(trace) if not op.fields.get("captured")]
+    recorded = [op for op in op_groups(trace) if not op.captured]
     calls = set(trace.name[trace.rows_of(Role.CALL)].tolist())
     for op in recorded:
-        node = names[op.fields["name"]]
+        node = names[op.name]
         if int(tree.name[node]) not in calls:
             figures = [tree.figures[name][node] for name in ("count", "total", "self")]
-            assert tuple(figures) == (op.spread.count, op.total_ns, op.self_ns)
+            assert tuple(figures) == (op.count, op.total_ns, op.self_ns)
     for values in tree.figures.values():
         assert (inside(tree.parent, values) <= values).all()
     assert tree.whole("GPU") == call_tree(trace).whole("GPU") == op_tree(trace).whole("GPU")

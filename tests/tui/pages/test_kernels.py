@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
 import pytest
 from tests.tui.conftest import GELU, GEMM, mlp_events
 from tests.tui.driving import named
@@ -11,6 +12,7 @@ from tests.tui.explainable import training
 from tests.tui.prepared import after, do, drawn, explained, opened
 
 from fusetui.analysis.questions.groups import kernel_groups
+from fusetui.analysis.questions.totals import Spread
 from fusetui.gpu.roofline.many import jobs
 from fusetui.trace import Trace
 from fusetui.tui.layout.kernel_table import BYS, SORTS
@@ -35,7 +37,8 @@ def test_the_groups_are_those_of_the_command_line(trace_of: Make, what: str) -> 
     trace = trace_of(training())
     table = shown_table(by(after(opened(trace), explained, *do("kernels")), what))
     groups = kernel_groups(trace, jobs(trace), what)
-    assert [one.spread for one in groups] == [table.spreads[n] for n in table.order("total")]
+    spreads = [msgspec.convert(one, Spread, from_attributes=True) for one in groups]
+    assert spreads == [table.spreads[n] for n in table.order("total")]
 
 
 def test_what_needs_the_answer_says_so(mlp: Trace) -> None:

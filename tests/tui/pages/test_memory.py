@@ -19,21 +19,22 @@ from tests.tui.prepared import SIZE, after, at, do, drawn, laid_over, remembered
 from tests.tui.prepared import opened as with_trace
 
 from fusetui.analysis.memory import moments
-from fusetui.analysis.memory.placed import placed
+from fusetui.analysis.memory.moments import placed
 from fusetui.text.figures import size as size_text
 from fusetui.trace import Trace
 from fusetui.trace.model.report import never
 from fusetui.tui.drawing.canvas import Click
+from fusetui.tui.helper_client import Beside
 from fusetui.tui.layout.memory import Lines
 from fusetui.tui.pages.memory import PAGE
 from fusetui.tui.reading_memory import opened, read_memory
 from fusetui.tui.registry import ACTIONS, action_for
 from fusetui.tui.screen_layout import moused
-from fusetui.tui.state.action import Run, perform
+from fusetui.tui.state.action import perform
 from fusetui.tui.state.commands import EXAMPLES, WITHOUT_TRACE, obeyed
 from fusetui.tui.state.memory import here, memory_of
 from fusetui.tui.state.memory import window as window_of
-from fusetui.tui.state.state import Size, State
+from fusetui.tui.state.state import ReadMemory, Size, State
 
 Make = Callable[..., Trace]
 Matches = Callable[[str, str], None]
@@ -150,10 +151,10 @@ def test_another_process_reads_it(tmp_path: Path) -> None:
     """It sends the same, or why not; nobody reads it once it is no longer wanted."""
     path, wrong = trained(tmp_path), tmp_path / "wrong.pickle"
     wrong.write_bytes(pickle.dumps({"segments": [Path]}))
-    posted: list[Run] = []
-    read_memory([str(path)], posted.append, never, alone=False)
-    read_memory([str(path)], posted.append, lambda: True, alone=False)
-    read_memory([str(wrong)], posted.append, never, alone=False)
+    posted: list[Any] = []
+    read_memory(ReadMemory((str(path),), False), posted.append, never, Beside)
+    read_memory(ReadMemory((str(path),), False), posted.append, lambda: True, Beside)
+    read_memory(ReadMemory((str(wrong),), False), posted.append, never, Beside)
     here_, failed_ = (after(State(size=SIZE), run) for run in posted)
     assert drawn(here_) == drawn(remembered(State(size=SIZE), path))
     assert "asks Python to import" in failed_.hint

@@ -21,14 +21,12 @@ from fusetui.trace.cells.counters import curve_of
 from fusetui.trace.layout.counters import counters
 from fusetui.trace.model.report import never
 from fusetui.tui.helper_client import ALONE, Beside
-from fusetui.tui.layout.memory import ReadMemory
 from fusetui.tui.pages.memory import PAGE
-from fusetui.tui.reading_memory import read_events
+from fusetui.tui.reading_memory import read_memory
 from fusetui.tui.registry import turned_to
 from fusetui.tui.state import reading
-from fusetui.tui.state.action import Run
 from fusetui.tui.state.memory import here, window
-from fusetui.tui.state.state import Size, State
+from fusetui.tui.state.state import ReadMemory, Size, State
 
 Make = Callable[..., Trace]
 Matches = Callable[[str, str], None]
@@ -51,8 +49,8 @@ def asked(state: State) -> tuple[State, ReadMemory]:
 def answered(state: State, start: Callable[[], Beside] = lambda: ALONE) -> State:
     """Page 9 was asked for, and its answer has come."""
     now, effect = asked(state)
-    posted: list[Run] = []
-    read_events(effect, posted.append, never, start)
+    posted: list[Any] = []
+    read_memory(effect, posted.append, never, start)
     return after(now, *posted)
 
 
@@ -181,8 +179,8 @@ def test_it_does_not_come_to_the_front_of_another_page(trace_of: Make, state: St
     """Nor for a trace that is no longer there; and it is gone with its trace."""
     first = opened(trace_of([*OPS, *EVENTS]), size=WIDE)
     now, effect = asked(first)
-    posted: list[Run] = []
-    read_events(effect, posted.append, never, lambda: ALONE)
+    posted: list[Any] = []
+    read_memory(effect, posted.append, never, lambda: ALONE)
     other = after(now, *do("kernels"), *posted)
     assert (other.page, other.hint) == ("kernels", "the memory events are read")
     assert after(other, *do("memory")).page == "memory"
@@ -209,7 +207,7 @@ def test_another_process_reads_them(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     path = tmp_path / "a.json"
     first = opened(written(path), size=WIDE, paths=(str(path),))
     want = drawn(answered(first))
-    monkeypatch.setattr("fusetui.tui.reading_memory.SMALL", 0)
+    monkeypatch.setattr("fusetui.tui.reading_memory.beside", lambda start, _: start())
     beside = partial(Beside, ())
     monkeypatch.setattr("fusetui.tui.helper_client.answers", None)  # not from this one
     assert drawn(answered(first, beside)) == want

@@ -21,7 +21,8 @@ from fusetui.tui.layout.frame import divided
 from fusetui.tui.pages.page import Page
 from fusetui.tui.registry import PAGES
 from fusetui.tui.screen_layout import moused
-from fusetui.tui.state.state import RankedJob, Size
+from fusetui.tui.state.offers import RankedJob
+from fusetui.tui.state.state import Size
 
 STREAM = 10  # the line of the only stream, at 100x30
 LABELS = 18  # cells left of the time axis

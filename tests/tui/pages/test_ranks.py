@@ -26,17 +26,8 @@ from fusetui.tui.pages import ranks
 from fusetui.tui.pages.ranks import NAME, NO_JOB
 from fusetui.tui.registry import arrived
 from fusetui.tui.state import reading
-from fusetui.tui.state.state import (
-    OVERLAY,
-    RANK_SORTS,
-    Chooser,
-    Read,
-    ReadRanks,
-    Size,
-    State,
-    job_of_paths,
-    offers_of,
-)
+from fusetui.tui.state.offers import RANK_SORTS, job_of_paths, offers_of
+from fusetui.tui.state.state import OVERLAY, Chooser, Read, ReadRanks, Size, State
 
 Screen = Callable[[str, str], None]
 
@@ -225,7 +216,7 @@ def test_files_that_are_no_ranks_are_not_offered() -> None:
 
 def test_the_thread_tells_of_each_rank(paths: tuple[str, ...]) -> None:
     posted: list[Any] = []
-    rank(paths, posted.append, lambda: False)
+    rank(ReadRanks(paths), posted.append, lambda: False)
     assert [sorted(one.keywords) for one in posted[-2:]] == [
         ["done", "paths"],
         ["answer", "paths", "strip"],
@@ -235,7 +226,7 @@ def test_the_thread_tells_of_each_rank(paths: tuple[str, ...]) -> None:
 
 def test_a_thread_that_is_cancelled_says_nothing(paths: tuple[str, ...]) -> None:
     posted: list[Any] = []
-    rank(paths, posted.append, lambda: True)
+    rank(ReadRanks(paths), posted.append, lambda: True)
     assert posted == []
 
 

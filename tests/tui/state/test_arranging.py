@@ -121,7 +121,7 @@ def expressed(state: State, pattern: str) -> list[Any]:
     assert isinstance(outcome, tuple)
     assert isinstance(outcome[1], MatchLanes)
     posted: list[Any] = []
-    match_lanes(outcome[1].side, outcome[1].pattern, posted.append)
+    match_lanes(outcome[1], posted.append)
     return posted
 
 

@@ -10,13 +10,13 @@ from tests.tui.driving import opened as app_opened
 from tests.tui.driving import screen, settled
 from tests.tui.prepared import after, at, do, explained, laid_over, opened
 
-from fusetui.analysis.replay.marks import marks_of
+from fusetui.analysis.replay.predicted import marks_of
 from fusetui.analysis.replay.whatif import whatif
 from fusetui.sample_traces import lessons
 from fusetui.trace import open_trace
 from fusetui.trace.model.memo import kept_on
 from fusetui.tui.layout.answer import WORTH
-from fusetui.tui.replaying import named
+from fusetui.tui.loading import named
 from fusetui.tui.state import replays
 from fusetui.tui.state.commands import asked, obeyed
 from fusetui.tui.state.state import MARKS, Prompt, Replay, Replayed, State

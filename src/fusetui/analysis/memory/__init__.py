@@ -4,9 +4,9 @@
 
     history.histories(snapshot)   what was allocated, active and reserved after each event
     evidence.evidence(snapshot)   what the frames of each stack say
-    phases.phases(history, ...)   forward, backward and steps of the optimizer
+    categories.phases(...)        forward, backward and steps of the optimizer
     categories.categories(...)    what kind each allocation is; unknown without evidence
-    holders.by_code, by_module    what lives at a moment, each byte in one row
+    evidence.held_at(...)         what lives at a moment, each byte in one row
 
 Bytes are those asked for. An event is a row of Events, -1 the time before the first. Answers are
 frozen records without a sentence in them.

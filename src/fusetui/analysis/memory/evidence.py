@@ -1,16 +1,19 @@
-"""What the frames of a stack say of an allocation or a free, once for each stack."""
+"""What the frames of a stack say of an allocation or a free, once for each stack; and who holds
+what lives at a moment: every byte in one row."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from enum import IntFlag
 
 import msgspec
 import numpy as np
 
-from fusetui.trace.model.arrays import Flags, Int64s
+from fusetui.analysis.memory.history import BEFORE, History
+from fusetui.trace.model.arrays import Flags, Int64s, distinct, summed
 from fusetui.trace.program.own_code import is_own
-from fusetui.trace.snapshot import Frame, Snapshot, Stacks
+from fusetui.trace.snapshot.columns import Frame, Snapshot, Stacks
 
 BACKWARD = re.compile(r"torch::autograd::(?:python::)?(?:Python)?Engine::")
 NODE = re.compile(r"torch::autograd::(?:generated::)?(\w+)::apply\(")
@@ -31,6 +34,8 @@ LOADED = re.compile(
     r"torch/nn/init\.py|packages/safetensors/|packages/transformers/(?:modeling|core_model)_"
 )
 NONE = 1 << 62
+BEFORE_RECORDING, NO_STACK = "before_recording", "no stack"
+NO_PYTHON = "no Python frame"
 
 
 class Mark(IntFlag):
@@ -93,23 +98,27 @@ def evidence(snapshot: Snapshot) -> Evidence:
 
 def _marks(frame: Frame) -> int:
     name, file = frame.name, frame.file.replace("\\", "/")
-    if not (file.endswith(".py") or file.startswith("<")):
-        found = Mark.BACKWARD if BACKWARD.search(name) else Mark(0)
-        found |= Mark.ACCUMULATES if "AccumulateGrad" in name else Mark(0)
-        return int(found | (Mark.WORKSPACE if WORKSPACE.search(name) else Mark(0)))
-    found = Mark.PYTHON | (Mark.OWN if is_own(file) else Mark(0))
-    found |= Mark.TRITON if TRITON.search(file) else Mark(0)
-    found |= Mark.ZERO_GRAD if name == "zero_grad" else Mark(0)
-    found |= Mark.STEP if name in STEPS and OPTIMIZER.search(file) else Mark(0)
-    layer = LAYERS.search(file) is not None
-    found |= Mark.LAYER if layer else Mark(0)
-    if file.endswith(MODULE):
-        found |= Mark.CALL if name in CALLS else Mark(0)
-        found |= Mark.WEIGHTS if name in LOADERS else Mark(0)
-    elif LOADED.search(file) or (layer and name in INITIALIZERS):
-        found |= Mark.WEIGHTS
-    found |= Mark.CALL if HOOKS.search(file) else Mark(0)
-    return int(found)
+    found: dict[Mark, object] = {}
+    if file.endswith(".py") or file.startswith("<"):
+        is_layer, is_module = LAYERS.search(file) is not None, file.endswith(MODULE)
+        loads = LOADED.search(file) or (is_layer and name in INITIALIZERS)
+        found = {
+            Mark.PYTHON: True,
+            Mark.OWN: is_own(file),
+            Mark.TRITON: TRITON.search(file),
+            Mark.STEP: name in STEPS and OPTIMIZER.search(file),
+            Mark.ZERO_GRAD: name == "zero_grad",
+            Mark.CALL: (is_module and name in CALLS) or HOOKS.search(file),
+            Mark.WEIGHTS: name in LOADERS if is_module else loads,
+            Mark.LAYER: is_layer,
+        }
+    else:
+        found = {
+            Mark.BACKWARD: BACKWARD.search(name),
+            Mark.ACCUMULATES: "AccumulateGrad" in name,
+            Mark.WORKSPACE: WORKSPACE.search(name),
+        }
+    return sum(mark for mark, holds in found.items() if holds)
 
 
 def _callees(marks: Int64s, stacks: Stacks) -> Flags:
@@ -134,3 +143,59 @@ def _frame_at(places: Int64s, stacks: Stacks) -> Int64s:
     """The frames at these places, and one more for no stack."""
     found = np.append(stacks.frame, -1)[np.minimum(places, len(stacks.frame))]
     return np.append(found, -1).astype(np.int64)
+
+
+class Holder(msgspec.Struct, frozen=True):
+    """What was allocated at one place, and lives."""
+
+    place: str
+    bytes: int
+    blocks: int
+
+
+def code_of(snapshot: Snapshot, found: Evidence, stack: int) -> str:
+    """The innermost line of the person's own code, else the part of the backward pass, else what
+    library."""
+    if found.own[stack] >= 0:
+        return _line(snapshot.stacks.frames[found.own[stack]])
+    if backward := _backward(snapshot, found, stack):
+        return backward
+    frame = int(found.python[stack])
+    return _line(snapshot.stacks.frames[frame]) if frame >= 0 else NO_PYTHON
+
+
+def module_of(snapshot: Snapshot, found: Evidence, stack: int) -> str:
+    """The innermost line of a module's own forward, outside modules of torch.nn; what no module was
+    called for is where the code is."""
+    if found.called[stack] >= 0:
+        return _line(snapshot.stacks.frames[found.called[stack]])
+    return code_of(snapshot, found, stack)
+
+
+def held_at(history: History, event: int, place_of: Callable[[int], str]) -> tuple[Holder, ...]:
+    """By what a stack means, the largest first."""
+    lives = history.lives
+    rows = np.flatnonzero(lives.at(event))
+    keys = np.where((lives.stack[rows] < 0) & (lives.born[rows] == BEFORE), -2, lives.stack[rows])
+    stacks = distinct(keys)
+    number = np.searchsorted(stacks, keys)
+    sizes, blocks = summed(number, lives.size[rows], len(stacks)), np.bincount(number)
+    found: dict[str, Holder] = {}
+    for stack, size, count in zip(stacks.tolist(), sizes.tolist(), blocks.tolist(), strict=True):
+        place = {-2: BEFORE_RECORDING, -1: NO_STACK}.get(stack) or place_of(stack)
+        old = found.get(place, Holder(place, 0, 0))
+        found[place] = Holder(place, old.bytes + size, old.blocks + count)
+    return tuple(sorted(found.values(), key=lambda one: (-one.bytes, one.place)))
+
+
+def _line(frame: Frame) -> str:
+    return f"{frame.file}:{frame.line} {frame.name}"
+
+
+def _backward(snapshot: Snapshot, found: Evidence, stack: int) -> str | None:
+    """`backward of BmmBackward0`."""
+    if not found.marks[stack] & Mark.BACKWARD:
+        return None
+    nodes = (NODE.search(frame.name) for frame in snapshot.stacks[stack])
+    node = next((one[1] for one in nodes if one and one[1] != "Node"), None)
+    return f"backward of {node}" if node else "backward"

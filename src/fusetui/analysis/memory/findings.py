@@ -8,14 +8,11 @@ from typing import Literal
 import msgspec
 import numpy as np
 
-from fusetui.analysis.memory.categories import NUMBER, Category
-from fusetui.analysis.memory.evidence import Evidence, Mark
+from fusetui.analysis.memory.categories import NUMBER, Category, Phases
+from fusetui.analysis.memory.evidence import NO_STACK, Evidence, Mark, code_of
 from fusetui.analysis.memory.history import BEFORE, History
-from fusetui.analysis.memory.holders import NO_STACK, code_of
-from fusetui.analysis.memory.layout import is_expandable
+from fusetui.analysis.memory.layout import is_expandable, private_pools, torn
 from fusetui.analysis.memory.oom import Inactive, OutOfMemory
-from fusetui.analysis.memory.phases import Phases
-from fusetui.analysis.memory.waste import private_pools, torn
 from fusetui.trace.model.arrays import Flags, Int64s, summed
 
 Rule = Literal[
@@ -182,13 +179,13 @@ def _large(
 def _pools(history: History) -> Iterator[Finding]:
     """Several private pools: at best, one as large as the largest would do."""
     pools = private_pools(history)
-    reserved = sum(one.reserved_bytes for one in pools)
+    reserved = sum(pools)
     if len(pools) > 1:
         yield Finding(
             rule="pool-per-graph",
             bytes=reserved,
             of_bytes=int(history.reserved[-1]),
-            at_stake_bytes=reserved - pools[0].reserved_bytes,
+            at_stake_bytes=reserved - pools[0],
             index=len(history.events) - 1,
             count=len(pools),
         )

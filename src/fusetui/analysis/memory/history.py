@@ -7,16 +7,58 @@ the end and no event names was there before; so was what is freed without having
 
 from __future__ import annotations
 
+from typing import Any, TypeVar
+
 import msgspec
 import numpy as np
 
-from fusetui.analysis.memory.rests import Addresses, addresses
 from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows, distinct
-from fusetui.trace.snapshot import Action, Blocks, BlockState, Events, Segments, Snapshot
+from fusetui.trace.snapshot.columns import (
+    Action,
+    Annotations,
+    Blocks,
+    BlockState,
+    Events,
+    Segments,
+    Snapshot,
+)
 
+UNSPLIT = 1 << 20  # at most, that is left on a block of a large pool
 BEFORE = -1  # the number of an event: before the first
 GIVEN = (Action.SEGMENT_ALLOC, Action.SEGMENT_MAP)
 TAKEN = (Action.SEGMENT_FREE, Action.SEGMENT_UNMAP)
+FREED = (Action.FREE_REQUESTED, Action.FREE_COMPLETED)
+T = TypeVar("T", Annotations, Blocks, Events, Segments)
+
+
+class Addresses(msgspec.Struct, frozen=True, eq=False):
+    """Lives by address and, of one address, by birth.
+
+    A free block reaches up to the next one that is in use, or to the end of its segment, since free
+    neighbors become one. So what followed an allocation when it was made tells how large its block
+    is: with what was not worth splitting off.
+    """
+
+    address: Int64s  # distinct
+    key: Int64s  # of shape [lives]: the row of the address, and the birth, in one ascending number
+    died: Int64s  # of shape [lives]
+    span: int  # of a birth in `key`
+
+    def next_in_use(self, since: Int64s, born: Int64s, limit: Int64s) -> Int64s:
+        """The first address after `since` that was in use after the event `born`, else `limit`."""
+        found, place = limit.copy(), np.searchsorted(self.address, since, side="right")
+        addresses = np.append(self.address, np.iinfo(np.int64).max)
+        looking = np.flatnonzero(addresses[place] < limit)
+        while len(looking):
+            at = place[looking]
+            row = np.searchsorted(self.key, at * self.span + born[looking] + 1, side="right") - 1
+            lives = (row >= 0) & (self.key[row] >= at * self.span)
+            lives &= self.died[row] > born[looking]
+            found[looking[lives]] = addresses[at[lives]]
+            looking = looking[~lives]
+            place[looking] += 1
+            looking = looking[addresses[place[looking]] < limit[looking]]
+        return found
 
 
 class Lives(msgspec.Struct, frozen=True, eq=False):
@@ -49,6 +91,14 @@ class Lives(msgspec.Struct, frozen=True, eq=False):
         return np.cumsum(change)
 
 
+def addresses(lives: Lives) -> Addresses:
+    """Of lives, in any order."""
+    order: Rows = np.lexsort((lives.born, lives.address))
+    distinct, row = np.unique(lives.address[order], return_inverse=True)
+    key = row.astype(np.int64) * (lives.events + 2) + lives.born[order] + 1
+    return Addresses(distinct, key, lives.died[order], lives.events + 2)
+
+
 class History(msgspec.Struct, frozen=True, eq=False):
     """Of one device. Sums are of shape [events + 1]: before the first event, then after each."""
 
@@ -64,6 +114,12 @@ class History(msgspec.Struct, frozen=True, eq=False):
     active: Int64s
     reserved: Int64s
     difference_end_bytes: int
+    unrecorded: tuple[Action, ...] = ()  # actions of which there must have been events
+
+    @property
+    def is_known(self) -> bool:
+        """Whether events tell when each allocation began and ended."""
+        return Action.ALLOC not in self.unrecorded and not {*FREED} <= {*self.unrecorded}
 
     @property
     def peak_index(self) -> int:
@@ -102,7 +158,7 @@ def private(history: History) -> Flags:
 
 
 def _history(snapshot: Snapshot, device: int, traced: Events | None) -> History:
-    events = _no_events(device) if traced is None else traced
+    events = blank(Events, 0, device=device) if traced is None else traced
     of, blocks = snapshot.segments.device, snapshot.blocks
     segments = np.flatnonzero(of == device)
     rows = np.flatnonzero((of == device)[blocks.segment])
@@ -110,7 +166,18 @@ def _history(snapshot: Snapshot, device: int, traced: Events | None) -> History:
     in_use = rows[blocks.state[rows] != BlockState.INACTIVE]
     lives = lives_of(events, blocks, kept, Action.FREE_REQUESTED)
     occupied = lives_of(events, blocks, in_use, Action.FREE_COMPLETED)
-    allocated = lives.sums()
+    unrecorded = _unrecorded_end(events, occupied, blocks.address[in_use])
+    if unrecorded == (Action.FREE_REQUESTED,):  # each counts until it is free
+        lives, kept = occupied, in_use
+    elif unrecorded == (Action.FREE_COMPLETED,):
+        occupied = lives
+    allocated, active = lives.sums(), occupied.sums()
+    difference = int(allocated[-1] - held(blocks, kept).sum())
+    reserved = _reserved(events, snapshot.segments, segments)
+    if difference:
+        unrecorded += _missing(events, Action.ALLOC)
+        unrecorded += _missing(events, *FREED) if not unrecorded else ()
+    unrecorded += _unrecorded_segments(events, snapshot.segments, segments, active > reserved)
     return History(
         snapshot,
         device,
@@ -119,12 +186,39 @@ def _history(snapshot: Snapshot, device: int, traced: Events | None) -> History:
         rows,
         lives,
         occupied,
-        addresses(occupied.address, occupied.born, occupied.died, occupied.events),
+        addresses(occupied),
         allocated,
-        occupied.sums(),
-        _reserved(events, snapshot.segments, segments),
-        int(allocated[-1] - held(blocks, kept).sum()),
+        active,
+        reserved,
+        difference,
+        unrecorded,
     )
+
+
+def _missing(events: Events, *actions: Action) -> tuple[Action, ...]:
+    """These, if there are events but none of them."""
+    return actions if len(events) and not np.isin(events.action, actions).any() else ()
+
+
+def _unrecorded_end(events: Events, occupied: Lives, in_use: Int64s) -> tuple[Action, ...]:
+    """Which one of the two events that end a life torch was told to skip (`skip_actions` of
+    _record_memory_history): of each there is none, although the other one says that it happened."""
+    requested, completed = (np.flatnonzero(events.action == action) for action in FREED)
+    if len(completed) and not len(requested):
+        whole = np.isin(occupied.died[occupied.born != BEFORE], completed)
+        return (Action.FREE_REQUESTED,) if whole.any() else ()
+    over = ~np.isin(events.addr[requested], in_use)
+    return (Action.FREE_COMPLETED,) if over.any() and not len(completed) else ()
+
+
+def _unrecorded_segments(
+    events: Events, segments: Segments, rows: Rows, over: Flags
+) -> tuple[Action, ...]:
+    """The same of what the device gave and took; `over`: more was in use than reserved."""
+    taken = events.addr[np.isin(events.action, TAKEN)]
+    again = len(distinct(taken)) < len(taken) or np.isin(taken, segments.address[rows]).any()
+    given = _missing(events, *GIVEN)[:1] if again else ()
+    return given + (_missing(events, *TAKEN)[:1] if over.any() else ())
 
 
 def lives_of(events: Events, blocks: Blocks, kept: Rows, end: Action) -> Lives:
@@ -177,7 +271,7 @@ def _reserved(events: Events, segments: Segments, rows: Rows) -> Int64s:
     return np.cumsum(change)
 
 
-def _no_events(device: int) -> Events:
-    large, small = np.zeros(0, np.int64), np.zeros(0, np.int32)
-    codes = np.zeros(0, np.uint8)
-    return Events(device, codes, large, large, large, large, small, large, small, small, small)
+def blank(kind: type[T], rows: int, **given: Any) -> T:
+    """Columns in which nothing is known but what is given."""
+    columns: dict[str, Any] = {name: np.full(rows, -1) for name in kind.__struct_fields__}
+    return kind(**columns | given)

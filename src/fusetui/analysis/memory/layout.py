@@ -14,16 +14,15 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from fusetui.analysis.memory.history import BEFORE, History
-from fusetui.analysis.memory.rests import UNSPLIT
-from fusetui.trace.model.arrays import Flags, Int64s, Rows
-from fusetui.trace.snapshot import Action, Snapshot
+from fusetui.analysis.memory.history import BEFORE, GIVEN, UNSPLIT, History
+from fusetui.trace.model.arrays import Flags, Int64s, Rows, summed
+from fusetui.trace.snapshot.columns import Action, Snapshot
 
 ROUND = 512
 PAGE = 2 << 20  # that an expandable segment maps, and the size of a small segment
 COMMON = (0, 0)  # the pool that all share
-ADDED = frozenset(map(int, (Action.SEGMENT_ALLOC, Action.SEGMENT_MAP)))
-UNMAPPED = int(Action.SEGMENT_UNMAP)
+TORN = 1 / 3  # of what is reserved, in pieces
+PIECE = 1 / 4  # of them, at most the largest
 
 
 class Segment(msgspec.Struct, frozen=True):
@@ -133,15 +132,11 @@ def segments_at(history: History, event: int) -> tuple[Segment, ...]:
     done = events.action[event + 1 :]
     later = np.flatnonzero((done >= Action.SEGMENT_ALLOC) & (done <= Action.SEGMENT_UNMAP))
     for row in reversed((later + event + 1).tolist()):
-        action, address, size = (
-            int(events.action[row]),
-            int(events.addr[row]),
-            int(events.size[row]),
-        )
-        if action in ADDED:
+        action, address, size = (int(of[row]) for of in (events.action, events.addr, events.size))
+        if action in GIVEN:
             found.cut(address, size)
         else:
-            is_page = action == UNMAPPED
+            is_page = action == Action.SEGMENT_UNMAP
             pool = _pool(snapshot, int(events.pool[row]))
             one = Segment(address, size, int(events.stream[row]), pool, size > PAGE, is_page)
             found.join(one) if is_page else found.add(one)
@@ -163,12 +158,6 @@ def rounds_up(history: History) -> bool:
     divisions = history.snapshot.settings.get("roundup_power2_divisions")
     values = divisions.values() if isinstance(divisions, dict) else ()
     return any(isinstance(one, int) and one > 0 for one in values)
-
-
-def rounds_by_rule(history: History) -> bool:
-    """Whether no setting says what is rounded or split otherwise."""
-    most = history.snapshot.settings.get("max_split_size")
-    return not rounds_up(history) and not (isinstance(most, int) and 0 < most < 1 << 62)
 
 
 def _pool(snapshot: Snapshot, pool: int) -> tuple[int, int]:
@@ -216,3 +205,64 @@ class Stretches:
             self.add(replace(whole, size=before))
         if after:
             self.add(replace(whole, address=address + size, size=after))
+
+
+class Waste(msgspec.Struct, frozen=True):
+    """After an event; the four add up to `reserved_bytes`. None where blocks and segments do not
+    fit together."""
+
+    reserved_bytes: int
+    active_bytes: int  # what was asked for
+    rounding_bytes: int | None  # with what was not worth splitting off
+    split_bytes: int | None  # inactive, in segments in which something lives
+    cached_bytes: int | None  # of segments in which nothing lives
+    largest_bytes: int | None  # the largest hole of split_bytes
+    is_exact: bool  # else rounding is at least so much, and split_bytes at most
+
+
+def waste(history: History, event: int, there: Layout | None = None) -> Waste:
+    """Of all segments of the device; `there`: what lies in them then."""
+    there = layout(history, event) if there is None else there
+    lives_in = np.zeros(len(there.segments) + 1, np.bool_)
+    lives_in[there.lives[there.lives >= 0]] = True
+    split = np.where(lives_in[there.segment], there.size, 0)
+    reserved = sum(one.size for one in there.segments)
+    held, active = int(there.size.sum()), int(history.active[event + 1])
+    rounding, inside = reserved - held - active, int(split.sum())
+    most = history.snapshot.settings.get("max_split_size")
+    is_split = isinstance(most, int) and 0 < most < 1 << 62  # otherwise than by the rule
+    is_exact = not there.slack.any() and not rounds_up(history) and not is_split
+    if rounding < 0 or (there.lives[history.occupied.at(event)] < 0).any():
+        return Waste(reserved, active, None, None, None, None, False)
+    largest = int(split.max(initial=0))
+    return Waste(reserved, active, rounding, inside, held - inside, largest, is_exact)
+
+
+def torn(history: History, event: int) -> Waste | None:
+    """Where much of what is reserved is in pieces before blocks that live, none of them large;
+    `split_bytes` and `largest_bytes` are of those pieces."""
+    there = layout(history, event)
+    ends = np.array([one.address + one.size for one in there.segments], np.int64)
+    pieces = np.where(there.end < ends[there.segment], _kept(there), 0)
+    inside, largest = int(pieces.sum()), int(pieces.max(initial=0))
+    found = replace(waste(history, event, there), split_bytes=inside, largest_bytes=largest)
+    is_torn = (
+        found.rounding_bytes is not None
+        and inside >= TORN * found.reserved_bytes > 0
+        and largest <= PIECE * inside
+    )
+    return found if is_torn else None
+
+
+def _kept(there: Layout) -> Int64s:
+    """The bytes of each hole that cannot be given back: of expandable segments, whole pages can."""
+    growing = np.array([one.is_expandable for one in there.segments], np.bool_)
+    return there.size - np.where(growing[there.segment], there.returnable(), 0)
+
+
+def private_pools(history: History) -> list[int]:
+    """What each pool of its own reserves at the end, as that of a CUDA graph; the largest first."""
+    segments, rows, pools = history.snapshot.segments, history.segments, history.snapshot.pools
+    reserved = summed(segments.pool[rows], segments.total_size[rows], len(pools) + 1).tolist()
+    each = zip(pools, reserved, strict=False)
+    return sorted((size for pool, size in each if pool != COMMON and size), reverse=True)

@@ -6,18 +6,21 @@ A moment is an event, after which the state is meant, or BEFORE.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cached_property, partial
 from typing import NamedTuple
 
 import msgspec
 import numpy as np
 
 from fusetui.analysis.memory.answer import Known
-from fusetui.analysis.memory.categories import CATEGORIES, NUMBER
-from fusetui.analysis.memory.history import BEFORE, History, Lives
-from fusetui.analysis.memory.holders import BEFORE_RECORDING, NO_STACK, code_of, module_of
+from fusetui.analysis.memory.categories import CATEGORIES, NUMBER, UNKNOWN
+from fusetui.analysis.memory.evidence import BEFORE_RECORDING, NO_STACK, code_of, module_of
+from fusetui.analysis.memory.history import BEFORE, GIVEN, TAKEN, History, Lives
+from fusetui.analysis.memory.layout import Layout, Segment, layout, segments_at
 from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows, distinct, summed
-from fusetui.trace.snapshot import Frame
+from fusetui.trace.model.intervals import covered_until
+from fusetui.trace.model.memo import memo, once
+from fusetui.trace.snapshot.columns import Frame
 
 Naming = Callable[[int], str]
 Keys = Mapping[str, tuple[Int64s | Int32s, Naming]]
@@ -50,6 +53,16 @@ class Moments(msgspec.Struct, frozen=True, eq=False, dict=True):
     kept: tuple[Rows, ...]  # what lives at each of them
     changes: tuple[tuple[Int64s, Int64s], ...]  # of each category: events, and bytes after them
     is_of_trace: bool = False
+
+    @cached_property
+    def positions(self) -> Int64s:
+        """Of each event: its time, else its number."""
+        return self.times if len(self.times) else np.arange(len(self.history.events))
+
+    def position(self, event: int) -> int:
+        """That of a moment; of the first event for the time before it, 0 without any event."""
+        at = max(0, min(event, len(self.positions) - 1))
+        return int(self.positions[at]) if len(self.positions) else 0
 
     def place_of(self, stack: int) -> str:
         """The code of a stack; "" where none was recorded."""
@@ -198,3 +211,75 @@ def _changes(lives: Lives, chosen: Flags) -> tuple[Int64s, Int64s]:
     change = np.concatenate([lives.size[chosen], -lives.size[gone]])
     order = np.argsort(when, kind="stable")
     return when[order], np.append(0, np.cumsum(change[order]))
+
+
+class Placed(msgspec.Struct, frozen=True, eq=False, dict=True):
+    """`rows` of History.occupied, by address, the segment and the category of each; `used` and
+    `holes`: bytes asked for and bytes in holes, of each segment."""
+
+    history: History
+    there: Layout
+    rows: Rows
+    of: Int64s
+    kinds: Int64s
+    used: Int64s
+    holes: Int64s
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        return self.there.segments
+
+    def inside(self, segment: int) -> tuple[Rows, Int64s]:
+        """What lies in a segment, by address, and the category of each."""
+        first, last = np.searchsorted(self.of, [segment, segment + 1])
+        return self.rows[first:last], self.kinds[first:last]
+
+    def by_category(self, segment: int, borders: Int64s) -> Int64s:
+        """Bytes asked for between each two addresses; shape [CATEGORIES, borders - 1]."""
+        (rows, kinds), lives = self.inside(segment), self.history.occupied
+        found = np.zeros((len(CATEGORIES), len(borders) - 1), np.int64)
+        for kind in set(kinds.tolist()):
+            start = lives.address[rows[kinds == kind]]
+            end = start + lives.size[rows[kinds == kind]]
+            found[kind] = np.diff(covered_until(start, end, borders))
+        return found
+
+
+@memo(2)
+def placed(moments: Moments, event: int) -> Placed:
+    """What lies where after an event."""
+    history, events = moments.history, once(moments, _of_segments)
+    changed = int(np.searchsorted(events, event, side="right"))
+    there = layout(
+        history, event, _segments(moments, int(events[changed - 1]) if changed else BEFORE)
+    )
+    lives, count = history.occupied, len(there.segments)
+    rows = np.flatnonzero(there.lives >= 0)
+    rows = rows[np.argsort(lives.address[rows], kind="stable")]
+    of = there.lives[rows]
+    used = summed(of, lives.size[rows], count)
+    kinds = np.append(moments.kinds, UNKNOWN)[_same(history.lives, lives, rows)]
+    return Placed(history, there, rows, of, kinds, used, summed(there.segment, there.size, count))
+
+
+def _of_segments(moments: Moments) -> Rows:
+    """The events that change which segments there are."""
+    return np.flatnonzero(np.isin(moments.history.events.action, (*GIVEN, *TAKEN)))
+
+
+@memo(2)
+def _segments(moments: Moments, event: int) -> tuple[Segment, ...]:
+    return segments_at(moments.history, event)
+
+
+def _same(lives: Lives, occupied: Lives, rows: Rows) -> Rows:
+    """The lives that these are, by birth or, from before the first event, by address; -1: none."""
+    of_event = np.full(lives.events + 1, -1)
+    of_event[lives.born] = np.arange(len(lives))
+    early = np.flatnonzero(lives.born == BEFORE)
+    early = early[np.argsort(lives.address[early], kind="stable")]
+    known, wanted = np.append(lives.address[early], -1), occupied.address[rows]
+    place = np.searchsorted(known[:-1], wanted)
+    before = np.where(known[place] == wanted, np.append(early, -1)[place], -1)
+    found: Rows = np.where(occupied.born[rows] == BEFORE, before, of_event[occupied.born[rows]])
+    return found

@@ -4,24 +4,31 @@ by which op what lives was allocated. Sizes are those of blocks, as the allocato
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from msgspec.structs import replace
 
 from fusetui.analysis.memory.answer import NoMoment, Totals, events_at, totals
 from fusetui.analysis.memory.categories import NUMBER, UNKNOWN
-from fusetui.analysis.memory.history import BEFORE, History, lives_of
-from fusetui.analysis.memory.holders import BEFORE_RECORDING, Holder, held_at
+from fusetui.analysis.memory.evidence import BEFORE_RECORDING, Holder, held_at
+from fusetui.analysis.memory.history import BEFORE, History, addresses, blank, lives_of
 from fusetui.analysis.memory.moments import Keys, Moments, worked_out
-from fusetui.analysis.memory.rests import addresses
 from fusetui.trace.layout.counters import DEVICES
 from fusetui.trace.layout.links import enclosing_rows
 from fusetui.trace.model.arrays import Int32s, Int64s
 from fusetui.trace.model.categories import Layer
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import LARGEST, Id
-from fusetui.trace.snapshot import Action, Annotations, Blocks, Events, Segments, Snapshot, Stacks
+from fusetui.trace.snapshot.columns import (
+    Action,
+    Annotations,
+    Blocks,
+    Events,
+    Segments,
+    Snapshot,
+    Stacks,
+)
 
 NO_OP, NO_ANNOTATION = "no op", "no annotation"
 ALLOCATORS = frozenset({"aten::empty", "aten::empty_like", "aten::empty_strided", "aten::resize_"})
@@ -30,7 +37,6 @@ OF_DEVICE = ("Device Type", "Device Id")
 VALUES = ("Addr", "Bytes", "Total Allocated", "Total Reserved")
 Device = tuple[Id, int, int]  # the process, and the values of OF_DEVICE
 Sampled = tuple[int, Id, tuple[int, ...]]  # ns as in the file, the thread, and VALUES
-T = TypeVar("T", Annotations, Blocks, Events, Segments)
 
 
 class TracedMemory(Totals, frozen=True):
@@ -125,7 +131,7 @@ def _history(trace: Trace, device: Device, rows: list[Sampled]) -> History:
     for place, (_, thread, _) in enumerate(rows):
         threads.setdefault(thread, []).append(place)
     op = _names_around(trace, device[0], threads, time, Layer.OPS)
-    events = _table(
+    events = blank(
         Events,
         len(rows),
         device=device[2],
@@ -136,10 +142,10 @@ def _history(trace: Trace, device: Device, rows: list[Sampled]) -> History:
         stack=np.where(op < 0, len(trace.names), op),
         user_metadata=_names_around(trace, device[0], threads, time, Layer.ANNOTATIONS),
     )
-    segments, annotations, no_rows = _table(Segments, 0), _table(Annotations, 0), np.arange(0)
-    freed = lives_of(events, _table(Blocks, 0), no_rows, Action.FREE_REQUESTED).sums()[0]
+    segments, annotations, no_rows = blank(Segments, 0), blank(Annotations, 0), np.arange(0)
+    freed = lives_of(events, blank(Blocks, 0), no_rows, Action.FREE_REQUESTED).sums()[0]
     rest = np.maximum(allocated[:1] - change[:1] - freed, 0)
-    blocks = _table(Blocks, 1, size=rest, requested_size=rest)
+    blocks = blank(Blocks, 1, size=rest, requested_size=rest)
     lives = lives_of(events, blocks, np.flatnonzero(rest), Action.FREE_REQUESTED)
     sums, stacks = lives.sums(), Stacks((), no_rows.astype(np.int32), np.zeros(1, np.int64))
     tables = segments, blocks, (events,), annotations, stacks
@@ -151,18 +157,12 @@ def _history(trace: Trace, device: Device, rows: list[Sampled]) -> History:
         blocks=no_rows,
         lives=lives,
         occupied=lives,
-        addresses=addresses(lives.address, lives.born, lives.died, lives.events),
+        addresses=addresses(lives),
         allocated=sums,
         active=sums,
         reserved=np.append(reserved[:1], reserved),
         difference_end_bytes=int(sums[-1] - allocated[-1]),
     )
-
-
-def _table(kind: type[T], rows: int, **given: Any) -> T:
-    """Columns in which nothing is known but what is given."""
-    columns: dict[str, Any] = {name: np.full(rows, -1) for name in kind.__struct_fields__}
-    return kind(**columns | given)
 
 
 def _names_around(

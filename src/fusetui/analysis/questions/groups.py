@@ -8,16 +8,17 @@ the jobs of its kernels and returns their `Keys`. `arguments.KERNELS_BY` has the
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 import numpy as np
-from msgspec.structs import replace
+from msgspec import UNSET, UnsetType
+from msgspec.structs import asdict, replace
 from numpy.typing import NDArray
 
 from fusetui.analysis.questions.busy import effective_ns
 from fusetui.analysis.questions.totals import Groups, Spread, grouped, op_sums, spreads
-from fusetui.gpu.kernel_names import decode
+from fusetui.gpu.kernel_names import KernelName, decode
 from fusetui.gpu.roofline.inputs import type_of
 from fusetui.gpu.roofline.many import Jobs, distinct_rows, inputs_of_ops, share_known
 from fusetui.trace.layout.steps import labels_of, launched_in_steps, steps_of
@@ -25,27 +26,55 @@ from fusetui.trace.model.arguments import Arguments, parsed
 from fusetui.trace.model.arrays import Int64s, Rows, distinct
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.ids import exact_id
+from fusetui.trace.model.ids import LARGEST, Id, exact_id
 from fusetui.trace.program.origin import Origins, module_of, origins
 from fusetui.trace.program.regions import label_of
 
-TIMES = ("total_ns", "mean_ns", "min_ns", "p10_ns", "median_ns", "p90_ns", "max_ns")
+
+class Group(Spread, frozen=True):
+    """What identifies a group of kernels or ops, whichever it is grouped by; then its durations."""
+
+    name: str | UnsetType = UNSET
+    op: str | UnsetType | None = UNSET
+    shapes: list[Any] | UnsetType | None = UNSET
+    dtypes: list[Any] | UnsetType | None = UNSET
+    module: str | UnsetType | None = UNSET
+    family: str | UnsetType | None = UNSET
+    device: Id | UnsetType = UNSET
+    stream: Id | UnsetType = UNSET
+    step: str | UnsetType | None = UNSET
+    captured: bool | UnsetType = UNSET
 
 
-class OpGroup(msgspec.Struct, frozen=True):
-    """CPU ops of one group. An op inside another one of its group adds only to the spread, its
-    count, and self.
+IDENTITY = tuple(name for name in Group.__struct_fields__ if name not in Spread.__struct_fields__)
+TIMES = tuple(name for name in Spread.__struct_fields__ if name != "count")
 
-    `fields` have the name, and by shape also `shapes` and `dtypes`, as in `ops --json`; and
-    `captured` for the ops of a capture, whose count is that of the capture.
-    """
 
-    fields: dict[str, Any]
-    spread: Spread  # of each call
-    total_ns: int
+class OpGroup(Group, frozen=True, kw_only=True):
+    """A group of ops; `total_ns` is without those inside another one of the group."""
+
     self_ns: int
-    gpu_ns: int  # of the GPU events launched under it
+    gpu_ns: int
     kernels: int
+
+
+class KernelGroup(Group, frozen=True, kw_only=True):
+    """A group of kernels; `decoded` only of one name."""
+
+    # What is known of the work is None where it is known for none of them. A share of peak is the
+    # least time that the limits allow, over all kernels for which it is known, divided by the time
+    # that they took: by their durations, or their effective ones (at most 1).
+    effective_ns: int  # see busy.effective_ns; less than the total if kernels of a stream overlap
+    flop: float | None  # of all kernels whose FLOP are known
+    flop_ns: int  # the durations of those
+    bytes: float | None  # least traffic of the kernels for which it is known
+    bytes_ns: int
+    share_of_peak: float | None
+    share_of_peak_effective: float | None
+    share_ns: int  # the durations of the kernels whose share is known
+    bound: Literal["compute", "memory"] | None  # the limiting resource, if it is the same for all
+    waves: float | None  # the mean
+    decoded: KernelName | UnsetType | None = UNSET
 
 
 def op_groups(trace: Trace, by: str = "name") -> tuple[OpGroup, ...]:
@@ -56,12 +85,15 @@ def op_groups(trace: Trace, by: str = "name") -> tuple[OpGroup, ...]:
     captured = []
     for group in _groups(trace, by, taken):
         if group.gpu_ns:  # their times are not of this trace, but those of their kernels are
-            spread = replace(group.spread, **dict.fromkeys(TIMES, 0))
-            group.fields["captured"] = True
-            captured.append(replace(group, spread=spread, total_ns=0, self_ns=0))
-    recorded.sort(key=lambda op: (-op.total_ns, str(list(op.fields.values()))))
-    captured.sort(key=lambda op: (-op.gpu_ns, str(list(op.fields.values()))))
+            captured.append(replace(group, captured=True, self_ns=0, **dict.fromkeys(TIMES, 0)))
+    recorded.sort(key=lambda op: (-op.total_ns, _identity(op)))
+    captured.sort(key=lambda op: (-op.gpu_ns, _identity(op)))
     return (*recorded, *captured)
+
+
+def _identity(group: Group) -> str:
+    """By which groups of equal times are in order."""
+    return str([getattr(group, name) for name in IDENTITY])
 
 
 def _groups(trace: Trace, by: str, rows: Rows) -> list[OpGroup]:
@@ -70,15 +102,12 @@ def _groups(trace: Trace, by: str, rows: Rows) -> list[OpGroup]:
     given = input_keys(inputs_of_ops(trace, rows)) if by == "shape" else None
     keys = (trace.name[rows], *([given.number] if given else []))
     first, number = distinct_rows(keys)
-    groups = grouped(number, trace.start[rows])
-    columns = zip(
-        first, spreads(number, trace.dur[rows]), op_sums(trace, rows, groups), strict=True
-    )
     found = []
-    for place, spread, sums in columns:
-        shapes = given.fields(int(given.number[place])) if given else {}
-        fields = {"name": trace.name_of(int(rows[place])), **shapes}
-        found.append(OpGroup(fields, spread, *sums))
+    sums = op_sums(trace, rows, grouped(number, trace.start[rows]))
+    for place, spread, own in zip(first, spreads(number, trace.dur[rows]), sums, strict=True):
+        fields = {"name": trace.name_of(int(rows[place])), **asdict(spread), **own}
+        fields |= given.fields(int(given.number[place])) if given else {}
+        found.append(OpGroup(**fields))
     return found
 
 
@@ -141,16 +170,6 @@ class Keys(msgspec.Struct, frozen=True, eq=False):
     fields: Callable[[int], Fields]
 
 
-class KernelGroup(msgspec.Struct, frozen=True, eq=False):
-    """Kernels with something in common; `fields` identify the group, as in `kernels --json`."""
-
-    fields: Fields
-    spread: Spread
-    effective_ns: int  # see busy.effective_ns; less than the total if kernels of a stream overlap
-    work: GroupWork
-    rows: Rows  # of the trace, in time order
-
-
 def kernel_groups(trace: Trace, known: Jobs, by: str = "name") -> tuple[KernelGroup, ...]:
     """All kernels grouped by one of GROUPINGS, the largest total first; steps in time order.
 
@@ -164,15 +183,13 @@ def kernel_groups(trace: Trace, known: Jobs, by: str = "name") -> tuple[KernelGr
     each = effective_ns(trace)[np.isin(trace.gpu_rows, rows)]
     columns = zip(
         map(keys.fields, groups.keys.tolist()),
-        spreads(keys.number, trace.dur[rows]),
-        groups.sums(each).tolist(),
+        map(asdict, spreads(keys.number, trace.dur[rows])),
         _work_of_groups(trace, known, each, groups),
-        (rows[groups.places(n)] for n in range(len(groups))),
         strict=True,
     )
-    found = [KernelGroup(*group) for group in columns]
+    found = [KernelGroup(**fields, **spread, **work) for fields, spread, work in columns]
     if by != "step":
-        found.sort(key=lambda of: (-of.spread.total_ns, str(list(of.fields.values()))))
+        found.sort(key=lambda one: (-one.total_ns, _identity(one)))
     return tuple(found)
 
 
@@ -204,13 +221,6 @@ def _by_shape(trace: Trace, known: Jobs) -> Keys:
 def module_keys(trace: Trace, kernels: Rows, found: Origins) -> Keys:
     """By the kind of module, or the annotation, that the work of some kernels belongs to."""
     return _by_label(trace, module_of(found, kernels), "module", label_of)
-
-
-def _by_family(trace: Trace, known: Jobs) -> Keys:
-    """By the naming scheme (`decode`), which usually means the library."""
-    return _by_label(
-        trace, known.rows, "family", lambda name: getattr(decode(name), "family", None)
-    )
 
 
 def _by_label(
@@ -250,41 +260,24 @@ GROUPINGS: Final[dict[str, Callable[[Trace, Jobs], Keys]]] = {
     "op": _by_op,
     "shape": _by_shape,
     "module": lambda trace, known: module_keys(trace, known.rows, origins(trace)),
-    "family": _by_family,
+    "family": lambda trace, known: _by_label(  # which usually means the library
+        trace, known.rows, "family", lambda name: getattr(decode(name), "family", None)
+    ),
     "stream": _by_stream,
     "step": _by_step,
 }
 
 
-class GroupWork(msgspec.Struct, frozen=True):
-    """The known work of a group of kernels; None where it is known for none of them.
-
-    A share of peak is the minimum time that the limits allow, over all kernels for which it is
-    known, divided by the time that they took: by their durations, or their effective ones (at most
-    1).
-    """
-
-    flop: int | None = None  # of all kernels whose FLOP are known
-    flop_ns: int = 0  # the durations of those
-    bytes: int | None = None  # minimum traffic of the kernels for which it is known
-    bytes_ns: int = 0
-    share_of_peak: float | None = None
-    share_of_peak_effective: float | None = None
-    share_ns: int = 0  # the durations of the kernels whose share is known
-    bound: str | None = None  # compute or memory: the limiting resource, if it is the same for all
-    waves: float | None = None  # the mean
-
-
 def _work_of_groups(
     trace: Trace, known: Jobs, effective_ns: Int64s, groups: Groups
-) -> Iterator[GroupWork]:
-    """The work of each group of the kernels of `known`; `effective_ns` of each of them."""
+) -> Iterator[dict[str, Any]]:
+    """The fields of KernelGroup from `effective_ns` on, of each group of the kernels of `known`."""
     dur = trace.dur[known.rows]
     near = share_known(trace, known)
     waves = known.of_each(lambda job: job.tiles.waves if job.tiles else None)
     tiled = ~np.isnan(waves)
     memory = known.of_each(lambda job: float(job.limits.bound == "memory")) == 1
-    amounts: tuple[tuple[NDArray[np.bool_], NDArray[Any] | int], ...] = (
+    amounts: tuple[tuple[NDArray[np.bool_] | bool, NDArray[Any] | int], ...] = (
         (near, known.of_each(lambda job: job.limits.least_ns)),
         (near, dur),
         (near, effective_ns),
@@ -292,25 +285,30 @@ def _work_of_groups(
         (near & memory, 1),
         (tiled, waves),
         (tiled, 1),
+        (True, effective_ns),
     )
     sums = [groups.sums(np.where(where, amount, 0)).tolist() for where, amount in amounts]
     flop, moved = (_amounts(known, groups, dur, what) for what in ("flop", "bytes"))
-    for n, (least_ns, share_ns, own_ns, shares, by_memory, wave, tiles) in enumerate(
+    for n, (least_ns, share_ns, own_ns, shares, by_memory, wave, tiles, whole_ns) in enumerate(
         zip(*sums, strict=True)
     ):
-        yield GroupWork(
-            *flop[n],
-            *moved[n],
-            share_of_peak=least_ns / share_ns if share_ns else None,
-            share_of_peak_effective=min(1.0, least_ns / own_ns) if own_ns else None,
-            share_ns=share_ns,
-            bound={0: "compute", shares: "memory"}.get(by_memory) if shares else None,
-            waves=wave / tiles if tiles else None,
-        )
+        yield {
+            "effective_ns": whole_ns,
+            "flop": flop[n][0],
+            "flop_ns": flop[n][1],
+            "bytes": moved[n][0],
+            "bytes_ns": moved[n][1],
+            "share_of_peak": least_ns / share_ns if share_ns else None,
+            "share_of_peak_effective": min(1.0, least_ns / own_ns) if own_ns else None,
+            "share_ns": share_ns,
+            "bound": {0: "compute", shares: "memory"}.get(by_memory) if shares else None,
+            "waves": wave / tiles if tiles else None,
+        }
 
 
-def _amounts(known: Jobs, groups: Groups, dur: Int64s, what: str) -> list[tuple[int | None, int]]:
-    """FLOP or bytes of each group, in integers of any size, and the durations behind them."""
+def _amounts(known: Jobs, groups: Groups, dur: Int64s, what: str) -> list[tuple[float | None, int]]:
+    """FLOP or bytes of each group, and the durations behind them; rounded to a double if it is
+    larger than 2^53, as sums of FLOP may be."""
     amount = [getattr(job.amount, what) for job in known.distinct]
     has = np.array([*(value is not None for value in amount), False], dtype=np.bool_)[known.number]
     times = groups.sums(np.where(has, dur, 0)).tolist()
@@ -322,4 +320,5 @@ def _amounts(known: Jobs, groups: Groups, dur: Int64s, what: str) -> list[tuple[
     ):
         number, job = divmod(pair, len(amount))
         found[number] = (found[number] or 0) + amount[job] * count
-    return list(zip(found, times, strict=True))
+    exact = (n if n is None or n <= LARGEST else float(n) for n in found)
+    return list(zip(exact, times, strict=True))

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 LAUNCHES = late(r"Launch(?!HostFunc)", re.IGNORECASE)
 GRAPH = late(r"GraphLaunch", re.IGNORECASE)
+BEGINS_CAPTURE, ENDS_CAPTURE = late(r"StreamBeginCapture"), late(r"StreamEndCapture")
 LONGEST_NAME = 1 << 10  # characters of a call's name that are searched
 
 
@@ -222,6 +223,25 @@ def graph_calls(trace: Trace) -> Flags:
     found = np.zeros(len(trace), dtype=np.bool_)
     found[trace.rows_named(is_replay, Role.CALL)] = True
     return found
+
+
+def outer_calls(trace: Trace, wanted: re.Pattern[str]) -> Rows:
+    """Calls of such a name; of nested ones (CUDA's runtime calls the driver) the outer one."""
+    rows = trace.rows_named(lambda name: wanted.search(name, 0, LONGEST_NAME), Role.CALL)
+    return rows[~within(trace, rows)[rows]] if len(rows) else rows
+
+
+@memo()
+def capture_calls(trace: Trace) -> tuple[Rows, Rows]:
+    """The calls that begin a capture, and of each the next one on its thread that ends one; -1 for
+    none."""
+    begins, ends = (outer_calls(trace, one) for one in (BEGINS_CAPTURE, ENDS_CAPTURE))
+    thread = trace.thread_of_track[trace.track]
+    ends = ends[np.lexsort((trace.start[ends], thread[ends]))]
+    key = np.rec.fromarrays((thread[ends], trace.start[ends]))
+    place = key.searchsorted(np.rec.fromarrays((thread[begins], trace.end[begins])))
+    next_ = np.append(ends, -1)[place]
+    return begins, np.where(thread[next_] == thread[begins], next_, -1)
 
 
 def wants_capture(trace: Trace) -> bool:

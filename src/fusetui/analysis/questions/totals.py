@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+from msgspec.structs import asdict
 from numpy.typing import NDArray
 
 from fusetui.trace.model.arrays import Int64s, Rows, summed
@@ -14,7 +15,7 @@ from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 
 
-class Spread(msgspec.Struct, frozen=True):
+class Spread(msgspec.Struct, frozen=True, kw_only=True):
     """Statistics of at least one duration in nanoseconds, rounded down to integers.
 
     Percentiles are interpolated between the two nearest durations, as with numpy's "linear" method;
@@ -73,7 +74,8 @@ def spreads(keys: NDArray[np.integer], dur: Int64s) -> list[Spread]:
         total // np.maximum(count, 1),
         *(percentile(sorted_dur, first, count, percent) for percent in (0, 10, 50, 90, 100)),
     )
-    return [Spread(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    return [Spread(**dict(zip(Spread.__struct_fields__, row, strict=True))) for row in rows]
 
 
 def percentile(dur: Int64s, first: Rows, count: Rows, percent: int) -> Int64s:
@@ -87,15 +89,10 @@ def percentile(dur: Int64s, first: Rows, count: Rows, percent: int) -> Int64s:
     return found
 
 
-class KernelTotal(msgspec.Struct, frozen=True):
-    """All kernels of one name; durations in ns. `rows` are in time order."""
+class KernelTotal(Spread, frozen=True):
+    """All kernels of one name; `rows` are in time order."""
 
     name: str
-    count: int
-    total_ns: int
-    min_ns: int
-    median_ns: int  # of an even count: the mean of the middle two, rounded down
-    max_ns: int
     rows: Rows
 
 
@@ -113,11 +110,11 @@ class OpTotal(msgspec.Struct, frozen=True):
 def kernel_totals(trace: Trace, rows: Rows | None = None) -> tuple[KernelTotal, ...]:
     """Kernels by name, the largest total first. `rows`: only these (default: every kernel)."""
     rows = trace.rows_of(Role.KERNEL) if rows is None else rows
-    groups, found = grouped(trace.name[rows], trace.start[rows]), []
-    for n, one in enumerate(spreads(trace.name[rows], trace.dur[rows])):
-        name, own = trace.names[groups.keys[n]], rows[groups.places(n)]
-        times = one.total_ns, one.min_ns, one.median_ns, one.max_ns
-        found.append(KernelTotal(name, one.count, *times, own))
+    groups = grouped(trace.name[rows], trace.start[rows])
+    found = (
+        KernelTotal(trace.names[groups.keys[n]], rows[groups.places(n)], **asdict(one))
+        for n, one in enumerate(spreads(trace.name[rows], trace.dur[rows]))
+    )
     return tuple(sorted(found, key=lambda total: (-total.total_ns, total.name)))
 
 
@@ -127,18 +124,18 @@ def op_totals(trace: Trace) -> tuple[OpTotal, ...]:
     groups = grouped(trace.name[rows], trace.start[rows])
     names, counts = groups.keys.tolist(), np.diff(groups.begins).tolist()
     each = zip(names, counts, op_sums(trace, rows, groups), strict=True)
-    found = [OpTotal(trace.names[name], count, *sums) for name, count, sums in each]
+    found = [OpTotal(name=trace.names[name], count=count, **sums) for name, count, sums in each]
     return tuple(sorted(found, key=lambda op: (-op.total_ns, op.name)))
 
 
-def op_sums(trace: Trace, rows: Rows, groups: Groups) -> list[tuple[int, int, int, int]]:
-    """Of groups of CPU ops `total_ns`, `self_ns`, `gpu_ns` and `kernels`, as in OpTotal."""
-    outer, own = ~inside_same_name(trace, rows), self_ns(trace)[rows]
-    columns = trace.dur, *gpu_under(trace)
-    total, gpu_ns, kernels = (
-        groups.sums(np.where(outer, column[rows], 0)).tolist() for column in columns
-    )
-    return list(zip(total, groups.sums(own).tolist(), gpu_ns, kernels, strict=True))
+def op_sums(trace: Trace, rows: Rows, groups: Groups) -> list[dict[str, int]]:
+    """Of groups of CPU ops the last fields of OpTotal."""
+    outer, (gpu_ns, kernels) = ~inside_same_name(trace, rows), gpu_under(trace)
+    columns = {"total_ns": trace.dur, "gpu_ns": gpu_ns, "kernels": kernels}
+    sums = {name: groups.sums(np.where(outer, of[rows], 0)) for name, of in columns.items()}
+    sums["self_ns"] = groups.sums(self_ns(trace)[rows])
+    rows_of = zip(*(column.tolist() for column in sums.values()), strict=True)
+    return [dict(zip(sums, row, strict=True)) for row in rows_of]
 
 
 def self_ns(trace: Trace) -> Int64s:

@@ -17,22 +17,19 @@ from fusetui.analysis.questions.collectives import SYNCHRONOUS
 from fusetui.analysis.ranks.changing import (
     Abstain,
     Asked,
+    Meetings,
     RankGraph,
     Why,
     asked_of,
     left_of,
     parts_of,
+    replayed,
 )
 from fusetui.analysis.ranks.matching import step_keys
 from fusetui.analysis.ranks.stragglers import CLOSE, JobFacts
-from fusetui.analysis.ranks.together import Meetings, replayed
-from fusetui.analysis.replay.changes import (
-    Unsynced,
-)
-from fusetui.analysis.replay.critical import last_of
-from fusetui.analysis.replay.graph import Graph
-from fusetui.analysis.replay.replay import Times
-from fusetui.analysis.replay.timeline import StepEnds, bounds_of
+from fusetui.analysis.replay.changes import Unsynced
+from fusetui.analysis.replay.graph import Graph, Times
+from fusetui.analysis.replay.replay import bounds_of
 from fusetui.analysis.replay.whatif import UNKNOWN, StepChange, median
 from fusetui.trace.layout.steps import labels_of
 from fusetui.trace.model.arrays import Int64s, summed
@@ -88,9 +85,7 @@ def job_whatif(facts: JobFacts, texts: Sequence[str], *, cached: bool = True) ->
         residual_share=0.0,
         inferred_waits=0,
         uncertainty_ns=0,
-        certainty="bound"
-        if all(isinstance(each.change, Unsynced) for each in asked)
-        else "estimate",
+        certainty="estimate",
         notes=(),
     )
     try:
@@ -131,7 +126,7 @@ def _uncertainty(facts: JobFacts) -> float:
 
 def _answer(facts: JobFacts, asked: Sequence[Asked], nothing: JobWhatIf, cached: bool) -> JobWhatIf:
     parts, meetings, notes = parts_of(facts, asked, cached)
-    recorded = [Times(part.graph.began, part.graph.ended) for part in parts]
+    recorded = [part.graph.recorded for part in parts]
     same = replayed([part.graph for part in parts], meetings)
     if same is None or not all(map(_equal, same.times, recorded)):
         raise Abstain("not_replayed")
@@ -149,6 +144,9 @@ def _answer(facts: JobFacts, asked: Sequence[Asked], nothing: JobWhatIf, cached:
     names = labels_of(facts.matched.ranks[0].steps)
     counted = [len(old) == 1, *[True] * (len(old) - 1)]  # before the first none ended
     steps = zip(names, old.tolist(), new.tolist(), counted, strict=True) if names else ()
+    bounds = all(isinstance(each.change, Unsynced) for each in asked)
+    certain = all(part.is_certain for part in parts) and not max(shares)
+    uncertainty = round(_uncertainty(facts))
     return msgspec.structs.replace(
         nothing,
         steps=tuple(StepChange(*one) for one in steps),
@@ -156,7 +154,8 @@ def _answer(facts: JobFacts, asked: Sequence[Asked], nothing: JobWhatIf, cached:
         after_ns=median(new[counted]),
         ranks=tuple(_ranks(facts, parts, (meetings, same.arrived), (left, found.arrived))),
         inferred_waits=sum(part.graph.inferred_waits for part in parts),
-        uncertainty_ns=round(_uncertainty(facts)),
+        uncertainty_ns=uncertainty,
+        certainty="bound" if bounds and certain and not uncertainty else "estimate",
         notes=notes,
     )
 
@@ -171,19 +170,12 @@ def _bounds(
     """When the first rank begins the first step, then when the last one has ended each."""
     found = []
     for rank, (part, own, graph) in enumerate(zip(parts, times, graphs, strict=True)):
-        recorded = _ends(part.graph, Times(part.graph.began, part.graph.ended), part.ends)
+        recorded = bounds_of(part.graph, part.graph.recorded, part.ends)
         begin = part.graph.origin_ns + part.epoch_ns
         common = facts.clocks.common(np.full(len(recorded), rank), recorded + begin)
-        found.append(_ends(graph, own, part.ends) + common - recorded)
+        found.append(bounds_of(graph, own, part.ends) + common - recorded)
     bounds = np.stack(found)
     return np.append(bounds[:, 0].min(), bounds[:, 1:].max(axis=0))
-
-
-def _ends(graph: Graph, times: Times, ends: StepEnds) -> Int64s:
-    """Of the steps of a rank; without steps its begin and its end."""
-    if len(ends.edges):
-        return bounds_of(graph, times, ends)
-    return np.array([0, times.end[last_of(graph, times)]])
 
 
 def _ranks(

@@ -8,7 +8,7 @@
     apply.changed(trace, graph, changes) that with changes -> Graph, and notes
     replay.replay(graph)                 when each node begins and ends -> Times; of a graph without
                                          a change this is the recording, to the nanosecond
-    timeline.slices_of(trace, graph, times)  when each slice of the trace would run
+    replay.slices_of(trace, graph, times)  when each slice of the trace would run
     critical.route_to, slack_of          the critical path to a node; each node's time to spare
 
 `once(trace, graph_of)` keeps the graph with its trace. Times are in ns; those of a graph and of its

@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 
 from fusetui.analysis.questions.busy import communicates, effective_ns
+from fusetui.analysis.questions.launches import graph_calls
 from fusetui.analysis.replay import select
 from fusetui.analysis.replay.changes import (
     Change,
@@ -25,10 +26,9 @@ from fusetui.analysis.replay.changes import (
 )
 from fusetui.analysis.replay.graph import NEVER, Graph, Node
 from fusetui.analysis.replay.select import Covers
-from fusetui.analysis.why.host import matching
+from fusetui.analysis.why.facts import loader_rows
 from fusetui.analysis.why.kernels import Kernels
-from fusetui.analysis.why.rules.fusion import runs_of
-from fusetui.analysis.why.warming import GRAPH_LAUNCH
+from fusetui.analysis.why.rules.fusion import inside_of, runs_of
 from fusetui.trace.model.arrays import Floats, Rows, distinct
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
@@ -81,6 +81,12 @@ class Draft:
         own = np.maximum(self.dur[nodes] - overlap, 0).astype(np.float64)
         self.dur[nodes] = overlap + np.rint(effective(own)).astype(np.int64)
 
+    def release(self, waits: Rows) -> None:
+        """These calls no longer wait for the device."""
+        self.unlink(1, waits)
+        self.dur[waits] -= self.unexplained[waits]
+        self.unexplained[waits] = 0
+
     def hurry(self, covers: Covers, factor: float) -> None:
         """What threads do during covers takes so much of its time."""
         for chain, cover in covers.items():
@@ -90,10 +96,8 @@ class Draft:
         """Where a queue was full: of what is left, each launch call waits for the item as many
         places before its own as the queue holds."""
         graph, items = self.graph, self.items
-        calls = graph.nodes(Node.LAUNCH)
+        calls, node = graph.nodes(Node.LAUNCH), graph.node_of(self.trace, Node.LAUNCH)
         slots = calls[graph.kind[graph.source[1, calls]] == Node.ITEM]
-        node = np.zeros(len(self.trace) + 1, dtype=np.intp)
-        node[graph.row[calls]] = calls
         for chain in distinct(graph.chain[graph.source[1, slots]]).tolist():
             own = items[graph.chain[items] == chain]
             launched = node[self.trace.launch[graph.row[own]]]
@@ -205,22 +209,15 @@ def _fused(change: Fused, draft: Draft) -> None:
     if not len(chosen):
         which = "" if change.place is None else f" with event {change.place}"
         raise NothingLikeIt(f"The trace has no fusable run of kernels{which}.")
-    node = np.zeros(len(trace), dtype=np.intp)
-    node[graph.row[draft.items]] = draft.items
-    inside = np.zeros(len(rows) + 1, dtype=np.int64)
-    np.add.at(inside, runs.begin[chosen] + 1, 1)
-    np.add.at(inside, runs.end[chosen], -1)
+    node, call = graph.node_of(trace, Node.ITEM), graph.node_of(trace, Node.LAUNCH)
     moved = runs.moved[chosen]
     if np.isnan(moved).any():
         draft.notes.append("some_runs_keep_their_time")
     heads = node[rows[runs.begin[chosen]]]
     fused = np.where(np.isnan(moved), 1.0, moved) * runs.ns[chosen].astype(np.float64)
     draft.scale(heads, lambda own: fused)
-    others = rows[np.cumsum(inside[:-1]) > 0]
+    others = rows[inside_of(runs.begin[chosen] + 1, runs.end[chosen], len(rows))]
     calls = trace.launch[others]
-    call = np.zeros(len(trace), dtype=np.intp)
-    launches = graph.nodes(Node.LAUNCH)
-    call[graph.row[launches]] = launches
     alone = np.bincount(trace.launch[trace.gpu_rows] + 1, minlength=len(trace) + 1)[1:] == 1
     draft.remove(node[others])
     calls = call[calls[(calls >= 0) & alone[calls]]]
@@ -231,8 +228,7 @@ def _graphed(change: Graphed, draft: Draft) -> None:
     trace, graph = draft.trace, draft.graph
     calls = graph.nodes(Node.LAUNCH, Node.WAIT)
     start, end = (times[graph.row[calls]] for times in (trace.start, trace.end))
-    every = trace.rows_of(Role.CALL)
-    usual = trace.dur[every[matching(trace, every, GRAPH_LAUNCH.search)]]
+    usual = trace.dur[graph_calls(trace)]
     cost = int(np.median(usual)) if len(usual) else GRAPH_NS
     if not len(usual):
         draft.notes.append("graph_launch_assumed")
@@ -274,14 +270,12 @@ def _unsynced(change: Unsynced, draft: Draft) -> None:
     waits = nodes[(graph.kind[nodes] == Node.WAIT) & (graph.lag[1, nodes] != NEVER)]
     if not len(waits):
         raise NothingLikeIt(f"No call like {change.pattern} is known to wait for the device.")
-    draft.unlink(1, waits)
-    draft.dur[waits] -= draft.unexplained[waits]
-    draft.unexplained[waits] = 0
+    draft.release(waits)
 
 
 def _loaded(change: Loaded, draft: Draft) -> None:
     """A worker fetches every nth batch, one after the other, from the first one on."""
-    graph, found = draft.graph, select.loads_of(draft.trace, draft.graph)
+    graph, found = draft.graph, select.covers(draft.trace, draft.graph, loader_rows(draft.trace))
     if not found:
         raise NothingLikeIt("No thread that launches work loads data.")
     if all(len(cover.start) < 2 for cover in found.values()):

@@ -24,15 +24,45 @@ less than nothing, where the recording shows it. A residual is what was recorded
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.analysis.replay.pace import Pace
-from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows
+from fusetui.trace.model.arrays import Flags, Floats, Int32s, Int64s, Rows, distinct
+from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import Id
+from fusetui.trace.model.intervals import Cover
+
+
+class Pace(NamedTuple):
+    """From each of some times to the next one, how long a recorded ns takes; 1 before the first.
+    Arrays of shape [n]; times as in Graph."""
+
+    times: Int64s
+    rate: Floats
+
+    def until(self, times: Int64s) -> Int64s:
+        """How long it works until each time, if it begins at 0. Differences add up exactly."""
+        if not len(self.times):
+            return times
+        lasted = np.diff(self.times) * self.rate[:-1]
+        before = np.concatenate(([0.0], np.cumsum(lasted))) + self.times[0]
+        place = np.searchsorted(self.times, times, side="right") - 1
+        at = np.maximum(place, 0)
+        inside = before[at] + (times - self.times[at]) * self.rate[at]
+        return np.where(place < 0, times, np.rint(inside)).astype(np.int64)
+
+    def changed(self, cover: Cover, factor: float) -> Pace:
+        """As much slower or faster during a cover."""
+        times = distinct(np.concatenate((self.times, cover.start, cover.end)))
+        place = np.searchsorted(self.times, times, side="right") - 1
+        rate = np.append(self.rate, 1.0)[place]
+        return Pace(times, np.where(cover.place_of(times) >= 0, rate * factor, rate))
+
+
+AS_RECORDED = Pace(np.empty(0, dtype=np.int64), np.empty(0))
 
 NEVER = -(1 << 61)
 """The lag of an edge that is none."""
@@ -59,6 +89,13 @@ class Chain(msgspec.Struct, frozen=True):
     is_stream: bool = False
     device: Id = None  # of a stream
     switch_ns: int = 0  # usual, from the end of an item to the start of the next one
+
+
+class Times(NamedTuple):
+    """In ns after the origin; shape [nodes]. What was taken out of a graph has no times."""
+
+    begin: Int64s
+    end: Int64s
 
 
 class Graph(msgspec.Struct, frozen=True, eq=False, dict=True):
@@ -88,8 +125,18 @@ class Graph(msgspec.Struct, frozen=True, eq=False, dict=True):
         """As recorded."""
         return self.began + self.lasted
 
+    @property
+    def recorded(self) -> Times:
+        return Times(self.began, self.ended)
+
     def nodes(self, *kinds: Node) -> Rows:
         return np.flatnonzero(np.isin(self.kind, kinds))
+
+    def node_of(self, trace: Trace, kind: Node) -> Rows:
+        """By row of the trace, and then of none: the node of this kind, 0 for none."""
+        found, nodes = np.zeros(len(trace) + 1, dtype=np.intp), self.nodes(kind)
+        found[self.row[nodes]] = nodes
+        return found
 
 
 def in_order(

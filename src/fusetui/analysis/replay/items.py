@@ -11,10 +11,10 @@ import msgspec
 import numpy as np
 
 from fusetui.analysis.questions.busy import communicates
+from fusetui.analysis.questions.launches import graph_calls
 from fusetui.analysis.replay.graph import Node
 from fusetui.analysis.replay.hosts import FREES, Hosts
 from fusetui.analysis.why.host import matching
-from fusetui.analysis.why.warming import GRAPH_LAUNCH
 from fusetui.text.patterns import late
 from fusetui.trace.model.arguments import arguments, parsed
 from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows, distinct, first_with
@@ -22,7 +22,7 @@ from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.joined import own_events
 from fusetui.trace.model.memo import once
-from fusetui.trace.program.dependencies import dependencies
+from fusetui.trace.program.backward import dependencies
 
 OF_DEVICE = late(rf"(?:Device|Ctx|Context)Synchronize|{FREES.pattern}")
 OF_EVENT = late(r"EventSynchronize")
@@ -193,8 +193,7 @@ def awaited_by_items(trace: Trace, items: Items, syncs: Syncs) -> Iterator[Pairs
         after = items.after(target, trace.start[syncs.call[own]])
         both = (before >= 0) & (after >= 0)
         yield Pairs(after[both], before[both])
-    replays = matching(trace, trace.rows_of(Role.CALL), GRAPH_LAUNCH.search)
-    if replays.any() and len(items.streams) > 1:
+    if graph_calls(trace).any() and len(items.streams) > 1:
         found = once(trace, dependencies)
         place = np.full(len(trace), -1)
         place[items.rows] = np.arange(len(items.rows))

@@ -10,12 +10,20 @@ import numpy as np
 
 from fusetui.analysis.questions.busy import communicates, effective_ns
 from fusetui.analysis.replay.build import graph_of
-from fusetui.analysis.replay.critical import LAG, OWN, Route, last_of, residual_share, route_to
 from fusetui.analysis.replay.graph import Graph, Node
-from fusetui.analysis.replay.hosts import loader_rows
-from fusetui.analysis.replay.replay import Times, replay
+from fusetui.analysis.replay.replay import (
+    LAG,
+    OWN,
+    Route,
+    last_of,
+    last_route,
+    replay,
+    residual_share,
+    route_to,
+)
 from fusetui.analysis.why.account import Accounts
-from fusetui.analysis.why.host import LAYERS, Slices, together
+from fusetui.analysis.why.facts import loader_rows
+from fusetui.analysis.why.host import LAYERS, together
 from fusetui.analysis.why.kernels import by_text
 from fusetui.analysis.why.model import DeviceResidual
 from fusetui.gpu.kernel_names import decode
@@ -70,14 +78,13 @@ class Path(msgspec.Struct, frozen=True):
 def path(trace: Trace) -> Path:
     """The critical path of the recording."""
     graph = once(trace, graph_of)
-    times = Times(graph.began, graph.ended)
-    route = route_to(graph, times, last_of(graph, times))
+    route = last_route(graph, graph.recorded)
     devices = residuals_of(trace)
     large = len(graph) > MOST_REPLAYED
     return Path(
         span_ns=int(route.ns.sum()),
         rows=rows_of(trace, graph, route),
-        slack=() if large else tuple(_slack(trace, graph, times, route)),
+        slack=() if large else tuple(_slack(trace, graph, route)),
         slack_left_out=large,
         devices=devices,
         residual_share=max((one.residual_share for one in devices), default=0.0),
@@ -89,10 +96,9 @@ def path(trace: Trace) -> Path:
 def residuals_of(trace: Trace) -> tuple[DeviceResidual, ...]:
     """Of each device, as recorded."""
     graph = once(trace, graph_of)
-    times = Times(graph.began, graph.ended)
     devices = dict.fromkeys(chain.device for chain in graph.chains if chain.is_stream)
     return tuple(
-        DeviceResidual(exact_id(one), residual_share(graph, times, one)) for one in devices
+        DeviceResidual(exact_id(one), residual_share(graph, graph.recorded, one)) for one in devices
     )
 
 
@@ -184,10 +190,10 @@ def host_parts(trace: Trace, graph: Graph, nodes: Rows) -> HostTimes:
                 known = start < end
                 start, end, place = start[known], end[known], place[known]
                 row = slices.rows[slices.end.searchsorted(start, side="right")]
-                of = own[_place(graph.began[own], rest.start[place])]
-                found.append((of, row, start + shift, end + shift))
-                rest = without(rest, _moved(slices, shift))
-        of = own[_place(graph.began[own], rest.start)]
+                of = np.searchsorted(graph.began[own], rest.start[place], side="right") - 1
+                found.append((own[of], row, start + shift, end + shift))
+                rest = without(rest, Cover(slices.start + shift, slices.end + shift))
+        of = own[np.searchsorted(graph.began[own], rest.start, side="right") - 1]
         found.append((of, np.full(len(of), -1), rest.start, rest.end))
     node, row, start, end = map(np.concatenate, zip(*found, strict=True))
     ns = np.zeros(len(node), dtype=np.int64)
@@ -195,14 +201,6 @@ def host_parts(trace: Trace, graph: Graph, nodes: Rows) -> HostTimes:
         mine = graph.chain[node] == chain
         ns[mine] = pace.until(end[mine]) - pace.until(start[mine])
     return HostTimes(node, row, ns)
-
-
-def _place(begins: Int64s, times: Int64s) -> Rows:
-    return np.searchsorted(begins, times, side="right") - 1
-
-
-def _moved(slices: Slices, shift: int) -> Cover:
-    return Cover(slices.start + shift, slices.end + shift)
 
 
 def _by_host(trace: Trace, graph: Graph, route: Route) -> Iterator[Told]:
@@ -226,7 +224,7 @@ def _by_host(trace: Trace, graph: Graph, route: Route) -> Iterator[Told]:
     yield "host", "", int((row < 0).sum()), int(ns[row < 0].sum())
 
 
-def _slack(trace: Trace, graph: Graph, times: Times, route: Route) -> Iterator[Slack]:
+def _slack(trace: Trace, graph: Graph, route: Route) -> Iterator[Slack]:
     """Of the largest families of kernels and ops; the most first."""
     items = graph.nodes(Node.ITEM)
     items = items[trace.role[graph.row[items]] == Role.KERNEL]
@@ -239,7 +237,7 @@ def _slack(trace: Trace, graph: Graph, times: Times, route: Route) -> Iterator[S
         ("kernel", items, graph.row[items].astype(np.intp), effective[graph.row[items]]),
         ("op", parts.node[in_op], parts.row[in_op], parts.ns[in_op]),
     )
-    end = int(times.end.max())
+    end = int(graph.ended.max())
     for kind, nodes, rows, ns in kinds:
         name = [_family(one) if kind == "kernel" else one for one in trace.names]
         numbers = {text: n for n, text in enumerate(dict.fromkeys(name))}

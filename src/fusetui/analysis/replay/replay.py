@@ -1,4 +1,4 @@
-"""When each node of a graph begins and ends."""
+"""When each node of a graph begins and ends, what the end waits for, and what has time to spare."""
 
 from __future__ import annotations
 
@@ -6,17 +6,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fusetui.analysis.replay.graph import Graph
-from fusetui.trace.model.arrays import Int64s
+from fusetui.analysis.replay.build import LATE_NS
+from fusetui.analysis.replay.graph import NEVER, Graph, Node, Times
+from fusetui.trace.layout.steps import by_launch_time, steps_of
+from fusetui.trace.model.arrays import Int64s, Rows
+from fusetui.trace.model.categories import CPU_LAYERS
+from fusetui.trace.model.columns import Trace
+from fusetui.trace.model.ids import Id
 
 BLOCK = 1 << 16  # nodes that are objects of Python at a time
-
-
-class Times(NamedTuple):
-    """In ns after the origin; shape [nodes]. What was taken out of a graph has no times."""
-
-    begin: Int64s
-    end: Int64s
 
 
 def replay(graph: Graph) -> Times:
@@ -32,3 +30,194 @@ def replay(graph: Graph) -> Times:
             append((first if first > second else second) + dur)
     end = np.array(ends, dtype=np.int64)
     return Times(end - graph.dur, end)
+
+
+def last_of(graph: Graph, times: Times) -> int:
+    """The node that ends last."""
+    ends = np.where(graph.gone | (graph.kind == Node.JOIN), NEVER, times.end)
+    return int(np.argmax(ends))
+
+
+def times_at(graph: Graph, times: Times, chain: int, recorded: Int64s) -> Int64s:
+    """When a thread gets where it was at some times as recorded (ns after the origin)."""
+    nodes = np.flatnonzero((graph.chain == chain) & (graph.kind != Node.JOIN))
+    began = graph.began[nodes]
+    first = np.searchsorted(began, recorded)
+    exact = np.append(began, -1)[first] == recorded
+    place = np.where(exact, first, np.maximum(first - 1, 0))
+    node, pace = nodes[place], graph.paces[chain]
+    until = np.clip(recorded, began[place], graph.ended[node])
+    own = pace.until(until) - pace.until(began[place])
+    share = graph.dur[node] / np.maximum(graph.lasted[node], 1)
+    called = np.rint((until - began[place]) * share).astype(np.int64)
+    inside = np.where(graph.kind[node] == Node.HOST, own, called)
+    following = np.minimum(place + 1, len(nodes) - 1)
+    waited = recorded - until  # inside a wait, or before the thread begins, or after it has ended
+    length = began[following] - graph.ended[node]
+    longer = times.begin[nodes[following]] - times.end[node]
+    share = np.where((waited > 0) & (length > 0), longer / np.maximum(length, 1), 1.0)
+    inside += np.rint(waited * share).astype(np.int64)
+    found: Int64s = times.begin[node] + inside
+    return found
+
+
+def slices_of(trace: Trace, graph: Graph, times: Times) -> tuple[Int64s, Int64s]:
+    """When each slice of the trace would start and end (ns of the file), shape [slices]; as
+    recorded where it is on no thread or stream of the graph. What a change takes out starts and
+    ends where it was."""
+    start, end = trace.start.copy(), trace.end.copy()
+    items = graph.nodes(Node.ITEM)
+    start[graph.row[items]] = times.begin[items] + graph.origin_ns
+    end[graph.row[items]] = times.end[items] + graph.origin_ns
+    for number, track in zip(trace.thread_of_track.tolist(), trace.tracks, strict=True):
+        for chain in range(len(graph.paces)):
+            if graph.chains[chain].thread == number and track.layer in CPU_LAYERS:
+                for column in (start, end):
+                    recorded = column[track.rows] - graph.origin_ns
+                    moved = times_at(graph, times, chain, recorded)
+                    column[track.rows] = moved + graph.origin_ns
+    return start, end
+
+
+class StepEnds(NamedTuple):
+    """What ends the steps of a trace."""
+
+    chain: int  # their thread, -1: none of the graph
+    edges: Int64s  # as recorded, after the origin: when the first begins, and the thread ends each
+    item: Rows  # what they launched
+    number: Rows  # and the place among the edges of the step that launched it
+
+
+def step_ends(trace: Trace, graph: Graph, by: str | None = None) -> StepEnds:
+    """Of the steps of a trace; `by`: see steps_of."""
+    steps, none = steps_of(trace, by), np.empty(0, dtype=np.intp)
+    if not len(steps):
+        return StepEnds(-1, none.astype(np.int64), none, none)
+    thread = int(trace.thread_of_track[trace.track[steps.rows[0]]])
+    chains = [n for n in range(len(graph.paces)) if graph.chains[n].thread == thread]
+    node = graph.node_of(trace, Node.ITEM)
+    rows, called = by_launch_time(trace)
+    places = np.arange(len(rows))
+    groups = [places[own] for own in steps.slices_of(called)]
+    number = np.repeat(np.arange(1, len(groups) + 1), [len(own) for own in groups])
+    edges = np.append(steps.start[:1], steps.end) - graph.origin_ns
+    launched = node[rows[np.concatenate([none, *groups])]]
+    return StepEnds((*chains, -1)[0], edges, launched, number)
+
+
+def bounds_of(graph: Graph, times: Times, ends: StepEnds) -> Int64s:
+    """See step_bounds; without steps, the begin and the end of all."""
+    if not len(ends.edges):
+        return np.array([0, times.end[last_of(graph, times)]])
+    edges = ends.edges.copy()
+    if ends.chain >= 0:
+        edges = times_at(graph, times, ends.chain, edges)
+    left = ~graph.gone[ends.item]
+    np.maximum.at(edges, ends.number[left], times.end[ends.item[left]])
+    return np.maximum.accumulate(edges)
+
+
+def step_bounds(trace: Trace, graph: Graph, times: Times, by: str | None = None) -> Int64s:
+    """When the first step begins, then when each ends: the later of its thread and of what it
+    launched, and not before the one before it; shape [steps + 1], empty without steps. `by`: see
+    steps_of."""
+    ends = step_ends(trace, graph, by)
+    return bounds_of(graph, times, ends) if len(ends.edges) else ends.edges
+
+
+PARTS = LAG, RESIDUAL, OWN, LATE = range(4)
+"""What a stretch of the critical path is: the lag before a node, what is not understood of that,
+what the node does, and what is not understood of that."""
+
+
+class Route(NamedTuple):
+    """The critical path up to a node, as stretches from each begin to the next one, without a gap;
+    arrays of shape [stretches], the last begin is the end."""
+
+    node: Rows
+    part: Rows
+    begin: Int64s  # ns after the origin; shape [stretches + 1]
+
+    @property
+    def ns(self) -> Int64s:
+        return np.diff(self.begin)
+
+    @property
+    def unknown_share(self) -> float:
+        """How much of it is not understood."""
+        unknown = self.ns[np.isin(self.part, (RESIDUAL, LATE))].sum()
+        return float(unknown / max(int(self.ns.sum()), 1))
+
+    def since(self, begin: int) -> Route:
+        """The part after a time."""
+        return Route(self.node, self.part, np.maximum(self.begin, begin))
+
+
+def route_to(graph: Graph, times: Times, last: int) -> Route:
+    """From the origin to the end of a node, by the edge that ends last of each."""
+    ends = times.end[graph.source] + graph.lag + graph.residual
+    slot = np.argmax(ends, axis=0)
+    every = np.arange(len(graph))
+    before = graph.source[slot, every].tolist()
+    found, node = list[int](), last
+    while node:
+        found.append(node)
+        node = before[node]
+    nodes = np.array(found[::-1], dtype=np.intp)
+    own = slot[nodes]
+    since = times.end[graph.source[own, nodes]]
+    late = times.end[nodes] - np.minimum(graph.unexplained, graph.dur)[nodes]
+    begins = (since, since + graph.lag[own, nodes], times.begin[nodes], late)
+    begin = np.append(np.stack(begins, axis=1).reshape(-1), times.end[last])
+    begin = np.minimum.accumulate(begin[::-1])[::-1]  # the next may begin before one has ended
+    begin[0] = 0
+    return Route(np.repeat(nodes, len(PARTS)), np.tile(PARTS, len(nodes)), np.maximum(begin, 0))
+
+
+def last_route(graph: Graph, times: Times) -> Route:
+    """To the last end."""
+    return route_to(graph, times, last_of(graph, times))
+
+
+def residual_share(graph: Graph, times: Times, device: Id) -> float:
+    """How much of the time from the first launch for a device to its last end is not understood,
+    on the critical path to that."""
+    chains = [
+        n for n, chain in enumerate(graph.chains) if chain.is_stream and chain.device == device
+    ]
+    items = np.flatnonzero(np.isin(graph.chain, chains) & ~graph.gone)
+    if not len(items):
+        return 0.0
+    source = graph.source[1, items]
+    launched = np.where(source > 0, times.end[source], times.begin[items])
+    begin = int(launched.min())
+    last = int(items[np.argmax(times.end[items])])
+    return route_to(graph, times, last).since(begin).unknown_share
+
+
+def late_share(graph: Graph, route: Route) -> float:
+    """How much of a route is lateness of items, but the first of their streams, that nothing
+    recorded explains: what they wait for may be missing."""
+    late = (route.part == RESIDUAL) & (route.ns > LATE_NS) & (graph.source[0, route.node] > 0)
+    late &= graph.kind[route.node] == Node.ITEM
+    return float(route.ns[late].sum() / max(int(route.ns.sum()), 1))
+
+
+def slack_of(graph: Graph, times: Times) -> Int64s:
+    """How much longer each node could take without moving the last end of the replay (ns); shape
+    [nodes]. A pass from the end to the beginning."""
+    end = int(times.end.max())
+    latest = [end] * len(graph)
+    lag = graph.lag + graph.residual
+    for at in range(len(graph) - 1, 0, -BLOCK):
+        own = slice(max(1, at - BLOCK + 1), at + 1)
+        columns = (*graph.source[:, own], *lag[:, own], graph.dur[own])
+        nodes = range(own.start, own.stop)
+        each = zip(nodes, *(column.tolist() for column in columns), strict=True)
+        for node, a, b, after_a, after_b, dur in reversed(list(each)):
+            begin = latest[node] - dur
+            if begin - after_a < latest[a]:
+                latest[a] = begin - after_a
+            if begin - after_b < latest[b]:
+                latest[b] = begin - after_b
+    return np.array(latest, dtype=np.int64) - times.end

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Literal
 
@@ -11,18 +12,18 @@ import numpy as np
 from fusetui.analysis.questions.busy import communicates
 from fusetui.analysis.replay.apply import changed, is_range
 from fusetui.analysis.replay.build import graph_of
-from fusetui.analysis.replay.changes import NothingLikeIt, Unsynced, parse_change
-from fusetui.analysis.replay.critical import (
-    last_of,
-    late_share,
-    route_to,
-    unknown_share,
-)
-from fusetui.analysis.replay.graph import Graph
+from fusetui.analysis.replay.changes import NothingLikeIt, Unsynced, WrongChange, parse_change
+from fusetui.analysis.replay.graph import Graph, Times
 from fusetui.analysis.replay.items import WAITS_EVENT
 from fusetui.analysis.replay.path import PathRow, residuals_of, rows_of
-from fusetui.analysis.replay.replay import Times, replay
-from fusetui.analysis.replay.timeline import step_bounds
+from fusetui.analysis.replay.replay import (
+    bounds_of,
+    last_route,
+    late_share,
+    replay,
+    route_to,
+    step_ends,
+)
 from fusetui.analysis.why.host import matching
 from fusetui.analysis.why.model import DOUBTFUL, DeviceResidual
 from fusetui.trace.layout.steps import labels_of, steps_of
@@ -106,7 +107,7 @@ def whatif(
         raise NothingLikeIt(f"There is no step {step}, but {steps.known}.")
     made, notes = changed(trace, graph, asked)
     times = replay(made)
-    before = lengths_of(trace, graph, Times(graph.began, graph.ended), by)
+    before = lengths_of(trace, graph, graph.recorded, by)
     after = lengths_of(trace, made, times, by)
     tells = told_steps(trace, by)
     places = tells if place is None else np.array([place])
@@ -114,19 +115,21 @@ def whatif(
     if is_range(asked):
         other = changed(trace, graph, asked, latest=True)[0]
         most = lengths_of(trace, other, replay(other), by)
-        ends = sorted((median(chosen(after, places)), median(chosen(most, places))))
-        between = (ends[0], ends[1])
+        low, high = sorted((median(after[places]), median(most[places])))
+        between = low, high
     devices = residuals_of(trace)
-    share = max([one.residual_share for one in devices] + [unknown_share(made, times)])
+    was, route = last_route(graph, graph.recorded), last_route(made, times)
+    share = max([one.residual_share for one in devices] + [route.unknown_share])
     told = between is None and share <= UNKNOWN
     bounds = all(isinstance(one, Unsynced) for one in asked)
-    recorded = late_share(graph, Times(graph.began, graph.ended))
-    late: list[Note] = ["late_unexplained"] * (max(recorded, late_share(made, times)) > LITTLE)
+    is_bound = bounds and is_certain(trace, was.unknown_share, route.unknown_share)
+    is_late = max(late_share(graph, was), late_share(made, route)) > LITTLE
+    late: list[Note] = ["late_unexplained"] * is_late
     names = labels_of(steps.names)
     counted = np.isin(np.arange(len(before)), tells).tolist()
     each = zip(names, before.tolist(), after.tolist(), counted, strict=True) if len(steps) else ()
     every = [StepChange(name, old, new if told else None, own) for name, old, new, own in each]
-    before, after = chosen(before, places), chosen(after, places)
+    before, after = before[places], after[places]
     return WhatIf(
         changes=tuple(changes),
         of="step" if len(steps) else "span",
@@ -140,7 +143,7 @@ def whatif(
         between_ns=between if share <= UNKNOWN else None,
         residual_share=share,
         inferred_waits=graph.inferred_waits,
-        certainty="bound" if bounds and is_certain(trace, graph, made, times) else "estimate",
+        certainty="bound" if is_bound else "estimate",
         limit=_limit(trace, made, times, places, by),
         notes=tuple(dict.fromkeys((*_notes(trace), *late, *notes))),
     )
@@ -148,24 +151,16 @@ def whatif(
 
 def lengths_of(trace: Trace, graph: Graph, times: Times, by: str | None) -> Int64s:
     """From the end of each step to the end of the next one; without steps, the length of all."""
-    bounds = step_bounds(trace, graph, times, by)
-    if len(bounds):
-        return np.diff(bounds)
-    return times.end[[last_of(graph, times)]]
+    return np.diff(bounds_of(graph, times, step_ends(trace, graph, by)))
 
 
 def told_steps(trace: Trace, by: str | None) -> Rows:
     """The places of the steps whose median is told: those in which a device ran (all if none did),
-    without the first, before which none ended, unless it is the only one."""
+    without the first, before which none ended, unless it is the only one; 0 without steps."""
     steps, gpu = steps_of(trace, by), trace.gpu_rows
     ran = union(trace.start[gpu], trace.end[gpu]).within(steps.start, steps.end) > 0
     places = np.flatnonzero(ran if ran.any() else ~ran)
-    return places[places > 0] if (places > 0).any() else places
-
-
-def chosen(lengths: Int64s, places: Rows) -> Int64s:
-    """The lengths of these steps; without steps, that of all."""
-    return lengths[places] if len(places) else lengths
+    return places[places > 0] if (places > 0).any() else np.zeros(1, dtype=np.intp)
 
 
 def median(lengths: Int64s) -> int:
@@ -178,13 +173,12 @@ def _limit(
 ) -> tuple[PathRow, ...]:
     """The critical path from the first to the last of some steps, or of all without steps.
     Of one among several it may begin with what the step before left to do."""
-    bounds = step_bounds(trace, graph, times, by)
-    last, begin = last_of(graph, times), 0
-    if len(bounds):
-        begin, end = int(bounds[places[0]]), int(bounds[places[-1] + 1])
-        ends = np.where(graph.gone | (times.end > end), -1, times.end)
-        last = int(np.argmax(ends))
-    return rows_of(trace, graph, route_to(graph, times, last).since(begin))
+    if not len(steps_of(trace, by)):
+        return rows_of(trace, graph, last_route(graph, times))
+    bounds = bounds_of(graph, times, step_ends(trace, graph, by))
+    ends = np.where(graph.gone | (times.end > bounds[places[-1] + 1]), -1, times.end)
+    route = route_to(graph, times, int(np.argmax(ends)))
+    return rows_of(trace, graph, route.since(int(bounds[places[0]])))
 
 
 def leaves_waits_out(trace: Trace) -> bool:
@@ -195,12 +189,12 @@ def leaves_waits_out(trace: Trace) -> bool:
     return len(kinds) > MANY and bool(np.isin(trace.name[trace.rows_of(Role.CALL)], kinds).all())
 
 
-def is_certain(trace: Trace, graph: Graph, made: Graph, times: Times) -> bool:
+def is_certain(trace: Trace, *unknown: float) -> bool:
     """Whether nothing on the way from a recording to a replay was inferred or is not understood, so
-    that a change that cannot save more than it does there is a bound."""
-    recorded = unknown_share(graph, Times(graph.began, graph.ended))
-    unsaid = graph.inferred_waits or leaves_waits_out(trace) or events_unknown(trace)
-    return not (unsaid or recorded or unknown_share(made, times))
+    that a change that cannot save more than it does there is a bound. `unknown`: the shares of
+    their critical paths that are not."""
+    waits = leaves_waits_out(trace) or events_unknown(trace)
+    return not (waits or once(trace, graph_of).inferred_waits or any(unknown))
 
 
 def events_unknown(trace: Trace) -> bool:
@@ -221,3 +215,63 @@ def _notes(trace: Trace) -> list[Note]:
     if communicates(trace, trace.gpu_rows).any():
         found.append("other_ranks_unchanged")
     return found
+
+
+RANGE = re.compile(r"(?P<head>.*\S)\s+x(?P<low>\d*\.?\d+)\.\.(?P<high>\d*\.?\d+)", re.DOTALL)
+POINTS = 10
+NEARLY = 0.01  # of all that the change gains: less is no help
+
+
+class SweepPoint(msgspec.Struct, frozen=True):
+    """The change at one factor."""
+
+    factor: float
+    after_ns: int
+
+
+class Sweep(msgspec.Struct, frozen=True):
+    """`before_ns` and `after_ns` are of the median step, or of all: see `of`. No points where too
+    little is understood. `knee`: the factor below which nearly nothing is gained, None if all of
+    them gain."""
+
+    change: str
+    of: Literal["step", "span"]
+    devices: tuple[DeviceResidual, ...]
+    before_ns: int
+    residual_share: float
+    points: tuple[SweepPoint, ...]  # from the smallest factor on
+    knee: float | None
+
+
+def sweep(trace: Trace, text: str, step: int | None = None) -> Sweep:
+    """`kernel:attn x0.1..1` at ten factors. Raises WrongChange."""
+    found = RANGE.fullmatch(text.strip())
+    low, high = (float(found[key]) for key in ("low", "high")) if found else (0.0, 0.0)
+    if found is None or not low < high:
+        raise WrongChange(f"{text} is no sweep: kernel:PATTERN x0.1..1 is one.")
+    points = []
+    for number in range(POINTS):
+        factor = round(low + (high - low) * number / (POINTS - 1), 6)
+        one = whatif(trace, [f"{found['head']} x{factor:.6g}"], step)
+        if one.after_ns is None:
+            break
+        points.append(SweepPoint(factor, one.after_ns))
+    return Sweep(
+        change=found["head"],
+        of=one.of,
+        devices=one.devices,
+        before_ns=one.before_ns,
+        residual_share=one.residual_share,
+        points=tuple(points),
+        knee=knee_of(points),
+    )
+
+
+def knee_of(points: Sequence[SweepPoint]) -> float | None:
+    """The largest factor up to which nearly all is gained; None if there is none, or no gain."""
+    times = [point.after_ns for point in points]
+    if not times or max(times) == min(times):
+        return None
+    enough = min(times) + NEARLY * (max(times) - min(times))
+    last = max(n for n, ns in enumerate(times) if all(one <= enough for one in times[: n + 1]))
+    return points[last].factor if last else None

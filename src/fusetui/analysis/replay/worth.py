@@ -11,15 +11,13 @@ from msgspec.structs import replace
 from fusetui.analysis.replay.apply import MAKERS, Draft
 from fusetui.analysis.replay.build import graph_of
 from fusetui.analysis.replay.changes import WrongChange, parse_change
-from fusetui.analysis.replay.critical import late_share, unknown_share
-from fusetui.analysis.replay.graph import NEVER, Graph, Node
+from fusetui.analysis.replay.graph import NEVER, Graph, Node, Times
 from fusetui.analysis.replay.path import residuals_of
-from fusetui.analysis.replay.replay import Times, replay
+from fusetui.analysis.replay.replay import last_route, late_share, replay
 from fusetui.analysis.replay.select import covers
 from fusetui.analysis.replay.whatif import (
     LITTLE,
     UNKNOWN,
-    chosen,
     events_unknown,
     is_certain,
     leaves_waits_out,
@@ -65,21 +63,23 @@ def with_worth(
         findings = (replace(f, worth_note=missing if w and missing else n) for f, w, n in every)
         return replace(found, findings=tuple(findings))
     graph = once(trace, graph_of)
-    recorded = Times(graph.began, graph.ended)
-    before = _told(trace, graph, recorded, by)
+    before = _told(trace, graph, graph.recorded, by)
     told, unknown = list[Finding](), [one.residual_share for one in residuals_of(trace)]
     for finding, change, note in zip(found.findings, wanted, notes, strict=True):
         after = _after(trace, graph, [change], by) if change is not None else note
         if isinstance(after, Then):
-            told.append(_with(finding, note, before, after, events_unknown(trace)))
+            told.append(_with(trace, finding, note, before, after))
             unknown.append(after.unknown)
         else:
             told.append(replace(finding, worth_note=after))
     steps = len(steps_of(trace, by))
     order = sorted(range(len(told)), key=lambda n: _by_worth(told[n], max(steps, 1)))
     first = [wanted[n] for n in order if told[n].worth_ns is not None][:together]
-    both = _after(trace, graph, first, by) if first else None
-    unknown += [both.unknown] if isinstance(both, Then) else []
+    both, made = _after(trace, graph, first, by) if first else None, None
+    if isinstance(both, Then):
+        unknown.append(both.unknown)
+        each = median(before.lengths), median(both.lengths)
+        made = Together(len(first), *each, each[0] - each[1])
     return replace(
         found,
         findings=tuple(told[n] for n in order),
@@ -88,7 +88,7 @@ def with_worth(
         worth_before_ns=median(before.lengths),
         residuals=residuals_of(trace),
         residual_share=max(unknown),
-        together=_together(before, both, len(first)),
+        together=made,
     )
 
 
@@ -98,28 +98,26 @@ class Then(NamedTuple):
     lengths: Int64s  # without steps, that of all
     unknown: float  # the share of the critical path that is not understood
     is_late: bool  # of that, where more may wait for other work than is known
-    is_certain: bool
 
 
 def _told(trace: Trace, graph: Graph, times: Times, by: str | None) -> Then:
-    lengths = chosen(lengths_of(trace, graph, times, by), told_steps(trace, by))
-    certain = is_certain(trace, once(trace, graph_of), graph, times)
-    is_late = late_share(graph, times) > LITTLE
-    return Then(lengths, unknown_share(graph, times), is_late, certain)
+    lengths = lengths_of(trace, graph, times, by)[told_steps(trace, by)]
+    route = last_route(graph, times)
+    return Then(lengths, route.unknown_share, late_share(graph, route) > LITTLE)
 
 
 def _with(
-    finding: Finding, note: WorthNote | None, before: Then, then: Then, unsaid: bool
+    trace: Trace, finding: Finding, note: WorthNote | None, before: Then, then: Then
 ) -> Finding:
-    """A finding with its worth. `unsaid`: whether it is unknown what streams wait for."""
+    """A finding with its worth."""
     whole, mean = median(before.lengths), int((before.lengths - then.lengths).mean())
     saved = max(0, whole - median(then.lengths))
     if saved * NOTHING <= whole:
-        unsaid = unsaid or before.is_late or then.is_late
+        unsaid = before.is_late or then.is_late or events_unknown(trace)
         if unsaid or then.unknown > min(DOUBTFUL, before.unknown + 1 / NOTHING):
             return replace(finding, worth_note="limit_unknown")
         note = "some_steps" if mean * NOTHING > whole else note
-    elif note == "at_most" and not then.is_certain:
+    elif note == "at_most" and not is_certain(trace, before.unknown, then.unknown):
         note = None
     return replace(finding, worth_ns=saved, worth_share=saved / max(whole, 1), worth_note=note)
 
@@ -166,28 +164,14 @@ def _after(
     """The steps with some changes, or why there are none."""
     draft = Draft(trace, graph, latest=False)
     for one in wanted:
+        change: Any = parse_change(one) if isinstance(one, str) else one
         try:
-            _make(one, draft)
+            _MAKERS[type(change)](change, draft)
         except WrongChange:
             return "not_found"
     made = draft.finished()
     then = _told(trace, made, replay(made), by)
     return then if then.unknown <= UNKNOWN else "unclear"
-
-
-def _together(before: Then, after: Then | WorthNote | None, findings: int) -> Together | None:
-    if not isinstance(after, Then):
-        return None
-    each = median(before.lengths), median(after.lengths)
-    return Together(findings, *each, each[0] - each[1])
-
-
-def _make(wanted: Wanted | None, draft: Draft) -> None:
-    if isinstance(wanted, str):
-        change = parse_change(wanted)
-        MAKERS[type(change)](change, draft)
-    elif wanted is not None:
-        _OWN[type(wanted)](wanted, draft)
 
 
 def _nodes_of(draft: Draft, rows: Rows, *kinds: Node) -> Rows:
@@ -226,9 +210,7 @@ def _unawaited(wanted: Unawaited, draft: Draft) -> None:
         raise WrongChange("Nothing is known to wait.")
     draft.scale(copies, np.zeros_like)
     draft.dur[calls[~does_wait & np.isin(row[calls], trace.launch[trace.gpu_rows])]] = 0
-    draft.unlink(1, waits)
-    draft.dur[waits] -= draft.unexplained[waits]
-    draft.unexplained[waits] = 0
+    draft.release(waits)
 
 
 def _hurried(wanted: Hurried, draft: Draft) -> None:
@@ -239,7 +221,8 @@ def _hurried(wanted: Hurried, draft: Draft) -> None:
     draft.hurry(dict.fromkeys(range(len(draft.paces)), cover), 0.0)
 
 
-_OWN: dict[type[Any], Callable[[Any, Draft], None]] = {
+_MAKERS: dict[type[Any], Callable[[Any, Draft], None]] = {
+    **MAKERS,
     Shorter: _shorter,
     Unmade: _unmade,
     Unawaited: _unawaited,

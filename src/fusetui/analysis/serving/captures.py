@@ -19,13 +19,15 @@ from itertools import islice
 import msgspec
 import numpy as np
 
-from fusetui.analysis.questions.computing import within
 from fusetui.analysis.questions.launches import (
+    BEGINS_CAPTURE,
     LONGEST_NAME,
+    capture_calls,
     graph_calls,
     nodes_of_replays,
+    outer_calls,
 )
-from fusetui.analysis.serving.weights import inputs_by_op
+from fusetui.analysis.serving.parts import inputs_by_op
 from fusetui.gpu.roofline.products import matmul
 from fusetui.trace.model.arguments import Arguments, arguments, parsed
 from fusetui.trace.model.arrays import Int64s, Rows
@@ -35,8 +37,6 @@ from fusetui.trace.model.ids import Id
 from fusetui.trace.model.joined import own_events
 from fusetui.trace.model.memo import memo
 
-BEGIN = re.compile(r"StreamBeginCapture")
-END = re.compile(r"StreamEndCapture")
 NODES = re.compile(
     r"\A(?!.*(?i:GraphLaunch)).*?(?:(?i:Launch(?!HostFunc))|Memcpy|Memset)", re.DOTALL
 )
@@ -81,15 +81,17 @@ class CaptureSize(msgspec.Struct, frozen=True):
 
 def has_captures(trace: Trace) -> bool:
     """Whether a capture begins in this trace; looks at names only."""
-    return any(BEGIN.search(name, 0, LONGEST_NAME) for name in trace.names)
+    return any(BEGINS_CAPTURE.search(name, 0, LONGEST_NAME) for name in trace.names)
 
 
 @memo()
 def captures(trace: Trace) -> Captures:
     """The captures of all threads. Reads the args of their calls."""
-    begins, ends, waits = (_calls(trace, words) for words in (BEGIN, END, FORKS))
-    spans = _spans(trace, begins, ends)
-    calls = _calls(trace, NODES)
+    both = zip(*(rows.tolist() for rows in capture_calls(trace)), strict=True)
+    every = sorted(both, key=lambda span: int(trace.start[span[0]]))
+    last = {end: begin for begin, end in every if end >= 0}  # no other one begins before the end
+    spans = [(begin, end) for begin, end in every if last.get(end) == begin]
+    calls, waits = _calls(trace, NODES), _calls(trace, FORKS)
     calls = calls[~np.isin(calls, trace.launch[trace.gpu_rows])]
     own = [_between(trace, calls, begin, end) for begin, end in spans]
     names = iter(_kernels(trace, np.concatenate([np.empty(0, np.intp), *own])))
@@ -99,29 +101,13 @@ def captures(trace: Trace) -> Captures:
         first, last = np.searchsorted(trace.start[waits], trace.start[[begin, end]])
         kernels = tuple(islice(names, len(rows)))
         found.append(Capture(begin, rows, kernels, size, mode, bool(last > first)))
-    return Captures(tuple(found), len(begins) - len(spans))
+    return Captures(tuple(found), len(every) - len(spans))
 
 
 def _calls(trace: Trace, wanted: re.Pattern[str]) -> Rows:
-    """Calls of such a name in order of time; of nested ones (CUDA's runtime calls the driver) the
-    outer one."""
-    rows = trace.rows_named(lambda name: wanted.search(name, 0, LONGEST_NAME), Role.CALL)
-    rows = rows[~within(trace, rows)[rows]]
+    """In order of time."""
+    rows = outer_calls(trace, wanted)
     return rows[np.argsort(trace.start[rows], kind="stable")]
-
-
-def _spans(trace: Trace, begins: Rows, ends: Rows) -> list[tuple[int, int]]:
-    """Each begin with the next end on its thread, unless another begin comes first."""
-    thread = trace.thread_of_track[trace.track]
-    waiting: dict[int, int] = {}
-    found = []
-    both, opens = np.concatenate((begins, ends)), {*begins.tolist()}
-    for row in both[np.argsort(trace.start[both], kind="stable")].tolist():
-        if row in opens:
-            waiting[int(thread[row])] = row
-        elif (begin := waiting.pop(int(thread[row]), -1)) >= 0:
-            found.append((begin, row))
-    return sorted(found, key=lambda span: int(trace.start[span[0]]))
 
 
 def _between(trace: Trace, calls: Rows, begin: int, end: int) -> Rows:

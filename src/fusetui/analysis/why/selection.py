@@ -19,7 +19,7 @@ from fusetui.trace.layout.steps import Steps, steps_of
 from fusetui.trace.model.arrays import Int64s
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.recording import UNCUT, recorded_with
+from fusetui.trace.model.report import UNCUT, recorded_with
 
 ON_GPU = "ProfilerActivity.CUDA"
 LOST = "the properties of devices and the directions of copies"

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from fusetui.analysis.questions.launches import capture_calls, graph_calls
 from fusetui.analysis.why.devices import events_in_order
 from fusetui.analysis.why.host import Host, matching
-from fusetui.gpu.kinds import LONGEST_NAME
 from fusetui.text.patterns import late
 from fusetui.trace.layout.steps import Steps
 from fusetui.trace.model.arrays import Flags, Int64s, Rows, distinct
@@ -19,17 +18,12 @@ from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import NOTHING, Cover, joined, union, without
 
-GRAPH_LAUNCH = late(r"GraphLaunch")
-"""cudaGraphLaunch, cuGraphLaunch, hipGraphLaunch: one call launches a whole graph."""
-
 ONCE = late(
     r"(?:Stream|Event|Ctx|Context|Graph)Create|GraphInstantiate|PrimaryCtx|ModuleLoad|LibraryLoad"
     r"|LibraryGet|ModuleGet|KernelGet|FuncGet|FuncSet|GetDeviceProp|DeviceGet|StreamGetPriority"
     r"|Occupancy|SetDevice|DeviceEnablePeerAccess|\Acu(?:da)?Init\b|\AhipInit\b"
 )
 """Calls that create what is then kept, or that are slow because they are the first of a library."""
-BEGINS_CAPTURE = late(r"StreamBeginCapture")
-ENDS_CAPTURE = late(r"StreamEndCapture")
 
 LONG_NS = 100_000  # a runtime call that takes longer is no ordinary one
 LONG_OP_NS = 1_000_000
@@ -121,7 +115,7 @@ def _parts(trace: Trace, kinds: NDArray[np.int8], spans: Steps, compiling: Rows)
     calls = np.flatnonzero((kinds == Host.ALLOC) & (trace.dur > LONG_NS))
     yield _part(trace, "allocations", calls[~recurring(trace, spans, calls)])
     calls = trace.rows_of(Role.CALL)
-    calls = _named(trace, calls[trace.dur[calls] > LONG_NS], ONCE)
+    calls = calls[(trace.dur[calls] > LONG_NS) & matching(trace, calls, ONCE.search)]
     yield _part(trace, "calls that set something up", calls[~recurring(trace, spans, calls)])
     yield _part(trace, "first calls of ops", _first_ops(trace))
 
@@ -130,22 +124,11 @@ def _part(trace: Trace, what: str, rows: Rows) -> Once:
     return Once(what, rows, trace.start[rows], trace.end[rows])
 
 
-def _named(trace: Trace, rows: Rows, pattern: re.Pattern[str]) -> Rows:
-    return rows[matching(trace, rows, pattern.search)]
-
-
 def captures(trace: Trace) -> Once:
     """From each begin of a capture to the next end of one on the same thread, else to the end of
     the trace."""
-    begins = trace.rows_named(lambda n: BEGINS_CAPTURE.search(n, 0, LONGEST_NAME), Role.CALL)
-    ends = trace.rows_named(lambda n: ENDS_CAPTURE.search(n, 0, LONGEST_NAME), Role.CALL)
-    thread = trace.thread_of_track[trace.track]
-    ends = ends[np.lexsort((trace.start[ends], thread[ends]))]
-    key = np.rec.fromarrays((thread[ends], trace.start[ends]))
-    place = key.searchsorted(np.rec.fromarrays((thread[begins], trace.end[begins])))
-    next_ = np.append(ends, -1)[place]
-    closed = (next_ >= 0) & (thread[next_] == thread[begins])
-    until = np.where(closed, trace.end[next_], trace.end_ns)
+    begins, ends = capture_calls(trace)
+    until = np.where(ends >= 0, trace.end[ends], trace.end_ns)
     return Once("the capture of graphs", begins, trace.start[begins], until)
 
 
@@ -159,7 +142,7 @@ def _first_launches(trace: Trace) -> Rows:
     device = trace.process_of_track[trace.track[rows]].astype(np.int64)
     first = _firsts(device * len(trace.names) + trace.name[rows], trace.dur[calls])
     found = distinct(calls[first[trace.dur[calls[first]] > LONG_NS]])
-    return found[~matching(trace, found, GRAPH_LAUNCH.search)]
+    return found[~graph_calls(trace)[found]]
 
 
 def _first_ops(trace: Trace) -> Rows:

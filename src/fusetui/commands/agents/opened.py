@@ -192,8 +192,7 @@ class Folders:
         return any(os.path.commonpath([real, root]) == root for root in self.roots)
 
     def listed(self) -> tuple[list[Listed], list[str]]:
-        """The files that may be traces, and what ships with fusetui; and a note if not all of the
-        files are listed."""
+        """What may be a trace, and what ships with fusetui; and a note if that is not all of it."""
         files = list(islice(self._files(), MOST_LISTED + 1))
         note = f"Only the first {MOST_LISTED:,} files are listed: name a folder with fewer."
         shelves = ((LESSON, lessons), (SAMPLE, sample_traces))

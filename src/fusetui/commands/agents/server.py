@@ -17,8 +17,7 @@ from mcp.server.stdio import stdio_server
 from mcp_types import CallToolResult, ListToolsResult, TextContent, Tool, ToolAnnotations
 
 from fusetui import __version__
-from fusetui.commands.agents.answers import Answerer
-from fusetui.commands.agents.pages import text_of
+from fusetui.commands.agents.answers import Answerer, text_of
 from fusetui.commands.agents.tools import DATA, TOOLS, description, given, schema, taken
 from fusetui.commands.crash import crash_sentence
 from fusetui.commands.errors import OUR_SENTENCES

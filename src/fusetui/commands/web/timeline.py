@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from fusetui.analysis.why.account import Accounts
 from fusetui.analysis.why.idle_time import IdleTime, idle_times
 from fusetui.analysis.why.model import IDLE
-from fusetui.commands.web.document import text
+from fusetui.commands.web.html import text
 from fusetui.text.cutting import clip
 from fusetui.text.figures import count, duration, tick
 from fusetui.trace.cells.raster import Line, cells, edges
@@ -51,8 +51,7 @@ def colors() -> str:
 
 
 def timeline(trace: Trace, width: int) -> str:
-    """A figure with the lanes of the first screen of the app, so many cells wide, and what the
-    script needs."""
+    """A figure of the first screen's lanes, so many cells wide, and what the script needs."""
     (side,) = make_sides([trace], [""])
     idle = {one.device: one for line in Accounts(trace).lines for one in idle_times(line)}
     shown = [place for place in places(side, first_view(side)) if _is_drawn(place, idle)][:MOST]
@@ -133,8 +132,7 @@ def _idle(side: Side, found: IdleTime, y: int, width: int) -> Iterator[str]:
 
 
 def _paths(kinds: NDArray[np.integer], share: Int64s, y: int, names: list[str]) -> Iterator[str]:
-    """A path for each kind: its runs of cells of one height, shape [cells]; a kind below 0 is
-    nothing."""
+    """A path for each kind: its runs of cells of one height, shape [cells]; below 0 is nothing."""
     high = np.clip(share, 1, LEVELS)
     changes = np.flatnonzero((np.diff(kinds) != 0) | (np.diff(high) != 0)) + 1
     runs: dict[int, list[str]] = {}
@@ -148,7 +146,6 @@ def _paths(kinds: NDArray[np.integer], share: Int64s, y: int, names: list[str]) 
 
 
 def _legend(drawn: list[str]) -> str:
-    """What is there, by its color."""
     there = {name for shape in drawn for name in [shape.split('"', 2)[1]]}
     named = ((name, name.removeprefix("gpu_")) for name in TOKENS if name in there)
     known = {f"idle_{name}": f"idle: {reason.short}" for name, reason in IDLE.items()}

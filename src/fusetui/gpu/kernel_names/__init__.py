@@ -11,9 +11,9 @@ from typing import Final
 
 import msgspec
 
-from .record import KernelName, Part
+from .record import DecodedName, KernelName, Part
 
-__all__ = ["KernelName", "Part", "decode", "short_name"]
+__all__ = ["KernelName", "Part", "decode", "decoded", "short_name"]
 
 # Kernel names are ASCII; the longest seen in a trace has some 5,000 characters.
 _MAX_NAME: Final = 65_536
@@ -39,6 +39,11 @@ def decode(name: str) -> KernelName | None:
     if found is None or body is name:
         return found
     return msgspec.structs.replace(found, name=name)
+
+
+def decoded(name: str) -> DecodedName:
+    """What `decode --json` has of any name, also of one of no known family."""
+    return decode(name) or DecodedName(name=name, short=short_name(name), family=None, parts=())
 
 
 @lru_cache(maxsize=_MOST_NAMES)

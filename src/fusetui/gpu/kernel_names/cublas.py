@@ -143,10 +143,8 @@ def _tuned_word(word: str) -> str | None:
 
 
 def decode_nvjet(name: str) -> KernelName | None:
-    """The record of an nvjet matrix product: `nvjet_sm90_tst_128x256_64x4_2x1_v_bz_coopA_NTN`.
-
-    Of later forms (`nvjet_sm121_tst_mma_128x128x64_3_...`) only the target is read.
-    """
+    """The record of an nvjet matrix product: `nvjet_sm90_tst_128x256_64x4_2x1_v_bz_coopA_NTN`. Of
+    later forms (`nvjet_sm121_tst_mma_128x128x64_3_...`) only the target is read."""
     match = _NVJET.fullmatch(name)
     if match is None:
         target = from_capability(name.removeprefix("nvjet_sm").partition("_")[0])

@@ -185,10 +185,8 @@ def decode2_at(name: str, start: int, family: str) -> KernelName | None:
 
 def _types2(match: re.Match[str]) -> dict[str, str | None]:
     """C and A are printed only if they differ from the accumulator; planar types are per plane.
-
     1688 with fp32 accumulation and no operand type is TF32 arithmetic on fp32 data. Tensor cores do
-    not multiply fp32 or int32: without a type only TF32 data is certain.
-    """
+    not multiply fp32 or int32: without a type only TF32 data is certain."""
     if match["acc"] is None or "_planar" in match["rest"]:
         return {}
     acc, mma, math = ACCUMULATORS[match["acc"]], match["mma"], CUTLASS.get(match["math"] or "")

@@ -7,7 +7,6 @@ from typing import Final
 
 from . import (
     aten,
-    aten_other,
     attention,
     cublas,
     cudnn,
@@ -45,8 +44,8 @@ _FAMILIES: Final[tuple[Family, ...]] = (
     ((), cudnn.decode),
     ((), libraries.decode_cub),
     ((), rocm.decode_ck),
-    ((), aten_other.decode_xpu),
-    ((), aten_other.decode),
+    ((), aten.decode_xpu),
+    ((), aten.decode_other),
     ((), fp8_gemm.decode_deep_gemm),
     ((), libraries.decode),
     ((), cublas.decode_small),

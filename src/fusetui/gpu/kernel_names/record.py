@@ -6,13 +6,15 @@ Parts say which characters mean what. Names are untrusted: only plain characters
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from string import ascii_lowercase, digits
 from typing import Any, Final
 
 import msgspec
 
 from fusetui.text.patterns import compiled, late
+from fusetui.text.printable import printable
 
 from .vocabulary import from_capability
 
@@ -101,10 +103,8 @@ class KernelName(DecodedName, frozen=True, kw_only=True, gc=False):
 def build(
     name: str, family: str, short: str, parts: Iterable[Part] = (), **fields: Any
 ) -> KernelName:
-    """A record whose parts are sorted and do not overlap, and whose short text is safe.
-
-    Of two parts that overlap, the one that starts first is kept.
-    """
+    """A record whose parts are sorted and do not overlap, and whose short text is safe. Of two
+    parts that overlap, the one that starts first is kept."""
     kept: list[Part] = []
     last = 0
     for part in sorted(parts):
@@ -116,8 +116,7 @@ def build(
 
 
 def fields_of(match: re.Match[str]) -> dict[str, Any]:
-    """The fields of the groups that are named after one, and those of the compute capability `cc`;
-    numbers as such."""
+    """The fields that groups are named after, numbers as such; those of the capability `cc`."""
     groups = match.groupdict()
     found: dict[str, Any] = from_capability(groups.get("cc"))
     found |= {key: int(text) for key, text in groups.items() if text and key in _NUMBERS}
@@ -243,3 +242,47 @@ def dtype_words(a: str | None, b: str | None, out: str | None) -> str | None:
 def tile_words(*sizes: int | None) -> str | None:
     """`128x64x32` or `128x64`."""
     return "x".join([str(size) for size in sizes if size]) or None
+
+
+Ends = tuple[str, str, str, str]
+UNDERLINE: Ends = ("└", "─", "┘", "╵")
+SIGNS = digits[1:] + ascii_lowercase  # one character each, so that the shortest part can be marked
+
+
+class Annotated(msgspec.Struct, frozen=True):
+    """Lines of the name, at least one, each with the line of marks below it, and the legend."""
+
+    lines: tuple[tuple[str, str], ...]
+    legend: tuple[str, ...]
+
+
+def annotate(
+    name: str, parts: Sequence[tuple[int, int, str]], width: int, ends: Ends = UNDERLINE
+) -> Annotated:
+    """Wraps a name at `width` and underlines its parts, given as (start, end, meaning)."""
+    marks = [" "] * len(name)
+    signs = SIGNS if len(parts) <= len(SIGNS) else [str(n + 1) for n in range(len(parts))]
+    for sign, (start, end, _) in zip(signs, parts, strict=False):
+        marks[start:end] = _mark(sign, end - start, ends)
+    text, under = _escaped(name, marks)
+    starts = range(0, max(1, len(text)), width)  # a name may be empty
+    lines = [(text[at : at + width], under[at : at + width]) for at in starts]
+    legend = [f"{sign} {text}" for sign, (_, _, text) in zip(signs, parts, strict=False)]
+    return Annotated(tuple((a, b.rstrip()) for a, b in lines), tuple(legend))
+
+
+def _mark(sign: str, width: int, ends: Ends) -> list[str]:
+    """`└─3─┘`, or as much of it as fits; the sign has priority."""
+    left, middle, right, _ = ends
+    if width <= len(sign) + 1:
+        return list(sign[:width].ljust(width, middle))
+    return list(left + sign.center(width - 2, middle) + right)
+
+
+def _escaped(name: str, marks: Sequence[str]) -> tuple[str, str]:
+    """The printable name, and its marks at the same positions."""
+    if name.isprintable():
+        return name, "".join(marks)
+    shown = [printable(character) for character in name]
+    under = [mark.ljust(len(text), mark) for text, mark in zip(shown, marks, strict=True)]
+    return "".join(shown), "".join(under)

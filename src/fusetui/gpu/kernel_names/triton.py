@@ -94,8 +94,7 @@ def _op_parts(start: int, ops: tuple[str, ...]) -> tuple[Part, ...]:
 
 
 def _short(category: str, ops: tuple[str, ...] | None, number: str) -> str:
-    """`gelu*mul (fused)`: operators that only rename a tensor are dropped first if space is
-    short."""
+    """`gelu*mul (fused)`: operators that only rename a tensor are dropped first."""
     tail = f"({category} {number})" if category != "poi" else f"(fused {number})"
     if not ops:
         return f"inductor {tail}"
@@ -179,10 +178,8 @@ def _longest(text: str, start: int) -> str | None:
 
 
 def _best(text: str) -> tuple[str, ...]:
-    """The ascending split with the fewest custom operators and the fewest letters in them.
-
-    Works from the end: best[start][op] is the cheapest split of text[start:] that begins with op.
-    """
+    """The ascending split with the fewest custom operators and the fewest letters in them. Works
+    from the end: best[start][op] is the cheapest split of text[start:] that begins with op."""
     best: dict[int, list[tuple[_Cost, tuple[str, ...]]]] = {len(text) + 1: [((0, 0, 0, 0), ())]}
     for start in range(len(text) - 1, -1, -1):
         if start and text[start - 1] != "_":

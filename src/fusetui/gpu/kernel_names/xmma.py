@@ -82,8 +82,7 @@ def _fields(match: re.Match[str]) -> dict[str, Any]:
 
 
 def _types(match: re.Match[str]) -> dict[str, str | None]:
-    """Complex operands are left open; if they have separate planes, the accumulator is per
-    plane."""
+    """Complex operands are left open; in separate planes, the accumulator is per plane."""
     stored = _SPLIT_TYPES.findall(match["ad"])
     multiplied = _SPLIT_TYPES.findall(match["mma"])
     if any(word in _COMPLEX for word in (*stored, *multiplied)):

@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from fusetui.gpu.kernel_names.record import KernelName
-from fusetui.gpu.roofline.model import NS, Amount
+from fusetui.gpu.roofline.inputs import NS, Amount
 from fusetui.gpu.roofline.peaks import Peak
 from fusetui.text.patterns import late
 
@@ -36,10 +36,8 @@ BY_MEMORY: Final = ("elementwise", "softmax", "norm")  # kinds of work of which 
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """The minimum times (ns) that a device needs for some work; None if unknown.
-
-    `cached`: so much of the data may come from the cache that memory is not a limit.
-    """
+    """The minimum times (ns) that a device needs for some work; None if unknown. `cached`: so much
+    of the data may come from the cache that memory is not a limit."""
 
     compute_ns: float | None = None
     memory_ns: float | None = None
@@ -87,10 +85,8 @@ def limits(amount: Amount, kernel: KernelName | None, name: str, peak: Peak) -> 
 
 def arithmetic(dtype: str | None, kernel: KernelName | None, peak: Peak) -> str | None:
     """Which arithmetic of the table a kernel uses for inputs of this type; None if undetermined.
-
     fp32 inputs may be multiplied as tf32 or fp32, and fp16 products may be accumulated in fp16: the
-    kernel's name has to say so. Formats below 16 bits run at the rate of the wider operand.
-    """
+    kernel's name has to say so. Formats below 16 bits run at the rate of the wider operand."""
     if kernel is None or dtype is None:
         return None
     if kernel.math is not None:

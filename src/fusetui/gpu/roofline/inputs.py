@@ -1,4 +1,5 @@
-"""The recorded inputs of an op: shapes, element types, strides and plain values.
+"""What ops compute and how efficiently kernels did it, as records; and recorded inputs of an op:
+shapes, element types, strides and plain values.
 
 `Input Dims`, `Input type`, `Input Strides` and `Concrete Inputs` are lists of equal length. Both a
 zero-dimensional tensor and a plain number have the dims []; their types distinguish them.
@@ -12,7 +13,60 @@ from typing import Any, Final
 import msgspec
 
 from fusetui.gpu.kernel_names.vocabulary import CXX, named
-from fusetui.gpu.roofline.model import Shape
+
+NS = 1_000_000_000
+
+Shape = tuple[int, ...]
+
+
+class Amount(msgspec.Struct, frozen=True, kw_only=True):
+    """What one op computes, judging only by its recorded inputs. `flop` counts floating-point
+    operations, `bytes` the minimum traffic: every input read once and every output written once.
+    `dtype` is the element type of what is multiplied or moved."""
+
+    kind: str  # matmul, conv, attention, elementwise, softmax or norm
+    shapes: tuple[Shape, ...]
+    dtype: str | None = None
+    m: int | None = None
+    n: int | None = None
+    k: int | None = None
+    batch: int | None = None
+    flop: int | None = None
+    bytes: int | None = None
+
+
+class KernelWork(Amount, frozen=True, kw_only=True):
+    """The work of one kernel. Whatever depends on an unknown input is None. The output of a matmul
+    is [batch, m, n], each element a sum of k products. A wave is what the device holds at once;
+    `last_wave_empty` is the share of the last one without a tile."""
+
+    op: str
+    ns: int
+    tiles: int | None = None
+    sms: int | None = None  # multiprocessors or compute units of the device
+    waves: float | None = None
+    last_wave_empty: float | None = None
+    share_of_compute: float | None = None
+    share_of_bandwidth: float | None = None
+    bound: str | None = None  # compute or memory
+
+    @property
+    def flop_per_s(self) -> float | None:
+        """Achieved FLOP/s over the kernel's own duration."""
+        return self.flop * NS / self.ns if self.flop and self.ns > 0 else None
+
+    @property
+    def bytes_per_s(self) -> float | None:
+        """Achieved bytes/s, for the minimum traffic and the kernel's own duration."""
+        return self.bytes * NS / self.ns if self.bytes and self.ns > 0 else None
+
+    @property
+    def share_of_peak(self) -> float | None:
+        """The share of the limit that bounds it: 1.0 is the roof."""
+        if self.bound == "memory":
+            return self.share_of_bandwidth
+        return self.share_of_compute if self.bound == "compute" else None
+
 
 _TYPES: Final = {
     **{word.lower() if word.startswith("c10::") else word: dtype for word, dtype in CXX.items()},
@@ -46,10 +100,8 @@ class Tensor(msgspec.Struct, frozen=True):
 
     @property
     def elements(self) -> int:
-        """The number of distinct elements: a dimension of stride 0 repeats the same ones.
-
-        Without strides every element counts; see `Inputs.strided`.
-        """
+        """The number of distinct elements: a dimension of stride 0 repeats the same ones. Without
+        strides every element counts; see `Inputs.strided`."""
         strides = self.strides or ()
         if len(strides) != len(self.shape):
             return math.prod(self.shape)
@@ -79,8 +131,7 @@ class Inputs(msgspec.Struct, frozen=True):
         return Tensor(shape, type_of(kind), strides)
 
     def strided(self, *places: int) -> bool:
-        """Whether the strides of these tensors were recorded; otherwise one of them may be
-        expanded."""
+        """Whether the strides of these tensors were recorded; if not, one may be expanded."""
         return all(
             place < len(self.strides) and self.strides[place] is not None
             for place in places

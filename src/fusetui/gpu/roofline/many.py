@@ -54,11 +54,9 @@ class Jobs(msgspec.Struct, frozen=True, eq=False):
 
 
 def jobs(trace: Trace, rows: Rows | None = None, given: Mapping[str, float] = NO_PEAKS) -> Jobs:
-    """The jobs of kernels (default: all), in their order.
-
-    `given` are figures of the devices that override those of the table, see `peaks.peak_of`. Reads
-    the args of the kernels and of the ops that launched them.
-    """
+    """The jobs of kernels (default: all), in their order. `given` are figures of the devices that
+    override those of the table, see `peaks.peak_of`. Reads the args of the kernels and of the ops
+    that launched them."""
     keep_as = KEPT_AS if rows is None else ""
     rows = trace.rows_of(Role.KERNEL) if rows is None else rows
     inputs, launches = arguments_of(trace.elements, args_asked(trace, rows), keep_as)
@@ -162,11 +160,8 @@ def _alike(
 
 
 def distinct_rows(columns: Sequence[NDArray[np.integer]]) -> tuple[Rows, Rows]:
-    """Columns of one length -> the first index of each distinct row, and the number of each
-    row's.
-
-    Numbered in lexical order; much faster than np.unique along an axis.
-    """
+    """Columns of one length -> the first index of each distinct row, and the number of each row's.
+    Numbered in lexical order; much faster than np.unique along an axis."""
     order = np.lexsort(columns[::-1])
     new = np.zeros(len(order), dtype=np.bool_)
     for column in columns:

@@ -41,8 +41,7 @@ NO_PEAKS: Final[Mapping[str, float]] = MappingProxyType({})
 
 
 class Peak(msgspec.Struct, frozen=True):
-    """The limits of one device. Names match by pattern, and the multiprocessor counts must
-    agree."""
+    """The limits of one device. Names match by pattern; the multiprocessor counts must agree."""
 
     pattern: str
     sms: int
@@ -209,7 +208,6 @@ def peak_of(properties: Mapping[str, Any], given: Mapping[str, float] = NO_PEAKS
 
 
 def _listed(properties: Mapping[str, Any]) -> Peak | None:
-    """The entry of the table."""
     name, sms = properties.get("name"), properties.get("numSms")
     if not isinstance(name, str):
         return None

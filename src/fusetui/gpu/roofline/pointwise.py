@@ -22,8 +22,7 @@ from typing import Final
 import msgspec
 
 from fusetui.gpu.kernel_names.record import KernelName
-from fusetui.gpu.roofline.inputs import Inputs, Tensor, total_bytes
-from fusetui.gpu.roofline.model import Amount, Shape
+from fusetui.gpu.roofline.inputs import Amount, Inputs, Shape, Tensor, total_bytes
 from fusetui.text.patterns import late
 
 
@@ -57,11 +56,9 @@ _FLOATS: Final = ("fp16", "bf16", "fp32", "fp64")
 
 
 def pointwise(inputs: Inputs, contiguous: bool) -> Amount | None:
-    """What an elementwise op reads and writes; None for an unknown op or odd shapes.
-
-    `contiguous`: the kernel reads only tensors without gaps or repeats. If neither that nor strides
-    are known, an input may be expanded, and `bytes` is None.
-    """
+    """What an elementwise op reads and writes; None for an unknown op or odd shapes. `contiguous`:
+    the kernel reads only tensors without gaps or repeats. If neither that nor strides are known, an
+    input may be expanded, and `bytes` is None."""
     amount = _amount_of(inputs)
     if amount is None or contiguous or inputs.strided(*range(len(inputs.dims))):
         return amount
@@ -140,7 +137,6 @@ def _copy(target: Tensor | None, source: Tensor | None) -> Amount | None:
 
 
 def _amount(read: list[Tensor], written: Tensor | None) -> Amount | None:
-    """`bytes` is None if a type is unknown."""
     if written is None or not written.shape:
         return None
     known = total_bytes(*read, written)

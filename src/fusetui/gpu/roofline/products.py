@@ -20,8 +20,7 @@ from __future__ import annotations
 import math
 from typing import Final, NamedTuple
 
-from fusetui.gpu.roofline.inputs import Inputs, Tensor, total_bytes
-from fusetui.gpu.roofline.model import Amount, Shape
+from fusetui.gpu.roofline.inputs import Amount, Inputs, Shape, Tensor, total_bytes
 
 # Positions of A, B and of a tensor that is added (None: there is none).
 _OPERANDS: Final[dict[str, tuple[int, int, int | None]]] = {
@@ -86,8 +85,7 @@ def _product_bytes(inputs: Inputs, a: Tensor, b: Tensor, out: Shape) -> int | No
 
 
 def _added_bytes(inputs: Inputs) -> int | None:
-    """What is read in addition to A and B: a bias unless beta is 0, the scales of scaled
-    products."""
+    """What is read beside A and B: a bias unless beta is 0, the scales of scaled products."""
     place = _OPERANDS[inputs.op][2]
     if place is None:
         return 0
@@ -143,10 +141,8 @@ _TRANSPOSED, _MASK = 7, 10  # positions of arguments of aten::convolution_backwa
 
 
 def conv(inputs: Inputs, pass_: str | None) -> Amount | None:
-    """The convolution that an op computes; `pass_` is the pass according to the kernel's name.
-
-    In a backward op each kernel computes one gradient, which must be known.
-    """
+    """The convolution that an op computes; `pass_` is the pass according to the kernel's name. In a
+    backward op each kernel computes one gradient, which must be known."""
     if inputs.op in _CONVS:
         return _conv_forward(inputs, _CONVS[inputs.op])
     grad, x, weight = (inputs.tensor(place) for place in range(3))
@@ -218,8 +214,7 @@ def _conv_amount(
 
 
 class _Sdpa(NamedTuple):
-    """The positions of an op's arguments; the head axis is 1 in [B, H, S, D] and 2 in [B, S, H,
-    D]."""
+    """Positions of an op's arguments; the head axis is 1 in [B, H, S, D], 2 in [B, S, H, D]."""
 
     head_axis: int
     causal: int
@@ -248,10 +243,8 @@ _ATTENTIONS: Final = {
 
 
 def attention(inputs: Inputs, causal: bool | None) -> Amount | None:
-    """The attention that an op computes; `causal` is what the kernel's name says.
-
-    None for other ops, and for batches of sequences of different lengths, which are not recorded.
-    """
+    """The attention that an op computes; `causal` is what the kernel's name says. None for other
+    ops, and for batches of sequences of different lengths, which are not recorded."""
     places = _ATTENTIONS.get(inputs.op)
     if places is None:
         return None

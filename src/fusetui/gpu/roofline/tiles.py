@@ -21,7 +21,7 @@ from typing import Any, Final
 import msgspec
 
 from fusetui.gpu.kernel_names.record import KernelName
-from fusetui.gpu.roofline.model import Amount
+from fusetui.gpu.roofline.inputs import Amount
 
 _SWIZZLES: Final = (1, 2, 4, 8)
 
@@ -89,10 +89,8 @@ def blocks_of(args: dict[str, Any], in_threads: bool) -> tuple[int, int, int] | 
 
 
 def resident_blocks(args: dict[str, Any], properties: dict[str, Any]) -> int | None:
-    """How many blocks of a kernel one NVIDIA SM holds at once; None if that is undetermined.
-
-    The minimum that threads, registers and shared memory allow.
-    """
+    """How many blocks of a kernel one NVIDIA SM holds at once; None if that is undetermined. The
+    minimum that threads, registers and shared memory allow."""
     block = _triple(args.get("block"))
     limits = [_whole(properties.get(key)) for key in _LIMITS]
     needs = [_whole(args.get(key)) for key in ("registers per thread", "shared memory")]

@@ -7,13 +7,14 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from fusetui.analysis.questions.launches import graph_calls
 from fusetui.analysis.why.causes import held, holders, label, module_text
 from fusetui.analysis.why.facts import CPU_BOUND, LONG_WORK_NS, SLICE_NS, WORK_NS, Facts
 from fusetui.analysis.why.host import LAYERS, Host
 from fusetui.analysis.why.kernels import the_most
 from fusetui.analysis.why.model import Hurried, Shorter
 from fusetui.analysis.why.rules import Claim, of_span, rule, why_likely
-from fusetui.analysis.why.warming import GRAPH_LAUNCH, LONG_NS
+from fusetui.analysis.why.warming import LONG_NS
 from fusetui.gpu.kernel_names import KernelName
 from fusetui.text.figures import count, duration, percent, plural
 from fusetui.text.printable import printable
@@ -21,7 +22,7 @@ from fusetui.trace.model.arrays import Flags, Int64s, distinct
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.intervals import Cover, joined, outside, union
 from fusetui.trace.model.intervals import without as without_cover
-from fusetui.trace.model.recording import recorded_with
+from fusetui.trace.model.report import recorded_with
 
 WORDS = {
     Host.CALL: "in runtime calls",
@@ -163,8 +164,8 @@ SLOW_NS = LONG_NS
 def slow_launches(facts: Facts) -> Iterator[Claim]:
     trace, idle, launch = facts.trace, facts.idle, facts.idle.launch
     waited = idle.ns("launch_call") - facts.warming.within(idle.called, idle.returned)
-    graphs = np.isin(launch, facts.named(GRAPH_LAUNCH.search, Role.CALL))
-    slow = (launch >= 0) & (trace.dur[launch] > SLOW_NS) & ~graphs & (waited > 0)
+    slow = (launch >= 0) & (trace.dur[launch] > SLOW_NS) & (waited > 0)
+    slow &= ~graph_calls(trace)[launch]
     at_stake = int(waited[slow].sum())
     if at_stake:
         rows = the_most(launch[slow], waited[slow])
@@ -277,7 +278,7 @@ def optimizer_launches(facts: Facts) -> Iterator[Claim]:
             f"the gaps before them, they take {of_span(facts, together)}, "
             f"{percent(together - taken, together)} of it idle.",
             at_stake_ns=None,
-            rows=kernels.heaviest(single),
+            kernels=single,
         )
 
 

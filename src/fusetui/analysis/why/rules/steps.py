@@ -1,20 +1,24 @@
-"""Steps that differ: kernels that vary, and what a program does once."""
+"""Steps that differ: kernels that vary, what a program does once, and the clocks and power at which
+kernels ran, where counters were recorded."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from fusetui.analysis.questions.device_counters import CLOCK, POWER, device_counters
 from fusetui.analysis.questions.totals import percentile
 from fusetui.analysis.why.causes import frame_text
 from fusetui.analysis.why.facts import Facts
-from fusetui.analysis.why.kernels import the_most
+from fusetui.analysis.why.kernels import Kernels, the_most
 from fusetui.analysis.why.rules import Claim, of_span, of_work, rule
 from fusetui.analysis.why.warming import LONG_NS, LONG_OP_NS, OFTEN, SLOW_FIRST, TIMES
 from fusetui.gpu.roofline.many import distinct_rows
-from fusetui.text.figures import count, duration, plural
-from fusetui.trace.model.arrays import Int64s, Rows, ordinals
+from fusetui.text.figures import count, duration, percent, plural
+from fusetui.trace.model.arrays import Flags, Floats, Int64s, Rows, ordinals
 from fusetui.trace.model.intervals import counted
 
 VARIES = 1.3  # p90 / p10
@@ -126,3 +130,145 @@ def _part(facts: Facts, number: int, alone: bool) -> str:
     calls = int(np.count_nonzero(waited == most))
     mostly = "mostly " if calls < len(waited) else ""
     return f"{part.what} ({mostly}{count(calls)} x {frame_text(trace.names[most])})"
+
+
+RUNS = 20  # runs of a kernel
+DROPS = 0.05  # by how much the clock must differ, as a share of the highest
+NEAR = 0.02  # a clock this near to the highest is the highest
+CERTAIN = 4.0
+"""The t statistic of the rank correlation from which on it is no chance."""
+AT_THE_TOP = 0.97  # of the highest power
+CAPPED = 0.2  # of the time in which the device computes
+
+
+class Slower(NamedTuple):
+    """The runs of kernels that are slower while the clock is lower."""
+
+    places: Rows  # in Kernels
+    ns: Int64s  # by how much
+    clock: Floats  # MHz
+    highest: Floats  # MHz, of the runs of the same kernel
+    kernels: int
+
+
+@rule(
+    remedy="Look for what lowers the clock ({nvidia:nvidia-smi -q -d PERFORMANCE|amd:amd-smi metric"
+    "|:the limits of power and temperature}); lock it to compare measurements.",
+    thresholds={"fewest": RUNS, "varies": DROPS, "near": NEAR, "certain": CERTAIN},
+    of_kernels=True,
+    without_gpu=True,  # silent without counters, and so without GPU events
+)
+def clock_drop(facts: Facts) -> Iterator[Claim]:
+    kernels = facts.kernels
+    clock = over_kernels(kernels, CLOCK)
+    found = slower_runs(kernels, clock)
+    at_stake = int(found.ns.sum())
+    if not at_stake:
+        return
+    own = found.ns > 0
+    low, high = np.median(found.clock[own]), np.median(found.highest[own])
+    yield Claim(
+        text=f"{plural(int(own.sum()), 'run')} of {plural(found.kernels, 'kernel')} took longer "
+        f"while the SM clock was lower, {count(round(low))} instead of {count(round(high))} MHz "
+        f"(medians): an estimated {of_work(facts, at_stake)}.",
+        at_stake_ns=at_stake,
+        rows=the_most(kernels.rows[found.places[own]], found.ns[own]),
+        why_likely="What lowers the clock may slow these kernels in other ways, too.",
+        part_of="power-capped",
+    )
+
+
+@rule(
+    remedy="Raise the limit of power if it was lowered{nvidia: (nvidia-smi -pl)|amd: (amd-smi set "
+    "--power-cap)}; else fewer bytes and bits per result: low precision, fused kernels.",
+    thresholds={"at_the_top": AT_THE_TOP, "often": CAPPED, "varies": DROPS},
+    of_kernels=True,
+    without_gpu=True,  # silent without counters, and so without GPU events
+)
+def power_capped(facts: Facts) -> Iterator[Claim]:
+    kernels = facts.kernels
+    clock, power = (over_kernels(kernels, kind) for kind in (CLOCK, POWER))
+    for device in kernels.devices:
+        own = (kernels.device == device) & kernels.computes & ~np.isnan(clock) & ~np.isnan(power)
+        if not own.any():
+            continue
+        highest, fastest = power[own].max(), clock[own].max()
+        capped = own & (power >= AT_THE_TOP * highest) & (clock <= (1 - DROPS) * fastest)
+        taken, every = (kernels.cover(which, device).ns for which in (capped, own))
+        if taken < CAPPED * every or not (own & (power < AT_THE_TOP * highest)).any():
+            continue
+        slowed = kernels.effective_ns[capped] * (1 - clock[capped] / fastest)
+        slowed *= taken / max(kernels.ns(capped), 1)  # what overlaps counts once
+        yield Claim(
+            text=f"For {percent(taken, every)} of the time in which it computed, the GPU drew "
+            f"{count(round(highest))} W, the most that it ever drew, at an SM clock of "
+            f"{count(round(float(np.median(clock[capped]))))} MHz (median) instead of "
+            f"{count(round(fastest))} MHz: at most {of_work(facts, int(slowed.sum()))}.",
+            at_stake_ns=int(slowed.sum()),
+            kernels=capped,
+            why_likely="The limit itself is not recorded.",
+        )
+
+
+def over_kernels(kernels: Kernels, kind: str) -> Floats:
+    """The mean of a counter over each kernel; nan where it was not recorded."""
+    found = np.full(len(kernels.rows), np.nan)
+    trace = kernels.trace
+    pid = np.array([track.pid for track in trace.tracks] or [None], dtype=object)
+    for one in device_counters(trace):
+        if one.kind == kind:
+            own = np.flatnonzero((pid == one.device)[trace.track[kernels.rows]])
+            rows = kernels.rows[own]
+            found[own] = one.mean(trace.start[rows], trace.end[rows])
+    return found
+
+
+def slower_runs(kernels: Kernels, clock: Floats) -> Slower:
+    """Of each kernel with the same name, shapes and blocks that ran often enough at clocks that
+    differ: by how much a run took longer than the median at the highest clock, but no more than
+    the clock explains; nothing unless the durations follow the clock by rank."""
+    places = np.flatnonzero(kernels.computes & kernels.alone & ~np.isnan(clock))
+    ns, highest, found = np.zeros(len(places), dtype=np.int64), np.zeros(len(places)), 0
+    if not len(places):
+        return Slower(places, ns, clock[places], highest, found)
+    work = (kernels.trace.name[kernels.rows[places]], kernels.job_numbers[places])
+    group = distinct_rows((*work, kernels.blocks[places], kernels.device[places]))[1]
+    order, ends = np.argsort(group, kind="stable"), np.cumsum(np.bincount(group)).tolist()
+    for first, end in zip([0, *ends], ends, strict=False):
+        own = order[first:end]
+        took = (kernels.end - kernels.start)[places[own]]
+        lost = _lost(took, clock[places[own]])
+        found += bool(lost.any())
+        ns[own], highest[own] = lost, clock[places[own]].max()
+    return Slower(places, ns, clock[places], highest, found)
+
+
+def _lost(took: Int64s, clock: Floats) -> Int64s:
+    """By how much each run of one kernel took longer because of the clock (ns)."""
+    highest = clock.max()
+    if len(took) < RUNS or clock.min() > (1 - DROPS) * highest:
+        return np.zeros_like(took)
+    fast: Flags = clock >= (1 - NEAR) * highest
+    if 4 * fast.sum() < RUNS or not follows(took, clock):
+        return np.zeros_like(took)
+    explained = took * (1 - clock / highest)
+    lost = np.minimum(took - np.median(took[fast]), explained)
+    return np.where(fast, 0, np.maximum(lost, 0)).astype(np.int64)
+
+
+def follows(took: Int64s, clock: Floats) -> bool:
+    """Whether runs take longer the lower the clock is: Spearman's rank correlation, by its t
+    statistic with n - 2 degrees of freedom."""
+    by_time, by_clock = ranks(took), ranks(clock)
+    if not (by_time.std() and by_clock.std()):
+        return False
+    rho = float(np.corrcoef(by_time, by_clock)[0, 1])
+    freedom = len(took) - 2
+    return rho < 0 and rho * rho * freedom >= CERTAIN**2 * (1 - rho * rho)
+
+
+def ranks(values: NDArray[np.int64] | Floats) -> Floats:
+    """The rank of each value; equal ones share the mean of theirs."""
+    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
+    last = np.cumsum(counts)
+    return ((2 * last - counts + 1) / 2)[inverse]

@@ -1,17 +1,53 @@
-"""Tables in HTML: a caption, heads with a scope, and of each figure the exact value too."""
+"""HTML: documents whose policy forbids the browser all but the style and the script written here
+(Content Security Policy, level 3), in which whatever comes from a trace is escaped; and tables,
+with a caption, heads with a scope, and of each figure the exact value too."""
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Iterable, Sequence
+from hashlib import sha256
+from html import escape
+from pathlib import Path
 from typing import NamedTuple
 
-from fusetui.commands.web.document import text
-from fusetui.tables.columns import columns_of
 from fusetui.tables.drawn import seen_first, texts, without_unit
+from fusetui.tables.sources import columns_of
 from fusetui.tables.table import ColumnTable
 from fusetui.text.figures import plural
+from fusetui.text.printable import printable
 
 LONGEST = 160  # cells of a name
+
+
+def asset(name: str) -> str:
+    """A file of this package."""
+    return Path(__file__).with_name(name).read_text(encoding="utf-8").strip()
+
+
+def text(value: str) -> str:
+    """What a name is in HTML."""
+    return escape(printable(value))
+
+
+def document(title: str, body: str, style: str, script: str = "", light: bool | None = None) -> str:
+    """A whole document around HTML; `light`: always so, or never; None: as the browser has it."""
+    scheme = {None: "light dark", True: "light", False: "dark"}[light]
+    scripts = f"<script>{script}</script>\n" if script else ""
+    policy = "default-src 'none'; base-uri 'none'; form-action 'none'; "
+    policy += f"style-src {_hash(style)}" + (f"; script-src {_hash(script)}" if script else "")
+    return (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f'<meta name="color-scheme" content="{scheme}">\n'
+        f"<title>{text(title)}</title>\n<style>{style}</style>\n</head>\n"
+        f"<body>\n{body}\n{scripts}</body>\n</html>\n"
+    )
+
+
+def _hash(content: str) -> str:
+    return f"'sha256-{b64encode(sha256(content.encode()).digest()).decode()}'"
 
 
 class Figure(NamedTuple):

@@ -1,0 +1,260 @@
+"""The commands that make files: those that record programs, and those that write traces, parts of
+them, pictures, reports and stacks to pass on."""
+
+from __future__ import annotations
+
+from argparse import REMAINDER, SUPPRESS, ArgumentTypeError, BooleanOptionalAction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fusetui.arguments import (
+    GRAPHS,
+    LIGHT,
+    NO_CACHE,
+    OUT,
+    PART,
+    RANGE,
+    STEP_BY,
+    TRACE,
+    Argument,
+    Command,
+    amount,
+    argument,
+    flag,
+    whole,
+)
+
+if TYPE_CHECKING:
+    from fusetui.capture.options import Declared
+
+
+def seconds(text: str) -> float:
+    """The type of an argument: a time in seconds."""
+    try:
+        return float(text)
+    except ValueError:
+        raise ArgumentTypeError(f"takes a number of seconds, not {text!r}") from None
+
+
+def extras(text: str) -> list[str]:
+    """The type of an argument: some of stack, shapes and memory; none for "none"."""
+    given = [] if text == "none" else text.split(",")
+    if wrong := [one for one in given if one not in ("stack", "shapes", "memory")]:
+        raise ArgumentTypeError(f"takes stack, shapes, memory or none, not {wrong[0]!r}")
+    return given
+
+
+def size(text: str) -> tuple[int, int]:
+    """The type of an argument: columns and lines."""
+    columns, x, lines = text.partition("x")
+    if x and columns.isdecimal() and lines.isdecimal():
+        found = int(columns), int(lines)
+        if all(map(range.__contains__, (range(40, 501), range(10, 501)), found)):
+            return found
+    raise ArgumentTypeError(f"takes columns and lines from 40x10 to 500x500, not {text!r}")
+
+
+def pixels(text: str) -> int:
+    """The type of an argument: the width of a picture."""
+    if not 100 <= (value := whole(text)) <= 10_000:
+        raise ArgumentTypeError(f"takes a number from 100 to 10000, not {text!r}")
+    return value
+
+
+def option(one: Declared) -> Argument:
+    """An option of a capture; it is absent from the parsed arguments unless it is given."""
+    given: dict[str, Any] = {"action": "append" if one.many else "store", "type": one.kind}
+    if one.kind is bool:
+        given = {"action": BooleanOptionalAction if one.default else "store_true"}
+    text, usage = one.help.replace("%", "%%"), f"{one.flag} {one.metavar}".rstrip()
+    return argument(usage, text, dest=one.name, default=SUPPRESS, **given)
+
+
+def _of_capture() -> tuple[Argument, ...]:
+    from fusetui.capture.options import declared
+
+    out = "The run folder to write: a new one, or that of a sweep to continue."
+    options = (option(one) for one in declared().values() if one.flag)
+    return (
+        argument("WORKLOAD", "mlp, linear, ... or your own file.py:build."),
+        *options,
+        argument("--out DIR", out, type=Path),
+        flag("--open", "Open the result in the app; this needs a terminal."),
+    )
+
+
+PICTURED = ("timeline", "tree", "kernels", "diff", "why", "modules", "flame")
+"""The pages of the app that `picture` draws."""
+CUT = (
+    *(*PART[:3], STEP_BY),
+    argument(
+        "--around ROW", "A slice, by its row, with the GPU events that it launched.", type=amount
+    ),
+    flag("--steady", "The step of median duration, the first left aside."),
+    flag("--scrub", "Remove private data, as scrub does."),
+    NO_CACHE,
+)
+RECORDED = (
+    argument("--seconds S", "Record this long, 0.5 by default.", type=seconds),
+    argument("--steps N", "Record this many optimizer steps instead.", type=amount),
+    argument(
+        "--with WHAT",
+        "stack, shapes or memory, several with commas between, or none; shapes by default.",
+        dest="extras",
+        type=extras,
+        default=["shapes"],
+    ),
+    argument("--out DIR", "The folder of the traces.", type=Path),
+    argument(
+        "--open",
+        "Open the traces in the app, in a terminal.",
+        action=BooleanOptionalAction,
+        default=True,
+    ),
+)
+"""What is recorded of a program that runs, and where it goes."""
+RECORDING = (
+    Command(
+        "capture",
+        "Profile the variants of a workload and write a run folder.",
+        _of_capture,
+        "Shapes are options too, named as in the workload: --batch 32 --hidden 64. A guess may be "
+        'about one variant: --expect "eager: kernels=5". A sweep over several axes measures every '
+        "combination; batch=64,128,...,2048 continues the progression, in=1024/n divides a total, "
+        "and paper-batch is a predefined sweep.",
+        open_ended=True,
+    ),
+    Command(
+        "run",
+        "Start a program, and record a trace of it while it runs.",
+        (
+            argument(
+                "--after S",
+                "Record once this many seconds have passed; by default, as soon as torch is "
+                "loaded and a few seconds have passed.",
+                type=seconds,
+                default=0.0,
+            ),
+            flag("--on-enter", "Record whenever Enter is pressed; the program has no input then."),
+            *RECORDED,
+            argument("program -- COMMAND", "The program.", nargs=REMAINDER),
+        ),
+        "The program is not changed. It keeps its output, gets your signals, and its exit code is "
+        "that of this command. Once it has ended, its trace is opened.",
+    ),
+    Command(
+        "record",
+        "Record a trace of programs that run already.",
+        (
+            argument("--pid PID", "One; may be repeated.", type=amount, action="append"),
+            argument(
+                "--job NAME",
+                "All of a job: its number in Slurm, its --rdzv-id of torchrun, or the name of "
+                "its program, such as train.py.",
+            ),
+            flag("--all", "All of yours that can be."),
+            *RECORDED,
+        ),
+        "They must have been started with KINETO_USE_DAEMON=1: docs/attach.md. Several begin "
+        "together, and ranks opens their folder.",
+    ),
+    Command(
+        "watch",
+        "Open each new trace of a folder as it appears, beside the one before.",
+        (argument("folder DIR", "The folder that traces are written to."),),
+        "For changing and profiling in turn: leave the app with q to wait for the next.",
+    ),
+)
+SHARING = (
+    Command(
+        "scrub",
+        "Write a copy of a trace without private data, to share it.",
+        (TRACE, OUT),
+        "Environment variables, tokens, names of hosts and users, command lines and folders are "
+        "removed; all figures stay exactly as they are.",
+    ),
+    Command(
+        "cut",
+        "Write a part of a trace as a trace of its own.",
+        (TRACE, OUT, RANGE, *CUT),
+        "GPU events stay whole and keep their launch calls with all that encloses them; CPU slices "
+        "that reach beyond the part are clipped. Its figures are those of the whole for that time.",
+    ),
+    Command(
+        "perfetto",
+        "Write a part of a trace that Perfetto's page can open.",
+        (TRACE, OUT, RANGE._replace(name="--at"), *CUT),
+        "As cut does, of any format; ui.perfetto.dev opens it without sending it anywhere.",
+    ),
+    Command(
+        "picture",
+        "A page of the app as a picture: SVG, PNG or HTML.",
+        (
+            TRACE,
+            argument("OTHER", "A second trace, for the diff.", nargs="?"),
+            argument("OUT", "The new file, named .svg, .png or .html."),
+            argument(
+                "--page PAGE",
+                f"Which one: {', '.join(PICTURED[:-1])} or {PICTURED[-1]}; by default the "
+                "timeline, or the diff of two traces.",
+                choices=PICTURED,
+            ),
+            *(*PART[:3], RANGE, STEP_BY, *LIGHT),
+            argument(
+                "--size COLUMNSxLINES",
+                "How much of the page it shows, 118x32 by default.",
+                type=size,
+                default=(118, 32),
+            ),
+            argument(
+                "--pixels N", "Its width; by default that of its text.", type=pixels, default=0
+            ),
+            *(NO_CACHE, *GRAPHS),
+        ),
+        "Texts of an SVG can be selected and searched; it loads nothing and runs no script. PNG "
+        "needs fusetui[picture]. docs/pictures.md has examples.",
+    ),
+    Command(
+        "report",
+        "One page for a browser: account, findings, tables, timeline, and the diff of two.",
+        (
+            argument("A", "A trace."),
+            argument("B", "Another, to compare with the first.", nargs="?"),
+            argument("OUT", "The new file, named .html."),
+            *(*LIGHT, NO_CACHE),
+        ),
+        "It needs nothing else: it loads nothing and is below 1 MB. Its figures are those of "
+        "--json; a click on the head of a column sorts by them. By default it is light or dark "
+        "as the browser has it.",
+    ),
+    Command(
+        "stacks",
+        "Stacks of ops, modules or Python frames with their times, for other flame graphs.",
+        (
+            TRACE,
+            argument("OUT", "A new file; by default, printed.", nargs="?"),
+            argument(
+                "--of WHAT",
+                "ops, modules or python, as on the app's flame page.",
+                choices=("ops", "modules", "python"),
+                default="ops",
+            ),
+            argument(
+                "--time WHICH",
+                "The time on the gpu that they launched, or on the cpu; by default of the "
+                "GPU, if there is any.",
+                choices=("gpu", "cpu"),
+            ),
+            flag("--folded", "A line for each stack, `a;b;c 1200`, in ns; the default."),
+            flag("--speedscope", "A file of www.speedscope.app, which draws it in your browser."),
+            *(NO_CACHE, *GRAPHS),
+        ),
+        "flamegraph.pl, inferno and many others read folded stacks. docs/pictures.md has examples.",
+    ),
+    Command(
+        "convert",
+        "Write a trace of any format as the JSON of torch.profiler.",
+        (TRACE, OUT),
+        "It holds all that the trace does, to the nanosecond, and opens in Perfetto and others.",
+    ),
+)

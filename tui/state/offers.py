@@ -1,0 +1,74 @@
+"""What may be opened: traces, programs that run, and the ranks of a job."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from fusetui.analysis.ranks.naming import looks_like_a_rank
+from fusetui.text.printable import without_credentials
+
+if TYPE_CHECKING:
+    from fusetui.analysis.ranks.answer import Strip
+    from fusetui.analysis.ranks.model import JobAnswer, RankRow
+
+JOB = "all ranks"
+
+
+class Offer(msgspec.Struct, frozen=True):
+    """One line of the list."""
+
+    label: str
+    paths: tuple[str, ...]
+    about: str = ""  # "": a summary of the trace, which is read for it
+    is_tour: bool = False
+    is_job: bool = False  # all traces, as the ranks of one job
+    pid: int = 0  # a program that runs, to be recorded
+
+
+def offers_of(paths: Sequence[str], are_job: bool = False) -> tuple[Offer, ...]:
+    """Traces by the names of their files, or by their paths where several have one name; of a job
+    first all of them at once."""
+    about = f"{len(paths)} traces: who waits for whom"
+    job = (Offer(JOB, tuple(paths[:1]), about, is_job=True),) if are_job else ()
+    shown = {path: without_credentials(path) for path in paths}
+    count = Counter(Path(path).name for path in shown.values())
+    names = ((path, Path(shown[path]).name) for path in paths)
+    alone = (Offer(name if count[name] == 1 else shown[path], (path,)) for path, name in names)
+    return *job, *alone
+
+
+RANK_SORTS = {
+    **{"others wait": "caused_ns", "waits": "waited_ns", "last": "last_count", "step": "step_ns"},
+    **{"compute": "compute_ns", "comm": "exposed_comm_ns", "idle": "idle_ns", "rank": ""},
+}
+"""Columns to sort by, the largest first, and their fields of a RankRow; at first the first one."""
+
+
+class RankedJob(msgspec.Struct, frozen=True, eq=False):
+    """What is known about the files that may be ranks of one job."""
+
+    paths: tuple[str, ...] = ()
+    done: int = -1  # ranks that were read; -1: nobody asked for them yet
+    answer: JobAnswer | None = None
+    strip: Strip | None = None
+    sort: str = "others wait"
+    problem: str = ""  # why there is no answer
+    comes_first: bool = False  # the page is shown once a trace is open
+    window: tuple[int, int] | None = None  # what the first of `wanted` shows first
+    wanted: tuple[RankRow, ...] = ()  # whose traces are being read; several share one time axis
+    only_streams: bool = False  # of these show the GPU streams and nothing else
+
+    def rows(self) -> list[RankRow]:
+        by, ranks = RANK_SORTS[self.sort], self.answer.ranks if self.answer else ()
+        return sorted(ranks, key=lambda row: (-((by and getattr(row, by)) or 0), row.rank))
+
+
+def job_of_paths(paths: tuple[str, ...]) -> RankedJob:
+    """A job, if most of the files are named as those of ranks are."""
+    ranks = sum(map(looks_like_a_rank, paths))
+    return RankedJob(paths if len(paths) > 1 and 2 * ranks > len(paths) else ())
