@@ -1,14 +1,15 @@
 """How reading depends on what a trace is like: `fusetui summary --json` beside `orjson.loads`, as
 whole processes, by the clock, by the processors and by memory.
 
-    python -P benchmarks/characters.py TRACES --megabytes 100
+    python -P benchmarks/characters.py TRACES --megabytes 100 --hta PYTHON
 
 TRACES is a folder with the real traces that SOURCES names. Each is repeated (see generate.py), some
 are changed for it: metadata after each event, absolute times with more digits than a float holds, a
 thread for each few events. Deep stacks and wide args are made. The two programs run in turn; times
 are the least of --repeat runs. Memory is that of all processes (see reading.py). A .pftrace is
-compared with orjson.loads of the JSON of the same events. The tables go into docs/benchmarks.md and
-the README.
+compared with orjson.loads of the JSON of the same events. `--hta` names a Python that has
+HolisticTraceAnalysis, whose Trace reads the same JSON, once. The tables go into docs/benchmarks.md
+and the README.
 """
 
 from __future__ import annotations
@@ -147,8 +148,9 @@ def files(character: str, traces: Path, size: int, folder: Path) -> tuple[Path, 
     return path, other
 
 
-def used(command: Sequence[str]) -> tuple[float, float]:
-    """Seconds of a whole process and its children: by the clock, and of the processors."""
+def used(command: Sequence[str]) -> tuple[float, float, int]:
+    """Seconds of a whole process and its children, by the clock and of the processors; and the most
+    bytes that one of them held."""
     start = time.perf_counter()
     environment = {**ENVIRONMENT, "FUSETUI_CACHE": "off"}
     nowhere = subprocess.DEVNULL
@@ -157,13 +159,32 @@ def used(command: Sequence[str]) -> tuple[float, float]:
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
         raise RuntimeError(f"{command} ended with {process.returncode}")
-    return time.perf_counter() - start, usage.ru_utime + usage.ru_stime
+    return time.perf_counter() - start, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024
+
+
+HTA = """
+import logging, sys
+logging.disable(logging.CRITICAL)
+from hta.common.trace import Trace
+Trace(trace_files={0: sys.argv[1]}).parse_traces(use_multiprocessing=False)
+"""
+
+
+def of_hta(python: str | None, json: Path) -> list[str]:
+    """Seconds by the clock, and memory."""
+    if not python:
+        return []
+    try:
+        clock, _, memory = used([python, "-P", "-c", HTA, str(json)])
+    except RuntimeError:
+        return ["fails"]
+    return [f"{clock:.1f} s, {memory / 1e6:.0f} MB"]
 
 
 def row(character: str, json: Path, file: Path, repeat: int) -> list[str]:
     """Both programs in turn."""
     loads, ours = [*PYTHON, LOADS, str(json)], [*SUMMARY, "--no-cache", str(file)]
-    pairs = [(used(loads), used(ours)) for _ in range(repeat)]
+    pairs = [(used(loads)[:2], used(ours)[:2]) for _ in range(repeat)]
     (clock, cpu), (our_clock, our_cpu) = (
         map(min, zip(*runs, strict=True)) for runs in zip(*pairs, strict=True)
     )
@@ -186,6 +207,7 @@ def main() -> None:
     parser.add_argument("traces", type=Path, help="the folder of real traces")
     parser.add_argument("--megabytes", type=int, default=100)
     parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--hta", help="a Python that has HolisticTraceAnalysis")
     parser.add_argument("--put", action="store_true", help="write the tables into the pages")
     args = parser.parse_args()
     place = machine()
@@ -193,10 +215,10 @@ def main() -> None:
     for character in SOURCES:
         with tempfile.TemporaryDirectory() as name:
             paths = files(character, args.traces, args.megabytes * 1_000_000, Path(name))
-            rows.append(row(character, *paths, args.repeat))
+            rows.append([*row(character, *paths, args.repeat), *of_hta(args.hta, paths[0])])
             print(" | ".join(rows[-1]), file=sys.stderr, flush=True)
     head = ["trace", "JSON", "orjson.loads", "fusetui", "of the processors", "fusetui", "memory"]
-    text = f"{place}\n\n{markdown([*head, 'fusetui'], rows)}"
+    text = f"{place}\n\n{markdown([*head, 'fusetui', *['HTA'] * bool(args.hta)], rows)}"
     print(text)
     if args.put:
         put(PAGE, "characters", text, __file__)
