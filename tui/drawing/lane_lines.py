@@ -131,12 +131,9 @@ def slices(
     marked: Collection[int] = (),
     on_path: Sequence[bool] = (),
 ) -> list[Styled]:
-    """One line. `selected_cells` are where the selected row lies, even if others hide it; of each
-    cell `on_path` tells whether it is marked so.
-
-    A slice of two or more cells is a block with its label; a single cell is a bar as high as the
-    share of the cell that is covered. Where there may be no color, letters tell the kind.
-    """
+    """One line. A slice of two or more cells is a block with its label; a single cell is a bar as
+    high as the share of it that is covered. Where there may be no color, letters tell the kind.
+    `selected_cells` are where the selected row lies, even if others hide it."""
     found: list[Styled] = []
     shown = cells.row
     if selected_cells:  # over all others
@@ -180,8 +177,8 @@ def _ends(rows: Int32s) -> list[int]:
     """Where each stretch of cells of one row ends; cells that no slice stands for are alone."""
     if not len(rows):
         return []
-    new = (rows[1:] != rows[:-1]) | (rows[1:] == MANY)
-    return [*(np.flatnonzero(new) + 1).tolist(), len(rows)]
+    new = np.flatnonzero((rows[1:] != rows[:-1]) | (rows[1:] == MANY))
+    return [*(new + 1).tolist(), len(rows)]
 
 
 def _levels(cells: Cells, cell_ns: int, glyphs: Glyphs) -> list[int]:
@@ -227,8 +224,6 @@ def _fitted(label: str, width: int, ellipsis: str) -> str:
     for prefix in PREFIXES:
         bare = bare.removeprefix(prefix)
     bare = VENDOR.sub("", bare)
-    words = bare if len(bare) <= width else bare[: width + 1].rpartition(" ")[0]
-    if words:
+    if words := bare if len(bare) <= width else bare[: width + 1].rpartition(" ")[0]:
         return words
-    first = bare.partition(" ")[0]
-    return middle_clip(first, width, ellipsis) if width >= LEAST_LABEL else ""
+    return middle_clip(bare.partition(" ")[0], width, ellipsis) if width >= LEAST_LABEL else ""

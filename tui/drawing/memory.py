@@ -1,5 +1,4 @@
-"""The pictures of the memory page: what is allocated over time, of which categories it is at the
-cursor, and what is said of a row."""
+"""The pictures of the memory page, and what is said of its rows."""
 
 from __future__ import annotations
 

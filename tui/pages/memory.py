@@ -1,5 +1,4 @@
-"""The memory page: what a snapshot of torch.cuda, or a trace with memory events, says was allocated
-over time, and who held it."""
+"""The memory page: what was allocated over time, by a snapshot or a trace, and who held it."""
 
 from __future__ import annotations
 
@@ -282,12 +281,9 @@ def placed(state: State) -> Placed:
 
 
 _action = partial(action, section="In the memory page", where=on(MEMORY), needs=nothing)
-_in, _out = partial(memory.zoom, part=1, of=2), partial(memory.zoom, part=2, of=1)
 _left, _right = partial(memory.pan, percent=-10), partial(memory.pan, percent=10)
 _far_left, _far_right = partial(memory.pan, percent=-90), partial(memory.pan, percent=90)
 _before, _after = partial(memory.beside, by=-1), partial(memory.beside, by=1)
-_earlier, _later = partial(memory.step, by=-1), partial(memory.step, by=1)
-_next, _last = partial(memory.next_by, by=1), partial(memory.next_by, by=-1)
 
 
 def turn(state: State) -> State:
@@ -299,21 +295,29 @@ def turn(state: State) -> State:
 
 PAGE = MemoryPage()
 MemoryPage.actions = (
-    _action("memory-in", "Zoom in", "w + =", "about the cursor", _in),
-    _action("memory-out", "Zoom out", "s -", "about the cursor", _out),
-    _action("memory-left", "Pan left", "a h", "a tenth of the window", _left),
-    _action("memory-right", "Pan right", "d l", "a tenth of the window", _right),
+    _action("memory-in", "Zoom in", "w + =", "about the cursor", lambda s: memory.zoom(s, 1, 2)),
+    _action("memory-out", "Zoom out", "s -", "about the cursor", lambda s: memory.zoom(s, 2, 1)),
+    _action(
+        "memory-left", "Pan left", "a h", "a tenth of the window", lambda s: memory.pan(s, -10)
+    ),
+    _action(
+        "memory-right", "Pan right", "d l", "a tenth of the window", lambda s: memory.pan(s, 10)
+    ),
     _action("memory-screen-left", "Screen left", "A H shift+left", "most of a window", _far_left),
     _action("memory-screen-right", "Screen right", "D L shift+right", "most of one", _far_right),
     _action("memory-whole", "Whole recording", "0", "show everything", memory.whole),
-    _action("memory-before", "Cursor left", "left", "to the cell before", _before),
-    _action("memory-after", "Cursor right", "right", "to the next cell", _after),
-    _action("memory-earlier", "Event before", ",", "exactly one", _earlier),
-    _action("memory-later", "Next event", ".", "exactly one", _later),
+    _action(
+        "memory-before", "Cursor left", "left", "to the cell before", lambda s: memory.beside(s, -1)
+    ),
+    _action(
+        "memory-after", "Cursor right", "right", "to the next cell", lambda s: memory.beside(s, 1)
+    ),
+    _action("memory-earlier", "Event before", ",", "exactly one", lambda s: memory.step(s, -1)),
+    _action("memory-later", "Next event", ".", "exactly one", lambda s: memory.step(s, 1)),
     _action("memory-peak", "Highest", "p", "where most is allocated in sight", memory.highest),
     _action("memory-turn", "Open or close", "space", "stacks, then allocations", turn),
-    _action("memory-by", "By another", ">", BYS, _next),
-    _action("memory-by-last", "By the one before", "<", BYS, _last),
+    _action("memory-by", "By another", ">", BYS, lambda s: memory.next_by(s, 1)),
+    _action("memory-by-last", "By the one before", "<", BYS, lambda s: memory.next_by(s, -1)),
     _action("memory-map", "Segments", "t", "or who holds it", memory.turn_map),
     _action("memory-device", "Other device", "tab", "or snapshot", memory.next_device),
 )

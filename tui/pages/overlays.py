@@ -1,5 +1,4 @@
-"""The overlays over a page: the keys, everything about a slice or a range, a choice of traces, and
-the hits of a search; and what a search finds while it is typed."""
+"""What lies over the page: keys, all about a slice or a range, choices, what a search finds."""
 
 from __future__ import annotations
 
