@@ -203,8 +203,7 @@ def while_it_ran(trace: Trace, row: int, counters: Sequence[DeviceCounter]) -> s
 
 
 def on_path_text(marks: Marks, trace: Trace, row: int) -> str:
-    """`on the critical path`, `could take 41 us longer without moving the end`; "" where that is
-    not known."""
+    """`on the critical path`, `could take 41 us longer ...`; "" where that is not known."""
     ns, spare = int(marks.ns[row]), int(marks.spare_ns[row])
     if ns:
         whole = ns >= int(trace.dur[row])

@@ -79,8 +79,7 @@ def lane_line(
 
 
 def chain_of(trace: Trace, label: Label, row: int, around: int, width: int) -> str:
-    """`<module> > main > ... > run_action`: a frame after so many around it, the outermost and as
-    many of the innermost as fit into `width` cells."""
+    """`<module> > main > ... > run_action`: the outermost frame, and innermost ones."""
     rows = [row]
     while len(rows) <= around and int(trace.parent[rows[0]]) >= 0:
         rows.insert(0, int(trace.parent[rows[0]]))
@@ -205,8 +204,7 @@ def filled_slice(label: str, width: int, kind: SliceKind, beside: bool, glyphs: 
 def chosen_slice(
     label: str, width: int, glyphs: Glyphs, token: str = "selection", letter: str = " "
 ) -> Styled:
-    """A slice that is selected or marked, of one cell or more; filled with a letter where there may
-    be no color."""
+    """A slice that is selected or marked; filled with a letter where there may be no color."""
     if width == 1:
         return glyphs.path if token == PATH else glyphs.selected_cell, token
     text = _fitted(label, width - 1, glyphs.ellipsis)

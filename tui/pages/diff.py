@@ -233,8 +233,7 @@ def windowed(state: State, index: int, view: View) -> State:
     if state.comparison is None:
         return state
     session = state.session.windowed(index, view.begin, view.end)
-    comparison = state.comparison.windowed(session.views)
-    return replace(state, session=session, comparison=comparison)
+    return replace(state, session=session, comparison=state.comparison.windowed(session.views))
 
 
 def _window(step: Move[P], *numbers: P.args, **named: P.kwargs) -> Run:
@@ -284,8 +283,7 @@ def turned(state: State) -> State:
         return state
     now = state.list_of(DIFF)
     comparison, cursor = state.comparison.turned(now.cursor)
-    state = replace(state, comparison=comparison)
-    return state.with_list(DIFF, replace(now, cursor=cursor))
+    return replace(state, comparison=comparison).with_list(DIFF, replace(now, cursor=cursor))
 
 
 _action = partial(action, section="In the diff", where=on(DIFF))

@@ -32,12 +32,8 @@ BAR = 10  # cells
 SHARE = {1: (9, 20), 2: (13, 20)}  # of the lines above the details that areas take, by their number
 NAME = ListColumn("", 0, left=True)
 COLUMNS = (
-    *(
-        ListColumn("bytes", 10),
-        ListColumn("share", 6),
-        ListColumn("", BAR, left=True, from_width=70),
-    ),
-    *(ListColumn("blocks", 7, from_width=60), NAME),
+    *(ListColumn("bytes", 10), ListColumn("share", 6)),
+    *(ListColumn("", BAR, left=True, from_width=70), ListColumn("blocks", 7, from_width=60), NAME),
 )
 SEGMENTS = (
     *(ListColumn("size", 10), ListColumn("in use", 6), ListColumn("holes", 10)),
@@ -134,8 +130,8 @@ class MemoryPage(ListPage):
             *parts, (last, _) = row_parts(SEGMENTS, [*figures, ""], width)
             return [*parts, *pictures().segment_cells(found, index, len(last), glyphs)]
 
-        identity = found, glyphs
-        return Rows(identity, len(found.segments), partial(titles, SEGMENTS), formatted)
+        count = len(found.segments)
+        return Rows((found, glyphs), count, partial(titles, SEGMENTS), formatted)
 
     def _both(self, state: State, row: MemoryRow) -> list[str]:
         """Of A and of B, and the difference; of what lies below a holder only its own side."""
@@ -235,8 +231,7 @@ class MemoryPage(ListPage):
         return told(state, found) if isinstance(found, str) else replace(state, overlay=found)
 
     def described(self, state: State) -> Overlay | str:
-        """The stack of the row, with the lines of code, and the life of an allocation; of a segment
-        what lies in it."""
+        """The stack of the row and the life of an allocation, or what lies in the segment."""
         is_map = memory_of(state).is_map
         width = state.size.width if is_map else overlay_size(state).width - 6
         said = tuple(line.text for line in self._about(state, width, every=True))

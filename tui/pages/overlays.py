@@ -150,8 +150,7 @@ def hit_rows(overlay: HitList, ascii_only: bool, keys: Sequence[str]) -> Rows:
 
 @lru_cache(maxsize=1)
 def durations(overlay: HitList, width: int, ascii_only: bool) -> str:
-    """`120 of gemm ...   median 24.1 us, 24.0 us to 39.2 us   over 5 steps ▂▂▃▂█`; made again only
-    when an argument changes."""
+    """`120 hits   median 24.1 us, 24.0 us to 39.2 us   over 5 steps ▂▂▃▂█`; the last is kept."""
     side, rows = overlay.side, overlay.hits.rows
     cells, (_, dur) = min(MOST_CELLS, width // 3), _times(overlay)
     found = trend(side.trace, rows, dur, steps_of(side.trace), cells)
