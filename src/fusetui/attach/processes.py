@@ -65,11 +65,6 @@ def is_alive(one: Process) -> bool:
     return False
 
 
-def with_open_doors() -> list[Process]:
-    """Those `with_torch` that were started with the door open."""
-    return [one for one in with_torch() if one.folder is not None]
-
-
 def with_torch() -> list[Process]:
     """Those of this user that have loaded torch, but for launchers, and for forks (workers of a
     DataLoader), which have no thread that asks."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Sequence
+from typing import Any
 
 from fusetui.analysis.questions.note import note_of
 from fusetui.analysis.questions.query_text import WrongQuery
@@ -87,12 +88,18 @@ def _asked(args: Namespace) -> Asked:
 
 def chosen(table: Table, args: Namespace) -> Table:
     """The rows and columns that were asked for; `--where` and `--sort` may name other columns."""
-    try:
-        table = table.where(args.where) if args.where else table
-    except WrongQuery as error:
-        raise CommandError(f"--where: {error}.") from None
-    table = table.sort(args.sort) if args.sort else table
+    table = rows_asked(table, args, "--where")
     return table.select(map(str.strip, args.columns.split(","))) if args.columns else table
+
+
+def rows_asked(table: Table, asked: Any, option: str) -> Table:
+    """Those for which `where` holds, in the order of `sort`. Raises CommandError, which names
+    the option."""
+    try:
+        table = table.where(asked.where) if asked.where else table
+    except WrongQuery as error:
+        raise CommandError(f"{option}: {error}.") from None
+    return table.sort(asked.sort) if asked.sort else table
 
 
 def _write(table: Table, args: Namespace, form: str) -> None:
