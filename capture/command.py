@@ -67,18 +67,19 @@ def capture(workload: str, options: Options, out: Path | None = None) -> Outcome
     """
     if options.sweep:
         return run_sweep(workload, options, out)
-    record, folder = measure(workload, options, out=out, progress=Progress())
+    record, folder = measure(workload, options, out, Progress())
     opened = printable(shlex.quote(str(folder)))
     lines = [closing_table(record), *guesses(record), f"\nOpen it with: fusetui open {opened}"]
     if any(folder.glob("*.pickle")):
         lines.append(f"Who held memory: fusetui memory {opened}")
     lines += [f"Compare them with: fusetui diff {opened}"] if options.compare else []
     emit("\n".join(lines))
-    return Outcome(folder, record.guessed_right, tuple(v.name for v in record.failed))
+    right = all(guess.right for variant in record.measured for guess in variant.guesses)
+    return Outcome(folder, right, tuple(v.name for v in record.failed))
 
 
 def measure(
-    workload: str, options: Options, *, out: Path | None = None, progress: Progress
+    workload: str, options: Options, out: Path | None, progress: Progress
 ) -> tuple[RunRecord, Path]:
     """Runs once, without printing the closing table; returns the record and the run folder. The
     name of the folder is reserved before anything is measured: `out`, or one that is free."""
@@ -168,8 +169,11 @@ def run_sweep(workload: str, options: Options, out: Path | None) -> Outcome:
         rows = list(_rows(runs, points))
         _replace(folder / SWEEP_NAME, as_json({"asked": asked, "rows": rows}))
         _replace(folder / CSV_NAME, sweep_csv(rows).encode())
-    if not runs:
-        _remove(folder)
+    if not runs:  # what we wrote goes, and the folder if it is empty then
+        with suppress(OSError):
+            for name in (CSV_NAME, SWEEP_NAME):
+                (folder / name).unlink()
+            folder.rmdir()
         raise CaptureError("Nothing was captured at any point of the sweep.")
     _show(folder, runs, points)
     return Outcome(folder, _show_guesses(runs, points), tuple(_failed(runs, points)))
@@ -235,16 +239,16 @@ def _made(folder: Path, asked: Mapping[str, Any]) -> bool:
 def _run_point(
     workload: str, options: Options, point: Point, folder: Path, progress: Progress, number: str
 ) -> None:
-    place = folder / describe_point(point)
-    if os.path.lexists(place):
-        progress.say(f"{describe_point(point)} ({number}): there already")
+    name = describe_point(point)
+    place, there = folder / name, os.path.lexists(folder / name)
+    progress.say(f"{name} ({number}){': there already' * there}")
+    if there:
         return
-    progress.say(f"{describe_point(point)} ({number})")
     shapes = [*options.shapes, *as_arguments(point)]
     try:
         measure(workload, dataclasses.replace(options, shapes=shapes), out=place, progress=progress)
     except CaptureError as error:
-        progress.say(f"{describe_point(point)}: {error}")
+        progress.say(f"{name}: {error}")
 
 
 def _saved(folder: Path, points: Sequence[Point]) -> dict[str, SavedRun]:
@@ -257,16 +261,15 @@ def _saved(folder: Path, points: Sequence[Point]) -> dict[str, SavedRun]:
 
 SHOWN = ("kernels_per_step", "weight_bytes", "max_error", "compile_ns", "failed")
 """The fields of a variant that a row of a sweep has."""
+TIMES = {"median_ns": "median", "p10_ns": "p10", "p90_ns": "p90", "n_samples": "n"}
 
 
 def _rows(runs: Runs, points: Sequence[Point]) -> Iterator[dict[str, Any]]:
     """A row for every point and variant that ran: sizes, times in ns, or the failure."""
     for point, variant in _variants(runs, points):
-        found = variant.step_ns
-        times = (found.median, found.p10, found.p90, found.n) if found else (None,) * 4
-        named = zip(("median_ns", "p10_ns", "p90_ns", "n_samples"), times, strict=True)
+        times = {name: getattr(variant.step_ns, field, None) for name, field in TIMES.items()}
         others = {name: getattr(variant, name) for name in SHOWN}
-        yield {**point, "variant": variant.name, **dict(named), **others}
+        yield {**point, "variant": variant.name, **times, **others}
 
 
 def _variants(runs: Runs, points: Sequence[Point]) -> Iterator[tuple[Point, SavedVariant]]:
@@ -282,11 +285,6 @@ def _failed(runs: Runs, points: Sequence[Point]) -> Iterator[str]:
             yield f"{describe_point(point)} {variant.name}"
 
 
-def _remove(folder: Path) -> None:
-    with suppress(OSError):
-        for name in (CSV_NAME, SWEEP_NAME):
-            (folder / name).unlink()
-        folder.rmdir()
 
 
 def _show(folder: Path, runs: Runs, points: Sequence[Point]) -> None:

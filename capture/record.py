@@ -119,10 +119,6 @@ class RunRecord:
         """The variants that failed, without those that were skipped."""
         return tuple(v for v in self.variants if isinstance(v, Failed) and not v.skipped)
 
-    @property
-    def guessed_right(self) -> bool:
-        """Whether every guess was right; True if there were none."""
-        return all(guess.right for variant in self.measured for guess in variant.guesses)
 
 
 @dataclass(frozen=True)
