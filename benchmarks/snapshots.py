@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks.generate_snapshot import generate
 from benchmarks.pages import put
 
-from fusetui.trace.snapshot import read_snapshot
+from fusetui.trace.snapshot.reading import read_snapshot
 
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
 RUNS = 5
@@ -46,7 +46,7 @@ def read(path):
     with open(path, "rb") as file:
         return Restricted(file).load()
 """
-OURS = "from fusetui.trace.snapshot import read_snapshot as read"
+OURS = "from fusetui.trace.snapshot.reading import read_snapshot as read"
 MADE = ((4, 40, False), (4, 40, True), (2, 40, False), (4, 0, False))
 """Protocol, frames of a stack, and whether each event has a list of its own."""
 

@@ -68,7 +68,7 @@ class FusetuiApp(Ending):
 
     def __init__(self, options: AppOptions) -> None:
         super().__init__()
-        self.animation_level = "none"
+        self._options, self.animation_level = options, "none"
         few = self.console.color_system in FEW_COLORS
         self._scheme = SCHEMES[options.light + 2 * few]
         self.register_theme(self._scheme.theme)
@@ -83,8 +83,6 @@ class FusetuiApp(Ending):
             tour=0 if options.tour else None,
             colorless=self.no_color or few,
         )
-        self._opened_first = options.paths[: options.opened]
-        self._memory = tuple(options.memory)
         self._page = PageScreen(self._scheme)
         self._overlay: OverlayScreen | None = None
         self._performing = Performing(self, options.alone, tuple(options.captured_by))
@@ -103,11 +101,11 @@ class FusetuiApp(Ending):
         # After Ctrl+z nothing that was drawn before is left on the terminal.
         self.app_resume_signal.subscribe(self, lambda _: self.screen.refresh())
         self.do(partial(replace, size=Size(*self.size)))
-        first = self._opened_first
-        if first or not self._memory:
+        first, snapshots = self._options.paths[: self._options.opened], self._options.memory
+        if first or not snapshots:
             self.do(partial(reading.read, paths=first) if first else reading.choose)
-        if self._memory:
-            self.do(partial(memory.read, paths=self._memory, alone=not first))
+        if snapshots:
+            self.do(partial(memory.read, paths=snapshots, alone=not first))
 
     # Every change
 
@@ -141,7 +139,7 @@ class FusetuiApp(Ending):
 
     def _ask(self, prompt: Prompt | None) -> None:
         if prompt is None or prompt.is_letter:
-            self._page.input.close()
+            self._page.input.display = False
             self._page.set_focus(None)
         else:
             more = self.state.side.once(changes_of) if self.state.sides else []
@@ -198,12 +196,12 @@ class FusetuiApp(Ending):
                 # The palette is open; a list that was given no room yet, Textual cannot page.
                 lists = (one.scrollable_content_region for one in self.screen.query(OptionList))
                 return event.key in PAGING and not all(lists)
-            if (prompt := state.prompt) is not None and prompt.is_letter:
+            if state.prompt is not None and state.prompt.is_letter:
                 self.do(partial(moving.answered, character=event.character or ""))
                 return True
-            if prompt is not None and event.key == "escape":
-                self.do(partial(replace, prompt=None, hint="", found=None))
-            if prompt is not None:
+            if state.prompt is not None:
+                if event.key == "escape":
+                    self.do(partial(replace, prompt=None, hint="", found=None))
                 return event.key == "escape"
             action = registry.action_for(event.key, state)
         if action is None:
@@ -212,7 +210,6 @@ class FusetuiApp(Ending):
         return True
 
     def act(self, action: Action) -> None:
-        """Runs an action of the registry, from a key or from the palette."""
         self.do(partial(perform, action))
 
     def on_input_submitted(self, message: Input.Submitted) -> None:
@@ -234,10 +231,9 @@ class FusetuiApp(Ending):
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         for action in registry.ACTIONS:
-            if not applies(action, self.state):
-                continue
-            about = f"{all_keys_text(action, self.state, ' ')}   {action.help}".strip()
-            yield SystemCommand(action.title, about, partial(self.act, action))
+            if applies(action, self.state):
+                about = f"{all_keys_text(action, self.state, ' ')}   {action.help}".strip()
+                yield SystemCommand(action.title, about, partial(self.act, action))
 
     # Threads
 
@@ -309,9 +305,6 @@ class PromptInput(Input):
         self.display, self.value = True, text if is_command else ""
         self.cursor_position = len(self.value)
         self.focus()
-
-    def close(self) -> None:
-        self.display = False
 
     def on_key(self, event: events.Key) -> None:
         if event.key == "tab":

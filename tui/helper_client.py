@@ -83,14 +83,11 @@ def request_for(path: str, trace: Trace, captured_by: tuple[str, ...] = ()) -> R
 class Beside:
     """The other process. Use as a context manager: it is ended at the end."""
 
-    def __init__(
-        self, captured_by: tuple[str, ...] = (), alone: bool = False, start: str = START
-    ) -> None:
-        """`captured_by`: see opening.with_captures; `alone`: there is no other process; `start`:
-        the code that it runs."""
-        self._captured_by = captured_by
+    def __init__(self, captured_by: tuple[str, ...] = (), start: str = START) -> None:
+        """`captured_by`: see opening.with_captures; `start`: the code that it runs; "": none."""
+        self.captured_by = captured_by
         self._process: Popen[bytes] | None = None
-        if os.name == "posix" and not alone:
+        if os.name == "posix" and start:
             with suppress(OSError):
                 self._process = started(start, stdin=PIPE, stdout=PIPE)
 
@@ -118,42 +115,34 @@ class Beside:
         """Only from the other process. Raises NotBeside, possibly after some of them."""
         against = self._request(*other) if other else None
         request = replace(self._request(*named), against=against, **asked)
+        for found in self.records(request, cancelled, named[1]):
+            if found is None:
+                return
+            if found is False:
+                raise NotBeside
+            yield found
+
+    def records(self, asked: object, cancelled: Stop, trace: Trace | None = None) -> Iterator[Any]:
+        """What the process sends, without end, until nobody wants it any more. Raises NotBeside."""
+        if self._process is None or self._process.stdin is None:
+            raise NotBeside
         try:
-            self._ask(request)
-            take, trace = partial(self._take, cancelled=cancelled), named[1]
-            while (found := unship(take, trace)) is not None:
-                if found is False:
-                    raise NotBeside
-                yield found
+            left = memoryview(msgspec.json.encode(asked) + b"\n")
+            while left:  # it has no buffer
+                left = left[self._process.stdin.write(left) :]
+            while True:
+                yield unship(partial(self._take, cancelled=cancelled), trace)
         except _Cancelled:
             return
         except (OSError, EOFError, ValueError):
             raise NotBeside from None
-
-    def first(self, asked: object, cancelled: Stop) -> Any:
-        """The only record for what is asked; None once nobody wants it. Raises NotBeside."""
-        try:
-            self._ask(asked)
-            return unship(partial(self._take, cancelled=cancelled), None)
-        except _Cancelled:
-            return None
-        except (OSError, EOFError, ValueError):
-            raise NotBeside from None
-
-    def _ask(self, request: object) -> None:
-        """Raises NotBeside, or OSError."""
-        if self._process is None or self._process.stdin is None:
-            raise NotBeside
-        left = memoryview(msgspec.json.encode(request) + b"\n")
-        while left:  # it has no buffer
-            left = left[self._process.stdin.write(left) :]
 
     def _request(self, path: str, trace: Trace) -> Request:
         """Raises NotBeside for what another process cannot read."""
         report = trace.report
         if self._process is None or path == "-" or report.prefix is not None or report.changed:
             raise NotBeside
-        return request_for(path, trace, self._captured_by)
+        return request_for(path, trace, self.captured_by)
 
     def _take(self, size: int, cancelled: Stop) -> memoryview:
         """The next bytes. Raises EOFError when the process has ended, and _Cancelled."""
@@ -170,7 +159,7 @@ class Beside:
         return found
 
 
-ALONE = Beside(alone=True)
+ALONE = Beside(start="")
 Start = Callable[[], Beside]
 
 

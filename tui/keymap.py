@@ -22,10 +22,7 @@ from fusetui.tui.state.action import Action, key_name, key_text
 PLACE = "FUSETUI_KEYS"  # names another file, or is `off`
 FILE = "keys.toml"
 MODAL = {"Over the page", "In the answer", "In the tour"}
-LISTS = {
-    *("In the trees", "In the op tree", "In the modules"),
-    *("In the kernels", "In the ranks", "In the diff"),
-}
+LISTS = {f"In the {one}" for one in ("trees", "op tree", "modules", "kernels", "ranks", "diff")}
 """Sections of the help whose keys act where those of lists do."""
 OF_MANY = {"In the lists", "In the trees"}  # those whose keys act on several pages
 Keymap = Mapping[str, tuple[str, ...]]  # by the name of an action: its keys, as Textual names them

@@ -7,7 +7,7 @@ import re
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import msgspec
@@ -74,13 +74,7 @@ Post = Callable[[Run | TracesLoaded], object]
 
 
 def load(
-    paths: Sequence[str],
-    post: Post,
-    cancelled: Stop,
-    stopped: Stop = never,
-    helper: Beside = ALONE,
-    *,
-    captured_by: Sequence[str] = (),
+    paths: Sequence[str], post: Post, cancelled: Stop, stopped: Stop = never, helper: Beside = ALONE
 ) -> None:
     """Read every path; posts how far it is, and previews, while reading and before captures are
     read, then Loaded or why it failed, then what takes longer, which `helper` may work out.
@@ -90,7 +84,7 @@ def load(
     post = partial(_posted, post, cancelled)
     with suppress(Cancelled):
         try:
-            traces, notices = _read(paths, post, stopped, captured_by)
+            traces, notices = _read(paths, post, stopped, helper.captured_by)
         except TraceError as error:
             post(partial(reading.failed, paths=paths, sentence=str(error)))
             return
@@ -153,19 +147,17 @@ def _joined(
     from fusetui.analysis.serving.captures import numbers_nodes  # many modules
     from fusetui.analysis.serving.opening import said, with_captures
 
-    shown: list[str] = []
-
-    def show(what: str) -> None:
-        if preview is not None and not shown:
+    @cache
+    def show() -> None:
+        if preview is not None:
             preview(trace)
-        shown.append(what)
 
     def opened(path: str) -> Trace:
-        show(path)
+        show()
         return open_trace(path)
 
     if numbers_nodes(trace):
-        show(trace.report.path)
+        show()
     joined, joins = with_captures(trace, captured_by, opened)
     return joined, list(said(joins))
 
@@ -282,10 +274,8 @@ def _paused(cancelled: Stop) -> bool:
 
 
 SELECTED = "what is selected tells no change: whatif family:gemm x0.8 names one"
-WHAT = {
-    **dict.fromkeys(GPU_ROLES, "kernel"),
-    **{Role.OP: "op", Role.CALL: "op", Role.PYTHON: "python", Role.ANNOTATION: "module"},
-}
+WHAT = {Role.OP: "op", Role.CALL: "op", Role.PYTHON: "python", Role.ANNOTATION: "module"}
+WHAT |= dict.fromkeys(GPU_ROLES, "kernel")
 
 
 def replay(asked: Replay, post: Post, cancelled: Stop, start: Start | None = None) -> None:

@@ -14,7 +14,7 @@ from textual.worker import get_current_worker
 
 from fusetui.trace.model.report import Stop
 from fusetui.tui.ending import Ending
-from fusetui.tui.helper_client import ALONE, Beside
+from fusetui.tui.helper_client import Beside
 from fusetui.tui.layout.moves import next_line, next_slice
 from fusetui.tui.layout.view import Side, View
 from fusetui.tui.loading import (
@@ -115,8 +115,8 @@ class Performing:
 
     def __init__(self, app: Ending, alone: bool, captured_by: tuple[str, ...] = ()) -> None:
         """`alone`: no other process helps; `captured_by`: see opening.with_captures."""
-        self._app, self._captured_by = app, captured_by
-        self._start = None if alone else partial(Beside, captured_by)
+        self._app, self._start = app, None if alone else partial(Beside, captured_by)
+        self._alone = Beside(captured_by, start="")
         self._stop, self._ahead = Event(), Ahead()
 
     def perform(self, effect: Effect | Order) -> None:
@@ -150,11 +150,10 @@ class Performing:
         stop = self._stop = Event()
 
         def work(cancelled: Stop) -> None:
-            with self._start() if self._start else ALONE as helper:
+            with self._start() if self._start else self._alone as helper:
                 if self._start:
                     thaw()
-                captures = self._captured_by
-                load(paths, self._settle, cancelled, stop.is_set, helper, captured_by=captures)
+                load(paths, self._settle, cancelled, stop.is_set, helper)
 
         self._in_thread("load", work)
 

@@ -51,7 +51,7 @@ def _read(path: str, cancelled: Stop, alone: bool) -> MemorySide | None:
         return None if cancelled() else opened(path)
     try:
         with Beside(start=START) as helper:
-            found: MemorySide | str | None = helper.first(path, cancelled)
+            found: MemorySide | str | None = next(helper.records(path, cancelled), None)
     except NotBeside:
         return opened(path)
     if isinstance(found, str):
@@ -63,7 +63,7 @@ def opened(path: str) -> MemorySide:
     """Raises TraceError."""
     from fusetui.analysis.memory.answer import known
     from fusetui.analysis.memory.moments import moments
-    from fusetui.trace.snapshot import read_snapshot
+    from fusetui.trace.snapshot.reading import read_snapshot
 
     found = tuple(map(moments, known(read_snapshot(path))))
     if not found:

@@ -12,7 +12,7 @@ from functools import partial
 from msgspec.structs import replace
 
 from fusetui.tui.layout.view import Side
-from fusetui.tui.pages import answer, folding, kernels, memory, modules, overlays, ranks, timeline
+from fusetui.tui.pages import answer, folding, kernels, memory, overlays, ranks, timeline
 from fusetui.tui.pages.diff import DiffPage
 from fusetui.tui.pages.flame import FlamePage
 from fusetui.tui.pages.folding import AnyTree, TreeListPage
@@ -20,7 +20,7 @@ from fusetui.tui.pages.overlays import OVERLAYS, laid_over
 from fusetui.tui.pages.page import LISTS, ListPage, Page, list_actions, what_was_copied
 from fusetui.tui.pages.ranks import RanksPage
 from fusetui.tui.pages.timeline import TimelinePage
-from fusetui.tui.pages.tree import TREE
+from fusetui.tui.pages.tree import MODULES, TREE
 from fusetui.tui.pages.why import WhyPage
 from fusetui.tui.state import commands, jumping, moving, reading, replays, search, tour
 from fusetui.tui.state.action import Action, action, all_keys_text, anything_open, chosen, nothing
@@ -29,7 +29,7 @@ from fusetui.tui.state.state import CopyText, Help, Order, Outcome, Replayed, Si
 
 PAGES: tuple[Page, ...] = (
     *(TimelinePage(), TREE, kernels.PAGE, DiffPage(), WhyPage()),
-    *(modules.PAGE, RanksPage(), FlamePage(), memory.PAGE),
+    *(MODULES, RanksPage(), FlamePage(), memory.PAGE),
 )
 BY_NAME = {page.name: page for page in PAGES}
 SECTIONS = (
@@ -134,7 +134,6 @@ def always(key: str, state: State) -> Action | None:
 
 
 def by_section() -> Iterator[tuple[str, list[Action]]]:
-    """The actions as the help and the reference list them."""
     for section in dict.fromkeys(SECTIONS):
         yield section, [action for action in ACTIONS if action.section == section]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from textwrap import wrap
 
 from msgspec.structs import replace
@@ -15,22 +16,12 @@ from fusetui.tui.drawing.picture import Said, Stack, TextPicture, text
 from fusetui.tui.drawing.schemes import glyphs_for
 from fusetui.tui.layout.memory import MEMORY
 from fusetui.tui.pages.memory import memory_head
-from fusetui.tui.pages.overlays import OVERLAYS, FoundPicture
+from fusetui.tui.pages.overlays import OVERLAYS, found_picture
 from fusetui.tui.pages.page import Page, Pane
 from fusetui.tui.registry import BY_ACTION, BY_NAME, PAGES, page_of, turned_to
+from fusetui.tui.state import screen
 from fusetui.tui.state.action import applies, hint_text, hints_text, keys_text, perform, with_keys
 from fusetui.tui.state.moving import marks_text
-from fusetui.tui.state.screen import (
-    BESIDE,
-    body,
-    head_height,
-    overlay_body,
-    overlay_size,
-    overlay_tour_lines,
-    tabs_height,
-    too_small,
-    tour_lines,
-)
 from fusetui.tui.state.state import Outcome, Prompt, Size, State
 from fusetui.tui.state.tour import STEPS
 
@@ -42,17 +33,15 @@ AGAIN = ("A ", "B ")
 
 def panes(state: State) -> list[Pane]:
     """From the first line of the screen to the last."""
-    if said := too_small(state.size):
+    if said := screen.too_small(state.size):
         return _sentence(said, state.size)
-    size = body(state)
-    front = page_of(state)
+    size = screen.body(state)
+    front, found = page_of(state), _found(state, size)
     shown = front.show(state, size) if front.has(state) else ()
-    found = _found(state, size)
-    height = size.height - sum(pane.height for pane in found)
-    page = [*exactly(shown, height), *found]
-    head = Pane(head_height(state), _head(state))
-    asked = _tour(state, tour_lines(state))
-    return [_tabs(state), head, *page, *asked, Pane(1, _hints(state), _hint_pointed)]
+    page = exactly(shown, size.height - sum(pane.height for pane in found))
+    head = Pane(screen.head_height(state), _head(state))
+    asked = _tour(state, screen.tour_lines(state))
+    return [_tabs(state), head, *page, *found, *asked, Pane(1, _hints(state), _hint_pointed)]
 
 
 def _sentence(said: str, size: Size) -> list[Pane]:
@@ -101,10 +90,13 @@ def exactly(found: Iterable[Pane], lines: int) -> Iterator[Pane]:
 def overlay_panes(state: State) -> list[Pane]:
     if not state.overlay:
         return []
-    if said := too_small(state.size):
-        size = overlay_size(state)
-        return _sentence(said, replace(size, width=size.width - BESIDE))
-    return [*OVERLAYS.show(state, overlay_body(state)), *_tour(state, overlay_tour_lines(state))]
+    if said := screen.too_small(state.size):
+        size = screen.overlay_size(state)
+        return _sentence(said, replace(size, width=size.width - screen.BESIDE))
+    return [
+        *OVERLAYS.show(state, screen.overlay_body(state)),
+        *_tour(state, screen.overlay_tour_lines(state)),
+    ]
 
 
 def stack(found: Sequence[Pane]) -> Stack:
@@ -135,7 +127,7 @@ def _found(state: State, size: Size) -> list[Pane]:
     if state.prompt is not Prompt.SEARCH:
         return []
     height = min(details_height(size.height), size.height)
-    return [Pane(height, FoundPicture(state.found, glyphs_for(state.ascii_only)))]
+    return [Pane(height, found_picture(state.found, glyphs_for(state.ascii_only)))]
 
 
 def _tabs(state: State) -> Pane:
@@ -155,17 +147,15 @@ def _tabs(state: State) -> Pane:
         name = picture.at(x, state.size.width)
         return turned_to(BY_NAME[name], state) if name and state.is_open else state
 
-    return Pane(tabs_height(state.size), picture, pointed)
+    return Pane(screen.tabs_height(state.size), picture, pointed)
 
 
 def _head(state: State) -> TextPicture:
     """What is open, one line for each side; while something is read, the progress."""
     reading = state.reading
     if reading is not None:
-        glyphs = glyphs_for(state.ascii_only)
-        return TextPicture(
-            reading, lambda width, height: [Said(f" {reading_line(reading, width - 2, glyphs)}")]
-        )
+        line = partial(reading_line, reading, glyphs=glyphs_for(state.ascii_only))
+        return TextPicture(reading, lambda width, height: [Said(f" {line(width - 2)}")])
     if state.memory and not state.sides:
         return text([Said(f" {memory_head(one)}", "title") for one in state.memory.sides])
     sides, second = [state.sides[n] for n in state.shown], state.second

@@ -89,11 +89,10 @@ def kept_of(state: State) -> KeptView:
     keys, now = [_key(lane) for lane in side.lanes], view.arranged
     hidden, pinned = (tuple(keys[n] for n in one) for one in (now.hidden, now.pinned))
     lanes = KeptLanes(tuple(sorted(hidden)), pinned, now.by_busy, now.families)
+    folds = zip(keys, view.folds, fits, strict=True)
     return KeptView(
         marks=dict(state.session.bookmarks),
-        folds={
-            key: fold for key, fold, fit in zip(keys, view.folds, fits, strict=True) if fold != fit
-        },
+        folds={key: fold for key, fold, fit in folds if fold != fit},
         window=None if is_whole else window,
         lanes=None if now == first.arranged else lanes,
     )
@@ -110,11 +109,9 @@ def restored(state: State, kept: KeptView) -> State:
         if len(letter) == 1 and letter.isascii() and letter.isalpha()
         if _is_inside(side, mark.begin, mark.end)
     }
-    folds = tuple(
-        min(max(kept.folds.get(_key(lane), fold), FOLDED), ALL)
-        for lane, fold in zip(side.lanes, state.view.folds, strict=True)
-    )
-    view = replace(state.view, folds=folds)
+    own = zip(side.lanes, state.view.folds, strict=True)
+    folds = (min(max(kept.folds.get(_key(lane), fold), FOLDED), ALL) for lane, fold in own)
+    view = replace(state.view, folds=tuple(folds))
     if kept.lanes:
         view = replace(view, arranged=_arrangement(side, kept.lanes))
     if kept.window and _is_inside(side, *kept.window):

@@ -17,7 +17,7 @@ from fusetui.capture.command import capture
 from fusetui.capture.options import ROUNDS, STEPS, Options
 from fusetui.kernels import Variant
 from fusetui.trace import open_trace
-from fusetui.trace.snapshot import read_snapshot
+from fusetui.trace.snapshot.reading import read_snapshot
 
 torch = pytest.importorskip("torch", reason="capture runs torch")
 gpu = pytest.importorskip("tests.fake_gpu")

@@ -18,7 +18,7 @@ from fusetui.commands.sources import one_trace
 from fusetui.making import PICTURED
 from fusetui.trace import open_trace
 from fusetui.tui import pictures, registry
-from fusetui.tui.drawing.svg import BASE, CELL, LINE, MARGIN, SHAPES
+from fusetui.tui.pictures import BASE, CELL, LINE, MARGIN, SHAPES
 from fusetui.tui.state.state import Size
 
 Run = Callable[..., Any]

@@ -21,7 +21,8 @@ from tests.snapshots import MB, Machine, forward, train
 
 from fusetui.trace.model.errors import TraceError
 from fusetui.trace.read.foreign import is_pickle
-from fusetui.trace.snapshot import Action, BlockState, Events, Snapshot, read_snapshot
+from fusetui.trace.snapshot.columns import Action, BlockState, Events, Snapshot
+from fusetui.trace.snapshot.reading import read_snapshot
 
 ACTIONS = tuple(one.name.lower() for one in Action)
 STATES = tuple(one.name.lower() for one in BlockState)

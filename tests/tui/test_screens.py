@@ -27,7 +27,7 @@ from fusetui.tui.drawing.canvas import Click
 from fusetui.tui.drawing.schemes import glyphs_for
 from fusetui.tui.layout.search_hits import found_of
 from fusetui.tui.pages import ranks
-from fusetui.tui.pages.overlays import FoundPicture
+from fusetui.tui.pages.overlays import found_picture
 from fusetui.tui.state import replays
 from fusetui.tui.state.action import Run
 from fusetui.tui.state.offers import job_of_paths
@@ -189,7 +189,7 @@ def test_all_about_a_gap_is_shown_where_there_is_room(lesson: State) -> None:
 
 def test_a_name_that_is_cut_shows_it(lesson: State) -> None:
     searched = found_of(lesson.side.trace, "gemm", find(lesson.side.trace, "gemm"))
-    picture = FoundPicture(searched, glyphs_for(False))
+    picture = found_picture(searched, glyphs_for(False))
     shown = "".join(text for text, _ in picture.line(2, 50, 7))
     assert shown.endswith("…")
     assert len(shown) == 50

@@ -109,7 +109,7 @@ app.perform = lambda *_: time.sleep(600)
 READS_FOR_EVER = """
 import time
 from fusetui.tui import performing
-def load(paths, post, cancelled, stopped, beside, captured_by):
+def load(paths, post, cancelled, stopped, helper):
     while not cancelled(): time.sleep(0.01)
     open({tidy!r}, "w").close()
 performing.load = load

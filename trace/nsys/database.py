@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing, nullcontext
 from io import BytesIO
 from itertools import chain
 from pathlib import Path
@@ -58,9 +58,8 @@ class Export:
         if place.is_cut:
             self.damage.append("The file was cut short: the rows in its last part are missing.")
         try:
-            self._connection = _connected(place)
             with ExitStack() as unless_read:
-                unless_read.callback(self.close)
+                self._connection = unless_read.enter_context(closing(_connected(place)))
                 _prepare(self._connection, place)
                 self._connection.set_progress_handler(self._is_over, OFTEN)
                 self.tables = self._tables()
@@ -76,15 +75,11 @@ class Export:
 
     def integer(self, table: str, column: str) -> str:
         """The expression of an integer column, NONE where it is anything else."""
-        if column not in self.tables[table]:
-            return str(NONE)
-        return f"""iif(typeof("{column}") = 'integer', "{column}", {NONE})"""
+        return self._typed(table, column, "'integer'", NONE)
 
     def text(self, table: str, column: str) -> str:
         """The expression of a column of text, NULL where it is anything else."""
-        if column not in self.tables[table]:
-            return "NULL"
-        return f"""iif(typeof("{column}") = 'text', "{column}", NULL)"""
+        return self._typed(table, column, "'text'", "NULL")
 
     def rows(
         self, table: str, columns: Sequence[str], rest: str = "", values: Sequence[int] = ()
@@ -109,22 +104,24 @@ class Export:
         """Small tables: rows of integers and texts, None for what is missing; [] without them."""
         if not self.has(table):
             return []
-        known = self.tables[table]
-        asked = [
-            f"""iif(typeof("{c}") in ('integer', 'text'), "{c}", NULL)""" if c in known else "NULL"
-            for c in columns
-        ]
+        asked = [self._typed(table, column, "'integer', 'text'", "NULL") for column in columns]
         return list(self.rows(table, asked))
+
+    def _typed(self, table: str, column: str, types: str, missing: object) -> str:
+        if column not in self.tables[table]:
+            return str(missing)
+        return f"""iif(typeof("{column}") in ({types}), "{column}", {missing})"""
 
     def _tables(self) -> dict[str, frozenset[str]]:
         """The columns of each table with rows of its own, without those that are computed."""
+        ask = self._connection.execute
         asked = "select name from sqlite_master where type = 'table' and rootpage > 0"
-        names = [name for (name,) in self._connection.execute(asked) if isinstance(name, str)]
-        return {name: self._columns(name) for name in names if '"' not in name}
-
-    def _columns(self, table: str) -> frozenset[str]:
-        found = self._connection.execute(f'pragma table_xinfo("{table}")')
-        return frozenset(str(row[1]) for row in found if row[6] == 0 and '"' not in str(row[1]))
+        names = [name for (name,) in ask(asked) if isinstance(name, str) and '"' not in name]
+        infos = {name: list(ask(f'pragma table_xinfo("{name}")')) for name in names}
+        return {
+            name: frozenset(str(row[1]) for row in rows if row[6] == 0 and '"' not in str(row[1]))
+            for name, rows in infos.items()
+        }
 
     def _is_over(self) -> bool:
         self.stopped = self.stopped or self._stop()
@@ -136,30 +133,21 @@ class Export:
             self.damage.append(sentence)
 
 
-@contextmanager
-def opened(place: ExportFile, stop: Stop = never) -> Iterator[Export]:
-    """Raises CannotRead."""
-    with closing(Export(place, stop)) as found:
-        yield found
-
-
 def _connected(place: ExportFile) -> sqlite3.Connection:
-    connect: Callable[..., sqlite3.Connection] = sqlite3.connect
-    if place.data is not None:
-        return connect(":memory:", isolation_level=None)
-    address = f"{Path(place.path).absolute().as_uri()}?mode=ro&immutable=1"
-    return connect(address, uri=True, isolation_level=None)
+    in_file = f"{Path(place.path).absolute().as_uri()}?mode=ro&immutable=1"
+    address = in_file if place.data is None else "file::memory:"
+    return sqlite3.connect(address, uri=True, isolation_level=None)
 
 
 def _prepare(connection: sqlite3.Connection, place: ExportFile) -> None:
     """Before anything is read."""
     if place.data is not None:
         connection.deserialize(place.data)
-    if place.is_cut:  # else SQLite refuses all of it
-        connection.execute("pragma writable_schema = on")
     connection.text_factory = lambda text: str(text, "utf-8", "replace")
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST)
     connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
+    if place.is_cut:  # else SQLite refuses all of it
+        connection.execute("pragma writable_schema = on")
     for setting in ("trusted_schema = off", "cell_size_check = on", "query_only = on"):
         connection.execute(f"pragma {setting}")
 

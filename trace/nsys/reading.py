@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -21,7 +21,7 @@ from fusetui.trace.model.errors import CannotRead, NotATrace, NothingRead
 from fusetui.trace.model.events import Text
 from fusetui.trace.model.raw import Raw
 from fusetui.trace.model.report import Report
-from fusetui.trace.nsys.database import NONE, Export, ExportFile, distinct, opened, place_of
+from fusetui.trace.nsys.database import NONE, Export, ExportFile, distinct, place_of
 from fusetui.trace.nsys.nvtx import BASE, DECLARED, NVTX, SHOWN, category
 from fusetui.trace.nsys.processes import Processes, keys_of
 from fusetui.trace.nsys.tables import (
@@ -36,7 +36,7 @@ from fusetui.trace.nsys.tables import (
     shown,
     words_of,
 )
-from fusetui.trace.nsys.writing import ExportWriter
+from fusetui.trace.nsys.writing import writer
 from fusetui.trace.read import Callbacks
 from fusetui.trace.read.assemble import BYTES_A_SLICE, MANY, check_durations
 from fusetui.trace.read.document import OpenFile
@@ -48,7 +48,7 @@ from fusetui.trace.read.rendered import Rendered, stretches_of
 from fusetui.trace.read.source import State, Stored, has_changed, reason
 from fusetui.trace.read.unpack import Damaged, TooLarge, limit_for, too_large, unpack
 
-TIMES = ("start", "timestamp", "rawTimestamp")
+TIMES = {"start", "timestamp", "rawTimestamp"}
 """A table with one of these columns holds events, whatever they are."""
 WITH_LOG, WITHOUT = b"\2\2", b"\1\1"
 """Bytes 18 and 19 of a database with a write-ahead log, which one in memory cannot have."""
@@ -62,7 +62,7 @@ def read(stored: Stored, callbacks: Callbacks, process: int | None = None) -> Ra
     """
     place, cut = _place(stored)
     place = replace(place, process=process)
-    with without_collector(), opened(place, callbacks.stop) as db:
+    with without_collector(), closing(Export(place, callbacks.stop)) as db:
         raw = _read(db, place, stored, callbacks.progress)
         if process is not None and not len(raw.start):
             raise NotATrace(f"{place.path} has no event of a process {process}.")
@@ -74,12 +74,12 @@ def read(stored: Stored, callbacks: Callbacks, process: int | None = None) -> Ra
 
 def text(path: str, file: OpenFile, state: State) -> Text:
     """The text of a file that had this state when it was read."""
-    return Rendered(ExportWriter(place_of(path, state[0])), partial(_problem, path, state))
+    return Rendered(writer(place_of(path, state[0])), partial(_problem, path, state))
 
 
 def processes(path: str) -> list[int]:
     """The pids of the processes that have work of a GPU. Raises CannotRead or OSError."""
-    with opened(place_of(path, os.stat(path).st_size)) as db:
+    with closing(Export(place_of(path, os.stat(path).st_size))) as db:
         return Processes(db, present(db)).working
 
 
@@ -105,18 +105,17 @@ def _read(
     slices, negative, unfinished = slices_of(parts, len(labels), list(texts), words, who)
     start, dur = slices["start"], slices["dur"]
     check_durations(place.path, dur)
-    counts = [part.batches.counts(part.columns["row"]) for part in parts]
-    values = [
-        n if p.source.is_metrics else [0] * len(n) for p, n in zip(parts, counts, strict=True)
-    ]
-    phases = Counter(X=len(start) - unfinished, B=unfinished, M=len(labels))
-    phases["C"] = sum(chain.from_iterable(values))
-    stretches = stretches_of([len(labels), *chain(*counts)], [0, *chain(*values)])
-    unreadable = sum(part.unreadable for part in parts)
+    counts, values = [len(labels)], [0]
+    for part in parts:
+        own = part.batches.counts(part.columns["row"])
+        counts += own
+        values += own if part.source.is_metrics else [0] * len(own)
+    metrics, unreadable = sum(values), sum(part.unreadable for part in parts)
+    phases = Counter(X=len(start) - unfinished, B=unfinished, M=len(labels), C=metrics)
     problem = partial(_problem, place.path, stored.state) if place.data is None else str
     times = (int(start.min()), int((start + dur).max())) if len(start) else (0, 0)
     left_out, keys = _left_out(db), keys_of(db, *times)
-    remarks, pending = _remarks(parts, unnamed(parts, words), unreadable), _pending(place)
+    remarks, pending = _remarks(parts, words, unreadable), _pending(place)
     report = Report(
         path=stored.path,
         bytes=stored.size,
@@ -133,8 +132,8 @@ def _read(
         remarks=(*db.damage, *remarks, *pending),
         pending=bool(pending),
     )
-    written = Rendered(ExportWriter(place), problem)
-    elements = Elements(written, [one for one in stretches if one.events])  # rowids may be far off
+    stretches = [one for one in stretches_of(counts, values) if one.events]  # rowids may be far off
+    elements = Elements(Rendered(writer(place), problem), stretches)
     return Raw(
         **slices, report=report, elements=elements, labels=labels, keys=keys, copies_named=True
     )
@@ -178,25 +177,24 @@ def _problem(path: str, state: State) -> str:
 def _left_out(db: Export) -> dict[str, int]:
     """The rows of events that have no place in a trace, by table."""
     read = {source.table for source in present(db)}
-    asked = {t: "" for t, columns in db.tables.items() if columns.intersection(TIMES)}
-    asked = {table: "" for table in asked if table not in read}
+    asked = {t: "" for t, columns in db.tables.items() if t not in read and columns & TIMES}
     if NVTX in read and db.has(NVTX, "eventType"):
         asked[NVTX] = f"where not {SHOWN} and not ifnull({DECLARED}, 0)"
     found = {t: sum(n or 0 for (n,) in db.rows(t, ("sum(1)",), r)) for t, r in asked.items()}
     return {table: count for table, count in found.items() if count}
 
 
-def _remarks(
-    parts: Sequence[TableEvents],
-    unnamed: Iterator[tuple[str, int]],
-    unreadable: int,
-) -> Iterator[str]:
+def _remarks(parts: Sequence[TableEvents], words: Words, unreadable: int) -> Iterator[str]:
     """What has to be known of what was read, in sentences without the name of the file."""
     if unreadable:
         rows = plural(unreadable, "row")
         yield f"{rows} without a start or an end, or with one that is out of range, left out."
-    for table, count in unnamed:
-        yield f"The names of {plural(count, 'row')} of {table} are missing from StringIds."
+    known = np.fromiter(words.strings, np.int64, len(words.strings))
+    for part in (part for part in parts if part.source.by_string):
+        lost = ~np.isin(part.columns["name"], known) & (part.text == NO_TEXT)
+        if lost.any():
+            rows = plural(int(lost.sum()), "row")
+            yield f"The names of {rows} of {part.source.table} are missing from StringIds."
     if graphs := sum(len(part) for part in parts if part.source.categories == (GRAPHS,)):
         yield (
             f"Launches of CUDA graphs were recorded as one event each ({graphs}), without their "
@@ -218,6 +216,7 @@ def _pending(place: ExportFile) -> list[str]:
 
 
 SMALLEST_ROW = 16  # bytes
+OF_PROCESSES = ("correlation", "external")  # numbers that are unique within one
 NO_TEXT = -1
 
 
@@ -247,7 +246,8 @@ def events_of(db: Export, batches: Batches, texts: Interner) -> TableEvents:
     if source.is_nvtx and db.has(NVTX, "text"):
         text = texts.ids(chain.from_iterable(db.rows(NVTX, (BASE,), rest)))
         text[text == texts.get(None, NO_TEXT)] = NO_TEXT
-    whole = min(_ascending(found[0]), len(text))
+    falls = np.flatnonzero(found[0, 1:] <= found[0, :-1])  # nowhere in a sound table
+    whole = min(int(falls[0]) + 1 if len(falls) else found.shape[1], len(text))
     if whole < found.shape[1]:
         db.damaged(source.table, f"row {whole + 1} is out of order")
     columns = dict(zip(FIELDS, np.ascontiguousarray(found[:, :whole]), strict=True))
@@ -263,42 +263,26 @@ def slices_of(
     end; `first` is the index of their first event in traceEvents."""
     begins = np.cumsum([first, *map(len, parts)]).tolist()
     placed = [(p, b) for p, b in zip(parts, begins, strict=False) if not p.source.is_metrics]
-    parts = [part for part, _ in placed]
-    start, end = (_joined([part.columns[c] for part in parts], np.int64) for c in ("start", "end"))
+    into = [Interner(), Interner(), Interner()]
+    nothing = [np.empty(0, np.int64)] * 5 + [np.empty(0, np.int32)] * 3
+    each = [
+        (
+            *(part.columns["start"], part.columns["end"], begin + np.arange(len(part))),
+            *(who.unique(part.columns["owner"], part.columns[c]) for c in OF_PROCESSES),
+            *_tables(part, texts, words, who, into),
+        )
+        for part, begin in placed
+    ]
+    numbers = map(np.concatenate, zip(nothing, *each, strict=True))
+    names = ("start", "end", "order", "correlation", "external_id", "name", "category", "thread")
+    columns: dict[str, Any] = dict(zip(names, numbers, strict=True))
+    start, end = columns["start"], columns.pop("end")
     is_open = end == NONE
     last = int(np.maximum(start, end).max(initial=NONE))
     dur = np.where(is_open, last, end) - start
-    names, categories, lanes = Interner(), Interner(), Interner()
-    tables = [_tables(part, texts, words, who, (names, categories, lanes)) for part in parts]
-    name, category, thread = (_joined([t[n] for t in tables], np.int32) for n in range(3))
-    correlation, external = (
-        _joined([who.unique(p.columns["owner"], p.columns[c]) for p in parts], np.int64)
-        for c in ("correlation", "external")
-    )
-    columns = {
-        "names": tuple(names),
-        "categories": tuple(categories),
-        "threads": tuple(lanes),
-        "start": start,
-        "dur": np.maximum(dur, 0),
-        "name": name,
-        "category": category,
-        "thread": thread,
-        "correlation": correlation,
-        "external_id": external,
-        "order": _joined([begin + np.arange(len(part)) for part, begin in placed], np.int64),
-    }
+    columns["dur"] = np.maximum(dur, 0)
+    columns |= zip(("names", "categories", "threads"), map(tuple, into), strict=True)
     return columns, int((dur < 0).sum()), int(is_open.sum())
-
-
-def unnamed(parts: Sequence[TableEvents], words: Words) -> Iterator[tuple[str, int]]:
-    """The tables with rows whose names are missing from StringIds, and how many."""
-    known = np.fromiter(words.strings, np.int64, len(words.strings))
-    for part in parts:
-        if part.source.by_string:
-            lost = ~np.isin(part.columns["name"], known) & (part.text == NO_TEXT)
-            if lost.any():
-                yield part.source.table, int(lost.sum())
 
 
 def check_memory(place: ExportFile, batches: Sequence[Batches]) -> None:
@@ -308,18 +292,8 @@ def check_memory(place: ExportFile, batches: Sequence[Batches]) -> None:
         raise CannotRead(f"{place.path} has about {rows:,} rows: there is not enough memory.")
 
 
-def _ascending(row: NDArray[np.int64]) -> int:
-    """How many rows have ascending rowids, as all do in a sound table."""
-    wrong = np.flatnonzero(row[1:] <= row[:-1])
-    return int(wrong[0]) + 1 if len(wrong) else len(row)
-
-
 def _tables(
-    part: TableEvents,
-    texts: Sequence[str],
-    words: Words,
-    who: Processes,
-    into: tuple[Interner, Interner, Interner],
+    part: TableEvents, texts: Sequence[str], words: Words, who: Processes, into: list[Interner]
 ) -> list[NDArray[np.int32]]:
     """The names, categories and lanes of the events of a part, each met once."""
     source, columns = part.source, part.columns
@@ -334,7 +308,3 @@ def _tables(
     places, place = distinct(*(columns[c] for c in ("owner", "device", "stream", "context")))
     lanes = [who.lane(source, *where) for where in places]
     return [into[0].ids(named)[kind], into[1].ids(categories)[kind], into[2].ids(lanes)[place]]
-
-
-def _joined(parts: Sequence[NDArray[Any]], dtype: type) -> NDArray[Any]:
-    return np.concatenate([np.empty(0, dtype), *parts]).astype(dtype, copy=False)

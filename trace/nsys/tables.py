@@ -9,7 +9,7 @@ Source: NVIDIA, Nsight Systems User Guide, "SQLite Schema Reference".
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 import msgspec
@@ -66,16 +66,21 @@ Named = Callable[[Words, int], str]
 
 def words_of(db: Export) -> Words:
     """By the tables StringIds and ENUM_*; without the latter, as nsys numbers them."""
-    copies = dict(enumerate(KINDS_OF_COPY))
-    for number, name in _enum(db, "ENUM_CUDA_MEMCPY_OPER", "CUDA_MEMCPY_KIND_").items():
-        known = (kind for kind in KINDS_OF_COPY if kind.upper() == name)
-        copies[number] = next(known, name)
-    syncs = dict(enumerate(KINDS_OF_SYNC.values()))
-    names = _enum(db, "ENUM_CUPTI_SYNC_TYPE", "CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_")
-    syncs |= {number: KINDS_OF_SYNC.get(name, name) for number, name in names.items()}
-    labels = db.records("ENUM_CUDA_MEM_KIND", "id", "label")
-    memories = dict(enumerate(KINDS_OF_MEMORY)) | dict(_texts(labels))
-    return Words(dict(_texts(db.records("StringIds", "id", "value"))), copies, memories, syncs)
+
+    def enum(known: Iterable[str], table: str, column: str, prefix: str = "") -> dict[int, str]:
+        found = _texts(db, table, column).items()
+        return dict(enumerate(known)) | {n: text.removeprefix(prefix) for n, text in found}
+
+    kinds = {kind.upper(): kind for kind in KINDS_OF_COPY}
+    copies = enum(kinds, "ENUM_CUDA_MEMCPY_OPER", "name", "CUDA_MEMCPY_KIND_")
+    prefix = "CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_"
+    syncs = enum(KINDS_OF_SYNC, "ENUM_CUPTI_SYNC_TYPE", "name", prefix)
+    return Words(
+        _texts(db, "StringIds", "value"),
+        {number: kinds.get(name, name) for number, name in copies.items()},
+        enum(KINDS_OF_MEMORY, "ENUM_CUDA_MEM_KIND", "label"),
+        {number: KINDS_OF_SYNC.get(name, name) for number, name in syncs.items()},
+    )
 
 
 class EventTable(msgspec.Struct, frozen=True):
@@ -140,10 +145,6 @@ def _graph(_: Words, number: int) -> str:
     return "CUDA graph" if number == NONE else f"CUDA graph {number}"
 
 
-def _event(_: Words, _number: int) -> str:
-    return "CUDA event"
-
-
 def _gpu(
     table: str, category: str, named: Named, name_by: tuple[str, ...], *args: str
 ) -> EventTable:
@@ -175,7 +176,7 @@ SOURCES = (
     _gpu("MEMSET", "gpu_memset", _set, ("memKind",), "bytes", "value", "graphNodeId"),
     _gpu("SYNCHRONIZATION", "cuda_sync", _sync, ("syncType",), "eventId", "eventSyncId"),
     EventTable(
-        *(f"{CUPTI}CUDA_EVENT", ("cuda_event",), _event, ()),
+        *(f"{CUPTI}CUDA_EVENT", ("cuda_event",), lambda *_: "CUDA event", ()),
         times_by=INSTANT,
         args=("eventId", "eventSyncId"),
     ),
@@ -184,7 +185,7 @@ SOURCES = (
     EventTable(NVTX, (), string, ("textId",), "globalTid"),
     _host(f"{CUPTI}OVERHEAD", ("overhead",), string, "0"),
     _host("PROFILER_OVERHEAD", ("overhead",), string, "0"),
-    EventTable(METRICS, (), _event, ("metricId",), times_by=INSTANT),
+    EventTable(METRICS, (), _graph, ("metricId",), times_by=INSTANT),  # is named in writing.py
 )
 
 
@@ -218,7 +219,7 @@ def fields(db: Export, source: EventTable) -> dict[str, str]:
     return found
 
 
-def sound(source: EventTable) -> str:
+def _sound(source: EventTable) -> str:
     """The condition for a row to be an event that can be read."""
     begin, end = source.times_by
     first, last = (
@@ -228,9 +229,7 @@ def sound(source: EventTable) -> str:
     if source.is_nvtx:
         return f'{first} and ("{end}" is null or ({last}))'
     if source.is_metrics:
-        return (
-            f"{first} and typeof(value) in ('integer', 'real') and value between -1e300 and 1e300"
-        )
+        last = "typeof(value) in ('integer', 'real') and value between -1e300 and 1e300"
     return f"{first} and {last}"
 
 
@@ -248,14 +247,9 @@ def present(db: Export) -> list[EventTable]:
     return [one for one in SOURCES if db.has(one.table, *one.times_by, *needs.get(one.table, ()))]
 
 
-def _enum(db: Export, table: str, prefix: str) -> dict[int, str]:
-    """The names of an enumeration, without what they have in common."""
-    rows = db.records(table, "id", "name")
-    return {number: name.removeprefix(prefix) for number, name in _texts(rows)}
-
-
-def _texts(rows: list[tuple[object, ...]]) -> list[tuple[int, str]]:
-    return [(n, text) for n, text in rows if isinstance(n, int) and isinstance(text, str)]
+def _texts(db: Export, table: str, column: str) -> dict[int, str]:
+    rows = db.records(table, "id", column)
+    return {n: text for n, text in rows if isinstance(n, int) and isinstance(text, str)}
 
 
 ROWS, MOST = 1 << 12, 1 << 16  # of a batch, where rowids have no gaps; batches of a table
@@ -290,10 +284,9 @@ def plan(db: Export, sources: Sequence[EventTable]) -> list[Batches]:
     for source in sources:
         ends = (db.rows(source.table, (f"{end}(rowid)",)) for end in ("min", "max"))
         (first,), (last,) = (next(end, (None,)) for end in ends)
-        if first is None:
-            continue
-        span = max((LAST if last is None else last) - first, 0)
-        rows = max(ROWS, span // MOST + 1)
-        readable = f"{shown(db, source)} and {sound(source)}"
-        found.append(Batches(source, first, rows, span // rows + 1, readable))
+        if first is not None:
+            span = max((LAST if last is None else last) - first, 0)
+            rows = max(ROWS, span // MOST + 1)
+            readable = f"{shown(db, source)} and {_sound(source)}"
+            found.append(Batches(source, first, rows, span // rows + 1, readable))
     return found

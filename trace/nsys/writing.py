@@ -4,13 +4,14 @@ torch.profiler writes them, times exact."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import cached_property
+from contextlib import closing
+from functools import cache
 from typing import Any
 
 import msgspec
 
 from fusetui.trace.nsys import nvtx
-from fusetui.trace.nsys.database import NONE, Export, ExportFile, opened
+from fusetui.trace.nsys.database import NONE, Export, ExportFile
 from fusetui.trace.nsys.processes import OWN, Processes
 from fusetui.trace.nsys.tables import (
     CUPTI,
@@ -66,61 +67,50 @@ class Known(msgspec.Struct, frozen=True, eq=False):
         return found
 
 
-class ExportWriter:
-    """Writes stretch after stretch, each from a connection of its own: in any process and
-    thread."""
+def writer(place: ExportFile) -> Callable[[int], bytes]:
+    """Writes stretch after stretch, each from a connection of its own: in any process and thread.
+    Raises TraceError."""
+    once = cache(lambda: _known(place))
 
-    def __init__(self, place: ExportFile) -> None:
-        self._place = place
-
-    def __call__(self, number: int) -> bytes:
-        """Raises TraceError."""
-        known = self._known
+    def write(number: int) -> bytes:
+        known = once()
         if number == 0:
             return known.labels
         batches, batch = known.batches[number - 1]
-        with opened(self._place) as db:
-            write = _metric if batches.source.is_metrics else _slice
-            return b",\n".join(
-                write(row, batches.source, known) for row in _rows(db, batches, batch)
-            )
+        one = _metric if batches.source.is_metrics else _slice
+        with closing(Export(place)) as db:
+            return b",\n".join(one(row, batches.source, known) for row in _rows(db, batches, batch))
 
-    @cached_property
-    def _known(self) -> Known:
-        with opened(self._place) as db:
-            sources = present(db)
-            words, who = words_of(db), Processes(db, sources)
-            names = ("typeId", "metricId", "metricName")
-            metrics = {
-                (kind, number): name
-                for kind, number, name in db.records("TARGET_INFO_GPU_METRICS", *names)
-                if isinstance(name, str)
-            }
-            return Known(
-                tuple((one, n) for one in plan(db, sources) for n in range(one.count)),
-                words,
-                who,
-                b",\n".join(map(label_text, who.labels(words.strings))),
-                nvtx.domains_of(db),
-                metrics,
-            )
+    return write
+
+
+def _known(place: ExportFile) -> Known:
+    with closing(Export(place)) as db:
+        sources = present(db)
+        words, who = words_of(db), Processes(db, sources)
+        metrics = db.records("TARGET_INFO_GPU_METRICS", "typeId", "metricId", "metricName")
+        return Known(
+            tuple((one, n) for one in plan(db, sources) for n in range(one.count)),
+            words,
+            who,
+            b",\n".join(map(label_text, who.labels(words.strings))),
+            nvtx.domains_of(db),
+            {(kind, n): name for kind, n, name in metrics if isinstance(name, str)},
+        )
 
 
 def _rows(db: Export, batches: Batches, number: int) -> Iterator[Row]:
     source = batches.source
     asked = fields(db, source)
-    columns = (*(asked[name] for name in FIELDS), *_more(db, source))
-    rest = f"where rowid between ? and ? and {batches.readable} order by rowid"
-    return db.rows(source.table, columns, rest, batches.bounds(number))
-
-
-def _more(db: Export, source: EventTable) -> tuple[str, ...]:
-    """The expressions of what is read of an event only to write it."""
     if source.is_nvtx:
-        return nvtx.more_fields(db)
-    if source.is_metrics:
-        return ("value",)
-    return tuple(db.integer(source.table, column) for column in source.args)
+        more = nvtx.more_fields(db)
+    elif source.is_metrics:
+        more = ("value",)
+    else:
+        more = tuple(db.integer(source.table, column) for column in source.args)
+    rest = f"where rowid between ? and ? and {batches.readable} order by rowid"
+    columns = (*(asked[name] for name in FIELDS), *more)
+    return db.rows(source.table, columns, rest, batches.bounds(number))
 
 
 def _slice(row: Row, source: EventTable, known: Known) -> bytes:
@@ -144,7 +134,7 @@ def _slice(row: Row, source: EventTable, known: Known) -> bytes:
         if 0 < correlation < OWN:
             args["correlation"] = correlation + offset
         values = {c: v for c, v in zip(source.args, more, strict=True) if v != NONE}
-        args |= ARGS[source.table](values) if values else {}
+        args |= ARGS.get(source.table, _named)(values)
     phase, dur = (b"X", b',"dur":%b' % micros(end - start)) if end != NONE else (b"B", b"")
     return b'{"ph":"%b",%b,%b,"ts":%b%b,"args":%b}' % (
         *(phase, head, lane, micros(start), dur),
@@ -173,12 +163,12 @@ NAMES = {
     **{"eventId": "event id", "eventSyncId": "event sync id"},
 }
 COPIED = {"srcDeviceId": "fromDevice", "dstDeviceId": "toDevice"}
+NOTHING = {"eventId": (0, NO_STREAM), "eventSyncId": (0, NO_STREAM)}
 
 
 def _named(values: dict[str, int]) -> dict[str, Any]:
     """Ids and results, without those that say nothing."""
-    nothing = {"eventId": (0, NO_STREAM), "eventSyncId": (0, NO_STREAM)}
-    known = {c: value for c, value in values.items() if value not in nothing.get(c, (0,))}
+    known = {c: value for c, value in values.items() if value not in NOTHING.get(c, (0,))}
     return {name: known[column] for column, name in NAMES.items() if column in known}
 
 
@@ -187,15 +177,8 @@ def _copy(values: dict[str, int]) -> dict[str, Any]:
     return known | _named(values)
 
 
-ARGS: dict[str, Callable[[dict[str, int]], dict[str, Any]]] = {
-    f"{CUPTI}{table}": args
-    for args, tables in (
-        (_kernel, ("KERNEL",)),
-        (_copy, ("MEMCPY", "MEMSET")),
-        (_named, ("GRAPH_TRACE", "SYNCHRONIZATION", "CUDA_EVENT", "RUNTIME", "DRIVER")),
-    )
-    for table in tables
-}
+ARGS = {f"{CUPTI}KERNEL": _kernel, f"{CUPTI}MEMCPY": _copy, f"{CUPTI}MEMSET": _copy}
+"""Of other tables, what is `_named`."""
 
 
 def _metric(row: Row, source: EventTable, known: Known) -> bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -13,7 +13,7 @@ from fusetui.trace.model.arrays import Flags, Int64s, distinct
 from fusetui.trace.model.report import Skipped
 from fusetui.trace.pftrace.scan import Begins, Counters, RunEnds, Stages, TracePiece, scan
 from fusetui.trace.pftrace.tables import EXPORTER, Tables, key_and_text
-from fusetui.trace.pftrace.wire import Repeated
+from fusetui.trace.pftrace.wire import NO_FIELDS, Repeated
 from fusetui.trace.read.batch import MOST_LISTED
 
 
@@ -25,17 +25,17 @@ def paired(begins: Begins, ends: RunEnds, cut: bool) -> tuple[Int64s, bool]:
     i-th begin of a run belongs to the i-th end of the next run, on the same track. Other writers
     nest the slices of a track like brackets, which would be wrong here where slices overlap partly.
     """
-    before_begin = np.searchsorted(ends.at, begins.at)  # ends that stand before it
-    if _match(before_begin, begins, ends, cut):
+    if _match(begins, ends, cut):
         number = np.arange(len(begins.at))
         return np.where(number < len(ends.at), number, -1), True
     return _nested(begins, ends), False
 
 
-def _match(before_begin: Int64s, begins: Begins, ends: RunEnds, cut: bool) -> bool:
+def _match(begins: Begins, ends: RunEnds, cut: bool) -> bool:
     count, whole = len(ends.at), len(begins.at)
     if count > whole or (count < whole and not cut) or not whole:
         return not count and not whole
+    before_begin = np.searchsorted(ends.at, begins.at)  # ends that stand before it
     if before_begin[0] or not np.array_equal(begins.track[:count], ends.track):
         return False
     started = distinct(np.searchsorted(begins.at, ends.at))  # begins when each run of ends starts
@@ -89,13 +89,6 @@ NESTED = "so begins and ends are paired by nesting, which is not exact"
 Table = TypeVar("Table", bound=msgspec.Struct)
 
 
-class Bytes(Protocol):
-    """The bytes of a document."""
-
-    def part(self, start: int, end: int) -> Any:
-        """The bytes [start, end), fewer at its end. Raises TraceError or OSError."""
-
-
 class GraphFlows(msgspec.Struct, frozen=True, eq=False):
     """Arrows between nodes of graphs: rows in Stages, and times in ns since the epoch; arrays of
     shape [flows]."""
@@ -134,15 +127,15 @@ class PacketIndex(msgspec.Struct, frozen=True, eq=False):
     damaged: bool  # no packet can begin at byte `read`
 
 
-def index(text: Bytes, progress: Callable[[int], bool] = lambda read: False) -> PacketIndex:
-    """Scans a document until `progress`, called with the bytes read, returns True.
-
-    Raises TraceError or OSError.
-    """
+def index(
+    part: Callable[[int, int], Any], progress: Callable[[int], bool] = lambda read: False
+) -> PacketIndex:
+    """Scans a document, of which `part` gives some bytes, until `progress`, called with the bytes
+    read, returns True. Raises TraceError or OSError."""
     tables, pieces, at, most, damaged = Tables(), [_columns(scan(b""))], 0, PIECE, False
     lost: list[Skipped] = []
     lost_in_all = 0
-    while not damaged and not progress(at) and (data := bytes(text.part(at, at + most))):
+    while not damaged and not progress(at) and (data := bytes(part(at, at + most))):
         piece = scan(data, at)
         damaged = piece.next_end < 0
         wrong, unread = tables.add(piece.tables)
@@ -161,18 +154,11 @@ def index(text: Bytes, progress: Callable[[int], bool] = lambda read: False) -> 
     has_end = end >= 0
     dur = np.where(has_end, (ends.time[end] if len(ends.time) else 0) - begins.time, -1)
     order, bounds, places = _stretches((begins, stages, counters))
-    firsts = [np.searchsorted(numbers, bounds[:-1]) for numbers in order[:2]]
+    firsts = np.stack([np.searchsorted(numbers, bounds[:-1]) for numbers in order[:2]], 1)
+    flows = _flows(stages)
     return PacketIndex(
         tables=tables,
-        layout=StretchLayout(
-            begins=len(begins.at),
-            dur=dur,
-            has_end=has_end,
-            flows=_flows(stages),
-            bounds=bounds,
-            places=places,
-            firsts=np.stack(firsts, 1),
-        ),
+        layout=StretchLayout(len(begins.at), dur, has_end, flows, bounds, places, firsts),
         begins=begins,
         stages=stages,
         counters=counters,
@@ -196,14 +182,8 @@ def _exporter(piece: TracePiece) -> dict[str, str]:
 
 def _columns(piece: TracePiece) -> TracePiece:
     """Without what only the text needs."""
-    nothing = Repeated(*(np.empty(0, np.int64) for _ in range(3)))
-    return replace(
-        piece,
-        data=b"",
-        tables=(),
-        begins=replace(piece.begins, args=nothing),
-        stages=replace(piece.stages, extra=nothing),
-    )
+    begins, stages = replace(piece.begins, args=NO_FIELDS), replace(piece.stages, extra=NO_FIELDS)
+    return replace(piece, data=b"", tables=(), begins=begins, stages=stages)
 
 
 def _joined(kind: type[Table], pieces: list[TracePiece], name: str) -> Table:
@@ -213,10 +193,10 @@ def _joined(kind: type[Table], pieces: list[TracePiece], name: str) -> Table:
     rows = [0, *np.cumsum([len(part.at) for part in parts]).tolist()]
     for field in kind.__struct_fields__:
         values = [getattr(part, field) for part in parts]
-        if field in ("args", "extra", "waits"):
-            message = [one.message + row for one, row in zip(values, rows, strict=False)]
-            at, value = [one.at for one in values], [one.value for one in values]
-            columns[field] = Repeated(*map(np.concatenate, (message, at, value)))
+        if isinstance(values[0], Repeated):
+            each = zip(values, rows, strict=False)
+            numbered = [(one.message + row, one.at, one.value) for one, row in each]
+            columns[field] = Repeated(*map(np.concatenate, zip(*numbered, strict=True)))
         else:
             columns[field] = np.concatenate(values)
     return kind(**columns)

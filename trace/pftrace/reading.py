@@ -27,7 +27,7 @@ from fusetui.trace.read.document_text import Filed, text_of
 from fusetui.trace.read.elements import Elements
 from fusetui.trace.read.reading import Callbacks
 from fusetui.trace.read.rendered import Rendered, stretches_of
-from fusetui.trace.read.source import Source, State, Stored, room_for, state_of, unpacked
+from fusetui.trace.read.source import Source, State, Stored, has_changed, room_for, unpacked
 
 NAME = "pftrace"
 ANNOTATION = "gpu_user_annotation"  # is launched by no call
@@ -52,14 +52,13 @@ def read(stored: Stored, callbacks: Callbacks) -> Raw:
             callbacks.progress(int(stored.size * share), stored.size)
             return callbacks.stop()
 
-        found = index(source.document, scanned)
-        now = state_of(stored.file.fileno())
+        found = index(source.document.part, scanned)
+        changed = has_changed(stored)
     prefix = None
     if found.read < size and callbacks.stop():
         prefix = Prefix(found.read, size, exact=source.taken is None)
         if len(found.layout.bounds) == 1:
             raise NothingRead
-    changed = stored.arriving is None and now != stored.state
     return _raw(source, found, prefix, changed)
 
 
@@ -68,7 +67,7 @@ def text(path: str, file: OpenFile, state: State) -> Text:
     document = Filed(path, file, state)
 
     def writer() -> PacketWriter:
-        found = index(document)
+        found = index(document.part)
         return PacketWriter(found, columns_of(found), document.part)
 
     return Scanned(document, writer)

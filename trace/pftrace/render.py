@@ -150,10 +150,6 @@ def json_float(value: float) -> bytes:
     return orjson.dumps(value if math.isfinite(value) else str(value))
 
 
-def _signed(value: int) -> bytes:
-    return b"%d" % (value - (1 << 64) if value >> 63 else value)
-
-
 def _double(part: bytes) -> bytes:
     return json_float(struct.unpack("<d", part)[0]) if len(part) == 8 else b"null"
 
@@ -161,7 +157,7 @@ def _double(part: bytes) -> bytes:
 SCALARS: dict[int, Callable[[int, bytes], bytes]] = {
     2: lambda value, part: b"true" if value else b"false",
     3: lambda value, part: b"%d" % value,
-    4: lambda value, part: _signed(value),
+    4: lambda value, part: b"%d" % (value - (1 << 64) if value >> 63 else value),
     5: lambda value, part: _double(part),
     6: lambda value, part: orjson.dumps(_text(part)),
 }

@@ -6,9 +6,10 @@ columns and the text that is written later agree on which events there are.
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from fusetui.trace.model.arrays import Flags, Int64s, Rows
 from fusetui.trace.model.report import Skipped
@@ -176,15 +177,17 @@ Places = tuple[Int64s, Int64s, Int64s]
 """Of packets of a kind: the byte where each begins, and ends, and its time."""
 
 
+def _placed(places: Places, rows: Rows) -> dict[str, Any]:
+    return dict(zip(("at", "end", "time"), (place[rows] for place in places), strict=True))
+
+
 def _begins(words: Words, event: Fields, rows: Rows, places: Places) -> Begins:
     args = _of(event.repeated[4], rows, len(event.whole))
     sync = np.zeros(len(rows), np.bool_)
     sync[args.message[_keyed(words, args, b"\x52", b"cuda_sync_kind", b"\x32")]] = True
     external = _integers(words, args, len(rows), b"External id", b"external id")
     return Begins(
-        at=places[0][rows],
-        end=places[1][rows],
-        time=places[2][rows],
+        **_placed(places, rows),
         track=event.value[11][rows],
         name=event.value[10][rows],
         category=event.value[3][rows],
@@ -198,9 +201,7 @@ def _begins(words: Words, event: Fields, rows: Rows, places: Places) -> Begins:
 def _stages(words: Words, stage: Fields, rows: Rows, places: Places, dur: Int64s) -> Stages:
     extra = _of(stage.repeated[6], rows, len(stage.whole))
     return Stages(
-        at=places[0][rows],
-        end=places[1][rows],
-        time=places[2][rows],
+        **_placed(places, rows),
         dur=dur[rows],
         **{
             name: stage.value[number][rows]
@@ -224,15 +225,12 @@ def _counters(words: Words, counter: Fields, rows: Rows, places: Places) -> tupl
     good = np.flatnonzero(inner.whole & (is_whole | (inner.at[3] >= 0)))
     bits = np.where(is_whole, inner.value[2], words[np.maximum(inner.at[3], 0)].view(np.int64))
     here = packet[good]
-    at, end, time = (place[here] for place in places)
     counters = Counters(
-        at,
-        end,
-        time,
-        counter.value[4][here],
-        np.maximum(inner.value[1], 0)[good],
-        bits[good],
-        is_whole[good],
+        **_placed(places, here),
+        descriptor=counter.value[4][here],
+        id=np.maximum(inner.value[1], 0)[good],
+        bits=bits[good],
+        is_whole=is_whole[good],
     )
     return counters, places[0][np.delete(packet, good)]
 
@@ -277,15 +275,10 @@ def _numbers(words: Words, extra: Repeated, count: int, key: bytes) -> Int64s:
     rows, at, size = rows[good], (at + width)[good], size[good]
     number, plain = np.zeros(len(rows), np.int64), np.ones(len(rows), np.bool_)
     for place in range(int(size.max(initial=0))):
-        digit = _bytes(words, at + place) - 48
+        digit = (words[at + place] & 0xFF).view(np.int64) - 48
         inside = place < size
         number = np.where(inside, number * 10 + digit, number)
         plain &= ~inside | ((digit >= 0) & (digit < 10))
     found = np.zeros(count, np.int64)
     found[extra.message[rows]] = np.where(plain, number, -1)
     return found
-
-
-def _bytes(words: Words, at: Int64s) -> Int64s:
-    low: NDArray[np.uint64] = words[at] & np.uint64(0xFF)
-    return low.view(np.int64)

@@ -22,19 +22,17 @@ MOST_FIELDS = 1000  # of a message; one with more is unreadable
 PACKET = b"\x0a"  # how each packet of a trace begins: bytes, as field 1
 LARGEST = 1 << 28  # bytes of a packet, and of anything in it
 
-STOPS = np.uint64(0x8080808080808080)
-DIGITS = np.uint64(0x7F7F7F7F7F7F7F7F)
+STOPS, DIGITS = np.uint64(0x8080808080808080), np.uint64(0x7F7F7F7F7F7F7F7F)
 SIZES = np.uint64(0x0102030405060708)
-SHIFTS = tuple(
-    (np.uint64(low), np.uint64(high), np.uint64(by))
-    for low, high, by in (
+SHIFTS = np.array(
+    [
         (0x007F007F007F007F, 0x7F007F007F007F00, 1),
         (0x00003FFF00003FFF, 0x3FFF00003FFF0000, 2),
         (0x000000000FFFFFFF, 0x0FFFFFFF00000000, 4),
-    )
+    ],
+    np.uint64,
 )
-BYTE_MASK = np.uint64(0xFF)
-ONE, SEVEN, BYTE, LAST = np.uint64(1), np.uint64(7), np.uint64(8), np.uint64(56)
+ONE, SEVEN, BYTE, LAST, LOW = (np.uint64(number) for number in (1, 7, 8, 56, 0xFF))
 
 
 class Repeated(msgspec.Struct, frozen=True, eq=False):
@@ -79,7 +77,7 @@ def varints(words: Words, at: Int64s) -> tuple[Int64s, Int64s]:
 def _long(words: Words, at: Int64s, low: Words) -> tuple[Words, Words]:
     """Of nine or ten bytes; `low` is the number that the first eight give."""
     rest = words[at + 8]
-    ninth, tenth = rest & BYTE_MASK, (rest >> BYTE) & BYTE_MASK
+    ninth, tenth = rest & LOW, (rest >> BYTE) & LOW
     is_nine, is_ten = ninth < 0x80, (ninth >= 0x80) & (tenth < 0x80)
     value = low | ((ninth & np.uint64(0x7F)) << LAST)
     value |= np.where(is_ten, tenth << np.uint64(63), np.uint64(0))
@@ -140,9 +138,12 @@ def fields(
     return Fields(value, at, {n: _in_order(parts) for n, parts in found.items()}, whole)
 
 
+NO_FIELDS = Repeated(np.empty(0, np.intp), np.empty(0, np.int64), np.empty(0, np.int64))
+
+
 def _in_order(parts: list[tuple[Rows, Int64s, Int64s]]) -> Repeated:
     if not parts:
-        return Repeated(np.empty(0, np.intp), np.empty(0, np.int64), np.empty(0, np.int64))
+        return NO_FIELDS
     message, at, size = (np.concatenate(columns) for columns in zip(*parts, strict=True))
     order = np.argsort(at, kind="stable")
     return Repeated(message[order], at[order], size[order])

@@ -1,5 +1,5 @@
 """From a memory snapshot of torch.cuda, a pickle, to columns; nothing that a pickle names is ever
-imported or called. `read_snapshot` is the door; the rest is private.
+imported or called. `read_snapshot` of `reading` is the door; the rest is private.
 
 Snapshot
     segments     what the allocator held of the device when the snapshot was taken, in file order
@@ -15,29 +15,3 @@ Snapshot
 
 Sizes are bytes, times Unix time in us. Everywhere -1 means that the file does not say it.
 """
-
-from fusetui.trace.snapshot.columns import (
-    Action,
-    Annotations,
-    Blocks,
-    BlockState,
-    Events,
-    Frame,
-    Segments,
-    Snapshot,
-    Stacks,
-)
-from fusetui.trace.snapshot.reading import read_snapshot
-
-__all__ = [
-    "Action",
-    "Annotations",
-    "BlockState",
-    "Blocks",
-    "Events",
-    "Frame",
-    "Segments",
-    "Snapshot",
-    "Stacks",
-    "read_snapshot",
-]

@@ -52,14 +52,14 @@ class Machine:
             b"N": lambda at: self._push(None, at),
             b"\x88": lambda at: self._push(True, at),
             b"\x89": lambda at: self._push(False, at),
-            b"K": self._byte,
-            b"M": lambda at: self._number(UINT16, at),
-            b"J": lambda at: self._number(INT32, at),
-            b"G": lambda at: self._number(FLOAT, at),
+            b"K": lambda at: self._push(self.data[at], at + 1),
+            b"M": lambda at: self._push(UINT16.unpack_from(self.data, at)[0], at + 2),
+            b"J": lambda at: self._push(INT32.unpack_from(self.data, at)[0], at + 4),
+            b"G": lambda at: self._push(FLOAT.unpack_from(self.data, at)[0], at + 8),
             b"\x8a": self._long,
             b"\x8c": lambda at: self._text(at + 1, self.data[at]),
             b"X": lambda at: self._text(at + 4, UINT32.unpack_from(self.data, at)[0]),
-            b"j": self._get,
+            b"j": lambda at: self._push(self.memo[UINT32.unpack_from(self.data, at)[0]], at + 4),
             b"q": lambda at: self._put(self.data[at], at + 1),
             b"r": lambda at: self._put(UINT32.unpack_from(self.data, at)[0], at + 4),
             b"a": lambda at: self._append([self.stack.pop()], at),
@@ -133,10 +133,9 @@ class Machine:
         if found := self.runs.whole_stack(at - 1):
             stack, number, end = found
             self.stack.append(stack)
-            if number:
-                self._put(
-                    int.from_bytes(number[1:], "little") if number[1:] else len(self.memo), at
-                )
+            if number:  # a MEMOIZE has none of its own
+                own = int.from_bytes(number[1:], "little")
+                self._put(own if number[1:] else len(self.memo), at)
             return end
         self.stack.append(Items())
         self.memo.take(2 * CONTAINER)
@@ -153,36 +152,21 @@ class Machine:
         self.memo.take(CONTAINER)
         return at
 
-    def _byte(self, at: int) -> int:
-        self.stack.append(self.data[at])
-        return at + 1
-
-    def _number(self, form: struct.Struct, at: int) -> int:
-        self.stack.append(form.unpack_from(self.data, at)[0])
-        return at + form.size
-
     def _long(self, at: int) -> int:
         size = self.data[at]
         if size > 9:  # an unsigned one of 64 bits has 9
             raise Wrong("a number is larger than any of a snapshot")
         digits = self._bytes(at + 1, size)
-        self.stack.append(int.from_bytes(digits, "little", signed=True))
-        return at + 1 + size
+        return self._push(int.from_bytes(digits, "little", signed=True), at + 1 + size)
 
     def _text(self, at: int, size: int) -> int:
-        text = str(self._bytes(at, size), "utf-8", "replace")
-        self.stack.append(text)
         self.memo.take(TEXT + 4 * size)
-        return at + size
+        return self._push(str(self._bytes(at, size), "utf-8", "replace"), at + size)
 
     def _bytes(self, at: int, size: int) -> bytes:
         if at + size > len(self.data):
             raise Wrong("it is cut short")
         return self.data[at : at + size]
-
-    def _get(self, at: int) -> int:
-        self.stack.append(self.memo[UINT32.unpack_from(self.data, at)[0]])
-        return at + 4
 
     def _put(self, number: int, at: int) -> int:
         if number != len(self.memo):

@@ -15,14 +15,7 @@ from fusetui.trace.read.document import Document
 from fusetui.trace.read.foreign import is_pickle
 from fusetui.trace.read.reading import without_collector
 from fusetui.trace.read.source import open_stored, reason, room_for, unpacked
-from fusetui.trace.snapshot.columns import (
-    Annotations,
-    Blocks,
-    Events,
-    Segments,
-    Snapshot,
-    Stacks,
-)
+from fusetui.trace.snapshot.columns import Annotations, Blocks, Events, Segments, Snapshot, Stacks
 from fusetui.trace.snapshot.opcodes import Machine
 from fusetui.trace.snapshot.tables import Fields, Items, Kind, Tables, Wrong
 
@@ -86,6 +79,7 @@ def _snapshot(path: str, size: int, root: Any, tables: Tables) -> Snapshot:
         raise Wrong("device_traces is not a list of lists")
     of_devices = [_rows(one, Kind.EVENT) for one in traces]
     settings = root.get("allocator_settings", {})
+    noted = _rows(root.get("external_annotations", Items()), Kind.ANNOTATION)
     found = tables.columns
     _check_sizes(found)
     return Snapshot(
@@ -98,12 +92,7 @@ def _snapshot(path: str, size: int, root: Any, tables: Tables) -> Snapshot:
             for device, rows in enumerate(of_devices)
             if len(rows)
         ),
-        annotations=Annotations(
-            **_taken(
-                found[Kind.ANNOTATION],
-                _rows(root.get("external_annotations", Items()), Kind.ANNOTATION),
-            )
-        ),
+        annotations=Annotations(**_taken(found[Kind.ANNOTATION], noted)),
         stacks=_stacks(tables),
         strings=tuple(tables.strings),
         pools=tuple(tables.pools),
@@ -130,8 +119,7 @@ def _rows(items: object, kind: Kind) -> Int32s:
 
 
 def _array(column: array[int]) -> Any:
-    found = np.frombuffer(column, column.typecode)
-    return found
+    return np.frombuffer(column, column.typecode)
 
 
 def _taken(columns: dict[str, array[int]], rows: Int32s) -> dict[str, Any]:

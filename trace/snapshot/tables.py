@@ -6,12 +6,21 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterable
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_type_hints
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fusetui.trace.model.arrays import Int32s, Int64s
-from fusetui.trace.snapshot.columns import Action, BlockState, Frame
+from fusetui.trace.model.arrays import Flags, Int32s, Int64s
+from fusetui.trace.snapshot.columns import (
+    Action,
+    Annotations,
+    Blocks,
+    BlockState,
+    Events,
+    Frame,
+    Segments,
+)
 
 
 class Wrong(Exception):  # noqa: N818
@@ -80,20 +89,17 @@ class Items(list[Any]):
         self.kind = kind
 
 
-EVENT = {"action": "B", "addr": "q", "size": "q", "stream": "q", "time_us": "q", "stack": "i"}
-EVENT |= {"device_free": "q", "compile_context": "i", "user_metadata": "i", "pool": "i"}
-SEGMENT = {"device": "i", "address": "q", "total_size": "q", "allocated_size": "q"}
-SEGMENT |= {"active_size": "q", "requested_size": "q", "stream": "q", "is_large": "B"}
-SEGMENT |= {"pool": "i", "is_expandable": "B", "stack": "i"}
-BLOCK = {"segment": "i", "address": "q", "size": "q", "requested_size": "q", "state": "B"}
-BLOCK |= {"stack": "i"}
-ANNOTATION = {"name": "i", "is_start": "B", "device": "i", "time_us": "q"}
+CODES = {Int64s: "q", Int32s: "i", Flags: "B", NDArray[np.uint8]: "B"}
 COLUMNS = {
-    Kind.EVENT: EVENT,
-    Kind.SEGMENT: SEGMENT,
-    Kind.BLOCK: BLOCK,
-    Kind.ANNOTATION: ANNOTATION,
+    kind: {name: CODES[hint] for name, hint in get_type_hints(record).items() if hint in CODES}
+    for kind, record in (
+        (Kind.EVENT, Events),
+        (Kind.SEGMENT, Segments),
+        (Kind.BLOCK, Blocks),
+        (Kind.ANNOTATION, Annotations),
+    )
 }
+"""The types of arrays, by kind and column."""
 ACTIONS = {one.name.lower(): int(one) for one in Action if one is not Action.OTHER}
 STATES = {one.name.lower(): int(one) for one in BlockState}
 EVENT_KEYS = {"stack": "frames", "pool": "pool_id"}
@@ -116,18 +122,26 @@ class Tables:
         self.stacks: dict[bytes, int] = {}  # the numbers of their frames, as int32
         self.strings: dict[str, int] = {}
         self.pools: dict[tuple[int, int], int] = {}
+        self._makers: tuple[tuple[str, Kind, Callable[[Fields], int]], ...] = (
+            ("action", Kind.EVENT, self._event),
+            ("filename", Kind.FRAME, self._frame),
+            ("state", Kind.BLOCK, self._block),
+            ("total_size", Kind.SEGMENT, self._segment),
+            ("stage", Kind.ANNOTATION, self._annotation),
+        )
 
     def settle(self, fields: Fields) -> Kind:
         """Makes a row of a complete dict, if it is of a known kind."""
-        kind, make = self._kind_of(fields)
-        if make is not None:
-            try:
-                fields.row = make(fields)
-            except OverflowError:
-                raise Wrong("a number is larger than any of a snapshot") from None
-            fields.kind = kind
-            fields.clear()
-        return kind
+        for key, kind, make in self._makers:
+            if key in fields:
+                try:
+                    fields.row = make(fields)
+                except OverflowError:
+                    raise Wrong("a number is larger than any of a snapshot") from None
+                fields.kind = kind
+                fields.clear()
+                return kind
+        return Kind.PLAIN
 
     def stack(self, frames: object) -> int:
         """The number of a stack; -1 of an empty one."""
@@ -165,19 +179,6 @@ class Tables:
             values = found.get(EVENT_KEYS.get(name, name), missing)
             column.frombytes(values.astype(column.typecode).tobytes())
         return Rows(Kind.EVENT, first, first + count)
-
-    def _kind_of(self, fields: Fields) -> tuple[Kind, Callable[[Fields], int] | None]:
-        if "action" in fields:
-            return Kind.EVENT, self._event
-        if "filename" in fields:
-            return Kind.FRAME, self._frame
-        if "state" in fields:
-            return Kind.BLOCK, self._block
-        if "total_size" in fields:
-            return Kind.SEGMENT, self._segment
-        if "stage" in fields:
-            return Kind.ANNOTATION, self._annotation
-        return Kind.PLAIN, None
 
     def _frame(self, fields: Fields) -> int:
         name, file = _text(fields, "name"), _text(fields, "filename")
@@ -236,16 +237,16 @@ class Tables:
             address = columns["address"][row] + columns["size"][row]
 
     def _annotation(self, fields: Fields) -> int:
-        is_start = _text(fields, "stage") == "START"
-        name = self.text(fields.get("name"))
+        name, is_start = self.text(fields.get("name")), _text(fields, "stage") == "START"
         return self._row(Kind.ANNOTATION, fields, name=name, is_start=is_start)
 
     def _row(self, kind: Kind, fields: Fields, **found: int) -> int:
         fields.update(found)
-        row = len(self.columns[kind]["stack" if kind is not Kind.ANNOTATION else "name"])
-        name, value = "", fields.get
+        appends, value = self._appends[kind], fields.get
+        row = len(self.columns[kind][appends[0][0]])
+        name = ""
         try:
-            for name, append in self._appends[kind]:
+            for name, append in appends:
                 append(value(name, -1))
         except TypeError:
             raise Wrong(f"{name} is not a whole number") from None

@@ -37,8 +37,6 @@ DRAG = 2  # cells: a shorter way is a click
 
 
 class Click(NamedTuple):
-    """On a cell."""
-
     x: int
 
 

@@ -369,7 +369,6 @@ _args = memo(256)(Trace.args_of)
 
 
 def _shapes(args: dict[str, Any], glyphs: Glyphs) -> str:
-    """`[8192, 768] x [768, 3072]  bf16`: tensors only."""
     dims = args.get("Input Dims")
     if not isinstance(dims, Sequence) or isinstance(dims, str):
         return ""

@@ -20,7 +20,7 @@ from fusetui.text.figures import count, duration, plural, size
 from fusetui.trace.cells.raster import edges
 from fusetui.trace.model.arrays import summed
 from fusetui.trace.model.memo import once
-from fusetui.trace.snapshot import Action, Frame
+from fusetui.trace.snapshot.columns import Action, Frame
 from fusetui.tui.drawing.lane_lines import labeled
 from fusetui.tui.drawing.picture import Said
 from fusetui.tui.drawing.schemes import BAR, Glyphs, Styled
@@ -87,7 +87,6 @@ class AreaPicture(msgspec.Struct, frozen=True, eq=False):
 
 
 def _failures(moments: Moments) -> list[int]:
-    """The positions at which memory ran out."""
     found: list[int] = moments.positions[moments.history.events.action == Action.OOM].tolist()
     return found
 
@@ -144,7 +143,6 @@ def legend(moments: Moments, event: int, glyphs: Glyphs, width: int) -> list[Sty
 
 
 def row_text(moments: Moments, row: MemoryRow, zero: int) -> str:
-    """What names a row."""
     if row.level == 0:
         return short_place(row.name)
     if row.life != NO_LIFE:
@@ -157,7 +155,6 @@ def row_text(moments: Moments, row: MemoryRow, zero: int) -> str:
 
 
 def life_text(moments: Moments, life: int, zero: int) -> str:
-    """When it was allocated and freed."""
     lives, times = moments.history.lives, moments.times
     born, died = int(lives.born[life]), int(lives.died[life])
     is_old = born == BEFORE

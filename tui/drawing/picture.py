@@ -63,7 +63,6 @@ class TextPicture:
 
 
 def text(lines: Sequence[Said | Sequence[Styled]]) -> TextPicture:
-    """Lines that are already known."""
     return TextPicture(tuple(map(tuple, lines)), lambda width, height: lines)
 
 
@@ -137,7 +136,6 @@ def row_parts(
 
 
 def no_rows(sentence: str) -> Rows:
-    """A sentence instead of a list."""
     return Rows(sentence, 0, lambda width: f" {sentence}", lambda index, width: ())
 
 
@@ -170,7 +168,6 @@ class ListPicture(msgspec.Struct, frozen=True, eq=False):
         return [(text, token + CURSOR) for text, token in row]
 
     def index_at(self, y: int) -> int:
-        """The row on a line of the screen, or -1."""
         index = y - 1 + self.top
         return index if y > 0 and index < self.rows.count else -1
 

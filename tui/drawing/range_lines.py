@@ -26,7 +26,6 @@ from fusetui.tui.state.session import Range
 
 
 def gap_lines(side: Side, at: GapAt, width: int, height: int, glyphs: Glyphs) -> list[Said]:
-    """At most `height` lines about one gap."""
     found = idle_of(side, at)
     if found is None:
         return []
@@ -135,7 +134,6 @@ _figures = memo()(window_figures)
 
 
 def _facts(trace: Trace, figures: WindowFigures) -> list[str]:
-    """The most important first."""
     facts = [f"range {duration(figures.span_ns)}", _busy(trace, figures)]
     starting = f"{plural(figures.kernels, 'kernel')} start{'s' * (figures.kernels == 1)} in it"
     return [*facts, starting] if figures.devices else facts

@@ -79,19 +79,18 @@ idle.launch_call       #af8787/black  #af5f5f/black  silver/black          gray/
 idle.launch_latency    #87afd7/black  #5f5fff/black  silver/black          gray/black
 idle.queued            #afaffd/black  #8787ff/black  silver/black          gray/black
 idle.after             #808080/black  #626262/white  silver/black          gray/black
-memory.parameters      #5f87d7/black  #5f87d7/black  bright-blue/white     bright-blue/white
-memory.optimizer_state #af87d7/black  #af5fd7/black  bright-magenta/black  magenta/white
-memory.gradients       #d7875f/black  #d75f00/black  bright-red/black      bright-red/black
-memory.activations     #87af5f/black  #5f8700/black  green/black           blue/white
-memory.temporary       #d75f87/black  #ff0087/black  magenta/white         bright-magenta/black
-memory.workspace       #5fafaf/black  #875f87/white  cyan/black            gray/black
-memory.graph_pool      #5fd7af/black  #00875f/black  bright-cyan/black     red/white
-memory.before_recording #6c6c6c/white  #6c6c6c/white  gray/black            gray/black
-memory.unknown         #a8a8a8/black  #8a8a8a/black  silver/black          gray/black
 """
 """`block/text` is a block of color and the text on it, else the color of a text. The names of
 kernels and slices are those of layout/kinds.py, of idle time the keys of IDLE."""
 
+SAME = {
+    **{"memory.parameters": "kernel.gemm", "memory.optimizer_state": "kernel.attention"},
+    **{"memory.gradients": "kernel.reduction", "memory.activations": "kernel.pointwise"},
+    **{"memory.temporary": "kernel.comm", "memory.workspace": "kernel.other"},
+    **{"memory.graph_pool": "kernel.fused", "memory.before_recording": "slice.python"},
+    "memory.unknown": "kernel.copy",
+}
+"""Tokens that look as others do, which are never beside them."""
 NAMED = {
     **{"black": "#000000", "red": "#aa0000", "green": "#00aa00", "blue": "#0000aa"},
     **{"magenta": "#aa00aa", "cyan": "#00aaaa", "silver": "#aaaaaa", "gray": "#555555"},
@@ -138,6 +137,7 @@ def _scheme(column: int) -> Scheme:
     for token, *cells in rows:
         block, _, text = cells[column].rpartition("/")
         colors[token] = NAMED.get(block, block), NAMED.get(text, text)
+    colors |= {token: colors[other] for token, other in SAME.items()}
     plain = (colors[token][1] for token in ("background", "surface", "foreground"))
     return Scheme(names[column], colors, *plain)
 
@@ -187,11 +187,9 @@ class Glyphs(msgspec.Struct, frozen=True):
 
     @property
     def top(self) -> int:
-        """The level of a full cell."""
         return len(self.levels) - 1
 
     def bars(self, levels: Iterable[int]) -> str:
-        """A character for each level."""
         return "".join(map(self.levels.__getitem__, levels))
 
 

@@ -109,11 +109,9 @@ class TimelinePicture(msgspec.Struct, frozen=True, eq=False, dict=True):
         return labeled(label, parts, division.gutter)
 
     def _count(self, division: Division) -> str:
-        """Which lines are on the screen, when not all are."""
         return in_view(self.places, self.top, division.lanes)
 
     def _bar(self, y: int, division: Division) -> str:
-        """The bar beside a line, y counted from the first lane."""
         here = y in thumb(self.places, self.top, division.lanes)
         return self.glyphs.thumb if here else " "
 

@@ -121,7 +121,6 @@ def way_of(lists: Sequence[AnswerList], at: AnswerAt) -> Way:
 
 
 def timed(title: str, found: Iterable[AnswerRow]) -> AnswerList:
-    """A list of times with their shares, the largest first."""
     ordered = sorted((one for one in found if one.ns), key=lambda one: -one.ns)[:MOST]
     return AnswerList(title, unit_of(one.ns for one in ordered), tuple(ordered))
 
@@ -133,29 +132,20 @@ def of_name(total: KernelTotal, role: Role, whole_ns: int, way: Way) -> AnswerRo
 
 def _modules(tree: ModuleTree) -> AnswerList:
     """Also what belongs to no module, so that the shares add up, unless there is nothing else."""
-    rows = [
-        AnswerRow(ns, tree.gpu_ns, narrow(name), Way("module", node))
-        for name, ns, node in self_times(tree)
-    ]
-    if rows:
-        rows += [
-            AnswerRow(one.gpu_ns, tree.gpu_ns, NOWHERE[one.why], Way("module", node))
-            for node, one in enumerate(tree.none, len(tree.times))
-        ]
+    own, whole = self_times(tree), tree.gpu_ns
+    none = enumerate(tree.none, len(tree.times)) if own else ()
+    rows = [AnswerRow(ns, whole, narrow(name), Way("module", node)) for name, ns, node in own]
+    rows += [AnswerRow(n.gpu_ns, whole, NOWHERE[n.why], Way("module", node)) for node, n in none]
     return timed("GPU time by module", rows)
 
 
 def _kernels(tree: ModuleTree, trace: Trace) -> AnswerList:
     """Copies too: they are part of the GPU time."""
-    rows = [
-        of_name(kernel, Role.KERNEL, tree.gpu_ns, Way("kernel", rank))
-        for rank, kernel in enumerate(kernel_totals(trace)[:MOST])
-    ]
+    whole, kernels = tree.gpu_ns, enumerate(kernel_totals(trace)[:MOST])
+    rows = [of_name(one, Role.KERNEL, whole, Way("kernel", rank)) for rank, one in kernels]
     for role in (Role.MEMCPY, Role.MEMSET):
-        rows += [
-            of_name(copy, role, tree.gpu_ns, Way("slice", longest(trace, copy)))
-            for copy in kernel_totals(trace, trace.rows_of(role))
-        ]
+        copies = kernel_totals(trace, trace.rows_of(role))
+        rows += [of_name(one, role, whole, Way("slice", longest(trace, one))) for one in copies]
     return timed("GPU time by kernel", rows)
 
 
@@ -167,12 +157,12 @@ def _gaps(why: Why) -> AnswerList:
     """When they begin stands beside how long they are."""
     begins = unit_of(gap.start_ns for gap in why.gaps)
     largest = max((gap.dur_ns for gap in why.gaps), default=0)
-    entries = tuple(
-        AnswerRow(gap.dur_ns, largest, narrow(inside(gap)), Way("gap", n), None, begin)
-        for n, (gap, begin) in enumerate((gap, begins.text(gap.start_ns)) for gap in why.gaps)
-    )
+    entries = []
+    for n, gap in enumerate(why.gaps):
+        begin, text = begins.text(gap.start_ns), narrow(inside(gap))
+        entries.append(AnswerRow(gap.dur_ns, largest, text, Way("gap", n), None, begin))
     unit = unit_of(gap.dur_ns for gap in why.gaps)
-    return AnswerList("longest gaps", unit, entries, f"at {begins.name}")
+    return AnswerList("longest gaps", unit, tuple(entries), f"at {begins.name}")
 
 
 def inside(gap: Gap) -> str:

@@ -74,7 +74,6 @@ class FigureTree(msgspec.Struct, frozen=True, eq=False, dict=True):
         return np.zeros(len(self), dtype=np.bool_)
 
     def key(self, sort: str) -> Int64s:
-        """Siblings are in the order of these."""
         return self.names if sort == "name" else -self.figures[sort]
 
     @memo(6)
@@ -89,7 +88,6 @@ class FigureTree(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @memo(6)
     def whole(self, measure: str) -> int:
-        """What the figures of a measure are shares of."""
         return int(self.figures[measure][self.counted(measure)].sum())
 
     def measure(self, sort: str = "") -> str:

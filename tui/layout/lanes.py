@@ -50,11 +50,9 @@ class Lane(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def lines(self) -> Lines:
-        """The lines, each computed when it is first shown, or beforehand by `prepare`."""
         return Lines(self.trace, self.tracks, self.kinds)
 
     def prepare(self) -> None:
-        """Compute the lines that fit on any screen."""
         _ = [*islice(self.lines, PREPARED)]
 
     @property
@@ -76,7 +74,6 @@ class Lane(msgspec.Struct, frozen=True, eq=False, dict=True):
         return len(self.lines) + self.has_where
 
     def shown(self, most: int) -> int:
-        """How many lines the lane has on the screen when there may be so many."""
         return max(1, min(most, self.height))
 
     @cached_property
@@ -204,7 +201,6 @@ def matching(lanes: Sequence[Lane], pattern: str) -> frozenset[int]:
 
 
 def names_of(lanes: Sequence[Lane]) -> list[str]:
-    """What a pattern is looked for in: title, group and label of each lane."""
     return [f"{lane.title} {lane.group} {lane.label}" for lane in lanes]
 
 

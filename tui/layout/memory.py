@@ -169,10 +169,8 @@ def rows_of(
 def bytes_of(moments: Moments, by: str, event: int) -> Mapping[str, int]:
     """The bytes of each holder."""
     held = moments.held(by, event)
-    return {
-        moments.names[number]: size
-        for number, size in zip(held.number.tolist(), held.bytes.tolist(), strict=True)
-    }
+    names = map(moments.names.__getitem__, held.number.tolist())
+    return dict(zip(names, held.bytes.tolist(), strict=True))
 
 
 def _rows(moments: Moments, by: str, event: int, opened: frozenset[Key]) -> Iterator[MemoryRow]:

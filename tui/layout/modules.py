@@ -67,22 +67,14 @@ def module_tree(modules: Modules, found: Origins) -> ModuleTree:
     parent = _parents(level)
     row = np.array([*(calls[time.path] for time in times), *(-1 for _ in none)], dtype=np.int64)
     own = "gpu_self_ns" if modules.gpu_ns else "cpu_self_ns"
-    columns = {
-        "GPU": ("gpu_ns", "gpu_ns"),
-        "self": (own, "gpu_ns"),
-        "kernels": ("kernels", "kernels"),
-        "calls": ("count", ""),
-        "CPU": ("cpu_ns", ""),
-    }
-    figures = {
-        name: np.array(
-            [*(getattr(t, of) for t in times), *(getattr(n, of_none, 0) for n in none)], np.int64
-        )
-        for name, (of, of_none) in columns.items()
-    }
-    return ModuleTree(
-        parent, level, sizes(parent, level), row, figures, times, none, modules.gpu_ns
-    )
+    columns = {"GPU": ("gpu_ns", "gpu_ns"), "self": (own, "gpu_ns"), "kernels": ("kernels",) * 2}
+    columns |= {"calls": ("count", ""), "CPU": ("cpu_ns", "")}
+    figures = {}
+    for name, (of, of_none) in columns.items():
+        amounts = [*(getattr(t, of) for t in times), *(getattr(n, of_none, 0) for n in none)]
+        figures[name] = np.array(amounts, dtype=np.int64)
+    size = sizes(parent, level)
+    return ModuleTree(parent, level, size, row, figures, times, none, modules.gpu_ns)
 
 
 def _parents(level: Int64s) -> Int64s:

@@ -46,12 +46,10 @@ def pan(side: Side, view: View, percent: int) -> View:
 
 
 def fit(side: Side, view: View) -> View:
-    """The whole trace."""
     return replace(view, begin=side.begin, end=side.end)
 
 
 def go(side: Side, view: View, time: int) -> View:
-    """The same span, with `time` in the middle."""
     return _within(side, view, time - view.span // 2, view.span)
 
 
@@ -86,7 +84,6 @@ def zoom_to(side: Side, view: View) -> View:
 
 
 def center(side: Side, view: View) -> View:
-    """The selection in the middle, at the same zoom."""
     found = held(side, view)
     return go(side, view, sum(found) // 2) if found else view
 
@@ -218,13 +215,11 @@ def _nearest_on(side: Side, view: View, candidates: Iterable[Place]) -> View:
 
 
 def _about(side: Side, view: View, begin: int, end: int, times: int) -> View:
-    """A window so many times as long as this stretch of time, which is in its middle."""
     span = _span(side, times * (end - begin))
     return _within(side, view, (begin + end - span) // 2, span)
 
 
 def _span(side: Side, ns: int) -> int:
-    """A span that a window of the trace can have."""
     return max(MIN_SPAN_NS, min(ns, side.end - side.begin))
 
 

@@ -102,7 +102,36 @@ class OpTree(FigureTree, frozen=True, eq=False, dict=True):
 
 
 Part = tuple[Rows, Rows]  # nodes, and as many rows that add to their figures
+Amounts = tuple[Int64s, Int64s]  # GPU time and kernels of each row of the trace
 Nodes = tuple[Int64s, Int64s, Int64s, Int64s]  # parent, level, size and name of each
+
+
+class _Levels:
+    """A tree that grows level by level; nodes are merged by the one above and a name."""
+
+    def __init__(self, trace: Trace, roots: Int64s, part: Part) -> None:
+        self._trace, self._parents, self._names = trace, [np.full(len(roots), -1)], [roots]
+        self.parts, self._count = [part], len(roots)
+
+    def add(self, above: Int64s, named: Rows, rows: Rows) -> Rows:
+        """The node in the next level of each of the rows, below one and called as another row."""
+        keys = above * (len(self._trace.names) + 1) + self._trace.name[named]
+        found, place = np.unique(keys, return_inverse=True)
+        parents, names = np.divmod(found, len(self._trace.names) + 1)
+        nodes: Rows = self._count + place
+        self._parents.append(parents)
+        self._names.append(names)
+        self.parts.append((nodes, rows))
+        self._count += len(found)
+        return nodes
+
+    def tree(self, mode: str, of_row: Int64s, under: Amounts) -> OpTree:
+        level = np.repeat(np.arange(len(self._names)), [len(one) for one in self._names])
+        parent, name = (
+            np.concatenate(one).astype(np.int64) for one in (self._parents, self._names)
+        )
+        nodes = parent, level, sizes(parent, level), name
+        return _tree(self._trace, mode, nodes, self.parts, of_row, under)
 
 
 def call_tree(trace: Trace) -> OpTree:
@@ -120,25 +149,18 @@ def frame_tree(trace: Trace, found: Origins) -> OpTree:
     return _by_path(trace, _rows_on(trace, Layer.PYTHON), under, DEEPEST_FRAMES)
 
 
-def _by_path(trace: Trace, rows: Rows, under: tuple[Int64s, Int64s], deepest: int) -> OpTree:
-    """`under`: GPU time and kernels of each row of the trace, with what is inside."""
+def _by_path(trace: Trace, rows: Rows, under: Amounts, deepest: int) -> OpTree:
+    """`under`: with what is inside."""
     roots, thread = np.unique(-1 - trace.track[rows].astype(np.int64), return_inverse=True)
     of_row = np.full(len(trace), -1, dtype=np.int64)
     of_row[rows] = thread  # until the level of a row comes
     depth = np.minimum(trace.depth[rows], deepest)
     outer = trace.depth[rows] == 0
-    parts: list[Part] = [(thread[outer], rows[outer])]
-    parents, names = [np.full(len(roots), -1)], [roots]
-    nodes = len(roots)
+    levels = _Levels(trace, roots, (thread[outer], rows[outer]))
     for level in range(int(depth.max(initial=-1)) + 1):
         own = rows[depth == level]
-        above, name, place = _merged(trace, of_row[trace.parent[own] if level else own], own)
-        of_row[own] = nodes + place
-        parts.append((of_row[own], own))
-        parents.append(above)
-        names.append(name)
-        nodes += len(name)
-    return _tree(trace, "path", _nodes(parents, names), parts, of_row, under)
+        of_row[own] = levels.add(of_row[trace.parent[own] if level else own], own, own)
+    return levels.tree("path", of_row, under)
 
 
 def callers_tree(trace: Trace) -> OpTree:
@@ -147,26 +169,19 @@ def callers_tree(trace: Trace) -> OpTree:
     ops, node = np.unique(trace.name[rows].astype(np.int64), return_inverse=True)
     of_row = np.full(len(trace), -1, dtype=np.int64)
     of_row[rows] = node
-    parts: list[Part] = [(node, rows)]
-    parents, names = [np.full(len(ops), -1)], [ops]
-    nodes, asked, above = len(ops), rows, trace.parent[rows].astype(np.int64)
+    levels, asked, above = _Levels(trace, ops, (node, rows)), rows, trace.parent[rows]
     for _ in range(DEEPEST):
         kept = above >= 0
         if not kept.any():
             break
-        asked, above = asked[kept], above[kept]
-        around, name, place = _merged(trace, node[kept], above)
-        node = nodes + place
-        parts.append((node, asked))
-        parents.append(around)
-        names.append(name)
-        nodes += len(name)
-        above = trace.parent[above].astype(np.int64)
+        asked, callers = asked[kept], above[kept].astype(np.intp)
+        node = levels.add(node[kept], callers, asked)
+        above = trace.parent[callers]
     under, inner = gpu_under(trace), np.flatnonzero(trace.parent >= 0)
     own = under[0].copy(), under[1].copy()  # without what was launched under the rows in it
     for found, amount in zip(own, under, strict=True):
         np.subtract.at(found, trace.parent[inner], amount[inner])
-    return _tree(trace, "callers", _nodes(parents, names), parts, of_row, own)
+    return levels.tree("callers", of_row, own)
 
 
 def op_tree(trace: Trace) -> OpTree:
@@ -190,27 +205,8 @@ def op_tree(trace: Trace) -> OpTree:
     return _tree(trace, "each", (parent, level, size, name), parts, of_row[:-1], gpu_under(trace))
 
 
-def _merged(trace: Trace, above: Int64s, named: Rows) -> tuple[Int64s, Int64s, Rows]:
-    """Of nodes merged by the one above and a name: parents, names, and the node of each row."""
-    keys = above * (len(trace.names) + 1) + trace.name[named]
-    found, place = np.unique(keys, return_inverse=True)
-    return *np.divmod(found, len(trace.names) + 1), place
-
-
-def _nodes(parents: list[Int64s], names: list[Int64s]) -> Nodes:
-    level = np.repeat(np.arange(len(parents)), [len(one) for one in parents])
-    columns = (np.concatenate(one).astype(np.int64, copy=False) for one in (parents, names))
-    parent, name = columns
-    return parent, level, sizes(parent, level), name
-
-
 def _tree(
-    trace: Trace,
-    mode: str,
-    nodes: Nodes,
-    parts: list[Part],
-    of_row: Int64s,
-    under: tuple[Int64s, Int64s],
+    trace: Trace, mode: str, nodes: Nodes, parts: list[Part], of_row: Int64s, under: Amounts
 ) -> OpTree:
     """The figures of nodes: the sums of what their rows add. From the ops up, a capture has no
     thread of its own: only its GPU time counts. And an op inside another one of its name adds

@@ -32,17 +32,14 @@ def start_unit(trace: Trace) -> Unit:
 
 
 def shown(columns: Sequence[ListColumn], width: int) -> list[int]:
-    """The indices of the columns that a screen of this width shows."""
     return [n for n, column in enumerate(columns) if width >= column.from_width]
 
 
 def titles(columns: Sequence[ListColumn], width: int) -> str:
-    """The titles, aligned as the rows are."""
     return " " + "".join(fit(columns, [c.title for c in columns], width - 1))
 
 
 def room(columns: Sequence[ListColumn], width: int) -> int:
-    """The width of the column that takes what remains."""
     fixed = (columns[n].width + 1 for n in shown(columns, width) if columns[n].width)
     return max(8, width - sum(fixed))
 

@@ -70,11 +70,8 @@ class Side(msgspec.Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def lane_of_track(self) -> dict[int, int]:
         numbers = {track.first_row: n for n, track in enumerate(self.trace.tracks)}
-        return {
-            numbers[track.first_row]: index
-            for index, lane in enumerate(self.lanes)
-            for track in lane.tracks
-        }
+        lanes = enumerate(self.lanes)
+        return {numbers[track.first_row]: n for n, lane in lanes for track in lane.tracks}
 
     def lane_of(self, row: int) -> int:
         """The lane of a row; -1 for none."""
@@ -193,10 +190,8 @@ Views = tuple[View, ...]
 def make_sides(traces: Sequence[Trace], labels: Sequence[str]) -> tuple[Side, ...]:
     """One side counts from the start of its trace; several are aligned at their first steps."""
     together = len(traces) > 1
-    return tuple(
-        Side(trace, lanes_of(trace), _first_step(trace)[0] if together else trace.begin_ns, label)
-        for trace, label in zip(traces, labels, strict=True)
-    )
+    origins = [_first_step(one)[0] if together else one.begin_ns for one in traces]
+    return tuple(map(Side, traces, map(lanes_of, traces), origins, labels))
 
 
 def aligned(sides: Sequence[Side], diff: Diff) -> tuple[Side, ...]:

@@ -1,5 +1,1 @@
-"""What each page shows, one file per page: a page is a few functions of the state, and keeps
-nothing.
-
-For others: `Page`, `Pane` and `ListPage` (page.py). registry.py lists the pages.
-"""
+"""What each page shows, one file per page: functions of the state. registry.py lists the pages."""

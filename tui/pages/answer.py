@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from functools import partial
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -13,6 +14,7 @@ from msgspec.structs import replace
 from fusetui.analysis.why.model import IDLE, Why
 from fusetui.report.why_answer import account_line, answer, brief_answer
 from fusetui.text.cutting import clip, clip_apart, joined
+from fusetui.text.figures import Unit
 from fusetui.text.printable import printable
 from fusetui.trace.model.memo import memo
 from fusetui.tui.drawing.canvas import Turn
@@ -31,8 +33,9 @@ from fusetui.tui.layout.answer import (
 )
 from fusetui.tui.layout.text_layout import sentence_lines
 from fusetui.tui.layout.view import Side
-from fusetui.tui.pages import kernels, modules
+from fusetui.tui.pages import kernels
 from fusetui.tui.pages.page import Pane
+from fusetui.tui.pages.tree import MODULES
 from fusetui.tui.pages.why import WhyPage
 from fusetui.tui.state.action import action, hints_text
 from fusetui.tui.state.jumping import alike, at_gap, place_of_gap
@@ -44,6 +47,16 @@ ROOMY = 9  # lines; with fewer there is no account
 FIGURE, ASIDE, BAR = 8, 7, 6  # cells
 MORE = 3  # cells of the number of lists that are not shown
 WITH_BAR = 44  # cells of a list; narrower ones have no bars
+
+
+class Laid(NamedTuple):
+    """The answer on a screen of one size."""
+
+    shown: Sequence[int]  # lists
+    widths: list[int]  # of them
+    said: list[Styled]  # the verdict on at most two lines, and the account
+    letters: list[str]  # `s sync` for each reason, the longest first
+    room: int  # rows of the lists that are seen
 
 
 class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
@@ -59,72 +72,55 @@ class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
         return self.side, self.found, self.at, self.title, y, width, height
 
     def line(self, y: int, width: int, height: int) -> Sequence[Styled]:
-        found = self._parts(width, height)
+        found = self._lines(width, height)
         return found[y] if y < len(found) else ()
 
     def place(self, x: int, y: int, width: int, height: int) -> AnswerAt | None:
         """The row at a cell, None beside them."""
-        shown = fitting(self.found.lists, width, self.at)
-        row = y - 2 - len(self._said(width, height))
+        shown, widths, said, letters, room = self._laid(width, height)
+        row = y - 2 - len(said)
         if y == 0 or not shown:
             return None
         if row < 0:
             return AnswerAt()
-        ends = np.cumsum(self._widths(shown, width)) + BETWEEN * np.arange(1, len(shown) + 1)
+        ends = np.cumsum(widths) + BETWEEN * np.arange(1, len(shown) + 1)
         column = shown[min(int(np.searchsorted(ends, x, side="right")), len(shown) - 1)]
-        row += self._top(column, self._room(width, height))
-        end = height - bool(self._legend(width, height))
-        is_there = y < end and row < len(self.found.lists[column].entries)
+        row += self._top(column, room)
+        is_there = y < height - bool(letters) and row < len(self.found.lists[column].entries)
         return AnswerAt(column, row) if is_there else None
-
-    def _widths(self, shown: Sequence[int], width: int) -> list[int]:
-        lists = self.found.lists
-        return widths_of([lists[n] for n in shown], width, MORE * (len(shown) < len(lists)))
-
-    def _room(self, width: int, height: int) -> int:
-        """How many rows of the lists are seen."""
-        others = 2 + len(self._said(width, height)) + bool(self._legend(width, height))
-        return max(0, height - others)
 
     def _top(self, column: int, room: int) -> int:
         """The first row of a list that is seen."""
         at = self.at
         return scrolled(at.row, 0, room) if at and at.column == column else 0
 
-    def _legend(self, width: int, height: int) -> Sequence[str]:
-        """`s sync` for each reason, the longest first, unless the verdict takes the line."""
-        if height <= ROOMY and len(self._said(width, height)) > 1:
-            return ()
+    @memo()
+    def _laid(self, width: int, height: int) -> Laid:
+        lists, why, is_roomy = self.found.lists, self.found.why, height > ROOMY
+        shown = fitting(lists, width, self.at)
+        widths = widths_of([lists[n] for n in shown], width, MORE * (len(shown) < len(lists)))
+        token = "title" + CURSOR * (self.at is not None and self.at.row < 0)
+        said = [(f" {text}", token) for text in _verdict(why, width - 2)]
         sums: Counter[str] = Counter()
         for one in self.side.insight.idle or ():
             sums.update({reason.name: int(reason.before[-1]) for reason in one.reasons})
-        return [f"{IDLE[name].letter} {IDLE[name].short}" for name, _ in sums.most_common()]
-
-    def _said(self, width: int, height: int) -> list[Styled]:
-        """The verdict on at most two lines, and the account."""
-        why, is_here = self.found.why, self.at is not None and self.at.row < 0
-        token = "title" + CURSOR * is_here
-        lines: list[Styled] = [(f" {text}", token) for text in _verdict(why, width - 2)]
-        account = account_line(why, width - 2) if height > ROOMY else ""
-        return [*lines, (f" {account}", "plain")] if account else lines
+        reasons = sums.most_common() if is_roomy or len(said) == 1 else []
+        letters = [f"{IDLE[name].letter} {IDLE[name].short}" for name, _ in reasons]
+        account = account_line(why, width - 2) if is_roomy else ""
+        said += [(f" {account}", "plain")] if account else []
+        return Laid(shown, widths, said, letters, max(0, height - 2 - len(said) - bool(letters)))
 
     @memo()
-    def _parts(self, width: int, height: int) -> list[Sequence[Styled]]:
+    def _lines(self, width: int, height: int) -> list[Sequence[Styled]]:
         """All lines of a size, of which each is asked for by itself."""
-        shown = fitting(self.found.lists, width, self.at)
-        room = self._room(width, height)
-        widths, rule = self._widths(shown, width), self.glyphs.rule
-        title = clip(self.title, width - 5, self.glyphs.ellipsis)
+        (shown, widths, said, letters, room), rule = self._laid(width, height), self.glyphs.rule
+        title, bar = clip(self.title, width - 5, self.glyphs.ellipsis), bar_cells(width, len(shown))
         lines: list[Sequence[Styled]] = [[(f"{rule * 3} {title} ".ljust(width, rule), "faint")]]
-        lines += [[text] for text in self._said(width, height)]
-        bar = bar_cells(width, len(shown))
-        lines.append(self._titles(shown, widths, bar))
+        lines += [*([text] for text in said), self._titles(shown, widths, bar)]
         blocks = [self._rows(*one, bar, room) for one in zip(shown, widths, strict=True)]
         lines += [[part for parts in row for part in parts] for row in zip(*blocks, strict=True)]
-        if letters := self._legend(width, height):
-            text = joined(["idle because:", *letters], width - 1)
-            lines.append([(f" {text}", "faint")])
-        return lines
+        text = joined(["idle because:", *letters], width - 1)
+        return [*lines, [(f" {text}", "faint")]] if letters else lines
 
     def _titles(self, shown: Sequence[int], widths: Sequence[int], bar: int) -> list[Styled]:
         """Those of the lists, with faint units; the last one counts the lists that do not fit."""
@@ -140,23 +136,19 @@ class AnswerPicture(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     def _rows(self, column: int, cells: int, bar: int, room: int) -> list[list[Styled]]:
         """The rows of one list that are seen, blank below its end."""
-        found, top = self.found.lists[column], self._top(column, room)
+        found, top, at = self.found.lists[column], self._top(column, room), self.at
         left = max(1, cells - FIGURE - ASIDE - 2 - bar)
         names, ellipsis = [one.text for one in found.entries], self.glyphs.ellipsis
-        if found.aside == SHARE:
-            texts = clip_apart(names, left, ellipsis)
-        else:  # what stands aside tells them apart
-            texts = [clip(name, left, ellipsis) for name in names]
+        apart = clip_apart(names, left, ellipsis)
+        if found.aside != SHARE:  # what stands aside tells them apart
+            apart = [clip(name, left, ellipsis) for name in names]
+        here = at.row if at and at.column == column else -1
         rows = [
-            _entry(entry, found.unit.text(entry.ns), text.ljust(left), bar, self.glyphs)
-            for entry, text in zip(found.entries, texts, strict=True)
+            _entry(found.entries[n], found.unit, apart[n].ljust(left), bar, self.glyphs, n == here)
+            for n in range(len(names))[top : top + room]
         ]
-        if self.at and self.at.column == column and 0 <= self.at.row < len(rows):
-            _, *parts, blank = rows[self.at.row]
-            chosen = [(text, token + CURSOR) for text, token in ((">", "strong"), *parts)]
-            rows[self.at.row] = [*chosen, blank]
         empty: list[Styled] = [(" " * (cells + BETWEEN), "plain")]
-        return [*rows[top : top + room], *[empty] * (room - len(rows[top : top + room]))]
+        return [*rows, *[empty] * (room - len(rows))]
 
 
 def _verdict(why: Why, width: int) -> list[str]:
@@ -195,16 +187,19 @@ def bar_cells(width: int, count: int) -> int:
     return BAR + 1 if each >= WITH_BAR else 0
 
 
-def _entry(entry: AnswerRow, figure: str, text: str, bar: int, glyphs: Glyphs) -> list[Styled]:
+def _entry(
+    entry: AnswerRow, unit: Unit, text: str, bar: int, glyphs: Glyphs, is_here: bool
+) -> list[Styled]:
     share = share_bar(entry.ns, entry.whole_ns, bar - 1, glyphs) + " " if bar else ""
-    return [
-        (" ", "strong"),
-        (f"{figure:>{FIGURE - 1}} ", "plain"),
+    parts = (
+        (f"{unit.text(entry.ns):>{FIGURE - 1}} ", "plain"),
         (f"{entry.aside:>{ASIDE}} ", "faint"),
         (share, "busy"),
         (text, entry.kind.token + TEXT if entry.kind else "plain"),
-        (" " * BETWEEN, "plain"),
-    ]
+    )
+    shown = [(text, token + CURSOR * is_here) for text, token in parts]
+    mark = (">", "strong" + CURSOR) if is_here else (" ", "strong")
+    return [mark, *shown, (" " * BETWEEN, "plain")]
 
 
 SECTION = "In the answer"
@@ -240,12 +235,10 @@ def takes_tab(state: State) -> bool:
 
 
 def next_pane(state: State) -> State:
-    """From the lanes into the answer, from the answer to the lanes, those of the other trace."""
     return other_side(leave(state)) if state.answer_at else enter(state)
 
 
 def move(state: State, columns: int, rows: int) -> State:
-    """The cursor on another row."""
     found, at = answer_of(state), state.answer_at
     if found is None or at is None:
         return state
@@ -253,7 +246,6 @@ def move(state: State, columns: int, rows: int) -> State:
 
 
 def follow(state: State) -> State:
-    """To what the row under the cursor is about."""
     found, at = answer_of(state), state.answer_at
     return went(state, found, at) if found and at else state
 
@@ -267,7 +259,7 @@ def went(state: State, found: AnswerPage, at: AnswerAt) -> State:
     if to == "why":
         return replace(state, page=WhyPage.name, hint="")
     if to in ("module", "kernel"):
-        page = modules.PAGE if to == "module" else kernels.PAGE
+        page = MODULES if to == "module" else kernels.PAGE
         return page.led_to(replace(state, page=page.name, hint=""), place)
     gap = place_of_gap(state.side, found.why.gaps[place])
     keys = ("deselect back to the answer", "next-gap the next longest")

@@ -75,7 +75,6 @@ def fitting(columns: Sequence[ListColumn], line: DiffLine, width: int) -> list[s
 def formatted(
     columns: Sequence[ListColumn], lines: Sequence[DiffLine], index: int, width: int
 ) -> list[Styled]:
-    """A line of the list."""
     style = STYLES.get(lines[index].mark, "faint")
     return [(text, style) for text in fitting(columns, lines[index], width)]
 
@@ -113,7 +112,6 @@ class DiffPage(ListPage):
         return "a diff needs two traces that are read to the end: fusetui open A B"
 
     def open(self, state: State) -> Outcome:
-        """The comparison, over the windows of the timelines."""
         shown = state.comparison
         if shown is None:
             return compared_anew(state) if state.has_diff else state
@@ -127,12 +125,10 @@ class DiffPage(ListPage):
         return Rows(identity, len(lines), lambda width: titles(columns, width), row)
 
     def chosen(self, state: State, index: int) -> State:
-        """Marks the work of both sides in both timelines."""
         line = self.line(state)
         return brought(state, state.session.paired(pair_of(line)), 0) if line else state
 
     def line(self, state: State) -> DiffLine | None:
-        """That under the cursor."""
         return self.under_cursor(state, state.comparison.lines if state.comparison else ())
 
     def described(self, state: State) -> Overlay | str:
@@ -148,7 +144,6 @@ class DiffPage(ListPage):
         return replace(state, comparison=shown.at(cursor)) if shown else state
 
     def above(self, state: State, size: Size) -> Sequence[Pane]:
-        """The verdict, and the timelines."""
         shown = state.comparison
         if shown is None:
             return ()
@@ -244,8 +239,6 @@ def windowed(state: State, index: int, view: View) -> State:
 
 
 def _window(step: Move[P], *numbers: P.args, **named: P.kwargs) -> Run:
-    """An action that moves both windows."""
-
     def run(state: State) -> State:
         shown, n = state.comparison, state.active
         if shown is None:
@@ -291,7 +284,6 @@ def _verdict_height(found: DiffLines | None, width: int, most: int) -> int:
 
 
 def turned(state: State) -> State:
-    """Opens or closes the compiled part of the program under the cursor."""
     if state.comparison is None:
         return state
     now = state.list_of(DIFF)

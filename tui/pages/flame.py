@@ -88,7 +88,6 @@ class FlamePage(Page):
         return replace(state, flame=FlameView(state.flame.tree, state.flame.time))
 
     def follow(self, before: State, state: State) -> State:
-        """More of the trace has another tree."""
         return self.open(state)
 
     def show(self, state: State, size: Size) -> Sequence[Pane]:
@@ -120,7 +119,6 @@ class FlamePage(Page):
         return int(flame.tree.row[at]) if flame and at != WHOLE else -1
 
     def copied(self, state: State) -> str:
-        """The path of the node under the cursor."""
         flame, at = here(state)
         if flame is None or at == WHOLE:
             return ""
@@ -169,7 +167,6 @@ def turned(state: State, **fields: Any) -> State:
 
 
 def zoom(state: State) -> State:
-    """The node under the cursor becomes as wide as the screen."""
     _, at = here(state)
     return turned(state, root=at, at=at)
 
@@ -188,13 +185,11 @@ def back(state: State) -> State:
 
 
 def inward(state: State) -> State:
-    """To the largest part of the node."""
     flame, at = here(state)
     return turned(state, at=flame.largest(at)) if flame else state
 
 
 def outward(state: State) -> State:
-    """To what is around the node."""
     flame, at = here(state)
     if flame is None or at in (WHOLE, state.flame.root) or flame.tree.parent[at] == WHOLE:
         return state
@@ -202,7 +197,6 @@ def outward(state: State) -> State:
 
 
 def beside(state: State, by: int) -> State:
-    """To the next block of the same level."""
     flame, at = here(state)
     if flame is None or at == WHOLE:
         return state
@@ -210,7 +204,6 @@ def beside(state: State, by: int) -> State:
 
 
 def show(state: State) -> Outcome:
-    """The longest call of the node, in the timeline."""
     row = FlamePage().subject(state)
     if row < 0:
         return told(state, "this is no slice that could be shown")

@@ -81,7 +81,6 @@ class TreeListPage(ListPage, Generic[Tree]):
         """The columns of a saved table that name its nodes."""
 
     def column_name(self, tree: Tree, figure: str) -> str:
-        """That of a figure in a saved table."""
         return f"{figure.lower()}_ns" if figure in tree.units else figure
 
     def table(self, state: State, rows: Sequence[int] | None = None) -> Table | None:
@@ -96,7 +95,6 @@ class TreeListPage(ListPage, Generic[Tree]):
         return table_of_page(self.name, texts, level=tree.level[nodes], **figures)
 
     def nothing(self, state: State) -> str:
-        """Why there are no rows."""
         return ""
 
     def rows(self, state: State) -> Rows:
@@ -134,7 +132,6 @@ class TreeListPage(ListPage, Generic[Tree]):
         return Rows(identity, len(opened.shown), lambda width: titles(columns, width), formatted)
 
     def above(self, state: State, size: Size) -> Sequence[Pane]:
-        """What the rows are, and what their shares are of."""
         tree = self.tree(state)
         if tree is None or not len(tree):
             return ()
@@ -148,7 +145,6 @@ class TreeListPage(ListPage, Generic[Tree]):
         return int(tree.row[node]) if tree and node >= 0 else -1
 
     def order(self, state: State) -> Preorder:
-        """The nodes as they are shown."""
         tree = self.tree(state)
         return tree.preorder(self.sort(state, tree)) if tree else NOTHING
 
@@ -165,12 +161,10 @@ class TreeListPage(ListPage, Generic[Tree]):
         return OpenNodes(nodes, visible(order.end, nodes))
 
     def with_nodes(self, state: State, nodes: Flags) -> State:
-        """Opens these nodes and closes all others."""
         opened = OpenNodes(nodes, visible(self.ends(state), nodes))
         return state.with_list(self.name, replace(state.list_of(self.name), opened=opened))
 
     def on_node(self, state: State, node: int) -> State:
-        """Moves the cursor to a node that is shown."""
         cursor = max(0, int(np.searchsorted(self.opened(state).shown, node)))
         return state.with_list(self.name, replace(state.list_of(self.name), cursor=cursor))
 
@@ -210,7 +204,6 @@ class TreeListPage(ListPage, Generic[Tree]):
         return int(self.ends(state)[node]) > node + 1
 
     def turn(self, state: State) -> State:
-        """Opens or closes the node under the cursor."""
         node = self.node(state)
         if node < 0:
             return state

@@ -70,7 +70,6 @@ class KernelsPage(ListPage):
         return Rows((table, view), len(table), lambda width: titles(columns, width), row)
 
     def led_to(self, state: State, rank: int) -> State:
-        """The cursor on a kernel, by its place among all by total time."""
         state = replace(state, kernels=KernelView())
         return state.with_list(self.name, replace(state.list_of(self.name), cursor=rank))
 
@@ -78,12 +77,10 @@ class KernelsPage(ListPage):
         return search.shown(state, self.hits(state))
 
     def subject(self, state: State) -> int:
-        """The longest of the group under the cursor."""
         table, group = shown_table(state), self.group(state)
         return table.longest(group) if group >= 0 else -1
 
     def above(self, state: State, size: Size) -> Sequence[Pane]:
-        """What the rows are, which kernels, and what their shares are of."""
         table, view = shown_table(state), state.kernels
         what, time = ("CPU ops", "self") if table.role is Role.OP else ("kernels", "kernel")
         only = "".join(f"   only {one.by} {one.label}" for one in view.only)
@@ -92,14 +89,12 @@ class KernelsPage(ListPage):
         return (Pane(1, text([Said(about + share, "plain")])),)
 
     def below(self, state: State, size: Size) -> Sequence[Pane]:
-        """The details of the longest of the group under the cursor."""
         said = "this trace has neither kernels nor CPU ops"
         row, height = self.subject(state), details_height(size.height)
         found = slice_details(state, row, "the longest of them") if row >= 0 else text([Said(said)])
         return (Pane(height, found),)
 
     def follow(self, before: State, state: State) -> State:
-        """The cursor stays on its group."""
         state = replace(state, kernels=replace(state.kernels, only=()))
         if self.name not in before.lists:
             return state
@@ -127,13 +122,11 @@ class KernelsPage(ListPage):
         return table_of_page(self.name, texts, **figures)
 
     def group(self, state: State) -> int:
-        """The group under the cursor, -1 where there is none."""
         order = shown_table(state).order(state.kernels.sort)
         at = min(state.list_of(self.name).cursor, len(order) - 1)
         return int(order[at]) if len(order) else -1
 
     def hits(self, state: State) -> Hits:
-        """All of the group under the cursor, at the longest."""
         table, group = shown_table(state), self.group(state)
         rows, longest = table.rows_of(group), table.longest(group)
         at = int((rows == longest).argmax())
@@ -203,7 +196,6 @@ def _with_view(state: State, view: KernelView) -> State:
 
 
 def group_by(state: State) -> State:
-    """The next way to group them."""
     if not len(state.side.trace.rows_of(Role.KERNEL)):
         return told(state, "this trace has no kernels: its CPU ops are shown by name")
     by = next_of(BYS, state.kernels.by)
@@ -214,7 +206,6 @@ def group_by(state: State) -> State:
 
 
 def narrow_to(state: State) -> State:
-    """Only the kernels of the group under the cursor, by name."""
     table, group = shown_table(state), PAGE.group(state)
     if table.role is Role.OP:
         return told(state, "this trace has no kernels: its CPU ops are shown by name")
@@ -225,7 +216,6 @@ def narrow_to(state: State) -> State:
 
 
 def widen(state: State) -> State:
-    """Back from the kernels of a group to the groups."""
     last = state.kernels.only[-1] if state.kernels.only else None
     if last is None:
         return told(state, "all of them are shown")
@@ -233,13 +223,11 @@ def widen(state: State) -> State:
 
 
 def sort(state: State, by: int) -> State:
-    """By the next column, or the one before."""
     view = replace(state.kernels, sort=next_of(SORTS, state.kernels.sort, by))
     return replace(state, kernels=view).with_list(NAME, ListState())
 
 
 def instances(state: State) -> State:
-    """All kernels of the group under the cursor, over the page."""
     return search.listed(state, PAGE.hits(state)) if len(shown_table(state)) else state
 
 

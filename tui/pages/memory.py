@@ -55,7 +55,6 @@ def pictures() -> ModuleType:
 
 
 def memory_head(side: MemorySide) -> str:
-    """One line that says what is open."""
     of_devices = [
         f"{one.title}: peak {size(int(one.history.allocated.max()))} allocated, "
         f"{size(int(one.history.reserved.max()))} reserved, {_events(one)}"
@@ -91,7 +90,6 @@ class MemoryPage(ListPage):
         return "" if self.has(state) or state.sides else memory.NO_SNAPSHOT
 
     def ask(self, state: State) -> Outcome | None:
-        """A trace may tell some of it."""
         return memory.ask(state)
 
     def open(self, state: State) -> State:
@@ -146,7 +144,6 @@ class MemoryPage(ListPage):
         return [*both, "" if row.level else signed_size(change)]
 
     def found(self, state: State) -> tuple[MemoryRow, ...]:
-        """The rows of the moment under the cursor."""
         shown, (moments, view), other = memory_of(state), here(state), 1 - memory_of(state).active
         is_alone = len(shown.sides) == 1
         beside = None if is_alone else (shown.moments(other), shown.views[other].at)
@@ -154,7 +151,6 @@ class MemoryPage(ListPage):
         return found
 
     def row(self, state: State) -> MemoryRow | None:
-        """That under the cursor of the list."""
         return self.under_cursor(state, self.found(state))
 
     def above(self, state: State, size: Size) -> Sequence[Pane]:
@@ -172,7 +168,6 @@ class MemoryPage(ListPage):
         return [*panes, *(Pane(1, text([Said(line)])) for line in said)]
 
     def _side(self, state: State, index: int, lines: int, size: Size) -> Sequence[Pane]:
-        """A line about the cursor, and the area."""
         shown, found = memory_of(state), window(state, index)
         moments, at, of = shown.moments(index), shown.views[index].at, shown.sides[index]
         most = max(int(shown.moments(n).history.allocated.max()) for n in range(len(shown.sides)))
@@ -294,7 +289,6 @@ _next, _last = partial(memory.next_by, by=1), partial(memory.next_by, by=-1)
 
 
 def turn(state: State) -> State:
-    """Opens or closes the row under the cursor."""
     row, shown = PAGE.row(state), memory_of(state)
     if shown.is_map or row is None or row.level > 1 or not row.allocations:
         return told(state, "there is nothing to open below this row")

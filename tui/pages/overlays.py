@@ -3,12 +3,11 @@ the hits of a search; and what a search finds while it is typed."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache, partial
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 from msgspec.structs import replace
 
 from fusetui.analysis.questions.query import FIELDS
@@ -17,7 +16,7 @@ from fusetui.text.figures import Unit, count, duration, percent, plural, unit_of
 from fusetui.trace.layout.steps import steps_of
 from fusetui.trace.model.arrays import Int64s
 from fusetui.tui.drawing.details import all_details, on_path_text, raw_lines
-from fusetui.tui.drawing.picture import Rows, Said, row_parts, text
+from fusetui.tui.drawing.picture import Rows, Said, TextPicture, row_parts, text
 from fusetui.tui.drawing.range_lines import all_range_lines, gap_lines
 from fusetui.tui.drawing.schemes import TEXT, Glyphs, Styled, glyphs_for, share_bar
 from fusetui.tui.layout.kinds import kind_of, label_of, narrow
@@ -65,39 +64,35 @@ HELP = (
 )
 
 
-class FoundPicture(msgspec.Struct, frozen=True, eq=False):
+def found_picture(found: SearchHits | None, glyphs: Glyphs) -> TextPicture:
     """A rule with the count, then a row for each name; the language where nothing is typed."""
 
-    found: SearchHits | None
-    glyphs: Glyphs
-
-    def key(self, y: int, width: int, height: int) -> Hashable:
-        return self.found, y, width, height
-
-    def line(self, y: int, width: int, height: int) -> list[Styled]:
-        found, rule, index = self.found, self.glyphs.rule, y - 1
-        if y == 0:
-            return [(f"{rule * 3} {said(found)} ".ljust(width, rule), "title")]
+    def lines(width: int, height: int) -> list[Said | list[Styled]]:
+        title = f"{glyphs.rule * 3} {said(found)} ".ljust(width, glyphs.rule)
         if found is None:
-            return [(f" {HELP[index]}", "faint")] if index < len(HELP) else []
-        if not found.names or index > len(found.names):
-            return []
+            return [Said(title, "title"), *(Said(f" {line}") for line in HELP)]
+        shown: list[Said | list[Styled]] = [Said(title, "title")]
         unit = unit_of(one.ns for one in found.names)
-        if index == 0:
-            return [(f"{unit.name:>9} {'share':>7} {'':{BAR}} {'count':>7} name", "title")]
-        one = found.names[index - 1]
-        bar = share_bar(one.ns, found.ns, BAR, self.glyphs)
-        where = IN_ARGS if one.in_args else ""
-        left = width - BEFORE - len(where)
-        name = clip(label_of(one.role, one.name), max(1, left), self.glyphs.ellipsis)
-        return [
-            (f"{unit.text(one.ns):>9} ", "plain"),
-            (f"{'' if one.in_args else percent(one.ns, found.ns):>7} ", "faint"),
-            (f"{'' if one.in_args else bar:{BAR}} ", "busy"),
-            (f"{count(one.count):>7} ", "plain"),
-            (where, "faint"),
-            (name, kind_of(one.role, one.name).token + TEXT),
-        ]
+        if found.names:
+            heading = f"{unit.name:>9} {'share':>7} {'':{BAR}} {'count':>7} name"
+            shown.append(Said(heading, "title"))
+        for one in found.names[: max(0, height - 2)]:
+            part, bar, where = (
+                percent(one.ns, found.ns),
+                share_bar(one.ns, found.ns, BAR, glyphs),
+                "",
+            )
+            if one.in_args:
+                part, bar, where = "", "", IN_ARGS
+            left = max(1, width - BEFORE - len(where))
+            name = clip(label_of(one.role, one.name), left, glyphs.ellipsis)
+            figures = (f"{unit.text(one.ns):>9} ", "plain"), (f"{part:>7} ", "faint")
+            bars = (f"{bar:{BAR}} ", "busy"), (f"{count(one.count):>7} ", "plain")
+            kind = kind_of(one.role, one.name).token + TEXT
+            shown.append([*figures, *bars, (where, "faint"), (name, kind)])
+        return shown
+
+    return TextPicture(found, lines)
 
 
 def said(found: SearchHits | None) -> str:
@@ -128,7 +123,6 @@ HIT_COLUMNS = (
 
 
 def hit_rows(overlay: HitList, ascii_only: bool, keys: Sequence[str]) -> Rows:
-    """The hits in order of time."""
     side, rows, trace = overlay.side, overlay.hits.rows, overlay.side.trace
     start, unit = start_unit(trace), Unit(1000, "us", 1)
     begins, dur = _times(overlay)
@@ -243,7 +237,6 @@ class OverlayList(ListPage):
         return read(now, offer.paths[:TOGETHER])
 
     def above(self, state: State, size: Size) -> Sequence[Pane]:
-        """Of hits, how long they took from step to step."""
         if not isinstance(state.overlay, HitList):
             return ()
         return (Pane(1, text([Said(durations(state.overlay, size.width, state.ascii_only))])),)
@@ -262,12 +255,10 @@ def close(state: State) -> Outcome:
 
 
 def offered(state: State) -> tuple[Offer, ...]:
-    """What may be chosen from."""
     return getattr(state.overlay, "programs", ()) or tuple(state.offers)
 
 
 def beside(state: State) -> Outcome:
-    """Opens the trace under the cursor, or that of the program, beside the first that is open."""
     offer = offered(state)[state.list_of(OVERLAY).cursor]
     if offer.pid:
         return recorded(closed(state), offer.pid, state.paths[:1])
@@ -288,13 +279,11 @@ def is_text(state: State) -> bool:
 
 
 def turn_raw(state: State) -> State:
-    """From all about a slice to the JSON of its event, and back."""
     shown: Any = state.overlay
     return laid_over(state, replace(shown, raw=not shown.raw)) if is_slice(state) else state
 
 
 def laid_over(state: State, overlay: Overlay) -> State:
-    """Shows an overlay, at its first line."""
     return replace(state, overlay=overlay).with_list(OVERLAY, ListState())
 
 
@@ -339,7 +328,6 @@ def _texts(
 
 
 def replayed_text(found: CriticalPath | WhatIf, width: int) -> tuple[str, str]:
-    """A title, and the answer of a replay."""
     from fusetui.analysis.replay.whatif import WhatIf
     from fusetui.report.whatif import path_text, whatif_text
 

@@ -152,7 +152,6 @@ class ListPage(Page):
         return clip("".join(tsv_lines(found))[:-1], MOST_COPIED)
 
     def moved(self, state: State) -> State:
-        """Called when the cursor has moved to another row."""
         return state
 
     def show(self, state: State, size: Size) -> Sequence[Pane]:
@@ -161,7 +160,6 @@ class ListPage(Page):
         return (*above, list_pane(self, state, height), *below)
 
     def scroll(self, before: State, state: State, size: Size) -> State:
-        """Moves the cursor to an existing row, and that row onto the screen."""
         now = state.list_of(self.name)
         cursor = max(0, min(now.cursor, self.rows(state).count - 1))
         top = scrolled(cursor, now.top, self.room(state, size))
@@ -170,7 +168,6 @@ class ListPage(Page):
         return state.with_list(self.name, replace(now, cursor=cursor, top=top))
 
     def room(self, state: State, size: Size) -> int:
-        """How many rows fit on the screen."""
         others = (*self.above(state, size), *self.below(state, size))
         return max(1, size.height - sum(pane.height for pane in others) - 1)
 
@@ -207,7 +204,6 @@ def list_actions(find: Callable[[State], ListPage | None]) -> tuple[Action, ...]
     """The actions of lists; the argument finds the list that receives the keys."""
 
     def move(state: State, rows: int = 0, pages: int = 0) -> State:
-        """By rows and by screens of rows."""
         if (listing := find(state)) is None:
             return state
         room = max(1, listing.room(state, size_of(state)) - 1) if pages else 0

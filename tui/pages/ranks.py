@@ -43,7 +43,6 @@ AROUND = 2  # a wait takes about this fraction of the window
 
 
 def asked(state: State) -> Outcome:
-    """Reads the ranks, unless that was done."""
     if state.job.done >= 0:
         return state
     return replace(state, job=replace(state.job, done=0)), ReadRanks(state.job.paths)
@@ -93,7 +92,6 @@ def _longest_wait_for(state: State, row: RankRow) -> RankRow | None:
 def _opening(
     state: State, wait: WorstWait | None, rows: Sequence[RankRow], only_streams: bool = False
 ) -> Outcome:
-    """Opens the traces of these ranks, the first where it waits."""
     window = (wait.start_ns, wait.start_ns + wait.wait_ns) if wait else None
     job = replace(state.job, window=window, wanted=tuple(rows), only_streams=only_streams)
     now, paths = replace(state, job=job), tuple(row.path for row in rows)
@@ -315,7 +313,6 @@ def _head(answer: JobAnswer) -> Make:
 
 
 def _about(answer: JobAnswer, row: RankRow) -> list[str]:
-    """Why others wait for it, else for whom it waits."""
     from fusetui.report import ranks_words as say
 
     late = [say.straggler_text(answer, one) for one in answer.stragglers if one.rank == row.rank]

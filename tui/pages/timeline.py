@@ -156,13 +156,11 @@ class TimelinePage(Page):
         return replace(state, tops=tuple(tops))
 
     def described(self, state: State) -> Overlay | str:
-        """The range of the active side, else the selected slice or gap."""
         about = state.time_range or state.view.gap or state.view.selected
         nothing = f"nothing is selected: {hints_text(NOTHING[:1], state)}"
         return nothing if about == -1 else Details(state.side, about)
 
     def copied(self, state: State) -> str:
-        """The selected slice of the active side: name, start, duration."""
         row, gap = state.view.selected, state.view.gap
         if gap:
             lines = gap_lines(state.side, gap, WIDEST, MOST_LINES, glyphs_for(state.ascii_only))
@@ -204,7 +202,6 @@ def _refitted(before: State, state: State, size: Size) -> State:
 
 
 def _lines(state: State, index: int) -> tuple[int, int]:
-    """How many lanes and lines of counters one side has."""
     if index >= len(state.sides):
         return 0, 0
     return len(state.sides[index].lanes), len(state.sides[index].counter_places)
@@ -266,7 +263,6 @@ def _details(state: State) -> TextPicture:
 
 
 def _paged(state: State, pages: int) -> State:
-    """Scrolls the lanes of the active side by screens of lanes."""
     room = _room(state, body(state), state.active)
     return scrolled(state, state.active, pages * max(1, room - 2), room)
 

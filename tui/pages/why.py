@@ -111,7 +111,6 @@ class WhyPage(ListPage):
                 return told(state, printable(f"not recorded: {missing}; {record_with} does"))
 
     def described(self, state: State) -> Overlay | str:
-        """The evidence that Enter shows, or the gap."""
         match self.under_cursor(state, _entries(state.side)):
             case Finding(evidence=(_, *_)) as finding:
                 return Details(state.side, _evidence(state, finding).row)
@@ -128,11 +127,9 @@ class WhyPage(ListPage):
         return (Pane(len(shown), TextPicture((found, "answer"), lambda width, height: shown)),)
 
     def below(self, state: State, size: Size) -> Sequence[Pane]:
-        """All about what the cursor is on."""
         return (Pane(_below(size), self._about(state)),)
 
     def copied(self, state: State) -> str:
-        """The whole answer, for a pull request or an issue."""
         from fusetui.report.why import why_markdown  # rarely needed
 
         found = _why(state.side)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Iterable
+from functools import cached_property
 
 import msgspec
 
@@ -58,7 +59,6 @@ NAMED = late(r"\{([a-z0-9-]+)\}")
 
 
 def everywhere(state: State) -> bool:
-    """On every page, unless an overlay is open."""
     return state.overlay is None
 
 
@@ -88,42 +88,34 @@ def two_traces(state: State) -> str:
     return f"this needs two traces: {' or '.join(ways)} opens another"
 
 
-class Action(msgspec.Struct, frozen=True):
-    """One command. `keys` are Textual's names; the first is shown where there is room for one."""
+class Action(msgspec.Struct, frozen=True, dict=True):
+    """One command; spaces divide its keys: `"w + ctrl+r"`. Raises ValueError for what is no key
+    and for a name that another action has."""
 
     name: str
     title: str
-    keys: tuple[str, ...]
+    written: str
     help: str
     run: Run
-    section: str  # of the help
-    where: Where
-    needs: Needs  # a sentence that says what is missing; "" if nothing is
-    always: bool  # also while a text is typed or an overlay is open
+    section: str = "Everywhere"  # of the help
+    where: Where = everywhere
+    needs: Needs = a_trace  # a sentence that says what is missing; "" if nothing is
+    always: bool = False  # also while a text is typed or an overlay is open
+
+    def __post_init__(self) -> None:
+        if self.name in MADE or len(self.keys) < len(self.written.split()):
+            raise ValueError(f"{self.name} is there already, or {self.written} are no keys")
+        MADE[self.name] = self
+
+    @cached_property
+    def keys(self) -> tuple[str, ...]:
+        """Textual's names; the first is shown where there is room for one."""
+        return tuple(filter(None, map(key_name, self.written.split())))
 
 
+action = Action  # how the tables of actions call it
 MADE: dict[str, Action] = {}
 """Every action by its name: sentences name actions, because a person may have chosen other keys."""
-
-
-def action(
-    name: str,
-    title: str,
-    keys: str,
-    help: str,  # noqa: A002
-    run: Run,
-    section: str = "Everywhere",
-    where: Where = everywhere,
-    needs: Needs = a_trace,
-    always: bool = False,
-) -> Action:
-    """An action; keys are separated by spaces: `"w + ctrl+r"`. Raises ValueError for what is no
-    key, and for a name that another action has."""
-    names = tuple(filter(None, map(key_name, keys.split())))
-    if name in MADE or len(names) < len(keys.split()):
-        raise ValueError(f"{name}: an action has this name already, or {keys} are no keys")
-    made = MADE[name] = Action(name, title, names, help, run, section, where, needs, always)
-    return made
 
 
 def perform(action: Action, state: State) -> Outcome:
@@ -136,12 +128,10 @@ def applies(action: Action, state: State) -> bool:
 
 
 def chosen(actions: Iterable[Action], key: str, state: State) -> Action | None:
-    """The first action that has this key and applies now."""
     return next((a for a in actions if key in keys_of(a, state) and applies(a, state)), None)
 
 
 def keys_of(action: Action, state: State) -> tuple[str, ...]:
-    """The keys that it has now: those that the person chose, else its own."""
     return state.keymap.get(action.name, action.keys)
 
 

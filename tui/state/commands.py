@@ -138,7 +138,6 @@ def _again(state: State, rest: str) -> Outcome:
 
 
 def recorded(state: State, pid: int, beside: tuple[str, ...] = ()) -> Outcome:
-    """Has a program recorded, whose trace is opened after these."""
     return told(state, f"recording {pid}, which asks every 5 s"), Record(pid, beside)
 
 
@@ -152,7 +151,6 @@ COMMANDS: dict[str, Callable[[State, str], Outcome]] = {
 
 
 def asked(state: State, typed: str = "") -> State:
-    """The command line, with what stands in it at first."""
     return replace(state, prompt=Prompt.COMMAND, typed=typed)
 
 

@@ -23,7 +23,7 @@ from fusetui.tui.layout.kinds import shares
 from fusetui.tui.layout.lanes import key_lanes
 from fusetui.tui.layout.moves import select
 from fusetui.tui.layout.view import Side, View, first_view, make_sides
-from fusetui.tui.state.session import viewed_as
+from fusetui.tui.state.session import NO_MARKS, viewed_as
 
 if TYPE_CHECKING:
     from fusetui.analysis.replay.predicted import Predicted
@@ -52,12 +52,10 @@ def lines_of(diff: Diff) -> DiffLines:
     compiled, rest = regions(diff)
     last = closing(diff)
     listed = tuple(by_effect([*rest, *(region.line for region in compiled)]))
-    inner = {
-        listed.index(region.line): tuple(
-            replace(line, what=f"  {line.what}") for line in by_effect(region.inner)
-        )
-        for region in compiled
-    }
+    inner = {}
+    for region in compiled:
+        own = [replace(line, what=f"  {line.what}") for line in by_effect(region.inner)]
+        inner[listed.index(region.line)] = tuple(own)
     return DiffLines(diff, listed, tuple(last), tuple(_joined(last)), inner)
 
 
@@ -92,11 +90,8 @@ class Comparison(msgspec.Struct, frozen=True, eq=False, dict=True):
         found = self.found
         if found is None:
             return []
-        return [
-            (line, n)
-            for n, outer in enumerate(found.lines)
-            for line in (outer, *(found.inner[n] if n in self.opened else ()))
-        ]
+        inner = [found.inner[n] if n in self.opened else () for n in range(len(found.lines))]
+        return [(line, n) for n, outer in enumerate(found.lines) for line in (outer, *inner[n])]
 
     def turned(self, index: int) -> tuple[Comparison, int]:
         """The line here opened, or closed, and where it is; an inner line closes the outer one."""
@@ -118,20 +113,15 @@ class Comparison(msgspec.Struct, frozen=True, eq=False, dict=True):
         """Marks the work of one line; both windows move together to keep the first row in sight."""
         if not self.lines:
             return self
-        drawn = [
-            [row for row in rows if side.lane_of(row) >= 0]
-            for side, rows in zip(self.sides, pair_of(self.lines[index]), strict=True)
-        ]
-        views = [
-            select(side, view, rows[0] if rows else -1)
-            for side, view, rows in zip(self.sides, self.views, drawn, strict=True)
-        ]
+        drawn, views, pair = [], [], pair_of(self.lines[index])
+        for side, view, rows in zip(self.sides, self.views, pair, strict=True):
+            drawn.append([row for row in rows if side.lane_of(row) >= 0])
+            views.append(select(side, view, next(iter(drawn[-1]), -1)))
         first = 0 if drawn[0] else 1
         shift = views[first].begin - self.views[first].begin
-        moved = tuple(
-            replace(view, begin=before.begin + shift, end=before.end + shift)
-            for view, before in zip(views, self.views, strict=True)
-        )
+        windows = [(before.begin + shift, before.end + shift) for before in self.views]
+        pairs = zip(views, windows, strict=True)
+        moved = tuple(replace(view, begin=begin, end=end) for view, (begin, end) in pairs)
         return replace(self, views=moved, marked=tuple(map(frozenset, drawn)))
 
 
@@ -139,7 +129,7 @@ def comparing(sides: Sequence[Side], views: Sequence[View]) -> Comparison:
     """Both sides with the lanes that matter; the diff is not known yet."""
     own = tuple(replace(side, lanes=key_lanes(side.lanes), counters=()) for side in sides)
     shown = tuple(first_view(s, v.begin, v.end) for s, v in zip(own, views, strict=True))
-    return Comparison(own, shown, tuple(frozenset[int]() for _ in own))
+    return Comparison(own, shown, NO_MARKS * len(own))
 
 
 def pair_of(line: DiffLine) -> Pair:
@@ -170,7 +160,6 @@ class Second(msgspec.Struct, frozen=True, eq=False, dict=True):
         return own, replace(viewed_as(side, own, view, there), begin=view.begin, end=view.end)
 
     def figure(self, row: int) -> str:
-        """What it says of a recorded slice."""
         there, dur = int(self.place[row]), self.side.trace.dur
         return f"{LABEL}: {duration(int(dur[there]))}" if there >= 0 else f"not {LABEL}"
 

@@ -159,7 +159,6 @@ def allocated_text(state: State, row: int) -> str:
 
 
 def drawn(state: State, index: int) -> Cells:
-    """The cells of a side on this screen."""
     found, width = window(state, index), divided(state.size.width, state.size.height).width
     begin, end = found.zero + found.begin, found.zero + found.end
     return cells(memory_of(state).moments(index), begin, end, width)

@@ -39,7 +39,6 @@ def viewed(state: State, view: View) -> State:
 
 
 def shown(state: State, view: View) -> State:
-    """Another view of the active side, with the timeline in front."""
     return brought(state, state.session.moved(state.active, view), state.active)
 
 
@@ -55,7 +54,6 @@ def looked_at(state: State, index: int, view: View) -> State:
 
 
 def brought(state: State, session: ViewSession, index: int) -> State:
-    """The state with another session, the timeline in front and this side active."""
     return replace(state, session=session, active=index, page=TIMELINE, hint="")
 
 
@@ -68,7 +66,6 @@ def redo(state: State) -> State:
 
 
 def clear(state: State) -> State:
-    """Clears the range first; without one, the selection and the marked rows."""
     return replace(changed(state, state.session.cleared()), hint="")
 
 

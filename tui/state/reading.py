@@ -45,7 +45,6 @@ def read(state: State, paths: Sequence[str]) -> Outcome:
 
 
 def progressed(state: State, **known: Any) -> State:
-    """How far reading is: fields of Reading."""
     reading = state.reading
     return replace(state, reading=replace(reading, **known)) if reading else state
 

@@ -110,7 +110,6 @@ def changes_of(trace: Trace) -> list[str]:
 
 
 def is_worth(state: State) -> bool:
-    """Whether what a change is worth lies over the page."""
     found = state.overlay.found if isinstance(state.overlay, Replayed) else None
     return getattr(found, "changes", None) is not None
 

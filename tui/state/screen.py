@@ -21,7 +21,6 @@ def too_small(size: Size) -> str:
 
 
 def head_height(state: State) -> int:
-    """The lines of the head: one for each side; one while something is read."""
     snapshots = len(state.memory.sides) if state.memory else 1
     return 1 if state.reading else state.timelines or snapshots
 
@@ -49,7 +48,6 @@ def overlay_size(state: State) -> Size:
 
 
 def overlay_tour_lines(state: State) -> int:
-    """The lines of the guided tour in the box, below the overlay, which covers the page."""
     return tour_lines(state, overlay_size(state).width - BESIDE)
 
 
@@ -59,5 +57,4 @@ def overlay_body(state: State) -> Size:
 
 
 def size_of(state: State) -> Size:
-    """What receives the keys: an overlay, else the page."""
     return overlay_body(state) if state.overlay else body(state)

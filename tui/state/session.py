@@ -138,7 +138,6 @@ class ViewSession(msgspec.Struct, frozen=True, eq=False):
         return self.go(tuple(views))
 
     def windowed(self, index: int, begin: int, end: int, **fields: Any) -> ViewSession:
-        """The window of one side changed, and of the rest only these fields."""
         return self.moved(index, replace(self.views[index], begin=begin, end=end, **fields))
 
     def selected(self, index: int, row: int) -> ViewSession:
@@ -223,10 +222,8 @@ class ViewSession(msgspec.Struct, frozen=True, eq=False):
     def realigned(self, diff: Diff) -> ViewSession:
         """Makes both sides count from the steps that the diff compares."""
         sides = aligned(self.sides, diff)
-        views = tuple(
-            replace(first, folds=view.folds, arranged=view.arranged)
-            for first, view in zip(first_views(sides), self.views, strict=True)
-        )
+        pairs = zip(first_views(sides), self.views, strict=True)
+        views = tuple(replace(one, folds=own.folds, arranged=own.arranged) for one, own in pairs)
         now = ViewSession(sides, views, NO_MARKS * len(sides), together=self.together)
         return replace(now, bookmarks=self.bookmarks, time_range=self.time_range)
 
@@ -258,16 +255,14 @@ def carried(session: ViewSession, sides: Sequence[Side]) -> ViewSession:
         found = zip(pairs, views, rows, strict=True)
         return tuple(viewed_as(old, new, view, known) for (old, new), view, known in found)
 
+    marked = zip(session.marked, rows, strict=True)
     return replace(
         session,
         sides=tuple(sides),
         views=now(session.views),
         past=tuple(map(now, session.past)),
         future=tuple(map(now, session.future)),
-        marked=tuple(
-            frozenset(known.get(row, -1) for row in marks) - {-1}
-            for marks, known in zip(session.marked, rows, strict=True)
-        ),
+        marked=tuple(frozenset(map(known.get, marks)) - {None} for marks, known in marked),
         hits=_hits(session.hits, sides, rows),
     )
 

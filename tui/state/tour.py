@@ -31,7 +31,6 @@ class TourStep(msgspec.Struct, frozen=True):
     keys: tuple[str, ...]  # one way to do it, as Textual names keys
     is_done: Done
     picture: bool  # docs/tour.md shows the screen once it is done
-    of_two: bool  # it can be done only beside a second trace
 
 
 def _has_zoomed(before: State, after: State) -> bool:
@@ -154,13 +153,10 @@ DONE: tuple[tuple[str, Done], ...] = (
 PICTURES = ("Read a kernel name", "The longest gap", "Side by side")
 """The steps of which docs/tour.md shows the screen once they are done."""
 OF_TWO = ("Read the diff",)  # those that can be done only beside a second trace
+_PARTS = [text.partition("\n")[::2] for text in TEXTS.strip().split("\n\n")]
 STEPS = tuple(
-    TourStep(
-        title, " ".join(lines), tuple(keys.split()), is_done, title in PICTURES, title in OF_TWO
-    )
-    for (title, *lines), (keys, is_done) in zip(
-        (text.split("\n") for text in TEXTS.strip().split("\n\n")), DONE, strict=True
-    )
+    TourStep(title, " ".join(text.split()), tuple(keys.split()), is_done, title in PICTURES)
+    for (title, text), (keys, is_done) in zip(_PARTS, DONE, strict=True)
 )
 
 
@@ -186,7 +182,7 @@ def is_on(state: State) -> bool:
 
 def skip(state: State) -> State:
     now, are_two = state.tour or 0, len(state.sides) == 2
-    later = (n for n in range(now + 1, len(STEPS)) if are_two or not STEPS[n].of_two)
+    later = (n for n in range(now + 1, len(STEPS)) if are_two or STEPS[n].title not in OF_TWO)
     return _at(state, next(later, now))
 
 

@@ -24,7 +24,7 @@ from fusetui.text.patterns import late
 from fusetui.trace import TraceError
 from fusetui.trace.read.foreign import HEAD
 from fusetui.trace.read.source import glimpse
-from fusetui.trace.snapshot import read_snapshot
+from fusetui.trace.snapshot.reading import read_snapshot
 
 if TYPE_CHECKING:
     from fusetui.report.memory import TracedMemoryDocument

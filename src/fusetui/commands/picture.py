@@ -65,7 +65,7 @@ def _drawn(traces: list[Trace], which: str, window: Window | None, args: Namespa
 def _rasterizer() -> Callable[[str], bytes]:
     """Makes a PNG of an SVG. Raises MissingPackage; CommandError without a font for its texts."""
     from fusetui.tables.frames import needed
-    from fusetui.tui.drawing.svg import FAMILY
+    from fusetui.tui.pictures import FAMILY
 
     drawn = needed("resvg_py", "A PNG", "picture").svg_to_bytes
 

@@ -14,7 +14,8 @@ from tests.places import TRACES
 from tests.snapshots import MB, Machine, backward, forward, stepping
 
 from fusetui.analysis.memory.answer import DeviceMemory, memory
-from fusetui.trace.snapshot import Snapshot, read_snapshot
+from fusetui.trace.snapshot.columns import Snapshot
+from fusetui.trace.snapshot.reading import read_snapshot
 
 REAL = sorted((TRACES.parent / "snapshots").glob("*.pickle"))
 

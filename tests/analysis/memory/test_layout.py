@@ -11,7 +11,7 @@ from tests.snapshots import MB, Machine
 
 from fusetui.analysis.memory.history import histories
 from fusetui.analysis.memory.layout import layout, waste
-from fusetui.trace.snapshot import read_snapshot
+from fusetui.trace.snapshot.reading import read_snapshot
 
 Held = tuple[int, int]
 

@@ -9,7 +9,7 @@ from tests.snapshots import MB, Machine, backward, failed, forward, train, train
 
 from fusetui.analysis.memory.answer import DeviceMemory, memory
 from fusetui.analysis.memory.oom import Inactive
-from fusetui.trace.snapshot import read_snapshot
+from fusetui.trace.snapshot.reading import read_snapshot
 
 
 @pytest.fixture

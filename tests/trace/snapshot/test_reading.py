@@ -12,7 +12,8 @@ import pytest
 
 from fusetui.trace import CannotRead, NotATrace
 from fusetui.trace.model.errors import NothingRead
-from fusetui.trace.snapshot import Action, Snapshot, read_snapshot
+from fusetui.trace.snapshot.columns import Action, Snapshot
+from fusetui.trace.snapshot.reading import read_snapshot
 
 FRAME = {"name": "forward", "filename": "/home/a/model.py", "line": 7}
 STACK = [FRAME, {"name": "main", "filename": "/home/a/train.py", "line": 3}]

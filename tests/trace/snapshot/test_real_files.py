@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from tests.places import TRACES
 
-from fusetui.trace.snapshot import Action, BlockState, Snapshot, read_snapshot
+from fusetui.trace.snapshot.columns import Action, BlockState, Snapshot
+from fusetui.trace.snapshot.reading import read_snapshot
 
 FILES = sorted((TRACES.parent / "snapshots").glob("*.pickle"))
 pytestmark = pytest.mark.skipif(not FILES, reason="needs real snapshots beside the real traces")

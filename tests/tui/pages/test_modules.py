@@ -12,7 +12,7 @@ from tests.tui.prepared import after, do, drawn, explained, opened
 from fusetui.text.figures import percent
 from fusetui.trace import Trace
 from fusetui.tui.layout.modules import ModuleTree
-from fusetui.tui.pages.modules import NO_MODULES, ModulesPage
+from fusetui.tui.pages.tree import NO_MODULES, ModulesPage
 from fusetui.tui.state.state import TIMELINE, Size, State
 
 Make = Callable[..., Trace]

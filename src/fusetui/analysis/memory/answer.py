@@ -17,7 +17,7 @@ from fusetui.analysis.memory.holders import Holder, code_of, held_at, module_of
 from fusetui.analysis.memory.layout import Waste, waste
 from fusetui.analysis.memory.oom import OutOfMemory, out_of_memory
 from fusetui.trace.model.arrays import Int64s
-from fusetui.trace.snapshot import Action, Snapshot
+from fusetui.trace.snapshot.columns import Action, Snapshot
 
 AT = ("peak", "end", "oom")
 

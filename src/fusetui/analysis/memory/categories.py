@@ -11,7 +11,7 @@ import numpy as np
 from fusetui.analysis.memory.evidence import Evidence, Mark
 from fusetui.analysis.memory.history import BEFORE, History, Lives, private
 from fusetui.trace.model.arrays import Flags, Int64s, summed
-from fusetui.trace.snapshot import Action
+from fusetui.trace.snapshot.columns import Action
 
 OPTIMIZER, PROFILER = "Optimizer.step#", "ProfilerStep#"
 

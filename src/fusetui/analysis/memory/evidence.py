@@ -10,7 +10,7 @@ import numpy as np
 
 from fusetui.trace.model.arrays import Flags, Int64s
 from fusetui.trace.program.own_code import is_own
-from fusetui.trace.snapshot import Frame, Snapshot, Stacks
+from fusetui.trace.snapshot.columns import Frame, Snapshot, Stacks
 
 BACKWARD = re.compile(r"torch::autograd::(?:python::)?(?:Python)?Engine::")
 NODE = re.compile(r"torch::autograd::(?:generated::)?(\w+)::apply\(")

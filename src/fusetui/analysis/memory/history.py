@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows, distinct
-from fusetui.trace.snapshot import (
+from fusetui.trace.snapshot.columns import (
     Action,
     Annotations,
     Blocks,

@@ -10,7 +10,7 @@ import numpy as np
 from fusetui.analysis.memory.evidence import NODE, Evidence, Mark
 from fusetui.analysis.memory.history import BEFORE, History
 from fusetui.trace.model.arrays import distinct, summed
-from fusetui.trace.snapshot import Frame, Snapshot
+from fusetui.trace.snapshot.columns import Frame, Snapshot
 
 BEFORE_RECORDING, NO_STACK = "before_recording", "no stack"
 NO_PYTHON = "no Python frame"

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from fusetui.analysis.memory.history import BEFORE, GIVEN, UNSPLIT, History
 from fusetui.trace.model.arrays import Flags, Int64s, Rows, summed
-from fusetui.trace.snapshot import Action, Snapshot
+from fusetui.trace.snapshot.columns import Action, Snapshot
 
 ROUND = 512
 PAGE = 2 << 20  # that an expandable segment maps, and the size of a small segment

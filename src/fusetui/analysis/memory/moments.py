@@ -20,7 +20,7 @@ from fusetui.analysis.memory.layout import Layout, Segment, layout, segments_at
 from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows, distinct, summed
 from fusetui.trace.model.intervals import covered_until
 from fusetui.trace.model.memo import memo, once
-from fusetui.trace.snapshot import Frame
+from fusetui.trace.snapshot.columns import Frame
 
 Naming = Callable[[int], str]
 Keys = Mapping[str, tuple[Int64s | Int32s, Naming]]

@@ -20,7 +20,15 @@ from fusetui.trace.model.arrays import Int32s, Int64s
 from fusetui.trace.model.categories import Layer
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import LARGEST, Id
-from fusetui.trace.snapshot import Action, Annotations, Blocks, Events, Segments, Snapshot, Stacks
+from fusetui.trace.snapshot.columns import (
+    Action,
+    Annotations,
+    Blocks,
+    Events,
+    Segments,
+    Snapshot,
+    Stacks,
+)
 
 NO_OP, NO_ANNOTATION = "no op", "no annotation"
 ALLOCATORS = frozenset({"aten::empty", "aten::empty_like", "aten::empty_strided", "aten::resize_"})

@@ -20,7 +20,7 @@ from fusetui.analysis.memory.layout import (
     rounds_up,
 )
 from fusetui.trace.model.arrays import summed
-from fusetui.trace.snapshot import Action
+from fusetui.trace.snapshot.columns import Action
 
 Reason = Literal["live", "fragmented", "unknown"]
 SMALL = 1 << 20  # at most, that goes into small segments
