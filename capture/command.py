@@ -22,8 +22,7 @@ from fusetui import kernels
 from fusetui.report.output import emit, speaks_unicode
 from fusetui.text.printable import printable
 
-from .errors import CaptureError, sentence
-from .expect import guess_lines
+from .errors import CaptureError, Progress, sentence, tell
 from .folder import (
     FolderClaim,
     as_json,
@@ -46,9 +45,17 @@ from .options import (
     validate,
 )
 from .provenance import CaptureDevice, find_device, load_torch, quiet_torch, texts
-from .record import Failed, Outcome, RunRecord, SavedRun, SavedVariant, read_json, read_run
+from .record import (
+    Failed,
+    Outcome,
+    RunRecord,
+    SavedRun,
+    SavedVariant,
+    guess_lines,
+    read_json,
+    read_run,
+)
 from .table import closing_table, guesses, sweep_chart, sweep_csv, sweep_table, title
-from .telling import Progress, tell
 
 if TYPE_CHECKING:
     from .job import Job
@@ -283,8 +290,6 @@ def _failed(runs: Runs, points: Sequence[Point]) -> Iterator[str]:
     for point, variant in _variants(runs, points):
         if variant.failed and not variant.skipped:
             yield f"{describe_point(point)} {variant.name}"
-
-
 
 
 def _show(folder: Path, runs: Runs, points: Sequence[Point]) -> None:

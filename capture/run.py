@@ -14,16 +14,15 @@ import torch
 
 from fusetui.analysis.questions.computing import Tallies
 
-from . import expect, recorder, step
-from .errors import CaptureError, sentence
+from . import recorder, step
+from .errors import CaptureError, Progress, sentence
 from .guard import parent_only
 from .job import SEED, Job, Trial
 from .memory import memory_history, takes_snapshots
 from .options import Options
 from .provenance import CaptureDevice, new_record, texts
-from .record import Failed, Measured, RunRecord
+from .record import Failed, Measured, RunRecord, compare, parse_for
 from .step import Answer, Step
-from .telling import Progress
 
 NO_KERNELS = "the profiler recorded no kernels: KINETO_LOG_LEVEL=0 makes it say why."
 
@@ -56,7 +55,7 @@ class Runner:
         self._first_answer: Answer | None = None
         self._texts = texts() if options.scrub else None
         names = [trial.name for trial in job.trials]
-        self._guesses = expect.parse_for(options.expect, names)
+        self._guesses = parse_for(options.expect, names)
         self._snapshots = takes_snapshots(options, device.kind)
 
     def run(self, folder: Path, where: Path) -> RunRecord:
@@ -171,7 +170,7 @@ class Runner:
             ready.measured,
             kernels_per_step=counted.per_step("kernels"),
             recompilations=None if before is None else before + graph_count(),
-            guesses=expect.compare(self._guesses[ready.name], counted),
+            guesses=compare(self._guesses[ready.name], counted),
         )
 
     def _parts(self, call: Callable[..., Any], trial: Trial) -> Step:

@@ -13,9 +13,8 @@ from fusetui.text.printable import printable
 from fusetui.text.tables import Column, known, table, table_of
 from fusetui.trace.model.grouping import by_key
 
-from .expect import guess_lines
 from .options import describe_shapes
-from .record import Failed, Measured, RunRecord, SavedRun
+from .record import Failed, Measured, RunRecord, SavedRun, guess_lines
 
 _LARGEST_SPREAD = 2
 """The ratio of the 90th to the 10th percentile of step times above which a note is shown."""

@@ -194,8 +194,9 @@ MODULES = {
     **dict.fromkeys(("summary", "kernels", "ops", "modules", "lines", "launches"), "answers"),
     **{"serving": "answers", "check": "answers", "tutor": "open", "watch": "open"},
     **dict.fromkeys(("gaps", "whatif", "path"), "why"),
-    **{"run": "record", "report": "picture", **dict.fromkeys(("slices", "steps"), "tables")},
-    **{"perfetto": "cut", **dict.fromkeys(("convert", "scrub"), "rewrite")},
+    **{"run": "record", "capture": "record", "report": "picture"},
+    **dict.fromkeys(("slices", "steps", "sql"), "tables"),
+    **dict.fromkeys(("perfetto", "convert", "scrub"), "cut"),
     **dict.fromkeys(("decode", "samples", "schema", "help", "completion", "mcp"), "about"),
 }
 

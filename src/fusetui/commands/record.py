@@ -1,5 +1,5 @@
 """`record`: traces of programs that run, started with their door open, and on to the app; `run`:
-starts a program with its door open, and records it while it runs."""
+starts a program with its door open, and records it while it runs; `capture`: a run folder."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from fusetui.commands.errors import DONE, NO, CommandError, say
 from fusetui.commands.terminal import has_terminal
 from fusetui.report.output import emit
 from fusetui.signals import ENDED, handled, numbers_of
-from fusetui.text.figures import plural, size
+from fusetui.text.figures import plural, several, size
 
 TURN_S = 0.2
 TOLD_AGAIN_S = 5.0  # until the size of a file that grows is told again
@@ -251,3 +251,25 @@ def passed_on(child: subprocess.Popen[bytes]) -> Iterator[None]:
     numbers = numbers_of(PASSED_ON)
     with handled([n for n in numbers if signal.getsignal(n) is not signal.SIG_IGN], pass_on):
         yield
+
+
+def run_capture(args: Namespace) -> int:
+    """Returns 1 if a guess was wrong or a variant failed. Raises CaptureError or CommandError."""
+    from fusetui.capture import command
+    from fusetui.capture.options import Options, declared
+
+    if args.open and not has_terminal():
+        raise CommandError("--open needs a terminal: leave it out, and open the run later.")
+    given = {name: value for name, value in vars(args).items() if name in declared()}
+    repeated = {name: tuple(value) for name, value in given.items() if isinstance(value, list)}
+    options = Options(**(given | repeated), shapes=args.rest)
+    outcome = command.capture(args.workload, options, out=args.out)
+    code = DONE if outcome.right and not outcome.failed else NO
+    if outcome.failed:
+        named = several(outcome.failed, 5)  # the table has already said why
+        say(f"Failed: {named}. The other results are in {outcome.folder}.")
+    if not args.open:
+        return code
+    from fusetui.commands.open import browse
+
+    return max(code, browse([str(outcome.folder)]))

@@ -16,7 +16,6 @@ from . import (
     rocm,
     transfers,
     triton,
-    xmma,
 )
 from .record import KernelName
 
@@ -31,7 +30,7 @@ _FAMILIES: Final[tuple[Family, ...]] = (
     (("Mem",), transfers.decode_copy),
     (("nccl", "void nccl", "rccl", "void rccl", "msccl", "void msccl"), transfers.decode_nccl),
     ((), cublas.decode_tuned),
-    (("sm",), xmma.decode),
+    (("sm",), cudnn.decode_xmma),
     ((), cutlass.decode2),
     (("nvjet_",), cublas.decode_nvjet),
     (("cutlass3x_",), cutlass.decode3),
