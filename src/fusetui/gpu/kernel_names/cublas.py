@@ -16,7 +16,6 @@ checked against the ops that launched it.
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from typing import Any, Final
 
 from fusetui.text.patterns import late
@@ -130,7 +129,6 @@ def _tuned_types(match: re.Match[str]) -> dict[str, str | None]:
     return {"dtype_a": operand, "dtype_b": operand, "dtype_acc": acc, "dtype_out": out}
 
 
-@lru_cache(maxsize=1024)
 def _tuned_word(word: str) -> str | None:
     if word.startswith("ldg"):
         return f"probably loads {word[3:]} elements at a time from memory"

@@ -15,7 +15,6 @@ Nor is the scheme of xmma documented. Tile and stages agree with the shared memo
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from typing import Any, Final
 
 from fusetui.text.patterns import late
@@ -145,7 +144,6 @@ _XMMA_WORDS: Final = {
 }
 
 
-@lru_cache(maxsize=1024)
 def _rest_meaning(word: str) -> str | None:
     for prefix, text in _PREFIXES:
         if word.startswith(prefix) and word[len(prefix) :][:1].isdigit():

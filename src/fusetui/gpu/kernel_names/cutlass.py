@@ -20,7 +20,6 @@ scalemax, epiVs16n and forwardCompat are additions of cuBLAS.
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from typing import Any, Final
 
 from fusetui.text.patterns import late
@@ -205,7 +204,6 @@ def _types2(match: re.Match[str]) -> dict[str, str | None]:
     }
 
 
-@lru_cache(maxsize=1024)
 def _word2(word: str) -> str | None:
     return f"A and B are {CUTLASS[word]}" if word in CUTLASS else _WORDS.get(word)
 

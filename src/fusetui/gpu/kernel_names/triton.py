@@ -84,7 +84,6 @@ def _record(name: str, family: str, match: re.Match[str]) -> KernelName:
     return build(name, family, short, parts, op=op, kernel_category=category, fused_ops=ops)
 
 
-@lru_cache(maxsize=4096)
 def _op_parts(start: int, ops: tuple[str, ...]) -> tuple[Part, ...]:
     parts = []
     for op in ops:
