@@ -1,5 +1,5 @@
 """Makes a memory snapshot of any size, with the objects that torch makes: a list of frames for each
-allocation, which its block and the events of its segment share, one for each free, which both of
+allocation, which its block and the events of its segment share, one for each free, which all of
 its events share, and texts that are not shared.
 
     python -P benchmarks/generate_snapshot.py big.pickle --megabytes 100 --protocol 4
@@ -15,6 +15,7 @@ from typing import Any
 
 A_SITE = 200  # allocations that live at once
 SITES = 400
+PAGE = 2 << 20
 START_US = 1_748_730_219_000_000
 Entry = dict[str, Any]
 
@@ -35,14 +36,15 @@ class Allocator:
         """One allocation; one free, where enough lives."""
         address, size = self.addresses.pop(0), self.random.choice((4, 512, 70_000, 25_165_824))
         frames = self._stack()
+        self._event("segment_alloc", address, max(size, PAGE), frames)
         self._event("alloc", address, size, frames)
-        self._event("segment_alloc", address, max(size, 2 << 20), frames)
         self.live.append((address, size, frames))
         if len(self.live) > A_SITE:
             address, size, _ = self.live.pop(self.random.randrange(A_SITE))
             frames = self._stack()
             self._event("free_requested", address, size, frames)
             self._event("free_completed", address, size, frames)
+            self._event("segment_free", address, max(size, PAGE), frames)
             self.addresses.append(address)
 
     def snapshot(self) -> Entry:
@@ -75,7 +77,7 @@ def _frame(number: int) -> Entry:
 
 
 def _segment(address: int, size: int, frames: list[Entry] | None) -> Entry:
-    total = max(size, 2 << 20)
+    total = max(size, PAGE)
     used = {"allocated_size": total, "active_size": total, "requested_size": size}
     block: Entry = {"address": address, "size": total, "requested_size": size}
     block |= {"state": "active_allocated", "frames": frames or []}

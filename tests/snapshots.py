@@ -128,8 +128,14 @@ class Machine:
             "external_annotations": [one for machine in machines for one in machine.annotations],
         }
 
-    def write(self, path: Path, *more: Machine, lost: int = 0) -> Path:
-        path.write_bytes(pickle.dumps(self.snapshot(*more, lost=lost)))
+    def write(self, path: Path, *more: Machine, lost: int = 0, skipped: Sequence[str] = ()) -> Path:
+        """`skipped`: actions of which no event is recorded."""
+        document = self.snapshot(*more, lost=lost)
+        document["device_traces"] = [
+            [event for event in events if event["action"] not in skipped]
+            for events in document["device_traces"]
+        ]
+        path.write_bytes(pickle.dumps(document))
         return path
 
     def _best(self, need: int, place: tuple[int, str, Pool]) -> dict[str, Any] | None:

@@ -40,8 +40,7 @@ class Made(msgspec.Struct, frozen=True, eq=False):
     by: dict[Hashable, Any]
 
 
-ArgsRead = tuple[Rows, Rows, float]
-"""Hits, those by args alone, and the share of the args that was read."""
+ArgsRead = tuple[Rows, Rows, float]  # hits, those by args alone, the share that was read
 Piece = tuple[Curve, ...] | Insight | Made
 """All counters known by now, or all that is known about where the time went, or what pages need."""
 
@@ -126,8 +125,8 @@ def _insights(trace: Trace, cancelled: Stop) -> Iterator[Insight | Made]:
     from fusetui.analysis.why.selection import asked
     from fusetui.tui.drawing.details import warm
     from fusetui.tui.layout.answer import answer_lists
+    from fusetui.tui.layout.figure_trees import module_tree
     from fusetui.tui.layout.kernel_table import keys_of
-    from fusetui.tui.layout.modules import module_tree
 
     found = Accounts(trace)
     idle = idle_of(found)

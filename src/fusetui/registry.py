@@ -142,7 +142,7 @@ COMMANDS = (
     ),
     Command(
         "launches",
-        "The launch calls of each thread, CUDA graph replays, and the launch queue.",
+        "The launch calls of each thread, replays of graphs, and the launch queue.",
         (*ANSWER, TOP, *TABLE),
         "As a table, the launch calls alone.",
     ),

@@ -27,7 +27,7 @@ def check_losses(trace: Trace, stored: bytes) -> str:
     check(trace.report.cut is None, "undamaged packing", trace.report.cut)
     whole = expected(data)
     if whole is None:
-        lines = good_lines(data)
+        lines = good_lines(data, not trace.report.complete)
         check_lines(trace, lines, data)
         return "by lines" if lines else "damaged"
     report = trace.report

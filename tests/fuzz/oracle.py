@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections import Counter
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
@@ -12,6 +13,8 @@ from typing import Any
 LIMIT_NS = 2**61
 BEGINS, ENDS = tuple("BbS"), tuple("EeF")
 BLANKS = " \t\r\n"
+CLOSERS = {"]": "[", "}": "{"}
+SIGNS = re.compile(r'"(?:[^"\\]|\\.)*"?|[][{}]')
 
 
 @dataclass(frozen=True)
@@ -58,10 +61,12 @@ def expected(data: bytes) -> Expected | None:
     return found
 
 
-def good_lines(data: bytes) -> list[Slice]:
-    """The slices that stand each on a line of its own, which Python's json can read.
+def good_lines(data: bytes, told: bool = False) -> list[Slice]:
+    """The slices that stand each on a line of its own, which Python's json can read, and within no
+    other value.
 
     They have to be read whatever is damaged on the other lines, if what opens the list is not.
+    `told`: it was said that the file ends early, as it does if its end is that of a value in it.
     """
     lines = _text(data).split("\n")
     first = next((n for n, line in enumerate(lines) if line.rstrip(BLANKS).endswith("[")), -1)
@@ -69,11 +74,38 @@ def good_lines(data: bytes) -> list[Slice]:
     found = Expected()
     if not any(isinstance(_loaded(head + end), list | Pairs) for end in ("]", "]}")):
         return []
-    for line in lines[first + 1 :]:
+    values = _values(lines)
+    ended = "}" if isinstance(_loaded(head + "]}"), Pairs) else "]"
+    is_open = all(begin > first for begin, _ in values)
+    if is_open and lines[-1].rstrip(BLANKS).endswith(ended) and not told:
+        values = []  # its end was taken for that of a value whose own one is lost
+    long = {(begin, end) for begin, end in values if begin > first and end > begin + 1}
+    inside = {number for begin, end in long for number in range(begin + 1, end)}
+    for number, line in enumerate(lines[first + 1 :], first + 1):
+        if number in inside:
+            continue
         element = _loaded(line.strip(f"{BLANKS},"))
         if isinstance(element, Pairs) and element.get("name") is not None:  # no value of args
             _judge(found, 0, element)
     return found.slices
+
+
+def _values(lines: list[str]) -> list[tuple[int, int]]:
+    """The first and last line of each object and list that has both of its brackets, whatever else
+    is damaged. Strings end with their line."""
+    opened, found, count = list[tuple[str, int]](), list[tuple[int, int]](), Counter[str]()
+    for number, line in enumerate(lines):
+        for sign in SIGNS.findall(line):
+            if sign in CLOSERS.values():
+                opened.append((sign, number))
+                count[sign] += 1
+            while count[CLOSERS.get(sign, "")]:  # those opened since are never closed
+                other, begin = opened.pop()
+                count[other] -= 1
+                if other == CLOSERS[sign]:
+                    found.append((begin, number))
+                    break
+    return found
 
 
 class Pairs(tuple[tuple[str, Any], ...]):

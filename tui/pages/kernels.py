@@ -39,7 +39,7 @@ from fusetui.tui.pages.page import (
 from fusetui.tui.state import search
 from fusetui.tui.state.action import action, on
 from fusetui.tui.state.session import Hits
-from fusetui.tui.state.state import ListState, Size, State, told
+from fusetui.tui.state.state import Size, State, told
 
 if TYPE_CHECKING:
     from fusetui.tables.public import Table
@@ -192,7 +192,7 @@ def _row(
 
 
 def _with_view(state: State, view: KernelView) -> State:
-    return replace(state, kernels=view, hint="").with_list(NAME, ListState())
+    return replace(state, kernels=view, hint="").with_list(NAME)
 
 
 def group_by(state: State) -> State:
@@ -224,7 +224,7 @@ def widen(state: State) -> State:
 
 def sort(state: State, by: int) -> State:
     view = replace(state.kernels, sort=next_of(SORTS, state.kernels.sort, by))
-    return replace(state, kernels=view).with_list(NAME, ListState())
+    return replace(state, kernels=view).with_list(NAME)
 
 
 def instances(state: State) -> State:

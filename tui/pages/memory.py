@@ -66,6 +66,8 @@ def memory_head(side: MemorySide) -> str:
 def _events(moments: Moments) -> str:
     """How many there are, and how far they are from what the file says of their end."""
     number = plural(len(moments.history.events), "event")
+    if unrecorded := moments.history.unrecorded:
+        return f"{number}, without events {' and '.join(one.name.lower() for one in unrecorded)}"
     difference = abs(moments.history.difference_end_bytes)
     what = "their last total" if moments.is_of_trace else "its blocks"
     return f"{number}, which differ from {what} by {size(difference)}" if difference else number

@@ -39,13 +39,12 @@ from fusetui.tui.state.state import (
     Details,
     Help,
     HitList,
-    ListState,
     Order,
     Outcome,
-    Overlay,
     Replayed,
     Size,
     State,
+    laid_over,
 )
 
 if TYPE_CHECKING:
@@ -281,10 +280,6 @@ def is_text(state: State) -> bool:
 def turn_raw(state: State) -> State:
     shown: Any = state.overlay
     return laid_over(state, replace(shown, raw=not shown.raw)) if is_slice(state) else state
-
-
-def laid_over(state: State, overlay: Overlay) -> State:
-    return replace(state, overlay=overlay).with_list(OVERLAY, ListState())
 
 
 @lru_cache(maxsize=1)

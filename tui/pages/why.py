@@ -91,9 +91,9 @@ class WhyPage(ListPage):
         return Rows(found, len(entries), lambda width: titles(columns, width), row)
 
     def change(self, state: State) -> str:
-        found = _why(state.side)
-        wanted = self.under_cursor(state, found.wanted) if found else None
-        return wanted if isinstance(wanted, str) else ""
+        found, cursor = _why(state.side), state.list_of(self.name).cursor
+        wanted = found.wanted[cursor : cursor + 1] if found else ()  # below the findings are gaps
+        return next((one for one in wanted if isinstance(one, str)), "")
 
     def chosen(self, state: State, index: int) -> State:
         found = _why(state.side)
@@ -181,11 +181,16 @@ def _why(side: Side) -> Why | None:
 
 
 def _answer(found: Why, width: int, height: int) -> Sequence[Said]:
-    """The first sentence, the account, and if there is room the breakdown and the ceiling."""
-    first = _folded(answer(found), width, "title", " ")
-    left = height - len(first)
-    if left <= 0:
-        return first[:height]
+    """The first sentence, what is not understood of what findings are worth, the account, and if
+    there is room the breakdown and the ceiling."""
+    from fusetui.report.worth import doubt_text
+
+    text, first = doubt_text(found), _folded(answer(found), width, "title", " ")
+    doubt = _folded(text, width, "plain", " ") if text else []
+    left = height - len(first) - len(doubt)
+    if left <= 0:  # the doubt stands beside each worth, in the room of rows if it must
+        return [*first[:height], *doubt]
+    first += doubt
     rest = [Said(f" {text}", "plain") for text in _account(found, width - 2, left)]
     for text in (breakdown_text(found), ceiling_text(found)):
         more = _folded(text, width, before=" ")

@@ -23,12 +23,11 @@ from fusetui.commands.why import selection_of
 from fusetui.report.output import emit, width, wrapped
 from fusetui.report.streams import write
 from fusetui.signals import Ended
-from fusetui.tables.columns import FILE
 from fusetui.tables.drawn import listed, seen_first
 from fusetui.tables.files import TEXTS, format_of, save
 from fusetui.tables.frames import needed
 from fusetui.tables.public import Table, table_of, with_files
-from fusetui.tables.sources import TABLES, Asked, made
+from fusetui.tables.sources import FILE, TABLES, Asked, made
 from fusetui.tables.sql import SqlTables
 from fusetui.tables.table import Spec
 from fusetui.text.figures import plural

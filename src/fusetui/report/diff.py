@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from textwrap import wrap
 from typing import Generic, TypeVar
 
 import msgspec
@@ -283,23 +284,18 @@ def _row(line: DiffLine, width: int) -> Iterator[str]:
 
 def _folded(text: str, width: int) -> list[str]:
     """At most MAX_FOLDS lines; the last one shows that more was cut."""
-    found = list(_wrapped(text, width, ""))
+    found = _wrapped(text, width, "")
     if len(found) <= MAX_FOLDS:
         return found
     return [*found[: MAX_FOLDS - 1], clip(" ".join(found[MAX_FOLDS - 1 :]), width)]
 
 
-def _wrapped(text: str, width: int, indent: str) -> Iterator[str]:
+def _wrapped(text: str, width: int, indent: str) -> list[str]:
     """Lines of whole words; a word longer than the width is cut."""
-    line = ""
-    for word in text.split(" "):
-        if line.strip() and len(line) + 1 + len(word) > width:
-            yield line.rstrip()
-            line = indent + word
-        else:
-            line = f"{line} {word}" if line else word
-        line = clip(line, width)
-    yield line.rstrip()
+    lines = wrap(
+        text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
+    return [clip(line, width) for line in lines]
 
 
 def _markdown_row(line: DiffLine) -> str:

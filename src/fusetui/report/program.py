@@ -9,7 +9,7 @@ from typing import NamedTuple
 from fusetui.analysis.questions.launches import Calls, QueueLength, Replay, ThreadLaunches
 from fusetui.text.figures import count, duration, percent, plural, significant
 from fusetui.text.printable import printable
-from fusetui.text.tables import JSON_ALL, TOP_ALL, Column, left_out, table_of
+from fusetui.text.tables import JSON_ALL, TOP_ALL, Column, first_of, left_out, table_of
 from fusetui.trace.model.grouping import by_key
 from fusetui.trace.model.ids import device_label
 from fusetui.trace.model.report import recorded_with
@@ -64,14 +64,12 @@ def modules_text(
 def functions_text(times: Functions, top: int, width: int, form: str) -> str:
     """The first `top` functions (0: all), and unclaimed GPU time; `form`: as above."""
     missing = _told(NO_FUNCTIONS, form, "with_stack=True")
-    shown = times.functions[:top] if top else times.functions
     hidden = _blank(times.functions)
     hidden |= {"idle"} if all(time.idle_ns is None for time in times.functions) else set()
     columns = [column for column in FUNCTION_COLUMNS if column.title not in hidden]
-    more = left_out(len(times.functions) - len(shown), "function", TOP_ALL)
     none = _unclaimed(times.none, times.gpu_ns, "in none of these functions")
-    listed = [table_of(columns, shown, width), *more] if times.functions else missing
-    return _text([listed, list(none)], width)
+    shown = [first_of(columns, times.functions, top, width, "function")]
+    return _text([shown if times.functions else missing, list(none)], width)
 
 
 def _told(sentences: Sequence[str], form: str, *options: str) -> list[str]:
@@ -197,12 +195,12 @@ def launches_text(
     if not threads:
         return "no launch calls in this trace"
     rows = [row for thread in threads[:MOST] for row in _thread(thread)]
-    paragraphs = [table_of(CALL_COLUMNS, rows, width) + _more(len(threads), "thread")]
+    more = left_out(len(threads) - MOST, "thread", JSON_ALL)
+    paragraphs = ["\n".join([table_of(CALL_COLUMNS, rows, width), *more])]
     by_graph = by_key(graphs, lambda r: (r.call, device_label(r.device), r.kernels))
     kinds = [ReplayKind(f"{name} on {gpu}", same) for (name, gpu, _), same in by_graph.items()]
     if kinds:
-        shown = table_of(GRAPH_COLUMNS, kinds[:MOST], width)
-        paragraphs.append(shown + _more(len(kinds), "kind"))
+        paragraphs.append(first_of(GRAPH_COLUMNS, kinds, MOST, width, "kind", JSON_ALL))
     if queues:
         paragraphs.append(table_of(QUEUE_COLUMNS, queues, width))
     return "\n\n".join(paragraphs)
@@ -214,7 +212,3 @@ def _thread(thread: ThreadLaunches) -> Iterator[CallRow]:
     if len(thread.calls) > 1:
         for calls in thread.calls:
             yield CallRow(calls, thread.span_ns, f"  {calls.name}")
-
-
-def _more(number: int, noun: str) -> str:
-    return "".join(f"\n{line}" for line in left_out(number - MOST, noun, JSON_ALL))

@@ -11,9 +11,12 @@ from typing import Any
 
 import pytest
 from tests.places import TRACES
-from tests.snapshots import MB, Machine, backward, forward, stepping
+from tests.scripts import benchmark
+from tests.snapshots import MB, Machine, backward, forward, stepping, train
 
 from fusetui.analysis.memory.answer import DeviceMemory, memory
+from fusetui.analysis.memory.history import histories
+from fusetui.report.memory import memory_text
 from fusetui.trace.snapshot.columns import Snapshot
 from fusetui.trace.snapshot.reading import read_snapshot
 
@@ -152,6 +155,58 @@ def test_a_file_that_contradicts_itself(tmp_path: Path) -> None:
     (tmp_path / "a.pickle").write_bytes(pickle.dumps(document))
     check(tmp_path / "a.pickle")
     assert answers(tmp_path / "a.pickle")[0].difference_end_bytes == 500
+
+
+def test_the_snapshots_of_the_benchmarks(tmp_path: Path) -> None:
+    """More is never in use than reserved, and nothing contradicts itself."""
+    allocator = benchmark("generate_snapshot").Allocator(depth=2, copied=False)
+    for _ in range(900):
+        allocator.step()
+    (path := tmp_path / "a.pickle").write_bytes(pickle.dumps(allocator.snapshot()))
+    check(path)
+    (found,) = histories(read(path))
+    assert (found.active <= found.reserved).all()
+    assert (found.difference_end_bytes, found.unrecorded) == (0, ())
+
+
+@pytest.mark.parametrize(
+    ("skipped", "follows"),
+    [
+        (("free_requested",), "an allocation counts until it is free"),
+        (("free_completed",), "what a stream still used counts as free"),
+        (("alloc",), "what is told of moments before the end is not exact"),
+        (
+            ("free_requested", "free_completed"),
+            "what is told of moments before the end is not exact",
+        ),
+        (("segment_free",), "what was reserved before is not exact"),
+        (("segment_alloc",), "what was reserved before is not exact"),
+    ],
+)
+@pytest.mark.parametrize("lost", [0, 77])
+def test_actions_that_torch_was_told_to_skip(
+    tmp_path: Path, skipped: tuple[str, ...], follows: str, lost: int
+) -> None:
+    machine = Machine(total=3 << 30)
+    for _ in range(4):
+        train(machine, 1)
+        begin, machine.next = machine.next, 0x7E0000000000  # the device gives what it took
+        machine.free(machine.alloc(300 * MB))
+        machine.release()
+        machine.next = begin
+    whole = answers(machine.write(tmp_path / "whole.pickle", lost=lost))[0]
+    assert whole.unrecorded == ()
+    path = machine.write(tmp_path / "a.pickle", lost=lost, skipped=skipped)
+    found = answers(path)[0]
+    assert found.unrecorded == skipped
+    said = memory_text(memory(read(path)), "code", 5, 400).replace("\n", " ")
+    assert f"Events {' and '.join(skipped)} were not recorded: {follows}." in said
+    assert "contradict" not in said
+    if len(skipped) == 1 and skipped != ("alloc",):
+        assert found.peak_allocated_bytes == whole.peak_allocated_bytes
+        assert found.difference_end_bytes == 0
+    else:
+        assert found.findings == ()
 
 
 def test_reserved_is_what_segments_add_up_to(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,12 @@ from tests.places import TRACES
 from tests.scripts import benchmark
 
 from fusetui.analysis.ranks.answer import explained
-from fusetui.analysis.ranks.changing import parts_of
+from fusetui.analysis.ranks.changing import parts_of, replayed
 from fusetui.analysis.ranks.stragglers import JobFacts
 from fusetui.analysis.ranks.summary import summary_of
-from fusetui.analysis.ranks.together import replayed
 from fusetui.analysis.ranks.whatif import JobWhatIf, job_whatif
 from fusetui.analysis.replay.changes import WrongChange
+from fusetui.report.whatif import job_whatif_text
 
 cases = benchmark("rank_jobs")
 US = 1_000  # ns
@@ -98,6 +99,27 @@ def test_one_rank_of_the_simulated_job(seed: int, tmp_path: Path) -> None:
     found = asked(job(seed), tmp_path, "1:family:gemm x0.5")
     assert [step.after_ns for step in found.steps[1:]] == truth.steps
     assert [row.rank for row in found.ranks if row.is_changed] == [1]
+
+
+@pytest.mark.parametrize(
+    ("call", "ahead", "certainty"),
+    [
+        ("cudaDeviceSynchronize", (), "bound"),
+        ("cudaStreamSynchronize", (), "estimate"),  # of which stream, no event says
+        ("cudaDeviceSynchronize", (0, 5_000 * US), "estimate"),
+    ],
+)
+def test_a_wait_is_a_bound_unless_something_is_inferred(
+    tmp_path: Path, call: str, ahead: tuple[int, ...], certainty: str
+) -> None:
+    run = simulated(two(2000 * US, 1200 * US, steps=6), (0, 0))
+    for event in chain(*run.events):
+        if event["name"] == "cudaDeviceSynchronize":
+            event["name"] = call
+    found = job_whatif(facts_of(write(run, tmp_path, ahead)), ["no-sync:Synchronize"])
+    assert (found.why_not, found.certainty) == ("", certainty)
+    assert (found.inferred_waits > 0) == (call == "cudaStreamSynchronize")
+    assert ("at best" in job_whatif_text(found, 200, 0)) == (certainty == "bound")
 
 
 def test_two_hosts_whose_clocks_are_apart(tmp_path: Path) -> None:

@@ -12,7 +12,9 @@ from tests.analysis.why.rules.work import ADD, SGEMM, work
 from fusetui.analysis.why.account import Accounts
 from fusetui.analysis.why.answer import why
 from fusetui.analysis.why.facts import Facts
+from fusetui.analysis.why.model import IDLE
 from fusetui.analysis.why.rules import all_rules, said, tags_of
+from fusetui.report.whatif import NOTES
 from fusetui.trace import Trace
 
 DEFAULT = frozenset({"nvidia", "compile", "graphs", "pdl", "training"})
@@ -52,6 +54,12 @@ def test_no_remedy_names_what_the_device_does_not_have(rule: Any, vendor: str) -
     found = said(rule.remedy, frozenset({vendor, "compile", "training"}))
     assert not FOREIGN[vendor].search(found)
     assert not re.search(r"[{}|]|  | [,;]", found)
+
+
+def test_what_is_said_of_every_device_names_no_vendor() -> None:
+    said = [getattr(reason, each) for reason in IDLE.values() for each in reason.__struct_fields__]
+    for text in [*said, *NOTES.values()]:
+        assert not re.search(r"(?i)cuda|hip graph|nvidia|amd\b", text)
 
 
 @pytest.mark.parametrize("rule", all_rules(), ids=lambda rule: rule.id)

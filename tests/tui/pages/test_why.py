@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tests.hostile import WORST, obeyed
 from tests.tui.explainable import training
 from tests.tui.prepared import after, do, drawn, explained, opened
@@ -14,9 +15,10 @@ from tests.tui.prepared import after, do, drawn, explained, opened
 from fusetui.analysis.replay.worth import with_worth
 from fusetui.analysis.why.answer import why
 from fusetui.trace import Trace
+from fusetui.trace.model.memo import kept_on
 from fusetui.trace.model.report import never
 from fusetui.tui.background_results import pieces
-from fusetui.tui.layout.answer import Insight
+from fusetui.tui.layout.answer import WORTH, Insight
 from fusetui.tui.pages.why import WhyPage, entries_of
 from fusetui.tui.state import reading
 from fusetui.tui.state.session import Hits
@@ -114,6 +116,17 @@ def test_the_account_is_whole_on_a_low_screen(waiting: Trace, height: int) -> No
     assert "compute" in account
     assert " idle " in account.replace("is idle", "")
     assert any(said in account for said in ("other reason", "queued"))
+
+
+@pytest.mark.parametrize("size", [*SIZES, Size(60, 18)])
+def test_what_is_not_understood_stands_beside_the_worth(waiting: Trace, size: Size) -> None:
+    state = after(opened(waiting, size=size), explained, *do("why"))
+    assert "Not understood" not in drawn(state)
+    found = with_worth(waiting, why(waiting))
+    kept_on(waiting)[WORTH] = replace(found, residual_share=0.07)
+    text = " ".join(drawn(state).split())
+    assert "Not understood: 7.0 % of the time after a change." in text
+    assert "worth" in text.partition("Not understood")[2]
 
 
 def test_the_worth_comes_when_it_is_known(waiting: Trace) -> None:

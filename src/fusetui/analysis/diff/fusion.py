@@ -50,7 +50,7 @@ def _collectors(board: Board, side: int, gap: int) -> list[tuple[int, Collector]
     other = board.items[1 - side]
     found = []
     for one in board.gaps[gap][1 - side]:
-        if board.is_compute(1 - side, one):
+        if other.computes[one]:
             kind = collector(other.names[one]) or collector(other.op_names[one])
             if kind is None and not is_library(other.names[one]):
                 near = board.gaps[max(0, gap - REACH) : gap + REACH + 1]
@@ -111,9 +111,8 @@ def _covers(board: Board, side: int, item: int, kind: Collector) -> frozenset[st
     """The ops on a collector's list that this item may be; none if it cannot be part of the
     fusion."""
     items = board.items[side]
-    if not board.is_compute(side, item):
-        return frozenset()
-    if not kind.gemms and work_class(items.op_names[item], items.names[item]) in APART:
+    apart = not kind.gemms and work_class(items.op_names[item], items.names[item]) in APART
+    if apart or not items.computes[item]:
         return frozenset()
     return board.known_as(side, item) & kind.ops
 

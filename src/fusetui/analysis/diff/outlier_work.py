@@ -92,8 +92,7 @@ def _times_in(items: Items, twin: Items, step: int) -> list[int]:
     that does the same work."""
     same = len(items.work.windows) == len(twin.work.windows) and step in twin.alike
     if same and np.array_equal(items.exact, twin.exact):
-        times: list[int] = twin.samples[twin.alike.tolist().index(step)].tolist()
-        return times
+        return [*twin.samples[twin.alike.tolist().index(step)].tolist()]
     return items.times
 
 

@@ -24,8 +24,7 @@ FLOOR_NS = 100
 def median(samples: Int64s) -> Int64s:
     """Along the first axis; of an even count the mean of the middle two, rounded down."""
     ordered = np.sort(samples, axis=0)
-    middle: Int64s = (ordered[(len(samples) - 1) // 2] + ordered[len(samples) // 2]) // 2
-    return middle
+    return np.asarray((ordered[(len(samples) - 1) // 2] + ordered[len(samples) // 2]) // 2)
 
 
 def middle_half(samples: Int64s) -> tuple[Int64s, Int64s]:
@@ -152,10 +151,8 @@ def rejected_rounds(size: int) -> int:
         return max(1, int(total / 4 - Z * math.sqrt(total * (2 * size + 1) / 24)))
     ways = np.ones(1)
     for rank in range(1, size + 1):  # the coefficients of the product of 1 + q ** rank
-        more = np.zeros(len(ways) + rank)
-        more[: len(ways)] += ways
-        more[rank:] += ways
-        ways = more
+        zeros = np.zeros(rank)
+        ways = np.append(ways, zeros) + np.append(zeros, ways)
     return _in_tail(ways)
 
 
@@ -210,8 +207,7 @@ def mean(samples: Int64s) -> Int64s:
     """Along the first axis, in whole numbers, halves away from zero; 0 of none."""
     count = max(1, len(samples))
     total = samples.sum(axis=0)
-    found: Int64s = np.sign(total) * ((2 * np.abs(total) + count) // (2 * count))
-    return found
+    return np.asarray(np.sign(total) * ((2 * np.abs(total) + count) // (2 * count)))
 
 
 def middle(durations: Int64s, alike: Rows) -> float:

@@ -9,9 +9,8 @@ import msgspec
 import numpy as np
 
 from fusetui.analysis.memory.categories import NUMBER, Category, Phases
-from fusetui.analysis.memory.evidence import Evidence, Mark
+from fusetui.analysis.memory.evidence import NO_STACK, Evidence, Mark, code_of
 from fusetui.analysis.memory.history import BEFORE, History
-from fusetui.analysis.memory.holders import NO_STACK, code_of
 from fusetui.analysis.memory.layout import is_expandable, private_pools, torn
 from fusetui.analysis.memory.oom import Inactive, OutOfMemory
 from fusetui.trace.model.arrays import Flags, Int64s, summed

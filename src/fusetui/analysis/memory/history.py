@@ -27,6 +27,7 @@ UNSPLIT = 1 << 20  # at most, that is left on a block of a large pool
 BEFORE = -1  # the number of an event: before the first
 GIVEN = (Action.SEGMENT_ALLOC, Action.SEGMENT_MAP)
 TAKEN = (Action.SEGMENT_FREE, Action.SEGMENT_UNMAP)
+FREED = (Action.FREE_REQUESTED, Action.FREE_COMPLETED)
 T = TypeVar("T", Annotations, Blocks, Events, Segments)
 
 
@@ -113,6 +114,12 @@ class History(msgspec.Struct, frozen=True, eq=False):
     active: Int64s
     reserved: Int64s
     difference_end_bytes: int
+    unrecorded: tuple[Action, ...] = ()  # actions of which there must have been events
+
+    @property
+    def is_known(self) -> bool:
+        """Whether events tell when each allocation began and ended."""
+        return Action.ALLOC not in self.unrecorded and not {*FREED} <= {*self.unrecorded}
 
     @property
     def peak_index(self) -> int:
@@ -159,7 +166,18 @@ def _history(snapshot: Snapshot, device: int, traced: Events | None) -> History:
     in_use = rows[blocks.state[rows] != BlockState.INACTIVE]
     lives = lives_of(events, blocks, kept, Action.FREE_REQUESTED)
     occupied = lives_of(events, blocks, in_use, Action.FREE_COMPLETED)
-    allocated = lives.sums()
+    unrecorded = _unrecorded_end(events, occupied, blocks.address[in_use])
+    if unrecorded == (Action.FREE_REQUESTED,):  # each counts until it is free
+        lives, kept = occupied, in_use
+    elif unrecorded == (Action.FREE_COMPLETED,):
+        occupied = lives
+    allocated, active = lives.sums(), occupied.sums()
+    difference = int(allocated[-1] - held(blocks, kept).sum())
+    reserved = _reserved(events, snapshot.segments, segments)
+    if difference:
+        unrecorded += _missing(events, Action.ALLOC)
+        unrecorded += _missing(events, *FREED) if not unrecorded else ()
+    unrecorded += _unrecorded_segments(events, snapshot.segments, segments, active > reserved)
     return History(
         snapshot,
         device,
@@ -170,10 +188,37 @@ def _history(snapshot: Snapshot, device: int, traced: Events | None) -> History:
         occupied,
         addresses(occupied),
         allocated,
-        occupied.sums(),
-        _reserved(events, snapshot.segments, segments),
-        int(allocated[-1] - held(blocks, kept).sum()),
+        active,
+        reserved,
+        difference,
+        unrecorded,
     )
+
+
+def _missing(events: Events, *actions: Action) -> tuple[Action, ...]:
+    """These, if there are events but none of them."""
+    return actions if len(events) and not np.isin(events.action, actions).any() else ()
+
+
+def _unrecorded_end(events: Events, occupied: Lives, in_use: Int64s) -> tuple[Action, ...]:
+    """Which one of the two events that end a life torch was told to skip (`skip_actions` of
+    _record_memory_history): of each there is none, although the other one says that it happened."""
+    requested, completed = (np.flatnonzero(events.action == action) for action in FREED)
+    if len(completed) and not len(requested):
+        whole = np.isin(occupied.died[occupied.born != BEFORE], completed)
+        return (Action.FREE_REQUESTED,) if whole.any() else ()
+    over = ~np.isin(events.addr[requested], in_use)
+    return (Action.FREE_COMPLETED,) if over.any() and not len(completed) else ()
+
+
+def _unrecorded_segments(
+    events: Events, segments: Segments, rows: Rows, over: Flags
+) -> tuple[Action, ...]:
+    """The same of what the device gave and took; `over`: more was in use than reserved."""
+    taken = events.addr[np.isin(events.action, TAKEN)]
+    again = len(distinct(taken)) < len(taken) or np.isin(taken, segments.address[rows]).any()
+    given = _missing(events, *GIVEN)[:1] if again else ()
+    return given + (_missing(events, *TAKEN)[:1] if over.any() else ())
 
 
 def lives_of(events: Events, blocks: Blocks, kept: Rows, end: Action) -> Lives:

@@ -160,12 +160,6 @@ def rounds_up(history: History) -> bool:
     return any(isinstance(one, int) and one > 0 for one in values)
 
 
-def rounds_by_rule(history: History) -> bool:
-    """Whether no setting says what is rounded or split otherwise."""
-    most = history.snapshot.settings.get("max_split_size")
-    return not rounds_up(history) and not (isinstance(most, int) and 0 < most < 1 << 62)
-
-
 def _pool(snapshot: Snapshot, pool: int) -> tuple[int, int]:
     return snapshot.pools[pool] if pool >= 0 else COMMON
 
@@ -235,7 +229,9 @@ def waste(history: History, event: int, there: Layout | None = None) -> Waste:
     reserved = sum(one.size for one in there.segments)
     held, active = int(there.size.sum()), int(history.active[event + 1])
     rounding, inside = reserved - held - active, int(split.sum())
-    is_exact = not there.slack.any() and rounds_by_rule(history)
+    most = history.snapshot.settings.get("max_split_size")
+    is_split = isinstance(most, int) and 0 < most < 1 << 62  # otherwise than by the rule
+    is_exact = not there.slack.any() and not rounds_up(history) and not is_split
     if rounding < 0 or (there.lives[history.occupied.at(event)] < 0).any():
         return Waste(reserved, active, None, None, None, None, False)
     largest = int(split.max(initial=0))

@@ -223,13 +223,6 @@ def module_keys(trace: Trace, kernels: Rows, found: Origins) -> Keys:
     return _by_label(trace, module_of(found, kernels), "module", label_of)
 
 
-def _by_family(trace: Trace, known: Jobs) -> Keys:
-    """By the naming scheme (`decode`), which usually means the library."""
-    return _by_label(
-        trace, known.rows, "family", lambda name: getattr(decode(name), "family", None)
-    )
-
-
 def _by_label(
     trace: Trace, rows: NDArray[np.integer], field: str, label: Callable[[str], str | None]
 ) -> Keys:
@@ -267,7 +260,9 @@ GROUPINGS: Final[dict[str, Callable[[Trace, Jobs], Keys]]] = {
     "op": _by_op,
     "shape": _by_shape,
     "module": lambda trace, known: module_keys(trace, known.rows, origins(trace)),
-    "family": _by_family,
+    "family": lambda trace, known: _by_label(  # which usually means the library
+        trace, known.rows, "family", lambda name: getattr(decode(name), "family", None)
+    ),
     "stream": _by_stream,
     "step": _by_step,
 }

@@ -64,8 +64,7 @@ class Matched(msgspec.Struct, frozen=True, eq=False, dict=True):
     @property
     def whole(self) -> Flags:
         """Whether all ranks of the group are given."""
-        found: Flags = (self.size > 0) & (self.counts == self.size)
-        return found
+        return np.asarray((self.size > 0) & (self.counts == self.size))
 
     def named(self, kinds: Collection[str]) -> Flags:
         """Which collectives are of these kinds."""

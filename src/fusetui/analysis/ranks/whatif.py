@@ -17,15 +17,16 @@ from fusetui.analysis.questions.collectives import SYNCHRONOUS
 from fusetui.analysis.ranks.changing import (
     Abstain,
     Asked,
+    Meetings,
     RankGraph,
     Why,
     asked_of,
     left_of,
     parts_of,
+    replayed,
 )
 from fusetui.analysis.ranks.matching import step_keys
 from fusetui.analysis.ranks.stragglers import CLOSE, JobFacts
-from fusetui.analysis.ranks.together import Meetings, replayed
 from fusetui.analysis.replay.changes import Unsynced
 from fusetui.analysis.replay.graph import Graph, Times
 from fusetui.analysis.replay.replay import bounds_of
@@ -84,9 +85,7 @@ def job_whatif(facts: JobFacts, texts: Sequence[str], *, cached: bool = True) ->
         residual_share=0.0,
         inferred_waits=0,
         uncertainty_ns=0,
-        certainty="bound"
-        if all(isinstance(each.change, Unsynced) for each in asked)
-        else "estimate",
+        certainty="estimate",
         notes=(),
     )
     try:
@@ -145,6 +144,9 @@ def _answer(facts: JobFacts, asked: Sequence[Asked], nothing: JobWhatIf, cached:
     names = labels_of(facts.matched.ranks[0].steps)
     counted = [len(old) == 1, *[True] * (len(old) - 1)]  # before the first none ended
     steps = zip(names, old.tolist(), new.tolist(), counted, strict=True) if names else ()
+    bounds = all(isinstance(each.change, Unsynced) for each in asked)
+    certain = all(part.is_certain for part in parts) and not max(shares)
+    uncertainty = round(_uncertainty(facts))
     return msgspec.structs.replace(
         nothing,
         steps=tuple(StepChange(*one) for one in steps),
@@ -152,7 +154,8 @@ def _answer(facts: JobFacts, asked: Sequence[Asked], nothing: JobWhatIf, cached:
         after_ns=median(new[counted]),
         ranks=tuple(_ranks(facts, parts, (meetings, same.arrived), (left, found.arrived))),
         inferred_waits=sum(part.graph.inferred_waits for part in parts),
-        uncertainty_ns=round(_uncertainty(facts)),
+        uncertainty_ns=uncertainty,
+        certainty="bound" if bounds and certain and not uncertainty else "estimate",
         notes=notes,
     )
 

@@ -27,7 +27,7 @@ from fusetui.analysis.questions.launches import (
     nodes_of_replays,
     outer_calls,
 )
-from fusetui.analysis.serving.weights import inputs_by_op
+from fusetui.analysis.serving.parts import inputs_by_op
 from fusetui.gpu.roofline.products import matmul
 from fusetui.trace.model.arguments import Arguments, arguments, parsed
 from fusetui.trace.model.arrays import Int64s, Rows

@@ -28,11 +28,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from fusetui.analysis.questions.launches import graph_calls, wants_capture
-from fusetui.analysis.serving.annotations import (
-    BY_ANNOTATIONS,
-    is_of_annotations,
-    with_annotations,
-)
+from fusetui.analysis.serving.annotations import BY_ANNOTATIONS, is_of_annotations, with_annotations
 from fusetui.analysis.serving.captures import has_captures, replays
 from fusetui.analysis.serving.join import join
 from fusetui.analysis.serving.steps import server_steps

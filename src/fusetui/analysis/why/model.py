@@ -307,8 +307,8 @@ class IdleReason(msgspec.Struct, frozen=True):
 _REASONS = """\
 unlinked: ? | launch not recorded | for an unknown reason | the launch of the next kernel was
     not recorded | for a reason that was not recorded
-graph: g | in a CUDA graph | between graph nodes | between the nodes of a CUDA graph | between
-    the nodes of a CUDA graph
+graph: g | in a graph | between graph nodes | between the nodes of a graph | between the nodes of
+    a graph
 host_sync: s | sync | in synchronization | not launched yet: the thread waited for the GPU |
     while the thread that launches waited for the GPU | the GPU was idle while the launching
     thread waited in a synchronization

@@ -164,7 +164,7 @@ def holes(facts: Facts) -> Iterator[Claim]:
     if at_stake:
         yield Claim(
             text=f"Nothing is recorded for {of_span(facts, at_stake)} "
-            f"between nodes of CUDA graphs, in {plural(int(long.sum()), 'gap')} of more than "
+            f"between nodes of graphs, in {plural(int(long.sum()), 'gap')} of more than "
             f"{duration(LONG_NS)}: other nodes probably ran meanwhile, and were not recorded.",
             at_stake_ns=at_stake,
             rows=the_most(events[long], ns[long]),
