@@ -6,13 +6,7 @@ Every command imports this, so it must import in a few milliseconds.
 from __future__ import annotations
 
 import math
-from argparse import (
-    Action,
-    ArgumentError,
-    ArgumentTypeError,
-    BooleanOptionalAction,
-    Namespace,
-)
+from argparse import Action, ArgumentError, ArgumentTypeError, BooleanOptionalAction, Namespace
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any, NamedTuple

@@ -124,10 +124,7 @@ class Recording:
             return _failed(job, f"{self._folder} cannot be made: {error.strerror}"), ""
         takes = max(self._start - now, POLL_S) + self._wish.milliseconds / 1000 + POLL_S
         told = replace(
-            job,
-            phase=Phase.TOLD,
-            file=written(file, own_pid),
-            due=time.monotonic() + takes,
+            job, phase=Phase.TOLD, file=written(file, own_pid), due=time.monotonic() + takes
         )
         return told, configuration(self._wish, file, round(self._start * 1000))
 

@@ -5,18 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from . import (
-    aten,
-    attention,
-    cublas,
-    cudnn,
-    cutlass,
-    fp8_gemm,
-    libraries,
-    rocm,
-    transfers,
-    triton,
-)
+from . import aten, attention, cublas, cudnn, cutlass, fp8_gemm, libraries, rocm, transfers, triton
 from .record import KernelName
 
 Family = tuple[tuple[str, ...], Callable[[str], KernelName | None]]
