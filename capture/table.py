@@ -26,16 +26,13 @@ def closing_table(record: RunRecord) -> str:
     ran = [v for v in record.measured if v.step_ns]
     baseline = ran[0].step_ns.median if ran and ran[0].step_ns else None
 
-    def faster(variant: Measured) -> str:
-        return known(variant.step_ns, lambda step: speed_up(baseline, step.median))
-
-    def taken(variant: Measured) -> str:
-        return known(variant.step_ns, lambda step: duration(step.median))
+    times = _of_run(lambda v: known(v.step_ns, lambda step: duration(step.median)))
+    faster = _of_run(lambda v: known(v.step_ns, lambda step: speed_up(baseline, step.median)))
 
     columns = [
         Column("variant", left=True, cell=lambda v: printable(v.name)),
-        Column("time per step", cell=_of_run(taken)),
-        Column("speed-up", cell=_of_run(faster)),
+        Column("time per step", cell=times),
+        Column("speed-up", cell=faster),
         Column("kernels per step", cell=_of_run(lambda v: f"{v.kernels_per_step:g}")),
         Column("weights", cell=_of_run(lambda v: known(v.weight_bytes, size))),
         Column("largest error", cell=_of_run(lambda v: known(v.max_error, "{:.2g}".format))),
