@@ -33,8 +33,8 @@ READS = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hi
 
 def serve(folders: Sequence[str]) -> None:
     """Serves until standard input ends. Raises BrokenPipeError when nobody reads the answers."""
-    # Asyncio's own handler would wait for the next line of input.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    # Asyncio would replace the default handler, and wait for the next line of input.
+    signal.signal(signal.SIGINT, lambda *given: signal.default_int_handler(*given))
     try:
         asyncio.run(_serve(server_of(folders)))
     except* BrokenPipeError:
