@@ -228,19 +228,13 @@ def _do(words: Sequence[str], database: SqlTables) -> None:
     if words[0] == ".tables":
         emit("\n".join(TABLES))
     elif words[0] == ".columns" and words[1:2] and words[1].lower() in TABLES:
-        emit(listed(_described(words[1].lower(), database), 0, width()))
+        found = database.columns(words[1].lower())
+        rows = [{"column": a.name, "type": a.kind, "meaning": a.meaning} for a in found]
+        emit(listed(table_of("columns", DESCRIBED, rows), 0, width()))
     elif words[0] == ".columns":
         raise CommandError(f".columns is followed by a table: {', '.join(TABLES)}.")
     else:
         emit(HELP)
-
-
-def _described(name: str, database: SqlTables) -> Table:
-    rows = [
-        {"column": one.name, "type": one.kind, "meaning": one.meaning}
-        for one in database.columns(name)
-    ]
-    return table_of("columns", DESCRIBED, rows)
 
 
 def _complete(columns: Mapping[str, Sequence[str]]) -> None:
