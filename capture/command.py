@@ -31,7 +31,7 @@ from .folder import (
     file_name,
     filled,
     numbered,
-    write_record,
+    store,
 )
 from .guard import same_folder
 from .options import (
@@ -46,6 +46,7 @@ from .options import (
 )
 from .provenance import CaptureDevice, find_device, load_torch, quiet_torch, texts
 from .record import (
+    RECORD_NAME,
     Failed,
     Outcome,
     RunRecord,
@@ -140,7 +141,7 @@ def _run(
         failed = (v for v in record.variants if isinstance(v, Failed))
         reasons = " ".join(f"{variant.name}: {variant.failed}" for variant in failed)
         raise CaptureError(f"Nothing was captured: {reasons}")
-    write_record(folder, record)
+    store(folder / RECORD_NAME, as_json(record))
     return record
 
 

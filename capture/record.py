@@ -95,7 +95,6 @@ RECORD_NAME = "run.json"
 LARGEST = 16 << 20
 """The most bytes of one of our JSON files; a run of a hundred variants takes 100 kB."""
 NO_WAIT = getattr(os, "O_NONBLOCK", 0)
-_LONGEST = 60  # characters of a name in a message
 
 T = TypeVar("T")
 
@@ -259,10 +258,12 @@ def trace_files(folder: Path) -> Traces:
         for name in variant.files or ()
     ]
     wrong = {name: reason for _, name in listed if (reason := why_not(folder, name))}
-    return Traces(
-        found=tuple((variant, folder / name) for variant, name in listed if name not in wrong),
-        ignored=tuple(_told(folder, name, reason) for name, reason in wrong.items()),
-    )
+    ignored = [
+        f"{folder / RECORD_NAME} lists '{clip(name, 60, '...')}', which {reason}: it is ignored."
+        for name, reason in wrong.items()
+    ]
+    found = [(variant, folder / name) for variant, name in listed if name not in wrong]
+    return Traces(tuple(found), tuple(ignored))
 
 
 def why_not(folder: Path, name: str) -> str | None:
@@ -281,9 +282,14 @@ def why_not(folder: Path, name: str) -> str | None:
 
 
 def read_json(path: Path) -> Any:
-    """The content of a JSON file. Raises CaptureError."""
+    """The content of a JSON file. Raises CaptureError, also for what is no file or too large."""
     try:
-        content = _content(path)
+        if not stat.S_ISREG(os.stat(path).st_mode):  # not even opened: that could block
+            raise OSError("it is no regular file")
+        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | NO_WAIT)) as file:
+            content = file.read(LARGEST + 1)
+        if len(content) > LARGEST:
+            raise OSError(f"it is larger than {LARGEST >> 20} MiB")
     except OSError as error:
         raise CaptureError(f"Cannot read {path}: {error.strerror or error}.") from error
     try:
@@ -298,19 +304,3 @@ def _read(folder: Path, kind: type[T]) -> T:
         return msgspec.convert(read_json(path), kind)
     except msgspec.ValidationError as error:
         raise CaptureError(f"{path} is not the record of a fusetui run: {error}.") from error
-
-
-def _content(path: Path) -> bytes:
-    """The content of a file. Raises OSError, also if it is not a regular file or too large."""
-    if not stat.S_ISREG(os.stat(path).st_mode):  # not even opened: that could block
-        raise OSError("it is no regular file")
-    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | NO_WAIT)) as file:
-        content = file.read(LARGEST + 1)
-    if len(content) > LARGEST:
-        raise OSError(f"it is larger than {LARGEST >> 20} MiB")
-    return content
-
-
-def _told(folder: Path, name: str, reason: str) -> str:
-    shown = clip(name, _LONGEST, "...")
-    return f"{folder / RECORD_NAME} lists '{shown}', which {reason}: it is ignored."

@@ -14,11 +14,11 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
 from .errors import CaptureError, tell
-from .folder import new_folder, write_record
+from .folder import as_json, new_folder, store
 from .memory import memory_history, takes_snapshots
 from .options import Options, loop_options, validate
 from .provenance import find_device, new_record, quiet_torch, texts
-from .record import Measured, RunRecord, compare, parse_for
+from .record import RECORD_NAME, Measured, RunRecord, compare, parse_for
 from .table import guesses
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def profile(
         if os.getpid() != parent:  # a child forked by the loop does not own the run
             return
         record = _record(session, asked, found, plain, name, where)
-        write_record(folder, record)
+        store(folder / RECORD_NAME, as_json(record))
     _tell(session, record, Path(out), asked.profiled_steps)
 
 
