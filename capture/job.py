@@ -161,8 +161,7 @@ def is_target(name: str) -> bool:
 
 
 def folder_of(target: str) -> Path:
-    """The folder of the user's code: that of the file, or the working directory for a module.
-    Raises CaptureError if it is not a valid path."""
+    """The folder of the user's code, of a module the working directory. Raises CaptureError."""
     source = target.rpartition(":")[0]
     try:
         return Path(source).resolve().parent if source.endswith(".py") else Path.cwd()

@@ -267,8 +267,7 @@ def trace_files(folder: Path) -> Traces:
 
 
 def why_not(folder: Path, name: str) -> str | None:
-    """Why a file listed in a folder must not be opened, or None. It must be a regular file inside
-    the folder after following all links."""
+    """Why a file must not be opened: it must be a regular one inside the folder, links followed."""
     try:
         real = Path(os.path.realpath(folder / name))  # ValueError for an impossible name
         if not real.is_relative_to(os.path.realpath(folder)):

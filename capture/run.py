@@ -84,8 +84,7 @@ class Runner:
         return tuple(self._attempt(t, folder, partial(whole, t)) for t in self._job.trials)
 
     def _in_turns(self, folder: Path) -> tuple[Measured | Failed, ...]:
-        """All are made ready first; what was compiled for one is kept for its turns. Raises
-        CaptureError if fewer than two can take turns."""
+        """All are made ready first; what was compiled is kept. Raises CaptureError without two."""
         forget_compiled()
         made = [self._attempt(t, folder, partial(self._ready, t)) for t in self._job.trials]
         steps = {one[1].name: one[0] for one in made if not isinstance(one, Failed)}

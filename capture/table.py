@@ -21,8 +21,7 @@ _LARGEST_SPREAD = 2
 
 
 def closing_table(record: RunRecord) -> str:
-    """What was run, a row per variant, and a line for each one that failed. Speed-ups are relative
-    to the first variant that ran."""
+    """A row per variant, with its speed-up against the first, and a line for each that failed."""
     ran = [v for v in record.measured if v.step_ns]
     baseline = ran[0].step_ns.median if ran and ran[0].step_ns else None
 

@@ -41,8 +41,7 @@ def _where(error: BaseException) -> str:
 
 
 def written(text: str) -> str:
-    """Writes `text` to a new file among the user's logs, or else a temporary one. Returns its path.
-    Raises OSError if neither can be written."""
+    """The path of a new file with it, among the user's logs or a temporary one. Raises OSError."""
     content = printable_lines(text).encode()
     try:
         name = _among_logs()

@@ -162,8 +162,7 @@ def show(
 
 
 def start(**look: Any) -> int:
-    """Where nothing was named: lets the user choose in the app, or prints the list if there is no
-    terminal; returns the exit code."""
+    """Lets the user choose in the app, or lists what there is; returns the exit code."""
     offers = list(found_in(Path()))
     if has_terminal():
         return show([], opened=0, offers=offers, **look)

@@ -101,8 +101,7 @@ def chosen(table: Table, args: Namespace) -> Table:
 
 
 def rows_asked(table: Table, asked: Any, option: str) -> Table:
-    """Those for which `where` holds, in the order of `sort`. Raises CommandError, which names
-    the option."""
+    """Those that `where` wants, in the order of `sort`. Raises CommandError about the option."""
     try:
         table = table.where(asked.where) if asked.where else table
     except WrongQuery as error:

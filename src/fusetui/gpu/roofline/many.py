@@ -125,8 +125,7 @@ def _of_each(ops: NDArray[np.integer], found: Arguments) -> Arguments:
 
 
 def args_asked(trace: Trace, rows: Rows) -> tuple[Question, Question]:
-    """What is read of the args of these kernels and of their ops: the indices in traceEvents of
-    some events, and the names of args."""
+    """What is read of their args and of their ops': indices in traceEvents, and names of args."""
     ops = distinct(trace.op[rows])
     return (trace.order[ops[ops >= 0]], INPUTS), (trace.order[rows], LAUNCH)
 
