@@ -146,9 +146,7 @@ def show(
 
     return app.run(
         paths,
-        ascii_only=ascii_only
-        or settings.ascii
-        or terminal.needs_ascii(os.environ, sys.stderr.encoding),
+        ascii_only=ascii_only or settings.ascii or needs_ascii(os.environ, sys.stderr.encoding),
         light=light,
         mouse=settings.mouse if mouse is None else mouse,
         typed=typed,
