@@ -229,7 +229,9 @@ def functions_of(
     built: object, target: str
 ) -> dict[str, tuple[Callable[..., Any], tuple[Any, ...]]]:
     """(function, arguments) by name, from what `build` returned. Raises CaptureError."""
-    named = built if isinstance(built, Mapping) else {_name_of(built): built}
+    function = built[0] if isinstance(built, tuple) and built else built
+    own = str(getattr(function, "__name__", type(function).__name__)).strip("<>")
+    named = built if isinstance(built, Mapping) else {own: built}
     if not named:
         raise CaptureError(f"{target} returned an empty dict: there is nothing to capture.")
     return {_file_name(str(name), target): _pair(item, target) for name, item in named.items()}
@@ -277,12 +279,6 @@ def _import_from(folder: Path) -> None:
     """Appends the folder to sys.path, last so that it shadows no installed package."""
     if str(folder) not in sys.path:
         sys.path.append(str(folder))
-
-
-def _name_of(built: object) -> str:
-    function = built[0] if isinstance(built, tuple) and built else built
-    name = str(getattr(function, "__name__", type(function).__name__))
-    return name.strip("<>")
 
 
 def _file_name(name: str, target: str) -> str:
