@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.gpu.kernel_names import decode
+from fusetui.gpu.roofline.bounds import blocks_of
 from fusetui.gpu.roofline.peaks import NO_PEAKS, Peak, peak_of
 from fusetui.gpu.roofline.row import IN_THREADS, KernelJob, job_of
-from fusetui.gpu.roofline.tiles import blocks_of
 from fusetui.trace.layout.devices import device_properties
 from fusetui.trace.model.arguments import Arguments, arguments, arguments_of, parsed
 from fusetui.trace.model.arrays import distinct
