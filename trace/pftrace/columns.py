@@ -5,11 +5,10 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
-from fusetui.trace.layout.transfers import MEMORY
 from fusetui.trace.model.arrays import Flags, Int32s, Int64s
 from fusetui.trace.model.categories import GPU_ROLES, role
 from fusetui.trace.model.ids import device_label
-from fusetui.trace.model.raw import Label, Lane
+from fusetui.trace.model.raw import MEMORY, Label, Lane
 from fusetui.trace.pftrace.index import PacketIndex
 from fusetui.trace.pftrace.tables import numbered
 from fusetui.trace.read.gather import Interner
