@@ -42,8 +42,7 @@ class Explained(msgspec.Struct, frozen=True, eq=False):
 
 
 class Strip(msgspec.Struct, frozen=True, eq=False):
-    """How long each rank waited in each step: `waited` [ranks, steps] in ns; `ranks` are their
-    numbers, ascending."""
+    """How long each rank waited in each step: `waited` [ranks, steps] in ns; `ranks` ascend."""
 
     ranks: tuple[int, ...]
     steps: tuple[str, ...]

@@ -130,8 +130,7 @@ def run_bounds(ordered: NDArray[np.integer]) -> Rows:
 
 
 def _keys_of(one: RankSummary, keys: dict[tuple[str, Group], int]) -> Int64s:
-    """For each collective the number of its name and group; sends and receives of one pair of ranks
-    have the same."""
+    """For each collective the number of its name and group, or of its pair of ranks."""
     found = one.collectives
     names, groups = len(one.names), len(one.groups)
     each = ((found.peer + 1) * groups + found.group) * names + found.name
@@ -208,8 +207,7 @@ def _from_the_end(flat: _Flat, rows: Rows) -> Int64s:
 
 
 def step_keys(one: RankSummary) -> list[Key]:
-    """What identifies each step on all ranks: its name, or if names recur, its place from the
-    end."""
+    """What identifies a step on all ranks: its name or, if names recur, its place from the end."""
     if len(set(one.steps)) == len(one.steps):
         return [(name,) for name in one.steps]
     return [(len(one.steps) - place,) for place in range(len(one.steps))]

@@ -156,7 +156,6 @@ def outliers(values: Floats, step: float) -> Flags:
 
 
 def balance(values: Floats) -> float | None:
-    """The mean of the ranks as a share of the largest: 1 when all have equally much; None if that
-    is not known."""
+    """The mean as a share of the largest: 1 when all ranks have equally much; None if not known."""
     known = values[~np.isnan(values)]
     return float(known.mean() / known.max()) if len(known) > 1 and known.max() > 0 else None
