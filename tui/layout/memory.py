@@ -1,9 +1,6 @@
 """What the memory page shows, as data: the snapshots, the cells of the area over time, and the rows
-of a moment.
-
-Times are ns from the first event, beside a trace from its origin; where a file has no times, events
-are counted instead.
-"""
+of a moment. Times are ns from the first event, beside a trace from its origin; where a file has no
+times, events are counted instead."""
 
 from __future__ import annotations
 
@@ -24,8 +21,7 @@ if TYPE_CHECKING:
 MEMORY = "memory"
 NO_LIFE, ANY_STACK = -1, -2
 LETTERS = "pogatwbGu"  # of the categories, in their order, where there are no colors
-FROM_BELOW = (0, 7, 1, 2, 6, 5, 3, 8, 4)
-"""The order of the categories in the area: what lives long lies below."""
+FROM_BELOW = (0, 7, 1, 2, 6, 5, 3, 8, 4)  # categories in the area: what lives long lies below
 Key = tuple[str | int, ...]
 
 
