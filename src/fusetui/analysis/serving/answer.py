@@ -139,7 +139,8 @@ UNDERSTOOD = tuple(map(ServerPhase, ("decode", "prefill", "mixed", "verify", "dr
 
 
 class ServerStep(msgspec.Struct, frozen=True):
-    """One step of the server; None for what is not known. `start_ns` is from the trace's begin."""
+    """One step of the server. None where it is not known. `start_ns` counts from the beginning of
+    the trace."""
 
     name: str
     start_ns: int
@@ -183,7 +184,8 @@ class PhaseLimit(msgspec.Struct, frozen=True):
 
 
 class Serving(msgspec.Struct, frozen=True):
-    """`between` is of the device with the most passes; `missing`: what cannot be told, and why."""
+    """`between` is that of the device with the most passes; `missing`: what cannot be told, and
+    why."""
 
     base_ns: str  # the time in the file at which the trace begins
     file: str
