@@ -50,8 +50,6 @@ class Layout(NamedTuple):
 
 
 class Draft:
-    """The columns of a graph that is being made; see graph.py."""
-
     def __init__(self, size: int) -> None:
         self.kind = np.full(size, Node.JOIN, dtype=np.uint8)
         self.chain = np.full(size, -1, dtype=np.int32)
@@ -87,13 +85,11 @@ class Draft:
         self.place[join] = target - 0.5 + number / (2 * number.max(initial=0) + 2)
 
     def _grow(self, number: int) -> None:
-        """Makes room for so many JOINs."""
         more = Draft(number)
         for name, column in vars(self).items():
             setattr(self, name, np.concatenate((column, getattr(more, name)), axis=-1))
 
     def late(self, nodes: Rows) -> Int64s:
-        """How much later each begins than is understood."""
         source, explained = self.source[:, nodes], self.explained[:, nodes]
         lag = np.minimum(explained, self.began[nodes] - self.ended[source])
         found: Int64s = self.began[nodes] - (self.ended[source] + lag).max(axis=0)

@@ -122,7 +122,6 @@ class Graph(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @property
     def ended(self) -> Int64s:
-        """As recorded."""
         return self.began + self.lasted
 
     @property

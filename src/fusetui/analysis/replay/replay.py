@@ -33,7 +33,6 @@ def replay(graph: Graph) -> Times:
 
 
 def last_of(graph: Graph, times: Times) -> int:
-    """The node that ends last."""
     ends = np.where(graph.gone | (graph.kind == Node.JOIN), NEVER, times.end)
     return int(np.argmax(ends))
 
@@ -80,8 +79,6 @@ def slices_of(trace: Trace, graph: Graph, times: Times) -> tuple[Int64s, Int64s]
 
 
 class StepEnds(NamedTuple):
-    """What ends the steps of a trace."""
-
     chain: int  # their thread, -1: none of the graph
     edges: Int64s  # as recorded, after the origin: when the first begins, and the thread ends each
     item: Rows  # what they launched
@@ -149,7 +146,6 @@ class Route(NamedTuple):
         return float(unknown / max(int(self.ns.sum()), 1))
 
     def since(self, begin: int) -> Route:
-        """The part after a time."""
         return Route(self.node, self.part, np.maximum(self.begin, begin))
 
 

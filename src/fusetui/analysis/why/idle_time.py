@@ -48,7 +48,6 @@ def longest_gaps(
 
 
 def longest(gaps: Gaps, most: int | None) -> Rows:
-    """The places of the longest gaps, of equal ones the earliest."""
     lasted, least = gaps.end - gaps.begin, 0
     if most is not None and most < len(gaps):
         least = np.partition(lasted, -most)[-most]
@@ -108,7 +107,6 @@ class ReasonTimes(msgspec.Struct, frozen=True, eq=False):
     before: Int64s
 
     def until(self, times: Int64s) -> Int64s:
-        """How much lies before each time (ns)."""
         place = np.searchsorted(self.start, times, side="right") - 1
         inside = np.maximum(place, 0)
         part = np.minimum(times, self.end[inside]) - self.start[inside]
@@ -116,11 +114,9 @@ class ReasonTimes(msgspec.Struct, frozen=True, eq=False):
 
 
 class IdleTime(msgspec.Struct, frozen=True, eq=False):
-    """The idle time of one device, from the beginning of the trace to its end.
-
-    `begin` and `end` are its gaps in order of time; `longest` are indices among them, the longest
-    first, and `told` is what is known about each of these.
-    """
+    """The idle time of one device, from the beginning of the trace to its end. `begin` and `end`
+    are its gaps in order of time; `longest` are indices among them, the longest first, and `told`
+    is what is known about each of these."""
 
     device: Id
     reasons: tuple[ReasonTimes, ...]
@@ -136,7 +132,6 @@ class IdleTime(msgspec.Struct, frozen=True, eq=False):
         return np.array(found, dtype=np.int64).reshape(len(found), len(edges) - 1)
 
     def over(self, begin: int, end: int) -> dict[str, int]:
-        """The same for one window, by name."""
         amounts = self.within(np.array([begin, end]))[:, 0].tolist()
         return {reason.name: ns for reason, ns in zip(self.reasons, amounts, strict=True) if ns}
 
@@ -147,7 +142,6 @@ class IdleTime(msgspec.Struct, frozen=True, eq=False):
 
 
 def idle_times(line: Devices) -> tuple[IdleTime, ...]:
-    """Of each device."""
     gaps = line.gaps
     number = line.number(gaps.event)
     order = np.lexsort((gaps.begin, gaps.begin - gaps.end, number))
@@ -169,12 +163,10 @@ def idle_times(line: Devices) -> tuple[IdleTime, ...]:
 
 
 def _places(number: NDArray[np.integer], length: int) -> Rows:
-    """Where each number begins among those, which are in order."""
     return number.searchsorted(np.arange(length + 1))
 
 
 def _reasons(line: Devices) -> list[tuple[ReasonTimes, ...]]:
-    """For each device the reasons that occur, in the order of IDLE."""
     trace = line.trace
     found: list[list[Pieces]] = [[] for _ in IDLE]
     for gaps in (line.lead(trace.begin_ns), line.gaps):

@@ -34,11 +34,9 @@ UNSURE = 0.75
 
 
 class Compared(msgspec.Struct, frozen=True):
-    """A rule that finds time at stake in A or in B; ns, as means of the steps if `per_step`.
-
-    None stands for a time that cannot be told, because of what is `missing` on that side, or
-    because the rule only makes a note there.
-    """
+    """A rule that finds time at stake in A or in B; ns, as means of the steps if `per_step`. None
+    stands for a time that cannot be told, because of what is `missing` on that side, or because the
+    rule only makes a note there."""
 
     rule: str
     status: Status
@@ -68,12 +66,9 @@ class Moved(msgspec.Struct, frozen=True):
 
 class Versus(msgspec.Struct, frozen=True):
     """Two traces. The four classes of `change` add up to its first row, the span, and the reasons
-    after them to idle, on each side.
-
-    `modules` (the GPU time of nothing further inside, by path) and `families` have what differs,
-    the largest change first: means of all steps where steps are compared, else of all that was
-    asked about. `findings`: what became of them.
-    """
+    after them to idle, on each side. `modules` (the GPU time of nothing further inside, by path)
+    and `families` have what differs, the largest change first: means of all steps where steps are
+    compared, else of all that was asked about. `findings`: what became of them."""
 
     a: Why
     b: Why
@@ -119,8 +114,6 @@ def _moved(a: dict[str, int], b: dict[str, int], counts: Sequence[int]) -> tuple
 
 
 class StepNoise(NamedTuple):
-    """By how much the steps of one run usually differ."""
-
     length: float  # as a share of the median
     idle: float  # ns of a median step that are idle in one step, and not in another
     busy: float  # the same of any other class of the account

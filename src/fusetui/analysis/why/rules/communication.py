@@ -45,8 +45,6 @@ LONGEST_GROUP = 24
 
 
 class Transfers(msgspec.Struct, frozen=True, eq=False):
-    """All transfers of one collective, process group and data type."""
-
     name: str
     group: str  # what the process group is called, "" if that is not known
     ranks: int  # of the group, 0 if that is not known
@@ -75,7 +73,6 @@ class Transfers(msgspec.Struct, frozen=True, eq=False):
 
 @memo()
 def transfers_of(facts: Facts) -> tuple[Transfers, ...]:
-    """What communicates, by kind."""
     trace, rows = facts.trace, facts.kernels.rows[facts.kernels.communicates]
     if not len(rows):
         return ()

@@ -142,8 +142,6 @@ CAPPED = 0.2  # of the time in which the device computes
 
 
 class Slower(NamedTuple):
-    """The runs of kernels that are slower while the clock is lower."""
-
     places: Rows  # in Kernels
     ns: Int64s  # by how much
     clock: Floats  # MHz
