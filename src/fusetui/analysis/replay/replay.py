@@ -56,8 +56,7 @@ def times_at(graph: Graph, times: Times, chain: int, recorded: Int64s) -> Int64s
     longer = times.begin[nodes[following]] - times.end[node]
     share = np.where((waited > 0) & (length > 0), longer / np.maximum(length, 1), 1.0)
     inside += np.rint(waited * share).astype(np.int64)
-    found: Int64s = times.begin[node] + inside
-    return found
+    return times.begin[node] + inside
 
 
 def slices_of(trace: Trace, graph: Graph, times: Times) -> tuple[Int64s, Int64s]:

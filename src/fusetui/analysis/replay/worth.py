@@ -173,8 +173,7 @@ def _after(
 def _nodes_of(draft: Draft, rows: Rows, *kinds: Node) -> Rows:
     """The nodes of some kinds with these rows. Raises WrongChange if there are none."""
     nodes = draft.graph.nodes(*kinds)
-    found: Rows = nodes[np.isin(draft.graph.row[nodes], rows)]
-    return found
+    return nodes[np.isin(draft.graph.row[nodes], rows)]
 
 
 def _shorter(wanted: Shorter, draft: Draft) -> None:

@@ -61,8 +61,7 @@ class Gaps(msgspec.Struct, frozen=True, eq=False):
     @property
     def plain(self) -> Flags:
         """Which gaps are neither unlinked nor within a graph."""
-        found: Flags = (self.launch >= 0) & ~self.in_graph
-        return found
+        return (self.launch >= 0) & ~self.in_graph
 
 
 def events_in_order(trace: Trace, rows: Int32s, start: Int64s) -> Int32s:

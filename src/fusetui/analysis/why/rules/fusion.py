@@ -121,8 +121,7 @@ def fusable_run(facts: Facts) -> Iterator[Claim]:
 def inside_of(begin: Rows, end: Rows, number: int) -> Flags:
     """Which of so many indices lie in any of these ranges."""
     opened, closed = (np.bincount(edges, minlength=number + 1) for edges in (begin, end))
-    found: Flags = np.cumsum(opened - closed)[:-1] > 0
-    return found
+    return np.cumsum(opened - closed)[:-1] > 0
 
 
 def is_pointwise(kernel: KernelName) -> bool:

@@ -215,8 +215,7 @@ def _remedy(kernels: Kernels, few: Flags) -> str:
 
 def _without_block_ns(kernels: Kernels, few: Flags) -> Floats:
     idle = 1 - kernels.blocks[few] / kernels.sms[few]
-    found: Floats = kernels.effective_ns[few] * idle
-    return found
+    return kernels.effective_ns[few] * idle
 
 
 def _candidates(kernels: Kernels) -> Flags:
