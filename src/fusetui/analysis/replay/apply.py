@@ -34,8 +34,7 @@ from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import Cover
 
-GRAPH_NS = 10_000
-"""What a call that launches a graph is assumed to take where the trace has none."""
+GRAPH_NS = 10_000  # what a call that launches a graph is assumed to take where the trace has none
 
 
 class Draft:

@@ -31,10 +31,8 @@ from fusetui.trace.model.columns import Trace
 
 LATE_NS = 5_000
 """An item that starts so much later than is understood may wait for what was not recorded."""
-LATENCY_NS = 100_000
-"""No launch usually takes longer than this to start its item."""
-WAITED = 2
-"""Times as long as the shortest, the wait of a thread for workers that load batches."""
+LATENCY_NS = 100_000  # no launch usually takes longer than this to start its item
+WAITED = 2  # times as long as the shortest, the wait of a thread for workers that load batches
 RETURN_NS = 100_000
 """A synchronization that returns later than this after what it waited for waits for more."""
 

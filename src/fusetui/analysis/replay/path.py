@@ -122,8 +122,7 @@ def rows_of(trace: Trace, graph: Graph, route: Route) -> tuple[PathRow, ...]:
     return tuple(sorted(rows, key=lambda row: (-row.ns, row.kind, row.what)))
 
 
-Told = tuple[Kind, str, int, int]
-"""Kind, name, count and ns."""
+Told = tuple[Kind, str, int, int]  # kind, name, count and ns
 
 
 def _by_node(trace: Trace, graph: Graph, route: Route) -> Iterator[Told]:

@@ -77,8 +77,7 @@ def events_in_order(trace: Trace, rows: Int32s, start: Int64s) -> Int32s:
     return rows
 
 
-FEWEST = 20
-"""The fewest gaps from which the usual launch latency is derived."""
+FEWEST = 20  # the fewest gaps from which the usual launch latency is derived
 
 
 class Named(NamedTuple):

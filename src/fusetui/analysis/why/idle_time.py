@@ -24,8 +24,7 @@ from fusetui.trace.model.ids import Id, exact_id
 from fusetui.trace.model.intervals import Cover, Reach, joined, outside, pieces
 from fusetui.trace.program.regions import MODULE_PREFIX, is_module
 
-LONGEST = 100
-"""The number of gaps that are reported, unless all are asked for."""
+LONGEST = 100  # the number of gaps that are reported, unless all are asked for
 
 
 def longest_gaps(
@@ -212,11 +211,9 @@ def _of_each(name: str, found: Sequence[Pieces]) -> Iterator[tuple[int, ReasonTi
         yield int(number[a]), ReasonTimes(name, start[a:b], end[a:b], before)
 
 
-LEAST = 10
-"""A name that covers less than 1 / LEAST of a stretch says nothing about it."""
+LEAST = 10  # a name that covers less than 1 / LEAST of a stretch says nothing about it
 
-DEEPEST = 2000
-"""How many slices around one moment are examined; Python itself allows 1,000 frames."""
+DEEPEST = 2000  # how many slices around one moment are examined; Python itself allows 1,000 frames
 
 
 def covering(trace: Trace, line: Threads, begin: Int64s, end: Int64s) -> Rows:

@@ -48,8 +48,7 @@ def by_text(
     return found
 
 
-MOST_ROWS = 5
-"""Rows of evidence for one finding."""
+MOST_ROWS = 5  # rows of evidence for one finding
 
 
 def the_most(rows: NDArray[np.integer], ns: Int64s) -> tuple[int, ...]:
@@ -60,8 +59,7 @@ def the_most(rows: NDArray[np.integer], ns: Int64s) -> tuple[int, ...]:
     return tuple(found[first[:MOST_ROWS]].tolist())
 
 
-SHORTEST = 2_000
-"""No kernel is expected to take fewer nanoseconds than this."""
+SHORTEST = 2_000  # no kernel is expected to take fewer nanoseconds than this
 
 
 class Bounds(NamedTuple):

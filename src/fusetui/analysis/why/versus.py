@@ -23,14 +23,11 @@ from fusetui.analysis.why.model import (
 from fusetui.analysis.why.rules import LEAST_OF_BUSY, LEAST_SHARE, Rule, all_rules
 
 Status = Literal["gone", "new", "stays", "unknown"]
-USUAL = 0.1, 0.9
-"""The quantiles between which steps of one run usually lie."""
+USUAL = 0.1, 0.9  # the quantiles between which steps of one run usually lie
 
-FEWEST = 3
-"""Fewer steps do not show by how much steps differ."""
+FEWEST = 3  # fewer steps do not show by how much steps differ
 
-UNSURE = 0.75
-"""Of the time: a difference that is told where that is not known."""
+UNSURE = 0.75  # of the time: a difference that is told where that is not known
 
 
 class Compared(msgspec.Struct, frozen=True):

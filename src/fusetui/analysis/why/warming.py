@@ -30,8 +30,7 @@ LONG_OP_NS = 1_000_000
 TIMES = 10  # as long as those after it: a first call that did more than its work
 SLOW_FIRST = 2  # times the median of the other steps
 FEWEST = 3  # steps needed for a median of the others
-OFTEN = 0.1
-"""Calls per GPU event, from which on they recur where there are no steps."""
+OFTEN = 0.1  # calls per GPU event, from which on they recur where there are no steps
 
 
 MANY = 10  # calls; fewer recur in no way that could be seen

@@ -83,8 +83,7 @@ class Rule(msgspec.Struct, frozen=True, eq=False):
     needs: tuple[str, ...]  # what it may be silent without although it holds: keys of lacks_of
     remedy: str  # what to try: one line with the torch call or option; see rules.said
     thresholds: dict[str, float]
-    find: Callable[[Facts], Iterable[Claim]]
-    """Raises CannotTell."""
+    find: Callable[[Facts], Iterable[Claim]]  # raises CannotTell
     by_launches: bool = False  # cannot tell without launch calls
     of_kernels: bool = False  # about the work of the device, not about its idle time
     once: bool = False  # about what happens once, however many steps are recorded

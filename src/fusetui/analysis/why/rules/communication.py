@@ -34,8 +34,7 @@ from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import union
 from fusetui.trace.model.memo import memo
 
-Key = tuple[str, str, int, str, bool]
-"""The first fields of Transfers."""
+Key = tuple[str, str, int, str, bool]  # the first fields of Transfers
 
 PAIR = 2  # ranks, whose only group of several is both
 FEWEST = 3  # equal transfers, the fastest of which tells the waiting of the others

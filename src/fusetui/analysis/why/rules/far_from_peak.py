@@ -112,8 +112,7 @@ def _remedy(facts: Facts, far: Flags) -> str:
 
 FAR = 2  # times the bound
 SM = late(r"sm(\d{1,3})\d\Z")
-NATIVE = {12: 8}
-"""Compute capabilities that have the matrix instructions of an earlier one."""
+NATIVE = {12: 8}  # compute capabilities that have the matrix instructions of an earlier one
 
 
 @rule(

@@ -240,8 +240,7 @@ UNCACHED = (
 )
 """The remedy where memory is freed all the time."""
 
-OFTEN_STEPS = 0.5
-"""Of the steps after the first one: calls of a name in fewer of them do not recur."""
+OFTEN_STEPS = 0.5  # of the steps after the first one: calls of a name in fewer of them do not recur
 
 
 @rule(
