@@ -105,16 +105,14 @@ def _few(a: Items, b: Items) -> bool:
     return len(a.work.windows) < LEAST or len(np.intersect1d(a.alike, b.alike)) < LEAST - 1
 
 
-def _outliers(
-    before: Int64s, after: Int64s, unknown: Flags | None = None
-) -> tuple[Int64s, Rows, Flags]:
+def _outliers(before: Int64s, after: Int64s, unknown: Flags) -> tuple[Int64s, Rows, Flags]:
     """Per column, of samples [steps, columns]: how far the two sides are apart in the step in which
     they are farthest apart; 0 where other steps are nearly as far apart, or vary as much on one
     side. Also that step, and whether the two sides vary alike in the other steps. No step stands
     out by a sample that is `unknown`, which is the usual time instead."""
     differences = after - before
     away = np.abs(differences - np.median(differences, axis=0).astype(np.int64))
-    away = away if unknown is None else np.where(unknown, 0, away)
+    away = np.where(unknown, 0, away)
     step = away.argmax(axis=0)
     ordered = np.sort(away, axis=0)
     others = np.arange(len(away))[:, None] != step
@@ -139,7 +137,8 @@ def _idle_once(a: Items, b: Items) -> list[OneStepOnly]:
     less = (_by_kind(a, kinds) - _by_kind(b, kinds))[steps]
     gone, more = (np.clip(of, 0, None).sum(axis=1) for of in (less, -less))
     filled = np.clip(after - before, -more, gone)
-    apart, place, paired = _outliers(before[:, None], (after - filled)[:, None])
+    known = np.zeros((len(steps), 1), dtype=np.bool_)
+    apart, place, paired = _outliers(before[:, None], (after - filled)[:, None], known)
     number = int(steps[place[0]])
     share = IDLE if usual[0][number] and usual[1][number] else IDLE_BESIDE
     least = int(share * np.median(a.work.windows.dur))

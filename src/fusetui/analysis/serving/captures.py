@@ -162,9 +162,8 @@ def _rows_of_products(there: Trace, capture: Capture) -> int | None:
     ops = np.unique(there.op[capture.calls])
     ops = ops[[op >= 0 and there.name_of(op) in PRODUCTS for op in ops.tolist()]]
     products = map(matmul, inputs_by_op(there, ops).values())
-    rows = Counter(product.m for product in products if product)
-    size, count = rows.most_common(1)[0] if rows else (None, 0)
-    return size if 2 * count > len(ops) else None
+    rows = Counter(product.m for product in products if product).most_common(1)
+    return next((size for size, count in rows if 2 * count > len(ops)), None)
 
 
 NODE_ID, GRAPH_ID, SOME_ANNOTATION = "graph node id", "graph id", "annotation"

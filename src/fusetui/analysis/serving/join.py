@@ -93,9 +93,7 @@ def _in_order(nodes: Nodes, column: NDArray[np.integer]) -> Nodes:
     return replace(nodes, rows=nodes.rows[order], numbered=False)
 
 
-def _chosen(
-    trace: Trace, there: Trace, own: Sequence[Nodes], whole: Sequence[Capture]
-) -> list[Chosen]:
+def _chosen(trace: Trace, there: Trace, own: list[Nodes], whole: Sequence[Capture]) -> list[Chosen]:
     if not own:
         return []
     steps = server_steps(trace)
