@@ -144,8 +144,7 @@ def _open_by_op(board: Board, side: int) -> dict[int, list[int]]:
 
 
 def _linked(board: Board) -> Iterator[tuple[int, int, int]]:
-    """The rows of ops that are one and the same: with a pair between them, or in order in a gap (-1
-    instead of the number of a pair)."""
+    """The rows of ops that are one: with a pair (its number) between them, or in a gap (-1)."""
     a, b = board.items
     for number, pair in enumerate(board.pairs):
         if pair is not None and a.op_word(pair[0]) and _one_op(board, pair):

@@ -89,8 +89,7 @@ def _places(keys: Int64s, other: Int64s, lacking: list[int], more: list[int]) ->
 
 
 def _times_in(items: Items, twin: Items, step: int) -> list[int]:
-    """The time that each item would take in a step: its time in that step of the other side, if
-    that does the same work."""
+    """The time that each item would take in a step: as on the other side if that works alike."""
     same = len(items.work.windows) == len(twin.work.windows) and step in twin.alike
     same = same and np.array_equal(items.exact, twin.exact)
     return [*twin.samples[twin.alike.tolist().index(step)].tolist()] if same else items.times
@@ -99,8 +98,7 @@ def _times_in(items: Items, twin: Items, step: int) -> list[int]:
 def _unpaired(
     keys: Int64s, times: list[int], others: Int64s, other_times: list[int], paired: set[int]
 ) -> list[int]:
-    """What has no partner; of a repeated kernel that may be any of several, those whose times no
-    partner is close to."""
+    """What has no partner; of repeated kernels those whose times no partner is close to."""
     left = [n for n in range(len(keys)) if n not in paired]
     loose = _loose(keys, left)
     sure = np.setdiff1d(left, loose)
@@ -212,8 +210,7 @@ def _replaced(items: Items, pieces: Pieces, side: str) -> tuple[list[Row], Piece
 
 
 def _near(pieces: Sequence[OutlierPiece]) -> Iterator[tuple[int, list[OutlierPiece]]]:
-    """The number of an op, and its pieces in a step that are so near to each other that they may be
-    of one call."""
+    """The number of an op, and its pieces in a step that are near enough to be of one call."""
     ops = by_key(pieces, lambda piece: (piece.step, piece.word >> OP_SHIFT))
     for (_, op), members in ops.items():
         members.sort(key=lambda piece: piece.gap)
