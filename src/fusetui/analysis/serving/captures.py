@@ -65,13 +65,6 @@ class Capture(msgspec.Struct, frozen=True, eq=False):
         return len(self.calls)
 
 
-class Captures(msgspec.Struct, frozen=True, eq=False):
-    """The captures of a trace in order, and how many begin in it without an end."""
-
-    whole: tuple[Capture, ...]
-    cut: int
-
-
 class CaptureSize(msgspec.Struct, frozen=True):
     """How much a graph was captured for; None for what is not known."""
 
@@ -85,8 +78,8 @@ def has_captures(trace: Trace) -> bool:
 
 
 @memo()
-def captures(trace: Trace) -> Captures:
-    """The captures of all threads. Reads the args of their calls."""
+def captures(trace: Trace) -> tuple[tuple[Capture, ...], int]:
+    """The captures of all threads in order, and how many have no end. Reads args of their calls."""
     both = zip(*(rows.tolist() for rows in capture_calls(trace)), strict=True)
     every = sorted(both, key=lambda span: int(trace.start[span[0]]))
     last = {end: begin for begin, end in every if end >= 0}  # no other one begins before the end
@@ -101,7 +94,7 @@ def captures(trace: Trace) -> Captures:
         first, last = np.searchsorted(trace.start[waits], trace.start[[begin, end]])
         kernels = tuple(islice(names, len(rows)))
         found.append(Capture(begin, rows, kernels, size, mode, bool(last > first)))
-    return Captures(tuple(found), len(every) - len(spans))
+    return tuple(found), len(every) - len(spans)
 
 
 def _calls(trace: Trace, wanted: re.Pattern[str]) -> Rows:
