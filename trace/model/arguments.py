@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from itertools import pairwise
 from typing import Any
 
 import msgspec
 import numpy as np
 
 from fusetui.trace.model.arrays import Int32s, Int64s, distinct
-from fusetui.trace.model.events import BETWEEN, Events
+from fusetui.trace.model.events import BETWEEN, Events, Numbered
 
 
 class Arguments(msgspec.Struct, frozen=True, eq=False):
@@ -49,8 +51,10 @@ def arguments(
     if kept is None or kept.asked != asked:
         wanted = Wanted(events, orders, names)
         each = map(wanted.places, range(len(events.stretches)))
-        texts = (events.args(n, places, names) if places else () for n, places in enumerate(each))
-        kept = wanted.together(map(wanted.numbered, texts), asked)
+        parts = (
+            events.args(n, places, names) if places else NOTHING for n, places in enumerate(each)
+        )
+        kept = wanted.together(parts, asked)
         if keep_as:
             events.keep(keep_as, kept)
     return Arguments(kept.number, tuple(tuple(text.split(BETWEEN)) for text in kept.texts))
@@ -63,9 +67,15 @@ def digest(orders: Int64s, names: tuple[str, ...]) -> bytes:
     return blake2b("\0".join(names).encode() + orders.tobytes(), digest_size=16).digest()
 
 
-Numbered = tuple[Int32s, tuple[bytes, ...]]
-"""Of each wanted event of a stretch the index of its args in the texts, -1 for none; and these,
-distinct, each the texts of the args, joined by BETWEEN."""
+NOTHING: Numbered = np.empty(0, dtype=np.int32), ()
+"""Of a stretch of which no args are asked for."""
+
+
+def numbered(texts: Iterable[bytes], names: int) -> Numbered:
+    """From the texts of so many args of each event."""
+    numbers: dict[bytes, int] = {BETWEEN * (names - 1): -1}
+    number = [numbers.setdefault(text, len(numbers) - 1) for text in texts]
+    return np.array(number, dtype=np.int32), tuple(numbers)[1:]
 
 
 class Wanted:
@@ -85,12 +95,6 @@ class Wanted:
         places: list[int] = (self._ordered[rows] - self.firsts[stretch]).tolist()
         return places
 
-    def numbered(self, texts: Iterable[bytes]) -> Numbered:
-        """From the texts of the args at the places of one stretch."""
-        numbers: dict[bytes, int] = {BETWEEN * (len(self.names) - 1): -1}
-        number = [numbers.setdefault(text, len(numbers) - 1) for text in texts]
-        return np.array(number, dtype=np.int32), tuple(numbers)[1:]
-
     def together(self, parts: Iterable[Numbered], asked: bytes) -> KeptArguments:
         """From all stretches, in order."""
         number = np.full(len(self._ordered), -1, dtype=np.int32)
@@ -108,12 +112,9 @@ def arguments_of(
     """Several such questions, answered by one pass over the file."""
     together, names = joined(asked)
     every = arguments(events, together, names, keep_as)
-    ends = np.cumsum([len(orders) for orders, _ in asked]).tolist()
-    found, begin = [], 0
-    for (_, some), end in zip(asked, ends, strict=True):
-        found.append(_only(every, slice(begin, end), [names.index(name) for name in some]))
-        begin = end
-    return tuple(found)
+    bounds = np.cumsum([0, *(len(orders) for orders, _ in asked)]).tolist()
+    each = zip(asked, pairwise(bounds), strict=True)
+    return tuple(_only(every, slice(*rows), map(names.index, some)) for (_, some), rows in each)
 
 
 def joined(asked: Sequence[tuple[Int64s, tuple[str, ...]]]) -> tuple[Int64s, tuple[str, ...]]:
@@ -122,8 +123,9 @@ def joined(asked: Sequence[tuple[Int64s, tuple[str, ...]]]) -> tuple[Int64s, tup
     return np.concatenate([orders for orders, _ in asked]), names
 
 
-def _only(every: Arguments, which: slice, places: Sequence[int]) -> Arguments:
+def _only(every: Arguments, which: slice, args: Iterable[int]) -> Arguments:
     """Some slices, and some of the args by their places in each of `distinct`."""
+    places = list(args)
     numbers: dict[tuple[bytes, ...], int] = {(b"",) * len(places): -1}
     asked = distinct(every.number[which])
     table = np.full(len(every.distinct) + 1, -1, dtype=np.int32)
@@ -135,11 +137,7 @@ def _only(every: Arguments, which: slice, places: Sequence[int]) -> Arguments:
 
 def parsed(text: bytes) -> Any:
     """The value of one arg; None if it is missing or cannot be read."""
-    try:
-        return msgspec.json.decode(text) if text else None
-    except (msgspec.DecodeError, RecursionError):
-        pass
-    try:
-        return json.loads(text)  # an integer beyond 64 bits
-    except (ValueError, RecursionError):
-        return None
+    for decode in (msgspec.json.decode, json.loads):  # the latter an integer beyond 64 bits
+        with suppress(msgspec.DecodeError, ValueError, RecursionError):
+            return decode(text) if text else None
+    return None
