@@ -1,7 +1,7 @@
 # make demo       capture the MLP eager and compiled on this machine, then open both side by side
 # make test       run the whole test suite
 # make check      check lint, format and types, as .ci/run does before the tests
-# make dist       build sdist and wheel, check both, and install the wheel alone; with FUSETUI_URL=https://...
+# make dist       build sdist and a pure wheel, check both, and install the wheel alone; with FUSETUI_URL=https://...
 #                 the metadata name this repository, as in a release
 # make docs       build the site of the documentation in build/docs; a warning is an error
 # make notebook   execute docs/notebook.ipynb again
@@ -19,6 +19,8 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 PYTHON3 = $(shell for python in python3 python3.13 python3.12 python3.11; do \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
 	&& echo $$python && break; done)
+# Tests wait for processes and terminals: more of them than cores keep these busy.
+WORKERS = $(shell $(BIN)/python -P -c 'import os; print(max(3, 3 * (os.cpu_count() or 1) // 2))')
 MAKEFLAGS += --no-print-directory
 
 .PHONY: demo test check dist docs notebook pictures questions lessons benchmarks reference locked lock clean
@@ -38,7 +40,7 @@ report:
 	@$(BIN)/fusetui diff $(RUN)
 
 test: $(VENV)/.dev
-	@$(BIN)/python -P -m pytest --numprocesses auto --dist worksteal
+	@$(BIN)/python -P -m pytest --numprocesses $(WORKERS) --dist worksteal
 
 check: $(VENV)/.dev
 	@$(BIN)/ruff check .
@@ -49,7 +51,7 @@ check: $(VENV)/.dev
 
 dist: $(VENV)/.dev
 	@rm -rf dist
-	@$(BIN)/python -m build --no-isolation --outdir dist . >dist.log 2>&1 || { cat dist.log; exit 1; }
+	@FUSETUI_PURE=1 $(BIN)/python -m build --no-isolation --outdir dist . >dist.log 2>&1 || { cat dist.log; exit 1; }
 	@rm dist.log
 	@$(BIN)/twine check --strict dist/*
 	@$(BIN)/check-wheel-contents dist/*.whl
@@ -105,7 +107,7 @@ $(VENV)/.dev: $(VENV)/.capture
 # An installed torch or triton is used, because a GPU machine needs its own build. pip compiles what it installs,
 # but not an editable install, which would otherwise be compiled at every start. compileall does not
 # follow the links in src.
-$(VENV)/.capture: $(VENV)/.made pyproject.toml constraints.txt
+$(VENV)/.capture: $(VENV)/.made pyproject.toml setup.py trace/read/scan.c constraints.txt
 	@echo "installing fusetui and what capture needs"
 	@if $(BIN)/python -P -c 'import torch' 2>/dev/null; \
 	then $(PIP) install --editable '.[capture]'; \
