@@ -18,8 +18,7 @@ from unittest.mock import patch
 
 from fusetui.parser import EXIT_CODES, command_parsers
 from fusetui.registry import COMMANDS
-from fusetui.tables.columns import columns_of
-from fusetui.tables.sources import TABLES
+from fusetui.tables.sources import TABLES, columns_of
 from fusetui.tables.table import Spec
 from fusetui.tui.registry import by_section
 from fusetui.tui.state.action import Action, key_text, with_keys

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from fusetui.analysis.memory.versus import MemoryChange
+from fusetui.analysis.memory.answer import MemoryChange
 from fusetui.analysis.questions.summary import Summary
 from fusetui.analysis.ranks.whatif import JobWhatIf
 from fusetui.analysis.replay.path import Path as CriticalPath

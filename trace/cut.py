@@ -29,7 +29,7 @@ from fusetui.trace.read.chunks import UNDECODABLE
 from fusetui.trace.read.document_text import list_text
 from fusetui.trace.read.events import decode_raw
 from fusetui.trace.read.rendered import micros
-from fusetui.trace.read.times import InexactTimes, exact_nanoseconds, nanoseconds
+from fusetui.trace.read.times import exact_nanoseconds
 
 FAR, FAR_NS = 10, 1_000_000_000  # times as long as the window, or a second
 PAIRED = frozenset("BEbeSFnT")
@@ -55,7 +55,6 @@ class Head(msgspec.Struct, gc=False):
 
 
 decode_heads = msgspec.json.Decoder(list[Head]).decode
-decode_numbers = msgspec.json.Decoder(list[int | float]).decode
 
 
 def part_of(trace: Trace, begin_ns: int, end_ns: int) -> Excerpt:
@@ -83,7 +82,6 @@ def part_of(trace: Trace, begin_ns: int, end_ns: int) -> Excerpt:
 
 
 def _in(start: Int64s, end: Int64s, begin_ns: int, end_ns: int) -> Flags:
-    """What runs between two times."""
     empty = (start == end) & (start >= begin_ns)
     found: Flags = (start < end_ns) & ((end > begin_ns) | empty)
     return found
@@ -151,10 +149,8 @@ def _pieces(trace: Trace, part: Excerpt, progress: Progress) -> Iterator[bytes]:
     by_order = np.argsort(order, kind="stable")
     firsts = np.cumsum([0, *(stretch.events for stretch in events.stretches)])
     bounds = order[by_order].searchsorted(firsts)
-    slices = np.bincount(
-        firsts.searchsorted(trace.order[: trace.recorded()], side="right") - 1,
-        minlength=len(events.stretches),
-    )
+    holding = firsts.searchsorted(trace.order[: trace.recorded()], side="right") - 1
+    slices = np.bincount(holding, minlength=len(events.stretches))
     for number, stretch in enumerate(events.stretches):
         places = by_order[bounds[number] : bounds[number + 1]]
         before, after = stretch.reach
@@ -174,15 +170,16 @@ def _of_stretch(trace: Trace, part: Excerpt, stretch: Stretch, first: int, place
     its slices in `part`."""
     rows, clipped = part.rows[places], part.clipped[places]
     numbers = trace.order[rows] - first
-    listed, heads = _listed(trace, stretch)
-    if heads is None:
+    listed, heads = _read(own_events(trace.elements).text, stretch), list[Head]()
+    with suppress(*UNDECODABLE):  # it is damaged, or has unusual types
+        heads = decode_heads(listed)
+    if stretch.places is not None or len(heads) != stretch.events:
         found = _rewritten_each(trace, part, numbers, rows)
         found |= _others_one_by_one(trace, part, stretch, first, found)
         return b",\n".join(text for _, text in sorted(found.items()))
     phases = [head.ph for head in heads]
     alone = [n for n, ph in enumerate(phases) if ph not in ("X", "M") and ph not in PAIRED]
-    inside = _inside([bytes(heads[n].ts) for n in alone], part)
-    as_written = [n for n, is_in in zip(alone, inside, strict=True) if is_in]
+    as_written = [n for n in alone if _is_inside(bytes(heads[n].ts), part)]
     as_written += [n for n, ph in enumerate(phases) if ph == "M"]
     anew = clipped | np.array([phases[n] != "X" for n in numbers.tolist()], dtype=np.bool_)
     as_written += numbers[~anew].tolist()
@@ -197,17 +194,6 @@ def _rewritten_each(trace: Trace, part: Excerpt, numbers: Int64s, rows: Rows) ->
     return {number: _rewritten(trace, part, row) for number, row in each}
 
 
-def _listed(trace: Trace, stretch: Stretch) -> tuple[bytearray, list[Head] | None]:
-    """The text of a stretch as a list, and the head of each element; None if it is damaged, or has
-    unusual types. Raises CannotRead."""
-    listed = _read(own_events(trace.elements).text, stretch)
-    with suppress(*UNDECODABLE):
-        heads = decode_heads(listed)
-        if stretch.places is None and len(heads) == stretch.events:
-            return listed, heads
-    return listed, None
-
-
 def _read(text: Text, stretch: Stretch) -> bytearray:
     """A stretch as a list. Raises CannotRead."""
     try:
@@ -216,17 +202,8 @@ def _read(text: Text, stretch: Stretch) -> bytearray:
         raise CannotRead(f"{text.problem() or error}.") from None
 
 
-def _inside(times: list[bytes], part: Excerpt) -> list[bool]:
-    """Which of these times, as written, lie in what is kept; not those that are none."""
-    try:
-        numbers = nanoseconds(decode_numbers(b"[" + b",".join(times) + b"]"))
-        kept: list[bool] = ((numbers >= part.first_ns) & (numbers < part.last_ns)).tolist()
-    except (InexactTimes, OverflowError, msgspec.DecodeError):
-        return [_is_inside(time, part) for time in times]
-    return kept
-
-
 def _is_inside(time: bytes, part: Excerpt) -> bool:
+    """Whether a time, as written, lies in what is kept; not if it is none."""
     with suppress(ValueError, OverflowError):
         return part.first_ns <= exact_nanoseconds(time) < part.last_ns
     return False
@@ -242,11 +219,8 @@ def _others_one_by_one(
             continue
         element = own_events(trace.elements).element(first + number)
         phase = element.get("ph")
-        if phase == "M" or (
-            isinstance(phase, str)
-            and phase not in PAIRED | {"X", ""}
-            and _is_inside(str(element.get("ts")).encode(), part)
-        ):
+        is_other = isinstance(phase, str) and phase not in PAIRED | {"X", ""}
+        if is_other and (phase == "M" or _is_inside(str(element.get("ts")).encode(), part)):
             found[number] = msgspec.json.encode(element)
     return found
 

@@ -268,11 +268,8 @@ def run(
     paths: Sequence[str], *, mouse: bool = True, say: Callable[[str], object] = bool, **options: Any
 ) -> int:
     """Open these traces, with the fields of Options; returns the exit code. `say` is called with a
-    sentence about what could not be kept.
-
-    Raises TraceError when a trace cannot be read, KeymapError when the user's keys cannot, and the
-    exception of a bug in the app.
-    """
+    sentence about what could not be kept. Raises TraceError when a trace cannot be read,
+    KeymapError when the user's keys cannot, and the exception of a bug in the app."""
     keymap = user_keymap(registry.ACTIONS)
     gc.set_threshold(YOUNG)
     app = FusetuiApp(AppOptions(tuple(paths), keymap=keymap, alone=False, **options))

@@ -14,8 +14,7 @@ from msgspec.structs import replace
 from fusetui.analysis.questions.launches import queues
 from fusetui.analysis.questions.query import parse
 from fusetui.analysis.questions.search import by_args, by_words, search, texts_of
-from fusetui.trace.cells.counters import Curve, curve_of
-from fusetui.trace.layout.counters import counters
+from fusetui.trace.layout.counters import Curve, counters, curve_of
 from fusetui.trace.model.arrays import Rows
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.memo import memo, once
@@ -40,8 +39,7 @@ class Made(msgspec.Struct, frozen=True, eq=False):
     by: dict[Hashable, Any]
 
 
-ArgsRead = tuple[Rows, Rows, float]
-"""Hits, those by args alone, and the share of the args that was read."""
+ArgsRead = tuple[Rows, Rows, float]  # hits, those by args alone, the share that was read
 Piece = tuple[Curve, ...] | Insight | Made
 """All counters known by now, or all that is known about where the time went, or what pages need."""
 
@@ -73,9 +71,8 @@ def _replayed(trace: Trace, asked: str) -> object:
     """The marks of the critical path, its rows, what a change is worth, or the trace with it, and
     why its devices were idle then; a sentence where there is no such change."""
     from fusetui.analysis.replay.changes import WrongChange
-    from fusetui.analysis.replay.marks import marks_of
     from fusetui.analysis.replay.path import path
-    from fusetui.analysis.replay.predicted import predicted
+    from fusetui.analysis.replay.predicted import marks_of, predicted
     from fusetui.analysis.replay.whatif import whatif
     from fusetui.analysis.why.account import Accounts
 
@@ -126,8 +123,8 @@ def _insights(trace: Trace, cancelled: Stop) -> Iterator[Insight | Made]:
     from fusetui.analysis.why.selection import asked
     from fusetui.tui.drawing.details import warm
     from fusetui.tui.layout.answer import answer_lists
+    from fusetui.tui.layout.figure_trees import module_tree
     from fusetui.tui.layout.kernel_table import keys_of
-    from fusetui.tui.layout.modules import module_tree
 
     found = Accounts(trace)
     idle = idle_of(found)

@@ -34,10 +34,8 @@ class Ending(App[int]):
     _refused = ""
 
     def outcome(self) -> int:
-        """The exit code of the app after it has run.
-
-        Raises CannotRead when a trace was refused, and the exception of a bug.
-        """
+        """The exit code of the app after it has run. Raises CannotRead when a trace was refused,
+        and the exception of a bug."""
         error = self._exception
         if error is not None:
             raise _cause(error)

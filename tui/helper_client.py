@@ -1,14 +1,9 @@
 """Has another process work out what takes longer: in a thread of this one, keys would wait for it,
-because Python runs one thread at a time.
-
-The other process is started before the trace is read, and then reads it too, usually from the
-cache. Only systems where one can wait for a pipe have it; elsewhere, and where anything goes wrong,
-a thread does the work.
-
-Records go from one process to the other as bytes; what refers to the trace, which both have, refers
-to that of the reader afterwards. Only our own processes write to these pipes, so the bytes can be
-trusted.
-"""
+because Python runs one thread at a time. The other process is started before the trace is read, and
+then reads it too, usually from the cache. Only systems where one can wait for a pipe have it;
+elsewhere, and where anything goes wrong, a thread does the work. Records go from one process to the
+other as bytes; what refers to the trace, which both have, refers to that of the reader afterwards.
+Only our own processes write to these pipes, so the bytes can be trusted."""
 
 from __future__ import annotations
 

@@ -28,8 +28,7 @@ OF_MANY = {"In the lists", "In the trees"}  # those whose keys act on several pa
 Keymap = Mapping[str, tuple[str, ...]]  # by the name of an action: its keys, as Textual names them
 
 
-KeymapError = WrongFile
-"""One plain sentence: which line of the file is wrong, and what would be right."""
+KeymapError = WrongFile  # one plain sentence: which line is wrong, and what would be right
 
 
 def user_keymap(actions: Sequence[Action]) -> Keymap:

@@ -50,7 +50,7 @@ from fusetui.tui.state.state import (
     State,
     Summarize,
 )
-from fusetui.tui.view_store import KeptView, name_of, read_kept
+from fusetui.tui.view_store import KeptView, read_kept
 
 LARGE = 100_000  # slices: in fewer all is found before another process has read them
 PAUSE = 0.3  # seconds without a key, until another process is started for a search
@@ -77,10 +77,8 @@ def load(
     paths: Sequence[str], post: Post, cancelled: Stop, stopped: Stop = never, helper: Beside = ALONE
 ) -> None:
     """Read every path; posts how far it is, and previews, while reading and before captures are
-    read, then Loaded or why it failed, then what takes longer, which `helper` may work out.
-
-    Once `stopped`, posts Loaded with what was read by then; once `cancelled`, nothing more.
-    """
+    read, then Loaded or why it failed, then what takes longer, which `helper` may work out. Once
+    `stopped`, posts Loaded with what was read by then; once `cancelled`, nothing more."""
     post = partial(_posted, post, cancelled)
     with suppress(Cancelled):
         try:
@@ -89,8 +87,7 @@ def load(
             post(partial(reading.failed, paths=paths, sentence=str(error)))
             return
         only = paths[0] if len(traces) == len(paths) == 1 else ""
-        kept, kept_as = read_kept(only), name_of(only)
-        post(TracesLoaded(paths, _sides(traces, paths), notices, kept, kept_as))
+        post(TracesLoaded(paths, _sides(traces, paths), notices, *read_kept(only)))
         for trace in traces:
             if not trace.elements.text.at_hand:
                 trace.elements.warm()

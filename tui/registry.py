@@ -1,8 +1,6 @@
-"""All pages and all actions. A new page is one line here, and so is a new action.
-
-The registry feeds the keys, the help, the palette and the reference. Where two actions have the
-same key, the first that applies runs.
-"""
+"""All pages and all actions. A new page is one line here, and so is a new action. The registry
+feeds the keys, the help, the palette and the reference. Where two actions have the same key, the
+first that applies runs."""
 
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ from fusetui.tui.pages import answer, folding, kernels, memory, overlays, ranks,
 from fusetui.tui.pages.diff import DiffPage
 from fusetui.tui.pages.flame import FlamePage
 from fusetui.tui.pages.folding import AnyTree, TreeListPage
-from fusetui.tui.pages.overlays import OVERLAYS, laid_over
+from fusetui.tui.pages.overlays import OVERLAYS
 from fusetui.tui.pages.page import LISTS, ListPage, Page, list_actions, what_was_copied
 from fusetui.tui.pages.ranks import RanksPage
 from fusetui.tui.pages.timeline import TimelinePage
@@ -25,7 +23,17 @@ from fusetui.tui.pages.why import WhyPage
 from fusetui.tui.state import commands, jumping, moving, reading, replays, search, tour
 from fusetui.tui.state.action import Action, action, all_keys_text, anything_open, chosen, nothing
 from fusetui.tui.state.screen import body, overlay_body, tabs_height, tour_lines
-from fusetui.tui.state.state import CopyText, Help, Order, Outcome, Replayed, Size, State, told
+from fusetui.tui.state.state import (
+    CopyText,
+    Help,
+    Order,
+    Outcome,
+    Replayed,
+    Size,
+    State,
+    laid_over,
+    told,
+)
 
 PAGES: tuple[Page, ...] = (
     *(TimelinePage(), TREE, kernels.PAGE, DiffPage(), WhyPage()),

@@ -19,10 +19,9 @@ from fusetui.trace.model.report import Stop
 from fusetui.trace.read.source import reason
 from fusetui.tui import registry
 from fusetui.tui.loading import Post
-from fusetui.tui.pages.overlays import laid_over
 from fusetui.tui.state import reading
 from fusetui.tui.state.offers import Offer
-from fusetui.tui.state.state import Chooser, Cut, Outcome, Record, SaveTable, State, told
+from fusetui.tui.state.state import Chooser, Cut, Outcome, Record, SaveTable, State, laid_over, told
 
 NICE = "import os; getattr(os, 'nice', int)(5); from fusetui.cli import script; script()"
 """The app comes first where there are few cores."""

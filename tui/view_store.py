@@ -44,21 +44,16 @@ class KeptView(msgspec.Struct, frozen=True):
     lanes: KeptLanes | None = None  # None: as at first
 
 
-def read_kept(path: str) -> KeptView:
-    """What was kept of a file; nothing where nothing was, or it cannot be read."""
+def read_kept(path: str) -> tuple[KeptView, str]:
+    """What was kept of a file, nothing where that cannot be read; and what tells the content of the
+    file from others, "" where nothing is kept of it."""
+    kept, name = KeptView(), ""
     with suppress(OSError, RuntimeError, msgspec.DecodeError, UnicodeDecodeError):
-        place = _place(path)
-        if place is not None and place.stat().st_size <= LONGEST:
-            return msgspec.json.decode(place.read_bytes(), type=KeptView)
-    return KeptView()
-
-
-def name_of(path: str) -> str:
-    """What tells the content of a file from others; "" where nothing is kept of it."""
-    with suppress(OSError, RuntimeError):
-        place = _place(path)
-        return place.stem if place else ""
-    return ""
+        if place := _place(path):
+            name = place.stem
+            if place.stat().st_size <= LONGEST:
+                kept = msgspec.json.decode(place.read_bytes(), type=KeptView)
+    return kept, name
 
 
 def keep(state: State) -> str:

@@ -19,8 +19,7 @@ from tests.places import TRACES
 from fusetui.arguments import AS_TABLE, FORMATS, TRACE
 from fusetui.registry import COMMANDS
 from fusetui.tables import files
-from fusetui.tables.columns import columns_of
-from fusetui.tables.sources import TABLES
+from fusetui.tables.sources import TABLES, columns_of
 
 Run = Callable[..., Any]
 LESSON, OTHER = "lesson:mlp-eager", "lesson:mlp-compiled"

@@ -12,9 +12,8 @@ import pytest
 from tests.places import TRACES
 
 from fusetui.gpu.kernel_names import KernelName
-from fusetui.tables.columns import BY, columns_of
 from fusetui.tables.public import Table, table_of, with_files
-from fusetui.tables.sources import TABLES, Asked, made
+from fusetui.tables.sources import BY, TABLES, Asked, columns_of, made
 from fusetui.tables.table import NoColumn, Spec, column_of
 from fusetui.trace import open_trace
 

@@ -19,7 +19,7 @@ from fusetui.tui.layout.view import first_view
 from fusetui.tui.state import commands, moving
 from fusetui.tui.state.session import Bookmark
 from fusetui.tui.state.state import Size, State
-from fusetui.tui.view_store import KeptView, keep, name_of, read_kept, restored
+from fusetui.tui.view_store import KeptView, keep, read_kept, restored
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def left(mlp: Trace, path: str) -> State:
 def test_what_was_left_is_there_again(mlp: Trace, path: str, folder: Path) -> None:
     before = left(mlp, path)
     keep(before)
-    state = restored(opened(mlp), read_kept(path))
+    state = restored(opened(mlp), read_kept(path)[0])
     assert (state.view.begin, state.view.end) == (before.view.begin, before.view.end)
     assert state.view.folds == before.view.folds
     assert state.view.selected < 0
@@ -49,21 +49,21 @@ def test_what_was_left_is_there_again(mlp: Trace, path: str, folder: Path) -> No
 def test_it_belongs_to_the_content(mlp: Trace, path: str, folder: Path, tmp_path: Path) -> None:
     keep(left(mlp, path))
     copy = shutil.copy(path, tmp_path / "renamed.json")
-    assert read_kept(str(copy)) == read_kept(path) != KeptView()
+    assert read_kept(str(copy))[0] == read_kept(path)[0] != KeptView()
     Path(path).write_text(Path(path).read_text() + " ")
-    assert read_kept(path) == KeptView()
+    assert read_kept(path)[0] == KeptView()
 
 
 def test_nothing_is_kept_of_what_was_left_as_it_came(mlp: Trace, path: str, folder: Path) -> None:
     keep(left(mlp, path))
     keep(replace(opened(mlp, size=Size(80, 20)), paths=(path,)))
-    assert read_kept(path) == KeptView()
+    assert read_kept(path)[0] == KeptView()
 
 
 def test_what_a_person_did_already_stays(mlp: Trace, path: str, folder: Path) -> None:
     keep(left(mlp, path))
     moved = after(opened(mlp), *do("zoom-in"))
-    assert restored(moved, read_kept(path)) is moved
+    assert restored(moved, read_kept(path)[0]) is moved
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"window": [5, 1]}', '{"marks": {"..": 3}}', "\xff"])
@@ -72,7 +72,7 @@ def test_a_damaged_file_is_none(mlp: Trace, path: str, folder: Path, text: str) 
     (file,) = folder.iterdir()
     file.write_text(text, encoding="latin-1")
     state = opened(mlp)
-    now = restored(state, read_kept(path))
+    now = restored(state, read_kept(path)[0])
     assert now.view == state.view
 
 
@@ -86,7 +86,7 @@ def test_a_folder_that_cannot_be_written_is_no_error(mlp: Trace, path: str, fold
     folder.write_text("a file")
     assert keep(left(mlp, path)).startswith("Marks and window were not kept: ")
     assert keep(replace(opened(mlp), paths=(path,))) == ""
-    assert read_kept(path) == KeptView()
+    assert read_kept(path)[0] == KeptView()
 
 
 def test_the_oldest_go(
@@ -97,7 +97,7 @@ def test_the_oldest_go(
     (folder / "0.json").write_text("{}")
     keep(left(mlp, path))
     assert len(list(folder.iterdir())) == 1
-    assert read_kept(path) != KeptView()
+    assert read_kept(path)[0] != KeptView()
 
 
 async def test_the_app_opens_as_it_was_left(mlp: Trace, path: str, folder: Path) -> None:
@@ -115,20 +115,20 @@ async def test_the_tour_begins_afresh_and_leaves_nothing(
     mlp: Trace, path: str, folder: Path
 ) -> None:
     keep(left(mlp, path))
-    before = read_kept(path)
+    before = read_kept(path)[0]
     async with app_opened([path], tour=True) as (app, pilot):
         assert app.state.session.bookmarks == {}
         assert app.state.view == first_view(app.state.side)
         await pilot.press("w", "w", "m", "b")
         keep(app.state)
-    assert read_kept(path) == before != KeptView()
+    assert read_kept(path)[0] == before != KeptView()
 
 
 def test_pinned_and_hidden_lanes_are_there_again(mlp: Trace, path: str, folder: Path) -> None:
     state = replace(opened(mlp), paths=(path,))
     state = after(state, at("aten::gelu"), *do("pin"), at("ProfilerStep#3"), *do("hide", "sort"))
     keep(state)
-    again = restored(opened(mlp), read_kept(path))
+    again = restored(opened(mlp), read_kept(path)[0])
     assert again.view.arranged == state.view.arranged
     assert len(again.view.arranged.pinned) == len(again.view.arranged.hidden) == 1
 
@@ -158,16 +158,16 @@ def test_nothing_is_kept_of_a_file_that_was_changed_meanwhile(
     mlp: Trace, path: str, folder: Path
 ) -> None:
     """The marks of one trace are no marks of another."""
-    state = replace(left(mlp, path), kept_as=name_of(path))
+    state = replace(left(mlp, path), kept_as=read_kept(path)[1])
     Path(path).write_text(Path(path).read_text() + " ")
     keep(state)
-    assert read_kept(path) == KeptView()
+    assert read_kept(path)[0] == KeptView()
 
 
 def test_notes_are_kept(mlp: Trace, path: str, folder: Path) -> None:
     state = replace(opened(mlp), paths=(path,))
     keep(after(state, partial(commands.obeyed, line="mark a the slow step")))
-    again = restored(opened(mlp), read_kept(path))
+    again = restored(opened(mlp), read_kept(path)[0])
     assert again.session.bookmarks["a"].note == "the slow step"
     assert "at mark a: the slow step" in drawn(after(again, partial(moving.go_to, letter="a")))
     assert "a the slow step" in drawn(after(again, *do("to-mark")))

@@ -11,8 +11,8 @@ import msgspec
 import numpy as np
 
 from fusetui.analysis.memory.categories import CATEGORIES
+from fusetui.analysis.memory.evidence import NO_STACK
 from fusetui.analysis.memory.history import BEFORE
-from fusetui.analysis.memory.holders import NO_STACK
 from fusetui.analysis.memory.layout import COMMON
 from fusetui.report.memory_words import MORE, short_place
 from fusetui.text.cutting import joined

@@ -26,8 +26,8 @@ from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import Id, exact_id
 from fusetui.trace.model.intervals import union_length
 from fusetui.trace.program.origin import Nowhere, Origins
+from fusetui.tui.layout.figure_trees import MOST, ModuleTree, self_times
 from fusetui.tui.layout.kinds import SliceKind, kind_of, label_of, narrow
-from fusetui.tui.layout.modules import MOST, ModuleTree, self_times
 
 LEAST = 36  # cells of a list
 BETWEEN = 2  # cells
@@ -236,8 +236,7 @@ class Insight(msgspec.Struct, frozen=True, eq=False):
 
 
 NOTHING_YET = Insight()
-WORTH = "worth"
-"""The answer with what each finding is worth, among what is made of a trace: see memo.kept_on."""
+WORTH = "worth"  # the answer with what findings are worth, among what is kept on a trace
 
 
 def working(trace: Trace, what: str) -> str:

@@ -9,8 +9,7 @@ import msgspec
 import numpy as np
 
 from fusetui.trace.model.arrays import Int64s, Rows
-from fusetui.tui.layout.figure_trees import FigureTree, by_level, placed
-from fusetui.tui.layout.modules import ModuleTree
+from fusetui.tui.layout.figure_trees import FigureTree, ModuleTree, by_level, placed
 
 TREES: Final = ("ops", "modules", "frames")
 TIMES: Final = ("GPU", "CPU")  # GPU time launched by a node, or time on the CPU

@@ -159,10 +159,8 @@ def tick_step(span_ns: int, most: int) -> int:
 
 
 def ticks(begin: int, end: int, width: int, room: int = 11) -> list[tuple[int, str]]:
-    """(column, text) of each tick of the window [begin, end) in ns over `width` columns.
-
-    Texts are times from zero in the unit of the step; `room` columns are kept for each.
-    """
+    """(column, text) of each tick of the window [begin, end) in ns over `width` columns. Texts are
+    times from zero in the unit of the step; `room` columns are kept for each."""
     step = tick_step(end - begin, width // room)
     times = range(-(-begin // step) * step, end, step)
     return [((time - begin) * width // (end - begin), tick(time, step)) for time in times]

@@ -23,8 +23,7 @@ from fusetui.trace.model.memo import memo, once
 from fusetui.trace.program.origin import Origins
 from fusetui.tui.layout.kinds import KINDS, SliceKind, kind_of, label_of, narrow, numbers_of
 
-BYS: Final = ("name", "kind", "family", "op", "shape", "module", "stream", "step")
-"""What kernels are grouped by."""
+BYS: Final = ("name", "kind", "family", "op", "shape", "module", "stream", "step")  # of groups
 LATER: Final = ("shape", "module")  # those that are known only once the answer is
 SORTS: Final = ("total", "count", "median", "min", "max", "name")
 UNKNOWN: Final = "(none)"

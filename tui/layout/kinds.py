@@ -57,18 +57,14 @@ TOKENS = {
     + kind.removeprefix("gpu-")
     for n, kind in enumerate(KINDS)
 }
-LETTERS = dict(zip(KINDS, "gapfrcmkolnyjx", strict=True))
-"""What stands for a kind where there is no color."""
-
+LETTERS = dict(zip(KINDS, "gapfrcmkolnyjx", strict=True))  # where there is no color
 BY_ROLE = {
     **dict.fromkeys((Role.MEMCPY, Role.MEMSET), SliceKind.COPY),
     **dict.fromkeys((Role.ANNOTATION, Role.GPU_ANNOTATION), SliceKind.ANNOTATION),
     **{Role.PYTHON: SliceKind.PYTHON, Role.CALL: SliceKind.CALL},
 }
-
 DECODED = (Role.KERNEL, Role.DEVICE)
 """Their names may be those of kernels: also what other devices ran, and ranges around a kernel."""
-
 BY_WORK = {
     **dict.fromkeys(("gemm", "gemv", "conv"), SliceKind.GEMM),
     **dict.fromkeys(("copy", "fill", "memcpy", "memset"), SliceKind.COPY),
@@ -77,7 +73,6 @@ BY_WORK = {
     "comm": SliceKind.COMM,
 }
 """The kinds of gpu/kinds.py, as few as there are colors."""
-
 COMPILED_MARKS = ("triton_", "Torch-Compiled", "CompiledFunction", "TorchDynamo", "AOTDispatcher")
 
 

@@ -26,10 +26,8 @@ LAYER_LABELS = {
 MOST = 1000  # lanes
 PREPARED = 500  # lines
 NORMAL_LINES = {Layer.OPS: 6, Layer.ANNOTATIONS: 3, Layer.STREAM: 3, Layer.PYTHON: 4}
-LITTLE = 100
-"""A lane of another program says little when it is busy for less than 1 / LITTLE of the time."""
-FOLDED, ALL = 1, 1 << 20
-"""How many lines of a lane are shown at most."""
+LITTLE = 100  # a lane of another program says little when busy for less than 1 / LITTLE
+FOLDED, ALL = 1, 1 << 20  # how many lines of a lane are shown at most
 
 
 class Lane(msgspec.Struct, frozen=True, eq=False, dict=True):
@@ -89,10 +87,8 @@ class Lane(msgspec.Struct, frozen=True, eq=False, dict=True):
 
 
 def lanes_of(trace: Trace) -> tuple[Lane, ...]:
-    """Lanes in the order of the tracks; sub-rows join the lane that they overlap.
-
-    All beyond MOST are one lane, because every movement loops over the lanes.
-    """
+    """Lanes in the order of the tracks; sub-rows join the lane that they overlap. All beyond MOST
+    are one lane, because every movement loops over the lanes."""
     grouped: dict[tuple[Layer, Id, Id], list[Track]] = {}
     for track in trace.tracks:
         if track.layer is not Layer.CAPTURED:  # that belongs to another trace
@@ -136,12 +132,9 @@ def _lane(trace: Trace, tracks: Sequence[Track], kinds: Numbers) -> Lane:
     label = LAYER_LABELS[first.layer]
     if first.layer in GPU_LAYERS:
         group, _, stream = title.partition(" stream ")
-        label = f"stream {stream}" if stream else label
-        if first.layer is not Layer.STREAM:
-            label = LAYER_LABELS[first.layer] + (f" {stream}" if stream else "")
+        label = f"{label} {stream}" if stream else label
     elif first.layer not in CPU_LAYERS:
-        label = title
-        group = "other"
+        label, group = title, "other"
     return Lane(trace, group, label, title, first.layer, tuple(tracks), kinds)
 
 

@@ -1,9 +1,6 @@
 """What the memory page shows, as data: the snapshots, the cells of the area over time, and the rows
-of a moment.
-
-Times are ns from the first event, beside a trace from its origin; where a file has no times, events
-are counted instead.
-"""
+of a moment. Times are ns from the first event, beside a trace from its origin; where a file has no
+times, events are counted instead."""
 
 from __future__ import annotations
 
@@ -24,8 +21,7 @@ if TYPE_CHECKING:
 MEMORY = "memory"
 NO_LIFE, ANY_STACK = -1, -2
 LETTERS = "pogatwbGu"  # of the categories, in their order, where there are no colors
-FROM_BELOW = (0, 7, 1, 2, 6, 5, 3, 8, 4)
-"""The order of the categories in the area: what lives long lies below."""
+FROM_BELOW = (0, 7, 1, 2, 6, 5, 3, 8, 4)  # categories in the area: what lives long lies below
 Key = tuple[str | int, ...]
 
 
@@ -174,7 +170,7 @@ def bytes_of(moments: Moments, by: str, event: int) -> Mapping[str, int]:
 
 
 def _rows(moments: Moments, by: str, event: int, opened: frozenset[Key]) -> Iterator[MemoryRow]:
-    from fusetui.analysis.memory.holders import BEFORE_RECORDING  # imported by now
+    from fusetui.analysis.memory.evidence import BEFORE_RECORDING  # imported by now
 
     own_stack = moments.is_of_trace and by == "op"  # which is its only one
     for holder, size, number in _each(moments.held(by, event)):

@@ -163,11 +163,9 @@ def to_launch(side: Side, view: View) -> View:
 
 
 def fold(side: Side, view: View) -> View:
-    """Folds the lane of the selected row to the next of one line, some lines, all lines.
-
-    If nothing is selected, folds the first lane with slices in sight. A selection that would be
-    hidden moves to the last line that is shown.
-    """
+    """Folds the lane of the selected row to the next of one line, some lines, all lines. If nothing
+    is selected, folds the first lane with slices in sight. A selection that would be hidden moves
+    to the last line that is shown."""
     if view.selected < 0:
         chosen = select_first(side, view)
         return fold(side, chosen) if chosen.selected >= 0 else view

@@ -22,8 +22,7 @@ MODES: Final = ("path", "callers", "each")
 MEASURES: Final = ("GPU", "total", "self", "kernels", "count")
 """The figures that are shares of a whole: GPU time launched by a node, its time with what is
 inside, its time without that, kernels launched, calls."""
-FRAMES: Final = "frames"
-"""The tree of Python frames among what is made of a trace, see memo.kept_on."""
+FRAMES: Final = "frames"  # the tree of Python frames among what is kept on a trace
 DEEPEST_FRAMES = 1000
 DEEPEST = 64  # levels; what lies deeper is part of the level above
 
@@ -246,10 +245,8 @@ def _rows_on(trace: Trace, layer: Layer) -> Rows:
 
 
 def places_of(tree: OpTree, threads: dict[object, int]) -> Int64s:
-    """What identifies each node in any part of the trace: its place in traceEvents.
-
-    For a thread, a negative number from `threads`, which grows.
-    """
+    """What identifies each node in any part of the trace: its place in traceEvents. For a thread, a
+    negative number from `threads`, which grows."""
     places = np.where(tree.row >= 0, tree.trace.order[tree.row], -1)
     for node in np.flatnonzero(tree.is_thread).tolist():
         track = tree.trace.tracks[-1 - int(tree.name[node])]

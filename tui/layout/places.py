@@ -20,7 +20,6 @@ from fusetui.tui.layout.lanes import FOLDED, LAYER_LABELS, Lane, arranged, hidde
 from fusetui.tui.layout.view import HIDDEN, Place, Side, View
 
 IDLE_LABEL = "idle because"
-HIDDEN_LABEL = "folded"
 WHERE = -2  # instead of a depth
 MOST_FAMILIES = 6  # lines below a stream
 SPANS = 200  # part of the window that a slice which spans it may leave out at either end
@@ -31,15 +30,14 @@ def places(side: Side, view: View) -> tuple[Place, ...]:
     """All lines of the timeline, from top to bottom, whether they fit on the screen or not."""
     found: list[Place] = []
     for index in view.arranged.pinned:
-        found.extend(_lane_places(side, view, index, side.lanes[index].title))
+        found += _lane_places(side, view, index, side.lanes[index].title)
     for group, indices in arranged(side.lanes, view.arranged, side.lane_of(view.selected)):
         nested = len(indices) > 1
         if nested:
             found.append(Place(indices[0], -1, group, None))
         for index in indices:
-            lane = side.lanes[index]
-            label = f" {lane.label}" if nested else lane.title
-            found.extend(_lane_places(side, view, index, label))
+            label = f" {side.lanes[index].label}" if nested else side.lanes[index].title
+            found += _lane_places(side, view, index, label)
         # One line below the lanes of a device, before it is known why the device was idle.
         stream = next((n for n in indices if side.lanes[n].layer is Layer.STREAM), -1)
         if stream >= 0:
@@ -48,7 +46,7 @@ def places(side: Side, view: View) -> tuple[Place, ...]:
     found += side.counter_places
     if hidden := view.arranged.hidden - {side.lane_of(view.selected)}:
         names = "   ".join(hidden_names(side.lanes, hidden))
-        found.append(Place(-1, HIDDEN, f"{HIDDEN_LABEL}: {names}", None))
+        found.append(Place(-1, HIDDEN, f"folded: {names}", None))
     return tuple(found)
 
 
@@ -92,10 +90,9 @@ def _lane_places(side: Side, view: View, index: int, label: str) -> list[Place]:
         depths.append(depth_in_lane(side, view.selected))
     where = label.replace(LAYER_LABELS[Layer.PYTHON], "where")  # it may be the name of a thread
     found = [Place(index, WHERE, where, lane.lines[0], where=True)] * lane.has_where
-    found += [
-        Place(index, n, "" if n > first else label, lane.lines[n], around=0 if n > first else first)
-        for n in depths
-    ]
+    for n in depths:
+        said, around = ("", 0) if n > first else (label, first)
+        found.append(Place(index, n, said, lane.lines[n], around=around))
     named = len(found) + (first if depths else 0)
     last = replace(found[-1], more=lane.height - named)
     return [*found[:-1], last, *(_families(lane) if view.arranged.families else ())]

@@ -1,8 +1,5 @@
-"""What a timeline shows, as data: a side, a view of it, and what a line of it is.
-
-Times are ns from the origin of the side: the start of the trace, or the step at which two traces
-are aligned.
-"""
+"""What a timeline shows, as data: a side, a view of it, and what a line of it is. Times are ns from
+the origin of the side: the start of the trace, or the step at which two traces are aligned."""
 
 from __future__ import annotations
 
@@ -19,8 +16,8 @@ from fusetui.analysis.diff.model import Diff
 from fusetui.analysis.questions.device_counters import DeviceCounter, of_devices
 from fusetui.analysis.why.idle_time import IdleTime
 from fusetui.text.printable import without_credentials
-from fusetui.trace.cells.counters import Curve
 from fusetui.trace.cells.raster import Line
+from fusetui.trace.layout.counters import Curve
 from fusetui.trace.layout.steps import steps_of
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.memo import once
@@ -29,7 +26,7 @@ from fusetui.tui.layout.kinds import narrow
 from fusetui.tui.layout.lanes import Arrangement, Lane, lanes_of, quiet
 
 if TYPE_CHECKING:
-    from fusetui.analysis.replay.marks import Marks
+    from fusetui.analysis.replay.predicted import Marks
 
 MIN_SPAN_NS = 20
 HIDDEN = -1000  # instead of a depth
@@ -38,10 +35,8 @@ T = TypeVar("T")
 
 
 class Side(msgspec.Struct, frozen=True, eq=False, dict=True):
-    """One trace and its lanes; `origin` is the time (ns of the file) that counts as zero.
-
-    The counters and the insight are known a little later than the rest.
-    """
+    """One trace and its lanes; `origin` is the time (ns of the file) that counts as zero. The
+    counters and the insight are known a little later than the rest."""
 
     trace: Trace
     lanes: tuple[Lane, ...]
@@ -117,9 +112,7 @@ class View(msgspec.Struct, frozen=True):
 class Place(msgspec.Struct, frozen=True, eq=False):
     """One line of the screen: one line of a lane, else the idle time of a device, else a counter,
     else one kind of slices of a line, else the name of a group, else the names of what is hidden.
-
-    Only the lines of lanes belong to a lane; for others, `lane` is -1.
-    """
+    Only the lines of lanes belong to a lane; for others, `lane` is -1."""
 
     lane: int
     depth: int

@@ -20,8 +20,8 @@ from fusetui.tui.drawing.details import flow
 from fusetui.tui.drawing.picture import Said, ruled
 from fusetui.tui.drawing.schemes import TEXT, glyphs_for
 from fusetui.tui.layout.answer import working
+from fusetui.tui.layout.figure_trees import ModuleTree, first_open
 from fusetui.tui.layout.kinds import narrow
-from fusetui.tui.layout.modules import ModuleTree, first_open
 from fusetui.tui.layout.op_tree import MODES, OpTree, call_tree, callers_tree, op_tree, same_open
 from fusetui.tui.layout.text_layout import NEVER, start_unit
 from fusetui.tui.pages.folding import BAR, Columns, TreeListPage, figure_column
@@ -29,7 +29,7 @@ from fusetui.tui.pages.page import Pane, next_of, sort_actions
 from fusetui.tui.state import search
 from fusetui.tui.state.action import action, on
 from fusetui.tui.state.session import Hits
-from fusetui.tui.state.state import ListState, Outcome, Size, State, told
+from fusetui.tui.state.state import Outcome, Size, State, told
 
 WHAT: Final = {
     "path": "ops by call path",
@@ -184,7 +184,7 @@ def next_mode(state: State) -> State:
     row, mode = TREE.subject(state), next_of(MODES, state.tree.mode)
     if said := awaited(state, mode):
         return told(state, said)
-    now = replace(state, tree=replace(state.tree, mode=mode)).with_list(NAME, ListState())
+    now = replace(state, tree=replace(state.tree, mode=mode)).with_list(NAME)
     return TREE.shown_at(now, TREE.place_of(now, row))
 
 

@@ -91,9 +91,9 @@ class WhyPage(ListPage):
         return Rows(found, len(entries), lambda width: titles(columns, width), row)
 
     def change(self, state: State) -> str:
-        found = _why(state.side)
-        wanted = self.under_cursor(state, found.wanted) if found else None
-        return wanted if isinstance(wanted, str) else ""
+        found, cursor = _why(state.side), state.list_of(self.name).cursor
+        wanted = found.wanted[cursor : cursor + 1] if found else ()  # below the findings are gaps
+        return next((one for one in wanted if isinstance(one, str)), "")
 
     def chosen(self, state: State, index: int) -> State:
         found = _why(state.side)

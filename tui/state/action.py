@@ -114,8 +114,7 @@ class Action(msgspec.Struct, frozen=True, dict=True):
 
 
 action = Action  # how the tables of actions call it
-MADE: dict[str, Action] = {}
-"""Every action by its name: sentences name actions, because a person may have chosen other keys."""
+MADE: dict[str, Action] = {}  # by their names, which sentences use: a person may choose keys
 
 
 def perform(action: Action, state: State) -> Outcome:

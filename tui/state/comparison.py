@@ -40,15 +40,12 @@ class DiffLines(msgspec.Struct, frozen=True, eq=False):
     lines: tuple[DiffLine, ...]
     pinned: tuple[DiffLine, ...]
     closing: tuple[DiffLine, ...]
-    inner: Mapping[int, tuple[DiffLine, ...]]
-    """Of lines that can be opened, by their place in `lines`."""
+    inner: Mapping[int, tuple[DiffLine, ...]]  # of lines that open, by their place
 
 
 def lines_of(diff: Diff) -> DiffLines:
-    """The rows, the largest change first; what else the sum has is pinned.
-
-    A compiled part of the program with many rows is one line, which can be opened.
-    """
+    """The rows, the largest change first; what else the sum has is pinned. A compiled part of the
+    program with many rows is one line, which can be opened."""
     compiled, rest = regions(diff)
     last = closing(diff)
     listed = tuple(by_effect([*rest, *(region.line for region in compiled)]))

@@ -24,7 +24,7 @@ from fusetui.tui.layout.memory import (
 from fusetui.tui.layout.view import MIN_SPAN_NS
 from fusetui.tui.state.moving import viewed
 from fusetui.tui.state.replays import WHOLE
-from fusetui.tui.state.state import ListState, Outcome, Reading, ReadMemory, Refuse, State, told
+from fusetui.tui.state.state import Outcome, Reading, ReadMemory, Refuse, State, told
 
 if TYPE_CHECKING:
     from fusetui.analysis.memory.moments import Moments
@@ -52,7 +52,7 @@ def read(state: State, paths: Sequence[str], alone: bool) -> Outcome:
 
 def arrived(state: State, sides: tuple[MemorySide, ...]) -> State:
     shown = MemoryShown(sides, tuple(map(first_view, sides)))
-    now = replace(state, memory=shown).with_list(MEMORY, ListState())
+    now = replace(state, memory=shown).with_list(MEMORY)
     if state.sides or (state.reading and not state.reading.is_whole):
         return now
     return replace(now, page=MEMORY, reading=None)
@@ -84,7 +84,7 @@ def of_trace(state: State, asked: ReadMemory, found: tuple[Moments, ...] | str) 
         return told(state, printable(found))
     side = MemorySide(asked.paths[0], state.side.label, found, asked.trace)
     shown = MemoryShown((side,), (first_view(side, 0),), by=next(iter(found[0].holders)))
-    now = replace(state, memory=shown).with_list(MEMORY, ListState())
+    now = replace(state, memory=shown).with_list(MEMORY)
     if state.page != asked.page or state.overlay or state.prompt:
         return told(now, READ, "memory memory")
     return in_sight(replace(now, page=MEMORY, hint=""))
@@ -167,7 +167,7 @@ def drawn(state: State, index: int) -> Cells:
 def turned(state: State, **fields: Any) -> State:
     """Other fields of what is open; the cursor of the list on its first row."""
     now = replace(state, memory=replace(memory_of(state), **fields), hint="")
-    return now.with_list(MEMORY, ListState())
+    return now.with_list(MEMORY)
 
 
 def with_view(state: State, **fields: Any) -> State:

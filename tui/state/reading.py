@@ -1,7 +1,5 @@
-"""From a path to sides on the screen: how each message of the threads changes the state.
-
-A part of a trace is never compared, because it would differ in what was not read.
-"""
+"""From a path to sides on the screen: how each message of the threads changes the state. A part of
+a trace is never compared, because it would differ in what was not read."""
 
 from __future__ import annotations
 
@@ -12,7 +10,7 @@ from msgspec.structs import replace
 
 from fusetui.analysis.diff.model import Diff
 from fusetui.text.printable import printable
-from fusetui.trace.cells.counters import Curve
+from fusetui.trace.layout.counters import Curve
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.memo import kept_on
 from fusetui.tui.layout.answer import Insight
@@ -23,10 +21,8 @@ from fusetui.tui.state.moving import changed
 from fusetui.tui.state.session import carried, now_known, start
 from fusetui.tui.state.state import (
     DIFF,
-    OVERLAY,
     Chooser,
     Compare,
-    ListState,
     Order,
     Outcome,
     Read,
@@ -34,6 +30,7 @@ from fusetui.tui.state.state import (
     Refuse,
     State,
     Summarize,
+    laid_over,
     told,
 )
 
@@ -86,23 +83,18 @@ def opened(state: State, sides: tuple[Side, ...], lines: int) -> Outcome:
 
 def compared_anew(state: State) -> Outcome:
     """Starts comparing the sides; until the diff is there, its page says so."""
-    comparison = comparing(state.sides, state.session.views)
-    begun = replace(state, comparison=comparison).with_list(DIFF, ListState())
-    a, b = state.sides
-    return begun, Compare(a, b, state.paths)
+    begun = replace(state, comparison=comparing(state.sides, state.session.views))
+    return begun.with_list(DIFF), Compare(state.sides[0], state.sides[1], state.paths)
 
 
 def compared(state: State, a: Trace, b: Trace, diff: Diff) -> State:
-    """The diff has arrived: both sides now count from the steps that were compared.
-
-    It is dropped if the sides were swapped, or others were opened, in the meantime.
-    """
+    """The diff has arrived: both sides now count from the steps that were compared. It is dropped
+    if the sides were swapped, or others were opened, in the meantime."""
     if len(state.sides) != 2 or state.sides[0].trace is not a or state.sides[1].trace is not b:
         return state
     session = state.session.realigned(diff)
     comparison = replace(comparing(session.sides, session.views), found=lines_of(diff)).at(0)
-    done = replace(state, session=session, comparison=comparison)
-    return done.with_list(DIFF, ListState())
+    return replace(state, session=session, comparison=comparison).with_list(DIFF)
 
 
 def counted(state: State, trace: Trace, curves: tuple[Curve, ...]) -> State:
@@ -153,9 +145,8 @@ def choose(state: State) -> Outcome:
     if state.memory and not state.offers:
         return told(state, "no trace was named to choose from", "command open FILE opens one")
     overlay = Chooser(tuple(offer.about or "..." for offer in state.offers))
-    over = replace(state, overlay=overlay).with_list(OVERLAY, ListState())
     wanted = ((at, offer.paths[0]) for at, offer in enumerate(state.offers) if not offer.about)
-    return over, Summarize(tuple(wanted))
+    return laid_over(state, overlay), Summarize(tuple(wanted))
 
 
 def summarized(state: State, index: int, text: str) -> State:

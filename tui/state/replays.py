@@ -32,9 +32,7 @@ from fusetui.tui.state.state import (
 )
 
 if TYPE_CHECKING:
-    from fusetui.analysis.replay.marks import Marks
-    from fusetui.analysis.replay.path import Path
-    from fusetui.analysis.replay.whatif import WhatIf
+    from fusetui.analysis.replay.predicted import Marks
 
 CALLED = "the critical path"
 MOST_NAMES = 500  # that are completed
@@ -126,18 +124,14 @@ def seen(state: State, found: Second) -> State:
     return told(replace(state, replay=found, page=TIMELINE), REPLAYED, "recorded back")
 
 
-def arrived(
-    state: State, trace: Trace, asked: str, found: Marks | Path | WhatIf | Second | str
-) -> State:
-    """Dropped if another trace is open by now, or something else was asked for."""
-    from fusetui.analysis.replay.path import Path
-    from fusetui.analysis.replay.whatif import WhatIf
-
+def arrived(state: State, trace: Trace, asked: str, found: Any) -> State:
+    """Marks, a Path, a WhatIf, a Second or a sentence; dropped if another trace is open by now, or
+    something else was asked for."""
     if not any(side.trace is trace for side in state.sides):
         return state
     if isinstance(found, str):
         return told(replace(state, on_path=state.on_path and asked != MARKS), printable(found))
-    if not isinstance(found, Path | WhatIf | Second):
+    if asked == MARKS:
         now = replace(state, session=state.session.known(trace, critical=found))
         return told(now, _said(found), *KEYS[:2])
     if asked != state.replayed:

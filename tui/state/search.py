@@ -23,11 +23,11 @@ from fusetui.tui.state.session import Hits, still_there
 from fusetui.tui.state.state import (
     OVERLAY,
     HitList,
-    ListState,
     Outcome,
     Prompt,
     Search,
     State,
+    laid_over,
     told,
 )
 
@@ -150,7 +150,7 @@ def _listed(state: State, hits: Hits) -> State:
     row = int(was.hits.rows[min(list_.cursor, len(was.hits.rows) - 1)])
     now = np.flatnonzero(trace.order[hits.rows] == was.side.trace.order[row]).tolist()
     state = replace(state, overlay=HitList(state.sides[hits.side], hits))
-    return state.with_list(OVERLAY, replace(list_, cursor=now[0] if now else 0))
+    return state.with_list(OVERLAY, replace(list_, cursor=next(iter(now), 0)))
 
 
 def _place(hits: Hits) -> str:
@@ -163,8 +163,7 @@ def shown(state: State, hits: Hits) -> State:
         return state
     trace = state.sides[hits.side].trace
     if trace.role[hits.row] == Role.CAPTURED:
-        rows = replayed(trace, hits.row)
-        if not len(rows):
+        if not len(rows := replayed(trace, hits.row)):
             return told(state, "it was captured, and no kernel of this trace replays it")
         hits = replace(hits, rows=rows, at=0)
     found = brought(state, state.session.hit(hits), hits.side)
@@ -191,8 +190,7 @@ def list_hits(state: State) -> State:
 
 
 def listed(state: State, hits: Hits, steps: Steps | None = None) -> State:
-    over = replace(state, overlay=HitList(state.sides[hits.side], hits, steps))
-    return over.with_list(OVERLAY, ListState(cursor=max(0, hits.at)))
+    return laid_over(state, HitList(state.sides[hits.side], hits, steps), max(0, hits.at))
 
 
 _ask = partial(replace, prompt=Prompt.SEARCH, found=None, wanted_hit="")

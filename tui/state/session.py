@@ -13,7 +13,7 @@ from fusetui.analysis.diff.model import Diff
 from fusetui.analysis.questions.query import parse
 from fusetui.analysis.questions.query_text import WrongQuery
 from fusetui.analysis.questions.search import search, texts_of
-from fusetui.trace.model import arrays
+from fusetui.trace.model.arrays import Rows
 from fusetui.trace.model.columns import Trace
 from fusetui.tui.layout.lanes import Arrangement
 from fusetui.tui.layout.moves import select
@@ -68,14 +68,14 @@ def pressed(before: Range | None, index: int, side: Side, view: View) -> Range:
 
 
 class Hits(msgspec.Struct, frozen=True, eq=False):
-    """Rows found by a search or a table, in order of time, and which of them is shown."""
+    """NewRows found by a search or a table, in order of time, and which of them is shown."""
 
     what: str
     side: int
-    rows: arrays.Rows
+    rows: Rows
     at: int = -1
     searched: bool = False  # else chosen in a table
-    by_args: arrays.Rows = NOTHING  # those of which only the args say it, in order of rows
+    by_args: Rows = NOTHING  # those of which only the args say it, in order of rows
     is_of_name: bool = False  # all slices of one name
 
     @property
@@ -95,11 +95,10 @@ class Hits(msgspec.Struct, frozen=True, eq=False):
     def longest(self, trace: Trace) -> Hits:
         return replace(self, at=int(trace.dur[self.rows].argmax())) if len(self.rows) else self
 
-    def among(self, rows: arrays.Rows, by_args: arrays.Rows) -> Hits:
+    def among(self, rows: Rows, by_args: Rows) -> Hits:
         """The same hit among more of them; see Found."""
         here = np.flatnonzero(rows == self.row).tolist() if self.at >= 0 else []
-        at = here[0] if here else -1
-        return replace(self, rows=rows, at=at, by_args=by_args)
+        return replace(self, rows=rows, at=next(iter(here), -1), by_args=by_args)
 
     def is_by_args(self, row: int) -> bool:
         """Whether no name says it, but the args of this hit do."""
@@ -243,7 +242,7 @@ def start(sides: tuple[Side, ...], lines: int | None = None) -> ViewSession:
     return ViewSession(sides, views, NO_MARKS * len(sides))
 
 
-Rows = Mapping[int, int]  # the new row of a row of the earlier trace; -1 stays -1
+NewRows = Mapping[int, int]  # the new row of a row of the earlier trace; -1 stays -1
 
 
 def carried(session: ViewSession, sides: Sequence[Side]) -> ViewSession:
@@ -267,7 +266,7 @@ def carried(session: ViewSession, sides: Sequence[Side]) -> ViewSession:
     )
 
 
-def same_rows(old: Trace, new: Trace, rows: Iterable[int]) -> Rows:
+def same_rows(old: Trace, new: Trace, rows: Iterable[int]) -> NewRows:
     """The rows of the other trace for these rows; those not found are left out."""
     wanted = {int(old.order[row]): row for row in set(rows) if row >= 0}
     orders = np.array(sorted(wanted), dtype=np.int64)
@@ -275,7 +274,7 @@ def same_rows(old: Trace, new: Trace, rows: Iterable[int]) -> Rows:
     return {-1: -1, **{wanted[int(new.order[row])]: int(row) for row in found}}
 
 
-def still_there(old: Trace, new: Trace, rows: arrays.Rows) -> arrays.Rows:
+def still_there(old: Trace, new: Trace, rows: Rows) -> Rows:
     """The rows of the other trace for these, in order of time, without those not found."""
     found = np.flatnonzero(np.isin(new.order, old.order[rows]))
     return found[np.argsort(new.start[found], kind="stable")]
@@ -291,7 +290,7 @@ def _used(session: ViewSession, index: int) -> Iterable[int]:
         yield hits.row
 
 
-def viewed_as(old: Side, new: Side, view: View, rows: Rows) -> View:
+def viewed_as(old: Side, new: Side, view: View, rows: NewRows) -> View:
     """A view of one side on another one: the same times, except that a window over the
     whole trace still shows all of it. `rows`: of the selected slice."""
     folds = {lane.key: fold for lane, fold in zip(old.lanes, view.folds, strict=True)}
@@ -317,7 +316,7 @@ def _arranged(old: Side, new: Side, before: Arrangement) -> Arrangement:
     return replace(before, hidden=hidden, pinned=pinned)
 
 
-def _hits(hits: Hits | None, sides: Sequence[Side], rows: Sequence[Rows]) -> Hits | None:
+def _hits(hits: Hits | None, sides: Sequence[Side], rows: Sequence[NewRows]) -> Hits | None:
     """Repeats a search that is answered at once, because there may be more to find."""
     if hits is None or not hits.searched:
         return None
@@ -329,5 +328,5 @@ def _hits(hits: Hits | None, sides: Sequence[Side], rows: Sequence[Rows]) -> Hit
     except WrongQuery:
         return None
     now = rows[hits.side].get(hits.row, -1) if hits.at >= 0 else -1
-    at = np.flatnonzero(found == now)
-    return replace(hits, rows=found, at=int(at[0]) if len(at) else -1, by_args=NOTHING)
+    at = next(iter(np.flatnonzero(found == now).tolist()), -1)
+    return replace(hits, rows=found, at=at, by_args=NOTHING)

@@ -90,8 +90,7 @@ class Prompt(Enum):
         return self in (Prompt.SET_MARK, Prompt.GO_TO_MARK)
 
 
-TIMELINE, DIFF = "timeline", "diff"
-"""The pages that the state itself opens; only the registry knows the others."""
+TIMELINE, DIFF = "timeline", "diff"  # the pages that the state itself opens
 
 
 class Size(msgspec.Struct, frozen=True):
@@ -212,8 +211,8 @@ class State(msgspec.Struct, frozen=True, eq=False):
     def list_of(self, name: str) -> ListState:
         return self.lists.get(name, ListState())
 
-    def with_list(self, name: str, now: ListState) -> State:
-        return replace(self, lists={**self.lists, name: now})
+    def with_list(self, name: str, now: ListState | None = None) -> State:
+        return replace(self, lists={**self.lists, name: now or ListState()})
 
 
 class Effect(msgspec.Struct, frozen=True):
@@ -335,8 +334,12 @@ class Refuse(Effect, frozen=True):
 Order = Enum("Order", "STOP_READING QUIT INTERRUPT SUSPEND")
 """What needs no more words; `STOP_READING` keeps what was read so far, `QUIT` ends with exit code
 0, `INTERRUPT` as by Ctrl+C, `SUSPEND` until `fg`."""
-Outcome = State | tuple[State, Effect | Order]
-"""The result of an action: the next state, and possibly an effect."""
+Outcome = State | tuple[State, Effect | Order]  # the result of an action
+
+
+def laid_over(state: State, overlay: Overlay, cursor: int = 0) -> State:
+    """Shows an overlay, the cursor of its list on this line."""
+    return replace(state, overlay=overlay).with_list(OVERLAY, ListState(cursor))
 
 
 def told(state: State, sentence: str, *keys: str) -> State:

@@ -14,13 +14,11 @@ from fusetui.tui.layout.text_layout import wrapped
 from fusetui.tui.state.action import action, nothing
 from fusetui.tui.state.state import COPIED, DIFF, TIMELINE, State
 
-LESSONS = ("mlp-eager", "mlp-compiled")
-"""The lesson that the tour opens, and the one that is opened beside it."""
+LESSONS = ("mlp-eager", "mlp-compiled")  # that of the tour, and the one beside it
 MARGIN = 2  # cells of a line beside the text
 CLOSE = 3  # a window of at most this part of the trace is zoomed in
 
-Done = Callable[[State, State], bool]
-"""(before a change, after it) -> whether a person has done what a step asks."""
+Done = Callable[[State, State], bool]  # (before a change, after it): is a step done
 
 
 class TourStep(msgspec.Struct, frozen=True):

@@ -17,8 +17,8 @@ from fusetui.commands.loading import Loaded, load
 from fusetui.commands.sources import is_shipped
 from fusetui.commands.tables import chosen, form_of, put
 from fusetui.report.output import Bar, emit, emit_json, width
-from fusetui.tables.columns import FILE, columns_of
 from fusetui.tables.public import Table, table_of, with_files
+from fusetui.tables.sources import FILE, columns_of
 from fusetui.text.figures import parse_time
 from fusetui.text.patterns import late
 from fusetui.trace import TraceError
@@ -119,7 +119,7 @@ def _traced(path: str, args: Namespace) -> tuple[TracedMemoryDocument, Loaded]:
 
 def _folder(args: Namespace) -> int:
     """The peaks of the snapshots in a folder; those that cannot be read are said at the end."""
-    from fusetui.analysis.memory.versus import ranked
+    from fusetui.analysis.memory.answer import ranked
     from fusetui.report.memory import LeftOut, MemoryRanksDocument, ranks_text
 
     left: list[LeftOut] = []
@@ -142,7 +142,7 @@ def _folder(args: Namespace) -> int:
 
 
 def _both(a: MemoryAnswer, b: MemoryAnswer, args: Namespace) -> int:
-    from fusetui.analysis.memory.versus import versus
+    from fusetui.analysis.memory.answer import versus
     from fusetui.report.memory import versus_text
 
     found = versus(a, b, args.by)

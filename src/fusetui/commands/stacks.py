@@ -21,8 +21,8 @@ from fusetui.trace import Trace
 from fusetui.trace.new_file import check_new, new_file
 from fusetui.trace.program.modules import module_times
 from fusetui.trace.program.origin import origins
+from fusetui.tui.layout.figure_trees import module_tree
 from fusetui.tui.layout.flame import TIMES, Flame, flame_of
-from fusetui.tui.layout.modules import module_tree
 from fusetui.tui.layout.op_tree import call_tree, frame_tree
 
 

@@ -16,11 +16,10 @@ from fusetui.commands.loading import load
 from fusetui.commands.why import selection_of
 from fusetui.report.output import emit, width, wrapped
 from fusetui.report.streams import write
-from fusetui.tables.columns import FILE
 from fusetui.tables.drawn import listed, seen_first
 from fusetui.tables.files import TEXTS, format_of, save
 from fusetui.tables.public import Table, with_files
-from fusetui.tables.sources import Asked, made
+from fusetui.tables.sources import FILE, Asked, made
 from fusetui.text.figures import plural
 from fusetui.text.printable import printable
 from fusetui.text.tables import Unseen

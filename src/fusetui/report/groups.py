@@ -78,10 +78,7 @@ def _kernel_columns(whole: int) -> tuple[Column, ...]:
         Column("share", spare=2, cell=lambda group: percent(group.total_ns, whole)),
         Column("count", spare=3, cell=lambda group: count(group.count)),
         Column(
-            "of peak",
-            False,
-            1,
-            lambda g: known(g.share_of_peak, lambda of: percent(of, 1), ""),
+            "of peak", False, 1, lambda g: known(g.share_of_peak, lambda of: percent(of, 1), "")
         ),
         Column("FLOP/s", False, 12, lambda g: _rate(g.flop, g.flop_ns, "FLOP/s")),
         Column("B/s", False, 13, lambda g: _rate(g.bytes, g.bytes_ns, "B/s")),

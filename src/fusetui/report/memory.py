@@ -9,18 +9,25 @@ from typing import Any, Literal
 
 import msgspec
 
-from fusetui.analysis.memory.answer import DeviceMemory, MemoryAnswer, Totals
+from fusetui.analysis.memory.answer import (
+    By,
+    DeviceMemory,
+    MemoryAnswer,
+    MemoryChange,
+    MemoryRank,
+    Totals,
+    held_by,
+)
 from fusetui.analysis.memory.findings import Finding
 from fusetui.analysis.memory.of_trace import TracedMemory
 from fusetui.analysis.memory.oom import OutOfMemory
-from fusetui.analysis.memory.versus import By, MemoryChange, MemoryRank, held_by
+from fusetui.report import printed
 from fusetui.report.memory_words import MORE, finding_text, oom_text, remedy, short_place
 from fusetui.text.figures import count, duration, percent, signed_size, size
 from fusetui.text.printable import printable
-from fusetui.text.tables import TOP_ALL, Column, left_out, table_of
+from fusetui.text.tables import READ, Column, first_of, folded
 
 MOMENTS = {"peak": "At the peak", "end": "At the end", "oom": "Out of memory"}
-WIDEST = 96
 PINNED = 3
 
 
@@ -44,11 +51,9 @@ class DeviceMemoryDocument(DeviceMemory, frozen=True, kw_only=True):
     findings: tuple[FindingDocument, ...]
 
 
-class MemoryDocument(msgspec.Struct, frozen=True):
+class MemoryDocument(MemoryAnswer, frozen=True):
     """What `memory --json` prints of one snapshot."""
 
-    file: str
-    at: str
     devices: tuple[DeviceMemoryDocument, ...]
 
 
@@ -76,50 +81,49 @@ class MemoryRanksDocument(msgspec.Struct, frozen=True):
 
 def memory_document(found: MemoryAnswer) -> MemoryDocument:
     """The answer with its sentences."""
-    return MemoryDocument(found.file, found.at, tuple(map(_device_document, found.devices)))
 
+    def told(device: DeviceMemory) -> DeviceMemoryDocument:
+        ooms = tuple(printed(one, OomDocument, text=oom_text(one)) for one in device.ooms)
+        findings = tuple(
+            printed(one, FindingDocument, text=finding_text(one), try_=remedy(one))
+            for one in device.findings
+        )
+        return printed(device, DeviceMemoryDocument, ooms=ooms, findings=findings)
 
-def _device_document(device: DeviceMemory) -> DeviceMemoryDocument:
-    own = {name: getattr(device, name) for name in device.__struct_fields__}
-    ooms = (OomDocument(**msgspec.structs.asdict(o), text=oom_text(o)) for o in device.ooms)
-    claims = (
-        FindingDocument(**msgspec.structs.asdict(f), text=finding_text(f), try_=remedy(f))
-        for f in device.findings
-    )
-    return DeviceMemoryDocument(**own | {"ooms": tuple(ooms), "findings": tuple(claims)})
+    return printed(found, MemoryDocument, devices=tuple(map(told, found.devices)))
 
 
 def memory_text(found: MemoryAnswer, by: By, top: int, width: int) -> str:
     """The figures of each device, who holds what lives at the moment, and what stands out."""
-    folded, lines = min(width, WIDEST), [printable(found.file)]
+    lines = [printable(found.file)]
     for device in found.devices:
         lines += ["", f"device {device.device}"] if len(found.devices) > 1 else []
-        lines += wrap(_peak(device), folded)
+        lines += folded(_peak(device), width)
         for oom in device.ooms:
-            lines += ["", *wrap(oom_text(oom), folded), *_pinned(oom, folded)]
-        lines += ["", *wrap(_moment(found.at, device), folded)]
+            lines += ["", *folded(oom_text(oom), width), *_pinned(oom, width)]
+        lines += ["", *folded(_moment(found.at, device), width)]
         lines += _table(device, "category", 0, width)
         if by != "category":
             lines += ["", *_table(device, by, top, width)]
-        lines += ["", *wrap(_waste(device), folded)]
+        lines += ["", *folded(_waste(device), width)]
         lines += [""] if device.findings else []
         for number, one in enumerate(device.findings, 1):
             text = f"{number}. {finding_text(one)} Try: {remedy(one)}."
-            lines += wrap(text, folded, subsequent_indent="   ")
+            lines += folded(text, width, "   ")
     return "\n".join(lines if found.devices else [*lines, "It holds no memory of any device."])
 
 
 def traced_text(found: TracedMemoryDocument, top: int, width: int) -> str:
     """The same of each device that the memory events of a trace name."""
-    folded, lines = min(width, WIDEST), [printable(found.file)]
+    lines = [printable(found.file)]
     processes = len({one.process for one in found.devices})
     for one in found.devices:
         process = f" of process {printable(str(one.process))}" if processes > 1 else ""
         recorded = "" if one.kind != "CPU" else ": what was allocated while torch recorded"
-        lines += ["", f"{_device_name(one)}{process}{recorded}", *wrap(_peak(one), folded)]
-        lines += ["", *wrap(_moment(found.at, one), folded), *_table(one, "op", top, width)]
+        lines += ["", f"{_device_name(one)}{process}{recorded}", *folded(_peak(one), width)]
+        lines += ["", *folded(_moment(found.at, one), width), *_table(one, "op", top, width)]
     is_of_gpu = any(one.kind == "GPU" for one in found.devices)
-    return "\n".join([*lines, "", *wrap(MORE, folded)] if is_of_gpu else lines)
+    return "\n".join([*lines, "", *folded(MORE, width)] if is_of_gpu else lines)
 
 
 def versus_text(found: MemoryChange, top: int, width: int) -> str:
@@ -132,13 +136,11 @@ def versus_text(found: MemoryChange, top: int, width: int) -> str:
         Column(found.by, left=True, cell=lambda row: short_place(row.holder)),
     )
     for one in found.devices:
-        shown = one.rows[:top] if top else one.rows
         when = MOMENTS.get(found.at, "Then")
         sides = f"{size(one.a_bytes)} in A, {size(one.b_bytes)} in B"
         change = signed_size(one.difference_bytes)
         lines += ["", f"{when}, device {one.device}: {sides}, {change}"]
-        lines += table_of(columns, shown, width).split("\n")
-        lines += left_out(len(one.rows) - len(shown), "row", TOP_ALL)
+        lines.append(first_of(columns, one.rows, top, width, "row"))
     return "\n".join(lines)
 
 
@@ -154,9 +156,7 @@ def ranks_text(found: Sequence[MemoryRank], top: int, width: int) -> str:
         Column("device", spare=3, cell=lambda row: str(row.device)),
         Column("file", left=True, cell=lambda row: printable(basename(row.file))),
     )
-    shown = found[:top] if top else found
-    more = left_out(len(found) - len(shown), "row", TOP_ALL)
-    return "\n".join([table_of(columns, shown, width), *more])
+    return first_of(columns, found, top, width, "row")
 
 
 def rows_of(device: Totals, by: By | Literal["op"]) -> Iterator[dict[str, Any]]:
@@ -247,7 +247,7 @@ def _pinned(oom: OutOfMemory, width: int) -> list[str]:
         kept = ", ".join(map(short_place, one.holders))
         where = f"the segment of {size(one.total_size)} at {one.address:#x}"
         text = f"{size(one.inactive_bytes)} of {where}, kept by {kept}"
-        lines += wrap(text, width, initial_indent="  ", subsequent_indent="    ")
+        lines += wrap(text, min(width, READ), initial_indent="  ", subsequent_indent="    ")
     more = oom.pinned_count - len(oom.pinned[:PINNED])
     return [*lines, f"  and {count(more)} more"] if more else lines
 
@@ -276,7 +276,5 @@ def _table(device: Totals, by: By | Literal["op"], top: int, width: int) -> list
         Column("blocks", spare=1, cell=lambda row: count(row["blocks"]) if row["blocks"] else ""),
         Column(by, left=True, cell=lambda row: short_place(row["holder"])),
     )
-    shown = rows[:top] if top else rows
-    rest = sum(row["bytes"] for row in rows[len(shown) :])
-    more = left_out(len(rows) - len(shown), "row", TOP_ALL, percent(rest, whole))
-    return [*table_of(columns, shown, width).split("\n"), *more]
+    rest = sum(row["bytes"] for row in rows[top:]) if top else 0
+    return first_of(columns, rows, top, width, "row", share=percent(rest, whole)).split("\n")

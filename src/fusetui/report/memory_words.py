@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
 from fusetui.analysis.memory.categories import CATEGORIES
 from fusetui.analysis.memory.findings import Finding, Helps, Rule
@@ -39,7 +38,19 @@ def short_place(place: str) -> str:
 
 def finding_text(one: Finding) -> str:
     """The claim with its figures."""
-    return SAID[one.rule](one)
+    if one.rule == "fragmentation":
+        return _fragmentation(one)
+    return SAID[one.rule].format(
+        place=short_place(one.places[0]) if one.places else "",
+        count=one.count or 0,
+        of_count=one.of_count or 0,
+        each=size(one.each_bytes or 0),
+        bytes=size(one.bytes),
+        of=f"{size(one.bytes)} of the peak's {size(one.of_bytes)}",
+        gradients=plural(one.count or 0, "gradient"),
+        pools=plural(one.count or 0, "private pool"),
+        at_stake=size(one.at_stake_bytes or 0),
+    )
 
 
 def remedy(one: Finding) -> str:
@@ -111,19 +122,6 @@ def _why_not_told(one: OutOfMemory) -> str:
     return f"{head}: so much was free on the device, as where a process may use a part of it only."
 
 
-def _of(one: Finding) -> str:
-    return f"{size(one.bytes)} of the peak's {size(one.of_bytes)}"
-
-
-def _leak(one: Finding) -> str:
-    place = short_place(one.places[0])
-    return (
-        f"What one stack in {place} keeps grew in {one.count or 0} of the last "
-        f"{one.of_count or 0} steps, by {size(one.each_bytes or 0)} on average. After the last one "
-        f"it kept {size(one.bytes)} of what was allocated since the recording began."
-    )
-
-
 def _fragmentation(one: Finding) -> str:
     if one.inactive:
         most = "The segment with most of that is kept by"
@@ -138,38 +136,17 @@ def _fragmentation(one: Finding) -> str:
     )
 
 
-def _not_needed(one: Finding) -> str:
-    return (
-        f"{_of(one)} are {plural(one.count or 0, 'gradient')} of a step that was over. Without "
-        f"them the peak would be {size(one.at_stake_bytes or 0)} lower."
-    )
-
-
-def _state(one: Finding) -> str:
-    return f"{_of(one)} are state of the optimizer."
-
-
-def _activations(one: Finding) -> str:
-    return (
-        f"{_of(one)} are activations. Checkpointing would lower the peak by "
-        f"{size(one.at_stake_bytes or 0)} at most."
-    )
-
-
-def _pools(one: Finding) -> str:
-    return (
-        f"{plural(one.count or 0, 'private pool')}, as CUDA and HIP graphs have, reserve "
-        f"{size(one.bytes)}. Sharing one would save {size(one.at_stake_bytes or 0)} at most."
-    )
-
-
-SAID: dict[Rule, Callable[[Finding], str]] = {
-    "memory-leak": _leak,
-    "fragmentation": _fragmentation,
-    "peak-not-needed": _not_needed,
-    "optimizer-state-large": _state,
-    "activations-large": _activations,
-    "pool-per-graph": _pools,
+SAID: dict[Rule, str] = {
+    "memory-leak": "What one stack in {place} keeps grew in {count} of the last {of_count} steps, "
+    "by {each} on average. After the last one it kept {bytes} of what was allocated since the "
+    "recording began.",
+    "peak-not-needed": "{of} are {gradients} of a step that was over. Without them the peak would "
+    "be {at_stake} lower.",
+    "optimizer-state-large": "{of} are state of the optimizer.",
+    "activations-large": "{of} are activations. Checkpointing would lower the peak by {at_stake} "
+    "at most.",
+    "pool-per-graph": "{pools}, as CUDA and HIP graphs have, reserve {bytes}. Sharing one would "
+    "save {at_stake} at most.",
 }
 TRY: dict[Rule, str] = {
     "memory-leak": "look for what keeps it: a list of losses or outputs (keep loss.item()), a hook",

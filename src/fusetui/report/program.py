@@ -9,7 +9,7 @@ from typing import NamedTuple
 from fusetui.analysis.questions.launches import Calls, QueueLength, Replay, ThreadLaunches
 from fusetui.text.figures import count, duration, percent, plural, significant
 from fusetui.text.printable import printable
-from fusetui.text.tables import JSON_ALL, TOP_ALL, Column, left_out, table_of
+from fusetui.text.tables import JSON_ALL, TOP_ALL, Column, first_of, left_out, table_of
 from fusetui.trace.model.grouping import by_key
 from fusetui.trace.model.ids import device_label
 from fusetui.trace.model.report import recorded_with
@@ -17,12 +17,15 @@ from fusetui.trace.program.functions import Functions, FunctionTime
 from fusetui.trace.program.modules import MODULE, Modules, ModuleTime, Unclaimed
 from fusetui.trace.program.origin import Nowhere, PhaseTime
 
-FUNCTION_COLUMNS = (
-    Column("GPU self", cell=lambda time: _figure(time.gpu_self_ns)),
-    Column("GPU", spare=1, cell=lambda time: _figure(time.gpu_ns)),
+PASSES = (
     Column("backward", spare=4, cell=lambda time: _figure(time.gpu_backward_ns)),
     Column("recompute", spare=4, cell=lambda time: _figure(time.gpu_recompute_ns)),
     Column("kernels", spare=5, cell=lambda time: count(time.kernels) if time.kernels else ""),
+)
+FUNCTION_COLUMNS = (
+    Column("GPU self", cell=lambda time: _figure(time.gpu_self_ns)),
+    Column("GPU", spare=1, cell=lambda time: _figure(time.gpu_ns)),
+    *PASSES,
     Column("idle", spare=3, cell=lambda time: _figure(time.idle_self_ns or 0)),
     Column("CPU self", cell=lambda time: duration(time.cpu_self_ns)),
     Column("CPU", spare=2, cell=lambda time: duration(time.cpu_ns)),
@@ -64,14 +67,12 @@ def modules_text(
 def functions_text(times: Functions, top: int, width: int, form: str) -> str:
     """The first `top` functions (0: all), and unclaimed GPU time; `form`: as above."""
     missing = _told(NO_FUNCTIONS, form, "with_stack=True")
-    shown = times.functions[:top] if top else times.functions
     hidden = _blank(times.functions)
     hidden |= {"idle"} if all(time.idle_ns is None for time in times.functions) else set()
     columns = [column for column in FUNCTION_COLUMNS if column.title not in hidden]
-    more = left_out(len(times.functions) - len(shown), "function", TOP_ALL)
     none = _unclaimed(times.none, times.gpu_ns, "in none of these functions")
-    listed = [table_of(columns, shown, width), *more] if times.functions else missing
-    return _text([listed, list(none)], width)
+    shown = [first_of(columns, times.functions, top, width, "function")]
+    return _text([shown if times.functions else missing, list(none)], width)
 
 
 def _told(sentences: Sequence[str], form: str, *options: str) -> list[str]:
@@ -100,11 +101,9 @@ def _module_table(times: Modules, top: int, width: int, no_calls: str) -> Iterat
         Column("GPU", cell=lambda time: _figure(time.gpu_ns)),
         Column("share", False, 1, lambda time: percent(time.gpu_ns, whole) if time.gpu_ns else ""),
         Column("self", spare=2, cell=lambda time: _figure(time.gpu_self_ns)),
-        Column("backward", spare=3, cell=lambda time: _figure(time.gpu_backward_ns)),
-        Column("recompute", spare=3, cell=lambda time: _figure(time.gpu_recompute_ns)),
-        Column("kernels", spare=4, cell=lambda time: count(time.kernels) if time.kernels else ""),
-        Column("CPU", spare=5, cell=lambda time: _figure(time.cpu_ns)),
-        Column("calls", spare=6, cell=lambda time: count(time.count) if time.count else ""),
+        *PASSES,
+        Column("CPU", spare=6, cell=lambda time: _figure(time.cpu_ns)),
+        Column("calls", spare=7, cell=lambda time: count(time.count) if time.count else ""),
         Column("module", True, cell=lambda time: INDENT * time.level + printable(time.module)),
     )
     yield table_of([column for column in columns if column.title not in hidden], shown, width)
@@ -197,12 +196,12 @@ def launches_text(
     if not threads:
         return "no launch calls in this trace"
     rows = [row for thread in threads[:MOST] for row in _thread(thread)]
-    paragraphs = [table_of(CALL_COLUMNS, rows, width) + _more(len(threads), "thread")]
+    more = left_out(len(threads) - MOST, "thread", JSON_ALL)
+    paragraphs = ["\n".join([table_of(CALL_COLUMNS, rows, width), *more])]
     by_graph = by_key(graphs, lambda r: (r.call, device_label(r.device), r.kernels))
     kinds = [ReplayKind(f"{name} on {gpu}", same) for (name, gpu, _), same in by_graph.items()]
     if kinds:
-        shown = table_of(GRAPH_COLUMNS, kinds[:MOST], width)
-        paragraphs.append(shown + _more(len(kinds), "kind"))
+        paragraphs.append(first_of(GRAPH_COLUMNS, kinds, MOST, width, "kind", JSON_ALL))
     if queues:
         paragraphs.append(table_of(QUEUE_COLUMNS, queues, width))
     return "\n\n".join(paragraphs)
@@ -214,7 +213,3 @@ def _thread(thread: ThreadLaunches) -> Iterator[CallRow]:
     if len(thread.calls) > 1:
         for calls in thread.calls:
             yield CallRow(calls, thread.span_ns, f"  {calls.name}")
-
-
-def _more(number: int, noun: str) -> str:
-    return "".join(f"\n{line}" for line in left_out(number - MOST, noun, JSON_ALL))

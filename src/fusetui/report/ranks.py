@@ -21,7 +21,7 @@ from fusetui.report import printed
 from fusetui.report.ranks_words import clocks_text, headline, straggler_text, verdict_lines
 from fusetui.text.figures import count, duration, several, size
 from fusetui.text.printable import printable
-from fusetui.text.tables import TOP_ALL, Column, known, left_out, table_of
+from fusetui.text.tables import JSON_ALL, Column, first_of, known
 
 STANDS_OUT = "*"
 LEGEND = (
@@ -148,9 +148,7 @@ def _ranks(answer: JobAnswer, most: int, top: int) -> list[str]:
         Column("clock", spare=6, cell=clock),
         Column(where, True, cell=lambda row: printable(getattr(row, where)) or "-"),
     )
-    shown = answer.ranks[:top] if top else answer.ranks
-    lines = table_of(columns, shown, most, DEVICE, blank="-").split("\n")
-    return [*lines, *left_out(len(answer.ranks) - len(shown), "rank", TOP_ALL)]
+    return [first_of(columns, answer.ranks, top, most, "rank", least=DEVICE, blank="-")]
 
 
 def _kinds(answer: JobAnswer, most: int) -> list[str]:
@@ -175,8 +173,7 @@ def _kinds(answer: JobAnswer, most: int) -> list[str]:
             cell=lambda kind: known(kind.bus_bytes_per_s, lambda rate: f"{size(round(rate))}/s"),
         ),
     )
-    lines = table_of(columns, answer.kinds[:MOST_KINDS], most, NARROW).split("\n")
-    return [*lines, *left_out(len(answer.kinds) - MOST_KINDS, "kind", "--json has all")]
+    return [first_of(columns, answer.kinds, MOST_KINDS, most, "kind", JSON_ALL, NARROW)]
 
 
 def _remarks(answer: JobAnswer) -> Iterator[str]:

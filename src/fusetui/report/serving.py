@@ -10,13 +10,13 @@ import msgspec
 
 from fusetui.analysis.serving.answer import PhaseLimit, Serving
 from fusetui.analysis.serving.between import Between
-from fusetui.analysis.serving.layers import Experts, Layers
 from fusetui.analysis.serving.limit import Limit, Loss
+from fusetui.analysis.serving.parts import Experts, Layers
 from fusetui.gpu.kernel_names import short_name
 from fusetui.text.figures import count, duration, percent, plural, quantity, several
 from fusetui.text.patterns import late
 from fusetui.text.printable import printable
-from fusetui.text.tables import JSON_ALL, Column, known, left_out, table_of
+from fusetui.text.tables import JSON_ALL, Column, first_of, known, table_of, times
 from fusetui.trace.model.ids import LARGEST
 
 STEPS = 8  # that are listed: the outliers, then the longest
@@ -27,9 +27,7 @@ FOLDERS = late(r"^[^<(]*/(?=[^/]*\.py\()")
 PHASES = (
     Column("phase", left=True, cell=lambda phase: phase.phase),
     Column("steps", cell=lambda phase: count(phase.steps)),
-    Column("p50", cell=lambda phase: duration(phase.p50_ns)),
-    Column("p90", cell=lambda phase: duration(phase.p90_ns)),
-    Column("p99", cell=lambda phase: duration(phase.p99_ns)),
+    *times(p50=0, p90=0, p99=0),
     Column("longest", cell=lambda phase: duration(phase.max_ns)),
 )
 STEP = (
@@ -68,8 +66,7 @@ def _steps(found: Serving, width: int) -> str:
     order = sorted(found.steps, key=lambda step: (not step.outlier, -step.model_ns))
     if not order:
         return ""
-    lines = [table_of(STEP, order[:STEPS], width, 12)]
-    lines += left_out(len(order) - STEPS, "step", JSON_ALL)
+    lines = [first_of(STEP, order, STEPS, width, "step", JSON_ALL, least=12)]
     for step in order[:STEPS]:
         if step.outlier:
             because = printable("; ".join(step.because)) or "nothing that was recorded explains it"

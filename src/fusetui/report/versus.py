@@ -15,12 +15,11 @@ from fusetui.report.why_answer import NOTHING, named, qualified
 from fusetui.text.figures import change as changed
 from fusetui.text.figures import duration, signed_duration
 from fusetui.text.printable import markdown, markdown_table, printable
-from fusetui.text.tables import Column, Unseen, cut, table
+from fusetui.text.tables import READ, Column, Unseen, cut, table
 from fusetui.trace.model.columns import Trace
 
 MOST, MOST_IN_MARKDOWN = 3, 5  # modules, and families
 LONGEST = 48
-WIDEST = 96
 DOUBT = f"How much runs differ by themselves is not known: no side has {FEWEST} steps."
 
 
@@ -43,9 +42,9 @@ def versus_text(found: Versus, width: int) -> str:
         return "\n".join(cut(line, width) for line in [*lines, NOTHING])
     lines += [verdict(found)]
     for side, why in (("A", found.a), ("B", found.b)):
-        lines += [line for text in qualified(why) for line in _told(f"{side}: {text}", width)]
+        lines += [line for text in qualified(why) for line in _lines(f"{side}: {text}", width)]
     for title, moved in (("module", found.modules), ("kernel family", found.families)):
-        lines += _told(_moved(title, moved, width), width)
+        lines += _lines(_moved(title, moved, width), width)
     figures = [Column("A"), Column("B"), Column("change")]
     rows: list[tuple[str, ...]] = [
         (f"{'  ' if one.name in IDLE else ''}{named(one.name)}", *_times(one))
@@ -56,12 +55,12 @@ def versus_text(found: Versus, width: int) -> str:
         columns = [Column("finding", left=True), Column("", left=True), *figures]
         lines += ["", *table(columns, rows, width).split("\n")]
     for text in below_rows(found.findings, found.is_sure):
-        lines += _told(printable(text), width)
+        lines += _lines(printable(text), width)
     return "\n".join(cut(line, width) for line in lines)
 
 
-def _told(text: str, width: int) -> list[str]:
-    return wrap(text, min(width, WIDEST), subsequent_indent="  ", break_on_hyphens=False)
+def _lines(text: str, width: int) -> list[str]:
+    return wrap(text, min(width, READ), subsequent_indent="  ", break_on_hyphens=False)
 
 
 def _moved(title: str, moved: Sequence[Moved], width: int) -> str:

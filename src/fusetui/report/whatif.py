@@ -75,9 +75,16 @@ def whatif_text(found: WhatIf, width: int, every_step: bool = False) -> str:
     if found.after_ns is not None and found.limit:
         limit = limit_sentence(found.limit, "Then ", _in_a_row(found))
         blocks += [_wrapped([limit], width), rows_text(found.limit, width)]
-    blocks += [_wrapped([NOTES[note]], width) for note in found.notes]
-    blocks += [_wrapped([text], width) for text in inferred_sentence(found.inferred_waits)]
-    return "\n\n".join(blocks)
+    return "\n\n".join([*blocks, *_remarks(found, width)])
+
+
+def _remarks(found: WhatIf | JobWhatIf | Path, width: int) -> Iterator[str]:
+    for note in () if isinstance(found, Path) else found.notes:
+        yield _wrapped([NOTES[note]], width)
+    if found.inferred_waits:
+        calls = plural(found.inferred_waits, "waiting call")
+        told = f"Of {calls} the trace does not say what for: that was inferred from the times."
+        yield _wrapped([told], width)
 
 
 def sweep_text(found: Sweep, width: int) -> str:
@@ -104,8 +111,7 @@ def path_text(found: Path, width: int) -> str:
         blocks.append(table_of(SLACK_COLUMNS, found.slack, width))
     elif found.slack_left_out:
         blocks.append(_wrapped(["The trace is too large to tell what has time to spare."], width))
-    blocks += [_wrapped([text], width) for text in inferred_sentence(found.inferred_waits)]
-    return "\n\n".join(blocks)
+    return "\n\n".join([*blocks, *_remarks(found, width)])
 
 
 def rows_text(rows: Sequence[PathRow], width: int) -> str:
@@ -207,12 +213,6 @@ def _of(of: str) -> str:
     return "a step" if of == "step" else "the span"
 
 
-def inferred_sentence(waits: int) -> Iterator[str]:
-    if waits:
-        calls = plural(waits, "waiting call")
-        yield f"Of {calls} the trace does not say what for: that was inferred from the times."
-
-
 def _knee(found: Sweep) -> str:
     first, last = found.points[0], found.points[-1]
     if first.after_ns == last.after_ns:
@@ -262,20 +262,14 @@ def job_whatif_text(found: JobWhatIf, width: int, top: int) -> str:
     blocks = [_wrapped([*_job_answer(found)], width)]
     if found.after_ns is not None:
         blocks.append(first_of(_columns(found), found.ranks, top, width, "rank"))
-        blocks += [_wrapped([NOTES[note]], width) for note in found.notes]
-        blocks += [_wrapped([text], width) for text in inferred_sentence(found.inferred_waits)]
+        blocks += _remarks(found, width)
     return "\n\n".join(blocks)
-
-
-def no_answer(found: JobWhatIf) -> str:
-    """Why there is none."""
-    made = _made(found)
-    return f"What {made} would be worth to the job cannot be told: {WHY[found.why_not]}."
 
 
 def _job_answer(found: JobWhatIf) -> Iterator[str]:
     if found.before_ns is None or found.after_ns is None:
-        yield no_answer(found)
+        told = f"What {_made(found)} would be worth to the job cannot be told"
+        yield f"{told}: {WHY[found.why_not]}."
         return
     if found.residual_share > DOUBTFUL:
         share = percent(found.residual_share, 1)

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from textwrap import wrap
 
 import msgspec
 from msgspec.structs import replace
 
 from fusetui.analysis.why.model import CLASSES as PARTS
-from fusetui.analysis.why.model import IDLE, Gap, Why, WhyDocument
+from fusetui.analysis.why.model import IDLE, Finding, Gap, Why, WhyDocument
 from fusetui.report import printed
 from fusetui.report.why_answer import (
     CLASSES,
     HIDDEN,
-    LONGEST_TOLD,
     account_columns,
     account_lines,
     answer,
@@ -31,12 +29,11 @@ from fusetui.report.why_answer import (
 from fusetui.report.worth import doubt_text, replayed_text, worth_text
 from fusetui.text.figures import count, duration, percent, plural
 from fusetui.text.printable import markdown, markdown_table, printable
-from fusetui.text.tables import JSON_ALL, Column, Unseen, cut, left_out, table, table_of
+from fusetui.text.tables import JSON_ALL, Column, cut, first_of, folded, left_out, table, table_of
 from fusetui.trace.model.columns import Trace
 
 MOST_LINES = 25
 MOST_UNKNOWN = 3  # lines
-WIDEST = 96
 THREADS = 10
 GAPS = 4  # in the text
 FEW_REASONS = 2  # of idle time, where what is not understood has to be told too
@@ -62,9 +59,8 @@ def why_text(found: Why, width: int, below: int = 0, everything: bool = False) -
     kernels and modules."""
     most = UNBOUNDED if everything else MOST_LINES - below
     account = account_lines(found, width) if found.devices else _threads(found, width)
-    folded = min(width, WIDEST)
-    head = [printable(found.file), *wrap(printable(answer(found)), folded)]
-    unknown = wrap(printable(not_recorded(found)), folded)[:MOST_UNKNOWN]
+    head = [printable(found.file), *folded(printable(answer(found)), width)]
+    unknown = folded(printable(not_recorded(found)), width)[:MOST_UNKNOWN]
     paragraphs = [head, account, unknown]
     breakdown = _breakdown(found, width, everything)
     findings = _findings(found, _room([*paragraphs, breakdown], most), width, everything)
@@ -96,34 +92,38 @@ def _room(paragraphs: Sequence[Sequence[str]], most: int) -> int:
 
 
 THREAD_COLUMNS = (
-    Column("ops", cell=lambda one: _figure(one.op_ns)),
-    Column("Python", cell=lambda one: _figure(one.python_ns)),
-    Column("waiting", cell=lambda one: _figure(one.wait_ns)),
-    Column("nothing", cell=lambda one: _figure(one.nothing_ns)),
+    Column("ops", cell=lambda one: duration(one.op_ns) if one.op_ns else ""),
+    Column("Python", cell=lambda one: duration(one.python_ns) if one.python_ns else ""),
+    Column("waiting", cell=lambda one: duration(one.wait_ns) if one.wait_ns else ""),
+    Column("nothing", cell=lambda one: duration(one.nothing_ns) if one.nothing_ns else ""),
     Column("of", cell=lambda one: duration(one.span_ns)),
     Column("thread", left=True, cell=lambda one: printable(one.label)),
 )
-
-
-def _figure(ns: int) -> str:
-    return duration(ns) if ns else ""
+GAP_COLUMNS = (
+    Column("idle for", cell=lambda gap: duration(gap.dur_ns)),
+    Column("from", spare=2, cell=lambda gap: duration(gap.start_ns)),
+    Column("GPU", spare=3, cell=lambda gap: printable(str(gap.device))),
+    Column("mostly", left=True, cell=lambda gap: IDLE[main_reason(gap)].short),
+    Column("of it", spare=4, cell=lambda g: percent(g.idle.get(main_reason(g), 0), g.dur_ns)),
+    Column("drained by", True, 1, lambda gap: printable(gap.drained_by or "")),
+    Column("while", left=True, cell=lambda gap: printable(covered_by(gap))),
+)
 
 
 def _threads(found: Why, width: int) -> list[str]:
-    busiest = sorted(found.cpu, key=lambda one: -(one.op_ns + one.python_ns))[:THREADS]
-    more = left_out(len(found.cpu) - len(busiest), "thread", JSON_ALL)
-    return [*table_of(THREAD_COLUMNS, busiest, width).split("\n"), *more] if busiest else []
+    busiest = sorted(found.cpu, key=lambda one: -(one.op_ns + one.python_ns))
+    shown = first_of(THREAD_COLUMNS, busiest, THREADS, width, "thread", JSON_ALL)
+    return shown.split("\n") if busiest else []
 
 
 def _breakdown(found: Why, width: int, everything: bool) -> list[str]:
     """What the GPU's time goes to: a sentence where the GPU is the limit, or tables."""
     if not everything or found.breakdown is None:
-        longest = width if isinstance(width, Unseen) else LONGEST_TOLD
-        return wrap(breakdown_text(found, longest), min(width, WIDEST))
+        return folded(breakdown_text(found, width), width)
     lines: list[str] = []
-    for what, some, whole in breakdown_parts(found):
+    for what, parts, whole in breakdown_parts(found):
         columns = [*map(Column, ("GPU time", "share", "count")), Column(what, left=True)]
-        rows = [(duration(s.ns), percent(s.ns, whole), count(s.count), s.name) for s in some]
+        rows = [(duration(s.ns), percent(s.ns, whole), count(s.count), s.name) for s in parts]
         lines += ["", *table(columns, rows, width).split("\n")]
     return lines[1:]
 
@@ -132,9 +132,9 @@ def _findings(found: Why, room: int, width: int, everything: bool = False) -> li
     """As many as there is room for, the first one with what to try. Of this remedy and the ceiling,
     what leaves no room for the first finding is left out. With `everything` all of them, each with
     what to try."""
-    told = f"{ceiling_text(found)}{_and(replayed_text(found))}".strip()
-    unsure = wrap(doubt_text(found), min(width, WIDEST))
-    ceiling = [*wrap(told, min(width, WIDEST)), *unsure]
+    told = " ".join(filter(None, (ceiling_text(found), replayed_text(found))))
+    unsure = folded(doubt_text(found), width)
+    ceiling = [*folded(told, width), *unsure]
     if everything:
         return _fitting(found, ceiling, len(found.findings), room, width)[0]
     for above, remedy in ((ceiling, 1), (ceiling, 0), (unsure, 1), (unsure, 0)):
@@ -152,9 +152,8 @@ def _fitting(
     they are."""
     lines = [*above]
     for number, one in enumerate(found.findings, 1):
-        tried = f" Try: {one.try_}" if number <= remedies and one.try_ else ""
-        text = f"{number}. {one.text}{_and(worth_text(found, one))}{tried}"
-        more = wrap(printable(text), min(width, WIDEST), subsequent_indent="   ")
+        text = _claim(found, one, number <= remedies)
+        more = folded(printable(f"{number}. {text}"), width, "   ")
         rest = len(found.findings) - number
         if len(lines) + len(more) > room - bool(rest):
             return [*lines, *left_out(rest + 1, "finding", TEXT_ALL)], number - 1
@@ -162,8 +161,10 @@ def _fitting(
     return lines, len(found.findings)
 
 
-def _and(text: str) -> str:
-    return f" {text}" if text else ""
+def _claim(found: Why, one: Finding, tried: bool = True) -> str:
+    """With its worth, and what to try."""
+    parts = (one.text, worth_text(found, one), f"Try: {one.try_}" if tried and one.try_ else "")
+    return " ".join(filter(None, parts))
 
 
 def gaps_text(found: Why, most: int | None, width: int) -> str:
@@ -182,17 +183,8 @@ def gaps_text(found: Why, most: int | None, width: int) -> str:
 
 def gaps_table(gaps: Sequence[Gap], width: int) -> str:
     """A table without the column of the GPU if there is only one."""
-    columns = [
-        Column("idle for", cell=lambda gap: duration(gap.dur_ns)),
-        Column("from", spare=2, cell=lambda gap: duration(gap.start_ns)),
-        Column("GPU", spare=3, cell=lambda gap: printable(str(gap.device))),
-        Column("mostly", left=True, cell=lambda gap: IDLE[main_reason(gap)].short),
-        Column("of it", spare=4, cell=lambda g: percent(g.idle.get(main_reason(g), 0), g.dur_ns)),
-        Column("drained by", True, 1, lambda gap: printable(gap.drained_by or "")),
-        Column("while", left=True, cell=lambda gap: printable(covered_by(gap))),
-    ]
-    if len({printable(str(gap.device)) for gap in gaps}) == 1:
-        del columns[2]
+    is_one = len({printable(str(gap.device)) for gap in gaps}) == 1
+    columns = [column for column in GAP_COLUMNS if column.title != "GPU" or not is_one]
     return table_of(columns, gaps, width)
 
 
@@ -200,20 +192,21 @@ def why_markdown(found: Why) -> str:
     """The answer, the account, the ceiling, the findings and the longest gaps."""
     lines = [f"**{markdown(found.file)}**: {markdown(answer(found))}", ""]
     lines += [*(_account(found) if found.devices else _threads_md(found)), ""]
-    for what, some, whole in breakdown_parts(found) if is_limit(found) else ():
+    for what, parts, whole in breakdown_parts(found) if is_limit(found) else ():
         rows = [
-            (markdown(one.name), duration(one.ns), percent(one.ns, whole), count(one.count))
-            for one in some[:SHARES]
+            [markdown(one.name), duration(one.ns), percent(one.ns, whole), count(one.count)]
+            for one in parts[:SHARES]
         ]
         lines += [*markdown_table([what, "GPU time", "share", "count"], rows, [0]), ""]
     for text in filter(None, (ceiling_text(found), replayed_text(found), doubt_text(found))):
         lines += [markdown(text), ""]
-    for n, one in enumerate(found.findings, 1):
-        tried = f" Try: {one.try_}" if one.try_ else ""
-        lines.append(f"{n}. {markdown(f'{one.text}{_and(worth_text(found, one))}{tried}')}")
+    lines += [f"{n}. {markdown(_claim(found, one))}" for n, one in enumerate(found.findings, 1)]
     lines += [""] if found.findings else []
-    lines += [*_gaps_md(listed(found)[:MOST_GAPS]), markdown(not_recorded(found))]
-    return "\n".join(lines).rstrip() + "\n"
+    if gaps := listed(found)[:MOST_GAPS]:
+        columns = [GAP_COLUMNS[n] for n in (0, 1, 3, 6)]
+        rows = [[markdown(column.cell(gap)) for column in columns] for gap in gaps]
+        lines += [*markdown_table([column.title for column in columns], rows, [2, 3]), ""]
+    return "\n".join([*lines, markdown(not_recorded(found))]).rstrip() + "\n"
 
 
 def account_rows(found: Why) -> list[tuple[str, list[tuple[int, int]]]]:
@@ -247,20 +240,6 @@ def _threads_md(found: Why) -> list[str]:
     figures = ((t.label, t.op_ns, t.python_ns, t.wait_ns, t.nothing_ns) for t in found.cpu)
     rows = [(markdown(label), *map(duration, times)) for label, *times in figures]
     return markdown_table(["thread", "ops", "Python", "waiting", "nothing"], rows, [0])
-
-
-def _gaps_md(gaps: Sequence[Gap]) -> list[str]:
-    rows = [
-        (
-            duration(gap.dur_ns),
-            duration(gap.start_ns),
-            IDLE[main_reason(gap)].short,
-            markdown(covered_by(gap)),
-        )
-        for gap in gaps
-    ]
-    lines = markdown_table(["idle for", "from", "mostly", "while"], rows, [2, 3])
-    return [*lines, ""] if rows else []
 
 
 def why_document(found: Why, trace: Trace) -> WhyDocument:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from fusetui.analysis.why.model import CLASSES as PARTS
@@ -22,7 +22,7 @@ from fusetui.text.cutting import width as cells
 from fusetui.text.figures import count, duration, percent, plural, unit_of
 from fusetui.text.patterns import late
 from fusetui.text.printable import printable
-from fusetui.text.tables import GAP, Column, cut, table
+from fusetui.text.tables import GAP, Column, Unseen, cut, table
 from fusetui.trace.layout.steps import UP_TO
 from fusetui.trace.model.ids import device_label
 
@@ -199,16 +199,17 @@ def _idle(sums: Sums, gpus: int) -> str:
 def account_lines(found: Why, width: int, most: int = REASON_ROWS) -> list[str]:
     """Classes and at most so many reasons, of the median step and of the span."""
     columns = account_columns(found)
-    known = [name for name in IDLE if any(sums[name] for _, sums in columns)]
-    reasons = sorted(known, key=lambda name: [-sums[name] for _, sums in columns])
+
+    def known(names: Iterable[str]) -> list[str]:
+        return [name for name in names if any(sums[name] for _, sums in columns)]
+
+    reasons = sorted(known(IDLE), key=lambda name: [-sums[name] for _, sums in columns])
     shown, rest = reasons[:most], reasons[most:]
-    names = [(name, CLASSES[name]) for name in PARTS if any(sums[name] for _, sums in columns)]
-    hidden = [(name, text) for name, text in HIDDEN.items() if any(s[name] for _, s in columns)]
-    labels = [*names, *((name, f"  {IDLE[name].sentence}") for name in shown)]
-    rows = [_row(text, [name], columns) for name, text in labels]
+    rows = [_row(CLASSES[name], [name], columns) for name in known(PARTS)]
+    rows += [_row(f"  {IDLE[name].sentence}", [name], columns) for name in shown]
     if rest:
         rows.append(_row(f"  {plural(len(rest), 'other reason')}", rest, columns))
-    rows += [_row(text, [name], columns) for name, text in hidden]
+    rows += [_row(HIDDEN[name], [name], columns) for name in known(HIDDEN)]
     titles = [device_text(found)]
     for title, sums in columns:
         titles += [f"{title} {unit_of([sums['span']]).name}", "share"]
@@ -345,9 +346,10 @@ def breakdown_parts(found: Why) -> list[tuple[str, tuple[Share, ...], int]]:
     return [part for part in (by_kernel, by_module) if part[1]]
 
 
-def breakdown_text(found: Why, longest: int = LONGEST_TOLD) -> str:
+def breakdown_text(found: Why, width: int = 0) -> str:
     """`GPU time by kernel: gemm bf16 39 %, ...; by module or annotation: Qwen2MLP 31 %, ...`; ""
-    where the GPU is not the limit. Names are cut to `longest`, unless nobody sees that."""
+    where the GPU is not the limit. Names are cut, unless nobody sees that."""
+    longest = width if isinstance(width, Unseen) else LONGEST_TOLD
     if found.breakdown is None or not found.breakdown.kernels or not is_limit(found):
         return ""
     told = (

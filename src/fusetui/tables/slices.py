@@ -8,7 +8,6 @@ import numpy as np
 
 from fusetui.analysis.questions.search import FROM_NAME
 from fusetui.gpu.kernel_names import KernelName, decode
-from fusetui.tables.columns import columns_of
 from fusetui.tables.public import Table
 from fusetui.tables.table import TableColumn, Values
 from fusetui.trace.layout.steps import steps_of
@@ -19,8 +18,8 @@ from fusetui.trace.model.columns import Trace
 KINDS = tuple(role.name.lower() for role in Role)
 
 
-def slices(trace: Trace) -> Table:
-    """`parent` and `launch` are rows of this table."""
+def slices(trace: Trace, first: frozenset[str]) -> Table:
+    """`parent` and `launch` are rows of this table; `first`: as in Table."""
     length = trace.recorded()
     track, name = trace.track[:length], trace.name[:length]
     launch, op = trace.launch[:length], trace.op[:length]
@@ -51,7 +50,6 @@ def slices(trace: Trace) -> Table:
         _number("step", np.array([*steps.numbers, -1], dtype=np.int64)[step], step >= 0),
         *_decoded(trace, np.where(gpu, name, -1)),
     )
-    first = frozenset(spec.name for spec in columns_of("slices") if spec.first)
     return Table("slices", columns, first)
 
 

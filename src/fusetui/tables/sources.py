@@ -1,19 +1,68 @@
-"""Which tables there are of a trace: the rows of an answer of `--json`, or all slices."""
+"""Which tables there are of a trace, their columns as columns.txt has them, and their rows: those
+of an answer of `--json`, or all slices. A table has all of its columns for every trace.
+
+Names are those of `--json`, without dots; one differs where SQL reserves it or another column has
+it. Ids are texts, because a trace may name a process or a device by any text.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from fusetui.analysis.why.model import IDLE
 from fusetui.analysis.why.selection import Selection
-from fusetui.tables.columns import columns_of
 from fusetui.tables.public import Table, table_of
+from fusetui.tables.table import DTYPES, Kind, Spec
 from fusetui.trace.model.columns import Trace
 
 if TYPE_CHECKING:
     from fusetui.analysis.ranks.model import JobAnswer
+
+Specs = tuple[Spec, ...]
+FILE = Spec("file", "text", "the trace, as it was named; where several were given", False, True)
+BY: Final = {
+    "shape": ("name", "op", "inputs"),
+    **{by: (by,) for by in ("name", "op", "module", "family", "stream", "step")},
+}
+"""What identifies a group of kernels, by what they are grouped by."""
+
+
+def columns_of(table: str, by: str = "name") -> Specs:
+    """The columns of a table; `by`: what kernels or ops are grouped by."""
+    parts: tuple[str, ...] = (table,)
+    if table == "kernels":
+        parts = (*BY[by], "spread", "work", *(["decoded"] if "name" in BY[by] else []))
+    elif table == "ops":
+        parts = ("name", *(["inputs"] if by == "shape" else []), "spread", "of_ops")
+    found = [spec for part in parts for spec in _sections()[part]]
+    if whole := {"gaps": "dur_ns", "ranks": "idle_ns"}.get(table):
+        found += [
+            Spec(f"idle_{name}_ns", "int", f"of {whole}: {reason.sentence}", table == "ranks")
+            for name, reason in IDLE.items()
+        ]
+    return tuple(found)
+
+
+@cache
+def _sections() -> dict[str, Specs]:
+    """The parts of columns.txt by name."""
+    text = Path(__file__).with_name("columns.txt").read_text(encoding="utf-8")
+    sections = (section.split("]\n", 1) for section in text.split("\n[")[1:])
+    return {name: tuple(_specs(lines)) for name, lines in sections}
+
+
+def _specs(lines: str) -> Iterator[Spec]:
+    kinds: dict[str, Kind] = {kind: kind for kind in (*DTYPES, "text")}
+    for line in lines.strip().splitlines():
+        name, kind, meaning = line.split(maxsplit=2)
+        known = kinds[kind.rstrip("?")]
+        yield Spec(name.rstrip("*"), known, meaning, kind.endswith("?"), name.endswith("*"))
+
 
 Records = list[dict[str, Any]]
 
@@ -33,15 +82,13 @@ def made(name: str, trace: Trace, asked: Asked | None = None) -> Table:
     if name == "slices":
         from fusetui.tables.slices import slices
 
-        return slices(trace)
+        return slices(trace, frozenset(spec.name for spec in columns_of(name) if spec.first))
     chosen = asked or Asked()
     return table_of(name, columns_of(name, chosen.by), MAKERS[name](trace, chosen))
 
 
 def ranks_table(answer: JobAnswer) -> Table:
     """A row for each rank, in the order of the answer."""
-    from fusetui.analysis.why.model import IDLE
-
     records = []
     for row in answer.ranks:
         worst = row.worst_wait
@@ -65,7 +112,7 @@ def _kernels(trace: Trace, asked: Asked) -> Records:
     from fusetui.report.groups import kernels_json
 
     groups = kernel_groups(trace, jobs(trace, given=dict(asked.peaks)), asked.by)
-    rows: Records = msgspec.to_builtins(kernels_json(groups, asked.by, ()))["kernels"]
+    rows = _plain(kernels_json(groups, asked.by, ()).kernels)
     for row in rows:
         decoded = row.pop("decoded", None) or {}
         row |= {key: row.get(key, value) for key, value in decoded.items() if key != "op"}
@@ -78,16 +125,14 @@ def _kernels(trace: Trace, asked: Asked) -> Records:
 def _ops(trace: Trace, asked: Asked) -> Records:
     from fusetui.analysis.questions.groups import op_groups
 
-    rows: Records = msgspec.to_builtins(op_groups(trace, asked.by))
-    return [{"captured": False, **row} for row in rows]
+    return [{"captured": False, **row} for row in _plain(op_groups(trace, asked.by))]
 
 
 def _modules(trace: Trace, asked: Asked) -> Records:
     from fusetui.trace.program.modules import module_times
     from fusetui.trace.program.origin import origins
 
-    rows: Records = msgspec.to_builtins(module_times(origins(trace), asked.expand).modules)
-    return rows
+    return _plain(module_times(origins(trace), asked.expand).modules)
 
 
 def _lines(trace: Trace, asked: Asked) -> Records:
@@ -97,13 +142,11 @@ def _lines(trace: Trace, asked: Asked) -> Records:
 
     by_line = asked.by == "line"
     times = function_times(origins(trace), asked.file, idle_causes(trace), by_line)
-    rows: Records = msgspec.to_builtins(times.functions)
-    return rows
+    return _plain(times.functions)
 
 
 def _gaps(trace: Trace, asked: Asked) -> Records:
     """All of them."""
-    from fusetui.analysis.why.model import IDLE
     from fusetui.analysis.why.selection import accounted
     from fusetui.report.why_answer import main_reason
 
@@ -136,26 +179,25 @@ def _collectives(trace: Trace, _: Asked) -> Records:
     from fusetui.analysis.questions.collectives import collectives_of
 
     found = collectives_of(trace)
-
-    def rows() -> Iterator[dict[str, Any]]:
-        each = zip(found.told, found.rows.tolist(), found.issued.tolist(), strict=True)
-        for told, row, issued in each:
-            yield {
-                "collective": told.name,
-                "process_group": told.group.name,
-                "group_size": told.group.size or None,
-                "dtype": told.dtype or None,
-                "bytes": _row(told.bytes),
-                "sequence": _row(told.sequence),
-                "peer": _row(told.peer),
-                "issued_ns": issued - trace.begin_ns,
-                "start_ns": int(trace.start[row]) - trace.begin_ns,
-                "dur_ns": int(trace.dur[row]),
-                "kernel": trace.name_of(row),
-                "row": row,
-            }
-
-    return [*rows()]
+    return [
+        {
+            "collective": told.name,
+            "process_group": told.group.name,
+            "group_size": told.group.size or None,
+            "dtype": told.dtype or None,
+            "bytes": _row(told.bytes),
+            "sequence": _row(told.sequence),
+            "peer": _row(told.peer),
+            "issued_ns": issued - trace.begin_ns,
+            "start_ns": int(trace.start[row]) - trace.begin_ns,
+            "dur_ns": int(trace.dur[row]),
+            "kernel": trace.name_of(row),
+            "row": row,
+        }
+        for told, row, issued in zip(
+            found.told, found.rows.tolist(), found.issued.tolist(), strict=True
+        )
+    ]
 
 
 def _findings(trace: Trace, _: Asked) -> Records:
@@ -171,9 +213,13 @@ def _steps(trace: Trace, _: Asked) -> Records:
     from fusetui.analysis.questions.summary import summary
     from fusetui.trace.layout.steps import steps_of
 
-    rows: Records = msgspec.to_builtins(summary(trace).steps)
-    numbers = steps_of(trace).numbers
-    return [{"number": number, **row} for number, row in zip(numbers, rows, strict=True)]
+    rows = zip(steps_of(trace).numbers, _plain(summary(trace).steps), strict=True)
+    return [{"number": number, **row} for number, row in rows]
+
+
+def _plain(records: object) -> Records:
+    found: Records = msgspec.to_builtins(records)
+    return found
 
 
 def _row(number: int) -> int | None:

@@ -15,10 +15,9 @@ import numpy as np
 from msgspec.structs import replace
 
 from fusetui import Error
-from fusetui.tables.columns import FILE, columns_of
 from fusetui.tables.frames import needed, schema_of
 from fusetui.tables.public import Table, renamed, with_files
-from fusetui.tables.sources import TABLES, made
+from fusetui.tables.sources import FILE, TABLES, columns_of, made
 from fusetui.tables.table import Kind, Spec, TableColumn, column_of
 from fusetui.trace.model.columns import Trace
 

@@ -179,18 +179,14 @@ def _missing(spec: Spec, known: Flags) -> Flags | None:
     return known if spec.optional or not known.all() else None
 
 
-def _whole(value: Any) -> int | None:
-    return int(value) if -LARGEST <= value < LARGEST else None
-
-
-def _finite(value: Any) -> float | None:
-    return float(value) if abs(value) < 1e308 else None
-
-
 def _text(value: object) -> str:
     if value is None:
         return ""
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
-FIT: dict[Kind, Callable[[Any], float | None]] = {"int": _whole, "float": _finite, "bool": bool}
+FIT: dict[Kind, Callable[[Any], float | None]] = {
+    "int": lambda value: int(value) if -LARGEST <= value < LARGEST else None,
+    "float": lambda value: float(value) if abs(value) < 1e308 else None,
+    "bool": bool,
+}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from operator import attrgetter
+from textwrap import wrap
 from typing import Any, TypeVar
 
 import msgspec
@@ -17,6 +17,7 @@ GAP = "  "
 TOP_ALL, JSON_ALL = "--top 0 shows all", "--json has all"
 LEAST = 34  # minimum width of the last column, before other columns are dropped
 CUT = "..."
+READ = 96  # cells of a line of sentences, at most
 
 
 class Unseen(int):
@@ -34,13 +35,11 @@ class Column(msgspec.Struct, frozen=True):
     cell: Callable[[Any], str] = str
 
 
-def times(of: str = "", /, **spares: int) -> list[Column]:
-    """Columns of times, from the fields of their names with `_ns`, and when each is dropped; `of`:
-    the field of the record that has them."""
+def times(**spares: int) -> list[Column]:
+    """Columns of times, from the fields of their names with `_ns`, and when each is dropped."""
 
     def cell(name: str) -> Callable[[Any], str]:
-        field = attrgetter(f"{of}.{name}_ns".removeprefix("."))
-        return lambda record: duration(field(record))
+        return lambda record: duration(getattr(record, f"{name}_ns"))
 
     return [Column(name, False, spare, cell(name)) for name, spare in spares.items()]
 
@@ -101,6 +100,11 @@ def first_of(
     shown = records[:top] if top else records
     more = left_out(len(records) - len(shown), noun, hint, share)
     return "\n".join([table_of(columns, shown, most, least, blank), *more])
+
+
+def folded(text: str, most: int, indent: str = "") -> list[str]:
+    """A paragraph in lines that are read well, of at most `most` cells."""
+    return wrap(text, min(most, READ), subsequent_indent=indent)
 
 
 def known(value: T | None, text: Callable[[T], str], otherwise: str = "-") -> str:

@@ -11,10 +11,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fusetui.analysis.diff.compare import diff
+from fusetui.analysis.diff.compare import Cut, diff
 from fusetui.analysis.diff.model import Answer, Diff
 from fusetui.analysis.diff.statistics import paired_interval, rejected_rounds
-from fusetui.analysis.diff.step_change import Cut
 from fusetui.report.diff import to_text
 from fusetui.trace import Trace, open_trace
 

@@ -16,10 +16,9 @@ from tests.places import TRACES
 from tests.scripts import benchmark
 
 from fusetui.analysis.ranks.answer import explained
-from fusetui.analysis.ranks.changing import parts_of
+from fusetui.analysis.ranks.changing import parts_of, replayed
 from fusetui.analysis.ranks.stragglers import JobFacts
 from fusetui.analysis.ranks.summary import summary_of
-from fusetui.analysis.ranks.together import replayed
 from fusetui.analysis.ranks.whatif import JobWhatIf, job_whatif
 from fusetui.analysis.replay.changes import WrongChange
 from fusetui.report.whatif import job_whatif_text

@@ -11,7 +11,7 @@ from tests.analysis.serving.servers import EMBEDDING, GEMM, Server, call, cpu, g
 from tests.places import TRACES
 
 from fusetui.analysis.serving.answer import serving
-from fusetui.analysis.serving.layers import repetition
+from fusetui.analysis.serving.parts import repetition
 from fusetui.trace import Trace, open_trace
 
 SERVER = Server()

@@ -19,9 +19,9 @@ from fusetui.trace import Trace, open_trace
 from fusetui.trace.model.categories import Role
 from fusetui.trace.program.modules import module_times
 from fusetui.trace.program.origin import origins
+from fusetui.tui.layout.figure_trees import module_tree
 from fusetui.tui.layout.flame import Flame, flame_of
 from fusetui.tui.layout.kernel_table import KernelTable, KernelView, keys_of, table_of
-from fusetui.tui.layout.modules import module_tree
 from fusetui.tui.layout.op_tree import call_tree, callers_tree, frame_tree, op_tree
 
 MOST = 1 << 20  # bytes of a file that is read in a moment

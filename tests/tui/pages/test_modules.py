@@ -11,7 +11,7 @@ from tests.tui.prepared import after, do, drawn, explained, opened
 
 from fusetui.text.figures import percent
 from fusetui.trace import Trace
-from fusetui.tui.layout.modules import ModuleTree
+from fusetui.tui.layout.figure_trees import ModuleTree
 from fusetui.tui.pages.tree import NO_MODULES, ModulesPage
 from fusetui.tui.state.state import TIMELINE, Size, State
 

@@ -24,6 +24,7 @@ from fusetui.tui.pages import overlays
 from fusetui.tui.state.commands import obeyed
 from fusetui.tui.state.offers import Offer
 from fusetui.tui.state.state import TIMELINE, Chooser, Order, Read, Record
+from fusetui.tui.state.state import laid_over as overlaid
 
 
 @pytest.mark.parametrize(
@@ -58,7 +59,7 @@ def test_a_program_that_is_chosen_is_recorded(mlp: Trace) -> None:
     """Beside the trace that is open, where that is asked for; `o` still offers the traces."""
     state = replace(opened(mlp), paths=("a.json",))
     programs = (Offer("train.py 7", (), "door open", pid=7),)
-    choosing = overlays.laid_over(state, Chooser(("door open",), programs))
+    choosing = overlaid(state, Chooser(("door open",), programs))
     assert "Enter records it" in laid_over(choosing)
     assert "train.py 7  door open" in laid_over(choosing)
     for outcome, beside in (

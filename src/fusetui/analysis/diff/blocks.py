@@ -123,8 +123,7 @@ def _gain(
     fits = np.logical_and.accumulate(same)
     own = few.ns[partner[fits]]
     more = np.abs(many.ns[leaves[fits]] - own) - np.abs(many.ns[enters[fits]] - own)
-    found: Int64s = np.concatenate([[0], np.cumsum(more)])
-    return found
+    return np.concatenate([[0], np.cumsum(more)])
 
 
 DISTINCT = 4  # a block has at least so many different pieces of work
@@ -149,8 +148,7 @@ class Repeat(msgspec.Struct, frozen=True, eq=False):
 
 
 def repeat(a: Int64s, b: Int64s) -> Repeat | None:
-    """What A has more often than B: of all blocks the one that explains the most of A, the smallest
-    of equals."""
+    """What A has more often than B: the block that explains most of A, the smallest of equals."""
     found: Repeat | None = None
     for block in _blocks(a):
         one = _more(block, a, b)
@@ -196,5 +194,4 @@ def _more(block: Int64s, a: Int64s, b: Int64s) -> Repeat | None:
 
 def _counts(kinds: Int64s, keys: Int64s) -> Int64s:
     ordered = np.sort(keys)
-    found: Int64s = np.searchsorted(ordered, kinds, "right") - np.searchsorted(ordered, kinds)
-    return found
+    return np.searchsorted(ordered, kinds, "right") - np.searchsorted(ordered, kinds)

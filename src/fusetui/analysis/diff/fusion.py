@@ -50,7 +50,7 @@ def _collectors(board: Board, side: int, gap: int) -> list[tuple[int, Collector]
     other = board.items[1 - side]
     found = []
     for one in board.gaps[gap][1 - side]:
-        if board.is_compute(1 - side, one):
+        if other.computes[one]:
             kind = collector(other.names[one]) or collector(other.op_names[one])
             if kind is None and not is_library(other.names[one]):
                 near = board.gaps[max(0, gap - REACH) : gap + REACH + 1]
@@ -108,12 +108,10 @@ def _greedy(covers: list[list[frozenset[str]]]) -> list[int]:
 
 
 def _covers(board: Board, side: int, item: int, kind: Collector) -> frozenset[str]:
-    """The ops on a collector's list that this item may be; none if it cannot be part of the
-    fusion."""
+    """The ops on a collector's list that this item may be; none if it is no part of the fusion."""
     items = board.items[side]
-    if not board.is_compute(side, item):
-        return frozenset()
-    if not kind.gemms and work_class(items.op_names[item], items.names[item]) in APART:
+    apart = not kind.gemms and work_class(items.op_names[item], items.names[item]) in APART
+    if apart or not items.computes[item]:
         return frozenset()
     return board.known_as(side, item) & kind.ops
 
@@ -185,8 +183,7 @@ _WORD: Final = re.compile(r"[a-z0-9]+")
 
 @cache
 def is_library(kernel: str) -> bool:
-    """Whether it is a kernel of PyTorch itself or a GEMM: their names do not list what they
-    fuse."""
+    """Whether it is a kernel of PyTorch or a GEMM: their names do not list what they fuse."""
     return _ATEN.search(kernel) is not None
 
 

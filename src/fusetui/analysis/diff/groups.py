@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from functools import cache
 from itertools import zip_longest
 from typing import Final, TypeVar
 
@@ -53,7 +54,7 @@ class Board:
         self.pairs: list[Pair | None] = list(lanes.pairs)
         self.gaps: list[Gap] = [(list(of_a), list(of_b)) for of_a, of_b in lanes.gaps()]
         self.groups: list[WorkGroup] = []
-        self._known_as: dict[tuple[int, int], frozenset[str]] = {}
+        self.known_as = cache(self._known_as)
 
     def claim(self, side: int, many: Iterable[int], one: int, gap: int, why: str) -> None:
         """Groups open items of `side` (in gaps near `gap`) with one open item of the other, unless
@@ -74,15 +75,11 @@ class Board:
         for side in (0, 1):
             self.close(side, set(sides[side]), self.gaps)
         if not self._fit(sides):
-            names = [items.names for items in self.items]
+            both = zip(sides, self.items, strict=True)
+            helpers = [[n for n in own if helps(items.names[n])] for own, items in both]
             for side in (0, 1):
-                main = [item for item in sides[side] if not helps(names[side][item])]
-                self.groups += _alone(side, main)
-            of_a, of_b = sides
-            sides = (
-                tuple(item for item in of_a if helps(names[0][item])),
-                tuple(item for item in of_b if helps(names[1][item])),
-            )
+                self.groups += _alone(side, [n for n in sides[side] if n not in helpers[side]])
+            sides = tuple(helpers[0]), tuple(helpers[1])
         if any(sides):
             self.groups.append(WorkGroup(*sides, why if all(sides) else "", together))
 
@@ -101,16 +98,10 @@ class Board:
     def add(self, side: int, many: tuple[int, ...], one: int, why: str) -> None:
         self.groups.append(WorkGroup(*oriented(side, many, (one,)), why))
 
-    def is_compute(self, side: int, item: int) -> bool:
-        """Neither a copy nor a set."""
-        return self.items[side].computes[item]
-
-    def known_as(self, side: int, item: int) -> frozenset[str]:
+    def _known_as(self, side: int, item: int) -> frozenset[str]:
         """Every name under which a compiler may list this work."""
         items = self.items[side]
-        if (side, item) not in self._known_as:
-            self._known_as[side, item] = known_names(items.trace, int(items.op[item]))
-        return self._known_as[side, item]
+        return known_names(items.trace, int(items.op[item]))
 
     def finish(self) -> list[WorkGroup]:
         """All groups: those found, the pairs left, and each open item by itself."""

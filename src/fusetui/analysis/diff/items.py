@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from fusetui.analysis.diff.names import helps, identity, part, work_class
 from fusetui.analysis.diff.statistics import mean, median, resolution, usual_steps
 from fusetui.analysis.diff.work import Work, behind_compute
-from fusetui.trace.model.arrays import Int64s, Rows
+from fusetui.gpu.roofline.many import distinct_rows
+from fusetui.trace.model.arrays import Int64s, Rows, ordinals
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.op_names import is_compiler, stem
@@ -126,11 +127,9 @@ class Items(msgspec.Struct, frozen=True, eq=False, dict=True):
         return listed(self.row)
 
     def keys_of(self, span: slice) -> Int64s:
-        """Per piece of a step: one number for the same kernel under the same op on the same
-        lane."""
+        """Per piece of a step: one number for the same kernel, op and lane."""
         lanes = self.work.lane[span] - (self.work.lane.min() if len(self.work.lane) else 0)
-        found: Int64s = self.every[span] ^ (lanes.astype(np.int64) << LANE_SHIFT)
-        return found
+        return self.every[span] ^ (lanes.astype(np.int64) << LANE_SHIFT)
 
     def op_word(self, item: int) -> int:
         """The number of its op; 0 when there is none."""
@@ -148,8 +147,7 @@ class Items(msgspec.Struct, frozen=True, eq=False, dict=True):
 
 def listed(numbers: NDArray[np.integer]) -> list[int]:
     """As plain integers, which are faster one by one."""
-    found: list[int] = numbers.tolist()
-    return found
+    return [*numbers.tolist()]
 
 
 def items(work: Work, words: Vocabulary) -> Items:
@@ -201,16 +199,13 @@ def settled(a: Items, b: Items, without: Sequence[int] = ()) -> tuple[Items, Ite
 
 
 def _word_numbers(work: Work, words: Vocabulary) -> tuple[Int64s, Int64s]:
-    """Per piece: the numbers of its kernel's identity and of its op's stem; a wrapper does not
-    count as an op."""
-
-    def op_word(name: str) -> str:
-        return "" if is_compiler(name) else identity(stem(name))
-
+    """Per piece: the numbers of its kernel's identity and of its op's stem; a wrapper is no op."""
     trace = work.trace
     ops = np.where(work.op >= 0, trace.name[work.op], -1)
     kernel = _numbers(trace, trace.name[work.row], words, identity)
-    return kernel, _numbers(trace, ops, words, op_word)
+    return kernel, _numbers(
+        trace, ops, words, lambda name: "" if is_compiler(name) else identity(stem(name))
+    )
 
 
 def _numbers(
@@ -220,8 +215,7 @@ def _numbers(
     table = np.zeros(len(trace.names) + 1, dtype=np.int64)
     for number in np.unique(names[names >= 0]).tolist():
         table[number] = words[word(trace.names[number])]
-    found: Int64s = table[names]
-    return found
+    return np.asarray(table[names])
 
 
 def _alike(work: Work, exact: Int64s) -> list[int]:
@@ -237,30 +231,26 @@ def _by_op(work: Work, chosen: slice, kernel: Int64s, op: Int64s, words: Vocabul
 
     Without an op, or under one that launches very many kernels, the kernel itself.
     """
-    rows, owners = work.row[chosen], work.op[chosen]
+    rows = work.row[chosen]
     names, roles = work.trace.name[rows], work.trace.role[rows].astype(np.int64)
     role = _numbers(work.trace, names, words, lambda name: f"part {part(name)}") + (roles << 24)
-    group = np.unique(np.stack([owners, role]), axis=1, return_inverse=True)[1].reshape(-1)
-    order = np.argsort(group, kind="stable")
-    first = np.searchsorted(group[order], np.arange(len(rows) and int(group.max()) + 1))
-    place = np.empty(len(rows), dtype=np.int64)
-    place[order] = np.arange(len(rows)) - first[group[order]]
-    crowd = np.bincount(group, minlength=len(first))[group] > CROWD
-    known = (op > 0) & ~crowd
-    kinds, kind = np.unique(np.stack([op, role, place]), axis=1, return_inverse=True)
-    numbers = [words[f"place {o} {r} {p}"] for o, r, p in kinds.T.tolist()]
-    number = np.array(numbers, dtype=np.int64)[kind.reshape(-1)]
-    return np.where(known, number, -kernel - 1)
+    _, group = distinct_rows((work.op[chosen], role))
+    place = ordinals(group)
+    known = (op > 0) & (np.bincount(group)[group] <= CROWD)
+    first, kind = distinct_rows((op, role, place))
+    kinds = zip(*(column[first].tolist() for column in (op, role, place)), strict=True)
+    numbers = [words[f"place {o} {r} {p}"] for o, r, p in kinds]
+    return np.where(known, np.array(numbers, dtype=np.int64)[kind], -kernel - 1)
 
 
 def _alone(work: Work, chosen: slice, op: Int64s) -> Int64s:
     """The op, where it launches nothing else of this kind of event, and what it launches is no
     helper of work that is not there; else 0."""
-    role = work.trace.role[work.row[chosen]].astype(np.int64)
-    group = np.unique(np.stack([work.op[chosen], role]), axis=1, return_inverse=True)[1].reshape(-1)
-    single = np.bincount(group, minlength=1)[group] == 1 if len(group) else np.zeros(0, np.bool_)
-    names = work.trace.name[work.row[chosen]]
-    single &= ~np.isin(names, [n for n in np.unique(names).tolist() if helps(work.trace.names[n])])
+    trace, rows = work.trace, work.row[chosen]
+    role = trace.role[rows].astype(np.int64)
+    _, group = distinct_rows((work.op[chosen], role))
+    helpers = [n for n in np.unique(trace.name[rows]).tolist() if helps(trace.names[n])]
+    single = (np.bincount(group)[group] == 1) & ~np.isin(trace.name[rows], helpers)
     return np.where((op > 0) & single, (op << OP_SHIFT) + role, 0)
 
 
@@ -286,13 +276,14 @@ def _classes(work: Work, chosen: slice, words: Vocabulary) -> Int64s:
     trace = work.trace
     kernels = trace.name[work.row[chosen]]
     ops = np.where(work.op[chosen] >= 0, trace.name[work.op[chosen]], -1)
-    computes = np.isin(trace.role[work.row[chosen]], (Role.KERNEL, Role.OP))
+    computes = np.isin(trace.role[work.row[chosen]], (Role.KERNEL, Role.OP)).astype(np.int64)
     around = outermost(trace, work.op[chosen])
     inside = np.where(around >= 0, trace.name[around], -1)
-    kinds, kind = np.unique(np.stack([ops, kernels, computes, inside]), axis=1, return_inverse=True)
+    columns = ops, kernels, computes, inside
+    first, kind = distinct_rows(columns)
     found = []
-    for own, kernel, plain, outer in kinds.T.tolist():
+    for own, kernel, plain, outer in zip(*(of[first].tolist() for of in columns), strict=True):
         name = work_class(trace.names[own] if own >= 0 else "", trace.names[kernel])
         attention = outer >= 0 and work_class(trace.names[outer], "") == "attention"
         found.append(words[f"{name}{' of attention' * (attention and name != '')}" * plain])
-    return np.array(found, dtype=np.int64)[kind.reshape(-1)]
+    return np.array(found, dtype=np.int64)[kind]

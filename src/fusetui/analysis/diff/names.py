@@ -42,16 +42,13 @@ def identity(name: str) -> str:
     'triton_poi_fused_gelu_mul'
     """
     name = name.removesuffix(".kd")
-    if _NUMBERED.match(name):
-        return _GRAPH.sub("", _COUNTER.sub("", name))
-    return name
+    return _GRAPH.sub("", _COUNTER.sub("", name)) if _NUMBERED.match(name) else name
 
 
 @cache
 def dispatch_name(name: str) -> str:
     """A CPU slice's name without frame numbers and graph hashes."""
-    name = _REGION.sub(r"\1", name)
-    return _CALL.sub("## Call CompiledFxGraph ##", name)
+    return _CALL.sub("## Call CompiledFxGraph ##", _REGION.sub(r"\1", name))
 
 
 @cache
@@ -128,14 +125,13 @@ _MAX_NAME = 40
 
 @cache
 def differences(a: str, b: str) -> str:
-    """`tile 128x128 -> 128x256, layout nn -> tn`; short names where decoding finds no
-    difference."""
+    """`tile 128x128 -> 128x256, layout nn -> tn`; short names where decoding tells nothing."""
     one, other = decode(a), decode(b)
-    known = one is not None and other is not None
-    if one is not None and other is not None and (found := _decoded_differences(one, other)):
+    before, after = (printable(of.short if of else name) for of, name in ((one, a), (other, b)))
+    if one is None or other is None:
+        before, after = clip(before, _MAX_NAME), clip(after, _MAX_NAME)
+    elif found := _decoded_differences(one, other):
         return ", ".join(found[:_SHOWN])
-    shorts = [printable(of.short if of else name) for of, name in ((one, a), (other, b))]
-    before, after = shorts if known else (clip(short, _MAX_NAME) for short in shorts)
     return f"{before} -> {after}" if before != after else _where_names_differ(a, b)
 
 

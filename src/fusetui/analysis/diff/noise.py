@@ -106,8 +106,7 @@ def far_apart(a: Int64s, b: Int64s, resolution_ns: int) -> Flags:
     floor = np.maximum(of_a, of_b) * FLOOR_PERCENT // 100
     far = np.abs(of_b - of_a) > np.maximum(floor, max(FLOOR_NS, resolution_ns))
     (low_a, high_a), (low_b, high_b) = middle_half(a), middle_half(b)
-    found: Flags = far & ((low_a > high_b) | (low_b > high_a))
-    return found
+    return np.asarray(far & ((low_a > high_b) | (low_b > high_a)))
 
 
 def _excludes_one(a: Int64s, b: Int64s, tick: int, noise: Noise) -> Flags:
@@ -115,8 +114,7 @@ def _excludes_one(a: Int64s, b: Int64s, tick: int, noise: Noise) -> Flags:
     change = np.median(y - x, axis=0) if noise.paired else np.median(y, axis=0) - np.median(x, 0)
     squares, free, per_step = _within(x, y, paired=noise.paired)
     if not free:
-        found: Flags = np.abs(change) > noise.alone
-        return found
+        return np.abs(change) > noise.alone
     usual = noise.variance[np.searchsorted(noise.longest, np.median(x, axis=0))]
     rounded = [tick**2 / 12 / np.maximum(median(side), 1) ** 2 for side in (a, b)]
     variance = (PRIOR * usual + squares) / (PRIOR + free) + sum(rounded) / (
@@ -140,8 +138,7 @@ def _within(x: Floats, y: Floats, *, paired: bool) -> tuple[Floats, int, float]:
 
 
 def _logs(samples: Int64s) -> Floats:
-    found: Floats = np.log(np.maximum(samples, 1))
-    return found
+    return np.log(np.maximum(samples, 1))
 
 
 def _share(values: Floats, share: float) -> float:

@@ -51,21 +51,18 @@ def sorts(items: Items) -> list[str]:
 
 
 def of_all(found: Iterable[str]) -> str:
-    """The sort of several pieces that belong together: attention, even if products are part of
-    it."""
+    """The sort of several pieces that belong together: attention, even if products are in it."""
     return min(found, key=lambda sort: _RANK.get(sort, len(_RANK)), default=OTHER)
 
 
 @cache
 def _sort(role: int, kernel: str, op: str) -> str:
     """By the kernel, else by the op that launched it."""
-    found = _named(role, kernel)
-    return _named(int(Role.OP), op) if found == OTHER and op.startswith("aten::") else found
-
-
-def _named(role: int, name: str) -> str:
-    kinds = kinds_of(Role(role), name)
-    return next((called for kind, called in SORTS.items() if kind in kinds), OTHER)
+    told = [(Role(role), kernel), *([(Role.OP, op)] if op.startswith("aten::") else [])]
+    each = (kinds_of(*one) for one in told)
+    return next(
+        (called for kinds in each for kind, called in SORTS.items() if kind in kinds), OTHER
+    )
 
 
 Hosts = NDArray[np.int32]
@@ -94,6 +91,11 @@ class ProgramPlaces:
         op = self.items.op_names[item]
         return self._inside[item] or op.startswith(("triton_", "cpp_fused", "graph_"))
 
+    def layout(self, item: int) -> str | None:
+        """Of the operands of a product whose name tells it."""
+        known = decode(self.items.names[item])
+        return known.layout or None if known is not None else None
+
 
 def places(items: Items) -> list[str]:
     """Per item the innermost nn.Module frame around its launch, else the innermost annotation."""
@@ -113,8 +115,7 @@ def _phases(items: Items) -> list[str]:
         return [""] * len(items)
     optimizes = _around(trace, hosts, Layer.ANNOTATIONS, lambda name: name.startswith("Optimizer."))
     found = np.where(back, "backward", np.where(hosts >= 0, "forward", ""))
-    phases: list[str] = np.where(optimizes >= 0, "optimizer", found).tolist()
-    return phases
+    return [*np.where(optimizes >= 0, "optimizer", found).tolist()]
 
 
 def _below(items: Items, rows: NDArray[np.integer], test: Callable[[str], bool]) -> Flags:
@@ -209,34 +210,21 @@ def _of_one_sort(
     if sort in MAIN:
         found = _in_order(a, b, sides, f"in order among the {sort} {left}")
         sides = _without(sides, found)
-        for layout, both in _divided(a, b, sides, _layout).items():
+        for layout, both in _divided(a, b, sides, ProgramPlaces.layout).items():
             pairs = _in_order(a, b, both, f"in order among the {sort} {layout} {left}")
             as_many = _as_one(both, f"as many {sort} {layout} {left}") if _alike(both) else []
             found += pairs or as_many
         sides = _without(sides, found)
-    same = _same_kernels(a, b, sides, f"all of this kernel {left}")
+    kernels = _divided(a, b, sides, lambda of, item: of.items.kernel_word(item)).values()
+    same = [one for both in kernels for one in _as_one(both, f"all of this kernel {left}")]
     rest = [] if sort in MOVES else _as_one(_without(sides, same), f"all {sort} {left}")
     return [*found, *same, *rest]
 
 
 def _as_one(sides: Sides, why: str) -> list[WorkGroup]:
-    of_a, of_b = sides
-    return [WorkGroup(tuple(of_a), tuple(of_b), why, together=True)] if of_a and of_b else []
-
-
-def _same_kernels(a: ProgramPlaces, b: ProgramPlaces, sides: Sides, why: str) -> list[WorkGroup]:
-    kernels = _divided(a, b, sides, lambda of, item: of.items.kernel_word(item))
-    return [
-        WorkGroup(tuple(of_a), tuple(of_b), why, together=len(of_a) + len(of_b) > 2)
-        for of_a, of_b in kernels.values()
-        if of_a and of_b
-    ]
-
-
-def _layout(program: ProgramPlaces, item: int) -> str | None:
-    """Of the operands of a product whose name tells it."""
-    known = decode(program.items.names[item])
-    return (known.layout or None) if known is not None else None
+    of_a, of_b = map(tuple, sides)
+    group = WorkGroup(of_a, of_b, why, together=len(of_a) + len(of_b) > 2)
+    return [group] if of_a and of_b else []
 
 
 def _alike(sides: Sides) -> bool:
@@ -306,18 +294,14 @@ def around(a: Items, b: Items, groups: Sequence[WorkGroup]) -> tuple[Flags, Flag
         side, items = (0, a) if group.a else (1, b)
         members = np.array(group.a or group.b if group.named else (), dtype=np.intp)
         for first, last in runs(members):
-            bounds = _bounds(items, first, last)
+            # One period of what the CPU does: from the first piece of a block to the first of the
+            # next one or, where other work follows, from after the last piece of the block before
+            # it to its last (1: what is between begins after both launches).
+            after = last + 1 < len(items) and items.by_op[last + 1] == items.by_op[first]
+            bounds = (first, last + 1, 0) if after or not first else (first - 1, last, 1)
             for step in items.alike.tolist():
                 _mark(found[side], items, *bounds, step)
     return found[0], found[1]
-
-
-def _bounds(items: Items, first: int, last: int) -> tuple[int, int, int]:
-    """From the first piece of a block to the first of the next one or, where other work follows,
-    from after the last piece of the block before it to its last (1: what is between begins after
-    both launches): one period of what the CPU does."""
-    after = last + 1 < len(items) and items.by_op[last + 1] == items.by_op[first]
-    return (first, last + 1, 0) if after or not first else (first - 1, last, 1)
 
 
 def _mark(flags: Flags, items: Items, first: int, last: int, later: int, step: int) -> None:

@@ -51,7 +51,7 @@ def by_epilogue(board: Board, side: int) -> None:
         known = decode(mine.names[pair[side]]), decode(other.names[pair[1 - side]])
         own, others = (((of and of.epilogue) or "").lower().split("_") for of in known)
         found = stem(mine.op_names[following[0]])
-        if found and found in {*others} - {*own} and board.is_compute(side, following[0]):
+        if found and found in {*others} - {*own} and mine.computes[following[0]]:
             board.pairs[number] = None
             many = (pair[side], following.pop(0))
             board.add(side, many, pair[1 - side], f"the GEMM's epilogue names {found}")
@@ -81,13 +81,10 @@ def by_outer_op(board: Board, side: int) -> None:
             if len(ones) == 1:
                 board.claim(side, many, ones[0], number, why)
             elif ones and not side and max(len(ones), len(many)) <= MANY:
-                parts = [
-                    [part(board.items[n].names[i]) for i in found]
-                    for n, found in enumerate((many, ones))
-                ]
-                each = parts[0] == parts[1]  # one to one, else all of them together
-                for a, b in zip(many, ones, strict=True) if each else ():
-                    board.claim_both([a], [b], why)
+                x, y = board.items  # one to one, else all of them together
+                each = [part(x.names[i]) for i in many] == [part(y.names[j]) for j in ones]
+                for of in zip(many, ones, strict=True) if each else ():
+                    board.claim_both(of[:1], of[1:], why)
                 if not each:
                     board.claim_both(many, ones, why)
 
@@ -95,8 +92,8 @@ def by_outer_op(board: Board, side: int) -> None:
 def by_position(board: Board, side: int) -> None:
     """One kernel in the place of open pieces, unless their ops are known and differ."""
     for number, gap in enumerate(board.gaps):
-        many = [item for item in gap[side] if board.is_compute(side, item)]
-        ones = [one for one in gap[1 - side] if board.is_compute(1 - side, one)]
+        many = [item for item in gap[side] if board.items[side].computes[item]]
+        ones = [one for one in gap[1 - side] if board.items[1 - side].computes[one]]
         if len(ones) == 1 and 0 < len(many) <= FEW and _may_be(board, side, many, ones[0]):
             board.claim(side, many, ones[0], number, "by position only: between the same neighbors")
 
@@ -168,8 +165,7 @@ def _by_count(
 
 
 def _adds_up(board: Board, side: int, many: list[int], one: int) -> bool:
-    """Whether the one is more than any of the many: else it may be one of them, and the others are
-    gone."""
+    """Whether the one is more than any of the many: else it may be one, the others gone."""
     mine, other = board.items[side], board.items[1 - side]
     whole = numel(other, one)
     parts = [found for item in many[:FEW] if (found := numel(mine, item)) is not None]
@@ -201,7 +197,7 @@ def _by_outer(board: Board, side: int, open_items: list[int]) -> dict[tuple[str,
     items = board.items[side]
     seen: Counter[str] = Counter()
     found: dict[tuple[str, int], list[int]] = {}
-    compute = [n for n in open_items if items.outer[n] >= 0 and board.is_compute(side, n)]
+    compute = [n for n in open_items if items.outer[n] >= 0 and items.computes[n]]
     for row, members in by_key(compute, items.outer.__getitem__).items():
         name = items.trace.name_of(row)
         found[name, seen[name]] = members

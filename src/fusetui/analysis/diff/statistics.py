@@ -24,8 +24,7 @@ FLOOR_NS = 100
 def median(samples: Int64s) -> Int64s:
     """Along the first axis; of an even count the mean of the middle two, rounded down."""
     ordered = np.sort(samples, axis=0)
-    middle: Int64s = (ordered[(len(samples) - 1) // 2] + ordered[len(samples) // 2]) // 2
-    return middle
+    return np.asarray((ordered[(len(samples) - 1) // 2] + ordered[len(samples) // 2]) // 2)
 
 
 def middle_half(samples: Int64s) -> tuple[Int64s, Int64s]:
@@ -44,13 +43,11 @@ TAIL = 0.025  # the share of the distribution that the interval leaves out on ea
 ENOUGH = 10  # with fewer steps, how one depends on the one before is not estimated
 
 FEW_ROUNDS = 6
-"""With fewer the signed-rank test can reject nothing at 5 %: of five signs all are alike in 2 of 32
-cases."""
+"""With fewer the signed-rank test rejects nothing at 5 %: of five, 2 of 32 signs are all alike."""
 
 EXACT_ROUNDS = 100  # up to so many, the distribution is counted out; beyond, it is normal
 EXACT = 60
-"""Up to this many steps per side the distribution is exact; beyond, it is approximated as
-normal."""
+"""Up to this many steps per side the distribution is exact; beyond, it is taken as normal."""
 
 Z = 1.959964  # the two-sided 5 % point of the normal distribution
 
@@ -152,10 +149,8 @@ def rejected_rounds(size: int) -> int:
         return max(1, int(total / 4 - Z * math.sqrt(total * (2 * size + 1) / 24)))
     ways = np.ones(1)
     for rank in range(1, size + 1):  # the coefficients of the product of 1 + q ** rank
-        more = np.zeros(len(ways) + rank)
-        more[: len(ways)] += ways
-        more[rank:] += ways
-        ways = more
+        zeros = np.zeros(rank)
+        ways = np.append(ways, zeros) + np.append(zeros, ways)
     return _in_tail(ways)
 
 
@@ -165,8 +160,7 @@ def _in_tail(ways: Floats) -> int:
 
 
 def _ways(a: int, b: int) -> Floats:
-    """The number of orders of a and b steps with each number of inversions: the coefficients of the
-    Gaussian binomial."""
+    """The orders of a and b steps by inversions: the coefficients of the Gaussian binomial."""
     found = np.zeros(a * b + 1)
     found[0] = 1.0
     for n in range(1, a + 1):
@@ -210,8 +204,7 @@ def mean(samples: Int64s) -> Int64s:
     """Along the first axis, in whole numbers, halves away from zero; 0 of none."""
     count = max(1, len(samples))
     total = samples.sum(axis=0)
-    found: Int64s = np.sign(total) * ((2 * np.abs(total) + count) // (2 * count))
-    return found
+    return np.asarray(np.sign(total) * ((2 * np.abs(total) + count) // (2 * count)))
 
 
 def middle(durations: Int64s, alike: Rows) -> float:

@@ -41,14 +41,9 @@ class Windows(msgspec.Struct, frozen=True, eq=False):
 
     def only(self, keep: NDArray[np.integer], note: str) -> Windows:
         """Those kept, and why the others were not."""
-        left = np.arange(len(self))[keep].tolist()
-        return replace(
-            self,
-            start=self.start[keep],
-            end=self.end[keep],
-            notes=(*self.notes, note) if note else self.notes,
-            labels=tuple(self.labels[n] for n in left),
-        )
+        notes = (*self.notes, note) if note else self.notes
+        labels = tuple(self.labels[n] for n in keep.tolist())
+        return replace(self, start=self.start[keep], end=self.end[keep], notes=notes, labels=labels)
 
     def index_of(self, times: Int64s) -> Rows:
         """The window that each time lies in, -1 for none."""
@@ -90,11 +85,12 @@ def _served(trace: Trace, label: str) -> Windows | None:
     end = np.array([one.end_ns for one in ran], dtype=np.int64)
     if not len(ran) or (begin[1:] < end[:-1]).any():
         return None
-    start, until = (begin, end) if len(ran) == 1 else (begin[:-1], begin[1:])
-    what = "the pass of the model" if len(ran) == 1 else "each pass of the model, up to the next,"
-    note = f"{label}: no ProfilerStep; {what} is taken as a step"
+    start, until, what = begin[:-1], begin[1:], "each pass of the model, up to the next,"
+    if len(ran) == 1:
+        start, until, what = begin, end, "the pass of the model"
+    notes = (f"{label}: no ProfilerStep; {what} is taken as a step",)
     labels = tuple(f"#{n}" for n in range(1, len(start) + 1))
-    found = Windows(start, until, of_gpu=True, notes=(note,), labels=labels)
+    found = Windows(start, until, of_gpu=True, notes=notes, labels=labels)
     rows = trace.gpu_rows[trace.start[trace.gpu_rows] < end[-1]]
     inside = found.index_of(trace.start[rows]) >= 0
     most = MOST * trace.dur[trace.gpu_rows].sum()
@@ -111,34 +107,29 @@ def without_odd(found: Windows, items: Int64s, label: str) -> Windows:
     if 0 < len(full) < len(found):
         cut = plural(len(found) - len(full), "step")
         found = found.only(full, f"{label}: {cut} left out, with less than half of the usual work")
-    cold = 0
-    while len(found) - cold >= 3 and found.dur[cold] > COLD * np.median(found.dur[cold + 1 :]):
+    cold, dur = 0, found.dur
+    while len(dur) - cold >= 3 and dur[cold] > COLD * np.median(dur[cold + 1 :]):
         cold += 1
-    if not cold:
-        return found
     why = f"first {cold} steps left out as cold, each much longer than most of those after it"
     if cold == 1:
-        usual = float(np.median(found.dur[1:]))
-        times = f"{found.dur[0] / usual:.1f} times as long as" if usual else ""
-        longer = f"{times} the median of the others" if times else NO_TIME
-        why = f"first step left out as cold, {longer}"
-    return found.only(np.arange(cold, len(found)), f"{label}: {why}")
+        usual = float(np.median(dur[1:]))
+        times = f"{dur[0] / usual:.1f} times as long as the median of the others" if usual else ""
+        why = f"first step left out as cold, {times or NO_TIME}"
+    return found.only(np.arange(cold, len(dur)), f"{label}: {why}") if cold else found
 
 
 def _whole(trace: Trace, label: str) -> Windows:
     """From the first to the last op, runtime call or GPU event."""
     rows = trace.rows_of(Role.OP, Role.CALL, *GPU_ROLES)
     if not len(rows):
-        nothing = np.zeros(0, dtype=np.int64)
         note = f"{label}: holds neither GPU events nor CPU ops"
+        nothing = np.zeros(0, dtype=np.int64)
         return Windows(nothing, nothing, whole=True, notes=(note,))
-    note = (
-        f"{label}: no steps found; the whole trace is taken as one step (--step-by PATTERN takes "
-        "annotations as steps)"
-    )
+    note = "no steps found; the whole trace is taken as one step (--step-by PATTERN takes"
+    notes = (f"{label}: {note} annotations as steps)",)
     start, end = trace.start[rows].min(), trace.end[rows].max()
     span = np.array([start]), np.array([max(end, start + 1)])
-    return Windows(*span, whole=True, notes=(note,), labels=("#1",))
+    return Windows(*span, whole=True, notes=notes, labels=("#1",))
 
 
 class Work(msgspec.Struct, frozen=True, eq=False):
@@ -163,9 +154,7 @@ class Work(msgspec.Struct, frozen=True, eq=False):
         """The work of some of its windows."""
         if len(windows) == len(self.windows):
             return self
-        renumbered = np.full(len(self.windows), -1, dtype=np.intp)
-        renumbered[windows] = np.arange(len(windows))
-        window = renumbered[self.window]
+        window = _renumbered(self.window, windows, len(self.windows))
         kept = window >= 0
         left_out = plural(len(self.windows) - len(windows), "step")
         note = f"{self.label}: {left_out} left out, as on the other side"
@@ -177,6 +166,13 @@ class Work(msgspec.Struct, frozen=True, eq=False):
     def of_window(self, number: int) -> slice:
         first, last = np.searchsorted(self.window, [number, number + 1])
         return slice(int(first), int(last))
+
+
+def _renumbered(numbers: Rows, kept: Rows | list[int], count: int) -> Rows:
+    """Numbers of windows as places among those kept of so many; -1 for others, and for -1."""
+    places = np.full(count + 1, -1, dtype=np.intp)
+    places[kept] = np.arange(len(kept))
+    return places[numbers]
 
 
 def in_common(a: Work, b: Work) -> tuple[Work, Work]:
@@ -200,15 +196,12 @@ def work_of(trace: Trace, label: str, step_by: str | None = None) -> Work:
     inside = np.zeros(len(rows), dtype=np.intp)
     if not found.whole:
         inside = found.index_of(trace.start[called])
-    if gpu and not found.whole:
-        note = _left_out(trace, inside, found.of_gpu)
-        found = found.only(np.arange(len(found)), f"{label}: {note}" if note else "")
+        if gpu and (note := _left_out(trace, inside, found.of_gpu)):
+            found = replace(found, notes=(*found.notes, f"{label}: {note}"))
     items = np.bincount(inside[inside >= 0], minlength=len(found))
     used = without_odd(found, items, label)
     kept = np.searchsorted(found.start, used.start)
-    renumbered = np.full(len(found) + 1, -1, dtype=np.intp)
-    renumbered[kept] = np.arange(len(used))
-    window = renumbered[inside]
+    window = _renumbered(inside, kept, len(found))
     rows, window = rows[window >= 0], window[window >= 0]
     lane = trace.thread_of_track[trace.track[rows]].astype(np.intp)
     order = np.lexsort((trace.order[rows], trace.start[rows], lane, window))

@@ -6,7 +6,7 @@
     evidence.evidence(snapshot)   what the frames of each stack say
     categories.phases(...)        forward, backward and steps of the optimizer
     categories.categories(...)    what kind each allocation is; unknown without evidence
-    holders.held_at(...)          what lives at a moment, each byte in one row
+    evidence.held_at(...)         what lives at a moment, each byte in one row
 
 Bytes are those asked for. An event is a row of Events, -1 the time before the first. Answers are
 frozen records without a sentence in them.

@@ -127,7 +127,7 @@ class Share(msgspec.Struct, frozen=True):
     blocks: int
 
 
-def by_category(history: History, kinds: Int64s, event: int) -> tuple[Share, ...]:
+def shares(history: History, kinds: Int64s, event: int) -> tuple[Share, ...]:
     """The largest first, without those of which nothing lives."""
     living = history.lives.at(event)
     sizes = summed(kinds[living], history.lives.size[living], len(CATEGORIES)).tolist()
@@ -147,7 +147,8 @@ def categories(history: History, found: Evidence, phases: Phases) -> Int64s:
     run = np.append(phases.run, -1)
     same_run = (run[born] == run[died]) & recorded & (born != BEFORE) & ~lasts
     same_run &= np.append(phases.phase, 0)[born] != Phase.UNKNOWN
-    step_end = _end_of_own_step(phases, born)
+    own_step = np.searchsorted(phases.begin, born, side="right") - 1  # in which it was allocated
+    step_end = np.where(born == BEFORE, 0, np.append(phases.end, 0)[own_step])
     accumulated = found.has(Mark.ACCUMULATES)[stack] & ~same_run
     is_gradient = _outlives_backward(history, found, phases) | accumulated
     rules: list[tuple[Category, Flags]] = [
@@ -166,12 +167,6 @@ def categories(history: History, found: Evidence, phases: Phases) -> Int64s:
     for name, rule in reversed(rules):
         kinds[rule] = NUMBER[name]
     return _as_before(lives, kinds, phases)
-
-
-def _end_of_own_step(phases: Phases, born: Int64s) -> Int64s:
-    """The end of the optimizer's step that each was allocated in; 0 from before the first event."""
-    place = np.searchsorted(phases.begin, born, side="right") - 1
-    return np.where(born == BEFORE, 0, np.append(phases.end, 0)[place])
 
 
 def _outlives_backward(history: History, found: Evidence, phases: Phases) -> Flags:

@@ -118,17 +118,12 @@ def segments_at(history: History, event: int) -> tuple[Segment, ...]:
     """Those of the end, with what events did to them undone, by address."""
     snapshot, events, segments = history.snapshot, history.events, history.snapshot.segments
     found = Stretches()
-    for row in history.segments.tolist():
-        found.add(
-            Segment(
-                int(segments.address[row]),
-                int(segments.total_size[row]),
-                int(segments.stream[row]),
-                _pool(snapshot, int(segments.pool[row])),
-                bool(segments.is_large[row]),
-                bool(segments.is_expandable[row]),
-            )
-        )
+    columns = (segments.address, segments.total_size, segments.stream, segments.pool)
+    flags = (segments.is_large, segments.is_expandable)
+    each = zip(*(of[history.segments].tolist() for of in (*columns, *flags)), strict=True)
+    for address, size, stream, pool, is_large, is_expandable in each:
+        kind = _pool(snapshot, pool), bool(is_large), bool(is_expandable)
+        found.add(Segment(address, size, stream, *kind))
     done = events.action[event + 1 :]
     later = np.flatnonzero((done >= Action.SEGMENT_ALLOC) & (done <= Action.SEGMENT_UNMAP))
     for row in reversed((later + event + 1).tolist()):
@@ -158,12 +153,6 @@ def rounds_up(history: History) -> bool:
     divisions = history.snapshot.settings.get("roundup_power2_divisions")
     values = divisions.values() if isinstance(divisions, dict) else ()
     return any(isinstance(one, int) and one > 0 for one in values)
-
-
-def rounds_by_rule(history: History) -> bool:
-    """Whether no setting says what is rounded or split otherwise."""
-    most = history.snapshot.settings.get("max_split_size")
-    return not rounds_up(history) and not (isinstance(most, int) and 0 < most < 1 << 62)
 
 
 def _pool(snapshot: Snapshot, pool: int) -> tuple[int, int]:
@@ -235,7 +224,9 @@ def waste(history: History, event: int, there: Layout | None = None) -> Waste:
     reserved = sum(one.size for one in there.segments)
     held, active = int(there.size.sum()), int(history.active[event + 1])
     rounding, inside = reserved - held - active, int(split.sum())
-    is_exact = not there.slack.any() and rounds_by_rule(history)
+    most = history.snapshot.settings.get("max_split_size")
+    is_split = isinstance(most, int) and 0 < most < 1 << 62  # otherwise than by the rule
+    is_exact = not there.slack.any() and not rounds_up(history) and not is_split
     if rounding < 0 or (there.lives[history.occupied.at(event)] < 0).any():
         return Waste(reserved, active, None, None, None, None, False)
     largest = int(split.max(initial=0))

@@ -14,8 +14,8 @@ import numpy as np
 
 from fusetui.analysis.memory.answer import Known
 from fusetui.analysis.memory.categories import CATEGORIES, NUMBER, UNKNOWN
+from fusetui.analysis.memory.evidence import BEFORE_RECORDING, NO_STACK, code_of, module_of
 from fusetui.analysis.memory.history import BEFORE, GIVEN, TAKEN, History, Lives
-from fusetui.analysis.memory.holders import BEFORE_RECORDING, NO_STACK, code_of, module_of
 from fusetui.analysis.memory.layout import Layout, Segment, layout, segments_at
 from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows, distinct, summed
 from fusetui.trace.model.intervals import covered_until

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from fusetui.analysis.memory.answer import NoMoment, Totals, events_at, totals
 from fusetui.analysis.memory.categories import NUMBER, UNKNOWN
+from fusetui.analysis.memory.evidence import BEFORE_RECORDING, Holder, held_at
 from fusetui.analysis.memory.history import BEFORE, History, addresses, blank, lives_of
-from fusetui.analysis.memory.holders import BEFORE_RECORDING, Holder, held_at
 from fusetui.analysis.memory.moments import Keys, Moments, worked_out
 from fusetui.trace.layout.counters import DEVICES
 from fusetui.trace.layout.links import enclosing_rows

@@ -7,9 +7,8 @@ from typing import Literal
 import msgspec
 import numpy as np
 
-from fusetui.analysis.memory.evidence import Evidence
+from fusetui.analysis.memory.evidence import BEFORE_RECORDING, NO_STACK, Evidence, code_of
 from fusetui.analysis.memory.history import BEFORE, History
-from fusetui.analysis.memory.holders import BEFORE_RECORDING, NO_STACK, code_of
 from fusetui.analysis.memory.layout import (
     COMMON,
     PAGE,
@@ -124,18 +123,13 @@ def _reason(
     """What other processes hold would need the size of the device, which a snapshot does not have.
     Where even all that this process holds would not suffice, what lives in it is not why.
     `inactive`: at most, and at least."""
-    if free < 0 or largest >= asked or free >= _segment_of(asked):
+    large = LEAST_LARGE if asked < FITTED else -(-asked // PAGE) * PAGE
+    segment = PAGE if asked <= SMALL else large  # that the allocator takes for it
+    if free < 0 or largest >= asked or free >= segment:
         return "unknown"
     if would_fit or free + inactive[1] >= asked:
         return "fragmented"
     return "live" if free + inactive[0] < asked <= free + reserved else "unknown"
-
-
-def _segment_of(asked: int) -> int:
-    """The segment that the allocator takes for a block."""
-    if asked <= SMALL:
-        return PAGE
-    return LEAST_LARGE if asked < FITTED else -(-asked // PAGE) * PAGE
 
 
 def _inactive(there: Layout, like: Segment) -> Inactive:

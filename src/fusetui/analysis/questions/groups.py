@@ -223,13 +223,6 @@ def module_keys(trace: Trace, kernels: Rows, found: Origins) -> Keys:
     return _by_label(trace, module_of(found, kernels), "module", label_of)
 
 
-def _by_family(trace: Trace, known: Jobs) -> Keys:
-    """By the naming scheme (`decode`), which usually means the library."""
-    return _by_label(
-        trace, known.rows, "family", lambda name: getattr(decode(name), "family", None)
-    )
-
-
 def _by_label(
     trace: Trace, rows: NDArray[np.integer], field: str, label: Callable[[str], str | None]
 ) -> Keys:
@@ -267,7 +260,9 @@ GROUPINGS: Final[dict[str, Callable[[Trace, Jobs], Keys]]] = {
     "op": _by_op,
     "shape": _by_shape,
     "module": lambda trace, known: module_keys(trace, known.rows, origins(trace)),
-    "family": _by_family,
+    "family": lambda trace, known: _by_label(  # which usually means the library
+        trace, known.rows, "family", lambda name: getattr(decode(name), "family", None)
+    ),
     "stream": _by_stream,
     "step": _by_step,
 }
@@ -316,14 +311,10 @@ def _amounts(known: Jobs, groups: Groups, dur: Int64s, what: str) -> list[tuple[
     larger than 2^53, as sums of FLOP may be."""
     amount = [getattr(job.amount, what) for job in known.distinct]
     has = np.array([*(value is not None for value in amount), False], dtype=np.bool_)[known.number]
-    times = groups.sums(np.where(has, dur, 0)).tolist()
-    group = np.repeat(np.arange(len(groups)), np.diff(groups.begins))
-    pairs = (group * max(len(amount), 1) + known.number[groups.order])[has[groups.order]]
-    found: list[int | None] = [None] * len(groups)
-    for pair, count in zip(
-        *(x.tolist() for x in np.unique(pairs, return_counts=True)), strict=True
-    ):
-        number, job = divmod(pair, len(amount))
-        found[number] = (found[number] or 0) + amount[job] * count
-    exact = (n if n is None or n <= LARGEST else float(n) for n in found)
-    return list(zip(exact, times, strict=True))
+    exact = np.array([*(value or 0 for value in amount), 0], dtype=object)[known.number]
+    columns = exact, has.astype(np.int64), np.where(has, dur, 0)
+    each = zip(*(groups.sums(column).tolist() for column in columns), strict=True)
+    return [
+        ((work if work <= LARGEST else float(work)) if jobs else None, ns)
+        for work, jobs, ns in each
+    ]

@@ -17,15 +17,16 @@ from fusetui.analysis.questions.collectives import SYNCHRONOUS
 from fusetui.analysis.ranks.changing import (
     Abstain,
     Asked,
+    Meetings,
     RankGraph,
     Why,
     asked_of,
     left_of,
     parts_of,
+    replayed,
 )
 from fusetui.analysis.ranks.matching import step_keys
 from fusetui.analysis.ranks.stragglers import CLOSE, JobFacts
-from fusetui.analysis.ranks.together import Meetings, replayed
 from fusetui.analysis.replay.changes import Unsynced
 from fusetui.analysis.replay.graph import Graph, Times
 from fusetui.analysis.replay.replay import bounds_of
@@ -68,8 +69,7 @@ class JobWhatIf(msgspec.Struct, frozen=True):
 
 
 def job_whatif(facts: JobFacts, texts: Sequence[str], *, cached: bool = True) -> JobWhatIf:
-    """What changes are worth to the job. Raises WrongChange, and TraceError for a rank that can no
-    longer be read."""
+    """What changes are worth. Raises WrongChange, and TraceError for a rank that is gone."""
     ranks = tuple(one.rank for one in facts.matched.ranks)
     asked = asked_of(texts, ranks)
     nothing = JobWhatIf(
@@ -117,8 +117,7 @@ def _check(facts: JobFacts) -> None:
 
 
 def _uncertainty(facts: JobFacts) -> float:
-    """By how much clocks may shift a step: each collective on its critical path, by the difference
-    of two clocks."""
+    """By how much clocks may shift a step: by two of them at each collective on its path."""
     steps = max(len(facts.steps.names), 1)
     return 2 * float(facts.clocks.half.max()) * len(facts.matched) / steps
 

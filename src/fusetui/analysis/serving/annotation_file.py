@@ -44,8 +44,7 @@ class _RefusedError(Exception):
 
 
 def read_annotations(path: str) -> dict[int, Any]:
-    """What a file annotates, by (graph id << 32) | node id. Raises CannotRead with one plain
-    sentence."""
+    """What a file annotates, by (graph id << 32) | node id. Raises CannotRead in one sentence."""
     try:
         with open(path, "rb") as file:
             data = file.read(MOST_BYTES + 1)
@@ -99,25 +98,16 @@ def _collect(name: str, stack: list[Any]) -> None:
         stack.append(dict(_pairs(items)) if name == "DICT" else make[name](items))
     elif name in ("APPEND", "APPENDS"):
         items = [stack.pop()] if name == "APPEND" else _above_mark(stack)
-        _last(stack, list).extend(items)
+        list.extend(stack[-1], items)
     elif name in ("SETITEM", "SETITEMS"):
         items = [stack.pop(-2), stack.pop()] if name == "SETITEM" else _above_mark(stack)
-        _last(stack, dict).update(_pairs(items))
+        dict.update(stack[-1], _pairs(items))
     else:
         raise _RefusedError(f"it has more than plain values ({name})")
 
 
-def _last(stack: list[Any], kind: type) -> Any:
-    if not isinstance(stack[-1], kind):
-        raise ValueError
-    return stack[-1]
-
-
 def _above_mark(stack: list[Any]) -> list[Any]:
-    items = []
-    while (item := stack.pop()) is not MARK:
-        items.append(item)
-    return items[::-1]
+    return list(iter(stack.pop, MARK))[::-1]
 
 
 def _pairs(items: list[Any]) -> Iterator[tuple[Any, Any]]:

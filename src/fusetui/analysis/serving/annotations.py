@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import Any
 
 import msgspec
@@ -87,11 +87,7 @@ def with_annotations(trace: Trace, files: Sequence[str]) -> tuple[Trace, tuple[J
 
 
 def _joined(
-    trace: Trace,
-    each: list[Rows],
-    by_node: Mapping[int, Any],
-    paths: Sequence[str],
-    problems: list[str],
+    trace: Trace, each: list[Rows], by_node: dict[int, Any], paths: list[str], problems: list[str]
 ) -> tuple[Trace, tuple[Join, ...]]:
     """All nodes of a replay are joined if one of them is annotated."""
     own, of_row, sources = _named(trace, each, by_node)
@@ -167,10 +163,8 @@ def _named_by(args: dict[str, Any], by_node: Mapping[int, Any]) -> tuple[str, st
 def _unpacked(annotation: Any) -> Any:
     """torch writes a list as text."""
     if isinstance(annotation, str) and annotation.startswith(("[", "{")):
-        try:
+        with suppress(msgspec.DecodeError, RecursionError):
             return msgspec.json.decode(annotation)
-        except (msgspec.DecodeError, RecursionError):
-            pass
     return annotation
 
 

@@ -14,10 +14,9 @@ from fusetui.analysis.questions.totals import percentile
 from fusetui.analysis.serving.between import Between, between_of
 from fusetui.analysis.serving.captures import bare_launches
 from fusetui.analysis.serving.config import ModelConfig
-from fusetui.analysis.serving.layers import Experts, Layers, experts_of, layers_of
 from fusetui.analysis.serving.limit import Limit, limit_of
+from fusetui.analysis.serving.parts import Experts, Layers, experts_of, layers_of, products_of
 from fusetui.analysis.serving.steps import Mode, Pass, ServerPhase, interval_of, passes, trains
-from fusetui.analysis.serving.weights import products_of
 from fusetui.analysis.why.account import Accounts, Device
 from fusetui.analysis.why.facts import COMPILER
 from fusetui.analysis.why.model import IDLE, DeviceAccount
@@ -32,6 +31,7 @@ FEWEST = 4  # steps of a phase, of which one can be an outlier
 LONGER = 1.5  # times the median
 WORTH = 0.1  # of the excess, which a part must reach to be told
 LONGEST_NAME = 400
+AMOUNTS = {"new_tokens": "new tokens", "kv_tokens": "tokens that attention reads"}
 GRAPHS = {Mode.GRAPH: "graphs", Mode.PIECEWISE: "piecewise graphs", Mode.NOTHING: "nothing"}
 
 
@@ -50,11 +50,8 @@ def outliers(
         for n in own:
             if spans[n] > LONGER * spans[median]:
                 excess = spans[n] - spans[median]
-                found[n] = (
-                    *_causes(trace, steps, n, excess, usual),
-                    *_asked(steps[n], steps[median]),
-                    *_parts(trace, steps[n], steps[median], excess, devices),
-                )
+                parts = _parts(trace, steps[n], steps[median], excess, devices)
+                found[n] = (*_causes(trace, steps, n, excess, usual), *parts)
     return found
 
 
@@ -73,40 +70,37 @@ def _causes(trace: Trace, steps: Sequence[Pass], n: int, excess: int, usual: Mod
             yield "the prefill before it was still running"
 
 
-def _asked(step: Pass, usual: Pass) -> Iterator[str]:
-    """What more a step was asked to do than the one of the median time."""
-    amounts = {"new_tokens": "new tokens", "kv_tokens": "tokens that attention reads"}
-    for field, what in amounts.items():
-        own, other = getattr(step.asked, field), getattr(usual.asked, field)
-        if own and other and own > LONGER * other:
-            yield f"{count(own)} {what}, where the median step has {count(other)}"
-
-
 def _parts(
     trace: Trace, step: Pass, usual: Pass, excess: int, devices: Sequence[Device]
 ) -> Iterator[str]:
-    """Where its time went that the step of the median time does not take, the largest part first:
-    by the classes of both steps' accounts, whose differences add up to the excess."""
+    """What more it was asked to do than the step of the median time, and where its time went that
+    that one does not take, the largest part first: by the classes of both steps' accounts, whose
+    differences add up to the excess."""
+    for field, what in AMOUNTS.items():
+        more_asked, usually = getattr(step.asked, field), getattr(usual.asked, field)
+        if more_asked and usually and more_asked > LONGER * usually:
+            yield f"{count(more_asked)} {what}, where the median step has {count(usually)}"
     own, other = _account(trace, step, devices), _account(trace, usual, devices)
     if own is None or other is None:
         return
     busy, before = _busy(trace, step), _busy(trace, usual)
-    more = {f"kernels run @ longer{_kernel(trace, step, usual)}": busy - before}
     others = (own.compute_ns - busy) - (other.compute_ns - before)
-    more["kernels of other steps run @ longer in between"] = others
-    more["communication is exposed @ longer"] = own.exposed_comm_ns - other.exposed_comm_ns
-    more["copies are exposed @ longer"] = own.exposed_copy_ns - other.exposed_copy_ns
-    for reason in own.idle:
+    more = [
+        (f"kernels run @ longer{_kernel(trace, step, usual)}", busy - before),
+        ("kernels of other steps run @ longer in between", others),
+        ("communication is exposed @ longer", own.exposed_comm_ns - other.exposed_comm_ns),
+        ("copies are exposed @ longer", own.exposed_copy_ns - other.exposed_copy_ns),
+    ]
+    for reason, ns in own.idle.items():
         told = f"the GPU is idle @ longer {IDLE[reason].while_}"
-        more[told] = own.idle[reason] - other.idle.get(reason, 0)
-    for told, ns in sorted(more.items(), key=lambda item: -item[1]):
+        more.append((told, ns - other.idle.get(reason, 0)))
+    for told, ns in sorted(more, key=lambda item: -item[1]):
         if ns > WORTH * excess:
             yield told.replace("@", duration(ns), 1)
 
 
 def _account(trace: Trace, step: Pass, devices: Sequence[Device]) -> DeviceAccount | None:
-    """Of the device of its model, from the first start to the last end of what the step ran there.
-    None if the device has no account."""
+    """Of the device of its model, from the first start to the last end of what it ran there."""
     pid, part = trace.track_of(int(step.model[0])).pid, interval_of(trace, step.rows)
     bounds = np.array([part.begin_ns]), np.array([part.end_ns])
     return next((one.over(*bounds)[0] for one in devices if one.pid == pid), None)
@@ -243,12 +237,10 @@ def _captured_tokens(trace: Trace, found: Sequence[Pass]) -> list[int | None]:
     """For how many tokens the graph of each pass was captured; each capture is looked at once."""
     if not isinstance(trace, Joined):
         return [None] * len(found)
-    known: dict[int, int | None] = {-1: None}
     calls = [int(trace.captured[one.model].max(initial=-1)) for one in found]
-    for call, one in zip(calls, found, strict=True):
-        if call not in known:
-            known[call] = products_of(trace, one.model).rows
-    return [known[call] for call in calls]
+    first = dict(zip(calls[::-1], found[::-1], strict=True))
+    known = {call: products_of(trace, one.model).rows for call, one in first.items() if call >= 0}
+    return [known.get(call) for call in calls]
 
 
 def _step(

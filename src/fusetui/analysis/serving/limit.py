@@ -19,9 +19,8 @@ import msgspec
 import numpy as np
 
 from fusetui.analysis.serving.config import LACKS, ModelConfig, by_configuration
-from fusetui.analysis.serving.layers import Layers
+from fusetui.analysis.serving.parts import Layers, Products, inputs_by_op, products_of
 from fusetui.analysis.serving.steps import Pass, ServerPhase
-from fusetui.analysis.serving.weights import Products, inputs_by_op, products_of
 from fusetui.gpu.roofline.inputs import NS, SIZES, Inputs
 from fusetui.gpu.roofline.many import peaks_of_devices
 from fusetui.gpu.roofline.peaks import NO_PEAKS, Peak

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from fusetui.analysis.questions.launches import graph_calls
 from fusetui.analysis.serving.captures import Nodes, replays
-from fusetui.analysis.serving.weights import PRODUCTS
+from fusetui.analysis.serving.parts import PRODUCTS
 from fusetui.gpu.kernel_names import decode
 from fusetui.trace.layout.steps import (
     OPTIMIZER,

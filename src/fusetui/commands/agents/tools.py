@@ -13,7 +13,7 @@ from fusetui.analysis.questions.summary import StepFigures, Summary
 from fusetui.analysis.why.model import Ceiling, DeviceAccount, Finding, ThreadAccount, Unknown
 from fusetui.arguments import KERNELS_BY, OPS_BY
 from fusetui.commands.agents.opened import Listed
-from fusetui.tables.columns import columns_of
+from fusetui.tables.sources import columns_of
 
 LEAST, USUAL = 500, 4000  # tokens
 FEW = 5  # names and rows of slices of each side of a row of a diff

@@ -11,8 +11,8 @@ from html import escape
 from pathlib import Path
 from typing import NamedTuple
 
-from fusetui.tables.columns import columns_of
 from fusetui.tables.drawn import seen_first, texts, without_unit
+from fusetui.tables.sources import columns_of
 from fusetui.tables.table import ColumnTable
 from fusetui.text.figures import plural
 from fusetui.text.printable import printable

@@ -1,11 +1,11 @@
-"""The layers of a model, found by the repetition of its kernels where nothing names them, and what
-the experts of a mixture took.
+"""The parts of one pass of a model: its matrix products, and what they have to read and compute by
+recorded or joined shapes; its layers; and what the experts of a mixture took.
 
-A pass of a model is a sequence of kernels that repeats for each layer, between a beginning and an
-end of its own. The period is the shortest one that explains at least half of the sequence; of equal
-kernels in every layer no other claim is made. Layers that differ in turn (a window and full
-attention) count as one. The sequence is that of the starts, or if nothing repeats in it, that of
-the file: on AMD devices some times are wrong.
+The kernels of a pass repeat for each layer, between a beginning and an end of their own. The period
+is the shortest one that explains at least half of the sequence; of equal kernels in every layer no
+other claim is made. Layers that differ in turn (a window and full attention) count as one. The
+sequence is that of the starts, or if nothing repeats in it, that of the file: on AMD devices some
+times are wrong.
 
 A trace does not count the tokens of each expert. But the same product, with as many tokens, runs
 once in each layer: where it takes longer, more experts were routed to, or their tokens were less
@@ -15,16 +15,111 @@ even.
 from __future__ import annotations
 
 import re
+from collections import Counter
+from typing import Literal
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.analysis.serving.weights import PRODUCTS
 from fusetui.gpu.kernel_names import decode
+from fusetui.gpu.roofline.inputs import Inputs, inputs_of
+from fusetui.gpu.roofline.many import INPUTS
+from fusetui.gpu.roofline.products import matmul
+from fusetui.trace.model.arguments import arguments, parsed
 from fusetui.trace.model.arrays import Rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
+
+WEIGHTS = {
+    **dict.fromkeys(("aten::mm", "aten::linear", "aten::_scaled_mm", "aten::_int_mm"), 1),
+    "aten::addmm": 2,
+}
+"""The position of the weights of each product; aten::bmm multiplies activations."""
+PRODUCTS = ("gemm", "gemv", "moe")
+
+
+class Product(msgspec.Struct, frozen=True):
+    """What one matrix product reads of weights, and computes."""
+
+    op: str  # "" where the configuration tells it
+    bytes: int
+    flop: int
+    dtype: str
+
+
+class Products(msgspec.Struct, frozen=True):
+    """The products of some kernels; each op counts once, however many kernels it launched."""
+
+    known: int  # products whose weights are known
+    each: tuple[Product, ...]  # the known ones
+    shapes: tuple[tuple[int, int], ...]  # K and N of the known ones, distinct
+    rows: int | None  # M of more than half of them: tokens
+    unknown: int  # kernels of products, by their name, whose weights are not known
+    dtypes: frozenset[str] = frozenset()  # of all products, as far as names tell
+    source: Literal["shapes", "config"] = "shapes"
+
+    @property
+    def weight_bytes(self) -> int:
+        return sum(one.bytes for one in self.each)
+
+    @property
+    def flop(self) -> dict[str, int]:
+        """Of the known ones, by element type."""
+        found: Counter[str] = Counter()
+        for one in self.each:
+            found[one.dtype] += one.flop
+        return {dtype: flop for dtype, flop in found.items() if flop}
+
+
+def products_of(trace: Trace, kernels: Rows) -> Products:
+    """The products that some kernels, of one pass of the model, compute."""
+    kernels = kernels[trace.role[kernels] == Role.KERNEL]
+    ops, names = trace.op[kernels], trace.name[kernels]
+    decoded = {name: decode(trace.names[name]) for name in np.unique(names).tolist()}
+    named = {name: one for name, one in decoded.items() if one and one.op in PRODUCTS}
+    asked = np.unique(ops[ops >= 0])
+    asked = asked[[trace.name_of(op) in WEIGHTS for op in asked.tolist()]]
+    own = []
+    rows: Counter[int] = Counter()
+    shapes: set[tuple[int, int]] = set()
+    each: list[Product] = []
+    for op, inputs in inputs_by_op(trace, asked).items():
+        product, weights = matmul(inputs), inputs.tensor(WEIGHTS[inputs.op])
+        read = weights.bytes if weights and len(weights.shape) == 2 else None
+        if product is not None and read is not None:
+            own.append(op)
+            each.append(Product(inputs.op, read, product.flop or 0, product.dtype or ""))
+            rows[product.m or 0] += 1
+            shapes.add((product.k or 0, product.n or 0))
+    most, count = rows.most_common(1)[0] if rows else (0, 0)
+    dtypes = {dtype for one in named.values() for dtype in (one.dtype_a, one.dtype_b) if dtype}
+    return Products(
+        known=len(own),
+        each=tuple(each),
+        shapes=tuple(sorted(shapes)),
+        rows=most if 2 * count > len(own) else None,
+        unknown=int((np.isin(names, list(named)) & ~np.isin(ops, own)).sum()),
+        dtypes=frozenset(dtypes),
+    )
+
+
+def inputs_by_op(trace: Trace, ops: NDArray[np.integer]) -> dict[int, Inputs]:
+    """The recorded inputs of each of these ops (rows) that has any."""
+    if not len(ops):
+        return {}
+    given = arguments(trace.elements, trace.order[ops], INPUTS)
+    args = [
+        {name: parsed(text) for name, text in zip(INPUTS, texts, strict=True)}
+        for texts in given.distinct
+    ]
+    found = {}
+    for op, number in zip(ops.tolist(), given.number.tolist(), strict=True):
+        inputs = inputs_of(trace.name_of(op), args[number]) if number >= 0 else None
+        if inputs is not None:
+            found[op] = inputs
+    return found
+
 
 FEWEST = 3  # repetitions, or runs of one product
 HALF = 0.5  # of the kernels
