@@ -155,10 +155,10 @@ class Beside:
 
 
 ALONE = Beside(start="")
-Start = Callable[[], Beside]
+Start = Callable[[], Beside] | None  # None: no other process helps
 
 
-def beside(start: Start | None, *traces: Trace, least: int = SMALL) -> Beside:
+def beside(start: Start, *traces: Trace, least: int = SMALL) -> Beside:
     """Another process, if one may help and each trace has so many slices, taken together."""
     is_large = sum(map(len, traces)) >= least * len(traces)
     return start() if start and is_large else ALONE

@@ -38,18 +38,10 @@ from fusetui.tui.layout.search_hits import SearchHits, found_of
 from fusetui.tui.layout.view import Side, make_sides, short_label
 from fusetui.tui.pages import ranks
 from fusetui.tui.state import moving, reading, replays, search
+from fusetui.tui.state import state as effects
 from fusetui.tui.state.action import Run
 from fusetui.tui.state.comparison import second_of
-from fusetui.tui.state.state import (
-    TIMELINE,
-    Compare,
-    MatchLanes,
-    ReadRanks,
-    Replay,
-    Search,
-    State,
-    Summarize,
-)
+from fusetui.tui.state.state import TIMELINE, State
 from fusetui.tui.view_store import KeptView, read_kept
 
 LARGE = 100_000  # slices: in fewer all is found before another process has read them
@@ -70,7 +62,8 @@ class TracesLoaded(msgspec.Struct, frozen=True, eq=False):
         return len(self.sides) == len(self.paths)
 
 
-Post = Callable[[Run | TracesLoaded], object]
+Answer = Run | TracesLoaded
+Post = Callable[[Answer], object]
 
 
 def load(
@@ -102,7 +95,7 @@ class Cancelled(Exception):  # noqa: N818
     """Nobody waits for it any more."""
 
 
-def _posted(post: Post, cancelled: Stop, answer: Run | TracesLoaded) -> None:
+def _posted(post: Post, cancelled: Stop, answer: Answer) -> None:
     """Raises Cancelled instead once that is so."""
     if cancelled():
         raise Cancelled
@@ -179,7 +172,7 @@ def told_of(trace: Trace, piece: Piece) -> Run:
     return partial(reading.counted, trace=trace, curves=piece)
 
 
-def compare(asked: Compare, post: Post, cancelled: Stop, start: Start | None = None) -> None:
+def compare(asked: effects.Compare, post: Post, cancelled: Stop, start: Start = None) -> None:
     """Posts the diff, unless nobody wants it any more."""
     a, b = asked.a.trace, asked.b.trace
     with beside(start, a, b, least=LARGE) as helper:
@@ -188,7 +181,7 @@ def compare(asked: Compare, post: Post, cancelled: Stop, start: Start | None = N
                 post(partial(reading.compared, a=a, b=b, diff=found))
 
 
-def rank(asked: ReadRanks, post: Post, cancelled: Stop, *_: object) -> None:
+def rank(asked: effects.ReadRanks, post: Post, cancelled: Stop, *_: object) -> None:
     """Reads the ranks of a job, each in a process; posts each, then who waits for whom."""
     from fusetui.analysis.ranks.answer import explained, strip_of
     from fusetui.analysis.ranks.executors import summarize as summarize_ranks
@@ -206,7 +199,7 @@ def rank(asked: ReadRanks, post: Post, cancelled: Stop, *_: object) -> None:
             post(partial(ranks.known, paths=paths, problem=printable(str(error))))
 
 
-def summarize(asked: Summarize, post: Post, cancelled: Stop, *_: object) -> None:
+def summarize(asked: effects.Summarize, post: Post, cancelled: Stop, *_: object) -> None:
     """Posts a line about each of the traces to choose from: its place in the list, and its path."""
     for index, path in asked.wanted:
         if cancelled():
@@ -218,7 +211,7 @@ def summarize(asked: Summarize, post: Post, cancelled: Stop, *_: object) -> None
         post(partial(reading.summarized, index=index, text=text))
 
 
-def look(asked: Search, post: Post, cancelled: Stop, start: Start | None = None) -> None:
+def look(asked: effects.Search, post: Post, cancelled: Stop, start: Start = None) -> None:
     """Posts what names say, then as long as args are read, again and again; those of a large trace
     another process reads, so that no key waits for it."""
     side, text, trace = asked.side, asked.text, asked.side.trace
@@ -248,7 +241,7 @@ def look(asked: Search, post: Post, cancelled: Stop, start: Start | None = None)
             found_now(replace(found, missing=missing))
 
 
-def match_lanes(asked: MatchLanes, post: Post, *_: object) -> None:
+def match_lanes(asked: effects.MatchLanes, post: Post, *_: object) -> None:
     """Posts the lanes that a pattern matches, or what is wrong with it."""
     side, pattern = asked.side, asked.pattern
     try:
@@ -275,7 +268,7 @@ WHAT = {Role.OP: "op", Role.CALL: "op", Role.PYTHON: "python", Role.ANNOTATION: 
 WHAT |= dict.fromkeys(GPU_ROLES, "kernel")
 
 
-def replay(asked: Replay, post: Post, cancelled: Stop, start: Start | None = None) -> None:
+def replay(asked: effects.Replay, post: Post, cancelled: Stop, start: Start = None) -> None:
     """Posts the answer, unless nobody wants it any more."""
     from fusetui.report.whatif import replayed_sentence  # rarely needed
 

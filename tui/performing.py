@@ -17,19 +17,9 @@ from fusetui.tui.ending import Ending
 from fusetui.tui.helper_client import Beside
 from fusetui.tui.layout.moves import next_line, next_slice
 from fusetui.tui.layout.view import Side, View
-from fusetui.tui.loading import (
-    TracesLoaded,
-    compare,
-    load,
-    look,
-    match_lanes,
-    rank,
-    replay,
-    summarize,
-)
+from fusetui.tui.loading import Answer, compare, load, look, match_lanes, rank, replay, summarize
 from fusetui.tui.state import reading
 from fusetui.tui.state import state as effects
-from fusetui.tui.state.action import Run
 from fusetui.tui.state.state import Effect, Order, State
 
 PAUSE = 0.03  # seconds without a key
@@ -78,7 +68,7 @@ def thaw() -> None:
 class Answered(Message):
     """A thread has found something: how the state changes."""
 
-    def __init__(self, answer: Run | TracesLoaded) -> None:
+    def __init__(self, answer: Answer) -> None:
         super().__init__()
         self.answer = answer
 
@@ -166,10 +156,10 @@ class Performing:
 
         self._app.run_worker(run, group=kind, thread=True, exclusive=True)
 
-    def _post(self, answer: Run | TracesLoaded) -> None:
+    def _post(self, answer: Answer) -> None:
         self._app.post_message(Answered(answer))
 
-    def _settle(self, answer: Run | TracesLoaded) -> None:
+    def _settle(self, answer: Answer) -> None:
         """Posts what stays for as long as the trace is open, or how far it is."""
         if self._start and getattr(answer, "func", None) is not reading.progressed:
             gc.freeze()  # not looked at again until `thaw`

@@ -25,7 +25,7 @@ LARGE = 8 << 20  # bytes of a file; a smaller one is read in a few tenths of a s
 START = "import os; os.nice(5); from fusetui.tui.reading_memory import main; main()"
 
 
-def read_memory(asked: ReadMemory, post: Post, cancelled: Stop, start: Start | None = None) -> None:
+def read_memory(asked: ReadMemory, post: Post, cancelled: Stop, start: Start = None) -> None:
     """Posts the snapshots, or what the memory events of a trace tell, or why there are none."""
     if asked.trace is not None:
         (path,), trace = asked.paths, asked.trace

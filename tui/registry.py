@@ -23,17 +23,7 @@ from fusetui.tui.pages.why import WhyPage
 from fusetui.tui.state import commands, jumping, moving, reading, replays, search, tour
 from fusetui.tui.state.action import Action, action, all_keys_text, anything_open, chosen, nothing
 from fusetui.tui.state.screen import body, overlay_body, tabs_height, tour_lines
-from fusetui.tui.state.state import (
-    CopyText,
-    Help,
-    Order,
-    Outcome,
-    Replayed,
-    Size,
-    State,
-    laid_over,
-    told,
-)
+from fusetui.tui.state.state import CopyText, Help, Order, Outcome, Replayed, State, laid_over, told
 
 PAGES: tuple[Page, ...] = (
     *(TimelinePage(), TREE, kernels.PAGE, DiffPage(), WhyPage()),
@@ -181,7 +171,7 @@ def arrived(state: State, sides: tuple[Side, ...]) -> Outcome:
     """Traces were read: more of those that are shown, or others."""
     if state.reading is None or not state.reading.shown:
         taken = tabs_height(state.size) + len(sides) + tour_lines(state) + 1
-        size = Size(state.size.width, state.size.height - taken)
+        size = replace(state.size, height=state.size.height - taken)
         lines = timeline.lanes_height(size, len(sides))
         return _as_asked(reading.opened(state, sides, lines))
     now = reading.replaced(state, sides)

@@ -124,7 +124,7 @@ def moused(state: State, y: int, done: Click | Turn | Drag) -> Outcome:
 
 
 def _found(state: State, size: Size) -> list[Pane]:
-    if state.prompt is not Prompt.SEARCH:
+    if not state.is_searching:
         return []
     height = min(details_height(size.height), size.height)
     return [Pane(height, found_picture(state.found, glyphs_for(state.ascii_only)))]

@@ -41,6 +41,15 @@ class MemorySide(msgspec.Struct, frozen=True, eq=False):
     moments: tuple[Moments, ...]
     trace: Trace | None = None
 
+    def first_view(self, device: int | None = None) -> MemoryView:
+        """All of a device, by default of that with the highest peak; the cursor at the peak."""
+        if device is None:
+            peaks = [int(one.history.allocated.max()) for one in self.moments]
+            device = peaks.index(max(peaks))
+        found = self.moments[device]
+        whole = found.position(len(found.positions) - 1) - found.position(0) + 1
+        return MemoryView(0, whole, found.history.peak_index, device)
+
 
 class MemoryView(msgspec.Struct, frozen=True):
     """The window [begin, end), the moment under the cursor, and which of the devices."""
@@ -95,16 +104,6 @@ class MemoryRow(NamedTuple):
     stack: int = ANY_STACK
     life: int = NO_LIFE
     other: int = 0
-
-
-def first_view(side: MemorySide, device: int | None = None) -> MemoryView:
-    """All of a device, by default of that with the highest peak; the cursor at the peak."""
-    if device is None:
-        peaks = [int(one.history.allocated.max()) for one in side.moments]
-        device = peaks.index(max(peaks))
-    found = side.moments[device]
-    whole = found.position(len(found.positions) - 1) - found.position(0) + 1
-    return MemoryView(0, whole, found.history.peak_index, device)
 
 
 @memo(8)

@@ -17,19 +17,9 @@ from fusetui.trace.model.columns import Trace
 from fusetui.tui.state import search
 from fusetui.tui.state.action import action, on_timeline
 from fusetui.tui.state.comparison import Second
-from fusetui.tui.state.moving import SECTION
+from fusetui.tui.state.moving import SECTION, brought
 from fusetui.tui.state.session import Hits
-from fusetui.tui.state.state import (
-    BESIDE,
-    MARKS,
-    ROWS,
-    TIMELINE,
-    Outcome,
-    Replay,
-    Replayed,
-    State,
-    told,
-)
+from fusetui.tui.state.state import BESIDE, MARKS, ROWS, Outcome, Replay, Replayed, State, told
 
 if TYPE_CHECKING:
     from fusetui.analysis.replay.marks import Marks
@@ -121,7 +111,8 @@ def beside(state: State) -> Outcome:
 
 
 def seen(state: State, found: Second) -> State:
-    return told(replace(state, replay=found, page=TIMELINE), REPLAYED, "recorded back")
+    now = brought(replace(state, replay=found), state.session, state.active)
+    return told(now, REPLAYED, "recorded back")
 
 
 def arrived(state: State, trace: Trace, asked: str, found: Any) -> State:
