@@ -21,7 +21,9 @@ from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.memo import memo, once
 from fusetui.trace.model.report import Stop
 from fusetui.trace.program.backward import dependencies
-from fusetui.tui.layout.answer import WORTH, AnswerPage, Insight
+from fusetui.tui.layout.answer import WORTH, AnswerPage, Insight, answer_lists
+from fusetui.tui.layout.figure_trees import module_tree
+from fusetui.tui.layout.kernel_table import keys_of
 from fusetui.tui.layout.memory import MEMORY
 from fusetui.tui.layout.op_tree import FRAMES, call_tree, callers_tree, frame_tree, op_tree
 from fusetui.tui.layout.search_hits import NOTHING
@@ -124,9 +126,6 @@ def _insights(trace: Trace, cancelled: Stop) -> Iterator[Insight | Made]:
     from fusetui.analysis.why.answer import explained
     from fusetui.analysis.why.selection import asked
     from fusetui.tui.drawing.details import warm
-    from fusetui.tui.layout.answer import answer_lists
-    from fusetui.tui.layout.figure_trees import module_tree
-    from fusetui.tui.layout.kernel_table import keys_of
 
     found = Accounts(trace)
     idle = idle_of(found)

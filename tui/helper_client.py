@@ -65,7 +65,7 @@ class NotBeside(Exception):  # noqa: N818
     """The other process does not do it."""
 
 
-class _Cancelled(Exception):  # noqa: N818
+class Cancelled(Exception):  # noqa: N818
     """Nobody wants it any more."""
 
 
@@ -127,7 +127,7 @@ class Beside:
                 left = left[self._process.stdin.write(left) :]
             while True:
                 yield unship(partial(self._take, cancelled=cancelled), trace)
-        except _Cancelled:
+        except Cancelled:
             return
         except (OSError, EOFError, ValueError):
             raise NotBeside from None
@@ -140,13 +140,13 @@ class Beside:
         return request_for(path, trace, self.captured_by)
 
     def _take(self, size: int, cancelled: Stop) -> memoryview:
-        """The next bytes. Raises EOFError when the process has ended, and _Cancelled."""
+        """The next bytes. Raises EOFError when the process has ended, and Cancelled."""
         pipe: Any = self._process.stdout if self._process else None
         rest = found = np.empty(size, dtype=np.uint8).data  # not filled before it is read
         while rest:
             while not select.select([pipe], [], [], OFTEN)[0]:
                 if cancelled():
-                    raise _Cancelled
+                    raise Cancelled
             count = pipe.readinto(rest)
             if not count:
                 raise EOFError
@@ -232,8 +232,7 @@ def main() -> None:
     Thread(target=listen, daemon=True).start()
     # What is needed is imported while the app still reads the trace.
     import fusetui.analysis.diff.compare
-    import fusetui.analysis.why.answer
-    import fusetui.tui.layout.kernel_table  # noqa: F401
+    import fusetui.analysis.why.answer  # noqa: F401
 
     with suppress(OSError):
         while True:

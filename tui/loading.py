@@ -29,7 +29,7 @@ from fusetui.trace.model.report import Stop, never
 from fusetui.tui import registry
 from fusetui.tui.background_results import Made, Piece, by_names
 from fusetui.tui.drawing.chrome import parts
-from fusetui.tui.helper_client import ALONE, Beside, Start, beside
+from fusetui.tui.helper_client import ALONE, Beside, Cancelled, Start, beside
 from fusetui.tui.layout.answer import Insight
 from fusetui.tui.layout.frame import busy_of
 from fusetui.tui.layout.kinds import shares
@@ -89,10 +89,6 @@ def load(
             for piece in helper.answers((path, trace), cancelled):
                 post(told_of(trace, piece))
         cutting.warm()
-
-
-class Cancelled(Exception):  # noqa: N818
-    """Nobody waits for it any more."""
 
 
 def _posted(post: Post, cancelled: Stop, answer: Answer) -> None:
@@ -237,7 +233,7 @@ def look(asked: effects.Search, post: Post, cancelled: Stop, start: Start = None
         for held, extra, share in helper.answers((asked.path, trace), cancelled, search=text):
             if cancelled():
                 return
-            found = found_of(trace, text, held, share, extra, by_names=not query.reads_args)
+            found = found_of(trace, text, held, share, extra, named=not query.reads_args)
             found_now(replace(found, missing=missing))
 
 

@@ -70,7 +70,7 @@ def copy(state: State) -> Outcome:
 
 
 def save(state: State) -> State:
-    return commands.asked(state, f"save {state.page}.csv")
+    return commands.asked(state, typed=f"save {state.page}.csv")
 
 
 def details(state: State) -> State:

@@ -138,15 +138,11 @@ def heights(
 
 @memo(4)
 def rows_of(
-    moments: Moments,
-    by: str,
-    event: int,
-    opened: frozenset[Key],
-    beside: tuple[Moments, int] | None,
+    moments: Moments, by: str, at: int, opened: frozenset[Key], beside: tuple[Moments, int] | None
 ) -> tuple[MemoryRow, ...]:
     """Who holds what at a moment, the largest first; beside another snapshot at a moment of it, the
     largest difference first."""
-    found = tuple(_rows(moments, by, event, opened))
+    found = tuple(_rows(moments, by, at, opened))
     if beside is None:
         return found
     other = bytes_of(beside[0], by, beside[1])
