@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache, partial
+from os.path import getsize
 from typing import Any
 
 import msgspec
@@ -23,21 +24,23 @@ from fusetui.text.printable import printable
 from fusetui.trace.load import Preview, open_trace
 from fusetui.trace.model.categories import GPU_ROLES, Role
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.errors import NothingRead, TraceError
+from fusetui.trace.model.errors import CannotRead, NothingRead, TraceError
 from fusetui.trace.model.memo import once
 from fusetui.trace.model.report import Stop, never
 from fusetui.tui import registry
 from fusetui.tui.background_results import Made, Piece, by_names
+from fusetui.tui.background_results import opened as snapshot
 from fusetui.tui.drawing.chrome import parts
-from fusetui.tui.helper_client import ALONE, Beside, Cancelled, Start, beside
+from fusetui.tui.helper_client import ALONE, SNAPSHOTS, Beside, Cancelled, NotBeside, Start, beside
 from fusetui.tui.layout.answer import Insight
 from fusetui.tui.layout.frame import busy_of
 from fusetui.tui.layout.kinds import shares
 from fusetui.tui.layout.lanes import names_of
+from fusetui.tui.layout.memory import MEMORY, MemorySide
 from fusetui.tui.layout.search_hits import SearchHits, found_of
 from fusetui.tui.layout.view import Side, make_sides, short_label
 from fusetui.tui.pages import ranks
-from fusetui.tui.state import moving, reading, replays, search
+from fusetui.tui.state import memory, moving, reading, replays, search
 from fusetui.tui.state import state as effects
 from fusetui.tui.state.action import Run
 from fusetui.tui.state.comparison import second_of
@@ -45,6 +48,7 @@ from fusetui.tui.state.state import TIMELINE, State
 from fusetui.tui.view_store import KeptView, read_kept
 
 LARGE = 100_000  # slices: in fewer all is found before another process has read them
+SOON = 8 << 20  # bytes of a snapshot that is read in a few tenths of a second
 PAUSE = 0.3  # seconds without a key, until another process is started for a search
 
 
@@ -257,6 +261,41 @@ def _paused(cancelled: Stop) -> bool:
             return False
         time.sleep(0.02)
     return True
+
+
+def read_memory(
+    asked: effects.ReadMemory, post: Post, cancelled: Stop, start: Start = None
+) -> None:
+    """Posts the snapshots, or what the memory events of a trace tell, or why there are none."""
+    if asked.trace is not None:
+        (path,), trace = asked.paths, asked.trace
+        with beside(start, trace) as helper:
+            for found in helper.answers((path, trace), cancelled, replayed=MEMORY):
+                if not cancelled():
+                    post(partial(memory.of_trace, asked=asked, found=found))
+        return
+    alone = asked.alone or start is None  # no key waits
+    try:
+        sides = [_snapshot(path, cancelled, alone) for path in asked.paths]
+    except TraceError as error:
+        post(partial(memory.failed, sentence=str(error)))
+        return
+    known = tuple(side for side in sides if side is not None)
+    if not cancelled() and len(known) == len(sides):
+        post(partial(memory.arrived, sides=known))
+
+
+def _snapshot(path: str, cancelled: Stop, alone: bool) -> MemorySide | None:
+    """Large ones, and those beside a trace, another process reads, so that no key waits for it.
+    None once nobody wants it. Raises TraceError."""
+    try:
+        with Beside(start="" if alone and getsize(path) <= SOON else SNAPSHOTS) as helper:
+            found: MemorySide | str | None = next(helper.records(path, cancelled), None)
+    except NotBeside:
+        return None if cancelled() else snapshot(path)
+    if isinstance(found, str):
+        raise CannotRead(found)
+    return found
 
 
 SELECTED = "what is selected tells no change: whatif family:gemm x0.8 names one"

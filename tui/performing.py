@@ -13,11 +13,12 @@ from textual.message import Message
 from textual.worker import get_current_worker
 
 from fusetui.trace.model.report import Stop
+from fusetui.tui import loading
 from fusetui.tui.ending import Ending
 from fusetui.tui.helper_client import Beside
 from fusetui.tui.layout.moves import next_line, next_slice
 from fusetui.tui.layout.view import Side, View
-from fusetui.tui.loading import Answer, compare, load, look, match_lanes, rank, replay, summarize
+from fusetui.tui.loading import Answer
 from fusetui.tui.state import reading
 from fusetui.tui.state import state as effects
 from fusetui.tui.state.state import Effect, Order, State
@@ -77,27 +78,20 @@ Work = Callable[..., None]
 """Called with an effect, how to post what is found, whether it is still wanted, and what starts
 another process; None: none helps."""
 WORK: dict[type[Effect], Work] = {
-    **{effects.Compare: compare, effects.Summarize: summarize, effects.ReadRanks: rank},
-    **{effects.Search: look, effects.MatchLanes: match_lanes, effects.Replay: replay},
+    **{effects.Compare: loading.compare, effects.Summarize: loading.summarize},
+    **{effects.ReadRanks: loading.rank, effects.ReadMemory: loading.read_memory},
+    **{effects.Search: loading.look, effects.MatchLanes: loading.match_lanes},
+    **{effects.Replay: loading.replay},
 }
 
 
 def work_of(effect: Effect) -> Work:
-    """What a thread does; what is rarely needed is imported now."""
-    match effect:
-        case effects.SaveTable() | effects.Cut() | effects.Record():
-            from fusetui.tui import saving
+    if found := WORK.get(type(effect)):
+        return found
+    from fusetui.tui import saving  # rarely needed
 
-            works: dict[type[Effect], Work] = {
-                **{effects.SaveTable: saving.save, effects.Cut: saving.cut},
-                effects.Record: saving.record,
-            }
-            return works[type(effect)]
-        case effects.ReadMemory():
-            from fusetui.tui.reading_memory import read_memory
-
-            return read_memory
-    return WORK[type(effect)]
+    works: dict[type[Effect], Work] = {effects.SaveTable: saving.save, effects.Cut: saving.cut}
+    return works.get(type(effect), saving.record)
 
 
 class Performing:
@@ -143,7 +137,7 @@ class Performing:
             with self._start() if self._start else self._alone as helper:
                 if self._start:
                     thaw()
-                load(paths, self._settle, cancelled, stop.is_set, helper)
+                loading.load(paths, self._settle, cancelled, stop.is_set, helper)
 
         self._in_thread("load", work)
 
