@@ -83,7 +83,6 @@ def part_of(trace: Trace, begin_ns: int, end_ns: int) -> Excerpt:
 
 
 def _in(start: Int64s, end: Int64s, begin_ns: int, end_ns: int) -> Flags:
-    """What runs between two times."""
     empty = (start == end) & (start >= begin_ns)
     found: Flags = (start < end_ns) & ((end > begin_ns) | empty)
     return found
@@ -151,10 +150,8 @@ def _pieces(trace: Trace, part: Excerpt, progress: Progress) -> Iterator[bytes]:
     by_order = np.argsort(order, kind="stable")
     firsts = np.cumsum([0, *(stretch.events for stretch in events.stretches)])
     bounds = order[by_order].searchsorted(firsts)
-    slices = np.bincount(
-        firsts.searchsorted(trace.order[: trace.recorded()], side="right") - 1,
-        minlength=len(events.stretches),
-    )
+    holding = firsts.searchsorted(trace.order[: trace.recorded()], side="right") - 1
+    slices = np.bincount(holding, minlength=len(events.stretches))
     for number, stretch in enumerate(events.stretches):
         places = by_order[bounds[number] : bounds[number + 1]]
         before, after = stretch.reach
@@ -174,8 +171,10 @@ def _of_stretch(trace: Trace, part: Excerpt, stretch: Stretch, first: int, place
     its slices in `part`."""
     rows, clipped = part.rows[places], part.clipped[places]
     numbers = trace.order[rows] - first
-    listed, heads = _listed(trace, stretch)
-    if heads is None:
+    listed, heads = _read(own_events(trace.elements).text, stretch), list[Head]()
+    with suppress(*UNDECODABLE):  # it is damaged, or has unusual types
+        heads = decode_heads(listed)
+    if stretch.places is not None or len(heads) != stretch.events:
         found = _rewritten_each(trace, part, numbers, rows)
         found |= _others_one_by_one(trace, part, stretch, first, found)
         return b",\n".join(text for _, text in sorted(found.items()))
@@ -195,17 +194,6 @@ def _of_stretch(trace: Trace, part: Excerpt, stretch: Stretch, first: int, place
 def _rewritten_each(trace: Trace, part: Excerpt, numbers: Int64s, rows: Rows) -> dict[int, bytes]:
     each = zip(numbers.tolist(), rows.tolist(), strict=True)
     return {number: _rewritten(trace, part, row) for number, row in each}
-
-
-def _listed(trace: Trace, stretch: Stretch) -> tuple[bytearray, list[Head] | None]:
-    """The text of a stretch as a list, and the head of each element; None if it is damaged, or has
-    unusual types. Raises CannotRead."""
-    listed = _read(own_events(trace.elements).text, stretch)
-    with suppress(*UNDECODABLE):
-        heads = decode_heads(listed)
-        if stretch.places is None and len(heads) == stretch.events:
-            return listed, heads
-    return listed, None
 
 
 def _read(text: Text, stretch: Stretch) -> bytearray:
@@ -242,11 +230,8 @@ def _others_one_by_one(
             continue
         element = own_events(trace.elements).element(first + number)
         phase = element.get("ph")
-        if phase == "M" or (
-            isinstance(phase, str)
-            and phase not in PAIRED | {"X", ""}
-            and _is_inside(str(element.get("ts")).encode(), part)
-        ):
+        is_other = isinstance(phase, str) and phase not in PAIRED | {"X", ""}
+        if is_other and (phase == "M" or _is_inside(str(element.get("ts")).encode(), part)):
             found[number] = msgspec.json.encode(element)
     return found
 

@@ -13,7 +13,6 @@ from contextlib import closing, suppress
 from importlib import import_module
 from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
 from fusetui.trace.model.errors import CannotRead, TraceError
@@ -22,24 +21,18 @@ from fusetui.trace.model.raw import Raw
 from fusetui.trace.read import Callbacks
 from fusetui.trace.read.document import OpenFile
 from fusetui.trace.read.foreign import HEAD, is_export_of_nsys, is_pftrace_of_torch
-from fusetui.trace.read.source import EVENT, KEY, State, Stored, beginning, open_arriving, reason
+from fusetui.trace.read.source import EVENT, KEY, State, beginning, open_arriving, reason
 from fusetui.trace.read.unpack import first_pieces
 
 SURELY_JSON = (b"{", b"[", b" ", b"\r", b"\t")  # a line feed may be a packet of protobuf
 
 
-class Format(msgspec.Struct, frozen=True):
-    """A format other than JSON."""
-
-    name: str  # of Report.format
-    is_one: Callable[[bytes], bool]  # by the first HEAD bytes of the document
-    package: str  # with `read` and `text`
-
-
-FORMATS: tuple[Format, ...] = (
-    Format("pftrace", is_pftrace_of_torch, "fusetui.trace.pftrace"),
-    Format("nsys", is_export_of_nsys, "fusetui.trace.nsys"),
-)
+FORMATS: dict[str, Callable[[bytes], bool]] = {
+    "pftrace": is_pftrace_of_torch,
+    "nsys": is_export_of_nsys,
+}
+"""Formats other than JSON, as Report.format and the packages with `read` and `text` name them, and
+what knows each by the first HEAD bytes of a document."""
 
 
 def read(path: str, callbacks: Callbacks) -> Raw:
@@ -52,7 +45,10 @@ def read(path: str, callbacks: Callbacks) -> Raw:
     try:
         with closing(stored.file):
             only = () if process is None else (process,)
-            found: Raw = reader(_format_of(stored)).read(stored, callbacks, *only)
+            form = "json"
+            if stored.packing or not stored.document[:1].startswith(SURELY_JSON):
+                form = format_of(b"".join(first_pieces(stored.document, stored.packing, HEAD)))
+            found: Raw = reader(form).read(stored, callbacks, *only)
             return replace(found, report=replace(found.report, path=path)) if only else found
     except OSError as error:
         raise CannotRead(f"{stored.path} cannot be read: {reason(error)}.") from None
@@ -63,21 +59,18 @@ def processes_in(path: str) -> list[str]:
     them apart; else the path itself."""
     found: list[int] = []
     with suppress(OSError, TraceError):
-        with open(path, "rb") as file:
-            name = format_of(file.read(HEAD)) if os.path.isfile(path) else "json"
-        if hasattr(reader(name), "processes"):
-            found = reader(name).processes(path)
+        if os.path.isfile(path) and hasattr(package := _reader_of(path), "processes"):
+            found = package.processes(path)
     return [f"{path}#{pid}" for pid in found] if len(found) > 1 else [path]
 
 
 def _of_process(path: str) -> tuple[str, int | None]:
     """The file, and the process of it that is meant."""
     file, mark, pid = path.rpartition("#")
-    if not mark or not pid.isdecimal() or len(pid) > 8 or os.path.exists(path):
-        return path, None
-    with suppress(OSError), open(file, "rb") as opened:
-        if hasattr(reader(format_of(opened.read(HEAD))), "processes"):
-            return file, int(pid)
+    if mark and pid.isdecimal() and len(pid) <= 8 and not os.path.exists(path):
+        with suppress(OSError):
+            if hasattr(_reader_of(file), "processes"):
+                return file, int(pid)
     return path, None
 
 
@@ -89,23 +82,22 @@ def text_of(name: str, path: str, file: OpenFile, state: State) -> Text:
 
 def reader(name: str) -> Any:
     """The package that reads the format `name`."""
-    package = {one.name: one.package for one in FORMATS}
-    return import_module(package.get(name, "fusetui.trace.read"))
+    return import_module(f"fusetui.trace.{name if name in FORMATS else 'read'}")
+
+
+def _reader_of(path: str) -> Any:
+    """Raises OSError."""
+    with open(path, "rb") as file:
+        return reader(format_of(file.read(HEAD)))
 
 
 def format_of(head: bytes) -> str:
     """The name of the format of a document that begins with these bytes; "json" if it is none of
     FORMATS."""
-    return next((one.name for one in FORMATS if one.is_one(head)), "json")
+    return next((name for name, is_one in FORMATS.items() if is_one(head)), "json")
 
 
 def looks_like_a_trace(path: str) -> bool:
     """False also for what cannot be read."""
     head = beginning(path)
     return KEY in head or EVENT.search(head) is not None or format_of(head) != "json"
-
-
-def _format_of(stored: Stored) -> str:
-    if stored.packing is None and stored.document[:1].startswith(SURELY_JSON):
-        return "json"
-    return format_of(b"".join(first_pieces(stored.document, stored.packing, HEAD)))

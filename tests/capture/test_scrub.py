@@ -11,7 +11,6 @@ import pytest
 from fusetui.capture import provenance as scrub
 from fusetui.capture.errors import CaptureError
 from fusetui.capture.provenance import public_command
-from fusetui.trace.scrub.texts import Machine
 
 TRACE = """{"host_name": "box-17.lab", "username": "adal",
  "traceEvents": [{"ph": "X", "name": "own/nn.py(3): f", "ts": 4365912618404.960, "dur": 7.50,
@@ -22,9 +21,8 @@ TRACE = """{"host_name": "box-17.lab", "username": "adal",
 @pytest.fixture(autouse=True)
 def machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """The names of the machine that the tests run on, whatever they are."""
-    monkeypatch.setattr(
-        scrub, "this_machine", lambda: Machine(("adal",), ("box-17",), ("qwertyui",))
-    )
+    names = {"user": ["adal"], "host": ["box-17"], "secret": ["qwertyui"]}
+    monkeypatch.setattr(scrub, "this_machine", lambda: names)
 
 
 def test_a_trace_has_the_given_name_and_nothing_private(tmp_path: Path) -> None:

@@ -117,7 +117,8 @@ def cells(line: Line, borders: Int64s) -> Cells:
     shown = np.minimum(first, line.rows.size - 1)  # the only slice of a cell, else the longest
     (several,) = (count > 1).nonzero()
     if several.size:
-        shown[several] = line.by_rank[_highest(line.rank, first[several], after[1:][several])]
+        cuts = np.stack((first[several], after[1:][several]), axis=1).ravel()
+        shown[several] = line.by_rank[np.maximum.reduceat(line.rank, cuts)[::2]]
     row, kind = line.rows[shown], line.kind[shown].astype(np.int16)
     if several.size and line.kinds:
         most = _most(line.kinds, after, over, last_kind)[several]
@@ -177,11 +178,16 @@ def _line(trace: Trace, rows: Int32s, kinds: Numbers) -> Line:
     by_rank = np.argsort(trace.dur[rows], kind="stable").astype(np.int32)
     rank = np.full(len(rows) + 1, -1, dtype=np.int32)
     rank[by_rank] = np.arange(len(rows), dtype=np.int32)
-    before = np.concatenate(([0], np.cumsum(length)))
-    numbers = np.flatnonzero(np.bincount(kind)).tolist()
-    each = [_of_kind(number, np.flatnonzero(kind == number), length) for number in numbers]
-    of_kinds = tuple(each) if len(each) > 1 else ()
-    return Line(rows, start, start + length, kind, before, of_kinds, rank, by_rank)
+    of_kinds = []
+    for number in np.flatnonzero(np.bincount(kind)).tolist():
+        places = np.flatnonzero(kind == number)
+        of_kinds.append(OfKind(number, places.astype(np.int32), _before(length[places])))
+    kinds_ = tuple(of_kinds) if len(of_kinds) > 1 else ()
+    return Line(rows, start, start + length, kind, _before(length), kinds_, rank, by_rank)
+
+
+def _before(length: Int64s) -> Int64s:
+    return np.concatenate(([0], np.cumsum(length)))
 
 
 def _until(line: Line, borders: Int64s) -> tuple[Rows, Int64s, Numbers]:
@@ -206,13 +212,6 @@ def _most(kinds: tuple[OfKind, ...], after: Rows, over: Int64s, last: Numbers) -
     return found
 
 
-def _highest(rank: Int32s, first: Rows, last: Rows) -> Int32s:
-    """The largest rank in each [first, last); ranges are ascending and not empty."""
-    cuts = np.empty(2 * len(first), dtype=np.intp)
-    cuts[::2], cuts[1::2] = first, last
-    return np.maximum.reduceat(rank, cuts)[::2]
-
-
 Numbers = NDArray[np.uint8]  # a kind of slice as a number; what it means is known to the caller
 
 
@@ -226,11 +225,6 @@ class OfKind(msgspec.Struct, frozen=True, eq=False):
     def until(self, places: Int32s) -> Int64s:
         """ns of those before some places on the line; were they int64, numpy would copy ours."""
         return self.before[self.place.searchsorted(places)]
-
-
-def _of_kind(number: int, places: Rows, length: Int64s) -> OfKind:
-    before = np.concatenate(([0], np.cumsum(length[places])))
-    return OfKind(number, places.astype(np.int32), before)
 
 
 ENOUGH = 2

@@ -11,6 +11,7 @@ import math
 from array import array
 from collections import Counter as Counts
 from collections.abc import Iterator
+from contextlib import suppress
 from decimal import Decimal
 from typing import NamedTuple
 
@@ -60,25 +61,26 @@ class Series:
 
     def add(self, key: Key, time: int, value: object) -> None:
         """Adds a value, unless it is not a finite number."""
-        number = finite(value)
-        if number is None:
+        if (number := finite(value)) is None:
             return
-        if key not in self.columns:
-            if len(self.columns) == MOST:
-                if len(self._others) < MOST_COUNTED:
-                    self._others.add(key)
-                return
-            self.columns[key] = array("q"), array("d")
-        times, values = self.columns[key]
+        if key not in self.columns and len(self.columns) == MOST:
+            if len(self._others) < MOST_COUNTED:
+                self._others.add(key)
+            return
+        times, values = self.columns.setdefault(key, (array("q"), array("d")))
         times.append(time)
         values.append(number)
 
-    @property
-    def left_out(self) -> str:
-        """`, 12 more not shown`; "" if all are shown."""
-        count = len(self._others)
+    def counters(self, group: str, unit: str, labels: dict[Key, str]) -> Iterator[Counter]:
+        """Those with a label, which names the process too where two have the same."""
+        used, count = Counts(labels.values()), len(self._others)
         more = f"{count:,}" if count < MOST_COUNTED else f"{count:,} or"
-        return f", {more} more not shown" if count else ""
+        group += f", {more} more not shown" if count else ""
+        for key, label in labels.items():
+            time, value = map(np.array, self.columns[key])
+            order = np.argsort(time, kind="stable")
+            label = f"{label} of {key.pid}" if used[label] > 1 else label
+            yield Counter(group, label, unit, key.pid, time[order], value[order])
 
 
 def counters(trace: Trace, stop: Stop = never) -> tuple[Counter, ...]:
@@ -120,20 +122,16 @@ def finite(value: object) -> float | None:
     """None for what is not a finite number."""
     if not isinstance(value, int | float | Decimal) or isinstance(value, bool):
         return None
-    try:
-        number = float(value)
-    except OverflowError:
-        return None
-    return number if math.isfinite(number) else None
+    with suppress(OverflowError):
+        return number if math.isfinite(number := float(value)) else None
+    return None
 
 
 def _of_memory(series: Series) -> Iterator[Counter]:
     """Without series that are always zero: the CPU's allocator has no reserved memory."""
     used = [key for key, (_, values) in series.columns.items() if any(values)]
     used.sort(key=lambda key: (key.id == "0", key.id, len(key.name), key.name))
-    labels = _distinct({key: f"{key.name} {key.series}" for key in used})
-    for key, label in labels.items():
-        yield _counter(series, key, f"memory{series.left_out}", label, "bytes")
+    return series.counters("memory", "bytes", {key: f"{key.name} {key.series}" for key in used})
 
 
 def _of_counters(series: Series) -> Iterator[Counter]:
@@ -143,19 +141,4 @@ def _of_counters(series: Series) -> Iterator[Counter]:
         plain = several[key._replace(series="")] == 1 or key.series == key.name
         parts = (key.name, key.id, "" if plain else key.series)
         labels[key] = " ".join(part for part in parts if part) or "counter"
-    for key, label in _distinct(labels).items():
-        yield _counter(series, key, f"counters{series.left_out}", label, "")
-
-
-def _distinct(labels: dict[Key, str]) -> dict[Key, str]:
-    """Adds the process where two series have the same label."""
-    used = Counts(labels.values())
-    return {k: f"{label} of {k.pid}" if used[label] > 1 else label for k, label in labels.items()}
-
-
-def _counter(series: Series, key: Key, group: str, label: str, unit: str) -> Counter:
-    times, values = series.columns[key]
-    time = np.frombuffer(times, dtype=np.int64)
-    value = np.frombuffer(values, dtype=np.float64)
-    order = np.argsort(time, kind="stable")
-    return Counter(group, label, unit, key.pid, time[order], value[order])
+    return series.counters("counters", "", labels)

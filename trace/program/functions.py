@@ -16,8 +16,8 @@ from fusetui.trace.model.arrays import Flags, Int64s, Rows, summed
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.joined import rows_there
-from fusetui.trace.program.modules import Unclaimed, unclaimed
-from fusetui.trace.program.origin import Origins
+from fusetui.trace.program.modules import Unclaimed, cpu_ns, gpu_figures, unclaimed
+from fusetui.trace.program.origin import Credit, Origins
 from fusetui.trace.program.own_code import Function, function_of, is_in, is_own
 from fusetui.trace.program.regions import Spans, cpu_rows, frames
 
@@ -87,18 +87,16 @@ def function_times(
 ) -> Functions:
     """The functions of the user; with `file`, all functions in that file or folder; `by_line`:
     their lines that call other functions (see _lines)."""
-    trace = found.trace
     functions, calls = (_lines if by_line else _functions)(found, file)
-    columns = _columns(found, calls, idle)
+    credit = found.credit(calls.spans, found.trace.gpu_rows)
+    columns = _columns(found, calls, credit, idle)
     rows = zip(calls.names.tolist(), *(column.tolist() for column in columns.values()), strict=True)
     times = [
         FunctionTime(*functions[name], **dict(zip(columns, figures, strict=True)))
         for name, *figures in rows
     ]
     times.sort(key=_weight)
-    credit = found.credit(calls.spans, trace.gpu_rows)
-    dur = trace.dur[trace.gpu_rows]
-    return Functions(tuple(times), unclaimed(trace, credit, dur), int(dur.sum()))
+    return Functions(tuple(times), *unclaimed(found.trace, credit))
 
 
 def _functions(found: Origins, file: str | None) -> tuple[Mapping[int, Function], FunctionCalls]:
@@ -132,20 +130,13 @@ def _lines(found: Origins, file: str | None) -> tuple[Mapping[int, Function], Fu
     of_row[rows] = read.number * width + np.where(trace.parent[rows] >= 0, callers, width - 1)
     spans = Spans(trace, found.line, rows[chosen])
     calls = FunctionCalls(spans, of_row[spans.rows])
-    functions = {}
+    functions, names = {}, (*trace.names, "")
     for number in calls.names.tolist():
-        line, caller = lines[number // width], number % width
-        within = function_of(trace.names[caller]) if caller < len(trace.names) else None
-        if line is not None:
-            file_of_line, place = line
-            called_in = within.name if within else _caller(trace, caller)
-            functions[number] = Function(file_of_line, place, called_in)
+        line, caller = lines[number // width], names[number % width]
+        if line is not None:  # called in a function, or in a module, as `nn.Module: Linear_0`
+            within = function_of(caller)
+            functions[number] = Function(line[0], line[1], within.name if within else caller)
     return functions, calls
-
-
-def _caller(trace: Trace, name: int) -> str:
-    """Of a frame that is no function: the call of a module, as `nn.Module: Linear_0`."""
-    return trace.names[name] if name < len(trace.names) else ""
 
 
 def has_lines(trace: Trace) -> bool:
@@ -165,24 +156,16 @@ def _is_asked(file: str, wanted: str | None) -> bool:
     return is_own(file) if wanted is None else is_in(file, wanted)
 
 
-def _columns(found: Origins, calls: FunctionCalls, idle: Idle | None) -> dict[str, Int64s]:
+def _columns(
+    found: Origins, calls: FunctionCalls, credit: Credit, idle: Idle | None
+) -> dict[str, Int64s]:
     """The figures of FunctionTime, each of shape [functions]."""
-    trace, rows, spans = found.trace, found.trace.gpu_rows, calls.spans
-    credit = found.credit(spans, rows)
-    captured = trace.role[spans.rows] == Role.CAPTURED  # their CPU time is of another trace
-    dur, cpu = trace.dur[rows], np.where(captured, 0, trace.dur[spans.rows])
-    kernel = (trace.role[rows] == Role.KERNEL).astype(np.int64)
-    places = np.arange(len(spans))
+    spans, places, cpu = calls.spans, np.arange(len(calls.spans)), cpu_ns(found.trace, calls.spans)
     columns = {
         "count": calls.own(places, np.ones(len(spans), dtype=np.int64)),
         "cpu_ns": calls.outermost(cpu),
         "cpu_self_ns": calls.own(places, spans.self_ns(cpu)),
-        "gpu_ns": calls.total(credit.place, dur),
-        "gpu_self_ns": calls.own(credit.place, dur),
-        "gpu_backward_ns": calls.total(credit.place, np.where(credit.backward, dur, 0)),
-        "gpu_recompute_ns": calls.total(credit.place, np.where(credit.recompute, dur, 0)),
-        "kernels": calls.total(credit.place, kernel),
-        "kernels_self": calls.own(credit.place, kernel),
+        **gpu_figures(found.trace, credit, calls.total, calls.own),
     }
     if idle is not None:
         caused = found.credit(spans, idle[0]).place

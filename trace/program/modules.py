@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
 import numpy as np
@@ -55,11 +55,10 @@ class Modules(msgspec.Struct, frozen=True):
 
 def module_times(found: Origins, expanded: bool = False) -> Modules:
     """The tree of modules; with `expanded`, each index has its own path."""
-    trace, rows = found.trace, found.trace.gpu_rows
+    trace = found.trace
     paths = paths_of(trace, found.regions, expanded)
-    credit = found.credit(found.regions, rows)
-    dur = trace.dur[rows]
-    columns = _columns(trace, found.regions, paths, credit, dur)
+    credit = found.credit(found.regions, trace.gpu_rows)
+    columns = _columns(found, paths, credit)
     order = _preorder(paths, columns["gpu_ns"], columns["cpu_ns"])
     kinds = np.zeros(len(paths), dtype=np.bool_)
     kinds[paths.of_place] = trace.named(is_module)[trace.name[found.regions.rows]]
@@ -73,33 +72,43 @@ def module_times(found: Origins, expanded: bool = False) -> Modules:
         )
         for number in order
     ]
-    return Modules(tuple(times), unclaimed(trace, credit, dur), int(dur.sum()))
+    return Modules(tuple(times), *unclaimed(trace, credit))
 
 
-def _columns(
-    trace: Trace, regions: Spans, paths: Paths, credit: Credit, dur: Int64s
-) -> dict[str, Int64s]:
+def _columns(found: Origins, paths: Paths, credit: Credit) -> dict[str, Int64s]:
     """The figures of ModuleTime, each of shape [paths]."""
-    kernel = (trace.role[trace.gpu_rows] == Role.KERNEL).astype(np.int64)
-    own = paths.sums(credit.place, dur)
-    back = paths.sums(credit.place, np.where(credit.backward, dur, 0))
-    again = paths.sums(credit.place, np.where(credit.recompute, dur, 0))
-    kernels = paths.sums(credit.place, kernel)
-    captured = trace.role[regions.rows] == Role.CAPTURED  # their CPU time is of another trace
-    all_regions, cpu = np.arange(len(regions)), np.where(captured, 0, trace.dur[regions.rows])
-    counted = paths.counted
+    trace, regions, counted = found.trace, found.regions, paths.counted
     calls = counted & ~without_times(trace, regions.rows)
+    every, cpu = np.arange(len(regions)), cpu_ns(trace, regions)
     return {
-        "count": paths.sums(all_regions, calls.astype(np.int64)),
-        "gpu_ns": paths.with_inner(own),
-        "gpu_self_ns": own,
-        "gpu_backward_ns": paths.with_inner(back),
-        "gpu_recompute_ns": paths.with_inner(again),
-        "kernels": paths.with_inner(kernels),
-        "kernels_self": kernels,
-        "cpu_ns": paths.sums(all_regions, np.where(counted, cpu, 0)),
-        "cpu_self_ns": paths.sums(all_regions, np.where(counted, regions.self_ns(cpu), 0)),
+        "count": paths.own(every, calls.astype(np.int64)),
+        **gpu_figures(trace, credit, paths.total, paths.own),
+        "cpu_ns": paths.own(every, np.where(counted, cpu, 0)),
+        "cpu_self_ns": paths.own(every, np.where(counted, regions.self_ns(cpu), 0)),
     }
+
+
+Sums = Callable[[Rows, Int64s], Int64s]
+"""Amounts, which belong to some places, by what is listed; -1 belongs to none."""
+
+
+def gpu_figures(trace: Trace, credit: Credit, total: Sums, own: Sums) -> dict[str, Int64s]:
+    """Of what is listed: the GPU time and the kernels of it, with what is inside and without."""
+    rows, place = trace.gpu_rows, credit.place
+    dur, kernel = trace.dur[rows], (trace.role[rows] == Role.KERNEL).astype(np.int64)
+    return {
+        "gpu_ns": total(place, dur),
+        "gpu_self_ns": own(place, dur),
+        "gpu_backward_ns": total(place, np.where(credit.backward, dur, 0)),
+        "gpu_recompute_ns": total(place, np.where(credit.recompute, dur, 0)),
+        "kernels": total(place, kernel),
+        "kernels_self": own(place, kernel),
+    }
+
+
+def cpu_ns(trace: Trace, spans: Spans) -> Int64s:
+    """How long each took; the CPU time of what was captured is of another trace."""
+    return np.where(trace.role[spans.rows] == Role.CAPTURED, 0, trace.dur[spans.rows])
 
 
 def _preorder(paths: Paths, gpu: Int64s, cpu: Int64s) -> list[int]:
@@ -115,10 +124,10 @@ def _preorder(paths: Paths, gpu: Int64s, cpu: Int64s) -> list[int]:
     return order
 
 
-def unclaimed(trace: Trace, credit: Credit, dur: Int64s) -> tuple[Unclaimed, ...]:
-    """The GPU events without a credit, by reason; `dur` as `trace.gpu_rows`."""
+def unclaimed(trace: Trace, credit: Credit) -> tuple[tuple[Unclaimed, ...], int]:
+    """The GPU events without a credit, by reason, and the durations of all GPU events."""
     rows = trace.gpu_rows
-    kernel = trace.role[rows] == Role.KERNEL
+    dur, kernel = trace.dur[rows], trace.role[rows] == Role.KERNEL
     missing, unlinked = credit.place < 0, hosts_of(trace, rows) < 0
     lost = credit.backward & (credit.forward_op < 0)
     groups = (
@@ -126,11 +135,12 @@ def unclaimed(trace: Trace, credit: Credit, dur: Int64s) -> tuple[Unclaimed, ...
         (Nowhere.NO_FORWARD, missing & ~unlinked & lost),
         (Nowhere.OUTSIDE, missing & ~unlinked & ~lost),
     )
-    return tuple(
+    found = tuple(
         Unclaimed(why, int(dur[here].sum()), int((here & kernel).sum()))
         for why, here in groups
         if here.any()
     )
+    return found, int(dur.sum())
 
 
 MOST_LEVELS = 64
@@ -162,14 +172,14 @@ class Paths(msgspec.Struct, frozen=True, eq=False):
             number = int(self.parent[number])
         return BETWEEN.join(reversed(parts))
 
-    def sums(self, places: Rows, amounts: Int64s) -> Int64s:
+    def own(self, places: Rows, amounts: Int64s) -> Int64s:
         """Amounts by the path of the region that each belongs to; -1 belongs to none."""
         known = places >= 0
         return summed(self.of_place[places[known]], amounts[known], len(self))
 
-    def with_inner(self, own: Int64s) -> Int64s:
-        """For each path the amounts of it and of all paths inside it."""
-        total = own.copy()
+    def total(self, places: Rows, amounts: Int64s) -> Int64s:
+        """The same with those of all paths inside each."""
+        total = self.own(places, amounts)
         for level in range(int(self.level.max(initial=0)), 0, -1):
             here = np.flatnonzero(self.level == level)
             np.add.at(total, self.parent[here], total[here])

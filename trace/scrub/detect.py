@@ -12,7 +12,6 @@ import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from fusetui.text.patterns import compiled
@@ -25,6 +24,7 @@ from fusetui.trace.scrub.secrets import (
     is_random,
     is_secret,
     is_trivial,
+    rows_of,
     secrecy,
 )
 
@@ -37,9 +37,7 @@ BEGIN = (
 )
 """Where a token may begin: at a word, also after an escape of JSON, of a URL or of a terminal."""
 
-ISSUED, FORMS = (
-    Path(__file__).with_name(f"{name}.txt") for name in ("issued_tokens", "token_forms")
-)
+ISSUED, FORMS = "issued_tokens.txt", "token_forms.txt"
 """A token a line. Those that begin in a way of their own: who issues it, how it begins, and what
 follows, an alphabet and the fewest characters of it, as the issuers document them and as scanners
 of repositories know them. Others have a form: what it is, what is part of every text of this form
@@ -74,7 +72,7 @@ def _patterns(text: str) -> Iterator[tuple[str, re.Pattern[str]]]:
             if prefix in text:
                 yield kind, compiled(f"{re.escape(prefix)}{body}")
     lower = text.lower()
-    for kind, mark, pattern in _rows(FORMS):
+    for kind, mark, pattern in rows_of(FORMS):
         if mark in lower:
             yield kind, compiled(pattern)
 
@@ -84,25 +82,16 @@ def _heads(text: str) -> set[str]:
     if "\\" in text or "%" in text or "[" in text:
         text = compiled(ESCAPE).sub(" ", text)
     words = set(text.translate(SEPARATORS).split())
-    for word in [*words]:
-        if len(word) > 4:
-            words.add(word[:4])
-            if len(word) > 9:
-                words.add(word[:3])
-                words.add(word[:2])
-    return words
-
-
-@cache
-def _rows(table: Path) -> list[list[str]]:
-    return [line.split(" : ", 2) for line in table.read_text("utf-8").splitlines()]
+    long = [word for word in words if len(word) > 9]
+    words |= {word[:4] for word in words if len(word) > 4}
+    return words | {word[:length] for word in long for length in (2, 3)}
 
 
 @cache
 def _issued() -> Mapping[str, list[tuple[str, str, str]]]:
     """First word of a prefix, or four letters of it -> kind, prefix and pattern of what follows."""
     rows: dict[str, list[tuple[str, str, str]]] = {}
-    for kind, prefixes, body in _rows(ISSUED):
+    for kind, prefixes, body in rows_of(ISSUED):
         alphabet = ALPHABETS[body[0]]
         following = rf"(?=[{alphabet}]{{0,60}}[\dA-Z])[{alphabet}]{{{body[1:]},}}+"
         for prefix in prefixes.split():

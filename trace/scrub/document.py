@@ -28,7 +28,7 @@ from fusetui.trace.read.foreign import HEAD
 from fusetui.trace.read.source import Source, open_source
 from fusetui.trace.scrub.events import UNWRITABLE, EventCutter, JsonPiece, ScrubbedEvents
 from fusetui.trace.scrub.secrets import is_secret
-from fusetui.trace.scrub.texts import Machine, Texts
+from fusetui.trace.scrub.texts import Known, Texts
 from fusetui.trace.scrub.values import TRACE_NAME, Pairs, Values, parse, write
 
 FOLDER = re.compile(rb"dir[1-9][0-9]{0,8}")
@@ -40,7 +40,7 @@ class ScrubbedDocument:
     """One trace: `learn` examines it, then `text` returns it scrubbed."""
 
     def __init__(
-        self, source: Source, known: Machine | None = None, trace_name: str = TRACE_NAME
+        self, source: Source, known: Known | None = None, trace_name: str = TRACE_NAME
     ) -> None:
         """Raises NotATrace."""
         self.source = source
@@ -49,7 +49,7 @@ class ScrubbedDocument:
         self._texts = Texts()
         self._values = Values(self._texts, trace_name)
         self._events = ScrubbedEvents(source.document, self._texts, self._values)
-        self._known = known or Machine()
+        self._known = known or {}
         self._pieces: list[JsonPiece] = []
         self._head, self._tail = Pairs(), Pairs()
         self._unread: list[tuple[int, str]] = []
@@ -199,11 +199,10 @@ def scrub_file(path: str, out: str, progress: Progress = silent) -> ScrubbedDocu
     return document
 
 
-def this_machine() -> Machine:
+def this_machine() -> dict[str, list[str]]:
     """Names of this machine: traces are often shared from the machine that recorded them."""
     users = {os.path.basename(os.path.expanduser("~"))}
     with suppress(OSError, KeyError):  # an account without a name
         users.add(getpass.getuser())
-    secrets = {value for name, value in os.environ.items() if is_secret(name, value)}
-    hosts = {platform.node()}
-    return Machine(*(tuple(sorted(filter(None, names))) for names in (users, hosts, secrets)))
+    secrets = [value for name, value in os.environ.items() if is_secret(name, value)]
+    return {"user": sorted(users), "host": [platform.node()], "secret": sorted(secrets)}

@@ -12,7 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from enum import IntEnum
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import count, pairwise
 from pathlib import Path
 
@@ -26,6 +26,13 @@ def listed(words: str) -> frozenset[str]:
 def words_of(name: str) -> frozenset[str]:
     """Those in a file beside this one."""
     return listed(Path(__file__).with_name(name).read_text("utf-8"))
+
+
+@cache
+def rows_of(name: str) -> list[list[str]]:
+    """The lines of a file beside this one, each of three parts."""
+    text = Path(__file__).with_name(name).read_text("utf-8")
+    return [line.split(" : ", 2) for line in text.splitlines()]
 
 
 WORD = late(r"[A-Z]+(?![a-zñ])|[A-Z]?[a-zñ]+|\d+")
@@ -44,70 +51,8 @@ class Secrecy(IntEnum):
     STRONG = 5  # even if the value is a number
 
 
-STRONG = listed("password passwd passphrase passcode secret credential contraseña contrasena")
-"""A name that ends in one of these, also in the plural, is STRONG."""
-
-ALWAYS = listed(
-    """apikey authkey servicekey accountkey dbkey databasekey privkey privatekey clientkey
-    accesskey secretkey authtoken accesstoken refreshtoken idtoken bottoken authorization
-    cookie jwt bearer creds dbpass databasepass keypass sshpass userpass mypass rootpass adminpass
-    mypwd userpwd dbpwd adminpwd"""
-)
-"""A name whose last word is one of these is CERTAIN."""
-
-OF_A_TOKENIZER = listed(
-    """eos bos pad unk mask cls sep next prev previous last first new image video audio special
-    stop start end per num max min input output prompt generated draft accepted decode prefill
-    each single current cur this target text sample sampled top best blank dep make by type"""
-)
-"""Before "token" these mean a token of text, which is not a secret."""
-
-OF_A_LOCK = listed("api auth service account db database priv private client access secret")
-"""Before "key" these mean a key that grants access: CERTAIN."""
-
-OF_A_VAULT = OF_A_LOCK | listed(
-    """authentication signing signature encryption ssh ssl tls pgp gpg license storage subscription
-    deploy master session admin root wandb hf openai anthropic azure aws gcp google github gitlab"""
-)
-"""Before "key" these mean the same, but may also mean something else."""
-
-OF_A_LOGIN = listed(
-    """db database user admin root api smtp mail email imap ftp sftp http https proxy mysql pg
-    postgres redis mongo ldap sudo rabbitmq amqp elastic key keystore wifi docker registry git svn
-    nexus jenkins vpn"""
-)
-"""Before "pass" these mean a password, not one pass of several."""
-
-OF_A_TABLE = listed(
-    """cache primary foreign sort partition public dispatch hash index lookup map registry group
-    row shape config dict order join unique natural composite trace event kernel any press hot"""
-)
-"""Before "KEY" these mean something harmless, even in the name of a variable."""
-
-OF_A_SERVICE = listed(
-    """adafruit adobe airtable algolia alibaba artifactory asana atlassian beamer bintray bitbucket
-    bittrex cloudant cloudflare codecov cohere coinbase confluence confluent contentful contribsys
-    datadog discord droneci dropbox etsy facebook fastly finicity finnhub flickr freshbooks gitter
-    gocardless heroku hubspot intercom jfrog jira kraken kucoin launchdarkly linkedin mailchimp
-    mailgun mapbox mattermost meraki messagebird netlify newrelic nytimes okta plaid privateai
-    rapidapi sendbird sentry softlayer sonar squarespace sumologic sumo travis twitch twitter xray
-    yandex zendesk"""
-)
-"""Services whose keys have no form of their own: after a name with such a word, what is no word
-is one of them."""
-
-NOT_THE_SECRET = listed(
-    """path file filename name names length len size count min max policy url uri endpoint
-    required enabled disabled type kind field prompt manager store dir folder label hint scope
-    provider reset expiry version ttl timeout parallelism id_file mode format alias"""
-)
-"""A name that ends in one of these only says something about a secret."""
-
-MAYBE = listed("key token auth pass pw pwd access api login")
-"""A name whose last word is one of these may be that of a secret."""
-
-AFTER = frozenset({"id", "value", "base", "b64", "base64", "hex", "string", "str"})
-"""Words that may follow the decisive one."""
+WORDS = {name: listed(words) for name, _, words in rows_of("secret_words.txt")}
+"""Words of names by which secrets are known; the file says what each list means."""
 
 FEWEST, MOST = 14, 400  # characters of a value that looks random
 ONE_RUN = late(r"(?=[^\d]*\d)(?=[^A-Za-z]*[A-Za-z])[\w.~+/=:%-]+", re.ASCII)
@@ -136,38 +81,42 @@ def secrecy(name: str) -> Secrecy:
 @lru_cache(maxsize=1 << 14)
 def _secrecy(name: str) -> Secrecy:
     words = [word.lower() for word in WORD.findall(name)]
-    while len(words) > 1 and (words[-1] in AFTER or words[-1].isdigit()):
+    while len(words) > 1 and (words[-1] in WORDS["AFTER"] or words[-1].isdigit()):
         words.pop()
     if not words:
         return Secrecy.NONE
     last, before = words[-1], words[-2] if len(words) > 1 else ""
     if _is_strong(last) or any(word.startswith("passw") for word in words):
-        return Secrecy.NONE if last in NOT_THE_SECRET else Secrecy.STRONG
+        return Secrecy.NONE if last in WORDS["NOT_THE_SECRET"] else Secrecy.STRONG
     if any(map(_is_strong, words)):
-        return Secrecy.NONE if last in NOT_THE_SECRET else Secrecy.USUAL
-    locks = {"key": OF_A_LOCK, "token": OF_A_LOCK, "pass": OF_A_LOGIN}.get(last, ())
-    if last in ALWAYS or before in locks:
+        return Secrecy.NONE if last in WORDS["NOT_THE_SECRET"] else Secrecy.USUAL
+    locks = {
+        "key": WORDS["OF_A_LOCK"],
+        "token": WORDS["OF_A_LOCK"],
+        "pass": WORDS["OF_A_LOGIN"],
+    }.get(last, ())
+    if last in WORDS["ALWAYS"] or before in locks:
         return Secrecy.CERTAIN
     of_variable = before != "" and name.isupper()  # written in capitals
     usual = {
         "pwd": before not in ("", "old"),
         "pw": before != "",
-        "pat": before in OF_A_VAULT or of_variable,
+        "pat": before in WORDS["OF_A_VAULT"] or of_variable,
         "auth": name.isupper(),
-        "token": before not in OF_A_TOKENIZER,
-        "key": before in OF_A_VAULT or (of_variable and before not in OF_A_TABLE),
+        "token": before not in WORDS["OF_A_TOKENIZER"],
+        "key": before in WORDS["OF_A_VAULT"] or (of_variable and before not in WORDS["OF_A_TABLE"]),
     }
     if usual.get(last):
         return Secrecy.USUAL
-    if not OF_A_SERVICE.isdisjoint([*words, *map("".join, pairwise(words))]):
-        return Secrecy.NONE if last in NOT_THE_SECRET else Secrecy.LIKELY
-    harmless = before in OF_A_TABLE or before in OF_A_TOKENIZER
-    return Secrecy.WEAK if last in MAYBE and not harmless else Secrecy.NONE
+    if not WORDS["OF_A_SERVICE"].isdisjoint([*words, *map("".join, pairwise(words))]):
+        return Secrecy.NONE if last in WORDS["NOT_THE_SECRET"] else Secrecy.LIKELY
+    harmless = before in WORDS["OF_A_TABLE"] or before in WORDS["OF_A_TOKENIZER"]
+    return Secrecy.WEAK if last in WORDS["MAYBE"] and not harmless else Secrecy.NONE
 
 
 def _is_strong(word: str) -> bool:
     """Also as the end of a longer word: PGPASSWORD."""
-    return word.removesuffix("s").endswith(tuple(STRONG)) and word != "secretary"
+    return word.removesuffix("s").endswith(tuple(WORDS["STRONG"])) and word != "secretary"
 
 
 def is_trivial(value: str) -> bool:

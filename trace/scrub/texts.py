@@ -5,11 +5,9 @@ its context does not matter. What the value of a key is is judged by the name of
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum, auto
 from functools import lru_cache
-
-import msgspec
 
 from fusetui.text.patterns import compiled, late
 from fusetui.trace.scrub.detect import (
@@ -28,6 +26,7 @@ from fusetui.trace.scrub.secrets import (
     is_placeholder,
     listed,
     replaced,
+    rows_of,
     secrecy,
 )
 
@@ -44,37 +43,14 @@ class KeyKind(Enum):
     OTHER = auto()  # private for another reason: a job, an id of the run
 
 
-def _by_word(words: dict[KeyKind, str]) -> dict[str, KeyKind]:
-    return {word: kind for kind, listed in words.items() for word in listed.split()}
+def _by_word(where: str) -> dict[str, KeyKind]:
+    """Where a key stands, what it is of, and its words: `end` are those that keys end in."""
+    rows = (row for row in rows_of("key_words.txt") if row[0] == where)
+    return {word: KeyKind[kind] for _, kind, words in rows for word in words.split()}
 
 
-_ANYWHERE = _by_word({
-    KeyKind.USER: """user username users login loginname logname owner author startedby submittedby
-        createdby launchedby runby useremail email mail account accountname fullname realname
-        gituser gitauthor""",
-    KeyKind.HOST: """host hostname hostnames hosts hostid fqdn computername machinename nodename
-        nodelist ipaddr ipaddress hostip hostaddress masteraddr masteraddress masterhost podname
-        containerid containername instanceid slurmnodelist macaddress serverhost sshclient
-        sshconnection""",
-    KeyKind.COMMAND: """cmdline commandline argv sysargv launchcommand runcommand execcommand
-        pythonargv""",
-    KeyKind.ENVIRONMENT: """env envs environ environment environmentvariables environmentvars
-        envvars envvariables osenviron processenv processenvironment environmentdict envdict
-        dotenv""",
-    KeyKind.FOLDER: """cwd oldpwd workdir workingdir workingdirectory home homedir homedirectory
-        userprofile""",
-})  # fmt: skip
-_OF_METADATA = _ANYWHERE | _by_word({
-    KeyKind.HOST: "node nodes ip pod server domain cluster",
-    KeyKind.COMMAND: "cmd command commands entrypoint executable exe",
-    KeyKind.OTHER: "traceid grouptraceid",
-    KeyKind.TRACE: "tracename",
-})  # fmt: skip
-_ENDS = _by_word({
-    KeyKind.FOLDER: "dir directory folder",
-    KeyKind.USER: "_user _username -user",
-    KeyKind.HOST: "_hostname -hostname _fqdn",
-})  # fmt: skip
+_ANYWHERE, _ENDS = _by_word("anywhere"), _by_word("end")
+_OF_METADATA = _ANYWHERE | _by_word("metadata")
 _JOBS = re.compile(r"(?i)tw_|mast_|PT_PROFILER_|ai_rm_|logical_server_")
 
 NAME = re.compile(r"[\w .:/-]{1,80}")
@@ -212,12 +188,8 @@ def _hiding(found: re.Match[str], everything: bool, names: Names) -> Callable[[s
     return names.secret if variable or known else None
 
 
-class Machine(msgspec.Struct, frozen=True):
-    """Names that are known to be private before a text is read."""
-
-    users: tuple[str, ...] = ()
-    hosts: tuple[str, ...] = ()
-    secrets: tuple[str, ...] = ()
+Known = Mapping[str, Iterable[str]]
+"""Names that are known to be private before a text is read, by kind: user, host, secret."""
 
 
 class Texts:
@@ -227,10 +199,10 @@ class Texts:
         self.given = Placeholders()
         self.names = Names(self.given)
 
-    def expect(self, machine: Machine) -> None:
+    def expect(self, known: Known) -> None:
         """Learns names that are private wherever they occur."""
-        for kind in ("user", "host", "secret"):
-            for name in getattr(machine, f"{kind}s"):
+        for kind, names in known.items():
+            for name in names:
                 self.names.expect(kind, name)
 
     def learn(self, text: str) -> str:

@@ -35,7 +35,7 @@ from fusetui.tui.layout.places import marks_selection, places
 from fusetui.tui.layout.view import HIDDEN, Interval, Place, Side, View, gap_times
 
 if TYPE_CHECKING:
-    from fusetui.analysis.replay.marks import Marks
+    from fusetui.analysis.replay.predicted import Marks
 
 
 class TimelinePicture(msgspec.Struct, frozen=True, eq=False, dict=True):
@@ -163,10 +163,8 @@ def gutter_text(place: Place, gutter: int, glyphs: Glyphs) -> str:
 
 
 def ruler(view: View, width: int, chosen: Interval | None, glyphs: Glyphs) -> tuple[str, range]:
-    """Times at round positions, none cut off, over a bar `├───┤` where a range of time is selected.
-
-    Also returns the cells of that bar.
-    """
+    """Times at round positions, none cut off, over a bar `├───┤` where a range of time is selected,
+    and the cells of that bar."""
     text = [" "] * width
     cells = cells_of(view, *chosen, width) if chosen else range(0)
     if chosen and cells:

@@ -22,7 +22,7 @@ from fusetui.tui.state.session import Hits
 from fusetui.tui.state.state import BESIDE, MARKS, ROWS, Outcome, Replay, Replayed, State, told
 
 if TYPE_CHECKING:
-    from fusetui.analysis.replay.marks import Marks
+    from fusetui.analysis.replay.predicted import Marks
 
 CALLED = "the critical path"
 MOST_NAMES = 500  # that are completed

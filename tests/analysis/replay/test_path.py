@@ -12,10 +12,9 @@ from tests.analysis.replay.test_changes import gpu_bound, host_bound, looped, sy
 from fusetui.analysis.replay.apply import changed
 from fusetui.analysis.replay.build import graph_of
 from fusetui.analysis.replay.changes import parse_change
-from fusetui.analysis.replay.critical import slack_of
 from fusetui.analysis.replay.graph import Node
 from fusetui.analysis.replay.path import Path, path
-from fusetui.analysis.replay.replay import replay, slices_of, step_bounds
+from fusetui.analysis.replay.replay import replay, slack_of, slices_of, step_bounds
 from fusetui.trace import Trace
 
 Make = Callable[..., Trace]

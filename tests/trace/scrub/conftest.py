@@ -11,7 +11,7 @@ import pytest
 
 from fusetui.trace.read.source import open_source
 from fusetui.trace.scrub.document import ScrubbedDocument
-from fusetui.trace.scrub.texts import Machine
+from fusetui.trace.scrub.texts import Known
 
 Scrub = Callable[..., str]
 
@@ -20,7 +20,7 @@ Scrub = Callable[..., str]
 def scrub(tmp_path: Path) -> Scrub:
     """A document (text, or what is written as JSON) -> its scrubbed text."""
 
-    def scrubbed(document: Any, known: Machine | None = None) -> str:
+    def scrubbed(document: Any, known: Known | None = None) -> str:
         path = tmp_path / "in.json"
         text = document if isinstance(document, str) else json.dumps(document)
         path.write_bytes(text.encode(errors="surrogateescape"))

@@ -22,10 +22,9 @@ from fusetui.analysis.ranks.stragglers import CLOSE, JobFacts
 from fusetui.analysis.replay.apply import changed, is_range
 from fusetui.analysis.replay.build import LATE_NS, graph_of
 from fusetui.analysis.replay.changes import Change, NothingLikeIt, Refused, parse_change
-from fusetui.analysis.replay.critical import last_route
 from fusetui.analysis.replay.graph import NEVER, Graph, Node, Times, in_order
 from fusetui.analysis.replay.path import residuals_of
-from fusetui.analysis.replay.replay import StepEnds, replay, step_ends
+from fusetui.analysis.replay.replay import StepEnds, last_route, replay, step_ends
 from fusetui.analysis.replay.whatif import is_certain
 from fusetui.trace.load import open_trace
 from fusetui.trace.model.arrays import Int64s, Rows, ordinals

@@ -26,8 +26,9 @@ from fusetui.analysis.replay.changes import (
 )
 from fusetui.analysis.replay.graph import NEVER, Graph, Node
 from fusetui.analysis.replay.select import Covers
+from fusetui.analysis.why.facts import loader_rows
 from fusetui.analysis.why.kernels import Kernels
-from fusetui.analysis.why.rules.fusion import runs_of
+from fusetui.analysis.why.rules.fusion import inside_of, runs_of
 from fusetui.trace.model.arrays import Floats, Rows, distinct
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
@@ -209,16 +210,13 @@ def _fused(change: Fused, draft: Draft) -> None:
         which = "" if change.place is None else f" with event {change.place}"
         raise NothingLikeIt(f"The trace has no fusable run of kernels{which}.")
     node, call = graph.node_of(trace, Node.ITEM), graph.node_of(trace, Node.LAUNCH)
-    inside = np.zeros(len(rows) + 1, dtype=np.int64)
-    np.add.at(inside, runs.begin[chosen] + 1, 1)
-    np.add.at(inside, runs.end[chosen], -1)
     moved = runs.moved[chosen]
     if np.isnan(moved).any():
         draft.notes.append("some_runs_keep_their_time")
     heads = node[rows[runs.begin[chosen]]]
     fused = np.where(np.isnan(moved), 1.0, moved) * runs.ns[chosen].astype(np.float64)
     draft.scale(heads, lambda own: fused)
-    others = rows[np.cumsum(inside[:-1]) > 0]
+    others = rows[inside_of(runs.begin[chosen] + 1, runs.end[chosen], len(rows))]
     calls = trace.launch[others]
     alone = np.bincount(trace.launch[trace.gpu_rows] + 1, minlength=len(trace) + 1)[1:] == 1
     draft.remove(node[others])
@@ -277,7 +275,7 @@ def _unsynced(change: Unsynced, draft: Draft) -> None:
 
 def _loaded(change: Loaded, draft: Draft) -> None:
     """A worker fetches every nth batch, one after the other, from the first one on."""
-    graph, found = draft.graph, select.loads_of(draft.trace, draft.graph)
+    graph, found = draft.graph, select.covers(draft.trace, draft.graph, loader_rows(draft.trace))
     if not found:
         raise NothingLikeIt("No thread that launches work loads data.")
     if all(len(cover.start) < 2 for cover in found.values()):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from msgspec.structs import astuple
 from numpy.typing import NDArray
 
 from fusetui.analysis.replay.graph import AS_RECORDED, NEVER, Chain, Graph, Node, in_order
@@ -25,12 +24,10 @@ from fusetui.analysis.replay.items import (
     syncs_of,
 )
 from fusetui.analysis.why.account import Accounts
-from fusetui.analysis.why.devices import Gaps
 from fusetui.analysis.why.host import matching
 from fusetui.trace.model.arrays import Int32s, Int64s, Rows, distinct, ordinals
 from fusetui.trace.model.categories import Layer
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.ids import Id
 
 LATE_NS = 5_000
 """An item that starts so much later than is understood may wait for what was not recorded."""
@@ -128,29 +125,19 @@ def graph_of(trace: Trace) -> Graph:
     untold = awaited_unrecorded(trace, items, late)
     events = by_target([told, untold])
     events = by_target([events, *behind_communication(trace, items, events)])
-    events = _ordered(items, events)
+    is_first = items.start[events.item] <= items.start[events.target]
+    is_first &= events.item != events.target
+    events = Pairs(*(column[is_first] for column in events))
     stream = np.searchsorted(items.bounds, events.target, side="right") - 1
     pairs = Pairs(layout.item[events.target], layout.item[events.item])
     draft.joined(0, pairs, switch[stream])
     _late_returns(draft, trace)
-    device_of = _devices(trace)
+    tracks = zip(trace.thread_of_track.tolist(), trace.tracks, strict=True)
+    device_of = {number: one.pid for number, one in tracks if one.layer is Layer.STREAM}
     chains = [Chain(thread) for thread in hosts.threads.tolist()]
     for number, usual in zip(items.streams.tolist(), switch.tolist(), strict=True):
         chains.append(Chain(number, True, device_of[number], usual))
     return _settled(draft, origin, tuple(chains), inferred + len(untold.target))
-
-
-def _devices(trace: Trace) -> dict[int, Id]:
-    """The device of each stream, by its number."""
-    each = zip(trace.thread_of_track.tolist(), trace.tracks, strict=True)
-    return {number: track.pid for number, track in each if track.layer is Layer.STREAM}
-
-
-def _ordered(items: Items, pairs: Pairs) -> Pairs:
-    """Those whose sources start first."""
-    kept = items.start[pairs.item] <= items.start[pairs.target]
-    kept &= pairs.item != pairs.target
-    return Pairs(pairs.target[kept], pairs.item[kept])
 
 
 def _layout(hosts: Hosts, items: Items) -> Layout:
@@ -255,9 +242,7 @@ def _latency(trace: Trace) -> Int64s:
     for one, that of those few, and of the first items, unless it is too long for a latency."""
     found = np.zeros(len(trace.tracks) + 1, dtype=np.int64)
     for line in Accounts(trace).lines:
-        leads = line.lead(trace.begin_ns - 1)
-        both = zip(astuple(leads), astuple(line.gaps), strict=True)
-        few = line.latency_of(Gaps(*map(np.concatenate, both)), 1)
+        few = line.latency_of(line.with_lead(trace.begin_ns - 1), 1)
         number = trace.process_of_track[trace.track[line.events]]
         few = np.where(few <= LATENCY_NS, few, 0)
         usual = np.where(line.latency_ns > 0, line.latency_ns, few)

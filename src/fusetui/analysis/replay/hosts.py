@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fusetui.analysis.replay.graph import Node
-from fusetui.analysis.why.facts import LOADER
+from fusetui.analysis.why.facts import loader_rows
 from fusetui.analysis.why.host import Host, host_kinds, matching
 from fusetui.text.patterns import late
 from fusetui.trace.layout.steps import steps_of
@@ -138,12 +138,6 @@ def _batches(trace: Trace) -> Cut:
     rows = rows[matching(trace, rows, WORKERS.search)]
     thread = trace.thread_of_track[trace.track[rows]]
     return _cut(thread, trace.start[rows], trace.end[rows], Node.HANDOFF)
-
-
-def loader_rows(trace: Trace) -> Rows:
-    """The slices in which a batch is fetched, on any thread."""
-    rows = trace.rows_of(Role.ANNOTATION, Role.OP, Role.PYTHON)
-    return rows[matching(trace, rows, LOADER.search)]
 
 
 def _overlapping(threads: NDArray[np.integer], begin: Int64s, end: Int64s) -> Rows:

@@ -10,19 +10,20 @@ import numpy as np
 
 from fusetui.analysis.questions.busy import communicates, effective_ns
 from fusetui.analysis.replay.build import graph_of
-from fusetui.analysis.replay.critical import (
+from fusetui.analysis.replay.graph import Graph, Node
+from fusetui.analysis.replay.replay import (
     LAG,
     OWN,
     Route,
+    last_of,
     last_route,
+    replay,
     residual_share,
     route_to,
 )
-from fusetui.analysis.replay.graph import Graph, Node
-from fusetui.analysis.replay.hosts import loader_rows
-from fusetui.analysis.replay.replay import last_of, replay
 from fusetui.analysis.why.account import Accounts
-from fusetui.analysis.why.host import LAYERS, Slices, together
+from fusetui.analysis.why.facts import loader_rows
+from fusetui.analysis.why.host import LAYERS, together
 from fusetui.analysis.why.kernels import by_text
 from fusetui.analysis.why.model import DeviceResidual
 from fusetui.gpu.kernel_names import decode
@@ -189,10 +190,10 @@ def host_parts(trace: Trace, graph: Graph, nodes: Rows) -> HostTimes:
                 known = start < end
                 start, end, place = start[known], end[known], place[known]
                 row = slices.rows[slices.end.searchsorted(start, side="right")]
-                of = own[_place(graph.began[own], rest.start[place])]
-                found.append((of, row, start + shift, end + shift))
-                rest = without(rest, _moved(slices, shift))
-        of = own[_place(graph.began[own], rest.start)]
+                of = np.searchsorted(graph.began[own], rest.start[place], side="right") - 1
+                found.append((own[of], row, start + shift, end + shift))
+                rest = without(rest, Cover(slices.start + shift, slices.end + shift))
+        of = own[np.searchsorted(graph.began[own], rest.start, side="right") - 1]
         found.append((of, np.full(len(of), -1), rest.start, rest.end))
     node, row, start, end = map(np.concatenate, zip(*found, strict=True))
     ns = np.zeros(len(node), dtype=np.int64)
@@ -200,14 +201,6 @@ def host_parts(trace: Trace, graph: Graph, nodes: Rows) -> HostTimes:
         mine = graph.chain[node] == chain
         ns[mine] = pace.until(end[mine]) - pace.until(start[mine])
     return HostTimes(node, row, ns)
-
-
-def _place(begins: Int64s, times: Int64s) -> Rows:
-    return np.searchsorted(begins, times, side="right") - 1
-
-
-def _moved(slices: Slices, shift: int) -> Cover:
-    return Cover(slices.start + shift, slices.end + shift)
 
 
 def _by_host(trace: Trace, graph: Graph, route: Route) -> Iterator[Told]:

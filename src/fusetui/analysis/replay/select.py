@@ -14,7 +14,7 @@ from fusetui.analysis.questions.query_text import WrongQuery
 from fusetui.analysis.questions.search import search, texts_of
 from fusetui.analysis.replay.changes import Named, NothingLikeIt, Refused, WrongChange
 from fusetui.analysis.replay.graph import Graph, Node
-from fusetui.analysis.replay.hosts import engines_of, loader_rows
+from fusetui.analysis.replay.hosts import engines_of
 from fusetui.analysis.why.account import Accounts, waiting_frames
 from fusetui.analysis.why.host import Host, matching
 from fusetui.analysis.why.kernels import Kernels
@@ -193,11 +193,6 @@ def ranges_of(trace: Trace, graph: Graph, pattern: str) -> Iterator[tuple[int, i
         for process in distinct(process_of[threads]).tolist():
             own = np.flatnonzero(process_of[threads] == process)
             yield trace.begin_ns, trace.end_ns, own
-
-
-def loads_of(trace: Trace, graph: Graph) -> Covers:
-    """When threads fetch batches."""
-    return covers(trace, graph, loader_rows(trace))
 
 
 def on_device(kernels: Kernels, name: str) -> tuple[Floats, Floats]:

@@ -13,11 +13,17 @@ from fusetui.analysis.questions.busy import communicates
 from fusetui.analysis.replay.apply import changed, is_range
 from fusetui.analysis.replay.build import graph_of
 from fusetui.analysis.replay.changes import NothingLikeIt, Unsynced, WrongChange, parse_change
-from fusetui.analysis.replay.critical import last_route, late_share, route_to
 from fusetui.analysis.replay.graph import Graph, Times
 from fusetui.analysis.replay.items import WAITS_EVENT
 from fusetui.analysis.replay.path import PathRow, residuals_of, rows_of
-from fusetui.analysis.replay.replay import bounds_of, replay, step_ends
+from fusetui.analysis.replay.replay import (
+    bounds_of,
+    last_route,
+    late_share,
+    replay,
+    route_to,
+    step_ends,
+)
 from fusetui.analysis.why.host import matching
 from fusetui.analysis.why.model import DOUBTFUL, DeviceResidual
 from fusetui.trace.layout.steps import labels_of, steps_of

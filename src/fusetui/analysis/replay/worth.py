@@ -11,10 +11,9 @@ from msgspec.structs import replace
 from fusetui.analysis.replay.apply import MAKERS, Draft
 from fusetui.analysis.replay.build import graph_of
 from fusetui.analysis.replay.changes import WrongChange, parse_change
-from fusetui.analysis.replay.critical import last_route, late_share
 from fusetui.analysis.replay.graph import NEVER, Graph, Node, Times
 from fusetui.analysis.replay.path import residuals_of
-from fusetui.analysis.replay.replay import replay
+from fusetui.analysis.replay.replay import last_route, late_share, replay
 from fusetui.analysis.replay.select import covers
 from fusetui.analysis.replay.whatif import (
     LITTLE,
@@ -76,8 +75,11 @@ def with_worth(
     steps = len(steps_of(trace, by))
     order = sorted(range(len(told)), key=lambda n: _by_worth(told[n], max(steps, 1)))
     first = [wanted[n] for n in order if told[n].worth_ns is not None][:together]
-    both = _after(trace, graph, first, by) if first else None
-    unknown += [both.unknown] if isinstance(both, Then) else []
+    both, made = _after(trace, graph, first, by) if first else None, None
+    if isinstance(both, Then):
+        unknown.append(both.unknown)
+        each = median(before.lengths), median(both.lengths)
+        made = Together(len(first), *each, each[0] - each[1])
     return replace(
         found,
         findings=tuple(told[n] for n in order),
@@ -86,7 +88,7 @@ def with_worth(
         worth_before_ns=median(before.lengths),
         residuals=residuals_of(trace),
         residual_share=max(unknown),
-        together=_together(before, both, len(first)),
+        together=made,
     )
 
 
@@ -162,28 +164,14 @@ def _after(
     """The steps with some changes, or why there are none."""
     draft = Draft(trace, graph, latest=False)
     for one in wanted:
+        change: Any = parse_change(one) if isinstance(one, str) else one
         try:
-            _make(one, draft)
+            _MAKERS[type(change)](change, draft)
         except WrongChange:
             return "not_found"
     made = draft.finished()
     then = _told(trace, made, replay(made), by)
     return then if then.unknown <= UNKNOWN else "unclear"
-
-
-def _together(before: Then, after: Then | WorthNote | None, findings: int) -> Together | None:
-    if not isinstance(after, Then):
-        return None
-    each = median(before.lengths), median(after.lengths)
-    return Together(findings, *each, each[0] - each[1])
-
-
-def _make(wanted: Wanted | None, draft: Draft) -> None:
-    if isinstance(wanted, str):
-        change = parse_change(wanted)
-        MAKERS[type(change)](change, draft)
-    elif wanted is not None:
-        _OWN[type(wanted)](wanted, draft)
 
 
 def _nodes_of(draft: Draft, rows: Rows, *kinds: Node) -> Rows:
@@ -233,7 +221,8 @@ def _hurried(wanted: Hurried, draft: Draft) -> None:
     draft.hurry(dict.fromkeys(range(len(draft.paces)), cover), 0.0)
 
 
-_OWN: dict[type[Any], Callable[[Any, Draft], None]] = {
+_MAKERS: dict[type[Any], Callable[[Any, Draft], None]] = {
+    **MAKERS,
     Shorter: _shorter,
     Unmade: _unmade,
     Unawaited: _unawaited,

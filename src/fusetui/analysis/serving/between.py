@@ -16,7 +16,7 @@ import numpy as np
 
 from fusetui.analysis.serving.steps import Pass, interval_of
 from fusetui.analysis.why.account import Device
-from fusetui.analysis.why.idle_time import gaps_of
+from fusetui.analysis.why.idle_time import told_of
 from fusetui.analysis.why.model import Gap
 from fusetui.trace.model.arrays import Int64s
 from fusetui.trace.model.columns import Trace
@@ -112,7 +112,7 @@ def _doing(device: Device, begin: Int64s, end: Int64s) -> tuple[Doing, ...]:
     at = np.searchsorted(begin, gaps.begin, side="right") - 1
     inside = np.flatnonzero((at >= 0) & (gaps.end <= end[at]))
     found: Counter[tuple[str, str]] = Counter()
-    for gap in gaps_of(device, inside):
+    for gap in told_of(device.line, gaps, device.reasons, inside):
         sync = gap.idle.get("host_sync", 0)
         rest = sum(ns for reason, ns in gap.idle.items() if reason.startswith(HOST)) - sync
         what = gap.frame or gap.op or gap.annotation or "nothing recorded"

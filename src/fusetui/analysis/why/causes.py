@@ -19,15 +19,7 @@ from fusetui.text.patterns import late
 from fusetui.text.printable import printable
 from fusetui.trace.model.arrays import Flags, Int64s, Rows, summed
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.intervals import (
-    NOTHING,
-    Cover,
-    common,
-    counted,
-    outside,
-    union,
-    without,
-)
+from fusetui.trace.model.intervals import NOTHING, Cover, common, counted, outside, union, without
 from fusetui.trace.program.regions import MODULE_PREFIX, is_module
 from fusetui.trace.program.regions import NUMBER as MODULE_NUMBER
 

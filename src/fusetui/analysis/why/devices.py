@@ -20,7 +20,7 @@ from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.ids import Id, exact_id
-from fusetui.trace.model.intervals import Cover, joined, union
+from fusetui.trace.model.intervals import FOREVER, Cover, joined, union
 
 Reasons = tuple[Int64s, ...]
 """How long each gap lasted for each reason of IDLE (ns); a reason that does not occur takes no
@@ -39,6 +39,8 @@ class Gaps(msgspec.Struct, frozen=True, eq=False):
     before: Int32s  # the row of the event that ended last before it, -1 for none
     launch: Int32s  # the row of the call that launched the event, -1 where it is not known
     in_graph: Flags  # the call launched earlier events of the device too
+    called: Int64s  # the end of the host part: when the call begins; `begin` unless plain
+    returned: Int64s  # the end of the call, if it lies in the gap; likewise
 
     def __len__(self) -> int:
         return len(self.begin)
@@ -49,15 +51,20 @@ class Gaps(msgspec.Struct, frozen=True, eq=False):
 
     def within(self, begin_ns: int, end_ns: int) -> Gaps:
         """Those that lie at least partly in a window, clipped to it."""
-        some = self.only(np.flatnonzero((self.begin < end_ns) & (self.end > begin_ns)))
-        begin, end = np.maximum(some.begin, begin_ns), np.minimum(some.end, end_ns)
-        return msgspec.structs.replace(some, begin=begin, end=end)
+        inside = np.flatnonzero((self.begin < end_ns) & (self.end > begin_ns))
+        return self.only(inside).clipped(begin_ns, end_ns)
+
+    def clipped(self, begin: Int64s | int, end: Int64s | int) -> Gaps:
+        """The part of each from one time to another."""
+        begin, end = (np.clip(times, self.begin, self.end) for times in (begin, end))
+        called, returned = (np.clip(one, begin, end) for one in (self.called, self.returned))
+        return msgspec.structs.replace(self, begin=begin, end=end, called=called, returned=returned)
 
     @property
     def plain(self) -> Flags:
         """Which gaps are neither unlinked nor within a graph."""
-        waiting: Flags = (self.launch >= 0) & ~self.in_graph
-        return waiting
+        found: Flags = (self.launch >= 0) & ~self.in_graph
+        return found
 
 
 def events_in_order(trace: Trace, rows: Int32s, start: Int64s) -> Int32s:
@@ -71,27 +78,6 @@ def events_in_order(trace: Trace, rows: Int32s, start: Int64s) -> Int32s:
         few = rows[among]
         rows[among] = few[np.lexsort((few, -trace.dur[few], start[among]))]
     return rows
-
-
-class Cuts(msgspec.Struct, frozen=True, eq=False):
-    """Where the reason of each plain gap changes, in ns; begin <= each <= end, shape [gaps]. Those
-    of other gaps are meaningless."""
-
-    called: Int64s  # the launch call begins
-    returned: Int64s  # it has ended
-    due: Int64s  # the event should have started
-
-    def stretches(self, gaps: Gaps) -> dict[int, tuple[Flags, Int64s, Int64s]]:
-        """For the reasons that hold for one stretch of a gap: which gaps have it, and from when to
-        when it holds."""
-        plain = gaps.plain
-        return {
-            UNLINKED: (gaps.launch < 0, gaps.begin, gaps.end),
-            GRAPH: (gaps.in_graph, gaps.begin, gaps.end),
-            LAUNCH_CALL: (plain, self.called, self.returned),
-            LAUNCH_LATENCY: (plain, self.returned, self.due),
-            QUEUED: (plain, self.due, gaps.end),
-        }
 
 
 FEWEST = 20
@@ -188,6 +174,11 @@ class Devices:
         begins = np.full(len(first), begin_ns, dtype=np.int64)
         return self._linked(begins, self.trace.start[first], first, np.full_like(first, -1))
 
+    def with_lead(self, begin_ns: int) -> Gaps:
+        """The lead of all devices, then the gaps."""
+        both = zip(astuple(self.lead(begin_ns)), astuple(self.gaps), strict=True)
+        return Gaps(*map(np.concatenate, both))
+
     def _linked(self, begin: Int64s, end: Int64s, event: Int32s, before: Int32s) -> Gaps:
         """Gaps with the calls that ended them. A call that starts after its event does not count:
         the clocks differ."""
@@ -197,7 +188,10 @@ class Devices:
         keys, began = self._began
         at = keys.searchsorted(self._key(event[in_graph], launch[in_graph]))
         in_graph[in_graph] = began[at] < end[in_graph]
-        return Gaps(begin, end, event, before, launch, in_graph)
+        plain = (launch >= 0) & ~in_graph
+        called = np.where(plain, np.maximum(self.trace.start[launch], begin), begin)
+        returned = np.where(plain, np.clip(self.trace.end[launch], called, end), begin)
+        return Gaps(begin, end, event, before, launch, in_graph, called, returned)
 
     def _key(self, events: Int32s, calls: Int32s) -> Int64s:
         """A number for each call on each device."""
@@ -226,10 +220,8 @@ class Devices:
 
     def latency_of(self, gaps: Gaps, fewest: int) -> Int64s:
         """Likewise over some gaps, of which each device needs so many."""
-        gaps = gaps.only(gaps.plain)
-        called = self.trace.start[gaps.launch]
-        during = called > gaps.begin
-        delays, number = (gaps.end - called)[during], self.number(gaps.event[during])
+        during = gaps.called > gaps.begin
+        delays, number = (gaps.end - gaps.called)[during], self.number(gaps.event[during])
         delays = delays[np.lexsort((delays, number))]
         count = np.bincount(number, minlength=len(self))
         enough = count >= fewest
@@ -244,37 +236,41 @@ class Devices:
     def reasons_of(self, gaps: Gaps) -> Reasons:
         """How long each gap of these devices, or part of one, lasted for which reason: they add up
         to its length."""
-        cuts, found = self.cuts_of(gaps), [np.broadcast_to(np.int64(0), len(gaps)) for _ in IDLE]
-        for reason, (which, begin, end) in cuts.stretches(gaps).items():
+        found = [np.broadcast_to(np.int64(0), len(gaps)) for _ in IDLE]
+        for reason, (which, begin, end) in self.stretches(gaps).items():
             if which.any():
                 found[reason] = np.where(which, end - begin, 0)
-        waits = gaps.plain & (cuts.called > gaps.begin)
+        waits = gaps.called > gaps.begin
         for line, own, placed in launching(self.trace, self.threads, gaps.launch, waits):
-            first, last = placed(gaps.begin), placed(cuts.called)
+            first, last = placed(gaps.begin), placed(gaps.called)
             split = line.split(first, last)
             # Outside the trace there is nothing.
-            split[Host.NOTHING] += (cuts.called - gaps.begin)[own] - (last - first)
+            split[Host.NOTHING] += (gaps.called - gaps.begin)[own] - (last - first)
             for reason, part in enumerate(split, HOST):
                 if part.any():
                     found[reason] = np.array(found[reason])
                     found[reason][own] = part
         return tuple(found)
 
-    def cuts_of(self, gaps: Gaps) -> Cuts:
-        """The cuts of gaps of these devices, and of parts of gaps."""
-        call, latency_ns = np.maximum(gaps.launch, 0), self.latency_ns[self.number(gaps.event)]
-        called = np.clip(self.trace.start[call], gaps.begin, gaps.end)
-        returned = np.clip(self.trace.end[call], called, gaps.end)
-        due = np.clip(self.trace.start[call] + latency_ns, returned, gaps.end)
-        return Cuts(called, returned, due)
+    def stretches(self, gaps: Gaps) -> dict[int, tuple[Flags, Int64s, Int64s]]:
+        """For the reasons that hold for one stretch of a gap: which gaps have it, and from when to
+        when it holds."""
+        due = self.trace.start[gaps.launch] + self.latency_ns[self.number(gaps.event)]
+        due, plain = np.clip(due, gaps.returned, gaps.end), gaps.plain
+        return {
+            UNLINKED: (gaps.launch < 0, gaps.begin, gaps.end),
+            GRAPH: (gaps.in_graph, gaps.begin, gaps.end),
+            LAUNCH_CALL: (plain, gaps.called, gaps.returned),
+            LAUNCH_LATENCY: (plain, gaps.returned, due),
+            QUEUED: (plain, due, gaps.end),
+        }
 
     def idle_in(self, window: tuple[int, int] | None) -> tuple[Gaps, Reasons]:
         """The gaps; in a window [begin, end) (ns of the file) the parts that lie in it, and the
         time before the first event of a device is a gap too."""
         if window is None:
             return self.gaps, self.reasons
-        both = zip(astuple(self.lead(window[0])), astuple(self.gaps), strict=True)
-        every = Gaps(*map(np.concatenate, both))
+        every = self.with_lead(window[0])
         order = np.argsort(self.number(every.event), kind="stable")
         inside = every.only(order).within(*window)
         return inside, self.reasons_of(inside)
@@ -348,10 +344,8 @@ class Devices:
         at = np.searchsorted(begins, self.on_line(number, times), side="right") - 1
         first = self.number(gaps.event).searchsorted(number)  # of its device
         started = np.flatnonzero(at >= first)
-        at, first, times = at[started], first[started], times[started]
-        last = gaps.only(at)
-        until = np.clip(times, last.begin, last.end)
-        part = self.reasons_of(msgspec.structs.replace(last, end=until))
+        at, first = at[started], first[started]
+        part = self.reasons_of(gaps.only(at).clipped(-FOREVER, times[started]))
         for reason, column in enumerate(self.reasons):
             before = np.concatenate(([0], np.cumsum(column)))
             found[reason, started] = before[at] - before[first] + part[reason]
@@ -361,5 +355,4 @@ class Devices:
         """Likewise from begin to end, both before the first event of the device."""
         lead = self.lead(int(begin.min()))
         whole = lead.only(self.number(lead.event).searchsorted(number))
-        part = self.reasons_of(msgspec.structs.replace(whole, begin=begin, end=end))
-        return np.stack(part)
+        return np.stack(self.reasons_of(whole.clipped(begin, end)))

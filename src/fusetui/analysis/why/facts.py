@@ -6,17 +6,16 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
-import msgspec
 import numpy as np
+from msgspec.structs import astuple
 from numpy.typing import NDArray
 
 from fusetui.analysis.questions.launches import graph_calls
 from fusetui.analysis.why.account import Accounts, devices_on
-from fusetui.analysis.why.devices import HOST, Devices, Reasons
+from fusetui.analysis.why.devices import HOST, Devices, Gaps, Reasons
 from fusetui.analysis.why.host import CALLS, Host, Threads, launching
 from fusetui.analysis.why.kernels import Kernels, the_most
 from fusetui.analysis.why.model import IDLE
-from fusetui.analysis.why.transfers import Transfers, transfers_of
 from fusetui.analysis.why.warming import Once, slow_first_step, warm_up
 from fusetui.gpu.kinds import LONGEST_NAME
 from fusetui.text.patterns import late
@@ -24,14 +23,7 @@ from fusetui.trace.layout.steps import Steps, steps_of
 from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.intervals import (
-    NOTHING,
-    Cover,
-    counted,
-    joined,
-    union,
-    without,
-)
+from fusetui.trace.model.intervals import NOTHING, Cover, counted, joined, union, without
 
 NO_ROWS: Rows = np.empty(0, dtype=np.intp)
 
@@ -50,6 +42,16 @@ COMPILER = late(
 )
 """Annotations of torch/_dynamo/utils.py (dynamo_timed), and frames of Dynamo, Inductor and Triton
 that run only when something is compiled."""
+
+
+def named(trace: Trace, matches: Callable[[str], object], *roles: Role) -> Rows:
+    """The rows of these roles whose names match; the test is made once per name."""
+    return trace.rows_named(lambda name: matches(name[:LONGEST_NAME]), *roles)
+
+
+def loader_rows(trace: Trace) -> Rows:
+    """The slices in which a batch is fetched, on any thread."""
+    return named(trace, LOADER.search, Role.ANNOTATION, Role.OP, Role.PYTHON)
 
 
 class Facts:
@@ -108,11 +110,6 @@ class Facts:
         return Kernels(self.trace, self.gpu_rows, self.begin_ns, self.end_ns)
 
     @cached_property
-    def transfers(self) -> tuple[Transfers, ...]:
-        """What communicates, by kind."""
-        return transfers_of(self.trace, self.kernels.rows[self.kernels.communicates])
-
-    @cached_property
     def span_ns(self) -> int:
         """Of each device from its first to its last event, or the window, added up."""
         if not self.is_whole:
@@ -126,7 +123,7 @@ class Facts:
 
     def named(self, matches: Callable[[str], object], *roles: Role) -> Rows:
         """The rows of these roles whose names match; the test is made once per name."""
-        return self.trace.rows_named(lambda name: matches(name[:LONGEST_NAME]), *roles)
+        return named(self.trace, matches, *roles)
 
     def idle_during(self, rows: Rows) -> int:
         """How long the devices were idle while any of these rows ran on any thread that launches
@@ -239,8 +236,7 @@ class Facts:
 
     @cached_property
     def loader_rows(self) -> Rows:
-        """The slices in which a batch is fetched, on any thread."""
-        return self.named(LOADER.search, Role.ANNOTATION, Role.OP, Role.PYTHON)
+        return loader_rows(self.trace)
 
     @cached_property
     def compiler_rows(self) -> Rows:
@@ -284,21 +280,11 @@ LATE = np.array([kind not in (Host.SYNC, Host.ALLOC) for kind in Host])
 """What a thread that launches too late is doing: neither waiting nor allocating."""
 
 
-class Idle(msgspec.Struct, frozen=True, eq=False):
-    """The gaps of devices within the window, clipped to it; arrays of shape [gaps], ns."""
+class Idle(Gaps, frozen=True, eq=False):
+    """The gaps of devices within the window, clipped to it."""
 
     device: Int32s  # a number, in order
-    begin: Int64s
-    end: Int64s
-    event: Int32s  # the GPU event that ends the gap
-    before: Int32s  # the one that ended last before it, -1 for none
-    launch: Int32s  # the launch call of the event, -1 where it is not known
-    called: Int64s  # the end of the host part: when that call begins; `begin` without one
-    returned: Int64s  # the end of the call, if it lies in the gap; `begin` without one
     reasons: Reasons
-
-    def __len__(self) -> int:
-        return len(self.begin)
 
     def ns(self, *names: str) -> Int64s:
         """How long each gap lasted for these reasons."""
@@ -317,15 +303,10 @@ def idle_of(lines: Sequence[Devices], window: tuple[int, int] | None) -> Idle:
     devices = 0
     for line in lines:
         gaps, why = line.idle_in(window)
-        cuts = line.cuts_of(gaps)
-        called, returned = (
-            np.where(gaps.plain, t, gaps.begin) for t in (cuts.called, cuts.returned)
-        )
-        columns = (gaps.begin, gaps.end, gaps.event, gaps.before, gaps.launch, called, returned)
-        parts.append([line.number(gaps.event) + devices, *columns, *why])
+        parts.append([*astuple(gaps), line.number(gaps.event) + devices, *why])
         devices += len(line)
     if not parts:
-        parts.append([np.empty(0, dtype=np.int32)] * (8 + len(IDLE)))
+        parts.append([np.empty(0, dtype=np.int32)] * (9 + len(IDLE)))
     whole = parts[0] if len(parts) == 1 else [np.concatenate(c) for c in zip(*parts, strict=True)]
-    device, begin, end, event, before, launch, called, returned, *reasons = whole
-    return Idle(device, begin, end, event, before, launch, called, returned, tuple(reasons))
+    fields: list[Any] = [*whole[:9], tuple(whole[9:])]
+    return Idle(*fields)

@@ -15,14 +15,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from fusetui.analysis.why.account import Device
-from fusetui.analysis.why.devices import (
-    AFTER,
-    HOST,
-    Devices,
-    Gaps,
-    Reasons,
-)
+from fusetui.analysis.why.devices import AFTER, HOST, Devices, Gaps, Reasons
 from fusetui.analysis.why.host import Host, Slices, Threads, launching, matching, running
 from fusetui.analysis.why.model import IDLE, Gap
 from fusetui.trace.model.arrays import Int64s, Rows
@@ -54,25 +47,13 @@ def longest_gaps(
     return tuple(gap for gap, _ in found[:most]), number, tuple(rows for _, rows in found[:most])
 
 
-def gaps_of(device: Device, which: Rows) -> list[Gap]:
-    """Some gaps of a device, by their indices in `device.gaps`."""
-    return told_of(device.line, device.gaps, device.reasons, which)
-
-
 def longest(gaps: Gaps, most: int | None) -> Rows:
     """The places of the longest gaps, of equal ones the earliest."""
-    lasted = gaps.end - gaps.begin
-    among = np.arange(len(gaps))
+    lasted, least = gaps.end - gaps.begin, 0
     if most is not None and most < len(gaps):
         least = np.partition(lasted, -most)[-most]
-        more = np.flatnonzero(lasted > least)
-        equal = np.flatnonzero(lasted == least)
-        rest = most - len(more)
-        if rest < len(equal):
-            equal = equal[np.argsort(gaps.begin[equal], kind="stable")[:rest]]
-        among = np.concatenate((more, equal))
-        among.sort()
-    return among[np.lexsort((gaps.begin[among], -lasted[among]))]
+    among = np.flatnonzero(lasted >= least)
+    return among[np.lexsort((gaps.begin[among], -lasted[among]))][:most]
 
 
 def told_of(line: Devices, every: Gaps, why: Reasons, which: Rows) -> list[Gap]:
@@ -104,14 +85,12 @@ def told_of(line: Devices, every: Gaps, why: Reasons, which: Rows) -> list[Gap]:
 def _explained(line: Devices, gaps: Gaps) -> Rows:
     """The rows that covered most of the host part of gaps; for a gap without one, of the launch
     call that was running."""
-    trace, cuts = line.trace, line.cuts_of(gaps)
-    waits = cuts.called > gaps.begin
-    first = np.where(waits, gaps.begin, cuts.called)
-    last = np.where(waits, cuts.called, cuts.returned)
-    known = gaps.plain & (last > first)
+    waits = gaps.called > gaps.begin
+    first = np.where(waits, gaps.begin, gaps.called)
+    last = np.where(waits, gaps.called, gaps.returned)
     found = np.full((4, len(gaps)), -1, dtype=np.intp)
-    for threads, own, placed in launching(trace, line.threads, gaps.launch, known):
-        found[:, own] = covering(trace, threads, placed(first), placed(last))
+    for threads, own, placed in launching(line.trace, line.threads, gaps.launch, last > first):
+        found[:, own] = covering(line.trace, threads, placed(first), placed(last))
     return found
 
 
@@ -210,12 +189,11 @@ def _reasons(line: Devices) -> list[tuple[ReasonTimes, ...]]:
 
 
 def _collect(found: list[list[Pieces]], line: Devices, gaps: Gaps) -> None:
-    number, cuts = line.number(gaps.event), line.cuts_of(gaps)
-    for reason, (which, start, end) in cuts.stretches(gaps).items():
+    number, waits = line.number(gaps.event), gaps.called > gaps.begin
+    for reason, (which, start, end) in line.stretches(gaps).items():
         found[reason].append((number[which], start[which], end[which]))
-    waits = gaps.plain & (cuts.called > gaps.begin)
     for threads, own, placed in launching(line.trace, line.threads, gaps.launch, waits):
-        waiting = Cover(placed(gaps.begin), placed(cuts.called))
+        waiting = Cover(placed(gaps.begin), placed(gaps.called))
         back = gaps.begin[own] - waiting.start
         for kind, cover in enumerate((*threads.covers, outside(joined(*threads.covers)))):
             (start, end), place = pieces(waiting, cover)

@@ -141,25 +141,20 @@ def compared(a: Why, b: Why, steps: Sequence[Sequence[StepAccount]]) -> tuple[Co
     both sides, where they are compared. Rules that only make notes are left out: nothing says by
     how much those changed."""
     costly = {one.rule for why in (a, b) for one in why.findings if one.at_stake_ns}
-    noises = [_noise(each) for each in steps]
+    noises = [(len(each), _noise(each)) for each in steps]
     found: list[Compared] = []
     for rule in all_rules():
         if rule.id in costly:
             per_step = bool(steps[0]) and not rule.once
-            known = noises if per_step else (None, None)
-            parts = [
-                max(1, len(own) - why.left_out * rule.of_kernels) if per_step else 1
-                for own, why in zip(steps, (a, b), strict=True)
-            ]
-            one, other = (
-                _side(rule, a, b, parts[0], known[0]),
-                _side(rule, b, a, parts[1], known[1]),
-            )
+            each = noises if per_step else ((0, None), (0, None))
+            one, other = _side(rule, a, b, *each[0]), _side(rule, b, a, *each[1])
             found.append(_compared(rule.id, one, other, per_step))
     return tuple(sorted(found, key=lambda one: -abs((one.b_ns or 0) - (one.a_ns or 0))))
 
 
-def _side(rule: Rule, why: Why, other: Why, parts: int, noise: StepNoise | None) -> RuleSide:
+def _side(rule: Rule, why: Why, other: Why, steps: int, noise: StepNoise | None) -> RuleSide:
+    """`steps`: how many are compared."""
+    parts = max(1, steps - why.left_out * rule.of_kernels)
     found = [one for one in why.findings if one.rule == rule.id]
     span = sum(one.span_ns for one in why.devices)
     busy = sum(one.busy_ns for one in why.devices)

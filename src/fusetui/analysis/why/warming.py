@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 import msgspec
@@ -116,17 +115,13 @@ def _parts(trace: Trace, kinds: NDArray[np.int8], spans: Steps, compiling: Rows)
     calls = np.flatnonzero((kinds == Host.ALLOC) & (trace.dur > LONG_NS))
     yield _part(trace, "allocations", calls[~recurring(trace, spans, calls)])
     calls = trace.rows_of(Role.CALL)
-    calls = _named(trace, calls[trace.dur[calls] > LONG_NS], ONCE)
+    calls = calls[(trace.dur[calls] > LONG_NS) & matching(trace, calls, ONCE.search)]
     yield _part(trace, "calls that set something up", calls[~recurring(trace, spans, calls)])
     yield _part(trace, "first calls of ops", _first_ops(trace))
 
 
 def _part(trace: Trace, what: str, rows: Rows) -> Once:
     return Once(what, rows, trace.start[rows], trace.end[rows])
-
-
-def _named(trace: Trace, rows: Rows, pattern: re.Pattern[str]) -> Rows:
-    return rows[matching(trace, rows, pattern.search)]
 
 
 def captures(trace: Trace) -> Once:

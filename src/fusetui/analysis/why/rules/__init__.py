@@ -27,6 +27,7 @@ from importlib import import_module
 from typing import NamedTuple
 
 import msgspec
+import numpy as np
 
 from fusetui.analysis.why.causes import module_text
 from fusetui.analysis.why.facts import Facts
@@ -37,6 +38,7 @@ from fusetui.text.patterns import late
 from fusetui.trace.layout.devices import device_names, device_properties, gpu_activity, is_rocm
 from fusetui.trace.model.arrays import Flags, Rows
 from fusetui.trace.model.categories import Role
+from fusetui.trace.model.memo import memo
 from fusetui.trace.model.report import recorded_with
 from fusetui.trace.program.regions import is_module
 
@@ -44,11 +46,8 @@ from fusetui.trace.program.regions import is_module
 class CannotTell(Exception):  # noqa: N818
     """A rule lacks what it needs: what was not recorded, and what records it."""
 
-    def __init__(self, missing: str, record_with: str) -> None:
-        super().__init__(missing)
-        self.missing, self.record_with = missing, record_with
 
-
+MANY = 100  # rules
 LEAST_SHARE = 0.02  # of the span; less is not worth a look
 LEAST_OF_BUSY = 0.05
 """Of the time in which the device is busy: a finding about its kernels is worth a look from there
@@ -63,10 +62,7 @@ def is_worth(facts: Facts, ns: int, of_kernels: bool) -> bool:
     return ns >= max(1, least)
 
 
-NO_LAUNCHES = CannotTell("launch calls", "ProfilerActivity.CUDA")
-
-
-class Claim(msgspec.Struct, frozen=True):
+class Claim(msgspec.Struct, frozen=True, eq=False):
     """What a rule says about a trace, before it is decided whether that is worth reporting."""
 
     text: str
@@ -77,9 +73,10 @@ class Claim(msgspec.Struct, frozen=True):
     part_of: str | None = None  # the rule that claims the same time
     is_little: bool = False  # by the rule's own threshold, so that it is no finding
     wanted: Wanted | None = None  # None: no change that can be replayed
+    kernels: Flags | None = None  # those that it is about: evidence where there are no rows
 
 
-class Rule(msgspec.Struct, frozen=True):
+class Rule(msgspec.Struct, frozen=True, eq=False):
     """One rule. docs/why.md has a section of each, with its question, the formula of the time at
     stake, and when it is silent although one might expect a finding."""
 
@@ -228,8 +225,9 @@ def _calls(facts: Facts, pattern: re.Pattern[str]) -> bool:
 def all_rules() -> tuple[Rule, ...]:
     """Every rule, by its id."""
     modules = (import_module(f"{__name__}.{one.name}") for one in pkgutil.iter_modules(__path__))
-    every = [one for module in modules for one in vars(module).values() if isinstance(one, Rule)]
-    return tuple(sorted(every, key=lambda rule: rule.id))
+    every = (one for module in modules for one in vars(module).values() if isinstance(one, Rule))
+    found = {rule.id: rule for rule in every}  # some ask others, which they import
+    return tuple(found[id_] for id_ in sorted(found))
 
 
 class Answers(NamedTuple):
@@ -250,29 +248,22 @@ def findings_of(facts: Facts) -> Answers:
     below: dict[str, int] = {}
     tags = tags_of(facts)
     for rule in all_rules():
-        if not len(facts.gpu_rows) and rule.needs:
-            unknown.append(Unknown(rule.id, "GPU events", "ProfilerActivity.CUDA"))
-            continue
-        try:
-            asked = facts.steady if rule.of_kernels else facts
-            if rule.by_launches and not asked.has_launches:
-                raise NO_LAUNCHES
-            for claim in rule.find(asked):
-                at_stake = claim.at_stake_ns
-                if at_stake is None or (
-                    not claim.is_little and is_worth(asked, at_stake, rule.of_kernels)
-                ):
-                    found.append(_finding(rule, claim, asked, tags))
-                    wanted.append(claim.wanted if at_stake else None)
-                else:
-                    below[rule.id] = below.get(rule.id, 0) + at_stake
-        except CannotTell as lack:
-            unknown.append(Unknown(rule.id, lack.missing, lack.record_with))
+        asked = facts.steady if rule.of_kernels else facts
+        claims, lack = claims_of(asked, rule)
+        for claim in claims:
+            if claim.at_stake_ns is None or is_finding(asked, rule, claim):
+                found.append(_finding(rule, claim, asked, tags))
+                wanted.append(claim.wanted if claim.at_stake_ns else None)
+            else:
+                below[rule.id] = below.get(rule.id, 0) + claim.at_stake_ns
+        if lack:
+            unknown.append(Unknown(rule.id, *lack.args))
     for n, finding in enumerate(found):  # it is a part of what is told, and of no less than it
         wholes = [one.at_stake_ns or 0 for one in found if one.rule == finding.part_of]
         if (finding.at_stake_ns or 0) > max(wholes, default=-1):
             found[n] = msgspec.structs.replace(finding, part_of=None)
-    order = sorted(range(len(found)), key=lambda n: by_stake(found[n]))
+    stakes = [one.at_stake_ns for one in found]
+    order = sorted(range(len(found)), key=lambda n: (stakes[n] is None, -(stakes[n] or 0)))
     return Answers(
         findings=tuple(found[n] for n in order),
         wanted=tuple(wanted[n] for n in order),
@@ -281,13 +272,40 @@ def findings_of(facts: Facts) -> Answers:
     )
 
 
-def by_stake(finding: Finding) -> tuple[bool, int]:
-    """Sorts the most time at stake first, and notes last."""
-    return finding.at_stake_ns is None, -(finding.at_stake_ns or 0)
+@memo(MANY)
+def claims_of(facts: Facts, rule: Rule) -> tuple[list[Claim], CannotTell | None]:
+    """What a rule says, which other rules may ask too, and what it lacks."""
+    found = list[Claim]()
+    try:
+        if rule.needs and not len(facts.gpu_rows):
+            raise CannotTell("GPU events", "ProfilerActivity.CUDA")
+        if rule.by_launches and not facts.has_launches:
+            raise CannotTell("launch calls", "ProfilerActivity.CUDA")
+        for claim in rule.find(facts):
+            found.append(claim)
+    except CannotTell as lack:
+        return found, lack
+    return found, None
+
+
+def is_finding(facts: Facts, rule: Rule, claim: Claim) -> bool:
+    """Whether time at stake is worth a look."""
+    at_stake = claim.at_stake_ns or 0
+    return not claim.is_little and is_worth(facts, at_stake, rule.of_kernels)
+
+
+def claimed_by(facts: Facts, *rules: Rule) -> Flags:
+    """The kernels that findings of these rules are about."""
+    found = np.zeros(len(facts.kernels.rows), dtype=np.bool_)
+    for rule in rules:
+        for claim in claims_of(facts, rule)[0]:
+            if claim.kernels is not None and is_finding(facts, rule, claim):
+                found |= claim.kernels
+    return found
 
 
 def _finding(rule: Rule, claim: Claim, facts: Facts, tags: frozenset[str]) -> Finding:
-    known = claim.at_stake_ns is not None and facts.span_ns > 0
+    known, which = claim.at_stake_ns is not None and facts.span_ns > 0, claim.kernels
     return Finding(
         rule=rule.id,
         text=claim.text,
@@ -295,7 +313,7 @@ def _finding(rule: Rule, claim: Claim, facts: Facts, tags: frozenset[str]) -> Fi
         at_stake_ns=claim.at_stake_ns,
         share=claim.at_stake_ns / facts.span_ns if known and claim.at_stake_ns else None,
         why_likely=claim.why_likely,
-        evidence=claim.rows,
+        evidence=claim.rows or (() if which is None else facts.kernels.heaviest(which)),
         try_=said(claim.remedy or rule.remedy, tags),
         part_of=claim.part_of,
         thresholds=rule.thresholds,

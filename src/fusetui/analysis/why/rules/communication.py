@@ -1,22 +1,161 @@
-"""Collectives and transfers: what hides them, how small they are, what they slow down."""
+"""Collectives and transfers of one rank: what they moved, at what bandwidth, what hides them, how
+small they are, what they slow down.
+
+A kernel that communicates spins while it waits for the other ranks, so one rank alone bounds the
+bandwidth: over all of the kernels' time from below, and as if each had taken as long as the fastest
+of equal transfers (collective, group, type, bytes, kernel, device) from above.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+import msgspec
 import numpy as np
 
-from fusetui.analysis.questions.collectives import ON_CPU
+from fusetui.analysis.questions.collectives import (
+    ON_CPU,
+    ONE_GROUP,
+    Told,
+    bus_factor,
+    collectives_on_gpu,
+)
 from fusetui.analysis.why.facts import LATE, Facts
 from fusetui.analysis.why.kernels import Kernels, the_most
 from fusetui.analysis.why.rules import Claim, of_span, of_work, rule
-from fusetui.analysis.why.transfers import FEWEST, Transfers, kind_text, moved, told_apart
-from fusetui.text.figures import count, duration, percent, size
+from fusetui.gpu.kernel_names import decode
+from fusetui.gpu.roofline.many import distinct_rows
+from fusetui.text.figures import count, duration, percent, quantity, size
 from fusetui.text.printable import printable
-from fusetui.trace.model.arrays import Flags, Int64s
+from fusetui.trace.model.arrays import Flags, Int64s, Rows
 from fusetui.trace.model.categories import Role
+from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import union
+from fusetui.trace.model.memo import memo
+
+Key = tuple[str, str, int, str, bool]
+"""The first fields of Transfers."""
+
+PAIR = 2  # ranks, whose only group of several is both
+FEWEST = 3  # equal transfers, the fastest of which tells the waiting of the others
+UNNAMED = frozenset({"", "undefined"})
+LONGEST_NAME = 40  # characters
+LONGEST_GROUP = 24
+
+
+class Transfers(msgspec.Struct, frozen=True, eq=False):
+    """All transfers of one collective, process group and data type."""
+
+    name: str
+    group: str  # what the process group is called, "" if that is not known
+    ranks: int  # of the group, 0 if that is not known
+    dtype: str  # "" if it is not known
+    is_guessed: bool  # that the group is of all ranks, of which there are more than two
+    rows: Rows
+    total_ns: int  # of the kernels
+    fastest_ns: int  # if each took as long as the fastest equal one
+    waits_ns: int  # what the others of at least FEWEST equal ones took longer
+    bytes: int | None  # as nccl-tests counts the size; None unless that of each is known
+    median_ns: int
+
+    @property
+    def bus_bytes_per_s(self) -> tuple[float, float] | None:
+        """The lower and the upper figure; None where nccl-tests defines none."""
+        factor = bus_factor(self.name, self.ranks) if self.ranks else None
+        if not self.bytes or not factor or not self.fastest_ns:
+            return None
+        moved = self.bytes * factor * 1e9
+        return moved / self.total_ns, moved / self.fastest_ns
+
+    @property
+    def is_range(self) -> bool:
+        return self.bus_bytes_per_s is not None and self.fastest_ns < self.total_ns
+
+
+@memo()
+def transfers_of(facts: Facts) -> tuple[Transfers, ...]:
+    """What communicates, by kind."""
+    trace, rows = facts.trace, facts.kernels.rows[facts.kernels.communicates]
+    if not len(rows):
+        return ()
+    found = collectives_on_gpu(trace)
+    place = np.full(len(trace), -1, dtype=np.intp)
+    place[found.rows] = np.arange(len(found.rows))
+    kinds: dict[Key, int] = {}
+    sizes = np.array([one.bytes for one in found.told] + [-1], dtype=np.int64)[place[rows]]
+    number = np.empty(len(rows), dtype=np.intp)
+    for at, (row, own) in enumerate(zip(rows.tolist(), place[rows].tolist(), strict=True)):
+        key = _key(found.told[own]) if own >= 0 else (_kernel(trace.name_of(row)), "", 0, "", False)
+        number[at] = kinds.setdefault(key, len(kinds))
+    return tuple(_kinds(trace, rows, number, sizes, list(kinds)))
+
+
+def _key(told: Told) -> Key:
+    group = next((n for n in (told.group.description, told.group.name) if n not in UNNAMED), "")
+    dtype = told.dtype.lower().removeprefix("c10::")
+    name = printable(told.name[:LONGEST_NAME])
+    ranks = told.group.size
+    guessed = ONE_GROUP in told.inferred and ranks > PAIR
+    return name, printable(group[:LONGEST_GROUP]), ranks, printable(dtype[:LONGEST_NAME]), guessed
+
+
+def _kernel(name: str) -> str:
+    kernel = decode(name)
+    known = kernel and (kernel.collective or kernel.short)
+    return printable((known or name)[:LONGEST_NAME])
+
+
+def _kinds(
+    trace: Trace, rows: Rows, number: Rows, sizes: Int64s, keys: Sequence[Key]
+) -> Iterator[Transfers]:
+    dur = trace.dur[rows]
+    device = trace.process_of_track[trace.track[rows]]
+    _, equal = distinct_rows((number, sizes, trace.name[rows], device))
+    fastest = np.full(int(equal.max()) + 1, np.iinfo(np.int64).max)
+    np.minimum.at(fastest, equal, dur)
+    many = np.bincount(equal)[equal] >= FEWEST
+    waits = np.where(many & (sizes >= 0), dur - fastest[equal], 0)
+    for n, key in enumerate(keys):
+        own = number == n
+        yield Transfers(
+            *key,
+            rows=rows[own],
+            total_ns=int(dur[own].sum()),
+            fastest_ns=int(fastest[equal[own]].sum()),
+            waits_ns=int(waits[own].sum()),
+            bytes=int(sizes[own].sum()) if (sizes[own] >= 0).all() else None,
+            median_ns=int(np.median(dur[own])),
+        )
+
+
+def told_apart(kinds: Sequence[Transfers]) -> bool:
+    """Whether their process groups have to be named: there are several, or two kinds differ in
+    nothing else."""
+    several = len({kind.group for kind in kinds} - {""}) > 1
+    return several or len({(kind.name, kind.dtype) for kind in kinds}) < len(kinds)
+
+
+def kind_text(kind: Transfers, with_group: bool) -> str:
+    """`15 all_reduce`, or `15 all_reduce (dp)`."""
+    group = f" ({kind.group})" if with_group and kind.group else ""
+    return f"{count(len(kind.rows))} {kind.name}{group}"
+
+
+def moved(kind: Transfers) -> str:
+    """` (306.7 MB of float in 46.76 ms, 6.56 GB/s to 9.16 GB/s of bus bandwidth)`; "" where the
+    size is not known."""
+    if kind.bytes is None:
+        return ""
+    dtype = f" of {kind.dtype}" if kind.dtype else ""
+    rates = kind.bus_bytes_per_s
+    text = f"{size(kind.bytes)}{dtype} in {duration(kind.total_ns)}"
+    if rates is None:
+        return f" ({text})"
+    low, high = (quantity(rate, "B/s", 3) for rate in rates)
+    rate = f"{low} to {high}" if kind.is_range and low != high else f"at least {low}"
+    return f" ({text}, {rate} of bus bandwidth)"
+
 
 TOLD = 3  # kinds that are named
 NO_COMPUTE = "Nothing was recorded that could run beside it; compare the ranks."
@@ -42,7 +181,7 @@ def exposed_communication(facts: Facts) -> Iterator[Claim]:
     exposed_ns = np.zeros(len(facts.trace), dtype=np.int64)
     alone = kernels.end - kernels.start - kernels.during(kernels.computes)
     exposed_ns[rows] = alone[kernels.communicates]
-    kinds = [kind for kind in facts.transfers if exposed_ns[kind.rows].any()]
+    kinds = [kind for kind in transfers_of(facts) if exposed_ns[kind.rows].any()]
     kinds.sort(key=lambda kind: (-int(exposed_ns[kind.rows].sum()), kind.name, kind.group))
     several, told = told_apart(kinds), kinds[:TOLD]
     named = [
@@ -64,7 +203,7 @@ def exposed_communication(facts: Facts) -> Iterator[Claim]:
             ". Process groups were not recorded: bytes and bandwidth hold for groups of all "
             f"{count(guessed[0].ranks)} ranks"
         )
-    waits = sum(kind.waits_ns for kind in facts.transfers)
+    waits = sum(kind.waits_ns for kind in transfers_of(facts))
     if waits:
         text += (
             f"; measured by the fastest of equal transfers, {duration(waits)} of all communication "
@@ -103,13 +242,13 @@ NO_SIZES = "Their sizes were not recorded: that they are small is inferred from 
     of_kernels=True,
 )
 def small_collectives(facts: Facts) -> Iterator[Claim]:
-    small = [kind for kind in facts.transfers if _is_small(kind)]
+    small = [kind for kind in transfers_of(facts) if _is_small(kind)]
     if not small:
         return
     kernels = facts.kernels
     is_small = np.isin(kernels.rows, np.concatenate([kind.rows for kind in small]))
     at_stake, rows = _apart(kernels, is_small)[0], kernels.rows[is_small]
-    each = ", ".join(_told(kind, told_apart(facts.transfers)) for kind in small)
+    each = ", ".join(_told(kind, told_apart(transfers_of(facts))) for kind in small)
     yield Claim(
         text=f"Many small collectives run {of_span(facts, at_stake)} without compute beside "
         f"them: {each}. Their time is latency and waiting for other ranks, not bandwidth.",

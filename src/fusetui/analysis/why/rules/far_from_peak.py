@@ -11,13 +11,13 @@ import numpy as np
 from fusetui.analysis.why.facts import Facts
 from fusetui.analysis.why.kernels import Kernels
 from fusetui.analysis.why.model import Shorter
-from fusetui.analysis.why.rules import Claim, of_work, rule, subject
-from fusetui.analysis.why.rules.fusion import claimed_by_attention
+from fusetui.analysis.why.rules import Claim, claimed_by, of_work, rule, subject
+from fusetui.analysis.why.rules.fusion import unfused_attention
 from fusetui.analysis.why.rules.products import (
-    claimed_by_alignment,
-    claimed_by_blocks,
-    claimed_by_tensor_cores,
+    alignment,
+    few_blocks,
     is_unaligned,
+    no_tensor_cores,
 )
 from fusetui.gpu.kernel_names import KernelName, decode, short_name
 from fusetui.gpu.roofline.row import KernelJob
@@ -36,8 +36,8 @@ LIBRARIES = (
     "a newer {nvidia:cuBLAS or cuDNN|amd:hipBLASLt or MIOpen|intel:oneDNN|:library}"
     '{compile:, or torch.compile(mode="max-autotune"), which measures several kernels}'
 )
-CLAIMED = (claimed_by_alignment, claimed_by_blocks, claimed_by_tensor_cores, claimed_by_attention)
-"""What rules that name the cause claim is theirs."""
+CAUSES = (alignment, few_blocks, no_tensor_cores, unfused_attention)
+"""Rules that name the cause: what they claim is theirs."""
 
 
 @rule(
@@ -59,7 +59,7 @@ def far_from_peak(facts: Facts) -> Iterator[Claim]:
             f"attainable for {'its' if one else 'their'} shapes{'' if one else _most(facts, far)}.",
             at_stake_ns=taken - least,
             wanted=_to_bound(kernels, far),
-            rows=kernels.heaviest(far),
+            kernels=far,
             remedy=_remedy(facts, far),
             why_likely="Less may be attainable for this shape than for the best one.",
         )
@@ -72,9 +72,7 @@ def far_of(facts: Facts) -> Flags:
     slow = (bound >= 0) & (NEAR * taken > bound) & (taken >= SHORTEST_NS)
     counts = kernels.of_jobs(lambda job: float(job.amount.kind in KINDS)) == 1
     found: Flags = slow & counts & kernels.alone
-    for claimed in CLAIMED if found.any() else ():
-        found &= ~claimed(facts)
-    return found
+    return found & ~claimed_by(facts, *CAUSES) if found.any() else found
 
 
 def _to_bound(kernels: Kernels, which: Flags) -> Shorter:
@@ -151,8 +149,8 @@ def old_architecture(facts: Facts) -> Iterator[Claim]:
             "are built for this one.",
             at_stake_ns=taken - least,
             wanted=_to_bound(kernels, old),
-            rows=kernels.heaviest(old),
-            part_of="far-from-peak" if far_of(facts)[old].all() else None,
+            kernels=old,
+            part_of="far-from-peak" if claimed_by(facts, far_from_peak)[old].all() else None,
             why_likely="There may be no newer kernel for these shapes and layouts.",
         )
 
@@ -215,8 +213,8 @@ def tail_wave(facts: Facts) -> Iterator[Claim]:
         f"would save an estimated {duration(saved)}.",
         at_stake_ns=saved,
         wanted=Shorter(kernels.rows[tailed], at_stake),
-        rows=kernels.heaviest(tailed),
-        part_of="far-from-peak" if far_of(facts)[tailed].all() else None,
+        kernels=tailed,
+        part_of="far-from-peak" if claimed_by(facts, far_from_peak)[tailed].all() else None,
         why_likely="Blocks do not run in lockstep: the last wave overlaps the one before it.",
     )
 

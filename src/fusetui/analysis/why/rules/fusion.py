@@ -98,12 +98,15 @@ def fusable_run(facts: Facts) -> Iterator[Claim]:
     if 2 * kinds[most][1] > taken:
         text += f", most of it in {most}"
     if runs.is_known:
+        which = np.zeros(len(kernels.rows), dtype=np.bool_)
+        which[kernels.in_order] = inside_of(runs.begin, runs.end, len(which))
         yield Claim(
             text=f"{text}. One kernel for each run has to read its first inputs and to write its "
             f"last output: at most, that saves {of_work(facts, at_stake)}.",
             at_stake_ns=at_stake,
             wanted="fuse",
             rows=the_most(first, runs.saved_ns),
+            kernels=which,
             why_likely="Other inputs of a run, and results that are used again later, must be "
             "read and written too.",
         )
@@ -115,16 +118,10 @@ def fusable_run(facts: Facts) -> Iterator[Claim]:
         )
 
 
-def claimed_by_runs(facts: Facts) -> Flags:
-    """The kernels of the claim with a figure, if that is worth a look."""
-    kernels = facts.kernels
-    found = np.zeros(len(kernels.rows), dtype=np.bool_)
-    runs = runs_of(kernels)
-    if runs.is_known and is_worth(facts, int(runs.saved_ns.sum()), of_kernels=True):
-        inside = np.zeros(len(kernels.rows) + 1, dtype=np.int64)
-        inside[runs.begin] += 1
-        inside[runs.end] -= 1  # which may be where the next one begins
-        found[kernels.in_order] = np.cumsum(inside[:-1]) > 0
+def inside_of(begin: Rows, end: Rows, number: int) -> Flags:
+    """Which of so many indices lie in any of these ranges."""
+    opened, closed = (np.bincount(edges, minlength=number + 1) for edges in (begin, end))
+    found: Flags = np.cumsum(opened - closed)[:-1] > 0
     return found
 
 
@@ -294,24 +291,15 @@ def unfused_attention(facts: Facts) -> Iterator[Claim]:
         at_stake_ns=at_stake,
         wanted=kernels.without(between),
         rows=tuple(kernels.rows[heads[np.argsort(-kernels.effective_ns[heads])[:5]]].tolist()),
+        kernels=np.isin(np.arange(len(kernels.rows)), between),
     )
-
-
-def claimed_by_attention(facts: Facts) -> Flags:
-    """The kernels of the claim, if it is worth a look."""
-    kernels = facts.kernels
-    found = np.zeros(len(kernels.rows), dtype=np.bool_)
-    found[attention(kernels)[0]] = True
-    return found & is_worth(facts, kernels.ns(found), of_kernels=True)
-
-
-def is_softmax(kernel: KernelName) -> bool:
-    return kernel.op == "softmax" and kernel.pass_ != "bwd" and "ackward" not in kernel.name
 
 
 def attention(kernels: Kernels) -> tuple[Rows, Rows]:
     """The indices of the kernels between the products, and those of the softmaxes."""
-    softmax, none = kernels.flags(is_softmax), np.empty(0, dtype=np.intp)
+    none = np.empty(0, dtype=np.intp)
+    softmax = kernels.flags(lambda one: one.op == "softmax" and one.pass_ != "bwd")
+    softmax &= ~kernels.flags(lambda one: "ackward" in one.name)
     if not softmax.any():
         return none, none
     order = kernels.in_order

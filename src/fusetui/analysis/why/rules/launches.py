@@ -278,7 +278,7 @@ def optimizer_launches(facts: Facts) -> Iterator[Claim]:
             f"the gaps before them, they take {of_span(facts, together)}, "
             f"{percent(together - taken, together)} of it idle.",
             at_stake_ns=None,
-            rows=kernels.heaviest(single),
+            kernels=single,
         )
 
 

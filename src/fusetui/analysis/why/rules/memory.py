@@ -17,13 +17,14 @@ from fusetui.analysis.why.model import Unawaited
 from fusetui.analysis.why.rules import (
     CannotTell,
     Claim,
+    claimed_by,
     most_module,
     of_span,
     of_work,
     rule,
     subject,
 )
-from fusetui.analysis.why.rules.fusion import claimed_by_runs
+from fusetui.analysis.why.rules.fusion import fusable_run
 from fusetui.gpu.kernel_names import KernelName
 from fusetui.text.figures import count, duration, percent, quantity
 from fusetui.text.patterns import late
@@ -58,7 +59,7 @@ def recompute(facts: Facts) -> Iterator[Claim]:
             f"more in the backward pass, for {of_span(facts, taken)}{most_module(kernels, again)}.",
             at_stake_ns=taken,
             wanted=kernels.without(again),
-            rows=kernels.heaviest(again),
+            kernels=again,
         )
 
 
@@ -121,11 +122,7 @@ COPIES = (
 JOINS = "Write into slices of one buffer instead of torch.cat"
 
 
-@rule(
-    remedy=f"{CASTS}; {COPIES}; {JOINS}.",
-    thresholds={"least_part": LEAST_PART},
-    of_kernels=True,
-)
+@rule(remedy=f"{CASTS}; {COPIES}; {JOINS}.", thresholds={"least_part": LEAST_PART}, of_kernels=True)
 def casts_and_copies(facts: Facts) -> Iterator[Claim]:
     kernels = facts.kernels
     # PyTorch's own; conversions inside a library are part of its op.
@@ -133,7 +130,7 @@ def casts_and_copies(facts: Facts) -> Iterator[Claim]:
     copies = own | _memcpy(kernels, DEVICE_TO_DEVICE)
     at_stake = kernels.ns(copies)
     if at_stake:
-        in_runs = copies & claimed_by_runs(facts)
+        in_runs = copies & claimed_by(facts, fusable_run)
         all_there = bool((in_runs == copies).all())
         shared = kernels.ns(in_runs)
         number = int(copies.sum())
@@ -145,7 +142,7 @@ def casts_and_copies(facts: Facts) -> Iterator[Claim]:
             f"{_asked_by(facts, copies)}{there if shared and not all_there else ''}.",
             at_stake_ns=at_stake,
             wanted=kernels.without(copies),
-            rows=kernels.heaviest(copies),
+            kernels=copies,
             remedy=_remedy(kernels, copies),
             part_of="fusable-run" if all_there else None,
         )
@@ -210,7 +207,7 @@ def _pageable(facts: Facts) -> Iterator[Claim]:
             "kernel runs.",
             at_stake_ns=at_stake,
             wanted=Unawaited(np.append(own, called[called >= 0])),
-            rows=kernels.heaviest(copies),
+            kernels=copies,
             remedy="DataLoader(pin_memory=True) and .to(device, non_blocking=True); a copy to the "
             "host that does not block needs an event before its data is read. Do not call "
             ".pin_memory() inline: it costs a copy of its own.",
@@ -241,6 +238,6 @@ def layout_changes(facts: Facts) -> Iterator[Claim]:
                 f"{most_module(kernels, found)}.",
                 at_stake_ns=at_stake,
                 wanted=kernels.without(found),
-                rows=kernels.heaviest(found),
+                kernels=found,
                 why_likely="The other kernels may be slower in that layout.",
             )

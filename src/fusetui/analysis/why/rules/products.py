@@ -55,18 +55,11 @@ def alignment(facts: Facts) -> Iterator[Claim]:
             f"{duration(at_stake)} less.",
             at_stake_ns=at_stake,
             wanted=Shorter(kernels.rows[unaligned], kernels.bounded.at_stake_ns[unaligned]),
-            rows=kernels.heaviest(unaligned),
+            kernels=unaligned,
             why_likely="The alignment may not be the only reason that they are slow.",
         )
     elif is_worth(facts, taken, of_kernels=True):
-        yield Claim(text=f"{text}.", at_stake_ns=None, rows=kernels.heaviest(unaligned))
-
-
-def claimed_by_alignment(facts: Facts) -> Flags:
-    """The kernels of the claim with a figure, if that is worth a look."""
-    kernels = facts.kernels
-    found = kernels.flags(is_unaligned)
-    return found & is_worth(facts, int(kernels.bounded.at_stake_ns[found].sum()), of_kernels=True)
+        yield Claim(text=f"{text}.", at_stake_ns=None, kernels=unaligned)
 
 
 def is_unaligned(kernel: KernelName) -> bool:
@@ -115,18 +108,10 @@ def no_tensor_cores(facts: Facts) -> Iterator[Claim]:
             f"{name} {1 / ratio:.0f} times as fast.",
             at_stake_ns=int(each.sum()),
             wanted=Shorter(kernels.rows[plain], each),
-            rows=kernels.heaviest(plain),
+            kernels=plain,
             remedy=HALF if name == "float16" else None,
             why_likely="Small products gain less.",
         )
-
-
-def claimed_by_tensor_cores(facts: Facts) -> Flags:
-    """The kernels of the claim, if it is worth a look."""
-    kernels = facts.kernels
-    found = plain_of(kernels)
-    ratio = _faster(kernels.peak)[1] if kernels.peak is not None else 1.0
-    return found & is_worth(facts, int(_saved_ns(kernels, found, ratio).sum()), of_kernels=True)
 
 
 def plain_of(kernels: Kernels) -> Flags:
@@ -201,10 +186,10 @@ def few_blocks(facts: Facts) -> Iterator[Claim]:
         f"{duration(at_stake)} at most.",
         at_stake_ns=at_stake,
         wanted=Shorter(kernels.rows[few], each.astype(np.int64)),
-        rows=kernels.heaviest(few),
+        kernels=few,
         remedy=_remedy(kernels, few),
         why_likely="What one block does may not be divisible.",
-        is_little=not few_of(kernels).any(),
+        is_little=taken < LEAST_SHARE * kernels.ns(kernels.is_kernel),
     )
 
 
@@ -230,23 +215,10 @@ def _remedy(kernels: Kernels, few: Flags) -> str:
     return most if 2 * ns[most] > kernels.ns(few) else LARGER
 
 
-def claimed_by_blocks(facts: Facts) -> Flags:
-    """The kernels of the claim, if it is worth a look."""
-    kernels = facts.kernels
-    found = few_of(kernels)
-    return found & is_worth(facts, int(_without_block_ns(kernels, found).sum()), of_kernels=True)
-
-
 def _without_block_ns(kernels: Kernels, few: Flags) -> Floats:
     idle = 1 - kernels.blocks[few] / kernels.sms[few]
     found: Floats = kernels.effective_ns[few] * idle
     return found
-
-
-def few_of(kernels: Kernels) -> Flags:
-    """The kernels of the claim; none if they are too little together."""
-    found = _candidates(kernels)
-    return found & (kernels.ns(found) >= LEAST_SHARE * kernels.ns(kernels.is_kernel))
 
 
 def _candidates(kernels: Kernels) -> Flags:

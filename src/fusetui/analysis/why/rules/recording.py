@@ -19,7 +19,7 @@ from fusetui.text.figures import count, duration, percent, plural, quantity
 from fusetui.text.patterns import late
 from fusetui.text.printable import printable
 from fusetui.trace.layout.steps import PROFILED
-from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows, distinct
+from fusetui.trace.model.arrays import Rows, distinct
 from fusetui.trace.model.categories import Role
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import FOREVER, union
@@ -237,6 +237,15 @@ def _launches(facts: Facts) -> Rows:
 
 
 LEAST_NS = 20_000
+EARLY = (
+    " before the first work of a stream, which was already launched, while a thread waits for the "
+    "GPU: it probably finishes work from before the recording, so the share of busy time means "
+    "nothing here."
+)
+OUTSIDE = (
+    " although the next work was already launched. What it waited for is not recorded: another "
+    "device, a function on the host, or unrecorded work."
+)
 SYNCHRONIZE = "Call torch.{intel:xpu|:cuda}.synchronize() before the recording starts."
 
 
@@ -249,46 +258,26 @@ SYNCHRONIZE = "Call torch.{intel:xpu|:cuda}.synchronize() before the recording s
     by_launches=True,
 )
 def waits_outside(facts: Facts) -> Iterator[Claim]:
-    idle, ns = facts.idle, facts.idle.ns("queued")
-    slow = (idle.launch >= 0) & (facts.trace.dur[idle.launch] > SLOW_NS)
+    trace, idle, ns = facts.trace, facts.idle, facts.idle.ns("queued")
+    slow = (idle.launch >= 0) & (trace.dur[idle.launch] > SLOW_NS)
     long = np.flatnonzero((ns > LEAST_NS) & ~slow)
-    events = idle.event[long]
-    first = _is_first(facts.trace, events) & _is_waited_for(facts, long)
-    for own, early in ((first, True), (~first, False)):
-        if own.any():
-            yield _claim(facts, events[own], ns[long[own]], early)
-
-
-def _claim(facts: Facts, events: Int32s, waited: Int64s, early: bool) -> Claim:
-    """`early`: due to work before the recording."""
-    text = (
-        f"The GPU is idle for {of_span(facts, int(waited.sum()))} in {plural(len(events), 'gap')}"
-    )
-    text += (
-        " before the first work of a stream, which was already launched, while a thread waits for "
-        "the GPU: it probably finishes work from before the recording, so the share of busy time "
-        "means nothing here."
-        if early
-        else " although the next work was already launched. What it waited for is not recorded: "
-        "another device, a function on the host, or unrecorded work."
-    )
-    return Claim(
-        text=text,
-        at_stake_ns=int(waited.sum()),
-        rows=the_most(events, waited),
-        remedy=SYNCHRONIZE if early else None,
-        why_likely="Work that ran before the recording is not in the trace." if early else None,
-    )
-
-
-def _is_first(trace: Trace, events: Int32s) -> Flags:
-    """Whether nothing of its stream is recorded before the event."""
+    # Before the first work of a stream, while a thread waits: for work before the recording.
     first = np.full(len(trace.tracks), FOREVER)
     np.minimum.at(first, trace.track[trace.gpu_rows], trace.start[trace.gpu_rows])
-    return trace.start[events] <= first[trace.track[events]]
-
-
-def _is_waited_for(facts: Facts, places: Rows) -> Flags:
-    """Whether any thread is in a call that waits for the device during the gap."""
-    cover = facts.while_launching(np.flatnonzero(facts.accounts.kinds == Host.SYNC))
-    return cover.within(facts.idle.begin[places], facts.idle.end[places]) > 0
+    events = idle.event[long]
+    waiting = facts.while_launching(np.flatnonzero(facts.accounts.kinds == Host.SYNC))
+    early = trace.start[events] <= first[trace.track[events]]
+    early &= waiting.within(idle.begin[long], idle.end[long]) > 0
+    for own, is_early in ((long[early], True), (long[~early], False)):
+        waited, gaps = int(ns[own].sum()), plural(len(own), "gap")
+        if waited:
+            yield Claim(
+                text=f"The GPU is idle for {of_span(facts, waited)} in {gaps}"
+                f"{EARLY if is_early else OUTSIDE}",
+                at_stake_ns=waited,
+                rows=the_most(idle.event[own], ns[own]),
+                remedy=SYNCHRONIZE if is_early else None,
+                why_likely="Work that ran before the recording is not in the trace."
+                if is_early
+                else None,
+            )

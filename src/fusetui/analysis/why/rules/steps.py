@@ -205,7 +205,7 @@ def power_capped(facts: Facts) -> Iterator[Claim]:
             f"{count(round(float(np.median(clock[capped]))))} MHz (median) instead of "
             f"{count(round(fastest))} MHz: at most {of_work(facts, int(slowed.sum()))}.",
             at_stake_ns=int(slowed.sum()),
-            rows=kernels.heaviest(capped),
+            kernels=capped,
             why_likely="The limit itself is not recorded.",
         )
 
