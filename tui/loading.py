@@ -256,11 +256,9 @@ def match_lanes(asked: effects.MatchLanes, post: Post, *_: object) -> None:
 def _paused(cancelled: Stop) -> bool:
     """Waits a little; False if a person went on typing meanwhile."""
     until = time.monotonic() + PAUSE
-    while time.monotonic() < until:
-        if cancelled():
-            return False
+    while not (goes_on := cancelled()) and time.monotonic() < until:
         time.sleep(0.02)
-    return True
+    return not goes_on
 
 
 def read_memory(

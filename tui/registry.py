@@ -69,10 +69,6 @@ def copy(state: State) -> Outcome:
     return (now, CopyText(text)) if text else now
 
 
-def save(state: State) -> State:
-    return commands.asked(state, typed=f"save {state.page}.csv")
-
-
 def details(state: State) -> State:
     """Everything about what the page describes; in the answer, about what its row leads to."""
     there = answer.follow(state) if answer.is_inside(state) else state
@@ -107,7 +103,8 @@ ACTIONS: tuple[Action, ...] = (
     _opened("copy", "Copy", "y", "a slice, or a row of a table", copy),
     *commands.ACTIONS,
     _opened(
-        *("save", "Save this table", "", "in a file of any format", save),
+        *("save", "Save this table", "", "in a file of any format"),
+        lambda state: commands.asked(state, typed=f"save {state.page}.csv"),
         where=lambda state: state.overlay is None and page_of(state).is_table,
     ),
     reading.CHOOSE,

@@ -4,7 +4,7 @@ times, events are counted instead."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -145,7 +145,9 @@ def rows_of(
     found = tuple(_rows(moments, by, at, opened))
     if beside is None:
         return found
-    other = bytes_of(beside[0], by, beside[1])
+    theirs, held = beside[0], beside[0].held(by, beside[1])
+    names = map(theirs.names.__getitem__, held.number.tolist())
+    other = dict(zip(names, held.bytes.tolist(), strict=True))
     own = {row.name for row in found if not row.level}
     groups = [[MemoryRow(0, (name,), name, 0, 0)] for name in other if name not in own]
     for row in found:
@@ -155,13 +157,6 @@ def rows_of(
     said = [[group[0]._replace(other=other.get(group[0].name, 0)), *group[1:]] for group in groups]
     said.sort(key=lambda group: -abs(group[0].bytes - group[0].other))
     return tuple(row for group in said for row in group)
-
-
-def bytes_of(moments: Moments, by: str, event: int) -> Mapping[str, int]:
-    """The bytes of each holder."""
-    held = moments.held(by, event)
-    names = map(moments.names.__getitem__, held.number.tolist())
-    return dict(zip(names, held.bytes.tolist(), strict=True))
 
 
 def _rows(moments: Moments, by: str, event: int, opened: frozenset[Key]) -> Iterator[MemoryRow]:

@@ -110,10 +110,8 @@ def spanning(side: Side, view: View, index: int) -> int:
 def _families(lane: Lane) -> Iterator[Place]:
     """The kinds of slices on the outermost line of a stream, those with the most time first."""
     line = lane.lines[0]
-    if lane.layer is not Layer.STREAM:
-        return
-    largest = sorted(line.kinds, key=lambda one: -int(one.before[-1]))[:MOST_FAMILIES]
-    for one in largest:
+    kinds = line.kinds if lane.layer is Layer.STREAM else ()
+    for one in sorted(kinds, key=lambda one: -int(one.before[-1]))[:MOST_FAMILIES]:
         share = percent(int(one.before[-1]), int(line.before[-1]))
         label = f"  {KINDS[one.kind].removeprefix('gpu-')} {share}"
         yield Place(-1, -1, label, None, family=(line, one.kind))

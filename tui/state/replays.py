@@ -46,9 +46,8 @@ def mark(state: State) -> Outcome:
     if state.side.critical is None:
         return _asked(replace(state, on_path=True), MARKS, f"looking for {CALLED}")
     now = replace(state, on_path=not state.on_path)
-    if not now.on_path:
-        return told(now, f"{CALLED} is no longer marked")
-    return told(now, _said(state.side.critical), *KEYS[:2])
+    marked = _said(state.side.critical), *KEYS[:2]
+    return told(now, *marked) if now.on_path else told(now, f"{CALLED} is no longer marked")
 
 
 def _said(marks: Marks) -> str:
