@@ -19,6 +19,8 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 PYTHON3 = $(shell for python in python3 python3.13 python3.12 python3.11; do \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
 	&& echo $$python && break; done)
+# Tests wait for processes and terminals: more of them than cores keep these busy.
+WORKERS = $(shell $(BIN)/python -P -c 'import os; print(max(3, 3 * (os.cpu_count() or 1) // 2))')
 MAKEFLAGS += --no-print-directory
 
 .PHONY: demo test check dist docs notebook pictures questions lessons benchmarks reference locked lock clean
@@ -38,7 +40,7 @@ report:
 	@$(BIN)/fusetui diff $(RUN)
 
 test: $(VENV)/.dev
-	@$(BIN)/python -P -m pytest --numprocesses auto --dist worksteal
+	@$(BIN)/python -P -m pytest --numprocesses $(WORKERS) --dist worksteal
 
 check: $(VENV)/.dev
 	@$(BIN)/ruff check .

@@ -29,12 +29,12 @@ def main() -> None:
     asked = parser.parse_args()
     asked.out.mkdir(parents=True, exist_ok=True)
 
-    import torch.multiprocessing as processes
-
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     given = (asked.ranks, free_port(), asked.out, asked.late, asked.delay_ms / 1e3, asked.steps)
-    processes.spawn(one_rank, given, nprocs=asked.ranks)
+    import torch.multiprocessing as processes  # once: the ranks are forked
+
+    processes.start_processes(one_rank, given, nprocs=asked.ranks, start_method="fork")
 
 
 def free_port() -> int:

@@ -8,11 +8,14 @@ from pathlib import Path
 
 from tests.places import ROOT
 
+from fusetui.trace.read.reading import without_collector
+
 
 @cache
 def tree(path: Path) -> ast.Module:
     """The parsed file."""
-    return ast.parse(path.read_text(encoding="utf-8"))
+    with without_collector():  # which looks at all nodes again and again
+        return ast.parse(path.read_text(encoding="utf-8"))
 
 
 @cache

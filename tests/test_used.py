@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 import pytest
@@ -39,20 +39,26 @@ FOR_OTHERS = {
 }
 
 
-def used_in(node: ast.AST) -> Iterator[str]:
-    """Every name that code reads, alone or after a dot."""
+def used_in(node: ast.AST) -> Iterator[tuple[str, int]]:
+    """Every name that code reads, alone or after a dot, and its line."""
     for part in ast.walk(node):
         if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load):
-            yield part.id
+            yield part.id, part.lineno
         elif isinstance(part, ast.Attribute):
-            yield part.attr
+            yield part.attr, part.end_lineno or part.lineno
 
 
-def definitions(tree: ast.Module) -> Iterator[tuple[str, ast.AST]]:
+def own_lines(node: ast.stmt) -> range:
+    """Those of a definition."""
+    first = min(one.lineno for one in (node, *getattr(node, "decorator_list", ())))
+    return range(first, (node.end_lineno or first) + 1)
+
+
+def definitions(tree: ast.Module) -> Iterator[tuple[str, ast.stmt]]:
     """Functions, classes and constants of a module, and the methods of its classes; without the
     rules of why, which are found by what they are."""
     for node in tree.body:
-        if any("rule" in used_in(part) for part in getattr(node, "decorator_list", ())):
+        if any("rule" in dict(used_in(part)) for part in getattr(node, "decorator_list", ())):
             continue
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             yield node.name, node
@@ -71,16 +77,20 @@ def trees() -> dict[str, ast.Module]:
 
 def unused(trees: dict[str, ast.Module]) -> list[str]:
     """What no module uses except its own definition."""
-    inside = {path: Counter(used_in(tree)) for path, tree in trees.items()}
-    everywhere = sum(inside.values(), Counter[str]())
+    lines = {path: defaultdict[str, list[int]](list) for path in trees}
+    everywhere = Counter[str]()
+    for path, module in trees.items():
+        for name, line in used_in(module):
+            lines[path][name].append(line)
+            everywhere[name] += 1
     return [
         f"{path}: {name}"
         for path, tree in trees.items()
         if path.startswith(LOOKED_AT)
         for name, node in definitions(tree)
         if not re.fullmatch(SPECIAL, name) and name not in FOR_OTHERS
-        if everywhere[name] == inside[path][name]  # else another file uses it
-        if everywhere[name] <= Counter(used_in(node))[name]
+        if everywhere[name] == len(lines[path][name])  # else another file uses it
+        if {*lines[path][name]} <= {*own_lines(node)}
     ]
 
 

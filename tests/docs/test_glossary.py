@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterator
 from functools import cache
+from symtable import SymbolTable, symtable
 
 import pytest
 from tests.places import ROOT
-from tests.sources import nodes, python_files
+from tests.sources import python_files
 
 FOLDERS = ("trace", "tui", "capture", "kernels", "sample_traces", "src/fusetui", "benchmarks")
 WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+")
+WITHOUT_NAME = ("lambda", "listcomp", "setcomp", "dictcomp", "genexpr")
 ROW = re.compile(r"^\|(.*)\|$", re.MULTILINE)
 
 
@@ -28,14 +29,15 @@ WORDS, KEYS, UNUSED = tables()
 AT_HOME = {row[0]: re.findall(r"`([^`]+)`", row[3]) for row in WORDS if row[3]}
 
 
-def named(node: ast.AST) -> str | None:
-    """What a definition introduces: a class, a function, a parameter or a field."""
-    match node:
-        case ast.ClassDef(name=name) | ast.FunctionDef(name=name) | ast.arg(arg=name):
-            return name
-        case ast.AnnAssign(target=ast.Name(id=name)):
-            return name
-    return None
+def defined(table: SymbolTable) -> Iterator[tuple[str, bool]]:
+    """What definitions introduce (classes, functions, parameters, fields); if it is a class."""
+    for inner in table.get_children():
+        if inner.get_name() not in WITHOUT_NAME:
+            yield inner.get_name(), inner.get_type() == "class"
+        yield from defined(inner)
+    for one in table.get_symbols():
+        if one.is_parameter() or one.is_annotated():
+            yield one.get_name(), False
 
 
 @cache
@@ -45,8 +47,8 @@ def identifiers(classes_only: bool = False) -> tuple[tuple[str, str], ...]:
         (path.relative_to(ROOT).as_posix(), name)
         for folder in FOLDERS
         for path in python_files(folder)
-        for node in nodes(path)
-        if (name := named(node)) and (not classes_only or isinstance(node, ast.ClassDef))
+        for name, is_class in defined(symtable(path.read_text(encoding="utf-8"), path.name, "exec"))
+        if is_class or not classes_only
     )
 
 

@@ -30,7 +30,7 @@ from fusetui.analysis.questions.chain import (
 from fusetui.analysis.questions.computing import tallies
 from fusetui.analysis.questions.summary import summary
 from fusetui.analysis.questions.totals import kernel_totals, op_totals
-from fusetui.capture.expect import compare, parse
+from fusetui.capture.record import compare, parse
 from fusetui.commands.errors import DONE
 from fusetui.commands.loading import notices
 from fusetui.gpu.kernel_names import decode, short_name
@@ -44,9 +44,8 @@ from fusetui.report.summary import kernels_text, ops_text, summary_text
 from fusetui.text.printable import json_lines, printable_lines
 from fusetui.text.tables import TOP_ALL
 from fusetui.trace import Trace
-from fusetui.trace.cells.counters import curve_of, values
 from fusetui.trace.cells.raster import Lines, cells, edges
-from fusetui.trace.layout.counters import counters
+from fusetui.trace.layout.counters import counters, curve_of, values
 from fusetui.trace.model.categories import Role
 
 Asked = Callable[[], None]

@@ -64,8 +64,7 @@ class Pace(NamedTuple):
 
 AS_RECORDED = Pace(np.empty(0, dtype=np.int64), np.empty(0))
 
-NEVER = -(1 << 61)
-"""The lag of an edge that is none."""
+NEVER = -(1 << 61)  # the lag of an edge that is none
 MOST_TIES = 100  # nodes that wait for each other and begin at the same time
 
 
@@ -122,7 +121,6 @@ class Graph(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @property
     def ended(self) -> Int64s:
-        """As recorded."""
         return self.began + self.lasted
 
     @property

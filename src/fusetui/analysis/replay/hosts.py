@@ -106,7 +106,6 @@ def hosts_of(trace: Trace) -> Hosts:
 
 
 def waiting_calls(trace: Trace) -> Rows:
-    """Rows of the calls that may wait for the device."""
     waits: Rows = np.flatnonzero(host_kinds(trace) == Host.SYNC)
     calls = trace.rows_of(Role.CALL)
     return distinct(np.concatenate((waits, calls[matching(trace, calls, FREES.search)])))
@@ -133,7 +132,6 @@ def _marks(trace: Trace) -> Iterator[Cut]:
 
 
 def _batches(trace: Trace) -> Cut:
-    """When threads ask workers for a batch."""
     rows = loader_rows(trace)
     rows = rows[matching(trace, rows, WORKERS.search)]
     thread = trace.thread_of_track[trace.track[rows]]
@@ -198,7 +196,6 @@ def _handoffs(trace: Trace, threads: NDArray[np.integer]) -> Iterator[Handoff]:
 
 
 def _outermost(trace: Trace) -> tuple[Rows, NDArray[np.integer]]:
-    """Ops and calls that are in no other one, and their threads."""
     ops = np.flatnonzero(np.isin(trace.role, (Role.OP, Role.CALL)) & (trace.parent < 0))
     return ops, trace.thread_of_track[trace.track[ops]]
 

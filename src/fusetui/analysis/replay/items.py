@@ -261,7 +261,6 @@ def freeing(hosts: Hosts, items: Items) -> Iterator[Pairs]:
 
 
 def by_target(pairs: list[Pairs]) -> Pairs:
-    """All of them, by target."""
     none = np.empty(0, dtype=np.intp)
     target, item = map(np.concatenate, zip(Pairs(none, none), *pairs, strict=True))
     order = np.argsort(target, kind="stable")

@@ -76,7 +76,6 @@ class Path(msgspec.Struct, frozen=True):
 
 @memo()
 def path(trace: Trace) -> Path:
-    """The critical path of the recording."""
     graph = once(trace, graph_of)
     route = last_route(graph, graph.recorded)
     devices = residuals_of(trace)
@@ -94,7 +93,6 @@ def path(trace: Trace) -> Path:
 
 @memo()
 def residuals_of(trace: Trace) -> tuple[DeviceResidual, ...]:
-    """Of each device, as recorded."""
     graph = once(trace, graph_of)
     devices = dict.fromkeys(chain.device for chain in graph.chains if chain.is_stream)
     return tuple(
@@ -124,8 +122,7 @@ def rows_of(trace: Trace, graph: Graph, route: Route) -> tuple[PathRow, ...]:
     return tuple(sorted(rows, key=lambda row: (-row.ns, row.kind, row.what)))
 
 
-Told = tuple[Kind, str, int, int]
-"""Kind, name, count and ns."""
+Told = tuple[Kind, str, int, int]  # kind, name, count and ns
 
 
 def _by_node(trace: Trace, graph: Graph, route: Route) -> Iterator[Told]:
@@ -162,8 +159,6 @@ def _by_node(trace: Trace, graph: Graph, route: Route) -> Iterator[Told]:
 
 
 class HostTimes(NamedTuple):
-    """What threads do in HOST nodes; arrays of shape [parts]."""
-
     node: Rows
     row: Rows  # the innermost slice, -1: nothing was recorded
     ns: Int64s  # at the pace of the graph

@@ -28,8 +28,7 @@ from fusetui.trace.model.intervals import Cover, common, joined, union, without
 from fusetui.trace.model.memo import once
 from fusetui.trace.program.origin import origins
 
-Covers = dict[int, Cover]
-"""By the number of a thread's chain, stretches of time as in a Graph."""
+Covers = dict[int, Cover]  # by the number of a thread's chain, stretches of time as in a Graph
 INSIDE = {
     "op": ((Role.OP,), (Role.CALL,)),
     "python": ((Role.PYTHON,),),

@@ -33,8 +33,7 @@ from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.intervals import union
 from fusetui.trace.model.memo import once
 
-UNKNOWN = 0.20
-"""Above this share that is not understood there is no answer; see DOUBTFUL."""
+UNKNOWN = 0.20  # above this share that is not understood there is no answer; see DOUBTFUL
 MANY = 100  # launches
 LITTLE = 0.001  # of the critical path: so much that begins late for no known reason is not told
 

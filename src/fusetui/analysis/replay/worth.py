@@ -93,8 +93,6 @@ def with_worth(
 
 
 class Then(NamedTuple):
-    """A replay of the steps that are told."""
-
     lengths: Int64s  # without steps, that of all
     unknown: float  # the share of the critical path that is not understood
     is_late: bool  # of that, where more may wait for other work than is known
@@ -109,7 +107,6 @@ def _told(trace: Trace, graph: Graph, times: Times, by: str | None) -> Then:
 def _with(
     trace: Trace, finding: Finding, note: WorthNote | None, before: Then, then: Then
 ) -> Finding:
-    """A finding with its worth."""
     whole, mean = median(before.lengths), int((before.lengths - then.lengths).mean())
     saved = max(0, whole - median(then.lengths))
     if saved * NOTHING <= whole:
@@ -146,7 +143,6 @@ def _note(finding: Finding, wanted: Wanted | None) -> WorthNote | None:
 
 
 def _missing(trace: Trace, found: Why, asked: bool) -> WorthNote | None:
-    """Why no finding has a worth."""
     if found.modules is None:
         return "part"
     if leaves_waits_out(trace):
@@ -177,8 +173,7 @@ def _after(
 def _nodes_of(draft: Draft, rows: Rows, *kinds: Node) -> Rows:
     """The nodes of some kinds with these rows. Raises WrongChange if there are none."""
     nodes = draft.graph.nodes(*kinds)
-    found: Rows = nodes[np.isin(draft.graph.row[nodes], rows)]
-    return found
+    return nodes[np.isin(draft.graph.row[nodes], rows)]
 
 
 def _shorter(wanted: Shorter, draft: Draft) -> None:

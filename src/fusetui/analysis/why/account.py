@@ -75,7 +75,6 @@ class Accounts:
 
     @cached_property
     def _named(self) -> dict[int, Named]:
-        """The devices by their numbers among all processes."""
         known, numbers = device_properties(self.trace), self.trace.process_of_track.tolist()
         names = [(track.pid, known.get(track.pid, {}).get("name")) for track in self.trace.tracks]
         each = [Named(pid, name if isinstance(name, str) else "") for pid, name in names]
@@ -126,7 +125,6 @@ class Device:
 
 
 def devices_on(lines: Sequence[Devices]) -> tuple[Device, ...]:
-    """The devices of some lines, in their order."""
     return tuple(Device(line, n) for line in lines for n in range(len(line)))
 
 
@@ -151,7 +149,6 @@ def cpu_accounts(
 def _by_track(
     trace: Trace, line: Threads, window: tuple[int, int] | None
 ) -> dict[int, ThreadAccount]:
-    """The accounts of threads by the first track of each."""
     # The first track, first start and last end of each thread.
     firsts = np.array([track.first_row for track in trace.tracks])
     ends = np.maximum.reduceat(trace.end, firsts)

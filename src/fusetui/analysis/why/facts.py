@@ -55,10 +55,8 @@ def loader_rows(trace: Trace) -> Rows:
 
 
 class Facts:
-    """A trace, or the window [begin_ns, end_ns) of it.
-
-    The time in a window before the first event of a device is a gap; for a whole trace it is not.
-    """
+    """A trace, or the window [begin_ns, end_ns) of it. The time in a window before the first event
+    of a device is a gap; for a whole trace it is not."""
 
     def __init__(
         self,
@@ -87,7 +85,6 @@ class Facts:
         return self.inside(rows)
 
     def inside(self, rows: Rows) -> Rows:
-        """Those of these rows that run in the window."""
         trace = self.trace
         return rows[(trace.end[rows] > self.begin_ns) & (trace.start[rows] < self.end_ns)]
 
@@ -106,7 +103,6 @@ class Facts:
 
     @cached_property
     def kernels(self) -> Kernels:
-        """The GPU events as kernels."""
         return Kernels(self.trace, self.gpu_rows, self.begin_ns, self.end_ns)
 
     @cached_property
@@ -118,7 +114,6 @@ class Facts:
 
     @cached_property
     def idle(self) -> Idle:
-        """The idle time of the devices."""
         return idle_of(self.lines, None if self.is_whole else (self.begin_ns, self.end_ns))
 
     def named(self, matches: Callable[[str], object], *roles: Role) -> Rows:
@@ -172,7 +167,6 @@ class Facts:
 
     @cached_property
     def warming(self) -> Cover:
-        """The time of the warm-up."""
         return joined(NOTHING, *(cover for _, cover in self.warm_up))
 
     def late_under(self, cover: Cover) -> int:
@@ -193,10 +187,8 @@ class Facts:
 
     @cached_property
     def busy_cpu(self) -> Flags:
-        """The gaps in which the launching thread did other work than to launch.
-
-        Their `late` part is longer than a sequence of ops takes, and not made of many small slices.
-        """
+        """The gaps in which the launching thread did other work than to launch. Their `late` part
+        is longer than a sequence of ops takes, and not made of many small slices."""
         idle, late_ns = self.idle, self.late.sum(axis=0)
         long, slices = (late_ns > WORK_NS) & (idle.launch >= 0), np.zeros(len(idle), dtype=np.int64)
         for line, own, placed in self.launched(long):
@@ -245,17 +237,14 @@ class Facts:
 
     @cached_property
     def loading(self) -> Cover:
-        """The time in which a thread that launches fetches a batch."""
         return self.while_launching(self.loader_rows)
 
     @cached_property
     def compiling(self) -> Cover:
-        """The time in which a thread that launches compiles."""
         return self.while_launching(self.compiler_rows)
 
     @cached_property
     def has_launches(self) -> bool:
-        """Whether the launch call of any GPU event is known."""
         return bool((self.trace.launch[self.gpu_rows] >= 0).any())
 
     @cached_property
@@ -287,7 +276,6 @@ class Idle(Gaps, frozen=True, eq=False):
     reasons: Reasons
 
     def ns(self, *names: str) -> Int64s:
-        """How long each gap lasted for these reasons."""
         found: Int64s = np.stack([self.reasons[[*IDLE].index(name)] for name in names]).sum(axis=0)
         return found
 

@@ -9,16 +9,7 @@ from typing import NamedTuple
 from fusetui.analysis.diff.model import Diff
 from fusetui.analysis.questions.note import note_of
 from fusetui.analysis.why.model import Why
-from fusetui.commands.web.html import (
-    Cell,
-    Figure,
-    Head,
-    asset,
-    column_table,
-    document,
-    table,
-    text,
-)
+from fusetui.commands.web.html import Cell, Figure, Head, asset, column_table, document, table, text
 from fusetui.commands.web.timeline import colors, timeline
 from fusetui.report.diff import judgment
 from fusetui.report.diff_lines import DiffLine, by_effect, closing, lines
