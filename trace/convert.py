@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 from fusetui.trace.formats import read
@@ -19,8 +20,6 @@ from fusetui.trace.read.events import decode_raw
 from fusetui.trace.read.repair import loads
 from fusetui.trace.scrub.document import check_target, save
 from fusetui.trace.scrub.values import write
-
-UNREADABLE = (RecursionError, ValueError)
 
 
 def convert_file(path: str, out: str, progress: Progress = silent) -> Raw:
@@ -74,11 +73,9 @@ def _text(events: Events, stretch: Stretch) -> bytes:
 
 def _mended(text: bytes) -> bytes:
     """One element as JSON; b"" if it cannot be read."""
-    try:
+    with suppress(*UNDECODABLE):
         decode_raw(b"[" + text + b"]")
-    except UNDECODABLE:
-        try:
-            return write(loads(text)).encode()
-        except UNREADABLE:
-            return b""
-    return text
+        return text
+    with suppress(RecursionError, ValueError):
+        return write(loads(text)).encode()
+    return b""

@@ -29,7 +29,7 @@ from fusetui.trace.read.chunks import UNDECODABLE
 from fusetui.trace.read.document_text import list_text
 from fusetui.trace.read.events import decode_raw
 from fusetui.trace.read.rendered import micros
-from fusetui.trace.read.times import InexactTimes, exact_nanoseconds, nanoseconds
+from fusetui.trace.read.times import exact_nanoseconds
 
 FAR, FAR_NS = 10, 1_000_000_000  # times as long as the window, or a second
 PAIRED = frozenset("BEbeSFnT")
@@ -55,7 +55,6 @@ class Head(msgspec.Struct, gc=False):
 
 
 decode_heads = msgspec.json.Decoder(list[Head]).decode
-decode_numbers = msgspec.json.Decoder(list[int | float]).decode
 
 
 def part_of(trace: Trace, begin_ns: int, end_ns: int) -> Excerpt:
@@ -180,8 +179,7 @@ def _of_stretch(trace: Trace, part: Excerpt, stretch: Stretch, first: int, place
         return b",\n".join(text for _, text in sorted(found.items()))
     phases = [head.ph for head in heads]
     alone = [n for n, ph in enumerate(phases) if ph not in ("X", "M") and ph not in PAIRED]
-    inside = _inside([bytes(heads[n].ts) for n in alone], part)
-    as_written = [n for n, is_in in zip(alone, inside, strict=True) if is_in]
+    as_written = [n for n in alone if _is_inside(bytes(heads[n].ts), part)]
     as_written += [n for n, ph in enumerate(phases) if ph == "M"]
     anew = clipped | np.array([phases[n] != "X" for n in numbers.tolist()], dtype=np.bool_)
     as_written += numbers[~anew].tolist()
@@ -204,17 +202,8 @@ def _read(text: Text, stretch: Stretch) -> bytearray:
         raise CannotRead(f"{text.problem() or error}.") from None
 
 
-def _inside(times: list[bytes], part: Excerpt) -> list[bool]:
-    """Which of these times, as written, lie in what is kept; not those that are none."""
-    try:
-        numbers = nanoseconds(decode_numbers(b"[" + b",".join(times) + b"]"))
-        kept: list[bool] = ((numbers >= part.first_ns) & (numbers < part.last_ns)).tolist()
-    except (InexactTimes, OverflowError, msgspec.DecodeError):
-        return [_is_inside(time, part) for time in times]
-    return kept
-
-
 def _is_inside(time: bytes, part: Excerpt) -> bool:
+    """Whether a time, as written, lies in what is kept; not if it is none."""
     with suppress(ValueError, OverflowError):
         return part.first_ns <= exact_nanoseconds(time) < part.last_ns
     return False

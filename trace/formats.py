@@ -31,7 +31,7 @@ FORMATS: dict[str, Callable[[bytes], bool]] = {
     "pftrace": is_pftrace_of_torch,
     "nsys": is_export_of_nsys,
 }
-"""Formats other than JSON, as Report.format and the packages with `read` and `text` name them, and
+"""Formats other than JSON, as Report.format and the packages with `reading` name them, and
 what knows each by the first HEAD bytes of a document."""
 
 
@@ -81,8 +81,8 @@ def text_of(name: str, path: str, file: OpenFile, state: State) -> Text:
 
 
 def reader(name: str) -> Any:
-    """The package that reads the format `name`."""
-    return import_module(f"fusetui.trace.{name if name in FORMATS else 'read'}")
+    """What reads the format `name`."""
+    return import_module(f"fusetui.trace.{f'{name}.reading' if name in FORMATS else 'read'}")
 
 
 def _reader_of(path: str) -> Any:

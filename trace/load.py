@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from fusetui.trace.cache import entry_for
 from fusetui.trace.formats import read, text_of
 from fusetui.trace.layout.links import adopt_overlapping, enclosing_ops, gpu_ops, launch_calls
 from fusetui.trace.layout.nesting import nest_tracks
 from fusetui.trace.layout.tracks import lay_out
-from fusetui.trace.layout.transfers import with_directions
 from fusetui.trace.model.arrays import each
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.errors import CannotRead
-from fusetui.trace.model.raw import Raw, converted_from
+from fusetui.trace.model.raw import Raw, converted_from, with_directions
 from fusetui.trace.model.report import Progress, Report, Stop, never, silent
 from fusetui.trace.read import Callbacks
 from fusetui.trace.read.memory import give_back
@@ -69,8 +68,10 @@ def build(raw: Raw) -> Trace:
     order, role, start, dur = layout.order, layout.role, layout.start, layout.dur
     tracks = layout.tracks
     tree = nest_tracks(layout.bounds, start, start + dur, layout.trees)
-    others = ("correlation", "external_id", "name", "category", "order")
-    sorted_ = each({name: partial(getattr(raw, name).take, order) for name in others}, len(order))
+    others = {name: name for name in ("correlation", "external_id", "name", "order")}
+    others["cat"] = "category"
+    takes = {own: partial(getattr(raw, name).take, order) for own, name in others.items()}
+    sorted_ = each(takes, len(order))
     correlation, external_id = sorted_["correlation"], sorted_["external_id"]
     launch = launch_calls(role, correlation, start)
     cpu_op = enclosing_ops(role, layout.track, tree.parent, tree.depth)
@@ -85,19 +86,13 @@ def build(raw: Raw) -> Trace:
         tracks=tracks,
         start=start,
         dur=dur,
-        name=sorted_["name"],
-        cat=sorted_["category"],
         role=role,
         track=layout.track,
-        parent=tree.parent,
-        end_row=tree.end_row,
-        depth=tree.depth,
-        correlation=correlation,
-        external_id=external_id,
         launch=launch,
         op=op,
-        order=sorted_["order"],
         elements=raw.elements,
+        **sorted_,
+        **asdict(tree),
     )
 
 

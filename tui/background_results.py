@@ -14,8 +14,7 @@ from msgspec.structs import replace
 from fusetui.analysis.questions.launches import queues
 from fusetui.analysis.questions.query import parse
 from fusetui.analysis.questions.search import by_args, by_words, search, texts_of
-from fusetui.trace.cells.counters import Curve, curve_of
-from fusetui.trace.layout.counters import counters
+from fusetui.trace.layout.counters import Curve, counters, curve_of
 from fusetui.trace.model.arrays import Rows
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.memo import memo, once

@@ -97,11 +97,10 @@ CELL, LINE, FONT, BASE, MARGIN = 8.4, 18, 14, 13, 10
 """In pixels: a cell and a line, the size of the font, its base line in a line, the space around."""
 FAMILY = "ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, 'Liberation Mono', monospace"
 
-Shape = tuple[float, float, float, float]
-"""A part of a cell: left, top, width, height, as shares of it."""
+Shape = tuple[float, float, float, float]  # left, top, width, height, as shares of a cell
 _LOW, _HIGH = ((0.45, top, 0.1, 0.5) for top in (0.5, 0.0))
 _LEFT, _RIGHT = ((left, 0.47, 0.5, 0.06) for left in (0.0, 0.5))
-SHAPES: dict[str, tuple[Shape, ...]] = {
+SHAPES: dict[str, tuple[Shape, ...]] = {  # what glyphs of the schemes look like
     **{bar: ((0, 1 - n / 8, 1, n / 8),) for n, bar in enumerate(UNICODE.levels) if n},
     **{part: ((0, 0, n / 8, 1),) for n, part in enumerate(UNICODE.parts) if n},
     **{"─": ((0, 0.47, 1, 0.06),), "│": ((0.45, 0, 0.1, 1),), "┃": ((0.3, 0, 0.4, 1),)},
@@ -109,7 +108,6 @@ SHAPES: dict[str, tuple[Shape, ...]] = {
     **{"└": (_HIGH, _RIGHT), "┘": (_HIGH, _LEFT), "╵": (_HIGH,)},
     "■": ((0.05, 0.3, 0.8, 0.42),),
 }
-"""What glyphs of the schemes look like."""
 
 
 def _line(segments: list[Segment], top: float, scheme: Scheme) -> Iterator[str]:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from fusetui.text.cutting import clip, joined
 from fusetui.tui.drawing.canvas import Click, Drag, Turn
-from fusetui.tui.drawing.chrome import Tab, TabsPicture, head, reading_line, tour_picture
+from fusetui.tui.drawing.chrome import Tab, head, reading_line, tab_at, tabs_picture, tour_picture
 from fusetui.tui.drawing.details import details_height
 from fusetui.tui.drawing.picture import Said, Stack, TextPicture, text
 from fusetui.tui.drawing.schemes import glyphs_for
@@ -141,13 +141,13 @@ def _tabs(state: State) -> Pane:
     counters = state.side.counters if state.sides else ()
     has_memory = any(curve.counter.group.startswith(MEMORY) for curve in counters)
     shown = PAGES if state.memory or has_memory else PAGES[:-1]
-    picture = TabsPicture(tuple(map(tab, shown)))
+    tabs = tuple(map(tab, shown))
 
     def pointed(state: State, x: int, y: int) -> Outcome:
-        name = picture.at(x, state.size.width)
+        name = tab_at(tabs, x, state.size.width)
         return turned_to(BY_NAME[name], state) if name and state.is_open else state
 
-    return Pane(screen.tabs_height(state.size), picture, pointed)
+    return Pane(screen.tabs_height(state.size), tabs_picture(tabs), pointed)
 
 
 def _head(state: State) -> TextPicture:

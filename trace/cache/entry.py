@@ -114,35 +114,21 @@ def read(file: IO[bytes], origin: Origin, kind: type[T]) -> T:
     return kind(**_fields(file, origin, kind))
 
 
-def read_trace(file: IO[bytes], origin: Origin, path: str, text_of: Callable[[str], Text]) -> Trace:
-    """As `read`, the Trace of the file at `path`; `text_of` gives its text for its format."""
-    fields = _fields(file, origin, Trace)
-    stretches = _stretches(fields.pop("stretches"), fields.pop("places"))
-    fields["report"] = replace(fields["report"], path=path)
-    text = text_of(fields["report"].format)
-    return Trace(elements=Elements(text, stretches), **fields)
-
-
 def _fields(file: IO[bytes], origin: Origin, kind: type) -> dict[str, Any]:
-    data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    header, at = _checked(memoryview(data))
-    if header.version != VERSION or header.origin != origin:
-        raise ValueError("of another version, or of another state of the file")
-    rest = msgspec.msgpack.decode(
-        header.rest, type=rest_of(kind), dec_hook=lambda known, value: known(value)
-    )  # the Counter of a report
-    return asdict(rest) | dict(_columns(data, header.columns, at))
-
-
-def _checked(data: memoryview) -> tuple[Header, int]:
-    """The header, and where it ends."""
-    at = len(MAGIC)
+    mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    data, at = memoryview(mapped), len(MAGIC)
     if data[:at] != MAGIC:
         raise ValueError("no file of ours")
     if int.from_bytes(data[at : at + 4], "little") != isal_zlib.crc32(data[at + 4 :]):
         raise ValueError("damaged")
     end = at + 8 + int.from_bytes(data[at + 4 : at + 8], "little")
-    return msgspec.msgpack.decode(data[at + 8 : end], type=Header), end
+    header = msgspec.msgpack.decode(data[at + 8 : end], type=Header)
+    if header.version != VERSION or header.origin != origin:
+        raise ValueError("of another version, or of another state of the file")
+    rest = msgspec.msgpack.decode(
+        header.rest, type=rest_of(kind), dec_hook=lambda known, value: known(value)
+    )  # the Counter of a report
+    return asdict(rest) | dict(_columns(mapped, header.columns, end))
 
 
 def _columns(
@@ -222,15 +208,13 @@ class Entry(Record, frozen=True):
         """The trace, if there is a valid entry for this state of the file."""
 
         def read(file: IO[bytes]) -> Trace:
+            fields = _fields(file, self.origin, Trace)
+            stretches = _stretches(fields.pop("stretches"), fields.pop("places"))
+            report = fields["report"] = replace(fields["report"], path=self.path)
             with Path(self.path).open("rb") as original:
                 state = (self.origin.size, self.origin.mtime_ns)
-                opened = OpenFile(original.fileno())
-                return read_trace(
-                    file,
-                    self.origin,
-                    self.path,
-                    lambda form: text_of(form, self.path, opened, state),
-                )
+                text = text_of(report.format, self.path, OpenFile(original.fileno()), state)
+            return Trace(elements=Elements(text, stretches), **fields)
 
         return self._load(read)
 

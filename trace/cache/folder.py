@@ -32,8 +32,8 @@ MAGIC = b"fusetui\x1a"
 """The first bytes of every entry of any version, also while it is being written."""
 SUFFIX = ".part"
 BESIDE = (
-    *("autograd", "callers", "captured", "graphs", "inputs", "memory", "nodes", "ranks", "sizes"),
-    "transfers",
+    *("autograd", "callers", "captured", "dependencies", "graphs", "inputs", "memory", "nodes"),
+    *("ranks", "sizes", "transfers"),
 )
 """What may be kept beside an entry: the last part of the names of such files."""
 _ENTRY = late(rf"[0-9a-f]{{32}}\.v\d{{1,4}}(?:\.(?:{'|'.join(BESIDE)}))?")

@@ -87,14 +87,20 @@ def arrange(start: Int64s, end: Int64s, call: Flags, flat: bool) -> tuple[Int32s
     """
     subrow = np.zeros(len(start), dtype=np.int32)
     tree = None if flat else nest(start, end)
-    if tree:
-        crossing = _crossing(start, end, call, tree.parent)
+    if tree:  # rows that are not inside their parent
+        inside = np.flatnonzero(tree.parent >= 0)
+        over = tree.parent[inside]
+        same = (start[inside] == start[over]) & (end[inside] == end[over])
+        crossing = inside[(end[inside] > end[over]) | (call[inside] & call[over] & same)]
     else:  # rows that begin before an earlier one has ended
         crossing = np.flatnonzero(start[1:] < np.maximum.accumulate(end)[:-1]) + 1
     if not len(crossing):
         return subrow, tree
-    for first, last in _clusters(start, end, crossing):
-        rows = slice(first, last)
+    # Runs of rows that overlap each other, of which one crosses.
+    latest = np.maximum.accumulate(end)
+    firsts = np.concatenate(([0], np.flatnonzero(start[1:] >= latest[:-1]) + 1, [len(start)]))
+    hit = np.flatnonzero(np.bincount(np.searchsorted(firsts, crossing, side="right") - 1))
+    for rows in map(slice, firsts[hit].tolist(), firsts[hit + 1].tolist()):
         slices = map(Slice, start[rows].tolist(), end[rows].tolist(), call[rows].tolist())
         subrow[rows] = first_fit(slices, flat)
     return subrow, None
@@ -122,23 +128,6 @@ def _deep_parents(depth: Int64s, by_depth: Int32s, parent: Int32s) -> Int32s:
     found = np.searchsorted(keys, (depth[inner] - 1) * len(depth) + inner) - 1
     parent[inner] = by_depth[np.maximum(found, 0)]
     return parent
-
-
-def _crossing(start: Int64s, end: Int64s, call: Flags, parent: Int32s) -> Int64s:
-    """Rows that are not inside their parent; empty if the whole track nests perfectly."""
-    inside = np.flatnonzero(parent >= 0)
-    over = parent[inside]
-    tie = call[inside] & call[over] & (start[inside] == start[over]) & (end[inside] == end[over])
-    crossing: Int64s = inside[(end[inside] > end[over]) | tie]
-    return crossing
-
-
-def _clusters(start: Int64s, end: Int64s, crossing: Int64s) -> list[tuple[int, int]]:
-    """Ranges of rows [first, last) that overlap each other and contain a crossing row."""
-    latest = np.maximum.accumulate(end)
-    firsts = np.concatenate(([0], np.flatnonzero(start[1:] >= latest[:-1]) + 1, [len(start)]))
-    hit = np.flatnonzero(np.bincount(np.searchsorted(firsts, crossing, side="right") - 1))
-    return list(zip(firsts[hit].tolist(), firsts[hit + 1].tolist(), strict=True))
 
 
 EMPTY = 1 << 65  # more room than any slice needs
@@ -204,8 +193,12 @@ class Rooms:
 
     def first(self, need: int) -> int:
         """The smallest index whose number is at least `need`."""
-        if self._tree[1] < need:
-            self._grow()
+        if self._tree[1] < need:  # twice the leaves
+            leaves = self._tree[self._leaves :] + [EMPTY] * self._leaves
+            self._leaves *= 2
+            self._tree = [EMPTY] * self._leaves + leaves
+            for node in range(self._leaves - 1, 0, -1):
+                self._tree[node] = max(self._tree[2 * node], self._tree[2 * node + 1])
         node = 1
         while node < self._leaves:
             node *= 2
@@ -222,10 +215,3 @@ class Rooms:
             if tree[node] == larger:
                 return
             tree[node] = larger
-
-    def _grow(self) -> None:
-        leaves = self._tree[self._leaves :] + [EMPTY] * self._leaves
-        self._leaves *= 2
-        self._tree = [EMPTY] * self._leaves + leaves
-        for node in range(self._leaves - 1, 0, -1):
-            self._tree[node] = max(self._tree[2 * node], self._tree[2 * node + 1])

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import partial
 from itertools import pairwise
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -37,6 +39,7 @@ from fusetui.trace.model.intervals import as_one, overlapping, rows_of, small_on
 from fusetui.trace.model.raw import Label, Raw, Thread
 
 THREAD_NAME = late(r"thread (-?\w+) \((.*)\)\Z", re.DOTALL)
+GENERIC = ("python", "python3", "pt_main_thread")
 FEW = 1 << 15  # tracks whose numbers fit into 16 bits, which sort in linear time
 RANKS = {Role.ANNOTATION: 0, Role.PYTHON: 1, Role.OP: 2, Role.CALL: 3}  # outer first, on a tie
 
@@ -60,16 +63,10 @@ def lay_out(raw: Raw) -> Layout:
     keys, group = _groups(raw, roles)
     rank = np.array([RANKS.get(Role(r), 9) for r in range(len(Role))], np.int8)[roles]
     order = _sorted(group.astype(np.int16) if len(keys) < FEW else group, raw, rank)
-    sorted_ = each(
-        {
-            "group": lambda: group[order],
-            "role": lambda: roles[order],
-            "start": lambda: raw.start[order],
-            "dur": lambda: raw.dur[order],
-        },
-        len(order),
-    )
-    group, roles, start, dur = sorted_.values()
+    columns: dict[str, NDArray[Any]] = {"group": group, "role": roles}
+    columns |= {"start": raw.start, "dur": raw.dur}
+    takes = {name: partial(column.take, order) for name, column in columns.items()}
+    group, roles, start, dur = each(takes, len(order)).values()
     subrow, trees = _subrows(keys, group, start, dur, roles)
     if subrow.any():
         again = np.lexsort((subrow, group))
@@ -134,7 +131,7 @@ def _groups(raw: Raw, roles: NDArray[np.uint8]) -> tuple[list[Track], Int32s]:
     place_of = {
         k: _place(k, begin) for k, begin in zip(keys, begins[threads].tolist(), strict=True)
     }
-    ranking = sorted(place_of, key=lambda key: place_of[key])
+    ranking = sorted(place_of, key=place_of.__getitem__)
     place = {key: number for number, key in enumerate(ranking)}
     return ranking, np.array([place[key] for key in keys], dtype=np.int32)[group]
 
@@ -197,8 +194,12 @@ class Naming:
         self._processes: dict[Id, str] = {}
         for label in labels:
             if label.kind == "thread_name" and label.value:
-                known = self._threads.get((label.pid, label.tid), "")
-                self._threads[label.pid, label.tid] = _more_specific(known, str(label.value))
+                # `thread 7 (pt_autograd_0)` says more than `thread 7 (python3)`, and that more than
+                # `thread 7`.
+                known, new = self._threads.get((label.pid, label.tid), ""), str(label.value)
+                found = THREAD_NAME.match(known)
+                is_generic = found and found[2] in GENERIC and not known.startswith(new)
+                self._threads[label.pid, label.tid] = new if not known or is_generic else known
             elif label.kind == "process_labels" and label.value:
                 self._processes.setdefault(label.pid, str(label.value))
 
@@ -213,12 +214,3 @@ class Naming:
         if found:
             return f"{found[2]} {found[1]}"
         return name or (f"thread {tid}" if isinstance(tid, int) else str(tid or "events"))
-
-
-def _more_specific(known: str, new: str) -> str:
-    """`thread 7 (pt_autograd_0)` says more than `thread 7 (python3)`, and that more than
-    `thread 7`."""
-    generic = ("python", "python3", "pt_main_thread")
-    found = THREAD_NAME.match(known)
-    is_generic = found and found[2] in generic and not known.startswith(new)
-    return new if not known or is_generic else known

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -108,12 +110,9 @@ def arguments_of(
     """Several such questions, answered by one pass over the file."""
     together, names = joined(asked)
     every = arguments(events, together, names, keep_as)
-    ends = np.cumsum([len(orders) for orders, _ in asked]).tolist()
-    found, begin = [], 0
-    for (_, some), end in zip(asked, ends, strict=True):
-        found.append(_only(every, slice(begin, end), [names.index(name) for name in some]))
-        begin = end
-    return tuple(found)
+    bounds = np.cumsum([0, *(len(orders) for orders, _ in asked)]).tolist()
+    each = zip(asked, pairwise(bounds), strict=True)
+    return tuple(_only(every, slice(*rows), map(names.index, some)) for (_, some), rows in each)
 
 
 def joined(asked: Sequence[tuple[Int64s, tuple[str, ...]]]) -> tuple[Int64s, tuple[str, ...]]:
@@ -122,8 +121,9 @@ def joined(asked: Sequence[tuple[Int64s, tuple[str, ...]]]) -> tuple[Int64s, tup
     return np.concatenate([orders for orders, _ in asked]), names
 
 
-def _only(every: Arguments, which: slice, places: Sequence[int]) -> Arguments:
+def _only(every: Arguments, which: slice, args: Iterable[int]) -> Arguments:
     """Some slices, and some of the args by their places in each of `distinct`."""
+    places = list(args)
     numbers: dict[tuple[bytes, ...], int] = {(b"",) * len(places): -1}
     asked = distinct(every.number[which])
     table = np.full(len(every.distinct) + 1, -1, dtype=np.int32)
@@ -135,11 +135,7 @@ def _only(every: Arguments, which: slice, places: Sequence[int]) -> Arguments:
 
 def parsed(text: bytes) -> Any:
     """The value of one arg; None if it is missing or cannot be read."""
-    try:
-        return msgspec.json.decode(text) if text else None
-    except (msgspec.DecodeError, RecursionError):
-        pass
-    try:
-        return json.loads(text)  # an integer beyond 64 bits
-    except (ValueError, RecursionError):
-        return None
+    for decode in (msgspec.json.decode, json.loads):  # the latter an integer beyond 64 bits
+        with suppress(msgspec.DecodeError, ValueError, RecursionError):
+            return decode(text) if text else None
+    return None

@@ -96,13 +96,13 @@ class Trace(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def begin_ns(self) -> int:
-        """The first start of all slices; 0 in an empty trace."""
-        return int(self.start.min()) if len(self) else 0
+        """The first start of all slices of the file itself; 0 in an empty trace."""
+        return int(self.start[: self.recorded()].min()) if self.recorded() else 0
 
     @cached_property
     def end_ns(self) -> int:
-        """The last end of all slices; 0 in an empty trace."""
-        return int(self.end.max()) if len(self) else 0
+        """The last end of them; 0 in an empty trace."""
+        return int(self.end[: self.recorded()].max()) if self.recorded() else 0
 
     @cached_property
     def process_of_track(self) -> Int32s:
@@ -139,10 +139,10 @@ class Trace(msgspec.Struct, frozen=True, eq=False, dict=True):
         """`role`; for rows taken from a capture, the role that they have there."""
         return self.role
 
-    @property
+    @cached_property
     def reach_ns(self) -> tuple[int, int]:
         """The first start and the last end of all rows, also of those taken from a capture."""
-        return self.begin_ns, self.end_ns
+        return (int(self.start.min()), int(self.end.max())) if len(self) else (0, 0)
 
     @property
     def epoch_ns(self) -> int:

@@ -85,10 +85,6 @@ class Joined(Trace, frozen=True, eq=False, dict=True):
     def source_role(self) -> NDArray[np.uint8]:
         return self.roles
 
-    @cached_property
-    def reach_ns(self) -> tuple[int, int]:
-        return (int(self.start.min()), int(self.end.max())) if len(self) else (0, 0)
-
     @property
     def notes(self) -> tuple[str, ...]:
         return tuple(join.sentence for join in self.joins if join.replays)
@@ -96,16 +92,6 @@ class Joined(Trace, frozen=True, eq=False, dict=True):
     def recorded(self) -> int:
         firsts = [t.first_row for t in self.tracks if t.layer is Layer.CAPTURED]
         return min(firsts, default=len(self))
-
-    @cached_property
-    def begin_ns(self) -> int:
-        own = self.start[: self.recorded()]
-        return int(own.min()) if len(own) else 0
-
-    @cached_property
-    def end_ns(self) -> int:
-        own = self.end[: self.recorded()]
-        return int(own.max()) if len(own) else 0
 
 
 def is_joined(trace: Trace, row: int) -> bool:

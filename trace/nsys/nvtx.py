@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from enum import IntEnum
 from typing import Any
 
 import msgspec
@@ -35,20 +34,15 @@ PAYLOADS = ("uint64Value", "int64Value", "doubleValue", "uint32Value", "int32Val
 SIZES = re.compile(r", sizes = (\[.*?\])(?:, input_op_ids = .*)?\Z", re.DOTALL)
 
 
-class NvtxKind(IntEnum):
-    """What the text of a range has."""
-
-    PLAIN = 0
-    TORCH = 1  # an id of torch
-    NUMBERED = 2  # and a sequence number
-    MARK = 3
+PLAIN, TORCH, NUMBERED, MARK = range(4)
+"""What the text of a range has: nothing, an id of torch, and a sequence number; or it is a mark."""
 
 
 def category(kind: int, name: str) -> str:
     """As torch.profiler would name it; a mark has one of its own."""
-    if kind == NvtxKind.MARK:
+    if kind == MARK:
         return "nvtx_mark"
-    is_op = kind == NvtxKind.NUMBERED or (kind == NvtxKind.TORCH and OP.match(name))
+    is_op = kind == NUMBERED or (kind == TORCH and OP.match(name))
     return "cpu_op" if is_op else "user_annotation"
 
 
@@ -73,10 +67,10 @@ def nvtx_fields(db: Export) -> dict[str, str]:
     """The expressions that say more than those of other tables."""
     has_text = db.has(NVTX, "text")
     mark = MARKS if db.has(NVTX, "eventType") else "0"
-    torch = f"iif({_IS_TORCH}, iif({_NUMBERED}, 2, 1), 0)" if has_text else "0"
+    torch = f"iif({_IS_TORCH}, iif({_NUMBERED}, {NUMBERED}, {TORCH}), {PLAIN})" if has_text else "0"
     return {
         "external": f"iif({_IS_TORCH}, {_after('op_id')}, {NONE})" if has_text else str(NONE),
-        "kind": f"iif({mark}, 3, {torch})",
+        "kind": f"iif({mark}, {MARK}, {torch})",
     }
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
-from fusetui.trace.layout.transfers import MEMORY
 from fusetui.trace.model.arrays import Flags, Int32s, Int64s
 from fusetui.trace.model.categories import GPU_ROLES, role
 from fusetui.trace.model.ids import device_label
-from fusetui.trace.model.raw import Label, Lane
+from fusetui.trace.model.raw import MEMORY, Label, Lane
 from fusetui.trace.pftrace.index import PacketIndex
 from fusetui.trace.pftrace.tables import numbered
 from fusetui.trace.read.gather import Interner
@@ -46,7 +45,10 @@ def columns_of(index: PacketIndex) -> Columns:
     def lane_of(track: int) -> Lane:
         return (*tracks[track][0], None) if track in tracks else (None, f"track {track}", None)
 
-    named = numbered(begins.name, lambda key: tables.names.get(key, ""), names)
+    def name_of(key: int) -> str:
+        return tables.names.get(key, "")
+
+    named = numbered(begins.name, name_of, names)
     kinds = numbered(begins.category, lambda key: tables.categories.get(key, ""), categories)
     kinds[begins.is_sync] = categories["cuda_sync"]
     on = numbered(begins.track, lane_of, threads)
@@ -56,20 +58,20 @@ def columns_of(index: PacketIndex) -> Columns:
     def kind_of(key: int) -> str:
         return tables.queues.get(key, f"stage {key}")
 
-    stage_kinds = numbered(
-        stages.kind, lambda key: CATEGORIES.get(kind_of(key), kind_of(key)), categories
-    )
-    stage_names = np.empty(len(stages.at), np.int64)
-    own = stages.name >= 0
-    stage_names[own] = numbered(stages.name[own], lambda key: tables.names.get(key, ""), names)
-    memory = np.clip(stages.memory[~own], 0, MOST_KINDS - 1)
+    def category_of(key: int) -> str:
+        return CATEGORIES.get(kind_of(key), kind_of(key))
 
     def named_by_kind(key: int) -> str:
         name = kind_of(key // MOST_KINDS)
         known = MEMORY.get(key % MOST_KINDS) if name == "Memset" else None
         return f"{name} ({known})" if known else name
 
-    stage_names[~own] = numbered(stages.kind[~own] * MOST_KINDS + memory, named_by_kind, names)
+    stage_kinds = numbered(stages.kind, category_of, categories)
+    own, stage_names = stages.name >= 0, np.empty(len(stages.at), np.int64)
+    stage_names[own] = numbered(stages.name[own], name_of, names)
+    memory = np.clip(stages.memory, 0, MOST_KINDS - 1)
+    by_kind = (stages.kind * MOST_KINDS + memory)[~own]
+    stage_names[~own] = numbered(by_kind, named_by_kind, names)
     is_work = np.array([role(name) in GPU_ROLES for name in categories] or [False])[stage_kinds]
     lane, labels = _lanes(index, is_work, threads)
     return Columns(

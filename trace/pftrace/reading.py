@@ -105,22 +105,21 @@ def _raw(source: Source, found: PacketIndex, prefix: Prefix | None, changed: boo
     check_durations(source.path, dur)
     by_order = np.argsort(order, kind="stable")  # torch writes them in this order already
 
-    def of_slices(*parts: NDArray[Any]) -> NDArray[Any]:
-        found: NDArray[Any] = np.concatenate(parts)[kept][by_order]
-        return found
+    def of_slices(*parts: NDArray[Any]) -> Any:
+        return np.concatenate(parts)[kept][by_order]
 
     flows, slices = len(found.layout.flows.source), len(order)
     noted = np.array([name == ANNOTATION for name in columns.categories] or [False])
     is_note = noted[columns.category[len(begins.at) :]]
-    counts = {"M": len(columns.labels), "X": slices, "i": len(kept) - slices}
-    counts |= {"C": len(counters.at), "s": flows, "f": flows}
+    counts = Counter(M=len(columns.labels), X=slices, i=len(kept) - slices)
+    counts.update(C=len(counters.at), s=flows, f=flows)
     cut = _cut_ends(stages, is_note)
     whole = source.cut is None and prefix is None and found.read == len(source.document)
     report = Report(
         path=source.path,
         bytes=source.size,
-        events=sum(counts.values()) + found.lost_in_all,
-        phases=Counter({phase: count for phase, count in counts.items() if count}),
+        events=counts.total() + found.lost_in_all,
+        phases=+counts,
         unreadable=found.lost_in_all,
         skipped=found.lost,
         complete=whole,

@@ -227,17 +227,12 @@ class PacketWriter:
         columns, stages = self._columns, piece.stages
         first += self._layout.begins
         here = slice(first, first + len(stages.at))
-        rows = zip(
-            self._heads(here, stages.time),
-            columns.category[here].tolist(),
-            columns.thread[here].tolist(),
-            stages.dur.tolist(),
-            stages.launch.tolist(),
-            stages.launch_size.tolist(),
-            grouped(piece.data, stages.extra, len(stages.at)),
-            strict=True,
-        )
-        for head, category, thread, dur, at, size, extras in rows:
+        sizes = (stages.dur, stages.launch, stages.launch_size)
+        arrays = (columns.category[here], columns.thread[here], *sizes)
+        each = zip(*(array.tolist() for array in arrays), strict=True)
+        extra = grouped(piece.data, stages.extra, len(stages.at))
+        rows = zip(self._heads(here, stages.time), each, extra, strict=True)
+        for head, (category, thread, dur, at, size), extras in rows:
             kind, lane = columns.categories[category], columns.threads[thread][:2]
             launch = piece.data[at : at + size] if at >= 0 else b""
             args = orjson.dumps(gpu_args(kind, lane, launch, extras, self._tables))
@@ -246,33 +241,20 @@ class PacketWriter:
     def _heads(self, here: slice, time: Int64s) -> Iterator[bytes]:
         """Category, name, lane and start of some slices."""
         columns = self._columns
-        rows = zip(
-            columns.category[here].tolist(),
-            columns.name[here].tolist(),
-            columns.thread[here].tolist(),
-            (time - self._tables.base).tolist(),
-            strict=True,
-        )
+        arrays = (columns.category[here], columns.name[here], columns.thread[here])
+        starts = (time - self._tables.base).tolist()
+        rows = zip(*(array.tolist() for array in arrays), starts, strict=True)
         for category, name, thread, start in rows:
             cat = columns.categories[category]
             named = b'"cat":%s,' % orjson.dumps(cat) if cat else b""
-            yield b'%s"name":%s,%s' % (
-                named,
-                orjson.dumps(columns.names[name]),
-                place(columns.threads[thread], start),
-            )
+            text, where = orjson.dumps(columns.names[name]), place(columns.threads[thread], start)
+            yield b'%s"name":%s,%s' % (named, text, where)
 
     def _values(self, piece: TracePiece) -> Iterator[bytes]:
-        counters, tables = piece.counters, self._tables
-        rows = zip(
-            counters.descriptor.tolist(),
-            counters.id.tolist(),
-            (counters.time - tables.base).tolist(),
-            counters.bits.tolist(),
-            counters.bits.view(np.float64).tolist(),
-            counters.is_whole.tolist(),
-            strict=True,
-        )
+        found, tables = piece.counters, self._tables
+        times, values = found.time - tables.base, found.bits.view(np.float64)
+        arrays = (found.descriptor, found.id, times, found.bits, values, found.is_whole)
+        rows = zip(*(array.tolist() for array in arrays), strict=True)
         for descriptor, number, time, whole, value, is_whole in rows:
             gpu, names = tables.counters.get(descriptor, ("?", {}))
             yield b'{"ph":"C","name":%s,"pid":"GPU %s Counters","ts":%s,"args":{"":%s}}' % (

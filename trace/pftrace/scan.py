@@ -35,12 +35,17 @@ BEGIN, END = 1, 2  # TrackEvent.type
 LONGEST_NUMBER = 18  # digits
 
 
-class Begins(msgspec.Struct, frozen=True, eq=False):
-    """Begins of slices; arrays of shape [begins]."""
+class Placed(msgspec.Struct, frozen=True, eq=False):
+    """Where events are, and when."""
 
     at: Int64s  # the byte where its packet begins
     end: Int64s  # and ends
     time: Int64s  # ns since the epoch
+
+
+class Begins(Placed, frozen=True, eq=False):
+    """Begins of slices; arrays of shape [begins]."""
+
     track: Int64s
     name: Int64s  # interned, -1 if absent
     category: Int64s  # interned, -1 if absent
@@ -58,12 +63,9 @@ class RunEnds(msgspec.Struct, frozen=True, eq=False):
     track: Int64s
 
 
-class Stages(msgspec.Struct, frozen=True, eq=False):
+class Stages(Placed, frozen=True, eq=False):
     """Events of GPUs; arrays of shape [stages]."""
 
-    at: Int64s
-    end: Int64s
-    time: Int64s
     dur: Int64s
     id: Int64s
     gpu: Int64s
@@ -78,12 +80,9 @@ class Stages(msgspec.Struct, frozen=True, eq=False):
     waits: Repeated  # for the stages with these ids
 
 
-class Counters(msgspec.Struct, frozen=True, eq=False):
+class Counters(Placed, frozen=True, eq=False):
     """Values of counters; arrays of shape [values]."""
 
-    at: Int64s
-    end: Int64s
-    time: Int64s
     descriptor: Int64s
     id: Int64s  # of the counter in the descriptor
     bits: Int64s  # a whole number, or those of a float64

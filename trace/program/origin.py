@@ -22,7 +22,6 @@ from fusetui.text.patterns import late
 from fusetui.trace.model.arrays import Flags, Int32s, Rows, distinct
 from fusetui.trace.model.categories import GPU_ROLES, Role
 from fusetui.trace.model.columns import Trace
-from fusetui.trace.model.report import Stop, never
 from fusetui.trace.program.backward import Backward, backward_ops
 from fusetui.trace.program.regions import Spans, ThreadLine, cpu_rows, frames, is_module, regions
 
@@ -103,9 +102,9 @@ class Origins(msgspec.Struct, frozen=True, eq=False, dict=True):
         return found
 
 
-def origins(trace: Trace, stop: Stop = never) -> Origins:
+def origins(trace: Trace) -> Origins:
     """The origins of a trace. May read the file again (see backward_ops)."""
-    return Origins(trace, ThreadLine(trace), backward_ops(trace, stop))
+    return Origins(trace, ThreadLine(trace), backward_ops(trace))
 
 
 def hosts_of(trace: Trace, rows: NDArray[np.integer]) -> Int32s:

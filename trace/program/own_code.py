@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 import sys
+from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
@@ -27,16 +28,7 @@ SCRIPTS = frozenset({"cmd", "code", "profile", "test", "timeit", "trace"})
 
 STANDARD = frozenset(sys.stdlib_module_names) - SCRIPTS
 
-LIBRARIES = words(
-    """IPython PIL absl accelerate apex attr attrs boto3 botocore click cloudpickle cupy
-    cv2 datasets debugpy deepspeed dill einops fsspec functorch huggingface_hub hydra
-    intel_extension_for_pytorch ipykernel jaxtyping joblib lightning lightning_fabric
-    loguru matplotlib msgpack msgspec numba numpy omegaconf pandas pluggy psutil pyarrow
-    pydantic _pytest pytest pytorch_lightning ray regex requests rich safetensors scipy
-    six skimage sklearn sympy tensorboard tokenizers torch torch_npu torch_xla torchgen
-    torchmetrics tornado tqdm traitlets triton typeguard typing_extensions urllib3 wandb
-    yaml zmq"""
-)
+LIBRARIES = words(Path(__file__).with_name("libraries.txt").read_text("utf-8"))
 TOLD = late(
     r"(?:\A|/)(?:site-packages|dist-packages|lib/python[0-9.]+|torchinductor_[^/]*)/", re.IGNORECASE
 )

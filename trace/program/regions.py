@@ -81,17 +81,13 @@ class ThreadLine:
             self._times = distinct(np.concatenate((trace.start, trace.end)))
             self._length = len(self._times)
 
-    def place(self, rows: NDArray[np.integer], times: Int64s) -> Int64s:
-        """The positions on the line of times of these rows (starts or ends, in ns of the file)."""
-        counted = self._times
-        inside = times - self._begin if counted is None else np.searchsorted(counted, times)
-        placed: Int64s = self._thread[self._trace.track[rows]] * self._length + inside
-        return placed
-
     def bounds(self, rows: NDArray[np.integer]) -> tuple[Int64s, Int64s]:
-        """The positions at which the slices begin and end."""
-        trace = self._trace
-        return self.place(rows, trace.start[rows]), self.place(rows, trace.end[rows])
+        """The positions on the line at which the slices begin and end."""
+        trace, counted = self._trace, self._times
+        times = np.stack((trace.start[rows], trace.end[rows]))
+        inside = times - self._begin if counted is None else np.searchsorted(counted, times)
+        start, end = self._thread[trace.track[rows]] * self._length + inside
+        return start, end
 
 
 class Spans:

@@ -12,7 +12,15 @@ from contextlib import suppress
 from ipaddress import AddressValueError, IPv6Address
 
 from fusetui.trace.scrub.names import Names
-from fusetui.trace.scrub.secrets import FOLDER, FORM, Placeholders, is_placeholder, listed, words_of
+from fusetui.trace.scrub.secrets import (
+    FOLDER,
+    FORM,
+    Placeholders,
+    is_placeholder,
+    listed,
+    rows_of,
+    words_of,
+)
 
 PACKAGES = words_of("public_packages.txt")
 """Publicly available packages, of whose files the profiler records what follows site-packages:
@@ -136,18 +144,8 @@ URL = re.compile(
     r"(?<![A-Za-z0-9+.-])([A-Za-z][A-Za-z0-9+.-]{1,80})://"
     rf"((?:[^\s\"'`<>\\]|{FORM})++)"
 )
-PUBLIC_HOSTS = listed(
-    """pytorch.org docs.pytorch.org download.pytorch.org docs.nvidia.com developer.nvidia.com
-    python.org www.python.org docs.python.org pypi.org www.ubuntu.com help.ubuntu.com
-    bugs.launchpad.net www.debian.org www.w3.org numpy.org"""
-)
-"""Pages of these hosts say nothing about who reads them."""
-
-KNOWN_HOSTS = listed(
-    """github.com gitlab.com bitbucket.org huggingface.co hf.co docker.io ghcr.io nvcr.io quay.io
-    wandb.ai api.wandb.ai amazonaws.com googleapis.com files.pythonhosted.org"""
-)
-"""Hosts that everybody uses, but whose paths may identify the user."""
+HOSTS = {name: listed(words) for name, _, words in rows_of("hosts.txt")}
+"""Hosts, and how they end; the file says what each list means."""
 
 MAIL = re.compile(
     r"(?<![\w.+%@/-])([\w.+%-]{1,64}+)@(?!(?:plt|got|GLIBC|GLIBCXX|CXXABI)\b)"
@@ -171,12 +169,6 @@ DEFAULT_HOST = re.compile(
 )
 """Default names of machines from EC2 and Windows."""
 
-_SURE = listed("com org edu gov mil")
-_INSIDE = listed("internal local lan corp intranet localdomain lab home cluster")
-_LIKELY = listed(
-    """net io ai dev co cloud tech svc arpa biz de uk fr cn jp kr ru ch nl se es ca au us eu tw il
-    sg br pl cz dk ie nz za mx hk no fi"""
-)
 _NOBODY = frozenset(("127.0.0.1", "0.0.0.0", "255.255.255.255"))
 
 
@@ -189,14 +181,14 @@ def scrub_urls(text: str, given: Placeholders, names: Names) -> str:
             return found[0]  # a path like any other
         authority, _, path = rest.partition("/")
         login, at, host = authority.rpartition("@")
-        if host in PUBLIC_HOSTS and not at and "?" not in rest:
+        if host in HOSTS["public"] and not at and "?" not in rest:
             return found[0]
         if login:
             names.user(login.partition(":")[0])
             if ":" in login:
                 names.secret(login.partition(":")[2])
         bare, colon, port = host.partition(":")
-        shown = bare if bare in KNOWN_HOSTS else names.host(bare) if bare else ""
+        shown = bare if bare in HOSTS["known"] else names.host(bare) if bare else ""
         return f"{scheme}://{shown}{colon}{port if port.isdigit() else ''}{tail(path)}"
 
     def tail(path: str) -> str:
@@ -243,14 +235,14 @@ def _is_host(run: str) -> bool:
     """Whether words joined by dots name a host; `torch.nn.functional` does not."""
     labels = run.split(".")
     last = labels[-1].lower()
-    if len(labels) < 2 or run in PUBLIC_HOSTS | KNOWN_HOSTS or not all(labels):
+    if len(labels) < 2 or run in HOSTS["public"] | HOSTS["known"] or not all(labels):
         return False
-    if last in _SURE:
+    if last in HOSTS["sure"]:
         return True
     mixed = any(not label.isalpha() and not label.isdigit() for label in labels[:-1])
-    if last in _INSIDE:
+    if last in HOSTS["inside"]:
         return mixed and "_" not in run
-    if last not in _LIKELY or "_" in run or not run.islower():
+    if last not in HOSTS["likely"] or "_" in run or not run.islower():
         return False
     return "-" in labels[-2] or (len(labels) > 2 and mixed)
 

@@ -36,7 +36,14 @@ class BlockState(IntEnum):
     ACTIVE_PENDING_FREE = 3
 
 
-class Segments(msgspec.Struct, frozen=True, eq=False):
+class Table(msgspec.Struct, frozen=True, eq=False):
+    """Columns of equal length, the last of them for sure."""
+
+    def __len__(self) -> int:
+        return len(getattr(self, self.__struct_fields__[-1]))
+
+
+class Segments(Table, frozen=True, eq=False):
     """Arrays of shape [segments]."""
 
     device: Int32s
@@ -51,11 +58,8 @@ class Segments(msgspec.Struct, frozen=True, eq=False):
     is_expandable: Flags
     stack: Int32s
 
-    def __len__(self) -> int:
-        return len(self.device)
 
-
-class Blocks(msgspec.Struct, frozen=True, eq=False):
+class Blocks(Table, frozen=True, eq=False):
     """Arrays of shape [blocks], in the order of the segments and in each of addresses."""
 
     segment: Int32s  # its row in Segments
@@ -65,11 +69,8 @@ class Blocks(msgspec.Struct, frozen=True, eq=False):
     state: NDArray[np.uint8]  # a BlockState
     stack: Int32s
 
-    def __len__(self) -> int:
-        return len(self.segment)
 
-
-class Events(msgspec.Struct, frozen=True, eq=False):
+class Events(Table, frozen=True, eq=False):
     """Arrays of shape [events], in the order of the file."""
 
     device: int
@@ -84,20 +85,14 @@ class Events(msgspec.Struct, frozen=True, eq=False):
     user_metadata: Int32s
     pool: Int32s
 
-    def __len__(self) -> int:
-        return len(self.action)
 
-
-class Annotations(msgspec.Struct, frozen=True, eq=False):
+class Annotations(Table, frozen=True, eq=False):
     """Arrays of shape [annotations], in the order of the file."""
 
     name: Int32s
     is_start: Flags  # else its end
     device: Int32s
     time_us: Int64s
-
-    def __len__(self) -> int:
-        return len(self.name)
 
 
 class Frame(NamedTuple):

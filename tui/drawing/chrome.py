@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -37,10 +37,8 @@ def head(side: Side, width: int) -> str:
 
 def parts(trace: Trace) -> list[str]:
     """About a trace, each in a few words: what makes the picture doubtful, the device, steps and
-    times, and only then what is secret in the file, which changes nothing of the picture.
-
-    About a part of a trace, says nothing that the rest could reverse.
-    """
+    times, and only then what is secret in the file, which changes nothing of the picture. About a
+    part of a trace, says nothing that the rest could reverse."""
     whole, on_gpu, found = trace.report.prefix is None, len(trace.gpu_rows), steps_of(trace)
     names = ", ".join(dict.fromkeys(printable(name) for name in device_names(trace)))
     secrets = secrets_of(trace)
@@ -112,36 +110,35 @@ class Tab(msgspec.Struct, frozen=True):
     is_missing: bool
 
 
-class TabsPicture(msgspec.Struct, frozen=True):
+def tabs_picture(tabs: tuple[Tab, ...]) -> TextPicture:
     """The names of all pages; where they do not fit, of those not in front the keys alone."""
 
-    tabs: tuple[Tab, ...]
-
-    def key(self, y: int, width: int, height: int) -> Hashable:
-        return self, y, width
-
-    def line(self, y: int, width: int, height: int) -> Sequence[Styled]:
+    def lines(width: int, height: int) -> list[list[Styled]]:
         parts: list[Styled] = []
         used = 0
-        for tab, text, cells in self._places(width):
+        for tab, text, cells in _places(tabs, width):
             token = "front" if tab.is_here else "faint" if tab.is_missing else "plain"
             parts += [(" " * (cells.start - used), "plain"), (text, token)]
             used = cells.stop
-        return () if y else parts
+        return [parts]
 
-    def at(self, x: int, width: int) -> str:
-        """The name of the page at a cell; "" beside them."""
-        return next((tab.name for tab, _, cells in self._places(width) if x in cells), "")
+    return TextPicture(tabs, lines)
 
-    def _places(self, width: int) -> Iterator[tuple[Tab, str, range]]:
-        """Without room between them where they would not fit."""
-        texts = [f" {tab.text} " for tab in self.tabs]
-        if len("".join(texts)) > width:
-            texts = [f" {tab.text if tab.is_here else tab.text.split()[0]} " for tab in self.tabs]
-        begin, between = 0, BETWEEN * (len("".join(texts)) + len(texts) - 1 <= width)
-        for tab, text in zip(self.tabs, texts, strict=True):
-            yield tab, text, range(begin, begin + len(text))
-            begin += len(text) + between
+
+def tab_at(tabs: tuple[Tab, ...], x: int, width: int) -> str:
+    """The name of the page at a cell; "" beside them."""
+    return next((tab.name for tab, _, cells in _places(tabs, width) if x in cells), "")
+
+
+def _places(tabs: tuple[Tab, ...], width: int) -> Iterator[tuple[Tab, str, range]]:
+    """Without room between them where they would not fit."""
+    texts = [f" {tab.text} " for tab in tabs]
+    if len("".join(texts)) > width:
+        texts = [f" {tab.text if tab.is_here else tab.text.split()[0]} " for tab in tabs]
+    begin, between = 0, BETWEEN * (len("".join(texts)) + len(texts) - 1 <= width)
+    for tab, text in zip(tabs, texts, strict=True):
+        yield tab, text, range(begin, begin + len(text))
+        begin += len(text) + between
 
 
 def tour_picture(title: str, text: str, keys: str, rule: str) -> TextPicture:

@@ -50,20 +50,11 @@ INDENT = "  "
 MOST_LINES = 1000  # of args, and of slices around it, in the overlay
 
 
-def value_text(value: object, ellipsis: str) -> str:
-    """A string as it is, all else as JSON; an ellipsis for what is too deep or too long."""
-    pieces = iter([value]) if isinstance(value, str) else _pieces(value, DEEPEST, ellipsis)
-    return _bounded(pieces, ellipsis)
-
-
-def json_text(value: object, ellipsis: str) -> str:
-    """A value as JSON, a string too, as far as a screen can show it."""
-    return _bounded(_pieces(value, DEEPEST, ellipsis), ellipsis)
-
-
-def _bounded(pieces: Iterator[str], ellipsis: str) -> str:
-    text = ""
-    for piece in pieces:
+def value_text(value: object, ellipsis: str, as_json: bool = False) -> str:
+    """A string as it is, unless `as_json`, all else as JSON; an ellipsis for what is too deep or
+    too long."""
+    text, is_plain = "", isinstance(value, str) and not as_json
+    for piece in [str(value)] if is_plain else _pieces(value, DEEPEST, ellipsis):
         text += piece[: LONGEST + 1]
         if len(text) > LONGEST:
             break
@@ -101,14 +92,14 @@ def _members(event: dict[str, Any], indent: str, width: int, ellipsis: str) -> I
     """Each on a line or more; the objects in an event on lines of their own."""
     last = len(event) - 1
     for number, (key, value) in enumerate(event.items()):
-        comma, text = "," * (number < last), f"{indent}{json_text(key, ellipsis)}: "
+        comma, text = "," * (number < last), f"{indent}{value_text(key, ellipsis, True)}: "
         if isinstance(value, dict) and indent == INDENT:
             yield text + "{"
             yield from _members(value, indent + INDENT, width, ellipsis)
             yield f"{indent}}}{comma}"
             continue
         yield from textwrap.wrap(
-            f"{text}{json_text(value, ellipsis)}{comma}",
+            f"{text}{value_text(value, ellipsis, True)}{comma}",
             max(20, width),
             subsequent_indent=f"{indent}    ",
             replace_whitespace=False,

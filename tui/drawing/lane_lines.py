@@ -25,19 +25,14 @@ if TYPE_CHECKING:
 
 PATH = "path"  # the token of what lies on the critical path
 PREFIXES = ("autograd::engine::evaluate_function: ", "torch::autograd::", "aten::")
-"""What is dropped first from a label."""
 VENDOR = late(r"\A(?:cuda|cu|hip)(?=[A-Z])")
-"""The prefix of all runtime and driver calls, which is dropped next."""
-LEAST_LABEL = 4
-"""A label cut to fewer characters than this would say nothing and is left out."""
+LEAST_LABEL = 4  # characters; fewer of a label would say nothing
 MOST_LABELS = 1 << 16  # that are kept of a trace
 APART = " > "
-PLACE = late(r" \S+:\d+$")
-"""File and line after the name of a Python function."""
+PLACE = late(r" \S+:\d+$")  # file and line after the name of a Python function
 FILLED = tuple(kind.token for kind in KINDS)
 BARS = tuple(token + BAR for token in FILLED)
-Label = Callable[[int], str]
-"""What a row is called."""
+Label = Callable[[int], str]  # what a row is called
 
 
 def labeled(label: str, parts: Sequence[Styled], gutter: int, bar: str = " ") -> list[Styled]:

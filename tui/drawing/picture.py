@@ -22,8 +22,8 @@ class Said(NamedTuple):
     token: str = "faint"
 
 
-Make = Callable[[int, int], Sequence[Said | Sequence[Styled]]]
-"""(width, height) -> at most `height` lines."""
+MANY = 1000  # lines
+Make = Callable[[int, int], Sequence[Said | Sequence[Styled]]]  # (width, height) -> lines
 
 
 def cut(lines: Sequence[Said], height: int, ellipsis: str = ELLIPSIS) -> Sequence[Said]:
@@ -66,10 +66,12 @@ def text(lines: Sequence[Said | Sequence[Styled]]) -> TextPicture:
     return TextPicture(tuple(map(tuple, lines)), lambda width, height: lines)
 
 
-def folded(texts: Iterable[str], width: int, token: str = "faint", before: str = "") -> list[Said]:
-    """Sentences, each on as many lines as it needs."""
+def folded(
+    texts: Iterable[str], width: int, token: str = "faint", before: str = "", most: int = MANY
+) -> list[Said]:
+    """Sentences, each on as many lines as it needs, `most` lines in all."""
     lines = (line for text in texts for line in sentence_lines(text, width))
-    return [Said(f"{before}{line}", token) for line in lines]
+    return [*cut([Said(f"{before}{line}", token) for line in lines], most)]
 
 
 def clipped(lines: Iterable[Said], width: int, height: int, ellipsis: str) -> list[Said]:

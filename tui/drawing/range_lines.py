@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 
@@ -60,29 +60,38 @@ def _around(told: Gap) -> tuple[list[str], list[str]]:
     return inside, [*drained, *after, f"before {kernel(told.next)}"]
 
 
-FEW = (
-    ListColumn("inside", 9),
-    ListColumn("share", 7),
-    ListColumn("count", 6),
-    ListColumn("kernel", 0, left=True),
-)
-ALL = (ListColumn("ns inside", 16), *FEW[1:])
+SHARES = ListColumn("share", 7), ListColumn("count", 6)
+FEW, ALL = (ListColumn("inside", 9), *SHARES), (ListColumn("ns inside", 16), *SHARES)
 
 
 def range_lines(side: Side, found: Range, width: int, height: int, glyphs: Glyphs) -> list[Said]:
     """At most `height` lines: length, GPU time, streams, and what took the most time."""
-    figures = _figures(side.trace, found.begin, found.end)
-    idle = _idle(side, found)
-    names = figures.names[:height]
-    rows = [[duration(n.ns), *_texts(figures, i)] for i, n in enumerate(names)]
+    figures, idle = _figures(side.trace, found.begin, found.end), _idle(side, found)
+    facts = [*_facts(side.trace, figures), _place(figures, side.origin)]
     lines = [
-        Said(joined([*_facts(side.trace, figures), _place(figures, side.origin)], width), "title"),
+        Said(joined(facts, width), "title"),
         *([Said(_few_streams(figures, width))] if figures.devices else []),
         *([Said(_why_idle(idle, width))] if idle else []),
-        Said(titles(_titled(FEW, figures), width)),
-        *(Said(" " + "".join(fit(FEW, row, width - 1)), "plain") for row in rows),
+        *_most(figures, FEW, duration, width, height),
     ]
     return clipped(lines, width, height, glyphs.ellipsis)
+
+
+def _most(
+    figures: WindowFigures,
+    fixed: Sequence[ListColumn],
+    said: Callable[[int], str],
+    width: int,
+    most: int | None = None,
+) -> Iterator[Said]:
+    """The titles and rows of what took the most time."""
+    what = "kernel, copy or set" if figures.devices else "CPU op, by self time"
+    columns = [*fixed, ListColumn(what, 0, left=True)]
+    yield Said(titles(columns, width), "faint" if most else "title")
+    for one in figures.names[:most]:
+        shares = percent(one.ns, figures.span_ns), count(one.events)
+        texts = [said(one.ns), *shares, label_of(int(one.role), one.name)]
+        yield Said(" " + "".join(fit(columns, texts, width - 1)), "plain")
 
 
 def all_range_lines(side: Side, found: Range, width: int) -> list[Said]:
@@ -107,9 +116,7 @@ def all_range_lines(side: Side, found: Range, width: int) -> list[Said]:
         events = plural(stream.events, "event")
         text = f"  {label}: busy {count(stream.busy_ns)} ns, {share}, {events}"
         lines.append(Said(text, "plain"))
-    lines += [Said(""), Said(titles(_titled(ALL, figures), width), "title")]
-    rows = [[count(n.ns), *_texts(figures, i)] for i, n in enumerate(figures.names)]
-    return lines + [Said(" " + "".join(fit(ALL, row, width - 1)), "plain") for row in rows]
+    return [*lines, Said(""), *_most(figures, ALL, count, width)]
 
 
 def _idle(side: Side, found: Range) -> list[tuple[str, int]]:
@@ -129,8 +136,7 @@ def _why_idle(idle: Sequence[tuple[str, int]], width: int) -> str:
     return joined([f"idle {duration(whole)}:", *parts], width)
 
 
-_figures = memo()(window_figures)
-"""Computed when the range is set, not for every key."""
+_figures = memo()(window_figures)  # when the range is set, not for every key
 
 
 def _facts(trace: Trace, figures: WindowFigures) -> list[str]:
@@ -164,15 +170,3 @@ def _few_streams(figures: WindowFigures, width: int) -> str:
     more = ([f"{hidden} more"] * (hidden > 0) for hidden in range(len(texts)))
     fitting = ("   ".join([*texts[: len(texts) - n], *end]) for n, end in enumerate(more))
     return next((text for text in fitting if len(text) <= width), texts[0] if texts else "")
-
-
-def _texts(figures: WindowFigures, index: int) -> list[str]:
-    named = figures.names[index]
-    label = label_of(int(named.role), named.name)
-    return [percent(named.ns, figures.span_ns), count(named.events), label]
-
-
-def _titled(columns: Sequence[ListColumn], figures: WindowFigures) -> tuple[ListColumn, ...]:
-    """The title of the last column says what its names are."""
-    title = "kernel, copy or set" if figures.devices else "CPU op, by self time"
-    return (*columns[:-1], ListColumn(title, 0, left=True))

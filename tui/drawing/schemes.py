@@ -18,8 +18,7 @@ from msgspec.structs import replace
 from rich.style import Style
 from textual.theme import Theme
 
-Styled = tuple[str, str]
-"""A text, and the token of its style."""
+Styled = tuple[str, str]  # a text, and the token of its style
 
 TABLE = """
 token                  dark           light          dark-16               light-16
@@ -104,8 +103,7 @@ BOLD = ("title", "window", "selection", "front", "cursor")
 BAR, TEXT = ".bar", ".text"
 """After the token of a kernel, a slice or idle time: what fills a cell only partly, in the color of
 the block, and texts in tables in a color like it."""
-CURSOR = ".cursor"
-"""After any token: the same on a row under the cursor."""
+CURSOR = ".cursor"  # after any token: the same on a row under the cursor
 
 
 class Scheme(msgspec.Struct, frozen=True, eq=False):

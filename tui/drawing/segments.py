@@ -29,14 +29,13 @@ IN_CELLS = late("[ -~\\xa0-\\u02ff…‹\\u2500-\\u25f7]*").fullmatch
 """Whether a text consists of characters known to take one cell each: the most of what is drawn."""
 _new: Callable[[type[Segment], tuple[str, Style | None, None]], Segment] = tuple.__new__
 """Makes a segment without the function of Python behind Segment(...): a frame has a thousand."""
-SIMILAR = {
+SIMILAR = {  # ASCII characters of one cell for others of one cell
     **dict(zip(UNICODE.levels[1:], ASCII.levels[1:], strict=True)),
     **dict.fromkeys("─━▔", "-"),
     **dict.fromkeys("│┃▏▎▊", "|"),
     **dict.fromkeys("┌┐└┘├┤┬┴┼╭╮╰╯", "+"),
     **dict(zip("←→↑↓‹›▸▾·…×■◆•", "<>^v<>+-.~x#**", strict=True)),
 }
-"""ASCII characters of one cell for others of one cell."""
 
 
 def painted(parts: Sequence[Styled], width: int, styles: Mapping[str, Style]) -> Strip:

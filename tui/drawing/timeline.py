@@ -16,8 +16,8 @@ from fusetui.analysis.why.idle_time import IdleTime
 from fusetui.analysis.why.model import IDLE
 from fusetui.text.cutting import clip, word_clip
 from fusetui.text.figures import percent, quantity
-from fusetui.trace.cells.counters import Curve, values
 from fusetui.trace.cells.raster import MANY, Line, amounts, edges, seen_in
+from fusetui.trace.layout.counters import Curve, values
 from fusetui.tui.drawing.lane_lines import labeled, lane_line, where_line
 from fusetui.tui.drawing.schemes import BAR, Glyphs, Styled
 from fusetui.tui.layout.frame import (
@@ -163,10 +163,8 @@ def gutter_text(place: Place, gutter: int, glyphs: Glyphs) -> str:
 
 
 def ruler(view: View, width: int, chosen: Interval | None, glyphs: Glyphs) -> tuple[str, range]:
-    """Times at round positions, none cut off, over a bar `├───┤` where a range of time is selected.
-
-    Also returns the cells of that bar.
-    """
+    """Times at round positions, none cut off, over a bar `├───┤` where a range of time is selected,
+    and the cells of that bar."""
     text = [" "] * width
     cells = cells_of(view, *chosen, width) if chosen else range(0)
     if chosen and cells:

@@ -191,9 +191,8 @@ def inward(state: State) -> State:
 
 def outward(state: State) -> State:
     flame, at = here(state)
-    if flame is None or at in (WHOLE, state.flame.root) or flame.tree.parent[at] == WHOLE:
-        return state
-    return turned(state, at=int(flame.tree.parent[at]))
+    parent = int(flame.tree.parent[at]) if flame and at not in (WHOLE, state.flame.root) else WHOLE
+    return state if parent == WHOLE else turned(state, at=parent)
 
 
 def beside(state: State, by: int) -> State:
@@ -205,9 +204,8 @@ def beside(state: State, by: int) -> State:
 
 def show(state: State) -> Outcome:
     row = FlamePage().subject(state)
-    if row < 0:
-        return told(state, "this is no slice that could be shown")
-    return search.shown_row(state, row)
+    nothing = told(state, "this is no slice that could be shown")
+    return nothing if row < 0 else search.shown_row(state, row)
 
 
 def next_tree(state: State) -> State:

@@ -16,7 +16,7 @@ from fusetui.tui.drawing.picture import Rows, Said, no_rows, row_parts, text
 from fusetui.tui.drawing.schemes import Styled, glyphs_for, share_bar
 from fusetui.tui.layout.figure_trees import FigureTree, Preorder, open_to, visible
 from fusetui.tui.layout.text_layout import ListColumn, titles
-from fusetui.tui.pages.page import ListPage, Pane, at_row, next_of, table_of_page
+from fusetui.tui.pages.page import ListPage, Pane, next_of, table_of_page
 from fusetui.tui.state.action import Action, Run, action
 from fusetui.tui.state.state import OpenNodes, Size, State
 
@@ -27,8 +27,7 @@ SECTION = "In the trees"
 BAR = 10  # cells
 NOTHING = Preorder(*(np.empty(0, dtype=np.int64) for _ in range(3)))
 Tree = TypeVar("Tree", bound=FigureTree)
-Columns = Mapping[str, ListColumn]
-"""By figures, `share`, "" for its bar, and `name`."""
+Columns = Mapping[str, ListColumn]  # by figures, `share`, "" for its bar, and `name`
 
 
 def figure_column(
@@ -217,7 +216,7 @@ class TreeListPage(ListPage, Generic[Tree]):
         if node < 0 or not self.has_inner(state, node):
             return state
         if self.opened(state).nodes[node]:
-            return at_row(self, state, state.list_of(self.name).cursor + 1)
+            return self.at_row(state, state.list_of(self.name).cursor + 1)
         return self.turn(state)
 
     def fold(self, state: State) -> State:
@@ -231,7 +230,7 @@ class TreeListPage(ListPage, Generic[Tree]):
         around = before[self.ends(state)[before] > node]
         if not len(around):
             return state
-        return at_row(self, state, int(np.searchsorted(before, around[-1])))
+        return self.at_row(state, int(np.searchsorted(before, around[-1])))
 
 
 AnyTree = TreeListPage[FigureTree]

@@ -14,7 +14,7 @@ from fusetui.trace.model.categories import Role
 from fusetui.trace.model.memo import memo
 from fusetui.tui.drawing.details import details_height
 from fusetui.tui.drawing.picture import Rows, Said, row_parts, text
-from fusetui.tui.drawing.schemes import TEXT, Glyphs, Styled, glyphs_for, share_bar
+from fusetui.tui.drawing.schemes import TEXT, Styled, glyphs_for, share_bar
 from fusetui.tui.layout.answer import working
 from fusetui.tui.layout.kernel_table import (
     BYS,
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 NAME = "kernels"
 WIDE = 150  # cells of a screen that shows what a name says in columns
 BAR = 10
+SPREAD = "median", "min", "max"
 
 
 class KernelsPage(ListPage):
@@ -65,7 +66,18 @@ class KernelsPage(ListPage):
         order, columns = table.order(view.sort), _columns(table, view)
 
         def row(index: int, width: int) -> list[Styled]:
-            return _row(table, int(order[index]), columns, glyphs, width)
+            group = int(order[index])
+            units, one, total = table.units, table.spreads[group], int(table.totals[group])
+            texts = [
+                units["total"].text(total),
+                percent(total, table.whole_ns),
+                share_bar(total, table.whole_ns, BAR, glyphs),
+                count(one.count),
+                *(units[name].text(getattr(one, f"{name}_ns")) for name in SPREAD),
+                *(decoded_texts(table.full_name(group)) if len(columns) > 8 else ()),
+                table.label(group),
+            ]
+            return row_parts(columns, texts, width, last=table.kind(group).token + TEXT)
 
         return Rows((table, view), len(table), lambda width: titles(columns, width), row)
 
@@ -117,7 +129,7 @@ class KernelsPage(ListPage):
             total: found.totals[groups],
             "share": found.totals[groups] / max(1, found.whole_ns),
             "count": found.figures("count")[groups],
-            **{f"{one}_ns": found.figures(one)[groups] for one in ("median", "min", "max")},
+            **{f"{one}_ns": found.figures(one)[groups] for one in SPREAD},
         }
         return table_of_page(self.name, texts, **figures)
 
@@ -173,22 +185,6 @@ def _columns(table: KernelTable, view: KernelView) -> Sequence[ListColumn]:
         columns += [ListColumn(text, cells, left=True, from_width=WIDE) for text, cells in named]
     what = "CPU op" if is_op else "kernel" if table.by == "name" else table.by
     return [*columns, ListColumn(title("name", what), 0, left=True)]
-
-
-def _row(
-    table: KernelTable, group: int, columns: Sequence[ListColumn], glyphs: Glyphs, width: int
-) -> list[Styled]:
-    units, one, total = table.units, table.spreads[group], int(table.totals[group])
-    texts = [
-        units["total"].text(total),
-        percent(total, table.whole_ns),
-        share_bar(total, table.whole_ns, BAR, glyphs),
-        count(one.count),
-        *(units[name].text(getattr(one, f"{name}_ns")) for name in ("median", "min", "max")),
-        *(decoded_texts(table.full_name(group)) if len(columns) > 8 else ()),
-        table.label(group),
-    ]
-    return row_parts(columns, texts, width, last=table.kind(group).token + TEXT)
 
 
 def _with_view(state: State, view: KernelView) -> State:

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from fusetui.analysis.replay.path import Path as CriticalPath
     from fusetui.analysis.replay.whatif import WhatIf
 
+Texts = Help | Details | Replayed | Lines  # overlays to read
 IN_ARGS = "in args of "
 BAR = 10  # cells
 BEFORE = 27 + BAR  # cells before a name
@@ -109,8 +110,7 @@ def said(found: SearchHits | None) -> str:
     return "   ".join(texts if found.is_done else [*texts, f"args read: {percent(found.share, 1)}"])
 
 
-NOTICED = 50
-"""Durations that differ by less than 1 / NOTICED are drawn alike."""
+NOTICED = 50  # durations that differ by less than 1 / NOTICED are drawn alike
 MOST_CELLS = 60  # of the durations from step to step
 HIT_COLUMNS = (
     ListColumn("at", 12),
@@ -128,26 +128,23 @@ def hit_rows(overlay: HitList, ascii_only: bool, keys: Sequence[str]) -> Rows:
     longest, glyphs = int(dur.max(initial=0)), glyphs_for(ascii_only)
 
     def row(index: int, width: int) -> list[Styled]:
-        at = int(rows[index])
+        at, ns = int(rows[index]), int(dur[index])
         where = IN_ARGS if overlay.hits.is_by_args(at) else ""
-        name = label_of(int(trace.role[at]), trace.name_of(at))
-        name = narrow(overlay.steps.names[index]) if overlay.steps else where + name
+        role, name = int(trace.role[at]), trace.name_of(at)
         texts = (
             start.text(int(begins[index]) - side.origin),
-            unit.text(int(dur[index])),
-            share_bar(int(dur[index]), longest, BAR, glyphs),
+            unit.text(ns),
+            share_bar(ns, longest, BAR, glyphs),
             narrow(trace.track_of(at).label),
-            name,
+            narrow(overlay.steps.names[index]) if overlay.steps else where + label_of(role, name),
         )
-        kind = kind_of(int(trace.role[at]), trace.name_of(at))
-        return row_parts(HIT_COLUMNS, texts, width, last=kind.token + TEXT)
+        return row_parts(HIT_COLUMNS, texts, width, last=kind_of(role, name).token + TEXT)
 
     columns = [ListColumn(f"at {start.name}", 12), ListColumn(unit.name, 10), *HIT_COLUMNS[2:-1]]
 
     def heading(width: int) -> str:
         left = width - 1 - sum(columns[n].width + 1 for n in shown(columns, width - 1))
-        last = ListColumn(joined(["hit", *keys], left), 0, left=True)
-        return titles([*columns, last], width)
+        return titles([*columns, ListColumn(joined(["hit", *keys], left), 0, left=True)], width)
 
     return Rows(overlay, len(rows), heading, row)
 
@@ -180,14 +177,10 @@ def spark(values: Sequence[int], levels: str) -> str:
     """A level for each value, from the least to the most of them; in the middle where they hardly
     differ, a blank where there is none (-1)."""
     known = [value for value in values if value >= 0]
-    least, most = min(known), max(known)
-    top = len(levels) - 1
-    alike = (most - least) * NOTICED <= most
-
-    def level(value: int) -> int:
-        return top // 2 if alike else 1 + (value - least) * (top - 1) // (most - least)
-
-    return "".join(levels[level(value) if value >= 0 else 0] for value in values)
+    least, most, top = min(known), max(known), len(levels) - 1
+    span = 0 if (most - least) * NOTICED <= most else most - least
+    found = (1 + (value - least) * (top - 1) // span if span else top // 2 for value in values)
+    return "".join(levels[n if v >= 0 else 0] for n, v in zip(found, values, strict=True))
 
 
 SECTION = "Over the page"
@@ -283,13 +276,7 @@ def turn_raw(state: State) -> State:
 
 
 @lru_cache(maxsize=1)
-def _texts(
-    overlay: Help | Details | Replayed | Lines,
-    width: int,
-    ascii_only: bool,
-    unpacked: int,
-    keys: str,
-) -> Rows:
+def _texts(overlay: Texts, width: int, ascii_only: bool, unpacked: int, keys: str) -> Rows:
     """The rows of a text, made again only when an argument changes."""
     glyphs = glyphs_for(ascii_only)
     match overlay:
@@ -304,10 +291,9 @@ def _texts(
         case Details(side, int(slice_row)):
             title = "everything about this slice"
             lines = all_details(side, slice_row, width, glyphs)
-            if side.critical is not None and (
-                on := on_path_text(side.critical, side.trace, slice_row)
-            ):
-                lines.insert(1, Said(on, "plain"))
+            path = side.critical
+            on = on_path_text(path, side.trace, slice_row) if path is not None else ""
+            lines[1:1] = [Said(on, "plain")] if on else []
         case Replayed(found):
             title, said = replayed_text(found, width)
             lines = [Said(line, "plain") for line in said.split("\n")]

@@ -157,7 +157,25 @@ class ListPage(Page):
     def show(self, state: State, size: Size) -> Sequence[Pane]:
         above, below = self.above(state, size), self.below(state, size)
         height = max(0, size.height - sum(pane.height for pane in (*above, *below)))
-        return (*above, list_pane(self, state, height), *below)
+        now = state.list_of(self.name)
+        picture = ListPicture(self.rows(state), now.cursor, now.top)
+
+        def pointed(state: State, x: int, y: int) -> State:
+            index = picture.index_at(y)
+            return state if index < 0 else self.at_row(state, index)
+
+        def wheeled(state: State, turn: Turn) -> State:
+            return self.at_row(state, state.list_of(self.name).cursor + turn.lines)
+
+        return (*above, Pane(height, picture, pointed, wheeled), *below)
+
+    def at_row(self, state: State, index: int) -> State:
+        """The cursor on a row, or on the nearest existing one."""
+        now = state.list_of(self.name)
+        index = max(0, min(index, self.rows(state).count - 1))
+        if index == now.cursor:
+            return state
+        return self.moved(state.with_list(self.name, replace(now, cursor=index)))
 
     def scroll(self, before: State, state: State, size: Size) -> State:
         now = state.list_of(self.name)
@@ -172,30 +190,6 @@ class ListPage(Page):
         return max(1, size.height - sum(pane.height for pane in others) - 1)
 
 
-def list_pane(listing: ListPage, state: State, height: int) -> Pane:
-    """The list itself: a click moves the cursor to a row, the wheel moves it by rows."""
-    now = state.list_of(listing.name)
-    picture = ListPicture(listing.rows(state), now.cursor, now.top)
-
-    def pointed(state: State, x: int, y: int) -> State:
-        index = picture.index_at(y)
-        return state if index < 0 else at_row(listing, state, index)
-
-    def wheeled(state: State, turn: Turn) -> State:
-        return at_row(listing, state, state.list_of(listing.name).cursor + turn.lines)
-
-    return Pane(height, picture, pointed, wheeled)
-
-
-def at_row(listing: ListPage, state: State, index: int) -> State:
-    """Moves the cursor to a row, or to the nearest existing one."""
-    now = state.list_of(listing.name)
-    index = max(0, min(index, listing.rows(state).count - 1))
-    if index == now.cursor:
-        return state
-    return listing.moved(state.with_list(listing.name, replace(now, cursor=index)))
-
-
 LISTS = "In the lists"
 ENDLESS = 1 << 60  # rows
 
@@ -207,7 +201,7 @@ def list_actions(find: Callable[[State], ListPage | None]) -> tuple[Action, ...]
         if (listing := find(state)) is None:
             return state
         room = max(1, listing.room(state, size_of(state)) - 1) if pages else 0
-        return at_row(listing, state, state.list_of(listing.name).cursor + rows + pages * room)
+        return listing.at_row(state, state.list_of(listing.name).cursor + rows + pages * room)
 
     def choose(state: State) -> Outcome:
         listing = find(state)
@@ -237,10 +231,10 @@ def sort_actions(
     said: str = "marked *",
 ) -> tuple[Action, Action]:
     """Sorted by the next column of a table, or the one before; `make` makes actions of its page."""
-    right, left = f"{prefix}sort-right", f"{prefix}sort-left"
+    right, left = (lambda state: sort(state, 1)), (lambda state: sort(state, -1))
     return (
-        make(right, "Sort by the next column", keys, said, lambda state: sort(state, 1)),
-        make(left, "Sort by the one before", "<", "marked *", lambda state: sort(state, -1)),
+        make(f"{prefix}sort-right", "Sort by the next column", keys, said, right),
+        make(f"{prefix}sort-left", "Sort by the one before", "<", "marked *", left),
     )
 
 

@@ -11,17 +11,7 @@ from msgspec.structs import replace
 from fusetui.text.figures import Unit, count, duration, plural, unit_of
 from fusetui.text.printable import printable
 from fusetui.tui.drawing.details import details_height
-from fusetui.tui.drawing.picture import (
-    Make,
-    Rows,
-    Said,
-    TextPicture,
-    cut,
-    folded,
-    no_rows,
-    row_parts,
-    ruled,
-)
+from fusetui.tui.drawing.picture import Rows, Said, TextPicture, folded, no_rows, row_parts, ruled
 from fusetui.tui.drawing.schemes import Styled, glyphs_for
 from fusetui.tui.layout.lanes import but_streams
 from fusetui.tui.layout.moves import over
@@ -50,49 +40,56 @@ def asked(state: State) -> Outcome:
 
 def known(state: State, paths: tuple[str, ...], **fields: Any) -> State:
     """More is known of the job with these traces: fields of Job."""
-    if state.job.paths != paths:
-        return state
-    return replace(state, job=replace(state.job, **fields))
+    is_same = state.job.paths == paths
+    return replace(state, job=replace(state.job, **fields)) if is_same else state
 
 
-def beside_the_last(state: State, row: RankRow) -> Outcome:
+def beside_the_last(state: State) -> Outcome:
     """Opens a rank where it waits longest, beside the rank that it waits for, on one time axis."""
-    wait, answer = row.worst_wait, state.job.answer
-    if wait is None or answer is None:
+    if (row := _row(state)) is None:
+        return state
+    wait = row.worst_wait
+    if wait is None:
         return told(state, f"rank {row.rank} waits for nobody")
     if wait.for_rank is None:
         return told(state, f"clocks do not tell for which rank rank {row.rank} waits")
-    return _opening(state, wait, [row, *_of_rank(answer, wait.for_rank)])
+    return _opening(state, wait, [row, *_of_rank(state, wait.for_rank)])
 
 
-def beside_others(state: State, row: RankRow, most: int) -> Outcome:
+def beside_others(state: State) -> Outcome:
     """Opens a rank where it waits longest, or else where another waits longest for it; below it the
     rank that is waited for, and then the others in the order of the list, on one time axis."""
-    answer = state.job.answer
-    waiting = row if row.worst_wait else _longest_wait_for(state, row)
-    if answer is None or waiting is None or waiting.worst_wait is None:
+    if (row := _row(state)) is None:
+        return state
+    waits = [
+        (one.worst_wait.wait_ns, one)
+        for one in state.job.rows()
+        if one.worst_wait and one.worst_wait.for_rank == row.rank
+    ]
+    longest = max(waits, key=lambda found: found[0], default=(0, row))
+    waiting = row if row.worst_wait else longest[1]
+    if (wait := waiting.worst_wait) is None:
         return told(state, f"rank {row.rank} waits for nobody, and nobody waits longest for it")
-    wait = waiting.worst_wait
-    rows = (waiting, *_of_rank(answer, wait.for_rank), row, *state.job.rows())
-    shown = list({one.rank: one for one in rows}.values())[:most]
+    rows = (waiting, *_of_rank(state, wait.for_rank), row, *state.job.rows())
+    lines = body(state).height + head_height(state) - details_height(state.size.height)
+    shown = list({one.rank: one for one in rows}.values())[: max(2, lines // LINES)]
     return _opening(state, wait, shown, only_streams=True)
 
 
-def _of_rank(answer: JobAnswer, rank: int | None) -> list[RankRow]:
-    return [one for one in answer.ranks if one.rank == rank]
+def _row(state: State) -> RankRow | None:
+    """That under the cursor."""
+    return dict(enumerate(state.job.rows())).get(state.list_of(NAME).cursor)
 
 
-def _longest_wait_for(state: State, row: RankRow) -> RankRow | None:
-    """The rank whose longest wait is for this one."""
-    waits = [(one.worst_wait, one) for one in state.job.rows()]
-    lengths = [(wait.wait_ns, one) for wait, one in waits if wait and wait.for_rank == row.rank]
-    return max(lengths, key=lambda found: found[0])[1] if lengths else None
+def _of_rank(state: State, rank: int | None) -> list[RankRow]:
+    return [one for one in state.job.rows() if one.rank == rank]
 
 
 def _opening(
-    state: State, wait: WorstWait | None, rows: Sequence[RankRow], only_streams: bool = False
+    state: State, wait: WorstWait, rows: Sequence[RankRow], only_streams: bool = False
 ) -> Outcome:
-    window = (wait.start_ns, wait.start_ns + wait.wait_ns) if wait else None
+    """Opens the traces of these ranks, the first where it waits."""
+    window = wait.start_ns, wait.start_ns + wait.wait_ns
     job = replace(state.job, window=window, wanted=tuple(rows), only_streams=only_streams)
     now, paths = replace(state, job=job), tuple(row.path for row in rows)
     return arrived(now) if state.paths == paths else read(now, paths)
@@ -114,14 +111,14 @@ def arrived(state: State) -> State:
     begin, end = (side.begin + time for time in window)
     margin = (end - begin) // AROUND
     first = over(side, view, begin - margin, end + margin)
+    shown = [first]
     if others:
         later = _later_ns(session.sides, rows, as_recorded=_shares_clock(state))
-        others = [
+        shown += [
             replace(view, begin=first.begin + ns, end=first.end + ns)
             for view, ns in zip(others, later, strict=True)
         ]
         hint = f"one time axis: {_clocks(state, rows)}"
-    shown = [first, *others]
     if state.job.only_streams:
         shown = [
             replace(view, arranged=replace(view.arranged, hidden=but_streams(side.lanes)))
@@ -175,20 +172,6 @@ NO_JOB = "these files are not named as ranks are: fusetui ranks PATH... reads an
 STANDS_OUT = "*"
 
 
-def _row(state: State) -> RankRow | None:
-    return dict(enumerate(state.job.rows())).get(state.list_of(NAME).cursor)
-
-
-def _beside(state: State) -> Outcome:
-    return beside_the_last(state, row) if (row := _row(state)) else state
-
-
-def _others(state: State) -> Outcome:
-    lines = body(state).height + head_height(state) - details_height(state.size.height)
-    most = max(2, lines // LINES)
-    return beside_others(state, row, most) if (row := _row(state)) else state
-
-
 def _sort(state: State, by: int) -> State:
     return replace(state, job=replace(state.job, sort=next_of([*RANK_SORTS], state.job.sort, by)))
 
@@ -211,8 +194,8 @@ class RanksPage(ListPage):
     )
     actions = (
         *sort_actions(_action, "ranks-", _sort, "> s"),
-        _action("ranks-beside", "Open beside the rank it waits for", "b", _AXIS, _beside),
-        _action("ranks-others", "Open beside other ranks", "B", _MANY, _others),
+        _action("ranks-beside", "Open beside the rank it waits for", "b", _AXIS, beside_the_last),
+        _action("ranks-others", "Open beside other ranks", "B", _MANY, beside_others),
     )
 
     def open(self, state: State) -> Outcome:
@@ -248,21 +231,16 @@ class RanksPage(ListPage):
         answer = state.job.answer
         if answer is None:
             return ()
-        free = size.height - BELOW - len(state.job.rows()) - 1
-        height = len(_head(answer)(size.width, max(ABOVE, free)))
-        return (Pane(height, TextPicture(("above", answer), _head(answer))),)
+        most = max(ABOVE, size.height - BELOW - len(state.job.rows()) - 1)
+        head = partial(_head, answer)
+        return (Pane(len(head(size.width, most)), TextPicture(("above", answer), head)),)
 
     def below(self, state: State, size: Size) -> Sequence[Pane]:
-        found, answer = state.job.rows(), state.job.answer
-        if answer is None or not found:
+        row, answer = self.under_cursor(state, state.job.rows()), state.job.answer
+        if answer is None or row is None:
             return ()
-        row = found[min(state.list_of(NAME).cursor, len(found) - 1)]
-        rule = glyphs_for(state.ascii_only).rule
-
-        def lines(width: int, height: int) -> list[Said]:
-            return _wrapped(_about(answer, row), width, height)
-
-        return (Pane(BELOW, ruled((answer, row.rank), f"rank {row.rank}", rule, lines)),)
+        rule, about = glyphs_for(state.ascii_only).rule, partial(_about, answer, row)
+        return (Pane(BELOW, ruled((answer, row.rank), f"rank {row.rank}", rule, about)),)
 
     def table(self, state: State, rows: Sequence[int] | None = None) -> Table | None:
         """As `fusetui ranks --format` has it, in the order of the page."""
@@ -302,22 +280,20 @@ def _strip(job: RankedJob, row: RankRow, width: int, levels: str) -> str:
     return "".join(levels[max(round(top * share), 1 if share > 0 else 0)] for share in shares)
 
 
-def _head(answer: JobAnswer) -> Make:
-    def lines(width: int, height: int) -> list[Said]:
-        from fusetui.report import ranks_words as say  # rarely needed, with many modules
+def _head(answer: JobAnswer, width: int, height: int) -> list[Said]:
+    from fusetui.report import ranks_words as say  # rarely needed, with many modules
 
-        text = [*say.headline(answer), say.clocks_text(answer), *say.verdict_lines(answer)]
-        return _wrapped(text, width, height)
-
-    return lines
+    text = [*say.headline(answer), say.clocks_text(answer), *say.verdict_lines(answer)]
+    return _wrapped(text, width, height)
 
 
-def _about(answer: JobAnswer, row: RankRow) -> list[str]:
+def _about(answer: JobAnswer, row: RankRow, width: int, height: int) -> list[Said]:
+    """Why others wait for it, else for whom it waits."""
     from fusetui.report import ranks_words as say
 
     late = [say.straggler_text(answer, one) for one in answer.stragglers if one.rank == row.rank]
-    return [*late, *say.wait_text(row), *row.damage]
+    return _wrapped([*late, *say.wait_text(row), *row.damage], width, height)
 
 
 def _wrapped(sentences: Sequence[str], width: int, height: int) -> list[Said]:
-    return [*cut(folded(map(printable, sentences), max(width - 2, 20), before=" "), height)]
+    return folded(map(printable, sentences), max(width - 2, 20), before=" ", most=height)

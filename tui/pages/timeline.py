@@ -61,20 +61,17 @@ def clicked(picture: TimelinePicture, width: int, height: int, x: int, y: int) -
 def turned(state: State, index: int, turn: Turn, division: Division) -> State:
     """Over the lanes the wheel zooms about the time beneath it, with Shift it moves the window;
     over their labels it scrolls them."""
-    side, view = state.sides[index], state.session.views[index]
-    if turn.x < division.gutter and not turn.shifted:
-        return scrolled(state, index, turn.lines, division.lanes)
+    side, view, is_down = state.sides[index], state.session.views[index], turn.lines > 0
     if turn.shifted:
-        window = pan(side, view, 10 if turn.lines > 0 else -10)
-    else:
-        factor = (4, 3) if turn.lines > 0 else (3, 4)
-        window = zoom_at(side, view, division.time(view, turn.x), *factor)
-    return looked_at(state, index, window)
+        return looked_at(state, index, pan(side, view, 10 if is_down else -10))
+    if turn.x < division.gutter:
+        return scrolled(state, index, turn.lines, division.lanes)
+    time, factor = division.time(view, turn.x), (4, 3) if is_down else (3, 4)
+    return looked_at(state, index, zoom_at(side, view, time, *factor))
 
 
 def chose(state: State, index: int, drag: Drag, division: Division) -> State:
-    """From where the button went down to where it is is a range of time; its figures are worked
-    out when the button is let go."""
+    """From where the button went down to where it is is a range, worked out when it is let go."""
     side, view = state.sides[index], state.session.views[index]
     if drag.x < division.gutter:
         return state
@@ -235,9 +232,8 @@ def _replayed(state: State, second: Second, size: Size, height: int) -> Pane:
     above, shown = places(recorded, view)[state.tops[at] :][:1], places(side, own)
     first = same_line(recorded, above[0], side, shown) if above else 0
     top = within(shown, first, _room(state, size, at))
-    return Pane(
-        height, TimelinePicture(side, own, glyphs_for(state.ascii_only, state.colorless), top)
-    )
+    glyphs = glyphs_for(state.ascii_only, state.colorless)
+    return Pane(height, TimelinePicture(side, own, glyphs, top))
 
 
 def _details(state: State) -> TextPicture:
@@ -253,13 +249,12 @@ def _details(state: State) -> TextPicture:
     if row >= 0:
         path = side.critical if state.on_path else None
         on = on_path_text(path, side.trace, row) if path is not None else ""
-        told = ["slice", on, state.second.figure(row) if state.second else ""]
-        told.append(allocated_text(state, row))
+        second = state.second.figure(row) if state.second else ""
+        told = ["slice", on, second, allocated_text(state, row)]
         return slice_details(state, row, "   ".join(filter(None, told)))
-    keys = hints_text(NOTHING, state)
-    said = working(side.trace, "why the time went where it went")
-    lines = [Said(keys), Said(said)]
-    return ruled((keys, said), "nothing selected", glyphs.rule, lambda width, height: lines)
+    said = hints_text(NOTHING, state), working(side.trace, "why the time went where it went")
+    lines = [*map(Said, said)]
+    return ruled(said, "nothing selected", glyphs.rule, lambda width, height: lines)
 
 
 def _paged(state: State, pages: int) -> State:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from fusetui.analysis.diff.model import Diff
 from fusetui.text.printable import printable
-from fusetui.trace.cells.counters import Curve
+from fusetui.trace.layout.counters import Curve
 from fusetui.trace.model.columns import Trace
 from fusetui.trace.model.memo import kept_on
 from fusetui.tui.layout.answer import Insight

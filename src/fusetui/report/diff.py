@@ -8,15 +8,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from fusetui.analysis.diff.model import (
-    Accounting,
-    Answer,
-    Diff,
-    DiffSide,
-    Row,
-    StepChange,
-    Subtotal,
-)
+from fusetui.analysis.diff.model import Accounting, Answer, Diff, DiffSide, Row, Subtotal
 from fusetui.analysis.diff.statistics import CONFIDENCE
 from fusetui.report import printed
 from fusetui.report.diff_lines import DiffLine, by_effect, closing, lines
@@ -176,22 +168,23 @@ def judgment(diff: Diff) -> str:
         return f"cannot tell: {printable(found.reason or '')}{measured}"
     a, b = diff.side_a.steps, diff.side_b.steps
     steps = plural(b, "step") if a == b else f"{count(a)} and {plural(b, 'step')}"
-    by = f"{_by(step)} ({_interval(step)}, {steps})"
+    by = f"{_by(diff)} ({_interval(diff)}, {steps})"
     return f"no significant difference: {by}" if not step.shown else f"B is {by}"
 
 
-def _by(step: StepChange) -> str:
+def _by(diff: Diff) -> str:
     """`16.5 % faster`."""
-    ratio = step.ratio if step.ratio is not None else 1.0
+    ratio = diff.step.ratio if diff.step.ratio is not None else 1.0
     if ratio == 1:
         return "as fast as A"
     share = percent(abs(ratio - 1), 1, fine=True)
     return f"{share} {'faster' if ratio < 1 else 'slower'}"
 
 
-def _interval(step: StepChange) -> str:
+def _interval(diff: Diff) -> str:
     """`95 % CI 15.2 to 18.1 % within these two runs`, in the terms of `_by`; with signs if it
     includes no change."""
+    step = diff.step
     sign = 1 if (step.ratio or 0) <= 1 else -1
     low, high = sorted(sign * (1 - bound) for bound in (step.low or 0, step.high or 0))
     shares = [

@@ -17,12 +17,15 @@ from fusetui.trace.program.functions import Functions, FunctionTime
 from fusetui.trace.program.modules import MODULE, Modules, ModuleTime, Unclaimed
 from fusetui.trace.program.origin import Nowhere, PhaseTime
 
-FUNCTION_COLUMNS = (
-    Column("GPU self", cell=lambda time: _figure(time.gpu_self_ns)),
-    Column("GPU", spare=1, cell=lambda time: _figure(time.gpu_ns)),
+PASSES = (
     Column("backward", spare=4, cell=lambda time: _figure(time.gpu_backward_ns)),
     Column("recompute", spare=4, cell=lambda time: _figure(time.gpu_recompute_ns)),
     Column("kernels", spare=5, cell=lambda time: count(time.kernels) if time.kernels else ""),
+)
+FUNCTION_COLUMNS = (
+    Column("GPU self", cell=lambda time: _figure(time.gpu_self_ns)),
+    Column("GPU", spare=1, cell=lambda time: _figure(time.gpu_ns)),
+    *PASSES,
     Column("idle", spare=3, cell=lambda time: _figure(time.idle_self_ns or 0)),
     Column("CPU self", cell=lambda time: duration(time.cpu_self_ns)),
     Column("CPU", spare=2, cell=lambda time: duration(time.cpu_ns)),
@@ -98,11 +101,9 @@ def _module_table(times: Modules, top: int, width: int, no_calls: str) -> Iterat
         Column("GPU", cell=lambda time: _figure(time.gpu_ns)),
         Column("share", False, 1, lambda time: percent(time.gpu_ns, whole) if time.gpu_ns else ""),
         Column("self", spare=2, cell=lambda time: _figure(time.gpu_self_ns)),
-        Column("backward", spare=3, cell=lambda time: _figure(time.gpu_backward_ns)),
-        Column("recompute", spare=3, cell=lambda time: _figure(time.gpu_recompute_ns)),
-        Column("kernels", spare=4, cell=lambda time: count(time.kernels) if time.kernels else ""),
-        Column("CPU", spare=5, cell=lambda time: _figure(time.cpu_ns)),
-        Column("calls", spare=6, cell=lambda time: count(time.count) if time.count else ""),
+        *PASSES,
+        Column("CPU", spare=6, cell=lambda time: _figure(time.cpu_ns)),
+        Column("calls", spare=7, cell=lambda time: count(time.count) if time.count else ""),
         Column("module", True, cell=lambda time: INDENT * time.level + printable(time.module)),
     )
     yield table_of([column for column in columns if column.title not in hidden], shown, width)

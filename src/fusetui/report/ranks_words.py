@@ -5,14 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from fusetui.analysis.ranks.blame import LEAST
-from fusetui.analysis.ranks.model import (
-    ClockAnswer,
-    JobAnswer,
-    JobVerdict,
-    RankRow,
-    Slow,
-    Straggler,
-)
+from fusetui.analysis.ranks.model import JobAnswer, JobVerdict, RankRow, Slow, Straggler
 from fusetui.analysis.why.model import IDLE
 from fusetui.text.figures import count, duration, percent, plural, several
 from fusetui.text.printable import printable
@@ -195,7 +188,7 @@ def clocks_text(answer: JobAnswer) -> str:
     elif clocks.uncertainty_ns is None:
         text = "Nothing bounds the clocks of some ranks: who arrives last is not told of these."
     else:
-        text = _aligned(clocks, duration(clocks.uncertainty_ns))
+        text = _aligned(answer, duration(clocks.uncertainty_ns))
     if clocks.guessed:
         text += f" Hosts were not recorded, and are guessed: {clocks.guessed}."
     apart = [printable(one.host) for one in clocks.hosts if one.contradicted]
@@ -209,7 +202,8 @@ def clocks_text(answer: JobAnswer) -> str:
     return text
 
 
-def _aligned(clocks: ClockAnswer, within: str) -> str:
+def _aligned(answer: JobAnswer, within: str) -> str:
+    clocks = answer.clocks
     by_ends = sum(one.by == "ends" for one in clocks.hosts)
     how = " by the ends of collectives," if by_ends == len(clocks.hosts) - 1 else ""
     if all(one.ranks == 1 for one in clocks.hosts):

@@ -12,15 +12,7 @@ from functools import partial
 
 import numpy as np
 
-from fusetui.analysis.questions.query import (
-    COMPARED,
-    Bound,
-    Word,
-    bound_of,
-    matching,
-    pattern_of,
-    word_of,
-)
+from fusetui.analysis.questions.query import COMPARED, Word, bound_of, matching, pattern_of, word_of
 from fusetui.analysis.questions.query_text import Written, WrongQuery, written_ways
 from fusetui.tables.table import ColumnTable, TableColumn
 from fusetui.text.figures import parse_time
@@ -74,7 +66,7 @@ def _compared(column: TableColumn, part: Written) -> Flags:
     does not hold."""
     if column.kind not in ("int", "float"):
         raise WrongQuery(f"{part.field} is a text: {part.field}:{part.value or '...'} looks for it")
-    bound: Bound = bound_of(part, _number(column, part))
+    bound = bound_of(part, _number(column, part))
     flags = column.values > bound.value if bound.above else column.values < bound.value
     return ((flags ^ bound.excluded ^ part.excluded) & column.there) ^ part.excluded
 

@@ -19,9 +19,10 @@ from fusetui.analysis.why.answer import why
 from fusetui.analysis.why.model import Why
 from fusetui.trace import Trace, open_trace
 from fusetui.trace.cache import entry_for
+from fusetui.trace.cache.folder import opened, own_files
 from fusetui.trace.model.arguments import arguments
 from fusetui.trace.model.events import Events
-from fusetui.trace.program.backward import backward_ops
+from fusetui.trace.program.backward import backward_ops, dependencies
 from fusetui.trace.read.document import Document
 
 DIMS = ("Input Dims",)
@@ -64,6 +65,16 @@ def no_text(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
 def dims(events: Events, orders: list[int]) -> list[tuple[bytes, ...]]:
     found = arguments(events, np.array(orders, dtype=np.int64), DIMS, "inputs")
     return [found.distinct[n] for n in found.number.tolist()]
+
+
+def test_the_limit_of_the_cache_counts_the_dependencies_of_nodes(path: str) -> None:
+    dependencies(open_trace(path))
+    dependencies(open_trace(path))  # now the trace has an entry
+    place = Path(os.environ["FUSETUI_CACHE"])
+    with opened(place) as folder:
+        ours = {own.name for own in own_files(folder)}
+    assert {item.name for item in place.iterdir()} == ours
+    assert any(name.endswith(".dependencies") for name in ours)
 
 
 def forward(trace: Trace) -> list[int]:

@@ -14,8 +14,7 @@ from tests.tui.conftest import mlp_events
 from tests.tui.driving import SMALL, opened, screen
 
 from fusetui.trace import Trace
-from fusetui.trace.cells.counters import curve_of
-from fusetui.trace.layout.counters import Counter
+from fusetui.trace.layout.counters import Counter, curve_of
 from fusetui.tui.drawing.lane_lines import labeled
 from fusetui.tui.drawing.schemes import ASCII, UNICODE
 from fusetui.tui.drawing.timeline import counter_line, levels

@@ -17,8 +17,7 @@ from tests.tui.prepared import opened as app_opened
 
 from fusetui.analysis.serving.join import join
 from fusetui.trace import Trace, open_trace
-from fusetui.trace.cells.counters import curve_of
-from fusetui.trace.layout.counters import counters
+from fusetui.trace.layout.counters import counters, curve_of
 from fusetui.tui.drawing.details import all_details, details, raw_lines
 from fusetui.tui.drawing.schemes import UNICODE
 

@@ -11,8 +11,7 @@ from tests.tui.mixed import mixed
 from tests.tui.prepared import after, at, do, opened
 
 from fusetui.trace import Trace
-from fusetui.trace.cells.counters import curve_of
-from fusetui.trace.layout.counters import Counter
+from fusetui.trace.layout.counters import Counter, curve_of
 from fusetui.trace.model.categories import Layer
 from fusetui.tui.layout.frame import busy_of, in_view, thumb
 from fusetui.tui.layout.kinds import shares

@@ -17,8 +17,7 @@ from tests.analysis.memory.test_of_trace import REAL, Event, event, op
 from tests.tui.prepared import after, at, do, drawn, laid_over, opened
 
 from fusetui.trace import Trace, open_trace
-from fusetui.trace.cells.counters import curve_of
-from fusetui.trace.layout.counters import counters
+from fusetui.trace.layout.counters import counters, curve_of
 from fusetui.trace.model.report import never
 from fusetui.tui.helper_client import ALONE, Beside
 from fusetui.tui.pages.memory import PAGE

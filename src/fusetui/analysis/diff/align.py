@@ -129,8 +129,7 @@ def _match_small(key_a: Int64s, key_b: Int64s, gap: Stretch) -> list[Pair]:
 
 
 def _partners(a: Items, b: Items) -> list[tuple[range, range]]:
-    """Pairs of lanes: those with the most work in common first, then the busiest with the
-    busiest."""
+    """Pairs of lanes: those with the most work in common first, then the busiest ones."""
     of_a, of_b = _lanes(a), _lanes(b)
     if len(of_a) == len(of_b) == 1:
         return [(of_a[0], of_b[0])]

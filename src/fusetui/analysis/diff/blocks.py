@@ -148,8 +148,7 @@ class Repeat(msgspec.Struct, frozen=True, eq=False):
 
 
 def repeat(a: Int64s, b: Int64s) -> Repeat | None:
-    """What A has more often than B: of all blocks the one that explains the most of A, the smallest
-    of equals."""
+    """What A has more often than B: the block that explains most of A, the smallest of equals."""
     found: Repeat | None = None
     for block in _blocks(a):
         one = _more(block, a, b)

@@ -162,8 +162,7 @@ def _by_label(items: Items, without: Flags | None = None) -> dict[str, Dispatch]
 
 
 def _populations(work: Work) -> Iterator[tuple[Rows, Label, Int64s, bool]]:
-    """Rows that are not work, how to label them, their self times, and whether these are part of
-    the sum."""
+    """Rows that are not work, how to label them, their self times, whether these are in the sum."""
     trace = work.trace
     own = self_ns(trace)
     # ops that launch GPU work themselves or, without a GPU, compute or are part of one that does

@@ -43,8 +43,7 @@ def rows(
 
 
 def _context(group: WorkGroup, a: ProgramPlaces, b: ProgramPlaces) -> dict[str, str]:
-    """Where the program does the work, according to A, or to B for work that only B has; and what
-    sort of work it is."""
+    """Where the program does the work by A, or by B where only B has it; and its sort."""
     program, members = (a, group.a) if group.a else (b, group.b)
     sides = "a" if any(map(a.compiled, group.a)) else ""
     sides += "b" if any(map(b.compiled, group.b)) else ""

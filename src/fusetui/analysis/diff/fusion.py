@@ -108,8 +108,7 @@ def _greedy(covers: list[list[frozenset[str]]]) -> list[int]:
 
 
 def _covers(board: Board, side: int, item: int, kind: Collector) -> frozenset[str]:
-    """The ops on a collector's list that this item may be; none if it cannot be part of the
-    fusion."""
+    """The ops on a collector's list that this item may be; none if it is no part of the fusion."""
     items = board.items[side]
     apart = not kind.gemms and work_class(items.op_names[item], items.names[item]) in APART
     if apart or not items.computes[item]:
@@ -184,8 +183,7 @@ _WORD: Final = re.compile(r"[a-z0-9]+")
 
 @cache
 def is_library(kernel: str) -> bool:
-    """Whether it is a kernel of PyTorch itself or a GEMM: their names do not list what they
-    fuse."""
+    """Whether it is a kernel of PyTorch or a GEMM: their names do not list what they fuse."""
     return _ATEN.search(kernel) is not None
 
 

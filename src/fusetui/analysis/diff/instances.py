@@ -1,5 +1,4 @@
-"""Ops that ran on both sides: which of their repeated kernels correspond, and what else belongs to
-them."""
+"""Ops that ran on both sides: which of their repeated kernels correspond, what else is theirs."""
 
 from __future__ import annotations
 
@@ -89,8 +88,7 @@ def with_reduction(board: Board, side: int) -> None:
 
 @cache
 def _adds_up(main: str, after: str) -> bool:
-    """The reduction of split-K after a product or a convolution, or one that calls itself so after
-    attention."""
+    """The reduction of split-K after a product or convolution, or a named one after attention."""
     kind = work_class("", main)
     if kind in ("gemm", "conv"):
         return adds_up_parts(after)
@@ -164,8 +162,7 @@ def _linked(board: Board) -> Iterator[tuple[int, int, int]]:
 
 
 def _one_op(board: Board, pair: Pair) -> bool:
-    """Under one name, or under those that two vendors have for it (`cudnn_convolution`,
-    `miopen_convolution`)."""
+    """Under one name, or those of two vendors (`cudnn_convolution`, `miopen_convolution`)."""
     a, b = board.items
     if a.op_word(pair[0]) == b.op_word(pair[1]):
         return True

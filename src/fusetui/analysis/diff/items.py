@@ -127,8 +127,7 @@ class Items(msgspec.Struct, frozen=True, eq=False, dict=True):
         return listed(self.row)
 
     def keys_of(self, span: slice) -> Int64s:
-        """Per piece of a step: one number for the same kernel under the same op on the same
-        lane."""
+        """Per piece of a step: one number for the same kernel, op and lane."""
         lanes = self.work.lane[span] - (self.work.lane.min() if len(self.work.lane) else 0)
         return self.every[span] ^ (lanes.astype(np.int64) << LANE_SHIFT)
 

@@ -125,8 +125,7 @@ _MAX_NAME = 40
 
 @cache
 def differences(a: str, b: str) -> str:
-    """`tile 128x128 -> 128x256, layout nn -> tn`; short names where decoding finds no
-    difference."""
+    """`tile 128x128 -> 128x256, layout nn -> tn`; short names where decoding tells nothing."""
     one, other = decode(a), decode(b)
     before, after = (printable(of.short if of else name) for of, name in ((one, a), (other, b)))
     if one is None or other is None:

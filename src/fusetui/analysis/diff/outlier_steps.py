@@ -20,8 +20,7 @@ SHARP = 4
 """A step is odd when it is this many times as far from the others as they are from each other."""
 
 COMMON = 99
-"""And SHARP times as far as this percentile of the differences of all kernels in the other
-steps."""
+"""And SHARP times as far as this percentile of the differences of all kernels elsewhere."""
 
 LEAST = 3
 """What is usual shows from so many steps on; in all but one of them both sides do the same work."""

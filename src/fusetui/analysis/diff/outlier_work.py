@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise, takewhile
 
 import msgspec
 import numpy as np
@@ -91,9 +92,8 @@ def _times_in(items: Items, twin: Items, step: int) -> list[int]:
     """The time that each item would take in a step: its time in that step of the other side, if
     that does the same work."""
     same = len(items.work.windows) == len(twin.work.windows) and step in twin.alike
-    if same and np.array_equal(items.exact, twin.exact):
-        return [*twin.samples[twin.alike.tolist().index(step)].tolist()]
-    return items.times
+    same = same and np.array_equal(items.exact, twin.exact)
+    return [*twin.samples[twin.alike.tolist().index(step)].tolist()] if same else items.times
 
 
 def _unpaired(
@@ -137,14 +137,11 @@ class OutlierPiece(msgspec.Struct, frozen=True):
 
 def _run(trace: Trace, others: Sequence[OutlierPiece], kind: Collector) -> list[OutlierPiece]:
     """The first pieces in a row that the kernel may do, if they are evidence enough."""
-    found: list[tuple[OutlierPiece, frozenset[str]]] = []
-    for piece in others:
-        listed = known_names(trace, int(trace.op[piece.row])) & kind.ops
-        if found and not listed:
-            break
-        found += [(piece, listed)] if listed else []
-    enough = len(found) >= max(kind.least, 2) and any(names & kind.core for _, names in found)
-    return [piece for piece, _ in found] if enough else []
+    listed = [known_names(trace, int(trace.op[piece.row])) & kind.ops for piece in others]
+    first = next((n for n, names in enumerate(listed) if names), 0)
+    found = list(takewhile(bool, listed[first:]))
+    enough = len(found) >= max(kind.least, 2) and any(names & kind.core for names in found)
+    return list(others[first : first + len(found)]) if enough else []
 
 
 def rows(a: Items, b: Items) -> list[Row]:
@@ -219,11 +216,9 @@ def _near(pieces: Sequence[OutlierPiece]) -> Iterator[tuple[int, list[OutlierPie
     ops = by_key(pieces, lambda piece: (piece.step, piece.word >> OP_SHIFT))
     for (_, op), members in ops.items():
         members.sort(key=lambda piece: piece.gap)
-        first = 0
-        for n in range(1, len(members) + 1):
-            if n == len(members) or members[n].gap - members[n - 1].gap > MANY:
-                yield op, members[first:n]
-                first = n
+        far = np.diff([piece.gap for piece in members]) > MANY
+        for first, last in pairwise([0, *(np.flatnonzero(far) + 1).tolist(), len(members)]):
+            yield op, members[first:last]
 
 
 def _fused(

@@ -51,8 +51,7 @@ def sorts(items: Items) -> list[str]:
 
 
 def of_all(found: Iterable[str]) -> str:
-    """The sort of several pieces that belong together: attention, even if products are part of
-    it."""
+    """The sort of several pieces that belong together: attention, even if products are in it."""
     return min(found, key=lambda sort: _RANK.get(sort, len(_RANK)), default=OTHER)
 
 

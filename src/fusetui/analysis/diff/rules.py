@@ -165,8 +165,7 @@ def _by_count(
 
 
 def _adds_up(board: Board, side: int, many: list[int], one: int) -> bool:
-    """Whether the one is more than any of the many: else it may be one of them, and the others are
-    gone."""
+    """Whether the one is more than any of the many: else it may be one, the others gone."""
     mine, other = board.items[side], board.items[1 - side]
     whole = numel(other, one)
     parts = [found for item in many[:FEW] if (found := numel(mine, item)) is not None]

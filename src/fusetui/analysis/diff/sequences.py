@@ -10,13 +10,12 @@ number on both sides, whichever are more.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 
 import numpy as np
 
-from fusetui.trace.model.arrays import Flags, Int64s
+from fusetui.trace.model.arrays import Flags, Int64s, ordinals
 
 Pair = tuple[int, int]
 Stretch = tuple[int, int, int, int]  # a's [first, last), b's [first, last)
@@ -159,12 +158,8 @@ def _unique(numbers: Int64s) -> dict[object, int]:
 
 def _nth(numbers: Int64s) -> dict[object, int]:
     """(number, how often it occurred before) -> position."""
-    seen: Counter[int] = Counter()
-    found: dict[object, int] = {}
-    for place, number in enumerate(numbers.tolist()):
-        found[number, seen[number]] = place
-        seen[number] += 1
-    return found
+    keys = zip(numbers.tolist(), ordinals(numbers).tolist(), strict=True)
+    return {key: place for place, key in enumerate(keys)}
 
 
 def _ascending(a: dict[object, int], b: dict[object, int]) -> list[Pair]:

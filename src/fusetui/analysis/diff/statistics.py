@@ -43,13 +43,11 @@ TAIL = 0.025  # the share of the distribution that the interval leaves out on ea
 ENOUGH = 10  # with fewer steps, how one depends on the one before is not estimated
 
 FEW_ROUNDS = 6
-"""With fewer the signed-rank test can reject nothing at 5 %: of five signs all are alike in 2 of 32
-cases."""
+"""With fewer the signed-rank test rejects nothing at 5 %: of five, 2 of 32 signs are all alike."""
 
 EXACT_ROUNDS = 100  # up to so many, the distribution is counted out; beyond, it is normal
 EXACT = 60
-"""Up to this many steps per side the distribution is exact; beyond, it is approximated as
-normal."""
+"""Up to this many steps per side the distribution is exact; beyond, it is taken as normal."""
 
 Z = 1.959964  # the two-sided 5 % point of the normal distribution
 
@@ -162,8 +160,7 @@ def _in_tail(ways: Floats) -> int:
 
 
 def _ways(a: int, b: int) -> Floats:
-    """The number of orders of a and b steps with each number of inversions: the coefficients of the
-    Gaussian binomial."""
+    """The orders of a and b steps by inversions: the coefficients of the Gaussian binomial."""
     found = np.zeros(a * b + 1)
     found[0] = 1.0
     for n in range(1, a + 1):

@@ -11,14 +11,7 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from fusetui.analysis.memory.categories import (
-    Category,
-    Phases,
-    Share,
-    by_category,
-    categories,
-    phases,
-)
+from fusetui.analysis.memory.categories import Category, Phases, Share, categories, phases, shares
 from fusetui.analysis.memory.evidence import Evidence, Holder, code_of, evidence, held_at, module_of
 from fusetui.analysis.memory.findings import Finding, findings
 from fusetui.analysis.memory.history import BEFORE, History, histories
@@ -165,7 +158,7 @@ def _device(known: Known, event: int) -> DeviceMemory:
         unrecorded=tuple(one.name.lower() for one in history.unrecorded),
         place=code_of(history.snapshot, found, stack) if stack >= 0 else None,
         annotation=_annotation(history, event),
-        categories=by_category(history, known.kinds, event),
+        categories=shares(history, known.kinds, event),
         by_code=held_at(history, event, partial(code_of, history.snapshot, found)),
         by_module=held_at(history, event, partial(module_of, history.snapshot, found)),
         waste=waste(history, event),

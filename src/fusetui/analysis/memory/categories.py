@@ -127,7 +127,7 @@ class Share(msgspec.Struct, frozen=True):
     blocks: int
 
 
-def by_category(history: History, kinds: Int64s, event: int) -> tuple[Share, ...]:
+def shares(history: History, kinds: Int64s, event: int) -> tuple[Share, ...]:
     """The largest first, without those of which nothing lives."""
     living = history.lives.at(event)
     sizes = summed(kinds[living], history.lives.size[living], len(CATEGORIES)).tolist()

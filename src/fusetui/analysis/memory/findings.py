@@ -7,6 +7,7 @@ from typing import Literal
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from fusetui.analysis.memory.categories import NUMBER, Category, Phases
 from fusetui.analysis.memory.evidence import NO_STACK, Evidence, Mark, code_of
@@ -149,14 +150,8 @@ def _not_needed(
     held = late & (over <= peak) & lives.at(peak)
     saved = _saved(history, late, over)
     if held.any() and saved >= NOT_NEEDED * history.allocated.max() > 0:
-        yield Finding(
-            rule="peak-not-needed",
-            bytes=int(lives.size[held].sum()),
-            of_bytes=int(history.allocated.max()),
-            at_stake_bytes=saved,
-            index=peak,
-            count=int(held.sum()),
-        )
+        size = int(lives.size[held].sum())
+        yield replace(_of_peak(history, "peak-not-needed", size, saved), count=int(held.sum()))
 
 
 def _large(
@@ -167,13 +162,17 @@ def _large(
     of_it = kinds == NUMBER[category]
     size = int(lives.size[of_it & lives.at(history.peak_index)].sum())
     if size >= least * peak > 0:
-        yield Finding(
-            rule=rule,
-            bytes=size,
-            of_bytes=peak,
-            at_stake_bytes=_saved(history, of_it, lives.born),
-            index=history.peak_index,
-        )
+        yield _of_peak(history, rule, size, _saved(history, of_it, lives.born))
+
+
+def _of_peak(history: History, rule: Rule, size: int, saved: int) -> Finding:
+    return Finding(
+        rule=rule,
+        bytes=size,
+        of_bytes=int(history.allocated.max()),
+        at_stake_bytes=saved,
+        index=history.peak_index,
+    )
 
 
 def _pools(history: History) -> Iterator[Finding]:

@@ -13,22 +13,14 @@ import msgspec
 import numpy as np
 
 from fusetui.trace.model.arrays import Flags, Int32s, Int64s, Rows, distinct
-from fusetui.trace.snapshot.columns import (
-    Action,
-    Annotations,
-    Blocks,
-    BlockState,
-    Events,
-    Segments,
-    Snapshot,
-)
+from fusetui.trace.snapshot.columns import Action, Blocks, BlockState, Events, Segments, Snapshot
 
 UNSPLIT = 1 << 20  # at most, that is left on a block of a large pool
 BEFORE = -1  # the number of an event: before the first
 GIVEN = (Action.SEGMENT_ALLOC, Action.SEGMENT_MAP)
 TAKEN = (Action.SEGMENT_FREE, Action.SEGMENT_UNMAP)
 FREED = (Action.FREE_REQUESTED, Action.FREE_COMPLETED)
-T = TypeVar("T", Annotations, Blocks, Events, Segments)
+T = TypeVar("T", bound=msgspec.Struct)
 
 
 class Addresses(msgspec.Struct, frozen=True, eq=False):

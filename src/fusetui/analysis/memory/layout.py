@@ -118,17 +118,12 @@ def segments_at(history: History, event: int) -> tuple[Segment, ...]:
     """Those of the end, with what events did to them undone, by address."""
     snapshot, events, segments = history.snapshot, history.events, history.snapshot.segments
     found = Stretches()
-    for row in history.segments.tolist():
-        found.add(
-            Segment(
-                int(segments.address[row]),
-                int(segments.total_size[row]),
-                int(segments.stream[row]),
-                _pool(snapshot, int(segments.pool[row])),
-                bool(segments.is_large[row]),
-                bool(segments.is_expandable[row]),
-            )
-        )
+    columns = (segments.address, segments.total_size, segments.stream, segments.pool)
+    flags = (segments.is_large, segments.is_expandable)
+    each = zip(*(of[history.segments].tolist() for of in (*columns, *flags)), strict=True)
+    for address, size, stream, pool, is_large, is_expandable in each:
+        kind = _pool(snapshot, pool), bool(is_large), bool(is_expandable)
+        found.add(Segment(address, size, stream, *kind))
     done = events.action[event + 1 :]
     later = np.flatnonzero((done >= Action.SEGMENT_ALLOC) & (done <= Action.SEGMENT_UNMAP))
     for row in reversed((later + event + 1).tolist()):

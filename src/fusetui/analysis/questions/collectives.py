@@ -223,9 +223,7 @@ def _only_group(trace: Trace) -> Group:
 def _recorded(trace: Trace, args: dict[str, Any]) -> Told:
     name = collective_name(str(args["Collective name"]))
     words = ("Process Group Name", "Process Group Description", "Process Group Ranks", "Group size")
-    group = group_of(*map(args.get, words))
-    if not group.ranks:
-        group = groups_of_file(trace.keys).get(group.name, group)
+    group = _with_ranks(trace, group_of(*map(args.get, words)))
     dtype = args.get("dtype")
     return Told(
         name=name,
@@ -242,15 +240,17 @@ def _of_nccl(trace: Trace, args: dict[str, Any]) -> Told:
     those of its API, where a gather or a scatter counts the elements of one rank."""
     name = collective_name(str(args["func"]))
     ranks = args.get("process_group_ranks")
-    group = group_of(args.get("process_group"), None, ranks, None)
-    if not group.ranks:
-        group = groups_of_file(trace.keys).get(group.name, group)
+    group = _with_ranks(trace, group_of(args.get("process_group"), None, ranks, None))
     dtype = NCCL_TYPES.get(str(args.get("datatype")), "")
     count = _number(args.get("count"))
     if name in ("all_gather", "reduce_scatter"):
         count = count * group.size if count >= 0 and group.size else -1
     moved = _number(count * element_size(dtype)) if count >= 0 and dtype else -1
     return Told(name, group, dtype, moved, _number(args.get("seq")))
+
+
+def _with_ranks(trace: Trace, group: Group) -> Group:
+    return group if group.ranks else groups_of_file(trace.keys).get(group.name, group)
 
 
 def _moved(name: str, args: dict[str, Any], dtype: object) -> int:

@@ -311,14 +311,10 @@ def _amounts(known: Jobs, groups: Groups, dur: Int64s, what: str) -> list[tuple[
     larger than 2^53, as sums of FLOP may be."""
     amount = [getattr(job.amount, what) for job in known.distinct]
     has = np.array([*(value is not None for value in amount), False], dtype=np.bool_)[known.number]
-    times = groups.sums(np.where(has, dur, 0)).tolist()
-    group = np.repeat(np.arange(len(groups)), np.diff(groups.begins))
-    pairs = (group * max(len(amount), 1) + known.number[groups.order])[has[groups.order]]
-    found: list[int | None] = [None] * len(groups)
-    for pair, count in zip(
-        *(x.tolist() for x in np.unique(pairs, return_counts=True)), strict=True
-    ):
-        number, job = divmod(pair, len(amount))
-        found[number] = (found[number] or 0) + amount[job] * count
-    exact = (n if n is None or n <= LARGEST else float(n) for n in found)
-    return list(zip(exact, times, strict=True))
+    exact = np.array([*(value or 0 for value in amount), 0], dtype=object)[known.number]
+    columns = exact, has.astype(np.int64), np.where(has, dur, 0)
+    each = zip(*(groups.sums(column).tolist() for column in columns), strict=True)
+    return [
+        ((work if work <= LARGEST else float(work)) if jobs else None, ns)
+        for work, jobs, ns in each
+    ]

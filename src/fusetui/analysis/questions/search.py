@@ -135,11 +135,7 @@ def _by_words(trace: Trace, texts: NameTexts, way: AllOf, named: Rows) -> Iterat
     is_named[named] = True
     rows = _in_order(trace, rows[~is_named[rows] & (trace.role[rows] != Role.PYTHON)])
     said = [np.append(_names_with(texts, word), False)[trace.name[rows]] for word in words]
-
-    def hold(given: Sequence[Flags]) -> list[Flags]:
-        return [names | args for names, args in zip(said, given, strict=True)]
-
-    yield from _as_read(trace, rows, ARGS, words, hold)
+    return _as_read(trace, rows, ARGS, words, said)
 
 
 def by_args(trace: Trace, texts: NameTexts, query: Query) -> Iterator[Hits]:
@@ -154,14 +150,9 @@ def _by_args(trace: Trace, texts: NameTexts, way: AllOf) -> Iterator[Hits]:
     rows = _in_order(trace, _rows_of(trace, texts, way.terms))
     terms = [term for term in way.terms if isinstance(term, Word) and term.field in OF_ARGS]
     if not terms:
-        yield rows, 1.0
-        return
+        return iter([(rows, 1.0)])
     names = ("Input Dims",) if all(term.field == "shape" for term in terms) else ARGS
-
-    def hold(given: Sequence[Flags]) -> list[Flags]:
-        return [args ^ term.excluded for term, args in zip(terms, given, strict=True)]
-
-    yield from _as_read(trace, rows, names, terms, hold)
+    return _as_read(trace, rows, names, terms, [np.zeros(len(rows), np.bool_) for _ in terms])
 
 
 def _as_read(
@@ -169,11 +160,11 @@ def _as_read(
     rows: Rows,
     names: tuple[str, ...],
     terms: Sequence[Word],
-    hold: Callable[[Sequence[Flags]], list[Flags]],
+    said: Sequence[Flags],
 ) -> Iterator[Hits]:
     """All rows that are found so far, in their order, and the share that was looked at. One stretch
-    of the file after the other is read; `hold` says for which rows each term holds where it is
-    known of each for which args it does, those of the row or those of its op."""
+    of the file after the other is read; a term is found in the args of the row or of its op, or is
+    `said` by the row's name."""
     if not len(rows):
         yield rows, 1.0
         return
@@ -181,7 +172,6 @@ def _as_read(
     events = [trace.order[np.where(trace.op[rows] >= 0, trace.op[rows], rows)], trace.order[rows]]
     places = [np.searchsorted(firsts, orders, side="right") for orders in events]
     last = np.maximum(*places)
-    flags = [np.zeros(len(rows), dtype=np.bool_) for _ in terms]
     numbers = np.unique(np.concatenate(places)).tolist()
     for done, number in enumerate(numbers, 1):
         if occur(trace, number - 1, terms):
@@ -189,12 +179,13 @@ def _as_read(
             orders = [one[which] for one, which in zip(events, here, strict=True)]
             each, where = np.unique(np.concatenate(orders), return_inverse=True)
             args = arguments(trace.elements, each, names)
-            for term, flag in zip(terms, flags, strict=True):
-                holds = np.array([_holds(term, texts) for texts in args.distinct] + [False])
-                of_each = holds[args.number][where]
+            for term, flag in zip(terms, said, strict=True):
+                found = np.array([_holds(term, texts) for texts in args.distinct] + [False])
+                of_each = found[args.number][where]
                 flag[here[0]] |= of_each[: len(here[0])]
                 flag[here[1]] |= of_each[len(here[0]) :]
-        yield rows[np.logical_and.reduce([last <= number, *hold(flags)])], done / len(numbers)
+        holds = [flag ^ term.excluded for term, flag in zip(terms, said, strict=True)]
+        yield rows[np.logical_and.reduce([last <= number, *holds])], done / len(numbers)
 
 
 def _holds(term: Word, texts: tuple[bytes, ...]) -> bool:

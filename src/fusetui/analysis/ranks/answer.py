@@ -42,8 +42,7 @@ class Explained(msgspec.Struct, frozen=True, eq=False):
 
 
 class Strip(msgspec.Struct, frozen=True, eq=False):
-    """How long each rank waited in each step: `waited` [ranks, steps] in ns; `ranks` are their
-    numbers, ascending."""
+    """How long each rank waited in each step: `waited` [ranks, steps] in ns; `ranks` ascend."""
 
     ranks: tuple[int, ...]
     steps: tuple[str, ...]
@@ -66,25 +65,14 @@ def explained(found: Iterable[RankSummary | NoSummary]) -> Explained:
     matched = match(job.ranks)
     clocks = clocks_of(matched)
     if matched.no_group:
-        which = (
-            f"of {plural(matched.no_group, 'collective')} it is not recorded of which of several"
-        )
-        clocks = replace(clocks, refused=f"{which} process groups they are")
+        some = f"of {plural(matched.no_group, 'collective')} it is not recorded"
+        clocks = replace(clocks, refused=f"{some} of which of several process groups they are")
     waits, steps = waits_of(matched, clocks), steps_of(matched)
     pipeline = pipeline_of(matched, steps.length_ns)
     charges = charges_of(matched, waits, clocks, pipeline.stage_of if pipeline else None)
-    facts = JobFacts(
-        job=job,
-        matched=matched,
-        clocks=clocks,
-        waits=waits,
-        steps=steps,
-        sums=sums_of_ranks(matched, waits),
-        charges=charges,
-        caused=caused_by(matched, charges, steps),
-        pipeline=pipeline,
-        replay=replayable(job, matched, waits),
-    )
+    sums, caused = sums_of_ranks(matched, waits), caused_by(matched, charges, steps)
+    replay = replayable(job, matched, waits)
+    facts = JobFacts(job, matched, clocks, waits, steps, sums, charges, caused, pipeline, replay)
     return Explained(facts, _answer(facts))
 
 
@@ -172,11 +160,8 @@ def _figures(one: RankSummary) -> dict[str, Any]:
         return {**dict.fromkeys(ACCOUNT), "step_ns": step_ns, "idle": {}}
     each = list(map(int, account))
     idle = {name: ns for name, ns in zip(CLASSES[5:], each[5:], strict=True) if ns}
-    return {
-        **dict(zip(ACCOUNT, each, strict=False)),
-        "step_ns": step_ns if len(steps) else each[0],
-        "idle": idle,
-    }
+    step_ns = step_ns if len(steps) else each[0]
+    return {**dict(zip(ACCOUNT, each, strict=False)), "step_ns": step_ns, "idle": idle}
 
 
 def _worst(facts: JobFacts, row: int) -> WorstWait | None:
@@ -184,13 +169,10 @@ def _worst(facts: JobFacts, row: int) -> WorstWait | None:
         return None
     matched, waits = facts.matched, facts.waits
     place = int(matched.of_row[row])
-    last = int(waits.last[place])
-    return WorstWait(
-        name=matched.names[place],
-        start_ns=int(matched.start[row]) - matched.ranks[matched.rank[row]].begin_ns,
-        wait_ns=int(waits.wait[row]),
-        for_rank=matched.ranks[last].rank if last >= 0 else None,
-    )
+    last, since = int(waits.last[place]), matched.ranks[matched.rank[row]].begin_ns
+    whom = matched.ranks[last].rank if last >= 0 else None
+    start_ns, wait_ns = int(matched.start[row]) - since, int(waits.wait[row])
+    return WorstWait(matched.names[place], start_ns, wait_ns, whom)
 
 
 def _clocks(job: RankJob, clocks: Clocks) -> ClockAnswer:

@@ -34,6 +34,11 @@ apart, or chains that cannot be compared; a rank that is not given; a wait in a 
 NOBODY = 4
 
 
+Stages = (
+    Sequence[int | None] | None
+)  # [ranks], in a pipeline: where stages differ, so does the work
+
+
 class Charges(msgspec.Struct, frozen=True, eq=False):
     """Waits of ranks, each with the rank that it goes back to; arrays of shape [charges]."""
 
@@ -61,11 +66,8 @@ class _Pairs(msgspec.Struct, frozen=True, eq=False):
         return _Pairs(*map(np.concatenate, both))
 
 
-def charges_of(
-    matched: Matched, waits: Waits, clocks: Clocks, stage_of: Sequence[int | None] | None
-) -> Charges:
-    """Charges every wait that clocks tell to the ranks that it goes back to. `stage_of` [ranks]: in
-    a pipeline, what different stages do is not comparable."""
+def charges_of(matched: Matched, waits: Waits, clocks: Clocks, stage_of: Stages) -> Charges:
+    """Charges every wait that clocks tell to the ranks that it goes back to."""
     ranks = len(matched.ranks)
     none = np.empty(0, dtype=np.intp)
     asked = none if clocks.refused else np.flatnonzero(~matched.point_to_point)
@@ -99,12 +101,7 @@ class _Chains:
     """Follows the two chains of every collective at once."""
 
     def __init__(
-        self,
-        matched: Matched,
-        waits: Waits,
-        clocks: Clocks,
-        lateness: Floats,
-        stage_of: Sequence[int | None] | None,
+        self, matched: Matched, waits: Waits, clocks: Clocks, lateness: Floats, stage_of: Stages
     ) -> None:
         self._matched, self._waits, self._lateness = matched, waits, lateness
         self._parts: list[tuple[Rows, Rows, Floats]] = []  # collective, owner, ns

@@ -57,8 +57,7 @@ class Meetings(NamedTuple):
 
 
 class Together(NamedTuple):
-    """When everything would happen: of each rank, and the arrival of each row of Meetings, on its
-    rank's clock."""
+    """When everything would happen; `arrived`: of each row of Meetings, on its rank's clock."""
 
     times: tuple[Times, ...]
     arrived: Int64s

@@ -24,7 +24,7 @@ import numpy as np
 from fusetui.analysis.questions.collectives import SYNCHRONOUS
 from fusetui.analysis.ranks.matching import Matched, run_bounds
 from fusetui.analysis.ranks.model import ClockSource, RankSummary
-from fusetui.trace.model.arrays import Flags, Floats, Int64s, Rows
+from fusetui.trace.model.arrays import Flags, Floats, Int64s, Rows, ordinals
 
 NAMES = frozenset({"all_reduce", "reduce_scatter", "barrier"})
 SCALE = 1.4826  # a normal distribution's standard deviation is this many times its MAD
@@ -109,11 +109,9 @@ def _extend(points: _Points, found: Ends, collectives: int) -> None:
 def _slopes(apart: Floats, time: Floats, host: Rows, hosts: int) -> Floats:
     """The median slope between points of a host that lie half of its points apart; 0 for none."""
     order = np.lexsort((time, host))
-    counts = np.bincount(host, minlength=hosts)
-    first = np.cumsum(counts) - counts
-    place = np.arange(len(order)) - np.repeat(first, counts)
-    step = np.repeat(counts // 2, counts)
-    begins = np.flatnonzero((place + step < np.repeat(counts, counts)) & (step > 0))
+    counts = np.bincount(host)[host[order]]
+    place, step = ordinals(host[order]), counts // 2
+    begins = np.flatnonzero((place + step < counts) & (step > 0))
     a, b = order[begins], order[begins + step[begins]]
     moved = time[b] > time[a]
     a, b = a[moved], b[moved]
@@ -128,13 +126,12 @@ def _residuals(rest: Floats, host: Rows, hosts: int) -> tuple[Floats, Floats]:
 
 def _medians(values: Floats, group: Rows, groups: int) -> Floats:
     """The median of each group; nan where it is empty."""
-    order = np.lexsort((values, group))
-    counts = np.bincount(group, minlength=groups)
-    first = np.cumsum(counts) - counts
-    full = counts > 0
+    order, ordered = np.lexsort((values, group)), np.sort(group)
+    bounds = run_bounds(ordered)
+    first, last = bounds[:-1], bounds[1:] - 1
     found = np.full(groups, np.nan)
-    low, high = (first + (counts - 1) // 2)[full], (first + counts // 2)[full]
-    found[full] = (values[order[low]] + values[order[high]]) / 2
+    middle = values[order[(first + last) // 2]] + values[order[(first + last + 1) // 2]]
+    found[ordered[first]] = middle / 2
     return found
 
 
@@ -218,7 +215,6 @@ def _contradiction(matched: Matched, rows: Rows) -> str:
     )
 
 
-UNBOUNDED = np.inf
 QUARTERS = 4  # a drift is measured between the first and the last quarter of the collectives
 CONVERTED_NS = 2_000.0
 """On one host, times of GPUs are converted to its clock about this exactly: the ends of one
@@ -302,7 +298,7 @@ def _decided(
     bounded = np.isfinite(low) & np.isfinite(high)
     with np.errstate(invalid="ignore"):
         offset = np.where(bounded, (low + high) / 2, np.nan)
-        half = np.where(bounded, np.abs(high - low) / 2, UNBOUNDED)
+        half = np.where(bounded, np.abs(high - low) / 2, np.inf)
         inside = (ends.offset >= low - ends.half) & (ends.offset <= high + ends.half)
     precise = ends.known & inside & (ends.half < half)
     offset[precise] = np.clip(ends.offset[precise], low[precise], high[precise])
@@ -318,8 +314,7 @@ def _interval(
     matched: Matched, rows: Rows, hosts: Hosts, zero: int, drift: Floats, at_ns: int
 ) -> tuple[Floats, Floats]:
     """The lowest and the highest offset of each host that all these rows leave."""
-    low = np.full(len(hosts.names), -UNBOUNDED)
-    high = np.full(len(hosts.names), UNBOUNDED)
+    low, high = np.full(len(hosts.names), -np.inf), np.full(len(hosts.names), np.inf)
     if len(low):
         low[zero] = high[zero] = 0.0
     if not len(rows) or len(low) < 2:

@@ -53,10 +53,8 @@ def summarize(
     Processes are started anew, so a script that calls this needs `if __name__ == "__main__":`.
     `progress` is called with the number of finished ranks and of all.
     """
-    if executor is None:
-        found = _here(paths, cached, progress)
-    else:
-        found = _through(executor, paths, cached, progress)
+    asked = paths, cached, progress
+    found = _here(*asked) if executor is None else _through(executor, *asked)
     if cached:
         tidy()
     return found

@@ -58,9 +58,8 @@ def with_groups(ranks: Sequence[RankSummary]) -> tuple[RankSummary, ...]:
     """The ranks, with the groups of their collectives where these can be told."""
     unknown = [_unknown(one) for one in ranks]
     hosts = {one.host for one in ranks}
-    if not any(map(len, unknown)) or len(ranks) < 2 or len(hosts) > 1 or "" in hosts:
-        return tuple(ranks)
-    if not (kinds := _kinds(ranks)):
+    one_clock = len(ranks) > 1 and len(hosts) == 1 and "" not in hosts
+    if not (any(map(len, unknown)) and one_clock and (kinds := _kinds(ranks))):
         return tuple(ranks)
     chosen = [np.full(len(one.collectives), -1, dtype=np.intp) for one in ranks]
     for places in _alike(ranks, unknown):
@@ -143,12 +142,12 @@ def _named(one: RankSummary, kinds: Sequence[_KindOfGroup], rank: int, chosen: R
     told = chosen >= 0
     if not told.any():
         return one
-    groups = list(dict.fromkeys((*one.groups, *(kind.of_rank[rank] for kind in kinds))))
-    numbers = np.array([groups.index(kind.of_rank[rank]) for kind in kinds])
+    own = [kind.of_rank[rank] for kind in kinds]
+    groups = tuple(dict.fromkeys((*one.groups, *own)))
+    numbers = np.array(list(map(groups.index, own)))
     group = np.where(told, numbers[np.maximum(chosen, 0)], one.collectives.group)
     collectives = replace(one.collectives, group=group)
-    inferred = (*one.inferred, BY_ENDS)
-    return replace(one, groups=tuple(groups), collectives=collectives, inferred=inferred)
+    return replace(one, groups=groups, collectives=collectives, inferred=(*one.inferred, BY_ENDS))
 
 
 def with_peers(ranks: Sequence[RankSummary]) -> tuple[RankSummary, ...]:

@@ -104,13 +104,9 @@ def match(ranks: Sequence[RankSummary]) -> Matched:
     """Matches the collectives of ranks of one job; groups of one rank take no part."""
     keys: dict[tuple[str, Group], int] = {}
     own = [_keys_of(one, keys) for one in ranks]
-    flat = _Flat(
-        ranks=tuple(ranks),
-        keys=tuple(keys),
-        key=np.concatenate([np.empty(0, dtype=np.int64), *own]),
-        rank=np.repeat(np.arange(len(ranks)), [len(key) for key in own]),
-        row=np.concatenate([np.empty(0, dtype=np.intp), *(np.arange(len(key)) for key in own)]),
-    )
+    key = np.concatenate([np.empty(0, dtype=np.int64), *own])
+    rank = np.repeat(np.arange(len(ranks)), list(map(len, own)))
+    flat = _Flat(tuple(ranks), tuple(keys), key, rank, row=ordinals(rank))
     number = _numbers(flat)
     used = np.flatnonzero(number >= 0)
     order = used[np.lexsort((flat.rank[used], number[used]))]
@@ -134,8 +130,7 @@ def run_bounds(ordered: NDArray[np.integer]) -> Rows:
 
 
 def _keys_of(one: RankSummary, keys: dict[tuple[str, Group], int]) -> Int64s:
-    """For each collective the number of its name and group; sends and receives of one pair of ranks
-    have the same."""
+    """For each collective the number of its name and group, or of its pair of ranks."""
     found = one.collectives
     names, groups = len(one.names), len(one.groups)
     each = ((found.peer + 1) * groups + found.group) * names + found.name
@@ -212,8 +207,7 @@ def _from_the_end(flat: _Flat, rows: Rows) -> Int64s:
 
 
 def step_keys(one: RankSummary) -> list[Key]:
-    """What identifies each step on all ranks: its name, or if names recur, its place from the
-    end."""
+    """What identifies a step on all ranks: its name or, if names recur, its place from the end."""
     if len(set(one.steps)) == len(one.steps):
         return [(name,) for name in one.steps]
     return [(len(one.steps) - place,) for place in range(len(one.steps))]
@@ -222,9 +216,8 @@ def step_keys(one: RankSummary) -> list[Key]:
 def _in_time(flat: _Flat, order: Rows, number: Int64s, unmatched: Int64s, loose: Rows) -> Matched:
     """The collectives in the order of their first starts."""
     bounds = run_bounds(number[order])
-    start, end = flat.column("start"), flat.column("end")
     first, counts = bounds[:-1], np.diff(bounds)
-    begin = np.minimum.reduceat(start[order], first) if len(first) else first
+    begin = np.minimum.reduceat(flat.column("start")[order], first) if len(first) else first
     by_time = np.argsort(begin, kind="stable")
     place = np.empty(len(first), dtype=np.intp)
     place[by_time] = np.arange(len(first))
@@ -241,16 +234,14 @@ def _in_time(flat: _Flat, order: Rows, number: Int64s, unmatched: Int64s, loose:
         first=starts,
         rank=flat.rank[rows],
         row=flat.row[rows],
-        start=start[rows],
-        end=end[rows],
-        covered=flat.column("covered")[rows],
+        **{name: flat.column(name)[rows] for name in ("start", "end", "covered")},
         names=tuple(name for name, _ in keys),
         groups=tuple(group for _, group in keys),
         bytes=flat.column("size")[heads],
         size=np.array([group.size for _, group in keys], dtype=np.int64),
         unmatched=unmatched,
         loose_rank=flat.rank[loose],
-        loose_end=end[loose],
+        loose_end=flat.column("end")[loose],
         one_given=int(lone[flat.key].sum()),
         no_group=int(nowhere[flat.key].sum()),
     )

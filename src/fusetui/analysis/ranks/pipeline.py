@@ -78,13 +78,9 @@ def _stages(matched: Matched) -> tuple[int | None, ...]:
 def _line(near: dict[int, set[int]], first: int) -> Sequence[int]:
     """The ranks from one end of a line to the other; () if it is none."""
     line = [first]
-    while True:
-        ahead = near[line[-1]] - set(line[-2:])
-        if not ahead:
-            return line
-        if len(ahead) > 1:
-            return ()
+    while len(ahead := near[line[-1]] - set(line[-2:])) == 1:
         line += ahead
+    return () if ahead else line
 
 
 def _slow(
@@ -160,9 +156,6 @@ def outliers(values: Floats, step: float) -> Flags:
 
 
 def balance(values: Floats) -> float | None:
-    """The mean of the ranks as a share of the largest: 1 when all have equally much; None if that
-    is not known."""
+    """The mean as a share of the largest: 1 when all ranks have equally much; None if not known."""
     known = values[~np.isnan(values)]
-    if len(known) < 2 or not known.max() > 0:
-        return None
-    return float(known.mean() / known.max())
+    return float(known.mean() / known.max()) if len(known) > 1 and known.max() > 0 else None

@@ -7,11 +7,11 @@ import msgspec
 import numpy as np
 
 from fusetui.analysis.questions.collectives import bus_factor
-from fusetui.analysis.questions.process_groups import Group
 from fusetui.analysis.ranks.clocks import Clocks
 from fusetui.analysis.ranks.matching import Matched
 from fusetui.analysis.ranks.model import KindOfCollective
 from fusetui.trace.model.arrays import Int64s, Rows, summed
+from fusetui.trace.model.grouping import by_key
 
 UNTOLD = -1
 
@@ -100,9 +100,8 @@ class OfRanks(msgspec.Struct, frozen=True, eq=False):
 def sums_of_ranks(matched: Matched, waits: Waits) -> OfRanks:
     ranks = len(matched.ranks)
     moves = matched.point_to_point[matched.of_row]
-    waited, bubble = (
-        summed(matched.rank[which], waits.alone[which], ranks) for which in (~moves, moves)
-    )
+    rank, alone = matched.rank, waits.alone
+    waited, bubble = (summed(rank[of], alone[of], ranks) for of in (~moves, moves))
     worst = np.full(ranks, -1, dtype=np.intp)
     by_wait = np.lexsort((-np.arange(len(waits.wait)), waits.wait))  # of equals the first
     by_wait = by_wait[(waits.wait[by_wait] > 0) & ~moves[by_wait]]
@@ -117,12 +116,9 @@ def kinds_of(matched: Matched, waits: Waits) -> tuple[KindOfCollective, ...]:
     if not len(matched):
         return ()
     each = np.add.reduceat(waits.wait, matched.first[:-1]) // matched.counts
-    places: dict[tuple[str, Group, int], list[int]] = {}
-    keys = zip(matched.names, matched.groups, matched.bytes.tolist(), strict=True)
-    for n, key in enumerate(keys):
-        places.setdefault(key, []).append(n)
+    keys = list(zip(matched.names, matched.groups, matched.bytes.tolist(), strict=True))
     found = []
-    for (name, group, size), some in places.items():
+    for (name, group, size), some in by_key(range(len(keys)), keys.__getitem__).items():
         transfer = waits.transfer[some]
         known = transfer[transfer > 0]
         ns = int(np.median(known)) if len(known) else None

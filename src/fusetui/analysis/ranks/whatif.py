@@ -69,8 +69,7 @@ class JobWhatIf(msgspec.Struct, frozen=True):
 
 
 def job_whatif(facts: JobFacts, texts: Sequence[str], *, cached: bool = True) -> JobWhatIf:
-    """What changes are worth to the job. Raises WrongChange, and TraceError for a rank that can no
-    longer be read."""
+    """What changes are worth. Raises WrongChange, and TraceError for a rank that is gone."""
     ranks = tuple(one.rank for one in facts.matched.ranks)
     asked = asked_of(texts, ranks)
     nothing = JobWhatIf(
@@ -118,8 +117,7 @@ def _check(facts: JobFacts) -> None:
 
 
 def _uncertainty(facts: JobFacts) -> float:
-    """By how much clocks may shift a step: each collective on its critical path, by the difference
-    of two clocks."""
+    """By how much clocks may shift a step: by two of them at each collective on its path."""
     steps = max(len(facts.steps.names), 1)
     return 2 * float(facts.clocks.half.max()) * len(facts.matched) / steps
 

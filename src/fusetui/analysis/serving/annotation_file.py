@@ -44,8 +44,7 @@ class _RefusedError(Exception):
 
 
 def read_annotations(path: str) -> dict[int, Any]:
-    """What a file annotates, by (graph id << 32) | node id. Raises CannotRead with one plain
-    sentence."""
+    """What a file annotates, by (graph id << 32) | node id. Raises CannotRead in one sentence."""
     try:
         with open(path, "rb") as file:
             data = file.read(MOST_BYTES + 1)

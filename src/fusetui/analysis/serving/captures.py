@@ -130,8 +130,7 @@ def _kernels(trace: Trace, calls: Rows) -> list[str]:
 
 
 def _annotated(trace: Trace, begin: int) -> tuple[int | None, str]:
-    """The number and the mode in the innermost annotation around a row that says what it
-    captures."""
+    """The number and the mode in the innermost annotation around a row that tells them."""
     rows, time = trace.rows_of(Role.ANNOTATION), trace.start[begin]
     rows = rows[(trace.start[rows] <= time) & (time < trace.end[rows])]
     for row in rows[np.argsort(-trace.start[rows], kind="stable")].tolist():
@@ -209,8 +208,7 @@ def bare_launches(trace: Trace) -> int:
 
 
 def numbers_nodes(trace: Trace) -> bool:
-    """Whether the file numbers the nodes of graphs: whether one of the first kernels of the first
-    replay has a number."""
+    """Whether the file numbers the nodes of graphs, by the first kernels of the first replay."""
     each = nodes_of_replays(trace)
     kernels = each[0][trace.role[each[0]] == Role.KERNEL][:LOOKED_AT].tolist() if each else []
     return any(NODE_ID in trace.args_of(row) for row in kernels)

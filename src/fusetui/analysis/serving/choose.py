@@ -12,6 +12,7 @@ replays as many as were captured. Whatever is left open is not joined.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import compress
@@ -155,8 +156,7 @@ IN_TURN = "equal parts of a graph are told apart by their order"
 
 
 class Chosen(msgspec.Struct, frozen=True):
-    """The capture of one replay by its index, -1 for none; why that is only likely, or why there
-    is none."""
+    """The capture of a replay, an index (-1: none); why it is only likely, or why there is none."""
 
     capture: int = -1
     likely: str = ""
@@ -234,18 +234,16 @@ def _size(
     known = {sizes[n] for n in matching}
     said = [size for size in known if size is not None]
     if batch is None or None in known:
-        if len(known) == 1:
-            return known.pop(), ""
         which = "the step does not say its batch" if batch is None else "not all say their size"
-        return None, f"captures of {len(known)} sizes fit equally: {which}"
-    size = min((size for size in said if size >= batch), default=None)
-    padded = PADDED.format(size=max(said) if size is None else size, batch=batch)
-    if size is None:
+        several = f"captures of {len(known)} sizes fit equally: {which}"
+        return (known.pop(), "") if len(known) == 1 else (None, several)
+    size = min((size for size in said if size >= batch), default=max(said))
+    padded = PADDED.format(size=size, batch=batch)
+    if size < batch:
         return None, padded
     smaller = any(other is not None and other < batch for other in sizes)
-    if size >= TOO_FAR * batch and not smaller:
-        return None, f"{padded}, which no server pads so far"
-    return size, ""
+    too_far = size >= TOO_FAR * batch and not smaller
+    return (None, f"{padded}, which no server pads so far") if too_far else (size, "")
 
 
 def _refusal(
@@ -280,8 +278,5 @@ def _part(trace: Trace, nodes: Nodes, capture: Capture, there: Trace) -> str:
 
 def counted(problems: Sequence[str]) -> tuple[str, ...]:
     """A sentence for each distinct problem, with the number of replays that have it."""
-    texts, counts = np.unique(np.array(problems, dtype=object), return_counts=True)
-    return tuple(
-        f"{plural(int(count), 'graph replay')} cannot be joined: {text}."
-        for text, count in zip(texts.tolist(), counts.tolist(), strict=True)
-    )
+    each = sorted(Counter(problems).items())
+    return tuple(f"{plural(n, 'graph replay')} cannot be joined: {text}." for text, n in each)

@@ -27,8 +27,7 @@ LARGEST = 1 << 22  # bytes
 DTYPES = {"float16": "fp16", "bfloat16": "bf16", "float32": "fp32"}
 """Types as configurations name them."""
 DENSE = ("llama", "mistral", "qwen2", "qwen3")
-"""`model_type` of decoders whose layers are attention and a gated MLP: seven matrices, nothing
-shared, no experts."""
+"""`model_type` of decoders with layers of attention and a gated MLP: seven matrices, all dense."""
 FUSED = (4, 5, 6, 7)  # products of a layer: of 7 matrices, q, k and v may be one, and gate and up
 LACKS = "the configuration lacks the sizes or the type of the model"
 

@@ -48,13 +48,11 @@ def join(trace: Trace, there: Trace, found: bool = False) -> tuple[Trace, Join]:
         _again_in_other_orders(trace, there, own, chosen, whole)
         problems = counted([one.problem for one in chosen if one.problem])
         refused = [*problems, *_remarks(trace, own, known)]
-    pairs = [
-        kernels_alone(trace, nodes, whole[one.capture], there)
-        if one.kernels_only
-        else (nodes, whole[one.capture])
-        for nodes, one in zip(own, chosen, strict=False)
-        if one.capture >= 0
-    ]
+    pairs = []
+    for nodes, one in zip(own, chosen, strict=False):
+        if one.capture >= 0:
+            pair = nodes, whole[one.capture]
+            pairs.append(kernels_alone(trace, *pair, there) if one.kernels_only else pair)
     likely = list(dict.fromkeys(one.likely for one in chosen if one.likely))
     record = Join(
         path=there.report.path,
@@ -148,8 +146,7 @@ def _captured(trace: Trace) -> tuple[NDArray[np.int32], tuple[Join, ...]]:
 
 
 def _around(there: Trace, calls: Rows) -> Rows:
-    """The calls, and all annotations, frames and ops of their threads in which one of them
-    starts."""
+    """The calls, and all annotations, frames and ops of their threads that contain one's start."""
     chosen = np.zeros(len(there), dtype=np.bool_)
     chosen[calls] = True
     thread = there.thread_of_track[there.track]
@@ -220,13 +217,10 @@ def _tracks(trace: Trace, there: Trace, taken: Rows) -> tuple[tuple[Track, ...],
     used, first, which = np.unique(there.track[taken], return_index=True, return_inverse=True)
     ends = np.append(first[1:], len(taken))
     number = len(_captured(trace)[1]) + 1
-    tracks = []
-    for own, begin, end in zip(used.tolist(), first.tolist(), ends.tolist(), strict=True):
-        old = there.tracks[own]
-        rows = {"first_row": len(trace) + begin, "end_row": len(trace) + end}
-        pid = f"capture {number} {old.pid}"
-        tracks.append(
-            replace(old, layer=Layer.CAPTURED, pid=pid, label=f"captured on {old.label}", **rows)
-        )
-    found: NDArray[np.int32] = (len(trace.tracks) + which.reshape(-1)).astype(np.int32)
-    return (*trace.tracks, *tracks), found
+    tracks = list(trace.tracks)
+    for own, *bounds in zip(used.tolist(), first.tolist(), ends.tolist(), strict=True):
+        old, (begin, end) = there.tracks[own], (len(trace) + bound for bound in bounds)
+        pid, label = f"capture {number} {old.pid}", f"captured on {old.label}"
+        more = {"pid": pid, "label": label, "first_row": begin, "end_row": end}
+        tracks.append(replace(old, layer=Layer.CAPTURED, **more))
+    return tuple(tracks), (len(trace.tracks) + which.reshape(-1)).astype(np.int32)

@@ -108,11 +108,9 @@ class _Memory:
     def __init__(self, files: Iterable[File]) -> None:
         folders = {file.folder for file in files}
         self._records = {folder: record_for(folder, KEPT_AS) for folder in folders}
+        loaded = {of: record and record.load(Index) for of, record in self._records.items()}
+        self._known = {folder: found.files if found else {} for folder, found in loaded.items()}
         self._changed: set[str] = set()
-        self._known: dict[str, dict[str, Seen]] = {}
-        for folder, record in self._records.items():
-            found = record.load(Index) if record else None  # None: the cache is off
-            self._known[folder] = found.files if found else {}
 
     def seen(self, file: File) -> Seen:
         """Of a file that has changed, nothing is known."""
@@ -188,10 +186,9 @@ def _found(trace: Trace) -> list[str]:
 
 def _batches(trace: Trace) -> list[int]:
     """Of all steps, in requests and in tokens: captures count either."""
-    both = [
-        size for one in server_steps(trace).asked if one for size in (one.batch, one.new_tokens)
-    ]
-    return [size for size in dict.fromkeys(both) if size]
+    asked = [one for one in server_steps(trace).asked if one]
+    both = dict.fromkeys(size for one in asked for size in (one.batch, one.new_tokens))
+    return [size for size in both if size]
 
 
 def _kernels(trace: Trace) -> list[str]:
@@ -208,8 +205,8 @@ def said(joins: Sequence[Join]) -> list[str]:
     whole = captures and sum(join.replays for join in captures) == captures[0].of_replays
     told = (join.refused for join in joins if join.replays or not (join.found or whole))
     distinct = list(dict.fromkeys(text for texts in told for text in texts))
-    more = [f"... and {len(distinct) - MOST_TOLD} more reasons."]
-    return distinct[:MOST_TOLD] + (more if len(distinct) > MOST_TOLD else [])
+    rest = len(distinct) - MOST_TOLD
+    return [*distinct[:MOST_TOLD], *([f"... and {rest} more reasons."] if rest > 0 else [])]
 
 
 def files_beside(path: str) -> list[File]:

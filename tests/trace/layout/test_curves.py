@@ -6,9 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fusetui.trace.cells.counters import AT_ONCE, Curve, curve_of, values
 from fusetui.trace.cells.raster import edges
-from fusetui.trace.layout.counters import Counter
+from fusetui.trace.layout.counters import AT_ONCE, Counter, Curve, curve_of, values
 
 samples = st.lists(st.tuples(st.integers(0, 90), st.integers(-9, 9)), min_size=1, max_size=40)
 
