@@ -266,10 +266,10 @@ def sweep(trace: Trace, text: str, step: int | None = None) -> Sweep:
 
 
 def knee_of(points: Sequence[SweepPoint]) -> float | None:
-    """The largest factor up to which nearly all is gained; None if there is none, or no gain."""
+    """The largest factor that gains nearly all; None if that is the smallest, or none gains."""
     times = [point.after_ns for point in points]
     if not times or max(times) == min(times):
         return None
     enough = min(times) + NEARLY * (max(times) - min(times))
-    last = max(n for n, ns in enumerate(times) if all(one <= enough for one in times[: n + 1]))
+    last = max(n for n, ns in enumerate(times) if ns <= enough)
     return points[last].factor if last else None
