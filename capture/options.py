@@ -167,8 +167,7 @@ SWEEP = "sweep "  # before the axis, in sentences about the points of a sweep
 
 
 def parse_shapes(args: Sequence[str], defaults: Mapping[str, int]) -> dict[str, int]:
-    """The defaults, updated with the sizes that the arguments name. Raises CaptureError for an
-    unknown axis, or a missing or non-positive size."""
+    """The defaults, updated with the sizes that are given. Raises CaptureError for a wrong one."""
     shapes = dict(defaults)
     for axis, size in _pairs(args):
         if axis not in defaults:
