@@ -13,9 +13,9 @@ from fusetui.commands.web.html import Cell, Figure, Head, asset, column_table, d
 from fusetui.commands.web.timeline import colors, timeline
 from fusetui.report.diff import judgment
 from fusetui.report.diff_lines import DiffLine, by_effect, closing, lines
-from fusetui.report.why import account_rows
 from fusetui.report.why_answer import (
     account_columns,
+    account_rows,
     answer,
     ceiling_text,
     device_text,
